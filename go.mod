@@ -1,0 +1,3 @@
+module github.com/kvpipe/kvpipe
+
+go 1.26.8
