@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvpipe.h - hand KV-cache blocks from one inference engine to another.
+ *
+ * A process opens a session with the node's daemon (kvpiped), registers memory, describes how its KV cache lies
+ * in that memory, and then offers blocks under a key or takes the blocks of a key into its own blocks. The
+ * daemons move the bytes. Nothing here blocks unless its name says wait, cancel, connect, register or layout.
+ *
+ * Conventions
+ *  - Every function that can fail returns 0 (or a count) on success and a negative KVPIPE_E_* code otherwise.
+ *    kvpipe_last_error() then says, for the calling thread, what was wrong and what to do.
+ *  - Option structs begin with their own size: initialise them with KVPIPE_OPTS(type, .field = value, ...).
+ *    A newer library accepts older structs; an older library accepts newer structs whose unknown tail is zero.
+ *    Reserved fields must be zero and are checked.
+ *  - Times are nanoseconds, relative, int64_t. 0 means the default named at the field, KVPIPE_FOREVER is refused
+ *    for operations (every operation has a deadline) and allowed for kvpipe_wait* (the operation's own deadline
+ *    ends it).
+ *  - Pointers passed in are borrowed until the call returns, unless said otherwise.
+ *  - All functions may be called from any thread; calls on one session serialise inside where they must. A handle
+ *    must not be used while or after another thread closes it. After fork() the child must not use the parent's
+ *    handles: every call there returns -KVPIPE_E_CLOSED, and kvpipe_close() only frees the child's own memory.
+ *
+ * Memory rules ("May I reuse this buffer?")
+ *  - An offer is a shared hold on its source blocks, from submission until RELEASED: do not write them.
+ *  - A take is an exclusive hold on its destination blocks, from submission until RELEASED: do not touch them.
+ *  - A terminal completion (DONE, FAILED, CANCELLED) without KVPIPE_C_MORE means released: nothing touches the
+ *    memory any more. With KVPIPE_C_MORE exactly one RELEASED completion follows (perhaps QUARANTINED before it).
+ */
+#ifndef KVPIPE_H
+#define KVPIPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVPIPE_API __attribute__((visibility("default")))
+
+/* Version of this header. The library's own is kvpipe_version(). */
+#define KVPIPE_VERSION_MAJOR 0
+#define KVPIPE_VERSION_MINOR 1
+#define KVPIPE_VERSION_PATCH 0
+
+/* ---- limits; kvpipe_probe() answers those of the library and daemon in use ------------------------------- */
+#define KVPIPE_MAX_KEY 256u          /* bytes of a key; at least 1 */
+#define KVPIPE_MIN_TOKEN 16u         /* bytes of a token */
+#define KVPIPE_MAX_TOKEN 32u
+#define KVPIPE_MAX_CONTENT 64u       /* bytes of a content digest */
+#define KVPIPE_MAX_TRACE 64u         /* bytes of a trace id */
+#define KVPIPE_MAX_PEER 255u         /* bytes of a peer name or "host:port" hint */
+#define KVPIPE_MAX_ID 128u           /* bytes of an engine id, an instance id, a fingerprint key */
+#define KVPIPE_MAX_VALUE 256u        /* bytes of a fingerprint value */
+#define KVPIPE_MAX_FINGERPRINT 64u   /* fields of a fingerprint */
+#define KVPIPE_MAX_IDS 1048576u      /* block ids per operation, all groups together */
+#define KVPIPE_MAX_GROUPS 64u        /* block groups per layout and per operation */
+#define KVPIPE_MAX_VIEWS 4096u       /* views per layout */
+#define KVPIPE_MAX_REGIONS 1024u     /* regions per session */
+#define KVPIPE_MAX_INFLIGHT 4096u    /* operations per session that are not yet released */
+#define KVPIPE_MAX_CONSUMERS 256u    /* consumers of one offer; parts of one take */
+
+#define KVPIPE_NO_BLOCK 0xffffffffu  /* a position of a block list that has no block */
+#define KVPIPE_FOREVER INT64_MAX
+
+/* ---- errors and reasons ----------------------------------------------------------------------------------
+ * One numbering serves return values (negative) and the reason of a completion (positive). Values never change. */
+enum kvpipe_reason {
+	KVPIPE_OK = 0,
+	KVPIPE_E_INVALID = 1,       /* an argument or a record is malformed or out of range */
+	KVPIPE_E_NOT_FOUND = 2,     /* no such key, peer, region, operation, or a needed block was not offered */
+	KVPIPE_E_EXPIRED = 3,       /* the offer's lease ran out, or it was withdrawn or consumed */
+	KVPIPE_E_DENIED = 4,        /* wrong token, not your engine, peer not allowed, socket permission */
+	KVPIPE_E_INCOMPATIBLE = 5,  /* fingerprint, layout, content digest, ABI or protocol versions do not agree */
+	KVPIPE_E_BUSY = 6,          /* a conflicting hold, a key in use, a region with work in flight */
+	KVPIPE_E_QUOTA = 7,         /* a limit of the session, the engine or the daemon is reached */
+	KVPIPE_E_TIMEOUT = 8,       /* the deadline passed */
+	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
+	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
+	KVPIPE_E_RESTARTED = 11,    /* the daemon was restarted while bytes were granted */
+	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, transport not allowed or not present */
+	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, also after retries, or memory faulted */
+	KVPIPE_E_CLOSED = 14,       /* the session was closed, or ended by the daemon with a reason */
+};
+
+/* ---- sessions -------------------------------------------------------------------------------------------- */
+typedef struct kvpipe kvpipe_t;  /* one session; owned by the caller until kvpipe_close() */
+typedef uint64_t kvpipe_op_t;    /* names an operation within its session; never reused; 0 is none */
+typedef uint64_t kvpipe_region_t;/* index + generation; 0 is none */
+
+enum kvpipe_role {
+	KVPIPE_ROLE_WORKER = 1,     /* owns memory and blocks of one rank */
+	KVPIPE_ROLE_SCHEDULER = 2,  /* owns no memory; offers and takes for all ranks of its engine on this node */
+};
+
+struct kvpipe_connect_opts {
+	size_t sz;
+	const char *socket;       /* NULL: $KVPIPE_SOCKET, /run/kvpipe/kvpiped.sock, then the --dev default */
+	const char *engine_id;    /* required, at most KVPIPE_MAX_ID bytes */
+	const char *instance;     /* NULL: join the live instance of engine and owner, or begin a new one */
+	uint32_t role;            /* enum kvpipe_role; required */
+	uint32_t tp_rank, pp_rank;    /* ignored for schedulers */
+	uint32_t tp_world, pp_world;  /* 0 is 1 */
+	uint32_t sq_entries;      /* power of two; 0: 1024 */
+	uint32_t cq_entries;      /* power of two; 0: 4096 */
+	uint32_t flags;           /* 0 */
+	int64_t timeout_ns;       /* 0: 5 s */
+	uint64_t reserved[4];
+};
+
+/* Opens a session. Blocks at most timeout_ns. Errors: UNAVAILABLE (no daemon: how to start it), DENIED (socket
+ * permission: which group), INCOMPATIBLE (both ABI versions), BUSY (that rank of that instance has a session). */
+KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
+
+/* Ends the session: the daemon fences whatever still touches its memory, then forgets it. Offers and takes of the
+ * session end with it. Returns after the fence, at most 5 s; the session's memory regions are unmapped. Closing
+ * NULL is allowed; closing a handle twice is not detectable once freed, so set yours to NULL. */
+KVPIPE_API void kvpipe_close(kvpipe_t *kv);
+
+KVPIPE_API int kvpipe_connected(const kvpipe_t *kv);            /* 1 while the daemon answers, else 0 */
+KVPIPE_API const char *kvpipe_node(const kvpipe_t *kv);         /* the node's name; owned by the session */
+KVPIPE_API const char *kvpipe_instance(const kvpipe_t *kv);     /* the engine instance; owned by the session */
+KVPIPE_API const char *kvpipe_advertise(const kvpipe_t *kv);    /* "host:port" that other nodes dial, or "" */
+
+/* Readable whenever kvpipe_poll() may have something to say. Owned by the session: do not read or close it.
+ * Level-triggered epoll works: it is drained by kvpipe_poll(). */
+KVPIPE_API int kvpipe_fd(const kvpipe_t *kv);
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+enum kvpipe_mem_flags {
+	KVPIPE_MEM_HUGE = 1u << 0,     /* huge pages or an error; without it: huge pages when there are any */
+	KVPIPE_MEM_NO_HUGE = 1u << 1,  /* never huge pages */
+};
+
+/* Allocates nbytes of shared memory (sealed memfd, prefaulted, not dumped, not inherited by fork), maps it in
+ * this process and registers it. *addr is page aligned and lives until kvpipe_mem_unregister(). */
+KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region);
+
+/* Registers nbytes of a memfd of the caller's, from its start. The memfd must be sealed against shrinking and fully
+ * allocated (sparse files are refused), and readable and writable. The fd is duplicated; the caller maps it himself. */
+KVPIPE_API int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
+
+/* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
+ * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped. */
+KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
+
+/* ---- layout ----------------------------------------------------------------------------------------------- */
+enum kvpipe_view_kind {
+	KVPIPE_VIEW_PAGED = 1,   /* blocks of block_size tokens */
+	KVPIPE_VIEW_OPAQUE = 2,  /* blocks that only move whole (SSM state): content_bytes each */
+};
+
+/* How one layer's part lies in a region. The element (block b, token slot t, head h) occupies the content_bytes at
+ *   base + b * block_stride + t * token_stride + (h - first_head) * head_stride.
+ * 128 bytes, also the form in which it crosses to the daemon. */
+struct kvpipe_view {
+	uint64_t region;         /* kvpipe_region_t */
+	uint64_t base;           /* bytes from the region's start */
+	uint64_t num_blocks;     /* block ids are 0 .. num_blocks-1 */
+	uint64_t block_stride;   /* bytes */
+	uint64_t token_stride;   /* bytes; 0 for opaque */
+	uint64_t head_stride;    /* bytes; 0 for opaque */
+	uint64_t content_bytes;  /* bytes of one token of one head (paged), of one block (opaque) */
+	uint32_t layer;          /* the model's own number */
+	uint32_t group;          /* block ids index all views of a group; at most KVPIPE_MAX_GROUPS - 1 */
+	uint32_t kind;           /* enum kvpipe_view_kind */
+	uint32_t block_size;     /* tokens per block; for opaque the tokens that one block stands for, or 0 */
+	uint32_t first_head;     /* model-wide index of the first kv head held here */
+	uint32_t heads;          /* heads held here; 1 for MLA */
+	uint32_t total_heads;    /* kv heads of the model; equal on all ranks of all engines that exchange */
+	char part[16];           /* NUL-padded: "kv", "k", "v", "index", ... */
+	uint32_t reserved[7];
+};
+
+struct kvpipe_field {        /* one field of a fingerprint; both strings are required */
+	const char *key;
+	const char *value;
+};
+
+/* Sets the session's layout: once, before its first operation, by workers. The fingerprint (model, revision, dtype,
+ * scale mode, layers, kv heads, head size, ...; never a local path) must agree field by field with the other side's. */
+KVPIPE_API int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
+				 const struct kvpipe_field *fingerprint, uint32_t nfields);
+
+/* Says how far this rank is: step << 16 | phase (0 start, l + 1 when the rank's l-th layer is written, 0xffff saved).
+ * Never moving back (a smaller value is ignored). A store and, when the daemon waits for it, a wake-up. */
+KVPIPE_API int kvpipe_progress(kvpipe_t *kv, uint64_t value);
+
+/* ---- operations ------------------------------------------------------------------------------------------- */
+/* Block ids of one group. Block i of the list holds the tokens of the group's block number first_token / block_size
+ * + i, so the list has ceil((first_token + ntokens) / block_size) - first_token / block_size entries. Exactly the
+ * tokens [first_token, first_token + ntokens) are read or written. Lists of opaque groups pair by position. */
+struct kvpipe_blocks {
+	uint32_t group;
+	uint32_t first_token;
+	uint32_t ntokens;
+	uint32_t count;          /* entries in ids */
+	const uint32_t *ids;     /* KVPIPE_NO_BLOCK where a position has no block */
+};
+
+enum kvpipe_op_flags {
+	KVPIPE_OP_SEALED = 1u << 0,   /* offer: nothing will be added */
+	KVPIPE_OP_LAYERED = 1u << 1,  /* extend: ready layer by layer; take: report layer by layer (kvpipe_wait_layer) */
+};
+
+struct kvpipe_offer_opts {
+	size_t sz;
+	const void *key;             /* 1 .. KVPIPE_MAX_KEY bytes */
+	uint32_t key_len;
+	uint32_t token_len;          /* 0: the library draws a random token of 16 bytes */
+	const void *token;
+	const struct kvpipe_blocks *blocks;
+	uint32_t nblocks;            /* groups in blocks; 0 for an offer to be extended */
+	uint32_t flags;              /* KVPIPE_OP_SEALED, KVPIPE_OP_LAYERED */
+	uint32_t consumers;          /* engines that will take it; 0 is 1 */
+	uint32_t content_len;
+	const void *content;         /* digest that both sides must agree on, or NULL */
+	const char *trace;           /* shows in logs of both nodes, or NULL */
+	uint64_t after;              /* blocks are ready once every rank's progress has reached it */
+	uint64_t tag;                /* comes back in the completions of every session concerned */
+	int64_t lease_ns;            /* 0: 30 s; the daemon's max_lease limits it */
+	uint64_t reserved[4];
+};
+
+struct kvpipe_extend_opts {
+	size_t sz;
+	const struct kvpipe_blocks *blocks;  /* appended: the first token of each is where the offer ended */
+	uint32_t nblocks;
+	uint32_t flags;              /* KVPIPE_OP_LAYERED, KVPIPE_OP_SEALED */
+	uint64_t after;
+	uint64_t reserved[4];
+};
+
+struct kvpipe_take_opts {
+	size_t sz;
+	const void *key;
+	uint32_t key_len;
+	uint32_t token_len;
+	const void *token;           /* the offer's */
+	const char *peer;            /* node name or "host:port" hint; NULL or "": this node */
+	const struct kvpipe_blocks *blocks;
+	uint32_t nblocks;
+	uint32_t flags;              /* KVPIPE_OP_LAYERED */
+	uint32_t part, parts;        /* part i of n of one take; parts 0 is 1 */
+	uint64_t take_id;            /* idempotent by (instance, take id, part); 0: the library draws one */
+	uint32_t content_len;
+	uint32_t reserved0;
+	const void *content;
+	const char *trace;
+	uint64_t after;              /* no byte lands before every rank's progress has reached it */
+	uint64_t tag;
+	int64_t timeout_ns;          /* the operation's deadline; 0: 30 s */
+	uint64_t reserved[4];
+};
+
+/* Submit. They return as soon as the daemon can see the operation (-KVPIPE_E_BUSY when the queue is full, after
+ * waiting for room at most 100 ms); what the daemon thinks of it comes as its completion. Blocks and keys are copied.
+ * An offer completes once: DONE when consumed, FAILED(EXPIRED) when its lease ran out, CANCELLED when withdrawn. */
+KVPIPE_API int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *op);
+KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, uint32_t *len); /* *len in: room */
+KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kvpipe_op_t *op);
+
+/* Small operations on an offer of this session. Each waits for the daemon's answer, at most timeout_ns (0: 5 s).
+ * withdraw: *reusable (may be NULL) says whether the blocks are free now; else RELEASED follows. */
+KVPIPE_API int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns);
+KVPIPE_API int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns);
+KVPIPE_API int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable);
+
+/* Cancels an operation of this session and waits for its end, at most timeout_ns (0: 5 s). *reusable (may be NULL):
+ * 1, the memory is yours now (also when the operation had ended before); 0, RELEASED follows. */
+KVPIPE_API int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, int *reusable);
+
+/* A queued request's consumer: watch renews the offer's lease before there are blocks, drop says that nothing is
+ * needed, so that the producer's blocks are free at once. Both complete like operations (DONE, or FAILED). */
+struct kvpipe_key_opts {
+	size_t sz;
+	const void *key;
+	uint32_t key_len;
+	uint32_t token_len;
+	const void *token;
+	const char *peer;            /* as for take */
+	const char *trace;
+	uint64_t tag;
+	int64_t timeout_ns;          /* 0: 5 s; for watch also how long the interest lasts (0: 30 s) */
+	uint64_t reserved[4];
+};
+KVPIPE_API int kvpipe_watch(kvpipe_t *kv, const struct kvpipe_key_opts *opts, kvpipe_op_t *op);
+KVPIPE_API int kvpipe_drop(kvpipe_t *kv, const struct kvpipe_key_opts *opts, kvpipe_op_t *op);
+
+/* ---- completions ------------------------------------------------------------------------------------------ */
+enum kvpipe_status {
+	KVPIPE_DONE = 1,         /* terminal: all bytes placed, checked and visible (take); consumed (offer) */
+	KVPIPE_FAILED = 2,       /* terminal: see reason, message and failed runs */
+	KVPIPE_CANCELLED = 3,    /* terminal: cancelled or withdrawn by its owner */
+	KVPIPE_RELEASED = 4,     /* after a terminal completion with KVPIPE_C_MORE: the memory is yours */
+	KVPIPE_QUARANTINED = 5,  /* the memory cannot be fenced yet; RELEASED follows */
+};
+
+enum kvpipe_completion_flags {
+	KVPIPE_C_MORE = 1u << 0,    /* the memory may still be touched: RELEASED follows */
+	KVPIPE_C_FOREIGN = 1u << 1, /* of an operation that another session of the engine submitted: op is 0 */
+};
+
+struct kvpipe_run { uint32_t group, first, count; }; /* block ids first .. first+count-1 of a group */
+
+struct kvpipe_completion {
+	kvpipe_op_t op;          /* 0 when KVPIPE_C_FOREIGN */
+	uint64_t op_id;          /* node-wide id of the operation, the same for every session concerned */
+	uint64_t tag;
+	uint64_t bytes;          /* of this rank; all ranks' for the session that asked */
+	uint32_t status;         /* enum kvpipe_status */
+	uint32_t reason;         /* enum kvpipe_reason */
+	uint32_t flags;          /* enum kvpipe_completion_flags */
+	uint32_t rank;           /* tp_rank + pp_rank * tp_world of the session it is for; 0xffffffff scheduler */
+	uint32_t epoch;          /* daemon incarnation */
+	uint32_t nfailed;        /* destination (take) runs whose content must not be used */
+	const struct kvpipe_run *failed;  /* valid until the next kvpipe_poll()/kvpipe_wait() of the calling thread */
+	const char *message;     /* never NULL; same lifetime */
+	uint64_t reserved[4];
+};
+
+/* Moves up to cap completions to out, oldest first; returns how many. Never blocks. Each completion is seen by poll
+ * once, unless kvpipe_wait() saw it first. A session whose completions nobody collects is refused new operations
+ * (QUOTA) before anything is lost. */
+KVPIPE_API int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap);
+
+/* Waits for the terminal completion of an operation of this session, at most timeout_ns. Several threads may wait.
+ * -KVPIPE_E_TIMEOUT: still running. An operation can be waited for until kvpipe_op_free(). */
+KVPIPE_API int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, struct kvpipe_completion *out);
+KVPIPE_API int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns);
+/* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason). */
+KVPIPE_API int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t take, uint32_t layer, int64_t timeout_ns);
+KVPIPE_API int kvpipe_op_released(kvpipe_t *kv, kvpipe_op_t op);  /* 1: released, 0: not yet, < 0: error */
+/* Forgets an operation's record. A running one goes on; its completions then come by kvpipe_poll() alone, as foreign. */
+KVPIPE_API void kvpipe_op_free(kvpipe_t *kv, kvpipe_op_t op);
+
+/* ---- about -------------------------------------------------------------------------------------------------- */
+struct kvpipe_probe {
+	size_t sz;
+	uint32_t abi_lib, abi_daemon;         /* ring protocol versions; daemon's is 0 without a session */
+	uint64_t features;                    /* bits of the session, see kvpipe/ring.h */
+	uint32_t max_ids, max_views, max_regions, max_inflight, max_groups, max_key;
+	uint64_t max_pinned_bytes;            /* per session; 0 unknown without a session */
+	uint64_t ops;                         /* bit n: opcode n of kvpipe/ring.h is understood */
+	uint64_t reserved[8];
+};
+KVPIPE_API int kvpipe_probe(kvpipe_t *kv_or_null, struct kvpipe_probe *out);
+
+KVPIPE_API const char *kvpipe_version(void);                 /* "0.1.0" */
+KVPIPE_API const char *kvpipe_strerror(int code);            /* either sign; static text */
+KVPIPE_API const char *kvpipe_last_error(void);              /* of the calling thread; valid until its next call */
+
+#define KVPIPE_OPTS(type, ...) ((struct type){ .sz = sizeof(struct type), __VA_ARGS__ })
+
+#ifdef __cplusplus
+}
+#endif
+#endif

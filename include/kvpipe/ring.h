@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvpipe/ring.h - the protocol between libkvpipe and kvpiped, of any two neighbouring versions.
+ *
+ * All integers are little endian; every struct has a fixed size and no implicit padding; reserved bytes are zero and
+ * checked by the receiver. Control messages travel over AF_UNIX SOCK_SEQPACKET; everything per operation through two
+ * memfds that the daemon makes and passes with WELCOME:
+ *   ring_c  written by the client, mapped read-only by the daemon (sealed SHRINK|GROW|SEAL)
+ *   ring_d  written by the daemon, mapped read-only by the client (sealed SHRINK|GROW|FUTURE_WRITE|SEAL before sent)
+ * Indices are free-running u32, entry = index & (entries - 1). Whoever reads an entry copies it once, validates the
+ * copy and uses only the copy. A violated index ends the session with a reason.
+ */
+#ifndef KVPIPE_RING_H
+#define KVPIPE_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KVPIPE_ABI 1u            /* this protocol; a daemon serves ABI_MIN .. ABI */
+#define KVPIPE_ABI_MIN 1u
+#define KVPIPE_MAGIC 0x4550564bu /* "KVPE" */
+
+/* ---- control messages ------------------------------------------------------------------------------------- */
+/* Each message is one datagram: header, then a body of len bytes (at most KVPIPE_CTL_MAX). Requests carry a sequence
+ * number, the answer repeats it. Fds ride along by SCM_RIGHTS. */
+#define KVPIPE_CTL_MAX 65536u
+
+enum kvpipe_ctl_type {
+	KVPIPE_CTL_HELLO = 1,       /* c->d kvpipe_hello; answered by WELCOME or ACK(error) */
+	KVPIPE_CTL_WELCOME = 2,     /* d->c kvpipe_welcome; fds: ring_c, ring_d, sq eventfd, cq eventfd */
+	KVPIPE_CTL_ACK = 3,         /* d->c kvpipe_ack: the answer to everything else */
+	KVPIPE_CTL_REGISTER = 4,    /* c->d kvpipe_register; one fd */
+	KVPIPE_CTL_UNREGISTER = 5,  /* c->d kvpipe_unregister; acked after the fence */
+	KVPIPE_CTL_LAYOUT = 6,      /* c->d kvpipe_layout_msg: views and fields, in as many messages as needed */
+	KVPIPE_CTL_BYE = 7,         /* both: c->d close after fence (acked), d->c the session ends, kvpipe_ack with why */
+	KVPIPE_CTL_PING = 8,        /* c->d, acked: is the daemon answering? */
+};
+
+struct kvpipe_ctl {             /* 32 bytes, in front of every message */
+	uint32_t magic;
+	uint16_t type;
+	uint16_t flags;         /* 0 */
+	uint32_t len;           /* bytes that follow */
+	uint32_t seq;
+	uint64_t reserved[2];
+};
+
+struct kvpipe_hello {           /* 768 bytes */
+	uint32_t abi_min, abi_max;
+	uint64_t features;      /* wanted; unknown bits are refused */
+	uint32_t role;
+	uint32_t tp_rank, pp_rank, tp_world, pp_world;
+	uint32_t sq_entries, cq_entries;
+	uint32_t pid;           /* a hint for logs; SO_PEERCRED decides */
+	uint32_t arena_bytes;   /* record area of ring_c; power of two, 0: 8 MiB */
+	uint32_t layer_slots;   /* 0: 1024 */
+	uint64_t session;       /* 0, or the session to re-attach */
+	uint8_t secret[32];     /* resume secret, zero for a new session */
+	char engine[128];       /* NUL-padded */
+	char instance[128];     /* NUL-padded, empty: join or begin */
+	char library[64];       /* NUL-padded version string */
+	uint8_t reserved[352];
+};
+
+enum kvpipe_ring_kind {
+	KVPIPE_RING_SQ = 1,        /* ring_c: kvpipe_sqe[] */
+	KVPIPE_RING_CQ = 2,        /* ring_d: kvpipe_cqe[] */
+	KVPIPE_RING_RECORDS = 3,   /* ring_c: bytes; entries = size, entry_size = 1 */
+	KVPIPE_RING_RESULTS = 4,   /* ring_d: bytes; results of completions */
+	KVPIPE_RING_LAYERS = 5,    /* ring_d: kvpipe_layer_slot[] */
+	KVPIPE_RING_WORK = 6,      /* ring_d: copies for the library to execute (CUDA); not present yet */
+	KVPIPE_RING_WORK_DONE = 7, /* ring_c: their ends; not present yet */
+};
+
+struct kvpipe_ring_desc {       /* 24 bytes */
+	uint32_t kind;
+	uint32_t memfd;         /* 0 ring_c, 1 ring_d */
+	uint64_t offset;        /* 64-byte aligned */
+	uint32_t entries;       /* power of two */
+	uint32_t entry_size;
+};
+
+#define KVPIPE_RINGS_MAX 16u
+
+struct kvpipe_welcome {         /* 1280 bytes */
+	uint32_t abi;           /* chosen */
+	uint32_t epoch;         /* daemon incarnation, changes at every start */
+	uint64_t features;      /* granted */
+	uint64_t session;
+	uint8_t secret[32];     /* to resume this session */
+	uint64_t ring_c_bytes, ring_d_bytes;
+	uint32_t nrings;
+	uint32_t rank;          /* tp_rank + pp_rank * tp_world; 0xffffffff scheduler */
+	struct kvpipe_ring_desc rings[KVPIPE_RINGS_MAX];
+	uint64_t max_pinned_bytes;
+	uint64_t ops;           /* bit n: opcode n is understood */
+	uint32_t max_ids, max_views, max_regions, max_inflight;
+	char node[256];         /* NUL-padded */
+	char instance[128];
+	char advertise[128];
+	char daemon[64];        /* version string */
+	uint8_t reserved[208];
+};
+
+struct kvpipe_ack {             /* 32 bytes, then text_len bytes of UTF-8, no NUL */
+	uint32_t reason;        /* enum kvpipe_reason; 0: done */
+	uint32_t text_len;
+	uint64_t value;         /* REGISTER: region id; else 0 */
+	uint64_t reserved[2];
+};
+
+struct kvpipe_register {        /* 32 bytes */
+	uint64_t bytes;
+	uint32_t kind;          /* 1 memfd; others later */
+	uint32_t flags;
+	uint64_t reserved[2];
+};
+
+struct kvpipe_unregister {      /* 32 bytes */
+	uint64_t region;
+	uint64_t timeout_ns;
+	uint64_t reserved[2];
+};
+
+#define KVPIPE_LAYOUT_COMMIT 1u
+struct kvpipe_layout_msg {      /* 32 bytes; then nviews kvpipe_view of 128 bytes; then fields: u16 klen, u16 vlen, bytes */
+	uint32_t flags;         /* COMMIT in the last message */
+	uint32_t nviews;        /* in this message */
+	uint32_t nfields;       /* in this message */
+	uint32_t total_views;   /* the same in every message */
+	uint64_t reserved[2];
+};
+
+/* ---- submissions -------------------------------------------------------------------------------------------- */
+enum kvpipe_op {
+	KVPIPE_OPCODE_NOP = 0,
+	KVPIPE_OPCODE_OFFER = 1,     /* record kvpipe_rec_offer; completes once, when the offer ends */
+	KVPIPE_OPCODE_EXTEND = 2,    /* target offer; record kvpipe_rec_extend; completes when accepted */
+	KVPIPE_OPCODE_SEAL = 3,      /* target offer */
+	KVPIPE_OPCODE_WITHDRAW = 4,  /* target offer; DONE with or without MORE; the offer itself ends CANCELLED */
+	KVPIPE_OPCODE_TAKE = 5,      /* record kvpipe_rec_take */
+	KVPIPE_OPCODE_CANCEL = 6,    /* target: any operation; DONE once that has ended */
+	KVPIPE_OPCODE_WATCH = 7,     /* record kvpipe_rec_key */
+	KVPIPE_OPCODE_DROP = 8,      /* record kvpipe_rec_key */
+};
+
+struct kvpipe_sqe {             /* 64 bytes */
+	uint8_t op;
+	uint8_t flags;          /* 0 */
+	uint16_t reserved0;
+	uint32_t rec_len;       /* bytes of the record, 0: none */
+	uint64_t user_data;     /* nonzero, unique among the session's unreleased operations, never its top bit */
+	uint64_t timeout_ns;    /* relative; offers: the lease */
+	uint64_t rec_off;       /* free-running offset into RECORDS, 8-byte aligned; a record never wraps */
+	uint64_t target;        /* user_data of the operation acted on */
+	uint64_t tag;
+	uint32_t layer_slot;    /* take: index into LAYERS, 0xffffffff none */
+	uint32_t reserved1;
+	uint64_t reserved2;
+};
+
+/* Records begin at rec_off and are reusable once sq_head has passed their entry. Strings are not NUL-terminated. */
+struct kvpipe_rec_group {       /* 24 bytes; then count u32 (IDS) or count pairs u32 first, u32 n (RUNS); the next starts 8-byte aligned */
+	uint32_t group;
+	uint32_t first_token;
+	uint32_t ntokens;
+	uint32_t form;          /* 1 IDS, 2 RUNS; a RUN may be of KVPIPE_NO_BLOCK: n holes */
+	uint32_t count;
+	uint32_t reserved;
+};
+
+struct kvpipe_rec_offer {       /* 64 bytes; then key, token, content, trace, zero padding to 8; then ngroups groups */
+	uint32_t flags;         /* KVPIPE_OP_SEALED, KVPIPE_OP_LAYERED */
+	uint32_t consumers;
+	uint64_t after;
+	uint16_t key_len, token_len, content_len, trace_len;
+	uint32_t ngroups;
+	uint32_t reserved0;
+	uint64_t reserved[4];
+};
+
+struct kvpipe_rec_extend {      /* 32 bytes; then groups */
+	uint32_t flags;
+	uint32_t ngroups;
+	uint64_t after;
+	uint64_t reserved[2];
+};
+
+struct kvpipe_rec_take {        /* 80 bytes; then key, token, content, trace, peer, zero padding to 8; then groups */
+	uint32_t flags;         /* KVPIPE_OP_LAYERED */
+	uint32_t part, parts;
+	uint32_t reserved0;
+	uint64_t take_id;
+	uint64_t after;
+	uint16_t key_len, token_len, content_len, trace_len;
+	uint16_t peer_len, reserved1[3];
+	uint32_t ngroups;
+	uint32_t reserved2;
+	uint64_t reserved[3];
+};
+
+struct kvpipe_rec_key {         /* 32 bytes; then key, token, trace, peer */
+	uint16_t key_len, token_len, trace_len, peer_len;
+	uint64_t reserved[3];
+};
+
+/* ---- completions --------------------------------------------------------------------------------------------- */
+struct kvpipe_cqe {             /* 64 bytes */
+	uint64_t user_data;     /* 0: an operation of another session of the engine */
+	uint64_t tag;
+	uint64_t op_id;
+	uint64_t bytes;
+	uint16_t status;        /* enum kvpipe_status */
+	uint16_t reason;        /* enum kvpipe_reason */
+	uint32_t flags;         /* enum kvpipe_completion_flags */
+	uint32_t rank;
+	uint32_t epoch;
+	uint64_t result_off;    /* free-running offset into RESULTS, 8-byte aligned; a result never wraps */
+	uint32_t result_len;    /* 0: none */
+	uint32_t reserved;
+};
+
+struct kvpipe_result {          /* 16 bytes; then nfailed kvpipe_run of 12 bytes; then text_len bytes of UTF-8 */
+	uint32_t nfailed;       /* runs that follow; cut at 1024, then one run {group, 0, 0xffffffff} per group says "all" */
+	uint32_t text_len;
+	uint64_t reserved;
+};
+
+struct kvpipe_layer_slot {      /* 64 bytes; written by the daemon for a take that named this slot */
+	uint64_t user_data;     /* of the take; written last, with RELEASE, after ready was cleared */
+	uint32_t ready;         /* number of the take's layers, in ascending order, that are in place */
+	uint32_t reserved[13];
+};
+
+/* ---- index pages ---------------------------------------------------------------------------------------------- */
+/* At offset 0 of ring_c. Each word alone in its cache line. */
+struct kvpipe_ring_c {          /* 384 bytes */
+	uint32_t sq_tail;       uint8_t pad0[60];
+	uint32_t cq_head;       uint8_t pad1[60];  /* entries and their results before it are reusable */
+	uint32_t cq_waiting;    uint8_t pad2[60];  /* nonzero: the client sleeps on the cq eventfd */
+	uint64_t progress;      uint8_t pad3[56];  /* design: step << 16 | phase */
+	uint32_t work_done_tail;uint8_t pad4[60];
+	uint32_t work_head;     uint8_t pad5[60];
+};
+
+/* At offset 0 of ring_d. */
+struct kvpipe_ring_d {          /* 512 bytes */
+	uint32_t sq_head;       uint8_t pad0[60];  /* entries and their records before it are reusable */
+	uint32_t cq_tail;       uint8_t pad1[60];
+	uint32_t need_wakeup;   uint8_t pad2[60];  /* nonzero: the daemon sleeps on the sq eventfd */
+	uint64_t progress_wait; uint8_t pad3[56];  /* nonzero: wake the daemon when progress reaches this value */
+	uint32_t closed;        uint8_t pad4[60];  /* nonzero: the session ended; enum kvpipe_reason */
+	uint64_t heartbeat;     uint8_t pad5[56];  /* daemon's monotonic milliseconds, about once a second */
+	uint32_t work_tail;     uint8_t pad6[60];
+	uint32_t work_done_head;uint8_t pad7[60];
+};
+
+#ifndef KVPIPE_NO_ASSERT
+#ifdef __cplusplus
+#define KVPIPE_ASSERT(c) static_assert(c, #c)
+#else
+#define KVPIPE_ASSERT(c) _Static_assert(c, #c)
+#endif
+#define KVPIPE_SIZE(t, n) KVPIPE_ASSERT(sizeof(struct t) == (n))
+#define KVPIPE_OFF(t, f, n) KVPIPE_ASSERT(offsetof(struct t, f) == (n))
+KVPIPE_SIZE(kvpipe_ctl, 32);
+KVPIPE_SIZE(kvpipe_hello, 768);
+KVPIPE_SIZE(kvpipe_ring_desc, 24);
+KVPIPE_SIZE(kvpipe_welcome, 1280);
+KVPIPE_SIZE(kvpipe_ack, 32);
+KVPIPE_SIZE(kvpipe_register, 32);
+KVPIPE_SIZE(kvpipe_unregister, 32);
+KVPIPE_SIZE(kvpipe_layout_msg, 32);
+KVPIPE_SIZE(kvpipe_sqe, 64);
+KVPIPE_SIZE(kvpipe_rec_group, 24);
+KVPIPE_SIZE(kvpipe_rec_offer, 64);
+KVPIPE_SIZE(kvpipe_rec_extend, 32);
+KVPIPE_SIZE(kvpipe_rec_take, 80);
+KVPIPE_SIZE(kvpipe_rec_key, 32);
+KVPIPE_SIZE(kvpipe_cqe, 64);
+KVPIPE_SIZE(kvpipe_result, 16);
+KVPIPE_SIZE(kvpipe_layer_slot, 64);
+KVPIPE_SIZE(kvpipe_ring_c, 384);
+KVPIPE_SIZE(kvpipe_ring_d, 512);
+#endif
+#endif
