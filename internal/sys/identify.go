@@ -1,0 +1,144 @@
+package sys
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is what a descriptor refers to.
+type Kind int
+
+// The kinds. KindShmem is a file of tmpfs or hugetlbfs that has, or had, a
+// name; KindMemfd never had one and is the only kind that takes size seals.
+const (
+	KindOther Kind = iota
+	KindMemfd
+	KindHugeMemfd
+	KindShmem
+	KindFile
+	KindDir
+	KindDevice
+	KindPipe
+	KindSocket
+	KindEventfd
+	KindPidfd
+	KindDMABuf
+)
+
+var kindNames = [...]string{
+	KindOther: "other", KindMemfd: "memfd", KindHugeMemfd: "hugetlb memfd", KindShmem: "shared memory file",
+	KindFile: "ordinary file", KindDir: "directory", KindDevice: "device", KindPipe: "pipe", KindSocket: "socket",
+	KindEventfd: "eventfd", KindPidfd: "pidfd", KindDMABuf: "dma-buf",
+}
+
+// String names the kind as error messages want it.
+func (k Kind) String() string {
+	if k < 0 || int(k) >= len(kindNames) {
+		return "kind " + strconv.Itoa(int(k))
+	}
+	return kindNames[k]
+}
+
+// FileInfo says what a descriptor is. Sizes are in bytes.
+type FileInfo struct {
+	Kind Kind
+	// Size is the file's length and Allocated what its pages take; both are
+	// zero for things without a length.
+	Size, Allocated int64
+	// PageSize is the unit of allocation: the base page, or the huge page of
+	// a hugetlb memfd.
+	PageSize int64
+	// Seals is meaningful for memfds and shared memory files.
+	Seals Seals
+	// Writable tells whether the descriptor was opened for writing.
+	Writable bool
+	// Dev and Ino are the file's identity: equal for two descriptors of one
+	// memfd.
+	Dev, Ino uint64
+}
+
+// IsMemfd tells whether the descriptor is a memfd, of base or huge pages.
+func (i FileInfo) IsMemfd() bool { return i.Kind == KindMemfd || i.Kind == KindHugeMemfd }
+
+// Sparse tells whether some page of the file is not allocated. Touching such a
+// page through a mapping allocates it, or raises SIGBUS when there is none.
+func (i FileInfo) Sparse() bool {
+	p := max(i.PageSize, 1)
+	return i.Allocated < (i.Size+p-1)/p*p
+}
+
+// Identify says what fd is, without reading or changing it. It is how a
+// descriptor from another process is judged before it is mapped.
+func Identify(fd int) (FileInfo, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return FileInfo{}, fmt.Errorf("identify fd %d: %w", fd, err)
+	}
+	info := FileInfo{Dev: uint64(st.Dev), Ino: st.Ino, PageSize: int64(st.Blksize)}
+	if fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil {
+		mode := fl & unix.O_ACCMODE
+		info.Writable = mode == unix.O_RDWR || mode == unix.O_WRONLY
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		info.Size, info.Allocated = st.Size, st.Blocks*512
+		info.Kind, info.Seals = regularKind(fd, &st)
+	case unix.S_IFDIR:
+		info.Kind = KindDir
+	case unix.S_IFCHR, unix.S_IFBLK:
+		info.Kind = KindDevice
+	case unix.S_IFIFO:
+		info.Kind = KindPipe
+	case unix.S_IFSOCK:
+		info.Kind = KindSocket
+	}
+	// Anonymous inodes carry no type bits, pidfds and dma-bufs claim to be
+	// files: only the link of /proc tells them apart.
+	if info.Kind == KindOther || info.Kind == KindFile {
+		if k := anonKind(fd); k != KindOther {
+			info.Kind = k
+		}
+	}
+	return info, nil
+}
+
+// regularKind tells a memfd by what only it has together: seals, and no name.
+func regularKind(fd int, st *unix.Stat_t) (Kind, Seals) {
+	seals, err := GetSeals(fd)
+	if err != nil {
+		return KindFile, 0
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return KindShmem, seals
+	}
+	// A named file of tmpfs is born with SealSeal alone and can get no other
+	// seal, so unlinking it does not turn it into a sealable memfd.
+	if st.Nlink != 0 {
+		return KindShmem, seals
+	}
+	if uint64(fs.Type) == unix.HUGETLBFS_MAGIC {
+		return KindHugeMemfd, seals
+	}
+	return KindMemfd, seals
+}
+
+func anonKind(fd int) Kind {
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return KindOther
+	}
+	switch {
+	case link == "anon_inode:[eventfd]":
+		return KindEventfd
+	case link == "anon_inode:[pidfd]", strings.HasPrefix(link, "pidfd:"):
+		return KindPidfd
+	case strings.HasPrefix(link, "/dmabuf:"):
+		return KindDMABuf
+	}
+	return KindOther
+}

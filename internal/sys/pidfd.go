@@ -1,0 +1,45 @@
+package sys
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// PidfdOpen returns a descriptor for process pid that becomes readable when
+// the process ends. It fails with ESRCH when there is no such process here.
+func PidfdOpen(pid int) (int, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open pidfd of pid %d: %w", pid, err)
+	}
+	return fd, nil
+}
+
+// PidfdAlive tells whether the process behind pidfd still runs. A process that
+// ended but was not yet waited for counts as ended.
+func PidfdAlive(pidfd int) (bool, error) {
+	p := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(p, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("poll pidfd %d: %w", pidfd, err)
+		}
+		if n > 0 && p[0].Revents&unix.POLLNVAL != 0 {
+			return false, fmt.Errorf("poll pidfd %d: %w", pidfd, unix.EBADF)
+		}
+		return n == 0, nil
+	}
+}
+
+// PidfdSignal sends sig to the process behind pidfd; the pid cannot have been
+// reused meanwhile.
+func PidfdSignal(pidfd int, sig int) error {
+	if err := unix.PidfdSendSignal(pidfd, unix.Signal(sig), nil, 0); err != nil {
+		return fmt.Errorf("send signal %d to pidfd %d: %w", sig, pidfd, err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxFDs is the most descriptors that one message can carry (the kernel's
+// SCM_MAX_FD).
+const MaxFDs = 253
+
+// ErrTruncated says that a received message did not fit the buffer, or carried
+// more descriptors than were allowed. The message is lost; the connection is
+// best closed.
+var ErrTruncated = errors.New("message truncated")
+
+// Send sends data and fds as one message on a SEQPACKET connection. data must
+// not be empty: a message of no bytes looks like the end of the connection.
+// The descriptors stay the caller's. It blocks while the peer's queue is full;
+// the connection's write deadline bounds that.
+func Send(conn *net.UnixConn, data []byte, fds ...int) error {
+	if len(data) == 0 {
+		return errors.New("send message: it is empty: a message needs at least one byte")
+	}
+	if len(fds) > MaxFDs {
+		return fmt.Errorf("send message: %d descriptors: the limit is %d", len(fds), MaxFDs)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	n, _, err := conn.WriteMsgUnix(data, oob, nil)
+	if err != nil {
+		return fmt.Errorf("send message of %d bytes and %d descriptors: %w", len(data), len(fds), err)
+	}
+	if n != len(data) {
+		return fmt.Errorf("send message: sent %d of %d bytes", n, len(data))
+	}
+	return nil
+}
+
+// Recv receives one message of a SEQPACKET connection into buf, with at most
+// maxFDs descriptors, which are close-on-exec and become the caller's. When it
+// fails, no descriptor stays open. A message that is longer than buf, or has
+// more descriptors, gives ErrTruncated; the end of the connection gives
+// io.EOF, unwrapped.
+func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err error) {
+	if maxFDs < 0 || maxFDs > MaxFDs {
+		return 0, nil, fmt.Errorf("receive message: %d descriptors: the limit is %d", maxFDs, MaxFDs)
+	}
+	// CmsgSpace rounds up to 8 bytes, which may leave room for one descriptor
+	// too many; parseRights's count catches it.
+	oob := make([]byte, unix.CmsgSpace(max(maxFDs, 1)*4))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob) // sets MSG_CMSG_CLOEXEC
+	if err != nil {
+		return 0, nil, err
+	}
+	fds, err = parseRights(oob[:oobn])
+	switch {
+	case err != nil:
+	case flags&unix.MSG_TRUNC != 0:
+		err = fmt.Errorf("%w: longer than %d bytes", ErrTruncated, len(buf))
+	case flags&unix.MSG_CTRUNC != 0 || len(fds) > maxFDs:
+		err = fmt.Errorf("%w: more than %d descriptors", ErrTruncated, maxFDs)
+	}
+	if err != nil {
+		CloseAll(fds)
+		return 0, nil, fmt.Errorf("receive message: %w", err)
+	}
+	return n, fds, nil
+}
+
+// parseRights returns the descriptors of all control messages in oob. They are
+// installed in this process already, so it returns those it found also along
+// with an error.
+func parseRights(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("parse control messages: %w", err)
+	}
+	var all []int
+	for i := range msgs {
+		if msgs[i].Header.Level != unix.SOL_SOCKET || msgs[i].Header.Type != unix.SCM_RIGHTS {
+			continue
+		}
+		fds, err := syscall.ParseUnixRights(&msgs[i])
+		if err != nil {
+			return all, fmt.Errorf("parse descriptors: %w", err)
+		}
+		all = append(all, fds...)
+	}
+	return all, nil
+}

@@ -1,0 +1,123 @@
+package sys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ListenOptions says who may connect to a unix socket.
+type ListenOptions struct {
+	// Mode is the permission of the socket file; 0 means 0o600.
+	Mode os.FileMode
+	// GID owns the socket file when it is not 0.
+	GID int
+}
+
+// ListenSeqpacket listens on a SOCK_SEQPACKET unix socket at path. The file
+// appears with its final mode and group, by rename, and replaces whatever was
+// there: the caller holds a lock that says no other process serves this path
+// (see LockFile). Closing the listener leaves the file; RemoveSocket ends it.
+// Errors name the path.
+func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) {
+	mode := opt.Mode
+	if mode == 0 {
+		mode = 0o600
+	}
+	tmp := path + "." + strconv.Itoa(os.Getpid())
+	if err := RemoveSocket(tmp); err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: tmp, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	err = os.Chmod(tmp, mode)
+	if err == nil && opt.GID != 0 {
+		err = os.Chown(tmp, -1, opt.GID)
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = l.Close()
+		_ = RemoveSocket(tmp)
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// RemoveSocket removes the socket file at path; a missing one is no error, and
+// anything that is not a socket is left alone and reported.
+func RemoveSocket(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove socket: %w", err)
+	}
+	if st.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("remove socket %s: it is not a socket (%v): move it away", path, st.Mode().Type())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove socket: %w", err)
+	}
+	return nil
+}
+
+// DialSeqpacket connects to the SOCK_SEQPACKET unix socket at path.
+func DialSeqpacket(ctx context.Context, path string) (*net.UnixConn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// SeqpacketPair returns two SOCK_SEQPACKET sockets that are connected to each
+// other.
+func SeqpacketPair() (a, b *net.UnixConn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create socket pair: %w", err)
+	}
+	a, err = UnixConn(fds[0])
+	if err != nil {
+		_ = Close(fds[1])
+		return nil, nil, err
+	}
+	b, err = UnixConn(fds[1])
+	if err != nil {
+		_ = a.Close()
+		return nil, nil, err
+	}
+	return a, b, nil
+}
+
+// UnixConn turns a connected unix socket into a connection on the runtime's
+// poller. It takes fd over in every case.
+func UnixConn(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "unix")
+	if f == nil {
+		return nil, fmt.Errorf("unix connection: fd %d: %w", fd, unix.EBADF)
+	}
+	defer f.Close() // net.FileConn works on a duplicate
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("unix connection: fd %d: %w", fd, err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("unix connection: fd %d is a %T", fd, c)
+	}
+	return u, nil
+}
