@@ -1,0 +1,62 @@
+# kvpipe's front door: `make help` lists what there is.
+#
+# The parts live in scripts/mk; everything that is made lies under build/.
+
+SHELL         := /bin/bash
+.SHELLFLAGS   := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS     += --no-print-directory --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+ROOT  := $(CURDIR)
+BUILD := build
+BIN   := $(BUILD)/bin
+LIB   := $(BUILD)/lib
+TOOLS := $(BUILD)/tools
+VENV  := $(BUILD)/venv
+
+GO     ?= go
+CC     := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
+AR     := $(if $(filter default undefined,$(origin AR)),ar,$(AR))
+PYTHON ?= python3
+
+# The number that libkvpipe.pc and package metadata carry, and the string that
+# `kvpiped --version` prints.
+NUMBER  := $(shell cat VERSION)
+VERSION ?= $(shell scripts/version.sh)
+
+# What tests and examples need to find this build instead of an installed one.
+export KVPIPE_BIN     := $(ROOT)/$(BIN)
+export KVPIPE_LIBRARY := $(ROOT)/$(LIB)/libkvpipe.so.0
+export PATH           := $(ROOT)/$(BIN):$(PATH)
+
+include scripts/mk/deps.mk
+include scripts/mk/go.mk
+include scripts/mk/c.mk
+include scripts/mk/python.mk
+include scripts/mk/lint.mk
+include scripts/mk/test.mk
+
+.PHONY: help all build demo bench clean distclean
+
+help: ## list the targets (default)
+	@echo 'usage: make TARGET [VAR=value]'
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+all: build
+
+build: go-build c-build ## binaries to build/bin, libkvpipe to build/lib
+	@scripts/ldd-check.sh $(BIN) $(LIB)
+
+demo: build $(VENV)/.package ## run examples/demo: two daemons, one hand-over, verified
+	@$(VENV)/bin/python examples/demo/demo.py $(DEMOFLAGS)
+
+bench: build $(VENV)/.package ## measure against memcpy, plain TCP and eventfd in one run
+	@$(BIN)/kvpipe-bench $(BENCHFLAGS)
+
+clean: ## remove what was built, keep tools and the Python environment
+	rm -rf $(BIN) $(LIB) $(BUILD)/obj $(BUILD)/test $(VENV)/.package python/build
+
+distclean: clean ## remove build/ altogether
+	rm -rf $(BUILD)

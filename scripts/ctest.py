@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Run C test programs, each in a folder of its own, and judge them.
+
+usage: ctest.py PROGRAM...
+
+A program passes with exit status 0 and skips with 77, its last line of output
+being the reason. One whose source says "needs: daemon" in its first comment
+finds a running `kvpiped --dev` at KVPIPE_SOCKET; KVPIPED names the daemon's
+binary for one that starts daemons itself. KVPIPE_TEST_DIR is the folder.
+"""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMIT = 120  # seconds for one program; a sanitizer makes it slow
+SKIP = 77
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KVPIPED = ROOT / "build/bin/kvpiped"
+
+
+def needs_daemon(program):
+    source = ROOT / "capi/tests" / (pathlib.Path(program).name + ".c")
+    return "needs: daemon" in source.read_text()[:2000]
+
+
+@contextlib.contextmanager
+def daemon(folder):
+    """A development daemon with its socket in folder, stopped at the end."""
+    socket = folder / "kvpiped.sock"
+    with open(folder / "kvpiped.log", "wb") as log:
+        process = subprocess.Popen(
+            [KVPIPED, "--dev", "--node", "ctest", "--state-dir", folder / "state", "--socket", socket,
+             "--admin", folder / "admin.sock", "--ca", folder / "ca", "--listen", "127.0.0.1:0"],
+            stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 20
+        while not socket.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("kvpiped did not start:\n" + (folder / "kvpiped.log").read_text())
+            time.sleep(0.02)
+        yield socket
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run(program):
+    """Exit status and output of one program."""
+    with tempfile.TemporaryDirectory(prefix="kvpipe-ctest-") as name, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(name)
+        env = dict(os.environ, KVPIPED=str(KVPIPED), KVPIPE_TEST_DIR=name,
+                   ASAN_OPTIONS="abort_on_error=0:detect_leaks=1", UBSAN_OPTIONS="print_stacktrace=1")
+        if needs_daemon(program):
+            env["KVPIPE_SOCKET"] = str(stack.enter_context(daemon(folder)))
+        try:
+            done = subprocess.run([os.path.abspath(program)], cwd=folder, env=env, timeout=LIMIT,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            return done.returncode, done.stdout.decode(errors="replace")
+        except subprocess.TimeoutExpired as late:
+            return 124, (late.stdout or b"").decode(errors="replace") + f"\nran longer than {LIMIT} s"
+
+
+def main():
+    passed = skipped = failed = 0
+    for program in sys.argv[1:]:
+        name = pathlib.Path(program).name
+        status, output = run(program)
+        lines = output.strip().splitlines() or ["no reason given"]
+        if status == 0:
+            passed += 1
+            print(f"ok    {name}", flush=True)
+        elif status == SKIP:
+            skipped += 1
+            print(f"skip: {name}: {lines[-1]}", flush=True)
+        else:
+            failed += 1
+            print(f"FAIL  {name}: exit status {status}\n{output}", flush=True)
+    if failed:
+        print(f"{failed} of {passed + skipped + failed} programs failed")
+        return 1
+    print(f"part passed: {passed} programs" + (f", {skipped} skipped" if skipped else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Makes sure that the programs a build and its tests need are there, and
+# installs from apt what is missing. Quick and silent when nothing is.
+#
+#   scripts/deps.sh          what `make test` needs
+#   scripts/deps.sh protoc   also what `make generate` needs
+#
+# Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
+set -eu
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+go=${GO:-go}
+
+fail() {
+	printf 'make deps: %s\n' "$@" >&2
+	exit 1
+}
+
+# at_least HAVE WANT: true when version HAVE is WANT or newer.
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+compiles() { echo '#include <stdio.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1; }
+
+sanitizes() {
+	local probe
+	probe=$(mktemp) || return 1
+	echo 'int main(void) { return 0; }' |
+		"${CC:-gcc}" -fsanitize=address,undefined -x c -o "$probe" - 2>/dev/null
+	local rc=$?
+	rm -f "$probe"
+	return $rc
+}
+
+# missing prints the Debian packages that would bring what is not there.
+missing() {
+	command -v "${CC:-gcc}" >/dev/null || echo gcc
+	compiles || echo libc6-dev
+	sanitizes || echo gcc libasan8 libubsan1
+	command -v ar >/dev/null || echo binutils
+	command -v "$python" >/dev/null || echo python3
+	"$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+	command -v pkg-config >/dev/null || echo pkg-config
+	command -v clang-tidy >/dev/null || echo clang-tidy
+	command -v clang-format >/dev/null || echo clang-format
+	if [ "${1:-}" = protoc ]; then
+		command -v protoc >/dev/null || echo protobuf-compiler
+	fi
+}
+
+apt_install() {
+	command -v apt-get >/dev/null || fail "not a Debian-like system: install what corresponds to: $*"
+	local root=()
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null ||
+			fail "needs root to install packages; run as root: apt-get install $*"
+		root=(sudo)
+		[ -t 0 ] || root=(sudo -n)
+	fi
+	echo "make deps: apt-get install $*"
+	local log
+	log=$(mktemp)
+	if ! { "${root[@]}" apt-get update -q &&
+		"${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -q -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+		tail -n 20 "$log" >&2
+		rm -f "$log"
+		fail "apt-get could not install: $*" "install these packages by hand, then run it again"
+	fi
+	rm -f "$log"
+}
+
+command -v "$go" >/dev/null ||
+	fail 'no go in PATH; install Go 1.26 or newer from https://go.dev/dl'
+have=$("$go" env GOVERSION)
+at_least "${have#go}" 1.26 || fail "$have is too old; install Go 1.26 or newer from https://go.dev/dl"
+
+mapfile -t packages < <(missing "$@" | tr ' ' '\n' | sort -u)
+if [ ${#packages[@]} -gt 0 ]; then
+	apt_install "${packages[@]}"
+	mapfile -t packages < <(missing "$@" | tr ' ' '\n' | sort -u)
+	[ ${#packages[@]} -eq 0 ] || fail "still missing after installation: ${packages[*]}"
+fi
+
+have=$("$python" -c 'import platform; print(platform.python_version())')
+at_least "$have" 3.9 || fail "Python $have is too old; install 3.9 or newer, or set PYTHON=/path/to/python3"

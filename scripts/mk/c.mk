@@ -1,0 +1,80 @@
+# The C side: libkvpipe (shared, static, and static with sanitizers), examples,
+# tests. Every source is compiled once for each flavour, into build/obj.
+
+CSTD   := -std=c11 -D_GNU_SOURCE
+CWARN  := -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
+CFLAGS ?= -O2 -g
+CSAN   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+
+KVPIPE_CFLAGS := $(CSTD) $(CWARN) -fPIC -fvisibility=hidden -Iinclude -Icapi -pthread -MMD -MP
+
+C_SOURCES  := $(wildcard capi/*.c)
+C_HEADERS  := $(shell find include capi -name '*.h' 2>/dev/null)
+C_EXAMPLES := $(wildcard examples/c/*.c)
+C_TESTS    := $(wildcard capi/tests/test_*.c)
+C_REFS     := $(wildcard bench/c/*.c)
+# Helpers shared by the C tests: every other source beside them.
+C_HELPERS  := $(filter-out $(C_TESTS),$(wildcard capi/tests/*.c))
+
+OBJ     := $(C_SOURCES:capi/%.c=$(BUILD)/obj/lib/%.o)
+SAN_OBJ := $(C_SOURCES:capi/%.c=$(BUILD)/obj/san/%.o)
+SAN_HELPERS := $(C_HELPERS:capi/tests/%.c=$(BUILD)/obj/san/tests/%.o)
+SAN_TESTS   := $(C_TESTS:capi/tests/%.c=$(BUILD)/test/c/%)
+
+.PHONY: c-build c-tests abi
+
+c-build: $(if $(C_SOURCES),$(LIB)/libkvpipe.so $(LIB)/libkvpipe.a $(LIB)/pkgconfig/kvpipe.pc \
+	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%)) $(C_REFS:bench/c/%.c=$(BIN)/bench/%)
+
+$(BUILD)/obj/lib/%.o: capi/%.c scripts/mk/c.mk
+	@mkdir -p $(@D)
+	$(CC) $(KVPIPE_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(BUILD)/obj/san/%.o: capi/%.c scripts/mk/c.mk
+	@mkdir -p $(@D)
+	$(CC) $(KVPIPE_CFLAGS) $(CSAN) -c $< -o $@
+
+$(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map
+	@mkdir -p $(@D)
+	$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libkvpipe.so.0 -Wl,--version-script=capi/kvpipe.map \
+		-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -o $@ $(OBJ) -pthread
+
+$(LIB)/libkvpipe.so: $(LIB)/libkvpipe.so.0
+	@ln -sf $(<F) $@
+
+$(LIB)/libkvpipe.a: $(OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcsD $@ $(OBJ)
+
+$(BUILD)/test/c/libkvpipe-san.a: $(SAN_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcsD $@ $(SAN_OBJ)
+
+# Points into this tree; an installed package writes its own.
+$(LIB)/pkgconfig/kvpipe.pc: scripts/kvpipe.pc.in VERSION
+	@mkdir -p $(@D)
+	@sed -e 's|@libdir@|$(ROOT)/$(LIB)|' -e 's|@includedir@|$(ROOT)/include|' -e 's|@version@|$(NUMBER)|' $< >$@
+
+$(BIN)/examples/%: examples/c/%.c $(LIB)/libkvpipe.so $(C_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $< -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../../lib' -pthread
+
+# Plain programs that the benchmark and the demo measure against.
+$(BIN)/bench/%: bench/c/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CSTD) $(CWARN) $(CFLAGS) $< -o $@ -pthread
+
+# A test sees the library's internal headers as well as the public ones.
+$(BUILD)/test/c/%: capi/tests/%.c $(SAN_HELPERS) $(BUILD)/test/c/libkvpipe-san.a $(C_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(CSTD) $(CWARN) $(CSAN) -Iinclude -Icapi -Icapi/tests $< $(SAN_HELPERS) -o $@ \
+		$(BUILD)/test/c/libkvpipe-san.a -pthread -ldl
+
+c-tests: $(if $(C_SOURCES),$(SAN_TESTS))
+
+abi: c-build ## compare the library's exported symbols with capi/kvpipe.symbols
+	@scripts/abi.sh $(LIB)/libkvpipe.so.0 capi/kvpipe.symbols
+
+-include $(OBJ:.o=.d) $(SAN_OBJ:.o=.d) $(SAN_HELPERS:.o=.d)

@@ -1,0 +1,26 @@
+# Tools. Each is installed once and kept under build/, which `make clean` leaves.
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+PROTOC_GEN_GO    := $(TOOLS)/protoc-gen-go
+
+.PHONY: deps system-deps
+
+deps: system-deps $(VENV)/.ready $(GOLANGCI) ## install what is missing: apt packages, linter, Python venv
+	@$(GO) mod download
+
+system-deps:
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh
+
+# Order-only: what apt brings has to be there first, but is never "newer".
+$(VENV)/.ready: scripts/requirements.txt | system-deps
+	@echo 'make deps: Python environment in $(VENV) (numpy, pytest, mypy)'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -r $< </dev/null
+	@touch $@
+
+$(GOLANGCI):
+	@echo 'make deps: golangci-lint $(GOLANGCI_VERSION) in $(TOOLS) (compiles for a minute or two)'
+	@GOBIN=$(ROOT)/$(TOOLS) $(GO) install \
+		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv $(TOOLS)/golangci-lint $@

@@ -1,0 +1,30 @@
+# The Go side: commands, the benchmark program, generated code.
+
+# Commands with a C half; all others are static.
+CGO_COMMANDS := kvpipe-nccl
+
+COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+STATIC   := $(filter-out $(CGO_COMMANDS),$(COMMANDS))
+GO_LDFLAGS := -X github.com/kvpipe/kvpipe/internal/version.version=$(VERSION)
+GOBUILD  := $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)'
+
+.PHONY: go-build generate
+
+go-build:
+	@mkdir -p $(BIN)
+ifneq ($(STATIC),)
+	CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/ $(STATIC:%=./cmd/%)
+endif
+ifneq ($(filter $(CGO_COMMANDS),$(COMMANDS)),)
+	$(GOBUILD) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
+endif
+ifneq ($(wildcard bench/*.go),)
+	CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/kvpipe-bench ./bench
+endif
+
+# Generated code is committed; only who changes a .proto file runs this.
+generate: ## regenerate *.pb.go from *.proto
+	@scripts/deps.sh protoc
+	@GOBIN=$(ROOT)/$(TOOLS) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@$$($(GO) list -m -f '{{.Version}}' google.golang.org/protobuf)
+	@find . -name '*.proto' -not -path './$(BUILD)/*' -print0 | xargs -0 -r \
+		protoc --plugin=$(PROTOC_GEN_GO) --proto_path=. --go_out=. --go_opt=paths=source_relative

@@ -1,0 +1,26 @@
+# Style and static checks: few and meaningful ones, all of them must pass.
+
+# Where Go code lies; build/ and everything that begins with a dot is left out.
+GO_FILES  = $(shell find . -name '*.go' -not -path './$(BUILD)/*' -not -path './.*/*')
+C_TIDY    = $(wildcard capi/*.c examples/c/*.c)
+C_FORMAT  = $(wildcard include/*.h include/*/*.h capi/*.[ch] capi/tests/*.[ch] examples/c/*.c bench/c/*.c)
+
+.PHONY: lint lint-go lint-c fmt
+
+lint: lint-go lint-c lint-python ## gofmt, go vet, golangci-lint, clang-tidy, mypy
+
+lint-go: $(GOLANGCI)
+	@unformatted=$$(gofmt -l $(GO_FILES)); \
+	[ -z "$$unformatted" ] || { printf 'not gofmt clean (make fmt):\n%s\n' "$$unformatted"; exit 1; }
+	@$(GO) vet ./...
+	@$(GOLANGCI) run --timeout 10m
+
+lint-c: | system-deps
+ifneq ($(C_TIDY),)
+	@printf '%s\0' $(C_TIDY) | xargs -0 -P 2 -I{} clang-tidy --quiet --warnings-as-errors='*' {} -- \
+		$(CSTD) -Iinclude -Icapi
+endif
+
+fmt: | system-deps ## format Go and C sources in place
+	@gofmt -w $(GO_FILES)
+	@$(if $(C_FORMAT),clang-format -i $(C_FORMAT))

@@ -1,0 +1,33 @@
+# The Python side: the package in build/venv, its type check and its tests.
+
+PY_PROJECT := $(wildcard python/pyproject.toml)
+PY_SOURCES := $(shell find python -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name py.typed \) \
+	-not -path '*/build/*' -not -path '*/tests/*' 2>/dev/null)
+# The oldest and the newest Python that the package promises to run on.
+PY_TARGETS := 3.9 3.13
+
+.PHONY: test-python lint-python
+
+# The same command that a user runs; the flags only save downloads.
+$(VENV)/.package: $(PY_SOURCES) $(VENV)/.ready
+ifneq ($(PY_PROJECT),)
+	@rm -rf python/build
+	@$(VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
+endif
+	@touch $@
+
+test-python: build $(VENV)/.package ## Python tests, against the installed package and real daemons
+ifeq ($(wildcard python/tests/test_*.py),)
+	@echo 'part skipped: there is no python/tests/test_*.py'
+else
+	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider python/tests
+endif
+
+lint-python: $(VENV)/.package
+ifneq ($(PY_PROJECT),)
+	@$(VENV)/bin/python -B scripts/pycheck.py $(firstword $(PY_TARGETS)) python examples bench scripts test
+	@for target in $(PY_TARGETS); do \
+		$(VENV)/bin/mypy --config-file python/pyproject.toml --python-version $$target \
+			--cache-dir $(BUILD)/test/mypy python/kvpipe; \
+	done
+endif

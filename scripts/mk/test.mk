@@ -1,0 +1,60 @@
+# Tests. `make test` runs the parts below one after the other, each as a make
+# target of its own, and closes with one table. A part that has nothing to test
+# says so by a last line "part skipped: REASON".
+
+TEST_PARTS := build lint policy unit race sim test-c abi test-python e2e
+
+# The packages where several goroutines or processes meet.
+RACE_PKGS := $(patsubst %,./%/...,$(wildcard daemon/ring daemon/session daemon/memory daemon/driver \
+	daemon/transport daemon/peer daemon/admin daemon/metrics internal discovery)) \
+	$(if $(wildcard daemon/*.go),./daemon)
+
+SIM_PKG  := ./daemon/transfer/sim
+SEEDS    ?= 2000
+FUZZTIME ?= 60s
+GOTEST    = $(GO) test -json -timeout 540s
+
+# go list complains about a tree without packages; so do these parts, in words.
+SHELL_PKGS = $$($(GO) list ./... | grep -v -e '/test/' -e '/test$$' || true)
+
+.PHONY: test policy unit race sim fuzz test-c e2e
+
+test: deps ## everything below 10 minutes on 2 cores: build, lint, all tests
+	@MAKE='$(MAKE)' scripts/test.sh $(TEST_PARTS)
+
+policy: ## rules about imports, cgo, unsafe, comments, words
+	@$(GOTEST) ./test/policy | scripts/gotest.py
+
+unit: ## Go unit tests, with every fuzz target's seeds
+	@packages="$(SHELL_PKGS)"; \
+	[ -n "$$packages" ] || { echo 'part skipped: there is no Go package yet'; exit 0; }; \
+	$(GOTEST) $$packages | scripts/gotest.py
+
+race: ## Go tests of the concurrent packages under the race detector
+ifeq ($(strip $(RACE_PKGS)),)
+	@echo 'part skipped: there is no concurrent package yet'
+else
+	@CGO_ENABLED=1 $(GOTEST) -race $(RACE_PKGS) | scripts/gotest.py
+endif
+
+sim: ## the transfer machine under SEEDS=2000 seeds of trouble
+ifeq ($(wildcard $(SIM_PKG)/*_test.go),)
+	@echo 'part skipped: there is no $(SIM_PKG)'
+else
+	@$(GOTEST) -count=1 $(SIM_PKG) -run TestSim -seeds=$(SEEDS) | scripts/gotest.py
+endif
+
+fuzz: ## every fuzz target for FUZZTIME=60s
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+test-c: build c-tests ## C tests, library and tests under ASan and UBSan
+ifeq ($(SAN_TESTS),)
+	@echo 'part skipped: there is no capi/tests/test_*.c'
+else
+	@$(PYTHON) -B scripts/ctest.py $(SAN_TESTS)
+endif
+
+e2e: build $(VENV)/.package ## tests under test/: several processes, real daemons
+	@packages=$$($(GO) list ./test/... 2>/dev/null | grep -v -e '/test/policy$$' || true); \
+	[ -n "$$packages" ] || { echo 'part skipped: test/ holds nothing but test/policy'; exit 0; }; \
+	$(GOTEST) -count=1 $$packages | scripts/gotest.py
