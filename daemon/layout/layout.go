@@ -1,0 +1,61 @@
+// Package layout says how a rank's KV cache lies in registered memory: views, block lists, fingerprints, and which
+// blocks are held by whom. It is pure: it knows offsets and ids, never addresses, files or clocks.
+package layout
+
+// NoBlock marks a position of a block list that has no block (a freed sliding-window block, for example).
+const NoBlock = ^uint32(0)
+
+// Limits of one layout and one operation; the C header's KVPIPE_MAX_* are the same numbers.
+const (
+	MaxIDs         = 1 << 20
+	MaxGroups      = 64
+	MaxViews       = 4096
+	MaxFingerprint = 64
+)
+
+// RegionID names registered memory within a session: index in the low 32 bits, generation in the high ones. 0 is none.
+type RegionID uint64
+
+// Kind says how the blocks of a view move.
+type Kind uint32
+
+const (
+	Paged  Kind = 1 // blocks of BlockSize tokens, any token and head range
+	Opaque Kind = 2 // blocks that only move whole (SSM state)
+)
+
+// View is how one layer's part lies in a region. The element (block b, token slot t, head h) occupies ContentBytes
+// bytes at Base + b*BlockStride + t*TokenStride + (h-FirstHead)*HeadStride.
+type View struct {
+	Region       RegionID
+	Base         uint64
+	NumBlocks    uint64
+	BlockStride  uint64
+	TokenStride  uint64
+	HeadStride   uint64
+	ContentBytes uint64 // of one token of one head (Paged), of one block (Opaque)
+	Layer        uint32 // the model's own number
+	Group        uint32
+	Kind         Kind
+	BlockSize    uint32 // tokens per block
+	FirstHead    uint32 // model-wide
+	Heads        uint32
+	TotalHeads   uint32
+	Part         string // "kv", "k", "v", "index"; at most 15 bytes
+}
+
+// BlockList names blocks of one group. IDs[i] is the group's block number FirstToken/BlockSize + i of the sequence; exactly the tokens
+// [FirstToken, FirstToken+NTokens) are concerned. Lists of opaque groups pair by position and ignore tokens.
+// IDs is never written after the list was made.
+type BlockList struct {
+	Group      uint32
+	FirstToken uint32
+	NTokens    uint32
+	IDs        []uint32
+}
+
+// Run is a contiguous run of block ids of one group.
+type Run struct{ Group, First, Count uint32 }
+
+// Field is one field of a fingerprint.
+type Field struct{ Key, Value string }

@@ -1,0 +1,136 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// Msg is a message between two machines. Loss, duplication, reordering and delay of messages may cost time, never a
+// promise. Their form on the wire is peer.proto.
+type Msg interface{ msg() }
+
+// RankRef names a rank's layout by its digest; the layout itself travels once per channel, in MsgLayout.
+type RankRef struct {
+	Rank   uint32
+	Digest [32]byte
+}
+
+// MsgLayout carries an encoded layout (layout.Layout.Encode).
+type MsgLayout struct {
+	Digest [32]byte
+	Blob   []byte
+}
+
+// MsgTake: consumer to producer, repeated until answered: it also renews the offer's lease.
+type MsgTake struct {
+	Xfer                XferID
+	Engine, Instance    string
+	TakeID              uint64
+	Part, Parts         int
+	Key, Token, Content []byte
+	Trace               string
+	Layered             bool
+	Ranks               []RankRef
+	Blocks              []layout.BlockList
+	BlocksBy            map[uint32][]layout.BlockList
+	Deadline            Time // duration left
+}
+
+// MsgNeedLayout: the receiver of MsgTake or MsgGrant does not know these layouts (yet): send them, then repeat.
+type MsgNeedLayout struct {
+	Xfer    XferID
+	End     End // the end that asks
+	Digests [][32]byte
+}
+
+// MsgParked: the take is known here and waits (for the offer, for progress, for an engine that is re-attaching).
+type MsgParked struct{ Xfer XferID }
+
+// MsgRefuse: the take ends here.
+type MsgRefuse struct {
+	Xfer  XferID
+	Cause Cause
+	Retry Time // nonzero: ask again after this long
+}
+
+// MsgGrant: the producer's answer: what will be moved. A later segment (Seg > 0) is announced with the same message.
+type MsgGrant struct {
+	Xfer        XferID
+	Seg         uint32
+	Incarnation uint64 // of the offer
+	Engine      string
+	Whole       bool // consumer elements must all be covered
+	Ranks       []RankRef
+	Blocks      []layout.BlockList
+	BlocksBy    map[uint32][]layout.BlockList
+	Tokens      uint32 // the offer covers tokens below this, so far
+	Last        bool   // no further segment follows
+	Layered     bool
+	Transport   string
+	Slices      uint32
+	Bytes       uint64
+	Inline      []byte // the whole segment, when small
+	InlineCRC   uint32
+	HasInline   bool
+}
+
+// MsgGo: the consumer has made ready for the segment's bytes.
+type MsgGo struct {
+	Xfer XferID
+	Seg  uint32
+}
+
+// MsgSent: the producer has read and sent every slice of every segment, under one hold of that incarnation.
+type MsgSent struct {
+	Xfer        XferID
+	Incarnation uint64
+	Segs        uint32
+}
+
+// MsgResend: these slices did not land whole; their old links are fenced at the consumer.
+type MsgResend struct {
+	Xfer    XferID
+	Seg     uint32
+	Attempt uint32
+	Slices  []uint32
+}
+
+// MsgEnd: consumer to producer: the take's terminal state, repeated until MsgEndAck. Done is the commit record.
+type MsgEnd struct {
+	Xfer   XferID
+	Status Status
+	Cause  Cause
+}
+type MsgEndAck struct{ Xfer XferID }
+
+// MsgAbort: producer to consumer: the producer's end is over and its reads are fenced (withdrawn, expired, died, faulted).
+type MsgAbort struct {
+	Xfer  XferID
+	Cause Cause
+}
+
+// MsgKey: watch or drop a key; ID is drawn by the sender. MsgKeyAck answers.
+type MsgKey struct {
+	ID         uint64
+	Drop       bool
+	Engine     string
+	Key, Token []byte
+	Trace      string
+	For        Time // watch: how long the interest lasts
+}
+type MsgKeyAck struct {
+	ID    uint64
+	Cause Cause
+}
+
+func (*MsgLayout) msg()     {}
+func (*MsgTake) msg()       {}
+func (*MsgNeedLayout) msg() {}
+func (*MsgParked) msg()     {}
+func (*MsgRefuse) msg()     {}
+func (*MsgGrant) msg()      {}
+func (*MsgGo) msg()         {}
+func (*MsgSent) msg()       {}
+func (*MsgResend) msg()     {}
+func (*MsgEnd) msg()        {}
+func (*MsgEndAck) msg()     {}
+func (*MsgAbort) msg()      {}
+func (*MsgKey) msg()        {}
+func (*MsgKeyAck) msg()     {}

@@ -1,0 +1,82 @@
+// Package transport defines the seam between the transfer machine's driver and what moves bytes. An implementation
+// says what it can reach, posts planned slices, reports each slice's end once, and fences. transporttest is the
+// suite that every implementation passes.
+package transport
+
+import (
+	"context"
+	"net"
+
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Memory resolves the runs of one leg to this node's mappings. The bytes stay mapped until the leg's Forget. Safe for
+// concurrent use. Ok is false when the region is gone.
+type Memory interface {
+	Src(r plan.Run) (b []byte, ok bool)
+	Dst(r plan.Run) (b []byte, ok bool)
+}
+
+// Job is one slice to move (producer's end), or a whole segment to accept (consumer's end; Key.Slice and Attempt unused).
+type Job struct {
+	Key    transfer.SliceKey
+	Plan   *plan.Plan
+	Mem    Memory
+	Engine string // of the producer, for fairness and metrics
+}
+
+// Sink takes what happened. Its methods never block for long and may be called from any goroutine; SliceSent and
+// SliceLanded once per slice attempt and end, Fenced once per Fence, after all of that leg's slice reports.
+type Sink interface {
+	Event(ev transfer.Event)
+}
+
+// Reach says whether a transport can serve a pair of nodes, and if not why.
+type Reach struct {
+	OK     bool
+	Reason string  // of "no": names what is missing and what to do
+	GBps   float64 // measured rate of recent slices, 0 unknown
+}
+
+// Transport moves slices. Post, Expect and Fence do not block; they are called from the driver's goroutine alone.
+type Transport interface {
+	// Name as in the configuration's allow-list: "local", "tcp", ...
+	Name() string
+	// Probe tells whether slices can move between this node and peer ("" is this node). Cheap, any goroutine.
+	Probe(peer string) Reach
+	// Post starts moving a slice whose source is here. Ends with SliceSent. When both ends are here also with SliceLanded.
+	Post(job Job)
+	// Expect makes ready for the segment's slices: those that arrive before it, after Fence, or that the plan does not have are
+	// discarded and never touch memory. Each slice that arrives ends with SliceLanded.
+	Expect(job Job)
+	// Fence ends a leg: after the Fenced event no byte of it is read (Producer) or lands (Consumer). Posted slices that did not
+	// start are reported with Cancelled. Needs no answer from the peer.
+	Fence(leg transfer.Leg)
+	// Close stops all workers; everything is fenced when it returns.
+	Close() error
+}
+
+// Link is a data connection that belongs to an authenticated channel. Full duplex; whoever holds it closes it.
+type Link struct {
+	Conn  net.Conn     // what to read and write (TLS or plain)
+	TCP   *net.TCPConn // the bare connection when Conn is not encrypted, for readv and writev; else nil
+	Peer  string       // node name
+	Epoch uint64       // of the channel
+	Index int          // stream number, 0 .. n-1
+}
+
+// LinkUser is told about the links of every channel. Implemented by transports that need connections; called by the peer package.
+type LinkUser interface {
+	// LinkUp hands over a link. The user owns it until it closes it or LinkDown (channel over) told it to.
+	LinkUp(l *Link)
+	// LinksDown: the channel of that epoch is over. Returns when no byte of its links is landing any more.
+	LinksDown(peer string, epoch uint64)
+}
+
+// LinkSource re-opens a lost link of a live channel. Implemented by the peer package.
+type LinkSource interface {
+	// Redial asks for link index of that channel again; the side that dialed the channel dials. The link comes by LinkUp.
+	Redial(ctx context.Context, peer string, epoch uint64, index int)
+}
+
