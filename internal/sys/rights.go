@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 
@@ -47,7 +48,7 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 // maxFDs descriptors, which are close-on-exec and become the caller's. When it
 // fails, no descriptor stays open. A message that is longer than buf, or has
 // more descriptors, gives ErrTruncated; the end of the connection gives
-// io.EOF, unwrapped.
+// io.EOF itself. A peer that closes with messages unread gives ECONNRESET.
 func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err error) {
 	if maxFDs < 0 || maxFDs > MaxFDs {
 		return 0, nil, fmt.Errorf("receive message: %d descriptors: the limit is %d", maxFDs, MaxFDs)
@@ -56,8 +57,11 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	// too many; parseRights's count catches it.
 	oob := make([]byte, unix.CmsgSpace(max(maxFDs, 1)*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob) // sets MSG_CMSG_CLOEXEC
+	if errors.Is(err, io.EOF) {
+		return 0, nil, io.EOF
+	}
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, fmt.Errorf("receive message: %w", err)
 	}
 	fds, err = parseRights(oob[:oobn])
 	switch {

@@ -1,0 +1,64 @@
+package sys
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// fixture writes one file of a /proc/PID directory and returns the root.
+func fixture(t *testing.T, name, content string) string {
+	t.Helper()
+	root := t.TempDir()
+	noErr(t, os.Mkdir(filepath.Join(root, "17"), 0o755))
+	noErr(t, os.WriteFile(filepath.Join(root, "17", name), []byte(content), 0o600))
+	return root
+}
+
+func TestStartTime(t *testing.T) {
+	const tail = " S 1 17 17 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654321 10 11 12\n"
+	for _, comm := range []string{"(python3)", "(a) b (c)", "())"} {
+		got, err := StartTime(fixture(t, "stat", "17 "+comm+tail), 17)
+		if err != nil || got != 987654321 {
+			t.Errorf("command %q: %d, %v", comm, got, err)
+		}
+	}
+	for _, bad := range []string{"", "17 (x", "17 (x) S 1 2", "17 (x) S 1 17 17 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 -5 1"} {
+		if got, err := StartTime(fixture(t, "stat", bad), 17); err == nil {
+			t.Errorf("stat %q: start time %d", bad, got)
+		}
+	}
+	self, err := StartTime(ProcRoot, os.Getpid())
+	noErr(t, err)
+	parent, err := StartTime(ProcRoot, os.Getppid())
+	noErr(t, err)
+	if self < parent {
+		t.Errorf("this process began at %d, before its parent at %d", self, parent)
+	}
+}
+
+func TestCgroup(t *testing.T) {
+	for _, c := range []struct{ name, file, want string }{
+		{"unified", "0::/system.slice/kvpiped.service\n", "/system.slice/kvpiped.service"},
+		{"root", "0::/\n", "/"},
+		{"hybrid, docker", "5:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n", "/docker/abc"},
+		{"hybrid, systemd", "5:memory:/user.slice\n1:name=systemd:/user.slice/s.scope\n0::/user.slice/s.scope\n", "/user.slice/s.scope"},
+		{"memory before cpu", "9:cpu:/a\n8:memory,hugetlb:/b\n7:pids:/c\n", "/b"},
+		{"only others", "9:cpu:/a\n8:blkio:/b\n", "/a"},
+		{"v1 root", "9:name=systemd:/\n8:pids:/\n", "/"},
+		{"colon in path", "0::/machine/x:y\n", "/machine/x:y"},
+	} {
+		got, err := Cgroup(fixture(t, "cgroup", c.file), 17)
+		if err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
+		}
+	}
+	for _, bad := range []string{"", "nonsense\n", "0:/x\n"} {
+		if got, err := Cgroup(fixture(t, "cgroup", bad), 17); err == nil {
+			t.Errorf("file %q: cgroup %q", bad, got)
+		}
+	}
+	if got, err := Cgroup(ProcRoot, os.Getpid()); err != nil || got == "" {
+		t.Errorf("this process: %q, %v", got, err)
+	}
+}

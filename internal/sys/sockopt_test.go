@@ -1,0 +1,84 @@
+package sys
+
+import (
+	"syscall"
+	"testing"
+)
+
+// With a low-water mark the poller reports a socket only when that much is
+// there, and the end of the stream all the same.
+func TestRcvLowat(t *testing.T) {
+	a, b := tcpPair(t)
+	rb := raw(t, b)
+	noErr(t, rb.Control(func(fd uintptr) {
+		noErr(t, SetRcvLowat(fd, 1000))
+		noErr(t, SetNoDelay(fd, true))
+	}))
+	_, err := a.Write(make([]byte, 600))
+	noErr(t, err)
+	buf := make([]byte, 2000)
+	iov := []Iovec{MakeIovec(buf)}
+	got := make(chan int)
+	parked := make(chan struct{}, 1)
+	go func() {
+		n, calls := 0, 0
+		_ = rb.Read(func(fd uintptr) bool {
+			// The first call comes before any wait.
+			if calls++; calls == 1 {
+				parked <- struct{}{}
+				return false
+			}
+			n, _ = Recvmsg(fd, iov)
+			return true
+		})
+		got <- n
+	}()
+	<-parked
+	_, err = a.Write(make([]byte, 400))
+	noErr(t, err)
+	if n := <-got; n != 1000 {
+		t.Fatalf("woken at %d bytes, want 1000", n)
+	}
+	_, err = a.Write(make([]byte, 5))
+	noErr(t, err)
+	noErr(t, a.CloseWrite())
+	var n int
+	noErr(t, rb.Read(func(fd uintptr) bool {
+		var errno syscall.Errno
+		n, errno = Recvmsg(fd, iov)
+		return errno != syscall.EAGAIN
+	}))
+	if n != 5 {
+		t.Fatalf("%d bytes at the end, want 5", n)
+	}
+}
+
+func TestBuffers(t *testing.T) {
+	a, _ := tcpPair(t)
+	noErr(t, raw(t, a).Control(func(fd uintptr) {
+		for name, set := range map[string]func(uintptr, int) (int, error){"send": SetSendBuffer, "receive": SetRecvBuffer} {
+			small, err := set(fd, 64<<10)
+			noErr(t, err)
+			large, err := set(fd, 128<<10)
+			noErr(t, err)
+			if small < 64<<10 || large <= small {
+				t.Errorf("%s buffer: got %d for 64 KiB and %d for 128 KiB", name, small, large)
+			}
+		}
+	}))
+}
+
+func TestPendingBytes(t *testing.T) {
+	a, b := tcpPair(t)
+	_, err := a.Write(make([]byte, 123))
+	noErr(t, err)
+	n := 0
+	noErr(t, raw(t, b).Read(func(fd uintptr) bool {
+		n, err = PendingBytes(fd)
+		return n > 0 || err != nil
+	}))
+	noErr(t, err)
+	if n != 123 {
+		t.Fatalf("%d bytes, want 123", n)
+	}
+}
