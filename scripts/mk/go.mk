@@ -21,6 +21,10 @@ endif
 ifneq ($(wildcard bench/*.go),)
 	CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/kvpipe-bench ./bench
 endif
+# The plain programs that benchmark and demo measure against.
+ifneq ($(wildcard bench/ref/Makefile),)
+	@$(MAKE) -s -C bench/ref BIN=$(ROOT)/$(BIN) OBJ=$(ROOT)/$(BUILD)/obj/ref CC=$(CC) GO=$(GO)
+endif
 
 # Generated code is committed; only who changes a .proto file runs this.
 generate: ## regenerate *.pb.go from *.proto

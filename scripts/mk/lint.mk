@@ -3,7 +3,7 @@
 # Where Go code lies; build/ and everything that begins with a dot is left out.
 GO_FILES  = $(shell find . -name '*.go' -not -path './$(BUILD)/*' -not -path './.*/*')
 C_TIDY    = $(wildcard capi/*.c examples/c/*.c)
-C_FORMAT  = $(wildcard include/*.h include/*/*.h capi/*.[ch] capi/tests/*.[ch] examples/c/*.c bench/c/*.c)
+C_FORMAT  = $(wildcard capi/*.c capi/tests/*.c examples/c/*.c)
 
 .PHONY: lint lint-go lint-c fmt
 
