@@ -31,6 +31,10 @@ export KVPIPE_BIN     := $(ROOT)/$(BIN)
 export KVPIPE_LIBRARY := $(ROOT)/$(LIB)/libkvpipe.so.0
 export PATH           := $(ROOT)/$(BIN):$(PATH)
 
+# One short line for each command; make V=1 shows them whole.
+Q   := $(if $(V),,@)
+say  = $(if $(V),@:,@printf '  %-4s %s\n' $(1) $@)
+
 include scripts/mk/deps.mk
 include scripts/mk/go.mk
 include scripts/mk/c.mk

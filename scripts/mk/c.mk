@@ -21,21 +21,25 @@ SAN_HELPERS := $(C_HELPERS:capi/tests/%.c=$(BUILD)/obj/san/tests/%.o)
 SAN_TESTS   := $(C_TESTS:capi/tests/%.c=$(BUILD)/test/c/%)
 
 .PHONY: c-build c-tests abi
+.SECONDARY: $(SAN_HELPERS)
 
 c-build: $(if $(C_SOURCES),$(LIB)/libkvpipe.so $(LIB)/libkvpipe.a $(LIB)/pkgconfig/kvpipe.pc \
 	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%))
 
 $(BUILD)/obj/lib/%.o: capi/%.c scripts/mk/c.mk
 	@mkdir -p $(@D)
-	$(CC) $(KVPIPE_CFLAGS) $(CFLAGS) -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(KVPIPE_CFLAGS) $(CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/san/%.o: capi/%.c scripts/mk/c.mk
 	@mkdir -p $(@D)
-	$(CC) $(KVPIPE_CFLAGS) $(CSAN) -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(KVPIPE_CFLAGS) $(CSAN) -c $< -o $@
 
 $(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map
 	@mkdir -p $(@D)
-	$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libkvpipe.so.0 -Wl,--version-script=capi/kvpipe.map \
+	$(call say,CC)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libkvpipe.so.0 -Wl,--version-script=capi/kvpipe.map \
 		-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -o $@ $(OBJ) -pthread
 
 $(LIB)/libkvpipe.so: $(LIB)/libkvpipe.so.0
@@ -44,12 +48,14 @@ $(LIB)/libkvpipe.so: $(LIB)/libkvpipe.so.0
 $(LIB)/libkvpipe.a: $(OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcsD $@ $(OBJ)
+	$(call say,AR)
+	$(Q)$(AR) rcsD $@ $(OBJ)
 
 $(BUILD)/test/c/libkvpipe-san.a: $(SAN_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcsD $@ $(SAN_OBJ)
+	$(call say,AR)
+	$(Q)$(AR) rcsD $@ $(SAN_OBJ)
 
 # Points into this tree; an installed package writes its own.
 $(LIB)/pkgconfig/kvpipe.pc: scripts/kvpipe.pc.in VERSION
@@ -58,12 +64,14 @@ $(LIB)/pkgconfig/kvpipe.pc: scripts/kvpipe.pc.in VERSION
 
 $(BIN)/examples/%: examples/c/%.c $(LIB)/libkvpipe.so $(C_HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $< -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../../lib' -pthread
+	$(call say,CC)
+	$(Q)$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $< -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../../lib' -pthread
 
 # A test sees the library's internal headers as well as the public ones.
 $(BUILD)/test/c/%: capi/tests/%.c $(SAN_HELPERS) $(BUILD)/test/c/libkvpipe-san.a $(C_HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(CSTD) $(CWARN) $(CSAN) -Iinclude -Icapi -Icapi/tests $< $(SAN_HELPERS) -o $@ \
+	$(call say,CC)
+	$(Q)$(CC) $(CSTD) $(CWARN) $(CSAN) -Iinclude -Icapi -Icapi/tests $< $(SAN_HELPERS) -o $@ \
 		$(BUILD)/test/c/libkvpipe-san.a -pthread -ldl
 
 c-tests: $(if $(C_SOURCES),$(SAN_TESTS))

@@ -13,13 +13,14 @@ GOBUILD  := $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)'
 go-build:
 	@mkdir -p $(BIN)
 ifneq ($(STATIC),)
-	CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/ $(STATIC:%=./cmd/%)
+	@printf '  GO   %s\n' '$(STATIC:%=$(BIN)/%)'
+	$(Q)CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/ $(STATIC:%=./cmd/%)
 endif
 ifneq ($(filter $(CGO_COMMANDS),$(COMMANDS)),)
-	$(GOBUILD) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
+	$(Q)$(GOBUILD) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
 endif
 ifneq ($(wildcard bench/*.go),)
-	CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/kvpipe-bench ./bench
+	$(Q)CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/kvpipe-bench ./bench
 endif
 # The plain programs that benchmark and demo measure against.
 ifneq ($(wildcard bench/ref/Makefile),)
