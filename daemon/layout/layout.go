@@ -59,3 +59,19 @@ type Run struct{ Group, First, Count uint32 }
 
 // Field is one field of a fingerprint.
 type Field struct{ Key, Value string }
+
+// Layout is a validated, immutable set of views with its fingerprint. Safe for concurrent use.
+type Layout struct {
+	views       []View
+	fingerprint []Field
+	digest      [32]byte
+}
+
+// Views returns the views in canonical order (group, layer, part, first head). The caller must not change them.
+func (l *Layout) Views() []View { return l.views }
+
+// Fingerprint returns the fields in ascending order of their keys. The caller must not change them.
+func (l *Layout) Fingerprint() []Field { return l.fingerprint }
+
+// Digest names the layout between daemons: SHA-256 of Encode.
+func (l *Layout) Digest() [32]byte { return l.digest }

@@ -17,10 +17,10 @@ type Rank struct {
 // Request is the input of New.
 type Request struct {
 	Producer, Consumer []Rank
-	Layered            bool   // order by layer, slices never cross a layer
-	Whole              bool   // every consumer element must have a producer element, else an error that names the first that has none
-	SliceBytes         uint64 // 0: 1 MiB
-	SameNode           bool   // both sides' regions are this node's: an overlap of source and destination is refused
+	Layered            bool                               // order by layer, slices never cross a layer
+	Whole              bool                               // every consumer element must have a producer element, else an error that names the first that has none
+	SliceBytes         uint64                             // 0: 1 MiB
+	SameNode           bool                               // both sides' regions are this node's: an overlap of source and destination is refused
 	SameSession        func(srcRank, dstRank uint32) bool // with SameNode: do these ranks' region ids name the same memory
 }
 
@@ -59,3 +59,6 @@ type Slice struct {
 //	(*Plan).Pairs(i int, dst []PairRun) []PairRun  appends the runs contiguous at both ends, merged
 //
 // A Plan is immutable after New and safe for concurrent use; slices may be visited in any order, repeatedly.
+
+// Plan is the result of New.
+type Plan struct{}

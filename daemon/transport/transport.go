@@ -79,4 +79,3 @@ type LinkSource interface {
 	// Redial asks for link index of that channel again; the side that dialed the channel dials. The link comes by LinkUp.
 	Redial(ctx context.Context, peer string, epoch uint64, index int)
 }
-
