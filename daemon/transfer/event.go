@@ -134,6 +134,14 @@ type PeerDown struct {
 	Cause Cause
 }
 
+// LinkLost: a data link of that channel was lost while the channel lives. Slices that were sent over it may never land and are
+// reported by nobody: those of that peer that have not landed have to be asked for again, with a higher attempt. The
+// link is fenced: nothing more lands through it.
+type LinkLost struct {
+	Node  string
+	Epoch uint64
+}
+
 // DialFailed: the peer asked for by Hint cannot be reached now or at all (not allowed, unknown). Final says which.
 type DialFailed struct {
 	Hint  string
@@ -221,6 +229,7 @@ func (Progress) event()        {}
 func (Submit) event()          {}
 func (PeerUp) event()          {}
 func (PeerDown) event()        {}
+func (LinkLost) event()        {}
 func (DialFailed) event()      {}
 func (PeerMsg) event()         {}
 func (Planned) event()         {}
