@@ -7,3 +7,5 @@ require (
 	golang.org/x/sys v0.49.0
 	pgregory.net/rapid v1.3.0
 )
+
+require google.golang.org/protobuf v1.36.12
