@@ -9,6 +9,10 @@
  *   ring_d  written by the daemon, mapped read-only by the client (sealed SHRINK|GROW|FUTURE_WRITE|SEAL before sent)
  * Indices are free-running u32, entry = index & (entries - 1). Whoever reads an entry copies it once, validates the
  * copy and uses only the copy. A violated index ends the session with a reason.
+ *
+ * The end of a session: who ends it sends BYE. The daemon then fences whatever touches the session's memory, acks a
+ * client's BYE, and closes its end of the socket. So for the client end-of-file means that nothing touches its memory
+ * any more, whether the daemon fenced it or died; before that, operations end with KVPIPE_C_MORE.
  */
 #ifndef KVPIPE_RING_H
 #define KVPIPE_RING_H
@@ -62,6 +66,7 @@ struct kvpipe_hello {           /* 768 bytes */
 	uint8_t reserved[352];
 };
 
+/* Kinds that a receiver does not know are skipped. */
 enum kvpipe_ring_kind {
 	KVPIPE_RING_SQ = 1,        /* ring_c: kvpipe_sqe[] */
 	KVPIPE_RING_CQ = 2,        /* ring_d: kvpipe_cqe[] */
@@ -123,7 +128,8 @@ struct kvpipe_unregister {      /* 32 bytes */
 };
 
 #define KVPIPE_LAYOUT_COMMIT 1u
-struct kvpipe_layout_msg {      /* 32 bytes; then nviews kvpipe_view of 128 bytes; then fields: u16 klen, u16 vlen, bytes */
+struct kvpipe_layout_msg {      /* 32 bytes; then nviews kvpipe_view of 128 bytes; then fields: u16 klen, u16 vlen, key,
+				 * value, without padding. A message that is refused ends the attempt: begin anew. */
 	uint32_t flags;         /* COMMIT in the last message */
 	uint32_t nviews;        /* in this message */
 	uint32_t nfields;       /* in this message */
@@ -132,6 +138,8 @@ struct kvpipe_layout_msg {      /* 32 bytes; then nviews kvpipe_view of 128 byte
 };
 
 /* ---- submissions -------------------------------------------------------------------------------------------- */
+/* EXTEND, SEAL, WITHDRAW and CANCEL hold no memory of their own: a MORE in their completion speaks of the target, and
+ * no RELEASED follows for themselves. The target's own completion is never later than that of its CANCEL. */
 enum kvpipe_op {
 	KVPIPE_OPCODE_NOP = 0,
 	KVPIPE_OPCODE_OFFER = 1,     /* record kvpipe_rec_offer; completes once, when the offer ends */
@@ -148,7 +156,7 @@ struct kvpipe_sqe {             /* 64 bytes */
 	uint8_t op;
 	uint8_t flags;          /* 0 */
 	uint16_t reserved0;
-	uint32_t rec_len;       /* bytes of the record, 0: none */
+	uint32_t rec_len;       /* bytes of the record with its padding: a multiple of 8; 0: none */
 	uint64_t user_data;     /* nonzero, unique among the session's unreleased operations, never its top bit */
 	uint64_t timeout_ns;    /* relative; offers: the lease */
 	uint64_t rec_off;       /* free-running offset into RECORDS, 8-byte aligned; a record never wraps */
@@ -160,11 +168,16 @@ struct kvpipe_sqe {             /* 64 bytes */
 };
 
 /* Records begin at rec_off and are reusable once sq_head has passed their entry. Strings are not NUL-terminated. */
-struct kvpipe_rec_group {       /* 24 bytes; then count u32 (IDS) or count pairs u32 first, u32 n (RUNS); the next starts 8-byte aligned */
+enum kvpipe_rec_form {
+	KVPIPE_FORM_IDS = 1,    /* count u32: the ids */
+	KVPIPE_FORM_RUNS = 2,   /* count pairs u32 first, u32 n: the ids first .. first+n-1; first KVPIPE_NO_BLOCK: n holes */
+};
+
+struct kvpipe_rec_group {       /* 24 bytes; then the list; then zero padding to 8, also after the last group */
 	uint32_t group;
 	uint32_t first_token;
 	uint32_t ntokens;
-	uint32_t form;          /* 1 IDS, 2 RUNS; a RUN may be of KVPIPE_NO_BLOCK: n holes */
+	uint32_t form;          /* enum kvpipe_rec_form */
 	uint32_t count;
 	uint32_t reserved;
 };
@@ -199,7 +212,7 @@ struct kvpipe_rec_take {        /* 80 bytes; then key, token, content, trace, pe
 	uint64_t reserved[3];
 };
 
-struct kvpipe_rec_key {         /* 32 bytes; then key, token, trace, peer */
+struct kvpipe_rec_key {         /* 32 bytes; then key, token, trace, peer, zero padding to 8 */
 	uint16_t key_len, token_len, trace_len, peer_len;
 	uint64_t reserved[3];
 };
@@ -220,13 +233,17 @@ struct kvpipe_cqe {             /* 64 bytes */
 	uint32_t reserved;
 };
 
-struct kvpipe_result {          /* 16 bytes; then nfailed kvpipe_run of 12 bytes; then text_len bytes of UTF-8 */
+struct kvpipe_result {          /* 16 bytes; then nfailed kvpipe_run of 12 bytes; then text_len bytes of UTF-8, no NUL */
 	uint32_t nfailed;       /* runs that follow; cut at 1024, then one run {group, 0, 0xffffffff} per group says "all" */
 	uint32_t text_len;
 	uint64_t reserved;
 };
 
-struct kvpipe_layer_slot {      /* 64 bytes; written by the daemon for a take that named this slot */
+/* For a take that named this slot. The layers of a worker's take are the distinct layers of its session's views of the
+ * groups that the take names; of a scheduler's take, the distinct layers of all ranks concerned. Once ready has moved, the
+ * daemon wakes the client as after a completion: full barrier, then cq_waiting, then the cq eventfd. The client reuses a
+ * slot only once its take is released. */
+struct kvpipe_layer_slot {      /* 64 bytes */
 	uint64_t user_data;     /* of the take; written last, with RELEASE, after ready was cleared */
 	uint32_t ready;         /* number of the take's layers, in ascending order, that are in place */
 	uint32_t reserved[13];
@@ -250,37 +267,12 @@ struct kvpipe_ring_d {          /* 512 bytes */
 	uint32_t need_wakeup;   uint8_t pad2[60];  /* nonzero: the daemon sleeps on the sq eventfd */
 	uint64_t progress_wait; uint8_t pad3[56];  /* nonzero: wake the daemon when progress reaches this value */
 	uint32_t closed;        uint8_t pad4[60];  /* nonzero: the session ended; enum kvpipe_reason */
-	uint64_t heartbeat;     uint8_t pad5[56];  /* daemon's monotonic milliseconds, about once a second */
+	uint64_t heartbeat;     uint8_t pad5[56];  /* changes about once a second while the daemon runs; 0: it does not say */
 	uint32_t work_tail;     uint8_t pad6[60];
 	uint32_t work_done_head;uint8_t pad7[60];
 };
 
 #ifndef KVPIPE_NO_ASSERT
-#ifdef __cplusplus
-#define KVPIPE_ASSERT(c) static_assert(c, #c)
-#else
-#define KVPIPE_ASSERT(c) _Static_assert(c, #c)
-#endif
-#define KVPIPE_SIZE(t, n) KVPIPE_ASSERT(sizeof(struct t) == (n))
-#define KVPIPE_OFF(t, f, n) KVPIPE_ASSERT(offsetof(struct t, f) == (n))
-KVPIPE_SIZE(kvpipe_ctl, 32);
-KVPIPE_SIZE(kvpipe_hello, 768);
-KVPIPE_SIZE(kvpipe_ring_desc, 24);
-KVPIPE_SIZE(kvpipe_welcome, 1280);
-KVPIPE_SIZE(kvpipe_ack, 32);
-KVPIPE_SIZE(kvpipe_register, 32);
-KVPIPE_SIZE(kvpipe_unregister, 32);
-KVPIPE_SIZE(kvpipe_layout_msg, 32);
-KVPIPE_SIZE(kvpipe_sqe, 64);
-KVPIPE_SIZE(kvpipe_rec_group, 24);
-KVPIPE_SIZE(kvpipe_rec_offer, 64);
-KVPIPE_SIZE(kvpipe_rec_extend, 32);
-KVPIPE_SIZE(kvpipe_rec_take, 80);
-KVPIPE_SIZE(kvpipe_rec_key, 32);
-KVPIPE_SIZE(kvpipe_cqe, 64);
-KVPIPE_SIZE(kvpipe_result, 16);
-KVPIPE_SIZE(kvpipe_layer_slot, 64);
-KVPIPE_SIZE(kvpipe_ring_c, 384);
-KVPIPE_SIZE(kvpipe_ring_d, 512);
+#include "ring_assert.h"
 #endif
 #endif
