@@ -9,3 +9,5 @@ require (
 )
 
 require google.golang.org/protobuf v1.36.12
+
+require github.com/pelletier/go-toml/v2 v2.4.3 // indirect

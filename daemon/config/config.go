@@ -1,0 +1,120 @@
+// Package config owns kvpiped's settings: one struct, read strictly from TOML, completed with defaults, checked as a
+// whole. packaging/kvpiped.toml documents every key; a test holds the two together.
+package config
+
+import (
+	"time"
+)
+
+// Config is the whole configuration. A zero duration or number means the default that Default gives it.
+type Config struct {
+	Node      string `toml:"node"`      // this node's name, as in its certificate; default: host name
+	StateDir  string `toml:"state_dir"` // small state that survives a restart
+	Socket    string `toml:"socket"`    // where engines connect
+	Group     string `toml:"group"`     // group that may connect; empty: the daemon's own
+	Admin     string `toml:"admin"`     // unix socket of the admin API
+	Metrics   string `toml:"metrics"`   // host:port of Prometheus metrics and health; "off": none
+	Listen    string `toml:"listen"`    // host:port for peers; "off": none
+	Advertise string `toml:"advertise"` // host:port that other nodes dial; empty: listen
+
+	Transports []string `toml:"transports"` // allow-list, best first
+	Insecure   bool     `toml:"insecure"`   // no TLS; loopback addresses only
+	DataPlain  bool     `toml:"data_plain"` // data links between authenticated peers without TLS
+	PollMode   string   `toml:"poll_mode"`  // "event" or "busy"
+	CRC        string   `toml:"crc"`        // "auto", "on", "off"
+
+	TLS     TLS     `toml:"tls"`
+	Peers   Peers   `toml:"peers"`
+	TCP     TCP     `toml:"tcp"`
+	Local   Local   `toml:"local"`
+	Offers  Offers  `toml:"offers"`
+	Limits  Limits  `toml:"limits"`
+	Log     Log     `toml:"log"`
+	Advance Advance `toml:"advanced"`
+}
+
+// TLS names the files of the node's identity. They are read again when they change.
+type TLS struct {
+	CA   string `toml:"ca"`
+	Cert string `toml:"cert"`
+	Key  string `toml:"key"`
+}
+
+// Peers says whom to talk to.
+type Peers struct {
+	Nodes     map[string]string `toml:"nodes"`      // node name -> host:port
+	Allow     []string          `toml:"allow"`      // CIDRs within which an address hint of a client may be dialed
+	Heartbeat Duration          `toml:"heartbeat"`  // between heartbeats; a peer silent for three is gone
+	IdleClose Duration          `toml:"idle_close"` // a channel without work is closed after this
+	DialMax   Duration          `toml:"dial_max"`   // longest pause between two attempts
+}
+
+// TCP configures the tcp transport.
+type TCP struct {
+	Streams int      `toml:"streams"`
+	Spin    Duration `toml:"spin"` // how long a stream polls before it sleeps
+}
+
+// Local configures the local transport.
+type Local struct {
+	CopyWorkers int `toml:"copy_workers"`
+	Nice        int `toml:"nice"`
+}
+
+// Offers configures leases.
+type Offers struct {
+	DefaultLease Duration `toml:"default_lease"`
+	MaxLease     Duration `toml:"max_lease"`
+	OfferWait    Duration `toml:"offer_wait"` // how long an early take waits for its offer
+	Tombstone    Duration `toml:"tombstone"`  // how long an ended key is remembered
+}
+
+// Limits bound what clients may use.
+type Limits struct {
+	Sessions       int  `toml:"sessions"`
+	SessionsPerUID int  `toml:"sessions_per_uid"`
+	Inflight       int  `toml:"inflight"`       // operations per session
+	Offers         int  `toml:"offers"`         // live offers per session
+	SessionPinned  Size `toml:"session_pinned"` // registered bytes per session
+	TotalPinned    Size `toml:"total_pinned"`   // of all sessions
+}
+
+// Log configures logging.
+type Log struct {
+	Level  string `toml:"level"`  // debug, info, warn, error
+	Format string `toml:"format"` // text, json
+}
+
+// Advance holds what few should touch.
+type Advance struct {
+	Slice       Size     `toml:"slice"`        // bytes of a slice
+	Inline      Size     `toml:"inline"`       // a hand-over of at most this rides inside control messages
+	Window      Size     `toml:"window"`       // bytes posted at a time, per peer
+	Spin        Duration `toml:"spin"`         // poll_mode = "busy": how long the poller spins without work
+	FenceGrace  Duration `toml:"fence_grace"`  // how long a completion waits for its fence before it says MORE
+	DrainWait   Duration `toml:"drain_wait"`   // how long a stopping daemon lets transfers finish
+	GoMaxProcs  int      `toml:"gomaxprocs"`   // 0: chosen from cores and workers
+	MemoryLimit Size     `toml:"memory_limit"` // GOMEMLIMIT
+}
+
+// Default returns what holds where the file is silent.
+func Default() Config {
+	return Config{
+		StateDir: "/var/lib/kvpipe", Socket: "/run/kvpipe/kvpiped.sock", Admin: "/run/kvpipe/admin.sock",
+		Metrics: "127.0.0.1:7651", Listen: "[::]:7650",
+		Transports: []string{"local", "tcp"}, PollMode: "event", CRC: "auto",
+		Peers: Peers{Heartbeat: Duration(time.Second), IdleClose: Duration(10 * time.Minute), DialMax: Duration(5 * time.Second)},
+		TCP:   TCP{Streams: 2, Spin: Duration(60 * time.Microsecond)},
+		Local: Local{CopyWorkers: 2, Nice: 10},
+		Offers: Offers{
+			DefaultLease: Duration(30 * time.Second), MaxLease: Duration(10 * time.Minute),
+			OfferWait: Duration(30 * time.Second), Tombstone: Duration(60 * time.Second),
+		},
+		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, SessionPinned: 1 << 40, TotalPinned: 4 << 40},
+		Log:    Log{Level: "info", Format: "text"},
+		Advance: Advance{
+			Slice: 1 << 20, Inline: 32 << 10, Window: 16 << 20, Spin: Duration(50 * time.Microsecond),
+			FenceGrace: Duration(100 * time.Millisecond), DrainWait: Duration(10 * time.Second), MemoryLimit: 512 << 20,
+		},
+	}
+}

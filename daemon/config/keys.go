@@ -1,0 +1,46 @@
+package config
+
+import "reflect"
+
+// Keys returns every key, with its table, in the order of the struct.
+func Keys() []string { return keys(reflect.TypeFor[Config](), "") }
+
+func keys(t reflect.Type, prefix string) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := prefix + f.Tag.Get("toml")
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, keys(f.Type, name+".")...)
+		} else {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Reloadable says which keys SIGHUP can change; the others need a restart.
+var Reloadable = map[string]bool{
+	"peers.nodes": true, "peers.allow": true, "offers.default_lease": true, "offers.max_lease": true, "offers.offer_wait": true,
+	"offers.tombstone": true, "limits.sessions": true, "limits.sessions_per_uid": true, "limits.session_pinned": true, "limits.total_pinned": true,
+	"log.level": true,
+}
+
+// Changed lists the keys whose values differ, in the order of the struct.
+func Changed(a, b Config) []string {
+	var out []string
+	changed(reflect.ValueOf(a), reflect.ValueOf(b), "", &out)
+	return out
+}
+
+func changed(a, b reflect.Value, prefix string, out *[]string) {
+	for i := range a.NumField() {
+		name := prefix + a.Type().Field(i).Tag.Get("toml")
+		switch {
+		case a.Field(i).Kind() == reflect.Struct:
+			changed(a.Field(i), b.Field(i), name+".", out)
+		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
+			*out = append(*out, name)
+		}
+	}
+}
