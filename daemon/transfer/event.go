@@ -120,7 +120,8 @@ type DropOp struct {
 
 // --- peers ----------------------------------------------------------------------------------------------------
 
-// PeerUp: the channel to a node is open. Hints lists the strings by which Dial effects had asked for it.
+// PeerUp: the channel to a node is open. Hints lists the strings by which Dial effects had asked for it. Repeated with the
+// same epoch when a further Dial asks for a node whose channel is open already.
 type PeerUp struct {
 	Node  string
 	Epoch uint64
