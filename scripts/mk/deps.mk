@@ -20,7 +20,8 @@ $(VENV)/.ready: scripts/requirements.txt | system-deps
 	@touch $@
 
 $(GOLANGCI):
-	@echo 'make deps: golangci-lint $(GOLANGCI_VERSION) in $(TOOLS) (compiles for a minute or two)'
-	@GOBIN=$(ROOT)/$(TOOLS) $(GO) install \
-		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@echo 'make deps: golangci-lint $(GOLANGCI_VERSION) in $(TOOLS) (compiles for two minutes, once)'
+	@mkdir -p $(TOOLS)
+	@GOBIN=$(ROOT)/$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION) \
+		>$(TOOLS)/install.log 2>&1 || { cat $(TOOLS)/install.log; exit 1; }
 	@mv $(TOOLS)/golangci-lint $@
