@@ -1,0 +1,25 @@
+package blockcopy
+
+// kernel is one implementation of the inner loop. It is a number and not a
+// table of functions, because calls through those would make lanes escape to
+// the heap, once for each batch.
+type kernel uint8
+
+// The implementations. Those with lanes store past the caches and without
+// order: fence must follow.
+const (
+	portable kernel = iota // the runtime's copy
+	avx2
+	avx512
+)
+
+var kernelNames = [...]string{portable: "copy", avx2: "avx2", avx512: "avx512"}
+
+func (k kernel) String() string { return kernelNames[k] }
+
+// best is the first implementation that this processor can run.
+var best = kernels()[0]
+
+// Implementation names what CopyRuns copies large runs with: "avx512", "avx2"
+// or "copy".
+func Implementation() string { return best.String() }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package blockcopy
+
+const raceEnabled = false
