@@ -368,7 +368,7 @@ type Hello struct {
 	DataPlain     bool                   `protobuf:"varint,9,opt,name=data_plain,json=dataPlain,proto3" json:"data_plain,omitempty"`    // both must say so
 	LinkSecret    []byte                 `protobuf:"bytes,10,opt,name=link_secret,json=linkSecret,proto3" json:"link_secret,omitempty"` // 32 bytes, by the accepting side: binds data links to this channel
 	Epoch         uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`                            // by the accepting side
-	Nonce         uint64                 `protobuf:"varint,12,opt,name=nonce,proto3" json:"nonce,omitempty"`                            // settles two simultaneous dials
+	LostEpoch     uint64                 `protobuf:"varint,12,opt,name=lost_epoch,json=lostEpoch,proto3" json:"lost_epoch,omitempty"`   // the dialer's last channel with this node, known to be over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,9 +480,9 @@ func (x *Hello) GetEpoch() uint64 {
 	return 0
 }
 
-func (x *Hello) GetNonce() uint64 {
+func (x *Hello) GetLostEpoch() uint64 {
 	if x != nil {
-		return x.Nonce
+		return x.LostEpoch
 	}
 	return 0
 }
@@ -1873,7 +1873,7 @@ const file_daemon_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x05abort\x18\x15 \x01(\v2\x15.kvpipe.peer.v1.AbortH\x00R\x05abort\x12'\n" +
 	"\x03key\x18\x16 \x01(\v2\x13.kvpipe.peer.v1.KeyH\x00R\x03key\x121\n" +
 	"\akey_ack\x18\x17 \x01(\v2\x16.kvpipe.peer.v1.KeyAckH\x00R\x06keyAckB\x06\n" +
-	"\x04kind\"\xd5\x02\n" +
+	"\x04kind\"\xde\x02\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tproto_min\x18\x01 \x01(\rR\bprotoMin\x12\x1b\n" +
 	"\tproto_max\x18\x02 \x01(\rR\bprotoMax\x12\x12\n" +
@@ -1890,8 +1890,9 @@ const file_daemon_peer_peerpb_peer_proto_rawDesc = "" +
 	"\vlink_secret\x18\n" +
 	" \x01(\fR\n" +
 	"linkSecret\x12\x14\n" +
-	"\x05epoch\x18\v \x01(\x04R\x05epoch\x12\x14\n" +
-	"\x05nonce\x18\f \x01(\x04R\x05nonce\"3\n" +
+	"\x05epoch\x18\v \x01(\x04R\x05epoch\x12\x1d\n" +
+	"\n" +
+	"lost_epoch\x18\f \x01(\x04R\tlostEpoch\"3\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\bR\x05reply\"3\n" +

@@ -1,0 +1,184 @@
+// Package pki makes and reads the certificates by which daemons know each other: one private CA for a cluster, one
+// certificate for each node whose first DNS name is the node's name.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// File names within a directory of certificates.
+const (
+	CAFile    = "ca.crt"
+	CAKeyFile = "ca.key"
+)
+
+// NodeFiles returns the paths of a node's certificate and key in dir.
+func NodeFiles(dir, node string) (cert, key string) {
+	return filepath.Join(dir, node+".crt"), filepath.Join(dir, node+".key")
+}
+
+// Init makes a CA in dir: ca.crt (to copy to every node) and ca.key (to keep away from them). It refuses to replace one.
+func Init(dir, name string, life time.Duration) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make CA directory: %w", err)
+	}
+	caPath, keyPath := filepath.Join(dir, CAFile), filepath.Join(dir, CAKeyFile)
+	for _, p := range []string{caPath, keyPath} {
+		if _, err := os.Stat(p); err == nil {
+			return fmt.Errorf("%s: %w: remove it first if all nodes shall get new certificates", p, fs.ErrExist)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	t, err := template(name, life)
+	if err != nil {
+		return err
+	}
+	t.IsCA, t.BasicConstraintsValid, t.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageCRLSign
+	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
+	if err != nil {
+		return fmt.Errorf("make CA certificate: %w", err)
+	}
+	if err := writeKey(keyPath, key); err != nil {
+		return err
+	}
+	return writePEM(caPath, "CERTIFICATE", der, 0o644)
+}
+
+// IssueNode makes NAME.crt and NAME.key in out, signed by the CA in dir, valid for the node's name and for hosts (names or addresses).
+// An existing certificate of that name is replaced.
+func IssueNode(dir, out, node string, hosts []string, life time.Duration) error {
+	ca, caKey, err := loadCA(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o700); err != nil {
+		return fmt.Errorf("make certificate directory: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	t, err := template(node, life)
+	if err != nil {
+		return err
+	}
+	t.KeyUsage = x509.KeyUsageDigitalSignature
+	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	t.DNSNames = []string{node}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else if h != node {
+			t.DNSNames = append(t.DNSNames, h)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, ca, key.Public(), caKey)
+	if err != nil {
+		return fmt.Errorf("make certificate of node %q: %w", node, err)
+	}
+	certPath, keyPath := NodeFiles(out, node)
+	if err := writeKey(keyPath, key); err != nil {
+		return err
+	}
+	return writePEM(certPath, "CERTIFICATE", der, 0o644)
+}
+
+func template(name string, life time.Duration) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name, Organization: []string{"kvpipe"}},
+		NotBefore:    now.Add(-5 * time.Minute), // clocks of nodes differ a little
+		NotAfter:     now.Add(life),
+	}, nil
+}
+
+func loadCA(dir string) (*x509.Certificate, crypto.Signer, error) {
+	certs, err := ReadCertificates(filepath.Join(dir, CAFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, CAKeyFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read CA key: %w", err)
+	}
+	block, _ := pem.Decode(b)
+	if block == nil {
+		return nil, nil, fmt.Errorf("%s: no PEM block", filepath.Join(dir, CAKeyFile))
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, CAKeyFile), err)
+	}
+	s, ok := k.(crypto.Signer)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s: a key that cannot sign", filepath.Join(dir, CAKeyFile))
+	}
+	return certs[0], s, nil
+}
+
+// ReadCertificates reads all certificates of a PEM file, at least one.
+func ReadCertificates(path string) ([]*x509.Certificate, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	var out []*x509.Certificate
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no certificate in it", path)
+	}
+	return out, nil
+}
+
+func writeKey(path string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return writePEM(path, "PRIVATE KEY", der, 0o600)
+}
+
+// writePEM replaces the file by rename, so that a daemon that reads it sees the old or the new one.
+func writePEM(path, kind string, der []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = errors.Join(f.Chmod(mode), pem.Encode(f, &pem.Block{Type: kind, Bytes: der}), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
