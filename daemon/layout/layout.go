@@ -11,6 +11,12 @@ const (
 	MaxGroups      = 64
 	MaxViews       = 4096
 	MaxFingerprint = 64
+	MaxPart        = 15      // bytes of a part's name
+	MaxFieldKey    = 128     // bytes of a fingerprint key
+	MaxFieldValue  = 256     // bytes of a fingerprint value
+	MaxBlocks      = 1 << 26 // blocks of a layout, blocks that lie on each other counted once
+	MaxBlockSize   = 1 << 20 // tokens of a block
+	MaxHeads       = 1 << 16 // kv heads of a model
 )
 
 // RegionID names registered memory within a session: index in the low 32 bits, generation in the high ones. 0 is none.
@@ -63,12 +69,41 @@ type Field struct{ Key, Value string }
 // Layout is a validated, immutable set of views with its fingerprint. Safe for concurrent use.
 type Layout struct {
 	views       []View
+	groups      []Group // ascending ids
+	layers      []uint32
+	domains     []uint64 // blocks of each hold domain
 	fingerprint []Field
 	digest      [32]byte
 }
 
+// Group is a group of a layout: its block ids index every one of its views.
+type Group struct {
+	ID        uint32
+	Kind      Kind
+	BlockSize uint32 // tokens per block
+	NumBlocks uint64 // block ids are 0 .. NumBlocks-1
+	Views     []View // ascending layer, part, first head; not to be changed
+	domain    int    // hold domain: groups whose views overlay the same bytes share one
+}
+
 // Views returns the views in canonical order (group, layer, part, first head). The caller must not change them.
 func (l *Layout) Views() []View { return l.views }
+
+// Groups returns the groups, ascending. The caller must not change them.
+func (l *Layout) Groups() []Group { return l.groups }
+
+// Group returns a group by its id, nil when the layout has none of that id.
+func (l *Layout) Group(id uint32) *Group {
+	for i := range l.groups {
+		if l.groups[i].ID == id {
+			return &l.groups[i]
+		}
+	}
+	return nil
+}
+
+// Layers returns the distinct layers, ascending. The caller must not change them.
+func (l *Layout) Layers() []uint32 { return l.layers }
 
 // Fingerprint returns the fields in ascending order of their keys. The caller must not change them.
 func (l *Layout) Fingerprint() []Field { return l.fingerprint }

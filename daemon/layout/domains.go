@@ -1,0 +1,161 @@
+package layout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Hybrid models lay the tensors of several groups over the same memory: block b of one group and block b of another
+// are then the same bytes. Such groups form a hold domain: one table of holds, and an id counts once for all of
+// them. Memory that groups share in any other way (unequal strides, shifted bases) is refused, because no table of
+// blocks could say who holds what.
+
+// maxPairs bounds the comparisons of one layout: every two of MaxViews views.
+const maxPairs = MaxViews * (MaxViews + 1) / 2
+
+// piece is a part of a view whose elements of one block lie within one block stride.
+type piece struct {
+	region RegionID
+	lo, hi uint64 // all blocks' bytes
+	stride uint64
+	blocks uint64
+	extent uint64 // one block's bytes, gaps included
+	view   int    // canonical index
+}
+
+// makeDomains joins groups that overlay each other.
+func (l *Layout) makeDomains(index []int) error {
+	pieces, err := l.pieces(index)
+	if err != nil {
+		return err
+	}
+	joined := make([]int, len(l.groups)) // union-find over groups
+	groupOf := make([]int, len(l.views))
+	for i, n := 0, 0; i < len(l.groups); i++ {
+		joined[i] = i
+		for range l.groups[i].Views {
+			groupOf[n] = i
+			n++
+		}
+	}
+	root := func(i int) int {
+		for joined[i] != i {
+			i = joined[i]
+		}
+		return i
+	}
+	pairs := 0
+	for i := range pieces {
+		for j := i + 1; j < len(pieces) && pieces[j].region == pieces[i].region && pieces[j].lo < pieces[i].hi; j++ {
+			if pairs++; pairs > maxPairs {
+				return fmt.Errorf("layout: views lie interleaved in too many pieces (more than %d pairs); use tensors whose blocks are whole", maxPairs)
+			}
+			same, apart := pieces[i].meets(&pieces[j])
+			if !apart {
+				return overlapError(l, index, pieces[i].view, pieces[j].view)
+			}
+			if same {
+				a, b := root(groupOf[pieces[i].view]), root(groupOf[pieces[j].view])
+				joined[max(a, b)] = min(a, b)
+			}
+		}
+	}
+	return l.numberDomains(root)
+}
+
+func (l *Layout) numberDomains(root func(int) int) error {
+	var total uint64
+	for i := range l.groups {
+		g := &l.groups[i]
+		if r := root(i); r != i {
+			g.domain = l.groups[r].domain
+		} else {
+			g.domain = len(l.domains)
+			l.domains = append(l.domains, 0)
+		}
+		if d := &l.domains[g.domain]; g.NumBlocks > *d {
+			total += g.NumBlocks - *d
+			*d = g.NumBlocks
+		}
+	}
+	if total > MaxBlocks {
+		return fmt.Errorf("layout: %d blocks in all groups; must be at most %d", total, uint64(MaxBlocks))
+	}
+	return nil
+}
+
+func overlapError(l *Layout, index []int, a, b int) error {
+	v, w := &l.views[a], &l.views[b]
+	return fmt.Errorf("layout: views %d and %d (groups %d and %d) lie over each other in region %#x with different blocks"+
+		" (base %d and %d, block_stride %d and %d); blocks that share bytes must have the same id",
+		index[a], index[b], v.Group, w.Group, uint64(v.Region), v.Base, w.Base, v.BlockStride, w.BlockStride)
+}
+
+// pieces cuts the views along the dimensions that reach further than a block stride ([head][block][token] tensors),
+// in order of region and offset.
+func (l *Layout) pieces(index []int) ([]piece, error) {
+	var out []piece
+	for i := range l.views {
+		v := &l.views[i]
+		p := piece{region: v.Region, blocks: v.NumBlocks, stride: v.BlockStride, extent: v.ContentBytes, view: i}
+		at := []uint64{v.Base}
+		d, n := v.dims()
+		for k, x := range d[:n] {
+			switch {
+			case x.name == "block_stride":
+			case v.NumBlocks == 1 || x.stride < v.BlockStride:
+				p.extent += (x.count - 1) * x.stride
+			case uint64(len(at)+len(out))+(x.count-1)*uint64(len(at)) > maxPairs:
+				return nil, fmt.Errorf("layout: view %d: %s %d spreads the tokens and heads of a block over too many places", index[i], d[k].name, x.stride)
+			default:
+				for _, first := range at {
+					for c := uint64(1); c < x.count; c++ {
+						at = append(at, first+c*x.stride)
+					}
+				}
+			}
+		}
+		for _, first := range at {
+			p.lo, p.hi = first, first+(p.blocks-1)*p.stride+p.extent
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b piece) int {
+		if c := cmp.Compare(a.region, b.region); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(a.lo, b.lo); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.view, b.view)
+	})
+	return out, nil
+}
+
+// meets says whether blocks of the same id share bytes, and whether blocks of different ids stay apart. Gaps inside a
+// block count as its bytes. p.lo <= q.lo < p.hi.
+func (p *piece) meets(q *piece) (same, apart bool) {
+	shift := q.lo - p.lo
+	same = shift < p.extent
+	stride := p.stride
+	switch {
+	case p.blocks == 1 && q.blocks == 1:
+		return same, true
+	case p.blocks == 1:
+		stride = q.stride
+	case q.blocks > 1 && p.stride != q.stride:
+		return same, false
+	}
+	// Block i of p meets block i-k of q when shift-p.extent < k*stride < shift+q.extent.
+	least, most := int64(-1), int64((shift+q.extent-1)/stride)
+	switch {
+	case shift >= p.extent:
+		least = int64((shift-p.extent)/stride) + 1
+	default:
+		least = -int64((p.extent - shift - 1) / stride)
+	}
+	least = max(least, -int64(q.blocks-1))
+	most = min(most, int64(p.blocks-1))
+	return same, least > most || least == 0 && most == 0
+}

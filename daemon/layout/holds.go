@@ -1,0 +1,118 @@
+package layout
+
+import "fmt"
+
+// Holds is the table of holds on one rank's blocks: any number of shared holds (offers), or one exclusive hold (a
+// take), per block. Groups that lie over each other share entries. Not safe for concurrent use.
+type Holds struct {
+	layout            *Layout
+	domains           [][]*chunk
+	shared, exclusive int
+}
+
+// chunk has one count per block: how many share it, or writing. Chunks exist once one of their blocks was held.
+type chunk [chunkBlocks]int32
+
+const (
+	chunkShift  = 12
+	chunkBlocks = 1 << chunkShift
+	writing     = -1
+)
+
+// NewHolds returns the empty table of a layout's blocks.
+func NewHolds(l *Layout) *Holds {
+	h := &Holds{layout: l, domains: make([][]*chunk, len(l.domains))}
+	for i, n := range l.domains {
+		h.domains[i] = make([]*chunk, (n+chunkBlocks-1)>>chunkShift)
+	}
+	return h
+}
+
+// Acquire takes a hold on every block of the lists, or on none: then it names the first block in conflict. The lists
+// must have passed CheckBlocks; lists of groups that the layout lacks are left out (a scheduler's operation names
+// the groups of all ranks). A hold is on whole blocks, whatever tokens the lists name.
+func (h *Holds) Acquire(lists []BlockList, exclusive bool) (conflict Run, err error) {
+	for i := range lists {
+		if k := h.acquire(&lists[i], exclusive); k >= 0 {
+			for j := range i {
+				h.release(&lists[j], len(lists[j].IDs), exclusive)
+			}
+			h.release(&lists[i], k, exclusive)
+			return h.conflict(lists[i].Group, lists[i].IDs[k])
+		}
+	}
+	return Run{}, nil
+}
+
+// Release gives back what one Acquire with the same arguments took.
+func (h *Holds) Release(lists []BlockList, exclusive bool) {
+	for i := range lists {
+		h.release(&lists[i], len(lists[i].IDs), exclusive)
+	}
+}
+
+// Held returns how many blocks are held, by each kind; a block that several share counts once per hold.
+func (h *Holds) Held() (shared, exclusive int) { return h.shared, h.exclusive }
+
+// acquire returns the position of the first conflict, or -1.
+func (h *Holds) acquire(b *BlockList, exclusive bool) int {
+	g := h.layout.Group(b.Group)
+	if g == nil {
+		return -1
+	}
+	chunks := h.domains[g.domain]
+	step, count := int32(1), &h.shared
+	if exclusive {
+		step, count = writing, &h.exclusive
+	}
+	for k, id := range b.IDs {
+		if id == NoBlock {
+			continue
+		}
+		c := chunks[id>>chunkShift]
+		if c == nil {
+			c = new(chunk)
+			chunks[id>>chunkShift] = c
+		}
+		n := &c[id&(chunkBlocks-1)]
+		if *n < 0 || exclusive && *n != 0 {
+			return k
+		}
+		*n += step
+		*count++
+	}
+	return -1
+}
+
+// release undoes acquire for the first n positions.
+func (h *Holds) release(b *BlockList, n int, exclusive bool) {
+	g := h.layout.Group(b.Group)
+	if g == nil {
+		return
+	}
+	chunks := h.domains[g.domain]
+	step, count := int32(1), &h.shared
+	if exclusive {
+		step, count = writing, &h.exclusive
+	}
+	for _, id := range b.IDs[:n] {
+		if id == NoBlock {
+			continue
+		}
+		held := &chunks[id>>chunkShift][id&(chunkBlocks-1)]
+		if *held == 0 || (*held < 0) != exclusive {
+			panic(fmt.Sprintf("layout: release of block %d of group %d, which is not held so (%d)", id, b.Group, *held))
+		}
+		*held -= step
+		*count--
+	}
+}
+
+func (h *Holds) conflict(group, id uint32) (Run, error) {
+	n := h.domains[h.layout.Group(group).domain][id>>chunkShift][id&(chunkBlocks-1)]
+	run := Run{Group: group, First: id, Count: 1}
+	if n < 0 {
+		return run, fmt.Errorf("block %d of group %d is being written by a take; wait until that is released", id, group)
+	}
+	return run, fmt.Errorf("block %d of group %d is offered (%d holds); wait until that is released", id, group, n)
+}
