@@ -1,0 +1,163 @@
+// Package driver owns the transfer machine: one goroutine feeds it events and executes its effects. It is the only place
+// where the machine, the sessions, the peers and the transports meet; each of them sees only its own seam.
+package driver
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// Sessions is what the driver asks of the local clients. No method blocks on a client.
+type Sessions interface {
+	Complete(transfer.Complete)
+	LayerReady(transfer.LayerReady)
+	WatchProgress(transfer.WatchProgress)
+	SessionDrained(transfer.SessionID)
+	RegionDrained(transfer.RegionDrained)
+	// Resolve returns the bytes of a run in a session's region. ok is false when the region is not there or smaller. The bytes
+	// stay mapped until SessionDrained or RegionDrained.
+	Resolve(s transfer.SessionID, r plan.Run) (b []byte, ok bool)
+}
+
+// Peers is what the driver asks of the channels. No method blocks.
+type Peers interface {
+	Dial(hint string)
+	Send(node string, epoch uint64, msg transfer.Msg)
+}
+
+// Machine is the part of transfer.Machine that the driver runs.
+type Machine interface {
+	Step(now transfer.Time, ev transfer.Event) []transfer.Effect
+}
+
+// Config is what New needs. All fields but Log are required.
+type Config struct {
+	Machine    Machine
+	Sessions   Sessions
+	Peers      Peers
+	Transports []transport.Transport // best first
+	Inline     uint64                // segments of at most this many bytes ride inside the grant
+	PlanInline int                   // block ids up to which a plan is made at once instead of by a worker
+	Planners   int                   // planning workers
+	Log        *slog.Logger
+}
+
+// Driver runs the machine. Event may be called from any goroutine; everything else happens on the goroutine of Run.
+type Driver struct {
+	cfg   Config
+	log   *slog.Logger
+	queue queue
+	start time.Time
+	timer *time.Timer
+	legs  map[transfer.Leg]*leg
+	plans chan planJob
+	own   []transfer.Event // answers of the step at hand
+	runs  []plan.Run       // scratch
+
+	stats Stats
+}
+
+// New returns a driver that does nothing until Run.
+func New(cfg Config) *Driver {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Planners < 1 {
+		cfg.Planners = 1
+	}
+	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, plans: make(chan planJob, 1024)}
+	d.queue.init()
+	return d
+}
+
+// Event queues what happened; it never blocks. Order is kept per calling goroutine.
+func (d *Driver) Event(ev transfer.Event) { d.queue.push(item{ev: ev}) }
+
+// Do runs f on the driver's goroutine between two events, where the machine may be read, and returns after it. An error
+// means that the driver stopped or ctx ended first, in which case f may not run.
+func (d *Driver) Do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	d.queue.push(item{fn: func() { f(); close(done) }})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.queue.stopped:
+		return context.Canceled
+	}
+}
+
+// Now is the machine's clock.
+func (d *Driver) Now() transfer.Time { return transfer.Time(time.Since(d.start)) }
+
+// Run executes until ctx ends. Sessions, peers and transports have to be closed after it, not before.
+func (d *Driver) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range d.cfg.Planners {
+		workers.Add(1)
+		go func() { defer workers.Done(); d.planWorker() }()
+	}
+	defer workers.Wait()
+	defer close(d.plans)
+	defer d.queue.stop()
+	d.timer = time.NewTimer(time.Hour)
+	defer d.timer.Stop()
+
+	var batch []item
+	for {
+		if batch = d.queue.take(batch); len(batch) == 0 {
+			select {
+			case <-d.queue.signal:
+			case <-d.timer.C:
+				d.step(transfer.Tick{})
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		for i := range batch {
+			if batch[i].fn != nil {
+				batch[i].fn()
+			} else {
+				d.step(batch[i].ev)
+			}
+			batch[i] = item{}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.timer.C: // under load the queue may never run dry
+			d.step(transfer.Tick{})
+		default:
+		}
+	}
+}
+
+// step feeds one event and whatever its effects answer at once. The machine reuses its effects, so an answer waits in own
+// until all of them were executed.
+func (d *Driver) step(ev transfer.Event) {
+	d.answer(ev)
+	d.flush()
+}
+
+// flush runs the events in own, and those that they cause.
+func (d *Driver) flush() {
+	for i := 0; i < len(d.own); i++ {
+		d.stats.Events++
+		for _, e := range d.cfg.Machine.Step(d.Now(), d.own[i]) {
+			d.execute(e)
+		}
+		d.own[i] = nil
+	}
+	d.own = d.own[:0]
+}
+
+// answer is how an effect that is done at once reports: the event is the next one.
+func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }

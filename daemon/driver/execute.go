@@ -1,0 +1,56 @@
+package driver
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// execute does one effect. Nothing here waits for a client, a peer or a copy.
+func (d *Driver) execute(e transfer.Effect) {
+	switch e := e.(type) {
+	case transfer.Complete:
+		d.stats.complete(e)
+		d.cfg.Sessions.Complete(e)
+	case transfer.LayerReady:
+		d.cfg.Sessions.LayerReady(e)
+	case transfer.WatchProgress:
+		d.cfg.Sessions.WatchProgress(e)
+	case transfer.SessionDrained:
+		d.cfg.Sessions.SessionDrained(e.Session)
+	case transfer.RegionDrained:
+		d.cfg.Sessions.RegionDrained(e)
+	case transfer.Dial:
+		d.cfg.Peers.Dial(e.Hint)
+	case transfer.Send:
+		d.cfg.Peers.Send(e.Node, e.Epoch, e.Msg)
+	case transfer.MakePlan:
+		d.makePlan(e)
+	case transfer.Expect:
+		d.expect(e)
+	case transfer.Post:
+		d.post(e)
+	case transfer.ReadInline:
+		d.readInline(e)
+	case transfer.WriteInline:
+		d.writeInline(e)
+	case transfer.Fence:
+		d.fence(e.Leg)
+	case transfer.Forget:
+		delete(d.legs, e.Leg)
+	case transfer.ArmTimer:
+		d.arm(e.At)
+	case transfer.Log:
+		d.log.Log(context.Background(), slog.Level(e.Level), e.Text, e.Attrs...)
+	}
+}
+
+func (d *Driver) arm(at transfer.Time) {
+	if at == 0 {
+		d.timer.Stop()
+		return
+	}
+	d.timer.Reset(max(time.Duration(at-d.Now()), 0))
+}

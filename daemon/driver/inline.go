@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/blockcopy"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// readInline gathers a small segment, for a payload that rides inside the grant.
+func (d *Driver) readInline(e transfer.ReadInline) {
+	ev := transfer.InlineRead{Leg: e.Leg, Seg: e.Seg}
+	seg := d.find(e.Leg, e.Seg)
+	if seg == nil {
+		ev.Cause = transfer.Cause{Reason: transfer.NotFound, Text: "the segment's plan is gone"}
+		d.answer(ev)
+		return
+	}
+	buf := make([]byte, seg.plan.Bytes())
+	at := 0
+	for i := range seg.plan.Slices() {
+		d.runs = seg.plan.Src(i, d.runs[:0])
+		for _, r := range d.runs {
+			if err := moveRun(buf[at:at+int(r.Len)], r, seg.Src, true); err != nil {
+				ev.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "source memory: " + err.Error()}
+				d.answer(ev)
+				return
+			}
+			at += int(r.Len)
+		}
+	}
+	ev.Data, ev.CRC = buf, crc32.Checksum(buf, castagnoli)
+	d.answer(ev)
+}
+
+// writeInline scatters what came inside a grant.
+func (d *Driver) writeInline(e transfer.WriteInline) {
+	ev := transfer.InlineWritten{Leg: e.Leg, Seg: e.Seg}
+	ev.Cause = d.scatter(e)
+	d.answer(ev)
+}
+
+func (d *Driver) scatter(e transfer.WriteInline) transfer.Cause {
+	seg := d.find(e.Leg, e.Seg)
+	switch {
+	case seg == nil:
+		return transfer.Cause{Reason: transfer.NotFound, Text: "the segment's plan is gone"}
+	case uint64(len(e.Data)) != seg.plan.Bytes():
+		return transfer.Cause{Reason: transfer.Corrupt, Text: fmt.Sprintf("inline payload of %d bytes, the plan has %d", len(e.Data), seg.plan.Bytes())}
+	case crc32.Checksum(e.Data, castagnoli) != e.CRC:
+		return transfer.Cause{Reason: transfer.Corrupt, Text: "checksum of the inline payload does not agree"}
+	}
+	rest := e.Data
+	for i := range seg.plan.Slices() {
+		d.runs = seg.plan.Dst(i, d.runs[:0])
+		for _, r := range d.runs {
+			if err := moveRun(rest[:r.Len], r, seg.Dst, false); err != nil {
+				return transfer.Cause{Reason: transfer.Corrupt, Text: "destination memory: " + err.Error()}
+			}
+			rest = rest[r.Len:]
+		}
+	}
+	return transfer.Cause{}
+}
+
+// moveRun copies between buf and the run's memory, out of it (read) or into it.
+func moveRun(buf []byte, r plan.Run, resolve func(plan.Run) ([]byte, bool), read bool) error {
+	mem, ok := resolve(r)
+	if !ok {
+		return fmt.Errorf("region %#x of rank %d is gone", uint64(r.Region), r.Rank)
+	}
+	if read {
+		return blockcopy.Copy(buf, mem)
+	}
+	return blockcopy.Copy(mem, buf)
+}

@@ -1,0 +1,157 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// planJob is a plan on its way through a worker.
+type planJob struct {
+	e transfer.MakePlan
+}
+
+// makePlan plans small requests at once, where a hop to a worker would cost more than the planning, and the rest in workers.
+func (d *Driver) makePlan(e transfer.MakePlan) {
+	if e.Leg.Peer == "" {
+		if seg := d.find(e.Leg, e.Seg); seg != nil {
+			d.planned(e, seg.plan, nil)
+			return
+		}
+	}
+	if ids(e) <= d.cfg.PlanInline {
+		p, err := plan.New(request(e))
+		d.planned(e, p, err)
+		return
+	}
+	select {
+	case d.plans <- planJob{e}:
+	default: // all workers are busy and a thousand plans wait: this goroutine is the back-pressure
+		p, err := plan.New(request(e))
+		d.planned(e, p, err)
+	}
+}
+
+func (d *Driver) planWorker() {
+	for job := range d.plans {
+		p, err := plan.New(request(job.e))
+		d.queue.push(item{fn: func() {
+			d.planned(job.e, p, err)
+			d.flush()
+		}})
+	}
+}
+
+// planned keeps the plan and tells the machine about it.
+func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
+	ev := transfer.Planned{Leg: e.Leg, Seg: e.Seg}
+	if err != nil {
+		ev.Cause = cause(err)
+		d.answer(ev)
+		return
+	}
+	d.leg(e.Leg).segs[e.Seg] = &segment{plan: p, sessions: d.cfg.Sessions, src: sessions(e.Producer), dst: sessions(e.Consumer)}
+	ev.Slices, ev.Bytes, ev.RankBytes, ev.Missing = uint32(p.Slices()), p.Bytes(), p.RankBytes(), p.Missing()
+	if e.Layered {
+		for _, m := range p.Marks() {
+			ev.Marks = append(ev.Marks, transfer.Mark(m))
+		}
+	}
+	if e.Leg.End == transfer.Producer {
+		t, reason := d.choose(e.Leg.Peer)
+		if t == nil {
+			ev.Cause = transfer.Cause{Reason: transfer.Unavailable, Text: reason}
+		} else {
+			ev.Transport = t.Name()
+			ev.Inline = e.Leg.Peer != "" && p.Bytes() <= d.cfg.Inline
+		}
+	}
+	d.answer(ev)
+}
+
+// choose picks the best transport that reaches the peer, or says why none does.
+func (d *Driver) choose(peer string) (transport.Transport, string) {
+	var why []string
+	for _, t := range d.cfg.Transports {
+		r := t.Probe(peer)
+		if r.OK {
+			return t, ""
+		}
+		why = append(why, t.Name()+": "+r.Reason)
+	}
+	if len(why) == 0 {
+		why = append(why, "the allow-list (transports) is empty")
+	}
+	where := "this node"
+	if peer != "" {
+		where = fmt.Sprintf("peer %q", peer)
+	}
+	return nil, fmt.Sprintf("no transport reaches %s: %s", where, strings.Join(why, "; "))
+}
+
+func ids(e transfer.MakePlan) int {
+	n := count(e.Src) + count(e.Dst)
+	for _, b := range e.SrcBy {
+		n += count(b)
+	}
+	for _, b := range e.DstBy {
+		n += count(b)
+	}
+	return n
+}
+
+func count(lists []layout.BlockList) int {
+	n := 0
+	for i := range lists {
+		n += len(lists[i].IDs)
+	}
+	return n
+}
+
+func request(e transfer.MakePlan) plan.Request {
+	src, dst := sessions(e.Producer), sessions(e.Consumer)
+	return plan.Request{
+		Producer: ranks(e.Producer, e.Src, e.SrcBy),
+		Consumer: ranks(e.Consumer, e.Dst, e.DstBy),
+		Layered:  e.Layered,
+		Whole:    e.Whole,
+		SameNode: e.Leg.Peer == "",
+		SameSession: func(s, d uint32) bool {
+			return src[s] != 0 && src[s] == dst[d]
+		},
+	}
+}
+
+func ranks(in []transfer.RankLayout, all []layout.BlockList, by map[uint32][]layout.BlockList) []plan.Rank {
+	out := make([]plan.Rank, len(in))
+	for i, r := range in {
+		blocks, ok := by[r.Rank]
+		if !ok {
+			blocks = all
+		}
+		out[i] = plan.Rank{Rank: r.Rank, Layout: r.Layout, Blocks: blocks}
+	}
+	return out
+}
+
+func sessions(in []transfer.RankLayout) map[uint32]transfer.SessionID {
+	out := make(map[uint32]transfer.SessionID, len(in))
+	for _, r := range in {
+		out[r.Rank] = r.Session
+	}
+	return out
+}
+
+// cause keeps the reason that an error carries; what a planner refuses without one is incompatible.
+func cause(err error) transfer.Cause {
+	var c interface{ Reason() transfer.Reason }
+	if errors.As(err, &c) {
+		return transfer.Cause{Reason: c.Reason(), Text: err.Error()}
+	}
+	return transfer.Cause{Reason: transfer.Incompatible, Text: err.Error()}
+}
