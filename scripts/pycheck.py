@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Parse every Python file below the given folders as an older Python would.
 
 usage: pycheck.py 3.9 FOLDER...
