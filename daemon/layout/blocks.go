@@ -59,4 +59,3 @@ func (g *Group) checkRange(ids []uint32) error {
 	}
 	return nil
 }
-

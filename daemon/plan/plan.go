@@ -5,7 +5,12 @@
 // Nothing is allocated per block. Pure: no I/O, no clock, no address.
 package plan
 
-import "github.com/kvpipe/kvpipe/daemon/layout"
+import (
+	"fmt"
+	"sort"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
 
 // Rank is one rank of one side with the block lists that apply to it.
 type Rank struct {
@@ -47,18 +52,91 @@ type Slice struct {
 	SrcLayer, DstLayer uint32 // ordinals, with Layered
 }
 
-// The package's promise to its users (transports and driver), besides New(Request) (*Plan, error):
-//
-//	(*Plan).Bytes() uint64
-//	(*Plan).Slices() int
-//	(*Plan).Slice(i int) Slice
-//	(*Plan).RankBytes() map[uint32]uint64          consumer rank -> bytes
-//	(*Plan).Missing() []layout.Run                 destination blocks without a source block, in block ids of the consumer
-//	(*Plan).Src(i int, dst []Run) []Run            appends the source runs of slice i, merged, in stream order
-//	(*Plan).Dst(i int, dst []Run) []Run            appends the destination runs of slice i, merged, in stream order
-//	(*Plan).Pairs(i int, dst []PairRun) []PairRun  appends the runs contiguous at both ends, merged
-//
-// A Plan is immutable after New and safe for concurrent use; slices may be visited in any order, repeatedly.
+// Mark says that slices from First on, until the next mark, read layer ordinal SrcLayer of producer rank SrcRank and
+// write layer ordinal DstLayer of the consumer. A producer rank's ordinals count the layers of its layout, ascending; the
+// consumer's count the distinct layers of all its ranks.
+type Mark struct {
+	First    uint32
+	SrcRank  uint32
+	SrcLayer uint32
+	DstLayer uint32
+}
 
-// Plan is the result of New.
-type Plan struct{}
+// Plan is the result of New: a stream of bytes, cut into slices.
+//
+// The stream is a sequence of flows, each from one source rank to one destination rank: by destination and source rank,
+// with Layered by layer first. A flow is a sequence of units, by group and layer: views that move together, mostly one.
+// A unit is a sequence of chunks, by token: the tokens that share a block at the source and a block at the
+// destination. A chunk's bytes have the order of the destination's memory. Where a byte of the stream lies is
+// arithmetic, except for finding the flow, the unit and the span between holes, which is binary search.
+//
+// A Plan is immutable and safe for concurrent use; slices may be visited in any order, repeatedly. It refers to the
+// block lists of its Request, which must not change.
+type Plan struct {
+	flows      []flow
+	sliceBytes uint64
+	bytes      uint64
+	slices     int
+	rankBytes  map[uint32]uint64
+	missing    []layout.Run
+	layered    bool
+}
+
+// flow is what goes from one source rank to one destination rank, of one layer when the plan is layered.
+type flow struct {
+	srcRank, dstRank   uint32
+	srcLayer, dstLayer uint32
+	units              []unit
+	bytes              uint64
+	slice              int // its first
+}
+
+// Bytes returns the length of the stream.
+func (p *Plan) Bytes() uint64 { return p.bytes }
+
+// Slices returns how many slices there are.
+func (p *Plan) Slices() int { return p.slices }
+
+// RankBytes returns the bytes of each consumer rank of the request, also of those with none. Not to be changed.
+func (p *Plan) RankBytes() map[uint32]uint64 { return p.rankBytes }
+
+// Missing returns the consumer's blocks that need tokens for which the producer's lists have no block. None of their
+// bytes is in the stream. Ascending groups and ids; not to be changed.
+func (p *Plan) Missing() []layout.Run { return p.missing }
+
+// Slice describes slice i.
+func (p *Plan) Slice(i int) Slice {
+	f, at := p.find(i)
+	return Slice{
+		Bytes:   min(p.sliceBytes, f.bytes-at),
+		SrcRank: f.srcRank, DstRank: f.dstRank,
+		SrcLayer: f.srcLayer, DstLayer: f.dstLayer,
+	}
+}
+
+// Marks says which layers the slices of a layered plan belong to, ascending First; nil when the plan is not layered.
+func (p *Plan) Marks() []Mark {
+	if !p.layered {
+		return nil
+	}
+	var marks []Mark
+	for i := range p.flows {
+		f := &p.flows[i]
+		m := Mark{uint32(f.slice), f.srcRank, f.srcLayer, f.dstLayer}
+		if n := len(marks); n > 0 && (Mark{marks[n-1].First, m.SrcRank, m.SrcLayer, m.DstLayer}) == marks[n-1] {
+			continue
+		}
+		marks = append(marks, m)
+	}
+	return marks
+}
+
+// find returns the flow of slice i and the slice's place in it.
+func (p *Plan) find(i int) (*flow, uint64) {
+	if i < 0 || i >= p.slices {
+		panic(fmt.Sprintf("plan: slice %d of %d", i, p.slices))
+	}
+	k := sort.Search(len(p.flows), func(k int) bool { return p.flows[k].slice > i }) - 1
+	f := &p.flows[k]
+	return f, uint64(i-f.slice) * p.sliceBytes
+}

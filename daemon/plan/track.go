@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// track is a pair of block lists: which tokens move, and through which blocks. Opaque blocks are blocks of one token,
+// their positions.
+type track struct {
+	group    uint32
+	src, dst list
+	spans    []span // where neither side has a hole
+	tokens   uint64 // of all spans
+	missing  []uint32
+}
+
+// list is one side's blocks.
+type list struct {
+	ids        []uint32
+	size       uint64 // tokens per block
+	first, end uint64 // tokens
+	skip       uint64 // block number of ids[0]
+}
+
+// span is a run of tokens that move.
+type span struct {
+	first, end uint64
+	before     uint64 // tokens of earlier spans
+}
+
+func makeList(b *layout.BlockList, g *layout.Group) list {
+	if g.Kind == layout.Opaque {
+		return list{ids: b.IDs, size: 1, end: uint64(len(b.IDs))}
+	}
+	size := uint64(g.BlockSize)
+	return list{ids: b.IDs, size: size, first: uint64(b.FirstToken), end: uint64(b.FirstToken) + uint64(b.NTokens), skip: uint64(b.FirstToken) / size}
+}
+
+func (l *list) same(m *list) bool {
+	return len(l.ids) == len(m.ids) && l.size == m.size && l.first == m.first && l.end == m.end && (len(l.ids) == 0 || &l.ids[0] == &m.ids[0])
+}
+
+// track returns the track of a source's list and a consumer's. Ranks mostly share their lists, and then the track.
+func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.Group) (*track, error) {
+	t := track{group: group.ID, dst: makeList(consumer, group)}
+	given := from.list
+	if given == nil {
+		given = &layout.BlockList{Group: group.ID}
+	}
+	t.src = makeList(given, from.group)
+	for _, other := range b.tracks {
+		if other.group == t.group && other.src.same(&t.src) && other.dst.same(&t.dst) {
+			return other, nil
+		}
+	}
+	srcHoles, err := t.src.scan(from.group)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w: producer: %w", ErrInvalid, err)
+	}
+	dstHoles, err := t.dst.scan(group)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w: consumer: %w", ErrInvalid, err)
+	}
+	if !srcHoles && !dstHoles && t.src.first <= t.dst.first && t.dst.end <= t.src.end {
+		t.push(t.dst.first, t.dst.end)
+	} else {
+		t.findSpans()
+	}
+	b.tracks = append(b.tracks, &t)
+	return &t, nil
+}
+
+// scan checks the range of the ids and says whether there are holes.
+func (l *list) scan(g *layout.Group) (holes bool, err error) {
+	blocks := uint32(g.NumBlocks)
+	for i, id := range l.ids {
+		if id >= blocks {
+			if id != layout.NoBlock {
+				return false, fmt.Errorf("blocks: group %d: id %d at position %d; the group has %d blocks", g.ID, id, i, blocks)
+			}
+			holes = true
+		}
+	}
+	return holes, nil
+}
+
+// findSpans goes through the consumer's blocks: each moves whole (the tokens asked for) or is missing.
+func (t *track) findSpans() {
+	for i, id := range t.dst.ids {
+		at := (t.dst.skip + uint64(i)) * t.dst.size
+		first, end := max(at, t.dst.first), min(at+t.dst.size, t.dst.end)
+		if id == layout.NoBlock || first >= end {
+			continue
+		}
+		if t.src.has(first, end) {
+			t.push(first, end)
+		} else {
+			t.missing = append(t.missing, id)
+		}
+	}
+}
+
+// has says whether there are blocks for all of some tokens.
+func (l *list) has(first, end uint64) bool {
+	if first < l.first || end > l.end {
+		return false
+	}
+	return !slices.Contains(l.ids[first/l.size-l.skip:(end-1)/l.size-l.skip+1], layout.NoBlock)
+}
+
+func (t *track) push(first, end uint64) {
+	if first >= end {
+		return
+	}
+	if n := len(t.spans); n > 0 && t.spans[n-1].end == first {
+		t.spans[n-1].end = end
+	} else {
+		t.spans = append(t.spans, span{first, end, t.tokens})
+	}
+	t.tokens += end - first
+}
+
+// missing collects the missing blocks of all tracks.
+func (b *builder) missing() []layout.Run {
+	var runs []layout.Run
+	for _, t := range b.tracks {
+		for _, id := range t.missing {
+			if n := len(runs) - 1; n >= 0 && runs[n].Group == t.group && runs[n].First+runs[n].Count == id {
+				runs[n].Count++
+			} else {
+				runs = append(runs, layout.Run{Group: t.group, First: id, Count: 1})
+			}
+		}
+	}
+	slices.SortFunc(runs, func(a, b layout.Run) int {
+		if c := cmp.Compare(a.Group, b.Group); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.First, b.First)
+	})
+	out := runs[:0]
+	for _, r := range runs {
+		if n := len(out) - 1; n >= 0 && out[n].Group == r.Group && r.First <= out[n].First+out[n].Count {
+			out[n].Count = max(out[n].First+out[n].Count, r.First+r.Count) - out[n].First
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
+}

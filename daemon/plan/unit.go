@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// unit is a sequence of parts that move together, chunk by chunk. With several parts a whole block of all of them is
+// one piece at both ends.
+type unit struct {
+	track                *track
+	srcRegion, dstRegion layout.RegionID
+	srcStride, dstStride uint64 // of blocks
+	parts                []part
+	perToken             uint64
+	start                uint64 // in the flow
+	layer                uint32 // the lowest
+}
+
+// makeUnits fuses the segments of one flow, which are in the order of the destination's memory, as far as that makes
+// longer pieces, and puts the units in order of group and layer.
+func makeUnits(segments []segment) []unit {
+	units := make([]unit, 0, len(segments))
+	parts := make([]part, 0, len(segments))
+	for i := 0; i < len(segments); {
+		s := &segments[i]
+		n := 1 + alike(segments[i:])
+		p := makePart(s, 1, 0, 0)
+		if n > 1 {
+			p = makePart(s, uint64(n), segments[i+1].srcOff()-s.srcOff(), segments[i+1].dstOff()-s.dstOff())
+		}
+		parts = append(parts, p)
+		u := unit{
+			track: s.track, srcRegion: s.s.Region, dstRegion: s.d.Region, srcStride: s.s.BlockStride, dstStride: s.d.BlockStride,
+			parts: parts[len(parts)-1:], perToken: p.perToken, layer: s.d.Layer,
+		}
+		for k := 1; k < n; k++ {
+			u.layer = min(u.layer, segments[i+k].d.Layer)
+		}
+		i += n
+		if k := len(units) - 1; k >= 0 && units[k].takes(&u) {
+			last := &units[k]
+			last.parts = parts[len(parts)-len(last.parts)-1:]
+			last.perToken += u.perToken
+			last.layer = min(last.layer, u.layer)
+			continue
+		}
+		units = append(units, u)
+	}
+	slices.SortStableFunc(units, func(a, b unit) int {
+		if c := cmp.Compare(a.track.group, b.track.group); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.layer, b.layer)
+	})
+	return units
+}
+
+// alike returns how many segments after the first continue it at even distances such that the views of a block make
+// longer pieces instead of more of them.
+func alike(s []segment) int {
+	first := &s[0]
+	for i := 1; i < len(s); i++ {
+		src, dst := s[i].srcOff()-s[i-1].srcOff(), s[i].dstOff()-s[i-1].dstOff()
+		switch {
+		case !first.sameShape(&s[i]) || s[i].srcOff() <= s[i-1].srcOff() || s[i].dstOff() <= s[i-1].dstOff():
+			return i - 1
+		case i > 1 && (src != s[1].srcOff()-first.srcOff() || dst != s[1].dstOff()-first.dstOff()):
+			return i - 1
+		case i > 1:
+			continue
+		}
+		tokens := min(first.track.src.size, first.track.dst.size)
+		one, two := makePart(first, 1, 0, 0), makePart(first, 2, src, dst)
+		n1, n2 := one.nest(tokens, atBoth), two.nest(tokens, atBoth)
+		if n1.pieces() != n2.pieces() {
+			return 0
+		}
+	}
+	return len(s) - 1
+}
+
+func (s *segment) sameShape(o *segment) bool {
+	return s.track == o.track && s.n == o.n && sameStrides(s.s, o.s) && sameStrides(s.d, o.d)
+}
+
+func sameStrides(v, w *layout.View) bool {
+	return v.Region == w.Region && v.BlockStride == w.BlockStride && v.TokenStride == w.TokenStride &&
+		v.HeadStride == w.HeadStride && v.ContentBytes == w.ContentBytes
+}
+
+// takes says whether v continues u: whole blocks are one piece at both ends, v's behind u's.
+func (u *unit) takes(v *unit) bool {
+	tokens := u.track.src.size
+	if u.track != v.track || u.track.dst.size != tokens || u.srcRegion != v.srcRegion || u.dstRegion != v.dstRegion ||
+		u.srcStride != v.srcStride || u.dstStride != v.dstStride {
+		return false
+	}
+	last, next := &u.parts[len(u.parts)-1], &v.parts[0]
+	a, b := last.nest(tokens, atBoth), next.nest(tokens, atBoth)
+	return a.n == 0 && b.n == 0 && next.src == last.src+a.run && next.dst == last.dst+a.run
+}
+
+// heads returns how many heads the elements of a segment are: opaque blocks are one element.
+func (s *segment) heads() uint64 {
+	if s.d.Kind == layout.Opaque {
+		return 1
+	}
+	return uint64(s.n)
+}
+
+func (b *builder) sameFlow(x, y *segment) bool {
+	return x.src == y.src && x.dst == y.dst && (!b.layered || x.d.Layer == y.d.Layer)
+}
+
+// sortSegments brings them into the order of flows, within a flow into the order of the destination's memory.
+func (b *builder) sortSegments() {
+	slices.SortFunc(b.segments, func(x, y segment) int {
+		if b.layered {
+			if c := cmp.Compare(x.d.Layer, y.d.Layer); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(cmp.Compare(x.dst, y.dst), cmp.Compare(x.src, y.src), cmp.Compare(x.d.Group, y.d.Group),
+			cmp.Compare(x.d.Region, y.d.Region), cmp.Compare(x.dstOff(), y.dstOff()),
+			cmp.Compare(x.d.Layer, y.d.Layer), cmp.Compare(x.d.Part, y.d.Part), cmp.Compare(x.head, y.head))
+	})
+}
