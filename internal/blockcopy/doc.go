@@ -3,12 +3,13 @@
 // memory may be truncated or unmapped by its owner at any moment. Such a fault
 // is an error value here, and harms nothing else in the process.
 //
-// Large runs are copied in pieces of at most a page, four pieces at a time,
-// line by line in turn: four pages in flight keep the memory busy where one
-// would wait for it, random blocks more than others. Stores are non-temporal
-// (AVX-512, else AVX2), which spares reading the destination first. Small runs
-// and short lists are copied by the runtime's own copy, which leaves the bytes
-// in the cache for whoever reads them next. On other processors everything is.
+// Long lists are copied in pieces of at most a page, four pieces at a time,
+// line by line in turn, while the beginnings of the next four are fetched:
+// so the memory is kept busy where a plain loop over random blocks would wait
+// for it. Stores are non-temporal (AVX-512, else AVX2), which spares reading
+// the destination first. Tiny runs and short lists are copied by the runtime's
+// own copy, which leaves the bytes in the cache for whoever reads them next. On
+// other processors everything is.
 //
 // Whatever was copied is visible to all processors before a call returns, so
 // a caller may announce it with an ordinary atomic store, also after an error.

@@ -14,9 +14,9 @@ func kernels() []kernel {
 	return append(ks, portable)
 }
 
-// four copies n bytes, a multiple of line and not 0, of each of four pieces, a
-// line of each in turn.
-func (k kernel) four(l *[width]lane, n int) {
+// four copies n bytes, a multiple of line and not 0, of each of the first four
+// pieces, a line of each in turn, and has the beginnings of the others fetched.
+func (k kernel) four(l *[2 * width]lane, n int) {
 	if k == avx512 {
 		fourAVX512(l, n)
 	} else {
@@ -44,13 +44,13 @@ func fence() {
 }
 
 //go:noescape
-func fourAVX512(l *[width]lane, n int)
+func fourAVX512(l *[2 * width]lane, n int)
 
 //go:noescape
 func oneAVX512(l *lane, n int)
 
 //go:noescape
-func fourAVX2(l *[width]lane, n int)
+func fourAVX2(l *[2 * width]lane, n int)
 
 //go:noescape
 func oneAVX2(l *lane, n int)

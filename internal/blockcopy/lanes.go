@@ -16,27 +16,28 @@ type lane struct {
 	dst, src []byte
 }
 
-// lanes holds the pieces in flight, the first n of l.
+// lanes holds n pieces: the first width are copied in turn, the others are next.
 type lanes struct {
-	l [width]lane
+	l [2 * width]lane
 	n int
 }
 
-// advance drops the first size bytes of each piece, and pieces that end.
+// advance drops the first size bytes of the width pieces that are copied. Others take
+// the place of pieces that end.
 func (s *lanes) advance(size int) {
-	for i := 0; i < s.n; {
+	for i := range width {
 		p := &s.l[i]
 		p.dst, p.src = p.dst[size:], p.src[size:]
-		if len(p.dst) > 0 {
-			i++
-			continue
+	}
+	for i := width - 1; i >= 0; i-- {
+		if len(s.l[i].dst) == 0 {
+			s.n--
+			s.l[i] = s.l[s.n]
 		}
-		s.n--
-		s.l[i] = s.l[s.n]
 	}
 }
 
-// shortest returns the length of the shortest of all width pieces.
+// shortest returns the length of the shortest of the pieces that are copied.
 func (s *lanes) shortest() int {
 	return min(len(s.l[0].dst), len(s.l[1].dst), len(s.l[2].dst), len(s.l[3].dst))
 }
@@ -47,7 +48,7 @@ func (c *cursor) copyLanes() {
 	var s lanes
 	var rest lane
 	for {
-		for s.n < width && c.fill(&rest) {
+		for s.n < len(s.l) && c.fill(&rest) {
 			n := min(len(rest.dst), page)
 			s.l[s.n] = lane{rest.dst[:n], rest.src[:n]}
 			s.n++
