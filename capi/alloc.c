@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory to share: a sealed memfd, of huge pages when there are any, present from the start. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+struct memory {
+	int fd;
+	void *addr;
+	size_t mapped; /* nbytes rounded up to whole pages */
+	size_t page;
+};
+
+static int make_fd(unsigned int flags)
+{
+	int fd = memfd_create("kvpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | flags);
+
+	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+		fd = memfd_create("kvpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	return fd;
+}
+
+/* Makes every page present, so that shortage shows here and not as a signal later. Returns an errno. */
+static int populate(const struct memory *m)
+{
+	if (madvise(m->addr, m->mapped, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return errno;
+	/* Before Linux 5.14. Allocating first turns a full file system into an error; touching then only maps. */
+	if (fallocate(m->fd, 0, 0, (off_t)m->mapped) != 0 && errno != EOPNOTSUPP)
+		return errno;
+	for (size_t at = 0; at < m->mapped; at += m->page)
+		((volatile char *)m->addr)[at] = 0;
+	return 0;
+}
+
+/* Returns an errno; on failure nothing is left. */
+static int make(struct memory *m, uint64_t nbytes, unsigned int mfd_flags)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	struct stat st;
+	int err = 0;
+
+	m->addr = MAP_FAILED;
+	m->fd = make_fd(mfd_flags);
+	if (m->fd < 0)
+		return errno;
+	/* The block size of a memfd is its page size, huge or not. */
+	if (fstat(m->fd, &st) != 0)
+		err = errno;
+	m->page = err == 0 ? (size_t)st.st_blksize : 1;
+	m->mapped = (nbytes + m->page - 1) / m->page * m->page;
+	if (err == 0 && (ftruncate(m->fd, (off_t)m->mapped) != 0 || fcntl(m->fd, F_ADD_SEALS, seals) != 0))
+		err = errno;
+	if (err == 0) {
+		m->addr = mmap(NULL, m->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+		err = m->addr == MAP_FAILED ? errno : 0;
+	}
+	if (err == 0 && (mfd_flags & MFD_HUGETLB) == 0)
+		madvise(m->addr, m->mapped, MADV_HUGEPAGE); /* where shmem allows it */
+	if (err == 0)
+		err = populate(m);
+	if (err == 0 && (madvise(m->addr, m->mapped, MADV_DONTFORK) != 0 || madvise(m->addr, m->mapped, MADV_DONTDUMP) != 0))
+		err = errno;
+	if (err != 0) {
+		if (m->addr != MAP_FAILED)
+			munmap(m->addr, m->mapped);
+		close(m->fd);
+	}
+	return err;
+}
+
+static int make_any(struct memory *m, uint64_t nbytes, uint32_t flags)
+{
+	int err = ENOMEM;
+
+	if ((flags & KVPIPE_MEM_NO_HUGE) == 0)
+		err = make(m, nbytes, MFD_HUGETLB);
+	if (err == 0)
+		return 0;
+	if ((flags & KVPIPE_MEM_HUGE) != 0)
+		return kv_err(KVPIPE_E_QUOTA,
+			      "mem_alloc: no huge pages for %llu bytes: %s: raise /proc/sys/vm/nr_hugepages, or leave KVPIPE_MEM_HUGE out",
+			      (unsigned long long)nbytes, strerror(err));
+	err = make(m, nbytes, 0);
+	return err == 0 ? 0 : kv_err(KVPIPE_E_QUOTA, "mem_alloc: no memory for %llu bytes: %s", (unsigned long long)nbytes,
+				     strerror(err));
+}
+
+int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region)
+{
+	const uint32_t both = KVPIPE_MEM_HUGE | KVPIPE_MEM_NO_HUGE;
+	struct memory m;
+	int err = kv_enter(kv);
+
+	if (err != 0)
+		return err;
+	if (addr == NULL || region == NULL)
+		return kv_err(KVPIPE_E_INVALID, "mem_alloc: addr or region is NULL");
+	if (nbytes == 0 || nbytes > (uint64_t)1 << 46)
+		return kv_err(KVPIPE_E_INVALID, "mem_alloc: nbytes is %llu: must be 1 to 2^46", (unsigned long long)nbytes);
+	if ((flags & ~both) != 0 || flags == both)
+		return kv_err(KVPIPE_E_INVALID, "mem_alloc: flags is %#x: KVPIPE_MEM_HUGE or KVPIPE_MEM_NO_HUGE or 0", flags);
+	err = make_any(&m, nbytes, flags);
+	if (err != 0)
+		return err;
+	err = kv_region_add(kv, m.fd, nbytes, m.addr, m.mapped, region);
+	if (err != 0) {
+		munmap(m.addr, m.mapped);
+		close(m.fd);
+		return err;
+	}
+	*addr = m.addr;
+	return 0;
+}

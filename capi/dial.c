@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting to the daemon's socket, and saying what to do when that fails. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* Who may use the socket: the group that owns it, or its directory when that is already out of reach. */
+static int denied(const char *path, int why)
+{
+	char owner[sizeof(((struct kv_paths *)0)->path[0])], buf[1024], group[64];
+	struct group gr, *found = NULL;
+	struct stat st;
+
+	snprintf(owner, sizeof(owner), "%s", path);
+	if (stat(owner, &st) != 0) {
+		char *slash = strrchr(owner, '/');
+		if (slash == NULL || slash == owner)
+			return kv_err(KVPIPE_E_DENIED, "%s: %s", path, strerror(why));
+		*slash = '\0';
+		if (stat(owner, &st) != 0)
+			return kv_err(KVPIPE_E_DENIED, "%s: %s", path, strerror(why));
+	}
+	if (getgrgid_r(st.st_gid, &gr, buf, sizeof(buf), &found) == 0 && found != NULL)
+		snprintf(group, sizeof(group), "\"%s\"", gr.gr_name);
+	else
+		snprintf(group, sizeof(group), "%u", (unsigned int)st.st_gid);
+	return kv_err(KVPIPE_E_DENIED, "%s: %s: %s belongs to group %s (mode %04o): run as a member of that group", path,
+		      strerror(why), owner, group, (unsigned int)(st.st_mode & 07777));
+}
+
+/* Returns the socket, or -errno. */
+static int dial_one(const char *path, int64_t deadline)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int64_t left = deadline - kv_now();
+	struct timeval tv = { .tv_sec = (time_t)(left / KV_SEC), .tv_usec = (suseconds_t)(left % KV_SEC / 1000) };
+
+	if (left < 1000)
+		return -EAGAIN;
+	memcpy(addr.sun_path, path, strlen(path));
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return -errno;
+	/* Bounds connect() when the daemon's backlog is full. */
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	int rc;
+	do
+		rc = connect(sock, (struct sockaddr *)&addr, sizeof(addr));
+	while (rc != 0 && errno == EINTR);
+	if (rc == 0 && fcntl(sock, F_SETFL, O_NONBLOCK) == 0)
+		return sock;
+	int err = errno;
+	close(sock);
+	return -err;
+}
+
+int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path)
+{
+	for (int i = 0; i < paths->n; i++) {
+		*path = paths->path[i];
+		*sock = dial_one(*path, deadline);
+		if (*sock >= 0)
+			return 0;
+		switch (-*sock) {
+		case ENOENT:
+		case ENOTDIR:
+		case ECONNREFUSED: /* left behind by a daemon that is gone */
+			continue;
+		case EACCES:
+		case EPERM:
+			return denied(*path, -*sock);
+		case EAGAIN:
+			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not accept connections in time", *path);
+		default:
+			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s: is it the socket of kvpiped?", *path, strerror(-*sock));
+		}
+	}
+	return kv_err(KVPIPE_E_UNAVAILABLE,
+		      "no daemon at %s%s%s: start \"kvpiped --dev\", or point KVPIPE_SOCKET at a running daemon's socket",
+		      paths->path[0], paths->n > 1 ? " or " : "", paths->n > 1 ? paths->path[1] : "");
+}

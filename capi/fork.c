@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Telling a process from its forked children, without a system call: a page that the kernel empties in the child.
+ * Each process that opens sessions writes a number there that none of its ancestors used.
+ */
+#include "internal.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t *page; /* NULL: the kernel has no MADV_WIPEONFORK (Linux 4.14) */
+static uint64_t counter;
+static pthread_once_t page_once = PTHREAD_ONCE_INIT;
+
+static void make_page(void)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return;
+	if (madvise(p, size, MADV_WIPEONFORK) != 0) {
+		munmap(p, size);
+		return;
+	}
+	page = p;
+}
+
+uint64_t kv_process_mark(void)
+{
+	pthread_once(&page_once, make_page);
+	if (page == NULL)
+		return (uint64_t)getpid();
+	uint64_t mark = __atomic_load_n(page, __ATOMIC_RELAXED);
+	if (mark == 0) {
+		uint64_t mine = __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+		/* On failure mark is what another thread of this process wrote meanwhile. */
+		if (__atomic_compare_exchange_n(page, &mark, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			mark = mine;
+	}
+	return mark;
+}
+
+bool kv_process_is(uint64_t mark)
+{
+	if (page == NULL)
+		return mark == (uint64_t)getpid();
+	return mark == __atomic_load_n(page, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The session's one thread. It reads the control socket (answers, BYE, end of file), ends operations whose deadline
+ * passed while the daemon was silent, and runs no code of the caller's. No completion passes through it on the way
+ * to a waiter. All signals are blocked in it.
+ *
+ * Losing the daemon is noticed here and nowhere else, so this is where a later version comes back to a new one.
+ */
+#include "internal.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void bye(kvpipe_t *kv, const struct kv_message *m)
+{
+	struct kvpipe_ack why = { .reason = KVPIPE_E_CLOSED };
+	char said[KV_TEXT], text[KV_TEXT];
+
+	if (!kv_ctl_ack(m, &why, said))
+		said[0] = '\0';
+	snprintf(text, sizeof(text), "the daemon ended the session: %.480s",
+		 said[0] != '\0' ? said : kvpipe_strerror((int)why.reason));
+	pthread_mutex_lock(&kv->lock);
+	kv_drain(kv);
+	kv_session_end(kv, KV_BYE, why.reason == KVPIPE_E_UNAVAILABLE ? KVPIPE_E_UNAVAILABLE : KVPIPE_E_CLOSED, text);
+	kv_wake_waiters(kv);
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+}
+
+static void malformed(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv_broken(kv, "malformed control message");
+	pthread_mutex_unlock(&kv->lock);
+}
+
+/* False: end of file. */
+static bool read_socket(kvpipe_t *kv, struct kv_message *m)
+{
+	int got;
+
+	while ((got = kv_ctl_recv(kv->ctl.fd, m, 0)) != 0) {
+		if (got == KV_RECV_EOF)
+			return false;
+		if (got == KV_RECV_BAD)
+			malformed(kv);
+		else if (m->head.type == KVPIPE_CTL_ACK && kv->helper.ping != 0 && m->head.seq == kv->helper.ping) {
+			kv->helper.ping = 0;
+			pthread_mutex_lock(&kv->lock);
+			kv_offers_alive(kv, true);
+			pthread_mutex_unlock(&kv->lock);
+		} else if (m->head.type == KVPIPE_CTL_ACK) {
+			kv_ctl_answer(kv, m);
+		} else if (m->head.type == KVPIPE_CTL_BYE) {
+			bye(kv, m);
+		}
+		/* Anything else comes from a newer daemon: it is for a library that asked for it. */
+	}
+	return true;
+}
+
+/*
+ * Acts on deadlines that passed; returns when to look again. An offer's lease is renewed by its consumers, so its
+ * deadline is a reason to ask the daemon, and only a silent daemon ends it.
+ */
+static int64_t deadlines(kvpipe_t *kv)
+{
+	struct kv_helper *h = &kv->helper;
+	int64_t now = kv_now();
+	bool ask = false;
+
+	pthread_mutex_lock(&kv->lock);
+	if (h->ping != 0 && now >= h->ping_end) {
+		h->ping = 0;
+		kv_offers_alive(kv, false);
+	}
+	int64_t next = kv_deadlines(kv, now, &ask);
+	ask = ask && h->ping == 0;
+	if (ask) {
+		h->ping = kv_ctl_next_seq(kv);
+		h->ping_end = now + KV_GRACE_NS;
+	}
+	if (h->ping != 0 && h->ping_end < next)
+		next = h->ping_end;
+	h->target = next;
+	pthread_mutex_unlock(&kv->lock);
+	if (ask) /* a socket that takes no message is as silent as one that answers none */
+		(void)kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_PING, h->ping, NULL, 0, -1, 0);
+	return next;
+}
+
+static void *run(void *arg)
+{
+	kvpipe_t *kv = arg;
+	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
+	struct pollfd p[2] = {
+		{ .fd = kv->helper.wake, .events = POLLIN },
+		{ .fd = kv->ctl.fd, .events = POLLIN },
+	};
+	bool stop = false;
+
+	if (m.body == NULL) { /* no answers can be read: the same as no daemon */
+		kv_session_gone(kv);
+		p[1].fd = -1;
+	}
+	while (!stop) {
+		int64_t next = deadlines(kv);
+		struct timespec ts = kv_timespec(next - kv_now());
+		if (ppoll(p, 2, next == INT64_MAX ? NULL : &ts, NULL) <= 0)
+			continue;
+		if (p[0].revents != 0)
+			kv_event_clear(kv->helper.wake);
+		if (p[1].revents != 0 && !read_socket(kv, &m)) {
+			kv_session_gone(kv);
+			p[1].fd = -1;
+			p[1].revents = 0;
+		}
+		pthread_mutex_lock(&kv->lock);
+		stop = kv->helper.stop;
+		pthread_mutex_unlock(&kv->lock);
+	}
+	free(m.body);
+	return NULL;
+}
+
+int kv_helper_start(kvpipe_t *kv)
+{
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int err = pthread_create(&kv->helper.thread, NULL, run, kv);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err != 0)
+		return kv_err(KVPIPE_E_QUOTA, "cannot start the session's thread: %s", strerror(err));
+	kv->helper.started = true;
+	pthread_setname_np(kv->helper.thread, "kvpipe");
+	return 0;
+}
+
+void kv_helper_stop(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv->helper.stop = true;
+	pthread_mutex_unlock(&kv->lock);
+	kv_event_signal(kv->helper.wake);
+	pthread_join(kv->helper.thread, NULL);
+	kv->helper.started = false;
+}
+
+void kv_helper_before(kvpipe_t *kv, int64_t deadline)
+{
+	/* Mostly it sleeps until an older operation's deadline, also one that has long ended: no system call. */
+	if (deadline < kv->helper.target) {
+		kv->helper.target = deadline;
+		kv_event_signal(kv->helper.wake);
+	}
+}

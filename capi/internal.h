@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what the files of libkvpipe share.
+ *
+ * Threads. A session has three locks, taken in this order and never the other way round:
+ *   sq.lock    the submission queue and the record arena; held while a record is written
+ *   lock       operations, completions, waiters, the session's state; held briefly, never across a system call that
+ *              can block
+ *   ctl.lock   requests on the control socket that wait for their answer; nothing is taken under it
+ * and one thread of its own, the helper (helper.c): the only reader of the control socket after the WELCOME.
+ */
+#ifndef KVPIPE_INTERNAL_H
+#define KVPIPE_INTERNAL_H
+
+#include <kvpipe.h>
+#include <kvpipe/barrier.h>
+#include <kvpipe/ring.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/un.h>
+
+#define KV_MS 1000000ll
+#define KV_SEC 1000000000ll
+#define KV_CALL_NS (5 * KV_SEC)      /* default of calls that wait for an answer */
+#define KV_OP_NS (30 * KV_SEC)       /* default of operations and leases */
+#define KV_ROOM_NS (100 * KV_MS)     /* how long a submission waits for room */
+#define KV_GRACE_NS (500 * KV_MS)    /* what the daemon is given beyond a deadline before the library acts */
+#define KV_FOREVER_NS (30 * KV_SEC)  /* what KVPIPE_FOREVER means past an operation's deadline */
+#define KV_MAX_RECORDS 65536u        /* operations that were not given to kvpipe_op_free() */
+#define KV_BUCKETS 1024u             /* of the table of operations */
+#define KV_NO_SLOT 0xffffffffu
+#define KV_TEXT 512u                 /* bytes of an error text, its NUL included */
+
+#define KV_COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- time (time.c) ---- */
+int64_t kv_now(void);                             /* CLOCK_MONOTONIC */
+int64_t kv_after(int64_t start, int64_t ns);      /* start + ns, at most INT64_MAX */
+struct timespec kv_timespec(int64_t ns);
+
+/* ---- errors (error.c, thread.c) ---- */
+/* Keeps the text for kvpipe_last_error() and returns -reason. */
+int kv_err(enum kvpipe_reason reason, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+/* Memory of the calling thread that lives until its next kv_thread_reset(). NULL: out of memory. */
+void *kv_thread_alloc(size_t size);
+void kv_thread_reset(void);
+
+/* ---- fork (fork.c) ---- */
+uint64_t kv_process_mark(void);       /* differs between a process and its forked children; never 0 */
+bool kv_process_is(uint64_t mark);
+
+/* ---- arguments (args.c) ---- */
+/* Copies a sized struct of the caller's into one of ours; what the caller does not have is zero. */
+int kv_copy_opts(const char *what, const void *user, void *ours, size_t size);
+int kv_check_zero(const char *what, const uint64_t *reserved, size_t n);
+int kv_check_timeout(const char *what, int64_t *ns, int64_t def); /* replaces 0 by def */
+int kv_check_bytes(const char *what, const void *p, size_t len, size_t min, size_t max);
+int kv_check_text(const char *what, const char *s, size_t max, size_t *len); /* NULL is empty */
+
+/* ---- rings ---- */
+struct kv_rings {
+	struct kvpipe_ring_c *c;
+	const struct kvpipe_ring_d *d;
+	size_t c_bytes, d_bytes;
+	struct kvpipe_sqe *sqes;
+	const struct kvpipe_cqe *cqes;
+	uint8_t *records;
+	const uint8_t *results;
+	const struct kvpipe_layer_slot *layers;
+	uint32_t sq_entries, cq_entries, record_bytes, result_bytes, layer_slots;
+	int sq_event, cq_event;
+};
+
+/* Checks the daemon's answer and maps its rings; takes the four fds over, also when it fails. */
+int kv_rings_map(struct kv_rings *r, const struct kvpipe_welcome *w, const int fds[4]);
+void kv_rings_unmap(struct kv_rings *r);
+
+/* ---- submission ---- */
+struct kv_sq {
+	pthread_mutex_t lock;
+	uint32_t tail;        /* next entry */
+	uint32_t head;        /* the daemon's, as last seen */
+	uint64_t used, freed; /* arena: free-running ends of what is taken and of what is free again */
+	uint64_t *ends;       /* per entry: `used` after its record */
+};
+
+/* The daemon's sq_head, with what it frees taken into account. False: the index is impossible. */
+bool kv_sq_refresh(struct kv_sq *sq, const struct kv_rings *r);
+/* Room for a record of at most size bytes: its free-running offset. False: not now. */
+bool kv_arena_reserve(struct kv_sq *sq, const struct kv_rings *r, uint64_t size, uint64_t *off);
+
+/* One block list; dst has room for kv_blocks_bound(). Returns the bytes written, a multiple of 8. */
+size_t kv_blocks_bound(const struct kvpipe_blocks *b);
+size_t kv_blocks_encode(uint8_t *dst, const struct kvpipe_blocks *b);
+int kv_blocks_check(const kvpipe_t *kv, const struct kvpipe_blocks *blocks, uint32_t n, uint64_t *groups);
+
+struct kv_string {
+	const void *p;
+	size_t len;
+};
+
+/* A submission, ready but for its place in the queue. */
+struct kv_submission {
+	uint8_t opcode;
+	uint64_t target;
+	uint64_t tag;
+	int64_t timeout_ns;
+	const void *head; /* the record's fixed part, or NULL: no record */
+	size_t head_len;
+	struct kv_string strings[5];
+	const struct kvpipe_blocks *blocks;
+	uint32_t nblocks;
+};
+
+struct kv_op;
+/* Takes op over (also when it fails) and makes the submission visible to the daemon; waits for room at most KV_ROOM_NS. */
+int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvpipe_op_t *id);
+
+/* ---- operations and completions ---- */
+struct kv_blob { /* a completion's result, copied from the ring */
+	uint32_t nfailed, text_len;
+	struct kvpipe_run runs[]; /* then the text and a NUL */
+};
+
+struct kv_note { /* one completion of an operation, queued for kvpipe_poll() or not */
+	struct kv_note *prev, *next;
+	struct kv_op *op;
+	uint64_t order;   /* position among the completions of the ring */
+	bool queued, all_failed;
+	const char *text; /* static text, when there is no blob */
+	struct kv_blob *blob;
+	struct kvpipe_completion c;
+};
+
+enum kv_op_state { KV_RUNNING, KV_ENDED, KV_RELEASED };
+
+struct kv_op {
+	struct kv_op *hash_next;
+	struct kv_op *live_prev, *live_next; /* not released yet */
+	uint64_t id;      /* user_data */
+	uint64_t tag;
+	uint64_t groups;  /* bit n: block group n is named */
+	int64_t timeout_ns, deadline; /* the helper acts at deadline */
+	uint32_t sq_index, layer_slot;
+	uint32_t end_waiters, release_waiters;
+	uint32_t token_len;
+	uint8_t opcode, state;
+	bool internal;    /* of a small operation: its caller waits, kvpipe_poll() never sees it */
+	bool abandoned;   /* its caller went away */
+	bool detached;    /* kvpipe_op_free() */
+	bool layered;     /* a take that reports its layers */
+	bool local_end;   /* ended by the library: what the daemon says later is RELEASED */
+	uint8_t token[KVPIPE_MAX_TOKEN];
+	struct kv_note end, quarantine, release;
+};
+
+struct kv_op *kv_op_new(uint8_t opcode);
+void kv_op_destroy(struct kv_op *op);
+/* The rest needs kv->lock. */
+struct kv_op *kv_op_find(const kvpipe_t *kv, uint64_t id);
+int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id);
+void kv_op_remove(kvpipe_t *kv, struct kv_op *op);   /* and destroys it */
+void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob, const char *text);
+void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *text, bool more);
+void kv_op_quarantine(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
+void kv_op_release(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
+
+void kv_note_push(kvpipe_t *kv, struct kv_note *n);
+void kv_note_drop(kvpipe_t *kv, struct kv_note *n);
+/* Fills what the caller sees. False: out of memory. */
+bool kv_note_deliver(const kvpipe_t *kv, const struct kv_note *n, struct kvpipe_completion *out);
+
+/* What a completion's result must look like; -1: it does not. *size: bytes of its kv_blob. */
+int kv_result_check(const struct kv_rings *r, const struct kvpipe_cqe *e, struct kvpipe_result *head, size_t *size);
+void kv_result_fill(const struct kv_rings *r, const struct kvpipe_cqe *e, const struct kvpipe_result *head,
+		    struct kv_blob *blob);
+struct kvpipe_completion kv_completion(const struct kvpipe_cqe *e);
+
+void kv_drain(kvpipe_t *kv);               /* takes everything new off the completion queue; needs lock */
+void kv_advance(kvpipe_t *kv);             /* moves cq_head to the oldest foreign completion; needs lock */
+bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out); /* needs lock */
+void kv_settle(kvpipe_t *kv);              /* makes kvpipe_fd() agree with what there is; before lock is let go */
+
+/* ---- waiting ---- */
+enum kv_wait_kind { KV_WAIT_END, KV_WAIT_RELEASED, KV_WAIT_LAYER, KV_WAIT_CANCEL };
+
+struct kv_waiter {
+	struct kv_waiter *prev, *next;
+	pthread_cond_t cond;
+	uint64_t op;
+	uint64_t target;      /* CANCEL: what is to end; op is the CANCEL itself */
+	uint32_t layers;      /* LAYER: how many must be ready */
+	enum kv_wait_kind kind;
+};
+
+/* Waits until what w names has happened (true) or the deadline has passed. Called with lock, returns with it. */
+bool kv_wait_until(kvpipe_t *kv, struct kv_waiter *w, int64_t deadline);
+void kv_wake_waiters(kvpipe_t *kv);        /* those whose wish is fulfilled; needs lock */
+
+/* Submits a small operation and waits for its end. 0: *c says how it ended (pointers are the calling thread's). */
+int kv_small_op(kvpipe_t *kv, const struct kv_submission *s, int64_t deadline, struct kvpipe_completion *c);
+
+/* ---- control socket ---- */
+struct kv_pending {
+	struct kv_pending *next;
+	pthread_cond_t cond;
+	uint32_t seq;
+	uint16_t type;
+	bool done, orphan;   /* orphan: its caller gave up; heap memory */
+	struct kvpipe_ack ack;
+	char text[KV_TEXT];
+};
+
+struct kv_ctl {
+	int fd;
+	pthread_mutex_t lock;
+	uint32_t seq;
+	bool closed;         /* nothing will be answered any more */
+	struct kv_pending *pending;
+};
+
+int kv_ctl_send(int sock, uint16_t type, uint32_t seq, const void *body, size_t len, int fd, int64_t deadline);
+struct kv_message {
+	struct kvpipe_ctl head;
+	uint8_t *body;       /* KVPIPE_CTL_MAX bytes of the caller's */
+	int fds[4];
+	int nfds;
+};
+#define KV_RECV_EOF (-1)
+#define KV_RECV_BAD (-2)
+/* 1: a message, 0: nothing before the deadline, or one of the above. Deadline 0: do not wait. */
+int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline);
+/* The ack in a message, its text NUL-terminated in text. False: malformed. */
+bool kv_ctl_ack(const struct kv_message *m, struct kvpipe_ack *ack, char text[KV_TEXT]);
+/* Sends a request and waits for its ack. A refusal becomes the caller's error, with "what: " before its text. */
+int kv_request(kvpipe_t *kv, const char *what, uint16_t type, const void *body, size_t len, int fd, int64_t deadline,
+	       uint64_t *value);
+uint32_t kv_ctl_next_seq(kvpipe_t *kv);
+void kv_ctl_answer(kvpipe_t *kv, const struct kv_message *m);
+void kv_ctl_fail_all(kvpipe_t *kv);
+
+/* ---- the session ---- */
+enum kv_state {
+	KV_LIVE,
+	KV_BYE,    /* ended by the daemon, which still fences */
+	KV_BROKEN, /* the daemon broke the protocol: we hung up, it still fences */
+	KV_GONE,   /* end of file: nothing touches the memory any more */
+};
+
+struct kv_region {
+	struct kv_region *next;
+	kvpipe_region_t id;
+	int fd;
+	void *addr;       /* NULL: the caller's own mapping */
+	size_t mapped;
+};
+
+struct kv_layer {
+	uint32_t layer;
+	uint64_t groups;
+};
+
+struct kv_helper {
+	pthread_t thread;
+	bool started;
+	int wake;         /* eventfd */
+	int64_t target;   /* when it looks at deadlines again; under lock */
+	bool stop;        /* under lock */
+	uint32_t ping;    /* sequence number of the PING under way, or 0; helper only */
+	int64_t ping_end;
+};
+
+struct kvpipe {
+	uint64_t process;
+	/* constant from kvpipe_connect() on */
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
+	char node[257], instance[129], advertise[129], daemon[65];
+	uint32_t role, rank, abi, epoch;
+	uint64_t features, session, ops, max_pinned_bytes;
+	uint8_t secret[32];
+	uint32_t max_ids, max_views, max_regions, max_inflight;
+	struct kv_rings rings;
+	int epoll, ready;       /* kvpipe_fd() = epoll over the cq eventfd and this eventfd */
+
+	struct kv_sq sq;
+	struct kv_ctl ctl;
+	struct kv_helper helper;
+
+	pthread_mutex_t region_lock;
+	struct kv_region *regions;
+
+	pthread_mutex_t layout_lock;
+	struct kv_layer *layers; /* ascending; set once, under lock */
+	uint32_t nlayers;
+
+	uint64_t beat;          /* atomic: the daemon's heartbeat and when it was seen to change */
+	int64_t beat_seen;
+
+	pthread_mutex_t lock;   /* all below */
+	int state;              /* enum kv_state; atomic, written under lock */
+	enum kvpipe_reason end_reason;
+	char end_text[KV_TEXT];
+	uint64_t next_id;
+	struct kv_op *buckets[KV_BUCKETS];
+	struct kv_op *live, *live_last; /* not released, oldest first */
+	uint32_t records, inflight;
+	uint32_t *slots;        /* free layer slots, a stack */
+	uint32_t nslots;
+	uint64_t seen;          /* atomic: completions taken off the ring, free-running */
+	uint64_t cq_head;       /* as published, free-running */
+	struct kv_note *first, *last; /* for kvpipe_poll() */
+	uint32_t queued;
+	uint32_t pending;       /* atomic: kvpipe_poll() has something without looking at the ring */
+	bool fd_used;           /* atomic: kvpipe_fd() was asked for */
+	bool ready_set;
+	struct kv_waiter *waiters;
+	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
+};
+
+int kv_enter(const kvpipe_t *kv);            /* is this a session of this process? */
+int kv_ended(kvpipe_t *kv);                  /* the error of a session that is not live; needs lock */
+/* The daemon said BYE or broke the protocol: operations end, memory is not free yet. Needs lock. */
+void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text);
+void kv_session_gone(kvpipe_t *kv);          /* end of file */
+void kv_broken(kvpipe_t *kv, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold)); /* needs lock */
+
+int kv_helper_start(kvpipe_t *kv);
+void kv_helper_stop(kvpipe_t *kv);
+void kv_helper_before(kvpipe_t *kv, int64_t deadline); /* see to it that the helper looks by then; needs lock */
+int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask); /* acts on what has passed; the next one; needs lock */
+void kv_offers_alive(kvpipe_t *kv, bool alive);             /* needs lock */
+
+/* Where to look for the daemon, in order. */
+struct kv_paths {
+	int n;
+	char path[2][sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
+};
+int kv_find_socket(const char *given, struct kv_paths *out);
+int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path);
+
+void kv_regions_drop(kvpipe_t *kv, bool unmap);
+int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region);
+uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */
+
+void kv_event_signal(int fd);
+void kv_event_clear(int fd);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The session's layout: to the daemon in as many messages as needed, and the layers' order kept for waiting. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VIEW_MAX ((KVPIPE_CTL_MAX - sizeof(struct kvpipe_layout_msg)) / sizeof(struct kvpipe_view))
+
+_Static_assert(sizeof(struct kvpipe_view) == 128, "views cross to the daemon as they are");
+
+static int check(const kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fields,
+		 uint32_t nfields)
+{
+	size_t klen, vlen;
+
+	if (kv->role != KVPIPE_ROLE_WORKER)
+		return kv_err(KVPIPE_E_INVALID, "set_layout: a scheduler has no memory: workers set the layout");
+	if (nviews == 0 || nviews > kv->max_views || views == NULL)
+		return kv_err(KVPIPE_E_INVALID, "set_layout: nviews is %u: must be 1 to %u", nviews, kv->max_views);
+	if (nfields > KVPIPE_MAX_FINGERPRINT || (nfields > 0 && fields == NULL))
+		return kv_err(KVPIPE_E_INVALID, "set_layout: nfields is %u: at most %u", nfields, KVPIPE_MAX_FINGERPRINT);
+	for (uint32_t i = 0; i < nviews; i++) {
+		if (views[i].group >= KVPIPE_MAX_GROUPS)
+			return kv_err(KVPIPE_E_INVALID, "set_layout: views[%u].group is %u: must be below %u", i,
+				      views[i].group, KVPIPE_MAX_GROUPS);
+		for (size_t k = 0; k < KV_COUNT(views[i].reserved); k++) {
+			if (views[i].reserved[k] != 0)
+				return kv_err(KVPIPE_E_INVALID, "set_layout: views[%u].reserved[%zu] is %#x: it must be 0", i,
+					      k, views[i].reserved[k]);
+		}
+	}
+	for (uint32_t i = 0; i < nfields; i++) {
+		if (fields[i].key == NULL || fields[i].value == NULL)
+			return kv_err(KVPIPE_E_INVALID, "set_layout: fingerprint[%u] has a NULL string", i);
+		int err = kv_check_text("set_layout: fingerprint key", fields[i].key, KVPIPE_MAX_ID, &klen);
+		if (err == 0)
+			err = kv_check_text("set_layout: fingerprint value", fields[i].value, KVPIPE_MAX_VALUE, &vlen);
+		if (err == 0 && klen == 0)
+			err = kv_err(KVPIPE_E_INVALID, "set_layout: fingerprint[%u] has an empty key", i);
+		if (err != 0)
+			return err;
+	}
+	return 0;
+}
+
+static size_t put_field(uint8_t *to, const struct kvpipe_field *f)
+{
+	uint16_t klen = (uint16_t)strlen(f->key), vlen = (uint16_t)strlen(f->value);
+
+	memcpy(to, &klen, 2);
+	memcpy(to + 2, &vlen, 2);
+	memcpy(to + 4, f->key, klen);
+	memcpy(to + 4 + klen, f->value, vlen);
+	return 4u + klen + vlen;
+}
+
+static int send_all(kvpipe_t *kv, uint8_t *buf, const struct kvpipe_view *views, uint32_t nviews,
+		    const struct kvpipe_field *fields, uint32_t nfields)
+{
+	uint32_t v = 0, f = 0;
+	int err = 0;
+	int64_t deadline = kv_now() + KV_CALL_NS;
+
+	do {
+		struct kvpipe_layout_msg m = { .total_views = nviews };
+		size_t len = sizeof(m);
+		m.nviews = nviews - v < VIEW_MAX ? nviews - v : (uint32_t)VIEW_MAX;
+		memcpy(buf + len, views + v, m.nviews * sizeof(*views));
+		len += m.nviews * sizeof(*views);
+		v += m.nviews;
+		while (v == nviews && f < nfields &&
+		       len + 4 + strlen(fields[f].key) + strlen(fields[f].value) <= KVPIPE_CTL_MAX) {
+			len += put_field(buf + len, &fields[f++]);
+			m.nfields++;
+		}
+		if (v == nviews && f == nfields)
+			m.flags = KVPIPE_LAYOUT_COMMIT;
+		memcpy(buf, &m, sizeof(m));
+		err = kv_request(kv, "set_layout", KVPIPE_CTL_LAYOUT, buf, len, -1, deadline, NULL);
+	} while (err == 0 && (v < nviews || f < nfields));
+	return err;
+}
+
+static int by_layer(const void *a, const void *b)
+{
+	const struct kv_layer *x = a, *y = b;
+
+	return x->layer < y->layer ? -1 : x->layer > y->layer;
+}
+
+/* Distinct layers, ascending, each with its groups. */
+static uint32_t sort_layers(struct kv_layer *layers, const struct kvpipe_view *views, uint32_t nviews)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < nviews; i++)
+		layers[i] = (struct kv_layer){ .layer = views[i].layer, .groups = 1ull << views[i].group };
+	qsort(layers, nviews, sizeof(*layers), by_layer);
+	for (uint32_t i = 0; i < nviews; i++) {
+		if (n > 0 && layers[n - 1].layer == layers[i].layer)
+			layers[n - 1].groups |= layers[i].groups;
+		else
+			layers[n++] = layers[i];
+	}
+	return n;
+}
+
+int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
+		      const struct kvpipe_field *fingerprint, uint32_t nfields)
+{
+	int err = kv_enter(kv);
+
+	if (err == 0)
+		err = check(kv, views, nviews, fingerprint, nfields);
+	if (err != 0)
+		return err;
+	uint8_t *buf = malloc(KVPIPE_CTL_MAX);
+	struct kv_layer *layers = calloc(nviews, sizeof(*layers));
+	if (buf == NULL || layers == NULL)
+		err = kv_err(KVPIPE_E_QUOTA, "out of memory");
+	if (err == 0) {
+		uint32_t n = sort_layers(layers, views, nviews);
+		/* The messages of one layout must not mix with those of another thread's. */
+		pthread_mutex_lock(&kv->layout_lock);
+		err = send_all(kv, buf, views, nviews, fingerprint, nfields);
+		pthread_mutex_lock(&kv->lock);
+		if (err == 0 && kv->layers == NULL) {
+			kv->layers = layers;
+			kv->nlayers = n;
+			layers = NULL;
+		}
+		pthread_mutex_unlock(&kv->lock);
+		pthread_mutex_unlock(&kv->layout_lock);
+	}
+	free(layers);
+	free(buf);
+	return err;
+}
+
+uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer)
+{
+	uint32_t rank = 0;
+
+	if (kv->role != KVPIPE_ROLE_WORKER) /* a scheduler counts the layers themselves */
+		return layer == UINT32_MAX ? 0 : layer + 1;
+	for (uint32_t i = 0; i < kv->nlayers && kv->layers[i].layer <= layer; i++) {
+		if ((kv->layers[i].groups & groups) == 0)
+			continue;
+		rank++;
+		if (kv->layers[i].layer == layer)
+			return rank;
+	}
+	return 0;
+}
+
+int kvpipe_progress(kvpipe_t *kv, uint64_t value)
+{
+	int err = kv_enter(kv);
+
+	if (err != 0)
+		return err;
+	uint64_t *word = &kv->rings.c->progress;
+	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+	do {
+		if (value <= old)
+			return 0;
+	} while (!__atomic_compare_exchange_n(word, &old, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	kvpipe_full_barrier();
+	uint64_t awaited = kvpipe_load_acquire(&kv->rings.d->progress_wait);
+	if (awaited != 0 && value >= awaited)
+		kv_event_signal(kv->rings.sq_event);
+	return 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the daemon's socket is. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SYSTEM_SOCKET "/run/kvpipe/kvpiped.sock"
+
+static int add(struct kv_paths *out, const char *path, const char *from)
+{
+	size_t max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
+	size_t len = strlen(path);
+
+	if (len == 0 || len > max)
+		return kv_err(KVPIPE_E_INVALID, "socket path from %s has %zu bytes, must be 1 to %zu: \"%.60s\"", from, len,
+			      max, path);
+	memcpy(out->path[out->n++], path, len + 1);
+	return 0;
+}
+
+/* Anybody may make a directory in /tmp: only one that is ours alone can hold our daemon. */
+static int check_private(const char *dir)
+{
+	struct stat st;
+
+	if (lstat(dir, &st) != 0)
+		return errno == ENOENT ? 0 : kv_err(KVPIPE_E_DENIED, "%s: %s", dir, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return kv_err(KVPIPE_E_DENIED, "%s is not a directory: remove it, or set KVPIPE_SOCKET", dir);
+	if (st.st_uid != geteuid() || (st.st_mode & 07777) != 0700)
+		return kv_err(KVPIPE_E_DENIED,
+			      "%s belongs to uid %u with mode %04o, must be uid %u with mode 0700: remove it, or set KVPIPE_SOCKET",
+			      dir, (unsigned int)st.st_uid, (unsigned int)(st.st_mode & 07777), (unsigned int)geteuid());
+	return 0;
+}
+
+/* The socket of `kvpiped --dev`. */
+static int add_dev(struct kv_paths *out)
+{
+	char path[4096];
+	const char *run = secure_getenv("XDG_RUNTIME_DIR");
+
+	if (run != NULL && run[0] == '/') {
+		snprintf(path, sizeof(path), "%s/kvpipe/kvpiped.sock", run);
+		return add(out, path, "XDG_RUNTIME_DIR");
+	}
+	snprintf(path, sizeof(path), "/tmp/kvpipe-%u", (unsigned int)geteuid());
+	int err = check_private(path);
+	if (err != 0)
+		return err;
+	size_t len = strlen(path);
+	snprintf(path + len, sizeof(path) - len, "/kvpiped.sock");
+	return add(out, path, "the user id");
+}
+
+int kv_find_socket(const char *given, struct kv_paths *out)
+{
+	*out = (struct kv_paths){ 0 };
+	if (given != NULL)
+		return add(out, given, "opts.socket");
+	given = secure_getenv("KVPIPE_SOCKET");
+	if (given != NULL && given[0] != '\0')
+		return add(out, given, "KVPIPE_SOCKET");
+	int err = add(out, SYSTEM_SOCKET, "the system");
+	return err != 0 ? err : add_dev(out);
+}

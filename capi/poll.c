@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvpipe_poll() and the fd that says when to call it. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* The oldest foreign completion, still in the ring. */
+static bool take_foreign(kvpipe_t *kv, struct kvpipe_completion *out)
+{
+	struct kvpipe_cqe e = kv->rings.cqes[kv->cq_head & (kv->rings.cq_entries - 1)];
+	struct kvpipe_result head;
+	size_t size;
+
+	if (kv_result_check(&kv->rings, &e, &head, &size) != 0) {
+		kv_broken(kv, "completion of another session: result of %u bytes at %llu", e.result_len,
+			  (unsigned long long)e.result_off);
+		size = 0;
+		head = (struct kvpipe_result){ 0 };
+	}
+	struct kv_note n = { .c = kv_completion(&e), .blob = NULL };
+	n.c.flags |= KVPIPE_C_FOREIGN;
+	if (size > 0) {
+		struct kv_blob *blob = kv_thread_alloc(size);
+		if (blob == NULL)
+			return false;
+		kv_result_fill(&kv->rings, &e, &head, blob);
+		n.blob = blob;
+	}
+	if (!kv_note_deliver(kv, &n, out))
+		return false;
+	kv->cq_head++;
+	kvpipe_store_release(&kv->rings.c->cq_head, (uint32_t)kv->cq_head);
+	kv_advance(kv);
+	return true;
+}
+
+bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
+{
+	struct kv_note *n = kv->first;
+	bool foreign = kv->cq_head != kv->seen;
+
+	if (foreign && (n == NULL || kv->cq_head < n->order))
+		return take_foreign(kv, out);
+	if (n == NULL || !kv_note_deliver(kv, n, out))
+		return false;
+	kv_note_drop(kv, n);
+	struct kv_op *op = n->op;
+	if (op->detached && op->state == KV_RELEASED && !op->end.queued && !op->quarantine.queued && !op->release.queued)
+		kv_op_remove(kv, op);
+	return true;
+}
+
+int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
+{
+	int n = kv_enter(kv);
+
+	if (n != 0)
+		return n;
+	if (out == NULL && cap > 0)
+		return kv_err(KVPIPE_E_INVALID, "poll: out is NULL, cap is %u", cap);
+	bool fd_used = __atomic_load_n(&kv->fd_used, __ATOMIC_RELAXED);
+	if (!fd_used && __atomic_load_n(&kv->pending, __ATOMIC_RELAXED) == 0 &&
+	    kvpipe_load_acquire(&kv->rings.d->cq_tail) == (uint32_t)__atomic_load_n(&kv->seen, __ATOMIC_RELAXED))
+		return 0;
+	kv_thread_reset();
+	pthread_mutex_lock(&kv->lock);
+	if (fd_used) /* before looking: what comes later rings again */
+		kv_event_clear(kv->rings.cq_event);
+	kv_drain(kv);
+	kv_wake_waiters(kv);
+	if (cap > INT32_MAX)
+		cap = INT32_MAX;
+	while ((uint32_t)n < cap && kv_poll_one(kv, &out[n]))
+		n++;
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+	return n;
+}
+
+void kv_settle(kvpipe_t *kv)
+{
+	bool something = kv->first != NULL || kv->cq_head != kv->seen;
+
+	__atomic_store_n(&kv->pending, something ? 1u : 0u, __ATOMIC_RELAXED);
+	if (!kv->fd_used || something == kv->ready_set)
+		return;
+	kv->ready_set = something;
+	if (something)
+		kv_event_signal(kv->ready);
+	else
+		kv_event_clear(kv->ready);
+}
+
+int kvpipe_fd(const kvpipe_t *kv)
+{
+	int err = kv_enter(kv);
+
+	if (err != 0)
+		return err;
+	kvpipe_t *w = (kvpipe_t *)(uintptr_t)kv;
+	pthread_mutex_lock(&w->lock);
+	if (!w->fd_used) {
+		/* From now on the daemon rings for every completion, whether anybody sleeps or not. */
+		__atomic_store_n(&w->fd_used, true, __ATOMIC_RELAXED);
+		__atomic_store_n(&w->rings.c->cq_waiting, 1u, __ATOMIC_RELAXED);
+		kvpipe_full_barrier();
+		kv_drain(w);
+		kv_wake_waiters(w);
+		kv_settle(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return kv->epoll;
+}

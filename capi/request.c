@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests on the control socket. Any thread asks and waits; the helper reads the answers and hands them out. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t kv_ctl_next_seq(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->ctl.lock);
+	if (++kv->ctl.seq == 0)
+		kv->ctl.seq = 1;
+	uint32_t seq = kv->ctl.seq;
+	pthread_mutex_unlock(&kv->ctl.lock);
+	return seq;
+}
+
+static void unlink_pending(struct kv_ctl *ctl, const struct kv_pending *p)
+{
+	for (struct kv_pending **at = &ctl->pending; *at != NULL; at = &(*at)->next) {
+		if (*at == p) {
+			*at = p->next;
+			return;
+		}
+	}
+}
+
+/* A registration that is answered after its caller gave up must be undone: nobody knows the region's id. */
+static void leave_orphan(struct kv_ctl *ctl, const struct kv_pending *p)
+{
+	struct kv_pending *o = calloc(1, sizeof(*o));
+
+	if (o == NULL)
+		return; /* the daemon drops the region with the session */
+	o->seq = p->seq;
+	o->type = p->type;
+	o->orphan = true;
+	o->next = ctl->pending;
+	ctl->pending = o;
+}
+
+static int refused(const char *what, const struct kv_pending *p)
+{
+	const char *text = p->text[0] != '\0' ? p->text : kvpipe_strerror((int)p->ack.reason);
+	uint32_t reason = p->ack.reason <= KVPIPE_E_CLOSED ? p->ack.reason : KVPIPE_E_INVALID;
+
+	return kv_err((enum kvpipe_reason)reason, "%s: %s", what, text);
+}
+
+int kv_request(kvpipe_t *kv, const char *what, uint16_t type, const void *body, size_t len, int fd, int64_t deadline,
+	       uint64_t *value)
+{
+	struct kv_ctl *ctl = &kv->ctl;
+	struct kv_pending p = { .type = type };
+	struct timespec ts = kv_timespec(deadline);
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p.cond, &attr);
+	pthread_condattr_destroy(&attr);
+
+	p.seq = kv_ctl_next_seq(kv);
+	pthread_mutex_lock(&ctl->lock);
+	bool closed = ctl->closed;
+	p.next = ctl->pending;
+	ctl->pending = &p;
+	pthread_mutex_unlock(&ctl->lock);
+
+	int err = closed ? kv_err(KVPIPE_E_UNAVAILABLE, "the connection to the daemon is closed")
+			 : kv_ctl_send(ctl->fd, type, p.seq, body, len, fd, deadline);
+	pthread_mutex_lock(&ctl->lock);
+	bool waited = err == 0;
+	while (err == 0 && !p.done) {
+		if (pthread_cond_timedwait(&p.cond, &ctl->lock, &ts) != 0 && !p.done)
+			err = kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon does not answer", what);
+	}
+	unlink_pending(ctl, &p);
+	if (waited && err != 0 && type == KVPIPE_CTL_REGISTER)
+		leave_orphan(ctl, &p);
+	pthread_mutex_unlock(&ctl->lock);
+	pthread_cond_destroy(&p.cond);
+
+	if (err == 0 && p.ack.reason != KVPIPE_OK)
+		return refused(what, &p);
+	if (err == 0 && value != NULL)
+		*value = p.ack.value;
+	return err;
+}
+
+void kv_ctl_answer(kvpipe_t *kv, const struct kv_message *m)
+{
+	struct kv_ctl *ctl = &kv->ctl;
+	struct kv_pending *p;
+	struct kvpipe_ack ack;
+	char text[KV_TEXT];
+	uint64_t undo = 0;
+
+	if (!kv_ctl_ack(m, &ack, text)) {
+		pthread_mutex_lock(&kv->lock);
+		kv_broken(kv, "control message %u: malformed ack of %u bytes", m->head.seq, m->head.len);
+		pthread_mutex_unlock(&kv->lock);
+		return;
+	}
+	pthread_mutex_lock(&ctl->lock);
+	for (p = ctl->pending; p != NULL && p->seq != m->head.seq;)
+		p = p->next;
+	if (p != NULL && p->orphan) {
+		unlink_pending(ctl, p);
+		undo = ack.reason == KVPIPE_OK ? ack.value : 0;
+		free(p);
+	} else if (p != NULL) {
+		p->ack = ack;
+		memcpy(p->text, text, sizeof(p->text));
+		p->done = true;
+		pthread_cond_signal(&p->cond);
+	}
+	pthread_mutex_unlock(&ctl->lock);
+	if (undo != 0) {
+		struct kvpipe_unregister body = { .region = undo, .timeout_ns = (uint64_t)KV_CALL_NS };
+		kv_ctl_send(ctl->fd, KVPIPE_CTL_UNREGISTER, kv_ctl_next_seq(kv), &body, sizeof(body), -1,
+			    kv_now() + KV_GRACE_NS);
+	}
+}
+
+void kv_ctl_fail_all(kvpipe_t *kv)
+{
+	struct kv_ctl *ctl = &kv->ctl;
+
+	pthread_mutex_lock(&ctl->lock);
+	ctl->closed = true;
+	struct kv_pending *next;
+	for (struct kv_pending *p = ctl->pending; p != NULL; p = next) {
+		next = p->next;
+		if (p->orphan) {
+			unlink_pending(ctl, p);
+			free(p);
+		} else if (!p->done) {
+			p->ack = (struct kvpipe_ack){ .reason = KVPIPE_E_UNAVAILABLE };
+			memcpy(p->text, "the daemon closed the connection", sizeof("the daemon closed the connection"));
+			p->done = true;
+			pthread_cond_signal(&p->cond);
+		}
+	}
+	pthread_mutex_unlock(&ctl->lock);
+}

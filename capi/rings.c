@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shared rings: what the daemon says about them is checked here once, and never again. */
+#include "internal.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int bad(const char *what, uint64_t value)
+{
+	return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome: %s is %llu: the daemon does not speak this ring protocol", what,
+		      (unsigned long long)value);
+}
+
+/* Maps one memfd; a memfd that can shrink could kill us with SIGBUS. */
+static int map(int fd, uint64_t bytes, uint64_t least, int prot, const char *what, void **out)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (bytes < least || bytes > SIZE_MAX / 2 || fstat(fd, &st) != 0 || (uint64_t)st.st_size < bytes)
+		return bad(what, bytes);
+	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome: %s is not sealed against shrinking", what);
+	void *p = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return kv_err(KVPIPE_E_QUOTA, "cannot map %s: %llu bytes", what, (unsigned long long)bytes);
+	madvise(p, bytes, MADV_DONTFORK);
+	madvise(p, bytes, MADV_DONTDUMP);
+	*out = p;
+	return 0;
+}
+
+struct want {
+	const char *name;
+	uint32_t kind, memfd, entry_size, entries;
+	uint8_t *at; /* NULL until found */
+};
+
+static int place(const struct kv_rings *r, const struct kvpipe_ring_desc *d, struct want *w)
+{
+	uint64_t all = w->memfd == 0 ? r->c_bytes : r->d_bytes;
+	uint64_t first = w->memfd == 0 ? sizeof(struct kvpipe_ring_c) : sizeof(struct kvpipe_ring_d);
+	uint64_t size = (uint64_t)d->entries * d->entry_size;
+
+	if (d->memfd != w->memfd || d->entry_size != w->entry_size || w->at != NULL)
+		return bad(w->name, d->entry_size);
+	if (d->entries == 0 || (d->entries & (d->entries - 1)) != 0 || d->entries > 1u << 30)
+		return bad(w->name, d->entries);
+	if (d->offset % 64 != 0 || d->offset < first || d->offset > all || size > all - d->offset)
+		return bad(w->name, d->offset);
+	w->at = (uint8_t *)(w->memfd == 0 ? (uintptr_t)r->c : (uintptr_t)r->d) + d->offset;
+	w->entries = d->entries;
+	return 0;
+}
+
+static int place_all(struct kv_rings *r, const struct kvpipe_welcome *w)
+{
+	struct want want[] = {
+		{ "ring SQ", KVPIPE_RING_SQ, 0, sizeof(struct kvpipe_sqe), 0, NULL },
+		{ "ring CQ", KVPIPE_RING_CQ, 1, sizeof(struct kvpipe_cqe), 0, NULL },
+		{ "ring RECORDS", KVPIPE_RING_RECORDS, 0, 1, 0, NULL },
+		{ "ring RESULTS", KVPIPE_RING_RESULTS, 1, 1, 0, NULL },
+		{ "ring LAYERS", KVPIPE_RING_LAYERS, 1, sizeof(struct kvpipe_layer_slot), 0, NULL },
+	};
+
+	if (w->nrings > KVPIPE_RINGS_MAX)
+		return bad("number of rings", w->nrings);
+	for (uint32_t i = 0; i < w->nrings; i++) {
+		for (size_t k = 0; k < KV_COUNT(want); k++) {
+			if (want[k].kind == w->rings[i].kind) {
+				int err = place(r, &w->rings[i], &want[k]);
+				if (err != 0)
+					return err;
+			}
+		}
+	}
+	for (size_t k = 0; k < KV_COUNT(want); k++) {
+		if (want[k].at == NULL)
+			return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome: %s is missing", want[k].name);
+	}
+	r->sqes = (struct kvpipe_sqe *)(void *)want[0].at;
+	r->cqes = (const struct kvpipe_cqe *)(const void *)want[1].at;
+	r->records = want[2].at;
+	r->results = want[3].at;
+	r->layers = (const struct kvpipe_layer_slot *)(const void *)want[4].at;
+	r->sq_entries = want[0].entries;
+	r->cq_entries = want[1].entries;
+	r->record_bytes = want[2].entries;
+	r->result_bytes = want[3].entries;
+	r->layer_slots = want[4].entries;
+	return 0;
+}
+
+int kv_rings_map(struct kv_rings *r, const struct kvpipe_welcome *w, const int fds[4])
+{
+	void *c = NULL, *d = NULL;
+
+	*r = (struct kv_rings){ .sq_event = fds[2], .cq_event = fds[3] };
+	int err = map(fds[0], w->ring_c_bytes, sizeof(struct kvpipe_ring_c), PROT_READ | PROT_WRITE, "ring_c", &c);
+	if (err == 0) {
+		r->c = c;
+		r->c_bytes = w->ring_c_bytes;
+		err = map(fds[1], w->ring_d_bytes, sizeof(struct kvpipe_ring_d), PROT_READ, "ring_d", &d);
+	}
+	if (err == 0) {
+		r->d = d;
+		r->d_bytes = w->ring_d_bytes;
+		err = place_all(r, w);
+	}
+	/* Several threads may clear the bell that the daemon rings: none of them must block. */
+	if (err == 0 && (fcntl(r->cq_event, F_SETFL, O_NONBLOCK) != 0 || fcntl(r->sq_event, F_GETFL) < 0))
+		err = kv_err(KVPIPE_E_INCOMPATIBLE, "welcome: the eventfds are not usable");
+	close(fds[0]);
+	close(fds[1]);
+	if (err != 0)
+		kv_rings_unmap(r);
+	return err;
+}
+
+void kv_rings_unmap(struct kv_rings *r)
+{
+	if (r->c != NULL)
+		munmap(r->c, r->c_bytes);
+	if (r->d != NULL)
+		munmap((void *)(uintptr_t)r->d, r->d_bytes);
+	if (r->sq_event >= 0)
+		close(r->sq_event);
+	if (r->cq_event >= 0)
+		close(r->cq_event);
+	*r = (struct kv_rings){ .sq_event = -1, .cq_event = -1 };
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of a session, and how it ends when we are not the ones who end it. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+int kv_enter(const kvpipe_t *kv)
+{
+	if (kv == NULL)
+		return kv_err(KVPIPE_E_INVALID, "the session is NULL");
+	if (!kv_process_is(kv->process))
+		return kv_err(KVPIPE_E_CLOSED, "the session belongs to the parent process: connect again after fork()");
+	return 0;
+}
+
+int kv_ended(kvpipe_t *kv)
+{
+	switch (kv->state) {
+	case KV_LIVE:
+		break;
+	case KV_BYE:
+	case KV_BROKEN:
+		return kv_err(kv->end_reason, "%s", kv->end_text);
+	case KV_GONE:
+		return kv_err(kv->end_reason, "%s: close the session and connect again", kv->end_text);
+	}
+	uint32_t closed = kvpipe_load_acquire(&kv->rings.d->closed);
+	if (closed != 0) /* its BYE is on the way to the helper */
+		return kv_err(KVPIPE_E_CLOSED, "the daemon ended the session: %s", kvpipe_strerror((int)closed));
+	return 0;
+}
+
+static void set_state(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text)
+{
+	if (kv->state == KV_LIVE) { /* the first reason stands */
+		kv->end_reason = reason;
+		snprintf(kv->end_text, sizeof(kv->end_text), "%s", text);
+	}
+	__atomic_store_n(&kv->state, (int)state, __ATOMIC_RELAXED);
+}
+
+static void changed(kvpipe_t *kv)
+{
+	kv_wake_waiters(kv);
+	kv_settle(kv);
+}
+
+void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text)
+{
+	struct kv_op *op, *next;
+
+	if (kv->state != KV_LIVE)
+		return;
+	set_state(kv, state, reason, text);
+	for (op = kv->live; op != NULL; op = next) {
+		next = op->live_next;
+		if (op->state == KV_RUNNING)
+			kv_op_end_here(kv, op, reason, kv->end_text, true);
+	}
+	changed(kv);
+}
+
+/* A take that the daemon had taken off the queue may have had bytes granted. */
+static enum kvpipe_reason gone_reason(const kvpipe_t *kv, const struct kv_op *op)
+{
+	uint32_t head = kvpipe_load_acquire(&kv->rings.d->sq_head);
+
+	if (kv->state == KV_LIVE && op->opcode == KVPIPE_OPCODE_TAKE && (int32_t)(head - op->sq_index) > 0)
+		return KVPIPE_E_RESTARTED;
+	return KVPIPE_E_UNAVAILABLE;
+}
+
+void kv_session_gone(kvpipe_t *kv)
+{
+	struct kvpipe_completion released = { .status = KVPIPE_RELEASED, .rank = kv->rank, .epoch = kv->epoch };
+	struct kv_op *op, *next;
+
+	pthread_mutex_lock(&kv->lock);
+	kv_drain(kv); /* what it said before it went still counts */
+	for (op = kv->live; op != NULL; op = next) {
+		next = op->live_next;
+		if (op->state == KV_RUNNING) {
+			kv_op_end_here(kv, op, gone_reason(kv, op), "the daemon went away", false);
+		} else {
+			released.tag = op->tag;
+			kv_op_release(kv, op, &released, NULL);
+		}
+	}
+	set_state(kv, KV_GONE, KVPIPE_E_UNAVAILABLE, "the daemon went away");
+	changed(kv);
+	pthread_mutex_unlock(&kv->lock);
+	kv_ctl_fail_all(kv);
+}
+
+void kv_broken(kvpipe_t *kv, const char *fmt, ...)
+{
+	char text[KV_TEXT];
+	va_list ap;
+
+	if (kv->state != KV_LIVE)
+		return;
+	int n = snprintf(text, sizeof(text), "the daemon broke the ring protocol: ");
+	va_start(ap, fmt);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+	va_end(ap);
+	/* Our end of file makes the daemon fence; its end of file then tells us that it has. */
+	shutdown(kv->ctl.fd, SHUT_WR);
+	kv_session_end(kv, KV_BROKEN, KVPIPE_E_CLOSED, text);
+}
+
+static const char *own_text(const kvpipe_t *kv, const char *text)
+{
+	return kv != NULL && kv_process_is(kv->process) ? text : "";
+}
+
+const char *kvpipe_node(const kvpipe_t *kv)
+{
+	return own_text(kv, kv != NULL ? kv->node : NULL);
+}
+
+const char *kvpipe_instance(const kvpipe_t *kv)
+{
+	return own_text(kv, kv != NULL ? kv->instance : NULL);
+}
+
+const char *kvpipe_advertise(const kvpipe_t *kv)
+{
+	return own_text(kv, kv != NULL ? kv->advertise : NULL);
+}
+
+/* A stopped daemon keeps its socket open; its heartbeat tells. Whoever asks compares with what was seen before. */
+static bool beating(kvpipe_t *kv)
+{
+	uint64_t beat = kvpipe_load_acquire(&kv->rings.d->heartbeat);
+	int64_t now = kv_now();
+
+	if (beat != __atomic_load_n(&kv->beat, __ATOMIC_RELAXED)) {
+		__atomic_store_n(&kv->beat_seen, now, __ATOMIC_RELAXED);
+		__atomic_store_n(&kv->beat, beat, __ATOMIC_RELEASE);
+		return true;
+	}
+	return beat == 0 || now - __atomic_load_n(&kv->beat_seen, __ATOMIC_RELAXED) < KV_CALL_NS;
+}
+
+int kvpipe_connected(const kvpipe_t *kv)
+{
+	if (kv == NULL || !kv_process_is(kv->process) || __atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_LIVE ||
+	    kvpipe_load_acquire(&kv->rings.d->closed) != 0)
+		return 0;
+	return beating((kvpipe_t *)(uintptr_t)kv) ? 1 : 0;
+}

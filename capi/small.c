@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small operations on an operation of this session: extend, seal, withdraw, cancel. Their callers wait for the answer;
+ * one who goes away at the timeout leaves an operation that nobody asks for any more.
+ */
+#include "internal.h"
+
+static int state_of(kvpipe_t *kv, kvpipe_op_t id, bool offer, int *state)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv_drain(kv);
+	struct kv_op *op = kv_op_find(kv, id);
+	int err = 0;
+	if (op == NULL || op->internal || op->detached || (offer && op->opcode != KVPIPE_OPCODE_OFFER))
+		err = kv_err(KVPIPE_E_NOT_FOUND, "operation %llu is not %s of this session", (unsigned long long)id,
+			     offer ? "an offer" : "an operation");
+	else
+		*state = op->state;
+	kv_wake_waiters(kv);
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+static struct kv_op *new_internal(uint8_t opcode)
+{
+	struct kv_op *op = kv_op_new(opcode);
+
+	if (op != NULL)
+		op->internal = true;
+	return op;
+}
+
+static void leave(kvpipe_t *kv, kvpipe_op_t id)
+{
+	struct kv_op *op = kv_op_find(kv, id);
+
+	if (op != NULL && op->state == KV_RELEASED)
+		kv_op_remove(kv, op);
+	else if (op != NULL)
+		op->abandoned = true;
+}
+
+static int timed_out(const char *what)
+{
+	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer in time", what);
+}
+
+int kv_small_op(kvpipe_t *kv, const struct kv_submission *s, int64_t deadline, struct kvpipe_completion *c)
+{
+	struct kv_waiter w = { .kind = KV_WAIT_END };
+	struct kv_op *op = new_internal(s->opcode);
+
+	if (op == NULL)
+		return -KVPIPE_E_QUOTA;
+	kv_thread_reset();
+	int err = kv_submit(kv, s, op, &w.op);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&kv->lock);
+	if (!kv_wait_until(kv, &w, deadline)) {
+		err = timed_out("small operation");
+	} else {
+		op = kv_op_find(kv, w.op);
+		if (op == NULL || !kv_note_deliver(kv, &op->end, c))
+			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
+	}
+	leave(kv, w.op);
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+/* The refusal of a small operation is its caller's error. */
+static int outcome(const char *what, const struct kvpipe_completion *c)
+{
+	if (c->status == KVPIPE_DONE)
+		return 0;
+	uint32_t reason = c->reason == 0 || c->reason > KVPIPE_E_CLOSED ? (uint32_t)KVPIPE_E_INVALID : c->reason;
+	return kv_err((enum kvpipe_reason)reason, "%s: %s", what, c->message);
+}
+
+static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_op_t target, int64_t timeout_ns,
+	       struct kvpipe_completion *c)
+{
+	int64_t start = kv_now();
+	int err = kv_check_timeout(what, &timeout_ns, KV_CALL_NS);
+
+	if (err != 0)
+		return err;
+	s->target = target;
+	s->timeout_ns = timeout_ns;
+	err = kv_small_op(kv, s, kv_after(start, timeout_ns), c);
+	return err != 0 ? err : outcome(what, c);
+}
+
+int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns)
+{
+	struct kvpipe_completion c;
+	struct kvpipe_extend_opts o;
+	uint64_t groups;
+	int state, err = kv_enter(kv);
+
+	if (err == 0)
+		err = kv_copy_opts("extend", opts, &o, sizeof(o));
+	if (err == 0)
+		err = kv_check_zero("extend", o.reserved, KV_COUNT(o.reserved));
+	if (err == 0 && (o.flags & ~(uint32_t)(KVPIPE_OP_SEALED | KVPIPE_OP_LAYERED)) != 0)
+		err = kv_err(KVPIPE_E_INVALID, "extend: flags is %#x: only KVPIPE_OP_SEALED and KVPIPE_OP_LAYERED", o.flags);
+	if (err == 0)
+		err = kv_blocks_check(kv, o.blocks, o.nblocks, &groups);
+	if (err == 0)
+		err = state_of(kv, offer, true, &state);
+	if (err != 0)
+		return err;
+	struct kvpipe_rec_extend rec = { .flags = o.flags, .ngroups = o.nblocks, .after = o.after };
+	struct kv_submission s = {
+		.opcode = KVPIPE_OPCODE_EXTEND,
+		.head = &rec,
+		.head_len = sizeof(rec),
+		.blocks = o.blocks,
+		.nblocks = o.nblocks,
+	};
+	return run(kv, "extend", &s, offer, timeout_ns, &c);
+}
+
+int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns)
+{
+	struct kv_submission s = { .opcode = KVPIPE_OPCODE_SEAL };
+	struct kvpipe_completion c;
+	int state, err = kv_enter(kv);
+
+	if (err == 0)
+		err = state_of(kv, offer, true, &state);
+	return err != 0 ? err : run(kv, "seal", &s, offer, timeout_ns, &c);
+}
+
+int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable)
+{
+	struct kv_submission s = { .opcode = KVPIPE_OPCODE_WITHDRAW };
+	struct kvpipe_completion c = { .flags = KVPIPE_C_MORE };
+	int state = KV_RUNNING, err = kv_enter(kv);
+
+	if (err == 0)
+		err = state_of(kv, offer, true, &state);
+	if (err == 0 && state == KV_RUNNING) {
+		err = run(kv, "withdraw", &s, offer, timeout_ns, &c);
+		/* It may have ended by itself meanwhile; what counts is whether the blocks are free. */
+		if ((err == 0 || err == -KVPIPE_E_NOT_FOUND || err == -KVPIPE_E_EXPIRED) &&
+		    state_of(kv, offer, true, &state) == 0 && state != KV_RUNNING)
+			err = 0;
+	}
+	if (err == 0 && reusable != NULL)
+		*reusable = state == KV_RELEASED || (c.flags & KVPIPE_C_MORE) == 0;
+	return err;
+}
+
+int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusable)
+{
+	struct kv_submission s = { .opcode = KVPIPE_OPCODE_CANCEL, .target = id };
+	struct kv_waiter w = { .kind = KV_WAIT_CANCEL, .target = id };
+	struct kvpipe_completion c;
+	int64_t deadline = kv_now();
+	int state = KV_RUNNING, err = kv_enter(kv);
+
+	if (err == 0)
+		err = kv_check_timeout("cancel", &timeout_ns, KV_CALL_NS);
+	if (err == 0)
+		err = state_of(kv, id, false, &state);
+	if (err == 0 && state == KV_RUNNING) {
+		struct kv_op *op = new_internal(KVPIPE_OPCODE_CANCEL);
+		s.timeout_ns = timeout_ns;
+		deadline = kv_after(deadline, timeout_ns);
+		err = op == NULL ? -KVPIPE_E_QUOTA : kv_submit(kv, &s, op, &w.op);
+		if (err != 0)
+			return err;
+		kv_thread_reset();
+		pthread_mutex_lock(&kv->lock);
+		bool ended = kv_wait_until(kv, &w, deadline);
+		struct kv_op *target = kv_op_find(kv, id);
+		op = kv_op_find(kv, w.op);
+		if (!ended)
+			err = timed_out("cancel");
+		else if (target == NULL || target->detached)
+			err = kv_err(KVPIPE_E_NOT_FOUND, "cancel: operation %llu was freed meanwhile", (unsigned long long)id);
+		else if (target->state != KV_RUNNING)
+			state = target->state;
+		else if (op != NULL && kv_note_deliver(kv, &op->end, &c))
+			err = outcome("cancel", &c);
+		leave(kv, w.op);
+		kv_settle(kv);
+		pthread_mutex_unlock(&kv->lock);
+	}
+	if (err == 0 && reusable != NULL)
+		*reusable = state == KV_RELEASED;
+	return err;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each calling thread has of its own: its last error, and the results that its completions point into. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct chunk {
+	struct chunk *next;
+	max_align_t data[];
+};
+
+static __thread char last_error[KV_TEXT];
+static __thread struct chunk *chunks;
+
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static bool key_ok;
+
+static void thread_end(void *unused)
+{
+	(void)unused;
+	kv_thread_reset();
+}
+
+static void make_key(void)
+{
+	key_ok = pthread_key_create(&key, thread_end) == 0;
+}
+
+void *kv_thread_alloc(size_t size)
+{
+	pthread_once(&key_once, make_key);
+	/* Any value but NULL makes the destructor run at the thread's end. */
+	if (!key_ok || (chunks == NULL && pthread_setspecific(key, last_error) != 0))
+		return NULL;
+	struct chunk *c = malloc(sizeof(*c) + size);
+	if (c == NULL)
+		return NULL;
+	c->next = chunks;
+	chunks = c;
+	return c->data;
+}
+
+void kv_thread_reset(void)
+{
+	while (chunks != NULL) {
+		struct chunk *next = chunks->next;
+		free(chunks);
+		chunks = next;
+	}
+}
+
+int kv_err(enum kvpipe_reason reason, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(last_error, sizeof(last_error), fmt, ap);
+	va_end(ap);
+	return -(int)reason;
+}
+
+const char *kvpipe_last_error(void)
+{
+	return last_error;
+}
