@@ -120,6 +120,7 @@ func TestSmallCopyIsGuarded(t *testing.T) {
 func TestManyFaultsUnderGC(t *testing.T) {
 	const faults, size = 400, 128 << 10
 	var stop atomic.Bool
+	var collections atomic.Int64
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
@@ -136,13 +137,15 @@ func TestManyFaultsUnderGC(t *testing.T) {
 	wg.Go(func() {
 		for !stop.Load() {
 			runtime.GC()
+			collections.Add(1)
 		}
 	})
 	eachKernel(t, func(t *testing.T, k kernel) {
 		a, _ := shared(t, size)
 		b, shrink := shared(t, size)
-		for i := range faults {
-			shrink(i * 317 % size)
+		first := collections.Load()
+		for i := 0; i < faults || collections.Load() < first+10; i++ {
+			shrink(i * 317 % (size - page)) // the rest of a page that is cut stays
 			run := Run{a, b}
 			if i%2 == 1 {
 				run = Run{b, a}
