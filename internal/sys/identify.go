@@ -87,6 +87,11 @@ func Identify(fd int) (FileInfo, error) {
 	case unix.S_IFREG:
 		info.Size, info.Allocated = st.Size, st.Blocks*512
 		info.Kind, info.Seals = regularKind(fd, &st)
+		if info.Kind == KindMemfd {
+			// With transparent huge pages st_blksize tells their size, which
+			// is a preference: allocation still goes by base pages.
+			info.PageSize = int64(os.Getpagesize())
+		}
 	case unix.S_IFDIR:
 		info.Kind = KindDir
 	case unix.S_IFCHR, unix.S_IFBLK:

@@ -22,3 +22,22 @@ func LockFile(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// LockFileWait is LockFile that waits for the holder. For short critical sections between cooperating processes.
+func LockFileWait(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
