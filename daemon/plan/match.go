@@ -50,6 +50,11 @@ func (s *source) view(v *layout.View, head uint32) *layout.View {
 func (b *builder) match() error {
 	wanted := false
 	sources := make([]source, 0, len(b.producer))
+	views := 0
+	for i := range b.consumer {
+		views += len(b.consumer[i].Layout.Views())
+	}
+	b.segments = make([]segment, 0, views)
 	for dst := range b.consumer {
 		rank := &b.consumer[dst]
 		for i := range rank.Blocks {

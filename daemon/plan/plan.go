@@ -100,8 +100,9 @@ func (p *Plan) Slices() int { return p.slices }
 // RankBytes returns the bytes of each consumer rank of the request, also of those with none. Not to be changed.
 func (p *Plan) RankBytes() map[uint32]uint64 { return p.rankBytes }
 
-// Missing returns the consumer's blocks that need tokens for which the producer's lists have no block. None of their
-// bytes is in the stream. Ascending groups and ids; not to be changed.
+// Missing returns the consumer's blocks that need tokens for which the producer's lists have no block. Their bytes are not in
+// the stream (but for those that other producer ranks, with other holes, do have). Ascending groups and ids; not to be
+// changed.
 func (p *Plan) Missing() []layout.Run { return p.missing }
 
 // Slice describes slice i.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
@@ -117,14 +118,31 @@ func (b *builder) sameFlow(x, y *segment) bool {
 
 // sortSegments brings them into the order of flows, within a flow into the order of the destination's memory.
 func (b *builder) sortSegments() {
-	slices.SortFunc(b.segments, func(x, y segment) int {
-		if b.layered {
-			if c := cmp.Compare(x.d.Layer, y.d.Layer); c != 0 {
-				return c
-			}
-		}
-		return cmp.Or(cmp.Compare(x.dst, y.dst), cmp.Compare(x.src, y.src), cmp.Compare(x.d.Group, y.d.Group),
-			cmp.Compare(x.d.Region, y.d.Region), cmp.Compare(x.dstOff(), y.dstOff()),
-			cmp.Compare(x.d.Layer, y.d.Layer), cmp.Compare(x.d.Part, y.d.Part), cmp.Compare(x.head, y.head))
-	})
+	less := func(i, k int) bool { return b.before(&b.segments[i], &b.segments[k]) }
+	if !sort.SliceIsSorted(b.segments, less) { // they mostly are
+		sort.Slice(b.segments, less)
+	}
+}
+
+// before is a total order: no two segments have the same destination.
+func (b *builder) before(x, y *segment) bool {
+	switch {
+	case b.layered && x.d.Layer != y.d.Layer:
+		return x.d.Layer < y.d.Layer
+	case x.dst != y.dst:
+		return x.dst < y.dst
+	case x.src != y.src:
+		return x.src < y.src
+	case x.d.Group != y.d.Group:
+		return x.d.Group < y.d.Group
+	case x.d.Region != y.d.Region:
+		return x.d.Region < y.d.Region
+	}
+	if a, b := x.dstOff(), y.dstOff(); a != b {
+		return a < b
+	}
+	if x.d.Layer != y.d.Layer {
+		return x.d.Layer < y.d.Layer
+	}
+	return cmp.Or(cmp.Compare(x.d.Part, y.d.Part), cmp.Compare(x.head, y.head)) < 0
 }
