@@ -46,17 +46,17 @@ func (l *list) same(m *list) bool {
 
 // track returns the track of a source's list and a consumer's. Ranks mostly share their lists, and then the track.
 func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.Group) (*track, error) {
-	t := track{group: group.ID, dst: makeList(consumer, group)}
-	given := from.list
-	if given == nil {
-		given = &layout.BlockList{Group: group.ID}
+	given := layout.BlockList{}
+	if from.list != nil {
+		given = *from.list
 	}
-	t.src = makeList(given, from.group)
-	for _, other := range b.tracks {
-		if other.group == t.group && other.src.same(&t.src) && other.dst.same(&t.dst) {
-			return other, nil
+	src, dst := makeList(&given, from.group), makeList(consumer, group)
+	for _, t := range b.tracks {
+		if t.group == group.ID && t.src.same(&src) && t.dst.same(&dst) {
+			return t, nil
 		}
 	}
+	t := &track{group: group.ID, src: src, dst: dst}
 	srcHoles, err := t.src.scan(from.group)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w: producer: %w", ErrInvalid, err)
@@ -70,8 +70,8 @@ func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.
 	} else {
 		t.findSpans()
 	}
-	b.tracks = append(b.tracks, &t)
-	return &t, nil
+	b.tracks = append(b.tracks, t)
+	return t, nil
 }
 
 // scan checks the range of the ids and says whether there are holes.
