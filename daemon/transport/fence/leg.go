@@ -1,0 +1,81 @@
+package fence
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Report is told the end of each slice, once, without any lock held: how it went for the source and for the destination. It
+// must not block. Where only one end is here, only that one's cause means anything.
+type Report func(key transfer.SliceKey, sent, landed transfer.Cause)
+
+// Leg is one end of a transfer, or both when one copy serves both. Safe for concurrent use.
+type Leg struct {
+	report Report
+	fenced atomic.Bool
+
+	mu      sync.Mutex
+	idle    Slice // head of the ring of slices that nobody is inside of
+	open    int   // slices whose report was not made yet
+	cause   transfer.Cause
+	waiting []func()
+}
+
+// NewLeg returns a leg that reports the end of its slices by report.
+func NewLeg(report Report) *Leg {
+	l := &Leg{report: report}
+	l.idle.next, l.idle.prev = &l.idle, &l.idle
+	return l
+}
+
+// Add begins a slice. It is false, and nothing is reported, when the leg is fenced.
+func (l *Leg) Add(s *Slice, key transfer.SliceKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fenced.Load() {
+		return false
+	}
+	s.leg, s.key = l, key
+	s.state = idle
+	s.link(&l.idle)
+	l.open++
+	return true
+}
+
+// Fence ends the leg's slices with cause and calls done once all of them have been reported: at once, or on the goroutine
+// that is inside the last of them. Fencing again waits for the same.
+func (l *Leg) Fence(cause transfer.Cause, done func()) {
+	l.mu.Lock()
+	if !l.fenced.Load() {
+		l.cause = cause
+		l.fenced.Store(true)
+	}
+	l.waiting = append(l.waiting, done)
+	for l.idle.next != &l.idle {
+		s := l.idle.next
+		key := s.key
+		s.end()
+		l.mu.Unlock()
+		l.report(key, cause, cause)
+		l.mu.Lock()
+		l.open--
+	}
+	l.settle()
+}
+
+// Cancelled is true from Fence on: what a copy looks at between two pieces.
+func (l *Leg) Cancelled() *atomic.Bool { return &l.fenced }
+
+// settle calls who waits for a fence, if it stands. It is called with the lock held and releases it.
+func (l *Leg) settle() {
+	var done []func()
+	if l.fenced.Load() && l.open == 0 {
+		done, l.waiting = l.waiting, nil
+	}
+	l.mu.Unlock()
+	for _, f := range done {
+		f()
+	}
+}

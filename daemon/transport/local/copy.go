@@ -1,0 +1,88 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/blockcopy"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// work is a copy worker. It has a thread of its own with a low priority: a goroutine that copies for long would keep
+// others from their processor. The thread ends with the worker.
+func (t *Transport) work() {
+	runtime.LockOSThread()
+	// Fails where a policy forbids it, and then only costs latency.
+	_ = sys.SetThreadNice(t.cfg.Nice)
+	var c copier
+	for tk := t.queue.pop(); tk != nil; tk = t.queue.pop() {
+		start := time.Now()
+		if n := c.do(tk); n > 0 {
+			t.rate.sample(n, time.Since(start))
+			t.rate.count(n)
+		}
+		t.queue.recycle(tk)
+	}
+}
+
+// copier copies slices, with buffers that it keeps. For one goroutine.
+type copier struct {
+	pairs []plan.PairRun
+	runs  []blockcopy.Run
+}
+
+// do copies a slice, unless it was fenced, reports its end and returns how many bytes it was.
+func (c *copier) do(tk *task) uint64 {
+	if !tk.Enter() {
+		return 0
+	}
+	if sent, landed, ok := c.resolve(tk); !ok {
+		tk.EndBoth(sent, landed)
+		return 0
+	}
+	n, err := blockcopy.CopyRuns(c.runs, tk.Leg().Cancelled())
+	clear(c.runs) // a stale mapping must not look alive
+	if errors.Is(err, blockcopy.ErrStopped) && !tk.Leave() {
+		return 0
+	}
+	tk.EndBoth(causes(err))
+	return uint64(n)
+}
+
+// resolve finds the memory of the slice's runs.
+func (c *copier) resolve(tk *task) (sent, landed transfer.Cause, ok bool) {
+	c.pairs = tk.job.Plan.Pairs(int(tk.job.Key.Slice), c.pairs[:0])
+	c.runs = c.runs[:0]
+	for i := range c.pairs {
+		p := &c.pairs[i]
+		src, ok := tk.job.Mem.Src(plan.Run{Rank: p.SrcRank, Region: p.SrcRegion, Off: p.SrcOff, Len: p.Len})
+		if !ok {
+			gone := transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("source region %#x of rank %d is gone", uint64(p.SrcRegion), p.SrcRank)}
+			return gone, gone, false
+		}
+		dst, ok := tk.dst.Dst(plan.Run{Rank: p.DstRank, Region: p.DstRegion, Off: p.DstOff, Len: p.Len})
+		if !ok {
+			return transfer.Cause{}, transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("destination region %#x of rank %d is gone", uint64(p.DstRegion), p.DstRank)}, false
+		}
+		c.runs = append(c.runs, blockcopy.Run{Dst: dst, Src: src})
+	}
+	return transfer.Cause{}, transfer.Cause{}, true
+}
+
+// causes says how a copy went for each end. A destination that faults is no failure of the source; bytes that could not
+// be read are missing at the destination too.
+func causes(err error) (sent, landed transfer.Cause) {
+	if err == nil {
+		return transfer.Cause{}, transfer.Cause{}
+	}
+	bad := transfer.Cause{Reason: transfer.Corrupt, Text: err.Error()}
+	var fault *blockcopy.Fault
+	if errors.As(err, &fault) && fault.Side == blockcopy.SideDestination {
+		return transfer.Cause{}, bad
+	}
+	return bad, bad
+}

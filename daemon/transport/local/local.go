@@ -1,0 +1,179 @@
+// Package local moves slices whose two ends are on this node: copy workers copy between the two mappings. A take from
+// the own node shares one XferID between its legs, so fencing either of them stops both reads and writes.
+package local
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/fence"
+)
+
+// Config is what New needs.
+type Config struct {
+	// Workers is how many threads copy, at least 1. The process needs GOMAXPROCS of at least two more than that.
+	Workers int
+	// Nice is the niceness of those threads, 0 to 19. 10 keeps them from delaying the goroutines that answer clients.
+	Nice int
+	// AtOnce is the size in bytes up to which Post copies a slice itself: waking a worker would take longer. 0: DefaultAtOnce.
+	AtOnce uint64
+	Sink   transport.Sink
+}
+
+// DefaultAtOnce takes a few microseconds to copy, about what it takes to wake a worker.
+const DefaultAtOnce = 32 << 10
+
+// Transport is the local transport.
+type Transport struct {
+	cfg   Config
+	queue queue
+	done  sync.WaitGroup
+	rate  rate
+
+	atOnce copier // for Post, which one goroutine calls
+
+	mu     sync.Mutex
+	xfers  map[transfer.XferID]*xfer
+	closed bool
+}
+
+// xfer is both legs of a transfer. It exists from the consumer's first Expect until its fence stands.
+type xfer struct {
+	leg  *fence.Leg
+	segs map[uint32]transport.Job // what the consumer expects
+}
+
+// New starts the workers. Close ends them.
+func New(cfg Config) (*Transport, error) {
+	if cfg.Workers < 1 {
+		return nil, fmt.Errorf("local transport: %d copy workers: must be at least 1", cfg.Workers)
+	}
+	if cfg.Nice < 0 || cfg.Nice > 19 {
+		return nil, fmt.Errorf("local transport: niceness %d: must be 0 to 19", cfg.Nice)
+	}
+	if cfg.AtOnce == 0 {
+		cfg.AtOnce = DefaultAtOnce
+	}
+	t := &Transport{cfg: cfg, xfers: map[transfer.XferID]*xfer{}}
+	t.queue.init()
+	for range cfg.Workers {
+		t.done.Add(1)
+		go func() { defer t.done.Done(); t.work() }()
+	}
+	return t, nil
+}
+
+// Name is "local".
+func (t *Transport) Name() string { return "local" }
+
+// Probe says yes to this node alone.
+func (t *Transport) Probe(peer string) transport.Reach {
+	if peer != "" {
+		return transport.Reach{Reason: "local copies need both ends on one node; " + peer + " is another one"}
+	}
+	return transport.Reach{OK: true, GBps: t.rate.gbps()}
+}
+
+// Expect makes ready for the slices of a segment: what was not expected, or is fenced, is not copied. The job's Mem is
+// where its destination runs are resolved.
+func (t *Transport) Expect(job transport.Job) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.xfers[job.Key.Xfer]
+	if x == nil {
+		x = &xfer{leg: fence.NewLeg(t.report), segs: map[uint32]transport.Job{}}
+		t.xfers[job.Key.Xfer] = x
+	}
+	x.segs[job.Key.Seg] = job
+}
+
+// Post copies a small slice at once and leaves others to the workers. A slice that the consumer's end does not expect (any
+// more) ends with SliceSent, Cancelled; there is no end that it could land at.
+func (t *Transport) Post(job transport.Job) {
+	if i := job.Key.Slice; int(i) >= job.Plan.Slices() {
+		t.sent(job.Key, transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("slice %d: the plan has %d", i, job.Plan.Slices())})
+		return
+	}
+	t.mu.Lock()
+	closed := t.closed
+	x := t.xfers[job.Key.Xfer]
+	var dst transport.Job
+	expected := false
+	if x != nil {
+		dst, expected = x.segs[job.Key.Seg]
+	}
+	t.mu.Unlock()
+	if closed {
+		t.sent(job.Key, closing)
+		return
+	}
+	tk := t.queue.spare()
+	if !expected || !x.leg.Add(&tk.Slice, job.Key) {
+		t.queue.recycle(tk)
+		t.sent(job.Key, transfer.Cause{Reason: transfer.Cancelled, Text: "the consumer's end does not expect this slice"})
+		return
+	}
+	tk.job, tk.dst = job, dst.Mem
+	if job.Plan.Slice(int(job.Key.Slice)).Bytes <= t.cfg.AtOnce {
+		t.rate.count(t.atOnce.do(tk))
+		t.queue.recycle(tk)
+		return
+	}
+	t.queue.push(tk)
+}
+
+var (
+	stopped = transfer.Cause{Reason: transfer.Cancelled, Text: "the transfer was fenced"}
+	closing = transfer.Cause{Reason: transfer.Closed, Text: "the daemon shuts down"}
+)
+
+// Fence ends both ends' reads and writes. The fence stands when the worker that is inside a slice of the leg, if any, has
+// left it, at most 256 KiB later.
+func (t *Transport) Fence(leg transfer.Leg) {
+	t.mu.Lock()
+	x := t.xfers[leg.Xfer]
+	t.mu.Unlock()
+	if x == nil {
+		t.cfg.Sink.Event(transfer.Fenced{Leg: leg})
+		return
+	}
+	x.leg.Fence(stopped, func() {
+		if leg.End == transfer.Consumer {
+			t.mu.Lock()
+			delete(t.xfers, leg.Xfer)
+			t.mu.Unlock()
+		}
+		t.cfg.Sink.Event(transfer.Fenced{Leg: leg})
+	})
+}
+
+// Close ends all slices, with Closed, and the workers. It is for the goroutine that posts, or after it.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	var all []*xfer
+	for _, x := range t.xfers {
+		all = append(all, x)
+	}
+	t.mu.Unlock()
+	for _, x := range all {
+		x.leg.Fence(closing, func() {})
+	}
+	t.queue.close()
+	t.done.Wait()
+	return nil
+}
+
+// report tells both ends of a slice.
+func (t *Transport) report(key transfer.SliceKey, sent, landed transfer.Cause) {
+	t.sent(key, sent)
+	key.End = transfer.Consumer
+	t.cfg.Sink.Event(transfer.SliceLanded{Key: key, Cause: landed})
+}
+
+func (t *Transport) sent(key transfer.SliceKey, cause transfer.Cause) {
+	key.End = transfer.Producer
+	t.cfg.Sink.Event(transfer.SliceSent{Key: key, Cause: cause})
+}

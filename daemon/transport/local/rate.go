@@ -1,0 +1,41 @@
+package local
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// rate is a moving average of how fast a worker copies, in bytes per second.
+type rate struct{ avg, bytes, slices atomic.Uint64 }
+
+// weight of a new slice in the average is 1/weight.
+const weight = 16
+
+func (r *rate) count(n uint64) {
+	r.bytes.Add(n)
+	r.slices.Add(1)
+}
+
+func (r *rate) sample(n uint64, took time.Duration) {
+	now := uint64(float64(n) / max(took, time.Nanosecond).Seconds())
+	// Two workers at once may lose one of their samples; an average can bear it.
+	if old := r.avg.Load(); old != 0 {
+		now = old - old/weight + now/weight
+	}
+	r.avg.Store(now)
+}
+
+func (r *rate) gbps() float64 { return float64(r.avg.Load()) / 1e9 }
+
+// Stats are counters since the start, of slices that were copied whole or in part.
+type Stats struct {
+	Bytes, Slices uint64
+	Queued        int // slices that wait for a worker
+}
+
+// Stats may be called from any goroutine.
+func (t *Transport) Stats() Stats {
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	return Stats{Bytes: t.rate.bytes.Load(), Slices: t.rate.slices.Load(), Queued: t.queue.count}
+}

@@ -1,0 +1,185 @@
+package tcp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/fence"
+)
+
+// channelKey names a channel's incarnation.
+type channelKey struct {
+	peer  string
+	epoch uint64
+}
+
+// task is a posted slice.
+type task struct {
+	fence.Slice
+	job  transport.Job
+	next *task
+}
+
+// channel is the links of one peer and epoch, and the slices that wait for one of them.
+type channel struct {
+	channelKey
+	t       *Transport
+	count   *counters
+	ctx     context.Context // ends when the channel is over
+	cancel  context.CancelFunc
+	running sync.WaitGroup // links
+
+	mu          sync.Mutex
+	posted      sync.Cond
+	first, last *task
+	free        *task
+	links       map[int]*link
+	sending     int  // links with a slice in hand
+	linked      bool // there was a link, so LinksDown will come
+	down        bool
+	rate        rate
+}
+
+// channel returns the channel of that key, made if need be. It is called with t's lock held.
+func (t *Transport) channel(key channelKey) *channel {
+	ch := t.channels[key]
+	if ch == nil {
+		ch = &channel{channelKey: key, t: t, count: t.counters(key.peer), links: map[int]*link{}}
+		ch.posted.L = &ch.mu
+		ch.ctx, ch.cancel = context.WithCancel(context.Background())
+		t.channels[key] = ch
+	}
+	return ch
+}
+
+// forget drops a channel that never had a link and has nothing to send any more.
+func (t *Transport) forget(ch *channel) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if !ch.linked && ch.first == nil && t.channels[ch.channelKey] == ch {
+		delete(t.channels, ch.channelKey)
+		ch.cancel()
+	}
+}
+
+// post queues a slice.
+func (ch *channel) post(leg *fence.Leg, job transport.Job) {
+	ch.mu.Lock()
+	tk := ch.free
+	if tk != nil {
+		ch.free, tk.next = tk.next, nil
+	} else {
+		tk = new(task)
+	}
+	tk.job = job
+	if !leg.Add(&tk.Slice, job.Key) {
+		ch.recycle(tk)
+		ch.mu.Unlock()
+		ch.t.reportSent(job.Key, stopped, stopped)
+		return
+	}
+	if ch.down {
+		ch.mu.Unlock()
+		tk.End(channelDown)
+		return
+	}
+	if ch.first == nil {
+		ch.first = tk
+	} else {
+		ch.last.next = tk
+	}
+	ch.last = tk
+	ch.mu.Unlock()
+	ch.posted.Signal()
+}
+
+// recycle keeps a task that has ended. It is called with the lock held.
+func (ch *channel) recycle(tk *task) {
+	tk.job = transport.Job{}
+	tk.next, ch.free = ch.free, tk
+}
+
+// take waits for a slice for l to send, which has to be given back by done. It returns nil once the link is dead.
+func (ch *channel) take(l *link) *task {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for ch.first == nil && !l.dead.Load() {
+		ch.posted.Wait()
+	}
+	if l.dead.Load() {
+		return nil
+	}
+	tk := ch.first
+	ch.first, tk.next = tk.next, nil
+	ch.sending++
+	ch.rate.begin(time.Now())
+	return tk
+}
+
+// done takes back a task that has ended, of which n bytes were handed to the kernel.
+func (ch *channel) done(tk *task, n int) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.recycle(tk)
+	ch.sending--
+	now := time.Now()
+	ch.rate.add(now, n)
+	if ch.sending == 0 && ch.first == nil {
+		ch.rate.pause(now)
+	}
+}
+
+func (ch *channel) gbps() float64 {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.rate.avg / 1e9
+}
+
+// sweep drops what is queued of a fenced leg.
+func (ch *channel) sweep(leg *fence.Leg) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	var kept, last *task
+	for tk := ch.first; tk != nil; {
+		next := tk.next
+		tk.next = nil
+		switch {
+		case tk.Leg() == leg:
+			ch.recycle(tk)
+		case kept == nil:
+			kept, last = tk, tk
+		default:
+			last.next, last = tk, tk
+		}
+		tk = next
+	}
+	ch.first, ch.last = kept, last
+}
+
+// close ends all links and what is queued, with cause, and returns when no goroutine of the channel runs any more.
+func (ch *channel) close(cause transfer.Cause) {
+	ch.mu.Lock()
+	ch.down = true
+	ch.cancel()
+	links := make([]*link, 0, len(ch.links))
+	for _, l := range ch.links {
+		links = append(links, l)
+	}
+	ch.mu.Unlock()
+	for _, l := range links {
+		l.fail(errChannelOver)
+	}
+	ch.running.Wait()
+	ch.mu.Lock()
+	queued := ch.first
+	ch.first, ch.last = nil, nil
+	ch.mu.Unlock()
+	for tk := queued; tk != nil; tk = tk.next {
+		tk.End(cause)
+	}
+}

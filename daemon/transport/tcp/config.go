@@ -1,0 +1,67 @@
+package tcp
+
+import (
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// CRC says on which links payloads carry checksums.
+type CRC int
+
+const (
+	// CRCAuto: on plain links between hosts. TLS has better ones, and loopback never leaves memory.
+	CRCAuto CRC = iota
+	CRCOn
+	CRCOff
+)
+
+// Config is what New needs; Sink alone is required.
+type Config struct {
+	Sink transport.Sink
+	// Source re-opens lost links; without it they stay lost. See also SetSource.
+	Source transport.LinkSource
+	CRC    CRC
+	// Spin is how long a plain link asks the socket again before it waits for it. 0: DefaultSpin; negative: not at all.
+	Spin time.Duration
+	// Staged is the average length of runs, in bytes, below which a slice of a plain link is gathered into a buffer
+	// instead of being named to the kernel run by run. 0: DefaultStaged; negative: never.
+	Staged int
+	Log    *slog.Logger
+}
+
+const (
+	// DefaultSpin covers the wait for the other end of a busy stream. Longer spins take the processor from it.
+	DefaultSpin = 60 * time.Microsecond
+	// DefaultStaged: below it a copy costs less than the kernel's work per run.
+	DefaultStaged = 1 << 10
+)
+
+func (c *Config) fill() {
+	if c.Spin == 0 {
+		c.Spin = DefaultSpin
+	}
+	if c.Staged == 0 {
+		c.Staged = DefaultStaged
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// checksums decides whether slices sent over l carry checksums.
+func (c CRC) checksums(l *transport.Link) bool {
+	switch c {
+	case CRCOn:
+		return true
+	case CRCOff:
+		return false
+	}
+	if l.TCP == nil {
+		return false
+	}
+	remote, ok := l.TCP.RemoteAddr().(*net.TCPAddr)
+	return !ok || !remote.IP.IsLoopback()
+}

@@ -1,0 +1,76 @@
+package tcp
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/fence"
+)
+
+// inbound is a consumer's leg: the segments that it expects.
+type inbound struct {
+	leg  *fence.Leg
+	segs map[uint32]*segment // guarded by the transport's lock
+}
+
+// segment knows which of its slices have landed, so that a second copy never touches memory.
+type segment struct {
+	job transport.Job
+
+	mu    sync.Mutex
+	state []landing // per slice
+}
+
+type landing uint8
+
+const (
+	missing landing = iota
+	underway
+	landed
+)
+
+func newSegment(job transport.Job) *segment {
+	return &segment{job: job, state: make([]landing, job.Plan.Slices())}
+}
+
+// claim makes a slice the caller's to write. False: it has landed, or is landing through another link.
+func (g *segment) claim(i uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state[i] != missing {
+		return false
+	}
+	g.state[i] = underway
+	return true
+}
+
+// settle says how the claim ended.
+func (g *segment) settle(i uint32, s landing) {
+	g.mu.Lock()
+	g.state[i] = s
+	g.mu.Unlock()
+}
+
+// expected finds what a frame from that channel is for. A nil segment without an error means that nobody wants it; the error
+// means that the sender does not go by the plan.
+func (t *Transport) expected(from channelKey, h *header) (*inbound, *segment, error) {
+	t.mu.Lock()
+	in := t.in[transfer.Leg{Peer: from.peer, Epoch: from.epoch, Xfer: transfer.XferID(h.xfer), End: transfer.Consumer}]
+	var seg *segment
+	if in != nil {
+		seg = in.segs[h.seg]
+	}
+	t.mu.Unlock()
+	if seg == nil {
+		return nil, nil, nil
+	}
+	if n := seg.job.Plan.Slices(); int64(h.slice) >= int64(n) {
+		return nil, nil, fmt.Errorf("frame header: slice %d: the plan has %d", h.slice, n)
+	}
+	if n := seg.job.Plan.Slice(int(h.slice)).Bytes; uint64(h.length) != n {
+		return nil, nil, fmt.Errorf("frame header: length %d: slice %d of the plan has %d bytes", h.length, h.slice, n)
+	}
+	return in, seg, nil
+}

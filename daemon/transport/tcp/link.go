@@ -1,0 +1,177 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+var (
+	errChannelOver = errors.New("the channel is over")
+	errReplaced    = errors.New("another link has come in its place")
+	errPeerClosed  = errors.New("the peer closed it")
+)
+
+// link is a data connection with its two goroutines.
+type link struct {
+	*transport.Link
+	ch   *channel
+	born time.Time
+	dead atomic.Bool
+	once sync.Once
+	why  error // set before dead
+}
+
+// LinkUp takes over a link. One whose channel is over is closed at once; one with the index of another replaces it.
+func (t *Transport) LinkUp(tl *transport.Link) {
+	t.mu.Lock()
+	if cause := t.usable(transfer.Leg{Peer: tl.Peer, Epoch: tl.Epoch}); cause.Reason != transfer.OK {
+		t.mu.Unlock()
+		_ = hardClose(tl.Conn)
+		return
+	}
+	ch := t.channel(channelKey{tl.Peer, tl.Epoch})
+	t.mu.Unlock()
+	ch.add(&link{Link: tl, ch: ch, born: time.Now()})
+}
+
+func (ch *channel) add(l *link) {
+	ch.mu.Lock()
+	if ch.down {
+		ch.mu.Unlock()
+		_ = hardClose(l.Conn)
+		return
+	}
+	old := ch.links[l.Index]
+	ch.links[l.Index] = l
+	ch.linked = true
+	ch.running.Add(1)
+	ch.mu.Unlock()
+	if old != nil {
+		old.fail(errReplaced)
+	}
+	go func() { defer ch.running.Done(); l.run() }()
+}
+
+// LinksDown ends the links of a channel that is over. Slices in flight end with PeerGone before it returns.
+func (t *Transport) LinksDown(peer string, epoch uint64) {
+	key := channelKey{peer, epoch}
+	t.mu.Lock()
+	t.over[peer] = epoch
+	ch := t.channels[key]
+	delete(t.channels, key)
+	t.mu.Unlock()
+	if ch != nil {
+		ch.close(channelDown)
+	}
+}
+
+// run sends and receives until the link fails, then sees to it that it comes back.
+func (l *link) run() {
+	tx, rx, err := l.ends()
+	if err != nil {
+		l.fail(err)
+		l.lost()
+		return
+	}
+	var both sync.WaitGroup
+	both.Add(1)
+	go func() { defer both.Done(); l.fail(tx.run()) }()
+	l.fail(rx.run())
+	both.Wait()
+	l.lost()
+}
+
+// ends makes the link's sender and receiver.
+func (l *link) ends() (*sender, *receiver, error) {
+	cfg := &l.ch.t.cfg
+	tx := &sender{link: l, crc: cfg.CRC.checksums(l.Link), staged: cfg.Staged}
+	rx := &receiver{link: l, staged: cfg.Staged}
+	tx.init()
+	rx.init()
+	if l.TCP == nil {
+		return tx, rx, nil
+	}
+	raw, err := l.TCP.SyscallConn()
+	if err != nil {
+		return nil, nil, fmt.Errorf("data link: %w", err)
+	}
+	tx.sock = newSocket(raw, true, cfg.Spin)
+	rx.sock = newSocket(raw, false, cfg.Spin)
+	return tx, rx, nil
+}
+
+// fail closes the connection, which ends both goroutines. Only the first reason counts.
+func (l *link) fail(why error) {
+	l.once.Do(func() {
+		if errors.Is(why, io.EOF) {
+			why = errPeerClosed
+		}
+		l.why = why
+		l.dead.Store(true)
+		_ = hardClose(l.Conn)
+		// With the lock, or a sender between its look at dead and its wait would sleep on.
+		l.ch.mu.Lock()
+		l.ch.mu.Unlock() //nolint:staticcheck // see above
+		l.ch.posted.Broadcast()
+	})
+}
+
+// lost says that nothing lands through the link any more, and asks for a new one.
+func (l *link) lost() {
+	ch, t := l.ch, l.ch.t
+	ch.mu.Lock()
+	mine := ch.links[l.Index] == l
+	if mine {
+		delete(ch.links, l.Index)
+	}
+	down := ch.down
+	ch.mu.Unlock()
+	if down {
+		return
+	}
+	ch.count.links.Add(1)
+	t.cfg.Log.Warn("data link lost", "peer", l.Peer, "epoch", l.Epoch, "link", l.Index, "error", l.why)
+	t.cfg.Sink.Event(transfer.LinkLost{Node: l.Peer, Epoch: l.Epoch})
+	t.mu.Lock()
+	source := t.source
+	t.mu.Unlock()
+	if !mine || source == nil || !l.settle() {
+		return
+	}
+	source.Redial(ch.ctx, l.Peer, l.Epoch, l.Index)
+}
+
+// youth is the age up to which a link's end says that the next one will not fare better at once.
+const youth = time.Second
+
+// settle keeps a link that fails as soon as it comes from being opened in a tight loop. False: the channel is over.
+func (l *link) settle() bool {
+	age := time.Since(l.born)
+	if age >= youth {
+		return true
+	}
+	timer := time.NewTimer(youth - age)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.ch.ctx.Done():
+		return false
+	}
+}
+
+// hardClose closes the connection below TLS: a farewell would wait for a peer that does not read.
+func hardClose(c net.Conn) error {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn().Close()
+	}
+	return c.Close()
+}

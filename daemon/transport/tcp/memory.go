@@ -1,0 +1,55 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// pieces turns a slice's runs into memory, with buffers that it keeps.
+type pieces struct {
+	runs []plan.Run
+	iov  []sys.Iovec
+}
+
+// resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB.
+func (p *pieces) resolve(find func(plan.Run) ([]byte, bool), side string) transfer.Cause {
+	for _, r := range p.runs {
+		b, ok := find(r)
+		if !ok || uint64(len(b)) != r.Len {
+			return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
+		}
+		for len(b) > 0 {
+			n := min(len(b), piece)
+			p.iov = append(p.iov, sys.MakeIovec(b[:n]))
+			b = b[n:]
+		}
+	}
+	return transfer.Cause{}
+}
+
+// forget lets go of the memory: a stale mapping must not look alive.
+func (p *pieces) forget() {
+	clear(p.iov)
+	p.runs, p.iov = p.runs[:0], p.iov[:0]
+}
+
+// small tells whether length bytes in p.runs are better moved through a buffer.
+func (p *pieces) small(length uint32, staged int) bool {
+	return staged > 0 && int(length) < staged*len(p.runs)
+}
+
+// zeros fill what a frame promised and cannot be sent; scratch takes what nobody wants.
+var zeros [piece]byte
+
+// appendRepeated appends n bytes' worth of b to iov, over and over.
+func appendRepeated(iov []sys.Iovec, b []byte, n int) []sys.Iovec {
+	for n > 0 {
+		part := b[:min(len(b), n)]
+		iov = append(iov, sys.MakeIovec(part))
+		n -= len(part)
+	}
+	return iov
+}

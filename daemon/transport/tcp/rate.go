@@ -1,0 +1,49 @@
+package tcp
+
+import "time"
+
+// rate is a moving average of how fast a channel sends while it has something to send, in bytes per second.
+type rate struct {
+	avg   float64
+	bytes int
+	since time.Time // zero: nothing to send
+}
+
+const (
+	// sampleTime is how long a sample takes; shorter ones measure the socket's buffer.
+	sampleTime = 10 * time.Millisecond
+	// sampleBytes is the least that a sample cut short by a pause is made of.
+	sampleBytes = 4 << 20
+	// sampleWeight is the weight of a new sample in the average.
+	sampleWeight = 0.2
+)
+
+func (r *rate) begin(now time.Time) {
+	if r.since.IsZero() {
+		r.since, r.bytes = now, 0
+	}
+}
+
+func (r *rate) add(now time.Time, n int) {
+	r.bytes += n
+	if now.Sub(r.since) >= sampleTime {
+		r.sample(now)
+	}
+}
+
+func (r *rate) pause(now time.Time) {
+	if r.bytes >= sampleBytes {
+		r.sample(now)
+	}
+	r.since = time.Time{}
+}
+
+func (r *rate) sample(now time.Time) {
+	v := float64(r.bytes) / max(now.Sub(r.since), time.Microsecond).Seconds()
+	if r.avg == 0 {
+		r.avg = v
+	} else {
+		r.avg += sampleWeight * (v - r.avg)
+	}
+	r.since, r.bytes = now, 0
+}

@@ -1,0 +1,186 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport/fence"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// receiver is the receiving half of a link, for one goroutine.
+type receiver struct {
+	*link
+	sock   *socket // nil: through Conn alone
+	staged int
+
+	mem     pieces
+	slice   fence.Slice
+	head    [headerSize]byte
+	trailer []byte
+	sums    sums
+	crc     bool // the frame at hand has checksums
+	stage   []byte
+	own     []sys.Iovec
+	scatter scatter
+}
+
+func (r *receiver) init() {
+	r.trailer = make([]byte, maxTrailer)
+}
+
+// run receives frames until the link fails, and returns why.
+func (r *receiver) run() error {
+	for {
+		if err := r.read(r.head[:]); err != nil {
+			return err
+		}
+		var h header
+		if err := h.decode(&r.head); err != nil {
+			return r.malformed(err)
+		}
+		in, seg, err := r.ch.t.expected(r.ch.channelKey, &h)
+		if err != nil {
+			return r.malformed(err)
+		}
+		if in == nil || !seg.claim(h.slice) {
+			err = r.discard(&h, 0)
+		} else {
+			err = r.take(in, seg, &h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// malformed notes that the peer does not keep to the protocol.
+func (r *receiver) malformed(err error) error {
+	r.ch.count.bad.Add(1)
+	return fmt.Errorf("malformed: %w", err)
+}
+
+// take receives a slice that is expected and claimed.
+func (r *receiver) take(in *inbound, seg *segment, h *header) error {
+	key := seg.job.Key
+	key.Slice, key.Attempt = h.slice, h.attempt
+	if !in.leg.Add(&r.slice, key) {
+		seg.settle(h.slice, missing)
+		return r.discard(h, 0)
+	}
+	defer r.mem.forget()
+	cause, err := r.payload(seg, h)
+	if err != nil {
+		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()}
+	}
+	if cause.Reason != transfer.OK {
+		seg.settle(h.slice, missing)
+	} else {
+		seg.settle(h.slice, landed)
+		r.ch.count.landedBytes.Add(uint64(h.length))
+		r.ch.count.landedSlices.Add(1)
+	}
+	if cause.Reason == transfer.Corrupt {
+		r.ch.count.corrupt.Add(1)
+	}
+	r.slice.End(cause)
+	return err
+}
+
+// payload moves the payload to its place and says whether it is good. The error is the link's; without one the whole frame
+// was read.
+func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
+	r.crc = h.flags&flagCRC != 0
+	r.sums.reset(0, int(h.length))
+	r.mem.runs = seg.job.Plan.Dst(int(h.slice), r.mem.runs[:0])
+	if cause := r.mem.resolve(seg.job.Mem.Dst, "destination"); cause.Reason != transfer.OK {
+		return cause, r.discard(h, 0)
+	}
+	trailer := r.trailer[:h.trailerSize()]
+	var err error
+	if r.sock == nil || r.mem.small(h.length, r.staged) {
+		err = r.recvStaged(h, trailer)
+	} else {
+		err = r.recvDirect(h, trailer)
+	}
+	switch {
+	case errors.Is(err, errFenced):
+		return transfer.Cause{Reason: transfer.Cancelled, Text: stopped.Text}, nil
+	case errors.Is(err, errFault):
+		return transfer.Cause{Reason: transfer.Corrupt, Text: "destination " + errFault.Error()}, nil
+	case err != nil:
+		return transfer.Cause{}, err
+	}
+	return r.verdict(trailer)
+}
+
+// verdict reads the trailer.
+func (r *receiver) verdict(trailer []byte) (transfer.Cause, error) {
+	var want []uint32
+	if r.crc {
+		want = r.sums.done
+	}
+	status, wrong, err := readTrailer(trailer, want)
+	switch {
+	case err != nil:
+		return transfer.Cause{}, r.malformed(err)
+	case status == statusFault:
+		return transfer.Cause{Reason: transfer.Corrupt, Text: "the sender could not read its memory"}, nil
+	case status == statusCancelled:
+		return transfer.Cause{Reason: transfer.Cancelled, Text: "the sender cancelled the slice"}, nil
+	case wrong >= 0:
+		return transfer.Cause{Reason: transfer.Corrupt, Text: fmt.Sprintf("checksum of bytes %d and on is wrong", wrong*piece)}, nil
+	}
+	return transfer.Cause{}, nil
+}
+
+// recvDirect lets the kernel write into the blocks. With errFenced and errFault the whole frame was read.
+func (r *receiver) recvDirect(h *header, trailer []byte) error {
+	r.mem.iov = append(r.mem.iov, sys.MakeIovec(trailer))
+	var s *sums
+	if r.crc {
+		s = &r.sums
+	}
+	err := r.sock.move(r.mem.iov, &r.slice, s)
+	if errors.Is(err, errFenced) || errors.Is(err, errFault) {
+		if e := r.discard(h, r.sock.moved); e != nil {
+			return e
+		}
+	}
+	return err
+}
+
+// discard reads the rest of a frame's payload and trailer, of which moved bytes were read.
+func (r *receiver) discard(h *header, moved int) error {
+	left := int(h.length) + h.trailerSize() - moved
+	r.ch.count.discarded.Add(uint64(left))
+	buf := r.buffer()
+	for left > 0 {
+		n := min(left, len(buf))
+		if err := r.read(buf[:n]); err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+// buffer is our own memory for what does not go straight to its place.
+func (r *receiver) buffer() []byte {
+	if r.stage == nil {
+		r.stage = make([]byte, piece)
+	}
+	return r.stage
+}
+
+// read fills b, which is our own memory.
+func (r *receiver) read(b []byte) error {
+	if r.sock == nil {
+		_, err := io.ReadFull(r.Conn, b)
+		return err
+	}
+	r.own = append(r.own[:0], sys.MakeIovec(b))
+	return r.sock.move(r.own, nil, nil)
+}

@@ -1,0 +1,71 @@
+package tcp
+
+import (
+	"github.com/kvpipe/kvpipe/internal/blockcopy"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// scatter is the buffer for the runs of one copy.
+type scatter struct{ runs []blockcopy.Run }
+
+// copy moves all of src to the front of iov and returns what of iov remains.
+func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error) {
+	c.runs = c.runs[:0]
+	for len(src) > 0 {
+		dst := iov[0].Bytes()
+		n := min(len(dst), len(src))
+		c.runs = append(c.runs, blockcopy.Run{Dst: dst[:n], Src: src[:n]})
+		src = src[n:]
+		iov = sys.Advance(iov, n)
+	}
+	_, err = blockcopy.CopyRuns(c.runs, nil)
+	clear(c.runs)
+	return iov, err
+}
+
+// recvStaged reads into a buffer and copies from there, for the reasons of sendStaged. With errFenced and errFault the
+// whole frame was read.
+func (r *receiver) recvStaged(h *header, trailer []byte) error {
+	rest, left := r.mem.iov, int(h.length)
+	buf := r.buffer()
+	for left > 0 {
+		n, err := r.some(buf[:min(left, len(buf))])
+		if err != nil {
+			return err
+		}
+		left -= n
+		if rest, err = r.place(rest, buf[:n]); err != nil {
+			if e := r.discard(h, int(h.length)-left); e != nil {
+				return e
+			}
+			return err
+		}
+	}
+	return r.read(trailer)
+}
+
+// some reads what is there, at least a byte.
+func (r *receiver) some(b []byte) (int, error) {
+	if r.sock == nil {
+		return r.Conn.Read(b)
+	}
+	return len(b), r.read(b)
+}
+
+// place copies b to its place.
+func (r *receiver) place(iov []sys.Iovec, b []byte) (rest []sys.Iovec, err error) {
+	if r.crc {
+		r.sums.add(b)
+	}
+	if !r.slice.Enter() {
+		return nil, errFenced
+	}
+	rest, err = r.scatter.copy(iov, b)
+	if !r.slice.Leave() {
+		return nil, errFenced
+	}
+	if err != nil {
+		return nil, errFault
+	}
+	return rest, nil
+}

@@ -1,0 +1,164 @@
+package tcp
+
+import (
+	"errors"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// sender is the sending half of a link, for one goroutine.
+type sender struct {
+	*link
+	sock   *socket // nil: through Conn alone
+	crc    bool
+	staged int
+
+	mem     pieces
+	head    [headerSize]byte
+	trailer []byte
+	sums    sums
+	stage   []byte      // header, up to 256 KiB, trailer
+	own     []sys.Iovec // for what is our own memory
+}
+
+func (s *sender) init() {
+	s.trailer = make([]byte, 0, maxTrailer)
+}
+
+// run sends slices until the link fails, and returns why.
+func (s *sender) run() error {
+	for {
+		tk := s.ch.take(s.link)
+		if tk == nil {
+			return errChannelOver
+		}
+		n, err := s.send(tk)
+		if err != nil {
+			// The receiver counts a frame by its trailer, so what was not sent whole did not arrive.
+			tk.End(transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()})
+		}
+		s.ch.done(tk, n)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send sends one frame and returns how much payload that was. The error is the link's; what is wrong with the slice is
+// reported and costs no link.
+func (s *sender) send(tk *task) (int, error) {
+	key, p := tk.Key(), tk.job.Plan
+	h := header{xfer: uint64(key.Xfer), seg: key.Seg, slice: key.Slice, attempt: key.Attempt, length: uint32(p.Slice(int(key.Slice)).Bytes)}
+	if s.crc {
+		h.flags = flagCRC
+	}
+	h.encode(&s.head)
+	s.sums.reset(0, int(h.length))
+	defer s.mem.forget()
+	s.mem.runs = p.Src(int(key.Slice), s.mem.runs[:0])
+	s.mem.iov = append(s.mem.iov[:0], sys.MakeIovec(s.head[:]))
+	if cause := s.mem.resolve(tk.job.Mem.Src, "source"); cause.Reason != transfer.OK {
+		tk.End(cause)
+		return 0, nil
+	}
+	var err error
+	if s.sock == nil || s.mem.small(h.length, s.staged) {
+		err = s.sendStaged(tk, &h)
+	} else {
+		err = s.sendDirect(tk, &h)
+	}
+	switch {
+	case err == nil:
+		s.ch.count.sentBytes.Add(uint64(h.length))
+		s.ch.count.sentSlices.Add(1)
+		if key.Attempt > 0 {
+			s.ch.count.resent.Add(1)
+		}
+		tk.End(transfer.Cause{})
+		return int(h.length), nil
+	case errors.Is(err, errFenced):
+		return 0, nil // and reported by the fence
+	case errors.Is(err, errFault):
+		tk.End(transfer.Cause{Reason: transfer.Corrupt, Text: "source " + errFault.Error()})
+		return 0, nil
+	}
+	return 0, err
+}
+
+// sendDirect names the blocks to the kernel. With errFenced and errFault the frame is complete on the wire, filled up and
+// marked, or was not begun.
+func (s *sender) sendDirect(tk *task, h *header) error {
+	sock := s.sock
+	s.trailer = s.trailer[:0]
+	if s.crc {
+		s.sums.reset(headerSize, int(h.length))
+		sock.more = true
+	} else {
+		// Known beforehand, so it goes in the same call.
+		s.trailer = appendTrailer(s.trailer, statusWhole, nil)
+		s.mem.iov = append(s.mem.iov, sys.MakeIovec(s.trailer))
+	}
+	err := sock.move(s.mem.iov, &tk.Slice, s.active())
+	sock.more = false
+	switch {
+	case errors.Is(err, errFenced) || errors.Is(err, errFault):
+		if e := s.pad(h, sock.moved, status(err)); e != nil {
+			return e
+		}
+	case err == nil && s.crc:
+		s.trailer = appendTrailer(s.trailer, statusWhole, s.sums.done)
+		s.own = append(s.own[:0], sys.MakeIovec(s.trailer))
+		return sock.move(s.own, nil, nil)
+	}
+	return err
+}
+
+func (s *sender) active() *sums {
+	if s.crc {
+		return &s.sums
+	}
+	return nil
+}
+
+func status(err error) uint32 {
+	if errors.Is(err, errFault) {
+		return statusFault
+	}
+	return statusCancelled
+}
+
+// pad completes a frame of which moved bytes were sent. Nothing promised means nothing to do; a payload that went out
+// whole keeps the trailer that it began.
+func (s *sender) pad(h *header, moved int, status uint32) error {
+	const end = headerSize
+	whole := end + int(h.length)
+	if moved == 0 {
+		return nil
+	}
+	s.own = s.own[:0]
+	if moved < end {
+		s.own = append(s.own, sys.MakeIovec(s.head[moved:]))
+	}
+	if moved < whole {
+		s.own = appendRepeated(s.own, zeros[:], whole-max(moved, end))
+	}
+	if moved <= whole {
+		s.trailer = appendTrailer(s.trailer[:0], status, make([]uint32, h.sums()))
+	}
+	s.own = append(s.own, sys.MakeIovec(s.trailer[max(0, moved-whole):]))
+	return s.write(s.own)
+}
+
+// write sends our own memory.
+func (s *sender) write(iov []sys.Iovec) error {
+	if s.sock != nil {
+		return s.sock.move(iov, nil, nil)
+	}
+	for i := range iov {
+		if _, err := s.Conn.Write(iov[i].Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

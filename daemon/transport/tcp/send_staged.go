@@ -1,0 +1,65 @@
+package tcp
+
+import (
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// sendStaged gathers the blocks in a buffer and sends that: TLS reads what it encrypts in steps of 16 KiB, and may wait
+// for the peer between them, where nobody could take the memory from it; and the kernel is slow with tiny blocks.
+func (s *sender) sendStaged(tk *task, h *header) error {
+	if s.stage == nil {
+		s.stage = make([]byte, 0, headerSize+piece+maxTrailer)
+	}
+	rest, left, moved := s.mem.iov[1:], int(h.length), 0
+	buf := append(s.stage[:0], s.head[:]...)
+	for left > 0 {
+		n := min(left, s.step())
+		var err error
+		if buf, rest, err = s.fetch(tk, buf, rest, n); err != nil {
+			if e := s.pad(h, moved, status(err)); e != nil {
+				return e
+			}
+			return err
+		}
+		if left -= n; left == 0 {
+			buf = appendTrailer(buf, statusWhole, s.sums.done)
+		}
+		s.own = append(s.own[:0], sys.MakeIovec(buf))
+		if err := s.write(s.own); err != nil {
+			return err
+		}
+		moved += len(buf)
+		buf = s.stage[:0]
+	}
+	return nil
+}
+
+// fetch appends n bytes of the blocks to buf.
+func (s *sender) fetch(tk *task, buf []byte, iov []sys.Iovec, n int) (_ []byte, rest []sys.Iovec, err error) {
+	if !tk.Enter() {
+		return nil, nil, errFenced
+	}
+	at := len(buf)
+	buf, rest, err = gather(buf, iov, n)
+	if !tk.Leave() {
+		return nil, nil, errFenced
+	}
+	if err != nil {
+		return nil, nil, errFault
+	}
+	if s.crc {
+		s.sums.add(buf[at:])
+	}
+	return buf, rest, nil
+}
+
+// step is how much is gathered at once.
+func (s *sender) step() int {
+	if s.sock == nil {
+		return tlsStep
+	}
+	return piece
+}
+
+// tlsStep is a few TLS records: what is encrypted shall still be in the nearest cache.
+const tlsStep = 64 << 10

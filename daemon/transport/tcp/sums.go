@@ -1,0 +1,42 @@
+package tcp
+
+import "hash/crc32"
+
+// sums are the checksums of a payload that comes in pieces of any length, among other bytes.
+type sums struct {
+	done []uint32
+	cur  uint32
+	have int // bytes in cur
+	skip int // bytes to come before the payload
+	left int // bytes of the payload to come; what follows it is no part of it
+}
+
+func (s *sums) reset(skip, length int) {
+	*s = sums{done: s.done[:0], skip: skip, left: length}
+}
+
+// add continues with b.
+func (s *sums) add(b []byte) {
+	n := min(s.skip, len(b))
+	s.skip -= n
+	b = b[n:]
+	b = b[:min(len(b), s.left)]
+	s.left -= len(b)
+	for len(b) > 0 {
+		n := min(len(b), piece-s.have)
+		s.cur = crc32.Update(s.cur, castagnoli, b[:n])
+		s.have += n
+		b = b[n:]
+		if s.have == piece {
+			s.next()
+		}
+	}
+	if s.left == 0 && s.have > 0 {
+		s.next()
+	}
+}
+
+func (s *sums) next() {
+	s.done = append(s.done, s.cur)
+	s.cur, s.have = 0, 0
+}

@@ -1,0 +1,25 @@
+package tcp
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
+)
+
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		links  int
+		secure bool
+	}{
+		{"plain", Config{CRC: CRCOff}, 2, false},
+		{"plain, one link, no spin", Config{CRC: CRCOff, Spin: -1}, 1, false},
+		{"plain, checksums", Config{CRC: CRCOn}, 2, false},
+		{"plain, all staged, checksums", Config{CRC: CRCOn, Staged: 1 << 30}, 1, false},
+		{"tls", Config{}, 2, true},
+		{"tls, checksums", Config{CRC: CRCOn}, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) { transporttest.Run(t, opener(c.cfg, c.links, c.secure)) })
+	}
+}
