@@ -10,4 +10,7 @@ require (
 
 require google.golang.org/protobuf v1.36.12
 
-require github.com/pelletier/go-toml/v2 v2.4.3 // indirect
+require (
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/pelletier/go-toml/v2 v2.4.3 // indirect
+)

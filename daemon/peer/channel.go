@@ -37,7 +37,8 @@ type channel struct {
 	mu    sync.Mutex
 	out   []byte // encoded frames that wait for the writer
 	wake  chan struct{}
-	up    bool // PeerUp was emitted
+	up    bool     // PeerUp was emitted
+	hints []string // that will be part of PeerUp
 	over  bool
 	stop  chan struct{}
 	links links
@@ -64,7 +65,7 @@ func (c *channel) start() {
 		return
 	}
 	c.up = true
-	c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch})
+	c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Hints: c.hints})
 	c.m.wg.Add(3)
 	c.mu.Unlock()
 	c.m.log.Info("peer up", "peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure)
@@ -73,14 +74,18 @@ func (c *channel) start() {
 	go func() { defer c.m.wg.Done(); c.beat() }()
 }
 
-// announce says to the machine that hint means this channel's node; false when the channel is not up.
+// announce says to the machine that hint means this channel's node, now or when the channel is up; false when it is over.
 func (c *channel) announce(hint string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.up || c.over {
+	switch {
+	case c.over:
 		return false
+	case c.up:
+		c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Hints: []string{hint}})
+	default:
+		c.hints = append(c.hints, hint)
 	}
-	c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Hints: []string{hint}})
 	return true
 }
 
@@ -234,10 +239,14 @@ func (c *channel) close(cause transfer.Cause, goodbye bool) {
 		u.LinksDown(c.node, c.epoch)
 	}
 	c.m.uninstall(c)
-	if up {
-		c.m.log.Info("peer down", "peer", c.node, "epoch", c.epoch, "reason", cause.Text)
-		c.m.cfg.Events(transfer.PeerDown{Node: c.node, Epoch: c.epoch, Cause: cause})
+	if !up {
+		for _, h := range c.hints {
+			c.m.cfg.Events(transfer.DialFailed{Hint: h, Cause: cause})
+		}
+		return
 	}
+	c.m.log.Info("peer down", "peer", c.node, "epoch", c.epoch, "reason", cause.Text)
+	c.m.cfg.Events(transfer.PeerDown{Node: c.node, Epoch: c.epoch, Cause: cause})
 }
 
 func (c *channel) status() Status {

@@ -31,10 +31,7 @@ const firstWait = 50 * time.Millisecond
 // Dial makes sure that there is a channel to the peer that hint names: PeerUp or DialFailed follows. Attempts to an address that
 // keeps failing are spread out with jitter, so a caller may ask again at once.
 func (m *Manager) Dial(hint string) {
-	m.mu.Lock()
-	c := m.channels[hint]
-	m.mu.Unlock()
-	if c != nil && c.announce(hint) {
+	if c := m.channelOf(hint); c != nil && c.announce(hint) {
 		return
 	}
 	t, cause := m.resolve(hint)
@@ -84,10 +81,16 @@ func (m *Manager) attempt(ctx context.Context, d *dial, t target) {
 		return
 	}
 	for _, h := range hints {
-		if !c.announce(h) {
+		if !c.announce(h) && !m.announceOther(c, h) {
 			m.cfg.Events(transfer.DialFailed{Hint: h, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("the channel to %q closed at once", c.node)}})
 		}
 	}
+}
+
+// announceOther is for a channel that was replaced at once, by the one that its node had opened at the same time.
+func (m *Manager) announceOther(c *channel, hint string) bool {
+	now := m.channelOf(c.node)
+	return now != nil && now != c && now.announce(hint)
 }
 
 // connect opens a connection, says hello and, when both agree, runs the channel. A dial that the other side refuses because it

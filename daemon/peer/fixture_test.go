@@ -1,0 +1,156 @@
+package peer
+
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// patience bounds every wait; nothing is expected to take a fraction of it.
+const patience = 20 * time.Second
+
+// node is a manager with everything that it reported.
+type node struct {
+	*Manager
+	t      *testing.T
+	addr   string
+	mu     sync.Mutex
+	events []transfer.Event
+	links  []*transport.Link
+	more   chan struct{}
+}
+
+func (n *node) event(ev transfer.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, ev)
+	close(n.more)
+	n.more = make(chan struct{})
+}
+
+// LinkUp and LinksDown make the node a transport.LinkUser.
+func (n *node) LinkUp(l *transport.Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.links = append(n.links, l)
+	close(n.more)
+	n.more = make(chan struct{})
+}
+
+func (n *node) LinksDown(peer string, epoch uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links {
+		if l.Peer == peer && l.Epoch == epoch {
+			_ = l.Conn.Close()
+		}
+	}
+}
+
+// wait returns the first event, in order, that want accepts; seen are passed over for the next call.
+func wait[E transfer.Event](n *node, want func(E) bool) E {
+	n.t.Helper()
+	var got E
+	n.until(func() bool {
+		for i, ev := range n.events {
+			if e, ok := ev.(E); ok && (want == nil || want(e)) {
+				got = e
+				n.events = append(n.events[:i:i], n.events[i+1:]...)
+				return true
+			}
+		}
+		return false
+	})
+	return got
+}
+
+// until waits for a condition on events and links; it holds the lock while cond runs.
+func (n *node) until(cond func() bool) {
+	n.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		n.mu.Lock()
+		ok, more := cond(), n.more
+		n.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline.C:
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.t.Fatalf("%s: waited in vain; left: %#v", n.cfg.Node, n.events)
+		}
+	}
+}
+
+type cluster struct {
+	t   *testing.T
+	dir string
+}
+
+func newCluster(t *testing.T) *cluster {
+	dir := t.TempDir()
+	if err := pki.Init(dir, "test CA", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t, dir}
+}
+
+// node starts a manager on loopback. change may adjust its configuration.
+func (c *cluster) node(name string, change func(*Config)) *node {
+	c.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n := &node{t: c.t, addr: l.Addr().String(), more: make(chan struct{})}
+	cfg := Config{
+		Node: name, Incarnation: 1, Version: "test", Listener: l, Advertise: n.addr, Transports: []string{"tcp"}, Streams: 2,
+		Nodes: map[string]string{}, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Heartbeat: time.Second, IdleClose: time.Minute, DialMax: 100 * time.Millisecond, Events: n.event, Links: n,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	if !cfg.Insecure && cfg.Identity == nil {
+		cfg.Identity = c.identity(name)
+	}
+	if n.Manager, err = New(cfg); err != nil {
+		c.t.Fatal(err)
+	}
+	n.Start()
+	c.t.Cleanup(n.Close)
+	return n
+}
+
+func (c *cluster) identity(name string) *pki.Identity {
+	c.t.Helper()
+	if err := pki.IssueNode(c.dir, c.dir, name, nil, time.Hour); err != nil {
+		c.t.Fatal(err)
+	}
+	cert, key := pki.NodeFiles(c.dir, name)
+	id, err := pki.Open(filepath.Join(c.dir, pki.CAFile), cert, key, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return id
+}
+
+func (n *node) knows(o *node) { n.Reload(map[string]string{o.cfg.Node: o.addr}, n.cfg.Allow) }
+
+func epochOf(n *node, peer string) uint64 {
+	if c := n.channelOf(peer); c != nil {
+		return c.epoch
+	}
+	return 0
+}
