@@ -1,0 +1,175 @@
+// Package admin is the daemon's control interface: HTTP+JSON over a unix socket for kvpipectl and other programs, described by
+// openapi.yaml, and the health answer. It knows no part of the daemon: a Source answers for it.
+package admin
+
+import (
+	"context"
+	"time"
+)
+
+// Source is what the daemon lets be seen and done. All methods may be called from any goroutine and return within ctx.
+type Source interface {
+	Status(ctx context.Context) (Status, error)
+	Peers(ctx context.Context) ([]Peer, error)
+	Sessions(ctx context.Context) ([]Session, error)
+	Regions(ctx context.Context) ([]Region, error)
+	Offers(ctx context.Context) ([]Offer, error)
+	Transfers(ctx context.Context) ([]Transfer, error)
+	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
+	Explain(ctx context.Context, peer string) (Explain, error)
+	// Bench measures what each allowed transport gives to a peer, with memory of the daemons' own, and reports rows as they come.
+	Bench(ctx context.Context, peer string, o BenchOptions, row func(BenchRow)) error
+	Drain(ctx context.Context) error
+}
+
+// Status is the daemon in a few lines.
+type Status struct {
+	Node        string         `json:"node"`
+	Version     string         `json:"version"`
+	Incarnation string         `json:"incarnation"`
+	Epoch       uint32         `json:"epoch"`
+	State       string         `json:"state"` // "running", "draining"
+	Started     time.Time      `json:"started"`
+	Uptime      float64        `json:"uptime_seconds"`
+	Socket      string         `json:"socket"`
+	Listen      string         `json:"listen"`
+	Advertise   string         `json:"advertise"`
+	Metrics     string         `json:"metrics"`
+	Insecure    bool           `json:"insecure"`
+	DataPlain   bool           `json:"data_plain"`
+	PollMode    string         `json:"poll_mode"`
+	Transports  []string       `json:"transports"`
+	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
+	Certificate *Certificate   `json:"certificate,omitempty"`
+	Counts      map[string]int `json:"counts"` // sessions, engines, regions, offers, takes, transfers, peers, holds_shared, holds_exclusive
+	Pinned      uint64         `json:"pinned_bytes"`
+	Moved       uint64         `json:"moved_bytes"`
+}
+
+// Certificate is the node's own.
+type Certificate struct {
+	File    string    `json:"file"`
+	Until   time.Time `json:"until"`
+	Problem string    `json:"problem,omitempty"`
+}
+
+// Peer is another node.
+type Peer struct {
+	Node       string   `json:"node"`
+	Address    string   `json:"address"`
+	State      string   `json:"state"` // "up", "dialing", "down"
+	Epoch      uint64   `json:"epoch,string"`
+	Version    string   `json:"version"`
+	Protocol   uint32   `json:"protocol"`
+	Dialed     bool     `json:"dialed"` // by this node
+	Secure     bool     `json:"secure"`
+	DataPlain  bool     `json:"data_plain"`
+	Links      int      `json:"links"`
+	Transports []string `json:"transports"`
+	Transport  string   `json:"transport"` // chosen; "" none
+	RTT        float64  `json:"rtt_seconds"`
+	GBps       float64  `json:"gbps"` // measured rate of recent transfers
+	Age        float64  `json:"age_seconds"`
+	Problem    string   `json:"problem,omitempty"`
+}
+
+// Session is one engine's connection.
+type Session struct {
+	ID          uint64  `json:"id"`
+	Engine      string  `json:"engine"`
+	Instance    string  `json:"instance"`
+	Role        string  `json:"role"`
+	Rank        *uint32 `json:"rank,omitempty"`
+	PID         int     `json:"pid"`
+	UID         int     `json:"uid"`
+	Age         float64 `json:"age_seconds"`
+	Regions     int     `json:"regions"`
+	Pinned      uint64  `json:"pinned_bytes"`
+	Operations  int     `json:"operations"`
+	Progress    uint64  `json:"progress"`
+	Submitted   uint64  `json:"submitted"`
+	Completed   uint64  `json:"completed"`
+	Uncollected int     `json:"uncollected"` // completions that wait in its ring
+}
+
+// Region is registered memory.
+type Region struct {
+	ID      uint64 `json:"id"`
+	Session uint64 `json:"session"`
+	Engine  string `json:"engine"`
+	Kind    string `json:"kind"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Offer is a key under which blocks can be taken.
+type Offer struct {
+	Key       string  `json:"key"`
+	Engine    string  `json:"engine"`
+	State     string  `json:"state"`
+	Tokens    uint32  `json:"tokens"`
+	Blocks    int     `json:"blocks"`
+	Sealed    bool    `json:"sealed"`
+	Consumers int     `json:"consumers"`
+	Consumed  int     `json:"consumed"`
+	Lease     float64 `json:"lease_seconds"` // left
+	Age       float64 `json:"age_seconds"`
+	Trace     string  `json:"trace,omitempty"`
+}
+
+// Transfer is an offer and a take that met, or a take that waits.
+type Transfer struct {
+	ID        string  `json:"id"`
+	End       string  `json:"end"` // "producer", "consumer", "both"
+	State     string  `json:"state"`
+	Key       string  `json:"key"`
+	Engine    string  `json:"engine"`
+	Peer      string  `json:"peer"`
+	Transport string  `json:"transport"`
+	Bytes     uint64  `json:"bytes"`
+	Moved     uint64  `json:"moved_bytes"`
+	Deadline  float64 `json:"deadline_seconds"` // left
+	Age       float64 `json:"age_seconds"`
+	Trace     string  `json:"trace,omitempty"`
+}
+
+// Explain is the choice of a transport, and why the better ones were not chosen.
+type Explain struct {
+	Peer      string         `json:"peer"`
+	Transport string         `json:"transport"` // "" none
+	GBps      float64        `json:"gbps"`
+	Secure    bool           `json:"secure"`
+	DataPlain bool           `json:"data_plain"`
+	Notes     []string       `json:"notes"`
+	Choices   []ExplainTried `json:"choices"` // every transport there is, best first
+}
+
+// ExplainTried is one transport's answer.
+type ExplainTried struct {
+	Transport string `json:"transport"`
+	Answer    string `json:"answer"` // "chosen", "possible", "refused"
+	Reason    string `json:"reason,omitempty"`
+}
+
+// BenchOptions bound a measurement.
+type BenchOptions struct {
+	Seconds float64  `json:"seconds"` // per row; 0: 1
+	Sizes   []uint64 `json:"sizes"`   // block sizes; empty: 4 KiB to 1 MiB
+}
+
+// BenchRow is one line of the table.
+type BenchRow struct {
+	Transport string  `json:"transport"`
+	Bytes     uint64  `json:"bytes"`  // of a block
+	Blocks    int     `json:"blocks"` // of a hand-over
+	Count     int     `json:"count"`  // hand-overs
+	GBps      float64 `json:"gbps"`
+	P50       float64 `json:"p50_seconds"` // take to done
+	P99       float64 `json:"p99_seconds"`
+	Error     string  `json:"error,omitempty"`
+}
+
+// Error is the body of every answer that is not 2xx.
+type Error struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+}

@@ -1,0 +1,133 @@
+package metrics
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// scrapeTimeout bounds how long a scrape waits for the daemon's snapshot.
+const scrapeTimeout = 5 * time.Second
+
+// Collector asks for a snapshot at every scrape, so that an idle daemon does nothing for its metrics.
+type Collector struct {
+	source func(context.Context) (Snapshot, error)
+	Takes  prometheus.Histogram // seconds from take to done, observed by the daemon
+}
+
+// New returns a collector over source, which any goroutine may call.
+func New(source func(context.Context) (Snapshot, error)) *Collector {
+	return &Collector{source: source, Takes: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: OperationSeconds, Help: "Time from the submission of a take to its completion, of takes that ended done.",
+		Buckets: prometheus.ExponentialBuckets(25e-6, 2.5, 16),
+	})}
+}
+
+// Handler serves the metrics, the Go runtime's and the process's included.
+func (c *Collector) Handler() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(c, c.Takes, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+}
+
+// Describe sends nothing: the collector is unchecked, since peers and reasons come and go.
+func (c *Collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect takes a snapshot and shows it.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	s, err := c.source(ctx)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(prometheus.NewDesc(BuildInfo, "", nil, nil), err)
+		return
+	}
+	e := emitter(ch)
+	e.gauge(BuildInfo, "Always 1; the labels say what runs.", 1, "version", s.Version, "node", s.Node)
+	e.gauge(Draining, "1 while no new operations are accepted.", number(s.Draining))
+	e.gauge(Sessions, "Connected sessions.", float64(s.Sessions))
+	e.gauge(Regions, "Registered regions.", float64(s.Regions))
+	e.gauge(PinnedBytes, "Bytes of registered memory.", float64(s.PinnedBytes))
+	for state, n := range s.Offers {
+		e.gauge(Offers, "Offers by state.", float64(n), "state", state)
+	}
+	e.gauge(Takes, "Takes that have not ended.", float64(s.Takes))
+	e.gauge(Transfers, "Transfers in flight, both ends counted.", float64(s.Transfers))
+	e.gauge(HeldBlocks, "Blocks held by offers (shared) and takes (exclusive).", float64(s.HeldShared), "hold", "shared")
+	e.gauge(HeldBlocks, "Blocks held by offers (shared) and takes (exclusive).", float64(s.HeldExcl), "hold", "exclusive")
+	for o, n := range s.Operations {
+		e.counter(Operations, "Completions of operations, by status and reason.", float64(n), "status", o.Status, "reason", o.Reason)
+	}
+	e.counter(MovedBytes, "Bytes of completed takes.", float64(s.MovedBytes))
+	e.counter(SlicesRetried, "Slices that were sent again.", float64(s.SlicesRetried))
+	for reason, n := range s.SessionsEnded {
+		e.counter(SessionsEnded, "Sessions that ended, by reason.", float64(n), "reason", reason)
+	}
+	for _, p := range s.Peers {
+		e.peer(p)
+	}
+	for _, t := range s.Transports {
+		e.transport(t)
+	}
+	e.counter(MalformedFrames, "Frames of peers that no honest peer sends; each closed its connection.", float64(s.Malformed))
+	e.counter(RefusedPeers, "Connections of peers that were refused.", float64(s.Refused))
+	e.counter(ChannelsOpened, "Channels that were opened.", float64(s.ChannelsOpened))
+	e.counter(Reconnects, "Channels that were opened to a node that had had one before.", float64(s.Reopened))
+	if !s.CertificateUntil.IsZero() {
+		e.gauge(CertificateExpiry, "When this node's certificate ends, seconds since 1970.", float64(s.CertificateUntil.Unix()))
+	}
+}
+
+type emitter chan<- prometheus.Metric
+
+func (e emitter) peer(p Peer) {
+	e.gauge(PeerUp, "1 while there is a channel to the peer.", number(p.Up), "peer", p.Node)
+	if !p.Up {
+		return
+	}
+	e.gauge(PeerRTT, "Round trip of the last heartbeat.", p.RTT.Seconds(), "peer", p.Node)
+	e.gauge(PeerLinks, "Data links of the channel.", float64(p.Links), "peer", p.Node)
+	e.gauge(PeerSecure, "1 when the peer authenticated itself.", number(p.Secure), "peer", p.Node)
+	e.gauge(PeerDataPlain, "1 when data links are not encrypted.", number(p.DataPlain), "peer", p.Node)
+	if p.Chosen != "" {
+		e.gauge(TransportChosen, "1 for the transport that serves the peer; kvpipectl explain says why.", 1, "peer", p.Node, "transport", p.Chosen)
+		e.gauge(TransportRate, "Measured rate of recent transfers.", p.BytesPerSecond, "peer", p.Node, "transport", p.Chosen)
+	}
+}
+
+func (e emitter) transport(t Transport) {
+	const bytes, slices = "Bytes moved by a transport.", "Slices moved by a transport."
+	e.counter(TransportBytes, bytes, float64(t.SentBytes), "transport", t.Name, "peer", t.Peer, "direction", "out")
+	e.counter(TransportBytes, bytes, float64(t.GotBytes), "transport", t.Name, "peer", t.Peer, "direction", "in")
+	e.counter(TransportSlices, slices, float64(t.SentSlices), "transport", t.Name, "peer", t.Peer, "direction", "out")
+	e.counter(TransportSlices, slices, float64(t.GotSlices), "transport", t.Name, "peer", t.Peer, "direction", "in")
+	e.counter(DiscardedBytes, "Bytes that arrived for nobody (fenced, late, duplicate) and were thrown away.", float64(t.Discarded), "transport", t.Name, "peer", t.Peer)
+}
+
+func (e emitter) gauge(name, help string, v float64, labels ...string) {
+	e.emit(prometheus.GaugeValue, name, help, v, labels)
+}
+
+func (e emitter) counter(name, help string, v float64, labels ...string) {
+	e.emit(prometheus.CounterValue, name, help, v, labels)
+}
+
+// emit takes labels as key, value, key, value.
+func (e emitter) emit(kind prometheus.ValueType, name, help string, v float64, labels []string) {
+	var keys, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		keys, values = append(keys, labels[i]), append(values, labels[i+1])
+	}
+	e <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, keys, nil), kind, v, values...)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,45 @@
+package metrics
+
+import "time"
+
+// Snapshot is what a scrape shows. Maps that are nil show nothing.
+type Snapshot struct {
+	Version, Node            string
+	Draining                 bool
+	Sessions, Regions        int
+	PinnedBytes              uint64
+	Offers                   map[string]int // by state
+	Takes, Transfers         int
+	HeldShared, HeldExcl     int
+	Operations               map[Outcome]uint64
+	MovedBytes               uint64
+	SlicesRetried            uint64
+	SessionsEnded            map[string]uint64 // by reason
+	Peers                    []Peer
+	Transports               []Transport
+	Malformed, Refused       uint64
+	ChannelsOpened, Reopened uint64
+	CertificateUntil         time.Time // zero: none
+}
+
+// Outcome is how operations ended.
+type Outcome struct{ Status, Reason string }
+
+// Peer is one node.
+type Peer struct {
+	Node              string
+	Up                bool
+	RTT               time.Duration
+	Links             int
+	Secure, DataPlain bool
+	Chosen            string // transport, "" none
+	BytesPerSecond    float64
+}
+
+// Transport counts what one transport moved between this node and a peer ("" this node).
+type Transport struct {
+	Name, Peer            string
+	SentBytes, GotBytes   uint64
+	SentSlices, GotSlices uint64
+	Discarded             uint64
+}
