@@ -1,0 +1,159 @@
+package layout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// threeGroups: groups 0 and 1 lie over each other, group 2 is opaque and alone.
+func threeGroups(t interface{ Fatal(...any) }, blocks uint64) *Layout {
+	v := plain()
+	v.NumBlocks = blocks
+	w := v
+	w.Group, w.BlockSize = 1, 2
+	o := opaqueOf(2)
+	o.Region, o.NumBlocks = 2, blocks
+	l, err := New([]View{v, w, o}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestCheckBlocksErrors(t *testing.T) {
+	l := threeGroups(t, 100)
+	cases := []struct {
+		say   string
+		lists []BlockList
+	}{
+		{"", []BlockList{{Group: 0, FirstToken: 3, NTokens: 6, IDs: []uint32{5, 9, NoBlock}}, {Group: 1}, {Group: 2, NTokens: 7, IDs: []uint32{5}}}},
+		{"", []BlockList{{Group: 0, FirstToken: 4, NTokens: 0}}},
+		{"list 1 is of group 3, which the layout does not have", []BlockList{{Group: 2}, {Group: 3}}},
+		{"group 2 has two lists", []BlockList{{Group: 2}, {Group: 2}}},
+		{"group 0: 2 ids for tokens 3 to 9; blocks of 4 tokens need 3", []BlockList{{FirstToken: 3, NTokens: 6, IDs: []uint32{1, 2}}}},
+		{"group 0: 1 ids for tokens 0 to 0", []BlockList{{IDs: []uint32{1}}}},
+		{"tokens 4294967295 to 4294967297; must end below", []BlockList{{FirstToken: 1<<32 - 1, NTokens: 2, IDs: []uint32{1}}}},
+		{"group 0: id 100 at position 1; the group has 100 blocks", []BlockList{{NTokens: 8, IDs: []uint32{1, 100}}}},
+		{"group 0: id 7 is at positions 0 and 2", []BlockList{{NTokens: 12, IDs: []uint32{7, 1, 7}}}},
+		{"group 0 (position 1) and group 1 (position 0)", []BlockList{{NTokens: 8, IDs: []uint32{7, 1}}, {Group: 1, NTokens: 2, IDs: []uint32{1}}}},
+		{"more than 1048576 ids", []BlockList{{Group: 2, IDs: make([]uint32, MaxIDs+1)}}},
+		{"65 lists; must be at most 64", make([]BlockList, 65)},
+	}
+	for _, c := range cases {
+		err := l.CheckBlocks(c.lists)
+		if c.say == "" && err != nil || c.say != "" && (err == nil || !strings.Contains(err.Error(), c.say)) {
+			t.Errorf("error %v, should say %q", err, c.say)
+		}
+	}
+}
+
+// drawLists draws lists for threeGroups; ids repeat now and then.
+func drawLists(t *rapid.T, blocks int) []BlockList {
+	var lists []BlockList
+	for g := range uint32(3) {
+		if rapid.IntRange(0, 3).Draw(t, "leave out") == 0 {
+			continue
+		}
+		id := rapid.Map(rapid.IntRange(-1, blocks-1), func(i int) uint32 { return uint32(i) })
+		b := BlockList{Group: g, IDs: rapid.SliceOfN(id, 0, 6).Draw(t, "ids")}
+		if rapid.Bool().Draw(t, "sorted") {
+			slices.Sort(b.IDs)
+		}
+		b.NTokens = uint32(len(b.IDs)) * []uint32{4, 2, 0}[g]
+		lists = append(lists, b)
+	}
+	return lists
+}
+
+// held returns the blocks of the lists by place: groups 0 and 1 share theirs.
+func held(lists []BlockList) map[[2]uint32]int {
+	out := map[[2]uint32]int{}
+	for _, b := range lists {
+		for _, id := range b.IDs {
+			if id != NoBlock {
+				out[[2]uint32{b.Group / 2, id}]++
+			}
+		}
+	}
+	return out
+}
+
+func twice(lists []BlockList) bool {
+	for _, n := range held(lists) {
+		if n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCheckBlocksFindsEveryRepeat(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		// Few blocks make a bitmap, many are sorted.
+		blocks := rapid.SampledFrom([]int{8, 30, 1 << 20}).Draw(t, "blocks")
+		l := threeGroups(t, uint64(blocks))
+		lists := drawLists(t, blocks)
+		if blocks == 1<<20 && len(lists) > 0 && rapid.Bool().Draw(t, "repeat") {
+			b := &lists[len(lists)-1]
+			if n := len(b.IDs); n > 1 {
+				b.IDs[n-1] = b.IDs[0]
+			}
+		}
+		if err := l.CheckBlocks(lists); (err != nil) != twice(lists) {
+			t.Fatalf("lists %v: error %v", lists, err)
+		}
+	})
+}
+
+func TestClip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := threeGroups(t, 1000)
+		tokens := func(what string) (first, n uint32) {
+			return uint32(rapid.IntRange(0, 12).Draw(t, what)), uint32(rapid.IntRange(0, 12).Draw(t, what))
+		}
+		first, n := tokens("list")
+		list := BlockList{FirstToken: first, NTokens: n}
+		for i := first / 4; i < (first+n+3)/4; i++ {
+			list.IDs = append(list.IDs, 100+i)
+		}
+		wfirst, wn := tokens("window")
+		got := l.Clip([]BlockList{list, {Group: 1}, {Group: 2, IDs: []uint32{3, 1}}}, []BlockList{{Group: 2}, {FirstToken: wfirst, NTokens: wn}})
+		if len(got) == 0 || got[len(got)-1].Group != 2 || len(got[len(got)-1].IDs) != 2 {
+			t.Fatalf("the opaque list is not whole: %v", got)
+		}
+		if err := l.CheckBlocks(got); err != nil {
+			t.Fatal(err)
+		}
+		covered := map[uint32]uint32{}
+		for _, b := range got[:len(got)-1] {
+			for token := b.FirstToken; token < b.FirstToken+b.NTokens; token++ {
+				covered[token] = b.IDs[token/4-b.FirstToken/4]
+			}
+		}
+		for token := range uint32(30) {
+			in := token >= first && token < first+n && token >= wfirst && token < wfirst+wn
+			if id, ok := covered[token]; ok != in || in && id != 100+token/4 {
+				t.Fatalf("token %d of %v in %d+%d: %v", token, list, wfirst, wn, got)
+			}
+		}
+	})
+}
+
+func TestOverlap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := threeGroups(t, 30)
+		a, b := drawLists(t, 30), drawLists(t, 30)
+		want := false
+		in := held(a)
+		for k := range held(b) {
+			want = want || in[k] > 0
+		}
+		run, got := l.Overlap(a, b)
+		if got != want || got && in[[2]uint32{run.Group / 2, run.First}] == 0 {
+			t.Fatalf("%v and %v: overlap %v %v", a, b, run, got)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package layout
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawView draws a small view, often one that lies beside or over others.
+func drawView(t *rapid.T, layer uint32) View {
+	few := func(what string, from, to int) uint64 { return uint64(rapid.IntRange(from, to).Draw(t, what)) }
+	v := View{Region: RegionID(few("region", 1, 2)), Base: few("base", 0, 40), NumBlocks: few("blocks", 1, 4), Layer: layer, Kind: Paged,
+		Group: uint32(few("group", 0, 2)), BlockSize: uint32(few("block size", 1, 3)), Heads: uint32(few("heads", 1, 3)), TotalHeads: 3, Part: "kv",
+		ContentBytes: few("content", 1, 3)}
+	at := v.ContentBytes
+	for _, d := range rapid.Permutation([]string{"block", "token", "head"}).Draw(t, "order") {
+		at += few("pad", 0, 3) * few("pads", 0, 2)
+		switch d {
+		case "block":
+			v.BlockStride = at
+			at *= v.NumBlocks
+		case "token":
+			v.TokenStride = at
+			at *= uint64(v.BlockSize)
+		case "head":
+			v.HeadStride = at
+			at *= uint64(v.Heads)
+		}
+	}
+	return v
+}
+
+// TestDomainsKnowAllSharedBytes looks at every byte of the layouts that New accepts.
+func TestDomainsKnowAllSharedBytes(t *testing.T) {
+	accepted, joined := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		var views []View
+		for i := range rapid.IntRange(1, 3).Draw(t, "views") {
+			v := drawView(t, uint32(i))
+			if i > 0 && rapid.Bool().Draw(t, "same strides") {
+				base := views[0].Base + v.Base%4
+				group := v.Group
+				v = views[0]
+				v.Base, v.Layer, v.Group = base, uint32(i), group
+			}
+			views = append(views, v)
+		}
+		l, err := New(views, nil, nil)
+		if err != nil {
+			return
+		}
+		accepted++
+		if len(l.domains) < len(l.groups) {
+			joined++
+		}
+		checkBytes(t, l)
+	})
+	if accepted == 0 || joined == 0 {
+		t.Errorf("%d layouts accepted, %d with groups over each other: the test says nothing", accepted, joined)
+	}
+}
+
+type claim struct {
+	view          int
+	block         uint64
+	token, head   uint32
+	domain, group int
+}
+
+func checkBytes(t *rapid.T, l *Layout) {
+	type place struct {
+		region RegionID
+		off    uint64
+	}
+	claims := map[place][]claim{}
+	for i, v := range l.Views() {
+		for b := range v.NumBlocks {
+			for token := range v.BlockSize {
+				for h := range v.Heads {
+					off := v.Base + b*v.BlockStride + uint64(token)*v.TokenStride + uint64(h)*v.HeadStride
+					for k := range v.ContentBytes {
+						p := place{v.Region, off + k}
+						me := claim{i, b, token, h, l.Group(v.Group).domain, int(v.Group)}
+						for _, other := range claims[p] {
+							switch {
+							case other.view == i:
+								t.Fatalf("byte %v belongs to two elements of view %d: %+v and %+v", p, i, other, me)
+							case other.block != b || other.domain != me.domain:
+								t.Fatalf("byte %v belongs to %+v and %+v, which no table of holds connects; views %+v", p, other, me, l.Views())
+							}
+						}
+						claims[p] = append(claims[p], me)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestDomainsOfHybridModels: three groups over the same pages, of other block sizes and heads.
+func TestDomainsOfHybridModels(t *testing.T) {
+	var views []View
+	for layer := range uint32(12) {
+		v := View{Region: 1, Base: uint64(layer/3) * 8 * 4096, NumBlocks: 8, BlockStride: 4096, Layer: layer, Group: layer % 3, Kind: Paged, Part: "kv",
+			Heads: 4, TotalHeads: 4, BlockSize: 16, ContentBytes: 64, HeadStride: 64, TokenStride: 256}
+		if v.Group == 2 {
+			v.BlockSize, v.HeadStride, v.TokenStride = 64, 16, 64
+			v.ContentBytes = 16
+		}
+		views = append(views, v)
+	}
+	l, err := New(views, nil, oneRegion(4*8*4096))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.domains) != 1 || l.domains[0] != 8 {
+		t.Errorf("hold domains %v, want one of 8 blocks", l.domains)
+	}
+	lists := []BlockList{{Group: 0, NTokens: 32, IDs: []uint32{1, 2}}, {Group: 2, NTokens: 64, IDs: []uint32{2}}}
+	const say = "blocks: id 2 is in the lists of group 0 (position 1) and group 2 (position 0), whose blocks are the same memory"
+	if err := l.CheckBlocks(lists); err == nil || err.Error() != say {
+		t.Errorf("error %v, want %s", err, say)
+	}
+	h := NewHolds(l)
+	if _, err := h.Acquire(lists[:1], true); err != nil {
+		t.Fatal(err)
+	}
+	if run, err := h.Acquire(lists[1:], false); err == nil || run != (Run{Group: 2, First: 2, Count: 1}) {
+		t.Errorf("group 2 may read what group 0 writes: %v %v", run, err)
+	}
+}
+
+// TestDomainsAcceptOneTensor: all layers, parts and heads interleaved in every order that engines use.
+func TestDomainsAcceptOneTensor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dims := rapid.Permutation([]string{"block", "layer", "token", "head"}).Draw(t, "order")
+		counts := map[string]uint64{"block": 6, "layer": 5, "token": 4, "head": 3}
+		strides, at := map[string]uint64{}, uint64(2)
+		for _, d := range dims {
+			strides[d] = at
+			at *= counts[d]
+		}
+		var views []View
+		for layer := range uint32(5) {
+			views = append(views, View{Region: 1, Base: uint64(layer) * strides["layer"], NumBlocks: 6, BlockStride: strides["block"], Layer: layer,
+				Kind: Paged, Part: "kv", Heads: 3, TotalHeads: 3, BlockSize: 4, ContentBytes: 2, HeadStride: strides["head"], TokenStride: strides["token"]})
+		}
+		if _, err := New(views, nil, oneRegion(at)); err != nil {
+			t.Fatalf("dimensions %v (innermost first): %v", dims, err)
+		}
+	})
+}

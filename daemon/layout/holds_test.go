@@ -1,0 +1,126 @@
+package layout
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+type heldOp struct {
+	lists     []BlockList
+	exclusive bool
+}
+
+// TestHolds compares the table with the list of what is held.
+func TestHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const blocks = 40
+		l := threeGroups(t, blocks)
+		h := NewHolds(l)
+		var ops []heldOp
+		t.Repeat(map[string]func(*rapid.T){
+			"acquire": func(t *rapid.T) {
+				op := heldOp{drawLists(t, blocks), rapid.Bool().Draw(t, "exclusive")}
+				if l.CheckBlocks(op.lists) != nil {
+					t.Skip("not an operation: a block twice")
+				}
+				conflict := conflicts(ops, op)
+				run, err := h.Acquire(op.lists, op.exclusive)
+				switch {
+				case (err != nil) != (len(conflict) > 0):
+					t.Fatalf("error %v, conflicts %v", err, conflict)
+				case err == nil:
+					ops = append(ops, op)
+				case !conflict[[2]uint32{run.Group / 2, run.First}]:
+					t.Fatalf("%v is said to conflict, but only %v do", run, conflict)
+				}
+			},
+			"release": func(t *rapid.T) {
+				if len(ops) == 0 {
+					t.Skip("nothing is held")
+				}
+				i := rapid.IntRange(0, len(ops)-1).Draw(t, "which")
+				h.Release(ops[i].lists, ops[i].exclusive)
+				ops = append(ops[:i], ops[i+1:]...)
+			},
+			"": func(t *rapid.T) {
+				var shared, exclusive int
+				for _, op := range ops {
+					if n := len(held(op.lists)); op.exclusive {
+						exclusive += n
+					} else {
+						shared += n
+					}
+				}
+				if s, x := h.Held(); s != shared || x != exclusive {
+					t.Fatalf("%d shared and %d exclusive holds, want %d and %d", s, x, shared, exclusive)
+				}
+			},
+		})
+	})
+}
+
+func conflicts(ops []heldOp, op heldOp) map[[2]uint32]bool {
+	out := map[[2]uint32]bool{}
+	for _, other := range ops {
+		if !other.exclusive && !op.exclusive {
+			continue
+		}
+		theirs := held(other.lists)
+		for k := range held(op.lists) {
+			if theirs[k] > 0 {
+				out[k] = true
+			}
+		}
+	}
+	return out
+}
+
+func TestHoldsSayWho(t *testing.T) {
+	h := NewHolds(threeGroups(t, 9000))
+	offer := []BlockList{{NTokens: 8, IDs: []uint32{8191, 3}}, {Group: 50, NTokens: 1, IDs: []uint32{1}}}
+	if _, err := h.Acquire(offer, false); err != nil {
+		t.Fatal(err)
+	}
+	run, err := h.Acquire([]BlockList{{Group: 1, NTokens: 4, IDs: []uint32{7, 3}}}, true)
+	if err == nil || !strings.Contains(err.Error(), "block 3 of group 1 is offered") || run != (Run{1, 3, 1}) {
+		t.Errorf("%v %v", run, err)
+	}
+	h.Release(offer, false)
+	take := []BlockList{{NTokens: 4, IDs: []uint32{8191}}}
+	if _, err := h.Acquire(take, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Acquire(offer, false); err == nil || !strings.Contains(err.Error(), "block 8191 of group 0 is being written") {
+		t.Errorf("%v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a release of what is not held went unseen")
+		}
+	}()
+	h.Release(take, false)
+}
+
+func BenchmarkCheckAndHold(b *testing.B) {
+	const n = 262144
+	l := threeGroups(b, n)
+	h := NewHolds(l)
+	ids := make([]uint32, n)
+	for i, id := range rand.New(rand.NewPCG(1, 1)).Perm(n) {
+		ids[i] = uint32(id)
+	}
+	lists := []BlockList{{NTokens: n * 4, IDs: ids}}
+	for b.Loop() {
+		if err := l.CheckBlocks(lists); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := h.Acquire(lists, true); err != nil {
+			b.Fatal(err)
+		}
+		h.Release(lists, true)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/id")
+}
