@@ -33,6 +33,12 @@ type WatchProgress struct {
 	Value   uint64
 }
 
+// EndSession: tell the client why and end its session; SessionClosed follows. Its operations were ended already.
+type EndSession struct {
+	Session SessionID
+	Cause   Cause
+}
+
 // SessionDrained, RegionDrained: nothing touches that memory any more.
 type SessionDrained struct{ Session SessionID }
 type RegionDrained struct {
@@ -50,7 +56,8 @@ type Send struct {
 	Msg   Msg
 }
 
-// MakePlan: plan a segment of a leg. The driver keeps the plan under (Leg, Seg) until Forget.
+// MakePlan: plan a segment of a leg. The driver keeps the plan under (Leg, Seg) until Forget. When both ends are here only the
+// producer's leg is planned, and its plan serves the consumer's leg too.
 type MakePlan struct {
 	Leg      Leg
 	Seg      uint32
@@ -107,6 +114,7 @@ type Log struct {
 func (Complete) effect()       {}
 func (LayerReady) effect()     {}
 func (WatchProgress) effect()  {}
+func (EndSession) effect()     {}
 func (SessionDrained) effect() {}
 func (RegionDrained) effect()  {}
 func (Dial) effect()           {}

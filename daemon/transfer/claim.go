@@ -1,0 +1,95 @@
+package transfer
+
+import "math/bits"
+
+// claim is one consumer engine's take of an offer, in parts; or a drop, which counts as a take.
+type claim struct {
+	claimName
+	parts  int
+	done   [4]uint64 // committed parts
+	live   int       // transfers that run
+	failed bool      // a part failed: without live ones the claim no longer counts
+}
+
+type claimName struct {
+	engine, instance string
+	take             uint64
+}
+
+const maxParts = 256
+
+func (c *claim) committed() int {
+	n := 0
+	for _, w := range c.done {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+func (c *claim) complete() bool { return c.committed() == c.parts }
+
+// counts is true while the claim takes one of the offer's consumers.
+func (c *claim) counts() bool {
+	return c.live > 0 || c.complete() || c.committed() > 0 && !c.failed
+}
+
+func (o *offer) claim(name claimName) *claim {
+	for _, c := range o.claims {
+		if c.claimName == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// admits says whether one more consumer may begin.
+func (o *offer) admits(name claimName) bool {
+	if c := o.claim(name); c != nil && c.counts() {
+		return true
+	}
+	n := 0
+	for _, c := range o.claims {
+		if c.counts() {
+			n++
+		}
+	}
+	return n < o.consumers
+}
+
+// enter returns the claim of that name, new or with what it had.
+func (o *offer) enter(name claimName, parts int) *claim {
+	c := o.claim(name)
+	if c == nil {
+		c = &claim{claimName: name, parts: parts}
+		o.claims = append(o.claims, c)
+	}
+	return c
+}
+
+// commit notes a part as taken; the offer ends when all consumers have all their parts.
+func (o *offer) commit(m *Machine, c *claim, part int) {
+	c.done[part/64] |= 1 << (part % 64)
+	complete := 0
+	for _, c := range o.claims {
+		if c.complete() {
+			complete++
+		}
+	}
+	if complete >= o.consumers {
+		o.end(m, Done, Cause{}, "consumed")
+	}
+}
+
+// fail notes that a part did not go through. The offer is ready for the next take, which may wait already.
+func (o *offer) fail(m *Machine, c *claim) {
+	c.failed = true
+	if !c.counts() {
+		for i := range o.claims {
+			if o.claims[i] == c && c.committed() == 0 {
+				o.claims = append(o.claims[:i], o.claims[i+1:]...)
+				break
+			}
+		}
+		m.wakeKey(o.key)
+	}
+}

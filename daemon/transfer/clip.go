@@ -1,0 +1,145 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// span is the tokens of one group that a segment has.
+type span struct {
+	group       uint32
+	first, last uint32 // last is exclusive
+}
+
+// spans is what a segment covers. Both ends clip the take's blocks by it before they plan a segment of several, so
+// that what belongs to other segments does not count as missing.
+type spans []span
+
+func reach(all []layout.BlockList, by map[uint32][]layout.BlockList) spans {
+	var r spans
+	r = r.with(all)
+	for _, lists := range by {
+		r = r.with(lists)
+	}
+	return r
+}
+
+func (r spans) with(lists []layout.BlockList) spans {
+	for _, b := range lists {
+		if s := r.of(b.Group); s != nil {
+			s.first, s.last = min(s.first, b.FirstToken), max(s.last, b.FirstToken+b.NTokens)
+		} else {
+			r = append(r, span{b.Group, b.FirstToken, b.FirstToken + b.NTokens})
+		}
+	}
+	return r
+}
+
+func (r spans) of(group uint32) *span {
+	for i := range r {
+		if r[i].group == group {
+			return &r[i]
+		}
+	}
+	return nil
+}
+
+// clip cuts lists to what the segment covers. Opaque groups have no tokens and stay whole.
+func (r spans) clip(ranks []RankLayout, lists []layout.BlockList) []layout.BlockList {
+	var out []layout.BlockList
+	for _, b := range lists {
+		s, g := r.of(b.Group), groupOf(ranks, b.Group)
+		switch {
+		case s == nil || g == nil:
+		case g.Kind == layout.Opaque:
+			out = append(out, b)
+		default:
+			first, last := max(s.first, b.FirstToken), min(s.last, b.FirstToken+b.NTokens)
+			if first >= last {
+				continue
+			}
+			skip := first/g.BlockSize - b.FirstToken/g.BlockSize
+			count := (last-1)/g.BlockSize - first/g.BlockSize + 1
+			if uint64(skip)+uint64(count) > uint64(len(b.IDs)) {
+				continue // a peer's list that does not fit its tokens; the plan refuses it
+			}
+			out = append(out, layout.BlockList{Group: b.Group, FirstToken: first, NTokens: last - first, IDs: b.IDs[skip : skip+count]})
+		}
+	}
+	return out
+}
+
+func (r spans) clipBy(ranks []RankLayout, by map[uint32][]layout.BlockList) map[uint32][]layout.BlockList {
+	if by == nil {
+		return nil
+	}
+	out := make(map[uint32][]layout.BlockList, len(by))
+	for rank, lists := range by {
+		out[rank] = r.clip(ranks, lists)
+	}
+	return out
+}
+
+func groupOf(ranks []RankLayout, group uint32) *layout.Group {
+	for _, r := range ranks {
+		if g := r.Layout.Group(group); g != nil {
+			return g
+		}
+	}
+	return nil
+}
+
+// uncovered lists the blocks of paged lists that have tokens beyond what all segments together cover, and those of
+// opaque lists that no segment has.
+func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []layout.Run {
+	var out []layout.Run
+	for _, b := range lists {
+		g := groupOf(ranks, b.Group)
+		if g == nil {
+			continue
+		}
+		first, last, any := uint32(0), uint32(0), false
+		for _, r := range covered {
+			if s := r.of(b.Group); s != nil {
+				if !any {
+					first, last, any = s.first, s.last, true
+				}
+				first, last = min(first, s.first), max(last, s.last)
+			}
+		}
+		for i, id := range b.IDs {
+			if id == layout.NoBlock {
+				continue
+			}
+			if g.Kind == layout.Paged && any {
+				at := (b.FirstToken/g.BlockSize + uint32(i)) * g.BlockSize
+				if max(at, b.FirstToken) >= first && min(at+g.BlockSize, b.FirstToken+b.NTokens) <= last {
+					continue
+				}
+			} else if any {
+				continue
+			}
+			out = addRun(out, b.Group, id)
+		}
+	}
+	return out
+}
+
+// addRun appends a block, to the last run when it is adjacent.
+func addRun(runs []layout.Run, group, id uint32) []layout.Run {
+	if n := len(runs); n > 0 && runs[n-1].Group == group && runs[n-1].First+runs[n-1].Count == id {
+		runs[n-1].Count++
+		return runs
+	}
+	return append(runs, layout.Run{Group: group, First: id, Count: 1})
+}
+
+// runsOf lists all blocks of the lists.
+func runsOf(lists []layout.BlockList) []layout.Run {
+	var out []layout.Run
+	for _, b := range lists {
+		for _, id := range b.IDs {
+			if id != layout.NoBlock {
+				out = addRun(out, b.Group, id)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,244 @@
+package transfer
+
+// onSent: the producer has sent every slice, under one hold of that incarnation.
+func (t *take) onSent(m *Machine, msg *MsgSent) {
+	switch {
+	case t.phase == over:
+		if t.end != nil {
+			m.send(t.peer, t.end)
+		}
+		return
+	case t.phase != moving:
+		return
+	case msg.Incarnation != t.incarnation && !m.cfg.Broken.Incarnation:
+		t.fail(m, Failed, because(Expired, "key %s: the offer was replaced by another one while it was being taken", short(t.in.Key)))
+		return
+	}
+	t.sent, t.sentSegs = true, int(msg.Segs)
+	t.tryCommit(m)
+	if t.phase == moving && t.settling.pos == 0 {
+		t.settleLater(m)
+	}
+}
+
+func (t *take) settleLater(m *Machine) {
+	m.arm(&t.settling, t, wakeSettle, m.now+m.cfg.Settle<<min(t.stalls, 3))
+}
+
+// stalled: the producer sent everything, and not all of it came. Slices that were lost with their link are asked for again
+// when nothing at all landed for a while.
+func (t *take) stalled(m *Machine) {
+	if t.phase != moving {
+		return
+	}
+	t.stalls++
+	if t.stalls > 1 {
+		for i, seg := range t.segs {
+			if seg == nil || !seg.open || seg.grant.HasInline || t.phase != moving {
+				continue
+			}
+			var lost []uint32
+			for s := range seg.slices {
+				if !seg.has(s) {
+					lost = append(lost, s)
+				}
+			}
+			if lost != nil {
+				t.again(m, uint32(i), lost, because(PeerGone, "nothing arrived for %s after node %q had sent it", took(m.cfg.Settle), t.leg.id.Peer))
+			}
+		}
+	}
+	if t.phase == moving {
+		t.settleLater(m)
+	}
+}
+
+// tryCommit decides: the receiver does, once every slice of every segment is in place and the producer has said, under
+// one hold, that this is all. The fence comes before the report.
+func (t *take) tryCommit(m *Machine) {
+	if t.phase != moving || !t.complete() && !m.cfg.Broken.Commit {
+		return
+	}
+	if !t.sent && !t.allInline() {
+		return
+	}
+	t.phase = committing
+	m.disarm(&t.settling)
+	m.fenceLeg(&t.leg)
+}
+
+// complete is true when all announced slices are in place.
+func (t *take) complete() bool {
+	if t.sent && len(t.segs) < t.sentSegs {
+		return false
+	}
+	for _, seg := range t.segs {
+		if seg == nil || !seg.planned || !seg.open || seg.count < seg.slices {
+			return false
+		}
+	}
+	return true
+}
+
+// allInline: grants that carry their bytes and the last segment's mark need no further word of the producer's.
+func (t *take) allInline() bool {
+	last := false
+	for _, seg := range t.segs {
+		if seg == nil || !seg.grant.HasInline {
+			return false
+		}
+		last = last || seg.grant.Last
+	}
+	return last
+}
+
+// fenced: nothing lands any more, or (cause) that cannot be had yet.
+func (t *take) fenced(m *Machine, cause Cause) {
+	if cause.Reason != OK {
+		if t.phase == committing {
+			t.fail(m, Failed, cause)
+		}
+		m.quarantine(&t.op, cause)
+		return
+	}
+	if t.phase == committing {
+		t.decide(m)
+	}
+	m.settle(&t.op)
+	m.leaveLeg(&t.leg)
+}
+
+// decide ends a take whose commit was due, now that nothing can spoil it any more.
+func (t *take) decide(m *Machine) {
+	if !t.complete() && !m.cfg.Broken.Commit {
+		t.finish(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
+		return
+	}
+	if t.covered != nil && (len(t.segs) > 1 || !t.segs[0].grant.Last) {
+		t.missing = append(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered)...)
+	}
+	if len(t.missing) > 0 {
+		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, listed as failed; compute them, or ask for tokens that it has", short(t.in.Key)))
+		return
+	}
+	t.finish(m, Done, Cause{})
+}
+
+// fail ends a take that cannot be done any more. It also ends one whose commit waits for a fence that does not come: by
+// its deadline, or on its client's behalf.
+func (t *take) fail(m *Machine, status Status, cause Cause) {
+	if t.phase == over {
+		return
+	}
+	if t.phase == reaching {
+		m.forgo(t.in.Peer, t)
+	}
+	t.missing = nil
+	t.finish(m, status, cause)
+}
+
+// finish says how the take ended: to the producer until it acknowledges, and to the sessions.
+func (t *take) finish(m *Machine, status Status, cause Cause) {
+	t.phase = over
+	m.disarm(&t.deadline)
+	m.disarm(&t.settling)
+	m.disarm(&t.resend)
+	for _, s := range t.ranks {
+		m.unwait(s, t)
+	}
+	m.fenceLeg(&t.leg)
+	if t.asked || t.granted && status == Done {
+		t.end, t.endUntil = &MsgEnd{Xfer: t.leg.id.Xfer, Status: status, Cause: cause}, m.now+m.cfg.Linger
+		t.sayEnd(m)
+	}
+	m.conclude(&t.op, status, cause)
+	t.forget(m)
+}
+
+// sayEnd repeats MsgEnd. A commit record is also said on a later channel.
+func (t *take) sayEnd(m *Machine) {
+	if m.now > t.endUntil {
+		t.end = nil
+		t.forget(m)
+		return
+	}
+	m.send(t.peer, t.end)
+	if t.peer != nil {
+		m.arm(&t.resend, t, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+// resayEnds says commit records that a lost channel may have swallowed.
+func (m *Machine) resayEnds(p *peer) {
+	for _, t := range m.takesOf(p) {
+		if t.phase == over && t.end != nil {
+			t.epoch, t.asked = p.epoch, true
+			t.sayEnd(m)
+		}
+	}
+}
+
+func (t *take) onEndAck(m *Machine) {
+	if t.phase == over {
+		t.end = nil
+		t.forget(m)
+	}
+}
+
+// progressLayers publishes how many of the take's layers are in place, counted from the first.
+func (t *take) progressLayers(m *Machine) {
+	if t.in.LayerSlot == NoSlot || !t.in.Layered || !t.allAnnounced() {
+		return
+	}
+	ready := t.layers()
+	for _, seg := range t.segs {
+		ready = min(ready, seg.layersIn(ready))
+	}
+	if ready > t.layersReady {
+		t.layersReady = ready
+		m.emit(LayerReady{Session: t.by.id, Slot: t.in.LayerSlot, UserData: t.user, Ready: ready})
+	}
+}
+
+// allAnnounced: no further segment can add to a layer.
+func (t *take) allAnnounced() bool {
+	last := t.sent && len(t.segs) >= t.sentSegs
+	for _, seg := range t.segs {
+		if seg == nil || !seg.planned {
+			return false
+		}
+		last = last || seg.grant.Last
+	}
+	return last
+}
+
+// layers counts the distinct layers of all ranks.
+func (t *take) layers() uint32 {
+	seen := map[uint32]bool{}
+	for _, r := range t.layouts {
+		for _, l := range r.Layout.Layers() {
+			seen[l] = true
+		}
+	}
+	return uint32(len(seen))
+}
+
+// layersIn is how many layers, from the first and at most most, have no slice of the segment that is not in place.
+func (r *receiving) layersIn(most uint32) uint32 {
+	for i, k := range r.marks {
+		end := r.slices
+		if i+1 < len(r.marks) {
+			end = r.marks[i+1].First
+		}
+		if k.DstLayer >= most {
+			continue
+		}
+		for s := k.First; s < end; s++ {
+			if !r.has(s) {
+				most = k.DstLayer
+				break
+			}
+		}
+	}
+	return most
+}

@@ -1,0 +1,83 @@
+package transfer
+
+// Seconds and the like, for configurations.
+const (
+	Millisecond Time = 1e6
+	Second      Time = 1e9
+)
+
+// Config is what New needs. Zero fields get the defaults named there; Node and Random are required.
+type Config struct {
+	Node        string        // this node's name: takes that name it are local
+	Incarnation uint64        // of the daemon, part of what transfers and offers are named by
+	Random      func() uint64 // the only source of chance; seeded in the simulator
+
+	WindowBytes  uint64 // posted and not ended, per peer and transport; 64 MiB
+	WindowSlices int    // likewise; 128
+
+	DefaultTimeout Time // of takes, watches and drops; 30 s
+	MaxTimeout     Time // 1 h
+	DefaultLease   Time // of offers; 30 s
+	MaxLease       Time // 10 min
+	OfferWait      Time // how long a take waits for its offer; 30 s
+	FenceGrace     Time // how long a terminal report waits for its fence before it says More; 50 ms
+
+	Retries int  // how often a slice is sent again; 2
+	Resend  Time // unanswered messages are repeated after this; 1 s
+	Settle  Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
+	Linger  Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s
+	Graves  Time // how long keys of ended offers are remembered; 60 s
+	Redial  Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
+
+	MaxOps    int // per session, not yet released; 4096
+	MaxOffers int // per session; 4096
+	MaxParked int // takes that wait for offers, per peer; 4096
+	MaxGraves int // remembered keys; 65536
+
+	Broken Broken
+}
+
+// Broken leaves out single guards. Only for tests that have to see the simulator notice it.
+type Broken struct {
+	Fence       bool // memory is reported free without waiting for the fence
+	Hold        bool // conflicting holds are granted
+	Commit      bool // a take is done although slices are missing
+	Incarnation bool // bytes of two offers under one key may mix
+	LateSlice   bool // a slice that is spoiled after it had landed stays landed
+}
+
+// credits an operation reserves: terminal, QUARANTINED, RELEASED.
+const (
+	creditsMemory = 3
+	creditsKey    = 1
+	maxOwed       = 4096 // refusals a session leaves uncollected before it is ended
+	batch         = 4    // slices posted for one engine before it is the next one's turn
+)
+
+func (c *Config) setDefaults() {
+	def(&c.WindowBytes, 64<<20)
+	def(&c.WindowSlices, 128)
+	def(&c.DefaultTimeout, 30*Second)
+	def(&c.MaxTimeout, 3600*Second)
+	def(&c.DefaultLease, 30*Second)
+	def(&c.MaxLease, 600*Second)
+	def(&c.OfferWait, 30*Second)
+	def(&c.FenceGrace, 50*Millisecond)
+	def(&c.Retries, 2)
+	def(&c.Resend, Second)
+	def(&c.Settle, Second)
+	def(&c.Linger, 10*Second)
+	def(&c.Graves, 60*Second)
+	def(&c.Redial, 200*Millisecond)
+	def(&c.MaxOps, 4096)
+	def(&c.MaxOffers, 4096)
+	def(&c.MaxParked, 4096)
+	def(&c.MaxGraves, 65536)
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,43 @@
+package transfer
+
+// refuse answers a submission that is not accepted.
+func (m *Machine) refuse(s *session, sub *Submit, cause Cause) {
+	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Op: m.newOp(), Status: Failed, Reason: cause.Reason, Text: cause.Text})
+}
+
+// answer completes a small submission that is done at once.
+func (m *Machine) answer(s *session, sub *Submit) {
+	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Op: m.newOp(), Status: Done})
+}
+
+// tell sends a completion for which no credit was reserved; it waits until the client has collected others.
+func (m *Machine) tell(s *session, c Complete) {
+	switch {
+	case !s.alive():
+	case s.credits > 0 && len(s.owed) == 0:
+		s.credits--
+		m.emit(c)
+	case len(s.owed) < maxOwed:
+		s.owed = append(s.owed, c)
+	default:
+		m.endSession(s, because(Quota, "%d answers wait because the session does not collect its completions", len(s.owed)))
+	}
+}
+
+func (m *Machine) creditsReturned(ev CreditsReturned) {
+	if s := m.sessions[ev.Session]; s != nil && !s.closed {
+		m.credit(s, ev.N)
+	}
+}
+
+// credit gives credits back; what is owed comes first.
+func (m *Machine) credit(s *session, n int) {
+	s.credits += n
+	for s.credits > 0 && len(s.owed) > 0 {
+		c := s.owed[0]
+		s.owed[0] = Complete{}
+		s.owed = s.owed[1:]
+		s.credits--
+		m.emit(c)
+	}
+}

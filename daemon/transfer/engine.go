@@ -1,0 +1,143 @@
+package transfer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// engine is one instance of a serving engine, as far as it lives on this node.
+type engine struct {
+	key      engineKey
+	instance string
+	workers  []*session // ascending rank; those with a layout take part in operations
+	scheds   []*session
+	world    uint32 // ranks of the engine on all nodes
+	fenced   *Cause
+}
+
+type engineKey struct{ name, owner string }
+
+// lineage is the live instance of an engine, and which ones came before it.
+type lineage struct {
+	live *engine
+	old  []string
+}
+
+const maxOld = 16
+
+// sessionOpened finds the session's engine. The newest instance fences older ones of the same engine and owner; a
+// session that names none joins the live one.
+func (m *Machine) sessionOpened(ev *SessionOpened) {
+	s := &session{
+		id: ev.Session, role: ev.Role, rank: ev.Rank, credits: ev.Credits,
+		ops: map[uint64]*op{}, uses: map[*op]struct{}{},
+	}
+	m.sessions[s.id] = s
+	key := engineKey{ev.Engine, ev.Owner}
+	l := m.engines[key]
+	if l == nil {
+		l = &lineage{}
+		m.engines[key] = l
+	}
+	switch {
+	case ev.Instance != "" && slices.Contains(l.old, ev.Instance) && (l.live == nil || l.live.instance != ev.Instance):
+		s.engine = &engine{key: key, instance: ev.Instance}
+		m.endSession(s, because(Closed, "instance %q of engine %q was replaced by a newer one; stop this process", ev.Instance, ev.Engine))
+		return
+	case l.live == nil:
+		l.live = m.newEngine(key, ev.Instance)
+	case ev.Instance != "" && l.live.instance != ev.Instance:
+		old := l.live
+		l.live = m.newEngine(key, ev.Instance)
+		l.old = append(l.old, old.instance)
+		if len(l.old) > maxOld {
+			l.old = l.old[1:]
+		}
+		m.fenceEngine(old, ev.Instance)
+	}
+	e := l.live
+	s.engine = e
+	if ev.Role == Scheduler {
+		e.scheds = append(e.scheds, s)
+		return
+	}
+	e.world = max(e.world, max(ev.TPWorld, 1)*max(ev.PPWorld, 1))
+	for _, w := range e.workers {
+		if w.rank == s.rank {
+			m.endSession(s, because(Busy, "rank %d of instance %q of engine %q has a session already; end that process, or start with a new instance",
+				s.rank, e.instance, ev.Engine))
+			return
+		}
+	}
+	e.workers = append(e.workers, s)
+	e.sortWorkers()
+}
+
+func (m *Machine) newEngine(key engineKey, instance string) *engine {
+	if instance == "" {
+		instance = fmt.Sprintf("auto-%016x", m.cfg.Random())
+	}
+	return &engine{key: key, instance: instance}
+}
+
+func (e *engine) sortWorkers() {
+	slices.SortFunc(e.workers, func(a, b *session) int { return cmp.Compare(a.rank, b.rank) })
+}
+
+// fenceEngine ends the sessions of an instance that was replaced.
+func (m *Machine) fenceEngine(e *engine, by string) {
+	cause := because(Closed, "instance %q of engine %q was replaced by instance %q", e.instance, e.key.name, by)
+	e.fenced = &cause
+	m.log(0, "engine instance replaced", "engine", e.key.name, "old", e.instance, "new", by)
+	for _, s := range slices.Concat(e.scheds, e.workers) {
+		m.endSession(s, cause)
+	}
+}
+
+func (m *Machine) leaveEngine(s *session) {
+	e := s.engine
+	is := func(x *session) bool { return x == s }
+	e.workers = slices.DeleteFunc(e.workers, is)
+	e.scheds = slices.DeleteFunc(e.scheds, is)
+	if l := m.engines[e.key]; l != nil && l.live == e && len(e.workers)+len(e.scheds) == 0 {
+		l.live = nil
+		if len(l.old) == 0 {
+			delete(m.engines, e.key)
+		}
+	}
+}
+
+// ranks are the sessions whose memory an operation of s names: a worker's own, or all of a scheduler's engine here.
+func (m *Machine) ranks(s *session) ([]*session, Cause) {
+	if s.role == Worker {
+		if s.layout == nil {
+			return nil, because(Invalid, "the session has no layout: set it before the first operation")
+		}
+		return []*session{s}, m.regionsThere(s)
+	}
+	ranks := make([]*session, 0, len(s.engine.workers))
+	for _, w := range s.engine.workers {
+		if w.ended != nil {
+			continue
+		}
+		if w.layout == nil {
+			return nil, because(Unavailable, "rank %d of engine %q has not set its layout yet; wait for that", w.rank, s.engine.key.name)
+		}
+		if c := m.regionsThere(w); c.Reason != OK {
+			return nil, c
+		}
+		ranks = append(ranks, w)
+	}
+	if len(ranks) == 0 {
+		return nil, because(Unavailable, "engine %q has no worker on node %q: open the workers' sessions first", s.engine.key.name, m.cfg.Node)
+	}
+	return ranks, Cause{}
+}
+
+func (m *Machine) regionsThere(s *session) Cause {
+	if len(s.gone) == 0 {
+		return Cause{}
+	}
+	return because(NotFound, "region %#x of the layout of rank %d is gone: it was unregistered", uint64(s.gone[0]), s.rank)
+}

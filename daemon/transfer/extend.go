@@ -1,0 +1,93 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// submitExtend adds blocks to an offer of this session, seals it, or both. It is done once accepted.
+func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
+	mb, cause := extendable(s, in)
+	if cause.Reason == OK {
+		cause = checkBlocks(mb.ranks, in.Blocks)
+	}
+	if cause.Reason == OK {
+		cause = mb.continues(in.Blocks)
+	}
+	if cause.Reason == OK && s.ended != nil {
+		cause = *s.ended
+	}
+	if cause.Reason == OK {
+		cause = m.acquire(&mb.op, mb.ranks, in.Blocks)
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	if len(in.Blocks) > 0 || in.Sealed && len(mb.segs) == 0 {
+		mb.add(in.Blocks, in.After, in.Layered)
+	}
+	mb.sealed = in.Sealed
+	m.answer(s, sub)
+	mb.offer.grown(m)
+}
+
+func extendable(s *session, in *ExtendOp) (*member, Cause) {
+	o := s.ops[in.Target]
+	if o == nil {
+		return nil, because(NotFound, "no offer of this session has the user_data %#x: it ended, or never was", in.Target)
+	}
+	mb, ok := o.owner.(*member)
+	switch {
+	case !ok:
+		return nil, because(Invalid, "the operation %#x is not an offer; only offers can be extended", in.Target)
+	case o.stage != running:
+		return nil, because(Expired, "the offer of key %s has ended: %s", short(mb.offer.key), o.cause.Text)
+	case mb.sealed:
+		return nil, because(Invalid, "the offer of key %s is sealed; nothing can be added", short(mb.offer.key))
+	}
+	return mb, Cause{}
+}
+
+// continues checks that paged lists begin where the offer ends.
+func (mb *member) continues(lists []layout.BlockList) Cause {
+	for _, b := range lists {
+		end, began := mb.ends[b.Group]
+		if !began || b.FirstToken == end || mb.opaque(b.Group) {
+			continue
+		}
+		return because(Invalid, "extend: group %d begins at token %d, but the offer of key %s ends at %d; begin there",
+			b.Group, b.FirstToken, short(mb.offer.key), end)
+	}
+	return Cause{}
+}
+
+func (mb *member) opaque(group uint32) bool {
+	for _, s := range mb.ranks {
+		if g := s.layout.Group(group); g != nil {
+			return g.Kind == layout.Opaque
+		}
+	}
+	return false
+}
+
+// grown moves takes on that wait for what was just added.
+func (o *offer) grown(m *Machine) {
+	if o.ended {
+		return
+	}
+	if o.sealed() && !o.even() {
+		o.end(m, Failed, because(Invalid, "key %s: its ranks sealed it after different numbers of extensions; extend on every rank alike", short(o.key)), "failed")
+		return
+	}
+	for _, v := range append([]*serve(nil), o.serves...) {
+		v.advance(m)
+	}
+	m.wakeKey(o.key)
+}
+
+func (o *offer) even() bool {
+	for _, mb := range o.members {
+		if len(mb.segs) != len(o.members[0].segs) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,141 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// keyOp is a watch or a drop that waits for the producer's answer.
+type keyOp struct {
+	op
+	msg      MsgKey
+	hint     string
+	peer     *peer
+	asked    bool
+	until    Time
+	deadline timer
+	resend   timer
+}
+
+func (m *Machine) submitKey(s *session, sub *Submit, msg MsgKey, hint string, timeout Time) {
+	k := &keyOp{msg: msg, hint: hint, until: m.now + m.clampTimeout(timeout)}
+	if !msg.Drop {
+		// How long the interest lasts is also how long the answer may take, within reason.
+		k.msg.For = m.clampTimeout(timeout)
+	}
+	if cause := m.begin(&k.op, sub, s, nil, creditsKey, k); cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	k.msg.ID, k.msg.Engine = uint64(k.id), s.engine.key.name
+	m.keyOps[k.msg.ID] = k
+	m.arm(&k.deadline, k, wakeDeadline, k.until)
+	m.reach(hint, k)
+}
+
+func (k *keyOp) arrive(m *Machine, p *peer) {
+	k.peer, k.asked = p, true
+	k.ask(m)
+}
+
+func (k *keyOp) ask(m *Machine) {
+	msg := k.msg
+	m.send(k.peer, &msg)
+	if k.peer != nil {
+		m.arm(&k.resend, k, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+func (k *keyOp) stranded(m *Machine, cause Cause) { k.finish(m, Failed, cause) }
+
+func (k *keyOp) answered(m *Machine, cause Cause) {
+	if cause.Reason != OK {
+		k.finish(m, Failed, cause)
+		return
+	}
+	k.finish(m, Done, Cause{})
+}
+
+func (k *keyOp) finish(m *Machine, status Status, cause Cause) {
+	m.disarm(&k.deadline)
+	m.disarm(&k.resend)
+	m.forgo(k.hint, k)
+	delete(m.keyOps, k.msg.ID)
+	m.conclude(&k.op, status, cause)
+}
+
+func (k *keyOp) fire(m *Machine, which wake) {
+	switch which {
+	case wakeResend:
+		if k.asked {
+			k.ask(m)
+		}
+	case wakeDeadline:
+		c := m.trouble(k.hint)
+		if c.Reason == OK {
+			c.Text = "no answer"
+		}
+		k.finish(m, Failed, because(Timeout, "peer %q did not answer about key %s within %s: %s", k.hint, short(k.msg.Key), took(m.now-k.began), c.Text))
+	}
+}
+
+func (k *keyOp) cancel(m *Machine, _ *op) {
+	k.finish(m, WasCancelled, because(Cancelled, "cancelled by its owner"))
+}
+
+func (k *keyOp) lost(m *Machine, _ *op, _ *session, cause Cause) { k.finish(m, Failed, cause) }
+func (k *keyOp) busy() bool                                      { return false }
+func (k *keyOp) account(*op, *session) (uint64, []layout.Run)    { return 0, nil }
+func (k *keyOp) freed(*Machine, *op)                             {}
+
+func (m *Machine) keyOpsOf(p *peer) []*keyOp {
+	var out []*keyOp
+	for _, k := range m.keyOps {
+		if k.peer == p && k.asked {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, func(a, b *keyOp) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// keyAsked answers a watch or a drop: the producer's side.
+func (m *Machine) keyAsked(p *peer, msg *MsgKey) {
+	m.send(p, &MsgKeyAck{ID: msg.ID, Cause: m.keyVerdict(msg)})
+}
+
+func (m *Machine) keyVerdict(msg *MsgKey) Cause {
+	o, g := m.offers[string(msg.Key)], m.graves.keys[string(msg.Key)]
+	switch {
+	case o != nil && !sameToken(o.token, msg.Token):
+		return because(Denied, "key %s: wrong token", short(msg.Key))
+	case o != nil && msg.Drop:
+		o.drop(m, msg.Engine)
+	case o != nil:
+		o.expireBy(m, m.now+m.clampLease(msg.For))
+	case msg.Drop:
+		m.dropEarly(g, msg)
+	case g != nil:
+		cause, _ := g.verdict(m, msg.Token)
+		return cause
+	}
+	return Cause{}
+}
+
+// dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nothing is needed.
+func (m *Machine) dropEarly(g *grave, msg *MsgKey) {
+	if g == nil {
+		g = &grave{key: string(msg.Key), at: m.now}
+		m.remember(g)
+	}
+	for _, d := range g.drops {
+		if d.engine == msg.Engine && sameToken(d.token, msg.Token) {
+			return
+		}
+	}
+	if g.token == nil && len(g.drops) < maxParts {
+		g.drops = append(g.drops, dropNote{msg.Engine, msg.Token})
+	}
+}

@@ -1,0 +1,191 @@
+package transfer
+
+// lane bounds what is posted to one peer over one transport, and takes slices from the engines in turn.
+type lane struct {
+	key     laneKey
+	slices  int // posted and not ended
+	bytes   uint64
+	engines []*laneEngine // with something to post, next one first
+	queued  bool          // in Machine.pumping
+}
+
+type laneKey struct{ peer, transport string }
+
+type laneEngine struct {
+	key    engineKey
+	serves []*serve
+}
+
+// laneMember is a serve's place in its lane.
+type laneMember struct {
+	lane   *lane
+	waits  bool // in an engine's queue
+	flying int
+	bytes  uint64
+}
+
+// each is about how many bytes a slice of the segment has.
+func (seg *sending) each() uint64 { return seg.bytes / max(uint64(seg.slices), 1) }
+
+// enqueue puts a serve with slices to post into its lane.
+func (m *Machine) enqueue(v *serve) {
+	if v.lane.waits || v.state != serveMoving {
+		return
+	}
+	seg := v.postable()
+	if seg == nil {
+		return
+	}
+	if v.lane.lane == nil {
+		v.lane.lane = m.lane(laneKey{v.leg.id.Peer, seg.transport})
+	}
+	l := v.lane.lane
+	v.lane.waits = true
+	for _, e := range l.engines {
+		if e.key == v.offer.engine.key {
+			e.serves = append(e.serves, v)
+			m.toPump(l)
+			return
+		}
+	}
+	l.engines = append(l.engines, &laneEngine{key: v.offer.engine.key, serves: []*serve{v}})
+	m.toPump(l)
+}
+
+func (m *Machine) lane(key laneKey) *lane {
+	l := m.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		m.lanes[key] = l
+	}
+	return l
+}
+
+// toPump posts from the lane at the end of this step, when all that it caused is known.
+func (m *Machine) toPump(l *lane) {
+	if !l.queued {
+		l.queued = true
+		m.pumping = append(m.pumping, l)
+	}
+}
+
+// postable is the first segment with a slice that may be posted now.
+func (v *serve) postable() *sending {
+	for _, seg := range v.segs {
+		if seg.ready && (len(seg.again) > 0 || seg.next < seg.allowed) {
+			return seg
+		}
+	}
+	return nil
+}
+
+func (m *Machine) pump() {
+	for len(m.pumping) > 0 {
+		l := m.pumping[0]
+		m.pumping = append(m.pumping[:0], m.pumping[1:]...)
+		l.queued = false
+		m.pumpLane(l)
+	}
+}
+
+// pumpLane posts while the window has room: a few slices of one transfer of one engine, then the next engine's.
+func (m *Machine) pumpLane(l *lane) {
+	from := len(m.keys)
+	for len(l.engines) > 0 && l.room(m) {
+		e := l.engines[0]
+		v := e.serves[0]
+		e.serves = e.serves[1:]
+		v.lane.waits = false
+		for range batch {
+			seg := v.postable()
+			if seg == nil || !l.room(m) {
+				break
+			}
+			m.keys = append(m.keys, v.take1(seg))
+			seg.flying++
+			v.lane.flying++
+			v.lane.bytes += seg.each()
+			l.slices++
+			l.bytes += seg.each()
+		}
+		if v.postable() != nil {
+			v.lane.waits = true
+			e.serves = append(e.serves, v)
+		}
+		l.engines = l.engines[1:]
+		if len(e.serves) > 0 {
+			l.engines = append(l.engines, e)
+		}
+	}
+	if keys := m.keys[from:]; len(keys) > 0 {
+		m.emit(Post{Keys: keys, Transport: l.key.transport})
+	}
+}
+
+func (l *lane) room(m *Machine) bool {
+	return l.slices == 0 || l.slices < m.cfg.WindowSlices && l.bytes < m.cfg.WindowBytes
+}
+
+// take1 removes the next slice of the segment: one to send again first.
+func (v *serve) take1(seg *sending) SliceKey {
+	if n := len(seg.again); n > 0 {
+		k := seg.again[0]
+		seg.again = seg.again[1:]
+		return k
+	}
+	k := SliceKey{Leg: v.leg.id, Slice: seg.next, Seg: v.index(seg)}
+	seg.next++
+	return k
+}
+
+func (v *serve) index(seg *sending) uint32 {
+	for i := range v.segs {
+		if v.segs[i] == seg {
+			return uint32(i)
+		}
+	}
+	return 0
+}
+
+// landedLane gives one slice's room back.
+func (m *Machine) landedLane(v *serve, seg *sending) {
+	l := v.lane.lane
+	v.lane.flying--
+	v.lane.bytes -= seg.each()
+	l.slices--
+	l.bytes -= seg.each()
+	m.toPump(l)
+}
+
+// leaveLane takes a serve out of the queue: nothing of it is posted any more.
+func (m *Machine) leaveLane(v *serve) {
+	if !v.lane.waits {
+		return
+	}
+	v.lane.waits = false
+	l := v.lane.lane
+	for i, e := range l.engines {
+		for j, w := range e.serves {
+			if w != v {
+				continue
+			}
+			e.serves = append(append([]*serve(nil), e.serves[:j]...), e.serves[j+1:]...)
+			if len(e.serves) == 0 {
+				l.engines = append(append([]*laneEngine(nil), l.engines[:i]...), l.engines[i+1:]...)
+			}
+			return
+		}
+	}
+}
+
+// settleLane gives back the room of slices that a fence ended without a report.
+func (m *Machine) settleLane(v *serve) {
+	l := v.lane.lane
+	if l == nil {
+		return
+	}
+	l.slices -= v.lane.flying
+	l.bytes -= v.lane.bytes
+	v.lane.flying, v.lane.bytes = 0, 0
+	m.toPump(l)
+}

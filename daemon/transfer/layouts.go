@@ -1,0 +1,126 @@
+package transfer
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// introduce names ranks to a peer, and sends layouts that it was not sent on this channel.
+func (m *Machine) introduce(p *peer, ranks []RankLayout) []RankRef {
+	refs := make([]RankRef, len(ranks))
+	for i, r := range ranks {
+		refs[i] = RankRef{Rank: r.Rank, Digest: r.Layout.Digest()}
+		if !p.told[refs[i].Digest] {
+			p.told[refs[i].Digest] = true
+			m.send(p, &MsgLayout{Digest: refs[i].Digest, Blob: r.Layout.Encode()})
+		}
+	}
+	return refs
+}
+
+func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
+	if p == nil || p.knows[msg.Digest] != nil {
+		return
+	}
+	l, err := layout.Decode(msg.Blob)
+	if err == nil && l.Digest() != msg.Digest {
+		err = fmt.Errorf("its digest is %x, announced was %x", l.Digest(), msg.Digest)
+	}
+	if err != nil {
+		m.log(4, "peer sent a bad layout", "peer", p.node, "reason", err.Error())
+		return
+	}
+	if len(p.knows) >= maxKnown {
+		clear(p.knows) // the peer is asked for those that are needed
+	}
+	p.knows[msg.Digest] = l
+}
+
+// resolve turns references into layouts; those that are missing are asked for.
+func (m *Machine) resolve(p *peer, x XferID, end End, refs []RankRef) []RankLayout {
+	var missing [][32]byte
+	out := make([]RankLayout, len(refs))
+	for i, r := range refs {
+		out[i] = RankLayout{Rank: r.Rank, Layout: p.knows[r.Digest]}
+		if out[i].Layout == nil {
+			missing = append(missing, r.Digest)
+		}
+	}
+	if missing != nil {
+		m.send(p, &MsgNeedLayout{Xfer: x, End: end, Digests: missing})
+		return nil
+	}
+	return out
+}
+
+// consumerRanks finds the layouts behind a take: nil while some are on their way.
+func (m *Machine) consumerRanks(v *serve) []RankLayout {
+	if v.peer == nil {
+		return m.takes[v.leg.id.Xfer].layouts
+	}
+	return m.resolve(v.peer, v.leg.id.Xfer, Producer, v.take.Ranks)
+}
+
+// layoutNeeded sends layouts again, and the message that named them.
+func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
+	if p == nil {
+		return
+	}
+	if msg.End == Producer {
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.stage == running {
+			m.resend(p, t.layouts, msg.Digests)
+			t.ask(m)
+		}
+		return
+	}
+	if v := m.serveOf(p, msg.Xfer); v != nil && v.state == serveMoving {
+		m.resend(p, v.offer.layouts, msg.Digests)
+		v.repeat(m)
+	}
+}
+
+func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
+	for _, d := range digests {
+		for _, r := range ranks {
+			if r.Layout.Digest() == d {
+				m.send(p, &MsgLayout{Digest: d, Blob: r.Layout.Encode()})
+				break
+			}
+		}
+	}
+}
+
+// pair is two layouts whose fingerprints were compared.
+type pair struct{ producer, consumer *layout.Layout }
+
+const maxAgreed = 1024
+
+// agree checks every rank's fingerprint against every other side's.
+func (m *Machine) agree(producer, consumer []RankLayout) Cause {
+	for i := range producer {
+		for j := range consumer {
+			if c := m.agreed1(pair{producer[i].Layout, consumer[j].Layout}); c.Reason != OK {
+				return c
+			}
+		}
+	}
+	return Cause{}
+}
+
+func (m *Machine) agreed1(p pair) Cause {
+	if p.producer == p.consumer {
+		return Cause{}
+	}
+	c, known := m.agreed[p]
+	if !known {
+		if key, a, b, differ := layout.FingerprintDiff(p.producer, p.consumer); differ {
+			c = because(Incompatible, "fingerprint field %q is %q at the producer and %q at the consumer; both engines must serve the same model alike", key, a, b)
+		}
+		if len(m.agreed) >= maxAgreed {
+			clear(m.agreed) // layouts of sessions long gone must not stay
+		}
+		m.agreed[p] = c
+	}
+	return c
+}

@@ -1,0 +1,265 @@
+package transfer
+
+import "fmt"
+
+// Machine is the transfer machine of one daemon. It is not safe for concurrent use: whoever owns it feeds it
+// events and executes the effects, in order.
+type Machine struct {
+	cfg      Config
+	now      Time
+	out      []Effect
+	inbox    []Msg // to this node's other end
+	keys     []SliceKey
+	timers   []*timer
+	armed    Time
+	draining bool
+
+	sessions map[SessionID]*session
+	engines  map[engineKey]*lineage
+	lastOp   OpID
+	lastXfer XferID
+
+	offers   map[string]*offer
+	lastOffr uint64
+	parked   map[string][]*serve // by key: takes that wait for an offer, for its ranks or for another consumer
+	graves   graveyard
+	serves   map[Leg]*serve
+	past     past
+
+	takes     map[XferID]*take
+	takeNames map[takeName]*take
+	keyOps    map[uint64]*keyOp
+
+	peers   map[string]*peer
+	routes  map[string]*route
+	lanes   map[laneKey]*lane
+	pumping []*lane
+	agreed  map[pair]Cause // verdicts about fingerprints
+}
+
+// New returns a machine that knows nobody yet.
+func New(cfg Config) *Machine {
+	cfg.setDefaults()
+	return &Machine{
+		cfg:       cfg,
+		sessions:  map[SessionID]*session{},
+		engines:   map[engineKey]*lineage{},
+		lastXfer:  XferID(cfg.Random() &^ (1<<32 - 1)), // transfers of an earlier daemon of this node have other names
+		lastOffr:  cfg.Random() &^ (1<<32 - 1),
+		offers:    map[string]*offer{},
+		parked:    map[string][]*serve{},
+		graves:    graveyard{keys: map[string]*grave{}},
+		serves:    map[Leg]*serve{},
+		past:      past{ends: map[Leg]*serveEnd{}},
+		takes:     map[XferID]*take{},
+		takeNames: map[takeName]*take{},
+		keyOps:    map[uint64]*keyOp{},
+		peers:     map[string]*peer{},
+		routes:    map[string]*route{},
+		lanes:     map[laneKey]*lane{},
+		agreed:    map[pair]Cause{},
+	}
+}
+
+// Step takes one event and returns what has to be done about it, in order. The slice is reused by the next Step; what its
+// effects refer to is not. now never moves back; a smaller one counts as the last.
+func (m *Machine) Step(now Time, ev Event) []Effect {
+	m.now = max(m.now, now)
+	clear(m.out)
+	m.out, m.keys = m.out[:0], m.keys[:0]
+	m.dispatch(ev)
+	m.deliver()
+	m.rearm()
+	return m.out
+}
+
+func (m *Machine) dispatch(ev Event) {
+	switch ev := ev.(type) {
+	case Submit:
+		m.submit(&ev)
+	case SliceLanded:
+		if t := m.consumer(ev.Key.Leg); t != nil {
+			t.landed(m, ev.Key, ev.Cause)
+		}
+	case SliceSent:
+		if v := m.producer(ev.Key.Leg); v != nil {
+			v.sliceSent(m, ev.Key, ev.Cause)
+		}
+	case Planned:
+		m.planned(&ev)
+	case Fenced:
+		m.legFenced(ev)
+	case InlineRead:
+		if v := m.producer(ev.Leg); v != nil {
+			v.inlineRead(m, &ev)
+		}
+	case InlineWritten:
+		if t := m.consumer(ev.Leg); t != nil {
+			t.inlineWritten(m, &ev)
+		}
+	case PeerMsg:
+		m.peerMsg(&ev)
+	case CreditsReturned:
+		m.creditsReturned(ev)
+	case Progress:
+		m.progress(ev)
+	case Tick:
+		m.tick()
+	case SessionOpened:
+		m.sessionOpened(&ev)
+	case LayoutSet:
+		m.layoutSet(ev)
+	case SessionClosed:
+		m.sessionClosed(ev)
+	case RegionRemoved:
+		m.regionRemoved(ev)
+	case PeerUp:
+		m.peerUp(ev)
+	case PeerDown:
+		m.peerDown(ev)
+	case DialFailed:
+		m.dialFailed(ev)
+	case Drain:
+		m.draining = true
+	default:
+		panic(fmt.Sprintf("transfer: unknown event %T", ev))
+	}
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+func (m *Machine) log(level int, text string, attrs ...any) {
+	m.emit(Log{Level: level, Text: text, Attrs: attrs})
+}
+
+// consumer and producer find the end that a leg names on this node; nil when it is over.
+func (m *Machine) consumer(l Leg) *take {
+	if t := m.takes[l.Xfer]; t != nil && t.leg.id.Peer == l.Peer && t.leg.id.Epoch == l.Epoch {
+		return t
+	}
+	return nil
+}
+
+func (m *Machine) producer(l Leg) *serve {
+	l.End = Producer
+	return m.serves[l]
+}
+
+func (m *Machine) planned(ev *Planned) {
+	if ev.Leg.End == Consumer {
+		if t := m.consumer(ev.Leg); t != nil {
+			t.planned(m, ev)
+		}
+	} else if v := m.producer(ev.Leg); v != nil {
+		v.planned(m, ev)
+	}
+}
+
+// send hands a message to the other end: on the peer's channel, or (nil) within this machine, after what is at hand.
+func (m *Machine) send(p *peer, msg Msg) {
+	switch {
+	case p == nil:
+		m.inbox = append(m.inbox, msg)
+	case p.up:
+		m.emit(Send{Node: p.node, Epoch: p.epoch, Msg: msg})
+	}
+}
+
+// backoff is how long to wait for an answer: from the second time on ever longer, when the other end is known to know.
+func (m *Machine) backoff(known bool, times *int) Time {
+	d := m.cfg.Resend << min(*times, 3)
+	if known {
+		*times++
+	}
+	return d
+}
+
+// deliver hands over what both ends on this node have to say to each other.
+func (m *Machine) deliver() {
+	for {
+		for i := 0; i < len(m.inbox); i++ {
+			m.message(nil, m.inbox[i])
+			m.inbox[i] = nil
+		}
+		m.inbox = m.inbox[:0]
+		if m.pump(); len(m.inbox) == 0 {
+			return
+		}
+	}
+}
+
+// message gives a message to the end that it is for.
+func (m *Machine) message(p *peer, msg Msg) {
+	switch msg := msg.(type) {
+	case *MsgTake:
+		m.askedFor(p, msg)
+	case *MsgGo:
+		if v := m.serveOf(p, msg.Xfer); v != nil {
+			v.onGo(m, msg)
+		}
+	case *MsgResend:
+		if v := m.serveOf(p, msg.Xfer); v != nil {
+			v.onResend(m, msg)
+		}
+	case *MsgEnd:
+		m.endOf(p, msg)
+	case *MsgKey:
+		m.keyAsked(p, msg)
+	case *MsgLayout:
+		m.learnLayout(p, msg)
+	case *MsgNeedLayout:
+		m.layoutNeeded(p, msg)
+	case *MsgParked:
+		if t := m.takeOf(p, msg.Xfer); t != nil {
+			t.known = true
+		}
+	case *MsgGrant:
+		m.granted(p, msg)
+	case *MsgSent:
+		if t := m.takeOf(p, msg.Xfer); t != nil {
+			t.onSent(m, msg)
+		} else {
+			m.disown(p, msg.Xfer)
+		}
+	case *MsgRefuse:
+		if t := m.takeOf(p, msg.Xfer); t != nil {
+			t.onRefuse(m, msg)
+		}
+	case *MsgAbort:
+		if t := m.takeOf(p, msg.Xfer); t != nil {
+			t.onAbort(m, msg)
+		} else {
+			m.disown(p, msg.Xfer)
+		}
+	case *MsgEndAck:
+		if t := m.takeOf(p, msg.Xfer); t != nil {
+			t.onEndAck(m)
+		}
+	case *MsgKeyAck:
+		if k := m.keyOps[msg.ID]; k != nil && k.peer == p {
+			k.answered(m, msg.Cause)
+		}
+	}
+}
+
+// takeOf finds the take that a message of that channel is about.
+func (m *Machine) takeOf(p *peer, x XferID) *take {
+	if t := m.takes[x]; t != nil && t.asked && t.peer == p && (p == nil || t.epoch == p.epoch) {
+		return t
+	}
+	return nil
+}
+
+func (m *Machine) serveOf(p *peer, x XferID) *serve { return m.serves[legOf(p, x, Producer)] }
+
+func legOf(p *peer, x XferID, end End) Leg {
+	if p == nil {
+		return Leg{Xfer: x, End: end}
+	}
+	return Leg{Peer: p.node, Epoch: p.epoch, Xfer: x, End: end}
+}
+
+// disown tells a producer that nobody here waits for that transfer (any more), so that it lets go of its blocks.
+func (m *Machine) disown(p *peer, x XferID) {
+	m.send(p, &MsgEnd{Xfer: x, Status: WasCancelled, Cause: because(Cancelled, "node %q has no take of that name: it ended before", m.cfg.Node)})
+}

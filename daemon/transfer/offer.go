@@ -1,0 +1,229 @@
+package transfer
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/subtle"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// offer is what lies under a key: one scheduler's operation for all its ranks, or one operation of each worker.
+type offer struct {
+	key            string
+	token, content []byte
+	trace          string
+	engine         *engine
+	incarnation    uint64 // of this offer, in grants and in MsgSent
+	members        []*member
+	ranks          []*session // ascending rank
+	layouts        []RankLayout
+	joined         bool // all of the engine's ranks here are in it
+	consumers      int
+	claims         []*claim
+	serves         []*serve // admitted and not fenced yet
+	open           int      // of them, those whose leg is busy
+	lease          Time
+	expires        Time
+	expiry         timer
+	bytes          uint64 // moved to takes that are done
+	ended          bool
+}
+
+// member is one client operation of an offer.
+type member struct {
+	op
+	offer  *offer
+	ranks  []*session
+	segs   []portion
+	ends   map[uint32]uint32 // group -> token after the last one offered
+	sealed bool
+}
+
+// portion is what one offer or extend operation added.
+type portion struct {
+	blocks  []layout.BlockList
+	after   uint64
+	layered bool
+}
+
+func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
+	ranks, cause := m.ranks(s)
+	if cause.Reason == OK {
+		cause = checkBlocks(ranks, in.Blocks)
+	}
+	if cause.Reason == OK && s.offers >= m.cfg.MaxOffers {
+		cause = because(Quota, "the session has %d offers, the limit; withdraw some or wait until they are taken", s.offers)
+	}
+	o := m.offers[string(in.Key)]
+	if cause.Reason == OK && o != nil {
+		cause = o.joinable(s, in)
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	mb := &member{ranks: ranks, sealed: in.Sealed}
+	if cause = m.acquire(&mb.op, ranks, in.Blocks); cause.Reason == OK {
+		if cause = m.begin(&mb.op, sub, s, ranks, creditsMemory, mb); cause.Reason != OK {
+			mb.letGo()
+		}
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	if o == nil {
+		o = m.newOffer(s, in)
+	}
+	o.join(m, mb)
+	s.offers++
+	if len(in.Blocks) > 0 || in.Sealed {
+		mb.add(in.Blocks, in.After, in.Layered)
+	}
+	o.expireBy(m, m.now+m.clampLease(in.Lease))
+	m.applyDrops(o)
+	o.grown(m)
+}
+
+func (m *Machine) clampLease(lease Time) Time {
+	if lease <= 0 {
+		lease = m.cfg.DefaultLease
+	}
+	return min(lease, m.cfg.MaxLease)
+}
+
+func (m *Machine) newOffer(s *session, in *OfferOp) *offer {
+	m.lastOffr++
+	o := &offer{
+		key: string(in.Key), token: in.Token, content: in.Content, trace: in.Trace, engine: s.engine,
+		incarnation: m.lastOffr, consumers: max(in.Consumers, 1), lease: m.clampLease(in.Lease),
+	}
+	m.offers[o.key] = o
+	return o
+}
+
+// joinable says whether another worker's operation may add its rank.
+func (o *offer) joinable(s *session, in *OfferOp) Cause {
+	key := short(o.key)
+	switch {
+	case s.role != Worker || o.members[0].by.role != Worker || s.engine != o.engine:
+		return because(Busy, "key %s is in use by an offer of engine %q; withdraw that first, or use another key", key, o.engine.key.name)
+	case slices.Contains(o.ranks, s):
+		return because(Busy, "key %s: rank %d has an offer under it already; withdraw that first", key, s.rank)
+	case !sameToken(o.token, in.Token):
+		return because(Denied, "key %s: the token differs from that of the other ranks of engine %q; give all of them the same one", key, o.engine.key.name)
+	case !bytes.Equal(o.content, in.Content):
+		return because(Incompatible, "key %s: the content digest %x differs from the other ranks' %x", key, in.Content, o.content)
+	case o.joined:
+		return because(Busy, "key %s: all ranks that engine %q had were in the offer before rank %d came; withdraw it first", key, o.engine.key.name, s.rank)
+	}
+	return Cause{}
+}
+
+// sameToken takes the same time whatever the tokens are.
+func sameToken(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
+
+// join adds a client operation and the ranks that it is about.
+func (o *offer) join(m *Machine, mb *member) {
+	mb.offer = o
+	o.members = append(o.members, mb)
+	o.ranks = append(o.ranks, mb.ranks...)
+	slices.SortFunc(o.ranks, func(a, b *session) int { return cmp.Compare(a.rank, b.rank) })
+	o.layouts = rankLayouts(o.ranks)
+	o.joined = mb.by.role == Scheduler
+	if !o.joined {
+		have := 0
+		for _, w := range o.engine.workers {
+			if w.ended == nil {
+				have++
+			}
+		}
+		o.joined = len(o.ranks) >= have
+	}
+}
+
+func rankLayouts(ranks []*session) []RankLayout {
+	out := make([]RankLayout, len(ranks))
+	for i, s := range ranks {
+		out[i] = RankLayout{Rank: s.rank, Session: s.id, Layout: s.layout}
+	}
+	return out
+}
+
+// add appends a segment.
+func (mb *member) add(blocks []layout.BlockList, after uint64, layered bool) {
+	mb.segs = append(mb.segs, portion{blocks, after, layered})
+	if mb.ends == nil && !mb.sealed {
+		mb.ends = map[uint32]uint32{}
+	}
+	for _, b := range blocks {
+		if mb.ends != nil {
+			mb.ends[b.Group] = b.FirstToken + b.NTokens
+		}
+	}
+}
+
+// segments counts those that every member has added.
+func (o *offer) segments() int {
+	n := len(o.members[0].segs)
+	for _, mb := range o.members[1:] {
+		n = min(n, len(mb.segs))
+	}
+	return n
+}
+
+func (o *offer) sealed() bool {
+	for _, mb := range o.members {
+		if !mb.sealed {
+			return false
+		}
+	}
+	return o.joined
+}
+
+// source is the blocks of a segment: one list for all ranks, or one for each.
+func (o *offer) source(seg int) (all []layout.BlockList, by map[uint32][]layout.BlockList) {
+	if len(o.members) == 1 {
+		return o.members[0].segs[seg].blocks, nil
+	}
+	by = make(map[uint32][]layout.BlockList, len(o.members))
+	for _, mb := range o.members {
+		by[mb.ranks[0].rank] = mb.segs[seg].blocks
+	}
+	return nil, by
+}
+
+// portionOf finds what a rank's member added as that segment.
+func (o *offer) portionOf(s *session, seg int) *portion {
+	for _, mb := range o.members {
+		if slices.Contains(mb.ranks, s) {
+			return &mb.segs[seg]
+		}
+	}
+	return &o.members[0].segs[seg]
+}
+
+func (o *offer) layered(seg int) bool {
+	for _, mb := range o.members {
+		if mb.segs[seg].layered {
+			return true
+		}
+	}
+	return false
+}
+
+// whole is true when all ranks of the engine are here, so that no part of a take can be missing.
+func (o *offer) whole() bool { return len(o.ranks) >= int(o.engine.world) }
+
+// tokens is how far the offer reaches, up to and with that segment.
+func (o *offer) tokens(seg int) uint32 {
+	n := uint32(0)
+	for _, p := range o.members[0].segs[:seg+1] {
+		for _, b := range p.blocks {
+			n = max(n, b.FirstToken+b.NTokens)
+		}
+	}
+	return n
+}

@@ -1,0 +1,87 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// expireBy moves the end of the lease to at, never back.
+func (o *offer) expireBy(m *Machine, at Time) {
+	if at > o.expires && !o.ended {
+		o.expires = at
+		if o.expiry.pos == 0 { // a later lease is noticed when the timer fires
+			m.arm(&o.expiry, o, wakeExpiry, at)
+		}
+	}
+}
+
+// renew is what every sign of life of a consumer does.
+func (o *offer) renew(m *Machine) { o.expireBy(m, m.now+o.lease) }
+
+func (o *offer) fire(m *Machine, _ wake) {
+	if len(o.serves) > 0 || len(m.parked[o.key]) > 0 {
+		o.renew(m) // a live take is the best sign of interest, and has a deadline of its own
+	}
+	if m.now < o.expires {
+		m.arm(&o.expiry, o, wakeExpiry, o.expires)
+		return
+	}
+	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it", short(o.key), took(o.lease)), "expired")
+}
+
+// end is the offer's end, for all its ranks. Reads in flight are fenced before blocks are reported free. how is for whoever asks
+// for the key later.
+func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
+	if o.ended {
+		return
+	}
+	o.ended = true
+	delete(m.offers, o.key)
+	m.disarm(&o.expiry)
+	m.bury(o, how)
+	told := cause
+	switch {
+	case how == "consumed":
+		told = because(Expired, "key %s: the offer was consumed by others", short(o.key))
+	case status == WasCancelled:
+		told = because(Expired, "key %s: the offer was withdrawn by engine %q", short(o.key), o.engine.key.name)
+	case cause.Reason == Closed || cause.Reason == NotFound:
+		told = because(PeerGone, "key %s: the offering engine %q on node %q is gone: %s", short(o.key), o.engine.key.name, m.cfg.Node, cause.Text)
+	}
+	for _, v := range append([]*serve(nil), o.serves...) {
+		v.abort(m, told)
+	}
+	for _, mb := range o.members {
+		m.conclude(&mb.op, status, cause)
+	}
+	m.wakeKey(o.key)
+}
+
+// settle frees the blocks once no leg may read them.
+func (o *offer) settle(m *Machine) {
+	if o.open > 0 {
+		return
+	}
+	for _, mb := range o.members {
+		m.settle(&mb.op)
+	}
+}
+
+func (mb *member) busy() bool { return mb.offer.open > 0 }
+
+func (mb *member) cancel(m *Machine, _ *op) {
+	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), "withdrawn")
+}
+
+func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
+	if s != o.by {
+		cause.Text = "rank " + rankName(s) + ": " + cause.Text
+	}
+	mb.offer.end(m, Failed, cause, "ended with its engine")
+}
+
+func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
+	if s == o.by {
+		return mb.offer.bytes, nil
+	}
+	return 0, nil
+}
+
+func (mb *member) freed(_ *Machine, o *op) { o.by.offers-- }

@@ -1,0 +1,222 @@
+package transfer
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// op is an accepted operation: who is told about it, what it holds, and how it ends.
+//
+//	running --conclude--> ending --fenced--> released
+//	                        |  (grace over)
+//	                        +--> reported (MORE) --fenced--> released
+type op struct {
+	id        OpID
+	by        *session
+	user, tag uint64
+	began     Time
+	notify    []*session // by first, then the ranks concerned
+	credits   int        // still reserved in each of notify
+	held      []hold
+	exclusive bool
+	stage     stage
+	status    Status
+	cause     Cause
+	quarantin bool
+	grace     timer
+	cancels   []canceller
+	owner     owner
+}
+
+type stage uint8
+
+const (
+	running stage = iota
+	ending
+	reported
+	released
+)
+
+// hold is what was acquired in one rank's table.
+type hold struct {
+	s     *session
+	lists []layout.BlockList
+}
+
+// owner is the offer, take or key operation behind an op.
+type owner interface {
+	// cancel ends it on its client's behalf.
+	cancel(m *Machine, o *op)
+	// lost ends it because a session concerned is gone or was told to go.
+	lost(m *Machine, o *op, s *session, cause Cause)
+	// busy is true while its memory may be touched.
+	busy() bool
+	// account is what a session is told at the end.
+	account(o *op, s *session) (bytes uint64, failed []layout.Run)
+	// freed is called once the op was reported and released.
+	freed(m *Machine, o *op)
+}
+
+// canceller is a cancel or withdraw that waits for the op's end.
+type canceller struct {
+	s         *session
+	user, tag uint64
+	id        OpID
+}
+
+// begin accepts an operation: it reserves credits in every session that will be told. On refusal nothing is reserved.
+func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credits int, own owner) Cause {
+	o.notify = append(make([]*session, 0, len(ranks)+1), s)
+	for _, r := range ranks {
+		if r != s {
+			o.notify = append(o.notify, r)
+		}
+	}
+	for _, n := range o.notify {
+		if n.credits < credits {
+			return because(Quota, "the completion ring of rank %s has room for %d more completions, this needs %d: collect completions (poll) first",
+				rankName(n), n.credits, credits)
+		}
+	}
+	o.id, o.by, o.user, o.tag = m.newOp(), s, sub.UserData, sub.Tag
+	o.began, o.credits, o.owner = m.now, credits, own
+	for _, n := range o.notify {
+		n.credits -= credits
+		n.uses[o] = struct{}{}
+	}
+	s.ops[o.user] = o
+	return Cause{}
+}
+
+func (m *Machine) newOp() OpID { m.lastOp++; return m.lastOp }
+
+func rankName(s *session) string {
+	if s.role == Scheduler {
+		return "the scheduler"
+	}
+	return fmt.Sprint(s.rank)
+}
+
+// acquire takes holds on the blocks in every rank's table, or none.
+func (m *Machine) acquire(o *op, ranks []*session, lists []layout.BlockList) Cause {
+	from := len(o.held)
+	for _, s := range ranks {
+		if _, err := s.holds.Acquire(lists, o.exclusive); err != nil && !m.cfg.Broken.Hold {
+			for _, h := range o.held[from:] {
+				h.s.holds.Release(h.lists, o.exclusive)
+			}
+			o.held = o.held[:from]
+			return because(Busy, "rank %d: %v", s.rank, err)
+		} else if err == nil {
+			o.held = append(o.held, hold{s, lists})
+		}
+	}
+	return Cause{}
+}
+
+func (o *op) letGo() {
+	for _, h := range o.held {
+		h.s.holds.Release(h.lists, o.exclusive)
+	}
+	o.held = nil
+}
+
+// conclude fixes how the op ends. It is reported once its memory is fenced, or after the grace with MORE.
+func (m *Machine) conclude(o *op, status Status, cause Cause) {
+	if o.stage != running {
+		return
+	}
+	o.stage, o.status, o.cause = ending, status, cause
+	if o.owner.busy() {
+		m.arm(&o.grace, o, wakeGrace, m.now+m.cfg.FenceGrace)
+		return
+	}
+	m.settle(o)
+}
+
+// settle moves an op on whose memory was fenced.
+func (m *Machine) settle(o *op) {
+	if o.owner.busy() {
+		return
+	}
+	switch o.stage {
+	case ending:
+		m.disarm(&o.grace)
+		o.letGo()
+		m.report(o, o.status, false)
+	case reported:
+		o.letGo()
+		m.report(o, Released, false)
+	default:
+		return
+	}
+	o.stage = released
+	for _, n := range o.notify {
+		delete(n.uses, o)
+		if n.alive() {
+			m.credit(n, o.credits)
+		}
+	}
+	delete(o.by.ops, o.user)
+	o.owner.freed(m, o)
+}
+
+// fire: the grace is over.
+func (o *op) fire(m *Machine, _ wake) {
+	if o.stage == ending {
+		o.stage = reported
+		m.report(o, o.status, true)
+		if o.quarantin {
+			m.report(o, Quarantined, false)
+		}
+	}
+}
+
+// quarantine says that a fence failed: the memory is not free until another one holds.
+func (m *Machine) quarantine(o *op, cause Cause) {
+	if o.quarantin || o.stage == running || o.stage == released {
+		return
+	}
+	o.quarantin = true
+	if o.stage == ending {
+		m.disarm(&o.grace)
+		o.fire(m, wakeGrace)
+		return
+	}
+	m.report(o, Quarantined, false)
+}
+
+// report completes the op in every session concerned.
+func (m *Machine) report(o *op, status Status, more bool) {
+	o.credits--
+	c := Complete{Tag: o.tag, Op: o.id, Status: status, More: more}
+	switch status {
+	case Released, Quarantined:
+	default:
+		c.Reason, c.Text = o.cause.Reason, o.cause.Text
+	}
+	for _, n := range o.notify {
+		if !n.alive() {
+			continue
+		}
+		c.Session, c.UserData = n.id, 0
+		if n == o.by {
+			c.UserData = o.user
+		}
+		if status <= WasCancelled {
+			c.Bytes, c.Failed = o.owner.account(o, n)
+		}
+		m.emit(c)
+	}
+	for _, w := range o.cancels {
+		if status == Quarantined {
+			continue
+		}
+		s := Done
+		if status == Released {
+			s = Released
+		}
+		m.tell(w.s, Complete{Session: w.s.id, UserData: w.user, Tag: w.tag, Op: w.id, Status: s, More: more})
+	}
+}

@@ -1,0 +1,109 @@
+package transfer
+
+// past remembers producer ends that are over: late copies of MsgTake must not begin them again, consumers that did not hear
+// of an abort are told again, and a commit record that was delayed by a lost channel still counts.
+type past struct {
+	ends  map[Leg]*serveEnd
+	queue []*serveEnd
+	timer timer
+}
+
+// maxPast bounds the memory of many short transfers; duplicates older than that are asked after again.
+const maxPast = 1 << 16
+
+type serveEnd struct {
+	leg    Leg
+	peer   *peer
+	at     Time
+	cause  Cause
+	unsure bool // everything was sent, and the consumer's word is still out
+	offer  *offer
+	claim  *claim
+	part   int
+	bytes  uint64
+	resend timer
+}
+
+func (m *Machine) remembers(v *serve, aborted bool) {
+	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, cause: v.cause}
+	if e.cause.Reason == OK {
+		e.cause = because(Expired, "this transfer has ended")
+	}
+	if aborted && v.sentAll {
+		e.unsure, e.offer, e.claim, e.part = true, v.offer, v.claim, v.take.Part
+		for _, seg := range v.segs {
+			e.bytes += seg.bytes
+		}
+	}
+	y := &m.past
+	y.ends[e.leg] = e
+	y.queue = append(y.queue, e)
+	for len(y.queue) > maxPast {
+		y.forget(m)
+	}
+	if y.timer.pos == 0 {
+		m.arm(&y.timer, y, wakeLinger, y.queue[0].at+m.cfg.Linger)
+	}
+	if aborted && !v.unlinked {
+		m.arm(&e.resend, e, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+func (y *past) forget(m *Machine) {
+	e := y.queue[0]
+	y.queue[0] = nil
+	y.queue = y.queue[1:]
+	m.disarm(&e.resend)
+	if y.ends[e.leg] == e {
+		delete(y.ends, e.leg)
+	}
+}
+
+func (y *past) fire(m *Machine, _ wake) {
+	for len(y.queue) > 0 && y.queue[0].at+m.cfg.Linger <= m.now {
+		y.forget(m)
+	}
+	if len(y.queue) > 0 {
+		m.arm(&y.timer, y, wakeLinger, y.queue[0].at+m.cfg.Linger)
+	}
+}
+
+// fire says the abort again.
+func (e *serveEnd) fire(m *Machine, _ wake) {
+	if e.peer.up && e.peer.epoch == e.leg.Epoch {
+		m.send(e.peer, &MsgAbort{Xfer: e.leg.Xfer, Cause: e.cause})
+		m.arm(&e.resend, e, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+// endOf handles MsgEnd: it is always acknowledged, so that the consumer can forget it.
+func (m *Machine) endOf(p *peer, msg *MsgEnd) {
+	id := legOf(p, msg.Xfer, Producer)
+	if v := m.serves[id]; v != nil {
+		v.onEnd(m, msg)
+	} else if e := m.past.find(p, msg.Xfer); e != nil {
+		m.disarm(&e.resend)
+		if e.unsure && msg.Status == Done && !e.offer.ended {
+			e.offer.bytes += e.bytes
+			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)
+		}
+		e.unsure = false
+	}
+	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
+}
+
+// find looks for a transfer of that peer, of this epoch or an earlier one: names are not used again.
+func (y *past) find(p *peer, x XferID) *serveEnd {
+	if p == nil {
+		return nil
+	}
+	if e := y.ends[legOf(p, x, Producer)]; e != nil {
+		return e
+	}
+	for i := len(y.queue) - 1; i >= 0 && i >= len(y.queue)-1024; i-- {
+		if e := y.queue[i]; e.unsure && e.peer == p && e.leg.Xfer == x {
+			return e
+		}
+	}
+	return nil
+}

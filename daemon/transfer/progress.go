@@ -1,0 +1,69 @@
+package transfer
+
+import "slices"
+
+// progressWait is somebody who cannot touch a rank's blocks before its progress reaches value.
+type progressWait struct {
+	value uint64
+	who   progressUser
+}
+
+type progressUser interface{ progressed(m *Machine) }
+
+// reached says whether the rank is that far; if not, who is called once it is.
+func (m *Machine) reached(s *session, value uint64, who progressUser) bool {
+	if s.progress >= value || s.closed {
+		return true // the end of a closed session's operations is under way: nobody waits for its progress
+	}
+	for i := range s.waits {
+		if s.waits[i].who == who && s.waits[i].value == value {
+			return false
+		}
+	}
+	s.waits = append(s.waits, progressWait{value, who})
+	m.watchProgress(s)
+	return false
+}
+
+func (m *Machine) progress(ev Progress) {
+	s := m.sessions[ev.Session]
+	if s == nil || s.closed || ev.Value <= s.progress {
+		return
+	}
+	s.progress = ev.Value
+	var due []progressUser
+	s.waits = slices.DeleteFunc(s.waits, func(w progressWait) bool {
+		if w.value > s.progress {
+			return false
+		}
+		due = append(due, w.who)
+		return true
+	})
+	for _, who := range due {
+		who.progressed(m)
+	}
+	m.watchProgress(s)
+}
+
+// unwait forgets whoever is over.
+func (m *Machine) unwait(s *session, who progressUser) {
+	if len(s.waits) == 0 {
+		return
+	}
+	s.waits = slices.DeleteFunc(s.waits, func(w progressWait) bool { return w.who == who })
+	m.watchProgress(s)
+}
+
+// watchProgress asks for the nearest value that somebody waits for.
+func (m *Machine) watchProgress(s *session) {
+	least := uint64(0)
+	for _, w := range s.waits {
+		if least == 0 || w.value < least {
+			least = w.value
+		}
+	}
+	if least != s.watch && !s.closed {
+		s.watch = least
+		m.emit(WatchProgress{Session: s.id, Value: least})
+	}
+}

@@ -1,0 +1,237 @@
+package transfer
+
+// receiving is a segment at the consumer's end.
+type receiving struct {
+	grant     *MsgGrant
+	planned   bool
+	open      bool // expected, or inline data being written
+	slices    uint32
+	bytes     uint64
+	rankBytes map[uint32]uint64
+	marks     []Mark
+	in        []uint64          // bit per slice: in place
+	count     uint32            // of them
+	tries     map[uint32]uint32 // slice -> latest attempt asked for
+	again     []uint32          // to be asked for at the end of a step
+}
+
+func (r *receiving) has(slice uint32) bool { return r.in[slice/64]&(1<<(slice%64)) != 0 }
+
+// granted handles MsgGrant: the first one, a further segment's, or a copy.
+func (m *Machine) granted(p *peer, g *MsgGrant) {
+	t := m.takeOf(p, g.Xfer)
+	switch {
+	case t == nil:
+		m.disown(p, g.Xfer)
+		return
+	case t.phase == over:
+		if t.end != nil {
+			m.send(p, t.end)
+		}
+		return
+	case t.phase != asking && t.phase != moving:
+		return
+	}
+	if t.incarnation != 0 && t.incarnation != g.Incarnation && !m.cfg.Broken.Incarnation {
+		t.fail(m, Failed, because(Expired, "key %s: the offer was replaced by another one while it was being taken", short(t.in.Key)))
+		return
+	}
+	if n := len(t.segs); int(g.Seg) < n && t.segs[g.Seg] != nil {
+		if t.segs[g.Seg].open && !g.HasInline {
+			m.send(p, &MsgGo{Xfer: g.Xfer, Seg: g.Seg}) // the producer has not seen it
+		}
+		return
+	}
+	t.accept(m, g)
+}
+
+// maxSegs bounds what a peer can make this node allocate.
+const maxSegs = 1 << 16
+
+// accept prepares for a segment.
+func (t *take) accept(m *Machine, g *MsgGrant) {
+	var producers []RankLayout
+	from := m.serves[legOf(nil, g.Xfer, Producer)]
+	if t.peer == nil {
+		if from == nil || from.state != serveMoving {
+			return // it ended meanwhile, and says so
+		}
+		producers = from.offer.layouts
+	} else if producers = m.resolve(t.peer, g.Xfer, Consumer, g.Ranks); producers == nil {
+		return // the grant will be repeated
+	}
+	if cause := m.agree(producers, t.layouts); cause.Reason != OK {
+		t.fail(m, Failed, cause)
+		return
+	}
+	if g.Seg >= maxSegs {
+		t.fail(m, Failed, because(Invalid, "node %q announced segment %d; at most %d are served", t.peer.node, g.Seg, maxSegs))
+		return
+	}
+	t.phase, t.engine, t.incarnation = moving, g.Engine, g.Incarnation
+	m.disarm(&t.resend)
+	for len(t.segs) <= int(g.Seg) {
+		t.segs = append(t.segs, nil)
+		t.covered = append(t.covered, nil)
+	}
+	seg := &receiving{grant: g}
+	t.segs[g.Seg] = seg
+	if !t.granted {
+		t.granted = true
+		m.openLeg(&t.leg)
+	}
+	dst := t.in.Blocks
+	if g.Seg > 0 || !g.Last {
+		r := reach(g.Blocks, g.BlocksBy)
+		t.covered[g.Seg] = r
+		if t.peer != nil {
+			dst = r.clip(t.layouts, dst)
+		}
+	}
+	if t.peer != nil {
+		m.emit(MakePlan{
+			Leg: t.leg.id, Seg: g.Seg, Producer: producers, Consumer: t.layouts,
+			Src: g.Blocks, SrcBy: g.BlocksBy, Dst: dst, Layered: g.Layered, Whole: g.Whole,
+		})
+		return
+	}
+	sent := from.segs[g.Seg]
+	seg.describe(sent.slices, sent.bytes, sent.rankBytes, sent.marks)
+	t.open(m, g.Seg)
+}
+
+func (r *receiving) describe(slices uint32, bytes uint64, ranks map[uint32]uint64, marks []Mark) {
+	r.planned, r.slices, r.bytes, r.rankBytes, r.marks = true, slices, bytes, ranks, marks
+	r.in = make([]uint64, (slices+63)/64)
+}
+
+// planned: this end's plan of a segment. It has to be the producer's.
+func (t *take) planned(m *Machine, ev *Planned) {
+	if t.phase != moving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || t.segs[ev.Seg].planned {
+		return
+	}
+	seg := t.segs[ev.Seg]
+	switch g := seg.grant; {
+	case ev.Cause.Reason != OK:
+		t.fail(m, Failed, ev.Cause)
+		return
+	case ev.Slices != g.Slices || ev.Bytes != g.Bytes:
+		t.fail(m, Failed, because(Incompatible, "key %s: node %q plans %d slices of %d bytes, this node %d of %d: the daemons' versions do not agree",
+			short(t.in.Key), t.peer.node, g.Slices, g.Bytes, ev.Slices, ev.Bytes))
+		return
+	}
+	seg.describe(ev.Slices, ev.Bytes, ev.RankBytes, ev.Marks)
+	t.missing = append(t.missing, ev.Missing...)
+	t.open(m, ev.Seg)
+}
+
+// open lets a segment's bytes come, once every rank's progress has reached what the take waits for.
+func (t *take) open(m *Machine, i uint32) {
+	seg := t.segs[i]
+	for _, s := range t.ranks {
+		if !m.reached(s, t.in.After, t) {
+			return
+		}
+	}
+	seg.open = true
+	switch {
+	case seg.grant.HasInline:
+		m.emit(WriteInline{Leg: t.leg.id, Seg: i, Data: seg.grant.Inline, CRC: seg.grant.InlineCRC})
+		seg.grant.Inline = nil
+		return
+	case seg.slices > 0:
+		m.emit(Expect{Leg: t.leg.id, Seg: i, Transport: seg.grant.Transport})
+	}
+	m.send(t.peer, &MsgGo{Xfer: t.leg.id.Xfer, Seg: i})
+	t.progressLayers(m)
+	t.tryCommit(m)
+}
+
+// progressed: a rank is further than it was.
+func (t *take) progressed(m *Machine) {
+	if t.phase != moving {
+		return
+	}
+	for i, seg := range t.segs {
+		if seg != nil && seg.planned && !seg.open && t.phase == moving {
+			t.open(m, uint32(i))
+		}
+	}
+}
+
+// inlineWritten: a segment that came with its grant is in place.
+func (t *take) inlineWritten(m *Machine, ev *InlineWritten) {
+	if t.phase != moving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || !t.segs[ev.Seg].open {
+		return
+	}
+	if ev.Cause.Reason != OK {
+		t.fail(m, Failed, ev.Cause)
+		return
+	}
+	seg := t.segs[ev.Seg]
+	for i := range seg.in {
+		seg.in[i] = ^uint64(0)
+	}
+	seg.count = seg.slices
+	t.progressLayers(m)
+	t.tryCommit(m)
+}
+
+// landed: a slice's attempt ended at this end.
+func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
+	if (t.phase != moving && t.phase != committing) || int(key.Seg) >= len(t.segs) || t.segs[key.Seg] == nil {
+		return
+	}
+	seg := t.segs[key.Seg]
+	if cause.Reason != OK && cause.Reason != Corrupt && cause.Reason != PeerGone && cause.Reason != Cancelled {
+		t.fail(m, Failed, cause)
+		return
+	}
+	if !seg.open || key.Slice >= seg.slices {
+		return
+	}
+	word, bit := &seg.in[key.Slice/64], uint64(1)<<(key.Slice%64)
+	t.stalls = 0
+	switch {
+	case cause.Reason == OK:
+		if *word&bit == 0 {
+			*word |= bit
+			seg.count++
+			t.progressLayers(m)
+			t.tryCommit(m)
+		}
+	case cause.Reason == Cancelled: // the producer's end was fenced: it will say why
+	default:
+		if *word&bit != 0 && !m.cfg.Broken.LateSlice {
+			// An earlier attempt came late and spoiled what a later one had put in place.
+			*word &^= bit
+			seg.count--
+		}
+		if *word&bit == 0 && key.Attempt >= seg.tries[key.Slice] && t.phase == moving {
+			t.again(m, key.Seg, []uint32{key.Slice}, cause)
+		}
+	}
+}
+
+// again asks for slices once more, up to the limit.
+func (t *take) again(m *Machine, i uint32, slices []uint32, cause Cause) {
+	seg := t.segs[i]
+	if seg.tries == nil {
+		seg.tries = map[uint32]uint32{}
+	}
+	byAttempt := map[uint32][]uint32{}
+	for _, s := range slices {
+		n := seg.tries[s] + 1
+		if n > uint32(m.cfg.Retries) {
+			t.fail(m, Failed, because(cause.Reason, "slice %d of segment %d did not arrive whole in %d attempts: %s", s, i, n, cause.Text))
+			return
+		}
+		seg.tries[s] = n
+		byAttempt[n] = append(byAttempt[n], s)
+	}
+	for n := uint32(1); n <= uint32(m.cfg.Retries); n++ {
+		if s := byAttempt[n]; s != nil {
+			m.send(t.peer, &MsgResend{Xfer: t.leg.id.Xfer, Seg: i, Attempt: n, Slices: s})
+		}
+	}
+}

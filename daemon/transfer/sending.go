@@ -1,0 +1,308 @@
+package transfer
+
+// sending is a segment at the producer's end.
+type sending struct {
+	last      bool // when it was planned: no further segment
+	clipped   bool
+	planned   bool
+	granted   bool
+	ready     bool // the consumer expects its slices
+	inline    []byte
+	hasInline bool
+	crc       uint32
+	transport string
+	slices    uint32
+	bytes     uint64
+	rankBytes map[uint32]uint64
+	marks     []Mark
+	mark      int    // marks up to here are allowed
+	allowed   uint32 // slices that progress lets through
+	next      uint32 // slices posted for the first time
+	ended     uint32 // first attempts that ended
+	again     []SliceKey
+	tries     map[uint32]uint32 // slice -> latest attempt, of those sent again
+	flying    int
+}
+
+// advance plans the segments that the offer has and this take has not yet.
+func (v *serve) advance(m *Machine) {
+	if v.state != serveMoving {
+		return
+	}
+	o := v.offer
+	for n := o.segments(); len(v.segs) < n; {
+		i := len(v.segs)
+		seg := &sending{last: o.sealed() && i == n-1}
+		seg.clipped = i > 0 || !seg.last
+		v.segs = append(v.segs, seg)
+		if v.leg.state == legNew {
+			o.open++
+			m.openLeg(&v.leg)
+		}
+		src, srcBy := o.source(i)
+		dst, dstBy := v.take.Blocks, v.take.BlocksBy
+		if seg.clipped {
+			r := reach(src, srcBy)
+			dst, dstBy = r.clip(v.consumers, dst), r.clipBy(v.consumers, dstBy)
+		}
+		m.emit(MakePlan{
+			Leg: v.leg.id, Seg: uint32(i), Producer: o.layouts, Consumer: v.consumers,
+			Src: src, SrcBy: srcBy, Dst: dst, DstBy: dstBy,
+			Layered: o.layered(i) || v.take.Layered, Whole: o.whole(),
+		})
+	}
+	v.finishSending(m)
+}
+
+// planned: the driver knows what a segment's bytes are.
+func (v *serve) planned(m *Machine, ev *Planned) {
+	if v.state != serveMoving || int(ev.Seg) >= len(v.segs) || v.segs[ev.Seg].planned {
+		return
+	}
+	if ev.Cause.Reason != OK {
+		v.abort(m, ev.Cause)
+		return
+	}
+	seg := v.segs[ev.Seg]
+	seg.planned, seg.transport, seg.slices, seg.bytes = true, ev.Transport, ev.Slices, ev.Bytes
+	seg.rankBytes, seg.marks = ev.RankBytes, ev.Marks
+	if first := v.segs[0].transport; first != "" {
+		seg.transport = first // one leg, one transport: that is what its fence is for
+	}
+	seg.hasInline = ev.Inline && v.peer != nil && ev.Slices > 0
+	if v.peer == nil {
+		if t := m.takes[v.leg.id.Xfer]; t != nil {
+			t.missing = append(t.missing, ev.Missing...)
+		}
+	}
+	if seg.hasInline {
+		v.readInline(m, ev.Seg)
+		return
+	}
+	v.grant(m, ev.Seg)
+}
+
+// readInline asks for a small segment's bytes once its ranks are that far; they ride inside the grant.
+func (v *serve) readInline(m *Machine, i uint32) {
+	if v.arrived(m, int(i)) {
+		m.emit(ReadInline{Leg: v.leg.id, Seg: i})
+		v.segs[i].ready = true
+	}
+}
+
+func (v *serve) inlineRead(m *Machine, ev *InlineRead) {
+	if v.state != serveMoving || int(ev.Seg) >= len(v.segs) || v.segs[ev.Seg].granted {
+		return
+	}
+	if ev.Cause.Reason != OK {
+		v.abort(m, ev.Cause)
+		return
+	}
+	seg := v.segs[ev.Seg]
+	seg.inline, seg.crc = ev.Data, ev.CRC
+	seg.next, seg.ended = seg.slices, seg.slices
+	v.grant(m, ev.Seg)
+	v.finishSending(m)
+}
+
+// grant tells the consumer what will be moved.
+func (v *serve) grant(m *Machine, i uint32) {
+	o, seg := v.offer, v.segs[i]
+	if !seg.granted {
+		seg.granted = true
+		o.renew(m)
+	}
+	g := &MsgGrant{
+		Xfer: v.leg.id.Xfer, Seg: i, Incarnation: o.incarnation, Engine: o.engine.key.name, Whole: o.whole(),
+		Tokens: o.tokens(int(i)), Last: seg.last, Layered: o.layered(int(i)) || v.take.Layered,
+		Transport: seg.transport, Slices: seg.slices, Bytes: seg.bytes,
+		Inline: seg.inline, InlineCRC: seg.crc, HasInline: seg.hasInline,
+	}
+	g.Blocks, g.BlocksBy = o.source(int(i))
+	if v.peer != nil {
+		g.Ranks = m.introduce(v.peer, o.layouts)
+	}
+	m.send(v.peer, g)
+}
+
+// arrived says whether every rank's progress has reached what a segment waits for.
+func (v *serve) arrived(m *Machine, i int) bool {
+	ok := true
+	for _, s := range v.offer.ranks {
+		p := v.offer.portionOf(s, i)
+		if after := p.after; after > s.progress && !p.layered {
+			ok = m.reached(s, after, v) && ok
+		}
+	}
+	return ok
+}
+
+// permit moves seg.allowed on: all slices once the ranks are that far, or, layer by layer, as each rank writes.
+func (v *serve) permit(m *Machine, i int) {
+	seg := v.segs[i]
+	if seg.allowed == seg.slices || !seg.ready || !v.arrived(m, i) {
+		return
+	}
+	if !v.offer.layered(i) {
+		seg.allowed = seg.slices
+		return
+	}
+	for ; seg.mark < len(seg.marks); seg.mark++ {
+		k := seg.marks[seg.mark]
+		seg.allowed = k.First
+		if s := v.offer.rank(k.SrcRank); s != nil {
+			if p := v.offer.portionOf(s, i); p.layered && !m.reached(s, p.after&^0xffff|uint64(k.SrcLayer+1), v) {
+				return
+			}
+		}
+	}
+	seg.allowed = seg.slices
+}
+
+func (o *offer) rank(r uint32) *session {
+	for _, s := range o.ranks {
+		if s.rank == r {
+			return s
+		}
+	}
+	return nil
+}
+
+// progressed: a rank is further than it was.
+func (v *serve) progressed(m *Machine) {
+	if v.state != serveMoving {
+		return
+	}
+	for i, seg := range v.segs {
+		switch {
+		case seg.hasInline && !seg.ready:
+			v.readInline(m, uint32(i))
+		case seg.ready && !seg.hasInline:
+			v.permit(m, i)
+		}
+	}
+	m.enqueue(v)
+}
+
+// onGo: the consumer is ready for a segment.
+func (v *serve) onGo(m *Machine, msg *MsgGo) {
+	if v.state != serveMoving || int(msg.Seg) >= len(v.segs) {
+		return
+	}
+	seg := v.segs[msg.Seg]
+	if !seg.granted || seg.ready {
+		return
+	}
+	seg.ready = true
+	v.offer.renew(m)
+	v.permit(m, int(msg.Seg))
+	m.enqueue(v)
+	v.finishSending(m)
+}
+
+// onResend: slices did not land whole.
+func (v *serve) onResend(m *Machine, msg *MsgResend) {
+	if v.state != serveMoving || int(msg.Seg) >= len(v.segs) {
+		return
+	}
+	seg := v.segs[msg.Seg]
+	if !seg.ready || seg.hasInline {
+		return
+	}
+	if seg.tries == nil {
+		seg.tries = map[uint32]uint32{}
+	}
+	for _, s := range msg.Slices {
+		if s < seg.next && msg.Attempt > seg.tries[s] {
+			seg.tries[s] = msg.Attempt
+			seg.again = append(seg.again, SliceKey{Leg: v.leg.id, Seg: msg.Seg, Slice: s, Attempt: msg.Attempt})
+		}
+	}
+	m.enqueue(v)
+}
+
+// sliceSent: a posted slice's memory is no longer read.
+func (v *serve) sliceSent(m *Machine, key SliceKey, cause Cause) {
+	if int(key.Seg) >= len(v.segs) || v.segs[key.Seg].flying == 0 {
+		return
+	}
+	seg := v.segs[key.Seg]
+	seg.flying--
+	m.landedLane(v, seg)
+	if v.state != serveMoving {
+		return
+	}
+	switch cause.Reason {
+	case OK, PeerGone, Cancelled: // what did not land is asked for again by the consumer
+	default:
+		v.abort(m, cause)
+		return
+	}
+	if key.Attempt == 0 {
+		seg.ended++
+	}
+	v.offer.renew(m)
+	v.finishSending(m)
+}
+
+// finishSending says so once every slice of every segment was sent, under the offer's hold.
+func (v *serve) finishSending(m *Machine) {
+	if v.state != serveMoving || v.sentAll || !v.offer.sealed() || len(v.segs) < v.offer.segments() {
+		return
+	}
+	for _, seg := range v.segs {
+		if !seg.granted || seg.ended < seg.slices {
+			return
+		}
+	}
+	v.sentAll = true
+	m.send(v.peer, &MsgSent{Xfer: v.leg.id.Xfer, Incarnation: v.offer.incarnation, Segs: uint32(len(v.segs))})
+}
+
+// repeat says again what the consumer has not answered.
+func (v *serve) repeat(m *Machine) {
+	switch {
+	case v.peer == nil:
+	case v.state == serveParked:
+		m.send(v.peer, &MsgParked{Xfer: v.leg.id.Xfer})
+	case v.state == serveMoving:
+		waiting := true
+		for i, seg := range v.segs {
+			if seg.granted && (!seg.ready || seg.hasInline) {
+				v.grant(m, uint32(i))
+			}
+			waiting = waiting && seg.granted
+		}
+		if !waiting || len(v.segs) == 0 {
+			m.send(v.peer, &MsgParked{Xfer: v.leg.id.Xfer})
+		}
+		if v.sentAll {
+			m.send(v.peer, &MsgSent{Xfer: v.leg.id.Xfer, Incarnation: v.offer.incarnation, Segs: uint32(len(v.segs))})
+		}
+	}
+}
+
+// onEnd: the consumer says how the take ended.
+func (v *serve) onEnd(m *Machine, msg *MsgEnd) {
+	was := v.state
+	if was == serveDone || was == serveOver {
+		return
+	}
+	v.state, v.cause = serveDone, msg.Cause
+	m.unpark(v)
+	v.leave(m)
+	o := v.offer
+	switch {
+	case o == nil || o.ended:
+	case msg.Status == Done:
+		for _, seg := range v.segs {
+			o.bytes += seg.bytes
+		}
+		o.commit(m, o.enter(v.claim.claimName, v.claim.parts), v.take.Part)
+	case was == serveMoving:
+		o.fail(m, v.claim)
+	}
+	if was != serveAborting { // there the fence is under way
+		v.stop(m)
+	}
+}

@@ -1,0 +1,320 @@
+package transfer
+
+import "bytes"
+
+// serve is the producer's end of a transfer.
+//
+//	parked --admitted--> moving --MsgEnd--> over
+//	   |                   | (withdrawn, expired, fault, peer gone)
+//	   +--refused--> over  +--> aborting --fenced--> over
+type serve struct {
+	leg       leg
+	peer      *peer
+	take      *MsgTake
+	consumers []RankLayout // nil until their layouts are known
+	offer     *offer       // once admitted
+	claim     *claim
+	counted   bool // in claim.live
+	state     serveState
+	segs      []*sending
+	sentAll   bool
+	cause     Cause // of the abort
+	deadline  timer
+	resend    timer
+	lane      laneMember
+	unlinked  bool // its channel is down
+	repeats   int
+}
+
+type serveState uint8
+
+const (
+	serveParked serveState = iota
+	serveMoving
+	serveAborting // fence asked for, the consumer is told after it
+	serveDone     // fence asked for, the consumer knows
+	serveOver
+)
+
+// askedFor handles MsgTake.
+func (m *Machine) askedFor(p *peer, msg *MsgTake) {
+	id := legOf(p, msg.Xfer, Producer)
+	if v := m.serves[id]; v != nil {
+		v.askedAgain(m, msg)
+		return
+	}
+	if e := m.past.ends[id]; e != nil {
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: e.cause})
+		return
+	}
+	if m.draining {
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node)})
+		return
+	}
+	if p != nil && p.serves >= m.cfg.MaxParked {
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d takes of node %q wait on node %q, the limit", p.serves, p.node, m.cfg.Node), Retry: m.cfg.Resend})
+		return
+	}
+	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
+	v := &serve{peer: p, take: msg}
+	v.leg.id = id
+	m.serves[id] = v
+	if p != nil {
+		p.serves++
+	}
+	m.arm(&v.deadline, v, wakeDeadline, m.now+min(msg.Deadline, m.cfg.OfferWait))
+	m.admit(v)
+	if p != nil && v.state == serveParked {
+		m.send(p, &MsgParked{Xfer: msg.Xfer})
+		m.arm(&v.resend, v, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+// admit lets a parked take begin if its offer is here and free, else notes it under the key.
+func (m *Machine) admit(v *serve) {
+	t := v.take
+	o := m.offers[string(t.Key)]
+	if o == nil {
+		if g := m.graves.keys[string(t.Key)]; g != nil {
+			if cause, dead := g.verdict(m, t.Token); dead {
+				v.refuse(m, cause)
+				return
+			}
+		}
+		m.park(v)
+		return
+	}
+	if cause := o.authorise(t); cause.Reason != OK {
+		v.refuse(m, cause)
+		return
+	}
+	o.renew(m)
+	if v.consumers == nil {
+		if v.consumers = m.consumerRanks(v); v.consumers == nil {
+			m.park(v)
+			return
+		}
+	}
+	if cause := m.agree(o.layouts, v.consumers); cause.Reason != OK {
+		v.refuse(m, cause)
+		return
+	}
+	name := claimName{t.Engine, t.Instance, t.TakeID}
+	if c := o.claim(name); c != nil && c.parts != t.Parts {
+		v.refuse(m, because(Invalid, "take %d of engine %q has %d parts here and %d before; use one number for all of them", t.TakeID, t.Engine, t.Parts, c.parts))
+		return
+	}
+	if !o.joined || !o.admits(name) {
+		m.park(v)
+		return
+	}
+	m.unpark(v)
+	v.enter(m, o, name)
+}
+
+// authorise checks what a take shows before anything is done for it.
+func (o *offer) authorise(t *MsgTake) Cause {
+	switch {
+	case !sameToken(o.token, t.Token):
+		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(o.key))
+	case !bytes.Equal(o.content, t.Content):
+		return because(Incompatible, "key %s: the offer's content digest is %x, the take's %x; both sides must describe the same adapters, inputs and salt",
+			short(o.key), o.content, t.Content)
+	case t.Parts < 1 || t.Parts > maxParts || t.Part < 0 || t.Part >= t.Parts:
+		return because(Invalid, "part %d of %d: parts must be 1 to %d, and part below it", t.Part, t.Parts, maxParts)
+	}
+	return Cause{}
+}
+
+// enter begins the transfer.
+func (v *serve) enter(m *Machine, o *offer, name claimName) {
+	for _, old := range append([]*serve(nil), o.serves...) {
+		if old.claim.claimName == name && old.take.Part == v.take.Part && old.state == serveMoving {
+			old.abort(m, because(Cancelled, "take %d part %d of engine %q was begun again", name.take, v.take.Part, name.engine))
+		}
+	}
+	v.state, v.offer, v.claim = serveMoving, o, o.enter(name, v.take.Parts)
+	v.claim.live++
+	v.counted = true
+	o.serves = append(o.serves, v)
+	v.leg.ranks = o.ranks
+	m.arm(&v.deadline, v, wakeDeadline, m.now+v.take.Deadline+2*m.cfg.Resend)
+	if v.peer != nil {
+		m.arm(&v.resend, v, wakeResend, m.now+m.cfg.Resend)
+	}
+	v.advance(m)
+}
+
+// askedAgain answers a repeated MsgTake: it is a sign of life, and the last answer may be lost.
+func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
+	switch v.state {
+	case serveParked:
+		v.take = msg
+		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
+			o.renew(m)
+		}
+		if v.consumers == nil {
+			m.admit(v)
+		}
+		if v.state == serveParked {
+			m.send(v.peer, &MsgParked{Xfer: msg.Xfer})
+		}
+	case serveMoving:
+		v.offer.renew(m)
+		v.repeat(m)
+	}
+}
+
+// refuse ends a take that was not granted.
+func (v *serve) refuse(m *Machine, cause Cause) {
+	m.unpark(v)
+	v.cause = cause
+	m.send(v.peer, &MsgRefuse{Xfer: v.leg.id.Xfer, Cause: cause})
+	v.leave(m)
+	v.state = serveDone
+	v.stop(m)
+}
+
+// abort ends a take on the producer's behalf: reads are fenced first, then the consumer is told.
+func (v *serve) abort(m *Machine, cause Cause) {
+	switch v.state {
+	case serveParked:
+		v.refuse(m, cause)
+	case serveMoving:
+		v.cause, v.state = cause, serveAborting
+		v.leave(m)
+		v.offer.fail(m, v.claim)
+		v.stop(m)
+	}
+}
+
+// stop fences the leg, if the driver knows it.
+func (v *serve) stop(m *Machine) {
+	m.leaveLane(v)
+	if v.offer != nil {
+		for _, s := range v.offer.ranks {
+			m.unwait(s, v)
+		}
+	}
+	if v.leg.state == legNew {
+		v.leg.state = legDone
+		v.leg.ranks = nil
+		v.over(m)
+		return
+	}
+	m.fenceLeg(&v.leg)
+}
+
+// leave gives up the claim's place.
+func (v *serve) leave(m *Machine) {
+	if v.counted {
+		v.counted = false
+		v.claim.live--
+	}
+}
+
+// fenced: nothing is read any more, or (cause) that cannot be had yet.
+func (v *serve) fenced(m *Machine, cause Cause) {
+	if cause.Reason != OK {
+		if v.offer != nil {
+			for _, mb := range v.offer.members {
+				m.quarantine(&mb.op, cause)
+			}
+		}
+		return
+	}
+	o := v.offer
+	o.open--
+	m.leaveLeg(&v.leg)
+	v.over(m)
+	o.settle(m)
+}
+
+// over: the transfer has ended here. A consumer that has to hear of it is told until it answers or lingering is over.
+func (v *serve) over(m *Machine) {
+	aborted := v.state == serveAborting
+	v.state = serveOver
+	m.disarm(&v.deadline)
+	m.disarm(&v.resend)
+	m.settleLane(v)
+	if o := v.offer; o != nil {
+		for i := range o.serves {
+			if o.serves[i] == v {
+				o.serves = append(o.serves[:i], o.serves[i+1:]...)
+				break
+			}
+		}
+	}
+	delete(m.serves, v.leg.id)
+	if v.peer != nil {
+		v.peer.serves--
+		m.remembers(v, aborted)
+	}
+	if aborted && !v.unlinked {
+		m.send(v.peer, &MsgAbort{Xfer: v.leg.id.Xfer, Cause: v.cause})
+	}
+}
+
+// fire: a deadline passed, or an answer is due.
+func (v *serve) fire(m *Machine, which wake) {
+	switch {
+	case which == wakeResend:
+		m.arm(&v.resend, v, wakeResend, m.now+m.backoff(true, &v.repeats))
+		v.repeat(m)
+	case v.state == serveParked:
+		v.refuse(m, v.whyParked(m))
+	default:
+		v.abort(m, because(Timeout, "key %s: the take's deadline passed on node %q and its consumer did not say how it ended", short(v.offer.key), m.cfg.Node))
+	}
+}
+
+// whyParked says what a take waited for in vain.
+func (v *serve) whyParked(m *Machine) Cause {
+	key, o := short(v.take.Key), m.offers[string(v.take.Key)]
+	waited := took(min(v.take.Deadline, m.cfg.OfferWait))
+	switch {
+	case o == nil:
+		return because(NotFound, "key %s is unknown on node %q: no offer came within %s; check key and peer, and that the producer still runs", key, m.cfg.Node, waited)
+	case !o.joined:
+		return because(NotFound, "key %s: only %d of the ranks of engine %q on node %q offered it within %s", key, len(o.ranks), o.engine.key.name, m.cfg.Node, waited)
+	case v.consumers == nil:
+		return because(Timeout, "key %s: the layouts of engine %q did not arrive at node %q within %s", key, v.take.Engine, m.cfg.Node, waited)
+	}
+	return because(Busy, "key %s is being taken by %d other engines, as many as it was offered to; offer it with more consumers", key, o.consumers)
+}
+
+// park, unpark: the takes that wait under a key.
+func (m *Machine) park(v *serve) {
+	key := string(v.take.Key)
+	for _, w := range m.parked[key] {
+		if w == v {
+			return
+		}
+	}
+	m.parked[key] = append(m.parked[key], v)
+}
+
+func (m *Machine) unpark(v *serve) {
+	key := string(v.take.Key)
+	list := m.parked[key]
+	for i := range list {
+		if list[i] != v {
+			continue
+		}
+		if len(list) == 1 {
+			delete(m.parked, key)
+		} else {
+			m.parked[key] = append(append([]*serve(nil), list[:i]...), list[i+1:]...)
+		}
+		return
+	}
+}
+
+// wakeKey looks again at the takes that wait under a key.
+func (m *Machine) wakeKey(key string) {
+	for _, v := range append([]*serve(nil), m.parked[key]...) {
+		if v.state == serveParked {
+			m.admit(v)
+		}
+	}
+}

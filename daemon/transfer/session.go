@@ -1,0 +1,138 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// session is one connector instance's connection.
+type session struct {
+	id       SessionID
+	engine   *engine
+	role     Role
+	rank     uint32
+	layout   *layout.Layout
+	holds    *layout.Holds
+	progress uint64
+	watch    uint64 // what WatchProgress was last asked for
+	waits    []progressWait
+	credits  int
+	owed     []Complete // answers for which there was no credit
+	ops      map[uint64]*op
+	uses     map[*op]struct{} // operations that this session is told about
+	legs     int              // legs that may touch its memory
+	offers   int
+	gone     []layout.RegionID // removed
+	draining []layout.RegionID // of them, those whose memory may still be touched
+	ended    *Cause            // it was told to go
+	closed   bool
+}
+
+// alive is false once nothing may be sent to the session.
+func (s *session) alive() bool { return !s.closed }
+
+func (m *Machine) layoutSet(ev LayoutSet) {
+	if s := m.sessions[ev.Session]; s != nil && s.layout == nil {
+		s.layout = ev.Layout
+		s.holds = layout.NewHolds(ev.Layout)
+	}
+}
+
+// sessionClosed ends what the session asked for and what touches its memory.
+func (m *Machine) sessionClosed(ev SessionClosed) {
+	s := m.sessions[ev.Session]
+	if s == nil || s.closed {
+		return
+	}
+	s.closed = true
+	s.waits, s.owed = nil, nil
+	m.abandon(s, ev.Cause)
+	m.leaveEngine(s)
+	m.drained(s)
+}
+
+// abandon ends every operation that the session is concerned with.
+func (m *Machine) abandon(s *session, cause Cause) {
+	for _, o := range s.concerned() {
+		o.owner.lost(m, o, s, cause)
+	}
+}
+
+// concerned lists the session's operations in the order in which they were accepted.
+func (s *session) concerned() []*op {
+	ops := make([]*op, 0, len(s.uses))
+	for o := range s.uses {
+		ops = append(ops, o)
+	}
+	slices.SortFunc(ops, func(a, b *op) int { return cmp.Compare(a.id, b.id) })
+	return ops
+}
+
+// regionRemoved ends operations if the session's layout names the region: all of them lie in it.
+func (m *Machine) regionRemoved(ev RegionRemoved) {
+	s := m.sessions[ev.Session]
+	if s == nil || s.closed || slices.Contains(s.gone, ev.Region) {
+		return
+	}
+	named := s.layout != nil && slices.ContainsFunc(s.layout.Views(), func(v layout.View) bool { return v.Region == ev.Region })
+	if !named {
+		m.emit(RegionDrained{Session: s.id, Region: ev.Region})
+		return
+	}
+	s.gone = append(s.gone, ev.Region)
+	s.draining = append(s.draining, ev.Region)
+	m.abandonMemory(s, because(NotFound, "region %#x was unregistered while the operation used it", uint64(ev.Region)))
+	m.drained(s)
+}
+
+// abandonMemory ends every operation that uses the session's memory; those that only report to it go on.
+func (m *Machine) abandonMemory(s *session, cause Cause) {
+	for _, o := range s.concerned() {
+		if slices.ContainsFunc(o.held, func(h hold) bool { return h.s == s }) {
+			o.owner.lost(m, o, s, cause)
+		}
+	}
+}
+
+// drained says so when nothing touches memory that was asked back.
+func (m *Machine) drained(s *session) {
+	if s.legs > 0 {
+		return
+	}
+	if s.closed {
+		if m.sessions[s.id] == s {
+			delete(m.sessions, s.id)
+			m.emit(SessionDrained{Session: s.id})
+		}
+		return
+	}
+	for _, r := range s.draining {
+		m.emit(RegionDrained{Session: s.id, Region: r})
+	}
+	s.draining = nil
+}
+
+// endSession tells a session to go; its operations end now.
+func (m *Machine) endSession(s *session, cause Cause) {
+	if s.ended != nil || s.closed {
+		return
+	}
+	s.ended = &cause
+	m.emit(EndSession{Session: s.id, Cause: cause})
+	m.abandon(s, cause)
+}
+
+// usable says whether the session may begin an operation.
+func (m *Machine) usable(s *session) (Cause, bool) {
+	switch {
+	case s.ended != nil:
+		return *s.ended, false
+	case m.draining:
+		return because(Unavailable, "the daemon of node %q is shutting down; submit again after its restart", m.cfg.Node), false
+	case len(s.ops) >= m.cfg.MaxOps:
+		return because(Quota, "%d operations of this session are not released yet, the limit; wait for some of them", len(s.ops)), false
+	}
+	return Cause{}, true
+}

@@ -1,0 +1,102 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// submit dispatches an operation.
+func (m *Machine) submit(sub *Submit) {
+	s := m.sessions[sub.Session]
+	if s == nil || s.closed {
+		return
+	}
+	switch in := sub.Op.(type) {
+	case *CancelOp:
+		m.submitCancel(s, sub, in.Target)
+		return
+	case *WithdrawOp:
+		m.submitCancel(s, sub, in.Target)
+		return
+	case *SealOp:
+		m.submitExtend(s, sub, &ExtendOp{Target: in.Target, Sealed: true})
+		return
+	case *ExtendOp:
+		m.submitExtend(s, sub, in)
+		return
+	}
+	if cause, ok := m.usable(s); !ok {
+		m.refuse(s, sub, cause)
+		return
+	}
+	if s.ops[sub.UserData] != nil {
+		m.refuse(s, sub, because(Invalid, "user_data %#x names an operation that is not released yet; use another one", sub.UserData))
+		return
+	}
+	switch in := sub.Op.(type) {
+	case *TakeOp:
+		m.submitTake(s, sub, in)
+	case *OfferOp:
+		m.submitOffer(s, sub, in)
+	case *WatchOp:
+		m.submitKey(s, sub, MsgKey{Key: in.Key, Token: in.Token, Trace: in.Trace, For: in.Timeout}, in.Peer, in.Timeout)
+	case *DropOp:
+		m.submitKey(s, sub, MsgKey{Key: in.Key, Token: in.Token, Trace: in.Trace, Drop: true}, in.Peer, in.Timeout)
+	}
+}
+
+// submitCancel ends an operation and answers once that has ended.
+func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
+	o := s.ops[target]
+	if o == nil { // ended before, and released
+		m.answer(s, sub)
+		return
+	}
+	w := canceller{s: s, user: sub.UserData, tag: sub.Tag, id: m.newOp()}
+	if o.stage == reported {
+		m.tell(s, Complete{Session: s.id, UserData: w.user, Tag: w.tag, Op: w.id, Status: Done, More: true})
+	}
+	o.cancels = append(o.cancels, w)
+	if o.stage == running {
+		o.owner.cancel(m, o)
+	}
+}
+
+// checkBlocks validates lists against every rank's layout. A rank may lack groups that another one has (pipeline stages of
+// hybrid models), but every list must be of some rank's group.
+func checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
+	for i := range lists {
+		known := false
+		for _, s := range ranks {
+			known = known || s.layout.Group(lists[i].Group) != nil
+		}
+		if !known {
+			return because(Invalid, "blocks: list %d is of group %d, which no rank's layout has", i, lists[i].Group)
+		}
+	}
+	var checked *layout.Layout
+	for _, s := range ranks {
+		if s.layout == checked {
+			continue
+		}
+		checked = s.layout
+		own := lists
+		for i := range lists {
+			if s.layout.Group(lists[i].Group) == nil {
+				own = theirs(s.layout, lists)
+				break
+			}
+		}
+		if err := s.layout.CheckBlocks(own); err != nil {
+			return because(Invalid, "rank %d: %v", s.rank, err)
+		}
+	}
+	return Cause{}
+}
+
+func theirs(l *layout.Layout, lists []layout.BlockList) []layout.BlockList {
+	var own []layout.BlockList
+	for _, b := range lists {
+		if l.Group(b.Group) != nil {
+			own = append(own, b)
+		}
+	}
+	return own
+}

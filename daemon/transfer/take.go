@@ -1,0 +1,267 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// take is the consumer's end of a transfer, and the client's operation.
+//
+//	reaching --channel--> asking --MsgGrant--> moving --all landed, MsgSent--> committing --fenced--> done
+//	    any of them --cancel, deadline, refusal, abort, fault--> failing --fenced--> failed
+//
+// Its leg is opened by the first grant: before that there is nothing to fence.
+type take struct {
+	op
+	leg     leg
+	in      *TakeOp
+	ranks   []*session
+	layouts []RankLayout
+	phase   phase
+
+	peer    *peer  // nil: this node
+	epoch   uint64 // of the channel on which it was asked
+	asked   bool   // the producer's end may know of it
+	known   bool   // and said so
+	asks    int    // repetitions since then
+	granted bool
+
+	engine      string // the producer's
+	incarnation uint64
+	segs        []*receiving
+	covered     []spans
+	sent        bool // the producer sent everything
+	sentSegs    int
+	missing     []layout.Run // blocks that the producer does not have
+	failed      []layout.Run // all blocks, once they are asked for
+	layersReady uint32
+
+	deadline, resend, settling timer
+	until                      Time // the deadline
+	stalls                     int
+	name                       takeName
+	end                        *MsgEnd // said until acknowledged
+	endUntil                   Time
+}
+
+type phase uint8
+
+const (
+	reaching phase = iota
+	asking
+	moving
+	committing
+	over
+)
+
+// takeName makes takes idempotent.
+type takeName struct {
+	engine *engine
+	id     uint64
+	part   int
+}
+
+func (m *Machine) submitTake(s *session, sub *Submit, in *TakeOp) {
+	ranks, cause := m.ranks(s)
+	if cause.Reason == OK {
+		cause = checkBlocks(ranks, in.Blocks)
+	}
+	if in.Parts == 0 {
+		in.Parts = 1
+	}
+	if cause.Reason == OK && (in.Part < 0 || in.Parts < 1 || in.Parts > maxParts || in.Part >= in.Parts) {
+		cause = because(Invalid, "part %d of %d: parts must be 1 to %d, and part below it", in.Part, in.Parts, maxParts)
+	}
+	name := takeName{s.engine, in.TakeID, in.Part}
+	if old := m.takeNames[name]; cause.Reason == OK && old != nil {
+		cause = because(Busy, "take %d part %d of engine %q runs already as operation %d; wait for that one, or use another take id",
+			in.TakeID, in.Part, s.engine.key.name, old.id)
+	}
+	t := &take{in: in, ranks: ranks, name: name}
+	t.exclusive = true
+	if cause.Reason == OK {
+		cause = m.acquire(&t.op, ranks, in.Blocks)
+	}
+	if cause.Reason == OK {
+		if cause = m.begin(&t.op, sub, s, ranks, creditsMemory, t); cause.Reason != OK {
+			t.letGo()
+		}
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	m.lastXfer++
+	t.leg = leg{id: Leg{Xfer: m.lastXfer, End: Consumer}, ranks: ranks}
+	t.layouts = rankLayouts(ranks)
+	m.takes[m.lastXfer] = t
+	m.takeNames[name] = t
+	t.until = m.now + m.clampTimeout(in.Timeout)
+	m.arm(&t.deadline, t, wakeDeadline, t.until)
+	m.reach(in.Peer, t)
+}
+
+func (m *Machine) clampTimeout(d Time) Time {
+	if d <= 0 {
+		d = m.cfg.DefaultTimeout
+	}
+	return min(d, m.cfg.MaxTimeout)
+}
+
+// arrive: the channel is there; ask.
+func (t *take) arrive(m *Machine, p *peer) {
+	t.phase, t.peer = asking, p
+	if p != nil {
+		t.epoch = p.epoch
+		t.leg.id.Peer, t.leg.id.Epoch = p.node, p.epoch
+	}
+	t.ask(m)
+}
+
+// ask sends MsgTake; it is repeated until granted.
+func (t *take) ask(m *Machine) {
+	if t.phase != asking {
+		return
+	}
+	t.asked = true
+	msg := &MsgTake{
+		Xfer: t.leg.id.Xfer, Engine: t.by.engine.key.name, Instance: t.by.engine.instance,
+		TakeID: t.in.TakeID, Part: t.in.Part, Parts: t.in.Parts,
+		Key: t.in.Key, Token: t.in.Token, Content: t.in.Content, Trace: t.in.Trace,
+		Layered: t.in.Layered, Blocks: t.in.Blocks, Deadline: max(t.until-m.now, 1),
+	}
+	if t.peer != nil {
+		msg.Ranks = m.introduce(t.peer, t.layouts)
+		m.arm(&t.resend, t, wakeResend, m.now+m.backoff(t.known, &t.asks))
+	}
+	m.send(t.peer, msg)
+}
+
+// stranded: the peer cannot be reached, now or ever.
+func (t *take) stranded(m *Machine, cause Cause) { t.fail(m, Failed, cause) }
+
+// unlinked: the channel is gone. What was not granted is asked again on the next one.
+func (t *take) unlinked(m *Machine, cause Cause) {
+	t.asked, t.known, t.asks = false, false, 0
+	if t.phase != over || t.end == nil || t.end.Status != Done {
+		m.disarm(&t.resend)
+	}
+	switch {
+	case t.phase == over && t.end != nil && t.end.Status != Done:
+		t.end = nil // the producer learns it from the same loss
+		t.forget(m)
+	case t.phase == asking:
+		t.phase, t.peer = reaching, nil
+		m.reach(t.in.Peer, t)
+	case t.phase == moving:
+		t.fail(m, Failed, cause)
+	}
+}
+
+// onRefuse: the producer will not, or not yet.
+func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
+	switch {
+	case t.phase != asking && t.phase != moving:
+	case msg.Retry > 0 && t.phase == asking:
+		m.arm(&t.resend, t, wakeResend, m.now+min(msg.Retry, 8*m.cfg.Resend))
+	default:
+		t.asked = false // the producer's end is over: there is nobody to tell how the take ended
+		t.fail(m, Failed, msg.Cause)
+	}
+}
+
+// onAbort: the producer's reads are fenced; what was sent may still land here until this end is fenced too.
+func (t *take) onAbort(m *Machine, msg *MsgAbort) {
+	if t.phase == asking || t.phase == moving {
+		t.fail(m, Failed, msg.Cause)
+	} else if t.end != nil {
+		m.send(t.peer, t.end)
+	}
+}
+
+func (t *take) fire(m *Machine, which wake) {
+	switch {
+	case which == wakeSettle:
+		t.stalled(m)
+	case which == wakeResend && t.phase == over:
+		t.sayEnd(m)
+	case which == wakeResend:
+		t.ask(m)
+	case which == wakeDeadline:
+		t.fail(m, Failed, t.whyLate(m))
+	}
+}
+
+// whyLate says what the take waited for when its deadline passed.
+func (t *take) whyLate(m *Machine) Cause {
+	key, waited := short(t.in.Key), took(m.now-t.began)
+	switch t.phase {
+	case reaching:
+		if c := m.trouble(t.in.Peer); c.Reason != OK {
+			return because(PeerGone, "peer %q was not reached within %s: %s", t.in.Peer, waited, c.Text)
+		}
+		return because(Timeout, "peer %q was not reached within %s", t.in.Peer, waited)
+	case asking:
+		return because(Timeout, "key %s: nothing was granted within %s: the offer is not there, not ready, or being taken by others", key, waited)
+	}
+	done, all := t.counts()
+	return because(Timeout, "key %s: %d of %d slices were in place after %s; give it more time, or look at the transport's rate", key, done, all, waited)
+}
+
+func (t *take) counts() (done, all int) {
+	for _, seg := range t.segs {
+		if seg != nil {
+			done += int(seg.count)
+			all += int(seg.slices)
+		}
+	}
+	return done, all
+}
+
+// cancel is the client's wish; lost that of circumstances.
+func (t *take) cancel(m *Machine, _ *op) {
+	t.fail(m, WasCancelled, because(Cancelled, "cancelled by its owner"))
+}
+
+func (t *take) lost(m *Machine, o *op, s *session, cause Cause) {
+	if s != o.by {
+		cause.Text = "rank " + rankName(s) + ": " + cause.Text
+	}
+	t.fail(m, Failed, cause)
+}
+
+func (t *take) busy() bool { return t.leg.busy() }
+
+// account: the bytes of a rank, or of all for the session that asked; what must not be used.
+func (t *take) account(o *op, s *session) (uint64, []layout.Run) {
+	if o.status == Failed && len(t.missing) == 0 {
+		if t.failed == nil {
+			t.failed = runsOf(t.in.Blocks)
+		}
+		return 0, t.failed
+	}
+	if o.status == WasCancelled {
+		return 0, nil
+	}
+	n := uint64(0)
+	for _, seg := range t.segs {
+		if s == o.by {
+			n += seg.bytes
+		} else {
+			n += seg.rankBytes[s.rank]
+		}
+	}
+	return n, t.missing
+}
+
+func (t *take) freed(m *Machine, _ *op) {
+	delete(m.takeNames, t.name)
+	if t.end == nil {
+		t.forget(m)
+	}
+}
+
+// forget drops a take that was released and whose end the producer knows.
+func (t *take) forget(m *Machine) {
+	if t.stage == released && t.end == nil {
+		m.disarm(&t.resend)
+		delete(m.takes, t.leg.id.Xfer)
+	}
+}

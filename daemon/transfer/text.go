@@ -1,0 +1,32 @@
+package transfer
+
+import (
+	"fmt"
+	"time"
+)
+
+// because makes a cause. The text names what was wrong, the value, and what to do; never a token.
+func because(r Reason, format string, args ...any) Cause {
+	return Cause{Reason: r, Text: fmt.Sprintf(format, args...)}
+}
+
+// took writes a duration for people.
+func took(t Time) string {
+	d := time.Duration(t)
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	default:
+		return d.Round(100 * time.Millisecond).String()
+	}
+}
+
+// short writes a key for people.
+func short[T ~string | ~[]byte](key T) string {
+	if len(key) > 64 {
+		return fmt.Sprintf("%q...", key[:61])
+	}
+	return fmt.Sprintf("%q", key)
+}
