@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening sessions: what goes wrong, and what the caller is told to do about it. */
+#include "check.h"
+#include "fakedaemon.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORKER(...) KVPIPE_OPTS(kvpipe_connect_opts, .engine_id = "e", .role = KVPIPE_ROLE_WORKER, __VA_ARGS__)
+
+static char dir[64];
+
+static void make_dir(void)
+{
+	strcpy(dir, "/tmp/kvpipe-test-XXXXXX");
+	CHECK(mkdtemp(dir) != NULL);
+}
+
+static void success(void)
+{
+	struct fake *f = fake_start(NULL);
+	struct kvpipe_connect_opts o =
+		WORKER(.socket = fake_path(f), .instance = "inst", .tp_rank = 1, .tp_world = 4, .sq_entries = 64);
+	kvpipe_t *kv;
+
+	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	CHECK_INT(kvpipe_connected(kv), 1);
+	CHECK_INT(strcmp(kvpipe_node(kv), "fake"), 0);
+	CHECK_INT(strcmp(kvpipe_instance(kv), "i1"), 0);
+	CHECK_INT(strcmp(kvpipe_advertise(kv), "127.0.0.1:7650"), 0);
+	struct kvpipe_hello h = fake_hello(f);
+	CHECK_INT(strcmp(h.engine, "e"), 0);
+	CHECK_INT(strcmp(h.instance, "inst"), 0);
+	CHECK_INT(h.tp_rank, 1);
+	CHECK_INT(h.tp_world, 4);
+	CHECK_INT(h.pp_world, 1);
+	CHECK_INT(h.sq_entries, 64);
+	CHECK_INT(h.cq_entries, 4096);
+	CHECK_INT(h.pid, getpid());
+
+	struct kvpipe_probe p = { .sz = sizeof(p) };
+	CHECK_INT(kvpipe_probe(kv, &p), 0);
+	CHECK_INT(p.abi_daemon, KVPIPE_ABI);
+	CHECK_INT(p.max_pinned_bytes, 1 << 30);
+	CHECK_INT(p.ops, 0x1ff);
+	kvpipe_close(kv);
+	fake_await_requests(f, KVPIPE_CTL_BYE, 1);
+	fake_stop(f);
+	kvpipe_close(NULL);
+}
+
+static void no_daemon(void)
+{
+	char path[128];
+	kvpipe_t *kv;
+
+	make_dir();
+	snprintf(path, sizeof(path), "%s/none.sock", dir);
+	struct kvpipe_connect_opts o = WORKER(.socket = path);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "start \"kvpiped --dev\", or point KVPIPE_SOCKET at");
+	CHECK_HAS(kvpipe_last_error(), path);
+	CHECK(kv == NULL);
+
+	setenv("KVPIPE_SOCKET", path, 1);
+	o.socket = NULL;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, path);
+	unsetenv("KVPIPE_SOCKET");
+
+	/* Left behind by a daemon that is gone. */
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	strcpy(addr.sun_path, path);
+	int s = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	close(s);
+	o.socket = path;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "no daemon at");
+	unlink(path);
+
+	/* Another program's socket. */
+	s = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "is it the socket of kvpiped?");
+	close(s);
+	unlink(path);
+	rmdir(dir);
+
+	char deep[300];
+	memset(deep, 'x', sizeof(deep) - 1);
+	deep[sizeof(deep) - 1] = '\0';
+	o.socket = deep;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "has 299 bytes, must be 1 to 107");
+}
+
+static void dev_default(void)
+{
+	char path[160];
+	kvpipe_t *kv;
+	struct kvpipe_connect_opts o = WORKER(.socket = NULL);
+
+	make_dir();
+	setenv("XDG_RUNTIME_DIR", dir, 1);
+	snprintf(path, sizeof(path), "/run/kvpipe/kvpiped.sock or %s/kvpipe/kvpiped.sock", dir);
+	if (access("/run/kvpipe/kvpiped.sock", F_OK) != 0)
+		CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, path);
+	unsetenv("XDG_RUNTIME_DIR");
+	rmdir(dir);
+}
+
+/* In a child of another user, because root may do everything. */
+static void as_nobody(void (*run)(void))
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (geteuid() == 0)
+			CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+		run();
+		fflush(NULL);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 0);
+}
+
+static const char *denied_path;
+
+static void denied_child(void)
+{
+	struct kvpipe_connect_opts o = WORKER(.socket = denied_path);
+	kvpipe_t *kv;
+
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_DENIED, "belongs to group ");
+	CHECK_HAS(kvpipe_last_error(), "run as a member of that group");
+}
+
+static void denied(void)
+{
+	struct fake *f = fake_start(NULL);
+	char parent[96];
+
+	denied_path = fake_path(f);
+	snprintf(parent, sizeof(parent), "%s", denied_path);
+	*strrchr(parent, '/') = '\0';
+	CHECK(chmod(parent, 0755) == 0 && chmod(denied_path, geteuid() == 0 ? 0660 : 0) == 0);
+	as_nobody(denied_child);
+	CHECK(chmod(parent, geteuid() == 0 ? 0700 : 0) == 0); /* out of reach: the directory's group counts */
+	as_nobody(denied_child);
+	CHECK(chmod(parent, 0700) == 0);
+	fake_stop(f);
+}
+
+/* A directory in /tmp that somebody else could have made is refused. */
+static void planted_child(void)
+{
+	struct kvpipe_connect_opts o = WORKER(.socket = NULL);
+	char path[64];
+	kvpipe_t *kv;
+
+	unsetenv("XDG_RUNTIME_DIR");
+	unsetenv("KVPIPE_SOCKET");
+	snprintf(path, sizeof(path), "/tmp/kvpipe-%u", (unsigned int)geteuid());
+	if (mkdir(path, 0777) != 0)
+		return; /* somebody's real daemon: leave it alone */
+	CHECK(chmod(path, 0777) == 0);
+	int rc = kvpipe_connect(&o, &kv);
+	char said[512];
+	snprintf(said, sizeof(said), "%s", kvpipe_last_error());
+	rmdir(path);
+	CHECK_INT(rc, -KVPIPE_E_DENIED);
+	CHECK_HAS(said, "with mode 0777, must be uid");
+}
+
+static void planted(void)
+{
+	as_nobody(planted_child);
+}
+
+static void refused(void)
+{
+	struct fake_conf conf = { .refuse = KVPIPE_E_BUSY, .refusal = "rank 0 of instance i1 has a session" };
+	struct fake *f = fake_start(&conf);
+	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f));
+	kvpipe_t *kv;
+
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_BUSY, "rank 0 of instance i1 has a session");
+	fake_stop(f);
+
+	conf = (struct fake_conf){ .refuse = KVPIPE_E_INCOMPATIBLE, .refusal = "kvpiped 9.9.9 speaks ring protocol 4 to 5" };
+	f = fake_start(&conf);
+	o.socket = fake_path(f);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "speaks ring protocol 1 to 1");
+	CHECK_HAS(kvpipe_last_error(), "kvpiped 9.9.9 speaks ring protocol 4 to 5");
+	fake_stop(f);
+
+	conf = (struct fake_conf){ .abi = 3 };
+	f = fake_start(&conf);
+	o.socket = fake_path(f);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "kvpiped 9.9.9 chose 3");
+	fake_stop(f);
+
+	conf = (struct fake_conf){ .hang_up = true };
+	f = fake_start(&conf);
+	o.socket = fake_path(f);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "closed the connection without a reason");
+	fake_stop(f);
+
+	conf = (struct fake_conf){ .silent = true };
+	f = fake_start(&conf);
+	o.socket = fake_path(f);
+	o.timeout_ns = 50000000;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "does not answer in time");
+	fake_stop(f);
+}
+
+static void no_sq(struct kvpipe_welcome *w)
+{
+	w->rings[0].kind = 77;
+}
+
+static void odd_entries(struct kvpipe_welcome *w)
+{
+	w->rings[2].entries = 1000;
+}
+
+static void beyond(struct kvpipe_welcome *w)
+{
+	w->rings[1].offset = w->ring_c_bytes;
+}
+
+static void wrapped(struct kvpipe_welcome *w)
+{
+	w->rings[1].offset = UINT64_MAX - 63;
+}
+
+static void wrong_size(struct kvpipe_welcome *w)
+{
+	w->rings[0].entry_size = 32;
+}
+
+static void wrong_memfd(struct kvpipe_welcome *w)
+{
+	w->rings[0].memfd = 1;
+}
+
+static void too_long(struct kvpipe_welcome *w)
+{
+	w->ring_d_bytes += 1 << 20;
+}
+
+static void too_many(struct kvpipe_welcome *w)
+{
+	w->nrings = 1000;
+}
+
+static void twice(struct kvpipe_welcome *w)
+{
+	w->rings[5] = w->rings[0];
+}
+
+static void bad_welcomes(void)
+{
+	void (*const changes[])(struct kvpipe_welcome *) = { no_sq,	 odd_entries, beyond,	wrapped, wrong_size,
+							     wrong_memfd, too_long,    too_many, twice };
+	kvpipe_t *kv;
+
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		struct fake_conf conf = { .welcome = changes[i] };
+		struct fake *f = fake_start(&conf);
+		struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f));
+		CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "welcome: ");
+		fake_stop(f);
+	}
+	struct fake_conf conf = { .unsealed = true };
+	struct fake *f = fake_start(&conf);
+	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f));
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "not sealed against shrinking");
+	fake_stop(f);
+}
+
+static void arguments(void)
+{
+	struct fake *f = fake_start(NULL);
+	struct kvpipe_connect_opts o;
+	kvpipe_t *kv;
+	char id[140];
+
+	memset(id, 'x', sizeof(id));
+	id[139] = '\0';
+	CHECK_FAILS(kvpipe_connect(NULL, &kv), KVPIPE_E_INVALID, "opts is NULL");
+	o = WORKER(.socket = fake_path(f));
+	CHECK_FAILS(kvpipe_connect(&o, NULL), KVPIPE_E_INVALID, "out is NULL");
+	o.engine_id = NULL;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "engine_id is required");
+	o.engine_id = id;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "engine_id: longer than 128 bytes");
+	id[128] = '\0';
+	o.role = 3;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "role is 3");
+	o.role = KVPIPE_ROLE_WORKER;
+	o.tp_rank = 2;
+	o.tp_world = 2;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "(tp 2, pp 0) is outside the world (tp 2, pp 1)");
+	o.tp_rank = 0;
+	o.sq_entries = 1000;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "sq_entries is 1000");
+	o.sq_entries = 0;
+	o.flags = 4;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "flags is 0x4");
+	o.flags = 0;
+	o.timeout_ns = -1;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "-1 ns is negative");
+	o.timeout_ns = KVPIPE_FOREVER;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "KVPIPE_FOREVER");
+	o.timeout_ns = 0;
+	o.reserved[2] = 5;
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "reserved[2] is 0x5");
+	o.reserved[2] = 0;
+	CHECK_INT(kvpipe_connect(&o, &kv), 0); /* an id of 128 bytes fits */
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Structs of older and newer headers. */
+static void sizes(void)
+{
+	struct fake *f = fake_start(NULL);
+	struct {
+		struct kvpipe_connect_opts o;
+		uint64_t later[2];
+	} newer = { .o = WORKER(.socket = fake_path(f)) };
+	kvpipe_t *kv;
+
+	newer.o.sz = sizeof(newer);
+	CHECK_INT(kvpipe_connect(&newer.o, &kv), 0);
+	kvpipe_close(kv);
+	newer.later[1] = 1ull << 56;
+	CHECK_FAILS(kvpipe_connect(&newer.o, &kv), KVPIPE_E_INVALID, "a newer library is needed");
+
+	/* An older header's struct ended before timeout_ns: what lies behind is not ours to read. */
+	struct kvpipe_connect_opts older = WORKER(.socket = fake_path(f), .timeout_ns = -5, .reserved = { 1 });
+	older.sz = offsetof(struct kvpipe_connect_opts, timeout_ns);
+	CHECK_INT(kvpipe_connect(&older, &kv), 0);
+
+	older.sz = 0;
+	kvpipe_t *none;
+	CHECK_FAILS(kvpipe_connect(&older, &none), KVPIPE_E_INVALID, "sz is 0: initialise the struct with KVPIPE_OPTS");
+
+	struct kvpipe_probe p;
+	memset(&p, 0xee, sizeof(p));
+	p.sz = offsetof(struct kvpipe_probe, max_ids);
+	CHECK_INT(kvpipe_probe(kv, &p), 0);
+	CHECK_INT(p.abi_lib, KVPIPE_ABI);
+	CHECK_INT(p.max_ids, 0xeeeeeeee);
+	struct {
+		struct kvpipe_probe p;
+		uint64_t later;
+	} big = { .later = 77 };
+	big.p.sz = sizeof(big);
+	CHECK_INT(kvpipe_probe(NULL, &big.p), 0);
+	CHECK_INT(big.p.sz, sizeof(big));
+	CHECK_INT(big.p.max_ids, KVPIPE_MAX_IDS);
+	CHECK_INT(big.p.abi_daemon, 0);
+	CHECK_INT(big.later, 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void codes(void)
+{
+	for (int i = 0; i <= KVPIPE_E_CLOSED; i++) {
+		CHECK(kvpipe_strerror(i) == kvpipe_strerror(-i));
+		CHECK(kvpipe_strerror(i)[0] != '\0');
+	}
+	CHECK_HAS(kvpipe_strerror(1000), "does not know");
+	CHECK_HAS(kvpipe_strerror(INT32_MIN), "does not know");
+	CHECK_INT(strcmp(kvpipe_version(), "0.1.0"), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(refused),
+		TEST(bad_welcomes), TEST(arguments), TEST(sizes),	TEST(codes),
+	};
+	return RUN(tests);
+}
