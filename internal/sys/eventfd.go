@@ -61,3 +61,23 @@ func EventfdRead(fd int) (uint64, error) {
 		return binary.NativeEndian.Uint64(buf[:]), nil
 	}
 }
+
+// EventfdDrain takes the count without ever blocking, also when a stranger who
+// shares the eventfd made it a blocking one. 0: there was no signal.
+func EventfdDrain(fd int) (uint64, error) {
+	var buf [8]byte
+	for {
+		n, err := unix.Preadv2(fd, [][]byte{buf[:]}, -1, unix.RWF_NOWAIT)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return 0, nil
+		case err != nil:
+			return 0, fmt.Errorf("drain eventfd %d: %w", fd, err)
+		case n != len(buf):
+			return 0, fmt.Errorf("drain eventfd %d: got %d bytes, want %d: not an eventfd", fd, n, len(buf))
+		}
+		return binary.NativeEndian.Uint64(buf[:]), nil
+	}
+}

@@ -1,0 +1,46 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// mapMemfd judges a descriptor from a client and maps its first n bytes. The descriptor stays the caller's.
+func mapMemfd(fd int, n uint64) (whole []byte, err error) {
+	info, err := sys.Identify(fd)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := judge(info, n); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	unit := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
+	size := (n + unit - 1) / unit * unit // n <= Size, so this cannot overflow
+	whole, err = sys.Mmap(fd, int(size), sys.ProtWrite)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return whole, nil
+}
+
+// judge says why n bytes of what info describes must not be mapped.
+func judge(info sys.FileInfo, n uint64) error {
+	switch {
+	case !info.IsMemfd():
+		return fmt.Errorf("the descriptor is a %v: it must be a memfd made with MFD_ALLOW_SEALING", info.Kind)
+	case n == 0:
+		return fmt.Errorf("bytes is 0: must be at least 1")
+	case n > math.MaxInt64 || int64(n) > info.Size:
+		return fmt.Errorf("bytes is %d, the memfd has %d", n, info.Size)
+	case !info.Seals.Has(sys.SealShrink):
+		return fmt.Errorf("the memfd has seals %v: it must be sealed against shrinking (F_SEAL_SHRINK)", info.Seals)
+	case info.Seals&(sys.SealWrite|sys.SealFutureWrite) != 0 || !info.Writable:
+		return fmt.Errorf("the memfd cannot be mapped for writing (seals %v, opened for writing: %t)", info.Seals, info.Writable)
+	case info.Sparse():
+		return fmt.Errorf("the memfd is sparse: %d of %d bytes are allocated: allocate all of it with fallocate", info.Allocated, info.Size)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Errors that tell how a registration failed; the texts that wrap them name values and limits.
+var (
+	ErrInvalid  = errors.New("memory cannot be registered")
+	ErrQuota    = errors.New("memory quota reached")
+	ErrNotFound = errors.New("no such region")
+	ErrClosed   = errors.New("session is closing")
+)
+
+// Limits bound what is registered. Zero means no limit.
+type Limits struct {
+	SessionBytes uint64 // registered bytes of one session
+	TotalBytes   uint64 // of all sessions
+	Regions      int    // of one session
+}
+
+// Pool accounts for the registered memory of all sessions.
+type Pool struct {
+	mu     sync.Mutex
+	limits Limits
+	bytes  uint64
+}
+
+// NewPool returns an empty account.
+func NewPool(l Limits) *Pool { return &Pool{limits: l} }
+
+// SetLimits changes the limits of registrations to come.
+func (p *Pool) SetLimits(l Limits) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limits = l
+}
+
+// Limits returns the limits in force.
+func (p *Pool) Limits() Limits {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limits
+}
+
+// Bytes returns how much is registered by all sessions.
+func (p *Pool) Bytes() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
+}
+
+// reserve accounts for n more bytes of a session that has used so far, in regions regions.
+func (p *Pool) reserve(n, used uint64, regions int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.limits
+	switch {
+	case l.Regions > 0 && regions >= l.Regions:
+		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
+	case over(n, used, l.SessionBytes):
+		return fmt.Errorf("%w: %d bytes and the session's %d are more than limits.session_pinned = %d", ErrQuota, n, used, l.SessionBytes)
+	case over(n, p.bytes, l.TotalBytes):
+		return fmt.Errorf("%w: %d bytes and the %d of all sessions are more than limits.total_pinned = %d", ErrQuota, n, p.bytes, l.TotalBytes)
+	}
+	p.bytes += n
+	return nil
+}
+
+func (p *Pool) giveBack(n uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes -= n
+}
+
+func over(n, used, limit uint64) bool { return limit > 0 && (n > limit || used > limit-n) }

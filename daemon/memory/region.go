@@ -1,0 +1,75 @@
+package memory
+
+import (
+	"sync/atomic"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Kind says what stands behind a region. More kinds come with more ways to own memory (adopted pages, CUDA).
+type Kind uint8
+
+// Memfd is a sealed memfd of base or huge pages.
+const Memfd Kind = 1
+
+func (k Kind) String() string {
+	if k == Memfd {
+		return "memfd"
+	}
+	return "unknown"
+}
+
+// Region is registered memory. It is mapped until it was removed from its space and the last user released it.
+type Region struct {
+	id    layout.RegionID
+	kind  Kind
+	bytes []byte // what was registered
+	whole []byte // the mapping, whole pages
+	pool  *Pool
+	refs  atomic.Int64 // the space's own and one for each user
+}
+
+// acquire adds a user unless the region is unmapped already.
+func (r *Region) acquire() bool {
+	for {
+		n := r.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if r.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// release ends one use; the last one unmaps.
+func (r *Region) release() {
+	if n := r.refs.Add(-1); n > 0 {
+		return
+	} else if n < 0 {
+		panic("memory: region released more often than acquired")
+	}
+	// A mapping of ours that cannot be unmapped is a bug, not a condition.
+	if err := sys.Munmap(r.whole); err != nil {
+		panic(err)
+	}
+	r.pool.giveBack(uint64(len(r.bytes)))
+}
+
+// slice returns the n bytes at off; nil when they are not all inside.
+func (r *Region) slice(off, n uint64) []byte {
+	size := uint64(len(r.bytes))
+	if off > size || n > size-off {
+		return nil
+	}
+	return r.bytes[off : off+n : off+n]
+}
+
+// Info describes a region to people.
+type Info struct {
+	ID    layout.RegionID
+	Kind  Kind
+	Bytes uint64
+	Users int // transfers that hold it
+}

@@ -1,0 +1,147 @@
+package memory
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// Space is the memory of one session.
+type Space struct {
+	pool *Pool
+
+	mu     sync.Mutex
+	gens   []uint32 // by index: the generation that its region has, or had
+	used   uint64
+	count  int
+	closed bool
+
+	// Readers resolve without the lock: the slice is replaced, never changed. Index i may be nil.
+	regions atomic.Pointer[[]*Region]
+}
+
+// NewSpace returns an empty space that draws on pool.
+func NewSpace(pool *Pool) *Space {
+	s := &Space{pool: pool}
+	s.regions.Store(new([]*Region))
+	return s
+}
+
+// Register maps the first n bytes of the memfd fd, which stays the caller's, and names them. Errors are ErrInvalid (what
+// the descriptor is and what it must be), ErrQuota or ErrClosed.
+func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, ErrClosed
+	}
+	if err := s.pool.reserve(n, s.used, s.count); err != nil {
+		return 0, err
+	}
+	whole, err := mapMemfd(fd, n)
+	if err != nil {
+		s.pool.giveBack(n)
+		return 0, err
+	}
+	r := &Region{kind: Memfd, bytes: whole[:n:n], whole: whole, pool: s.pool}
+	r.refs.Store(1)
+
+	regions := append([]*Region(nil), *s.regions.Load()...)
+	index := 0
+	for index < len(regions) && regions[index] != nil {
+		index++
+	}
+	if index == len(regions) {
+		regions = append(regions, nil)
+		s.gens = append(s.gens, 0)
+	}
+	s.gens[index]++
+	r.id = layout.RegionID(uint64(s.gens[index])<<32 | uint64(index))
+	regions[index] = r
+	s.regions.Store(&regions)
+	s.used += n
+	s.count++
+	return r.id, nil
+}
+
+// Remove takes the region out of the space. It stays mapped until its last user releases it.
+func (s *Space) Remove(id layout.RegionID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.find(id)
+	if r == nil {
+		return notFound(id)
+	}
+	regions := append([]*Region(nil), *s.regions.Load()...)
+	regions[uint32(id)] = nil
+	s.regions.Store(&regions)
+	s.used -= uint64(len(r.bytes))
+	s.count--
+	r.release()
+	return nil
+}
+
+// Close removes all regions and refuses new ones. Closing again does nothing.
+func (s *Space) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	regions := *s.regions.Swap(new([]*Region))
+	for _, r := range regions {
+		if r != nil {
+			r.release()
+		}
+	}
+	s.used, s.count = 0, 0
+}
+
+// Resolve returns the n bytes at off of a region; ok is false when there is no such region or it is smaller. The bytes stay
+// mapped until Remove or Close, or longer for whoever has a Hold.
+func (s *Space) Resolve(id layout.RegionID, off, n uint64) (b []byte, ok bool) {
+	r := s.find(id)
+	if r == nil {
+		return nil, false
+	}
+	b = r.slice(off, n)
+	return b, b != nil
+}
+
+// Size returns how many bytes a region has; ok is false when there is no such region.
+func (s *Space) Size(id layout.RegionID) (n uint64, ok bool) {
+	if r := s.find(id); r != nil {
+		return uint64(len(r.bytes)), true
+	}
+	return 0, false
+}
+
+// Used returns how many bytes are registered.
+func (s *Space) Used() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// Regions describes the regions in ascending order of their index.
+func (s *Space) Regions() []Info {
+	var all []Info
+	for _, r := range *s.regions.Load() {
+		if r != nil {
+			all = append(all, Info{ID: r.id, Kind: r.kind, Bytes: uint64(len(r.bytes)), Users: int(max(r.refs.Load()-1, 0))})
+		}
+	}
+	return all
+}
+
+func (s *Space) find(id layout.RegionID) *Region {
+	regions := *s.regions.Load()
+	if i := uint64(uint32(id)); i < uint64(len(regions)) && regions[i] != nil && regions[i].id == id {
+		return regions[i]
+	}
+	return nil
+}
+
+func notFound(id layout.RegionID) error {
+	return fmt.Errorf("%w: region %#x (index %d, generation %d) is not registered", ErrNotFound, uint64(id), uint32(id), uint64(id)>>32)
+}

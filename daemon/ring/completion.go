@@ -1,0 +1,100 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// ErrFull says that the completion queue has no room. Whoever counts credits never sees it.
+var ErrFull = errors.New("completion queue is full")
+
+// Completions is the daemon's end of the completion queue with the results that its entries point to.
+type Completions struct {
+	head    *atomic.Uint32 // ring_c
+	waiting *atomic.Uint32 // ring_c
+	tail    *atomic.Uint32 // ring_d
+	entries []byte
+	mask    uint32
+	next    uint32 // private copy of tail
+	done    uint32 // private copy of head
+	marked  []bool // by entry: what Put was told
+	results results
+}
+
+// NewCompletions works on the memory of the two rings.
+func NewCompletions(g *Geometry, ringC, ringD []byte) *Completions {
+	return &Completions{
+		head:    word32(ringC, offCQHead),
+		waiting: word32(ringC, offCQWaiting),
+		tail:    word32(ringD, offCQTail),
+		entries: area(ringD, g.cq, int(g.CQ)*CQESize),
+		mask:    g.CQ - 1,
+		marked:  make([]bool, g.CQ),
+		results: newResults(area(ringD, g.results, int(g.Results)), g.CQ),
+	}
+}
+
+// Room returns how many bytes the next Put's result may have; at least MinResult.
+func (q *Completions) Room() int { return q.results.room(q.mask + 1 - q.Outstanding()) }
+
+// Put publishes one completion. Its result, at most Room bytes, is copied; e.ResultOff and e.ResultLen are set here. mark
+// comes back in the counts of Consumed. ErrFull: nothing was written.
+func (q *Completions) Put(e *CQE, result []byte, mark bool) error {
+	if q.Outstanding() > q.mask {
+		return ErrFull
+	}
+	i := q.next & q.mask
+	err := guard(func() {
+		e.ResultOff, e.ResultLen = q.results.put(i, result), uint32(len(result))
+		e.Store(q.entries[int(i)*CQESize:])
+	})
+	if err != nil {
+		return err
+	}
+	q.marked[i] = mark
+	q.next++
+	q.tail.Store(q.next)
+	return nil
+}
+
+// Waiting tells whether the client sleeps and wants its eventfd rung. Ask after Put: the order of the two is what keeps
+// both sides from sleeping.
+func (q *Completions) Waiting() bool {
+	waiting := true
+	if guard(func() { waiting = q.waiting.Load() != 0 }) != nil {
+		return true
+	}
+	return waiting
+}
+
+// Consumed takes note of the client's head and returns how many completions it has consumed since the last call: those
+// that Put had marked, and the others. Their results are reusable.
+func (q *Completions) Consumed() (marked, others int, err error) {
+	var head uint32
+	if err := guard(func() { head = q.head.Load() }); err != nil {
+		return 0, 0, err
+	}
+	n := head - q.done
+	if n == 0 {
+		return 0, 0, nil
+	}
+	if n > q.Outstanding() {
+		return 0, 0, fmt.Errorf("%w: cq_head %d is not between %d and %d", ErrIndex, head, q.done, q.next)
+	}
+	for ; q.done != head; q.done++ {
+		if q.marked[q.done&q.mask] {
+			marked++
+		} else {
+			others++
+		}
+	}
+	q.results.free((head-1)&q.mask, head == q.next)
+	return marked, others, nil
+}
+
+// Outstanding returns how many completions the client had not consumed at the last Consumed.
+func (q *Completions) Outstanding() uint32 { return q.next - q.done }
+
+// Tail returns how many completions were published, modulo 2^32.
+func (q *Completions) Tail() uint32 { return q.next }

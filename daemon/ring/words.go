@@ -1,0 +1,70 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Words are the words of a session that belong to neither queue. Safe for concurrent use.
+type Words struct {
+	progress *atomic.Uint64 // ring_c
+	wait     *atomic.Uint64 // ring_d
+	closed   *atomic.Uint32 // ring_d
+	beat     *atomic.Uint64 // ring_d
+}
+
+// NewWords works on the memory of the two rings.
+func NewWords(ringC, ringD []byte) *Words {
+	return &Words{
+		progress: word64(ringC, offProgress),
+		wait:     word64(ringD, offProgressWait),
+		closed:   word32(ringD, offClosed),
+		beat:     word64(ringD, offHeartbeat),
+	}
+}
+
+// Progress returns how far the client says it is.
+func (w *Words) Progress() (v uint64, err error) {
+	err = guard(func() { v = w.progress.Load() })
+	return v, err
+}
+
+// WaitProgress asks the client to ring when its progress reaches v; 0: no more. Look at Progress after it.
+func (w *Words) WaitProgress(v uint64) { w.wait.Store(v) }
+
+// Close says that the session has ended, and why (nonzero).
+func (w *Words) Close(reason uint32) { w.closed.Store(reason) }
+
+// Beat says that the daemon is alive, at its monotonic time in milliseconds.
+func (w *Words) Beat(ms uint64) { w.beat.Store(ms) }
+
+// Layers are the slots in which a take's progress is published. One goroutine at a time.
+type Layers struct {
+	area []byte
+	n    uint32
+}
+
+// NewLayers works on the memory of ring_d.
+func NewLayers(g *Geometry, ringD []byte) *Layers {
+	return &Layers{area: area(ringD, g.layers, int(g.Layers)*LayerSlotSize), n: g.Layers}
+}
+
+// Len returns how many slots there are.
+func (l *Layers) Len() uint32 { return l.n }
+
+// Set says in slot that ready layers of the take userData are in place.
+func (l *Layers) Set(slot uint32, userData uint64, ready uint32) error {
+	if slot >= l.n {
+		return fmt.Errorf("layer slot %d: there are %d", slot, l.n)
+	}
+	owner := word64(l.area, int(slot)*LayerSlotSize)
+	count := word32(l.area, int(slot)*LayerSlotSize+8)
+	return guard(func() {
+		if owner.Load() != userData {
+			// The client trusts the count once it sees its own number, so the old count must be gone by then.
+			count.Store(0)
+			owner.Store(userData)
+		}
+		count.Store(ready)
+	})
+}

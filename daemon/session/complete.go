@@ -1,0 +1,153 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Complete puts one completion into the session's ring and wakes the client if it sleeps. Sessions that are gone, and
+// completions that they cannot get any more, are ignored. It takes about a microsecond.
+func (v *Server) Complete(c transfer.Complete) {
+	s := v.find(c.Session)
+	if s == nil {
+		return
+	}
+	e := ring.CQE{
+		UserData: c.UserData, Tag: c.Tag, OpID: uint64(c.Op), Bytes: c.Bytes, Status: uint16(c.Status), Reason: uint16(c.Reason),
+	}
+	if c.More {
+		e.Flags |= ring.FlagMore
+	}
+	if c.UserData == 0 {
+		e.Flags |= ring.FlagForeign
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return
+	}
+	if err := s.put(&e, c.Failed, c.Text, false); err != nil {
+		s.end(transfer.Cause{Reason: transfer.Corrupt, Text: fmt.Sprintf("completion could not be written: %v", err)})
+		return
+	}
+	if final := !c.More && c.Status != transfer.Quarantined; final {
+		delete(s.ops, c.UserData)
+	}
+	if s.cq.Outstanding() > s.reserve/4 {
+		s.collect()
+		if s.cq.Outstanding() > s.reserve/4 && !s.eager.Swap(true) {
+			s.srv.look()
+		}
+	}
+}
+
+// put writes a completion. mark: it used none of the machine's credits. The caller holds mu.
+func (s *session) put(e *ring.CQE, failed []layout.Run, text string, mark bool) error {
+	e.Rank, e.Epoch = s.who.Rank, s.srv.cfg.Epoch
+	s.result = s.result[:0]
+	if len(failed) > 0 || text != "" {
+		s.result = appendResult(s.result, failed, text, s.cq.Room())
+	}
+	err := s.cq.Put(e, s.result, mark)
+	if errors.Is(err, ring.ErrFull) {
+		// The client may have consumed since we looked.
+		s.collect()
+		err = s.cq.Put(e, s.result, mark)
+	}
+	if err != nil {
+		return err
+	}
+	if cap(s.result) > 1<<14 {
+		s.result = nil
+	}
+	s.count.completions.Add(1)
+	if s.cq.Waiting() {
+		s.signal()
+	}
+	return nil
+}
+
+// signal wakes the client. The caller holds mu.
+func (s *session) signal() {
+	s.count.rings.Add(1)
+	// A client can make this write block, by changing the flags of the open file and filling its count. The watch notices, takes
+	// the count and ends the session.
+	s.ringing.Store(int64(time.Since(s.srv.start)) | 1)
+	err := sys.EventfdSignal(s.fds.cq)
+	s.ringing.Store(0)
+	if err != nil {
+		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
+	}
+}
+
+// collect takes note of what the client consumed. The caller holds mu.
+func (s *session) collect() {
+	_, credits, err := s.cq.Consumed()
+	if err != nil {
+		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
+		return
+	}
+	if credits > 0 {
+		s.srv.cfg.Events(transfer.CreditsReturned{Session: s.id, N: credits})
+	}
+}
+
+// allOf is a run that means every block of its group.
+const allOf = ^uint32(0)
+
+// appendResult encodes failed runs and a text in at most room bytes. Too many runs become one for each group, which is never
+// cut; the text is.
+func appendResult(b []byte, failed []layout.Run, text string, room int) []byte {
+	if len(failed) > ring.MaxFailed || ring.ResultSize+len(failed)*ring.RunSize > room {
+		failed = wholeGroups(failed)
+	}
+	left := room - ring.ResultSize - len(failed)*ring.RunSize
+	text = clip(text, max(min(left, 4096), 0))
+	b = le.AppendUint32(b, uint32(len(failed)))
+	b = le.AppendUint32(b, uint32(len(text)))
+	b = le.AppendUint64(b, 0)
+	for _, r := range failed {
+		b = le.AppendUint32(b, r.Group)
+		b = le.AppendUint32(b, r.First)
+		b = le.AppendUint32(b, r.Count)
+	}
+	return append(b, text...)
+}
+
+func wholeGroups(runs []layout.Run) []layout.Run {
+	var seen [layout.MaxGroups]bool
+	var all []layout.Run
+	for _, r := range runs {
+		if r.Group < layout.MaxGroups && !seen[r.Group] {
+			seen[r.Group] = true
+			all = append(all, layout.Run{Group: r.Group, Count: allOf})
+		}
+	}
+	return all
+}
+
+// LayerReady says in the session's layer slot how many of a take's layers are in place.
+func (v *Server) LayerReady(e transfer.LayerReady) {
+	s := v.find(e.Session)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return
+	}
+	if err := s.layers.Set(e.Slot, e.UserData, e.Ready); err != nil {
+		s.log.Warn("layer progress could not be written", "err", err)
+		return
+	}
+	if s.cq.Waiting() {
+		s.signal()
+	}
+}

@@ -1,0 +1,100 @@
+package session
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/memory"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Config is what New needs.
+type Config struct {
+	Node      string // this node's name; required
+	Advertise string // "host:port" that other nodes dial, or ""
+	Version   string // of the daemon
+	Epoch     uint32 // daemon incarnation, different at every start; required
+
+	// Events takes what happened. It never blocks, may be called from any goroutine, also from within the methods of
+	// Server, and keeps the order of calls from one goroutine. Required.
+	Events func(transfer.Event)
+
+	Limits   Limits
+	PollMode string        // "event" (or "") or "busy"
+	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 50 us
+	Log      *slog.Logger  // nil: none
+	ProcRoot string        // "": /proc
+}
+
+// Limits bound what clients may use. A zero means the default.
+type Limits struct {
+	Sessions       int    // 1024
+	SessionsPerUID int    // 512
+	Inflight       int    // operations of a session that are not released; at most half its cq_entries; 4096
+	SessionPinned  uint64 // registered bytes of a session; 1 TiB
+	TotalPinned    uint64 // registered bytes of all sessions; 4 TiB
+}
+
+// Limits of the header, and of what HELLO may ask for.
+const (
+	maxKey         = 256
+	minToken       = 16
+	maxToken       = 32
+	maxContent     = 64
+	maxTrace       = 64
+	maxPeer        = 255
+	maxRegions     = 1024
+	maxInflight    = 4096
+	maxConsumers   = 256
+	maxFieldKey    = 128
+	maxFieldValue  = 256
+	maxEntries     = 1 << 16
+	maxArena       = 64 << 20
+	maxWorld       = 1 << 16
+	defaultSQ      = 1024
+	defaultCQ      = 4096
+	defaultArena   = 8 << 20
+	defaultLayers  = 1024
+	helloTimeout   = 5 * time.Second
+	sendTimeout    = 5 * time.Second
+	byeTimeout     = time.Second
+	unregisterWait = 5 * time.Second
+)
+
+func (l Limits) withDefaults() Limits {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&l.Sessions, 1024)
+	def(&l.SessionsPerUID, 512)
+	def(&l.Inflight, maxInflight)
+	l.Inflight = min(l.Inflight, maxInflight)
+	if l.SessionPinned == 0 {
+		l.SessionPinned = 1 << 40
+	}
+	if l.TotalPinned == 0 {
+		l.TotalPinned = 4 << 40
+	}
+	return l
+}
+
+func (l Limits) memory() memory.Limits {
+	return memory.Limits{SessionBytes: l.SessionPinned, TotalBytes: l.TotalPinned, Regions: maxRegions}
+}
+
+func (c Config) withDefaults() Config {
+	c.Limits = c.Limits.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.ProcRoot == "" {
+		c.ProcRoot = sys.ProcRoot
+	}
+	if c.Spin == 0 {
+		c.Spin = 50 * time.Microsecond
+	}
+	return c
+}

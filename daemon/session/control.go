@@ -1,0 +1,98 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// control answers control messages until the session ends. It returns the client's BYE, which is answered at the very
+// end, or nil.
+func (s *session) control(buf []byte) (bye *message) {
+	for {
+		m, err := receive(s.conn, buf)
+		if err != nil {
+			s.end(lostCause(err))
+			return nil
+		}
+		s.count.control.Add(1)
+		if m.kind == ring.CtlBye && len(m.body) == 0 && len(m.fds) == 0 {
+			s.end(transfer.Cause{Reason: transfer.Closed, Text: byOwner})
+			return &message{seq: m.seq}
+		}
+		value, later, err := s.answer(&m)
+		sys.CloseAll(m.fds)
+		if later {
+			continue
+		}
+		if err := s.ack(m.seq, value, causeOf(err)); err != nil {
+			s.end(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("an answer could not be sent: %v", err)})
+			return nil
+		}
+	}
+}
+
+// answer handles one message. later: somebody else sends the answer.
+func (s *session) answer(m *message) (value uint64, later bool, err error) {
+	if len(m.fds) != 0 && m.kind != ring.CtlRegister {
+		return 0, false, invalid("control message of type %d came with a descriptor: only REGISTER (%d) has one", m.kind, ring.CtlRegister)
+	}
+	switch m.kind {
+	case ring.CtlRegister:
+		value, err = s.register(m)
+		return value, false, err
+	case ring.CtlUnregister:
+		later, err = s.unregister(m)
+		return 0, later, err
+	case ring.CtlLayout:
+		return 0, false, s.takeLayout(m.body)
+	case ring.CtlPing:
+		return 0, false, empty(m, "ping")
+	case ring.CtlBye:
+		return 0, false, empty(m, "bye")
+	}
+	return 0, false, invalid("control message of type %d is not known, or not a client's to send", m.kind)
+}
+
+func empty(m *message, name string) error {
+	if len(m.body) != 0 {
+		return invalid("%s: body of %d bytes: must be empty", name, len(m.body))
+	}
+	return nil
+}
+
+// ack answers a request, from any goroutine.
+func (s *session) ack(seq uint32, value uint64, c transfer.Cause) error {
+	s.out.Lock()
+	defer s.out.Unlock()
+	select {
+	case <-s.ending: // the deadline is end's, from now on
+	default:
+		if err := s.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+			return err
+		}
+	}
+	return sendAck(s.conn, seq, value, c)
+}
+
+// lostCause says why no more messages come.
+func lostCause(err error) transfer.Cause {
+	var r *Refusal
+	switch {
+	case errors.Is(err, io.EOF):
+		return transfer.Cause{Reason: transfer.PeerGone, Text: "the client closed the connection without BYE"}
+	case errors.As(err, &r):
+		return transfer.Cause(*r)
+	case errors.Is(err, sys.ErrTruncated):
+		return transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("%v: the limits are %d bytes and one descriptor", err, ring.CtlMax)}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return transfer.Cause{Reason: transfer.Timeout, Text: err.Error()} // end had its own cause already
+	}
+	return transfer.Cause{Reason: transfer.PeerGone, Text: err.Error()}
+}

@@ -1,0 +1,256 @@
+package session
+
+import (
+	"math"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Defaults and limits of times. A header's 0 means the default; leases have theirs in the machine.
+const (
+	defaultTake  = transfer.Time(30 * time.Second)
+	defaultWatch = transfer.Time(30 * time.Second)
+	defaultDrop  = transfer.Time(5 * time.Second)
+	maxTimeout   = transfer.Time(30 * 24 * time.Hour)
+)
+
+// Decode judges a submission and its record, which are private copies, and says what is asked. The result shares no memory
+// with rec. op is nil for NOP. Errors are refusals; ids and meaning are for the machine to judge.
+func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err error) {
+	if e.Flags != 0 || e.Reserved0 != 0 || e.Reserved1 != 0 || e.Reserved2 != 0 {
+		return nil, invalid("flags is %d and reserved fields are %d, %d, %d: must be 0", e.Flags, e.Reserved0, e.Reserved1, e.Reserved2)
+	}
+	if e.TimeoutNS > math.MaxInt64 || transfer.Time(e.TimeoutNS) > maxTimeout {
+		return nil, invalid("timeout is %d ns, the limit is %d (30 days): every operation has a deadline", e.TimeoutNS, maxTimeout)
+	}
+	timeout := transfer.Time(e.TimeoutNS)
+	if wants := hasRecord(e.Op); wants != (len(rec) > 0) {
+		return nil, invalid("record of %d bytes: operation %d must have a record: %t", len(rec), e.Op, wants)
+	}
+	if wants := hasTarget(e.Op); wants != (e.Target != 0) {
+		return nil, invalid("target is %d: operation %d must have a target: %t", e.Target, e.Op, wants)
+	}
+	switch e.Op {
+	case ring.OpNop:
+		return nil, nil
+	case ring.OpOffer:
+		return decodeOffer(rec, timeout)
+	case ring.OpExtend:
+		return decodeExtend(rec, e.Target)
+	case ring.OpSeal:
+		return &transfer.SealOp{Target: e.Target}, nil
+	case ring.OpWithdraw:
+		return &transfer.WithdrawOp{Target: e.Target}, nil
+	case ring.OpTake:
+		if e.LayerSlot != ring.NoSlot && e.LayerSlot >= layerSlots {
+			return nil, invalid("layer_slot is %d, the session has %d", e.LayerSlot, layerSlots)
+		}
+		return decodeTake(rec, e.LayerSlot, or(timeout, defaultTake))
+	case ring.OpCancel:
+		return &transfer.CancelOp{Target: e.Target}, nil
+	case ring.OpWatch:
+		return decodeWatch(rec, or(timeout, defaultWatch))
+	case ring.OpDrop:
+		w, err := decodeWatch(rec, or(timeout, defaultDrop))
+		if err != nil {
+			return nil, err
+		}
+		d := transfer.DropOp(*w)
+		return &d, nil
+	}
+	return nil, invalid("operation %d is not known: WELCOME's ops says which are", e.Op)
+}
+
+func hasRecord(op uint8) bool {
+	switch op {
+	case ring.OpOffer, ring.OpExtend, ring.OpTake, ring.OpWatch, ring.OpDrop:
+		return true
+	}
+	return false
+}
+
+func hasTarget(op uint8) bool {
+	switch op {
+	case ring.OpExtend, ring.OpSeal, ring.OpWithdraw, ring.OpCancel:
+		return true
+	}
+	return false
+}
+
+func or(t, def transfer.Time) transfer.Time {
+	if t == 0 {
+		return def
+	}
+	return t
+}
+
+func decodeOffer(rec []byte, lease transfer.Time) (*transfer.OfferOp, error) {
+	if len(rec) < ring.RecOfferSize {
+		return nil, short("offer", rec, ring.RecOfferSize)
+	}
+	h := ring.RecOffer{
+		Flags: le.Uint32(rec), Consumers: le.Uint32(rec[4:]), After: le.Uint64(rec[8:]),
+		KeyLen: le.Uint16(rec[16:]), TokenLen: le.Uint16(rec[18:]), ContentLen: le.Uint16(rec[20:]), TraceLen: le.Uint16(rec[22:]),
+		NGroups: le.Uint32(rec[24:]),
+	}
+	if !zero(rec[28:ring.RecOfferSize]) {
+		return nil, invalid("offer: reserved fields are not zero")
+	}
+	if h.Flags&^(ring.OpSealed|ring.OpLayered) != 0 {
+		return nil, invalid("offer: flags are %#x: known are %#x", h.Flags, ring.OpSealed|ring.OpLayered)
+	}
+	consumers := max(h.Consumers, 1)
+	if consumers > maxConsumers {
+		return nil, invalid("offer: consumers is %d, the limit is %d", h.Consumers, maxConsumers)
+	}
+	t, rest, err := decodeTexts(rec[ring.RecOfferSize:], lens{h.KeyLen, h.TokenLen, h.ContentLen, h.TraceLen, 0})
+	if err != nil {
+		return nil, invalid("offer: %v", err)
+	}
+	blocks, err := DecodeBlocks(rest, h.NGroups)
+	if err != nil {
+		return nil, err
+	}
+	return &transfer.OfferOp{
+		Key: t.key, Token: t.token, Content: t.content, Trace: t.trace, Lease: lease, Consumers: int(consumers), After: h.After,
+		Sealed: h.Flags&ring.OpSealed != 0, Layered: h.Flags&ring.OpLayered != 0, Blocks: blocks,
+	}, nil
+}
+
+func decodeExtend(rec []byte, target uint64) (*transfer.ExtendOp, error) {
+	if len(rec) < ring.RecExtendSize {
+		return nil, short("extend", rec, ring.RecExtendSize)
+	}
+	flags, groups, after := le.Uint32(rec), le.Uint32(rec[4:]), le.Uint64(rec[8:])
+	if !zero(rec[16:ring.RecExtendSize]) {
+		return nil, invalid("extend: reserved fields are not zero")
+	}
+	if flags&^(ring.OpSealed|ring.OpLayered) != 0 {
+		return nil, invalid("extend: flags are %#x: known are %#x", flags, ring.OpSealed|ring.OpLayered)
+	}
+	blocks, err := DecodeBlocks(rec[ring.RecExtendSize:], groups)
+	if err != nil {
+		return nil, err
+	}
+	return &transfer.ExtendOp{
+		Target: target, After: after, Sealed: flags&ring.OpSealed != 0, Layered: flags&ring.OpLayered != 0, Blocks: blocks,
+	}, nil
+}
+
+func decodeTake(rec []byte, slot uint32, timeout transfer.Time) (*transfer.TakeOp, error) {
+	if len(rec) < ring.RecTakeSize {
+		return nil, short("take", rec, ring.RecTakeSize)
+	}
+	h := ring.RecTake{
+		Flags: le.Uint32(rec), Part: le.Uint32(rec[4:]), Parts: le.Uint32(rec[8:]), Reserved0: le.Uint32(rec[12:]),
+		TakeID: le.Uint64(rec[16:]), After: le.Uint64(rec[24:]),
+		KeyLen: le.Uint16(rec[32:]), TokenLen: le.Uint16(rec[34:]), ContentLen: le.Uint16(rec[36:]), TraceLen: le.Uint16(rec[38:]),
+		PeerLen: le.Uint16(rec[40:]), NGroups: le.Uint32(rec[48:]),
+	}
+	if h.Reserved0 != 0 || !zero(rec[42:48]) || !zero(rec[52:ring.RecTakeSize]) {
+		return nil, invalid("take: reserved fields are not zero")
+	}
+	if h.Flags&^ring.OpLayered != 0 {
+		return nil, invalid("take: flags are %#x: known are %#x", h.Flags, ring.OpLayered)
+	}
+	parts := max(h.Parts, 1)
+	if parts > maxConsumers || h.Part >= parts {
+		return nil, invalid("take: part is %d of %d: must be below parts, and parts at most %d", h.Part, h.Parts, maxConsumers)
+	}
+	if h.TakeID == 0 {
+		return nil, invalid("take: take_id is 0: must name the take")
+	}
+	t, rest, err := decodeTexts(rec[ring.RecTakeSize:], lens{h.KeyLen, h.TokenLen, h.ContentLen, h.TraceLen, h.PeerLen})
+	if err != nil {
+		return nil, invalid("take: %v", err)
+	}
+	blocks, err := DecodeBlocks(rest, h.NGroups)
+	if err != nil {
+		return nil, err
+	}
+	return &transfer.TakeOp{
+		Key: t.key, Token: t.token, Content: t.content, Trace: t.trace, Peer: t.peer, TakeID: h.TakeID,
+		Part: int(h.Part), Parts: int(parts), After: h.After, Layered: h.Flags&ring.OpLayered != 0, LayerSlot: slot,
+		Timeout: timeout, Blocks: blocks,
+	}, nil
+}
+
+func decodeWatch(rec []byte, timeout transfer.Time) (*transfer.WatchOp, error) {
+	if len(rec) < ring.RecKeySize {
+		return nil, short("key", rec, ring.RecKeySize)
+	}
+	h := ring.RecKey{KeyLen: le.Uint16(rec), TokenLen: le.Uint16(rec[2:]), TraceLen: le.Uint16(rec[4:]), PeerLen: le.Uint16(rec[6:])}
+	if !zero(rec[8:ring.RecKeySize]) {
+		return nil, invalid("key: reserved fields are not zero")
+	}
+	t, rest, err := decodeTexts(rec[ring.RecKeySize:], lens{h.KeyLen, h.TokenLen, 0, h.TraceLen, h.PeerLen})
+	if err != nil {
+		return nil, invalid("key: %v", err)
+	}
+	if len(rest) != 0 {
+		return nil, invalid("key: record has %d bytes too many", len(rest))
+	}
+	return &transfer.WatchOp{Key: t.key, Token: t.token, Trace: t.trace, Peer: t.peer, Timeout: timeout}, nil
+}
+
+func short(what string, rec []byte, want int) error {
+	return invalid("%s: record of %d bytes, its header has %d", what, len(rec), want)
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// lens are the lengths of the strings that follow a record's header, in their order.
+type lens struct{ key, token, content, trace, peer uint16 }
+
+type texts struct {
+	key, token, content []byte
+	trace, peer         string
+}
+
+// decodeTexts copies the strings and skips their padding.
+func decodeTexts(b []byte, l lens) (t texts, rest []byte, err error) {
+	for _, f := range []struct {
+		name          string
+		n, least, top uint16
+	}{
+		{"key_len", l.key, 1, maxKey},
+		{"token_len", l.token, minToken, maxToken},
+		{"content_len", l.content, 0, maxContent},
+		{"trace_len", l.trace, 0, maxTrace},
+		{"peer_len", l.peer, 0, maxPeer},
+	} {
+		if f.n < f.least || f.n > f.top {
+			return t, nil, invalid("%s is %d: must be %d to %d", f.name, f.n, f.least, f.top)
+		}
+	}
+	total := int(l.key) + int(l.token) + int(l.content) + int(l.trace) + int(l.peer)
+	if total > len(b) {
+		return t, nil, invalid("key, token, content, trace and peer have %d bytes, the record has %d left", total, len(b))
+	}
+	own := append([]byte(nil), b[:total]...)
+	cut := func(n uint16) []byte {
+		f := own[:n:n]
+		own = own[n:]
+		return f
+	}
+	t.key, t.token, t.content = cut(l.key), cut(l.token), cut(l.content)
+	trace, peer := cut(l.trace), cut(l.peer)
+	if err := ring.CheckText(trace, "trace"); err != nil {
+		return t, nil, invalid("%v", err)
+	}
+	if err := ring.CheckText(peer, "peer"); err != nil {
+		return t, nil, invalid("%v", err)
+	}
+	t.trace, t.peer = string(trace), string(peer)
+	rest, err = skipPadding(b, total)
+	return t, rest, err
+}

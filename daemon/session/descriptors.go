@@ -1,0 +1,98 @@
+package session
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// descriptors are those that a session owns; -1 where there is none.
+type descriptors struct {
+	ringC, ringD, sq, cq, pid int
+	sqFile                    *os.File   // the daemon's end of sq
+	shut                      sync.Mutex // cq is not closed while it is held
+}
+
+// none says that there is no descriptor yet.
+func (d *descriptors) none() { d.ringC, d.ringD, d.sq, d.cq, d.pid = -1, -1, -1, -1, -1 }
+
+// make makes the rings, with their first pages there, and the eventfds, and maps the rings.
+func (d *descriptors) make(g *ring.Geometry) (c, dd []byte, err error) {
+	if d.ringC, err = sys.MemfdCreate("kvpipe-ring-c", int64(g.CBytes), sys.MemfdOptions{}); err != nil {
+		return nil, nil, err
+	}
+	if d.ringD, err = sys.MemfdCreate("kvpipe-ring-d", int64(g.DBytes), sys.MemfdOptions{}); err != nil {
+		return nil, nil, err
+	}
+	if err := sys.Allocate(d.ringC, 0, int64(g.CFixed)); err != nil {
+		return nil, nil, err
+	}
+	if err := sys.Allocate(d.ringD, 0, int64(g.DFixed)); err != nil {
+		return nil, nil, err
+	}
+	if d.sq, err = sys.EventfdCreate(false); err != nil {
+		return nil, nil, err
+	}
+	if d.cq, err = sys.EventfdCreate(false); err != nil {
+		return nil, nil, err
+	}
+	own, err := sys.Dup(d.sq)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.sqFile, err = sys.PollFile(own, "sq"); err != nil {
+		_ = sys.Close(own)
+		return nil, nil, err
+	}
+	if c, err = sys.Mmap(d.ringC, g.CBytes, sys.ProtRead); err != nil {
+		return nil, nil, err
+	}
+	if dd, err = sys.Mmap(d.ringD, g.DBytes, sys.ProtWrite); err != nil {
+		return c, nil, err
+	}
+	// ring_d stays writable through the mapping just made and through no other, here or anywhere.
+	err = sys.AddSeals(d.ringC, sys.SealSize|sys.SealSeal)
+	if err == nil {
+		err = sys.AddSeals(d.ringD, sys.SealSize|sys.SealFutureWrite|sys.SealSeal)
+	}
+	return c, dd, err
+}
+
+// closePassed closes what only the client needs.
+func (d *descriptors) closePassed() error {
+	for _, fd := range []*int{&d.ringC, &d.ringD, &d.sq} {
+		if err := sys.Close(*fd); err != nil {
+			return fmt.Errorf("after WELCOME: %w", err)
+		}
+		*fd = -1
+	}
+	return nil
+}
+
+func (d *descriptors) takePid() int {
+	fd := d.pid
+	d.pid = -1
+	return fd
+}
+
+// unblock lets a write to cq go on that a client made block.
+func (d *descriptors) unblock() {
+	d.shut.Lock()
+	defer d.shut.Unlock()
+	_, _ = sys.EventfdDrain(d.cq)
+}
+
+func (d *descriptors) close() {
+	d.shut.Lock()
+	defer d.shut.Unlock()
+	if d.sqFile != nil {
+		_ = d.sqFile.Close()
+	}
+	for _, fd := range []*int{&d.ringC, &d.ringD, &d.sq, &d.cq, &d.pid} {
+		_ = sys.Close(*fd)
+		*fd = -1
+	}
+}

@@ -1,0 +1,184 @@
+package session
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// handle serves a connection from HELLO to its end. crowd says why there is no room for it, if so.
+func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error) {
+	_ = conn.SetDeadline(time.Now().Add(helloTimeout))
+	buf := make([]byte, ctlHeader+ring.CtlMax)
+	m, err := receive(conn, buf)
+	if err != nil {
+		v.cfg.Log.Debug("connection without HELLO", "pid", cred.PID, "uid", cred.UID, "err", err)
+		return
+	}
+	sys.CloseAll(m.fds)
+	if crowd != nil {
+		err = crowd
+	}
+	var s *session
+	if err == nil {
+		s, err = v.open(conn, cred, m)
+	}
+	if err != nil {
+		cause := causeOf(err)
+		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", int(cause.Reason), "why", cause.Text)
+		_ = sendAck(conn, m.seq, 0, cause)
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	s.run(buf)
+}
+
+// open judges a HELLO and makes the session. The client's WELCOME is on its way when it returns.
+func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, error) {
+	if m.kind != ring.CtlHello || len(m.fds) != 0 {
+		return nil, invalid("the first message has type %d and %d descriptors: must be HELLO (1) and none", m.kind, len(m.fds))
+	}
+	var h ring.Hello
+	rest, err := ring.Decode(m.body, &h, "hello")
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	if len(rest) != 0 {
+		return nil, invalid("hello: %d bytes too many", len(rest))
+	}
+	if h.ABIMin > ring.ABI || h.ABIMax < ring.ABIMin || h.ABIMin > h.ABIMax {
+		return nil, refuse(transfer.Incompatible, "the library speaks ring protocol %d to %d, this daemon (%s) %d to %d: use a library and a daemon of neighbouring versions",
+			h.ABIMin, h.ABIMax, v.cfg.Version, ring.ABIMin, ring.ABI)
+	}
+	if h.Features != 0 {
+		return nil, refuse(transfer.Incompatible, "features %#x are not known to this daemon (%s)", h.Features, v.cfg.Version)
+	}
+	who, err := v.identify(conn, cred, &h)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := ringSizes(&h)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.replace(&h, who); err != nil {
+		return nil, err
+	}
+	s, err := v.newSession(conn, who, sizes)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.admit(s); err != nil {
+		s.discard()
+		return nil, err
+	}
+	v.cfg.Events(transfer.SessionOpened{
+		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
+		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits,
+	})
+	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
+	if err := s.welcome(m.seq); err != nil {
+		s.end(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("WELCOME could not be sent: %v", err)})
+	}
+	return s, nil
+}
+
+// ringSizes fills in the defaults and checks what the client asked for.
+func ringSizes(h *ring.Hello) (ring.Sizes, error) {
+	sizes := ring.Sizes{
+		SQ: defaultTo(h.SQEntries, defaultSQ), CQ: defaultTo(h.CQEntries, defaultCQ),
+		Records: defaultTo(h.ArenaBytes, defaultArena), Layers: defaultTo(h.LayerSlots, defaultLayers),
+	}
+	for _, f := range []struct {
+		name       string
+		n, lo, top uint32
+	}{
+		{"sq_entries", sizes.SQ, 1, maxEntries},
+		{"cq_entries", sizes.CQ, 8, maxEntries},
+		{"arena_bytes", sizes.Records, 1 << 16, maxArena},
+		{"layer_slots", sizes.Layers, 1, maxEntries},
+	} {
+		if f.n < f.lo || f.n > f.top {
+			return sizes, invalid("hello: %s is %d: must be a power of two from %d to %d", f.name, f.n, f.lo, f.top)
+		}
+	}
+	return sizes, nil
+}
+
+func defaultTo(n, def uint32) uint32 {
+	if n == 0 {
+		return def
+	}
+	return n
+}
+
+// replace ends the session that the client wants to resume, if this daemon still has it: its process is the same, so its
+// connection is lost only if it says so. Sessions of earlier daemons are simply opened anew.
+func (v *Server) replace(h *ring.Hello, who identity) error {
+	old := v.find(transfer.SessionID(h.Session))
+	if h.Session == 0 || old == nil {
+		return nil
+	}
+	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
+		return refuse(transfer.Denied, "session %#x is not yours to resume", h.Session)
+	}
+	old.end(transfer.Cause{Reason: transfer.Closed, Text: "resumed by another connection"})
+	select {
+	case <-old.left:
+		return nil
+	case <-time.After(helloTimeout):
+		return refuse(transfer.Busy, "session %#x has not ended yet: try again", h.Session)
+	case <-v.stop:
+		return refuse(transfer.Unavailable, "the daemon is stopping")
+	}
+}
+
+// admit gives the session its id and its place among the others.
+func (v *Server) admit(s *session) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.draining {
+		return refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
+	}
+	if err := v.engines.join(s); err != nil {
+		return err
+	}
+	v.next++
+	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
+	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
+	v.change(func(m map[transfer.SessionID]*session) { m[s.id] = s })
+	delete(v.conns, s.conn)
+	return nil
+}
+
+// welcome answers HELLO.
+func (s *session) welcome(seq uint32) error {
+	g := &s.geometry
+	w := ring.Welcome{
+		ABI: ring.ABI, Epoch: s.srv.cfg.Epoch, Session: uint64(s.id), Secret: s.secret,
+		RingCBytes: uint64(g.CBytes), RingDBytes: uint64(g.DBytes), Rank: s.who.Rank,
+		MaxPinnedBytes: s.srv.pool.Limits().SessionBytes, Ops: ring.Ops,
+		MaxIDs: layout.MaxIDs, MaxViews: layout.MaxViews, MaxRegions: maxRegions, MaxInflight: uint32(s.inflight),
+	}
+	w.NRings = uint32(copy(w.Rings[:], g.Table()))
+	copy(w.Node[:], s.srv.cfg.Node)
+	copy(w.Instance[:], s.who.Instance)
+	copy(w.Advertise[:], s.srv.cfg.Advertise)
+	copy(w.Daemon[:], s.srv.cfg.Version)
+	err := send(s.conn, ring.CtlWelcome, seq, ring.Append(nil, &w), s.fds.ringC, s.fds.ringD, s.fds.sq, s.fds.cq)
+	// The client has its own now; ours were only needed to pass them on.
+	return errors.Join(err, s.fds.closePassed())
+}
+
+func newSecret() (secret [32]byte) {
+	_, _ = rand.Read(secret[:]) // never fails
+	return secret
+}

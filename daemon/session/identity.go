@@ -1,0 +1,85 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// identity is who a session is. What the kernel says, and what the client says.
+type identity struct {
+	PID    int    // 0: not visible from here
+	UID    uint32 //
+	Owner  string // uid and cgroup
+	pidfd  int    // -1: not visible; the session's to close
+	Engine string
+
+	Instance         string
+	Library          string
+	Role             transfer.Role
+	Rank             uint32
+	TPWorld, PPWorld uint32
+}
+
+// identify checks the names in a HELLO and asks the kernel about the rest.
+func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id identity, err error) {
+	id = identity{PID: cred.PID, UID: cred.UID, pidfd: -1, Role: transfer.Role(h.Role)}
+	for _, f := range []struct {
+		to    *string
+		field []byte
+		name  string
+	}{{&id.Engine, h.Engine[:], "engine_id"}, {&id.Instance, h.Instance[:], "instance"}, {&id.Library, h.Library[:], "library"}} {
+		if *f.to, err = ring.String(f.field, f.name); err != nil {
+			return id, invalid("hello: %v", err)
+		}
+	}
+	if id.Engine == "" {
+		return id, invalid("hello: engine_id is empty: name the engine")
+	}
+	if err := id.setRank(h); err != nil {
+		return id, err
+	}
+	id.Owner = fmt.Sprintf("uid %d, not visible", cred.UID)
+	id.pidfd, err = sys.PeerPidfd(conn, cred, v.cfg.ProcRoot)
+	switch {
+	case errors.Is(err, sys.ErrNoPidfd):
+		// Another pid namespace. Its cgroup cannot be read, and only the end of the connection will tell of its death.
+		id.PID = 0
+		return id, nil
+	case err != nil:
+		return id, refuse(transfer.PeerGone, "hello: %v", err)
+	}
+	group, err := sys.Cgroup(v.cfg.ProcRoot, cred.PID)
+	if alive, e := sys.PidfdAlive(id.pidfd); err == nil && (e != nil || !alive) {
+		err = errors.New("the process has ended") // and its pid may be another's
+	}
+	if err != nil {
+		_ = sys.Close(id.pidfd)
+		return id, refuse(transfer.PeerGone, "hello: %v", err)
+	}
+	id.Owner = fmt.Sprintf("uid %d, cgroup %s", cred.UID, group)
+	return id, nil
+}
+
+func (id *identity) setRank(h *ring.Hello) error {
+	id.TPWorld, id.PPWorld = max(h.TPWorld, 1), max(h.PPWorld, 1)
+	if id.TPWorld > maxWorld || id.PPWorld > maxWorld || uint64(id.TPWorld)*uint64(id.PPWorld) > maxWorld {
+		return invalid("hello: tp_world is %d and pp_world %d: the limit is %d ranks", h.TPWorld, h.PPWorld, maxWorld)
+	}
+	switch id.Role {
+	case transfer.Scheduler:
+		id.Rank = transfer.NoRank
+	case transfer.Worker:
+		if h.TPRank >= id.TPWorld || h.PPRank >= id.PPWorld {
+			return invalid("hello: tp_rank is %d of %d and pp_rank %d of %d: must be below", h.TPRank, id.TPWorld, h.PPRank, id.PPWorld)
+		}
+		id.Rank = h.TPRank + h.PPRank*id.TPWorld
+	default:
+		return invalid("hello: role is %d: must be 1 (worker) or 2 (scheduler)", h.Role)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package session
+
+import (
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// assembly is a layout that arrives in pieces. It belongs to the control goroutine.
+type assembly struct {
+	total  uint32
+	views  []layout.View
+	fields []layout.Field
+	begun  bool
+	set    bool // the session has its layout
+}
+
+// takeLayout takes one piece, and reports the layout after the last. A mistake throws all pieces away.
+func (s *session) takeLayout(body []byte) error {
+	if s.who.Role != transfer.Worker {
+		return invalid("layout: a scheduler owns no blocks: its workers set layouts")
+	}
+	if s.layout.set {
+		return invalid("layout: the session has one already: it is set once")
+	}
+	commit, err := s.layout.add(body)
+	if err != nil {
+		s.layout = assembly{}
+		return err
+	}
+	if !commit {
+		return nil
+	}
+	l, err := layout.New(s.layout.views, s.layout.fields, s.mem.Size)
+	if err != nil {
+		s.layout = assembly{}
+		return invalid("%v", err)
+	}
+	s.layout = assembly{set: true}
+	s.srv.cfg.Events(transfer.LayoutSet{Session: s.id, Layout: l})
+	s.log.Debug("layout set", "views", len(l.Views()), "fingerprint", len(l.Fingerprint()))
+	return nil
+}
+
+// add decodes one piece.
+func (a *assembly) add(body []byte) (commit bool, err error) {
+	var m ring.LayoutMsg
+	rest, err := ring.Decode(body, &m, "layout")
+	if err != nil {
+		return false, invalid("%v", err)
+	}
+	switch {
+	case m.Flags&^ring.LayoutCommit != 0:
+		return false, invalid("layout: flags are %#x: known are %#x", m.Flags, ring.LayoutCommit)
+	case m.TotalViews == 0 || m.TotalViews > layout.MaxViews:
+		return false, invalid("layout: total_views is %d: must be 1 to %d", m.TotalViews, layout.MaxViews)
+	case a.begun && m.TotalViews != a.total:
+		return false, invalid("layout: total_views is %d, it was %d in the message before", m.TotalViews, a.total)
+	case uint64(m.NViews) > uint64(m.TotalViews)-uint64(len(a.views)):
+		return false, invalid("layout: %d views after %d are more than total_views = %d", m.NViews, len(a.views), m.TotalViews)
+	case uint64(m.NFields)+uint64(len(a.fields)) > layout.MaxFingerprint:
+		return false, invalid("layout: %d fingerprint fields after %d: the limit is %d", m.NFields, len(a.fields), layout.MaxFingerprint)
+	}
+	a.begun, a.total = true, m.TotalViews
+	for range m.NViews {
+		var v ring.View
+		if rest, err = ring.Decode(rest, &v, "view"); err != nil {
+			return false, invalid("layout: view %d: %v", len(a.views), err)
+		}
+		part, err := ring.String(v.Part[:], "part")
+		if err != nil {
+			return false, invalid("layout: view %d: %v", len(a.views), err)
+		}
+		a.views = append(a.views, layout.View{
+			Region: layout.RegionID(v.Region), Base: v.Base, NumBlocks: v.NumBlocks, BlockStride: v.BlockStride,
+			TokenStride: v.TokenStride, HeadStride: v.HeadStride, ContentBytes: v.ContentBytes, Layer: v.Layer, Group: v.Group,
+			Kind: layout.Kind(v.Kind), BlockSize: v.BlockSize, FirstHead: v.FirstHead, Heads: v.Heads, TotalHeads: v.TotalHeads, Part: part,
+		})
+	}
+	for range m.NFields {
+		var f layout.Field
+		if f, rest, err = decodeField(rest); err != nil {
+			return false, invalid("layout: fingerprint field %d: %v", len(a.fields), err)
+		}
+		a.fields = append(a.fields, f)
+	}
+	if len(rest) != 0 {
+		return false, invalid("layout: %d bytes too many", len(rest))
+	}
+	commit = m.Flags&ring.LayoutCommit != 0
+	if commit && uint32(len(a.views)) != a.total {
+		return false, invalid("layout: committed with %d of %d views", len(a.views), a.total)
+	}
+	return commit, nil
+}
+
+func decodeField(b []byte) (f layout.Field, rest []byte, err error) {
+	if len(b) < 4 {
+		return f, nil, invalid("%d bytes are left, its lengths have 4", len(b))
+	}
+	k, v := int(le.Uint16(b)), int(le.Uint16(b[2:]))
+	if b = b[4:]; k == 0 || k > maxFieldKey || v > maxFieldValue || k+v > len(b) {
+		return f, nil, invalid("key of %d and value of %d bytes: must be 1 to %d and at most %d, and %d bytes are left", k, v, maxFieldKey, maxFieldValue, len(b))
+	}
+	key, value := b[:k], b[k:k+v]
+	if err := ring.CheckText(key, "key"); err != nil {
+		return f, nil, err
+	}
+	if err := ring.CheckText(value, "value"); err != nil {
+		return f, nil, err
+	}
+	return layout.Field{Key: string(key), Value: string(value)}, b[k+v:], nil
+}

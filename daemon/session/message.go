@@ -1,0 +1,79 @@
+package session
+
+import (
+	"net"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+const ctlHeader = 32
+
+// message is a received control message. body lies in the receive buffer; whoever gets it closes fds.
+type message struct {
+	kind uint16
+	seq  uint32
+	body []byte
+	fds  []int
+}
+
+// receive waits for the next message. An error ends the connection; no descriptor stays open then.
+func receive(conn *net.UnixConn, buf []byte) (message, error) {
+	n, fds, err := sys.Recv(conn, buf, 1)
+	if err != nil {
+		return message{}, err
+	}
+	m, err := parse(buf[:n])
+	if err != nil {
+		sys.CloseAll(fds)
+		return message{}, err
+	}
+	m.fds = fds
+	return m, nil
+}
+
+// parse judges a datagram's header.
+func parse(b []byte) (message, error) {
+	var h ring.Ctl
+	body, err := ring.Decode(b, &h, "control message")
+	switch {
+	case err != nil:
+		return message{}, invalid("%v", err)
+	case h.Magic != ring.Magic:
+		return message{}, invalid("control message: magic is %#x: must be %#x", h.Magic, ring.Magic)
+	case h.Flags != 0:
+		return message{}, invalid("control message: flags are %#x: must be 0", h.Flags)
+	case uint64(h.Len) != uint64(len(body)):
+		return message{}, invalid("control message: len is %d, %d bytes follow the header", h.Len, len(body))
+	}
+	return message{kind: h.Type, seq: h.Seq, body: body}, nil
+}
+
+// send sends one message. The caller sees to it that one goroutine sends at a time.
+func send(conn *net.UnixConn, kind uint16, seq uint32, body []byte, fds ...int) error {
+	b := make([]byte, 0, ctlHeader+len(body))
+	b = ring.Append(b, &ring.Ctl{Magic: ring.Magic, Type: kind, Len: uint32(len(body)), Seq: seq})
+	return sys.Send(conn, append(b, body...), fds...)
+}
+
+func sendAck(conn *net.UnixConn, seq uint32, value uint64, c transfer.Cause) error {
+	return send(conn, ring.CtlAck, seq, ackBody(value, c))
+}
+
+// ackBody is the body of ACK and of the daemon's BYE.
+func ackBody(value uint64, c transfer.Cause) []byte {
+	text := clip(c.Text, 4096)
+	return append(ring.Append(nil, &ring.Ack{Reason: uint32(c.Reason), TextLen: uint32(len(text)), Value: value}), text...)
+}
+
+// clip cuts a text to at most n bytes, and not inside a character.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

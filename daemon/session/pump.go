@@ -1,0 +1,188 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Credits. The machine is told of as many credits as the client asked for completion entries, and writes no completion
+// without one. What the session answers by itself (refusals, NOP) is marked in the ring and needs entries beyond those: the ring
+// has twice as many as were asked for. A submission is read only while the completions that are not consumed, and the operations
+// not released, are fewer than those further entries; so the ring never overflows, and a client that collects nothing finds
+// its submission queue full.
+
+// batch is how many submissions one turn reads, so that many sessions share a poller fairly.
+const batch = 64
+
+// read is the session's reader goroutine: it sleeps until the client rings.
+func (s *session) read() {
+	raw, err := s.fds.sqFile.SyscallConn()
+	if err != nil {
+		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("submission eventfd: %v", err)})
+		return
+	}
+	// The poller is edge-triggered and each ring is an edge, so the eventfd's count is never read: one system call less on the
+	// way in, and none that the client could make block by changing the open file's flags.
+	wake := func(uintptr) bool { return s.awake() }
+	for {
+		if raw.Read(wake) != nil {
+			return // closed
+		}
+		s.count.wakeups.Add(1)
+		for {
+			n, stalled := s.pump()
+			if stalled && !s.waitResume() {
+				return
+			}
+			if n < batch && !stalled {
+				break
+			}
+		}
+		if s.srv.busy != nil {
+			s.srv.busy.wake()
+		}
+	}
+}
+
+// awake tells whether there is something to do, and if not, that it is safe to sleep.
+func (s *session) awake() bool {
+	s.checkProgress()
+	s.in.Lock()
+	defer s.in.Unlock()
+	if s.stopped {
+		return true
+	}
+	if b := s.srv.busy; b != nil && b.polling.Load() {
+		return false // the poller looks, and arms before it sleeps
+	}
+	return !s.sq.Arm()
+}
+
+// waitResume waits until completions were consumed; false: the session ends.
+func (s *session) waitResume() bool {
+	select {
+	case <-s.resume:
+		return true
+	case <-s.ending:
+		return false
+	}
+}
+
+// pump reads up to batch submissions and returns how many. stalled: completions must be consumed first.
+func (s *session) pump() (n int, stalled bool) {
+	s.in.Lock()
+	defer s.in.Unlock()
+	return s.pumpLocked()
+}
+
+func (s *session) pumpLocked() (n int, stalled bool) {
+	var e ring.SQE
+	for ; n < batch && !s.stopped; n++ {
+		ok, err := s.sq.Next(&e)
+		if err != nil {
+			s.violated(err)
+			return n, false
+		}
+		if !ok {
+			return n, false
+		}
+		if !s.admissible() {
+			s.stalled.Store(true)
+			s.srv.look()
+			return n, true
+		}
+		if err := s.submit(&e); err != nil {
+			s.violated(err)
+			return n, false
+		}
+		s.sq.Advance()
+	}
+	return n, false
+}
+
+// violated ends a session that broke the protocol. The caller holds in.
+func (s *session) violated(err error) {
+	s.stopped = true
+	c := causeOf(err)
+	c.Reason = transfer.Invalid
+	s.end(c)
+}
+
+// admissible tells whether one more submission can be answered whatever it is.
+func (s *session) admissible() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
+		return true
+	}
+	s.collect()
+	return s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve
+}
+
+// submit passes one submission on, or refuses it. An error is a breach of protocol.
+func (s *session) submit(e *ring.SQE) (err error) {
+	s.count.submissions.Add(1)
+	if e.UserData == 0 || e.UserData>>63 != 0 {
+		return fmt.Errorf("submission %d: user_data is %#x: must not be 0 nor have its top bit set", s.sq.Head(), e.UserData)
+	}
+	rec := s.record[:0]
+	if e.RecLen > 0 {
+		if rec, err = s.sq.Record(s.record, e.RecOff, e.RecLen); err != nil {
+			return fmt.Errorf("submission %d: %w", s.sq.Head(), err)
+		}
+		if s.record = rec; cap(rec) > 1<<16 {
+			s.record = nil // large ones are rare
+		}
+	}
+	op, err := Decode(e, rec, s.layers.Len())
+	s.mu.Lock()
+	if err == nil {
+		err = s.accept(e, op)
+	}
+	if _, breach := err.(*breach); breach {
+		s.mu.Unlock()
+		return err
+	}
+	if err != nil || op == nil {
+		err = s.answerSelf(e, causeOf(err))
+		s.mu.Unlock()
+		return err
+	}
+	s.collect() // credits first, so that the machine does not refuse for want of those that were given back
+	s.mu.Unlock()
+	s.srv.cfg.Events(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
+	return nil
+}
+
+// breach is an error that ends the session.
+type breach struct{ text string }
+
+func (b *breach) Error() string { return b.text }
+
+// accept remembers an operation until it is released. The caller holds mu.
+func (s *session) accept(e *ring.SQE, op transfer.Op) error {
+	if _, double := s.ops[e.UserData]; double {
+		// A refusal would be taken for the end of the other one.
+		return &breach{fmt.Sprintf("submission %d: user_data %#x names an operation that is not released yet", s.sq.Head(), e.UserData)}
+	}
+	if op == nil {
+		return nil
+	}
+	if len(s.ops) >= s.inflight && !hasTarget(e.Op) {
+		return refuse(transfer.Quota, "%d operations are not released, the limit of the session is %d: wait for some, or connect with more cq_entries", len(s.ops), s.inflight)
+	}
+	s.ops[e.UserData] = struct{}{}
+	return nil
+}
+
+// answerSelf completes a NOP, or refuses. The caller holds mu.
+func (s *session) answerSelf(e *ring.SQE, c transfer.Cause) error {
+	cqe := ring.CQE{UserData: e.UserData, Tag: e.Tag, Status: uint16(transfer.Done)}
+	if c.Reason != transfer.OK {
+		s.count.refusals.Add(1)
+		cqe.Status, cqe.Reason = uint16(transfer.Failed), uint16(c.Reason)
+	}
+	return s.put(&cqe, nil, c.Text, true)
+}

@@ -1,0 +1,103 @@
+package session
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// registry knows which instance of each engine is the live one, so that a session that names none can join it, and a
+// process of an instance that was replaced is told so. The machine ends the sessions of the older instance.
+type registry map[engineKey]*engine
+
+type engineKey struct{ name, owner string }
+
+type engine struct {
+	instance string
+	sessions map[*session]struct{} // of the live instance, not ending
+	past     []string              // instances that were replaced, newest last
+}
+
+// maxPast bounds what a client that restarts for ever makes the daemon remember.
+const maxPast = 64
+
+// join finds the instance for a new session and counts the session in.
+func (r registry) join(s *session) error {
+	key := engineKey{s.who.Engine, s.who.Owner}
+	e := r[key]
+	if e == nil {
+		e = &engine{sessions: map[*session]struct{}{}}
+	}
+	name := s.who.Instance
+	switch {
+	case name == "" && e.instance != "":
+		name = e.instance
+	case name == "":
+		name = newInstance()
+	case slices.Contains(e.past, name):
+		return refuse(transfer.Closed, "instance %q of engine %q was replaced by %q: stop this process", name, s.who.Engine, e.instance)
+	}
+	if name == e.instance {
+		if err := e.fits(s); err != nil {
+			return err
+		}
+	} else {
+		if e.instance != "" {
+			e.past = append(e.past, e.instance)
+			if len(e.past) > maxPast {
+				e.past = e.past[1:]
+			}
+		}
+		e.instance, e.sessions = name, map[*session]struct{}{}
+	}
+	s.who.Instance = name
+	e.sessions[s] = struct{}{}
+	r[key] = e
+	return nil
+}
+
+// fits says why a session cannot join the ranks that are there.
+func (e *engine) fits(s *session) error {
+	if s.who.Role != transfer.Worker {
+		return nil
+	}
+	for o := range e.sessions {
+		if o.who.Role != transfer.Worker {
+			continue
+		}
+		if o.who.Rank == s.who.Rank {
+			return refuse(transfer.Busy, "rank %d of instance %q of engine %q has a session already (pid %d): close it, or start with a new instance",
+				s.who.Rank, e.instance, s.who.Engine, o.who.PID)
+		}
+		if o.who.TPWorld != s.who.TPWorld || o.who.PPWorld != s.who.PPWorld {
+			return refuse(transfer.Incompatible, "tp_world and pp_world are %d and %d, those of rank %d of the same instance %d and %d: must be equal",
+				s.who.TPWorld, s.who.PPWorld, o.who.Rank, o.who.TPWorld, o.who.PPWorld)
+		}
+	}
+	return nil
+}
+
+// leave frees the session's rank. An engine without sessions is remembered only if it has a past.
+func (r registry) leave(s *session) {
+	key := engineKey{s.who.Engine, s.who.Owner}
+	e := r[key]
+	if e == nil || e.instance != s.who.Instance {
+		return
+	}
+	delete(e.sessions, s)
+	if len(e.sessions) > 0 {
+		return
+	}
+	e.instance = ""
+	if len(e.past) == 0 {
+		delete(r, key)
+	}
+}
+
+func newInstance() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "auto-" + hex.EncodeToString(b[:])
+}

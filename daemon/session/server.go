@@ -1,0 +1,240 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/memory"
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Server serves the local clients of a node. Its methods are safe for concurrent use and never block on a client, unless
+// they say so.
+type Server struct {
+	cfg   Config
+	pool  *memory.Pool
+	start time.Time
+
+	mu        sync.Mutex
+	listeners map[*net.UnixListener]struct{}
+	conns     map[*net.UnixConn]struct{} // those that have not said HELLO yet
+	perUID    map[uint32]int             // connections and sessions
+	total     int
+	next      uint32 // session counter
+	engines   registry
+	limits    Limits
+	draining  bool
+	closed    bool
+
+	sessions atomic.Pointer[map[transfer.SessionID]*session] // replaced, never changed
+
+	stop   chan struct{} // closed by Close
+	forced chan struct{} // closed by Close: sessions do not wait for the driver any more
+	poke   chan struct{} // the watch has something to look at
+	wg     sync.WaitGroup
+	busy   *poller // nil: "event"
+}
+
+// New returns a server that serves nobody until Serve. End it with Close.
+func New(cfg Config) (*Server, error) {
+	if cfg.Node == "" || cfg.Epoch == 0 || cfg.Events == nil {
+		return nil, errors.New("session: Node, Epoch and Events are required")
+	}
+	if len(cfg.Node) >= 256 || len(cfg.Advertise) >= 128 || len(cfg.Version) >= 64 {
+		return nil, fmt.Errorf("session: node %q, advertise %q or version %q is too long: the limits are 255, 127 and 63 bytes", cfg.Node, cfg.Advertise, cfg.Version)
+	}
+	cfg = cfg.withDefaults()
+	v := &Server{
+		cfg: cfg, limits: cfg.Limits, start: time.Now(),
+		pool:      memory.NewPool(cfg.Limits.memory()),
+		listeners: map[*net.UnixListener]struct{}{},
+		conns:     map[*net.UnixConn]struct{}{},
+		perUID:    map[uint32]int{},
+		engines:   registry{},
+		stop:      make(chan struct{}),
+		forced:    make(chan struct{}),
+		poke:      make(chan struct{}, 1),
+	}
+	v.sessions.Store(&map[transfer.SessionID]*session{})
+	switch cfg.PollMode {
+	case "", "event":
+	case "busy":
+		v.busy = newPoller(v)
+		v.wg.Go(v.busy.run)
+	default:
+		return nil, fmt.Errorf("session: poll_mode is %q: must be \"event\" or \"busy\"", cfg.PollMode)
+	}
+	v.wg.Go(v.watch)
+	return v, nil
+}
+
+// Serve accepts connections on l, which it takes over, until Close, and then returns nil. It may run for several listeners.
+func (v *Server) Serve(l *net.UnixListener) error {
+	defer l.Close()
+	v.mu.Lock()
+	if v.closed {
+		v.mu.Unlock()
+		return nil
+	}
+	v.listeners[l] = struct{}{}
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		delete(v.listeners, l)
+		v.mu.Unlock()
+	}()
+	for {
+		conn, err := l.AcceptUnix()
+		switch {
+		case err == nil:
+			v.accept(conn)
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
+			// The connection stays queued. Somebody has to go before it can be served.
+			v.cfg.Log.Warn("no descriptor left for a new session", "err", err)
+			select {
+			case <-v.stop:
+				return nil
+			case <-time.After(100 * time.Millisecond):
+			}
+		default:
+			return fmt.Errorf("accept session: %w", err)
+		}
+	}
+}
+
+// accept admits a connection or turns it away.
+func (v *Server) accept(conn *net.UnixConn) {
+	cred, err := sys.PeerCred(conn)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		_ = conn.Close()
+		return
+	}
+	v.total++
+	v.perUID[cred.UID]++
+	v.conns[conn] = struct{}{}
+	var crowd error
+	switch {
+	case v.total > v.limits.Sessions:
+		crowd = refuse(transfer.Quota, "%d sessions are open, the limit is limits.sessions = %d", v.total-1, v.limits.Sessions)
+	case v.perUID[cred.UID] > v.limits.SessionsPerUID:
+		crowd = refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d", cred.UID, v.perUID[cred.UID]-1, v.limits.SessionsPerUID)
+	}
+	v.wg.Go(func() {
+		defer v.left(conn, cred.UID)
+		v.handle(conn, cred, crowd)
+	})
+}
+
+func (v *Server) left(conn *net.UnixConn, uid uint32) {
+	_ = conn.Close()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.conns, conn)
+	v.total--
+	if v.perUID[uid]--; v.perUID[uid] == 0 {
+		delete(v.perUID, uid)
+	}
+}
+
+// find returns the session, or nil when it is gone.
+func (v *Server) find(id transfer.SessionID) *session { return (*v.sessions.Load())[id] }
+
+// change replaces the table of sessions. The caller holds mu.
+func (v *Server) change(f func(map[transfer.SessionID]*session)) {
+	m := maps.Clone(*v.sessions.Load())
+	f(m)
+	v.sessions.Store(&m)
+}
+
+// Resolve returns the bytes of a run in a session's region; ok is false when the region is not there or smaller. The bytes
+// stay mapped until SessionDrained or RegionDrained.
+func (v *Server) Resolve(id transfer.SessionID, r plan.Run) (b []byte, ok bool) {
+	s := v.find(id)
+	if s == nil {
+		return nil, false
+	}
+	return s.mem.Resolve(r.Region, r.Off, r.Len)
+}
+
+// Memory returns a session's regions, nil when it is gone.
+func (v *Server) Memory(id transfer.SessionID) *memory.Space {
+	if s := v.find(id); s != nil {
+		return s.mem
+	}
+	return nil
+}
+
+// SetLimits changes what new sessions and registrations may use.
+func (v *Server) SetLimits(l Limits) {
+	l = l.withDefaults()
+	v.mu.Lock()
+	v.limits = l
+	v.mu.Unlock()
+	v.pool.SetLimits(l.memory())
+}
+
+// Drain refuses new sessions. Those that exist go on.
+func (v *Server) Drain() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.draining = true
+}
+
+// EndAll ends all sessions and waits until they are drained, which needs the driver running, or until ctx ends.
+func (v *Server) EndAll(ctx context.Context, cause transfer.Cause) error {
+	v.Drain()
+	for _, s := range *v.sessions.Load() {
+		s.end(cause)
+	}
+	for _, s := range *v.sessions.Load() {
+		select {
+		case <-s.over:
+		case <-ctx.Done():
+			return fmt.Errorf("end sessions: session %d is not drained: %w", s.id, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Close stops serving and unmaps everything, without waiting for the driver: call it when no transport touches any memory
+// and no other method is being called. It returns when all goroutines have ended. Closing again does nothing.
+func (v *Server) Close() error {
+	v.mu.Lock()
+	if v.closed {
+		v.mu.Unlock()
+		v.wg.Wait()
+		return nil
+	}
+	v.closed, v.draining = true, true
+	for l := range v.listeners {
+		_ = l.Close()
+	}
+	for c := range v.conns {
+		_ = c.Close()
+	}
+	close(v.stop)
+	close(v.forced)
+	v.mu.Unlock()
+	for _, s := range *v.sessions.Load() {
+		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon stopped: connect again when it is back"})
+	}
+	v.wg.Wait()
+	return nil
+}

@@ -1,0 +1,228 @@
+package session
+
+import (
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/memory"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// session is one client's connection. Locks, in the order in which they are taken: in, mu. Neither is held while a message
+// is sent.
+type session struct {
+	srv      *Server
+	id       transfer.SessionID
+	who      identity
+	log      *slog.Logger
+	since    time.Time
+	secret   [32]byte
+	conn     *net.UnixConn
+	out      sync.Mutex // who sends on conn
+	mem      *memory.Space
+	geometry ring.Geometry
+	fds      descriptors
+	ringC    []byte
+	ringD    []byte
+	credits  int    // completions that the machine may owe
+	reserve  uint32 // further completions: refusals and NOPs
+	inflight int    // most operations that are not released
+
+	in      sync.Mutex // the submission ring
+	sq      *ring.Submissions
+	record  []byte // scratch
+	stopped bool   // nothing is taken in any more
+	resume  chan struct{}
+
+	mu       sync.Mutex // the completion ring and all below
+	cq       *ring.Completions
+	words    *ring.Words
+	layers   *ring.Layers
+	ops      map[uint64]struct{} // user_data of operations that are not released
+	result   []byte              // scratch
+	progress uint64              // furthest seen
+	gone     bool                // unmapped
+	removals map[layout.RegionID]*removal
+	jobs     sync.WaitGroup // goroutines that answer late
+
+	watched atomic.Uint64 // the progress that the driver waits for
+	stalled atomic.Bool   // the ring is not read until completions are consumed
+	eager   atomic.Bool   // many completions are not consumed
+	ringing atomic.Int64  // when the write that wakes the client began, 0: none
+	layout  assembly
+	count   counters
+
+	endOnce sync.Once
+	cause   transfer.Cause // set before ending is closed
+	ending  chan struct{}
+	left    chan struct{} // its rank is free again
+	drained chan struct{} // the driver says that nothing touches its memory
+	drain   sync.Once
+	over    chan struct{} // everything is unmapped and closed
+}
+
+// counters are read by Snapshot while others count.
+type counters struct {
+	submissions, refusals, completions, wakeups, rings, control atomic.Uint64
+}
+
+// newSession makes the rings and all else that a session needs. It takes over who's pidfd in every case.
+func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) (*session, error) {
+	s := &session{
+		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
+		mem: memory.NewSpace(v.pool), ops: map[uint64]struct{}{}, removals: map[layout.RegionID]*removal{},
+		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.cfg.Limits.Inflight, int(sizes.CQ)/2),
+		resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
+		drained: make(chan struct{}), over: make(chan struct{}),
+	}
+	s.fds.none()
+	s.fds.pid = who.pidfd
+	// The daemon may write as much by itself as the machine may: see pump.go.
+	sizes.CQ *= 2
+	if err := s.makeRings(sizes); err != nil {
+		s.discard()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) makeRings(sizes ring.Sizes) (err error) {
+	if s.geometry, err = ring.NewGeometry(sizes); err != nil {
+		return invalid("hello: %v", err)
+	}
+	g := &s.geometry
+	if s.ringC, s.ringD, err = s.fds.make(g); err != nil {
+		return refuse(transfer.Quota, "rings of %d and %d bytes: %v", g.CBytes, g.DBytes, err)
+	}
+	s.sq = ring.NewSubmissions(g, s.ringC, s.ringD)
+	s.cq = ring.NewCompletions(g, s.ringC, s.ringD)
+	s.words = ring.NewWords(s.ringC, s.ringD)
+	s.layers = ring.NewLayers(g, s.ringD)
+	s.words.Beat(s.srv.beat())
+	return nil
+}
+
+// end makes the session end, once: the first cause counts. It does not block.
+func (s *session) end(cause transfer.Cause) {
+	s.endOnce.Do(func() {
+		s.cause = cause
+		close(s.ending)
+		_ = s.conn.SetDeadline(time.Unix(1, 0)) // whoever waits for the client gives up
+	})
+}
+
+// run is the life of an opened session.
+func (s *session) run(buf []byte) {
+	var helpers sync.WaitGroup
+	helpers.Go(s.read)
+	alive, err := watchProcess(s.fds.takePid(), s.end)
+	if err != nil {
+		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()})
+	}
+	if s.srv.busy != nil {
+		s.srv.busy.wake()
+	}
+
+	bye := s.control(buf)
+	s.stopTaking()
+	helpers.Wait()
+	alive.stop()
+	s.say()
+	s.srv.leave(s)
+	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause})
+	s.log.Info("session closed", "reason", int(s.cause.Reason), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
+
+	select {
+	case <-s.drained:
+	case <-s.srv.forced:
+	}
+	s.forgetRemovals()
+	s.jobs.Wait()
+	s.unmap()
+	if bye != nil {
+		_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
+		_ = sendAck(s.conn, bye.seq, 0, transfer.Cause{})
+	}
+	s.srv.forget(s)
+	close(s.over)
+}
+
+// stopTaking ends the reading of submissions; none is reported after it.
+func (s *session) stopTaking() {
+	s.in.Lock()
+	s.stopped = true
+	s.in.Unlock()
+	_ = s.fds.sqFile.Close() // wakes the reader
+}
+
+// say tells the client that its session has ended, unless it asked for that.
+func (s *session) say() {
+	s.mu.Lock()
+	s.words.Close(uint32(s.cause.Reason))
+	s.signal()
+	s.mu.Unlock()
+	if s.cause.Text == byOwner {
+		return
+	}
+	s.out.Lock()
+	defer s.out.Unlock()
+	_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
+	_ = send(s.conn, ring.CtlBye, 0, ackBody(0, s.cause))
+}
+
+const byOwner = "closed by its owner"
+
+// unmap ends everything that refers to the session's memory.
+func (s *session) unmap() {
+	s.mem.Close()
+	s.in.Lock()
+	s.mu.Lock()
+	s.gone = true
+	s.mu.Unlock()
+	s.in.Unlock()
+	s.discard()
+}
+
+// discard frees what a session that is not served holds.
+func (s *session) discard() {
+	s.fds.close()
+	for _, m := range []*[]byte{&s.ringC, &s.ringD} {
+		if *m != nil {
+			_ = sys.Munmap(*m)
+			*m = nil
+		}
+	}
+}
+
+func (v *Server) leave(s *session) {
+	v.mu.Lock()
+	v.engines.leave(s)
+	v.mu.Unlock()
+	close(s.left)
+}
+
+func (v *Server) forget(s *session) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.change(func(m map[transfer.SessionID]*session) { delete(m, s.id) })
+}
+
+// SessionDrained says that nothing touches the session's memory: it is unmapped now, and the client's BYE answered.
+func (v *Server) SessionDrained(id transfer.SessionID) {
+	if s := v.find(id); s != nil {
+		s.drain.Do(func() { close(s.drained) })
+	}
+}
+
+// EndSession ends a session with a reason that its client gets to see; SessionClosed follows.
+func (v *Server) EndSession(e transfer.EndSession) {
+	if s := v.find(e.Session); s != nil {
+		s.end(e.Cause)
+	}
+}

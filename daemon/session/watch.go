@@ -1,0 +1,138 @@
+package session
+
+import (
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+const (
+	slowWatch = 250 * time.Millisecond // heartbeat; credits of sessions that are told little
+	fastWatch = 200 * time.Microsecond // while somebody waits for a word that nobody rings about
+	ringLimit = 200 * time.Millisecond // a wake-up that takes longer is being blocked
+)
+
+// WatchProgress reports the session's progress, once, when it has reached Value; 0: no longer.
+func (v *Server) WatchProgress(e transfer.WatchProgress) {
+	s := v.find(e.Session)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	if !s.gone {
+		s.watched.Store(e.Value)
+		s.words.WaitProgress(e.Value)
+	}
+	s.mu.Unlock()
+	// The client stores its progress, then looks at what is waited for; here it is the other way round.
+	if s.checkProgress(); s.watched.Load() != 0 {
+		v.look() // a stream's write rings nothing
+	}
+}
+
+// checkProgress reports progress that is waited for.
+func (s *session) checkProgress() {
+	if s.watched.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	want := s.watched.Load()
+	if s.gone || want == 0 {
+		return
+	}
+	now, err := s.words.Progress()
+	if err != nil {
+		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
+		return
+	}
+	s.progress = max(s.progress, now) // never moving back
+	if s.progress >= want {
+		s.watched.Store(0)
+		s.words.WaitProgress(0)
+		s.srv.cfg.Events(transfer.Progress{Session: s.id, Value: s.progress})
+	}
+}
+
+// look makes the watch look often until nobody needs it.
+func (v *Server) look() {
+	select {
+	case v.poke <- struct{}{}:
+	default:
+	}
+}
+
+// watch does what no client rings for.
+func (v *Server) watch() {
+	slow := time.NewTicker(slowWatch)
+	defer slow.Stop()
+	fast := time.NewTimer(time.Hour)
+	defer fast.Stop()
+	for {
+		select {
+		case <-v.stop:
+			return
+		case <-slow.C:
+			for _, s := range *v.sessions.Load() {
+				s.tick()
+			}
+		case <-v.poke:
+			fast.Reset(fastWatch)
+		case <-fast.C:
+			again := false
+			for _, s := range *v.sessions.Load() {
+				again = s.glance() || again
+			}
+			if again {
+				fast.Reset(fastWatch)
+			}
+		}
+	}
+}
+
+// beat is the daemon's monotonic time in milliseconds.
+func (v *Server) beat() uint64 { return uint64(time.Since(v.start).Milliseconds()) + 1 }
+
+// tick is for every session, a few times a second.
+func (s *session) tick() {
+	if began := s.ringing.Load(); began != 0 && time.Since(s.srv.start)-time.Duration(began) > ringLimit {
+		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
+		s.fds.unblock()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.gone {
+		s.words.Beat(s.srv.beat())
+		s.collect()
+	}
+}
+
+// glance looks at a session that waits for something; false: it does not wait any more.
+func (s *session) glance() bool {
+	s.checkProgress()
+	again := s.watched.Load() != 0
+	if !s.stalled.Load() && !s.eager.Load() {
+		return again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return false
+	}
+	s.collect()
+	if s.eager.Load() {
+		s.eager.Store(s.cq.Outstanding() > s.reserve/4)
+	}
+	if s.stalled.Load() && s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
+		s.stalled.Store(false)
+		select {
+		case s.resume <- struct{}{}:
+		default:
+		}
+		if b := s.srv.busy; b != nil {
+			b.wake()
+		}
+	}
+	return again || s.eager.Load() || s.stalled.Load()
+}
