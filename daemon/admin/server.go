@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// OpenAPI describes the interface; GET /v1/openapi.yaml serves it.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// maxBody bounds a request; nothing that is asked for needs more.
+const maxBody = 64 << 10
+
+// Server answers on one listener. New, Serve in a goroutine, Close.
+type Server struct{ http http.Server }
+
+// New returns a server over src.
+func New(src Source) *Server {
+	mux := http.NewServeMux()
+	get(mux, "/v1/status", src.Status)
+	get(mux, "/v1/peers", src.Peers)
+	get(mux, "/v1/sessions", src.Sessions)
+	get(mux, "/v1/regions", src.Regions)
+	get(mux, "/v1/offers", src.Offers)
+	get(mux, "/v1/transfers", src.Transfers)
+	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
+		e, err := src.Explain(r.Context(), r.URL.Query().Get("peer"))
+		answer(w, e, err)
+	})
+	mux.HandleFunc("POST /v1/bench", func(w http.ResponseWriter, r *http.Request) { bench(w, r, src) })
+	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, struct{}{}, src.Drain(r.Context()))
+	})
+	mux.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(OpenAPI)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, nil, &Failure{Code: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path, Hint: "GET /v1/openapi.yaml lists what there is"})
+	})
+	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
+}
+
+// Serve answers until Close; then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends the listener and every connection; requests in flight see their context end.
+func (s *Server) Close() error { return s.http.Close() }
+
+func get[T any](mux *http.ServeMux, path string, f func(context.Context) (T, error)) {
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		v, err := f(r.Context())
+		answer(w, v, err)
+	})
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		f := asFailure(err)
+		w.WriteHeader(f.Code)
+		_ = json.NewEncoder(w).Encode(Error{Error: f.Message, Hint: f.Hint})
+		return
+	}
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// bench answers with one JSON row a line, as they are measured.
+func bench(w http.ResponseWriter, r *http.Request, src Source) {
+	var o BenchOptions
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		answer(w, nil, &Failure{Code: http.StatusBadRequest, Message: "body: " + err.Error(), Hint: "send BenchOptions as JSON"})
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc, sent := json.NewEncoder(w), false
+	err := src.Bench(r.Context(), r.URL.Query().Get("peer"), o, func(row BenchRow) {
+		sent = true
+		_ = enc.Encode(row)
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+	})
+	switch {
+	case err != nil && !sent:
+		answer(w, nil, err)
+	case err != nil:
+		_ = enc.Encode(BenchRow{Error: err.Error()})
+	}
+}
+
+// Failure is an error with its HTTP status and what to do.
+type Failure struct {
+	Code          int
+	Message, Hint string
+}
+
+func (f *Failure) Error() string {
+	if f.Hint == "" {
+		return f.Message
+	}
+	return f.Message + ": " + f.Hint
+}
+
+func asFailure(err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return &Failure{Code: http.StatusServiceUnavailable, Message: err.Error()}
+	}
+	return &Failure{Code: http.StatusInternalServerError, Message: err.Error()}
+}
