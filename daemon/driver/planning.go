@@ -153,5 +153,9 @@ func cause(err error) transfer.Cause {
 	if errors.As(err, &c) {
 		return transfer.Cause{Reason: c.Reason(), Text: err.Error()}
 	}
-	return transfer.Cause{Reason: transfer.Incompatible, Text: err.Error()}
+	reason := transfer.Incompatible
+	if errors.Is(err, plan.ErrInvalid) || errors.Is(err, plan.ErrOverlap) {
+		reason = transfer.Invalid
+	}
+	return transfer.Cause{Reason: reason, Text: err.Error()}
 }

@@ -108,40 +108,6 @@ func TestCheckBlocksFindsEveryRepeat(t *testing.T) {
 	})
 }
 
-func TestClip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		l := threeGroups(t, 1000)
-		tokens := func(what string) (first, n uint32) {
-			return uint32(rapid.IntRange(0, 12).Draw(t, what)), uint32(rapid.IntRange(0, 12).Draw(t, what))
-		}
-		first, n := tokens("list")
-		list := BlockList{FirstToken: first, NTokens: n}
-		for i := first / 4; i < (first+n+3)/4; i++ {
-			list.IDs = append(list.IDs, 100+i)
-		}
-		wfirst, wn := tokens("window")
-		got := l.Clip([]BlockList{list, {Group: 1}, {Group: 2, IDs: []uint32{3, 1}}}, []BlockList{{Group: 2}, {FirstToken: wfirst, NTokens: wn}})
-		if len(got) == 0 || got[len(got)-1].Group != 2 || len(got[len(got)-1].IDs) != 2 {
-			t.Fatalf("the opaque list is not whole: %v", got)
-		}
-		if err := l.CheckBlocks(got); err != nil {
-			t.Fatal(err)
-		}
-		covered := map[uint32]uint32{}
-		for _, b := range got[:len(got)-1] {
-			for token := b.FirstToken; token < b.FirstToken+b.NTokens; token++ {
-				covered[token] = b.IDs[token/4-b.FirstToken/4]
-			}
-		}
-		for token := range uint32(30) {
-			in := token >= first && token < first+n && token >= wfirst && token < wfirst+wn
-			if id, ok := covered[token]; ok != in || in && id != 100+token/4 {
-				t.Fatalf("token %d of %v in %d+%d: %v", token, list, wfirst, wn, got)
-			}
-		}
-	})
-}
-
 func TestOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := threeGroups(t, 30)

@@ -89,9 +89,6 @@ type Group struct {
 // Views returns the views in canonical order (group, layer, part, first head). The caller must not change them.
 func (l *Layout) Views() []View { return l.views }
 
-// Groups returns the groups, ascending. The caller must not change them.
-func (l *Layout) Groups() []Group { return l.groups }
-
 // Group returns a group by its id, nil when the layout has none of that id.
 func (l *Layout) Group(id uint32) *Group {
 	for i := range l.groups {
