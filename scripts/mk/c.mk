@@ -12,6 +12,9 @@ C_SOURCES  := $(wildcard capi/*.c)
 C_HEADERS  := $(shell find include capi -name '*.h' 2>/dev/null)
 C_EXAMPLES := $(wildcard examples/c/*.c)
 C_TESTS    := $(wildcard capi/tests/test_*.c)
+# The client that kvpipe-bench drives.
+C_BENCH    := $(wildcard bench/client/*.c)
+C_BENCH_SHARED := $(addprefix bench/ref/,list.c util.c serve.c)
 # Helpers shared by the C tests: every other source beside them.
 C_HELPERS  := $(filter-out $(C_TESTS),$(wildcard capi/tests/*.c))
 
@@ -24,7 +27,7 @@ SAN_TESTS   := $(C_TESTS:capi/tests/%.c=$(BUILD)/test/c/%)
 .SECONDARY: $(SAN_HELPERS)
 
 c-build: $(if $(C_SOURCES),$(LIB)/libkvpipe.so $(LIB)/libkvpipe.a $(LIB)/pkgconfig/kvpipe.pc \
-	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%))
+	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%)) $(if $(C_BENCH),$(BIN)/bench-client)
 
 $(BUILD)/obj/lib/%.o: capi/%.c scripts/mk/c.mk
 	@mkdir -p $(@D)
@@ -66,6 +69,12 @@ $(BIN)/examples/%: examples/c/%.c $(LIB)/libkvpipe.so $(C_HEADERS)
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $< -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../../lib' -pthread
+
+$(BIN)/bench-client: $(C_BENCH) $(C_BENCH_SHARED) $(wildcard bench/client/*.h bench/ref/*.h) $(LIB)/libkvpipe.so $(C_HEADERS)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CSTD) -Wall -Wextra -Werror $(CFLAGS) -Iinclude -Ibench/client -Ibench/ref $(C_BENCH) $(C_BENCH_SHARED) -o $@ \
+		-L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
 
 # A test sees the library's internal headers as well as the public ones.
 $(BUILD)/test/c/%: capi/tests/%.c $(SAN_HELPERS) $(BUILD)/test/c/libkvpipe-san.a $(C_HEADERS)

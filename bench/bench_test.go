@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/bench/stats"
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+func TestRowsAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, g := range groups {
+		for _, target := range g.targets {
+			if seen[target.row] {
+				t.Errorf("two rows are named %q", target.row)
+			}
+			seen[target.row] = true
+		}
+	}
+}
+
+// Every target gets exactly one row, whatever happens to its group.
+func TestMeasureFillsWhatFailed(t *testing.T) {
+	g := group{
+		name:    "half",
+		targets: []target{{"first", stats.AtMost, 2}, {"second", stats.AtMost, 2}, {"third", stats.None, 0}},
+		run: func(_ *env, r *rows) error {
+			r.absolute("second", us("x", []float64{1, 1}))
+			return errors.New("the daemon died")
+		},
+	}
+	got := g.measure(nil)
+	if len(got) != 3 {
+		t.Fatalf("%d rows for 3 targets", len(got))
+	}
+	if got[0].Verdict != stats.Short || got[0].Note != "the daemon died" {
+		t.Errorf("unmeasured row is %+v", got[0])
+	}
+	if got[1].Verdict != stats.Pass || got[2].Verdict != stats.Report {
+		t.Errorf("verdicts are %s and %s", got[1].Verdict, got[2].Verdict)
+	}
+}
+
+func TestTurnsRotate(t *testing.T) {
+	var order strings.Builder
+	note := func(name string, x float64) gauge {
+		return func() (float64, error) {
+			order.WriteString(name)
+			return x, nil
+		}
+	}
+	e := &env{rounds: 3}
+	got, err := e.turns(note("a", 1), note("b", 2))
+	if err != nil || order.String() != "abbaab" {
+		t.Fatalf("order %s, error %v", order.String(), err)
+	}
+	if len(got[0]) != 3 || got[0][2] != 1 || got[1][2] != 2 {
+		t.Errorf("samples are mixed up: %v", got)
+	}
+}
+
+// program writes a shell script that stands for a driven program.
+func program(t *testing.T, script string) *env {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &env{bin: dir}
+}
+
+func TestDriven(t *testing.T) {
+	e := program(t, `echo '{"ready":true}'
+read line; echo '{"gb_per_s":4.5}'
+read line; echo "{\"error\":\"$line is wrong\"}"
+`)
+	d, err := e.start("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.stop()
+	if a, err := d.run("threads=%d", 2); err != nil || a.GBps != 4.5 {
+		t.Errorf("answer %+v, error %v", a, err)
+	}
+	if _, err := d.run("n=0"); err == nil || !strings.Contains(err.Error(), "run n=0 is wrong") {
+		t.Errorf("the program's error came as %v", err)
+	}
+	if _, err := d.run("n=1"); err == nil {
+		t.Error("a program that has ended gave an answer")
+	}
+}
+
+func TestDrivenEndsEarly(t *testing.T) {
+	if d, err := program(t, "exit 1").start("p"); err == nil {
+		d.stop()
+		t.Error("a program that never was ready has started")
+	}
+}
+
+// What the benchmark configures must be what the daemon reads.
+func TestSettingIsAConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.toml")
+	set := setting{workers: 3, streams: 5, plain: true, crc: "on", busy: true}
+	if err := os.WriteFile(file, []byte(set.toml()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Local.CopyWorkers != 3 || c.TCP.Streams != 5 || !c.DataPlain || c.CRC != "on" || c.PollMode != "busy" {
+		t.Errorf("the daemon would read %+v", c)
+	}
+}
+
+func TestProcessCounters(t *testing.T) {
+	if used, err := cpuTime(os.Getpid()); err != nil || used <= 0 {
+		t.Errorf("this process has used %v, %v", used, err)
+	}
+	if mb, err := anonymous(os.Getpid()); err != nil || mb <= 0 {
+		t.Errorf("this process has %v MB, %v", mb, err)
+	}
+}

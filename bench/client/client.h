@@ -1,0 +1,47 @@
+/* bench-client: one engine with one session, driven line by line (serve.h).
+ *
+ * It registers one region of pool blocks, and offers and takes whole lists,
+ * many small blocks one at a time, or very many ids at once. The harness runs
+ * one on each side of a hand-over. */
+#ifndef BENCH_CLIENT_H
+#define BENCH_CLIENT_H
+
+#include <kvpipe.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_SMALL 4000 /* offers at once; a daemon allows 4096 a session */
+
+struct client {
+	const char *socket, *engine;
+	size_t block, blocks, tokens; /* bytes a block, blocks, tokens a block */
+	uint64_t seed;
+	bool sequential; /* blocks 0, 1, 2, ... instead of a random list */
+	kvpipe_t *kv;
+	uint8_t *base;
+	uint32_t *from, *to; /* source and destination list */
+	kvpipe_op_t offers[MAX_SMALL];
+	size_t noffers;
+	uint64_t *took;
+};
+
+/* memory.c: connects, registers, describes; exits when that fails. */
+void client_open(struct client *c);
+
+/* What a command answers with when a library call failed: its name and
+ * kvpipe_last_error(). Returns false, for "return failed(...)". */
+bool failed(const char *call, int code);
+
+/* ops.c. All return false when they have answered with an error. */
+bool offer_list(struct client *c, const char *key, size_t first, size_t n);
+bool wait_offers(struct client *c);
+/* Takes n listed blocks and waits for the end: asleep, or spinning. *ns is from
+ * the call that submits to the moment the end is seen. */
+bool take_list(struct client *c, const char *key, const char *peer,
+	       size_t first, size_t n, bool spin, uint64_t *ns);
+
+/* commands.c: answers one "run do=... key=value ..." line. */
+void client_run(void *client, const char *args);
+
+#endif

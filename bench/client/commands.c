@@ -1,0 +1,125 @@
+/* What a bench client can be told to do. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "serve.h"
+#include "util.h"
+
+struct request {
+	char what[16], key[128], peer[256];
+	long n;	   /* of small hand-overs */
+	bool spin; /* wait without sleeping */
+};
+
+static void fine(void)
+{
+	puts("{\"ok\":true}");
+}
+
+/* The whole list under one key. */
+static void do_take(struct client *c, const struct request *q)
+{
+	uint64_t ns;
+	if (!take_list(c, q->key, q->peer, 0, c->blocks, q->spin, &ns))
+		return;
+	double bytes = (double)c->blocks * (double)c->block;
+	double s = (double)ns / 1e9;
+	printf("{\"blocks\":%zu,\"bytes\":%.0f,\"seconds\":%.9f,"
+	       "\"gb_per_s\":%.3f}\n",
+	       c->blocks, bytes, s, bytes / s / 1e9);
+}
+
+/* The whole list; answers how long it took until the daemon had it. */
+static void do_offer(struct client *c, const struct request *q)
+{
+	uint64_t start = now_ns();
+	if (offer_list(c, q->key, 0, c->blocks))
+		printf("{\"seconds\":%.9f}\n", (double)(now_ns() - start) / 1e9);
+}
+
+/* n offers of one block each, under KEY-0, KEY-1, ... */
+static void do_offers(struct client *c, const struct request *q)
+{
+	char key[160];
+	for (long i = 0; i < q->n; i++) {
+		snprintf(key, sizeof key, "%s-%ld", q->key, i);
+		if (!offer_list(c, key, 0, 1))
+			return;
+	}
+	fine();
+}
+
+static int by_value(const void *x, const void *y)
+{
+	uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+	return (a > b) - (a < b);
+}
+
+/* Takes them again, one at a time. */
+static void do_takes(struct client *c, const struct request *q)
+{
+	char key[160];
+	for (long i = 0; i < q->n; i++) {
+		snprintf(key, sizeof key, "%s-%ld", q->key, i);
+		if (!take_list(c, key, q->peer, 0, 1, q->spin, &c->took[i]))
+			return;
+	}
+	qsort(c->took, (size_t)q->n, sizeof *c->took, by_value);
+	printf("{\"n\":%ld,\"p50_us\":%.3f,\"p99_us\":%.3f}\n", q->n,
+	       (double)c->took[q->n / 2] / 1e3,
+	       (double)c->took[q->n * 99 / 100] / 1e3);
+}
+
+static void do_check(struct client *c, uint64_t salt)
+{
+	size_t bad = mem_check(c->base, c->to, c->blocks, c->block, salt);
+	if (bad)
+		serve_error("%zu of %zu blocks are wrong", bad, c->blocks);
+	else
+		fine();
+}
+
+static bool understood(struct request *q, const char *args)
+{
+	*q = (struct request){.n = 1};
+	arg_text(args, "do", q->what, sizeof q->what);
+	arg_text(args, "key", q->key, sizeof q->key);
+	arg_text(args, "peer", q->peer, sizeof q->peer);
+	q->n = arg_long(args, "n", 1);
+	q->spin = arg_long(args, "spin", 0);
+	if (q->n < 1 || q->n > MAX_SMALL) {
+		serve_error("n: %ld is not in 1..%d", q->n, MAX_SMALL);
+		return false;
+	}
+	return true;
+}
+
+void client_run(void *client, const char *args)
+{
+	struct client *c = client;
+	struct request q;
+	uint64_t salt = (uint64_t)arg_long(args, "salt", 1);
+	if (!understood(&q, args))
+		return;
+	if (strcmp(q.what, "offer") == 0) {
+		do_offer(c, &q);
+	} else if (strcmp(q.what, "take") == 0) {
+		do_take(c, &q);
+	} else if (strcmp(q.what, "offers") == 0) {
+		do_offers(c, &q);
+	} else if (strcmp(q.what, "takes") == 0) {
+		do_takes(c, &q);
+	} else if (strcmp(q.what, "wait") == 0) {
+		if (wait_offers(c))
+			fine();
+	} else if (strcmp(q.what, "fill") == 0) {
+		mem_fill(c->base, c->from, c->blocks, c->block, salt);
+		fine();
+	} else if (strcmp(q.what, "check") == 0) {
+		do_check(c, salt);
+	} else {
+		serve_error("do: want offer, take, offers, takes, wait, fill or check");
+	}
+}

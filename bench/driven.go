@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// patience is how long one command of a driven program may take. What takes
+// longer hangs, and is killed.
+const patience = 2 * time.Minute
+
+// driven is a program that answers each line on its stdin with one of JSON: the
+// references and bench-client (see bench/ref/serve.h).
+type driven struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+// answer holds whatever a driven program may answer with.
+type answer struct {
+	Error   string  `json:"error"`
+	GBps    float64 `json:"gb_per_s"`
+	Seconds float64 `json:"seconds"`
+	P50     float64 `json:"p50_us"`
+	P99     float64 `json:"p99_us"`
+}
+
+// start runs a program from the bin directory and waits until it is ready.
+func (e *env) start(name string, args ...string) (*driven, error) {
+	d := &driven{name: name, cmd: exec.Command(filepath.Join(e.bin, name), args...)}
+	d.cmd.Stderr = os.Stderr
+	var err error
+	if d.in, err = d.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	d.out = bufio.NewReader(out)
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := d.read(); err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+// startRef runs a reference that serves the list of that shape.
+func (e *env) startRef(name string, s shape) (*driven, error) {
+	return e.start(name, "--serve", "--block", strconv.Itoa(s.block), "--blocks", strconv.Itoa(s.blocks))
+}
+
+// run gives one command and returns its answer.
+func (d *driven) run(format string, args ...any) (answer, error) {
+	line := "run " + fmt.Sprintf(format, args...)
+	if _, err := io.WriteString(d.in, line+"\n"); err != nil {
+		return answer{}, fmt.Errorf("%s: %w", d.name, err)
+	}
+	a, err := d.read()
+	if err != nil {
+		return a, fmt.Errorf("%s: %q: %w", d.name, line, err)
+	}
+	return a, nil
+}
+
+func (d *driven) read() (answer, error) {
+	hung := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
+	defer hung.Stop()
+	line, err := d.out.ReadBytes('\n')
+	if err == io.EOF {
+		return answer{}, errors.New("the program ended, its last words are above")
+	} else if err != nil {
+		return answer{}, err
+	}
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return a, fmt.Errorf("answered %q: %w", line, err)
+	}
+	if a.Error != "" {
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}
+
+// stop ends the program by closing its stdin. How it ends says nothing that its
+// answers have not said.
+func (d *driven) stop() {
+	d.in.Close()
+	hung := time.AfterFunc(10*time.Second, func() { _ = d.cmd.Process.Kill() })
+	defer hung.Stop()
+	_ = d.cmd.Wait()
+}

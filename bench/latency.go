@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+
+	"github.com/kvpipe/kvpipe/bench/stats"
+)
+
+// Everything small is pinned: the clients and the producer's daemon on one CPU,
+// the taker's daemon on the other. Unpinned, a round trip takes anything from 2
+// to 60 us and ratios mean nothing.
+const (
+	clientCPU = 0
+	takerCPU  = 1
+)
+
+var page = shape{"4K", 4096, 1024}
+
+func numCPU() int { return runtime.NumCPU() }
+
+// trips are the round trips of one round, in us.
+type trips struct{ p50, p99 []float64 }
+
+func (t *trips) add(a answer) {
+	t.p50 = append(t.p50, a.P50)
+	t.p99 = append(t.p99, a.P99)
+}
+
+// sum adds the trips that make up a longer one.
+func sum(a, b trips) trips {
+	var s trips
+	for i := range min(len(a.p50), len(b.p50)) {
+		s.add(answer{P50: a.p50[i] + b.p50[i], P99: a.p99[i] + b.p99[i]})
+	}
+	return s
+}
+
+func us(name string, samples []float64) *stats.Series { return stats.NewSeries(name, "us", samples) }
+
+// handOvers moves single 4 KiB blocks, one at a time, after all were offered.
+func (p *pair) handOvers(n int, from, to *end, spin bool) (answer, error) {
+	key := p.e.unique("small")
+	if _, err := from.run("do=offers key=%s n=%d", key, n); err != nil {
+		return answer{}, err
+	}
+	how := ""
+	if spin {
+		how = " spin=1"
+	}
+	took, err := to.run("do=takes key=%s n=%d%s%s", key, n, peerOf(from, to), how)
+	if err != nil {
+		return answer{}, err
+	}
+	_, err = from.run("do=wait")
+	return took, err
+}
+
+// smallPairs starts what a local and a remote hand-over need. In the remote
+// pair a is the producer, so its daemon shares the clients' CPU.
+func (e *env) smallPairs(busy bool) (local, remote *pair, err error) {
+	args := clientArgs(page, "--cpu", strconv.Itoa(clientCPU))
+	local, err = e.localPair(setting{busy: busy, crc: "auto", cpu: takerCPU}, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := setting{busy: busy, crc: "auto", cpu: clientCPU}
+	remote, err = e.remotePair(set, takerCPU, args)
+	if err != nil {
+		local.stop()
+		return nil, nil, err
+	}
+	for _, p := range []*pair{local, remote} {
+		if err == nil {
+			err = p.verify(p.a, p.b)
+		}
+	}
+	if err != nil {
+		local.stop()
+		remote.stop()
+	}
+	return local, remote, err
+}
+
+// latencyGroup: nobody spins, against bare round trips of the same run.
+func latencyGroup(limit float64) group {
+	row := func(path, p string) string { return fmt.Sprintf("4 KiB %s, %s", path, p) }
+	g := group{name: "latency"}
+	for _, path := range []string{"local", "tcp"} {
+		g.targets = append(g.targets, target{row(path, "p50"), stats.AtMost, limit}, target{row(path, "p99"), stats.AtMost, limit})
+	}
+	g.run = func(e *env, r *rows) error {
+		ref, err := e.start("ref-latency", "--serve", "--client-cpu", strconv.Itoa(clientCPU), "--server-cpu", strconv.Itoa(takerCPU))
+		if err != nil {
+			return err
+		}
+		defer ref.stop()
+		local, remote, err := e.smallPairs(false)
+		if err != nil {
+			return err
+		}
+		defer local.stop()
+		defer remote.stop()
+		var event, tcp, here, there trips
+		parts := []part{
+			{&event, func() (answer, error) { return ref.run("kind=eventfd n=%d", e.small) }},
+			{&tcp, func() (answer, error) { return ref.run("kind=tcp n=%d", e.small) }},
+			{&here, func() (answer, error) { return local.handOvers(e.small, local.a, local.b, false) }},
+			{&there, func() (answer, error) { return remote.handOvers(e.small, remote.a, remote.b, false) }},
+		}
+		if err := e.smallTurns(parts); err != nil {
+			return err
+		}
+		both := sum(event, tcp)
+		r.ratio(row("local", "p50"), us("kvpipe", here.p50), us("eventfd", event.p50), "")
+		r.ratio(row("local", "p99"), us("kvpipe", here.p99), us("eventfd", event.p99), "")
+		r.ratio(row("tcp", "p50"), us("kvpipe", there.p50), us("eventfd + TCP", both.p50), "")
+		r.ratio(row("tcp", "p99"), us("kvpipe", there.p99), us("eventfd + TCP", both.p99), "")
+		return nil
+	}
+	return g
+}
+
+// part is one thing whose round trips are measured.
+type part struct {
+	into    *trips
+	measure func() (answer, error)
+}
+
+// smallTurns is turns for things that yield two percentiles.
+func (e *env) smallTurns(parts []part) error {
+	for round := range e.rounds {
+		for i := range parts {
+			p := parts[(i+round)%len(parts)]
+			a, err := p.measure()
+			if err != nil {
+				return err
+			}
+			p.into.add(a)
+		}
+	}
+	return nil
+}
+
+// busyGroup: the daemon polls instead of sleeping, and so does the taker.
+func busyGroup(p50, p99 float64) group {
+	return group{
+		name: "busy",
+		targets: []target{
+			{"4 KiB local, busy, p50", stats.AtMost, p50}, {"4 KiB local, busy, p99", stats.AtMost, p99},
+			{"4 KiB tcp, busy, p50", stats.None, 0}, {"4 KiB tcp, busy, p99", stats.None, 0},
+		},
+		run: func(e *env, r *rows) error {
+			local, remote, err := e.smallPairs(true)
+			if err != nil {
+				return err
+			}
+			defer local.stop()
+			defer remote.stop()
+			var here, there trips
+			if err := e.smallTurns([]part{
+				{&here, func() (answer, error) { return local.handOvers(e.small, local.a, local.b, true) }},
+				{&there, func() (answer, error) { return remote.handOvers(e.small, remote.a, remote.b, true) }},
+			}); err != nil {
+				return err
+			}
+			r.absolute("4 KiB local, busy, p50", us("kvpipe", here.p50))
+			r.absolute("4 KiB local, busy, p99", us("kvpipe", here.p99))
+			r.absolute("4 KiB tcp, busy, p50", us("kvpipe", there.p50))
+			r.absolute("4 KiB tcp, busy, p99", us("kvpipe", there.p99))
+			return nil
+		},
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/bench/stats"
+)
+
+// direction says who sends: the daemon that dialed the other (as the process
+// that dials does in ref-tcp), or the one that was dialed. Either way the
+// taker's daemon begins the hand-over, so both are seen beginning.
+type direction struct{ name, ref string }
+
+var directions = []direction{{"A to B", "ab"}, {"B to A", "ba"}}
+
+func (d direction) ends(p *pair) (from, to *end) {
+	if d.ref == "ab" {
+		return p.a, p.b
+	}
+	return p.b, p.a
+}
+
+// plainSetting is a daemon whose data links are bare TCP.
+func plainSetting(streams int, crc string) setting {
+	return setting{streams: streams, plain: true, crc: crc, cpu: -1}
+}
+
+// startRemote starts a pair, has A dial B by taking from it, and verifies the
+// list in both directions.
+func (e *env) startRemote(set setting, s shape) (*pair, error) {
+	p, err := e.remotePair(set, set.cpu, clientArgs(s))
+	if err != nil {
+		return nil, err
+	}
+	if err = p.verify(p.b, p.a); err == nil {
+		err = p.verify(p.a, p.b)
+	}
+	if err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// tcpGroup: two daemons, plain links, no CRC, against the best way in which a
+// plain C program moves the same list.
+func tcpGroup(s shape, streams int, limit float64) group {
+	row := func(d direction) string { return fmt.Sprintf("tcp %s, %d stream(s), %s", s.name, streams, d.name) }
+	g := group{name: fmt.Sprintf("tcp %s %d", s.name, streams)}
+	for _, d := range directions {
+		g.targets = append(g.targets, target{row(d), stats.AtLeast, limit})
+	}
+	g.run = func(e *env, r *rows) error {
+		ref, err := e.startRef("ref-tcp", s)
+		if err != nil {
+			return err
+		}
+		defer ref.stop()
+		p, err := e.startRemote(plainSetting(streams, "off"), s)
+		if err != nil {
+			return err
+		}
+		defer p.stop()
+		for _, d := range directions {
+			if err := againstBest(e, r, row(d), ref, d, streams, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return g
+}
+
+// modes are the ways to wait and to read that ref-tcp knows.
+func modes(streams int) []string {
+	var out []string
+	for _, mode := range []string{"blocking", "waitall", "rcvlowat", "spin", "rspin", "bspin"} {
+		// Two spinning streams need four processors to be worth a try.
+		if mode == "spin" && streams > 1 && numCPU() < 2*streams {
+			continue
+		}
+		for joint := range 2 {
+			out = append(out, fmt.Sprintf("mode=%s joint=%d", mode, joint))
+		}
+	}
+	return out
+}
+
+// againstBest tries every mode of the reference, then lets the best three take
+// turns with ours; the reference is whichever of them has the best median.
+func againstBest(e *env, r *rows, row string, ref *driven, d direction, streams int, p *pair) error {
+	best, err := bestModes(ref, d, streams)
+	if err != nil {
+		return err
+	}
+	gauges := []gauge{rateOf(p, p.a, p.b)}
+	if from, to := d.ends(p); from != p.a {
+		gauges[0] = rateOf(p, from, to)
+	}
+	for _, mode := range best {
+		gauges = append(gauges, rate(ref, "%s dir=%s streams=%d", mode, d.ref, streams))
+	}
+	got, err := e.turns(gauges...)
+	if err != nil {
+		return err
+	}
+	top := 1
+	for i := range best {
+		if stats.Median(got[i+1]) > stats.Median(got[top]) {
+			top = i + 1
+		}
+	}
+	r.ratio(row, gbps("kvpipe", got[0]), gbps("ref-tcp "+best[top-1], got[top]), "")
+	return nil
+}
+
+// bestModes runs each mode twice and returns the three with the best rate.
+func bestModes(ref *driven, d direction, streams int) ([]string, error) {
+	all := modes(streams)
+	rates := map[string]float64{}
+	for range 2 {
+		for _, mode := range all {
+			a, err := ref.run("%s dir=%s streams=%d", mode, d.ref, streams)
+			if err != nil {
+				return nil, err
+			}
+			rates[mode] = max(rates[mode], a.GBps)
+		}
+	}
+	slices.SortFunc(all, func(x, y string) int {
+		if rates[x] > rates[y] {
+			return -1
+		}
+		return 1
+	})
+	return all[:3], nil
+}
+
+// crcGroup: checksums on against off, each with daemons of its own.
+func crcGroup(s shape, streams int, limit float64) group {
+	row := fmt.Sprintf("tcp %s, %d stream(s), CRC on/off", s.name, streams)
+	return group{
+		name:    fmt.Sprintf("crc %s %d", s.name, streams),
+		targets: []target{{row, stats.AtLeast, limit}},
+		run: func(e *env, r *rows) error {
+			on, err := e.startRemote(plainSetting(streams, "on"), s)
+			if err != nil {
+				return err
+			}
+			defer on.stop()
+			off, err := e.startRemote(plainSetting(streams, "off"), s)
+			if err != nil {
+				return err
+			}
+			defer off.stop()
+			got, err := e.turns(rateOf(on, on.a, on.b), rateOf(off, off.a, off.b))
+			if err != nil {
+				return err
+			}
+			r.ratio(row, gbps("kvpipe, CRC on", got[0]), gbps("kvpipe, CRC off", got[1]), "")
+			return nil
+		},
+	}
+}

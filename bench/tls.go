@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/bench/stats"
+)
+
+// tlsGroup: two daemons with encrypted links against the better of two bare
+// crypto/tls programs, one that writes block by block and one that gathers
+// 256 KiB before each write.
+func tlsGroup(s shape, streams int, limit float64) group {
+	row := fmt.Sprintf("tls %s, %d stream(s)", s.name, streams)
+	return group{
+		name:    fmt.Sprintf("tls %s %d", s.name, streams),
+		targets: []target{{row, stats.AtLeast, limit}},
+		run: func(e *env, r *rows) error {
+			ref, err := e.startRef("ref-tls", s)
+			if err != nil {
+				return err
+			}
+			defer ref.stop()
+			for _, stage := range []int{0, 256 << 10} {
+				if _, err := ref.run("streams=%d stage=%d verify=1", streams, stage); err != nil {
+					return err
+				}
+			}
+			p, err := e.startRemote(setting{streams: streams, crc: "auto", cpu: -1}, s)
+			if err != nil {
+				return err
+			}
+			defer p.stop()
+			got, err := e.turns(rateOf(p, p.a, p.b),
+				rate(ref, "streams=%d stage=0", streams), rate(ref, "streams=%d stage=%d", streams, 256<<10))
+			if err != nil {
+				return err
+			}
+			bare := gbps("crypto/tls, block by block", got[1])
+			if stats.Median(got[2]) > stats.Median(got[1]) {
+				bare = gbps("crypto/tls, 256 KiB at a time", got[2])
+			}
+			r.ratio(row, gbps("kvpipe", got[0]), bare, "")
+			return nil
+		},
+	}
+}
