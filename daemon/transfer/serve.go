@@ -24,6 +24,7 @@ type serve struct {
 	lane      laneMember
 	unlinked  bool // its channel is down
 	repeats   int
+	began     Time
 }
 
 type serveState uint8
@@ -56,7 +57,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		return
 	}
 	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
-	v := &serve{peer: p, take: msg}
+	v := &serve{peer: p, take: msg, began: m.now}
 	v.leg.id = id
 	m.serves[id] = v
 	if p != nil {

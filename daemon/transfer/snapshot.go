@@ -1,0 +1,207 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Snapshot is what a machine knows, for people. Tokens are not in it. Ages and leases are durations at the time it was
+// taken; lists are in ascending order of their first field.
+type Snapshot struct {
+	Engines   []EngineInfo
+	Sessions  []SessionInfo
+	Offers    []OfferInfo
+	Transfers []TransferInfo
+	Draining  bool
+	// Blocks under holds, counted per rank; shared ones once per hold.
+	HoldsShared, HoldsExclusive int
+	Parked                      int // takes of others that wait for an offer here
+	Graves                      int // ended offers whose keys are remembered
+}
+
+// EngineInfo is the live instance of an engine.
+type EngineInfo struct {
+	Engine, Instance, Owner string
+	Ranks                   []uint32 // on this node
+	Schedulers              int
+	World                   uint32 // ranks on all nodes
+}
+
+// SessionInfo is a connected session.
+type SessionInfo struct {
+	Session          SessionID
+	Engine, Instance string
+	Role             Role
+	Rank             uint32
+	Layout           bool
+	Progress         uint64
+	Operations       int // submitted by it, not released
+	Offers           int
+	Credits          int
+	Legs             int // transfers that may touch its memory
+	Closing          bool
+}
+
+// OfferInfo is a live offer.
+type OfferInfo struct {
+	Key, Engine, Trace string
+	State              string // "joining", "open", "sealed"
+	Ranks              int
+	Segments           int
+	Tokens             uint32
+	Blocks             int // ids of all segments, of one rank
+	Sealed             bool
+	Consumers          int
+	Consumed           int
+	Transfers          int
+	Lease              Time // left
+	Age                Time
+}
+
+// TransferInfo is one end of a transfer; one within this node shows both.
+type TransferInfo struct {
+	Xfer      XferID
+	End       End
+	State     string // consumer: "reaching", "asking", "moving", "committing", "ended"; producer: "parked", "moving", "aborting", "ended"
+	Key       string
+	Engine    string // of the other end, "" unknown
+	Peer      string // "" this node
+	Transport string // "" not chosen
+	Trace     string
+	Bytes     uint64 // of the segments known
+	Moved     uint64 // about
+	Deadline  Time   // left
+	Age       Time   // consumer: since it was submitted
+}
+
+// Snapshot copies what there is to see. It belongs between two Steps.
+func (m *Machine) Snapshot() *Snapshot {
+	s := &Snapshot{Draining: m.draining, Graves: len(m.graves.keys)}
+	for _, l := range m.engines {
+		if l.live != nil {
+			s.Engines = append(s.Engines, l.live.info())
+		}
+	}
+	for _, x := range m.sessions {
+		s.Sessions = append(s.Sessions, x.info())
+		if x.holds != nil {
+			shared, exclusive := x.holds.Held()
+			s.HoldsShared += shared
+			s.HoldsExclusive += exclusive
+		}
+	}
+	for _, o := range m.offers {
+		s.Offers = append(s.Offers, o.info(m.now))
+	}
+	for _, t := range m.takes {
+		s.Transfers = append(s.Transfers, t.info(m.now))
+	}
+	for _, v := range m.serves {
+		s.Transfers = append(s.Transfers, v.info(m.now))
+		if v.state == serveParked {
+			s.Parked++
+		}
+	}
+	slices.SortFunc(s.Engines, func(a, b EngineInfo) int {
+		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Owner, b.Owner))
+	})
+	slices.SortFunc(s.Sessions, func(a, b SessionInfo) int { return cmp.Compare(a.Session, b.Session) })
+	slices.SortFunc(s.Offers, func(a, b OfferInfo) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(s.Transfers, func(a, b TransferInfo) int {
+		return cmp.Or(cmp.Compare(a.Xfer, b.Xfer), cmp.Compare(a.End, b.End), cmp.Compare(a.Peer, b.Peer))
+	})
+	return s
+}
+
+// Busy counts the ends of transfers that may touch memory or are still to do so.
+func (m *Machine) Busy() int {
+	n := len(m.serves)
+	for _, t := range m.takes {
+		if t.stage != released {
+			n++
+		}
+	}
+	return n
+}
+
+// Reload takes over limits and times of a configuration for operations that begin from now on. Node, Incarnation and
+// Random stay.
+func (m *Machine) Reload(c Config) {
+	c.setDefaults()
+	c.Node, c.Incarnation, c.Random, c.Broken = m.cfg.Node, m.cfg.Incarnation, m.cfg.Random, m.cfg.Broken
+	m.cfg = c
+}
+
+func (e *engine) info() EngineInfo {
+	i := EngineInfo{Engine: e.key.name, Instance: e.instance, Owner: e.key.owner, Schedulers: len(e.scheds), World: e.world}
+	for _, w := range e.workers {
+		i.Ranks = append(i.Ranks, w.rank)
+	}
+	return i
+}
+
+func (s *session) info() SessionInfo {
+	return SessionInfo{
+		Session: s.id, Engine: s.engine.key.name, Instance: s.engine.instance, Role: s.role, Rank: s.rank,
+		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.offers,
+		Credits: s.credits, Legs: s.legs, Closing: s.closed || s.ended != nil,
+	}
+}
+
+func (o *offer) info(now Time) OfferInfo {
+	i := OfferInfo{
+		Key: o.key, Engine: o.engine.key.name, Trace: o.trace, State: "open", Ranks: len(o.ranks), Segments: o.segments(),
+		Sealed: o.sealed(), Consumers: o.consumers, Transfers: len(o.serves), Lease: max(o.expires-now, 0), Age: now - o.members[0].began,
+	}
+	switch {
+	case !o.joined:
+		i.State = "joining"
+	case i.Sealed:
+		i.State = "sealed"
+	}
+	if i.Segments > 0 {
+		i.Tokens = o.tokens(i.Segments - 1)
+	}
+	for _, p := range o.members[0].segs {
+		for _, b := range p.blocks {
+			i.Blocks += len(b.IDs)
+		}
+	}
+	for _, c := range o.claims {
+		if c.complete() {
+			i.Consumed++
+		}
+	}
+	return i
+}
+
+func (t *take) info(now Time) TransferInfo {
+	i := TransferInfo{
+		Xfer: t.leg.id.Xfer, End: Consumer, Key: string(t.in.Key), Engine: t.engine, Peer: t.leg.id.Peer, Trace: t.in.Trace,
+		State: [...]string{"reaching", "asking", "moving", "committing", "ended"}[t.phase], Deadline: max(t.until-now, 0), Age: now - t.began,
+	}
+	if i.Peer == "" && t.in.Peer != "" {
+		i.Peer = t.in.Peer
+	}
+	for _, seg := range t.segs {
+		if seg != nil {
+			i.Transport = seg.grant.Transport
+			i.Bytes += seg.bytes
+			i.Moved += seg.bytes / max(uint64(seg.slices), 1) * uint64(seg.count)
+		}
+	}
+	return i
+}
+
+func (v *serve) info(now Time) TransferInfo {
+	i := TransferInfo{
+		Xfer: v.leg.id.Xfer, End: Producer, Key: string(v.take.Key), Engine: v.take.Engine, Peer: v.leg.id.Peer, Trace: v.take.Trace,
+		State: [...]string{"parked", "moving", "aborting", "ended", "ended"}[v.state], Deadline: max(v.deadline.at-now, 0), Age: now - v.began,
+	}
+	for _, seg := range v.segs {
+		i.Transport = seg.transport
+		i.Bytes += seg.bytes
+		i.Moved += seg.each() * uint64(seg.ended)
+	}
+	return i
+}
