@@ -68,9 +68,8 @@ int kvpipe_probe(kvpipe_t *kv, struct kvpipe_probe *out)
 	/* The caller's size stands: an older one gets the head of it, a newer one zeroes behind. */
 	size_t sz = out->sz;
 	p.sz = sz;
-	char *to = (char *)out;
-	const char *from = (const char *)&p;
-	for (size_t i = 0; i < sz; i++)
-		to[i] = i < sizeof(p) ? from[i] : 0;
+	memcpy(out, &p, sz < sizeof(p) ? sz : sizeof(p));
+	if (sz > sizeof(p))
+		memset((char *)out + sizeof(p), 0, sz - sizeof(p));
 	return 0;
 }

@@ -104,7 +104,7 @@ static int make_any(struct memory *m, uint64_t nbytes, uint32_t flags)
 int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region)
 {
 	const uint32_t both = KVPIPE_MEM_HUGE | KVPIPE_MEM_NO_HUGE;
-	struct memory m;
+	struct memory m = { .fd = -1 };
 	int err = kv_enter(kv);
 
 	if (err != 0)

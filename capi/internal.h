@@ -44,6 +44,9 @@ struct timespec kv_timespec(int64_t ns);
 /* ---- errors (error.c, thread.c) ---- */
 /* Keeps the text for kvpipe_last_error() and returns -reason. */
 int kv_err(enum kvpipe_reason reason, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+#ifdef __clang_analyzer__ /* which cannot know that no reason is 0 */
+#define kv_err(reason, ...) ((kv_err)(reason, __VA_ARGS__), -(int)(reason))
+#endif
 /* Memory of the calling thread that lives until its next kv_thread_reset(). NULL: out of memory. */
 void *kv_thread_alloc(size_t size);
 void kv_thread_reset(void);
@@ -90,7 +93,8 @@ struct kv_sq {
 /* The daemon's sq_head, with what it frees taken into account. False: the index is impossible. */
 bool kv_sq_refresh(struct kv_sq *sq, const struct kv_rings *r);
 /* Room for a record of at most size bytes: its free-running offset. False: not now. */
-bool kv_arena_reserve(struct kv_sq *sq, const struct kv_rings *r, uint64_t size, uint64_t *off);
+bool kv_arena_reserve(const struct kv_sq *sq, const struct kv_rings *r, uint64_t size, uint64_t *off);
+void kv_arena_commit(struct kv_sq *sq, uint64_t off, uint64_t size); /* as much of it as was needed */
 
 /* One block list; dst has room for kv_blocks_bound(). Returns the bytes written, a multiple of 8. */
 size_t kv_blocks_bound(const struct kvpipe_blocks *b);

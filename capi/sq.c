@@ -23,18 +23,25 @@ bool kv_sq_refresh(struct kv_sq *sq, const struct kv_rings *r)
 	return true;
 }
 
-bool kv_arena_reserve(struct kv_sq *sq, const struct kv_rings *r, uint64_t size, uint64_t *off)
+bool kv_arena_reserve(const struct kv_sq *sq, const struct kv_rings *r, uint64_t size, uint64_t *off)
 {
 	uint64_t all = r->record_bytes;
 	uint64_t start = sq->used;
 	uint64_t at = start & (all - 1);
 
-	if (at != 0 && (at + size > all || sq->freed == sq->used))
+	bool empty = sq->freed == sq->used;
+
+	if (at != 0 && (empty || at + size > all))
 		start += all - at;
-	if (sq->freed == sq->used)
-		sq->freed = start;
-	if (start + size - sq->freed > all)
+	if (start + size - (empty ? start : sq->freed) > all)
 		return false;
 	*off = start;
 	return true;
+}
+
+void kv_arena_commit(struct kv_sq *sq, uint64_t off, uint64_t size)
+{
+	if (sq->freed == sq->used)
+		sq->freed = off;
+	sq->used = off + size;
 }

@@ -162,7 +162,7 @@ int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvp
 	uint32_t at = sq->tail & (kv->rings.sq_entries - 1);
 	kv->rings.sqes[at] = e;
 	if (e.rec_len > 0)
-		sq->used = off + e.rec_len;
+		kv_arena_commit(sq, off, e.rec_len);
 	sq->ends[at] = sq->used;
 	sq->tail++;
 	kvpipe_store_release(&kv->rings.c->sq_tail, sq->tail);

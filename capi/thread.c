@@ -52,7 +52,7 @@ void kv_thread_reset(void)
 	}
 }
 
-int kv_err(enum kvpipe_reason reason, const char *fmt, ...)
+int (kv_err)(enum kvpipe_reason reason, const char *fmt, ...)
 {
 	va_list ap;
 

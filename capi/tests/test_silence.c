@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Daemons that say nothing, say goodbye, or die. Nothing waits for ever, and nothing is called free too early. */
+#include "check.h"
+#include "fakedaemon.h"
+#include "internal.h"
+
+#include <pthread.h>
+
+#define TOKEN "0123456789abcdef"
+#define WAIT (20 * KV_SEC)
+
+static void nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	(void)f;
+	(void)e;
+	(void)record;
+}
+
+static struct fake_conf by_hand = { .submission = nothing };
+
+static kvpipe_op_t take_for(kvpipe_t *kv, int64_t timeout_ns)
+{
+	const uint32_t ids[] = { 3, 5 };
+	const struct kvpipe_blocks blocks[] = { { .group = 2, .ntokens = 2, .count = 2, .ids = ids },
+						{ .group = 5, .ntokens = 2, .count = 2, .ids = ids } };
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
+						.blocks = blocks, .nblocks = 2, .tag = 6, .timeout_ns = timeout_ns);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+	return op;
+}
+
+static kvpipe_op_t offer_for(kvpipe_t *kv, int64_t lease_ns)
+{
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1, .lease_ns = lease_ns);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_offer(kv, &o, &op), 0);
+	return op;
+}
+
+static void check_end(kvpipe_t *kv, kvpipe_op_t op, uint32_t reason, uint32_t flags, const char *words)
+{
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
+	CHECK(c.op == op && c.status == KVPIPE_FAILED);
+	CHECK_INT(c.reason, reason);
+	CHECK_INT(c.flags, flags);
+	CHECK_HAS(c.message, words);
+}
+
+/* The library ends it at its deadline, not as free; what the daemon says later frees it. */
+static void deadline(void)
+{
+	const uint32_t late[] = { KVPIPE_DONE, KVPIPE_FAILED, KVPIPE_CANCELLED };
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c;
+
+	for (int i = 0; i < 4; i++) {
+		kvpipe_op_t op = take_for(kv, KV_MS);
+		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
+		CHECK(c.status == KVPIPE_FAILED && c.reason == KVPIPE_E_TIMEOUT && c.flags == KVPIPE_C_MORE && c.tag == 6);
+		CHECK_HAS(c.message, "the daemon does not answer");
+		CHECK_INT(c.nfailed, 2); /* nothing of it may be used */
+		CHECK(c.failed[0].group == 2 && c.failed[1].group == 5 && c.failed[1].count == UINT32_MAX);
+		CHECK_INT(kvpipe_op_released(kv, op), 0);
+		if (i < 3) {
+			fake_end(f, op, late[i], 0, 0);
+		} else {
+			fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE);
+			CHECK_FAILS(kvpipe_wait_released(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "not released yet");
+			fake_end(f, op, KVPIPE_RELEASED, 0, 0);
+		}
+		CHECK_INT(kvpipe_poll(kv, &c, 1), 1);
+		CHECK(c.op == op && c.status == KVPIPE_RELEASED && c.flags == 0 && c.reason == 0);
+		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+		kvpipe_op_free(kv, op);
+	}
+	CHECK_INT(kvpipe_connected(kv), 1);
+	/* A daemon that is stopped altogether: the same. FOREVER ends at the deadline. */
+	fake_pause(f, true);
+	kvpipe_op_t op = take_for(kv, KV_MS);
+	CHECK_INT(kvpipe_wait(kv, op, KVPIPE_FOREVER, &c), 0);
+	CHECK_INT(c.reason, KVPIPE_E_TIMEOUT);
+	CHECK_FAILS(kvpipe_cancel(kv, take_for(kv, 0), KV_MS, NULL), KVPIPE_E_TIMEOUT, "did not answer in time");
+	CHECK_FAILS(kvpipe_offer_seal(kv, offer_for(kv, 0), KV_MS), KVPIPE_E_TIMEOUT, "did not answer in time");
+	fake_pause(f, false);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static bool no_pong(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	(void)f;
+	(void)body;
+	(void)fd;
+	return head->type == KVPIPE_CTL_PING;
+}
+
+/* An offer's lease may have been renewed: only a daemon that does not answer ends it. */
+static void lease(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c;
+	kvpipe_op_t op = offer_for(kv, KV_MS);
+
+	fake_await_requests(f, KVPIPE_CTL_PING, 1);
+	fake_await_requests(f, KVPIPE_CTL_PING, 2); /* asked again later: it lives */
+	CHECK_FAILS(kvpipe_wait(kv, op, 0, &c), KVPIPE_E_TIMEOUT, "still running");
+	fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_EXPIRED, 0);
+	check_end(kv, op, KVPIPE_E_EXPIRED, 0, "");
+	kvpipe_close(kv);
+	fake_stop(f);
+
+	struct fake_conf conf = { .submission = nothing, .request = no_pong };
+	f = fake_start(&conf);
+	kv = fake_connect(f);
+	op = offer_for(kv, KV_MS);
+	check_end(kv, op, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE, "does not answer");
+	fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_EXPIRED, 0);
+	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+struct waiting {
+	kvpipe_t *kv;
+	kvpipe_op_t op;
+	uint32_t reason;
+	pthread_t thread;
+};
+
+static void *wait_for_end(void *arg)
+{
+	struct waiting *w = arg;
+
+	check_end(w->kv, w->op, w->reason, 0, "the daemon went away");
+	return NULL;
+}
+
+static void death(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct waiting w[8];
+	struct kvpipe_completion c[8];
+
+	for (int i = 0; i < 8; i++) {
+		w[i] = (struct waiting){ .kv = kv, .op = i % 2 ? take_for(kv, 0) : offer_for(kv, 0) };
+		w[i].reason = i % 2 ? KVPIPE_E_RESTARTED : KVPIPE_E_UNAVAILABLE;
+	}
+	fake_await_submissions(f, 8);
+	kvpipe_op_t more = take_for(kv, 0), polled = take_for(kv, 0);
+	fake_end(f, more, KVPIPE_FAILED, KVPIPE_E_BUSY, KVPIPE_C_MORE);
+	fake_await_submissions(f, 10);
+	for (int i = 0; i < 8; i++)
+		CHECK(pthread_create(&w[i].thread, NULL, wait_for_end, &w[i]) == 0);
+	fake_hang_up(f);
+	for (int i = 0; i < 8; i++) {
+		pthread_join(w[i].thread, NULL);
+		CHECK_INT(kvpipe_op_released(kv, w[i].op), 1); /* the dead touch nothing */
+	}
+	CHECK_INT(kvpipe_wait_released(kv, more, WAIT), 0);
+	CHECK_INT(kvpipe_poll(kv, c, 8), 2);
+	CHECK(c[0].op == more && c[0].reason == KVPIPE_E_BUSY);
+	CHECK(c[1].op == polled && c[1].reason == KVPIPE_E_RESTARTED && c[1].flags == 0 && c[1].nfailed == 2);
+	CHECK_INT(kvpipe_connected(kv), 0);
+
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	kvpipe_op_t op;
+	CHECK_FAILS(kvpipe_offer(kv, &o, &op), KVPIPE_E_UNAVAILABLE, "close the session and connect again");
+	void *addr;
+	kvpipe_region_t region;
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), KVPIPE_E_UNAVAILABLE, "connection to the daemon is closed");
+	kvpipe_close(kv);
+	kv = fake_connect(f); /* a new session with a new daemon */
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* What the daemon said before it died still counts. */
+static void last_words(void)
+{
+	for (int i = 0; i < 50; i++) {
+		struct fake *f = fake_start(&by_hand);
+		kvpipe_t *kv = fake_connect(f);
+		kvpipe_op_t op = take_for(kv, 0);
+		struct kvpipe_completion c;
+
+		fake_end(f, op, KVPIPE_DONE, 0, 0);
+		fake_hang_up(f);
+		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
+		CHECK_INT(c.status, KVPIPE_DONE);
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
+}
+
+static void bye(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = take_for(kv, 0), other = take_for(kv, 0);
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+
+	fake_bye(f, KVPIPE_E_BUSY, "a newer instance of engine e");
+	check_end(kv, op, KVPIPE_E_CLOSED, KVPIPE_C_MORE, "the daemon ended the session: a newer instance of engine e");
+	CHECK_INT(kvpipe_op_released(kv, op), 0); /* it may still be fencing */
+	CHECK_INT(kvpipe_connected(kv), 0);
+	CHECK_FAILS(kvpipe_offer(kv, &o, &other), KVPIPE_E_CLOSED, "a newer instance of engine e");
+	fake_hang_up(f);
+	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
+	kvpipe_close(kv);
+
+	kv = fake_connect(f);
+	op = take_for(kv, 0);
+	fake_bye(f, KVPIPE_E_UNAVAILABLE, "draining");
+	check_end(kv, op, KVPIPE_E_UNAVAILABLE, KVPIPE_C_MORE, "draining");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void malformed(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = take_for(kv, 0);
+	uint32_t junk[4] = { 1, 2, 3, 4 };
+
+	fake_send(f, 999, 0, junk, sizeof(junk)); /* of a later protocol: skipped */
+	fake_send(f, KVPIPE_CTL_ACK, 5, junk, sizeof(junk));
+	check_end(kv, op, KVPIPE_E_CLOSED, KVPIPE_C_MORE, "malformed ack of 16 bytes");
+	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* A stopped daemon keeps its socket: its heart does not beat. */
+static void heartbeat(void)
+{
+	struct fake_conf conf = { .heartbeat = 1 };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+
+	CHECK_INT(kvpipe_connected(kv), 1);
+	CHECK_INT(kvpipe_connected(kv), 1);
+	kv->beat_seen -= 6 * KV_SEC; /* as if that were long ago */
+	CHECK_INT(kvpipe_connected(kv), 0);
+	fake_beat(f);
+	CHECK_INT(kvpipe_connected(kv), 1);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(deadline), TEST(lease), TEST(death), TEST(last_words), TEST(bye), TEST(malformed), TEST(heartbeat),
+	};
+	return RUN(tests);
+}

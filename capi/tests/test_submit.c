@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Submissions as the daemon sees them, and what is refused before it does. */
+#include "check.h"
+#include "fakedaemon.h"
+#include "internal.h"
+
+#include <time.h>
+
+#define TOKEN "0123456789abcdef"
+
+/* What the fake saw last, on its thread; read after the operation's end. */
+static struct {
+	struct kvpipe_sqe e;
+	uint8_t record[1 << 20];
+} seen;
+
+static void remember(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	seen.e = *e;
+	CHECK(e->rec_len <= sizeof(seen.record));
+	memcpy(seen.record, record, e->rec_len);
+	fake_end(f, e->user_data, KVPIPE_DONE, 0, 0);
+}
+
+static void finish(kvpipe_t *kv, kvpipe_op_t op)
+{
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_wait(kv, op, 10 * KV_SEC, &c), 0);
+	CHECK_INT(c.status, KVPIPE_DONE);
+	CHECK_INT(c.op, op);
+	kvpipe_op_free(kv, op);
+}
+
+static void offer_record(void)
+{
+	struct fake_conf conf = { .submission = remember };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	const uint32_t ids[] = { 5, 6, 7, 8, KVPIPE_NO_BLOCK, KVPIPE_NO_BLOCK, 1, 9 };
+	const uint32_t odd[] = { 4, 2, 3 };
+	const struct kvpipe_blocks blocks[] = {
+		{ .group = 1, .first_token = 16, .ntokens = 128, .count = 8, .ids = ids },
+		{ .group = 0, .first_token = 0, .ntokens = 48, .count = 3, .ids = odd },
+	};
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "request-7", .key_len = 9, .blocks = blocks,
+						 .nblocks = 2, .flags = KVPIPE_OP_SEALED, .content = "dig", .content_len = 3,
+						 .trace = "tr", .after = 77, .tag = 99, .lease_ns = 5 * KV_SEC);
+	kvpipe_op_t op;
+	uint8_t token[32];
+	uint32_t len = sizeof(token);
+
+	CHECK_INT(kvpipe_offer(kv, &o, &op), 0);
+	CHECK_INT(kvpipe_offer_token(kv, op, token, &len), 0);
+	CHECK_INT(len, 16);
+	finish(kv, op);
+	CHECK_INT(seen.e.op, KVPIPE_OPCODE_OFFER);
+	CHECK_INT(seen.e.user_data, op);
+	CHECK_INT(seen.e.tag, 99);
+	CHECK_INT(seen.e.timeout_ns, 5 * KV_SEC);
+	CHECK_INT(seen.e.layer_slot, 0xffffffff);
+	struct kvpipe_rec_offer r;
+	memcpy(&r, seen.record, sizeof(r));
+	CHECK_INT(r.flags, KVPIPE_OP_SEALED);
+	CHECK_INT(r.consumers, 1);
+	CHECK_INT(r.after, 77);
+	CHECK_INT(r.ngroups, 2);
+	CHECK(r.key_len == 9 && r.token_len == 16 && r.content_len == 3 && r.trace_len == 2);
+	const uint8_t *p = seen.record + sizeof(r);
+	CHECK(memcmp(p, "request-7", 9) == 0 && memcmp(p + 9, token, 16) == 0 && memcmp(p + 25, "digtr\0\0", 7) == 0);
+	p += 32;
+	struct kvpipe_rec_group g;
+	memcpy(&g, p, sizeof(g));
+	CHECK(g.group == 1 && g.first_token == 16 && g.ntokens == 128 && g.form == KVPIPE_FORM_IDS && g.count == 8);
+	CHECK(memcmp(p + sizeof(g), ids, sizeof(ids)) == 0); /* 4 runs of 8 bytes are not smaller than 8 ids of 4 */
+	p += sizeof(g) + sizeof(ids);
+	memcpy(&g, p, sizeof(g));
+	CHECK(g.group == 0 && g.form == KVPIPE_FORM_IDS && g.count == 3);
+	CHECK(memcmp(p + sizeof(g), odd, sizeof(odd)) == 0);
+	const uint32_t zero = 0;
+	CHECK(memcmp(p + sizeof(g) + sizeof(odd), &zero, 4) == 0);
+	CHECK_INT(seen.e.rec_len, p + sizeof(g) + sizeof(odd) + 4 - seen.record);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void take_record(void)
+{
+	struct fake_conf conf = { .submission = remember };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	uint32_t ids[100];
+	for (uint32_t i = 0; i < 100; i++)
+		ids[i] = i < 50 ? 1000 + i : KVPIPE_NO_BLOCK;
+	const struct kvpipe_blocks blocks = { .ntokens = 1600, .count = 100, .ids = ids };
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
+						.peer = "node-b", .blocks = &blocks, .nblocks = 1, .part = 1, .parts = 2,
+						.take_id = 31, .flags = KVPIPE_OP_LAYERED, .timeout_ns = KV_SEC);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+	finish(kv, op);
+	struct kvpipe_rec_take r;
+	memcpy(&r, seen.record, sizeof(r));
+	CHECK(r.part == 1 && r.parts == 2 && r.take_id == 31 && r.flags == KVPIPE_OP_LAYERED && r.peer_len == 6);
+	CHECK(seen.e.layer_slot < 4);
+	const uint8_t *p = seen.record + sizeof(r);
+	CHECK(memcmp(p, "k" TOKEN "node-b\0", 24) == 0);
+	struct kvpipe_rec_group g;
+	memcpy(&g, p + 24, sizeof(g));
+	CHECK(g.form == KVPIPE_FORM_RUNS && g.count == 2);
+	const uint32_t runs[] = { 1000, 50, KVPIPE_NO_BLOCK, 50 };
+	CHECK(memcmp(p + 24 + sizeof(g), runs, sizeof(runs)) == 0);
+
+	o.take_id = 0;
+	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+	finish(kv, op);
+	memcpy(&r, seen.record, sizeof(r));
+	CHECK(r.take_id != 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void key_record(void)
+{
+	struct fake_conf conf = { .submission = remember };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_key_opts o = KVPIPE_OPTS(kvpipe_key_opts, .key = "key", .key_len = 3, .token = TOKEN, .token_len = 16,
+					       .peer = "p", .trace = "t", .tag = 3);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_watch(kv, &o, &op), 0);
+	finish(kv, op);
+	CHECK_INT(seen.e.op, KVPIPE_OPCODE_WATCH);
+	CHECK_INT(seen.e.timeout_ns, 30 * KV_SEC);
+	CHECK_INT(seen.e.rec_len, 56);
+	CHECK(memcmp(seen.record + sizeof(struct kvpipe_rec_key), "key" TOKEN "tp\0\0\0", 24) == 0);
+	CHECK_INT(kvpipe_drop(kv, &o, &op), 0);
+	finish(kv, op);
+	CHECK_INT(seen.e.op, KVPIPE_OPCODE_DROP);
+	CHECK_INT(seen.e.timeout_ns, 5 * KV_SEC);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Encoding against a naive reading of what was encoded. */
+static void block_lists(void)
+{
+	static uint32_t ids[3000], back[3000];
+	static uint64_t to[3000];
+	unsigned int seed = 1;
+
+	for (int round = 0; round < 3000; round++) {
+		uint32_t n = (uint32_t)rand_r(&seed) % (round % 10 == 0 ? 3000 : 200), breaks = 1u + (uint32_t)round % 20;
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t pick = (uint32_t)rand_r(&seed) % (breaks * 4);
+			ids[i] = i > 0 && pick > 2 ? ids[i - 1] + (ids[i - 1] != KVPIPE_NO_BLOCK) /* may reach NO_BLOCK */
+				 : pick == 0	   ? KVPIPE_NO_BLOCK
+				 : pick == 1	   ? UINT32_MAX - (uint32_t)rand_r(&seed) % 3
+						   : (uint32_t)rand_r(&seed) % 4;
+		}
+		struct kvpipe_blocks b = { .group = 3, .first_token = 4, .ntokens = 5, .count = n, .ids = ids };
+		memset(to, 0xaa, sizeof(to));
+		size_t len = kv_blocks_encode((uint8_t *)to, &b);
+		CHECK(len <= kv_blocks_bound(&b) && len % 8 == 0);
+		struct kvpipe_rec_group g;
+		memcpy(&g, to, sizeof(g));
+		CHECK(g.group == 3 && g.first_token == 4 && g.ntokens == 5 && g.reserved == 0);
+		const uint32_t *p = (const uint32_t *)(to + 3);
+		uint32_t got = 0, words = g.form == KVPIPE_FORM_RUNS ? 2 * g.count : g.count;
+		CHECK_INT(len, sizeof(g) + (words + 1) / 2 * 8);
+		for (uint32_t i = 0; i < g.count; i++) {
+			uint32_t run = g.form == KVPIPE_FORM_RUNS ? p[2 * i + 1] : 1;
+			uint32_t first = g.form == KVPIPE_FORM_RUNS ? p[2 * i] : p[i];
+			/* No run may grow into the number that stands for a hole. */
+			CHECK(run >= 1 && (first == KVPIPE_NO_BLOCK || run <= KVPIPE_NO_BLOCK - first));
+			CHECK(got + run <= n);
+			for (uint32_t k = 0; k < run; k++)
+				back[got++] = first == KVPIPE_NO_BLOCK ? first : first + k;
+		}
+		CHECK_INT(got, n);
+		CHECK(n == 0 || memcmp(back, ids, n * sizeof(*ids)) == 0);
+		if (g.form == KVPIPE_FORM_RUNS)
+			CHECK(g.count * 2 < n);
+		CHECK(words % 2 == 0 || p[words] == 0);
+	}
+}
+
+/* The arena alone: records never overlap while in use, never wrap, and a record of the arena's size fits in the end. */
+static void arena(void)
+{
+	enum { ENTRIES = 8, BYTES = 4096 };
+	static struct kvpipe_ring_d d;
+	uint64_t ends[ENTRIES] = { 0 }, offs[ENTRIES], lens[ENTRIES];
+	struct kv_rings r = { .d = &d, .sq_entries = ENTRIES, .record_bytes = BYTES };
+	struct kv_sq sq = { .ends = ends };
+	unsigned int seed = 2;
+	int full = 0, wraps = 0;
+
+	for (int i = 0; i < 100000; i++) {
+		CHECK(kv_sq_refresh(&sq, &r));
+		if (i % 5 == 0 && kv_arena_reserve(&sq, &r, 64, &(uint64_t){ 0 })) /* and then thought better of it */
+			CHECK(sq.used >= sq.freed);
+		uint64_t len = ((uint64_t)rand_r(&seed) % (i % 7 == 0 ? BYTES : 600) + 8) & ~7ull, off;
+		if (sq.tail - sq.head < ENTRIES && kv_arena_reserve(&sq, &r, len, &off)) {
+			CHECK(off % 8 == 0 && off % BYTES + len <= BYTES && off >= sq.used);
+			wraps += off != sq.used;
+			for (uint32_t k = d.sq_head; k != sq.tail; k++) {
+				uint64_t at = offs[k % ENTRIES] % BYTES;
+				CHECK(off % BYTES + len <= at || at + lens[k % ENTRIES] <= off % BYTES);
+			}
+			offs[sq.tail % ENTRIES] = off;
+			lens[sq.tail % ENTRIES] = len;
+			kv_arena_commit(&sq, off, len);
+			ends[sq.tail % ENTRIES] = sq.used;
+			sq.tail++;
+		} else {
+			full++;
+			CHECK(d.sq_head != sq.tail); /* an empty one has room for anything */
+			d.sq_head += 1 + (uint32_t)rand_r(&seed) % (sq.tail - d.sq_head);
+		}
+		if (rand_r(&seed) % 3 == 0 && d.sq_head != sq.tail)
+			d.sq_head++;
+	}
+	CHECK(full > 1000 && wraps > 1000);
+	d.sq_head = sq.tail + 1;
+	CHECK(!kv_sq_refresh(&sq, &r));
+	d.sq_head = sq.head - 1;
+	CHECK(!kv_sq_refresh(&sq, &r));
+}
+
+/* A small arena and a small queue, many times around; the fake checks that no record wraps. */
+static void wrap_around(void)
+{
+	struct fake_conf conf = { .submission = remember, .records = 4096, .sq = 4 };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	uint32_t ids[700];
+	unsigned int seed = 3;
+
+	for (int i = 0; i < 3000; i++) {
+		uint32_t n = (uint32_t)rand_r(&seed) % 700;
+		for (uint32_t k = 0; k < n; k++)
+			ids[k] = 2 * k + (uint32_t)i;
+		const struct kvpipe_blocks blocks = { .ntokens = n, .count = n, .ids = ids };
+		struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = &i, .key_len = sizeof(i), .token = TOKEN,
+							 .token_len = 16, .blocks = &blocks, .nblocks = 1);
+		kvpipe_op_t op;
+		CHECK_INT(kvpipe_offer(kv, &o, &op), 0);
+		finish(kv, op);
+		const uint8_t *p = seen.record + sizeof(struct kvpipe_rec_offer);
+		CHECK(memcmp(p, &i, sizeof(i)) == 0);
+		CHECK(n < 2 || memcmp(p + 24 + sizeof(struct kvpipe_rec_group), ids, n * 4) == 0);
+	}
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	const struct kvpipe_blocks big = { .ntokens = 1100, .count = 1100, .ids = (uint32_t[1100]){ 0 } };
+	o.blocks = &big;
+	o.nblocks = 1;
+	kvpipe_op_t op;
+	CHECK_FAILS(kvpipe_offer(kv, &o, &op), KVPIPE_E_QUOTA, "the limit is 4096");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void full_queue(void)
+{
+	struct fake_conf conf = { .sq = 4 };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	kvpipe_op_t op[4], more;
+
+	fake_pause(f, true);
+	for (int i = 0; i < 4; i++)
+		CHECK_INT(kvpipe_offer(kv, &o, &op[i]), 0);
+	CHECK_FAILS(kvpipe_offer(kv, &o, &more), KVPIPE_E_BUSY, "the submission queue is full: 4 of 4 entries");
+	fake_pause(f, false);
+	CHECK_INT(kvpipe_offer(kv, &o, &more), 0); /* room comes while it waits */
+	for (int i = 0; i < 4; i++)
+		finish(kv, op[i]);
+	finish(kv, more);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void offer_arguments(kvpipe_t *kv)
+{
+	const uint32_t id = 1;
+	struct kvpipe_blocks b[2] = { { .count = 1, .ids = &id, .ntokens = 1 }, { .count = 1, .ids = &id, .ntokens = 1 } };
+	struct kvpipe_offer_opts good = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1, .blocks = b, .nblocks = 2), o;
+	char trace[70];
+	kvpipe_op_t op;
+
+	memset(trace, 't', sizeof(trace));
+	trace[69] = '\0';
+#define BAD(change, words) \
+	do { \
+		o = good; \
+		change; \
+		CHECK_FAILS(kvpipe_offer(kv, &o, &op), KVPIPE_E_INVALID, words); \
+	} while (0)
+	BAD((void)0, "blocks[1].group is 0: that group is there twice");
+	b[1].group = 64;
+	BAD((void)0, "blocks[1].group is 64: must be below 64");
+	b[1].group = 1;
+	b[1].ids = NULL;
+	BAD((void)0, "blocks[1].ids is NULL, count is 1");
+	b[1].ids = &id;
+	b[1].first_token = UINT32_MAX;
+	BAD((void)0, "is past 32 bits");
+	b[1].first_token = 0;
+	BAD(o.blocks = NULL, "blocks is NULL, nblocks is 2");
+	BAD(o.nblocks = 65, "nblocks is 65: at most 64 groups");
+	BAD(o.key_len = 0, "offer: key: 0 bytes: must be 1 to 256");
+	BAD(o.key_len = 257, "offer: key: 257 bytes: must be 1 to 256");
+	BAD(o.key = NULL, "offer: key: pointer is NULL");
+	BAD(o.token = TOKEN; o.token_len = 15, "offer: token: 15 bytes: must be 16 to 32");
+	BAD(o.content = "x"; o.content_len = 65, "offer: content: 65 bytes");
+	BAD(o.trace = trace, "offer: trace: longer than 64 bytes");
+	BAD(o.flags = 4, "offer: flags is 0x4");
+	BAD(o.consumers = 257, "offer: consumers is 257: at most 256");
+	BAD(o.lease_ns = -1, "lease_ns: -1 ns is negative");
+	BAD(o.lease_ns = KVPIPE_FOREVER, "KVPIPE_FOREVER is only for");
+	BAD(o.reserved[3] = 1, "offer: reserved[3] is 0x1");
+#undef BAD
+	CHECK_FAILS(kvpipe_offer(kv, &good, NULL), KVPIPE_E_INVALID, "op is NULL");
+	CHECK_FAILS(kvpipe_offer(NULL, &good, &op), KVPIPE_E_INVALID, "session is NULL");
+	static uint32_t many[KVPIPE_MAX_IDS];
+	b[0] = (struct kvpipe_blocks){ .count = KVPIPE_MAX_IDS, .ids = many };
+	CHECK_FAILS(kvpipe_offer(kv, &good, &op), KVPIPE_E_QUOTA, "1048577 block ids, the limit is 1048576");
+}
+
+static void arguments(void)
+{
+	struct fake *f = fake_start(NULL);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_take_opts good = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16), o;
+	char peer[300];
+	kvpipe_op_t op;
+
+	offer_arguments(kv);
+	memset(peer, 'p', sizeof(peer));
+	peer[299] = '\0';
+#define BAD(change, words) \
+	do { \
+		o = good; \
+		change; \
+		CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_INVALID, words); \
+	} while (0)
+	BAD(o.token_len = 0, "take: token: 0 bytes: must be 16 to 32");
+	BAD(o.peer = peer, "take: peer: longer than 255 bytes");
+	BAD(o.part = 1, "take: part 1 of 1");
+	BAD(o.parts = 257, "take: part 0 of 257");
+	BAD(o.flags = KVPIPE_OP_SEALED, "take: flags is 0x1");
+	BAD(o.reserved0 = 1, "take: reserved0 is 0x1");
+	BAD(o.reserved[0] = 1, "take: reserved[0] is 0x1");
+#undef BAD
+	CHECK_FAILS(kvpipe_offer_seal(kv, 12345, 0), KVPIPE_E_NOT_FOUND, "operation 12345 is not an offer");
+	CHECK_FAILS(kvpipe_cancel(kv, 0, 0, NULL), KVPIPE_E_NOT_FOUND, "operation 0 is not an operation");
+	CHECK_FAILS(kvpipe_wait(kv, 12345, 0, NULL), KVPIPE_E_NOT_FOUND, "operation 12345");
+	kvpipe_op_free(kv, 12345);
+	CHECK_INT(kvpipe_take(kv, &good, &op), 0);
+	finish(kv, op);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void old_daemon(void)
+{
+	struct fake_conf conf = { .ops = 0x1ff & ~(1u << KVPIPE_OPCODE_WATCH) };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_key_opts o = KVPIPE_OPTS(kvpipe_key_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
+	struct kvpipe_probe p = { .sz = sizeof(p) };
+	kvpipe_op_t op;
+
+	CHECK_FAILS(kvpipe_watch(kv, &o, &op), KVPIPE_E_INCOMPATIBLE, "kvpiped 9.9.9 does not know operation 7");
+	CHECK_INT(kvpipe_drop(kv, &o, &op), 0);
+	finish(kv, op);
+	CHECK_INT(kvpipe_probe(kv, &p), 0);
+	CHECK_INT(p.ops >> KVPIPE_OPCODE_WATCH & 1, 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(offer_record), TEST(take_record), TEST(key_record), TEST(block_lists), TEST(arena),
+		TEST(wrap_around),  TEST(full_queue),  TEST(arguments),	 TEST(old_daemon),
+	};
+	return RUN(tests);
+}
