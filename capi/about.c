@@ -2,6 +2,8 @@
 /* What the library says about itself and its codes. */
 #include "internal.h"
 
+#include <string.h>
+
 #define STR2(x) #x
 #define STR(x) STR2(x)
 
