@@ -161,3 +161,6 @@ func (d *Driver) flush() {
 
 // answer is how an effect that is done at once reports: the event is the next one.
 func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }
+
+// Post runs f on the driver's goroutine between two events, some time after it returns.
+func (d *Driver) Post(f func()) { d.queue.push(item{fn: f}) }

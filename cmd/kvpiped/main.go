@@ -1,0 +1,82 @@
+// Command kvpiped is the daemon of one node: it moves KV-cache blocks between the engines of this node and those of others.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/kvpipe/kvpipe/daemon"
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/internal/version"
+)
+
+func main() {
+	err := run(os.Args[1:])
+	switch {
+	case err == nil:
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "kvpiped:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if o.version {
+		fmt.Println("kvpiped", version.String())
+		return nil
+	}
+	c, err := o.config()
+	if err != nil {
+		return err
+	}
+	if o.check {
+		if err := daemon.CheckFiles(c); err != nil {
+			return err
+		}
+		fmt.Printf("%s: ok\n", o.file)
+		return nil
+	}
+	return serve(o, c)
+}
+
+// serve runs until SIGTERM or SIGINT. SIGHUP reads the file again.
+func serve(o *options, c config.Config) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	d, err := daemon.New(c, daemon.Options{Dev: o.dev, Version: version.String()})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				next, err := o.config()
+				d.Reload(next, err)
+				continue
+			}
+			if ctx.Err() != nil {
+				return errors.New("stopped at once by a second signal: transfers in flight were not waited for")
+			}
+			stop()
+		}
+	}
+}

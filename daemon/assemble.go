@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/driver"
+	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/local"
+	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
+)
+
+// sink is what everybody reports to: the driver, which is made last because it needs them all.
+type sink struct{ driver *driver.Driver }
+
+func (s *sink) Event(ev transfer.Event) { s.driver.Event(ev) }
+
+// assemble makes machine, transports, channels, sessions and driver. Nothing of it runs yet.
+func (d *Daemon) assemble() error {
+	c, to := &d.cfg, new(sink)
+	d.machine = transfer.New(machineConfig(c, d.incarnation))
+	var err error
+	if d.carriers, err = newCarriers(c, to, d.log); err != nil {
+		return err
+	}
+	d.tcp = d.carriers.tcp
+	if d.peers, err = peer.New(d.peerConfig(to)); err != nil {
+		return err
+	}
+	if d.tcp != nil {
+		d.tcp.SetSource(d.peers)
+	}
+	d.sessions, err = session.New(session.Config{
+		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event,
+		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advance.Spin.D(), Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.driver = driver.New(driver.Config{
+		Machine: d.machine, Sessions: d.sessions, Peers: d.peers, Transports: d.carriers.list,
+		Inline: uint64(c.Advance.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
+	})
+	to.driver = d.driver
+	return nil
+}
+
+func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
+	return transfer.Config{
+		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window),
+		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OfferWait: transfer.Time(c.Offers.OfferWait),
+		Graves: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
+		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers,
+	}
+}
+
+func (d *Daemon) peerConfig(to *sink) peer.Config {
+	c := &d.cfg
+	pc := peer.Config{
+		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Listener: d.listener, Advertise: d.advertise(), Identity: d.identity,
+		Insecure: c.Insecure, DataPlain: c.DataPlain, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
+		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Log: d.log,
+	}
+	if d.tcp != nil {
+		pc.Links, pc.Streams = d.tcp, c.TCP.Streams
+	}
+	return pc
+}
+
+func sessionLimits(c *config.Config) session.Limits {
+	return session.Limits{
+		Sessions: c.Limits.Sessions, SessionsPerUID: c.Limits.SessionsPerUID, Inflight: c.Limits.Inflight,
+		SessionPinned: uint64(c.Limits.SessionPinned), TotalPinned: uint64(c.Limits.TotalPinned),
+	}
+}
+
+func prefixes(in []string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(in))
+	for _, s := range in {
+		if p, err := netip.ParsePrefix(s); err == nil { // Check refused others
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// carriers are the transports of the allow-list, in its order.
+type carriers struct {
+	list  []transport.Transport
+	local *local.Transport
+	tcp   *tcp.Transport
+}
+
+func newCarriers(c *config.Config, to transport.Sink, log logger) (*carriers, error) {
+	cs := new(carriers)
+	for _, name := range c.Transports {
+		switch name {
+		case "local":
+			t, err := local.New(local.Config{Workers: c.Local.CopyWorkers, Nice: c.Local.Nice, Sink: to})
+			if err != nil {
+				return nil, errors.Join(err, cs.close())
+			}
+			cs.local = t
+			cs.list = append(cs.list, t)
+		case "tcp":
+			cs.tcp = tcp.New(tcp.Config{Sink: to, CRC: crcMode(c.CRC), Spin: c.TCP.Spin.D(), Log: log})
+			cs.list = append(cs.list, cs.tcp)
+		}
+	}
+	return cs, nil
+}
+
+func (cs *carriers) close() error {
+	if cs == nil {
+		return nil
+	}
+	var errs []error
+	for _, t := range cs.list {
+		errs = append(errs, t.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func crcMode(s string) tcp.CRC {
+	switch s {
+	case "on":
+		return tcp.CRCOn
+	case "off":
+		return tcp.CRCOff
+	}
+	return tcp.CRCAuto
+}

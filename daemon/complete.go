@@ -1,0 +1,144 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Flags are what the command line sets over the file. Empty means not given.
+type Flags struct {
+	Node, StateDir, Socket, Listen, Admin, CA string
+	Peers                                     map[string]string
+}
+
+// Complete puts the flags over the file, fills what depends on the host, and checks the whole. With dev it prepares a private
+// directory and certificates of its own.
+func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
+	set := func(dst *string, v string) {
+		if v != "" {
+			*dst = v
+		}
+	}
+	set(&c.Node, f.Node)
+	if c.Node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("node: no name given, and the host has none: %w", err)
+		}
+		c.Node = host
+	}
+	if dev {
+		if err := develop(&c, f); err != nil {
+			return c, err
+		}
+	}
+	set(&c.StateDir, f.StateDir)
+	set(&c.Socket, f.Socket)
+	set(&c.Listen, f.Listen)
+	set(&c.Admin, f.Admin)
+	if len(f.Peers) > 0 {
+		nodes := maps.Clone(f.Peers)
+		for name, addr := range c.Peers.Nodes {
+			if _, given := nodes[name]; !given {
+				nodes[name] = addr
+			}
+		}
+		c.Peers.Nodes = nodes
+	}
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("configuration:\n%w", err)
+	}
+	return c, nil
+}
+
+// develop gives what a daemon for one user on one machine needs: sockets in a private directory, peers on loopback, a CA that daemons of
+// this user share.
+func develop(c *config.Config, f Flags) error {
+	base, err := devDir()
+	if err != nil {
+		return err
+	}
+	home := base
+	if f.StateDir != "" {
+		home = f.StateDir
+		if err := os.MkdirAll(home, 0o700); err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+	}
+	c.StateDir = filepath.Join(home, "state")
+	c.Socket, c.Admin = filepath.Join(home, "kvpiped.sock"), filepath.Join(home, "admin.sock")
+	c.Listen = "127.0.0.1:7650"
+	if len(c.Peers.Allow) == 0 {
+		c.Peers.Allow = []string{"127.0.0.0/8", "::1/128"}
+	}
+	if c.Insecure || c.TLS != (config.TLS{}) {
+		return nil
+	}
+	ca := f.CA
+	if ca == "" {
+		ca = filepath.Join(base, "ca")
+	}
+	c.TLS, err = devCertificates(ca, c.Node)
+	return err
+}
+
+// DevDir is where "kvpiped --dev" puts its sockets: $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID. libkvpipe looks there too.
+func DevDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "kvpipe")
+	}
+	return filepath.Join("/tmp", fmt.Sprintf("kvpipe-%d", os.Getuid()))
+}
+
+// devDir makes DevDir and refuses one that somebody else could have put there.
+func devDir() (string, error) {
+	dir := DevDir()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", fmt.Errorf("private directory: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+		return "", fmt.Errorf("private directory: %w", err)
+	}
+	if err := sys.CheckPrivateDir(dir); err != nil {
+		return "", fmt.Errorf("private directory: %w: remove it, or give --state-dir and --ca", err)
+	}
+	return dir, nil
+}
+
+// devCertificates issues this node's certificate from the CA in dir, which the first daemon makes. A lock keeps two that start at
+// once apart.
+func devCertificates(dir, node string) (config.TLS, error) {
+	var none config.TLS
+	if strings.ContainsAny(node, "/ ") {
+		return none, fmt.Errorf("node: %q: give a name without spaces and slashes", node)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return none, fmt.Errorf("CA directory: %w", err)
+	}
+	lock, err := sys.LockFileWait(filepath.Join(dir, ".lock"))
+	if err != nil {
+		return none, err
+	}
+	defer func() { _ = lock.Close() }()
+	ca := filepath.Join(dir, pki.CAFile)
+	if _, err := os.Stat(ca); os.IsNotExist(err) {
+		if err := pki.Init(dir, "kvpipe development CA", devLife); err != nil {
+			return none, err
+		}
+	}
+	cert, key := pki.NodeFiles(dir, node)
+	t := config.TLS{CA: ca, Cert: cert, Key: key}
+	if id, err := pki.Open(ca, cert, key, node); err == nil {
+		if until, err := id.Problem(); err == nil && until.After(renewAt()) {
+			return t, nil
+		}
+	}
+	return t, pki.IssueNode(dir, dir, node, []string{"localhost", "127.0.0.1", "::1"}, devLife)
+}

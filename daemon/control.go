@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/metrics"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// openAdmin opens the admin socket, for the daemon's user alone, and the port of metrics and health.
+func (d *Daemon) openAdmin() error {
+	if err := os.MkdirAll(filepath.Dir(d.cfg.Admin), 0o755); err != nil {
+		return fmt.Errorf("admin socket directory: %w", err)
+	}
+	if err := sys.RemoveSocket(d.cfg.Admin); err != nil { // of a daemon that died: the lock of the client socket is ours
+		return err
+	}
+	l, err := net.Listen("unix", d.cfg.Admin)
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	d.adminSocket = l
+	if err := os.Chmod(d.cfg.Admin, 0o600); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	d.admin = admin.New(view{d})
+	d.metrics = metrics.New(view{d}.metrics)
+	return d.openMetrics()
+}
+
+func (d *Daemon) openMetrics() error {
+	if d.cfg.Metrics == "off" {
+		return nil
+	}
+	l, err := net.Listen("tcp", d.cfg.Metrics)
+	if errors.Is(err, syscall.EADDRINUSE) && d.opts.Dev {
+		// Several development daemons share a machine; only one can have the well-known port.
+		host, _, _ := net.SplitHostPort(d.cfg.Metrics)
+		l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("metrics: %q is in use: give another host:port or \"off\": %w", d.cfg.Metrics, err)
+	}
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	d.web = l
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", d.metrics.Handler())
+	mux.HandleFunc("GET /health", d.health)
+	d.webServer = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	return nil
+}
+
+func (d *Daemon) serveMetrics() error {
+	if err := d.webServer.Serve(d.web); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}
+
+// health answers 200 while the driver answers, 503 while it does not or the daemon drains.
+func (d *Daemon) health(w http.ResponseWriter, r *http.Request) {
+	s, err := view{d}.Status(r.Context())
+	switch {
+	case err != nil:
+		http.Error(w, "the driver does not answer: "+err.Error(), http.StatusServiceUnavailable)
+	case s.State != "running":
+		http.Error(w, s.State, http.StatusServiceUnavailable)
+	default:
+		_, _ = fmt.Fprintln(w, "ok")
+	}
+}
+
+func (d *Daemon) closeAdmin() {
+	if d.admin != nil {
+		_ = d.admin.Close()
+	}
+	if d.adminSocket != nil {
+		_ = d.adminSocket.Close()
+		_ = sys.RemoveSocket(d.cfg.Admin)
+	}
+	if d.webServer != nil {
+		_ = d.webServer.Close()
+	}
+	if d.web != nil {
+		_ = d.web.Close()
+	}
+}

@@ -1,0 +1,200 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/driver"
+	"github.com/kvpipe/kvpipe/daemon/metrics"
+	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
+)
+
+// Options are what the configuration does not say.
+type Options struct {
+	Dev     bool
+	Version string
+	Log     *slog.Logger // nil: stderr, as the configuration says
+}
+
+// Daemon is one node's daemon. New, then Run once; Reload at any time in between.
+type Daemon struct {
+	opts        Options
+	log         *slog.Logger
+	level       *slog.LevelVar
+	incarnation uint64
+	started     time.Time
+	identity    *pki.Identity
+
+	machine  *transfer.Machine
+	driver   *driver.Driver
+	sessions *session.Server
+	peers    *peer.Manager
+	carriers *carriers
+	tcp      *tcp.Transport
+
+	listener net.Listener // peers
+	lock     lock         // of the client socket
+	admin    *admin.Server
+	metrics  *metrics.Collector
+
+	adminSocket, web net.Listener // of admin and metrics; web is nil when off
+	webServer        *http.Server
+
+	mu       sync.Mutex
+	cfg      config.Config
+	draining bool
+}
+
+// endTimeout bounds how long sessions of a stopping daemon may take to be fenced.
+const endTimeout = 5 * time.Second
+
+// New opens everything that can fail (certificates, ports, sockets), so that a daemon that runs is one that works. A failed New
+// leaves nothing behind.
+func New(c config.Config, o Options) (d *Daemon, err error) {
+	d = &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation()}
+	defer func() {
+		if err != nil {
+			d.closeListeners()
+			err = errors.Join(err, d.release())
+		}
+	}()
+	d.log = o.Log
+	if d.log == nil {
+		d.log = newLog(c.Log, d.level)
+	}
+	tune(c)
+	if d.identity, err = identity(c); err != nil {
+		return nil, err
+	}
+	if err = d.listen(); err != nil {
+		return nil, err
+	}
+	if err = d.assemble(); err != nil {
+		return nil, err
+	}
+	if err = d.openAdmin(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// incarnation names this run of the daemon; never 0.
+func incarnation() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Run serves until ctx ends, then drains: no new work, transfers in flight get Advance.DrainWait to end, then everything is
+// fenced and given back.
+func (d *Daemon) Run(ctx context.Context) error {
+	run, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() { defer wg.Done(); d.driver.Run(run) }()
+	d.peers.Start()
+	errs := make(chan error, 3)
+	serve := func(f func() error) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := f(); err != nil {
+				errs <- err
+			}
+		}()
+	}
+	serve(func() error { return d.sessions.Serve(d.lock.socket) })
+	serve(func() error { return d.admin.Serve(d.adminSocket) })
+	if d.web != nil {
+		serve(d.serveMetrics)
+	}
+	var failed error
+	d.log.Info("ready", "node", d.cfg.Node, "version", d.opts.Version, "socket", d.cfg.Socket, "listen", d.listenAddr(),
+		"transports", d.cfg.Transports, "insecure", d.cfg.Insecure, "data_plain", d.cfg.DataPlain, "epoch", d.epoch())
+	if d.cfg.Insecure {
+		d.log.Warn("insecure: peers are not authenticated; loopback addresses alone are served")
+	}
+	select {
+	case <-ctx.Done():
+	case failed = <-errs:
+	}
+	d.log.Info("stopping", "node", d.cfg.Node)
+	d.shutDown()
+	stop()
+	wg.Wait()
+	return errors.Join(failed, d.release())
+}
+
+// shutDown ends what others see, while the driver still runs: transfers drain, sessions are fenced, channels say goodbye.
+func (d *Daemon) shutDown() {
+	d.drain()
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if err := d.sessions.EndAll(ctx, transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon is stopping: connect again when it is back"}); err != nil {
+		d.log.Warn("stopping with sessions that are not fenced", "error", err)
+	}
+	d.peers.Close()
+	d.closeListeners()
+}
+
+// Drain makes the daemon refuse new operations and says when those in flight have ended. kvpipectl drain calls it before a node is
+// taken out of service.
+func (d *Daemon) Drain(ctx context.Context) error {
+	d.mu.Lock()
+	d.draining = true
+	d.mu.Unlock()
+	d.driver.Event(transfer.Drain{})
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for {
+		n, err := d.busy(ctx)
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d transfers are still in flight: %w", n, ctx.Err())
+		}
+	}
+}
+
+func (d *Daemon) drain() {
+	d.mu.Lock()
+	wait := d.cfg.Advance.DrainWait.D()
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	if err := d.Drain(ctx); err != nil {
+		d.log.Warn("stopping without waiting longer", "error", err)
+	}
+}
+
+// busy counts transfers in flight.
+func (d *Daemon) busy(ctx context.Context) (n int, err error) {
+	err = d.driver.Do(ctx, func() { n = d.machine.Busy() })
+	return n, err
+}
+
+// epoch is the part of the incarnation that clients see.
+func (d *Daemon) epoch() uint32 { return uint32(d.incarnation>>32) | 1 }

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// everyTransport is what the product knows, best first, so that explain can say why one is not used.
+var everyTransport = []string{"local", "rdma", "cuda", "nccl", "tcp"}
+
+// absent says why this build has no such transport.
+const absent = "not part of this build"
+
+func (v view) Explain(_ context.Context, node string) (admin.Explain, error) {
+	if node == "" || node == v.cfg.Node {
+		return v.explain("", nil), nil
+	}
+	p, err := v.status(node)
+	if err != nil {
+		return admin.Explain{}, err
+	}
+	return v.explain(node, p), nil
+}
+
+// explain asks every transport, in order of preference, and says what became of it. node "" is this one.
+func (v view) explain(node string, p *peer.Status) admin.Explain {
+	e := admin.Explain{Peer: node, Secure: !v.cfg.Insecure, Notes: []string{}}
+	if node == "" {
+		e.Peer, e.Secure = v.cfg.Node, true
+	}
+	for _, name := range everyTransport {
+		tried := admin.ExplainTried{Transport: name, Answer: "refused"}
+		t := v.carriers.named(name)
+		switch {
+		case t == nil && slices.Contains(v.cfg.Transports, name), t == nil && !slices.Contains([]string{"local", "tcp"}, name):
+			tried.Reason = absent
+		case t == nil:
+			tried.Reason = fmt.Sprintf("not on the allow-list (transports = %q)", v.cfg.Transports)
+		case p != nil && p.State != "up":
+			tried.Reason = fmt.Sprintf("the peer is %s%s; the channel opens on first use", p.State, because(p.Problem))
+		default:
+			r := t.Probe(node)
+			switch {
+			case !r.OK:
+				tried.Reason = r.Reason
+			case e.Transport == "":
+				tried.Answer, e.Transport, e.GBps = "chosen", name, r.GBps
+			default:
+				tried.Answer, tried.Reason = "possible", "a better one was chosen"
+			}
+		}
+		e.Choices = append(e.Choices, tried)
+	}
+	if p != nil {
+		e.Secure, e.DataPlain = p.Secure, p.DataPlain && p.Secure
+		if p.State == "up" && !p.Secure {
+			e.Notes = append(e.Notes, "insecure: the peer did not authenticate itself (loopback addresses alone)")
+		}
+		if e.DataPlain {
+			e.Notes = append(e.Notes, "data_plain: data links are not encrypted; both sides say so")
+		}
+	}
+	return e
+}
+
+func because(problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return " (" + problem + ")"
+}
+
+func (cs *carriers) named(name string) transport.Transport {
+	for _, t := range cs.list {
+		if t.Name() == name {
+			return t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// lock is the client socket with the lock that keeps a second daemon from taking it over.
+type lock struct {
+	file   *os.File
+	socket *net.UnixListener
+}
+
+// listen opens the port for peers and the socket for engines.
+func (d *Daemon) listen() (err error) {
+	if d.cfg.Listen != "off" {
+		d.listener, err = net.Listen("tcp", d.cfg.Listen)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("listen: %q is in use: another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration): %w", d.cfg.Listen, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	dir := filepath.Dir(d.cfg.Socket)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("socket directory: %w", err)
+	}
+	if d.lock.file, err = sys.LockFile(d.cfg.Socket + ".lock"); err != nil {
+		return fmt.Errorf("socket %s: another kvpiped serves it: %w", d.cfg.Socket, err)
+	}
+	opt, err := d.permission()
+	if err != nil {
+		return err
+	}
+	if d.lock.socket, err = sys.ListenSeqpacket(d.cfg.Socket, opt); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	return nil
+}
+
+// permission lets the configured group connect; without one the daemon's own group may, and in development nobody else.
+func (d *Daemon) permission() (sys.ListenOptions, error) {
+	if d.opts.Dev {
+		return sys.ListenOptions{Mode: 0o600}, nil
+	}
+	opt := sys.ListenOptions{Mode: 0o660}
+	if d.cfg.Group != "" {
+		g, err := user.LookupGroup(d.cfg.Group)
+		if err != nil {
+			return opt, fmt.Errorf("group: %w: create it, or name one that exists", err)
+		}
+		if opt.GID, err = strconv.Atoi(g.Gid); err != nil {
+			return opt, fmt.Errorf("group %q: %w", d.cfg.Group, err)
+		}
+	}
+	return opt, nil
+}
+
+// listenAddr is where peers really reach this daemon ("" nowhere): port 0 has become a number.
+func (d *Daemon) listenAddr() string {
+	if d.listener == nil {
+		return ""
+	}
+	return d.listener.Addr().String()
+}
+
+// advertise is what other nodes dial: as configured, else the listening address when it is a single one.
+func (d *Daemon) advertise() string {
+	if d.cfg.Advertise != "" || d.listener == nil {
+		return d.cfg.Advertise
+	}
+	a, ok := d.listener.Addr().(*net.TCPAddr)
+	if !ok || a.IP.IsUnspecified() {
+		_, port, _ := net.SplitHostPort(d.listenAddr())
+		return net.JoinHostPort(d.cfg.Node, port)
+	}
+	return a.String()
+}
+
+// closeListeners ends everything that accepts.
+func (d *Daemon) closeListeners() {
+	if d.lock.socket != nil {
+		_ = d.lock.socket.Close()
+		_ = sys.RemoveSocket(d.cfg.Socket)
+	}
+	if d.listener != nil {
+		_ = d.listener.Close()
+	}
+	d.closeAdmin()
+}
+
+// release stops the movers of bytes, then gives back the memory they moved, then the name of the socket.
+func (d *Daemon) release() error {
+	err := d.carriers.close()
+	if d.sessions != nil {
+		err = errors.Join(err, d.sessions.Close())
+	}
+	if d.lock.file != nil {
+		err = errors.Join(err, d.lock.file.Close())
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+type logger = *slog.Logger
+
+// newLog writes to stderr. level can be changed later.
+func newLog(c config.Log, level *slog.LevelVar) logger {
+	level.Set(logLevel(c.Level))
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}
+
+func logLevel(s string) slog.Level {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(s)) // Check refused what is none
+	return l
+}
+
+// tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; and the
+// collector should work harder before memory runs out.
+func tune(c config.Config) {
+	n := c.Advance.GoMaxProcs
+	if n == 0 {
+		n = max(runtime.NumCPU(), c.Local.CopyWorkers+2)
+	}
+	runtime.GOMAXPROCS(n)
+	if os.Getenv("GOMEMLIMIT") == "" && c.Advance.MemoryLimit > 0 {
+		debug.SetMemoryLimit(int64(c.Advance.MemoryLimit))
+	}
+}

@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/kvpipe/kvpipe/daemon/driver"
+	"github.com/kvpipe/kvpipe/daemon/metrics"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// metrics is the snapshot of one scrape.
+func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
+	m, err := v.look(ctx)
+	if err != nil {
+		return metrics.Snapshot{}, err
+	}
+	s := metrics.Snapshot{
+		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(m.Sessions), PinnedBytes: v.sessions.Pinned(),
+		Offers: map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive, Transfers: len(m.Transfers), Operations: map[metrics.Outcome]uint64{},
+	}
+	for _, o := range m.Offers {
+		s.Offers[o.State]++
+	}
+	for _, t := range m.Transfers {
+		if t.End == transfer.Consumer {
+			s.Takes++
+		}
+	}
+	for _, x := range v.sessions.Sessions() {
+		s.Regions += len(x.Regions)
+	}
+	err = v.driver.Do(ctx, func() {
+		st := v.driver.Stats()
+		s.MovedBytes = st.Bytes
+		for o, n := range st.Completions {
+			s.Operations[name(o)] = n
+		}
+	})
+	v.scrapePeers(&s)
+	v.scrapeTransports(&s)
+	if v.identity != nil {
+		s.CertificateUntil, _ = v.identity.Problem()
+	}
+	return s, err
+}
+
+func (v view) scrapePeers(s *metrics.Snapshot) {
+	peers, st := v.peers.Snapshot()
+	s.Malformed, s.Refused, s.ChannelsOpened, s.Reopened = st.Malformed, st.Refused, st.Opened, st.Reconnects
+	for i := range peers {
+		p := &peers[i]
+		x := metrics.Peer{Node: p.Node, Up: p.State == "up", RTT: p.RTT, Links: p.Links, Secure: p.Secure, DataPlain: p.DataPlain}
+		if x.Up {
+			e := v.explain(p.Node, p)
+			x.Chosen, x.BytesPerSecond = e.Transport, e.GBps*1e9
+		}
+		s.Peers = append(s.Peers, x)
+	}
+}
+
+func (v view) scrapeTransports(s *metrics.Snapshot) {
+	if t := v.carriers.local; t != nil {
+		st := t.Stats()
+		s.Transports = append(s.Transports, metrics.Transport{Name: "local", SentBytes: st.Bytes, GotBytes: st.Bytes, SentSlices: st.Slices, GotSlices: st.Slices})
+	}
+	if v.tcp == nil {
+		return
+	}
+	for peer, st := range v.tcp.Stats() {
+		s.SlicesRetried += st.Resent
+		s.Malformed += st.Malformed
+		s.Transports = append(s.Transports, metrics.Transport{
+			Name: "tcp", Peer: peer, SentBytes: st.SentBytes, GotBytes: st.LandedBytes, SentSlices: st.SentSlices, GotSlices: st.LandedSlices, Discarded: st.DiscardedBytes,
+		})
+	}
+}
+
+// name gives statuses and reasons their words.
+func name(o driver.Outcome) metrics.Outcome {
+	return metrics.Outcome{Status: o.Status.String(), Reason: o.Reason.String()}
+}

@@ -1,0 +1,201 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// view is how the daemon looks from outside: the answers of admin.Source and the snapshot of metrics.
+type view struct{ *Daemon }
+
+// look takes a snapshot of the machine.
+func (v view) look(ctx context.Context) (s *transfer.Snapshot, err error) {
+	err = v.driver.Do(ctx, func() { s = v.machine.Snapshot() })
+	return s, err
+}
+
+func (v view) Status(ctx context.Context) (admin.Status, error) {
+	m, err := v.look(ctx)
+	if err != nil {
+		return admin.Status{}, err
+	}
+	v.mu.Lock()
+	c, draining := v.cfg, v.draining
+	v.mu.Unlock()
+	peers, _ := v.peers.Snapshot()
+	up, regions := 0, 0
+	for _, p := range peers {
+		if p.State == "up" {
+			up++
+		}
+	}
+	for _, s := range v.sessions.Sessions() {
+		regions += len(s.Regions)
+	}
+	s := admin.Status{
+		Node: c.Node, Version: v.opts.Version, Incarnation: fmt.Sprintf("%016x", v.incarnation), Epoch: v.epoch(), State: "running",
+		Started: v.started, Uptime: time.Since(v.started).Seconds(), Socket: c.Socket, Listen: v.listenAddr(), Advertise: v.advertise(),
+		Insecure: c.Insecure, DataPlain: c.DataPlain, PollMode: c.PollMode, Transports: c.Transports, Warnings: []string{}, Pinned: v.sessions.Pinned(),
+		Counts: map[string]int{
+			"sessions": len(m.Sessions), "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": len(m.Transfers),
+			"parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive,
+		},
+	}
+	if v.web != nil {
+		s.Metrics = v.web.Addr().String()
+	}
+	if draining {
+		s.State = "draining"
+	}
+	if err := v.driver.Do(ctx, func() { s.Moved = v.driver.Stats().Bytes }); err != nil {
+		return s, err
+	}
+	v.certificate(&s)
+	v.warn(&s)
+	return s, nil
+}
+
+func (v view) certificate(s *admin.Status) {
+	if v.identity == nil {
+		return
+	}
+	until, err := v.identity.Problem()
+	s.Certificate = &admin.Certificate{File: v.cfg.TLS.Cert, Until: until}
+	if err != nil {
+		s.Certificate.Problem = err.Error()
+	}
+}
+
+// certificateSoon is when a certificate's end becomes a warning.
+const certificateSoon = 14 * 24 * time.Hour
+
+func (v view) warn(s *admin.Status) {
+	if s.Insecure {
+		s.Warnings = append(s.Warnings, "insecure: peers are not authenticated (loopback addresses alone)")
+	}
+	if s.DataPlain {
+		s.Warnings = append(s.Warnings, "data_plain: data links between authenticated peers are not encrypted")
+	}
+	if c := s.Certificate; c != nil {
+		if c.Problem != "" {
+			s.Warnings = append(s.Warnings, "certificate: "+c.Problem)
+		}
+		if left := time.Until(c.Until); left < certificateSoon {
+			s.Warnings = append(s.Warnings, fmt.Sprintf("certificate %s ends in %s", c.File, left.Round(time.Hour)))
+		}
+	}
+}
+
+func (v view) Peers(context.Context) ([]admin.Peer, error) {
+	all, _ := v.peers.Snapshot()
+	out := make([]admin.Peer, 0, len(all))
+	for _, p := range all {
+		a := admin.Peer{
+			Node: p.Node, Address: p.Address, State: p.State, Epoch: p.Epoch, Version: p.Version, Protocol: p.Proto, Dialed: p.Dialed, Secure: p.Secure,
+			DataPlain: p.DataPlain, Links: p.Links, Transports: p.Transports, RTT: p.RTT.Seconds(), Problem: p.Problem,
+		}
+		if p.State == "up" {
+			e := v.explain(p.Node, &p)
+			a.Age, a.Transport, a.GBps = time.Since(p.Since).Seconds(), e.Transport, e.GBps
+		}
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b admin.Peer) int { return strings.Compare(a.Node, b.Node) })
+	return out, nil
+}
+
+func (v view) Sessions(context.Context) ([]admin.Session, error) {
+	out := []admin.Session{}
+	for _, s := range v.sessions.Sessions() {
+		a := admin.Session{
+			ID: uint64(s.ID), Engine: s.Engine, Instance: s.Instance, Role: "worker", PID: s.PID, UID: int(s.UID), Age: s.Age.Seconds(),
+			Regions: len(s.Regions), Pinned: s.Pinned, Operations: s.Open, Progress: s.Progress, Submitted: s.Submissions,
+			Completed: s.Completions, Uncollected: int(s.Unread),
+		}
+		if s.Role == transfer.Scheduler {
+			a.Role = "scheduler"
+		} else {
+			a.Rank = &s.Rank
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func (v view) Regions(context.Context) ([]admin.Region, error) {
+	out := []admin.Region{}
+	for _, s := range v.sessions.Sessions() {
+		for _, r := range s.Regions {
+			out = append(out, admin.Region{ID: uint64(r.ID), Session: uint64(s.ID), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes})
+		}
+	}
+	return out, nil
+}
+
+func (v view) Offers(ctx context.Context) ([]admin.Offer, error) {
+	m, err := v.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admin.Offer, 0, len(m.Offers))
+	for _, o := range m.Offers {
+		out = append(out, admin.Offer{
+			Key: printable(o.Key), Engine: o.Engine, State: o.State, Tokens: o.Tokens, Blocks: o.Blocks, Sealed: o.Sealed, Consumers: o.Consumers,
+			Consumed: o.Consumed, Lease: seconds(o.Lease), Age: seconds(o.Age), Trace: o.Trace,
+		})
+	}
+	return out, nil
+}
+
+func (v view) Transfers(ctx context.Context) ([]admin.Transfer, error) {
+	m, err := v.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admin.Transfer, 0, len(m.Transfers))
+	for _, t := range m.Transfers {
+		a := admin.Transfer{
+			ID: fmt.Sprintf("%016x", uint64(t.Xfer)), End: "producer", State: t.State, Key: printable(t.Key), Engine: t.Engine, Peer: t.Peer,
+			Transport: t.Transport, Bytes: t.Bytes, Moved: t.Moved, Deadline: seconds(t.Deadline), Age: seconds(t.Age), Trace: t.Trace,
+		}
+		if t.End == transfer.Consumer {
+			a.End = "consumer"
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func seconds(t transfer.Time) float64 { return time.Duration(t).Seconds() }
+
+// printable shows a key of arbitrary bytes as text.
+func printable(key string) string {
+	q := fmt.Sprintf("%q", key)
+	return q[1 : len(q)-1]
+}
+
+func notFound(format string, args ...any) error {
+	return &admin.Failure{Code: http.StatusNotFound, Message: fmt.Sprintf(format, args...), Hint: "kvpipectl peers lists what is known"}
+}
+
+// status finds what is known of a peer.
+func (v view) status(node string) (*peer.Status, error) {
+	all, _ := v.peers.Snapshot()
+	var names []string
+	for i := range all {
+		if all[i].Node == node {
+			return &all[i], nil
+		}
+		names = append(names, all[i].Node)
+	}
+	slices.Sort(names)
+	return nil, notFound("peer %q is not known (known: %s)", node, strings.Join(names, ", "))
+}
