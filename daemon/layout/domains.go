@@ -146,6 +146,8 @@ func (p *piece) meets(q *piece) (same, apart bool) {
 		stride = q.stride
 	case q.blocks > 1 && p.stride != q.stride:
 		return same, false
+	case p.extent <= stride && shift+q.extent <= stride:
+		return same, true // both within one stride: the common case
 	}
 	// Block i of p meets block i-k of q when shift-p.extent < k*stride < shift+q.extent.
 	least, most := int64(-1), int64((shift+q.extent-1)/stride)

@@ -150,3 +150,17 @@ func TestDomainsAcceptOneTensor(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkNew is the worst that a peer's layout can cost: as many views as there may be, all interleaved.
+func BenchmarkNew(b *testing.B) {
+	var views []View
+	for layer := range uint32(MaxViews) {
+		views = append(views, View{Region: 1, Base: uint64(layer) * 16, NumBlocks: 1000, BlockStride: 16 * MaxViews * 4, Layer: layer, Kind: Paged,
+			Part: "kv", Heads: 1, TotalHeads: 1, BlockSize: 4, ContentBytes: 16, HeadStride: 16, TokenStride: 16 * MaxViews})
+	}
+	for b.Loop() {
+		if _, err := New(views, nil, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -19,6 +19,9 @@ type placer struct {
 
 func (p *placer) place(region layout.RegionID) {
 	gaps := flip(p.t, "gaps", 3)
+	if flip(p.t, "any order", 3) {
+		copy(p.views, rapid.Permutation(p.views).Draw(p.t, "order"))
+	}
 	for i := range p.views {
 		p.views[i].Region = region
 	}

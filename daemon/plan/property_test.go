@@ -244,3 +244,24 @@ func checkOther(t *rapid.T, w *world, p *plan.Plan, req plan.Request) {
 		}
 	}
 }
+
+// TestRunsAreAppended: what is in the caller's slice already stays, also where a slice continues the one before.
+func TestRunsAreAppended(t *testing.T) {
+	l := tensor(t, 1, 8, 4096, false)
+	lists := blockList(ascendingIDs(8))
+	p, err := plan.New(plan.Request{SliceBytes: 4096, Producer: []plan.Rank{{Layout: l, Blocks: lists}}, Consumer: []plan.Rank{{Layout: l, Blocks: lists}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var src, dst []plan.Run
+	var pairs []plan.PairRun
+	for i := range p.Slices() {
+		src, dst, pairs = p.Src(i, src), p.Dst(i, dst), p.Pairs(i, pairs)
+	}
+	if len(src) != 8 || len(dst) != 8 || len(pairs) != 8 {
+		t.Errorf("8 slices of one run each give %d, %d and %d runs", len(src), len(dst), len(pairs))
+	}
+	if n := testing.AllocsPerRun(100, func() { src, dst, pairs = p.Src(3, src[:0]), p.Dst(3, dst[:0]), p.Pairs(3, pairs[:0]) }); n != 0 {
+		t.Errorf("%v allocations for runs into slices that have room", n)
+	}
+}
