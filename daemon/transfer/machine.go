@@ -117,6 +117,8 @@ func (m *Machine) dispatch(ev Event) {
 		m.peerUp(ev)
 	case PeerDown:
 		m.peerDown(ev)
+	case LinkLost:
+		m.linkLost(ev)
 	case DialFailed:
 		m.dialFailed(ev)
 	case Drain:

@@ -1,0 +1,19 @@
+package transfer
+
+// linkLost: what was on its way through one link of several will never land, and nobody reports it. The takes that move over that channel
+// ask for what is missing as soon as nothing lands for a moment, instead of being patient first.
+func (m *Machine) linkLost(ev LinkLost) {
+	p := m.peers[ev.Node]
+	if p == nil || p.epoch != ev.Epoch {
+		return
+	}
+	for _, t := range m.takesOf(p) {
+		if t.phase != moving {
+			continue
+		}
+		t.stalls = max(t.stalls, 1)
+		if t.sent {
+			m.arm(&t.settling, t, wakeSettle, m.now+m.cfg.Settle/8)
+		}
+	}
+}
