@@ -55,8 +55,8 @@ func (l *Layout) makeDomains(index []int) error {
 			if !apart {
 				return overlapError(l, index, pieces[i].view, pieces[j].view)
 			}
-			if same {
-				a, b := root(groupOf[pieces[i].view]), root(groupOf[pieces[j].view])
+			if g, h := groupOf[pieces[i].view], groupOf[pieces[j].view]; same && g != h {
+				a, b := root(g), root(h)
 				joined[max(a, b)] = min(a, b)
 			}
 		}
