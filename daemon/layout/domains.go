@@ -150,11 +150,11 @@ func (p *piece) meets(q *piece) (same, apart bool) {
 		return same, true // both within one stride: the common case
 	}
 	// Block i of p meets block i-k of q when shift-p.extent < k*stride < shift+q.extent.
-	least, most := int64(-1), int64((shift+q.extent-1)/stride)
-	switch {
-	case shift >= p.extent:
+	most := int64((shift+q.extent-1)/stride)
+	var least int64
+	if shift >= p.extent {
 		least = int64((shift-p.extent)/stride) + 1
-	default:
+	} else {
 		least = -int64((p.extent - shift - 1) / stride)
 	}
 	least = max(least, -int64(q.blocks-1))
