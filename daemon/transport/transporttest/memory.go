@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"testing"
 
@@ -16,9 +17,27 @@ type Memory struct {
 
 // NewMemory maps one region per size; they are unmapped when the test ends.
 func NewMemory(t testing.TB, sizes ...uint64) *Memory {
+	t.Helper()
+	return newMemory(t, sizes, func(n int) ([]byte, error) { return sys.MmapAnon(n, sys.ProtWrite) })
+}
+
+// sharedMemory is NewMemory with memfds, as clients have.
+func sharedMemory(t testing.TB, sizes ...uint64) *Memory {
+	t.Helper()
+	return newMemory(t, sizes, func(n int) ([]byte, error) {
+		fd, err := sys.MemfdCreate("transporttest", int64(n), sys.MemfdOptions{Prefault: true})
+		if err != nil {
+			return nil, err
+		}
+		defer sys.Close(fd)
+		return sys.Mmap(fd, n, sys.ProtWrite)
+	})
+}
+
+func newMemory(t testing.TB, sizes []uint64, mmap func(int) ([]byte, error)) *Memory {
 	m := &Memory{}
 	for _, n := range sizes {
-		b, err := sys.MmapAnon(int(n+4095)&^4095, sys.ProtWrite)
+		b, err := mmap(int(n+4095) &^ 4095)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,24 +59,22 @@ func (m *Memory) Fill(seed uint64) {
 			x ^= x << 13
 			x ^= x >> 7
 			x ^= x << 17
-			putUint64(b[i:], x)
+			binary.LittleEndian.PutUint64(b[i:], x)
 		}
-	}
-}
-
-func putUint64(b []byte, x uint64) {
-	_ = b[7]
-	for i := range 8 {
-		b[i] = byte(x >> (8 * i))
 	}
 }
 
 // Set writes the same byte everywhere.
 func (m *Memory) Set(c byte) {
 	for _, b := range m.ranks {
-		for i := range b {
-			b[i] = c
-		}
+		setBytes(b, c)
+	}
+}
+
+func setBytes(b []byte, c byte) {
+	b[0] = c
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 

@@ -20,7 +20,12 @@ type Shape struct {
 func Blocks(t testing.TB, n, size int, slice uint64) Shape {
 	t.Helper()
 	r := rand.New(rand.NewSource(int64(n)*31 + int64(size)))
-	g := geometry{layers: 1, blocks: 2 * n, tokens: 16, heads: 8, content: uint64(size / 128), total: 8}
+	g := geometry{layers: 1, blocks: 2 * n, tokens: 16, heads: 8, content: uint64(size / 128), total: 8, pad: pad}
+	return blocks(t, r, g, n, slice)
+}
+
+func blocks(t testing.TB, r *rand.Rand, g geometry, n int, slice uint64) Shape {
+	t.Helper()
 	return shape(t, "blocks", slice, false,
 		[]side{{g, list(r, g, 0, n*g.tokens)}}, []side{{g, list(r, g, 0, n*g.tokens)}})
 }
@@ -31,6 +36,7 @@ type geometry struct {
 	content                                     uint64
 	hnd                                         bool // heads outside, tokens inside
 	opaque                                      bool
+	pad                                         uint64 // bytes between two blocks
 }
 
 func (g geometry) blockBytes() uint64 {
@@ -40,9 +46,9 @@ func (g geometry) blockBytes() uint64 {
 	return uint64(g.tokens) * uint64(g.heads) * g.content
 }
 
-func (g geometry) layerBytes() uint64 { return uint64(g.blocks) * (g.blockBytes() + pad) }
+func (g geometry) layerBytes() uint64 { return uint64(g.blocks) * (g.blockBytes() + g.pad) }
 
-// pad is what lies between two blocks, where nothing may be written.
+// pad is what the shapes have between two blocks, where nothing may be written.
 const pad = 64
 
 func (g geometry) layout(t testing.TB) *layout.Layout {
@@ -50,7 +56,7 @@ func (g geometry) layout(t testing.TB) *layout.Layout {
 	var views []layout.View
 	for l := range g.layers {
 		v := layout.View{
-			Region: 1, Base: uint64(l) * g.layerBytes(), NumBlocks: uint64(g.blocks), BlockStride: g.blockBytes() + pad,
+			Region: 1, Base: uint64(l) * g.layerBytes(), NumBlocks: uint64(g.blocks), BlockStride: g.blockBytes() + g.pad,
 			ContentBytes: g.content, Layer: uint32(l), Kind: layout.Paged, BlockSize: uint32(g.tokens), Part: "kv",
 			FirstHead: uint32(g.first), Heads: uint32(g.heads), TotalHeads: uint32(g.total),
 			TokenStride: uint64(g.heads) * g.content, HeadStride: g.content,
@@ -111,8 +117,8 @@ func shape(t testing.TB, name string, slice uint64, layered bool, src, dst []sid
 func Shapes(t testing.TB) []Shape {
 	t.Helper()
 	r := rand.New(rand.NewSource(7))
-	big := geometry{layers: 1, blocks: 90, tokens: 16, heads: 8, total: 8, content: 512}
-	nhd := geometry{layers: 1, blocks: 130, tokens: 16, heads: 8, total: 8, content: 128}
+	big := geometry{layers: 1, blocks: 90, tokens: 16, heads: 8, total: 8, content: 512, pad: pad}
+	nhd := geometry{layers: 1, blocks: 130, tokens: 16, heads: 8, total: 8, content: 128, pad: pad}
 	hnd, left, right := nhd, nhd, nhd
 	hnd.hnd = true
 	left.heads, right.heads, right.first = 4, 4, 4
@@ -120,8 +126,8 @@ func Shapes(t testing.TB) []Shape {
 	wide.tokens, wide.blocks = 32, 70
 	deep := big
 	deep.layers, deep.blocks = 5, 20
-	state := geometry{layers: 2, blocks: 12, tokens: 1, heads: 1, total: 1, content: 100003, opaque: true}
-	long := geometry{layers: 1, blocks: 3, tokens: 4096, heads: 8, total: 8, content: 64}
+	state := geometry{layers: 2, blocks: 12, tokens: 1, heads: 1, total: 1, content: 100003, opaque: true, pad: pad}
+	long := geometry{layers: 1, blocks: 3, tokens: 4096, heads: 8, total: 8, content: 64, pad: pad}
 	one := big
 	return []Shape{
 		shape(t, "whole blocks of 64 KiB", 0, false, []side{{big, list(r, big, 0, 640)}}, []side{{big, list(r, big, 0, 640)}}),
