@@ -150,7 +150,7 @@ func (p *piece) meets(q *piece) (same, apart bool) {
 		return same, true // both within one stride: the common case
 	}
 	// Block i of p meets block i-k of q when shift-p.extent < k*stride < shift+q.extent.
-	most := int64((shift+q.extent-1)/stride)
+	most := int64((shift + q.extent - 1) / stride)
 	var least int64
 	if shift >= p.extent {
 		least = int64((shift-p.extent)/stride) + 1
