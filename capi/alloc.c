@@ -84,6 +84,14 @@ static int make(struct memory *m, uint64_t nbytes, unsigned int mfd_flags)
 	return err;
 }
 
+/* Filling all memory would end in a killed process, not in an error. What cgroups allow is not known here. */
+static bool more_than_all(uint64_t nbytes)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page > 0 && nbytes / (uint64_t)page >= (uint64_t)pages;
+}
+
 static int make_any(struct memory *m, uint64_t nbytes, uint32_t flags)
 {
 	int err = ENOMEM;
@@ -115,6 +123,9 @@ int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr,
 		return kv_err(KVPIPE_E_INVALID, "mem_alloc: nbytes is %llu: must be 1 to 2^46", (unsigned long long)nbytes);
 	if ((flags & ~both) != 0 || flags == both)
 		return kv_err(KVPIPE_E_INVALID, "mem_alloc: flags is %#x: KVPIPE_MEM_HUGE or KVPIPE_MEM_NO_HUGE or 0", flags);
+	if (more_than_all(nbytes))
+		return kv_err(KVPIPE_E_QUOTA, "mem_alloc: nbytes is %llu: more than this machine's memory",
+			      (unsigned long long)nbytes);
 	err = make_any(&m, nbytes, flags);
 	if (err != 0)
 		return err;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A forked child has the parent's handles and may not use them; the parent does not notice. */
+#include "check.h"
+#include "fakedaemon.h"
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TOKEN "0123456789abcdef"
+
+static struct fake *f;
+static kvpipe_t *kv;
+static kvpipe_op_t op;
+static void *addr;
+static kvpipe_region_t region;
+
+static bool mapped(const void *p)
+{
+	return msync((void *)((uintptr_t)p & ~4095ul), 4096, MS_ASYNC) == 0;
+}
+
+static void in_child(void)
+{
+	struct kvpipe_offer_opts offer = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	struct kvpipe_take_opts take = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
+	struct kvpipe_key_opts key = KVPIPE_OPTS(kvpipe_key_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
+	struct kvpipe_extend_opts extend = KVPIPE_OPTS(kvpipe_extend_opts, .nblocks = 0);
+	struct kvpipe_view view = { .layer = 1 };
+	struct kvpipe_probe probe = { .sz = sizeof(probe) };
+	struct kvpipe_completion c;
+	uint8_t token[32];
+	uint32_t len = sizeof(token);
+	kvpipe_op_t id;
+	int fd = kv->ctl.fd;
+
+	CHECK(!mapped(addr) && !mapped(kv->rings.c) && !mapped(kv->rings.d));
+#define CLOSED(call) CHECK_FAILS(call, KVPIPE_E_CLOSED, "belongs to the parent process: connect again after fork()")
+	CLOSED(kvpipe_fd(kv));
+	CLOSED(kvpipe_poll(kv, &c, 1));
+	CLOSED(kvpipe_wait(kv, op, 0, &c));
+	CLOSED(kvpipe_wait_released(kv, op, 0));
+	CLOSED(kvpipe_wait_layer(kv, op, 0, 0));
+	CLOSED(kvpipe_op_released(kv, op));
+	CLOSED(kvpipe_offer(kv, &offer, &id));
+	CLOSED(kvpipe_take(kv, &take, &id));
+	CLOSED(kvpipe_watch(kv, &key, &id));
+	CLOSED(kvpipe_drop(kv, &key, &id));
+	CLOSED(kvpipe_offer_extend(kv, op, &extend, 0));
+	CLOSED(kvpipe_offer_seal(kv, op, 0));
+	CLOSED(kvpipe_offer_withdraw(kv, op, 0, NULL));
+	CLOSED(kvpipe_offer_token(kv, op, token, &len));
+	CLOSED(kvpipe_cancel(kv, op, 0, NULL));
+	CLOSED(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region));
+	CLOSED(kvpipe_mem_register_fd(kv, 0, 4096, 0, &region));
+	CLOSED(kvpipe_mem_unregister(kv, region, 0));
+	CLOSED(kvpipe_set_layout(kv, &view, 1, NULL, 0));
+	CLOSED(kvpipe_progress(kv, 5));
+	CLOSED(kvpipe_probe(kv, &probe));
+	CHECK_INT(kvpipe_connected(kv), 0);
+	CHECK_INT(strcmp(kvpipe_node(kv), ""), 0);
+	kvpipe_op_free(kv, op);
+	kvpipe_close(kv);
+	CHECK(fcntl(fd, F_GETFD) >= 0); /* the number may be somebody else's by now: left alone */
+}
+
+/* Returns the child's exit status. */
+static int in_a_child(void (*run)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		run();
+		fflush(NULL);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void nothing(struct fake *fake, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	(void)fake;
+	(void)e;
+	(void)record;
+}
+
+static void parents_handle(void)
+{
+	struct fake_conf conf = { .submission = nothing };
+	struct kvpipe_offer_opts offer = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	struct kvpipe_completion c;
+
+	f = fake_start(&conf);
+	kv = fake_connect(f);
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), 0);
+	CHECK_INT(kvpipe_offer(kv, &offer, &op), 0);
+	CHECK_INT(in_a_child(in_child), 0);
+	/* Nothing has changed here. */
+	CHECK_INT(kvpipe_connected(kv), 1);
+	*(volatile char *)addr = 1;
+	fake_end(f, op, KVPIPE_DONE, 0, 0);
+	CHECK_INT(kvpipe_wait(kv, op, 10 * KV_SEC, &c), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* A child may have a session of its own; and its child not. */
+static kvpipe_t *childs;
+
+static void grandchild(void)
+{
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_poll(kv, &c, 1), -KVPIPE_E_CLOSED);
+	CHECK_INT(kvpipe_poll(childs, &c, 1), -KVPIPE_E_CLOSED);
+	kvpipe_close(childs);
+	kvpipe_close(kv);
+}
+
+static void child_connects(void)
+{
+	struct fake *own = fake_start(NULL);
+	struct kvpipe_offer_opts offer = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_poll(kv, &c, 1), -KVPIPE_E_CLOSED);
+	childs = fake_connect(own);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), -KVPIPE_E_CLOSED); /* still not */
+	CHECK_INT(kvpipe_offer(childs, &offer, &op), 0);
+	CHECK_INT(kvpipe_wait(childs, op, 10 * KV_SEC, &c), 0);
+	CHECK_INT(in_a_child(grandchild), 0);
+	CHECK_INT(kvpipe_poll(childs, &c, 1), 0);
+	kvpipe_close(childs);
+	kvpipe_close(kv);
+	fake_stop(own);
+}
+
+static void childs_session(void)
+{
+	f = fake_start(NULL);
+	kv = fake_connect(f);
+	CHECK_INT(in_a_child(child_connects), 0);
+	CHECK_INT(kvpipe_connected(kv), 1);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(parents_handle), TEST(childs_session) };
+	return RUN(tests);
+}

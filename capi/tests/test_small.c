@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Extend, seal, withdraw and cancel; progress. */
+#include "check.h"
+#include "fakedaemon.h"
+#include "internal.h"
+
+#define TOKEN "0123456789abcdef"
+#define WAIT (20 * KV_SEC)
+
+/* What the fake does with small operations; takes and offers it leaves alone. */
+struct script {
+	uint32_t status, reason, flags; /* of the small operation */
+	uint32_t end, end_flags;	/* 0: the target does not end; else its status and flags, said first */
+	bool late;			/* said after the small operation's */
+	bool silent;
+	struct kvpipe_sqe small;
+};
+
+static void play(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	struct script *s = fake_arg(f);
+
+	(void)record;
+	if (e->target == 0)
+		return;
+	s->small = *e;
+	if (s->end != 0 && !s->late)
+		fake_end(f, e->target, s->end, KVPIPE_E_CANCELLED, s->end_flags);
+	if (!s->silent)
+		fake_post(f, (struct kvpipe_cqe){ .user_data = e->user_data, .status = (uint16_t)s->status,
+						  .reason = (uint16_t)s->reason, .flags = s->flags },
+			  NULL, 0, s->status == KVPIPE_FAILED ? "because" : NULL);
+	if (s->end != 0 && s->late)
+		fake_end(f, e->target, s->end, KVPIPE_E_CANCELLED, s->end_flags);
+}
+
+static kvpipe_op_t offer(kvpipe_t *kv)
+{
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_offer(kv, &o, &op), 0);
+	return op;
+}
+
+static kvpipe_op_t take(kvpipe_t *kv)
+{
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+	return op;
+}
+
+static void extend_and_seal(void)
+{
+	struct script s = { .status = KVPIPE_DONE };
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = offer(kv);
+	const uint32_t ids[] = { 1, 2 };
+	const struct kvpipe_blocks blocks = { .first_token = 16, .ntokens = 32, .count = 2, .ids = ids };
+	struct kvpipe_extend_opts o =
+		KVPIPE_OPTS(kvpipe_extend_opts, .blocks = &blocks, .nblocks = 1, .after = 5, .flags = KVPIPE_OP_LAYERED);
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_offer_extend(kv, op, &o, 0), 0);
+	CHECK(s.small.op == KVPIPE_OPCODE_EXTEND && s.small.target == op && s.small.rec_len == 32 + 24 + 8);
+	CHECK_INT(kvpipe_offer_seal(kv, op, KV_SEC), 0);
+	CHECK(s.small.op == KVPIPE_OPCODE_SEAL && s.small.target == op && s.small.timeout_ns == KV_SEC);
+	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_EXPIRED };
+	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_EXPIRED, "extend: because");
+	CHECK_FAILS(kvpipe_offer_seal(kv, op, 0), KVPIPE_E_EXPIRED, "seal: because");
+	o.flags = 8;
+	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_INVALID, "extend: flags is 0x8");
+	CHECK_FAILS(kvpipe_offer_seal(kv, op, KVPIPE_FOREVER), KVPIPE_E_INVALID, "KVPIPE_FOREVER");
+	CHECK_FAILS(kvpipe_offer_seal(kv, take(kv), 0), KVPIPE_E_NOT_FOUND, "not an offer of this session");
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0); /* small operations are between their caller and the daemon */
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void withdraw(void)
+{
+	struct script s = { .status = KVPIPE_DONE, .end = KVPIPE_CANCELLED };
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = offer(kv);
+	struct kvpipe_completion c;
+	int reusable = -1;
+
+	CHECK_INT(kvpipe_offer_withdraw(kv, op, 0, &reusable), 0);
+	CHECK_INT(reusable, 1);
+	CHECK_INT(s.small.op, KVPIPE_OPCODE_WITHDRAW);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 1);
+	CHECK(c.op == op && c.status == KVPIPE_CANCELLED);
+	reusable = -1;
+	CHECK_INT(kvpipe_offer_withdraw(kv, op, 0, &reusable), 0); /* again: the answer is the same */
+	CHECK_INT(reusable, 1);
+
+	s = (struct script){ .status = KVPIPE_DONE, .flags = KVPIPE_C_MORE, .end = KVPIPE_CANCELLED, .end_flags = KVPIPE_C_MORE };
+	op = offer(kv);
+	CHECK_INT(kvpipe_offer_withdraw(kv, op, 0, &reusable), 0);
+	CHECK_INT(reusable, 0);
+	fake_end(f, op, KVPIPE_RELEASED, 0, 0);
+	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
+
+	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY };
+	op = offer(kv);
+	CHECK_FAILS(kvpipe_offer_withdraw(kv, op, 0, &reusable), KVPIPE_E_BUSY, "withdraw: because");
+	/* It had ended when the daemon read the request. */
+	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_NOT_FOUND, .end = KVPIPE_FAILED };
+	reusable = -1;
+	CHECK_INT(kvpipe_offer_withdraw(kv, op, 0, &reusable), 0);
+	CHECK_INT(reusable, 1);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void cancel(void)
+{
+	static const struct {
+		struct script s;
+		int reusable;
+	} cases[] = {
+		{ { .status = KVPIPE_DONE, .end = KVPIPE_CANCELLED }, 1 },
+		{ { .status = KVPIPE_DONE, .end = KVPIPE_CANCELLED, .end_flags = KVPIPE_C_MORE }, 0 },
+		{ { .status = KVPIPE_DONE, .end = KVPIPE_DONE, .late = true }, 1 },
+		{ { .status = KVPIPE_FAILED, .reason = KVPIPE_E_NOT_FOUND, .end = KVPIPE_DONE, .late = true }, 1 },
+		{ { .silent = true, .end = KVPIPE_CANCELLED }, 1 },
+	};
+	struct script s;
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct kvpipe_completion c;
+
+	for (size_t i = 0; i < KV_COUNT(cases); i++) {
+		struct fake *f = fake_start(&conf);
+		kvpipe_t *kv = fake_connect(f);
+		kvpipe_op_t op = take(kv);
+		int reusable = -1;
+		s = cases[i].s;
+		CHECK_INT(kvpipe_cancel(kv, op, 0, &reusable), 0);
+		CHECK_INT(reusable, cases[i].reusable);
+		CHECK(s.small.op == KVPIPE_OPCODE_CANCEL && s.small.target == op);
+		CHECK_INT(kvpipe_wait(kv, op, 0, &c), 0);
+		CHECK_INT(c.status, s.end);
+		reusable = -1;
+		CHECK_INT(kvpipe_cancel(kv, op, 0, &reusable), 0); /* it has ended: nothing is sent */
+		CHECK_INT(reusable, cases[i].reusable);
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_DENIED };
+	CHECK_FAILS(kvpipe_cancel(kv, take(kv), 0, NULL), KVPIPE_E_DENIED, "cancel: because");
+	s = (struct script){ .silent = true };
+	CHECK_FAILS(kvpipe_cancel(kv, take(kv), KV_MS, NULL), KVPIPE_E_TIMEOUT, "cancel: the daemon did not answer in time");
+	/* Answered after its caller left: nobody's completion. */
+	fake_end(f, s.small.user_data, KVPIPE_DONE, 0, 0);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void progress(void)
+{
+	struct fake *f = fake_start(NULL);
+	kvpipe_t *kv = fake_connect(f);
+	const uint64_t step = 3 << 16;
+
+	CHECK_INT(kvpipe_progress(kv, step | 1), 0);
+	CHECK_INT(fake_progress(f), step | 1);
+	CHECK_INT(kvpipe_progress(kv, step), 0); /* never back */
+	CHECK_INT(fake_progress(f), step | 1);
+	fake_set_progress_wait(f, step | 2);
+	CHECK_INT(kvpipe_progress(kv, step | 0xffff), 0);
+	CHECK_INT(fake_progress(f), step | 0xffff);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(extend_and_seal), TEST(withdraw), TEST(cancel), TEST(progress) };
+	return RUN(tests);
+}
