@@ -22,7 +22,7 @@ func BenchmarkRandomBlocks(b *testing.B) {
 		} {
 			for _, links := range []int{1, 2} {
 				b.Run(fmt.Sprintf("%dKiB/%s/links=%d", size>>10, kind.name, links), func(b *testing.B) {
-					bench.Run(b, opener(kind.cfg, links, kind.secure))
+					bench.Run(b, opener(kind.cfg, links, kind.secure, false))
 				})
 			}
 		}
@@ -38,7 +38,7 @@ func BenchmarkRuns(b *testing.B) {
 			staged int
 		}{{"direct", -1}, {"staged", 1 << 30}} {
 			b.Run(fmt.Sprintf("%dB/%s", size, kind.name), func(b *testing.B) {
-				bench.Run(b, opener(Config{CRC: CRCOff, Staged: kind.staged}, 2, false))
+				bench.Run(b, opener(Config{CRC: CRCOff, Staged: kind.staged}, 2, false, false))
 			})
 		}
 	}
@@ -46,5 +46,5 @@ func BenchmarkRuns(b *testing.B) {
 
 // BenchmarkSmall moves one 4 KiB slice at a time, each as a transfer of its own.
 func BenchmarkSmall(b *testing.B) {
-	transporttest.NewBench(b, 1, 4<<10).Run(b, opener(Config{CRC: CRCOff}, 2, false))
+	transporttest.NewBench(b, 1, 4<<10).Run(b, opener(Config{CRC: CRCOff}, 2, false, false))
 }

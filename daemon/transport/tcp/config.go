@@ -62,6 +62,11 @@ func (c CRC) checksums(l *transport.Link) bool {
 	if l.TCP == nil {
 		return false
 	}
-	remote, ok := l.TCP.RemoteAddr().(*net.TCPAddr)
-	return !ok || !remote.IP.IsLoopback()
+	return !loopback(l.TCP.RemoteAddr())
+}
+
+// loopback tells whether what is sent to that address stays in this host's memory.
+func loopback(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return ok && t.IP.IsLoopback()
 }

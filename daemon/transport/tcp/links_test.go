@@ -128,14 +128,14 @@ func selfSigned(t testing.TB) *tls.Config {
 }
 
 // opener opens pairs for the suite: slices go from a to b.
-func opener(cfg Config, links int, secure bool) transporttest.Open {
+func opener(cfg Config, links int, secure, brief bool) transporttest.Open {
 	return func(t testing.TB) *transporttest.Pair {
 		src, dst := transporttest.NewRecorder(), transporttest.NewRecorder()
 		ca, cb := cfg, cfg
 		ca.Sink, cb.Sink = src, dst
 		l := newLab(t, ca, cb, links, secure)
 		return &transporttest.Pair{
-			Src: l.a, Dst: l.b, SrcSink: src, DstSink: dst, SrcPeer: "b", DstPeer: "a", Epoch: epoch,
+			Src: l.a, Dst: l.b, SrcSink: src, DstSink: dst, SrcPeer: "b", DstPeer: "a", Epoch: epoch, Brief: brief,
 			KillLinks: l.kill, Down: l.down, Close: sync.OnceFunc(l.close),
 		}
 	}

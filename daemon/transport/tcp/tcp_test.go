@@ -12,14 +12,15 @@ func TestConformance(t *testing.T) {
 		cfg    Config
 		links  int
 		secure bool
+		brief  bool
 	}{
-		{"plain", Config{CRC: CRCOff}, 2, false},
-		{"plain, one link, no spin", Config{CRC: CRCOff, Spin: -1}, 1, false},
-		{"plain, checksums", Config{CRC: CRCOn}, 2, false},
-		{"plain, all staged, checksums", Config{CRC: CRCOn, Staged: 1 << 30}, 1, false},
-		{"tls", Config{}, 2, true},
-		{"tls, checksums", Config{CRC: CRCOn}, 1, true},
+		{"plain", Config{CRC: CRCOff}, 2, false, false},
+		{"plain, one link, no spin", Config{CRC: CRCOff, Spin: -1}, 1, false, true},
+		{"plain, checksums", Config{CRC: CRCOn}, 2, false, true},
+		{"plain, all staged, checksums", Config{CRC: CRCOn, Staged: 1 << 30}, 1, false, true},
+		{"tls", Config{}, 2, true, false},
+		{"tls, checksums", Config{CRC: CRCOn}, 1, true, true},
 	} {
-		t.Run(c.name, func(t *testing.T) { transporttest.Run(t, opener(c.cfg, c.links, c.secure)) })
+		t.Run(c.name, func(t *testing.T) { transporttest.Run(t, opener(c.cfg, c.links, c.secure, c.brief)) })
 	}
 }

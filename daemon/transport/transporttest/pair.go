@@ -19,6 +19,8 @@ type Pair struct {
 	KillLinks func()
 	// Down ends the channel for both ends; nil: there is none.
 	Down func()
+	// Brief shortens what is repeated many times, for variants of what has been tried at length.
+	Brief bool
 	// Close closes both transports. It may be called twice.
 	Close func()
 

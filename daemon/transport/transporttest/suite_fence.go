@@ -47,7 +47,7 @@ func fenceUnderLoad(t *testing.T, p *Pair) {
 
 // reuseDestination is the promise itself: after Fenced the owner writes something else into the blocks, and it stays.
 func reuseDestination(t *testing.T, p *Pair) {
-	rounds := rounds(1000)
+	rounds := p.rounds(1000)
 	s := Blocks(t, 48, 16<<10, 96<<10)
 	src := NewMemory(t, s.Src...)
 	src.Fill(1)
@@ -98,8 +98,8 @@ func reuseDestination(t *testing.T, p *Pair) {
 }
 
 // rounds is n, or less where each takes longer and finds as much.
-func rounds(n int) int {
-	if testing.Short() || raceEnabled {
+func (p *Pair) rounds(n int) int {
+	if p.Brief || testing.Short() || raceEnabled {
 		return n / 10
 	}
 	return n
@@ -110,7 +110,7 @@ func reuseSource(t *testing.T, p *Pair) {
 	s := Blocks(t, 48, 16<<10, 96<<10)
 	src, dst := NewMemory(t, s.Src...), NewMemory(t, s.Dst...)
 	r := rand.New(rand.NewSource(6))
-	for round := range rounds(200) {
+	for round := range p.rounds(200) {
 		src.Fill(uint64(round))
 		dst.Set(0)
 		h := p.beginIn(t, s, src, dst)

@@ -1,0 +1,171 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestFenceInMidFrame: a peer that stalls in the middle of a frame does not hold up the fence, and what it sends later
+// does not land.
+func TestFenceInMidFrame(t *testing.T) {
+	for _, staged := range []int{-1, 1 << 30} {
+		p := newRawPeer(t, Config{Staged: staged})
+		s := p.expect(1, 512<<10, 1)
+		f := s.frame(0, 0)
+		p.write(f[:headerSize+100<<10])
+		<-s.mem.asked
+		p.tr.Fence(s.leg)
+		p.sink.Fenced(t, s.leg)
+		p.wantLanded(s.key(0, 0), transfer.Cancelled)
+		s.mem.Set(0x5a)
+		p.write(f[headerSize+100<<10:])
+		p.wantOpen(2)
+		if !s.holds(0, bytes.Repeat([]byte{0x5a}, 512<<10)) {
+			t.Fatal("bytes landed after the fence")
+		}
+		if d := p.tr.Stats()["a"].DiscardedBytes; d == 0 {
+			t.Error("nothing was counted as discarded")
+		}
+	}
+}
+
+// TestDuplicates: the second copy of a slice that has landed is thrown away, whatever its attempt.
+func TestDuplicates(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	s := p.expect(1, 64<<10, 2)
+	p.write(s.frame(0, 0))
+	p.wantLanded(s.key(0, 0), transfer.OK)
+	for attempt := range 3 {
+		p.write(frame(s.header(0, attempt), make([]byte, 64<<10), statusWhole))
+	}
+	p.write(s.frame(1, 0))
+	p.wantLanded(s.key(1, 0), transfer.OK)
+	if !s.holds(0, s.payloads[0]) || !s.holds(1, s.payloads[1]) {
+		t.Fatal("wrong bytes")
+	}
+	if _, ok := p.sink.HasLanded(s.key(0, 1)); ok {
+		t.Error("a duplicate was reported")
+	}
+}
+
+// TestVerdicts: how frames end that are whole on the wire; none of them costs the link, and all can be sent again.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(h header, payload []byte) []byte
+		want  transfer.Reason
+	}{
+		{"good, with checksums", func(h header, b []byte) []byte { h.flags = flagCRC; return frame(h, b, statusWhole) }, transfer.OK},
+		{"one bit differs", func(h header, b []byte) []byte {
+			h.flags = flagCRC
+			f := frame(h, b, statusWhole)
+			f[headerSize+piece+5] ^= 4
+			return f
+		}, transfer.Corrupt},
+		{"source faulted", func(h header, b []byte) []byte { return frame(h, b, statusFault) }, transfer.Corrupt},
+		{"sender cancelled", func(h header, b []byte) []byte { h.flags = flagCRC; return frame(h, b, statusCancelled) }, transfer.Cancelled},
+	} {
+		for _, staged := range []int{-1, 1 << 30} {
+			t.Run(c.name, func(t *testing.T) {
+				p := newRawPeer(t, Config{Staged: staged})
+				s := p.expect(1, 300<<10, 1)
+				p.write(c.spoil(s.header(0, 0), s.payloads[0]))
+				p.wantLanded(s.key(0, 0), c.want)
+				if c.want != transfer.OK {
+					p.write(s.frame(0, 1))
+					p.wantLanded(s.key(0, 1), transfer.OK)
+				}
+				if !s.holds(0, s.payloads[0]) {
+					t.Error("wrong bytes")
+				}
+				if got := p.tr.Stats()["a"].Corrupt; got > 0 != (c.want == transfer.Corrupt) {
+					t.Errorf("%d slices counted as corrupt", got)
+				}
+			})
+		}
+	}
+}
+
+// TestMalformed: frames that are not as they must be end the link, count, and report the slice that they hit.
+func TestMalformed(t *testing.T) {
+	le := binary.LittleEndian
+	resum := func(f []byte) { le.PutUint32(f[36:], crc32.Checksum(f[:36], castagnoli)) }
+	for _, c := range []struct {
+		name  string
+		spoil func(f []byte)
+	}{
+		{"magic", func(f []byte) { f[0] ^= 1; resum(f) }},
+		{"checksum of the header", func(f []byte) { f[36] ^= 1 }},
+		{"version", func(f []byte) { f[4] = 9; resum(f) }},
+		{"type", func(f []byte) { f[5] = 9; resum(f) }},
+		{"flags", func(f []byte) { le.PutUint16(f[6:], 0x8000); resum(f) }},
+		{"reserved", func(f []byte) { f[32] = 1; resum(f) }},
+		{"length 0", func(f []byte) { le.PutUint32(f[28:], 0); resum(f) }},
+		{"length beyond the limit", func(f []byte) { le.PutUint32(f[28:], maxLength+1); resum(f) }},
+		{"length of another plan", func(f []byte) { le.PutUint32(f[28:], 4<<10); resum(f) }},
+		{"slice beyond the plan", func(f []byte) { le.PutUint32(f[20:], 2); resum(f) }},
+		{"slice far beyond the plan", func(f []byte) { le.PutUint32(f[20:], 1<<31); resum(f) }},
+		{"checksum of the trailer", func(f []byte) { f[len(f)-1] ^= 1 }},
+		{"status", func(f []byte) {
+			at := len(f) - 8
+			f[at] = 7
+			le.PutUint32(f[at+4:], crc32.Checksum(f[at:at+4], castagnoli))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newRawPeer(t, Config{})
+			s := p.expect(1, 8<<10, 2)
+			f := s.frame(1, 0)
+			c.spoil(f)
+			p.write(f)
+			p.wantClosed()
+			p.sink.LinkLost(t, 1)
+			if st := p.tr.Stats()["a"]; st.Malformed != 1 || st.LinksLost != 1 {
+				t.Errorf("%+v, want one malformed frame and one lost link", st)
+			}
+		})
+	}
+}
+
+// TestCutOff: a link that ends within a frame is reported for the slice it was in, before LinkLost, and the slice can be
+// sent again through the next link.
+func TestCutOff(t *testing.T) {
+	for _, cut := range []int{headerSize, headerSize + 1, headerSize + 300<<10, headerSize + 512<<10, headerSize + 512<<10 + 7} {
+		p := newRawPeer(t, Config{})
+		s := p.expect(1, 512<<10, 1)
+		p.write(s.frame(0, 0)[:cut])
+		p.conn.Close()
+		p.wantLanded(s.key(0, 0), transfer.PeerGone)
+		p.sink.LinkLost(t, 1)
+		p.link(0)
+		p.write(s.frame(0, 1))
+		p.wantLanded(s.key(0, 1), transfer.OK)
+		if !s.holds(0, s.payloads[0]) {
+			t.Fatal("wrong bytes")
+		}
+	}
+}
+
+// TestOtherEpoch: frames of a link belong to the link's epoch, whatever transfers there are of another one.
+func TestOtherEpoch(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	s := p.expect(1, 8<<10, 1)
+	near, far := connect(t)
+	defer far.Close()
+	p.tr.LinkUp(linkOf(near, epoch+1, 0))
+	p.conn, far = far, p.conn
+	p.write(s.frame(0, 0))
+	p.conn, far = far, p.conn
+	p.wantOpen(2)
+	if _, ok := p.sink.HasLanded(s.key(0, 0)); ok {
+		t.Error("a frame of another epoch landed")
+	}
+	p.tr.LinksDown("a", epoch+1)
+	if s.holds(0, s.payloads[0]) {
+		t.Error("a frame of another epoch touched memory")
+	}
+}

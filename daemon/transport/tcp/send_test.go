@@ -1,0 +1,214 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
+)
+
+// outflow is a transfer that the test posts.
+type outflow struct {
+	leg   transfer.Leg
+	shape transporttest.Shape
+	mem   *transporttest.Memory
+}
+
+func newOutflow(t *testing.T, xfer, size, n int) *outflow {
+	s := &outflow{
+		leg:   transfer.Leg{Peer: "a", Epoch: epoch, Xfer: transfer.XferID(xfer), End: transfer.Producer},
+		shape: transporttest.Blocks(t, n, size, uint64(size)),
+	}
+	s.mem = transporttest.NewMemory(t, s.shape.Src...)
+	s.mem.Set(0x11)
+	return s
+}
+
+func (s *outflow) key(i int) transfer.SliceKey {
+	return transfer.SliceKey{Leg: s.leg, Slice: uint32(i)}
+}
+
+func (s *outflow) post(tr *Transport) {
+	for i := range s.shape.Plan.Slices() {
+		tr.Post(transport.Job{Key: s.key(i), Plan: s.shape.Plan, Mem: s.mem})
+	}
+}
+
+// readFrame reads one frame, as the documentation of the wire says.
+func readFrame(r io.Reader) (h header, payload []byte, status uint32, err error) {
+	var head [headerSize]byte
+	if _, err = io.ReadFull(r, head[:]); err != nil {
+		return
+	}
+	if err = h.decode(&head); err != nil {
+		return
+	}
+	payload = make([]byte, h.length)
+	trailer := make([]byte, h.trailerSize())
+	if _, err = io.ReadFull(r, payload); err == nil {
+		_, err = io.ReadFull(r, trailer)
+	}
+	if err == nil {
+		status, _, err = readTrailer(trailer, nil)
+	}
+	return
+}
+
+// TestFenceStalledSender: a peer that does not read does not hold up the producer's fence. Later it finds whole frames,
+// at most one cancelled one, and the next transfer.
+func TestFenceStalledSender(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  Config
+	}{
+		{"direct", Config{CRC: CRCOff, Staged: -1}},
+		{"direct, checksums", Config{CRC: CRCOn, Staged: -1}},
+		{"staged", Config{CRC: CRCOff, Staged: 1 << 30}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newRawPeer(t, c.cfg)
+			s := newOutflow(t, 1, 1<<20, 64)
+			s.post(p.tr)
+			// Some have gone into the buffers of the sockets, the rest cannot.
+			p.sink.Sent(t, s.key(0))
+			p.tr.Fence(s.leg)
+			p.sink.Fenced(t, s.leg)
+			s.mem.Set(0xee)
+			next := newOutflow(t, 2, 4<<10, 1)
+			next.post(p.tr)
+			sent, cancelled := 0, 0
+			for {
+				h, payload, status, err := readFrame(p.conn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h.xfer == 2 {
+					break
+				}
+				if status == statusCancelled {
+					cancelled++
+					continue
+				}
+				if int(h.slice) != sent || status != statusWhole {
+					t.Fatalf("slice %d with status %d, want slice %d", h.slice, status, sent)
+				}
+				sent++
+				for i, b := range payload {
+					if b != 0x11 {
+						t.Fatalf("slice %d, byte %d was read after the fence: %#x", h.slice, i, b)
+					}
+				}
+			}
+			if sent == 64 || cancelled > 1 {
+				t.Errorf("%d frames sent and %d cancelled", sent, cancelled)
+			}
+			for i := range 64 {
+				want := transfer.Cancelled
+				if i < sent {
+					want = transfer.OK
+				}
+				if got := p.sink.Sent(t, s.key(i)); got.Reason != want && i != sent-1 {
+					t.Errorf("slice %d of which %d were sent: %+v", i, sent, got)
+				}
+			}
+		})
+	}
+}
+
+// TestWaitForLink: slices posted before there is a link go out with the first one; fenced ones do not.
+func TestWaitForLink(t *testing.T) {
+	sink := transporttest.NewRecorder()
+	tr := New(Config{Sink: sink})
+	gone, stay := newOutflow(t, 1, 4<<10, 3), newOutflow(t, 2, 4<<10, 3)
+	gone.post(tr)
+	stay.post(tr)
+	tr.Fence(gone.leg)
+	sink.Fenced(t, gone.leg)
+	near, far := connect(t)
+	defer far.Close()
+	tr.LinkUp(linkOf(near, epoch, 0))
+	for i := range 3 {
+		h, _, status, err := readFrame(far)
+		if err != nil || h.xfer != 2 || int(h.slice) != i || status != statusWhole {
+			t.Fatalf("%+v, status %d, error %v", h, status, err)
+		}
+	}
+	if err := tr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sink.Check(t)
+}
+
+// TestForgottenChannel: fencing the last slice that waits for a link that never comes leaves nothing behind.
+func TestForgottenChannel(t *testing.T) {
+	sink := transporttest.NewRecorder()
+	tr := New(Config{Sink: sink})
+	s := newOutflow(t, 1, 4<<10, 3)
+	s.post(tr)
+	tr.Fence(s.leg)
+	sink.Fenced(t, s.leg)
+	if n := len(tr.channels) + len(tr.out); n != 0 {
+		t.Errorf("%d things left of a channel that never was", n)
+	}
+	if err := tr.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// source notes what was asked for again.
+type source struct {
+	mu    sync.Mutex
+	asked []int
+	ctx   context.Context
+	again chan struct{}
+}
+
+func (s *source) Redial(ctx context.Context, peer string, e uint64, index int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if peer == "a" && e == epoch {
+		s.asked, s.ctx = append(s.asked, index), ctx
+		s.again <- struct{}{}
+	}
+}
+
+// TestRedial: a lost link is asked for again, one that was replaced is not, and none after the channel is over.
+func TestRedial(t *testing.T) {
+	src := &source{again: make(chan struct{}, 10)}
+	p := newRawPeer(t, Config{Source: src})
+	near, far := connect(t)
+	p.tr.LinkUp(linkOf(near, epoch, 1))
+	second, other := connect(t)
+	defer other.Close()
+	p.tr.LinkUp(linkOf(second, epoch, 1))
+	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, net.ErrClosed) {
+		t.Fatalf("a replaced link: %v", err)
+	}
+	far.Close()
+	p.sink.LinkLost(t, 1)
+	p.conn.Close()
+	p.sink.LinkLost(t, 2)
+	<-src.again
+	if len(src.asked) != 1 || src.asked[0] != 0 {
+		t.Fatalf("asked for links %v, want 0", src.asked)
+	}
+	p.tr.LinksDown("a", epoch)
+	if src.ctx.Err() == nil {
+		t.Error("the channel is over, but not the search for its link")
+	}
+	late, end := connect(t)
+	defer end.Close()
+	p.tr.LinkUp(linkOf(late, epoch, 0))
+	if _, err := end.Read(make([]byte, 1)); err == nil {
+		t.Error("a link of a channel that is over was taken")
+	}
+	if r := p.tr.Probe("a"); r.OK || r.Reason == "" {
+		t.Errorf("Probe of a peer that is down: %+v", r)
+	}
+}
