@@ -1,0 +1,104 @@
+"""Memory to share: a sealed memfd, of huge pages when there are any, present from the start.
+
+The package maps it itself, because Python's buffers may outlive the session, while memory from kvpipe_mem_alloc() goes
+with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+from typing import Optional, Tuple
+
+from .errors import Invalid, Quota
+
+_MFD_NOEXEC_SEAL = 0x0008
+_SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
+_MADV_DONTFORK = 10
+_MADV_HUGEPAGE = 14
+_MADV_DONTDUMP = 16
+_MADV_POPULATE_WRITE = 23
+_PROT_READ_WRITE = 1 | 2
+_MAP_ZEROS = 0x02 | 0x10 | 0x20 | 0x4000  # MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS, MAP_NORESERVE
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
+]
+_libc.mmap.restype = ctypes.c_void_p
+
+
+def _memfd(flags: int) -> int:
+    base = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags
+    try:
+        return os.memfd_create("kvpipe", base | _MFD_NOEXEC_SEAL)
+    except OSError as error:  # before Linux 6.3
+        if error.errno != errno.EINVAL:
+            raise
+        return os.memfd_create("kvpipe", base)
+
+
+def _make(nbytes: int, flags: int) -> Tuple[int, int]:
+    fd = _memfd(flags)
+    try:
+        page = os.fstat(fd).st_blksize  # huge or not
+        size = (nbytes + page - 1) // page * page
+        os.ftruncate(fd, size)
+        if flags & os.MFD_HUGETLB:
+            os.posix_fallocate(fd, 0, size)  # a shortage shows here, not as a signal later
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, size
+
+
+def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
+    """A memfd for nbytes: (fd, its size, whole pages). huge: True or an error, False never, None when there are any."""
+    if not 0 < nbytes <= 1 << 46:
+        raise Invalid(f"alloc: nbytes is {nbytes}: must be 1 to 2^46")
+    if huge is not False:
+        try:
+            return _make(nbytes, os.MFD_HUGETLB)
+        except OSError as error:
+            if huge:
+                raise Quota(
+                    f"alloc: no huge pages for {nbytes} bytes: {error.strerror}: raise /proc/sys/vm/nr_hugepages, "
+                    "or leave huge=True out"
+                ) from None
+    try:
+        return _make(nbytes, 0)
+    except OSError as error:
+        raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
+
+
+def populate(fd: int, address: int, size: int) -> None:
+    """Makes every page present. Raises OSError when memory runs out."""
+    _libc.madvise(address, size, _MADV_HUGEPAGE)  # where shmem allows it
+    if _libc.madvise(address, size, _MADV_POPULATE_WRITE) == 0:
+        return
+    code = ctypes.get_errno()
+    if code != errno.EINVAL:
+        raise OSError(code, os.strerror(code))
+    os.posix_fallocate(fd, 0, size)  # before Linux 5.14: present, but mapped page by page
+
+
+def keep_private(address: int, size: int) -> None:
+    """Not in core dumps, not in forked children."""
+    for advice in (_MADV_DONTDUMP, _MADV_DONTFORK):
+        _libc.madvise(address, size, advice)
+
+
+def unmap(address: int, size: int) -> None:
+    _libc.munmap(address, size)
+
+
+def zeros_at(address: int, size: int) -> bool:
+    """In a forked child: puts zeros where the parent's memory was, so that buffers over it stay valid addresses."""
+    got = _libc.mmap(address, size, _PROT_READ_WRITE, _MAP_ZEROS, -1, 0)
+    return got is not None and got != _MAP_FAILED

@@ -1,0 +1,139 @@
+"""One session of the library, and who may use its handle when.
+
+The C handle must not be used while or after another thread closes it; Python's callers need not know that. Every call
+enters the session, and close() waits until those inside have left. Calls that wait do so in slices (operation.py), so
+that close() and Ctrl-C are heard.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional
+
+from ._library import Library
+from .errors import Closed
+
+if TYPE_CHECKING:
+    from .aio import Listener
+    from .operation import Operation
+    from .region import Region
+
+_CLOSED = "the session is closed: connect again"
+_FORKED = "the session belongs to the parent process: connect again after fork()"
+# How long the end of the interpreter waits for other threads' calls.
+_EXIT_SECONDS = 1.0
+
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+class Session:
+    """The handle, what was made with it, and the calls under way. ``with session as handle`` enters it."""
+
+    def __init__(self, lib: Library, handle: int) -> None:
+        self.lib = lib
+        self.regions: Dict[int, "Region"] = {}
+        #: operations that the program still holds
+        self.operations: "weakref.WeakValueDictionary[int, Operation]" = weakref.WeakValueDictionary()
+        #: ids of operations that it does not; appended to by __del__, which must not lock
+        self.dropped: Deque[int] = deque()
+        #: held from a submission until its operation is in the table
+        self.submitting = threading.RLock()
+        #: event loop -> who listens there
+        self.listeners: Dict[Any, "Listener"] = {}
+        self._handle: Optional[int] = handle
+        self._late: Optional[int] = None  # the handle, when whoever is inside has to close it
+        self._why = _CLOSED
+        self._inside: List[int] = []  # threads; one may be there twice
+        self._changed = threading.Condition(threading.RLock())
+        _sessions.add(self)
+
+    def __enter__(self) -> int:
+        with self._changed:
+            # In this order: a signal handler in between may close.
+            self._inside.append(threading.get_ident())
+            handle = self._handle
+            if handle is None:
+                self._leave()
+                raise Closed(self._why)
+            return handle
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            late = self._leave()
+        if late is not None:
+            self.lib.close(late)
+
+    def _leave(self) -> Optional[int]:
+        self._inside.remove(threading.get_ident())
+        if self._handle is not None:
+            return None
+        self._changed.notify_all()
+        late = None
+        if not self._inside:
+            late, self._late = self._late, None
+        return late
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def reap(self, handle: int) -> None:
+        """Forgets operations that nobody holds. They go on; their completions then name no operation."""
+        while self.dropped:
+            try:
+                self.lib.op_free(handle, self.dropped.popleft())
+            except IndexError:  # another thread was faster
+                return
+
+    def close(self, patience: Optional[float] = None) -> None:
+        """Ends the session. patience: seconds that other threads' calls get to leave; None, as long as they need.
+
+        The last one to leave closes the handle when that is not enough, and when the calling thread is inside itself:
+        in a signal handler, or by the garbage collector.
+        """
+        me = threading.get_ident()
+        with self._changed:
+            handle, self._handle = self._handle, None
+            if handle is None:
+                return
+            self._changed.wait_for(lambda: all(thread == me for thread in self._inside), patience)
+            if self._inside:
+                self._late, handle = handle, None
+        for operation in list(self.operations.values()):
+            operation._abandon(Closed("the session was closed while the operation ran"))
+        if handle is not None:
+            self.lib.close(handle)
+        for region in list(self.regions.values()):
+            region._drop()
+        self.regions.clear()
+
+    def _forked(self) -> None:
+        """In a child. Locks may be held by threads that are not here; the handle is left alone for the same reason."""
+        self._changed = threading.Condition(threading.RLock())
+        self.submitting = threading.RLock()
+        self._inside = []
+        self._late = None
+        self._why = _FORKED
+        self._handle = None
+        self.listeners = {}
+        for region in list(self.regions.values()):
+            region._forked()
+        self.regions = {}
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session._forked()
+
+
+def _at_exit() -> None:
+    for session in list(_sessions):
+        session.close(_EXIT_SECONDS)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

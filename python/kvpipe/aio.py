@@ -1,0 +1,91 @@
+"""Waiting in asyncio.
+
+The library's descriptor stays readable while there is anything to poll, also for somebody else. A listener therefore
+hears its edges, through an epoll of its own, and leaves the completions where they are: poll() still gives each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections import Counter
+from typing import TYPE_CHECKING, Optional
+
+from .errors import Error, Timeout
+
+if TYPE_CHECKING:
+    from ._session import Session
+    from .operation import Operation
+
+
+class Listener:
+    """One event loop's ear on one session; used in that loop's thread alone."""
+
+    def __init__(self, session: "Session", loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        #: operation -> how many tasks wait for it
+        self.operations: "Counter[Operation]" = Counter()
+        self._epoll = select.epoll()
+        try:
+            with session as handle:
+                fd = session.lib.check(session.lib.fd(handle))
+                self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+            loop.add_reader(self._epoll.fileno(), self._ready)
+        except BaseException:
+            self._epoll.close()
+            raise
+
+    def _ready(self) -> None:
+        self._epoll.poll(0)
+        for operation in list(self.operations):
+            try:
+                operation._look()  # settles it, which wakes its tasks
+            except Error as error:
+                operation._abandon(error)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+
+def _waker(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> None:
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    try:
+        loop.call_soon_threadsafe(wake)
+    except RuntimeError:  # the loop is closed: nobody waits there any more
+        pass
+
+
+async def wait(operation: "Operation", timeout: Optional[float]) -> None:
+    """Returns when the operation has ended, or its session has; Timeout otherwise."""
+    if operation._look() is not None:
+        return
+    session = operation._session
+    loop = asyncio.get_running_loop()
+    listener = session.listeners.get(loop)
+    if listener is None:
+        listener = session.listeners[loop] = Listener(session, loop)
+    future: "asyncio.Future[None]" = loop.create_future()
+
+    def wake() -> None:
+        _waker(loop, future)
+
+    operation._waiting.append(wake)
+    listener.operations[operation] += 1
+    try:
+        if operation._look() is None:  # from here on its end is heard
+            await asyncio.wait_for(future, timeout)
+    except asyncio.TimeoutError:
+        if operation._look() is None:
+            raise Timeout(f"wait_async: {operation!r}: not within {timeout} s") from None
+    finally:
+        if wake in operation._waiting:
+            operation._waiting.remove(wake)
+        listener.operations[operation] -= 1
+        listener.operations += Counter()  # drops what is 0
+        if not listener.operations and session.listeners.get(loop) is listener:
+            del session.listeners[loop]
+            listener.close()

@@ -1,0 +1,95 @@
+"""Completions: how operations end, as poll() and wait() give them out."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
+
+from . import _abi, errors
+
+if TYPE_CHECKING:
+    from .operation import Operation
+
+
+class Status(enum.IntEnum):
+    """``enum kvpipe_status``. The first three are terminal: each operation has exactly one of them."""
+
+    DONE = 1
+    FAILED = 2
+    CANCELLED = 3
+    RELEASED = 4
+    QUARANTINED = 5
+
+
+class Run(NamedTuple):
+    """Block ids first .. stop - 1 of a group."""
+
+    group: int
+    first: int
+    stop: int
+
+
+class Completion(NamedTuple):
+    """One completion. Plain values: it stays valid for ever.
+
+    - ``tag``: what offer() or take() was given; scheduler and ranks see the same.
+    - ``op``: the Offer, Take or Operation of this node; None when the engine's scheduler submitted it, or when the
+      program no longer holds it.
+    - ``status``, ``reason``, ``message``: how it ended, why, and in words.
+    - ``rank``: the rank that this is about, tp + pp * tp_world; 0xffffffff for a scheduler.
+    - ``failed``: runs of destination blocks whose content must not be used.
+    - ``released``: True when nothing touches the memory any more. False: exactly one RELEASED completion follows.
+    - ``bytes``: bytes moved for this rank, of all ranks for the session that asked.
+    - ``op_id``: node-wide id, the same for every session concerned. ``epoch``: the daemon's incarnation.
+    """
+
+    tag: int
+    op: Optional["Operation"]
+    status: int
+    reason: int
+    rank: int
+    failed: Tuple[Run, ...]
+    released: bool
+    bytes: int
+    message: str
+    op_id: int
+    epoch: int
+
+    @property
+    def terminal(self) -> bool:
+        return self.status in (Status.DONE, Status.FAILED, Status.CANCELLED)
+
+    def error(self) -> Optional[errors.Error]:
+        """What wait() would raise, or None when the operation did what was asked."""
+        if self.status not in (Status.FAILED, Status.CANCELLED):
+            return None
+        reason = self.reason or errors.Reason.CANCELLED
+        return errors.make(reason, self.message, self)
+
+
+def _name(kind: Any, value: int) -> int:
+    """The enum's member, or the number that a newer library knows a name for."""
+    try:
+        number: int = kind(value)
+    except ValueError:
+        return value
+    return number
+
+
+def read(raw: _abi.Completion, op: Optional["Operation"]) -> Completion:
+    """Copies a C completion, whose pointers last until the thread's next call."""
+    failed = tuple(Run(r.group, r.first, r.first + r.count) for r in raw.failed[: raw.nfailed]) if raw.nfailed else ()
+    return Completion(
+        tag=raw.tag,
+        op=op,
+        status=_name(Status, raw.status),
+        reason=_name(errors.Reason, raw.reason),
+        rank=raw.rank,
+        failed=failed,
+        released=raw.status == Status.RELEASED
+        or (raw.status != Status.QUARANTINED and not raw.flags & _abi.C_MORE),
+        bytes=raw.bytes,
+        message=(raw.message or b"").decode("utf-8", "replace"),
+        op_id=raw.op_id,
+        epoch=raw.epoch,
+    )

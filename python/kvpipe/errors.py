@@ -1,0 +1,140 @@
+"""Why something did not happen: one class for each reason of ``kvpipe.h``."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Dict, Optional, Type
+
+if TYPE_CHECKING:
+    from .completion import Completion
+
+
+class Reason(enum.IntEnum):
+    """``enum kvpipe_reason``; the values never change."""
+
+    OK = 0
+    INVALID = 1
+    NOT_FOUND = 2
+    EXPIRED = 3
+    DENIED = 4
+    INCOMPATIBLE = 5
+    BUSY = 6
+    QUOTA = 7
+    TIMEOUT = 8
+    CANCELLED = 9
+    PEER_GONE = 10
+    RESTARTED = 11
+    UNAVAILABLE = 12
+    CORRUPT = 13
+    CLOSED = 14
+
+
+class Error(Exception):
+    """What every error of this package is; its text says what is wrong and what to do.
+
+    ``reason`` is the code behind it. ``completion`` is how the operation ended, when the error says that an operation
+    failed, and None when a call was refused or ran into its timeout.
+    """
+
+    reason: int = Reason.INVALID
+
+    def __init__(self, message: str = "", completion: Optional["Completion"] = None) -> None:
+        super().__init__(message)
+        self.completion = completion
+
+
+class Invalid(Error):
+    """An argument is malformed or out of range."""
+
+    reason = Reason.INVALID
+
+
+class NotFound(Error):
+    """No such key, peer, region or operation, or a needed block was not offered."""
+
+    reason = Reason.NOT_FOUND
+
+
+class Expired(Error):
+    """The offer's lease ran out, or it was withdrawn or consumed."""
+
+    reason = Reason.EXPIRED
+
+
+class Denied(Error):
+    """Wrong token, another's engine, a peer that is not allowed, or the socket's permission."""
+
+    reason = Reason.DENIED
+
+
+class Incompatible(Error):
+    """Fingerprints, layouts, content digests or versions do not agree."""
+
+    reason = Reason.INCOMPATIBLE
+
+
+class Busy(Error):
+    """A conflicting hold, a key in use, a region with work in flight, a full queue."""
+
+    reason = Reason.BUSY
+
+
+class Quota(Error):
+    """A limit of the session, the engine or the daemon is reached."""
+
+    reason = Reason.QUOTA
+
+
+class Timeout(Error):
+    """The deadline passed. With ``completion`` the operation's own, else only that of the call: it still runs."""
+
+    reason = Reason.TIMEOUT
+
+
+class Cancelled(Error):
+    """Cancelled or withdrawn by its owner."""
+
+    reason = Reason.CANCELLED
+
+
+class PeerGone(Error):
+    """The other engine or daemon died, or its node cannot be reached."""
+
+    reason = Reason.PEER_GONE
+
+
+class Restarted(Error):
+    """The daemon was restarted while bytes were granted."""
+
+    reason = Reason.RESTARTED
+
+
+class Unavailable(Error):
+    """No library, no daemon, a daemon that drains, or a transport that is not there."""
+
+    reason = Reason.UNAVAILABLE
+
+
+class Corrupt(Error):
+    """A checksum did not agree, also after retries, or memory faulted."""
+
+    reason = Reason.CORRUPT
+
+
+class Closed(Error):
+    """The session was closed, belongs to the parent process, or was ended by the daemon."""
+
+    reason = Reason.CLOSED
+
+
+_BY_REASON: Dict[int, Type[Error]] = {int(c.reason): c for c in Error.__subclasses__()}
+
+
+def make(reason: int, message: str, completion: Optional["Completion"] = None) -> Error:
+    """The error for a reason code, of a newer library too."""
+    found = _BY_REASON.get(reason)
+    if found is not None:
+        return found(message, completion)
+    error = Error(message, completion)
+    error.reason = reason
+    return error

@@ -1,0 +1,115 @@
+"""How KV lies in regions: views and the fingerprint."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
+
+from . import _abi
+from ._values import integer, pair, text
+from .errors import Invalid
+
+if TYPE_CHECKING:
+    from .region import Region
+
+
+class View:
+    """Where one layer's part lies: the element (block b, token slot t, head h) has ``content_bytes`` bytes at
+
+        base + b * block_stride + t * strides[0] + (h - first_head) * strides[1]
+
+    bytes from the region's start.
+
+    - ``layer``: the model's own number. ``part``: "kv", "k", "v", ...; at most 16 bytes.
+    - ``group``: block ids index all views of a group.
+    - ``block_size``: tokens of a block. ``heads``: kv heads here, from the model-wide index ``first_head`` on, of
+      ``total_heads`` in the model (None: these are all).
+    - ``content_bytes``: of one token of one head; for kind "opaque", whose blocks only move whole, of one block.
+    """
+
+    __slots__ = (
+        "region", "base", "layer", "part", "group", "num_blocks", "block_stride", "block_size", "first_head", "heads",
+        "total_heads", "strides", "content_bytes", "kind",
+    )
+
+    def __init__(
+        self,
+        region: "Region",
+        base: int,
+        *,
+        layer: int = 0,
+        part: str = "kv",
+        group: int = 0,
+        num_blocks: int,
+        block_stride: int,
+        content_bytes: int,
+        block_size: int = 0,
+        first_head: int = 0,
+        heads: int = 1,
+        total_heads: Optional[int] = None,
+        strides: Optional[Tuple[int, int]] = None,
+        kind: str = "paged",
+    ) -> None:
+        if kind not in _abi.VIEW_KINDS:
+            raise Invalid(f"view: kind is {kind!r}: must be one of {', '.join(_abi.VIEW_KINDS)}")
+        if kind == "paged" and (strides is None or not block_size):
+            raise Invalid("view: a paged view needs block_size and strides=(token, head)")
+        name = text("view: part", part)
+        if not name or len(name) > 16:
+            raise Invalid(f"view: part is {part!r}: must be 1 to 16 bytes")
+        self.region = region
+        self.base = integer("view: base", base, 64)
+        self.layer = integer("view: layer", layer)
+        self.part = part
+        self.group = integer("view: group", group)
+        self.num_blocks = integer("view: num_blocks", num_blocks, 64)
+        self.block_stride = integer("view: block_stride", block_stride, 64)
+        self.block_size = integer("view: block_size", block_size)
+        self.first_head = integer("view: first_head", first_head)
+        self.heads = integer("view: heads", heads)
+        self.total_heads = self.first_head + self.heads if total_heads is None else integer(
+            "view: total_heads", total_heads)
+        token, head = pair("view: strides", (0, 0) if strides is None else strides)
+        self.strides = (token, head)
+        self.content_bytes = integer("view: content_bytes", content_bytes, 64)
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return "View(%s)" % ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+
+    def record(self) -> _abi.View:
+        """As it crosses to the daemon."""
+        return _abi.View(
+            region=self.region.id,
+            base=self.base,
+            num_blocks=self.num_blocks,
+            block_stride=self.block_stride,
+            token_stride=self.strides[0],
+            head_stride=self.strides[1],
+            content_bytes=self.content_bytes,
+            layer=self.layer,
+            group=self.group,
+            kind=_abi.VIEW_KINDS[self.kind],
+            block_size=self.block_size,
+            first_head=self.first_head,
+            heads=self.heads,
+            total_heads=self.total_heads,
+            part=self.part.encode(),
+        )
+
+
+def pack_views(views: Sequence[View]) -> Any:
+    for i, view in enumerate(views):
+        if not isinstance(view, View):
+            raise Invalid(f"views[{i}] is {view!r}: must be a kvpipe.View")
+    return (_abi.View * len(views))(*[view.record() for view in views])
+
+
+def pack_fingerprint(fields: Optional[Mapping[str, Any]]) -> "ctypes.Array[_abi.Field]":
+    """Values may be str, int or bool; both sides must write a field alike."""
+    packed = []
+    for key, value in (fields or {}).items():
+        if not isinstance(key, str) or not isinstance(value, (str, int)):
+            raise Invalid(f"fingerprint: {key!r}: {value!r}: must be a str with a str, an int or a bool")
+        packed.append(_abi.Field(text("fingerprint key", key), text(f"fingerprint {key}", str(value))))
+    return (_abi.Field * len(packed))(*packed)

@@ -1,0 +1,337 @@
+"""A connection to this node's daemon."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
+
+from . import _abi, _memory, _values, completion, region
+from ._library import library
+from ._session import Session
+from ._values import Key, Tokens
+from .blocks import BlockLists, Packed
+from .completion import Completion, Status
+from .errors import Invalid, Unavailable
+from .layout import View, pack_fingerprint, pack_views
+from .offer import Offer
+from .operation import Operation
+from .region import Region
+from .take import Take
+
+_POLL = 64
+_O = TypeVar("_O", bound=Operation)
+
+
+def connect(
+    socket: Optional[str] = None,
+    *,
+    engine_id: str,
+    instance: Optional[str] = None,
+    role: str = "worker",
+    rank: Tuple[int, int] = (0, 0),
+    world: Tuple[int, int] = (1, 1),
+    timeout: Optional[float] = None,
+) -> "Node":
+    """Opens a session with the node's daemon, within ``timeout`` seconds (None: 5).
+
+    - ``socket``: its path; None: ``KVPIPE_SOCKET``, then /run/kvpipe/kvpiped.sock, then where `kvpiped --dev` has it.
+    - ``engine_id``: one serving instance, data-parallel rank included. ``instance``: one start of it; None joins the
+      live instance of the same engine and owner, or begins a new one.
+    - ``role``: "worker" owns the memory and blocks of one ``rank``, (tp, pp) of ``world``; "scheduler" owns none, and
+      offers and takes for all ranks of its engine on this node.
+
+    Raises Unavailable (no daemon), Denied (the socket's permission), Incompatible (versions), Busy (that rank of that
+    instance has a session).
+    """
+    if role not in _abi.ROLES:
+        raise Invalid(f"connect: role is {role!r}: must be one of {', '.join(_abi.ROLES)}")
+    tp_rank, pp_rank = _values.pair("rank", rank)
+    tp_world, pp_world = _values.pair("world", world)
+    if tp_world < 1 or pp_world < 1 or tp_rank >= tp_world or pp_rank >= pp_world:
+        raise Invalid(f"connect: rank {tp_rank, pp_rank} of world {tp_world, pp_world}: must be below it, from 0")
+    opts = _abi.opts(
+        _abi.ConnectOpts,
+        socket=_values.text("socket", os.fspath(socket) if socket is not None else None),
+        engine_id=_values.text("engine_id", engine_id),
+        instance=_values.text("instance", instance),
+        role=_abi.ROLES[role],
+        tp_rank=tp_rank,
+        pp_rank=pp_rank,
+        tp_world=tp_world,
+        pp_world=pp_world,
+        timeout_ns=_values.duration("timeout", timeout),
+    )
+    lib = library()
+    handle = ctypes.c_void_p()
+    lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
+    assert handle.value is not None
+    return Node(Session(lib, handle.value))
+
+
+class Node:
+    """One session, from connect(); a context manager that closes it.
+
+    All methods may be called from any thread, and release the GIL while they wait. After a fork the child gets Closed
+    from each, and connects for itself.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        lib = session.lib
+        with session as handle:
+            #: the node's name
+            self.name: str = lib.node(handle).decode()
+            #: the engine's instance
+            self.instance: str = lib.instance(handle).decode()
+            #: "host:port" that other nodes dial, or ""
+            self.advertise: str = lib.advertise(handle).decode()
+
+    @property
+    def connected(self) -> bool:
+        """True while the daemon answers."""
+        if self._session.closed:
+            return False
+        with self._session as handle:
+            return bool(self._session.lib.connected(handle) == 1)
+
+    def close(self) -> None:
+        """Ends the session and all that it has: returns when nothing touches its memory any more, at most 5 s later."""
+        self._session.close()
+
+    def __enter__(self) -> "Node":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        session: Any = getattr(self, "_session", None)
+        if session is not None:
+            session.close(0)
+
+    # ---- memory and layout
+
+    def alloc(self, nbytes: int, *, huge: Optional[bool] = None) -> Region:
+        """Allocates, maps and registers shared memory. huge: None takes huge pages when there are any, True must."""
+        size = _values.integer("nbytes", nbytes, 64)
+        fd, whole = _memory.create(size, huge)
+        try:
+            return region.create(self._session, fd, size, whole, fill=True)
+        finally:
+            os.close(fd)
+
+    def register_fd(self, fd: int, nbytes: int) -> Region:
+        """Registers and maps the first nbytes of a memfd: sealed against shrinking, fully allocated, not sparse.
+
+        The descriptor stays the caller's, who may close it."""
+        size = _values.integer("nbytes", nbytes, 64)
+        if size == 0:
+            raise Invalid("register_fd: nbytes is 0: must be at least 1")
+        try:
+            page = os.fstat(fd).st_blksize
+        except OSError as error:
+            raise Invalid(f"register_fd: fd {fd}: {error.strerror}") from None
+        return region.create(self._session, fd, size, (size + page - 1) // page * page, fill=False)
+
+    def set_layout(self, views: Sequence[View], fingerprint: Optional[Mapping[str, Any]] = None) -> None:
+        """Says how this rank's KV lies in its regions: once, before its first operation, by workers.
+
+        The fingerprint (model, revision, dtype, layers, kv heads, head size, ...) must agree field by field with the
+        other side's."""
+        records, fields = pack_views(views), pack_fingerprint(fingerprint)
+        with self._session as handle:
+            lib = self._session.lib
+            lib.check(lib.set_layout(handle, records, len(records), fields, len(fields)))
+
+    def progress(self, n: int, stream: Any = None) -> None:
+        """Says how far this rank is: step << 16 | phase (0 start, l + 1 when its l-th layer is written, 0xffff saved).
+        A store in shared memory; it never moves back."""
+        if stream is not None:
+            raise Unavailable(
+                "progress: this build does not support CUDA streams: synchronise the stream, then call without it"
+            )
+        with self._session as handle:
+            self._session.lib.check(self._session.lib.progress(handle, _values.integer("n", n, 64)))
+
+    # ---- operations
+
+    def offer(
+        self,
+        key: Key,
+        blocks: BlockLists,
+        *,
+        tokens: Tokens,
+        token: Optional[bytes] = None,
+        lease: Optional[float] = 30.0,
+        consumers: int = 1,
+        after: int = 0,
+        sealed: bool = True,
+        tag: int = 0,
+        trace: Optional[str] = None,
+        content: Optional[bytes] = None,
+    ) -> Offer:
+        """Offers blocks, which cover ``tokens``, under a key. Returns as soon as the daemon can see it.
+
+        - ``blocks``: the ids of group 0, or one list for each group. A list, or any buffer of 32-bit integers;
+          NO_BLOCK for a position without a block. Paged lists have ceil(tokens / block_size) ids.
+        - ``token``: 16 to 32 bytes that a taker must present; None draws one: ``offer.token``.
+        - ``lease``: seconds for which it stands. ``consumers``: engines that will take it.
+        - ``after``: ready once every rank's progress has reached it. ``sealed=False``: extend() will add to it.
+        - ``content``: a digest that the taker must give too. ``trace``: shows in the logs of both nodes. ``tag``: comes
+          back in completions.
+        """
+        first, count = _values.tokens(tokens)
+        lists = Packed(blocks, first, count)
+        name, secret, digest = _values.key(key), _values.binary("token", token), _values.binary("content", content)
+        opts = _abi.opts(
+            _abi.OfferOpts,
+            key=name,
+            key_len=len(name),
+            token=secret,
+            token_len=len(secret or b""),
+            blocks=lists.array,
+            nblocks=lists.count,
+            flags=_abi.OP_SEALED if sealed else 0,
+            consumers=_values.integer("consumers", consumers),
+            content=digest,
+            content_len=len(digest or b""),
+            trace=_values.text("trace", trace),
+            after=_values.integer("after", after, 64),
+            tag=_values.integer("tag", tag, 64),
+            lease_ns=_values.duration("lease", lease),
+        )
+        with self._session.submitting:
+            offer = Offer(self, self._submit("offer", opts), name, first + count)
+            return self._keep(offer)
+
+    def take(
+        self,
+        key: Key,
+        blocks: BlockLists,
+        *,
+        peer: Optional[str] = None,
+        token: bytes,
+        tokens: Tokens,
+        after: int = 0,
+        timeout: Optional[float] = 30.0,
+        tag: int = 0,
+        trace: Optional[str] = None,
+        content: Optional[bytes] = None,
+        part: Tuple[int, int] = (0, 1),
+        layered: bool = False,
+    ) -> Take:
+        """Takes the blocks of a key into one's own, which cover ``tokens``: n, or (start, stop) for the rest of a prompt.
+
+        - ``peer``: the offering node's name or "host:port", None: this node. ``token``: the offer's.
+        - ``blocks``: as for offer(); the first id is of the block that token ``start`` lies in.
+        - ``after``: no byte lands before every rank's progress has reached it.
+        - ``timeout``: seconds until it fails. ``part``: (i, n), the i-th of n takes that together consume the offer.
+        - ``layered``: move layer after layer, so that wait_layer() need not wait for all (at most 1024 such takes).
+        """
+        first, count = _values.tokens(tokens)
+        lists = Packed(blocks, first, count)
+        name, secret, digest = _values.key(key), _values.required("token", token), _values.binary("content", content)
+        number, parts = _values.pair("part", part)
+        opts = _abi.opts(
+            _abi.TakeOpts,
+            key=name,
+            key_len=len(name),
+            token=secret,
+            token_len=len(secret),
+            peer=_values.text("peer", peer),
+            blocks=lists.array,
+            nblocks=lists.count,
+            flags=_abi.OP_LAYERED if layered else 0,
+            part=number,
+            parts=parts,
+            content=digest,
+            content_len=len(digest or b""),
+            trace=_values.text("trace", trace),
+            after=_values.integer("after", after, 64),
+            tag=_values.integer("tag", tag, 64),
+            timeout_ns=_values.duration("timeout", timeout),
+        )
+        ids = lists.copy()
+        with self._session.submitting:
+            return self._keep(Take(self, self._submit("take", opts), name, ids, layered))
+
+    def watch(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
+              trace: Optional[str] = None) -> Operation:
+        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30)."""
+        return self._about("watch", key, peer, token, timeout, tag, trace)
+
+    def drop(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
+             trace: Optional[str] = None) -> Operation:
+        """Says that nothing of an offer is needed, so that its producer's blocks are free at once."""
+        return self._about("drop", key, peer, token, timeout, tag, trace)
+
+    def _about(self, what: str, key: Key, peer: Optional[str], token: bytes, timeout: Optional[float], tag: int,
+               trace: Optional[str]) -> Operation:
+        name, secret = _values.key(key), _values.required("token", token)
+        opts = _abi.opts(
+            _abi.KeyOpts,
+            key=name,
+            key_len=len(name),
+            token=secret,
+            token_len=len(secret),
+            peer=_values.text("peer", peer),
+            trace=_values.text("trace", trace),
+            tag=_values.integer("tag", tag, 64),
+            timeout_ns=_values.duration("timeout", timeout),
+        )
+        with self._session.submitting:
+            return self._keep(Operation(self, self._submit(what, opts), name))
+
+    def _submit(self, what: str, opts: ctypes.Structure) -> int:
+        number = ctypes.c_uint64()
+        lib = self._session.lib
+        with self._session as handle:
+            self._session.reap(handle)
+            lib.check(getattr(lib, what)(handle, ctypes.byref(opts), ctypes.byref(number)))
+        return number.value
+
+    def _keep(self, operation: _O) -> _O:
+        self._session.operations[operation._id] = operation
+        return operation
+
+    # ---- completions
+
+    def poll(self) -> List[Completion]:
+        """All completions that are there, oldest first, without waiting; each once.
+
+        Also those of operations that the engine's scheduler submitted, which this rank took part in."""
+        out: List[Completion] = []
+        session, lib = self._session, self._session.lib
+        with session as handle:
+            session.reap(handle)
+            raws = (_abi.Completion * _POLL)()
+            count = _POLL
+            while count == _POLL:
+                count = lib.check(lib.poll(handle, raws, _POLL))
+                out.extend(self._read(raw) for raw in raws[:count])
+        return out
+
+    def _read(self, raw: _abi.Completion) -> Completion:
+        operation: Optional[Operation] = None
+        if raw.op:
+            operation = self._session.operations.get(raw.op)
+            if operation is None:
+                with self._session.submitting:  # another thread may be about to enter it
+                    operation = self._session.operations.get(raw.op)
+        end = completion.read(raw, operation)
+        if operation is not None:
+            if end.terminal:
+                operation._settle(end)
+            elif end.status == Status.RELEASED:
+                operation._free()
+        return end
+
+    def fileno(self) -> int:
+        """Readable when poll() may have something to say: for select, epoll, and loop.add_reader(). Do not close it."""
+        with self._session as handle:
+            return self._session.lib.check(self._session.lib.fd(handle))
+
+    def __repr__(self) -> str:
+        state = " closed" if self._session.closed else ""
+        return f"<kvpipe.Node {self.name!r}{state}>"

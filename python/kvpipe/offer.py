@@ -1,0 +1,80 @@
+"""Offers: blocks that others may take."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Optional
+
+from . import _abi, _values
+from .blocks import BlockLists, Packed
+from .errors import Invalid
+from .operation import Operation
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+class Offer(Operation):
+    """A shared hold on its blocks until ``released``: do not write them.
+
+    wait() returns when it was consumed, raises Expired when its lease ran out and Cancelled when it was withdrawn.
+    ``token`` is what a taker must present.
+    """
+
+    def __init__(self, node: "Node", number: int, key: bytes, end: int) -> None:
+        super().__init__(node, number, key)
+        self._tokens = end
+        room = ctypes.create_string_buffer(_abi.MAX_TOKEN)
+        length = ctypes.c_uint32(_abi.MAX_TOKEN)
+        with self._session as handle:
+            lib = self._session.lib
+            lib.check(lib.offer_token(handle, number, room, ctypes.byref(length)))
+        self.token: bytes = room.raw[: length.value]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it covers so far."""
+        return self._tokens
+
+    def extend(self, blocks: BlockLists, tokens: int, after: int = 0, layered: bool = False, *,
+               sealed: bool = False, timeout: Optional[float] = None) -> None:
+        """Adds blocks; ``tokens`` is the new total.
+
+        The list begins with the block in which the offer ended, when that was in the middle of a block. The blocks are
+        ready once every rank's progress has reached ``after``, with ``layered`` layer by layer: layer l when it has
+        reached ``after``'s step with phase l + 1. ``sealed``: nothing will be added after this.
+        """
+        total = _values.integer("tokens", tokens)
+        if total < self._tokens:
+            raise Invalid(f"extend: tokens is {total}: it is the new total, and the offer has {self._tokens}")
+        lists = Packed(blocks, self._tokens, total - self._tokens)
+        opts = _abi.opts(
+            _abi.ExtendOpts,
+            blocks=lists.array,
+            nblocks=lists.count,
+            flags=(_abi.OP_LAYERED if layered else 0) | (_abi.OP_SEALED if sealed else 0),
+            after=_values.integer("after", after, 64),
+        )
+        ns = _values.duration("timeout", timeout)
+        with self._session as handle:
+            lib = self._session.lib
+            lib.check(lib.offer_extend(handle, self._id, ctypes.byref(opts), ns))
+        self._tokens = total
+
+    def seal(self, timeout: Optional[float] = None) -> None:
+        """Says that nothing will be added."""
+        ns = _values.duration("timeout", timeout)
+        with self._session as handle:
+            lib = self._session.lib
+            lib.check(lib.offer_seal(handle, self._id, ns))
+
+    def withdraw(self, timeout: Optional[float] = None) -> bool:
+        """Takes it back. True: the blocks are free now, False: RELEASED follows (wait_released())."""
+        ns = _values.duration("timeout", timeout)
+        reusable = ctypes.c_int()
+        with self._session as handle:
+            lib = self._session.lib
+            lib.check(lib.offer_withdraw(handle, self._id, ns, ctypes.byref(reusable)))
+        if reusable.value:
+            self._free()
+        return bool(reusable.value)

@@ -1,0 +1,147 @@
+"""What every operation can do: be waited for, in threads and in asyncio."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
+
+from . import _abi, _values, aio, completion
+from .completion import Completion
+from .errors import Closed, Error, Reason, Timeout
+
+if TYPE_CHECKING:
+    from .node import Node
+
+# A call that waits comes back this often, so that close() by another thread and signals are heard.
+SLICE_NS = 200_000_000
+
+
+class Operation:
+    """An operation of this node: watch and drop give it, Offer and Take are more of it.
+
+    All methods may be called from any thread. A program that only polls need not keep it: the operation goes on
+    without, and its completion then names its tag alone.
+    """
+
+    def __init__(self, node: "Node", number: int, key: bytes) -> None:
+        self._node = node
+        self._session = node._session
+        self._id = number
+        self._end: Optional[Completion] = None
+        self._gone: Optional[Error] = None
+        self._released = False
+        self._waiting: List[Callable[[], None]] = []
+        self.key = key
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._look() is not None
+
+    @property
+    def completion(self) -> Optional[Completion]:
+        """How it ended; None while it runs."""
+        return self._look()
+
+    @property
+    def released(self) -> bool:
+        """True when nothing touches the operation's memory any more: it may be reused."""
+        if not self._released:
+            with self._session as handle:
+                lib = self._session.lib
+                self._released = lib.check(lib.op_released(handle, self._id)) == 1
+        return self._released
+
+    def wait(self, timeout: Optional[float] = None) -> Completion:
+        """Waits until it has ended and returns how. Raises the Error of an operation that failed or was cancelled.
+
+        ``timeout`` in seconds, None: the operation's own deadline ends it. Timeout without a ``completion`` says that
+        it still runs.
+        """
+        if self._end is None:
+            raw = _abi.Completion()
+            lib = self._session.lib
+            self._sliced("wait", timeout, lambda h, ns: int(lib.wait(h, self._id, ns, ctypes.byref(raw))),
+                         lambda: self._settle(completion.read(raw, self)))
+        return self._outcome()
+
+    def wait_released(self, timeout: Optional[float] = None) -> None:
+        """Waits until the memory may be reused."""
+        if not self._released:
+            lib = self._session.lib
+            self._sliced("wait_released", timeout, lambda h, ns: int(lib.wait_released(h, self._id, ns)), self._free)
+
+    async def wait_async(self, timeout: Optional[float] = None) -> Completion:
+        """wait() for asyncio: any number of tasks, on any event loop that has add_reader()."""
+        await aio.wait(self, timeout)
+        return self._outcome()
+
+    def _sliced(self, what: str, timeout: Optional[float], call: Callable[[int, int], int],
+                success: Callable[[], None]) -> None:
+        ns = _values.wait("timeout", timeout)
+        deadline = None if ns == _abi.FOREVER else time.monotonic_ns() + ns
+        while True:
+            left = SLICE_NS if deadline is None else max(deadline - time.monotonic_ns(), 0)
+            with self._session as handle:
+                code = call(handle, min(left, SLICE_NS))
+                if code == 0:
+                    success()
+                    return
+                error = self._session.lib.error(code)
+            if code != -Reason.TIMEOUT:
+                raise error
+            if left == 0:
+                raise Timeout(f"{what}: {self!r}: not within {timeout} s")
+
+    def _look(self) -> Optional[Completion]:
+        """How it ended, without waiting."""
+        if self._end is None:
+            raw = _abi.Completion()
+            lib = self._session.lib
+            with self._session as handle:
+                code = lib.wait(handle, self._id, 0, ctypes.byref(raw))
+                if code == 0:
+                    self._settle(completion.read(raw, self))
+                elif code != -Reason.TIMEOUT:
+                    raise lib.error(code)
+        return self._end
+
+    def _settle(self, end: Completion) -> None:
+        """Whoever sees the end first keeps it for all."""
+        self._end = end
+        if end.released:
+            self._released = True
+        self._wake()
+
+    def _free(self) -> None:
+        self._released = True
+
+    def _abandon(self, why: Error) -> None:
+        if self._end is None:
+            self._gone = why
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting:
+            try:
+                self._waiting.pop()()
+            except IndexError:  # another thread was faster
+                return
+
+    def _outcome(self) -> Completion:
+        if self._end is None:
+            raise self._gone or Closed("the session is closed")
+        error: Optional[Error] = self._end.error()
+        if error is not None:
+            raise error
+        return self._end
+
+    def __repr__(self) -> str:
+        state = "running" if self._end is None else getattr(self._end.status, "name", str(self._end.status)).lower()
+        return f"<kvpipe.{type(self).__name__} {self.key!r} {state}>"
+
+    def __del__(self) -> None:
+        session: Any = getattr(self, "_session", None)
+        if session is not None:
+            session.dropped.append(self._id)

@@ -1,0 +1,113 @@
+"""Registered memory, as a Python buffer."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _memory, _values
+from .errors import Closed, Invalid, Quota
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+
+class Region(mmap.mmap):
+    """Memory that the daemon may read and write, from Node.alloc() or Node.register_fd().
+
+    A writable buffer of ``nbytes`` bytes: ``memoryview(region)``, ``np.frombuffer(region, ...)``,
+    ``torch.frombuffer(region, ...)``. Each of them keeps the memory mapped, past close() and past the end of the session.
+
+    - ``id``: names it in a layout. ``address``: where it begins in this process. ``registered``: until close().
+    """
+
+    id: int
+    nbytes: int
+    address: int
+    _size: int
+    _session: Optional["Session"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("regions come from Node.alloc() and Node.register_fd()")
+
+    @property
+    def registered(self) -> bool:
+        return self._session is not None
+
+    def close(self, timeout: Optional[float] = None) -> None:
+        """Takes the memory away from the daemon: operations that use it are ended and fenced first.
+
+        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
+        was. Memory that other buffers still refer to stays mapped until the last of them goes.
+        """
+        session = self._session
+        if session is not None:
+            ns = _values.duration("timeout", timeout)
+            try:
+                with session as handle:
+                    session.lib.check(session.lib.mem_unregister(handle, self.id, ns))
+            except Closed:
+                pass  # the session took it along
+            session.regions.pop(self.id, None)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Unmaps now, or when the last buffer over it goes."""
+        self._session = None
+        try:
+            super().close()
+        except BufferError:
+            return
+        self._unmap_rest()
+
+    def _unmap_rest(self) -> None:
+        # Huge pages go only whole, so that munmap() of nbytes did nothing.
+        size, self._size = self._size, 0
+        if size and size != self.nbytes:
+            _memory.unmap(self.address, size)
+
+    def _forked(self) -> None:
+        """In a child: the memory is not here. What refers to it finds zeros, and unmaps those in the end."""
+        self._session = None
+        if self._size and not self.closed:
+            _memory.zeros_at(self.address, self._size)
+            self._size = self.nbytes
+
+    def __del__(self) -> None:
+        if getattr(self, "_size", 0) and self._size != self.nbytes:
+            self._drop()
+
+    def resize(self, newsize: int) -> None:
+        raise TypeError("a region cannot be resized: allocate another")
+
+    def __repr__(self) -> str:
+        state = "" if self.registered else " closed"
+        return f"<kvpipe.Region {self.id:#x} of {self.nbytes} bytes{state}>"
+
+
+def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -> Region:
+    """Maps nbytes of fd, which has size bytes, and registers them. The descriptor stays the caller's."""
+    try:
+        region = mmap.mmap.__new__(Region, fd, nbytes)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"register_fd: {nbytes} bytes of fd {fd} cannot be mapped: {error}") from None
+    region.id, region.nbytes, region._size, region._session = 0, nbytes, size, None
+    try:
+        region.address = ctypes.addressof(ctypes.c_char.from_buffer(region))
+        _memory.keep_private(region.address, size)
+        if fill:
+            try:
+                _memory.populate(fd, region.address, size)
+            except OSError as error:
+                raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
+        number = ctypes.c_uint64()
+        with session as handle:
+            session.lib.check(session.lib.mem_register_fd(handle, fd, nbytes, 0, ctypes.byref(number)))
+            region.id = number.value
+            region._session = session
+            session.regions[region.id] = region
+    except BaseException:
+        region._drop()
+        raise
+    return region

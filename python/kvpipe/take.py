@@ -1,0 +1,60 @@
+"""Takes: another engine's blocks, into one's own."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _values
+from .blocks import Ids32
+from .operation import Operation
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+class Take(Operation):
+    """An exclusive hold on its blocks until ``released``: do not touch them.
+
+    wait() returns when all bytes are in place, checked and visible.
+    """
+
+    def __init__(self, node: "Node", number: int, key: bytes, ids: Ids32, layered: bool) -> None:
+        super().__init__(node, number, key)
+        self._ids = ids
+        self._layered = layered
+
+    @property
+    def failed_blocks(self) -> Any:
+        """Block ids whose content must not be used, in the shape in which the blocks were given: a list, or one list for
+        each group. Empty while it runs and when all went well."""
+        end = self._look()
+        return self._ids.within(end.failed if end is not None else ())
+
+    def wait_layer(self, layer: int, timeout: Optional[float] = None) -> None:
+        """Waits until a layer is in place; raises the take's Error when that failed.
+
+        Layers come one by one for a take with ``layered=True``; otherwise each is in place when all are.
+        """
+        number = _values.integer("layer", layer)
+        if self._layered:
+            lib = self._session.lib
+            self._sliced("wait_layer", timeout, lambda h, ns: int(lib.wait_layer(h, self._id, number, ns)),
+                         lambda: None)
+        else:
+            self.wait(timeout)
+
+    def cancel(self, timeout: Optional[float] = None) -> bool:
+        """Cancels it and waits for its end, at most ``timeout`` seconds (None: 5).
+
+        True: the memory is yours now, also when the take had ended before. False: RELEASED follows (wait_released()).
+        """
+        ns = _values.duration("timeout", timeout)
+        reusable = ctypes.c_int()
+        with self._session as handle:
+            lib = self._session.lib
+            lib.check(lib.cancel(handle, self._id, ns, ctypes.byref(reusable)))
+        if reusable.value:
+            self._free()
+        self._look()
+        return bool(reusable.value)
