@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/internal/version"
+)
+
+func peerQuery(args []string) url.Values {
+	q := url.Values{}
+	if len(args) > 0 {
+		q.Set("peer", args[0])
+	}
+	return q
+}
+
+// completePeer offers the names of known nodes to the shell.
+func (c *ctl) completePeer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var peers []admin.Peer
+	if len(args) > 0 || c.client().Get(cmd.Context(), "peers", nil, &peers) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.Node)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *ctl) bench() *cobra.Command {
+	var o admin.BenchOptions
+	var sizes []string
+	cmd := &cobra.Command{
+		Use: "bench [PEER]", Short: "Measure what each transport gives to a peer (no PEER: within this node)", Args: cobra.MaximumNArgs(1), ValidArgsFunction: c.completePeer,
+	}
+	cmd.Flags().Float64Var(&o.Seconds, "seconds", 1, "time for each row")
+	cmd.Flags().StringSliceVar(&sizes, "sizes", nil, "block sizes in bytes, comma separated (default 4096 to 1048576)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, s := range sizes {
+			n, err := strconv.ParseUint(s, 10, 64)
+			if err != nil {
+				return fmt.Errorf("--sizes %q: give numbers of bytes", s)
+			}
+			o.Sizes = append(o.Sizes, n)
+		}
+		body, err := c.client().Post(cmd.Context(), "bench", peerQuery(args), o)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = body.Close() }()
+		return c.printBench(body)
+	}
+	return cmd
+}
+
+// printBench prints rows as they are measured.
+func (c *ctl) printBench(body io.Reader) error {
+	const form = "%-10s %10s %8v %8v %12s %10s %10s\n"
+	if !c.json {
+		fmt.Fprintf(c.out, form, "TRANSPORT", "BLOCK", "BLOCKS", "COUNT", "RATE", "P50", "P99")
+	}
+	dec := json.NewDecoder(body)
+	for {
+		var r admin.BenchRow
+		err := dec.Decode(&r)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("answer to bench: %w", err)
+		case c.json:
+			if err := json.NewEncoder(c.out).Encode(r); err != nil {
+				return err
+			}
+		case r.Error != "":
+			fmt.Fprintf(c.out, "%-10s %10s %s\n", orDash(r.Transport), size(r.Bytes), r.Error)
+		default:
+			fmt.Fprintf(c.out, form, r.Transport, size(r.Bytes), r.Blocks, r.Count, rate(r.GBps), short(r.P50), short(r.P99))
+		}
+	}
+}
+
+func (c *ctl) drain() *cobra.Command {
+	return &cobra.Command{
+		Use: "drain", Short: "Refuse new operations and wait until those in flight have ended", Args: cobra.NoArgs,
+		Long: "Refuse new operations and wait until those in flight have ended. The daemon stays drained until it is started again.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			began := time.Now()
+			body, err := c.client().Post(cmd.Context(), "drain", nil, struct{}{})
+			if err != nil {
+				return err
+			}
+			_ = body.Close()
+			if c.json {
+				return c.printJSON(map[string]any{"drained": true, "seconds": time.Since(began).Seconds()})
+			}
+			fmt.Fprintln(c.out, "drained: no transfer is in flight; restart the daemon to accept new ones")
+			return nil
+		},
+	}
+}
+
+func (c *ctl) version() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "The versions of kvpipectl and of the daemon", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		v := map[string]string{"kvpipectl": version.String()}
+		var s admin.Status
+		if err := c.client().Get(cmd.Context(), "status", nil, &s); err == nil {
+			v["kvpiped"] = s.Version
+		} else {
+			v["kvpiped_error"] = err.Error()
+		}
+		if c.json {
+			return c.printJSON(v)
+		}
+		fmt.Fprintln(c.out, "kvpipectl", v["kvpipectl"])
+		if v["kvpiped"] != "" {
+			fmt.Fprintln(c.out, "kvpiped  ", v["kvpiped"])
+		} else {
+			fmt.Fprintln(c.out, "kvpiped   unknown:", v["kvpiped_error"])
+		}
+		return nil
+	}}
+}

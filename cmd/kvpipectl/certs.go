@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+)
+
+const day = 24 * time.Hour
+
+// certs makes the files by which daemons authenticate each other. It needs no daemon.
+func certs(out io.Writer) *cobra.Command {
+	cmd := &cobra.Command{Use: "certs", Short: "Make a CA and node certificates"}
+	cmd.AddCommand(certsInit(out), certsNode(out))
+	return cmd
+}
+
+func certsInit(out io.Writer) *cobra.Command {
+	var dir, name string
+	var days int
+	cmd := &cobra.Command{
+		Use: "init", Short: "Make the cluster's CA", Args: cobra.NoArgs,
+		Long: "Make the cluster's CA: ca.crt, which every node gets, and ca.key, which signs node certificates and belongs on none of them.",
+		RunE: func(*cobra.Command, []string) error {
+			if days < 1 {
+				return fmt.Errorf("--days %d: give at least 1", days)
+			}
+			if err := pki.Init(dir, name, time.Duration(days)*day); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "made %s and %s\nnext: kvpipectl certs node NAME --ca %s, once for each node\n", filepath.Join(dir, pki.CAFile), filepath.Join(dir, pki.CAKeyFile), dir)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "ca", "kvpipe-ca", "directory of the CA")
+	cmd.Flags().StringVar(&name, "name", "kvpipe CA", "name in the CA's certificate")
+	cmd.Flags().IntVar(&days, "days", 3650, "how long it is valid")
+	return cmd
+}
+
+func certsNode(out io.Writer) *cobra.Command {
+	var dir, to string
+	var hosts []string
+	var days int
+	cmd := &cobra.Command{
+		Use: "node NAME", Short: "Make a node's certificate and key", Args: cobra.ExactArgs(1),
+		Long: "Make NAME.crt and NAME.key, signed by the CA. NAME is the node's name in its configuration. A running daemon takes new files over by itself.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if days < 1 {
+				return fmt.Errorf("--days %d: give at least 1", days)
+			}
+			if to == "" {
+				to = dir
+			}
+			if err := pki.IssueNode(dir, to, args[0], hosts, time.Duration(days)*day); err != nil {
+				return err
+			}
+			cert, key := pki.NodeFiles(to, args[0])
+			fmt.Fprintf(out, "made %s and %s\nin that node's kvpiped.toml:\n\n  node = %q\n  [tls]\n  ca = \"/etc/kvpipe/%s\"\n  cert = \"/etc/kvpipe/%s\"\n  key = \"/etc/kvpipe/%s\"\n",
+				cert, key, args[0], pki.CAFile, filepath.Base(cert), filepath.Base(key))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "ca", "kvpipe-ca", "directory of the CA")
+	cmd.Flags().StringVar(&to, "out", "", "directory for the files (default: that of the CA)")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "further names and addresses of the node")
+	cmd.Flags().IntVar(&days, "days", 365, "how long it is valid")
+	return cmd
+}

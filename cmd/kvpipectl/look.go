@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+)
+
+func (c *ctl) status() *cobra.Command {
+	return &cobra.Command{Use: "status", Short: "The daemon in a few lines", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return show(c, cmd.Context(), "status", nil, printStatus)
+	}}
+}
+
+func printStatus(w io.Writer, s admin.Status) {
+	t := newTable(w)
+	t.row("node", s.Node)
+	t.row("state", fmt.Sprintf("%s for %s", s.State, age(s.Uptime)))
+	t.row("version", s.Version)
+	t.row("incarnation", fmt.Sprintf("%s (epoch %d)", s.Incarnation, s.Epoch))
+	t.row("socket", s.Socket)
+	t.row("peers on", fmt.Sprintf("%s, advertised as %s", orOff(s.Listen), orOff(s.Advertise)))
+	t.row("metrics on", orOff(s.Metrics))
+	t.row("transports", strings.Join(s.Transports, ", "))
+	t.row("poll mode", s.PollMode)
+	if s.Certificate != nil {
+		t.row("certificate", fmt.Sprintf("%s, until %s", s.Certificate.File, s.Certificate.Until.Format("2006-01-02")))
+	}
+	t.row("memory", fmt.Sprintf("%s registered, %s moved", size(s.Pinned), size(s.Moved)))
+	var names []string
+	for n := range s.Counts {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	var counts []string
+	for _, n := range names {
+		counts = append(counts, fmt.Sprintf("%s %d", n, s.Counts[n]))
+	}
+	t.row("counts", strings.Join(counts, ", "))
+	for _, x := range s.Warnings {
+		t.row("warning", x)
+	}
+	t.flush()
+}
+
+func (c *ctl) peers() *cobra.Command {
+	return &cobra.Command{Use: "peers", Short: "Other nodes that are known or connected", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return show(c, cmd.Context(), "peers", nil, func(w io.Writer, all []admin.Peer) {
+			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "RATE", "RTT", "LINKS", "SECURE", "SINCE", "PROBLEM")
+			for _, p := range all {
+				if p.State != "up" {
+					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", orDash(p.Problem))
+					continue
+				}
+				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBps), short(p.RTT), fmt.Sprint(p.Links), secure(p.Secure, p.DataPlain), age(p.Age), orDash(p.Problem))
+			}
+			t.flush()
+		})
+	}}
+}
+
+func secure(tls, plain bool) string {
+	switch {
+	case !tls:
+		return "no (insecure)"
+	case plain:
+		return "control (data_plain)"
+	}
+	return "yes"
+}
+
+func (c *ctl) sessions() *cobra.Command {
+	return &cobra.Command{Use: "sessions", Short: "Connected sessions of engines", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return show(c, cmd.Context(), "sessions", nil, func(w io.Writer, all []admin.Session) {
+			t := newTable(w, "ENGINE", "ROLE", "RANK", "PID", "UID", "REGIONS", "MEMORY", "OPEN", "SUBMITTED", "COMPLETED", "AGE", "INSTANCE")
+			for _, s := range all {
+				rank := "-"
+				if s.Rank != nil {
+					rank = fmt.Sprint(*s.Rank)
+				}
+				t.row(s.Engine, s.Role, rank, fmt.Sprint(s.PID), fmt.Sprint(s.UID), fmt.Sprint(s.Regions), size(s.Pinned), fmt.Sprint(s.Operations),
+					fmt.Sprint(s.Submitted), fmt.Sprint(s.Completed), age(s.Age), s.Instance)
+			}
+			t.flush()
+		})
+	}}
+}
+
+func (c *ctl) regions() *cobra.Command {
+	return &cobra.Command{Use: "regions", Short: "Registered memory", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return show(c, cmd.Context(), "regions", nil, func(w io.Writer, all []admin.Region) {
+			t := newTable(w, "ENGINE", "SESSION", "REGION", "KIND", "SIZE")
+			for _, r := range all {
+				t.row(r.Engine, fmt.Sprintf("%x", r.Session), fmt.Sprintf("%x", r.ID), r.Kind, size(r.Bytes))
+			}
+			t.flush()
+		})
+	}}
+}
+
+func (c *ctl) offers() *cobra.Command {
+	return &cobra.Command{Use: "offers", Short: "Offers that can be taken", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return show(c, cmd.Context(), "offers", nil, func(w io.Writer, all []admin.Offer) {
+			t := newTable(w, "KEY", "ENGINE", "STATE", "TOKENS", "BLOCKS", "CONSUMED", "LEASE", "AGE", "TRACE")
+			for _, o := range all {
+				t.row(o.Key, o.Engine, o.State, fmt.Sprint(o.Tokens), fmt.Sprint(o.Blocks), fmt.Sprintf("%d/%d", o.Consumed, o.Consumers), age(o.Lease), age(o.Age), orDash(o.Trace))
+			}
+			t.flush()
+		})
+	}}
+}
+
+func (c *ctl) explain() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain [PEER]", Short: "Which transport serves a peer, why not each better one, and its measured rate", Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completePeer,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return show(c, cmd.Context(), "explain", peerQuery(args), printExplain)
+		},
+	}
+}
+
+func printExplain(w io.Writer, e admin.Explain) {
+	chosen := "no transport"
+	if e.Transport != "" {
+		chosen = e.Transport
+		if e.GBps > 0 {
+			chosen += fmt.Sprintf(", %s measured", rate(e.GBps))
+		}
+	}
+	fmt.Fprintf(w, "%s: %s\n", e.Peer, chosen)
+	t := newTable(w)
+	for _, x := range e.Choices {
+		t.row("  "+x.Transport, x.Answer, x.Reason)
+	}
+	t.flush()
+	for _, n := range e.Notes {
+		fmt.Fprintln(w, "  note:", n)
+	}
+}

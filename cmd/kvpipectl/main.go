@@ -1,0 +1,19 @@
+// Command kvpipectl looks at a kvpiped and steers it, over its admin socket.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot(os.Stdout).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kvpipectl:", err)
+		os.Exit(1)
+	}
+}

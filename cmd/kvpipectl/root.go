@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvpipe/kvpipe/daemon"
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// ctl is what all commands share.
+type ctl struct {
+	out   io.Writer
+	admin string
+	json  bool
+}
+
+func newRoot(out io.Writer) *cobra.Command {
+	c := &ctl{out: out}
+	root := &cobra.Command{
+		Use:           "kvpipectl",
+		Short:         "Look at a kvpiped and steer it",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetOut(out)
+	root.PersistentFlags().StringVar(&c.admin, "admin", "", "admin socket of the daemon (default $KVPIPE_ADMIN, "+config.Default().Admin+", then that of \"kvpiped --dev\")")
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON for programs instead of tables for people")
+	root.AddCommand(
+		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.explain(), c.bench(), c.drain(), c.version(), certs(out),
+	)
+	return root
+}
+
+// client finds the daemon: as told, in the environment, the node's service, the development daemon.
+func (c *ctl) client() *admin.Client {
+	path := c.admin
+	if path == "" {
+		path = os.Getenv("KVPIPE_ADMIN")
+	}
+	if path == "" {
+		path = config.Default().Admin
+		dev := filepath.Join(daemon.DevDir(), "admin.sock")
+		if !exists(path) && exists(dev) {
+			path = dev
+		}
+	}
+	return admin.NewClient(path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// show fetches a resource and prints it: as it came with --json, else by table.
+func show[T any](c *ctl, ctx context.Context, what string, query url.Values, table func(io.Writer, T)) error {
+	var raw json.RawMessage
+	if err := c.client().Get(ctx, what, query, &raw); err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(raw)
+	}
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return err
+	}
+	table(c.out, v)
+	return nil
+}
+
+func (c *ctl) printJSON(v any) error {
+	enc := json.NewEncoder(c.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+)
+
+func (c *ctl) transfers() *cobra.Command {
+	var watch bool
+	var every time.Duration
+	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: cobra.NoArgs}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again and again, until interrupted")
+	cmd.Flags().DurationVar(&every, "interval", time.Second, "pause between two prints with --watch")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if watch && every <= 0 {
+			return fmt.Errorf("--interval %s: give a time above zero", every)
+		}
+		for {
+			if err := show(c, cmd.Context(), "transfers", nil, c.printTransfers(watch)); err != nil {
+				return quiet(cmd.Context(), err)
+			}
+			if !watch || !pause(cmd.Context(), every) {
+				return nil
+			}
+		}
+	}
+	return cmd
+}
+
+// quiet: an interrupted watch ended as it should.
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// pause is false when ctx ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *ctl) printTransfers(watch bool) func(io.Writer, []admin.Transfer) {
+	return func(w io.Writer, all []admin.Transfer) {
+		if watch {
+			fmt.Fprintf(w, "%s  %d transfers\n", time.Now().Format(time.TimeOnly), len(all))
+		}
+		t := newTable(w, "ID", "END", "STATE", "KEY", "ENGINE", "PEER", "TRANSPORT", "MOVED", "OF", "AGE", "DEADLINE", "TRACE")
+		for _, x := range all {
+			t.row(x.ID, x.End, x.State, x.Key, orDash(x.Engine), orDash(x.Peer), orDash(x.Transport), size(x.Moved), size(x.Bytes), age(x.Age), age(x.Deadline), orDash(x.Trace))
+		}
+		t.flush()
+		if watch {
+			fmt.Fprintln(w)
+		}
+	}
+}
