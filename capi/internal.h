@@ -320,6 +320,7 @@ struct kvpipe {
 	uint32_t pending;       /* atomic: kvpipe_poll() has something without looking at the ring */
 	bool fd_used;           /* atomic: kvpipe_fd() was asked for */
 	bool ready_set;
+	bool fresh;             /* something was queued since the bell was last rung for it */
 	struct kv_waiter *waiters;
 	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
 };

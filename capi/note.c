@@ -16,6 +16,7 @@ void kv_note_push(kvpipe_t *kv, struct kv_note *n)
 	kv->last = n;
 	n->queued = true;
 	kv->queued++;
+	kv->fresh = true;
 }
 
 void kv_note_drop(kvpipe_t *kv, struct kv_note *n)

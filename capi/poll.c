@@ -82,13 +82,15 @@ void kv_settle(kvpipe_t *kv)
 	bool something = kv->first != NULL || kv->cq_head != kv->seen;
 
 	__atomic_store_n(&kv->pending, something ? 1u : 0u, __ATOMIC_RELAXED);
-	if (!kv->fd_used || something == kv->ready_set)
+	if (!kv->fd_used)
 		return;
-	kv->ready_set = something;
-	if (something)
+	/* Those who listen for edges hear of each, though somebody else may leave completions uncollected. */
+	if (something && (kv->fresh || !kv->ready_set))
 		kv_event_signal(kv->ready);
-	else
+	else if (!something && kv->ready_set)
 		kv_event_clear(kv->ready);
+	kv->ready_set = something;
+	kv->fresh = false;
 }
 
 int kvpipe_fd(const kvpipe_t *kv)
