@@ -94,7 +94,7 @@ func (l *lab) close() {
 }
 
 // kill breaks all links without a word to their users.
-func (l *lab) kill() {
+func (l *lab) kill() int {
 	l.a.mu.Lock()
 	ch := l.a.channels[channelKey{"b", epoch}]
 	l.a.mu.Unlock()
@@ -103,6 +103,7 @@ func (l *lab) kill() {
 	for _, k := range ch.links {
 		hardClose(k.Conn)
 	}
+	return len(ch.links)
 }
 
 func (l *lab) down() {

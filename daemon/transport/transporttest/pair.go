@@ -15,8 +15,9 @@ type Pair struct {
 	// SrcPeer is the destination's name at the source, DstPeer the reverse; both "" within a node.
 	SrcPeer, DstPeer string
 	Epoch            uint64
-	// KillLinks breaks all data links at a moment of the suite's choice; new ones come up by themselves. nil: there are none.
-	KillLinks func()
+	// KillLinks breaks all data links at a moment of the suite's choice and returns how many there were; new ones come up by
+	// themselves. nil: there are none.
+	KillLinks func() int
 	// Down ends the channel for both ends; nil: there is none.
 	Down func()
 	// Brief shortens what is repeated many times, for variants of what has been tried at length.
