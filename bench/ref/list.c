@@ -1,5 +1,6 @@
 #include "list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "util.h"
@@ -28,6 +29,36 @@ uint32_t *list_draw(uint64_t seed, size_t pool, size_t n)
 		p[j] = t;
 	}
 	return p;
+}
+
+/* All below pool, none twice. */
+static void check(const char *path, const uint32_t *ids, size_t n, size_t pool)
+{
+	uint8_t *seen = calloc(pool, 1);
+	if (!seen)
+		die("no memory for a list of %zu blocks", pool);
+	for (size_t i = 0; i < n; i++) {
+		if (ids[i] >= pool)
+			die("%s: block %u is not below %zu (the pool)", path, ids[i], pool);
+		if (seen[ids[i]]++)
+			die("%s: block %u is there twice", path, ids[i]);
+	}
+	free(seen);
+}
+
+uint32_t *list_load(const char *path, bool dst, size_t pool, size_t n)
+{
+	uint32_t *ids = malloc(n * sizeof *ids);
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		die_errno(path);
+	if (!ids)
+		die("no memory for a list of %zu blocks", n);
+	if (fseek(f, dst ? (long)(n * sizeof *ids) : 0, SEEK_SET) || fread(ids, sizeof *ids, n, f) != n)
+		die("%s: must hold two lists of %zu numbers of 4 bytes", path, n);
+	fclose(f);
+	check(path, ids, n, pool);
+	return ids;
 }
 
 uint64_t list_digest(const uint32_t *ids, size_t n)

@@ -14,6 +14,7 @@
 #ifndef BENCH_LIST_H
 #define BENCH_LIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,11 @@ uint64_t splitmix64(uint64_t *x);
 /* Returns n block numbers below pool, all different, in a malloc'd array.
  * Exits with a message when n > pool or memory runs out. */
 uint32_t *list_draw(uint64_t seed, size_t pool, size_t n);
+
+/* The lists of a caller of his own: a file of n source numbers, then n
+ * destination numbers, each a little-endian u32. Returns the first (dst false)
+ * or the second, checked like a drawn list; exits with a message otherwise. */
+uint32_t *list_load(const char *path, bool dst, size_t pool, size_t n);
 
 /* Folds a list into one number, to compare lists across programs. */
 uint64_t list_digest(const uint32_t *ids, size_t n);

@@ -15,6 +15,7 @@
 struct bench {
 	size_t block, blocks, pool, rounds;
 	uint64_t seed;
+	const char *list;
 	long threads;
 	uint8_t *src, *dst;
 	uint32_t *from, *to;
@@ -89,6 +90,7 @@ static const char usage[] =
 	"  --blocks N        blocks in the list (default 16384)\n"
 	"  --pool N          blocks in each mapping (default: --blocks)\n"
 	"  --seed N          of the lists, see list.h (default 1)\n"
+	"  --list FILE       lists from a file instead, see list.h\n"
 	"  --threads N       copying threads (default 1)\n"
 	"  --rounds N        measured rounds, each one JSON line (default 5)\n"
 	"  --serve           take commands from stdin: run [threads=N] [verify=1]\n"
@@ -102,6 +104,7 @@ static void parse(struct bench *b, int argc, char **argv, bool *serve,
 		{"block", 1, 0, 'b'},	{"blocks", 1, 0, 'n'},
 		{"pool", 1, 0, 'p'},	{"seed", 1, 0, 's'},
 		{"threads", 1, 0, 't'}, {"rounds", 1, 0, 'r'},
+		{"list", 1, 0, 'L'},
 		{"serve", 0, 0, 'S'},	{"digest", 0, 0, 'd'},
 		{"help", 0, 0, 'h'},	{0, 0, 0, 0}};
 	int c;
@@ -111,6 +114,7 @@ static void parse(struct bench *b, int argc, char **argv, bool *serve,
 		case 'n': b->blocks = parse_size("--blocks", optarg); break;
 		case 'p': b->pool = parse_size("--pool", optarg); break;
 		case 's': b->seed = parse_size("--seed", optarg); break;
+		case 'L': b->list = optarg; break;
 		case 't': b->threads = (long)parse_size("--threads", optarg); break;
 		case 'r': b->rounds = parse_size("--rounds", optarg); break;
 		case 'S': *serve = true; break;
@@ -131,8 +135,10 @@ int main(int argc, char **argv)
 			  .threads = 1, .rounds = 5};
 	bool serve = false, digest = false;
 	parse(&b, argc, argv, &serve, &digest);
-	b.from = list_draw(b.seed, b.pool, b.blocks);
-	b.to = list_draw(b.seed + LIST_DST, b.pool, b.blocks);
+	b.from = b.list ? list_load(b.list, false, b.pool, b.blocks) :
+			  list_draw(b.seed, b.pool, b.blocks);
+	b.to = b.list ? list_load(b.list, true, b.pool, b.blocks) :
+			list_draw(b.seed + LIST_DST, b.pool, b.blocks);
 	if (digest) {
 		printf("{\"src\":\"%016llx\",\"dst\":\"%016llx\"}\n",
 		       (unsigned long long)list_digest(b.from, b.blocks),

@@ -22,6 +22,7 @@ struct bench {
 	struct tcp_side send, recv; /* share base; ids differ */
 	size_t pool, rounds, sockbuf;
 	uint64_t seed;
+	const char *list;
 	long streams;
 	char dir[3];
 	bool pin;
@@ -192,6 +193,7 @@ static const char usage[] =
 	"  --blocks N        blocks in the list (default 16384)\n"
 	"  --pool N          blocks in each mapping (default: --blocks)\n"
 	"  --seed N          of the lists, see list.h (default 1)\n"
+	"  --list FILE       lists from a file instead, see list.h\n"
 	"  --streams N       connections used, 1..8 (default 1)\n"
 	"  --dir ab|ba       who sends: the dialling process or the other (default ab)\n"
 	"  --mode MODE       blocking, waitall, rcvlowat, spin (both ends),\n"
@@ -215,7 +217,8 @@ static const struct option options[] = {
 	{"mode", 1, 0, 'm'},	{"joint", 1, 0, 'j'},  {"slice", 1, 0, 'l'},
 	{"chunk", 1, 0, 'c'},	{"lowat", 1, 0, 'w'},  {"spin-us", 1, 0, 'u'},
 	{"sockbuf", 1, 0, 'B'}, {"pin", 0, 0, 'P'},    {"rounds", 1, 0, 'r'},
-	{"serve", 0, 0, 'S'},	{"help", 0, 0, 'h'},   {0, 0, 0, 0}};
+	{"serve", 0, 0, 'S'},	{"list", 1, 0, 'L'},   {"help", 0, 0, 'h'},
+	{0, 0, 0, 0}};
 
 static void parse(struct bench *b, int argc, char **argv, bool *serve)
 {
@@ -226,6 +229,7 @@ static void parse(struct bench *b, int argc, char **argv, bool *serve)
 		case 'b': b->send.block = parse_size("--block", optarg); break;
 		case 'n': b->send.blocks = parse_size("--blocks", optarg); break;
 		case 'p': b->pool = parse_size("--pool", optarg); break;
+		case 'L': b->list = optarg; break;
 		case 's': b->seed = parse_size("--seed", optarg); break;
 		case 't': b->streams = (long)parse_size("--streams", optarg); break;
 		case 'D': snprintf(b->dir, sizeof b->dir, "%s", optarg); break;
@@ -265,8 +269,10 @@ static void start(struct bench *b)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		die_errno("socketpair");
 	b->recv = b->send;
-	b->send.ids = list_draw(b->seed, b->pool, b->send.blocks);
-	b->recv.ids = list_draw(b->seed + LIST_DST, b->pool, b->send.blocks);
+	b->send.ids = b->list ? list_load(b->list, false, b->pool, b->send.blocks) :
+				list_draw(b->seed, b->pool, b->send.blocks);
+	b->recv.ids = b->list ? list_load(b->list, true, b->pool, b->send.blocks) :
+				list_draw(b->seed + LIST_DST, b->pool, b->send.blocks);
 	bool child = fork_child() == 0;
 	b->control = pair[child];
 	close(pair[!child]);
