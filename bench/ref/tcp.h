@@ -39,6 +39,9 @@ struct tcp_opts {
 		     * knows the list, need not look at the header first */
 };
 
+/* tcp_io.c: what a receiver does before a round. */
+void tcp_begin(int fd);
+
 /* tcp_io.c: moves all of iov (which it consumes) or exits. */
 void tcp_send(int fd, struct iovec *iov, int n, const struct tcp_opts *o);
 void tcp_recv(int fd, struct iovec *iov, int n, const struct tcp_opts *o);

@@ -59,6 +59,8 @@ static void *stream_main(void *arg)
 	const struct tcp_side *d = s->side;
 	size_t per = d->slice / d->block;
 	size_t slices = (d->blocks + per - 1) / per;
+	if (!s->sender)
+		tcp_begin(s->fd);
 	for (size_t i = (size_t)s->index; i < slices; i += (size_t)s->of) {
 		size_t first = i * per, count = d->blocks - first;
 		one_slice(s, i, first, count < per ? count : per);
