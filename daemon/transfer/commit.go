@@ -181,6 +181,7 @@ func (m *Machine) resayEnds(p *peer) {
 func (t *take) onEndAck(m *Machine) {
 	if t.phase == over {
 		t.end = nil
+		m.disarm(&t.resend)
 		t.forget(m)
 	}
 }

@@ -84,7 +84,7 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 
 // readInline asks for a small segment's bytes once its ranks are that far; they ride inside the grant.
 func (v *serve) readInline(m *Machine, i uint32) {
-	if v.arrived(m, int(i)) {
+	if v.arrived(m, int(i), true) {
 		m.emit(ReadInline{Leg: v.leg.id, Seg: i})
 		v.segs[i].ready = true
 	}
@@ -125,22 +125,29 @@ func (v *serve) grant(m *Machine, i uint32) {
 	m.send(v.peer, g)
 }
 
-// arrived says whether every rank's progress has reached what a segment waits for.
-func (v *serve) arrived(m *Machine, i int) bool {
+// arrived says whether every rank's progress has reached what a segment waits for; of layered portions only, if layers is
+// set, that all their layers are written.
+func (v *serve) arrived(m *Machine, i int, layers bool) bool {
 	ok := true
 	for _, s := range v.offer.ranks {
 		p := v.offer.portionOf(s, i)
-		if after := p.after; after > s.progress && !p.layered {
-			ok = m.reached(s, after, v) && ok
+		switch {
+		case !p.layered:
+			ok = m.reached(s, p.after, v) && ok
+		case layers:
+			ok = m.reached(s, p.layer(len(s.layout.Layers())-1), v) && ok
 		}
 	}
 	return ok
 }
 
+// layer is the progress at which a rank's l-th layer is written.
+func (p *portion) layer(l int) uint64 { return p.after&^0xffff | uint64(l+1) }
+
 // permit moves seg.allowed on: all slices once the ranks are that far, or, layer by layer, as each rank writes.
 func (v *serve) permit(m *Machine, i int) {
 	seg := v.segs[i]
-	if seg.allowed == seg.slices || !seg.ready || !v.arrived(m, i) {
+	if seg.allowed == seg.slices || !seg.ready || !v.arrived(m, i, false) {
 		return
 	}
 	if !v.offer.layered(i) {
@@ -151,7 +158,7 @@ func (v *serve) permit(m *Machine, i int) {
 		k := seg.marks[seg.mark]
 		seg.allowed = k.First
 		if s := v.offer.rank(k.SrcRank); s != nil {
-			if p := v.offer.portionOf(s, i); p.layered && !m.reached(s, p.after&^0xffff|uint64(k.SrcLayer+1), v) {
+			if p := v.offer.portionOf(s, i); p.layered && !m.reached(s, p.layer(int(k.SrcLayer)), v) {
 				return
 			}
 		}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+const (
+	ms     = transfer.Millisecond
+	second = transfer.Second
+)
+
+// Options make a run. Zero fields are drawn from the seed.
+type Options struct {
+	Seed   uint64
+	Broken transfer.Broken // guards that the machines leave out
+	Late   bool            // the transport lands slices after it said that they are fenced
+	Trace  func(line string)
+}
+
+// Cluster is the world of one run.
+type Cluster struct {
+	opts   Options
+	rng    rng
+	now    transfer.Time
+	seq    uint64
+	agenda agenda
+	broken error
+
+	nodes    []*Node
+	byName   map[string]*Node
+	net      network
+	faults   faults
+	cfg      transfer.Config // of every machine
+	slice    uint64          // bytes of a slice
+	inline   uint64          // bytes of a segment that may ride in a grant
+	ops      []*Op
+	byTag    map[uint64]*Op
+	requests []*Request
+	lastTag  uint64
+	engines  []*Engine
+	fixed    bool // a script: every delay is the same, nothing fails
+	calm     bool // the end of the run: nothing goes wrong any more
+	steps    int
+}
+
+// faults are chances in percent.
+type faults struct {
+	loss, dup, slow          int // of messages
+	lost, corrupt, torn      int // of slices
+	lateSlice                int
+	fenceSlow, fenceFails    int
+	partition, crash, client int // per chance of trouble
+	trouble                  transfer.Time
+}
+
+// New makes the nodes and engines of a seed.
+func New(opts Options) *Cluster {
+	c := newCluster(opts)
+	r := &c.rng
+	c.cfg.OfferWait = r.span(200*ms, 5*second)
+	c.cfg.DefaultLease = r.span(500*ms, 5*second)
+	c.cfg.FenceGrace = r.span(1*ms, 40*ms)
+	c.cfg.Resend = r.span(50*ms, 400*ms)
+	c.cfg.Settle = r.span(20*ms, 100*ms)
+	c.cfg.Linger = r.span(100*ms, 3*second)
+	c.cfg.WindowSlices = r.in(1, 8)
+	c.slice = uint64(8 * r.in(2, 16))
+	if r.hit(50) {
+		c.inline = uint64(r.in(16, 256))
+	}
+	c.faults = someFaults(r)
+	for i := range r.in(3, 8) {
+		c.AddNode(fmt.Sprintf("n%d", i))
+	}
+	for i := range r.in(len(c.nodes), 2*len(c.nodes)) {
+		c.AddEngine(c.nodes[i%len(c.nodes)], c.someShape(i))
+	}
+	return c
+}
+
+func newCluster(opts Options) *Cluster {
+	c := &Cluster{opts: opts, rng: rng(opts.Seed), now: second, byName: map[string]*Node{}, byTag: map[uint64]*Op{}, slice: 64}
+	c.cfg.Broken = opts.Broken
+	c.net = newNetwork(c)
+	return c
+}
+
+// someFaults draws what this seed suffers from: some seeds from one thing, some from all, some from nothing.
+func someFaults(r *rng) faults {
+	var f faults
+	on := func(most int) int {
+		if r.hit(45) {
+			return 0
+		}
+		return r.in(1, most)
+	}
+	f.loss, f.dup, f.slow = on(20), on(20), on(20)
+	f.lost, f.corrupt, f.torn, f.lateSlice = on(10), on(15), on(10), on(15)
+	f.fenceSlow, f.fenceFails = on(40), on(10)
+	f.partition, f.crash, f.client = on(40), on(30), on(40)
+	f.trouble = r.span(300*ms, 3*second)
+	return f
+}
+
+// Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise.
+func (c *Cluster) Run() error {
+	c.workload()
+	c.run(c.now + c.rng.span(5*second, 15*second))
+	c.calmDown()
+	for i := 0; i < 240 && c.broken == nil && !c.quiet(); i++ {
+		c.run(c.now + second)
+	}
+	if c.broken == nil {
+		c.checkEnd()
+	}
+	return c.broken
+}
+
+// fail notes the first broken promise; the run stops.
+func (c *Cluster) fail(format string, args ...any) {
+	if c.broken == nil {
+		c.broken = fmt.Errorf(format, args...)
+		c.tracef("BROKEN %v", c.broken)
+	}
+}
+
+func (c *Cluster) tracef(format string, args ...any) {
+	if c.opts.Trace != nil {
+		c.opts.Trace(fmt.Sprintf("%9.3fms ", float64(c.now)/1e6) + fmt.Sprintf(format, args...))
+	}
+}
+
+// Steps is how many events the machines of the run were given.
+func (c *Cluster) Steps() int { return c.steps }

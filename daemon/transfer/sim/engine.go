@@ -1,0 +1,272 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Engine is a serving engine on one node: workers with memory, perhaps a scheduler.
+type Engine struct {
+	c        *Cluster
+	node     *Node
+	name     string
+	shape    shape
+	instance int
+	sched    *Session
+	workers  []*Session
+	down     bool
+}
+
+// Session is a client's connection.
+type Session struct {
+	node     *Node
+	eng      *Engine
+	id       transfer.SessionID
+	role     transfer.Role
+	rank     int
+	mem      *memory // workers
+	free     []uint32
+	open     bool // the client lives and is connected
+	drained  bool
+	progress uint64
+	watch    uint64
+	writes   []write
+	src      map[uint32]int // block -> offers that hold it
+	dst      map[uint32]*Op // block -> take that holds it
+	byUser   map[uint64]*Op
+	lastUser uint64
+	credits  int
+}
+
+// write is what a model does when its step gets that far.
+type write struct {
+	at uint64
+	do func()
+}
+
+// AddEngine starts an engine on a node.
+func (c *Cluster) AddEngine(n *Node, s shape) *Engine {
+	e := &Engine{c: c, node: n, name: fmt.Sprintf("e%d", len(c.engines)), shape: s}
+	n.engines = append(n.engines, e)
+	c.engines = append(c.engines, e)
+	e.start()
+	return e
+}
+
+// start opens the sessions of a new instance.
+func (e *Engine) start() {
+	e.down = false
+	e.instance++
+	e.workers, e.sched = nil, nil
+	for rank := range e.shape.ranks() {
+		e.workers = append(e.workers, e.newSession(transfer.Worker, rank))
+	}
+	if e.shape.sched {
+		e.sched = e.newSession(transfer.Scheduler, 0)
+	}
+}
+
+func (e *Engine) newSession(role transfer.Role, rank int) *Session {
+	n := e.node
+	n.lastID++
+	s := &Session{
+		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
+		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, credits: 64,
+	}
+	n.sessions[s.id] = s
+	for i := uint32(0); i < numBlocks; i++ {
+		s.free = append(s.free, i)
+	}
+	ev := transfer.SessionOpened{
+		Session: s.id, Engine: e.name, Instance: fmt.Sprintf("i%d", e.instance), Owner: "uid 1", Role: role,
+		Rank: uint32(rank), TPWorld: uint32(e.shape.ranks()), PPWorld: 1, Credits: s.credits,
+	}
+	if role == transfer.Scheduler {
+		ev.Rank = transfer.NoRank
+		n.event(0, ev)
+		return s
+	}
+	s.mem = newMemory(e.shape, rank)
+	n.event(0, ev)
+	n.event(0, transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	s.model()
+	return s
+}
+
+// all lists the engine's sessions.
+func (e *Engine) all() []*Session {
+	if e.sched != nil {
+		return append([]*Session{e.sched}, e.workers...)
+	}
+	return e.workers
+}
+
+// askers are the sessions that submit: the scheduler, or each worker.
+func (e *Engine) askers() []*Session {
+	if e.sched != nil {
+		return []*Session{e.sched}
+	}
+	return e.workers
+}
+
+// ready is true while all sessions of the engine are connected.
+func (e *Engine) ready() bool {
+	if e.down || !e.node.up {
+		return false
+	}
+	for _, s := range e.all() {
+		if !s.open {
+			return false
+		}
+	}
+	return true
+}
+
+// ranks are the sessions whose memory an operation of s names.
+func (s *Session) ranks() []*Session {
+	if s.role == transfer.Scheduler {
+		return s.eng.workers
+	}
+	return []*Session{s}
+}
+
+// model lets the rank's steps go by: layers are written one after the other, then the next step begins.
+func (s *Session) model() {
+	if s.eng.c.fixed {
+		return
+	}
+	c := s.eng.c
+	c.after(c.rng.span(2*ms, 60*ms), func() {
+		if !s.open {
+			return
+		}
+		step, phase := s.progress>>16, s.progress&0xffff
+		switch {
+		case phase < uint64(len(s.mem.part.layers)):
+			phase++
+		case phase != 0xffff && c.rng.hit(50):
+			phase = 0xffff
+		default:
+			step, phase = step+1, 0
+		}
+		s.setProgress(step<<16 | phase)
+		s.model()
+	})
+}
+
+// setProgress does what the model does up to there, then stores the word; the daemon looks when it was asked to.
+func (s *Session) setProgress(v uint64) {
+	rest := s.writes[:0]
+	for _, w := range s.writes {
+		if w.at <= v {
+			w.do()
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	s.writes = rest
+	s.progress = v
+	s.look()
+}
+
+func (s *Session) watchProgress(v uint64) {
+	s.watch = v
+	s.look()
+}
+
+func (s *Session) look() {
+	if s.watch != 0 && s.progress >= s.watch && s.open {
+		s.node.event(s.eng.c.delay(), transfer.Progress{Session: s.id, Value: s.progress})
+	}
+}
+
+// take takes free blocks, as many as there are up to n.
+func (s *Session) alloc(n int) []uint32 {
+	if len(s.free) < n {
+		return nil
+	}
+	c := s.eng.c
+	ids := make([]uint32, n)
+	for i := range ids {
+		k := c.rng.n(len(s.free))
+		ids[i] = s.free[k]
+		s.free[k] = s.free[len(s.free)-1]
+		s.free = s.free[:len(s.free)-1]
+	}
+	return ids
+}
+
+// allocator is whose free list an asker uses: a scheduler's ids are the same in all ranks.
+func (s *Session) allocator() *Session { return s.ranks()[0] }
+
+// told: the daemon ends the session.
+func (s *Session) told(cause transfer.Cause) {
+	s.node.later(s.eng.c.delay(), func() { s.close("told: " + cause.Text) })
+}
+
+// close ends the client's side; the daemon notices a little later.
+func (s *Session) close(why string) {
+	if !s.open {
+		return
+	}
+	s.eng.c.tracef("%s session %d (%s rank %d) closes: %s", s.node.name, s.id, s.eng.name, s.rank, why)
+	s.open = false
+	s.node.event(s.eng.c.delay(), transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}})
+}
+
+// daemonGone: the library notices; nothing that was running can touch memory any more.
+func (s *Session) daemonGone() {
+	s.open, s.drained = false, true
+}
+
+func (n *Node) drained(id transfer.SessionID) {
+	s := n.session(id)
+	if s.open {
+		n.c.fail("node %s: session %d drained while it is open", n.name, id)
+	}
+	s.drained = true
+	delete(n.sessions, id)
+}
+
+func (s *Session) regionDrained() {}
+
+// crash kills all processes of the engine, or only one of them first.
+func (e *Engine) crash(r *rng) {
+	if e.down {
+		return
+	}
+	e.down = true
+	all := e.all()
+	if r.hit(40) {
+		pick(r, all).close("killed")
+		e.node.later(r.span(1*ms, 200*ms), func() { e.killRest(all) })
+	} else {
+		e.killRest(all)
+	}
+	e.node.later(r.span(0, 600*ms), func() {
+		e.killRest(all)
+		e.start()
+	})
+}
+
+func (e *Engine) killRest(all []*Session) {
+	for _, s := range all {
+		s.close("killed with its engine")
+	}
+}
+
+// reconnect: the daemon is back.
+func (e *Engine) reconnect() {
+	e.start()
+}
+
+// list describes tokens of an asker's blocks.
+func list(blockSize, first, stop int, ids []uint32) layout.BlockList {
+	from, to := first/blockSize, (stop+blockSize-1)/blockSize
+	if stop <= first {
+		return layout.BlockList{FirstToken: uint32(first), IDs: nil}
+	}
+	return layout.BlockList{FirstToken: uint32(first), NTokens: uint32(stop - first), IDs: ids[from:to]}
+}

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// flight is a slice on its way.
+type flight struct {
+	key  transfer.SliceKey
+	from *leg
+	to   *Node
+	sent bool // its SliceSent was reported
+	gone bool // nothing lands any more
+	data []byte
+}
+
+// post sends a slice: it is read a little later, and lands later still.
+func (n *Node) post(key transfer.SliceKey) {
+	c := n.c
+	l := n.legs[key.Leg]
+	if l == nil || l.asked {
+		c.fail("node %s: slice %v posted on a fenced leg", n.name, key)
+		return
+	}
+	f := &flight{key: key, from: l, to: n}
+	if key.Peer != "" {
+		f.to = c.byName[key.Peer]
+	}
+	l.flights = append(l.flights, f)
+	n.later(c.delay(), func() { f.read(n) })
+}
+
+// read takes the bytes from the source, unless a fence was faster.
+func (f *flight) read(n *Node) {
+	if f.sent {
+		return
+	}
+	c := n.c
+	f.data = n.read(n.find(f.key.Leg, f.key.Seg), int(f.key.Slice))
+	cause := transfer.Cause{}
+	lost := !c.calm && c.rng.hit(c.faults.lost)
+	if f.key.Peer != "" && !c.net.live(n.name, f.to.name, f.key.Epoch) {
+		lost = true
+	}
+	if lost && f.key.Peer != "" && c.rng.hit(50) {
+		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "link closed"}
+	}
+	if f.key.Peer == "" {
+		// One copy serves both ends: it cannot be lost on the way.
+		f.land(n.name, f.to)
+		f.report(n, cause)
+		return
+	}
+	f.report(n, cause)
+	if lost {
+		return
+	}
+	d := c.delay()
+	if !c.calm && c.rng.hit(c.faults.lateSlice) {
+		d += c.rng.span(0, 400*ms)
+	}
+	from := n.name
+	f.to.later(d, func() { f.land(from, f.to) })
+}
+
+func (f *flight) report(n *Node, cause transfer.Cause) {
+	f.sent = true
+	f.from.flights = slices.DeleteFunc(f.from.flights, func(o *flight) bool { return o == f })
+	n.step(transfer.SliceSent{Key: f.key, Cause: cause})
+}
+
+// cancel ends a slice that a fence stopped.
+func (f *flight) cancel(n *Node) {
+	if f.sent {
+		return
+	}
+	cause := transfer.Cause{Reason: transfer.Cancelled, Text: "fenced"}
+	f.report(n, cause)
+	if f.key.Peer == "" {
+		key := f.key
+		key.End = transfer.Consumer
+		n.step(transfer.SliceLanded{Key: key, Cause: cause})
+	}
+}
+
+// land puts the bytes into the destination, if that end expects them.
+func (f *flight) land(from string, to *Node) {
+	c := to.c
+	key := f.key
+	key.End = transfer.Consumer
+	if key.Peer != "" {
+		key.Peer = from
+	}
+	l := to.legs[key.Leg]
+	if l == nil || !l.expects[key.Seg] || l.fenced && !c.opts.Late {
+		return
+	}
+	seg := to.find(key.Leg, key.Seg)
+	if seg == nil {
+		return
+	}
+	cause := transfer.Cause{}
+	data := f.data
+	switch {
+	case c.calm:
+	case c.rng.hit(c.faults.corrupt):
+		cause = transfer.Cause{Reason: transfer.Corrupt, Text: "checksum does not agree"}
+		data = slices.Clone(data)
+		for i := range data {
+			data[i] ^= 0x55
+		}
+	case key.Peer != "" && c.rng.hit(c.faults.torn):
+		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "link closed half-way"}
+		data = data[:len(data)/2/cell*cell]
+	}
+	to.write(key.Leg, seg, int(key.Slice), data)
+	to.step(transfer.SliceLanded{Key: key, Cause: cause})
+	if c.opts.Late && c.rng.hit(20) {
+		to.later(c.rng.span(0, 300*ms), func() { to.write(key.Leg, seg, int(key.Slice), data) })
+	}
+}

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// network is the channels between nodes. A channel is between two nodes and has an epoch; each side learns of its coming
+// and going in its own time.
+type network struct {
+	c        *Cluster
+	epoch    uint64
+	channels map[[2]string]*channel
+	cut      map[[2]string]bool
+}
+
+type channel struct {
+	epoch uint64
+	up    bool
+}
+
+func newNetwork(c *Cluster) network {
+	return network{c: c, channels: map[[2]string]*channel{}, cut: map[[2]string]bool{}}
+}
+
+func ends(a, b string) [2]string {
+	if a > b {
+		a, b = b, a
+	}
+	return [2]string{a, b}
+}
+
+// dial opens the channel to what a client named: a node's name, or its address name:7650.
+func (w *network) dial(from *Node, hint string) {
+	c := w.c
+	name := strings.TrimSuffix(hint, ":7650")
+	from.later(c.delay(), func() {
+		to := c.byName[name]
+		switch {
+		case to == nil:
+			from.step(transfer.DialFailed{Hint: hint, Final: true, Cause: transfer.Cause{Reason: transfer.NotFound, Text: "peer \"" + hint + "\" is not known here"}})
+		case !to.up || w.cut[ends(from.name, name)]:
+			from.step(transfer.DialFailed{Hint: hint, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection refused"}})
+		case to == from:
+			from.step(transfer.PeerUp{Node: name, Hints: []string{hint}})
+		default:
+			w.open(from, to, hint)
+		}
+	})
+}
+
+func (w *network) open(from, to *Node, hint string) {
+	ch := w.channels[ends(from.name, to.name)]
+	if ch == nil {
+		ch = &channel{}
+		w.channels[ends(from.name, to.name)] = ch
+	}
+	if !ch.up {
+		w.epoch++
+		ch.epoch, ch.up = w.epoch, true
+		epoch := ch.epoch
+		to.later(w.c.delay(), func() { w.come(to, from.name, epoch, nil) })
+	}
+	w.come(from, to.name, ch.epoch, []string{hint})
+}
+
+// come tells a side that the channel is there, unless a newer one is.
+func (w *network) come(n *Node, peer string, epoch uint64, hints []string) {
+	if n.views[peer] > epoch {
+		return
+	}
+	n.views[peer] = epoch
+	n.step(transfer.PeerUp{Node: peer, Epoch: epoch, Hints: hints})
+}
+
+// sever breaks a channel. Each side notices later, or when the next one comes.
+func (w *network) sever(pair [2]string) {
+	ch := w.channels[pair]
+	if ch == nil || !ch.up {
+		return
+	}
+	ch.up = false
+	w.c.tracef("channel %s-%s of epoch %d broke", pair[0], pair[1], ch.epoch)
+	for i, name := range pair {
+		n, peer, epoch := w.c.byName[name], pair[1-i], ch.epoch
+		n.later(w.c.rng.span(0, second), func() { w.go_(n, peer, epoch) })
+	}
+}
+
+func (w *network) go_(n *Node, peer string, epoch uint64) {
+	if n.views[peer] == epoch {
+		n.views[peer] = 0
+		n.step(transfer.PeerDown{Node: peer, Epoch: epoch, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection reset"}})
+	}
+}
+
+// live is true while bytes of that epoch get through.
+func (w *network) live(a, b string, epoch uint64) bool {
+	ch := w.channels[ends(a, b)]
+	return ch != nil && ch.up && ch.epoch == epoch
+}
+
+// nodeGone breaks all channels of a node that died.
+func (w *network) nodeGone(n *Node) {
+	for _, o := range w.c.nodes {
+		w.sever(ends(n.name, o.name))
+	}
+}
+
+// send carries a message: it may be lost, doubled, late, or overtaken.
+func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
+	c := w.c
+	if from.views[to] != epoch {
+		return
+	}
+	copies := 1
+	if !c.calm {
+		if c.rng.hit(c.faults.loss) {
+			copies = 0
+		} else if c.rng.hit(c.faults.dup) {
+			copies = 2
+		}
+	}
+	for range copies {
+		d := c.delay()
+		if !c.calm && c.rng.hit(c.faults.slow) {
+			d += c.rng.span(0, 1500*ms)
+		}
+		c.after(d, func() { w.arrive(from.name, to, epoch, clone(msg)) })
+	}
+}
+
+func (w *network) arrive(from, to string, epoch uint64, msg transfer.Msg) {
+	n := w.c.byName[to]
+	if n.up && n.views[from] == epoch && w.live(from, to, epoch) {
+		n.step(transfer.PeerMsg{Node: from, Epoch: epoch, Msg: msg})
+	}
+}
+
+// clone is what a wire does: both ends have their own.
+func clone(msg transfer.Msg) transfer.Msg {
+	switch m := msg.(type) {
+	case *transfer.MsgTake:
+		cp := *m
+		return &cp
+	case *transfer.MsgGrant:
+		cp := *m
+		return &cp
+	}
+	return msg
+}
+
+// delay is how long small things take.
+func (c *Cluster) delay() transfer.Time {
+	if c.fixed {
+		return 1 * ms
+	}
+	if c.rng.hit(10) {
+		return c.rng.span(0, 40*ms)
+	}
+	return c.rng.span(0, 3*ms)
+}

@@ -1,0 +1,154 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Node is a machine and what its daemon is to it: driver, transports, channels, sessions. A crash replaces all of it.
+type Node struct {
+	c        *Cluster
+	name     string
+	m        *transfer.Machine
+	up       bool
+	life     int // counts crashes: what was planned for an earlier life does not happen
+	timer    int
+	legs     map[transfer.Leg]*leg
+	sessions map[transfer.SessionID]*Session
+	engines  []*Engine
+	views    map[string]uint64 // peer -> epoch of the channel, as this node sees it
+	lastID   transfer.SessionID
+}
+
+// AddNode makes a node whose daemon runs.
+func (c *Cluster) AddNode(name string) *Node {
+	n := &Node{c: c, name: name}
+	c.nodes = append(c.nodes, n)
+	c.byName[name] = n
+	n.start()
+	return n
+}
+
+func (n *Node) start() {
+	n.life++
+	cfg := n.c.cfg
+	cfg.Node, cfg.Incarnation = n.name, n.c.rng.next()
+	random := rng(n.c.rng.next())
+	cfg.Random = random.next
+	n.m = transfer.New(cfg)
+	n.up = true
+	n.legs, n.sessions, n.views = map[transfer.Leg]*leg{}, map[transfer.SessionID]*Session{}, map[string]uint64{}
+}
+
+// later plans something for this life of the daemon.
+func (n *Node) later(d transfer.Time, do func()) {
+	life := n.life
+	n.c.after(d, func() {
+		if n.life == life && n.up {
+			do()
+		}
+	})
+}
+
+// event gives the machine an event a little later.
+func (n *Node) event(d transfer.Time, ev transfer.Event) { n.later(d, func() { n.step(ev) }) }
+
+func (n *Node) step(ev transfer.Event) {
+	c := n.c
+	if c.broken != nil || !n.up {
+		return
+	}
+	c.steps++
+	if c.opts.Trace != nil {
+		c.tracef("%s <- %s", n.name, describe(ev))
+	}
+	for _, e := range n.m.Step(c.now, ev) {
+		if c.opts.Trace != nil {
+			c.tracef("%s -> %s", n.name, describe(e))
+		}
+		n.execute(e)
+	}
+}
+
+func (n *Node) execute(e transfer.Effect) {
+	switch e := e.(type) {
+	case transfer.Complete:
+		n.session(e.Session).complete(e)
+	case transfer.LayerReady:
+		n.session(e.Session).layerReady(e)
+	case transfer.WatchProgress:
+		n.session(e.Session).watchProgress(e.Value)
+	case transfer.EndSession:
+		n.session(e.Session).told(e.Cause)
+	case transfer.SessionDrained:
+		n.drained(e.Session)
+	case transfer.RegionDrained:
+		n.session(e.Session).regionDrained()
+	case transfer.Dial:
+		n.c.net.dial(n, e.Hint)
+	case transfer.Send:
+		n.c.net.send(n, e.Node, e.Epoch, e.Msg)
+	case transfer.MakePlan:
+		n.makePlan(e)
+	case transfer.Expect:
+		n.expect(e)
+	case transfer.Post:
+		for _, k := range e.Keys {
+			n.post(k)
+		}
+	case transfer.ReadInline:
+		n.readInline(e)
+	case transfer.WriteInline:
+		n.writeInline(e)
+	case transfer.Fence:
+		n.fence(e.Leg)
+	case transfer.Forget:
+		n.forget(e.Leg)
+	case transfer.ArmTimer:
+		n.arm(e.At)
+	case transfer.Log:
+	default:
+		panic(fmt.Sprintf("sim: unknown effect %T", e))
+	}
+}
+
+func (n *Node) arm(at transfer.Time) {
+	n.timer++
+	this := n.timer
+	n.later(max(at-n.c.now, 0), func() {
+		if n.timer == this {
+			n.step(transfer.Tick{})
+		}
+	})
+}
+
+// session finds a session that the machine speaks of; one that was drained must not be spoken of any more.
+func (n *Node) session(id transfer.SessionID) *Session {
+	s := n.sessions[id]
+	if s == nil {
+		n.c.fail("node %s: the machine speaks of session %d, which was drained", n.name, id)
+		return &Session{node: n}
+	}
+	return s
+}
+
+// crash kills the daemon: nothing of it moves any more. Clients notice, and connect again after it is back.
+func (n *Node) crash(down transfer.Time) {
+	c := n.c
+	c.tracef("%s CRASH for %v", n.name, down)
+	n.up = false
+	n.life++
+	for _, s := range sortedSessions(n.sessions) {
+		s.daemonGone()
+	}
+	n.legs = map[transfer.Leg]*leg{}
+	c.net.nodeGone(n)
+	c.after(down, func() {
+		c.tracef("%s START", n.name)
+		n.start()
+		for _, e := range n.engines {
+			e.reconnect()
+		}
+	})
+}

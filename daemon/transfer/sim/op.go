@@ -1,0 +1,341 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Op is an operation as its clients see it.
+type Op struct {
+	c         *Cluster
+	kind      string // "offer", "take", "key", "small"
+	sess      *Session
+	concerned []*Session // sess first
+	user, tag uint64
+	req       *Request
+	gen       int
+	ids       []uint32
+	lists     []layout.BlockList
+	after     uint64
+	layered   bool
+	conflict  bool          // its blocks are in use: it has to be refused
+	given     bool          // the machine has it
+	limit     transfer.Time // its terminal completion has to come before that; 0: none
+	timeout   transfer.Time
+	ends      map[*Session]*outcome
+	leg       transfer.XferID // of the first byte that landed
+	freed     bool
+	segs      []layout.BlockList // offers: what was added
+	part      int
+	parts     int
+	attempt   int
+	onEnd     func(transfer.Complete)
+}
+
+// outcome is what one session was told.
+type outcome struct {
+	status      transfer.Status
+	reason      transfer.Reason
+	more        bool
+	released    bool
+	quarantined bool
+}
+
+// newOp registers an operation of a session.
+func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
+	s.lastUser++
+	c.lastTag++
+	o := &Op{c: c, kind: kind, sess: s, concerned: []*Session{s}, user: s.lastUser, tag: c.lastTag, ends: map[*Session]*outcome{}}
+	for _, r := range ranks {
+		if r != s {
+			o.concerned = append(o.concerned, r)
+		}
+	}
+	c.ops = append(c.ops, o)
+	c.byTag[o.tag] = o
+	s.byUser[o.user] = o
+	return o
+}
+
+// submit hands the operation to the daemon, if the session still has one.
+func (o *Op) submit(in transfer.Op) {
+	s, n := o.sess, o.sess.node
+	if !s.open || !n.up {
+		return
+	}
+	n.later(o.c.delay(), func() {
+		if !s.open || o.conflict && !o.conflicts() {
+			return
+		}
+		o.given = true
+		if o.timeout > 0 {
+			o.limit = o.c.now + o.timeout + o.c.bound()
+		}
+		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: in})
+	})
+}
+
+// conflicts is true while another take, which was not told its end, holds some of the blocks.
+func (o *Op) conflicts() bool {
+	for _, w := range o.ranksOf() {
+		for _, id := range o.lists[0].IDs {
+			if h := w.dst[id]; h != nil && h.given && len(h.ends) == 0 && h.hopes() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bound is how much later than its deadline an operation may end.
+func (c *Cluster) bound() transfer.Time { return c.cfg.FenceGrace + 2*ms }
+
+// complete is a completion as it comes out of a session's ring.
+func (s *Session) complete(e transfer.Complete) {
+	c := s.node.c
+	o := c.byTag[e.Tag]
+	if o == nil {
+		c.fail("node %s: completion with unknown tag %d", s.node.name, e.Tag)
+		return
+	}
+	if !s.open && s.drained {
+		c.fail("node %s: completion for session %d after it was drained", s.node.name, s.id)
+	}
+	if (s == o.sess) != (e.UserData == o.user) || s != o.sess && e.UserData != 0 {
+		c.fail("op %d: completion with user data %d in session %d", o.tag, e.UserData, s.id)
+	}
+	if !slices.Contains(o.concerned, s) {
+		c.fail("op %d: completion for session %d, which it does not concern", o.tag, s.id)
+	}
+	s.credits--
+	if s.credits < 0 {
+		c.fail("node %s: session %d got more completions than it has room for", s.node.name, s.id)
+	}
+	s.collect()
+	o.told(s, e)
+}
+
+// collect returns credits in bulk, as a client that polls now and then.
+func (s *Session) collect() {
+	c := s.node.c
+	s.node.later(c.delay(), func() {
+		if s.open {
+			s.credits++
+			s.node.step(transfer.CreditsReturned{Session: s.id, N: 1})
+		}
+	})
+}
+
+func (o *Op) told(s *Session, e transfer.Complete) {
+	c, u := o.c, o.ends[s]
+	switch e.Status {
+	case transfer.Released:
+		if u == nil || !u.more || u.released {
+			c.fail("op %d (%s): RELEASED in session %d without a terminal completion that promised it", o.tag, o.kind, s.id)
+			return
+		}
+		u.released = true
+	case transfer.Quarantined:
+		if u == nil || !u.more || u.released || u.quarantined {
+			c.fail("op %d (%s): QUARANTINED in session %d out of order", o.tag, o.kind, s.id)
+			return
+		}
+		u.quarantined = true
+	default:
+		if u != nil {
+			c.fail("op %d (%s): second terminal completion %d in session %d, after %d", o.tag, o.kind, e.Status, s.id, u.status)
+			return
+		}
+		u = &outcome{status: e.Status, reason: e.Reason, more: e.More, released: !e.More}
+		o.ends[s] = u
+		o.terminal(s, e)
+	}
+	c.after(0, func() { // the other sessions hear of it in the same step
+		if o.settled() {
+			o.free()
+		}
+	})
+}
+
+// terminal checks what an operation's end claims.
+func (o *Op) terminal(s *Session, e transfer.Complete) {
+	c := o.c
+	if o.limit > 0 && c.now > o.limit {
+		c.fail("op %d (%s): ended %v late", o.tag, o.kind, c.now-o.limit)
+	}
+	if e.Status == transfer.Failed && (e.Reason == transfer.OK || e.Text == "") {
+		c.fail("op %d (%s): failed without reason or text", o.tag, o.kind)
+	}
+	for _, other := range o.concerned {
+		if u := o.ends[other]; u != nil && u.status != e.Status {
+			c.fail("op %d (%s): session %d was told %d, session %d %d", o.tag, o.kind, other.id, u.status, s.id, e.Status)
+		}
+	}
+	if o.conflict && (e.Status == transfer.Done || e.More) {
+		c.fail("op %d (%s): a conflicting hold was granted: status %d", o.tag, o.kind, e.Status)
+	}
+	switch {
+	case o.kind == "take" && e.Status == transfer.Done:
+		o.checkBytes(0, layers, nil)
+		o.req.took(o)
+	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && e.Failed != nil:
+		o.checkBytes(0, layers, e.Failed)
+	case o.kind == "offer" && e.Status == transfer.Done:
+		o.req.consumed(o)
+	}
+	if s == o.sess && o.onEnd != nil {
+		o.onEnd(e)
+	}
+}
+
+// checkBytes compares the destination with what its request must have there: all of one offer's making.
+func (o *Op) checkBytes(first, last int, failed []layout.Run) {
+	c, gen := o.c, -1
+	for _, s := range o.ranksOf() {
+		if s.drained {
+			continue
+		}
+		for _, b := range o.lists {
+			b = without(b, failed)
+			s.mem.each(b, 0, len(s.mem.part.layers), func(layer uint32, token, head int, cell []byte) bool {
+				if int(layer) < first || int(layer) >= last {
+					return true
+				}
+				got := binary.LittleEndian.Uint64(cell)
+				if gen < 0 {
+					for g := range o.req.gens + 1 {
+						if pattern(o.req.id, g, layer, token, head) == got {
+							gen = g
+						}
+					}
+				}
+				if gen < 0 || got != pattern(o.req.id, gen, layer, token, head) {
+					c.fail("op %d (take of %s by %s): wrong bytes in session %d rank %d: layer %d token %d head %d",
+						o.tag, o.req.key, s.eng.name, s.id, s.rank, layer, token, head)
+					return false
+				}
+				return true
+			})
+		}
+	}
+	o.gen = max(gen, 0)
+}
+
+// without makes holes of failed blocks.
+func without(b layout.BlockList, failed []layout.Run) layout.BlockList {
+	if failed == nil {
+		return b
+	}
+	b.IDs = slices.Clone(b.IDs)
+	for i, id := range b.IDs {
+		for _, r := range failed {
+			if r.Group == b.Group && id >= r.First && id-r.First < r.Count {
+				b.IDs[i] = layout.NoBlock
+			}
+		}
+	}
+	return b
+}
+
+func (o *Op) ranksOf() []*Session {
+	if o.sess.role == transfer.Scheduler {
+		return o.concerned[1:]
+	}
+	return o.concerned[:1]
+}
+
+// settled is true once every session that lives was told that the memory is its own.
+func (o *Op) settled() bool {
+	told := false
+	for _, s := range o.concerned {
+		u := o.ends[s]
+		if u != nil {
+			told = true
+			if !u.released && s.open {
+				return false
+			}
+		}
+	}
+	if !told {
+		return false
+	}
+	if refused := o.refused(); !refused {
+		for _, s := range o.concerned {
+			if s.open && o.ends[s] == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// refused: only the asker was told, and that it failed.
+func (o *Op) refused() bool {
+	u := o.ends[o.sess]
+	return u != nil && u.status == transfer.Failed && !u.more && len(o.ends) == 1
+}
+
+// free gives the blocks back to their allocator, and their next user spoils them.
+func (o *Op) free() {
+	if o.freed {
+		return
+	}
+	o.freed = true
+	if o.conflict {
+		return
+	}
+	var back []uint32
+	for _, s := range o.ranksOf() {
+		if !s.open {
+			continue
+		}
+		back = back[:0]
+		for _, id := range o.ids {
+			switch o.kind {
+			case "take":
+				delete(s.dst, id)
+				back = append(back, id)
+			case "offer":
+				if id == layout.NoBlock {
+					continue
+				}
+				if s.src[id]--; s.src[id] == 0 {
+					delete(s.src, id)
+					back = append(back, id)
+				}
+			}
+		}
+		s.mem.spoil(back, o.c.rng.next())
+	}
+	if a := o.sess.allocator(); a.open {
+		a.free = append(a.free, back...)
+	}
+}
+
+// layerReady checks the layers that are said to be in place.
+func (s *Session) layerReady(e transfer.LayerReady) {
+	o := s.byUser[e.UserData]
+	if o == nil || o.kind != "take" || o.ends[s] != nil {
+		s.node.c.fail("node %s: layers reported for operation %d, which is no running take", s.node.name, e.UserData)
+		return
+	}
+	o.checkBytes(0, int(e.Ready), o.holes())
+}
+
+// holes are the blocks that the offer may lack.
+func (o *Op) holes() []layout.Run {
+	var out []layout.Run
+	for _, b := range o.lists {
+		for i, id := range b.IDs {
+			bs := o.sess.eng.shape.blockSize
+			at := (int(b.FirstToken)/bs + i) * bs
+			if id != layout.NoBlock && o.req.lacks(at, at+bs) {
+				out = append(out, layout.Run{Group: b.Group, First: id, Count: 1})
+			}
+		}
+	}
+	return out
+}

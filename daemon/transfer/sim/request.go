@@ -1,0 +1,268 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Request is a prompt whose cache goes from one engine to others.
+type Request struct {
+	c         *Cluster
+	id        int
+	key       string
+	token     []byte
+	content   []byte
+	prod      *Engine
+	consumers int
+	tokens    int
+	hole      int                       // token in a block that the producer lacks; -1: none
+	gens      int                       // offers under the key, minus one
+	takers    []map[string]map[int]bool // generation -> take name -> parts done
+	drops     int
+}
+
+func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
+	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1}
+	r.key = fmt.Sprintf("r%d", r.id)
+	r.token = fmt.Appendf(nil, "token-of-%08d", r.id)
+	r.takers = []map[string]map[int]bool{{}}
+	c.requests = append(c.requests, r)
+	return r
+}
+
+// lacks says whether the offer has no block for some of the tokens.
+func (r *Request) lacks(from, to int) bool {
+	if to > r.tokens {
+		return true
+	}
+	if r.hole < 0 {
+		return false
+	}
+	bs := r.prod.shape.blockSize
+	first := r.hole / bs * bs
+	return from < first+bs && to > first
+}
+
+// took notes a take that is done.
+func (r *Request) took(o *Op) {
+	name := fmt.Sprintf("%s/%d", o.sess.eng.name, o.attempt)
+	parts := r.takers[o.gen][name]
+	if parts == nil {
+		parts = map[int]bool{}
+		r.takers[o.gen][name] = parts
+	}
+	parts[o.part] = true
+	if len(parts) == o.parts {
+		parts[-1] = true
+	}
+}
+
+// consumed checks that an offer that is done was really taken by as many as it was for.
+func (r *Request) consumed(o *Op) {
+	n := r.drops
+	for _, parts := range r.takers[o.gen] {
+		if parts[-1] {
+			n++
+		}
+	}
+	if n < r.consumers {
+		r.c.fail("op %d: offer of %s is done, but only %d of %d consumers are", o.tag, r.key, n, r.consumers)
+	}
+}
+
+// offerPlan is how a producer goes about its offer.
+type offerPlan struct {
+	cuts    []int // tokens after each segment; the last is the offer's end
+	ahead   int   // steps of the model until the blocks are written
+	layered bool
+	lease   transfer.Time
+	shared  *Op // its blocks are offered once more
+}
+
+// offer offers the request's blocks: by the scheduler, or by each worker.
+func (r *Request) offer(p offerPlan) []*Op {
+	var ops []*Op
+	for _, s := range r.prod.askers() {
+		if o := r.offerBy(s, p); o != nil {
+			ops = append(ops, o)
+		}
+	}
+	return ops
+}
+
+func (r *Request) offerBy(s *Session, p offerPlan) *Op {
+	c := r.c
+	bs := r.prod.shape.blockSize
+	ids := s.allocator().alloc((r.tokens + bs - 1) / bs)
+	if ids == nil || !s.open {
+		return nil
+	}
+	held := append([]uint32(nil), ids...)
+	if r.hole >= 0 {
+		ids[r.hole/bs] = layout.NoBlock
+	}
+	o := c.newOp("offer", s, s.ranks())
+	o.req, o.gen, o.ids = r, r.gens, ids
+	for _, w := range o.ranksOf() {
+		for _, id := range ids {
+			if id != layout.NoBlock {
+				w.src[id]++
+			}
+		}
+	}
+	if r.hole >= 0 { // the block that is not offered stays with its owner
+		a := s.allocator()
+		a.free = append(a.free, held[r.hole/bs])
+	}
+	at := 0
+	for i, cut := range p.cuts {
+		blocks := []layout.BlockList{list(bs, at, cut, ids)}
+		last := i == len(p.cuts)-1
+		after := o.write(blocks[0], p.ahead+i, p.layered)
+		if i == 0 {
+			o.submit(&transfer.OfferOp{
+				Key: []byte(r.key), Token: r.token, Content: r.content, Lease: p.lease, Consumers: r.consumers,
+				After: after, Sealed: last, Layered: p.layered, Blocks: blocks,
+			})
+		} else {
+			ext := &transfer.ExtendOp{Target: o.user, After: after, Sealed: last, Layered: p.layered, Blocks: blocks}
+			c.after(transfer.Time(i)*c.rng.span(5*ms, 300*ms)+40*ms, func() {
+				if o.ends[s] == nil && s.open {
+					c.newSmall(s, ext)
+				}
+			})
+		}
+		at = cut
+	}
+	return o
+}
+
+// write plans the model's writing of blocks and returns the progress after which they are ready.
+func (o *Op) write(b layout.BlockList, ahead int, layered bool) uint64 {
+	after := uint64(0)
+	for _, w := range o.ranksOf() {
+		after = max(after, (w.progress>>16+uint64(ahead))<<16)
+	}
+	for _, w := range o.ranksOf() {
+		all := len(w.mem.part.layers)
+		put := func(first, last int) func() {
+			return func() {
+				if !o.freed && w.open {
+					w.mem.write(o.req.id, o.gen, b, first, last)
+				}
+			}
+		}
+		switch {
+		case layered:
+			for l := range all {
+				w.writes = append(w.writes, write{after | uint64(l+1), put(l, l+1)})
+			}
+		case ahead == 0:
+			put(0, all)()
+		default:
+			w.writes = append(w.writes, write{after, put(0, all)})
+		}
+	}
+	if ahead == 0 && !layered {
+		return 0
+	}
+	return after
+}
+
+// newSmall submits an extension, a cancel or a withdrawal.
+func (c *Cluster) newSmall(s *Session, in transfer.Op) *Op {
+	o := c.newOp("small", s, nil)
+	o.timeout = 1 * ms
+	o.submit(in)
+	return o
+}
+
+// takePlan is how a consumer goes about its take.
+type takePlan struct {
+	first, stop int
+	peer        string
+	timeout     transfer.Time
+	ahead       int
+	layered     bool
+	attempt     int
+	token       []byte
+	content     []byte
+	conflict    bool
+}
+
+// take takes the request's tokens: by the scheduler, or a part by each worker.
+func (r *Request) take(e *Engine, p takePlan) []*Op {
+	var ops []*Op
+	askers := e.askers()
+	for i, s := range askers {
+		if o := r.takeBy(s, p, i, len(askers)); o != nil {
+			ops = append(ops, o)
+		}
+	}
+	return ops
+}
+
+func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
+	c, bs := r.c, s.eng.shape.blockSize
+	if !s.open {
+		return nil
+	}
+	a := s.allocator()
+	need := (p.stop + bs - 1) / bs
+	var ids []uint32
+	if p.conflict {
+		ids = a.inUse(need)
+	} else {
+		ids = a.alloc(need)
+	}
+	if ids == nil {
+		return nil
+	}
+	o := c.newOp("take", s, s.ranks())
+	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict
+	o.lists, o.layered = []layout.BlockList{list(bs, p.first, p.stop, ids)}, p.layered
+	for _, w := range o.ranksOf() {
+		if p.ahead > 0 {
+			o.after = max(o.after, (w.progress>>16+uint64(p.ahead))<<16)
+		}
+		for _, id := range o.lists[0].IDs {
+			if !p.conflict {
+				w.dst[id] = o
+			}
+		}
+	}
+	slot := transfer.NoSlot
+	if p.layered {
+		slot = uint32(o.user)
+	}
+	o.submit(&transfer.TakeOp{
+		Key: []byte(r.key), Token: p.token, Content: p.content, Peer: p.peer, TakeID: uint64(r.id*100 + p.attempt),
+		Part: part, Parts: parts, After: o.after, Layered: p.layered, LayerSlot: slot, Timeout: p.timeout, Blocks: o.lists,
+	})
+	return o
+}
+
+// inUse finds blocks that a take or an offer holds: a mistake that has to be refused.
+func (s *Session) inUse(n int) []uint32 {
+	var ids []uint32
+	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
+		o := s.dst[id]
+		if o != nil && o.given && !o.freed && len(o.ends) == 0 && o.sess.open {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
+		if s.dst[id] == nil && s.src[id] == 0 {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) < n {
+		return nil
+	}
+	return ids
+}

@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/internal/leak"
+)
+
+var (
+	seeds = flag.Int("seeds", 200, "how many seeds TestSim runs")
+	first = flag.Uint64("first", 1, "the first of them")
+	one   = flag.Uint64("seed", 0, "run this seed alone, with its trace when -v is given")
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// TestSim lets the machines live through trouble and checks the promises after every step.
+func TestSim(t *testing.T) {
+	if *one != 0 {
+		replay(t, *one)
+		return
+	}
+	steps := 0
+	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+		c := New(Options{Seed: seed})
+		if err := c.Run(); err != nil {
+			t.Errorf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run TestSim -seed=%d -v", seed, err, seed)
+			if t.Failed() {
+				return
+			}
+		}
+		steps += c.Steps()
+	}
+	t.Logf("%d seeds, %d events", *seeds, steps)
+}
+
+func replay(t *testing.T, seed uint64) {
+	o := Options{Seed: seed}
+	if testing.Verbose() {
+		o.Trace = func(line string) { fmt.Println(line) }
+	}
+	if err := New(o).Run(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+}

@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// workload plans requests and trouble for the whole run; what they do is drawn when their time comes.
+func (c *Cluster) workload() {
+	r := &c.rng
+	for range r.in(10, 30) {
+		c.after(r.span(100*ms, 8*second), c.someRequest)
+	}
+	if c.faults.partition+c.faults.crash+c.faults.client > 0 {
+		c.after(c.faults.trouble, c.someTrouble)
+	}
+}
+
+// calmDown ends all trouble: from here on everything has to come to its end.
+func (c *Cluster) calmDown() {
+	c.tracef("CALM")
+	c.calm = true
+	c.net.cut = map[[2]string]bool{}
+}
+
+// someTrouble breaks something, and comes again.
+func (c *Cluster) someTrouble() {
+	if c.calm {
+		return
+	}
+	r := &c.rng
+	if r.hit(c.faults.partition) {
+		pair := ends(pick(r, c.nodes).name, pick(r, c.nodes).name)
+		if r.hit(50) {
+			c.net.cut[pair] = true
+			c.after(r.span(100*ms, 3*second), func() { delete(c.net.cut, pair) })
+		}
+		c.net.sever(pair)
+	}
+	if r.hit(c.faults.crash) {
+		if n := pick(r, c.nodes); n.up {
+			n.crash(r.span(10*ms, 2*second))
+		}
+	}
+	if r.hit(c.faults.client) {
+		if e := pick(r, c.engines); e.node.up {
+			e.crash(r)
+		}
+	}
+	if r.hit(10) {
+		if e := pick(r, c.engines); e.ready() {
+			s := e.workers[0]
+			s.node.step(transfer.RegionRemoved{Session: s.id, Region: region})
+			s.node.later(r.span(0, 100*ms), func() { e.crash(r) })
+		}
+	}
+	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), c.someTrouble)
+}
+
+// someRequest plays one request with all that a client may come to do.
+func (c *Cluster) someRequest() {
+	if c.calm {
+		return
+	}
+	r := &c.rng
+	prod := pick(r, c.engines)
+	if !prod.ready() {
+		return
+	}
+	n := r.in(1, 3)
+	if r.hit(70) {
+		n = 1
+	}
+	q := c.newRequest(prod, n, r.in(1, 24))
+	if r.hit(20) {
+		q.content = []byte("lora-7")
+	}
+	if r.hit(5) {
+		q.hole = r.n(q.tokens)
+	}
+	c.after(r.span(0, 400*ms), func() { q.produce() })
+	engines := slices.Clone(c.engines)
+	for i := 0; i < n && len(engines) > 0; i++ {
+		k := r.n(len(engines))
+		e := engines[k]
+		engines = slices.Delete(engines, k, k+1)
+		if e == prod {
+			continue
+		}
+		c.after(r.span(0, 600*ms), func() { q.consume(e, 0) })
+	}
+}
+
+// produce offers, and may think better of it.
+func (q *Request) produce() {
+	c, r := q.c, &q.c.rng
+	if !q.prod.ready() {
+		return
+	}
+	p := offerPlan{cuts: []int{q.tokens}, lease: r.span(300*ms, 4*second), layered: r.hit(20)}
+	if r.hit(40) || p.layered {
+		p.ahead = r.in(1, 3)
+	}
+	if r.hit(25) && q.tokens > 2 {
+		mid := r.in(1, q.tokens-1)
+		p.cuts = []int{mid, q.tokens}
+	}
+	ops := q.offer(p)
+	if len(ops) == 0 || !r.hit(20) {
+		return
+	}
+	o := ops[r.n(len(ops))]
+	c.after(r.span(0, 800*ms), func() {
+		if o.ends[o.sess] != nil || !o.sess.open {
+			return
+		}
+		o.onEnd = func(transfer.Complete) {
+			if q.gens < 3 && r.hit(70) { // the key is used again, for something else
+				q.gens++
+				q.takers = append(q.takers, map[string]map[int]bool{})
+				c.after(r.span(0, 300*ms), q.produce)
+			}
+		}
+		c.newSmall(o.sess, &transfer.WithdrawOp{Target: o.user})
+	})
+}
+
+// consume takes, drops, watches, cancels, makes mistakes, tries again.
+func (q *Request) consume(e *Engine, attempt int) {
+	c, r := q.c, &q.c.rng
+	if !e.ready() {
+		return
+	}
+	p := takePlan{stop: q.tokens, timeout: r.span(100*ms, 6*second), token: q.token, content: q.content, attempt: attempt, layered: r.hit(25)}
+	p.peer = q.prod.node.name
+	switch {
+	case q.prod.node == e.node && r.hit(70):
+		p.peer = ""
+	case r.hit(10):
+		p.peer += ":7650"
+	case r.hit(2):
+		p.peer = "nobody"
+	}
+	if r.hit(20) {
+		p.first = r.n(p.stop)
+	}
+	if r.hit(5) {
+		p.stop += r.in(1, 4)
+	}
+	if r.hit(30) {
+		p.ahead = r.in(1, 2)
+	}
+	switch {
+	case r.hit(3):
+		p.token = []byte("somebody-elses-token")
+	case r.hit(2):
+		p.content = []byte("other")
+	case r.hit(5):
+		s := pick(r, e.askers())
+		k := c.newOp("key", s, nil)
+		k.timeout = p.timeout
+		q.drops++
+		k.submit(&transfer.DropOp{Key: []byte(q.key), Token: q.token, Peer: p.peer, Timeout: p.timeout})
+		return
+	case r.hit(10):
+		k := c.newOp("key", pick(r, e.askers()), nil)
+		k.timeout = p.timeout
+		k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: q.token, Peer: p.peer, Timeout: p.timeout})
+	}
+	ops := q.take(e, p)
+	for _, o := range ops {
+		q.mind(e, o, attempt)
+	}
+	if r.hit(15) {
+		c.after(r.span(0, 300*ms), func() {
+			if e.ready() {
+				bad := p
+				bad.conflict, bad.attempt = true, 50
+				q.take(e, bad)
+			}
+		})
+	}
+}
+
+// mind is what a client does about a take that runs.
+func (q *Request) mind(e *Engine, o *Op, attempt int) {
+	c, r := q.c, &q.c.rng
+	if r.hit(20) {
+		c.after(r.span(0, 500*ms), func() {
+			if o.sess.open && o.given && o.ends[o.sess] == nil {
+				k := c.newSmall(o.sess, &transfer.CancelOp{Target: o.user})
+				k.timeout = 1 * ms
+			}
+		})
+	}
+	o.onEnd = func(x transfer.Complete) {
+		if x.Status == transfer.Failed && attempt < 2 && r.hit(40) && o.part == 0 {
+			c.after(r.span(0, 200*ms), func() { q.consume(e, attempt+1) })
+		}
+	}
+}
