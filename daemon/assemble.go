@@ -18,6 +18,8 @@ import (
 type sink struct{ driver *driver.Driver }
 
 func (s *sink) Event(ev transfer.Event) { s.driver.Event(ev) }
+func (s *sink) Queue(ev transfer.Event) { s.driver.Queue(ev) }
+func (s *sink) Flush()                  { s.driver.Flush() }
 
 // assemble makes machine, transports, channels, sessions and driver. Nothing of it runs yet.
 func (d *Daemon) assemble() error {
@@ -35,7 +37,7 @@ func (d *Daemon) assemble() error {
 		d.tcp.SetSource(d.peers)
 	}
 	d.sessions, err = session.New(session.Config{
-		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event,
+		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
 		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advance.Spin.D(), Log: d.log,
 	})
 	if err != nil {
@@ -63,7 +65,8 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	pc := peer.Config{
 		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Listener: d.listener, Advertise: d.advertise(), Identity: d.identity,
 		Insecure: c.Insecure, DataPlain: c.DataPlain, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
-		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Log: d.log,
+		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
+		Log: d.log,
 	}
 	if d.tcp != nil {
 		pc.Links, pc.Streams = d.tcp, c.TCP.Streams

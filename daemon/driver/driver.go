@@ -48,15 +48,17 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Driver runs the machine. Event may be called from any goroutine; everything else happens on the goroutine of Run.
+// Driver runs the machine: one goroutine at a time, that of Run or one that calls Flush. Event and Queue may be called from any.
 type Driver struct {
 	cfg   Config
 	log   *slog.Logger
 	queue queue
+	turn  turn
 	start time.Time
 	timer *time.Timer
 	legs  map[transfer.Leg]*leg
 	plans chan planJob
+	batch []item           // being worked off
 	own   []transfer.Event // answers of the step at hand
 	runs  []plan.Run       // scratch
 
@@ -73,17 +75,27 @@ func New(cfg Config) *Driver {
 	}
 	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, plans: make(chan planJob, 1024)}
 	d.queue.init()
+	d.turn.init()
+	d.timer = time.NewTimer(time.Hour)
+	d.timer.Stop()
 	return d
 }
 
 // Event queues what happened; it never blocks. Order is kept per calling goroutine.
-func (d *Driver) Event(ev transfer.Event) { d.queue.push(item{ev: ev}) }
+func (d *Driver) Event(ev transfer.Event) { d.queue.push(item{ev: ev}); d.turn.nudge() }
+
+// Queue is Event without waking anybody: the caller calls Flush soon.
+func (d *Driver) Queue(ev transfer.Event) { d.queue.push(item{ev: ev}) }
+
+// Flush works off what is queued, on the calling goroutine if nobody is at it, which saves waking another one: the larger part of
+// a small hand-over's time. Call it without locks that effects may want, and not from threads of low priority.
+func (d *Driver) Flush() { d.turn.take(d.drain) }
 
 // Do runs f on the driver's goroutine between two events, where the machine may be read, and returns after it. An error
 // means that the driver stopped or ctx ended first, in which case f may not run.
 func (d *Driver) Do(ctx context.Context, f func()) error {
 	done := make(chan struct{})
-	d.queue.push(item{fn: func() { f(); close(done) }})
+	d.Post(func() { f(); close(done) })
 	select {
 	case <-done:
 		return nil
@@ -107,37 +119,36 @@ func (d *Driver) Run(ctx context.Context) {
 	defer workers.Wait()
 	defer close(d.plans)
 	defer d.queue.stop()
-	d.timer = time.NewTimer(time.Hour)
-	defer d.timer.Stop()
-
-	var batch []item
 	for {
-		if batch = d.queue.take(batch); len(batch) == 0 {
-			select {
-			case <-d.queue.signal:
-			case <-d.timer.C:
-				d.step(transfer.Tick{})
-			case <-ctx.Done():
-				return
-			}
-			continue
-		}
-		for i := range batch {
-			if batch[i].fn != nil {
-				batch[i].fn()
-			} else {
-				d.step(batch[i].ev)
-			}
-			batch[i] = item{}
-		}
 		select {
+		case <-d.turn.wake:
+			d.turn.take(d.drain)
+		case <-d.timer.C:
+			d.Event(transfer.Tick{})
 		case <-ctx.Done():
+			d.turn.end()
 			return
-		case <-d.timer.C: // under load the queue may never run dry
-			d.step(transfer.Tick{})
-		default:
 		}
 	}
+}
+
+// drain works off the queue, up to a bound after which the goroutine of Run goes on: a caller of Flush has other things to do.
+// more: something is left.
+func (d *Driver) drain() (more bool) {
+	for n := 0; n < 256; n += len(d.batch) {
+		if d.batch = d.queue.take(d.batch); len(d.batch) == 0 {
+			return false
+		}
+		for i := range d.batch {
+			if d.batch[i].fn != nil {
+				d.batch[i].fn()
+			} else {
+				d.step(d.batch[i].ev)
+			}
+			d.batch[i] = item{}
+		}
+	}
+	return !d.queue.empty()
 }
 
 // step feeds one event and whatever its effects answer at once. The machine reuses its effects, so an answer waits in own
@@ -163,4 +174,4 @@ func (d *Driver) flush() {
 func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }
 
 // Post runs f on the driver's goroutine between two events, some time after it returns.
-func (d *Driver) Post(f func()) { d.queue.push(item{fn: f}) }
+func (d *Driver) Post(f func()) { d.queue.push(item{fn: f}); d.turn.nudge() }

@@ -12,31 +12,20 @@ type item struct {
 	fn func()
 }
 
-// queue is an unbounded multi-producer queue. It must not block: the driver itself pushes while it executes effects (a
-// slice copied at once reports at once). What bounds it are the credits of sessions and the posting window.
+// queue is an unbounded multi-producer queue. It must not block: whoever executes effects pushes too (a slice copied at once
+// reports at once). What bounds it are the credits of sessions and the posting window.
 type queue struct {
 	mu      sync.Mutex
 	items   []item
-	signal  chan struct{} // capacity 1
 	stopped chan struct{}
 }
 
-func (q *queue) init() {
-	q.signal = make(chan struct{}, 1)
-	q.stopped = make(chan struct{})
-}
+func (q *queue) init() { q.stopped = make(chan struct{}) }
 
 func (q *queue) push(it item) {
 	q.mu.Lock()
 	q.items = append(q.items, it)
-	first := len(q.items) == 1
 	q.mu.Unlock()
-	if first {
-		select {
-		case q.signal <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // take returns all queued items and keeps spare (emptied) as the next buffer.
@@ -46,6 +35,12 @@ func (q *queue) take(spare []item) []item {
 	got := q.items
 	q.items = spare[:0]
 	return got
+}
+
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) == 0
 }
 
 func (q *queue) stop() { close(q.stopped) }

@@ -206,7 +206,8 @@ func (c *channel) handle(f *peerpb.Frame) error {
 		return err
 	}
 	c.worked.Store(time.Now().UnixNano())
-	c.m.cfg.Events(transfer.PeerMsg{Node: c.node, Epoch: c.epoch, Msg: msg})
+	c.m.cfg.Queue(transfer.PeerMsg{Node: c.node, Epoch: c.epoch, Msg: msg})
+	c.m.cfg.Flush()
 	return nil
 }
 

@@ -111,14 +111,17 @@ func (m *Manager) connect(ctx context.Context, t target) (c *channel, final bool
 		return c, false, nil
 	}
 	_ = conn.Close()
-	var dup *duplicateError
-	if errors.As(err, &dup) {
-		if won := m.channelOf(dup.nodeOr(t.node)); won != nil {
-			return won, false, nil
-		}
-	}
 	var fin *finalError
-	return nil, errors.As(err, &fin), err
+	if errors.As(err, &fin) {
+		return nil, true, err
+	}
+	// Two that dial each other at once: the peer's own dial may have won, and closed this one.
+	var dup *duplicateError
+	errors.As(err, &dup)
+	if won := m.channelOf(dup.nodeOr(t.node)); won != nil {
+		return won, false, nil
+	}
+	return nil, false, err
 }
 
 func (m *Manager) channelOf(node string) *channel {

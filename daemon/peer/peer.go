@@ -42,7 +42,9 @@ type Config struct {
 	IdleClose   time.Duration
 	DialMax     time.Duration
 	Events      func(transfer.Event) // never blocks
-	Links       transport.LinkUser   // nil: no links
+	Queue       func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
+	Flush       func()
+	Links       transport.LinkUser // nil: no links
 	Log         *slog.Logger
 }
 
@@ -77,6 +79,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if !cfg.Insecure && cfg.Identity == nil && cfg.Listener != nil {
 		return nil, fmt.Errorf("a listener for peers needs certificates")
+	}
+	if cfg.Queue == nil || cfg.Flush == nil {
+		cfg.Queue, cfg.Flush = cfg.Events, func() {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -59,12 +59,17 @@ func (p *poller) visit() bool {
 		if s.stalled.Load() || !s.in.TryLock() {
 			continue // its reader is at it
 		}
+		found := false
 		if !s.stopped {
 			s.sq.Disarm()
 			n, _ := s.pumpLocked()
-			any = any || n > 0
+			found = n > 0
 		}
 		s.in.Unlock()
+		if found {
+			p.srv.cfg.Flush()
+			any = true
+		}
 	}
 	return any
 }

@@ -40,7 +40,7 @@ func (v *Server) Complete(c transfer.Complete) {
 		delete(s.ops, c.UserData)
 	}
 	if s.cq.Outstanding() > s.reserve/4 {
-		s.collect()
+		s.collect(s.srv.cfg.Events)
 		if s.cq.Outstanding() > s.reserve/4 && !s.eager.Swap(true) {
 			s.srv.look()
 		}
@@ -57,7 +57,7 @@ func (s *session) put(e *ring.CQE, failed []layout.Run, text string, mark bool) 
 	err := s.cq.Put(e, s.result, mark)
 	if errors.Is(err, ring.ErrFull) {
 		// The client may have consumed since we looked.
-		s.collect()
+		s.collect(s.srv.cfg.Events)
 		err = s.cq.Put(e, s.result, mark)
 	}
 	if err != nil {
@@ -86,15 +86,15 @@ func (s *session) signal() {
 	}
 }
 
-// collect takes note of what the client consumed. The caller holds mu.
-func (s *session) collect() {
+// collect takes note of what the client consumed and reports it with say, Events or Queue. The caller holds mu.
+func (s *session) collect(say func(transfer.Event)) {
 	_, credits, err := s.cq.Consumed()
 	if err != nil {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
 		return
 	}
 	if credits > 0 {
-		s.srv.cfg.Events(transfer.CreditsReturned{Session: s.id, N: credits})
+		say(transfer.CreditsReturned{Session: s.id, N: credits})
 	}
 }
 

@@ -19,6 +19,10 @@ type Config struct {
 	// Events takes what happened. It never blocks, may be called from any goroutine, also from within the methods of
 	// Server, and keeps the order of calls from one goroutine. Required.
 	Events func(transfer.Event)
+	// Queue and Flush, when given, take the place of Events for submissions: Queue may leave the event lying until Flush, which is called
+	// soon after by the same goroutine, without locks.
+	Queue func(transfer.Event)
+	Flush func()
 
 	Limits   Limits
 	PollMode string        // "event" (or "") or "busy"
@@ -92,6 +96,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ProcRoot == "" {
 		c.ProcRoot = sys.ProcRoot
+	}
+	if c.Queue == nil || c.Flush == nil {
+		c.Queue, c.Flush = c.Events, func() {}
 	}
 	if c.Spin == 0 {
 		c.Spin = 50 * time.Microsecond

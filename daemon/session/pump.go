@@ -73,8 +73,12 @@ func (s *session) waitResume() bool {
 // pump reads up to batch submissions and returns how many. stalled: completions must be consumed first.
 func (s *session) pump() (n int, stalled bool) {
 	s.in.Lock()
-	defer s.in.Unlock()
-	return s.pumpLocked()
+	n, stalled = s.pumpLocked()
+	s.in.Unlock()
+	if n > 0 || stalled {
+		s.srv.cfg.Flush()
+	}
+	return n, stalled
 }
 
 func (s *session) pumpLocked() (n int, stalled bool) {
@@ -117,7 +121,7 @@ func (s *session) admissible() bool {
 	if s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
 		return true
 	}
-	s.collect()
+	s.collect(s.srv.cfg.Queue)
 	return s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve
 }
 
@@ -150,9 +154,9 @@ func (s *session) submit(e *ring.SQE) (err error) {
 		s.mu.Unlock()
 		return err
 	}
-	s.collect() // credits first, so that the machine does not refuse for want of those that were given back
+	s.collect(s.srv.cfg.Queue) // credits first, so that the machine does not refuse for want of those that were given back
 	s.mu.Unlock()
-	s.srv.cfg.Events(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
+	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	return nil
 }
 

@@ -104,7 +104,7 @@ func (s *session) tick() {
 	defer s.mu.Unlock()
 	if !s.gone {
 		s.words.Beat(s.srv.beat())
-		s.collect()
+		s.collect(s.srv.cfg.Events)
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *session) glance() bool {
 	if s.gone {
 		return false
 	}
-	s.collect()
+	s.collect(s.srv.cfg.Events)
 	if s.eager.Load() {
 		s.eager.Store(s.cq.Outstanding() > s.reserve/4)
 	}
