@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -40,7 +41,8 @@ func (s setting) toml() string {
 type daemon struct {
 	node, socket, addr string
 	cmd                *exec.Cmd
-	log                chan error // its stderr has ended
+	log                chan error  // its stderr has ended
+	stopping           atomic.Bool // its peer may have gone: warnings say nothing new
 }
 
 // startDaemon runs kvpiped --dev and waits until it says that it is ready.
@@ -92,6 +94,7 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 				close(ready)
 			case !up:
 				before = append(before, text)
+			case d.stopping.Load():
 			case strings.Contains(text, "WARN"), strings.Contains(text, "ERROR"):
 				fmt.Fprintf(os.Stderr, "kvpiped %s: %s\n", d.node, text)
 			}

@@ -88,6 +88,9 @@ func (p *pair) stopUnless(err *error) {
 }
 
 func (p *pair) stop() {
+	for _, d := range p.daemons {
+		d.stopping.Store(true)
+	}
 	for _, c := range []*end{p.a, p.b} {
 		if c != nil {
 			c.stop()
