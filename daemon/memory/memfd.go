@@ -18,7 +18,7 @@ func mapMemfd(fd int, n uint64) (whole []byte, err error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	unit := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
-	size := (n + unit - 1) / unit * unit // n <= Size, so this cannot overflow
+	size := (n + unit - 1) / unit * unit                        // n <= Size, so this cannot overflow
 	whole, err = sys.Mmap(fd, int(size), sys.ProtWrite)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

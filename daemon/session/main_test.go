@@ -25,7 +25,7 @@ type node struct {
 
 	mu     sync.Mutex
 	events []transfer.Event
-	grew   chan struct{}                  // closed and replaced when events grow
+	grew   chan struct{}                    // closed and replaced when events grow
 	answer func(transfer.Event) (done bool) // first to see an event
 }
 
