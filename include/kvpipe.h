@@ -12,9 +12,9 @@
  *  - Option structs begin with their own size: initialise them with KVPIPE_OPTS(type, .field = value, ...).
  *    A newer library accepts older structs; an older library accepts newer structs whose unknown tail is zero.
  *    Reserved fields must be zero and are checked.
- *  - Times are nanoseconds, relative, int64_t. 0 means the default named at the field, KVPIPE_FOREVER is refused
- *    for operations (every operation has a deadline) and allowed for kvpipe_wait* (the operation's own deadline
- *    ends it).
+ *  - Times are nanoseconds, relative, int64_t. 0 means the default named at the field; for kvpipe_wait*, which name
+ *    none, it means: look, do not wait. KVPIPE_FOREVER is refused for operations (every operation has a deadline) and
+ *    allowed for kvpipe_wait*, where it means 30 s past the operation's own deadline: nothing waits for ever.
  *  - Pointers passed in are borrowed until the call returns, unless said otherwise.
  *  - All functions may be called from any thread; calls on one session serialise inside where they must. A handle
  *    must not be used while or after another thread closes it. After fork() the child must not use the parent's
@@ -123,7 +123,8 @@ KVPIPE_API const char *kvpipe_instance(const kvpipe_t *kv);     /* the engine in
 KVPIPE_API const char *kvpipe_advertise(const kvpipe_t *kv);    /* "host:port" that other nodes dial, or "" */
 
 /* Readable whenever kvpipe_poll() may have something to say. Owned by the session: do not read or close it.
- * Level-triggered epoll works: it is drained by kvpipe_poll(). */
+ * Level-triggered epoll works: it is drained by kvpipe_poll(). Once it was asked for, the daemon rings for every
+ * completion; a session that only waits is a little cheaper without. */
 KVPIPE_API int kvpipe_fd(const kvpipe_t *kv);
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */
@@ -320,18 +321,23 @@ struct kvpipe_completion {
 };
 
 /* Moves up to cap completions to out, oldest first; returns how many. Never blocks. Each completion is seen by poll
- * once, unless kvpipe_wait() saw it first. A session whose completions nobody collects is refused new operations
- * (QUOTA) before anything is lost. */
+ * once, unless kvpipe_wait() (a terminal one) or kvpipe_wait_released() (a RELEASED one) saw it first. A session whose
+ * completions nobody collects, others' (KVPIPE_C_FOREIGN) included, is refused new operations (QUOTA) before anything is
+ * lost; its own completions are never held up by others'. */
 KVPIPE_API int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap);
 
 /* Waits for the terminal completion of an operation of this session, at most timeout_ns. Several threads may wait.
  * -KVPIPE_E_TIMEOUT: still running. An operation can be waited for until kvpipe_op_free(). */
 KVPIPE_API int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, struct kvpipe_completion *out);
 KVPIPE_API int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns);
-/* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason). */
+/* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason).
+ * layer is the model's number, as in the session's views; for a scheduler's take it counts the layers of all its ranks,
+ * from 0. The take's completion stays for kvpipe_wait() or kvpipe_poll(). */
 KVPIPE_API int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t take, uint32_t layer, int64_t timeout_ns);
 KVPIPE_API int kvpipe_op_released(kvpipe_t *kv, kvpipe_op_t op);  /* 1: released, 0: not yet, < 0: error */
-/* Forgets an operation's record. A running one goes on; its completions then come by kvpipe_poll() alone, as foreign. */
+/* Forgets an operation's record; every operation has one until this call, 65,536 at most (QUOTA). A running one goes on;
+ * its completions then come by kvpipe_poll() alone, as foreign. Completions of a released one that nobody collected are
+ * forgotten with it. */
 KVPIPE_API void kvpipe_op_free(kvpipe_t *kv, kvpipe_op_t op);
 
 /* ---- about -------------------------------------------------------------------------------------------------- */

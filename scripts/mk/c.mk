@@ -43,7 +43,7 @@ $(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libkvpipe.so.0 -Wl,--version-script=capi/kvpipe.map \
-		-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -o $@ $(OBJ) -pthread
+		-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -o $@ $(OBJ) -pthread
 
 $(LIB)/libkvpipe.so: $(LIB)/libkvpipe.so.0
 	@ln -sf $(<F) $@
