@@ -86,7 +86,7 @@ func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) error {
 		if !m.cfg.Insecure {
 			return malformed("unencrypted channel, but this daemon wants certificates")
 		}
-		return m.welcome(tcp, bufio.NewReaderSize(tcp, 64<<10), "")
+		return m.welcome(tcp, tcp, bufio.NewReaderSize(tcp, 64<<10), "")
 	case plainLink:
 		return m.acceptLink(tcp, tcp, head, "")
 	}
@@ -99,7 +99,7 @@ func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) error {
 	}
 	switch proto := secured.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto {
 	case alpnControl:
-		return m.welcome(secured, bufio.NewReaderSize(secured, 64<<10), node)
+		return m.welcome(secured, tcp, bufio.NewReaderSize(secured, 64<<10), node)
 	case alpnData:
 		return m.acceptLink(secured, tcp, nil, node)
 	default:

@@ -8,10 +8,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // maxQueued bounds what waits for a peer that does not read; above it the channel is closed.
@@ -27,32 +29,40 @@ type channel struct {
 	dialed      bool
 	secret      []byte
 	conn        net.Conn
+	raw         syscall.RawConn // of the TCP connection below conn
 	r           *bufio.Reader
 	buf         []byte
 	since       time.Time
 
-	heard, said, worked atomic.Int64 // unix nanoseconds: last frame in, last frame out, last frame that was no heartbeat
-	rtt                 atomic.Int64
+	heard, worked atomic.Int64 // unix nanoseconds: last frame in, last frame that was no heartbeat
+	rtt           atomic.Int64
 
-	mu    sync.Mutex
-	out   []byte // encoded frames that wait for the writer
-	wake  chan struct{}
-	up    bool     // PeerUp was emitted
-	hints []string // that will be part of PeerUp
-	over  bool
-	stop  chan struct{}
-	links links
+	wmu   sync.Mutex // held while writing to conn; before mu
+	spare []byte     // guarded by wmu
+
+	mu     sync.Mutex
+	out    []byte // encoded frames that wait for the writer
+	wake   chan struct{}
+	up     bool            // PeerUp was emitted
+	hints  []string        // that will be part of PeerUp
+	doomed *transfer.Cause // why the reader is to close it
+	over   bool
+	stop   chan struct{}
+	links  links
 }
 
-func (m *Manager) newChannel(conn net.Conn, r *bufio.Reader, buf []byte, node string, h *peerpb.Hello, epoch uint64, secret []byte, dialed bool) *channel {
+func (m *Manager) newChannel(conn net.Conn, tcp *net.TCPConn, r *bufio.Reader, buf []byte, node string, h *peerpb.Hello, epoch uint64, secret []byte, dialed bool) *channel {
 	c := &channel{
 		m: m, node: node, epoch: epoch, incarnation: h.Incarnation, hello: h, dialed: dialed, secret: secret,
 		conn: conn, r: r, buf: buf, since: time.Now(), wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
+	_ = tcp.SetWriteBuffer(sendBuffer) // less is slower, never wrong: hasRoom asks what is pending
+	if raw, err := tcp.SyscallConn(); err == nil {
+		c.raw = raw
+	}
 	c.links.init(m, h)
 	now := time.Now().UnixNano()
 	c.heard.Store(now)
-	c.said.Store(now)
 	c.worked.Store(now)
 	return c
 }
@@ -96,24 +106,52 @@ func (c *channel) send(msg transfer.Msg) {
 		err = c.queue(f)
 	}
 	if err != nil {
-		c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)}, true)
+		// Not here: closing waits for links, and this may be the goroutine that the machine runs on.
+		c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
 	}
 }
 
+// doom closes the channel soon, by its reader.
+func (c *channel) doom(cause transfer.Cause) {
+	c.mu.Lock()
+	if c.doomed == nil {
+		c.doomed = &cause
+	}
+	c.mu.Unlock()
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// queue appends a frame to what waits for the wire, and writes it at once when that cannot block.
 func (c *channel) queue(f *peerpb.Frame) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.over {
+		c.mu.Unlock()
 		return nil
 	}
 	if len(c.out) > maxQueued {
+		c.mu.Unlock()
 		return fmt.Errorf("%d bytes wait and the peer does not read", len(c.out))
 	}
 	b, err := appendFrame(c.out, f)
+	if err == nil {
+		c.out = b
+	}
+	small := c.up && len(c.out) <= maxAtOnce
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	c.out = b
+	// Waking the writer takes longer than a small write.
+	if small && c.wmu.TryLock() {
+		room := c.hasRoom()
+		if room {
+			err = c.flush()
+		}
+		c.wmu.Unlock()
+		if room {
+			return err
+		}
+	}
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -121,29 +159,58 @@ func (c *channel) queue(f *peerpb.Frame) error {
 	return nil
 }
 
+// maxAtOnce is the most that is written by whoever sends it. The kernel takes at least twice that without blocking when nothing
+// waits.
+const maxAtOnce = 64 << 10
+
+// sendBuffer is what the control connection asks the kernel for: room for twice maxAtOnce with the kernel's own overhead.
+const sendBuffer = 512 << 10
+
+// hasRoom says whether maxAtOnce bytes can be written without blocking.
+func (c *channel) hasRoom() bool {
+	if c.raw == nil {
+		return false
+	}
+	n := maxAtOnce + 1
+	err := c.raw.Control(func(fd uintptr) {
+		if unsent, err := sys.UnsentBytes(fd); err == nil {
+			n = unsent
+		}
+	})
+	return err == nil && n <= maxAtOnce
+}
+
+// flush writes what is queued. The caller holds wmu.
+func (c *channel) flush() error {
+	c.mu.Lock()
+	b := c.out
+	c.out = c.spare[:0]
+	c.mu.Unlock()
+	c.spare = b
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := c.conn.Write(b)
+	if cap(b) > 1<<20 {
+		c.spare = nil
+	}
+	return err
+}
+
+// write is the writer: it sends what could not be sent at once.
 func (c *channel) write() {
-	var spare []byte
 	for {
 		select {
 		case <-c.wake:
 		case <-c.stop:
 			return
 		}
-		c.mu.Lock()
-		b := c.out
-		c.out = spare[:0]
-		c.mu.Unlock()
-		if len(b) == 0 {
-			spare = b
-			continue
-		}
-		c.said.Store(time.Now().UnixNano())
-		if _, err := c.conn.Write(b); err != nil {
+		c.wmu.Lock()
+		err := c.flush()
+		c.wmu.Unlock()
+		if err != nil {
 			c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("write to peer %q: %v", c.node, err)}, false)
 			return
-		}
-		if spare = b; cap(spare) > 1<<20 {
-			spare = nil
 		}
 	}
 }
@@ -168,12 +235,22 @@ func (c *channel) read() {
 			c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("peer %q sent a %v", c.node, err)}, true)
 			return
 		}
+		if cause := c.why(); cause != nil {
+			c.close(*cause, true)
+			return
+		}
 		if errors.Is(err, io.EOF) {
 			err = errors.New("connection closed by the peer")
 		}
 		c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("peer %q: %v", c.node, err)}, false)
 		return
 	}
+}
+
+func (c *channel) why() *transfer.Cause {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doomed
 }
 
 // handle takes one frame. Frames of another epoch belong to a channel that is over and are dropped.

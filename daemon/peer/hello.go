@@ -78,7 +78,7 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 	if h.Epoch == 0 || len(h.LinkSecret) != 32 {
 		return nil, malformed("hello without epoch or link secret")
 	}
-	c := m.newChannel(conn, r, buf, node, h, h.Epoch, h.LinkSecret, true)
+	c := m.newChannel(conn, tcp, r, buf, node, h, h.Epoch, h.LinkSecret, true)
 	c.addr = t.addr
 	if err := m.install(c, 0); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (m *Manager) acceptable(h *peerpb.Hello, node, want string) error {
 }
 
 // welcome is the accepting side.
-func (m *Manager) welcome(conn net.Conn, r *bufio.Reader, node string) error {
+func (m *Manager) welcome(conn net.Conn, tcp *net.TCPConn, r *bufio.Reader, node string) error {
 	f, buf, err := readFrame(r, nil)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (m *Manager) welcome(conn net.Conn, r *bufio.Reader, node string) error {
 	var e [8]byte
 	_, _ = rand.Read(secret[:])
 	_, _ = rand.Read(e[:])
-	c := m.newChannel(conn, r, buf, node, h, binary.LittleEndian.Uint64(e[:])|1, secret[:], false)
+	c := m.newChannel(conn, tcp, r, buf, node, h, binary.LittleEndian.Uint64(e[:])|1, secret[:], false)
 	c.addr = h.Advertise
 	if err := m.install(c, h.LostEpoch); err != nil {
 		refuseDuplicate(conn)

@@ -65,3 +65,13 @@ func setsockopt(fd, level, opt, v int, name string) error {
 	}
 	return nil
 }
+
+// UnsentBytes returns how many bytes were written to the TCP socket fd and are not acknowledged by the other end yet
+// (SIOCOUTQ, tcp(7)). Together with SO_SNDBUF it tells whether a write can block.
+func UnsentBytes(fd uintptr) (int, error) {
+	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+	if err != nil {
+		return 0, fmt.Errorf("unsent bytes of fd %d: %w", fd, err)
+	}
+	return n, nil
+}
