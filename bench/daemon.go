@@ -41,7 +41,7 @@ func (s setting) toml() string {
 type daemon struct {
 	node, socket, addr string
 	cmd                *exec.Cmd
-	log                chan error  // its stderr has ended
+	log                chan string // its stderr has ended; what it said before it was ready
 	stopping           atomic.Bool // its peer may have gone: warnings say nothing new
 }
 
@@ -56,7 +56,7 @@ func (e *env) startDaemon(node, addr, ca string, s setting, peers map[string]str
 	if err := os.WriteFile(file, []byte(s.toml()), 0o600); err != nil {
 		return nil, err
 	}
-	d := &daemon{node: node, socket: filepath.Join(dir, "s"), addr: addr, log: make(chan error, 1)}
+	d := &daemon{node: node, socket: filepath.Join(dir, "s"), addr: addr, log: make(chan string, 1)}
 	args := []string{
 		filepath.Join(e.bin, "kvpiped"), "--dev", "--config", file, "--node", node, "--state-dir", dir,
 		"--socket", d.socket, "--admin", filepath.Join(dir, "a"), "--listen", addr, "--ca", ca,
@@ -99,7 +99,7 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 				fmt.Fprintf(os.Stderr, "kvpiped %s: %s\n", d.node, text)
 			}
 		}
-		d.log <- errors.New(strings.Join(before, "; "))
+		d.log <- strings.Join(before, "; ")
 	}()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
@@ -107,8 +107,9 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 	select {
 	case <-ready:
 		return nil
-	case err = <-d.log:
-		d.log <- nil
+	case why := <-d.log:
+		d.log <- why // stop waits for it too
+		err = errors.New(why)
 	case <-late.C:
 		err = errors.New("not ready after 20 s")
 	}
