@@ -68,6 +68,7 @@ func (e *env) startDaemon(node, addr, ca string, s setting, peers map[string]str
 		args = append([]string{"taskset", "-c", strconv.Itoa(s.cpu)}, args...)
 	}
 	d.cmd = exec.Command(args[0], args[1:]...)
+	d.cmd.SysProcAttr = dieWithParent()
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

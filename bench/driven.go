@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -38,7 +39,7 @@ type answer struct {
 // start runs a program from the bin directory and waits until it is ready.
 func (e *env) start(name string, args ...string) (*driven, error) {
 	d := &driven{name: name, cmd: exec.Command(filepath.Join(e.bin, name), args...)}
-	d.cmd.Stderr = os.Stderr
+	d.cmd.Stderr, d.cmd.SysProcAttr = os.Stderr, dieWithParent()
 	var err error
 	if d.in, err = d.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -57,6 +58,9 @@ func (e *env) start(name string, args ...string) (*driven, error) {
 	}
 	return d, nil
 }
+
+// dieWithParent leaves no process behind when the benchmark is killed.
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // startRef runs a reference that serves the list of that shape.
 func (e *env) startRef(name string, s shape) (*driven, error) {

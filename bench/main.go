@@ -10,8 +10,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
@@ -87,6 +89,7 @@ func run(args []string) error {
 		return err
 	}
 	defer e.close()
+	e.closeOnSignal()
 	report := newReport(o)
 	fmt.Println(report.Machine)
 	if err := stats.Head(os.Stdout); err != nil {
@@ -137,6 +140,19 @@ func newEnv(o options) (*env, error) {
 	dir, err := os.MkdirTemp("/tmp", "kvbench")
 	e.dir = dir
 	return e, err
+}
+
+// closeOnSignal tidies up when the benchmark is interrupted; its children die
+// with it.
+func (e *env) closeOnSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		e.close()
+		fmt.Fprintln(os.Stderr, "kvpipe-bench:", s)
+		os.Exit(1)
+	}()
 }
 
 func (e *env) close() { _ = os.RemoveAll(e.dir) }
