@@ -1,7 +1,8 @@
 package transfer
 
-// past remembers producer ends that are over: late copies of MsgTake must not begin them again, consumers that did not hear
-// of an abort are told again, and a commit record that was delayed by a lost channel still counts.
+// past remembers producer ends that are over: late copies of MsgTake must not begin them again while the take may still run
+// (slices are named by the transfer, so those of two offers would mix), consumers that did not hear of an abort are told
+// again, and a commit record that was delayed by a lost channel still counts.
 type past struct {
 	ends  map[Leg]*serveEnd
 	queue []*serveEnd
@@ -14,7 +15,8 @@ const maxPast = 1 << 16
 type serveEnd struct {
 	leg    Leg
 	peer   *peer
-	at     Time
+	at     Time // since when it is in the queue
+	until  Time // the take is over by then
 	cause  Cause
 	unsure bool // everything was sent, and the consumer's word is still out
 	offer  *offer
@@ -25,9 +27,12 @@ type serveEnd struct {
 }
 
 func (m *Machine) remembers(v *serve, aborted bool) {
-	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, cause: v.cause}
+	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, until: v.until, cause: v.cause}
 	if e.cause.Reason == OK {
 		e.cause = because(Expired, "this transfer has ended")
+	}
+	if v.ended {
+		e.until = m.now
 	}
 	if aborted && v.sentAll {
 		e.unsure, e.offer, e.claim, e.part = true, v.offer, v.claim, v.take.Part
@@ -61,6 +66,11 @@ func (y *past) forget(m *Machine) {
 
 func (y *past) fire(m *Machine, _ wake) {
 	for len(y.queue) > 0 && y.queue[0].at+m.cfg.Linger <= m.now {
+		if e := y.queue[0]; e.until > m.now {
+			e.at = m.now
+			y.queue = append(y.queue[1:], e)
+			continue
+		}
 		y.forget(m)
 	}
 	if len(y.queue) > 0 {
@@ -83,6 +93,7 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 		v.onEnd(m, msg)
 	} else if e := m.past.find(p, msg.Xfer); e != nil {
 		m.disarm(&e.resend)
+		e.until = m.now // the consumer's end is over too
 		if e.unsure && msg.Status == Done && !e.offer.ended {
 			e.offer.bytes += e.bytes
 			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)

@@ -295,7 +295,7 @@ func (v *serve) onEnd(m *Machine, msg *MsgEnd) {
 	if was == serveDone || was == serveOver {
 		return
 	}
-	v.state, v.cause = serveDone, msg.Cause
+	v.state, v.cause, v.ended = serveDone, msg.Cause, true
 	m.unpark(v)
 	v.leave(m)
 	o := v.offer

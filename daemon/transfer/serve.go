@@ -25,6 +25,8 @@ type serve struct {
 	unlinked  bool // its channel is down
 	repeats   int
 	began     Time
+	until     Time // the take's deadline, as its daemon told it
+	ended     bool // the consumer said that it is over
 }
 
 type serveState uint8
@@ -44,7 +46,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		v.askedAgain(m, msg)
 		return
 	}
-	if e := m.past.ends[id]; e != nil {
+	if e := m.past.ends[id]; e != nil && !m.cfg.Broken.Incarnation {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: e.cause})
 		return
 	}
@@ -57,7 +59,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		return
 	}
 	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
-	v := &serve{peer: p, take: msg, began: m.now}
+	v := &serve{peer: p, take: msg, began: m.now, until: m.now + msg.Deadline}
 	v.leg.id = id
 	m.serves[id] = v
 	if p != nil {

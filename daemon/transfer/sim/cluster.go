@@ -51,6 +51,9 @@ type faults struct {
 	lost, corrupt, torn      int // of slices
 	lateSlice                int
 	fenceSlow, fenceFails    int
+	churn                    int // of offers: withdrawn, and another one made under the same key
+	replay                   int // of asks: delivered again much later
+	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
 	trouble                  transfer.Time
 }
@@ -99,6 +102,7 @@ func someFaults(r *rng) faults {
 	f.loss, f.dup, f.slow = on(20), on(20), on(20)
 	f.lost, f.corrupt, f.torn, f.lateSlice = on(10), on(15), on(10), on(15)
 	f.fenceSlow, f.fenceFails = on(40), on(10)
+	f.churn, f.replay, f.deaf = on(80), on(60), on(60)
 	f.partition, f.crash, f.client = on(40), on(30), on(40)
 	f.trouble = r.span(300*ms, 3*second)
 	return f

@@ -98,8 +98,8 @@ func (f *flight) land(from string, to *Node) {
 		return
 	}
 	seg := to.find(key.Leg, key.Seg)
-	if seg == nil {
-		return
+	if seg == nil || int(key.Slice) >= seg.plan.Slices() || seg.plan.Slice(int(key.Slice)).Bytes != uint64(len(f.data)) {
+		return // the plan does not have it
 	}
 	cause := transfer.Cause{}
 	data := f.data

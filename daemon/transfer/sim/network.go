@@ -13,6 +13,7 @@ type network struct {
 	epoch    uint64
 	channels map[[2]string]*channel
 	cut      map[[2]string]bool
+	deaf     map[[2]string]bool // from, to: messages are lost, the channel lives
 }
 
 type channel struct {
@@ -21,7 +22,7 @@ type channel struct {
 }
 
 func newNetwork(c *Cluster) network {
-	return network{c: c, channels: map[[2]string]*channel{}, cut: map[[2]string]bool{}}
+	return network{c: c, channels: map[[2]string]*channel{}, cut: map[[2]string]bool{}, deaf: map[[2]string]bool{}}
 }
 
 func ends(a, b string) [2]string {
@@ -116,10 +117,15 @@ func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
 	}
 	copies := 1
 	if !c.calm {
-		if c.rng.hit(c.faults.loss) {
+		if c.rng.hit(c.faults.loss) || w.deaf[[2]string{from.name, to}] {
 			copies = 0
 		} else if c.rng.hit(c.faults.dup) {
 			copies = 2
+		}
+		if _, ok := msg.(*transfer.MsgTake); ok && c.rng.hit(c.faults.replay) {
+			for range c.rng.in(1, 4) {
+				c.after(c.rng.span(0, 1500*ms), func() { w.arrive(from.name, to, epoch, clone(msg)) })
+			}
 		}
 	}
 	for range copies {

@@ -12,7 +12,7 @@ func (c *Cluster) workload() {
 	for range r.in(10, 30) {
 		c.after(r.span(100*ms, 8*second), c.someRequest)
 	}
-	if c.faults.partition+c.faults.crash+c.faults.client > 0 {
+	if c.faults.partition+c.faults.deaf+c.faults.crash+c.faults.client > 0 {
 		c.after(c.faults.trouble, c.someTrouble)
 	}
 }
@@ -21,7 +21,7 @@ func (c *Cluster) workload() {
 func (c *Cluster) calmDown() {
 	c.tracef("CALM")
 	c.calm = true
-	c.net.cut = map[[2]string]bool{}
+	c.net.cut, c.net.deaf = map[[2]string]bool{}, map[[2]string]bool{}
 }
 
 // someTrouble breaks something, and comes again.
@@ -37,6 +37,11 @@ func (c *Cluster) someTrouble() {
 			c.after(r.span(100*ms, 3*second), func() { delete(c.net.cut, pair) })
 		}
 		c.net.sever(pair)
+	}
+	if r.hit(c.faults.deaf) {
+		way := [2]string{pick(r, c.nodes).name, pick(r, c.nodes).name}
+		c.net.deaf[way] = true
+		c.after(r.span(100*ms, 2*second), func() { delete(c.net.deaf, way) })
 	}
 	if r.hit(c.faults.crash) {
 		if n := pick(r, c.nodes); n.up {
@@ -107,7 +112,7 @@ func (q *Request) produce() {
 		p.cuts = []int{mid, q.tokens}
 	}
 	ops := q.offer(p)
-	if len(ops) == 0 || !r.hit(20) {
+	if len(ops) == 0 || !r.hit(20+c.faults.churn) {
 		return
 	}
 	o := ops[r.n(len(ops))]
@@ -116,10 +121,16 @@ func (q *Request) produce() {
 			return
 		}
 		o.onEnd = func(transfer.Complete) {
-			if q.gens < 3 && r.hit(70) { // the key is used again, for something else
+			// The key is used again for something else, token included. Workers that do that without waiting for each other
+			// would join what does not belong together.
+			if q.gens < 3 && q.prod.shape.sched && r.hit(70) {
 				q.gens++
 				q.takers = append(q.takers, map[string]map[int]bool{})
-				c.after(r.span(0, 300*ms), q.produce)
+				again := r.span(0, 300*ms)
+				if r.hit(c.faults.churn) {
+					again = r.span(0, 5*ms)
+				}
+				c.after(again, q.produce)
 			}
 		}
 		c.newSmall(o.sess, &transfer.WithdrawOp{Target: o.user})

@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestBroken is the test of the test: a machine that leaves out a guard has to be caught.
+func TestBroken(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		opts  Options
+		seeds uint64
+	}{
+		{"fence", Options{Broken: transfer.Broken{Fence: true}}, 100},
+		{"hold", Options{Broken: transfer.Broken{Hold: true}}, 100},
+		{"commit", Options{Broken: transfer.Broken{Commit: true}}, 100},
+		{"incarnation", Options{Broken: transfer.Broken{Incarnation: true}}, 3000},
+		{"late slice", Options{Broken: transfer.Broken{LateSlice: true}}, 3000},
+		{"transport that lands after its fence", Options{Late: true}, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for seed := uint64(1); seed <= tc.seeds; seed++ {
+				o := tc.opts
+				o.Seed = seed
+				if err := New(o).Run(); err != nil {
+					t.Logf("caught by seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Errorf("%d seeds did not notice", tc.seeds)
+		})
+	}
+}
