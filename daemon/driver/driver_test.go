@@ -1,0 +1,123 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+func TestATakeWithinTheNodeMovesTheBlocks(t *testing.T) {
+	for _, size := range []int{4 << 10, 1 << 20} { // copied at once, and by a worker
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			r := newRig(t, nil)
+			r.session(1, "prefill", 4, size, 0xaa)
+			dst := r.session(2, "decode", 4, size, 0)
+			offer := r.offer(1, "k", 2)
+			take := r.take(2, "k", 3)
+			got := r.completions(2)
+			for _, op := range []uint64{offer, take} {
+				if c := got[op]; c.Status != transfer.Done || c.More {
+					t.Errorf("operation %d: %+v", op, c)
+				}
+			}
+			if want := bytes.Repeat([]byte{0xaa}, size); !bytes.Equal(dst[3*size:], want) || bytes.Contains(dst[:3*size], []byte{0xaa}) {
+				t.Error("the wrong bytes moved")
+			}
+		})
+	}
+}
+
+func TestLargePlansAreMadeByWorkers(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PlanInline = 0 })
+	r.session(1, "prefill", 4, 64<<10, 0xaa)
+	dst := r.session(2, "decode", 4, 64<<10, 0)
+	r.offer(1, "k", 0, 1, 2, 3)
+	r.take(2, "k", 3, 2, 1, 0)
+	r.completions(2)
+	if bytes.Contains(dst, []byte{0}) {
+		t.Error("not everything moved")
+	}
+}
+
+func TestWithoutATransportATakeSaysWhy(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Transports = nil })
+	r.session(1, "prefill", 1, 4096, 0xaa)
+	r.session(2, "decode", 1, 4096, 0)
+	r.offer(1, "k", 0)
+	take := r.take(2, "k", 0)
+	c := r.completions(1)[take]
+	if c.Status != transfer.Failed || c.Reason != transfer.Unavailable || c.Text == "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Whoever pushes last must see its event worked off, whichever goroutine has the turn at that moment.
+func TestNoEventIsLeftLying(t *testing.T) {
+	r := newRig(t, nil)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 2000 {
+				done := make(chan struct{})
+				if (g+i)%2 == 0 {
+					r.Post(func() { close(done) })
+				} else {
+					r.queue.push(item{fn: func() { close(done) }})
+					r.Flush()
+				}
+				<-done
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestAfterItsEndTheDriverRunsNothing(t *testing.T) {
+	d := New(Config{Machine: transfer.New(transfer.Config{Node: "n", Incarnation: 1, Random: func() uint64 { return 1 }}), Sessions: &clients{}, Peers: &nobody{}})
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	d.Run(ctx)
+	d.Post(func() { t.Error("ran") })
+	d.Flush()
+	if err := d.Do(context.Background(), func() { t.Error("ran") }); err == nil {
+		t.Error("Do said nothing")
+	}
+}
+
+func BenchmarkSmallHandOver(b *testing.B) {
+	r := newRig(b, nil)
+	r.session(1, "prefill", 1, 4096, 0xaa)
+	r.session(2, "decode", 1, 4096, 0)
+	r.completionsOff()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.offer(1, "k", 0)
+		r.take(2, "k", 0)
+		r.Event(transfer.CreditsReturned{Session: 1, N: 3})
+		r.Event(transfer.CreditsReturned{Session: 2, N: 3})
+	}
+}
+
+// completionsOff throws completions away.
+func (r *rig) completionsOff() {
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case <-r.clients.done:
+			case <-end:
+				return
+			}
+		}
+	}()
+	r.tb.Cleanup(func() { close(end); wg.Wait() })
+}
