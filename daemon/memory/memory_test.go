@@ -1,0 +1,263 @@
+package memory
+
+import (
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/internal/leak"
+	"github.com/kvpipe/kvpipe/internal/sys"
+
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func memfd(t testing.TB, size int64, opt sys.MemfdOptions) int {
+	t.Helper()
+	fd, err := sys.MemfdCreate("memory-test", size, opt)
+	noErr(t, err)
+	t.Cleanup(func() { _ = sys.Close(fd) })
+	return fd
+}
+
+var good = sys.MemfdOptions{Prefault: true, Seals: sys.SealSize}
+
+// TestWhatIsRefused is what a stranger may pass instead of memory.
+func TestWhatIsRefused(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "f")
+	noErr(t, err)
+	defer file.Close()
+	noErr(t, file.Truncate(4096))
+	r, w, err := os.Pipe()
+	noErr(t, err)
+	defer r.Close()
+	defer w.Close()
+	event, err := sys.EventfdCreate(false)
+	noErr(t, err)
+	defer sys.Close(event)
+	punched := memfd(t, 4*4096, good)
+	noErr(t, sys.PunchHole(punched, 4096, 4096))
+
+	for _, c := range []struct {
+		name  string
+		fd    int
+		bytes uint64
+		says  string
+	}{
+		{"file", int(file.Fd()), 4096, "ordinary file"},
+		{"pipe", int(r.Fd()), 4096, "pipe"},
+		{"eventfd", event, 4096, "eventfd"},
+		{"nothing", -1, 4096, "bad file descriptor"},
+		{"unsealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true}), 4096, "F_SEAL_SHRINK"},
+		{"growth sealed only", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealGrow}), 4096, "F_SEAL_SHRINK"},
+		{"sparse", memfd(t, 8192, sys.MemfdOptions{Seals: sys.SealSize}), 8192, "0 of 8192 bytes are allocated"},
+		{"punched", punched, 4096, "12288 of 16384 bytes are allocated"},
+		{"write sealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize | sys.SealWrite}), 4096, "mapped for writing"},
+		{"future write sealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize | sys.SealFutureWrite}), 4096, "mapped for writing"},
+		{"no bytes", memfd(t, 4096, good), 0, "bytes is 0"},
+		{"too many bytes", memfd(t, 4096, good), 4097, "bytes is 4097, the memfd has 4096"},
+		{"far too many bytes", memfd(t, 4096, good), math.MaxUint64, "the memfd has 4096"},
+	} {
+		pool := NewPool(Limits{})
+		s := NewSpace(pool)
+		id, err := s.Register(c.fd, c.bytes)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: region %d, %v; must say %q", c.name, id, err, c.says)
+		}
+		if pool.Bytes() != 0 || len(s.Regions()) != 0 {
+			t.Errorf("%s: %d bytes and %v are left", c.name, pool.Bytes(), s.Regions())
+		}
+		s.Close()
+	}
+}
+
+func TestQuota(t *testing.T) {
+	pool := NewPool(Limits{SessionBytes: 10000, TotalBytes: 14000, Regions: 2})
+	a, b := NewSpace(pool), NewSpace(pool)
+	defer a.Close()
+	defer b.Close()
+	fd := memfd(t, 12288, good)
+	if _, err := a.Register(fd, 12000); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "session_pinned = 10000") {
+		t.Errorf("more than a session may: %v", err)
+	}
+	first, err := a.Register(fd, 6000)
+	noErr(t, err)
+	if _, err := a.Register(fd, 4001); !errors.Is(err, ErrQuota) {
+		t.Errorf("more than a session may, in two: %v", err)
+	}
+	if _, err := b.Register(fd, 9000); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "total_pinned = 14000") {
+		t.Errorf("more than all may: %v", err)
+	}
+	_, err = a.Register(fd, 1)
+	noErr(t, err)
+	if _, err := a.Register(fd, 1); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "limit is 2") {
+		t.Errorf("a third region: %v", err)
+	}
+	noErr(t, a.Remove(first))
+	_, err = b.Register(fd, 9000)
+	noErr(t, err)
+	if pool.Bytes() != 9001 {
+		t.Errorf("%d bytes are accounted for, want 9001", pool.Bytes())
+	}
+}
+
+// TestGenerations: the name of a region that is gone never names another.
+func TestGenerations(t *testing.T) {
+	s := NewSpace(NewPool(Limits{}))
+	fd := memfd(t, 4096, good)
+	seen := map[layout.RegionID]bool{}
+	for range 5 {
+		id, err := s.Register(fd, 4096)
+		noErr(t, err)
+		if seen[id] || uint32(id) != 0 {
+			t.Fatalf("region %#x: index 0 is free, and the name must be new", uint64(id))
+		}
+		seen[id] = true
+		noErr(t, s.Remove(id))
+		if err := s.Remove(id); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("removed twice: %v", err)
+		}
+		if _, ok := s.Resolve(id, 0, 1); ok {
+			t.Fatal("a region that is gone resolves")
+		}
+	}
+	s.Close()
+	if _, err := s.Register(fd, 4096); !errors.Is(err, ErrClosed) {
+		t.Errorf("registered after Close: %v", err)
+	}
+	s.Close()
+}
+
+// TestResolve compares with arithmetic that cannot overflow.
+func TestResolve(t *testing.T) {
+	s := NewSpace(NewPool(Limits{}))
+	defer s.Close()
+	const size = 5000 // not whole pages: what lies behind is not the client's to name
+	id, err := s.Register(memfd(t, 8192, good), size)
+	noErr(t, err)
+	if n, ok := s.Size(id); n != size || !ok {
+		t.Fatalf("size %d %v", n, ok)
+	}
+	edge := rapid.SampledFrom([]uint64{0, 1, size - 1, size, size + 1, 8192, math.MaxUint64 - size, math.MaxUint64 - 1, math.MaxUint64})
+	number := rapid.OneOf(edge, rapid.Uint64Range(0, size), rapid.Uint64())
+	rapid.Check(t, func(r *rapid.T) {
+		off, n := number.Draw(r, "off"), number.Draw(r, "n")
+		b, ok := s.Resolve(id, off, n)
+		want := off <= size && n <= size && off+n <= size
+		if ok != want || ok && (uint64(len(b)) != n || uint64(cap(b)) != n) {
+			r.Fatalf("%d bytes at %d: %v, %d of %d", n, off, ok, len(b), cap(b))
+		}
+		if _, ok := s.Resolve(id^layout.RegionID(1<<rapid.IntRange(0, 63).Draw(r, "bit")), off, n); ok {
+			r.Fatal("another region resolves")
+		}
+	})
+}
+
+// TestHold: a region that was removed stays mapped, and accounted for, until it is released.
+func TestHold(t *testing.T) {
+	pool := NewPool(Limits{})
+	a, b := NewSpace(pool), NewSpace(pool)
+	fd := memfd(t, 4096, good)
+	mine, err := sys.Mmap(fd, 4096, sys.ProtWrite)
+	noErr(t, err)
+	defer sys.Munmap(mine)
+	copy(mine[100:], "hello")
+	x, err := a.Register(fd, 4096)
+	noErr(t, err)
+	y, err := b.Register(fd, 4096)
+	noErr(t, err)
+
+	var h Hold
+	h.Add(3, a)
+	h.Add(7, b)
+	if users := a.Regions()[0].Users; users != 1 {
+		t.Errorf("%d users, want 1", users)
+	}
+	noErr(t, a.Remove(x))
+	b.Close()
+	if got, ok := h.Run(plan.Run{Rank: 3, Region: x, Off: 100, Len: 5}); !ok || string(got) != "hello" {
+		t.Errorf("held bytes are %q %v", got, ok)
+	}
+	if got, ok := h.Resolve(7, y, 100, 5); !ok || string(got) != "hello" {
+		t.Errorf("held bytes are %q %v", got, ok)
+	}
+	for _, r := range []plan.Run{{Rank: 4, Region: x, Len: 1}, {Rank: 3, Region: x + 1, Len: 1}, {Rank: 3, Region: x, Off: 4096, Len: 1}} {
+		if _, ok := h.Run(r); ok {
+			t.Errorf("%+v resolves", r)
+		}
+	}
+	if pool.Bytes() != 8192 {
+		t.Errorf("%d bytes are accounted for while they are held, want 8192", pool.Bytes())
+	}
+	h.Release()
+	if pool.Bytes() != 0 {
+		t.Errorf("%d bytes are accounted for after the release", pool.Bytes())
+	}
+	a.Close()
+}
+
+// TestTruncationIsRefused: the seal that is asked for is what keeps the daemon alive.
+func TestTruncationIsRefused(t *testing.T) {
+	s := NewSpace(NewPool(Limits{}))
+	defer s.Close()
+	fd := memfd(t, 4096, good)
+	_, err := s.Register(fd, 4096)
+	noErr(t, err)
+	if err := sys.Truncate(fd, 0); err == nil {
+		t.Error("a registered memfd can be truncated")
+	}
+}
+
+// TestConcurrentUse resolves and holds while regions come and go; the race detector and the leak gate look on.
+func TestConcurrentUse(t *testing.T) {
+	pool := NewPool(Limits{})
+	s := NewSpace(pool)
+	fd := memfd(t, 4096, good)
+	stop, done := make(chan struct{}), make(chan struct{})
+	var last layout.RegionID
+	ids := make(chan layout.RegionID, 1)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case last = <-ids:
+			default:
+			}
+			var h Hold
+			h.Add(0, s)
+			if b, ok := h.Resolve(0, last, 0, 4096); ok && b[0] != 0 {
+				t.Error("foreign bytes")
+			}
+			h.Release()
+		}
+	}()
+	for range 300 {
+		id, err := s.Register(fd, 4096)
+		noErr(t, err)
+		select {
+		case ids <- id:
+		default:
+		}
+		noErr(t, s.Remove(id))
+	}
+	close(stop)
+	<-done
+	s.Close()
+	if pool.Bytes() != 0 {
+		t.Errorf("%d bytes are left", pool.Bytes())
+	}
+}
