@@ -156,3 +156,32 @@ KVPIPE_API const char *kvpipe_f(int a);
 		t.Error(diff)
 	}
 }
+
+// TestCompilers compiles the headers as their users may: alone, in strict C11, in C++, and with no padding left to the
+// compiler in what crosses between processes.
+func TestCompilers(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "all.h")
+	text := "#include <kvpipe/ring.h>\n#include <kvpipe/barrier.h>\n#include <kvpipe.h>\n"
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, command := range []string{
+		"gcc -x c -std=c11 -Wpadded -pedantic", "clang -x c -std=c11 -Wpadded -pedantic",
+		"g++ -x c++ -std=c++11 -Wpadded", "g++ -x c++ -std=c++20", "clang++ -x c++ -std=c++11", "clang++ -x c++ -std=c++20",
+	} {
+		words := strings.Fields(command)
+		cc, err := exec.LookPath(words[0])
+		if err != nil {
+			continue // one of them is enough for a user; CI has all
+		}
+		found = true
+		args := append(words[1:], "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", include, source)
+		if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	if !found {
+		t.Skip("no C compiler: neither gcc, clang, g++ nor clang++ is installed")
+	}
+}
