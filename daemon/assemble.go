@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/driver"
@@ -110,7 +111,7 @@ func newCarriers(c *config.Config, to transport.Sink, log logger) (*carriers, er
 			cs.local = t
 			cs.list = append(cs.list, t)
 		case "tcp":
-			cs.tcp = tcp.New(tcp.Config{Sink: to, CRC: crcMode(c.CRC), Spin: c.TCP.Spin.D(), Log: log})
+			cs.tcp = tcp.New(tcp.Config{Sink: to, CRC: crcMode(c.CRC), Spin: spin(c.TCP.Spin), Log: log})
 			cs.list = append(cs.list, cs.tcp)
 		}
 	}
@@ -126,6 +127,14 @@ func (cs *carriers) close() error {
 		errs = append(errs, t.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// spin translates: no spinning is less than nothing to the transport, whose 0 is its default.
+func spin(d config.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d.D()
 }
 
 func crcMode(s string) tcp.CRC {

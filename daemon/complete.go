@@ -39,7 +39,9 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 			return c, err
 		}
 	}
-	set(&c.StateDir, f.StateDir)
+	if f.StateDir != "" && !dev {
+		return c, fmt.Errorf("--state-dir %s: goes with --dev; otherwise set socket and admin in the configuration", f.StateDir)
+	}
 	set(&c.Socket, f.Socket)
 	set(&c.Listen, f.Listen)
 	set(&c.Admin, f.Admin)
@@ -72,9 +74,16 @@ func develop(c *config.Config, f Flags) error {
 			return fmt.Errorf("state directory: %w", err)
 		}
 	}
-	c.StateDir = filepath.Join(home, "state")
-	c.Socket, c.Admin = filepath.Join(home, "kvpiped.sock"), filepath.Join(home, "admin.sock")
-	c.Listen = "127.0.0.1:7650"
+	// What a configuration file says beside --dev stays.
+	unless := func(dst *string, def, v string) {
+		if *dst == def {
+			*dst = v
+		}
+	}
+	def := config.Default()
+	unless(&c.Socket, def.Socket, filepath.Join(home, "kvpiped.sock"))
+	unless(&c.Admin, def.Admin, filepath.Join(home, "admin.sock"))
+	unless(&c.Listen, def.Listen, "127.0.0.1:7650")
 	if len(c.Peers.Allow) == 0 {
 		c.Peers.Allow = []string{"127.0.0.0/8", "::1/128"}
 	}

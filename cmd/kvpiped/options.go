@@ -30,7 +30,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	f.BoolVar(&o.dev, "dev", false, "run unprivileged, without a configuration file, with a CA of its own making")
 	f.StringVar(&o.flags.Node, "node", "", "this node's `NAME` (default: host name)")
-	f.StringVar(&o.flags.StateDir, "state-dir", "", "`DIR` for state; with --dev also for the sockets")
+	f.StringVar(&o.flags.StateDir, "state-dir", "", "with --dev: private `DIR` for the sockets (default $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID)")
 	f.StringVar(&o.flags.Socket, "socket", "", "`PATH` of the socket for engines")
 	f.StringVar(&o.flags.Listen, "listen", "", "`HOST:PORT` for peers, \"off\" for none")
 	f.StringVar(&o.flags.Admin, "admin", "", "`PATH` of the admin socket")

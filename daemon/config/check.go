@@ -1,129 +1,130 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // KnownTransports are the names that the allow-list understands.
 var KnownTransports = []string{"local", "tcp"}
 
-// Check returns everything that is wrong, one error a line, each with the key, the value and the limit.
+// Check returns everything that is wrong, one error a line, in alphabetical order, each with the key, the value and the limit.
 func (c *Config) Check() error {
-	var errs []error
-	bad := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	var p problems
+	c.checkPlaces(&p)
+	c.checkSecurity(&p)
+	c.checkChoices(&p)
+	c.checkNumbers(&p)
+	c.checkTimes(&p)
+	slices.SortFunc(p, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(p...)
+}
+
+// problems collects what is wrong.
+type problems []error
+
+func (p *problems) add(key, format string, args ...any) {
+	*p = append(*p, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+func (p *problems) oneOf(key, v string, of ...string) {
+	if !slices.Contains(of, v) {
+		p.add(key, "%q: give one of %s", v, strings.Join(of, ", "))
 	}
+}
+
+func within[T cmp.Ordered](p *problems, key string, v, low, high T) {
+	if v < low || v > high {
+		p.add(key, "%v: give %v to %v", v, low, high)
+	}
+}
+
+// checkPlaces looks at names, paths and addresses.
+func (c *Config) checkPlaces(p *problems) {
 	if c.Node == "" || len(c.Node) > 255 || strings.ContainsAny(c.Node, " :/\n") {
-		bad("node", "%q: give a name of 1 to 255 characters without spaces, colons or slashes", c.Node)
+		p.add("node", "%q: give a name of 1 to 255 characters without spaces, colons or slashes", c.Node)
 	}
 	for key, v := range map[string]string{"socket": c.Socket, "admin": c.Admin} {
 		if !strings.HasPrefix(v, "/") || len(v) > 107 {
-			bad(key, "%q: give an absolute path of at most 107 bytes (the limit of unix sockets)", v)
+			p.add(key, "%q: give an absolute path of at most 107 bytes (the limit of unix sockets)", v)
 		}
+	}
+	if c.Socket == c.Admin {
+		p.add("admin", "%q: is the path of socket too; give another one", c.Admin)
 	}
 	for key, v := range map[string]string{"listen": c.Listen, "metrics": c.Metrics} {
-		if v == "off" {
-			continue
-		}
-		if _, _, err := net.SplitHostPort(v); err != nil {
-			bad(key, "%q: give host:port or \"off\" (%v)", v, err)
+		if _, _, err := net.SplitHostPort(v); v != "off" && err != nil {
+			p.add(key, "%q: give host:port or \"off\" (%v)", v, err)
 		}
 	}
-	c.checkSecurity(bad)
-	for _, t := range c.Transports {
-		if !slices.Contains(KnownTransports, t) {
-			bad("transports", "%q is not a transport of this build; known: %s", t, strings.Join(KnownTransports, ", "))
-		}
+	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
+		p.add("advertise", "%q: give the host:port that other nodes dial, at most 127 bytes, or leave it empty", c.Advertise)
 	}
 	for _, a := range c.Peers.Allow {
 		if _, err := netip.ParsePrefix(a); err != nil {
-			bad("peers.allow", "%q: give a network such as 10.0.0.0/8 (%v)", a, err)
+			p.add("peers.allow", "%q: give a network such as 10.0.0.0/8 (%v)", a, err)
 		}
 	}
 	for name, addr := range c.Peers.Nodes {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
-			bad("peers.nodes."+name, "%q: give host:port (%v)", addr, err)
+			p.add("peers.nodes."+name, "%q: give host:port (%v)", addr, err)
 		}
 	}
-	oneOf := func(key, v string, of ...string) {
-		if !slices.Contains(of, v) {
-			bad(key, "%q: give one of %s", v, strings.Join(of, ", "))
+}
+
+func (c *Config) checkChoices(p *problems) {
+	for i, t := range c.Transports {
+		if !slices.Contains(KnownTransports, t) {
+			p.add("transports", "%q is not a transport of this build; known: %s", t, strings.Join(KnownTransports, ", "))
+		} else if slices.Contains(c.Transports[:i], t) {
+			p.add("transports", "%q is listed twice; list each once, best first", t)
 		}
 	}
-	oneOf("poll_mode", c.PollMode, "event", "busy")
-	oneOf("crc", c.CRC, "auto", "on", "off")
-	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
-	oneOf("log.format", c.Log.Format, "text", "json")
-	within := func(key string, v, low, high int) {
-		if v < low || v > high {
-			bad(key, "%d: give %d to %d", v, low, high)
-		}
+	p.oneOf("poll_mode", c.PollMode, "event", "busy")
+	p.oneOf("crc", c.CRC, "auto", "on", "off")
+	p.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	p.oneOf("log.format", c.Log.Format, "text", "json")
+}
+
+func (c *Config) checkNumbers(p *problems) {
+	within(p, "tcp.streams", c.TCP.Streams, 1, 64)
+	within(p, "local.copy_workers", c.Local.CopyWorkers, 1, 64)
+	within(p, "local.nice", c.Local.Nice, 0, 19)
+	within(p, "limits.sessions", c.Limits.Sessions, 1, 1<<16)
+	within(p, "limits.sessions_per_uid", c.Limits.SessionsPerUID, 1, 1<<16)
+	within(p, "limits.inflight", c.Limits.Inflight, 1, 4096)
+	within(p, "limits.offers", c.Limits.Offers, 1, 1<<20)
+	within(p, "limits.session_pinned", c.Limits.SessionPinned, 4<<10, 1<<60)
+	within(p, "limits.total_pinned", c.Limits.TotalPinned, 4<<10, 1<<60)
+	within(p, "advanced.inline", c.Advance.Inline, 0, 64<<10)
+	within(p, "advanced.window", c.Advance.Window, 1<<20, 1<<30) // a slice has up to 1 MiB
+	within(p, "advanced.gomaxprocs", c.Advance.GoMaxProcs, 0, 1024)
+	if c.Advance.MemoryLimit != 0 {
+		within(p, "advanced.memory_limit", c.Advance.MemoryLimit, 64<<20, 1<<50)
 	}
-	within("tcp.streams", c.TCP.Streams, 1, 64)
-	within("local.copy_workers", c.Local.CopyWorkers, 1, 64)
-	within("local.nice", c.Local.Nice, -20, 19)
-	within("limits.sessions", c.Limits.Sessions, 1, 1<<16)
-	within("limits.sessions_per_uid", c.Limits.SessionsPerUID, 1, 1<<16)
-	within("limits.inflight", c.Limits.Inflight, 1, 4096)
-	within("limits.offers", c.Limits.Offers, 1, 1<<20)
-	within("advanced.slice", int(min(c.Advance.Slice, 1<<40)), 64<<10, 1<<20)
-	within("advanced.inline", int(min(c.Advance.Inline, 1<<40)), 0, 64<<10)
-	within("advanced.window", int(min(c.Advance.Window, 1<<40)), int(c.Advance.Slice), 1<<30)
-	within("advanced.gomaxprocs", c.Advance.GoMaxProcs, 0, 1024)
-	for key, d := range map[string]Duration{
-		"peers.heartbeat": c.Peers.Heartbeat, "peers.dial_max": c.Peers.DialMax, "peers.idle_close": c.Peers.IdleClose,
-		"offers.default_lease": c.Offers.DefaultLease, "offers.max_lease": c.Offers.MaxLease, "offers.offer_wait": c.Offers.OfferWait,
-		"offers.tombstone": c.Offers.Tombstone, "advanced.drain_wait": c.Advance.DrainWait,
-	} {
-		if d <= 0 {
-			bad(key, "%s: give a time above zero", d.D())
-		}
-	}
+}
+
+func (c *Config) checkTimes(p *problems) {
+	const day = Duration(24 * time.Hour)
+	millisecond := Duration(time.Millisecond)
+	within(p, "peers.heartbeat", c.Peers.Heartbeat, 10*millisecond, Duration(time.Minute))
+	within(p, "peers.dial_max", c.Peers.DialMax, 10*millisecond, day)
+	within(p, "peers.idle_close", c.Peers.IdleClose, 10*millisecond, 365*day)
+	within(p, "tcp.spin", c.TCP.Spin, 0, 10*millisecond)
+	within(p, "offers.default_lease", c.Offers.DefaultLease, millisecond, day)
+	within(p, "offers.max_lease", c.Offers.MaxLease, millisecond, day)
+	within(p, "offers.offer_wait", c.Offers.OfferWait, millisecond, day)
+	within(p, "offers.tombstone", c.Offers.Tombstone, millisecond, day)
+	within(p, "advanced.spin", c.Advance.Spin, 1, Duration(time.Second))
+	within(p, "advanced.fence_grace", c.Advance.FenceGrace, millisecond, Duration(time.Minute))
+	within(p, "advanced.drain_wait", c.Advance.DrainWait, millisecond, day)
 	if c.Offers.DefaultLease > c.Offers.MaxLease {
-		bad("offers.default_lease", "%s is above offers.max_lease, %s", c.Offers.DefaultLease.D(), c.Offers.MaxLease.D())
+		p.add("offers.default_lease", "%v: is above offers.max_lease, %v", c.Offers.DefaultLease, c.Offers.MaxLease)
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errs...)
-}
-
-// checkSecurity: peers always authenticate, but for tests between loopback addresses.
-func (c *Config) checkSecurity(bad func(key, format string, args ...any)) {
-	if c.Insecure {
-		for key, v := range map[string]string{"listen": c.Listen, "advertise": c.Advertise} {
-			if v != "" && v != "off" && !loopback(v) {
-				bad("insecure", "works on loopback addresses alone, but %s is %q: remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them)", key, v)
-			}
-		}
-		for name, addr := range c.Peers.Nodes {
-			if !loopback(addr) {
-				bad("insecure", "works on loopback addresses alone, but peers.nodes.%s is %q", name, addr)
-			}
-		}
-		return
-	}
-	if c.Listen == "off" {
-		return
-	}
-	for key, v := range map[string]string{"tls.ca": c.TLS.CA, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
-		if v == "" {
-			bad(key, "missing: peers authenticate each other. Make files with \"kvpipectl certs init\" and \"kvpipectl certs node\", or set listen = \"off\"")
-		}
-	}
-}
-
-func loopback(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
 }

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Config is the whole configuration. A zero duration or number means the default that Default gives it.
+// Config is the whole configuration. What a file leaves out keeps the value that Default gives it.
 type Config struct {
 	Node      string `toml:"node"`      // this node's name, as in its certificate; default: host name
-	StateDir  string `toml:"state_dir"` // small state that survives a restart
 	Socket    string `toml:"socket"`    // where engines connect
 	Group     string `toml:"group"`     // group that may connect; empty: the daemon's own
 	Admin     string `toml:"admin"`     // unix socket of the admin API
@@ -52,13 +51,13 @@ type Peers struct {
 // TCP configures the tcp transport.
 type TCP struct {
 	Streams int      `toml:"streams"`
-	Spin    Duration `toml:"spin"` // how long a stream polls before it sleeps
+	Spin    Duration `toml:"spin"` // how long a stream polls before it sleeps; 0s: not at all
 }
 
 // Local configures the local transport.
 type Local struct {
 	CopyWorkers int `toml:"copy_workers"`
-	Nice        int `toml:"nice"`
+	Nice        int `toml:"nice"` // of the copy workers
 }
 
 // Offers configures leases.
@@ -87,20 +86,19 @@ type Log struct {
 
 // Advance holds what few should touch.
 type Advance struct {
-	Slice       Size     `toml:"slice"`        // bytes of a slice
 	Inline      Size     `toml:"inline"`       // a hand-over of at most this rides inside control messages
 	Window      Size     `toml:"window"`       // bytes posted at a time, per peer
 	Spin        Duration `toml:"spin"`         // poll_mode = "busy": how long the poller spins without work
 	FenceGrace  Duration `toml:"fence_grace"`  // how long a completion waits for its fence before it says MORE
 	DrainWait   Duration `toml:"drain_wait"`   // how long a stopping daemon lets transfers finish
 	GoMaxProcs  int      `toml:"gomaxprocs"`   // 0: chosen from cores and workers
-	MemoryLimit Size     `toml:"memory_limit"` // GOMEMLIMIT
+	MemoryLimit Size     `toml:"memory_limit"` // of the Go runtime (GOMEMLIMIT); 0B: none
 }
 
 // Default returns what holds where the file is silent.
 func Default() Config {
 	return Config{
-		StateDir: "/var/lib/kvpipe", Socket: "/run/kvpipe/kvpiped.sock", Admin: "/run/kvpipe/admin.sock",
+		Socket: "/run/kvpipe/kvpiped.sock", Admin: "/run/kvpipe/admin.sock",
 		Metrics: "127.0.0.1:7651", Listen: "[::]:7650",
 		Transports: []string{"local", "tcp"}, PollMode: "event", CRC: "auto",
 		Peers: Peers{Heartbeat: Duration(time.Second), IdleClose: Duration(10 * time.Minute), DialMax: Duration(5 * time.Second)},
@@ -113,7 +111,7 @@ func Default() Config {
 		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, SessionPinned: 1 << 40, TotalPinned: 4 << 40},
 		Log:    Log{Level: "info", Format: "text"},
 		Advance: Advance{
-			Slice: 1 << 20, Inline: 32 << 10, Window: 16 << 20, Spin: Duration(50 * time.Microsecond),
+			Inline: 32 << 10, Window: 16 << 20, Spin: Duration(50 * time.Microsecond),
 			FenceGrace: Duration(100 * time.Millisecond), DrainWait: Duration(10 * time.Second), MemoryLimit: 512 << 20,
 		},
 	}

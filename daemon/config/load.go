@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -26,6 +27,9 @@ func Load(path string) (Config, error) {
 // Parse reads TOML over the defaults, without checking it.
 func Parse(b []byte) (Config, error) {
 	c := Default()
+	if err := checkTypes(b); err != nil {
+		return Config{}, err
+	}
 	dec := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
 		return Config{}, explain(err)
@@ -44,27 +48,44 @@ func explain(err error) error {
 	var de *toml.DecodeError
 	if errors.As(err, &de) {
 		row, col := de.Position()
-		return fmt.Errorf("line %d, column %d: %s: %w", row, col, strings.Join(de.Key(), "."), de)
+		if key := strings.Join(de.Key(), "."); key != "" {
+			return fmt.Errorf("line %d: %s: %s", row, key, plain(de))
+		}
+		return fmt.Errorf("line %d, column %d: %s", row, col, plain(de))
 	}
 	return err
 }
 
+// plain is the decoder's text without its name.
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "toml: ") }
+
 // nearest names the known key that a misspelt one most likely meant.
 func nearest(key string) string {
 	best, least := "", 4
-	for _, k := range Keys() {
-		if d := distance(key, k); d < least {
-			best, least = k, d
+	last := key[strings.LastIndexByte(key, '.')+1:]
+	for _, k := range append(tables(), Keys()...) {
+		d := distance(key, k)
+		if k == last || strings.HasSuffix(k, "."+last) {
+			d -= len(key) + len(k) // the right name in the wrong table
 		}
-		// The right name in the wrong table.
-		if last := k[strings.LastIndexByte(k, '.')+1:]; last == key[strings.LastIndexByte(key, '.')+1:] {
-			best, least = k, 0
+		if d < least {
+			best, least = k, d
 		}
 	}
 	if best == "" {
-		return "; kvpiped.toml(5) lists all keys"
+		return "; the sample kvpiped.toml lists all keys"
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+func tables() []string {
+	var out []string
+	for _, k := range Keys() {
+		if t, _, nested := strings.Cut(k, "."); nested && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // distance is Levenshtein's.

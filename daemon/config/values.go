@@ -10,7 +10,10 @@ import (
 // Duration reads "250ms", "30s", "10m".
 type Duration time.Duration
 
+// D returns it as the standard library's.
 func (d Duration) D() time.Duration { return time.Duration(d) }
+
+func (d Duration) String() string { return d.D().String() }
 
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
@@ -21,7 +24,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.D().String()), nil }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // Size reads "64KiB", "1GiB", "512MiB", or a plain number of bytes in quotes.
 type Size uint64
@@ -48,11 +51,14 @@ func (s *Size) UnmarshalText(b []byte) error {
 	return fmt.Errorf("%q is not a size: write a number with a unit, such as \"64KiB\", \"512MiB\" or \"1TiB\"", b)
 }
 
-func (s Size) MarshalText() ([]byte, error) {
+// String writes the size as UnmarshalText reads it, in the largest unit that fits.
+func (s Size) String() string {
 	for _, u := range units {
 		if u.bytes > 1 && uint64(s) >= u.bytes && uint64(s)%u.bytes == 0 {
-			return []byte(strconv.FormatUint(uint64(s)/u.bytes, 10) + u.name), nil
+			return strconv.FormatUint(uint64(s)/u.bytes, 10) + u.name
 		}
 	}
-	return []byte(strconv.FormatUint(uint64(s), 10) + "B"), nil
+	return strconv.FormatUint(uint64(s), 10) + "B"
 }
+
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// good is a configuration without anything to complain about.
+func good() Config {
+	c := Default()
+	c.Node = "n"
+	c.TLS = TLS{CA: "ca.crt", Cert: "n.crt", Key: "n.key"}
+	return c
+}
+
+func TestCheckAccepts(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"good":              func(*Config) {},
+		"insecure loopback": func(c *Config) { c.Insecure, c.TLS, c.Listen = true, TLS{}, "127.0.0.1:0" },
+		"insecure ::1":      func(c *Config) { c.Insecure, c.TLS, c.Listen, c.Advertise = true, TLS{}, "[::1]:1", "localhost:1" },
+		"no peers at all":   func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
+		"only dials":        func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
+		"no metrics":        func(c *Config) { c.Metrics = "off" },
+		"no transports":     func(c *Config) { c.Transports = nil },
+		"lower limits":      func(c *Config) { c.TCP.Streams, c.Advance.Window, c.Advance.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
+		"no memory limit":   func(c *Config) { c.Advance.MemoryLimit = 0 },
+	} {
+		c := good()
+		change(&c)
+		if err := c.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	long := "/" + strings.Repeat("x", 107)
+	for _, c := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.Node = "" }, `node: "": give a name of 1 to 255 characters without spaces, colons or slashes`},
+		{func(c *Config) { c.Node = "a:1" }, `node: "a:1": give a name of 1 to 255 characters without spaces, colons or slashes`},
+		{func(c *Config) { c.Socket = "s" }, `socket: "s": give an absolute path of at most 107 bytes (the limit of unix sockets)`},
+		{func(c *Config) { c.Admin = long }, `admin: "` + long + `": give an absolute path of at most 107 bytes (the limit of unix sockets)`},
+		{func(c *Config) { c.Admin = c.Socket }, `admin: "/run/kvpipe/kvpiped.sock": is the path of socket too; give another one`},
+		{func(c *Config) { c.Listen = "7650" }, `listen: "7650": give host:port or "off" (address 7650: missing port in address)`},
+		{func(c *Config) { c.Metrics = "localhost" }, `metrics: "localhost": give host:port or "off" (address localhost: missing port in address)`},
+		{func(c *Config) { c.Advertise = "me" }, `advertise: "me": give the host:port that other nodes dial, at most 127 bytes, or leave it empty`},
+		{func(c *Config) { c.Peers.Allow = []string{"10.0.0.0"} }, `peers.allow: "10.0.0.0": give a network such as 10.0.0.0/8 (netip.ParsePrefix("10.0.0.0"): no '/')`},
+		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b"} }, `peers.nodes.b: "b": give host:port (address b: missing port in address)`},
+		{func(c *Config) { c.Transports = []string{"rdna"} }, `transports: "rdna" is not a transport of this build; known: local, tcp`},
+		{func(c *Config) { c.Transports = []string{"tcp", "tcp"} }, `transports: "tcp" is listed twice; list each once, best first`},
+		{func(c *Config) { c.PollMode = "spin" }, `poll_mode: "spin": give one of event, busy`},
+		{func(c *Config) { c.CRC = "yes" }, `crc: "yes": give one of auto, on, off`},
+		{func(c *Config) { c.Log.Level = "trace" }, `log.level: "trace": give one of debug, info, warn, error`},
+		{func(c *Config) { c.Log.Format = "xml" }, `log.format: "xml": give one of text, json`},
+		{func(c *Config) { c.TCP.Streams = 0 }, `tcp.streams: 0: give 1 to 64`},
+		{func(c *Config) { c.Local.CopyWorkers = 65 }, `local.copy_workers: 65: give 1 to 64`},
+		{func(c *Config) { c.Local.Nice = -1 }, `local.nice: -1: give 0 to 19`},
+		{func(c *Config) { c.Limits.Sessions = 0 }, `limits.sessions: 0: give 1 to 65536`},
+		{func(c *Config) { c.Limits.SessionsPerUID = -1 }, `limits.sessions_per_uid: -1: give 1 to 65536`},
+		{func(c *Config) { c.Limits.Inflight = 4097 }, `limits.inflight: 4097: give 1 to 4096`},
+		{func(c *Config) { c.Limits.Offers = 0 }, `limits.offers: 0: give 1 to 1048576`},
+		{func(c *Config) { c.Limits.SessionPinned = 0 }, `limits.session_pinned: 0B: give 4KiB to 1048576TiB`},
+		{func(c *Config) { c.Limits.TotalPinned = 1 }, `limits.total_pinned: 1B: give 4KiB to 1048576TiB`},
+		{func(c *Config) { c.Advance.Inline = 65 << 10 }, `advanced.inline: 65KiB: give 0B to 64KiB`},
+		{func(c *Config) { c.Advance.Window = 1 }, `advanced.window: 1B: give 1MiB to 1GiB`},
+		{func(c *Config) { c.Advance.GoMaxProcs = -1 }, `advanced.gomaxprocs: -1: give 0 to 1024`},
+		{func(c *Config) { c.Advance.MemoryLimit = 1 }, `advanced.memory_limit: 1B: give 64MiB to 1024TiB`},
+		{func(c *Config) { c.Advance.Spin = 0 }, `advanced.spin: 0s: give 1ns to 1s`},
+		{func(c *Config) { c.Advance.FenceGrace = 0 }, `advanced.fence_grace: 0s: give 1ms to 1m0s`},
+		{func(c *Config) { c.Advance.DrainWait = 0 }, `advanced.drain_wait: 0s: give 1ms to 24h0m0s`},
+		{func(c *Config) { c.Peers.Heartbeat = 1 }, `peers.heartbeat: 1ns: give 10ms to 1m0s`},
+		{func(c *Config) { c.Peers.IdleClose = 0 }, `peers.idle_close: 0s: give 10ms to 8760h0m0s`},
+		{func(c *Config) { c.Peers.DialMax = 0 }, `peers.dial_max: 0s: give 10ms to 24h0m0s`},
+		{func(c *Config) { c.TCP.Spin = Duration(time.Second) }, `tcp.spin: 1s: give 0s to 10ms`},
+		{func(c *Config) { c.Offers.OfferWait = 0 }, `offers.offer_wait: 0s: give 1ms to 24h0m0s`},
+		{func(c *Config) { c.Offers.Tombstone = 0 }, `offers.tombstone: 0s: give 1ms to 24h0m0s`},
+		{func(c *Config) { c.Offers.MaxLease = Duration(time.Second) }, `offers.default_lease: 30s: is above offers.max_lease, 1s`},
+		{func(c *Config) { c.TLS.Key = "" }, `tls.key: missing: peers authenticate each other. Make files with "kvpipectl certs init" and "kvpipectl certs node", or set listen = "off" and name no peers`},
+		{func(c *Config) { c.Insecure = true }, `insecure: works on loopback addresses alone, but listen is "[::]:7650": remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them)`},
+		{func(c *Config) {
+			c.Insecure, c.Listen, c.Peers.Nodes = true, "off", map[string]string{"b": "10.0.0.1:1"}
+		}, `insecure: works on loopback addresses alone, but peers.nodes.b is "10.0.0.1:1"`},
+	} {
+		cfg := good()
+		c.change(&cfg)
+		if err := cfg.Check(); err == nil {
+			t.Errorf("accepted, want %s", c.want)
+		} else if err.Error() != c.want {
+			t.Errorf("\n got %s\nwant %s", err, c.want)
+		}
+	}
+}
+
+// TestCheckTellsAll: one error a line, in a fixed order.
+func TestCheckTellsAll(t *testing.T) {
+	c := good()
+	c.TLS, c.CRC, c.Node = TLS{}, "x", ""
+	lines := strings.Split(c.Check().Error(), "\n")
+	var keys []string
+	for _, l := range lines {
+		key, _, _ := strings.Cut(l, ":")
+		keys = append(keys, key)
+	}
+	if got, want := strings.Join(keys, " "), "crc node tls.ca tls.cert tls.key"; got != want {
+		t.Errorf("complaints about %q, want %q", got, want)
+	}
+}

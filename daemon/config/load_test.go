@@ -1,0 +1,107 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestParseErrors: what people read when the file is wrong, word by word.
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{"nodee = \"a\"", `line 1: unknown key "nodee"; did you mean "node"?`},
+		{"\n\n[peers]\nheartbeet = \"1s\"", `line 4: unknown key "peers.heartbeet"; did you mean "peers.heartbeat"?`},
+		{"streams = 3", `line 1: unknown key "streams"; did you mean "tcp.streams"?`},
+		{"[tcpp]\nstreams = 3", `line 1: unknown key "tcpp"; did you mean "tcp"?`},
+		{"[advance]\nspin = \"1us\"", `line 1: unknown key "advance"; did you mean "advanced"?`},
+		{"zzzzz = 1", `line 1: unknown key "zzzzz"; the sample kvpiped.toml lists all keys`},
+		{"[nothing.like.it]\nx = 1", `line 1: unknown key "nothing.like.it"; the sample kvpiped.toml lists all keys`},
+		{"[peers]\nheartbeat = 5", `line 2: peers.heartbeat: a whole number where a duration in quotes, such as "250ms", "30s" or "10m", belongs`},
+		{"peers = { heartbeat = 5 }", `line 1: peers.heartbeat: a whole number where a duration in quotes, such as "250ms", "30s" or "10m", belongs`},
+		{"peers.heartbeat = true", `line 1: peers.heartbeat: true or false where a duration in quotes, such as "250ms", "30s" or "10m", belongs`},
+		{"[peers]\nheartbeat = \"5\"", `line 2: peers.heartbeat: "5" is not a duration: write a number with a unit, such as "250ms", "30s" or "10m"`},
+		{"[peers]\nheartbeat = \"-5s\"", `line 2: peers.heartbeat: "-5s" is not a duration: write a number with a unit, such as "250ms", "30s" or "10m"`},
+		{"[limits]\nsession_pinned = 1024", `line 2: limits.session_pinned: a whole number where a size in quotes, such as "64KiB", "512MiB" or "1TiB", belongs`},
+		{"[limits]\nsession_pinned = \"1.5GiB\"", `line 2: limits.session_pinned: "1.5GiB" is not a size: write a number with a unit, such as "64KiB", "512MiB" or "1TiB"`},
+		{"[limits]\nsession_pinned = \"16777216TiB\"", `line 2: limits.session_pinned: "16777216TiB" is not a size: write a number with a unit, such as "64KiB", "512MiB" or "1TiB"`},
+		{"[limits]\nsession_pinned = \"1 GB\"", `line 2: limits.session_pinned: "1 GB" is not a size: write a number with a unit, such as "64KiB", "512MiB" or "1TiB"`},
+		{"insecure = \"yes\"", `line 1: insecure: a text in quotes where true or false belongs`},
+		{"[tcp]\nstreams = \"2\"", `line 2: tcp.streams: a text in quotes where a whole number belongs`},
+		{"[tcp]\nstreams = 1.5", `line 2: tcp.streams: a number with a point where a whole number belongs`},
+		{"[tcp]\nstreams = 9223372036854775808", `line 2: tcp.streams: decimal number is too large to fit in a 64-bit signed integer`},
+		{"transports = \"tcp\"", `line 1: transports: a text in quotes where a list of texts, such as ["a", "b"], belongs`},
+		{"transports = [\"tcp\", 1]", `line 1: transports: a list where a list of texts, such as ["a", "b"], belongs`},
+		{"[peers.nodes]\nb = 7650", `line 2: peers.nodes.b: a whole number where a text in quotes belongs`},
+		{"peers = 3", `line 1: peers: a whole number where a table belongs`},
+		{"log.level = 3", `line 1: log.level: a whole number where a text in quotes belongs`},
+		{"node = 2026-01-01", `line 1: node: a date where a text in quotes belongs`},
+		{"[[peers]]", `line 1: [[peers]]: no key takes a list of tables`},
+		{"[tcp]\nstreams = 1\nstreams = 2", `line 3: streams: key streams is already defined`},
+		{"node = \"a", `line 1, column 9: unterminated basic string`},
+		{"x = [", `line 1, column 5: array is incomplete`},
+	} {
+		_, err := Parse([]byte(c.doc))
+		if err == nil {
+			t.Errorf("%q is accepted, want %s", c.doc, c.want)
+		} else if err.Error() != c.want {
+			t.Errorf("%q:\n got %s\nwant %s", c.doc, err, c.want)
+		}
+	}
+}
+
+func TestParseKeepsDefaults(t *testing.T) {
+	c, err := Parse([]byte("node = \"a\"\n[peers]\nheartbeat = \"250ms\"\n[peers.nodes]\n\"b.example\" = \"10.0.0.2:7650\"\n[limits]\nsession_pinned = \"512 MiB\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Default()
+	if c.Node != "a" || c.Peers.Heartbeat.D() != 250*time.Millisecond || c.Limits.SessionPinned != 512<<20 || c.Peers.Nodes["b.example"] != "10.0.0.2:7650" {
+		t.Errorf("what the file says is not there: %+v", c)
+	}
+	if c.Peers.IdleClose != d.Peers.IdleClose || c.Limits.Sessions != d.Limits.Sessions || c.Socket != d.Socket {
+		t.Errorf("what the file leaves out has changed: %+v", c)
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Load(filepath.Join(dir, "none.toml")); !os.IsNotExist(unwrapAll(err)) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	file := filepath.Join(dir, "bad.toml")
+	if err := os.WriteFile(file, []byte("nod = 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), file+": line 1: ") {
+		t.Errorf("a bad file: %v", err)
+	}
+}
+
+func unwrapAll(err error) error {
+	for {
+		u, ok := err.(interface{ Unwrap() error })
+		if !ok || u.Unwrap() == nil {
+			return err
+		}
+		err = u.Unwrap()
+	}
+}
+
+func TestValuesSurviveWriting(t *testing.T) {
+	for _, s := range []Size{0, 1, 1023, 1024, 1536, 1 << 20, 3 << 30, 1 << 40, 5 << 50, ^Size(0)} {
+		b, _ := s.MarshalText()
+		var back Size
+		if err := back.UnmarshalText(b); err != nil || back != s {
+			t.Errorf("%d is written %q and read %d (%v)", uint64(s), b, uint64(back), err)
+		}
+	}
+	for _, d := range []time.Duration{0, 1, time.Microsecond, 90 * time.Second, 36 * time.Hour} {
+		b, _ := Duration(d).MarshalText()
+		var back Duration
+		if err := back.UnmarshalText(b); err != nil || back.D() != d {
+			t.Errorf("%s is written %q and read %s (%v)", d, b, back, err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+)
+
+// checkSecurity: peers always authenticate, but for tests between loopback addresses.
+func (c *Config) checkSecurity(p *problems) {
+	if c.Insecure {
+		c.checkInsecure(p)
+		return
+	}
+	alone := c.Listen == "off" && len(c.Peers.Nodes) == 0 && len(c.Peers.Allow) == 0
+	if alone && c.TLS == (TLS{}) {
+		return // a node without peers
+	}
+	for key, v := range map[string]string{"tls.ca": c.TLS.CA, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
+		if v == "" {
+			p.add(key, "missing: peers authenticate each other. Make files with \"kvpipectl certs init\" and \"kvpipectl certs node\", or set listen = \"off\" and name no peers")
+		}
+	}
+}
+
+// checkInsecure lets nothing but loopback addresses pass.
+func (c *Config) checkInsecure(p *problems) {
+	for key, v := range map[string]string{"listen": c.Listen, "advertise": c.Advertise} {
+		if v != "" && v != "off" && !loopback(v) {
+			p.add("insecure", "works on loopback addresses alone, but %s is %q: remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them)", key, v)
+		}
+	}
+	for name, addr := range c.Peers.Nodes {
+		if !loopback(addr) {
+			p.add("insecure", "works on loopback addresses alone, but peers.nodes.%s is %q", name, addr)
+		}
+	}
+}
+
+func loopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}

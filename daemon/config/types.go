@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// checkTypes compares the values of a document with the types of their keys before they are decoded: TOML's integers would pass for
+// durations (of nanoseconds), and the decoder's own errors speak of Go types. Unknown keys and syntax are left to the decoder.
+func checkTypes(doc []byte) error {
+	var p unstable.Parser
+	p.Reset(doc)
+	table := ""
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table:
+			table = join(e.Key()) + "."
+		case unstable.ArrayTable:
+			return fmt.Errorf("line %d: [[%s]]: no key takes a list of tables", line(&p, e), join(e.Key()))
+		case unstable.KeyValue:
+			if err := checkPair(&p, table, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil // a syntax error is the decoder's to tell
+}
+
+func join(it unstable.Iterator) string {
+	var parts []string
+	for it.Next() {
+		parts = append(parts, string(it.Node().Data))
+	}
+	return strings.Join(parts, ".")
+}
+
+func line(p *unstable.Parser, n *unstable.Node) int {
+	it := n.Key()
+	if !it.Next() {
+		return 1
+	}
+	return p.Shape(p.Range(it.Node().Data)).Start.Line
+}
+
+func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
+	key, v := table+join(e.Key()), e.Value()
+	if v.Kind == unstable.InlineTable {
+		for it := v.Children(); it.Next(); {
+			if err := checkPair(p, key+".", it.Node()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	want := wanted(key)
+	if want == nil || want.fits(v) {
+		return nil
+	}
+	return fmt.Errorf("line %d: %s: %s where %s belongs", line(p, e), key, words[v.Kind], want.text)
+}
+
+// want is what a key takes.
+type want struct {
+	kind unstable.Kind
+	text string
+}
+
+func (w *want) fits(v *unstable.Node) bool {
+	if v.Kind != w.kind {
+		return false
+	}
+	if v.Kind == unstable.Array { // all of ours hold strings
+		for it := v.Children(); it.Next(); {
+			if k := it.Node().Kind; k != unstable.String && k != unstable.Comment {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+var words = map[unstable.Kind]string{
+	unstable.String: "a text in quotes", unstable.Bool: "true or false", unstable.Integer: "a whole number", unstable.Float: "a number with a point",
+	unstable.Array: "a list", unstable.LocalDate: "a date", unstable.LocalTime: "a time of day", unstable.LocalDateTime: "a date", unstable.DateTime: "a date",
+}
+
+// wanted finds what a key takes, nil when there is none of that name.
+func wanted(key string) *want {
+	t, ok := typeOf(key)
+	if !ok {
+		return nil
+	}
+	switch {
+	case t == reflect.TypeFor[Duration]():
+		return &want{unstable.String, "a duration in quotes, such as \"250ms\", \"30s\" or \"10m\","}
+	case t == reflect.TypeFor[Size]():
+		return &want{unstable.String, "a size in quotes, such as \"64KiB\", \"512MiB\" or \"1TiB\","}
+	case t.Kind() == reflect.Bool:
+		return &want{unstable.Bool, "true or false"}
+	case t.Kind() == reflect.Int:
+		return &want{unstable.Integer, "a whole number"}
+	case t.Kind() == reflect.Slice:
+		return &want{unstable.Array, "a list of texts, such as [\"a\", \"b\"],"}
+	case t.Kind() == reflect.String:
+		return &want{unstable.String, "a text in quotes"}
+	}
+	return &want{unstable.InlineTable, "a table"}
+}
+
+// typeOf finds a key's type in Config. Keys of a map have the type of its values.
+func typeOf(key string) (reflect.Type, bool) {
+	t := reflect.TypeFor[Config]()
+	for part := range strings.SplitSeq(key, ".") {
+		if t.Kind() == reflect.Map {
+			return t.Elem(), true // a node's name may have dots
+		}
+		f, ok := field(t, part)
+		if !ok {
+			return nil, false
+		}
+		t = f
+	}
+	return t, true
+}
+
+func field(t reflect.Type, name string) (reflect.Type, bool) {
+	if t.Kind() != reflect.Struct {
+		return nil, false
+	}
+	for i := range t.NumField() {
+		// The decoder ignores case as well.
+		if f := t.Field(i); strings.EqualFold(f.Tag.Get("toml"), name) {
+			return f.Type, true
+		}
+	}
+	return nil, false
+}
