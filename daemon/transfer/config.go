@@ -34,6 +34,8 @@ type Config struct {
 	MaxParked int // takes that wait for offers, per peer; 4096
 	MaxGraves int // remembered keys; 65536
 
+	Debug bool // log single requests, at debug level
+
 	Broken Broken
 }
 

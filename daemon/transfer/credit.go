@@ -2,12 +2,12 @@ package transfer
 
 // refuse answers a submission that is not accepted.
 func (m *Machine) refuse(s *session, sub *Submit, cause Cause) {
-	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Op: m.newOp(), Status: Failed, Reason: cause.Reason, Text: cause.Text})
+	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Kind: KindOf(sub.Op), Op: m.newOp(), Status: Failed, Reason: cause.Reason, Text: cause.Text})
 }
 
 // answer completes a small submission that is done at once.
 func (m *Machine) answer(s *session, sub *Submit) {
-	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Op: m.newOp(), Status: Done})
+	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Kind: KindOf(sub.Op), Op: m.newOp(), Status: Done})
 }
 
 // tell sends a completion for which no credit was reserved; it waits until the client has collected others.

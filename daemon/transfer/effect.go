@@ -10,6 +10,8 @@ type Complete struct {
 	Session  SessionID
 	UserData uint64 // 0 when another session submitted it
 	Tag      uint64
+	Kind     Kind
+	Age      Time // since it was accepted; 0 for what is answered at once
 	Op       OpID
 	Bytes    uint64
 	Status   Status

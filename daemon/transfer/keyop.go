@@ -31,6 +31,7 @@ func (m *Machine) submitKey(s *session, sub *Submit, msg MsgKey, hint string, ti
 	}
 	k.msg.ID, k.msg.Engine = uint64(k.id), s.engine.key.name
 	m.keyOps[k.msg.ID] = k
+	m.traceOp(&k.op, msg.Key, msg.Trace, hint, 0)
 	m.arm(&k.deadline, k, wakeDeadline, k.until)
 	m.reach(hint, k)
 }

@@ -79,6 +79,7 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	}
 	o.join(m, mb)
 	s.offers++
+	m.traceOp(&mb.op, in.Key, in.Trace, "", 0)
 	if len(in.Blocks) > 0 || in.Sealed {
 		mb.add(in.Blocks, in.After, in.Layered)
 	}

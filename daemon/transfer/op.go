@@ -13,6 +13,7 @@ import (
 //	                        +--> reported (MORE) --fenced--> released
 type op struct {
 	id        OpID
+	kind      Kind
 	by        *session
 	user, tag uint64
 	began     Time
@@ -63,6 +64,7 @@ type canceller struct {
 	s         *session
 	user, tag uint64
 	id        OpID
+	kind      Kind
 }
 
 // begin accepts an operation: it reserves credits in every session that will be told. On refusal nothing is reserved.
@@ -79,7 +81,7 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 				rankName(n), n.credits, credits)
 		}
 	}
-	o.id, o.by, o.user, o.tag = m.newOp(), s, sub.UserData, sub.Tag
+	o.id, o.kind, o.by, o.user, o.tag = m.newOp(), KindOf(sub.Op), s, sub.UserData, sub.Tag
 	o.began, o.credits, o.owner = m.now, credits, own
 	for _, n := range o.notify {
 		n.credits -= credits
@@ -190,7 +192,8 @@ func (m *Machine) quarantine(o *op, cause Cause) {
 // report completes the op in every session concerned.
 func (m *Machine) report(o *op, status Status, more bool) {
 	o.credits--
-	c := Complete{Tag: o.tag, Op: o.id, Status: status, More: more}
+	c := Complete{Tag: o.tag, Kind: o.kind, Age: m.now - o.began, Op: o.id, Status: status, More: more}
+	m.traceEnd(o, status, more)
 	switch status {
 	case Released, Quarantined:
 	default:
@@ -217,6 +220,6 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		if status == Released {
 			s = Released
 		}
-		m.tell(w.s, Complete{Session: w.s.id, UserData: w.user, Tag: w.tag, Op: w.id, Status: s, More: more})
+		m.tell(w.s, Complete{Session: w.s.id, UserData: w.user, Tag: w.tag, Kind: w.kind, Op: w.id, Status: s, More: more})
 	}
 }

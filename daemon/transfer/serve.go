@@ -141,6 +141,7 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 	v.counted = true
 	o.serves = append(o.serves, v)
 	v.leg.ranks = o.ranks
+	m.traceServe(v, "take begins at its producer")
 	m.arm(&v.deadline, v, wakeDeadline, m.now+v.take.Deadline+2*m.cfg.Resend)
 	if v.peer != nil {
 		m.arm(&v.resend, v, wakeResend, m.now+m.cfg.Resend)
@@ -237,6 +238,7 @@ func (v *serve) fenced(m *Machine, cause Cause) {
 func (v *serve) over(m *Machine) {
 	aborted := v.state == serveAborting
 	v.state = serveOver
+	m.traceServe(v, "take ended at its producer")
 	m.disarm(&v.deadline)
 	m.disarm(&v.resend)
 	m.settleLane(v)

@@ -49,9 +49,9 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 		m.answer(s, sub)
 		return
 	}
-	w := canceller{s: s, user: sub.UserData, tag: sub.Tag, id: m.newOp()}
+	w := canceller{s: s, user: sub.UserData, tag: sub.Tag, id: m.newOp(), kind: KindOf(sub.Op)}
 	if o.stage == reported {
-		m.tell(s, Complete{Session: s.id, UserData: w.user, Tag: w.tag, Op: w.id, Status: Done, More: true})
+		m.tell(s, Complete{Session: s.id, UserData: w.user, Tag: w.tag, Kind: w.kind, Op: w.id, Status: Done, More: true})
 	}
 	o.cancels = append(o.cancels, w)
 	if o.stage == running {

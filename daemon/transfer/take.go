@@ -94,6 +94,7 @@ func (m *Machine) submitTake(s *session, sub *Submit, in *TakeOp) {
 	m.takes[m.lastXfer] = t
 	m.takeNames[name] = t
 	t.until = m.now + m.clampTimeout(in.Timeout)
+	m.traceOp(&t.op, in.Key, in.Trace, in.Peer, m.lastXfer)
 	m.arm(&t.deadline, t, wakeDeadline, t.until)
 	m.reach(in.Peer, t)
 }
