@@ -40,10 +40,10 @@ func (d *Driver) makePlan(e transfer.MakePlan) {
 func (d *Driver) planWorker() {
 	for job := range d.plans {
 		p, err := plan.New(request(job.e))
-		d.queue.push(item{fn: func() {
+		d.Post(func() {
 			d.planned(job.e, p, err)
 			d.flush()
-		}})
+		})
 	}
 }
 
