@@ -27,6 +27,7 @@ type Config struct {
 	Limits   Limits
 	PollMode string        // "event" (or "") or "busy"
 	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 50 us
+	Patience time.Duration // how long a client may leave its answers unread; 0: 5 s
 	Log      *slog.Logger  // nil: none
 	ProcRoot string        // "": /proc
 }
@@ -61,7 +62,6 @@ const (
 	defaultArena   = 8 << 20
 	defaultLayers  = 1024
 	helloTimeout   = 5 * time.Second
-	sendTimeout    = 5 * time.Second
 	byeTimeout     = time.Second
 	unregisterWait = 5 * time.Second
 )
@@ -99,6 +99,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Queue == nil || c.Flush == nil {
 		c.Queue, c.Flush = c.Events, func() {}
+	}
+	if c.Patience == 0 {
+		c.Patience = 5 * time.Second
 	}
 	if c.Spin == 0 {
 		c.Spin = 50 * time.Microsecond

@@ -74,7 +74,7 @@ func (s *session) ack(seq uint32, value uint64, c transfer.Cause) error {
 	select {
 	case <-s.ending: // the deadline is end's, from now on
 	default:
-		if err := s.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		if err := s.conn.SetWriteDeadline(time.Now().Add(s.srv.cfg.Patience)); err != nil {
 			return err
 		}
 	}

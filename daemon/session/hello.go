@@ -14,8 +14,9 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// handle serves a connection from HELLO to its end. crowd says why there is no room for it, if so.
-func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error) {
+// handle serves a connection from HELLO to its end. crowd says why there is no room for it, if so; leave gives its place
+// away.
+func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave func()) {
 	_ = conn.SetDeadline(time.Now().Add(helloTimeout))
 	buf := make([]byte, ctlHeader+ring.CtlMax)
 	m, err := receive(conn, buf)
@@ -38,7 +39,7 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error) {
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	s.run(buf)
+	s.run(buf, leave)
 }
 
 // open judges a HELLO and makes the session. The client's WELCOME is on its way when it returns.
@@ -61,15 +62,16 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if h.Features != 0 {
 		return nil, refuse(transfer.Incompatible, "features %#x are not known to this daemon (%s)", h.Features, v.cfg.Version)
 	}
-	who, err := v.identify(conn, cred, &h)
-	if err != nil {
-		return nil, err
-	}
 	sizes, err := ringSizes(&h)
 	if err != nil {
 		return nil, err
 	}
+	who, err := v.identify(conn, cred, &h)
+	if err != nil {
+		return nil, err
+	}
 	if err := v.replace(&h, who); err != nil {
+		_ = sys.Close(who.pidfd)
 		return nil, err
 	}
 	s, err := v.newSession(conn, who, sizes)

@@ -130,18 +130,24 @@ func (n *node) dial(o sessiontest.Options) *sessiontest.Client {
 }
 
 // empty waits until no session is left.
-func (n *node) empty() {
+func (n *node) empty() { n.t.Helper(); n.empties(0) }
+
+// empties waits until want sessions are left. Nothing announces the very end of one.
+func (n *node) empties(want int) {
 	n.t.Helper()
-	for deadline := time.Now().Add(patience); len(n.Sessions()) > 0; {
-		n.mu.Lock()
-		grew := n.grew
-		n.mu.Unlock()
+	eventually(n.t, func() bool { return len(n.Sessions()) == want }, "sessions: %+v", n.Sessions)
+}
+
+// eventually waits for something that no event announces.
+func eventually[T any](t testing.TB, ok func() bool, format string, state func() T) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(patience); !ok(); {
 		select {
-		case <-grew:
-		case <-time.After(time.Millisecond): // the end of a session is no event
-		}
-		if time.Now().After(deadline) {
-			n.t.Fatalf("sessions are left: %+v", n.Sessions())
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf(format, state())
 		}
 	}
 }

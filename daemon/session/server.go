@@ -136,14 +136,16 @@ func (v *Server) accept(conn *net.UnixConn) {
 	case v.perUID[cred.UID] > v.limits.SessionsPerUID:
 		crowd = refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d", cred.UID, v.perUID[cred.UID]-1, v.limits.SessionsPerUID)
 	}
+	leave := sync.OnceFunc(func() { v.left(conn, cred.UID) })
 	v.wg.Go(func() {
-		defer v.left(conn, cred.UID)
-		v.handle(conn, cred, crowd)
+		defer conn.Close()
+		defer leave()
+		v.handle(conn, cred, crowd, leave)
 	})
 }
 
+// left makes room for another connection.
 func (v *Server) left(conn *net.UnixConn, uid uint32) {
-	_ = conn.Close()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.conns, conn)

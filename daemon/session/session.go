@@ -117,8 +117,8 @@ func (s *session) end(cause transfer.Cause) {
 	})
 }
 
-// run is the life of an opened session.
-func (s *session) run(buf []byte) {
+// run is the life of an opened session. leave is called once another may take its place.
+func (s *session) run(buf []byte, leave func()) {
 	var helpers sync.WaitGroup
 	helpers.Go(s.read)
 	alive, err := watchProcess(s.fds.takePid(), s.end)
@@ -145,11 +145,12 @@ func (s *session) run(buf []byte) {
 	s.forgetRemovals()
 	s.jobs.Wait()
 	s.unmap()
+	s.srv.forget(s)
+	leave() // before the client knows: it may come back at once
 	if bye != nil {
 		_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(s.conn, bye.seq, 0, transfer.Cause{})
 	}
-	s.srv.forget(s)
 	close(s.over)
 }
 

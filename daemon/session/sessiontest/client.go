@@ -30,6 +30,8 @@ type Client struct {
 	Welcome ring.Welcome
 	Rings   *ring.Client
 	Conn    *net.UnixConn
+	RingC   int // descriptors, for what no honest client does
+	CQEvent int
 
 	timeout      time.Duration
 	seq          uint32
@@ -41,6 +43,9 @@ type Client struct {
 	bye          *Error
 	buf          []byte
 }
+
+// Bytes is ring_c, which the client may write as it likes.
+func (c *Client) Bytes() []byte { return c.ringC }
 
 // Error is what the daemon answered.
 type Error struct{ transfer.Cause }
@@ -71,7 +76,7 @@ func Dial(path string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Conn: conn, timeout: timeout, sq: -1, buf: make([]byte, 32+ring.CtlMax)}
+	c := &Client{Conn: conn, timeout: timeout, sq: -1, RingC: -1, buf: make([]byte, 32+ring.CtlMax)}
 	if err := c.hello(o); err != nil {
 		c.Kill()
 		return nil, err
@@ -106,8 +111,8 @@ func (c *Client) hello(o Options) error {
 
 // adopt maps the rings: ring_d read-only, as it cannot be mapped otherwise.
 func (c *Client) adopt(fds []int) (err error) {
-	c.sq = fds[2]
-	defer sys.CloseAll(fds[:2])
+	c.RingC, c.sq, c.CQEvent = fds[0], fds[2], fds[3] // the last lives as long as cq
+	defer sys.Close(fds[1])
 	if c.cq, err = sys.PollFile(fds[3], "cq"); err != nil {
 		sys.CloseAll(fds[3:])
 		return err
@@ -117,6 +122,10 @@ func (c *Client) adopt(fds []int) (err error) {
 	}
 	if c.ringD, err = sys.Mmap(fds[1], int(c.Welcome.RingDBytes), sys.ProtRead); err != nil {
 		return err
+	}
+	if b, err := sys.Mmap(fds[1], int(c.Welcome.RingDBytes), sys.ProtWrite); err == nil {
+		_ = sys.Munmap(b)
+		return errors.New("ring_d can be mapped for writing: the daemon has to seal it")
 	}
 	c.Rings, err = ring.NewClient(c.Welcome.Rings[:c.Welcome.NRings], c.ringC, c.ringD)
 	return err
@@ -230,7 +239,8 @@ func (c *Client) Close() error {
 func (c *Client) Kill() {
 	_ = c.Conn.Close()
 	_ = sys.Close(c.sq)
-	c.sq = -1
+	_ = sys.Close(c.RingC)
+	c.sq, c.RingC = -1, -1
 	if c.cq != nil {
 		_ = c.cq.Close()
 	}

@@ -1,0 +1,189 @@
+package session_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// refused dials with o, which must be refused for a reason and with words that say what is wrong.
+func (n *node) refused(o sessiontest.Options, reason transfer.Reason, says ...string) {
+	n.t.Helper()
+	if o.Engine == "" {
+		o.Engine = "e"
+	}
+	c, err := sessiontest.Dial(n.path, o)
+	if err == nil {
+		c.Kill()
+	}
+	if sessiontest.Reason(err) != reason {
+		n.t.Errorf("reason is not %d: %v", reason, err)
+		return
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			n.t.Errorf("%q does not say %q", err, s)
+		}
+	}
+}
+
+func TestHelloIsJudged(t *testing.T) {
+	n := start(t, nil)
+	for _, c := range []struct {
+		change func(*ring.Hello)
+		reason transfer.Reason
+		says   string
+	}{
+		{func(h *ring.Hello) { h.ABIMin, h.ABIMax = 2, 3 }, transfer.Incompatible, "speaks ring protocol 2 to 3, this daemon (test) 1 to 1"},
+		{func(h *ring.Hello) { h.ABIMin, h.ABIMax = 0, 0 }, transfer.Incompatible, "ring protocol 0 to 0"},
+		{func(h *ring.Hello) { h.Features = 1 << 40 }, transfer.Incompatible, "0x10000000000"},
+		{func(h *ring.Hello) { h.Reserved[351] = 1 }, transfer.Invalid, "reserved"},
+		{func(h *ring.Hello) { h.Role = 3 }, transfer.Invalid, "role is 3"},
+		{func(h *ring.Hello) { h.TPRank, h.TPWorld = 4, 4 }, transfer.Invalid, "tp_rank is 4 of 4"},
+		{func(h *ring.Hello) { h.PPRank = 1 }, transfer.Invalid, "pp_rank 1 of 1"},
+		{func(h *ring.Hello) { h.TPWorld, h.PPWorld = 1<<16, 1<<16 }, transfer.Invalid, "65536"},
+		{func(h *ring.Hello) { h.Engine[0] = 0 }, transfer.Invalid, "engine_id"},
+		{func(h *ring.Hello) { h.Engine[3] = 'x' }, transfer.Invalid, "engine_id: bytes follow"},
+		{func(h *ring.Hello) { h.Instance[0] = 0xff }, transfer.Invalid, "instance: not valid UTF-8"},
+		{func(h *ring.Hello) { h.Library[0] = '\n' }, transfer.Invalid, "unprintable"},
+		{func(h *ring.Hello) { h.SQEntries = 1000 }, transfer.Invalid, "sq_entries is 1000"},
+		{func(h *ring.Hello) { h.CQEntries = 1 << 30 }, transfer.Invalid, "cq_entries is 1073741824"},
+		{func(h *ring.Hello) { h.ArenaBytes = 1 << 31 }, transfer.Invalid, "arena_bytes"},
+		{func(h *ring.Hello) { h.LayerSlots = 1 << 20 }, transfer.Invalid, "layer_slots"},
+	} {
+		n.refused(sessiontest.Options{Hello: c.change}, c.reason, c.says)
+	}
+	if n := count[transfer.SessionOpened](n); n != 0 {
+		t.Errorf("%d sessions were opened", n)
+	}
+	n.empty()
+}
+
+// TestStrangers says something else than HELLO, or nothing.
+func TestStrangers(t *testing.T) {
+	n := start(t, nil)
+	event, err := sys.EventfdCreate(false)
+	noErr(t, err)
+	defer sys.Close(event)
+	header := func(c ring.Ctl) []byte { return ring.Append(nil, &c) }
+	hello := ring.Append(header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 768}), &ring.Hello{})
+	for name, m := range map[string]struct {
+		data   []byte
+		fds    []int
+		answer bool // a message that is understood is answered
+	}{
+		"short":             {data: []byte("GET /")},
+		"magic":             {data: header(ring.Ctl{Type: ring.CtlHello})},
+		"flags":             {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Flags: 1})},
+		"length":            {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1})},
+		"reserved":          {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Reserved: [2]uint64{1}})},
+		"too long":          {data: make([]byte, 32+65537)},
+		"too many fds":      {data: hello, fds: []int{event, event}},
+		"one fd":            {data: hello, fds: []int{event}, answer: true},
+		"ping":              {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlPing}), answer: true},
+		"hello of one byte": {data: append(header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1}), 7), answer: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := sys.DialSeqpacket(context.Background(), n.path)
+			noErr(t, err)
+			defer conn.Close()
+			noErr(t, conn.SetDeadline(time.Now().Add(patience)))
+			noErr(t, sys.Send(conn, m.data, m.fds...))
+			buf := make([]byte, 65568)
+			k, _, err := sys.Recv(conn, buf, 0)
+			if m.answer {
+				noErr(t, err)
+				var h ring.Ctl
+				if _, err := ring.Decode(buf[:k], &h, "answer"); err != nil || h.Type != ring.CtlAck {
+					t.Errorf("answer %+v, %v", h, err)
+				}
+				_, _, err = sys.Recv(conn, buf, 0)
+			}
+			if err != io.EOF {
+				t.Errorf("the connection is not closed: %v", err)
+			}
+		})
+	}
+	n.dial(sessiontest.Options{}) // the daemon goes on
+}
+
+func TestInstances(t *testing.T) {
+	n := start(t, nil)
+	w0 := n.dial(sessiontest.Options{TPWorld: 2})
+	instance := zeroTerminated(w0.Welcome.Instance[:])
+	w1 := n.dial(sessiontest.Options{TPRank: 1, TPWorld: 2})
+	if got := zeroTerminated(w1.Welcome.Instance[:]); instance == "" || got != instance {
+		t.Fatalf("the second session joined %q, the first is of %q", got, instance)
+	}
+	s := n.dial(sessiontest.Options{Role: transfer.Scheduler, Instance: instance})
+	if s.Welcome.Rank != ring.NoRank || w1.Welcome.Rank != 1 {
+		t.Errorf("ranks are %d and %d", s.Welcome.Rank, w1.Welcome.Rank)
+	}
+	n.refused(sessiontest.Options{TPRank: 1, TPWorld: 2}, transfer.Busy, "rank 1", instance)
+	n.refused(sessiontest.Options{TPRank: 2, TPWorld: 4}, transfer.Incompatible, "tp_world")
+
+	// The same name under another engine is somebody else's.
+	n.dial(sessiontest.Options{Engine: "other", TPRank: 1, TPWorld: 2})
+
+	// A new instance replaces the old one, whose name is worth nothing from then on.
+	newer := n.dial(sessiontest.Options{Instance: "newer", TPWorld: 2})
+	n.refused(sessiontest.Options{Instance: instance, TPWorld: 2}, transfer.Closed, "was replaced by \"newer\"")
+	n.refused(sessiontest.Options{TPWorld: 2}, transfer.Busy, "newer")
+	n.dial(sessiontest.Options{TPRank: 1, TPWorld: 2})
+
+	noErr(t, newer.Close())
+	n.dial(sessiontest.Options{TPWorld: 2}) // the rank is free again
+}
+
+func TestRankIsFreeOnceItsProcessCloses(t *testing.T) {
+	n := start(t, nil)
+	n.on(func(ev transfer.Event) bool { _, closed := ev.(transfer.SessionClosed); return closed }) // never drained
+	for range 3 {
+		c := n.dial(sessiontest.Options{})
+		c.Kill()
+		id := transfer.SessionID(c.Welcome.Session)
+		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+	}
+	if got := n.Sessions(); len(got) != 3 || !got[0].Ending {
+		t.Errorf("sessions that wait for their fence: %+v", got)
+	}
+}
+
+func TestResume(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	n.refused(sessiontest.Options{Session: c.Welcome.Session}, transfer.Denied, "not yours")
+	again := n.dial(sessiontest.Options{Session: c.Welcome.Session, Secret: c.Welcome.Secret})
+	if cause, err := c.Bye(); err != nil || cause.Reason != transfer.Closed {
+		t.Errorf("the old connection: %+v, %v", cause, err)
+	}
+	noErr(t, again.Ping())
+	n.dial(sessiontest.Options{Engine: "e2", Session: 6<<32 | 1}) // of an earlier daemon: simply new
+}
+
+func TestLimits(t *testing.T) {
+	n := start(t, func(c *session.Config) { c.Limits.SessionsPerUID = 2 })
+	n.dial(sessiontest.Options{Engine: "a"})
+	b := n.dial(sessiontest.Options{Engine: "b"})
+	n.refused(sessiontest.Options{}, transfer.Quota, "sessions_per_uid = 2")
+	noErr(t, b.Close())
+	n.dial(sessiontest.Options{Engine: "b"})
+	n.SetLimits(session.Limits{Sessions: 2})
+	n.refused(sessiontest.Options{}, transfer.Quota, "limits.sessions = 2")
+	n.SetLimits(session.Limits{})
+	n.Drain()
+	n.refused(sessiontest.Options{}, transfer.Unavailable, "draining")
+}
+
+func zeroTerminated(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}
