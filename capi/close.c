@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void close_fd(int fd)
@@ -31,6 +32,21 @@ static void free_memory(kvpipe_t *kv)
 	free(kv);
 }
 
+/* The daemon ends the session by itself: its end of file says that it has fenced. */
+static void await_fence(kvpipe_t *kv)
+{
+	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
+	int64_t deadline = kv_now() + KV_CALL_NS;
+	int got = m.body != NULL ? 1 : 0;
+
+	shutdown(kv->ctl.fd, SHUT_WR);
+	while (got == 1 || got == KV_RECV_BAD) {
+		got = kv_ctl_recv(kv->ctl.fd, &m, deadline);
+		kv_ctl_close_fds(&m);
+	}
+	free(m.body);
+}
+
 void kvpipe_close(kvpipe_t *kv)
 {
 	if (kv == NULL)
@@ -46,6 +62,8 @@ void kvpipe_close(kvpipe_t *kv)
 		if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE)
 			kv_request(kv, "close", KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);
 		kv_helper_stop(kv);
+		if (kv->state == KV_BYE || kv->state == KV_BROKEN)
+			await_fence(kv);
 	}
 	kv_regions_drop(kv, true);
 	kv_rings_unmap(&kv->rings);

@@ -74,24 +74,21 @@ static void text(char *to, const char *from, size_t n)
 	to[len] = '\0';
 }
 
-static int take_welcome(kvpipe_t *kv, const struct kv_message *m)
+static int take_welcome(kvpipe_t *kv, struct kv_message *m)
 {
 	struct kvpipe_welcome w;
 
 	if (m->head.len != sizeof(w) || m->nfds != 4) {
-		for (int i = 0; i < m->nfds; i++)
-			close(m->fds[i]);
 		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome of %u bytes with %d fds, must be %zu with 4", m->head.len, m->nfds,
 			      sizeof(w));
 	}
 	memcpy(&w, m->body, sizeof(w));
 	if (w.abi < KVPIPE_ABI_MIN || w.abi > KVPIPE_ABI) {
-		for (int i = 0; i < m->nfds; i++)
-			close(m->fds[i]);
 		return kv_err(KVPIPE_E_INCOMPATIBLE,
 			      "libkvpipe %s speaks ring protocol %u to %u, kvpiped %.64s chose %u: install matching versions",
 			      kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI, w.daemon, w.abi);
 	}
+	m->nfds = 0; /* the rings have them */
 	int err = kv_rings_map(&kv->rings, &w, m->fds);
 	if (err != 0)
 		return err;
@@ -140,6 +137,7 @@ static int greet(kvpipe_t *kv, const struct kvpipe_hello *hello, int64_t deadlin
 	} else if (err == 0)
 		err = kv_err(KVPIPE_E_INCOMPATIBLE, "%s: message type %u instead of a welcome: is it kvpiped?", kv->path,
 			     m.head.type);
+	kv_ctl_close_fds(&m);
 	free(m.body);
 	return err;
 }
@@ -206,7 +204,9 @@ int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out)
 	if (kv == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	kv->role = o.role;
-	err = kv_dial(&paths, deadline, &kv->ctl.fd, &path);
+	err = kv_random(&kv->take_id, sizeof(kv->take_id)) ? 0 : kv_err(KVPIPE_E_UNAVAILABLE, "connect: no random bytes");
+	if (err == 0)
+		err = kv_dial(&paths, deadline, &kv->ctl.fd, &path);
 	if (err == 0) {
 		memcpy(kv->path, path, strlen(path) + 1);
 		err = greet(kv, &hello, deadline);

@@ -46,6 +46,7 @@ static bool read_socket(kvpipe_t *kv, struct kv_message *m)
 	while ((got = kv_ctl_recv(kv->ctl.fd, m, 0)) != 0) {
 		if (got == KV_RECV_EOF)
 			return false;
+		kv_ctl_close_fds(m); /* none of these messages carries any for us */
 		if (got == KV_RECV_BAD)
 			malformed(kv);
 		else if (m->head.type == KVPIPE_CTL_ACK && kv->helper.ping != 0 && m->head.seq == kv->helper.ping) {

@@ -51,6 +51,9 @@ int kv_err(enum kvpipe_reason reason, const char *fmt, ...) __attribute__((forma
 void *kv_thread_alloc(size_t size);
 void kv_thread_reset(void);
 
+/* n random bytes; false: the kernel has none. */
+bool kv_random(void *to, size_t n);
+
 /* ---- fork (fork.c) ---- */
 uint64_t kv_process_mark(void);       /* differs between a process and its forked children; never 0 */
 bool kv_process_is(uint64_t mark);
@@ -237,6 +240,7 @@ struct kv_message {
 #define KV_RECV_BAD (-2)
 /* 1: a message, 0: nothing before the deadline, or one of the above. Deadline 0: do not wait. */
 int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline);
+void kv_ctl_close_fds(struct kv_message *m);
 /* The ack in a message, its text NUL-terminated in text. False: malformed. */
 bool kv_ctl_ack(const struct kv_message *m, struct kvpipe_ack *ack, char text[KV_TEXT]);
 /* Sends a request and waits for its ack. A refusal becomes the caller's error, with "what: " before its text. */
@@ -300,6 +304,7 @@ struct kvpipe {
 	struct kv_layer *layers; /* ascending; set once, under lock */
 	uint32_t nlayers;
 
+	uint64_t take_id;       /* atomic: the last one drawn */
 	uint64_t beat;          /* atomic: the daemon's heartbeat and when it was seen to change */
 	int64_t beat_seen;
 

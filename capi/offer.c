@@ -2,19 +2,7 @@
 /* Offers. */
 #include "internal.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
-
-static int draw_token(struct kv_op *op)
-{
-	op->token_len = KVPIPE_MIN_TOKEN;
-	ssize_t n;
-	do
-		n = getrandom(op->token, op->token_len, 0);
-	while (n < 0 && errno == EINTR);
-	return n == (ssize_t)op->token_len ? 0 : kv_err(KVPIPE_E_UNAVAILABLE, "offer: no random bytes: %s", strerror(errno));
-}
 
 static int check(const kvpipe_t *kv, const struct kvpipe_offer_opts *o, size_t *trace_len, uint64_t *groups)
 {
@@ -59,9 +47,12 @@ int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t
 	op->token_len = o.token_len;
 	if (o.token_len > 0) {
 		memcpy(op->token, o.token, o.token_len);
-	} else if ((err = draw_token(op)) != 0) {
-		kv_op_destroy(op);
-		return err;
+	} else {
+		op->token_len = KVPIPE_MIN_TOKEN;
+		if (!kv_random(op->token, op->token_len)) {
+			kv_op_destroy(op);
+			return kv_err(KVPIPE_E_UNAVAILABLE, "offer: no random bytes for a token");
+		}
 	}
 	/* The operation may be gone once it is submitted: the record needs a token of its own. */
 	uint8_t token[KVPIPE_MAX_TOKEN];

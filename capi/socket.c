@@ -73,7 +73,7 @@ static void take_fds(struct kv_message *m, struct msghdr *msg)
 	}
 }
 
-static void close_fds(struct kv_message *m)
+void kv_ctl_close_fds(struct kv_message *m)
 {
 	while (m->nfds > 0)
 		close(m->fds[--m->nfds]);
@@ -105,7 +105,7 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 		if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && (size_t)n >= sizeof(m->head) &&
 		    m->head.magic == KVPIPE_MAGIC && m->head.len == (size_t)n - sizeof(m->head))
 			return 1;
-		close_fds(m);
+		kv_ctl_close_fds(m);
 		return KV_RECV_BAD;
 	}
 }

@@ -2,26 +2,12 @@
 /* Takes. */
 #include "internal.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/random.h>
-
-static int draw_id(uint64_t *id)
-{
-	ssize_t n;
-
-	do
-		n = getrandom(id, sizeof(*id), 0);
-	while ((n < 0 && errno == EINTR) || (n == (ssize_t)sizeof(*id) && *id == 0));
-	return n == (ssize_t)sizeof(*id) ? 0 : kv_err(KVPIPE_E_UNAVAILABLE, "take: no random bytes: %s", strerror(errno));
-}
-
 struct lens {
 	size_t trace, peer;
 	uint64_t groups;
 };
 
-static int check(const kvpipe_t *kv, struct kvpipe_take_opts *o, struct lens *l)
+static int check(kvpipe_t *kv, struct kvpipe_take_opts *o, struct lens *l)
 {
 	int err = kv_check_zero("take", o->reserved, KV_COUNT(o->reserved));
 
@@ -48,8 +34,9 @@ static int check(const kvpipe_t *kv, struct kvpipe_take_opts *o, struct lens *l)
 		err = kv_blocks_check(kv, o->blocks, o->nblocks, &l->groups);
 	if (err == 0)
 		err = kv_check_timeout("take: timeout_ns", &o->timeout_ns, KV_OP_NS);
-	if (err == 0 && o->take_id == 0)
-		err = draw_id(&o->take_id);
+	/* Counted from a random start, no two sessions of an instance draw the same; 0 would mean none. */
+	while (err == 0 && o->take_id == 0)
+		o->take_id = __atomic_add_fetch(&kv->take_id, 1, __ATOMIC_RELAXED);
 	return err;
 }
 
