@@ -1,0 +1,120 @@
+"""The processes of the demo: daemons and engines, started, spoken to, and ended whatever happens."""
+
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Failed(Exception):
+    """What ends the demo, in one line."""
+
+
+def binary(name):
+    folder = os.environ.get("KVPIPE_BIN", str(HERE.parents[1] / "build/bin"))
+    path = pathlib.Path(folder, name)
+    if not path.exists():
+        raise Failed(f"{path} is not there: run `make build`, or set KVPIPE_BIN to where the binaries are")
+    return str(path)
+
+
+class Daemon:
+    """`kvpiped --dev` in a folder of its own, on a free port."""
+
+    def __init__(self, home, node, ca, peers=()):
+        self.home, self.node = pathlib.Path(home, node), node
+        self.home.mkdir(mode=0o700)
+        self.socket, self.admin = str(self.home / "kvpiped.sock"), str(self.home / "admin.sock")
+        command = [binary("kvpiped"), "--dev", "--node", node, "--state-dir", str(self.home), "--ca", str(ca),
+                   "--listen", "127.0.0.1:0"]
+        for peer in peers:
+            command += ["--peer", peer]
+        self._last = collections.deque(maxlen=20)
+        self._ready = threading.Event()
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._ready.wait(20)
+        if not self._ready.is_set() or self.process.poll() is not None:
+            raise Failed(f"kvpiped {node} did not start:\n" + "".join(self._last))
+
+    def _read(self):
+        with open(self.home / "log", "w") as log:
+            for line in self.process.stderr:
+                log.write(line)
+                log.flush()
+                self._last.append(line)
+                if "msg=ready" in line:
+                    self._ready.set()
+        self._ready.set()
+
+    def ask(self, *words):
+        """kvpipectl's answer, as text."""
+        done = subprocess.run([binary("kvpipectl"), "--admin", self.admin, *words], capture_output=True, text=True, timeout=30)
+        if done.returncode != 0:
+            raise Failed(f"kvpipectl {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        if self.process.returncode != 0:
+            raise Failed(f"kvpiped {self.node} ended with {self.process.returncode}:\n" + "".join(self._last))
+
+
+class Engine:
+    """An engine.py in a process of its own."""
+
+    def __init__(self, name):
+        self.name = name
+        environment = dict(os.environ)
+        built = HERE.parents[1] / "build/lib/libkvpipe.so.0"
+        if built.exists():
+            environment.setdefault("KVPIPE_LIBRARY", str(built))
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", str(HERE / "engine.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )
+
+    def call(self, do, on_event=None, **arguments):
+        """Sends one command and waits for its answer."""
+        try:
+            self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(f"engine {self.name} is gone") from None
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            if "event" in answer:
+                if on_event is not None:
+                    on_event(answer["event"])
+            elif "error" in answer:
+                raise Failed(f"engine {self.name}: {do}: {answer['error']}: {answer['message']}")
+            else:
+                return answer["result"]
+        raise Failed(f"engine {self.name} ended during {do}")
+
+    def kill(self):
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.process.stdout.close()
