@@ -41,6 +41,7 @@ def main():
     ours, theirs = spawn.Pipe()
     producer = spawn.Process(target=prefill, args=(theirs,))
     producer.start()
+    theirs.close()
     with kvpipe.connect(engine_id="decode-0") as node:
         kv = cache(node)
         done = node.take("request-1", [30, 31], token=ours.recv(), tokens=20).wait()
