@@ -18,6 +18,9 @@ type claimName struct {
 
 const maxParts = 256
 
+// consumed is how an offer ends that was taken by all it was for.
+const consumed = "was consumed"
+
 func (c *claim) committed() int {
 	n := 0
 	for _, w := range c.done {
@@ -76,7 +79,7 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 		}
 	}
 	if complete >= o.consumers {
-		o.end(m, Done, Cause{}, "consumed")
+		o.end(m, Done, Cause{}, consumed)
 	}
 }
 

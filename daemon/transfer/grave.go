@@ -70,7 +70,7 @@ func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
 	case !sameToken(g.token, token):
 		return because(Denied, "key %s: wrong token", short(g.key)), true
 	}
-	return because(Expired, "key %s: its offer by engine %q on node %q was %s %s ago; make a new request",
+	return because(Expired, "key %s: its offer by engine %q on node %q %s %s ago; make a new request",
 		short(g.key), g.by, m.cfg.Node, g.how, took(m.now-g.at)), true
 }
 

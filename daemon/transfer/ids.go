@@ -15,6 +15,9 @@ type OpID uint64
 // as (node, epoch, XferID).
 type XferID uint64
 
+// ReservedPrefix begins the keys that daemons use among themselves (to measure a transport). Clients cannot use them.
+const ReservedPrefix = "\x00kvpipe/"
+
 // End says which end of a transfer is meant. On one node both ends of a transfer live in one machine.
 type End uint8
 

@@ -116,7 +116,8 @@ func (o *offer) joinable(s *session, in *OfferOp) Cause {
 	case !sameToken(o.token, in.Token):
 		return because(Denied, "key %s: the token differs from that of the other ranks of engine %q; give all of them the same one", key, o.engine.key.name)
 	case !bytes.Equal(o.content, in.Content):
-		return because(Incompatible, "key %s: the content digest %x differs from the other ranks' %x", key, in.Content, o.content)
+		return because(Incompatible, "key %s: the content digest is %s here and %s in the other ranks' offers; give all of them the same one",
+			key, digest(in.Content), digest(o.content))
 	case o.joined:
 		return because(Busy, "key %s: all ranks that engine %q had were in the offer before rank %d came; withdraw it first", key, o.engine.key.name, s.rank)
 	}

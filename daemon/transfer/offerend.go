@@ -38,7 +38,7 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	m.bury(o, how)
 	told := cause
 	switch {
-	case how == "consumed":
+	case how == consumed:
 		told = because(Expired, "key %s: the offer was consumed by others", short(o.key))
 	case status == WasCancelled:
 		told = because(Expired, "key %s: the offer was withdrawn by engine %q", short(o.key), o.engine.key.name)
@@ -67,7 +67,7 @@ func (o *offer) settle(m *Machine) {
 func (mb *member) busy() bool { return mb.offer.open > 0 }
 
 func (mb *member) cancel(m *Machine, _ *op) {
-	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), "withdrawn")
+	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), "was withdrawn")
 }
 
 func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {

@@ -24,7 +24,7 @@ type op struct {
 	stage     stage
 	status    Status
 	cause     Cause
-	quarantin bool
+	doubt     *Cause // why its memory is in quarantine
 	grace     timer
 	cancels   []canceller
 	owner     owner
@@ -169,7 +169,7 @@ func (o *op) fire(m *Machine, _ wake) {
 	if o.stage == ending {
 		o.stage = reported
 		m.report(o, o.status, true)
-		if o.quarantin {
+		if o.doubt != nil {
 			m.report(o, Quarantined, false)
 		}
 	}
@@ -177,10 +177,10 @@ func (o *op) fire(m *Machine, _ wake) {
 
 // quarantine says that a fence failed: the memory is not free until another one holds.
 func (m *Machine) quarantine(o *op, cause Cause) {
-	if o.quarantin || o.stage == running || o.stage == released {
+	if o.doubt != nil || o.stage == running || o.stage == released {
 		return
 	}
-	o.quarantin = true
+	o.doubt = &cause
 	if o.stage == ending {
 		m.disarm(&o.grace)
 		o.fire(m, wakeGrace)
@@ -195,7 +195,9 @@ func (m *Machine) report(o *op, status Status, more bool) {
 	c := Complete{Tag: o.tag, Kind: o.kind, Age: m.now - o.began, Op: o.id, Status: status, More: more}
 	m.traceEnd(o, status, more)
 	switch status {
-	case Released, Quarantined:
+	case Released:
+	case Quarantined:
+		c.Reason, c.Text = o.doubt.Reason, "the memory must not be touched until RELEASED: "+o.doubt.Text
 	default:
 		c.Reason, c.Text = o.cause.Reason, o.cause.Text
 	}

@@ -263,7 +263,19 @@ func (v *serve) finishSending(m *Machine) {
 		}
 	}
 	v.sentAll = true
-	m.send(v.peer, &MsgSent{Xfer: v.leg.id.Xfer, Incarnation: v.offer.incarnation, Segs: uint32(len(v.segs))})
+	v.saySent(m)
+}
+
+// saySent tells the consumer that this was all, unless its grants say so themselves: they carry every byte and the mark
+// of the last.
+func (v *serve) saySent(m *Machine) {
+	inline := v.segs[len(v.segs)-1].last
+	for _, seg := range v.segs {
+		inline = inline && seg.hasInline
+	}
+	if !inline {
+		m.send(v.peer, &MsgSent{Xfer: v.leg.id.Xfer, Incarnation: v.offer.incarnation, Segs: uint32(len(v.segs))})
+	}
 }
 
 // repeat says again what the consumer has not answered.
@@ -284,7 +296,7 @@ func (v *serve) repeat(m *Machine) {
 			m.send(v.peer, &MsgParked{Xfer: v.leg.id.Xfer})
 		}
 		if v.sentAll {
-			m.send(v.peer, &MsgSent{Xfer: v.leg.id.Xfer, Incarnation: v.offer.incarnation, Segs: uint32(len(v.segs))})
+			v.saySent(m)
 		}
 	}
 }

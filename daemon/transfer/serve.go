@@ -121,8 +121,8 @@ func (o *offer) authorise(t *MsgTake) Cause {
 	case !sameToken(o.token, t.Token):
 		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(o.key))
 	case !bytes.Equal(o.content, t.Content):
-		return because(Incompatible, "key %s: the offer's content digest is %x, the take's %x; both sides must describe the same adapters, inputs and salt",
-			short(o.key), o.content, t.Content)
+		return because(Incompatible, "key %s: the offer's content digest is %s, the take's %s; both sides must describe the same adapters, inputs and salt",
+			short(o.key), digest(o.content), digest(t.Content))
 	case t.Parts < 1 || t.Parts > maxParts || t.Part < 0 || t.Part >= t.Parts:
 		return because(Invalid, "part %d of %d: parts must be 1 to %d, and part below it", t.Part, t.Parts, maxParts)
 	}

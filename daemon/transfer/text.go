@@ -23,6 +23,14 @@ func took(t Time) string {
 	}
 }
 
+// digest writes a content digest for people.
+func digest(d []byte) string {
+	if len(d) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%x", d)
+}
+
 // short writes a key for people.
 func short[T ~string | ~[]byte](key T) string {
 	if len(key) > 64 {

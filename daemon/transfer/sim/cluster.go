@@ -41,6 +41,7 @@ type Cluster struct {
 	lastTag  uint64
 	engines  []*Engine
 	fixed    bool // a script: every delay is the same, nothing fails
+	next     next // what a script makes go wrong
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
 }
@@ -56,6 +57,29 @@ type faults struct {
 	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
 	trouble                  transfer.Time
+}
+
+// next is what a script makes go wrong next.
+type next struct {
+	lose, corrupt int           // slices
+	fence         transfer.Time // how long the next fence takes
+	fenceFails    bool          // it fails first
+}
+
+// fenced takes what was planned for one fence.
+func (x *next) fenced() (d transfer.Time, fails bool) {
+	d, fails = x.fence, x.fenceFails
+	x.fence, x.fenceFails = 0, false
+	return d, fails
+}
+
+// use counts one down.
+func (*next) use(n *int) bool {
+	if *n > 0 {
+		*n--
+		return true
+	}
+	return false
 }
 
 // New makes the nodes and engines of a seed.

@@ -121,13 +121,16 @@ func (n *Node) fence(id transfer.Leg) {
 	}
 	l.asked = true
 	c := n.c
-	d := transfer.Time(0)
+	d, fails := c.next.fenced()
 	if !c.calm && c.rng.hit(c.faults.fenceSlow) {
 		d = c.rng.span(0, 200*ms)
 	}
 	if !c.calm && c.rng.hit(c.faults.fenceFails) {
 		n.event(d, transfer.Fenced{Leg: id, Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "device does not answer"}})
 		d += c.rng.span(10*ms, 500*ms)
+	}
+	if fails {
+		n.event(0, transfer.Fenced{Leg: id, Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "device does not answer"}})
 	}
 	n.later(d, func() {
 		l.fenced = true

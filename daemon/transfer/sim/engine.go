@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -48,7 +49,11 @@ type write struct {
 
 // AddEngine starts an engine on a node.
 func (c *Cluster) AddEngine(n *Node, s shape) *Engine {
-	e := &Engine{c: c, node: n, name: fmt.Sprintf("e%d", len(c.engines)), shape: s}
+	return c.addEngine(n, fmt.Sprintf("e%d", len(c.engines)), s)
+}
+
+func (c *Cluster) addEngine(n *Node, name string, s shape) *Engine {
+	e := &Engine{c: c, node: n, name: name, shape: s}
 	n.engines = append(n.engines, e)
 	c.engines = append(c.engines, e)
 	e.start()
@@ -182,12 +187,17 @@ func (s *Session) look() {
 	}
 }
 
-// take takes free blocks, as many as there are up to n.
+// alloc takes n free blocks; nil when there are fewer.
 func (s *Session) alloc(n int) []uint32 {
 	if len(s.free) < n {
 		return nil
 	}
 	c := s.eng.c
+	if c.fixed {
+		ids := slices.Clone(s.free[:n])
+		s.free = slices.Delete(s.free, 0, n)
+		return ids
+	}
 	ids := make([]uint32, n)
 	for i := range ids {
 		k := c.rng.n(len(s.free))

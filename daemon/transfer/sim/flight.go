@@ -40,7 +40,7 @@ func (f *flight) read(n *Node) {
 	c := n.c
 	f.data = n.read(n.find(f.key.Leg, f.key.Seg), int(f.key.Slice))
 	cause := transfer.Cause{}
-	lost := !c.calm && c.rng.hit(c.faults.lost)
+	lost := !c.calm && c.rng.hit(c.faults.lost) || c.next.use(&c.next.lose)
 	if f.key.Peer != "" && !c.net.live(n.name, f.to.name, f.key.Epoch) {
 		lost = true
 	}
@@ -105,7 +105,7 @@ func (f *flight) land(from string, to *Node) {
 	data := f.data
 	switch {
 	case c.calm:
-	case c.rng.hit(c.faults.corrupt):
+	case c.rng.hit(c.faults.corrupt) || c.next.use(&c.next.corrupt):
 		cause = transfer.Cause{Reason: transfer.Corrupt, Text: "checksum does not agree"}
 		data = slices.Clone(data)
 		for i := range data {

@@ -85,11 +85,16 @@ func (w *network) sever(pair [2]string) {
 	w.c.tracef("channel %s-%s of epoch %d broke", pair[0], pair[1], ch.epoch)
 	for i, name := range pair {
 		n, peer, epoch := w.c.byName[name], pair[1-i], ch.epoch
-		n.later(w.c.rng.span(0, second), func() { w.go_(n, peer, epoch) })
+		d := w.c.rng.span(0, second)
+		if w.c.fixed {
+			d = 20 * ms
+		}
+		n.later(d, func() { w.leave(n, peer, epoch) })
 	}
 }
 
-func (w *network) go_(n *Node, peer string, epoch uint64) {
+// leave tells a side that the channel is over, unless it knows of a newer one.
+func (w *network) leave(n *Node, peer string, epoch uint64) {
 	if n.views[peer] == epoch {
 		n.views[peer] = 0
 		n.step(transfer.PeerDown{Node: peer, Epoch: epoch, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection reset"}})

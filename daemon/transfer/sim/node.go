@@ -136,7 +136,7 @@ func (n *Node) session(id transfer.SessionID) *Session {
 // crash kills the daemon: nothing of it moves any more. Clients notice, and connect again after it is back.
 func (n *Node) crash(down transfer.Time) {
 	c := n.c
-	c.tracef("%s CRASH for %v", n.name, down)
+	c.tracef("%s CRASH for %dms", n.name, down/ms)
 	n.up = false
 	n.life++
 	for _, s := range sortedSessions(n.sessions) {

@@ -28,7 +28,7 @@ type Op struct {
 	ends      map[*Session]*outcome
 	leg       transfer.XferID // of the first byte that landed
 	freed     bool
-	segs      []layout.BlockList // offers: what was added
+	segs      []int // offers: tokens after each segment
 	part      int
 	parts     int
 	attempt   int

@@ -78,7 +78,7 @@ type offerPlan struct {
 	ahead   int   // steps of the model until the blocks are written
 	layered bool
 	lease   transfer.Time
-	shared  *Op // its blocks are offered once more
+	open    bool // the last segment does not seal it
 }
 
 // offer offers the request's blocks: by the scheduler, or by each worker.
@@ -117,9 +117,10 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 		a.free = append(a.free, held[r.hole/bs])
 	}
 	at := 0
+	o.segs = p.cuts
 	for i, cut := range p.cuts {
 		blocks := []layout.BlockList{list(bs, at, cut, ids)}
-		last := i == len(p.cuts)-1
+		last := i == len(p.cuts)-1 && !p.open
 		after := o.write(blocks[0], p.ahead+i, p.layered)
 		if i == 0 {
 			o.submit(&transfer.OfferOp{

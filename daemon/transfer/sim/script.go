@@ -1,0 +1,290 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Script is a cluster in which only happens what it is told to: everything takes a millisecond, nothing fails by itself.
+// Its commands are lines of words, some of them key=value; what the machines do comes back as text.
+type Script struct {
+	c     *Cluster
+	out   strings.Builder
+	ops   map[string]*Op // "engine key"
+	start transfer.Time
+	tick  string // a tick from which nothing followed yet
+}
+
+// NewScript returns a script without nodes.
+func NewScript() *Script {
+	s := &Script{ops: map[string]*Op{}}
+	s.c = newCluster(Options{Seed: 1, Trace: s.trace})
+	s.c.fixed = true
+	s.start = s.c.now
+	s.c.cfg.FenceGrace = 10 * ms
+	return s
+}
+
+// hidden are lines that every trace is full of.
+var hidden = []string{"CreditsReturned", "ArmTimer", "LayoutSet", "SessionOpened"}
+
+func (s *Script) trace(line string) {
+	for _, h := range hidden {
+		if strings.Contains(line, h) {
+			return
+		}
+	}
+	at, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if strings.HasSuffix(rest, "Tick{}") {
+		s.tick = rest // of interest if something follows from it
+		return
+	}
+	t, _ := strconv.ParseFloat(strings.TrimSuffix(at, "ms"), 64)
+	since := strconv.FormatFloat(math.Round((t-float64(s.start)/1e6)*1000)/1000, 'f', -1, 64)
+	if s.tick != "" && strings.Contains(rest, "->") {
+		fmt.Fprintf(&s.out, "%sms %s\n", since, s.tick)
+	}
+	s.tick = ""
+	fmt.Fprintf(&s.out, "%sms %s\n", since, rest)
+}
+
+// args are the words of a command.
+type args struct {
+	words []string
+	named map[string]string
+}
+
+func parse(fields []string) args {
+	a := args{named: map[string]string{}}
+	for _, f := range fields {
+		if k, v, ok := strings.Cut(f, "="); ok {
+			a.named[k] = v
+		} else {
+			a.words = append(a.words, f)
+		}
+	}
+	return a
+}
+
+func (a args) has(word string) bool {
+	for _, w := range a.words {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func (a args) num(name string, def int) int {
+	v, ok := a.named[name]
+	if !ok {
+		return def
+	}
+	n, err := strconv.ParseInt(v, 0, 64)
+	if err != nil {
+		panic(err)
+	}
+	return int(n)
+}
+
+func (a args) ms(name string, def transfer.Time) transfer.Time {
+	return transfer.Time(a.num(name, int(def/ms))) * ms
+}
+
+// Do runs a command and returns what happened.
+func (s *Script) Do(cmd string, fields []string) string {
+	s.out.Reset()
+	a := parse(fields)
+	do := s.commands()[cmd]
+	if do == nil {
+		return "unknown command " + cmd + "\n"
+	}
+	do(a)
+	if s.c.broken != nil {
+		fmt.Fprintf(&s.out, "BROKEN: %v\n", s.c.broken)
+	}
+	return s.out.String()
+}
+
+func (s *Script) commands() map[string]func(args) {
+	return map[string]func(args){
+		"nodes":    func(a args) { each(a.words, func(n string) { s.c.AddNode(n) }) },
+		"engine":   s.engine,
+		"config":   s.config,
+		"offer":    s.offer,
+		"extend":   s.extend,
+		"take":     s.take,
+		"watch":    func(a args) { s.key(a, &transfer.WatchOp{}) },
+		"drop":     func(a args) { s.key(a, &transfer.DropOp{}) },
+		"cancel":   func(a args) { s.small(a, func(o *Op) transfer.Op { return &transfer.CancelOp{Target: o.user} }) },
+		"withdraw": func(a args) { s.small(a, func(o *Op) transfer.Op { return &transfer.WithdrawOp{Target: o.user} }) },
+		"progress": func(a args) { s.find(a.words[0]).workers[a.num("rank", 0)].setProgress(uint64(a.num("value", 0))) },
+		"kill":     func(a args) { e := s.find(a.words[0]); e.killRest(e.all()) },
+		"cut":      func(a args) { p := ends(a.words[0], a.words[1]); s.c.net.cut[p] = true; s.c.net.sever(p) },
+		"heal":     func(a args) { delete(s.c.net.cut, ends(a.words[0], a.words[1])) },
+		"deaf":     func(a args) { s.c.net.deaf[[2]string{a.words[0], a.words[1]}] = !a.has("off") },
+		"crash":    func(a args) { s.c.byName[a.words[0]].crash(a.ms("down", 5*ms)) },
+		"next":     s.nexts,
+		"run":      s.run,
+		"state":    s.state,
+	}
+}
+
+func each(words []string, do func(string)) {
+	for _, w := range words {
+		do(w)
+	}
+}
+
+func (s *Script) find(name string) *Engine {
+	for _, e := range s.c.engines {
+		if e.name == name {
+			return e
+		}
+	}
+	panic("no engine " + name)
+}
+
+// engine NAME node=N [split=tp|pp] [sched] [block=4] [model=m]
+func (s *Script) engine(a args) {
+	sh := shape{sched: a.has("sched"), split: a.named["split"], blockSize: a.num("block", 4), model: "m"}
+	if m := a.named["model"]; m != "" {
+		sh.model = m
+	}
+	s.c.addEngine(s.c.byName[a.named["node"]], a.words[0], sh)
+	s.c.run(s.c.now)
+}
+
+// config sets times of machines that are made after it, in ms, and sizes in bytes.
+func (s *Script) config(a args) {
+	c := &s.c.cfg
+	c.OfferWait, c.DefaultLease = a.ms("offer_wait", c.OfferWait), a.ms("lease", c.DefaultLease)
+	c.FenceGrace, c.Settle = a.ms("grace", c.FenceGrace), a.ms("settle", c.Settle)
+	c.WindowSlices = a.num("window", c.WindowSlices)
+	s.c.inline, s.c.slice = uint64(a.num("inline", int(s.c.inline))), uint64(a.num("slice", int(s.c.slice)))
+}
+
+func (s *Script) next(a args, name string, n *int) { *n = a.num(name, *n) }
+
+// next [corrupt=N] [lose=N] [fence=MS] [fence_fails=0|1]
+func (s *Script) nexts(a args) {
+	x := &s.c.next
+	s.next(a, "corrupt", &x.corrupt)
+	s.next(a, "lose", &x.lose)
+	x.fence = a.ms("fence", x.fence)
+	x.fenceFails = a.num("fence_fails", 0) == 1
+}
+
+func (s *Script) request(a args) *Request {
+	key := a.named["key"]
+	for _, q := range s.c.requests {
+		if q.key == key {
+			return q
+		}
+	}
+	q := s.c.newRequest(nil, a.num("consumers", 1), a.num("tokens", 8))
+	q.key = key
+	return q
+}
+
+// offer ENGINE key=K tokens=N [consumers=1] [lease=MS] [ahead=STEPS] [layered] [open]
+func (s *Script) offer(a args) {
+	q := s.request(a)
+	q.prod, q.tokens, q.consumers = s.find(a.words[0]), a.num("tokens", 8), a.num("consumers", 1)
+	all := a.num("total", q.tokens)
+	cut := q.tokens
+	q.tokens = all
+	for _, o := range q.offer(offerPlan{cuts: []int{cut}, ahead: a.num("ahead", 0), layered: a.has("layered"), open: a.has("open"), lease: a.ms("lease", 0)}) {
+		s.note(a, o)
+	}
+}
+
+// extend ENGINE key=K to=TOKENS [ahead=STEPS] [layered] [open]
+func (s *Script) extend(a args) {
+	o := s.ops[a.words[0]+" "+a.named["key"]]
+	from, to := o.segs[len(o.segs)-1], a.num("to", 0)
+	b := list(o.sess.eng.shape.blockSize, from, to, o.ids)
+	o.segs = append(o.segs, to)
+	ext := &transfer.ExtendOp{Target: o.user, Sealed: !a.has("open"), Layered: a.has("layered")}
+	ext.After = o.write(b, a.num("ahead", 0), ext.Layered)
+	ext.Blocks = append(ext.Blocks, b)
+	s.c.newSmall(o.sess, ext)
+}
+
+// take ENGINE key=K [peer=NODE] [from=0] [tokens=N] [timeout=MS] [id=N] [ahead=STEPS] [layered] [token=T] [content=C]
+func (s *Script) take(a args) {
+	q := s.request(a)
+	p := takePlan{first: a.num("from", 0), stop: a.num("tokens", q.tokens), peer: a.named["peer"], timeout: a.ms("timeout", second),
+		ahead: a.num("ahead", 0), layered: a.has("layered"), attempt: a.num("id", 0), token: q.token}
+	if t, ok := a.named["token"]; ok {
+		p.token = []byte(t)
+	}
+	if t, ok := a.named["content"]; ok {
+		p.content = []byte(t)
+	}
+	for _, o := range q.take(s.find(a.words[0]), p) {
+		s.note(a, o)
+	}
+}
+
+// note remembers an operation by its engine and key, and its rank when every worker has one.
+func (s *Script) note(a args, o *Op) {
+	name := a.words[0] + " " + a.named["key"]
+	if s.ops[name] == nil || s.ops[name].freed {
+		s.ops[name] = o
+	}
+	s.ops[fmt.Sprintf("%s/%d %s", a.words[0], o.sess.rank, a.named["key"])] = o
+}
+
+// cancel, withdraw ENGINE[/RANK] key=K
+func (s *Script) small(a args, op func(*Op) transfer.Op) {
+	o := s.ops[a.words[0]+" "+a.named["key"]]
+	k := s.c.newSmall(o.sess, op(o))
+	k.timeout = second
+}
+
+// watch, drop ENGINE key=K [peer=NODE] [token=T]
+func (s *Script) key(a args, op transfer.Op) {
+	q := s.request(a)
+	token := q.token
+	if t, ok := a.named["token"]; ok {
+		token = []byte(t)
+	}
+	switch o := op.(type) {
+	case *transfer.WatchOp:
+		*o = transfer.WatchOp{Key: []byte(q.key), Token: token, Peer: a.named["peer"], Timeout: a.ms("timeout", second)}
+	case *transfer.DropOp:
+		*o = transfer.DropOp{Key: []byte(q.key), Token: token, Peer: a.named["peer"], Timeout: a.ms("timeout", second)}
+		q.drops++
+	}
+	k := s.c.newOp("key", s.find(a.words[0]).askers()[0], nil)
+	k.timeout = second
+	k.submit(op)
+}
+
+// run MS
+func (s *Script) run(a args) {
+	n, err := strconv.Atoi(a.words[0])
+	if err != nil {
+		panic(err)
+	}
+	s.c.run(s.c.now + transfer.Time(n)*ms)
+}
+
+// state shows what the machines have.
+func (s *Script) state(args) {
+	for _, n := range s.c.nodes {
+		x := n.m.Snapshot()
+		fmt.Fprintf(&s.out, "%s: %d offers, %d transfers, %d shared and %d exclusive holds\n", n.name, len(x.Offers), len(x.Transfers), x.HoldsShared, x.HoldsExclusive)
+		for _, o := range x.Offers {
+			fmt.Fprintf(&s.out, "  offer %s %s tokens=%d consumed=%d/%d lease=%dms\n", o.Key, o.State, o.Tokens, o.Consumed, o.Consumers, o.Lease/ms)
+		}
+		for _, t := range x.Transfers {
+			fmt.Fprintf(&s.out, "  transfer x%d end=%d %s key=%s peer=%s %d/%d bytes\n", uint32(t.Xfer), t.End, t.State, t.Key, t.Peer, t.Moved, t.Bytes)
+		}
+	}
+}
