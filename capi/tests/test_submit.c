@@ -282,88 +282,6 @@ static void full_queue(void)
 	fake_stop(f);
 }
 
-static void offer_arguments(kvpipe_t *kv)
-{
-	const uint32_t id = 1;
-	struct kvpipe_blocks b[2] = { { .count = 1, .ids = &id, .ntokens = 1 }, { .count = 1, .ids = &id, .ntokens = 1 } };
-	struct kvpipe_offer_opts good = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1, .blocks = b, .nblocks = 2), o;
-	char trace[70];
-	kvpipe_op_t op;
-
-	memset(trace, 't', sizeof(trace));
-	trace[69] = '\0';
-#define BAD(change, words) \
-	do { \
-		o = good; \
-		change; \
-		CHECK_FAILS(kvpipe_offer(kv, &o, &op), KVPIPE_E_INVALID, words); \
-	} while (0)
-	BAD((void)0, "blocks[1].group is 0: that group is there twice");
-	b[1].group = 64;
-	BAD((void)0, "blocks[1].group is 64: must be below 64");
-	b[1].group = 1;
-	b[1].ids = NULL;
-	BAD((void)0, "blocks[1].ids is NULL, count is 1");
-	b[1].ids = &id;
-	b[1].first_token = UINT32_MAX;
-	BAD((void)0, "is past 32 bits");
-	b[1].first_token = 0;
-	BAD(o.blocks = NULL, "blocks is NULL, nblocks is 2");
-	BAD(o.nblocks = 65, "nblocks is 65: at most 64 groups");
-	BAD(o.key_len = 0, "offer: key: 0 bytes: must be 1 to 256");
-	BAD(o.key_len = 257, "offer: key: 257 bytes: must be 1 to 256");
-	BAD(o.key = NULL, "offer: key: pointer is NULL");
-	BAD(o.token = TOKEN; o.token_len = 15, "offer: token: 15 bytes: must be 16 to 32");
-	BAD(o.content = "x"; o.content_len = 65, "offer: content: 65 bytes");
-	BAD(o.trace = trace, "offer: trace: longer than 64 bytes");
-	BAD(o.flags = 4, "offer: flags is 0x4");
-	BAD(o.consumers = 257, "offer: consumers is 257: at most 256");
-	BAD(o.lease_ns = -1, "lease_ns: -1 ns is negative");
-	BAD(o.lease_ns = KVPIPE_FOREVER, "KVPIPE_FOREVER is only for");
-	BAD(o.reserved[3] = 1, "offer: reserved[3] is 0x1");
-#undef BAD
-	CHECK_FAILS(kvpipe_offer(kv, &good, NULL), KVPIPE_E_INVALID, "op is NULL");
-	CHECK_FAILS(kvpipe_offer(NULL, &good, &op), KVPIPE_E_INVALID, "session is NULL");
-	static uint32_t many[KVPIPE_MAX_IDS];
-	b[0] = (struct kvpipe_blocks){ .count = KVPIPE_MAX_IDS, .ids = many };
-	CHECK_FAILS(kvpipe_offer(kv, &good, &op), KVPIPE_E_QUOTA, "1048577 block ids, the limit is 1048576");
-}
-
-static void arguments(void)
-{
-	struct fake *f = fake_start(NULL);
-	kvpipe_t *kv = fake_connect(f);
-	struct kvpipe_take_opts good = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16), o;
-	char peer[300];
-	kvpipe_op_t op;
-
-	offer_arguments(kv);
-	memset(peer, 'p', sizeof(peer));
-	peer[299] = '\0';
-#define BAD(change, words) \
-	do { \
-		o = good; \
-		change; \
-		CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_INVALID, words); \
-	} while (0)
-	BAD(o.token_len = 0, "take: token: 0 bytes: must be 16 to 32");
-	BAD(o.peer = peer, "take: peer: longer than 255 bytes");
-	BAD(o.part = 1, "take: part 1 of 1");
-	BAD(o.parts = 257, "take: part 0 of 257");
-	BAD(o.flags = KVPIPE_OP_SEALED, "take: flags is 0x1");
-	BAD(o.reserved0 = 1, "take: reserved0 is 0x1");
-	BAD(o.reserved[0] = 1, "take: reserved[0] is 0x1");
-#undef BAD
-	CHECK_FAILS(kvpipe_offer_seal(kv, 12345, 0), KVPIPE_E_NOT_FOUND, "operation 12345 is not an offer");
-	CHECK_FAILS(kvpipe_cancel(kv, 0, 0, NULL), KVPIPE_E_NOT_FOUND, "operation 0 is not an operation");
-	CHECK_FAILS(kvpipe_wait(kv, 12345, 0, NULL), KVPIPE_E_NOT_FOUND, "operation 12345");
-	kvpipe_op_free(kv, 12345);
-	CHECK_INT(kvpipe_take(kv, &good, &op), 0);
-	finish(kv, op);
-	kvpipe_close(kv);
-	fake_stop(f);
-}
-
 static void old_daemon(void)
 {
 	struct fake_conf conf = { .ops = 0x1ff & ~(1u << KVPIPE_OPCODE_WATCH) };
@@ -386,7 +304,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(offer_record), TEST(take_record), TEST(key_record), TEST(block_lists), TEST(arena),
-		TEST(wrap_around),  TEST(full_queue),  TEST(arguments),	 TEST(old_daemon),
+		TEST(wrap_around),  TEST(full_queue),  TEST(old_daemon),
 	};
 	return RUN(tests);
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a test sees of the fake daemon's client. */
+#include "fake_internal.h"
+
+#include <time.h>
+
+static void await(struct fake *f, const unsigned int *counter, unsigned int n, const bool *flag)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += 20;
+	lock(f);
+	while (counter != NULL ? *counter < n : !*flag) {
+		if (pthread_cond_timedwait(&f->changed, &f->lock, &until) != 0)
+			FAIL("the fake daemon waited in vain for its client");
+	}
+	unlock(f);
+}
+
+void fake_await_submissions(struct fake *f, unsigned int n)
+{
+	await(f, &f->submissions, n, NULL);
+}
+
+void fake_await_requests(struct fake *f, uint16_t type, unsigned int n)
+{
+	await(f, &f->requests[type % TYPES], n, NULL);
+}
+
+void fake_await_hangup(struct fake *f)
+{
+	await(f, NULL, 0, &f->client_gone);
+}
+
+struct kvpipe_sqe fake_last(struct fake *f)
+{
+	lock(f);
+	struct kvpipe_sqe e = f->last;
+	unlock(f);
+	return e;
+}
+
+uint32_t fake_cq_head(struct fake *f)
+{
+	lock(f);
+	uint32_t head = kvpipe_load_acquire(&f->ring_c->cq_head);
+	unlock(f);
+	return head;
+}
+
+uint64_t fake_progress(struct fake *f)
+{
+	lock(f);
+	uint64_t value = kvpipe_load_acquire(&f->ring_c->progress);
+	unlock(f);
+	return value;
+}
+
+struct kvpipe_hello fake_hello(struct fake *f)
+{
+	lock(f);
+	struct kvpipe_hello h = f->hello;
+	unlock(f);
+	return h;
+}
