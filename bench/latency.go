@@ -57,30 +57,31 @@ func (p *pair) handOvers(n int, from, to *end, spin bool) (answer, error) {
 	return took, err
 }
 
-// smallPairs starts what a local and a remote hand-over need. In the remote
-// pair a is the producer, so its daemon shares the clients' CPU.
-func (e *env) smallPairs(busy bool) (local, remote *pair, err error) {
-	args := clientArgs(page, "--cpu", strconv.Itoa(clientCPU))
-	local, err = e.localPair(setting{busy: busy, crc: "auto", cpu: takerCPU}, args)
+// small4K are the clients' flags for single pages.
+func small4K() []string { return clientArgs(page, "--cpu", strconv.Itoa(clientCPU)) }
+
+// smallLocal starts one daemon on the taker's CPU.
+func (e *env) smallLocal(busy bool) (*pair, error) {
+	p, err := e.localPair(setting{busy: busy, crc: "auto", cpu: takerCPU}, small4K())
+	return verified(p, err)
+}
+
+// smallRemote starts two: a is the producer's, so it shares the clients' CPU.
+func (e *env) smallRemote(busy bool) (*pair, error) {
+	p, err := e.remotePair(setting{busy: busy, crc: "auto", cpu: clientCPU}, takerCPU, small4K())
+	return verified(p, err)
+}
+
+// verified moves the list of a fresh pair once, from a to b.
+func verified(p *pair, err error) (*pair, error) {
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	set := setting{busy: busy, crc: "auto", cpu: clientCPU}
-	remote, err = e.remotePair(set, takerCPU, args)
-	if err != nil {
-		local.stop()
-		return nil, nil, err
+	if err = p.verify(p.a, p.b); err != nil {
+		p.stop()
+		return nil, err
 	}
-	for _, p := range []*pair{local, remote} {
-		if err == nil {
-			err = p.verify(p.a, p.b)
-		}
-	}
-	if err != nil {
-		local.stop()
-		remote.stop()
-	}
-	return local, remote, err
+	return p, nil
 }
 
 // latencyGroup: nobody spins, against bare round trips of the same run.
@@ -96,11 +97,15 @@ func latencyGroup(limit float64) group {
 			return err
 		}
 		defer ref.stop()
-		local, remote, err := e.smallPairs(false)
+		local, err := e.smallLocal(false)
 		if err != nil {
 			return err
 		}
 		defer local.stop()
+		remote, err := e.smallRemote(false)
+		if err != nil {
+			return err
+		}
 		defer remote.stop()
 		var event, tcp, here, there trips
 		parts := []part{
@@ -152,24 +157,27 @@ func busyGroup(p50, p99 float64) group {
 			{"4 KiB tcp, busy, p50", stats.None, 0}, {"4 KiB tcp, busy, p99", stats.None, 0},
 		},
 		run: func(e *env, r *rows) error {
-			local, remote, err := e.smallPairs(true)
-			if err != nil {
-				return err
+			for path, open := range map[string]func(bool) (*pair, error){"local": e.smallLocal, "tcp": e.smallRemote} {
+				// One after the other: daemons that poll are in each other's way.
+				t, err := e.spinning(open)
+				if err != nil {
+					return err
+				}
+				r.absolute("4 KiB "+path+", busy, p50", us("kvpipe", t.p50))
+				r.absolute("4 KiB "+path+", busy, p99", us("kvpipe", t.p99))
 			}
-			defer local.stop()
-			defer remote.stop()
-			var here, there trips
-			if err := e.smallTurns([]part{
-				{&here, func() (answer, error) { return local.handOvers(e.small, local.a, local.b, true) }},
-				{&there, func() (answer, error) { return remote.handOvers(e.small, remote.a, remote.b, true) }},
-			}); err != nil {
-				return err
-			}
-			r.absolute("4 KiB local, busy, p50", us("kvpipe", here.p50))
-			r.absolute("4 KiB local, busy, p99", us("kvpipe", here.p99))
-			r.absolute("4 KiB tcp, busy, p50", us("kvpipe", there.p50))
-			r.absolute("4 KiB tcp, busy, p99", us("kvpipe", there.p99))
 			return nil
 		},
 	}
+}
+
+// spinning measures a pair whose taker polls like its daemon.
+func (e *env) spinning(open func(busy bool) (*pair, error)) (t trips, err error) {
+	p, err := open(true)
+	if err != nil {
+		return t, err
+	}
+	defer p.stop()
+	err = e.smallTurns([]part{{&t, func() (answer, error) { return p.handOvers(e.small, p.a, p.b, true) }}})
+	return t, err
 }
