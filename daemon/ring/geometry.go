@@ -17,6 +17,9 @@ type Sizes struct {
 // for each of 64 groups. Larger results are cut when the area is short.
 const MinResult = ResultSize + 64*RunSize + 16
 
+// fullResult is the largest that there should be room for while the client keeps up.
+const fullResult = ResultSize + MaxFailed*RunSize + 4096
+
 const page = 4096
 
 // Geometry says where the rings lie in the two memfds. Each area begins on a page; the results area is a power of two.
@@ -42,8 +45,8 @@ func NewGeometry(s Sizes) (Geometry, error) {
 	if s.Records < page {
 		return Geometry{}, fmt.Errorf("arena_bytes is %d: must be at least %d", s.Records, page)
 	}
-	// The spare one is for what is lost where the area wraps.
-	need := uint64(s.CQ+2) * MinResult
+	// Two more than entries, for what is lost where the area wraps.
+	need := uint64(s.CQ+2)*MinResult + 2*fullResult
 	if need > 1<<31 {
 		return Geometry{}, fmt.Errorf("cq_entries is %d: too many", s.CQ)
 	}

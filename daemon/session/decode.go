@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"math"
 	"time"
 
@@ -243,6 +244,9 @@ func decodeTexts(b []byte, l lens) (t texts, rest []byte, err error) {
 		return f
 	}
 	t.key, t.token, t.content = cut(l.key), cut(l.token), cut(l.content)
+	if bytes.HasPrefix(t.key, []byte(transfer.ReservedPrefix)) {
+		return t, nil, invalid("key begins with %q, which is for the daemons: use another one", transfer.ReservedPrefix)
+	}
 	trace, peer := cut(l.trace), cut(l.peer)
 	if err := ring.CheckText(trace, "trace"); err != nil {
 		return t, nil, invalid("%v", err)

@@ -67,6 +67,9 @@ func (s *session) info() Info {
 	i.SQHead = s.sq.Head()
 	s.in.Unlock()
 	s.mu.Lock()
+	if !s.gone {
+		s.collect(s.srv.cfg.Events)
+	}
 	i.Open, i.Progress, i.CQTail, i.Unread = len(s.ops), s.progress, s.cq.Tail(), s.cq.Outstanding()
 	s.mu.Unlock()
 	return i

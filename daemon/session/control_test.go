@@ -1,0 +1,216 @@
+package session_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+func says(t *testing.T, err error, reason transfer.Reason, text string) {
+	t.Helper()
+	if sessiontest.Reason(err) != reason || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v: want reason %d and %q", err, reason, text)
+	}
+}
+
+// descriptors counts this process's open ones: daemon and client are both in it.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	noErr(t, err)
+	return len(d)
+}
+
+// TestStrangeDescriptors: whatever comes in is judged and closed.
+func TestStrangeDescriptors(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	r, w, err := os.Pipe()
+	noErr(t, err)
+	defer r.Close()
+	defer w.Close()
+	a, b, err := sys.SeqpacketPair()
+	noErr(t, err)
+	defer a.Close()
+	defer b.Close()
+	file, err := os.CreateTemp(t.TempDir(), "f")
+	noErr(t, err)
+	defer file.Close()
+	soft, err := sys.MemfdCreate("unsealed", 4096, sys.MemfdOptions{Prefault: true})
+	noErr(t, err)
+	defer sys.Close(soft)
+	sock := -1
+	noErr(t, sys.Control(a, func(fd int) error { sock = fd; return nil }))
+
+	before := descriptors(t)
+	register := ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1})
+	for fd, text := range map[int]string{int(r.Fd()): "pipe", int(file.Fd()): "ordinary file", soft: "F_SEAL_SHRINK", sock: "socket", c.CQEvent: "eventfd"} {
+		_, err := c.Request(ring.CtlRegister, register, fd)
+		says(t, err, transfer.Invalid, text)
+	}
+	_, err = c.Request(ring.CtlPing, nil, soft)
+	says(t, err, transfer.Invalid, "descriptor")
+	_, err = c.Request(ring.CtlRegister, register)
+	says(t, err, transfer.Invalid, "0 descriptors")
+	_, err = c.Request(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 2}), soft)
+	says(t, err, transfer.Invalid, "kind is 2")
+	_, err = c.Request(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1, Flags: 1}), soft)
+	says(t, err, transfer.Invalid, "flags")
+	_, err = c.Request(ring.CtlRegister, register[:31], soft)
+	says(t, err, transfer.Invalid, "31 bytes")
+	_, err = c.Request(ring.CtlRegister, append(register, 0), soft)
+	says(t, err, transfer.Invalid, "too many")
+	_, err = c.Request(99, nil)
+	says(t, err, transfer.Invalid, "type 99")
+	_, err = c.Request(ring.CtlPing, []byte{1})
+	says(t, err, transfer.Invalid, "must be empty")
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors were open, %d are", before, after)
+	}
+
+	// Two descriptors cannot be told apart from an attack on the table of open files: that ends the session.
+	_, err = c.Request(ring.CtlRegister, register, soft, soft)
+	says(t, err, transfer.Invalid, "one descriptor")
+	n.empty()
+}
+
+func TestUnregister(t *testing.T) {
+	n := start(t, nil)
+	removed := make(chan transfer.RegionRemoved, 8)
+	n.on(func(ev transfer.Event) bool {
+		r, ok := ev.(transfer.RegionRemoved)
+		if ok {
+			removed <- r
+		}
+		return ok
+	})
+	c := n.dial(sessiontest.Options{})
+	region, _, err := c.Alloc(8192)
+	noErr(t, err)
+
+	// The fence does not come in time: the region stays.
+	says(t, c.Unregister(region, time.Millisecond), transfer.Timeout, "still in use")
+	asked := <-removed
+	if asked.Region != region || n.Pinned() != 8192 {
+		t.Fatalf("%+v, %d bytes are registered", asked, n.Pinned())
+	}
+	// It comes while nobody waits: the client still owns the region until it asks again.
+	n.RegionDrained(transfer.RegionDrained(asked))
+	if n.Pinned() != 8192 {
+		t.Fatalf("%d bytes are registered", n.Pinned())
+	}
+	noErr(t, c.Unregister(region, 0))
+	if n.Pinned() != 0 {
+		t.Errorf("%d bytes are registered after it was unregistered", n.Pinned())
+	}
+	says(t, c.Unregister(region, 0), transfer.NotFound, "not registered")
+
+	// Two requests for one region: the second is told so, the first gets its answer.
+	region, _, err = c.Alloc(4096)
+	noErr(t, err)
+	body := ring.Append(nil, &ring.Unregister{Region: uint64(region)})
+	first, err := c.Send(ring.CtlUnregister, body)
+	noErr(t, err)
+	asked = <-removed
+	says(t, c.Unregister(region, 0), transfer.Busy, "already")
+	n.RegionDrained(transfer.RegionDrained(asked))
+	n.RegionDrained(transfer.RegionDrained(asked)) // twice changes nothing
+	if h, _, _, err := c.Receive(0); err != nil || h.Seq != first {
+		t.Errorf("answer %+v, %v; want that of %d", h, err, first)
+	}
+	select {
+	case r := <-removed:
+		t.Errorf("asked again: %+v", r)
+	default:
+	}
+
+	// The session ends while a request waits.
+	region, _, err = c.Alloc(4096)
+	noErr(t, err)
+	_, err = c.Send(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: uint64(region)}))
+	noErr(t, err)
+	<-removed
+	c.Kill()
+	n.empty()
+	n.RegionDrained(transfer.RegionDrained{Session: asked.Session, Region: region})
+}
+
+func TestLayoutInPieces(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	region, _, err := c.Alloc(1 << 20)
+	noErr(t, err)
+	var views []layout.View
+	for i := range 40 {
+		v := view(region)
+		v.Layer, v.Base = uint32(i), uint64(i)*16384
+		views = append(views, v)
+	}
+	fields := []layout.Field{{Key: "dtype", Value: "bf16"}, {Key: "model", Value: "m"}}
+
+	bad := views
+	bad = append([]layout.View(nil), bad...)
+	bad[7].Base = 1 << 20
+	says(t, c.SetLayout(bad, fields, 10), transfer.Invalid, "view 7")
+	bad[7] = views[7]
+	bad[39].Region++
+	says(t, c.SetLayout(bad, fields, 10), transfer.Invalid, "view 39")
+	noErr(t, c.SetLayout(views, fields, 7))
+	set := wait[transfer.LayoutSet](n, nil)
+	if got := set.Layout; len(got.Views()) != 40 || len(got.Fingerprint()) != 2 || got.Views()[39] != views[39] {
+		t.Errorf("layout of %d views: %+v, %v", len(got.Views()), got.Views()[39], got.Fingerprint())
+	}
+	says(t, c.SetLayout(views, fields, 0), transfer.Invalid, "set once")
+
+	s := n.dial(sessiontest.Options{Role: transfer.Scheduler})
+	says(t, s.SetLayout(views, fields, 0), transfer.Invalid, "scheduler")
+}
+
+func TestLayoutIsJudged(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	v := ring.Append(nil, sessiontest.WireView(&layout.View{Part: "kv"}))
+	m := func(m ring.LayoutMsg, rest ...[]byte) []byte {
+		b := ring.Append(nil, &m)
+		for _, r := range rest {
+			b = append(b, r...)
+		}
+		return b
+	}
+	reserved, part := append([]byte(nil), v...), append([]byte(nil), v...)
+	reserved[127], part[84+10] = 1, 'x'
+	for text, body := range map[string][]byte{
+		"24 bytes":             make([]byte, 24),
+		"flags are 0x2":        m(ring.LayoutMsg{Flags: 2, TotalViews: 1}),
+		"total_views is 0":     m(ring.LayoutMsg{}),
+		"total_views is 5000":  m(ring.LayoutMsg{TotalViews: 5000}),
+		"2 views after 0":      m(ring.LayoutMsg{TotalViews: 1, NViews: 2}, v, v),
+		"view 0":               m(ring.LayoutMsg{TotalViews: 1, NViews: 1}, v[:100]),
+		"reserved":             m(ring.LayoutMsg{TotalViews: 1, NViews: 1}, reserved),
+		"part: bytes follow":   m(ring.LayoutMsg{TotalViews: 1, NViews: 1}, part),
+		"too many":             m(ring.LayoutMsg{TotalViews: 1, NViews: 1}, v, []byte{0}),
+		"65 fingerprint":       m(ring.LayoutMsg{TotalViews: 1, NFields: 65}),
+		"its lengths":          m(ring.LayoutMsg{TotalViews: 1, NFields: 1}, []byte{1}),
+		"key of 0":             m(ring.LayoutMsg{TotalViews: 1, NFields: 1}, []byte{0, 0, 0, 0}),
+		"key of 3":             m(ring.LayoutMsg{TotalViews: 1, NFields: 1}, []byte{3, 0, 0, 0, 'a'}),
+		"key: not valid UTF-8": m(ring.LayoutMsg{TotalViews: 1, NFields: 1}, []byte{1, 0, 0, 0, 0xff}),
+		"committed with 1":     m(ring.LayoutMsg{Flags: 1, TotalViews: 2, NViews: 1}, v),
+	} {
+		_, err := c.Request(ring.CtlLayout, body)
+		says(t, err, transfer.Invalid, text)
+	}
+	_, err := c.Request(ring.CtlLayout, m(ring.LayoutMsg{TotalViews: 3, NViews: 1}, v))
+	noErr(t, err)
+	_, err = c.Request(ring.CtlLayout, m(ring.LayoutMsg{TotalViews: 4, NViews: 1}, v))
+	says(t, err, transfer.Invalid, "was 3")
+	if count[transfer.LayoutSet](n) != 0 {
+		t.Error("a layout was set")
+	}
+}

@@ -1,0 +1,352 @@
+package session_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// inBothModes runs a test with a reader for each session, and with one poller for all.
+func inBothModes(t *testing.T, f func(t *testing.T, n *node)) {
+	for _, mode := range []string{"event", "busy"} {
+		t.Run(mode, func(t *testing.T) { f(t, start(t, func(c *session.Config) { c.PollMode = mode })) })
+	}
+}
+
+var token = []byte("0123456789abcdef")
+
+// everyOp is each operation with all of its fields set.
+func everyOp() []transfer.Op {
+	blocks := []layout.BlockList{
+		{Group: 0, FirstToken: 32, NTokens: 48, IDs: []uint32{7, 8, layout.NoBlock}},
+		{Group: 5, NTokens: 9, IDs: []uint32{3, 4, 5, layout.NoBlock, layout.NoBlock, 0, 1, 9}},
+		{Group: 63, IDs: []uint32{}},
+	}
+	return []transfer.Op{
+		&transfer.OfferOp{Key: []byte("key"), Token: token, Content: []byte("digest"), Trace: "trace", Lease: 5e9, Consumers: 3, After: 9, Sealed: true, Blocks: blocks},
+		&transfer.OfferOp{Key: []byte{0}, Token: token, Content: []byte{}, Consumers: 1},
+		&transfer.ExtendOp{Target: 1, After: 5 << 16, Sealed: true, Layered: true, Blocks: blocks},
+		&transfer.SealOp{Target: 2},
+		&transfer.WithdrawOp{Target: 3},
+		&transfer.CancelOp{Target: 4},
+		&transfer.TakeOp{Key: []byte("key"), Token: token, Content: []byte("d"), Trace: "tr", Peer: "node-b", TakeID: 77, Part: 1, Parts: 2, After: 1, Layered: true,
+			LayerSlot: 3, Timeout: 1e9, Blocks: blocks},
+		&transfer.TakeOp{Key: []byte("key"), Token: token, Content: []byte{}, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 1},
+		&transfer.WatchOp{Key: []byte("key"), Token: token, Trace: "t", Peer: "p", Timeout: 3},
+		&transfer.DropOp{Key: []byte("key"), Token: token, Timeout: 4},
+	}
+}
+
+// TestEveryOperation: what a client asks for is what the machine hears.
+func TestEveryOperation(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		c := n.dial(sessiontest.Options{})
+		for i, op := range everyOp() {
+			e, rec := sessiontest.Encode(op)
+			e.UserData, e.Tag = uint64(i)+100, uint64(i)+1<<60
+			noErr(t, c.SubmitEntry(e, rec))
+			got := wait(n, func(s transfer.Submit) bool { return s.UserData == e.UserData })
+			if got.Tag != e.Tag || !reflect.DeepEqual(got.Op, op) {
+				t.Errorf("operation %d is %+v, want %+v", i, got.Op, op)
+			}
+			done, _, err := c.WaitFor(e.UserData)
+			noErr(t, err)
+			if done.Status != uint16(transfer.Done) || done.Tag != e.Tag {
+				t.Errorf("completion %d: %+v", i, done)
+			}
+		}
+	})
+}
+
+// TestManySubmissions keeps the rings full; every answer comes, in the end in both modes.
+func TestManySubmissions(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		const total = 5000
+		c := n.dial(sessiontest.Options{SQ: 64, CQ: 128, Records: 1 << 16})
+		op := &transfer.WatchOp{Key: []byte("key"), Token: token, Timeout: 1}
+		got := 0
+		for sent := 0; got < total; {
+			if sent < total && sent-got < 32 {
+				_, err := c.Submit(op)
+				noErr(t, err)
+				sent++
+				continue
+			}
+			done, err := c.Wait()
+			noErr(t, err)
+			if done.Status != uint16(transfer.Done) {
+				t.Fatalf("completion %d: %+v", got, done)
+			}
+			got++
+		}
+		if credits := sum(n, func(e transfer.CreditsReturned) int { return e.N }); credits > total {
+			t.Errorf("%d credits came back of %d", credits, total)
+		}
+		eventually(t, func() bool { return sum(n, func(e transfer.CreditsReturned) int { return e.N }) == total }, "credits that came back: %d",
+			func() int { return sum(n, func(e transfer.CreditsReturned) int { return e.N }) })
+	})
+}
+
+func sum[E transfer.Event](n *node, f func(E) int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := 0
+	for _, ev := range n.events {
+		if e, ok := ev.(E); ok {
+			all += f(e)
+		}
+	}
+	return all
+}
+
+// TestRefusals: what is wrong with one submission fails it, and nothing else.
+func TestRefusals(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{Layers: 4})
+	offer := func() *transfer.OfferOp {
+		return &transfer.OfferOp{Key: []byte("k"), Token: token, Consumers: 1, Blocks: []layout.BlockList{{NTokens: 16, IDs: []uint32{1, 2}}}}
+	}
+	take := func() *transfer.TakeOp {
+		return &transfer.TakeOp{Key: []byte("k"), Token: token, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 1e9}
+	}
+	for i, r := range []struct {
+		op     func() transfer.Op
+		change func(e *ring.SQE, rec []byte) []byte
+		says   string
+	}{
+		{change: func(e *ring.SQE, r []byte) []byte { e.Op = 9; return r }, says: "operation 9"},
+		{change: func(e *ring.SQE, r []byte) []byte { e.Flags = 1; return r }, says: "flags is 1"},
+		{change: func(e *ring.SQE, r []byte) []byte { e.Reserved2 = 1; return r }, says: "reserved"},
+		{change: func(e *ring.SQE, r []byte) []byte { e.TimeoutNS = 1<<63 - 1; return r }, says: "every operation has a deadline"},
+		{change: func(e *ring.SQE, r []byte) []byte { e.Target = 5; return r }, says: "target"},
+		{change: func(e *ring.SQE, r []byte) []byte { return []byte("x") }, says: "record of 1 bytes"},
+		{op: func() transfer.Op { return &transfer.SealOp{} }, says: "target"},
+		{op: func() transfer.Op { o := offer(); o.Key = nil; return o }, says: "key_len is 0: must be 1 to 256"},
+		{op: func() transfer.Op { o := offer(); o.Key = make([]byte, 257); return o }, says: "key_len is 257"},
+		{op: func() transfer.Op { o := offer(); o.Token = token[:15]; return o }, says: "token_len is 15: must be 16 to 32"},
+		{op: func() transfer.Op { o := offer(); o.Content = make([]byte, 65); return o }, says: "content_len is 65"},
+		{op: func() transfer.Op { o := offer(); o.Trace = strings.Repeat("t", 65); return o }, says: "trace_len is 65"},
+		{op: func() transfer.Op { o := offer(); o.Trace = "a\x1b[31m"; return o }, says: "unprintable"},
+		{op: func() transfer.Op { o := offer(); o.Consumers = 257; return o }, says: "consumers is 257, the limit is 256"},
+		{op: func() transfer.Op { o := take(); o.Peer = strings.Repeat("p", 256); return o }, says: "peer_len is 256"},
+		{op: func() transfer.Op { o := take(); o.Part = 1; return o }, says: "part is 1 of 1"},
+		{op: func() transfer.Op { o := take(); o.Parts = 257; return o }, says: "parts at most 256"},
+		{op: func() transfer.Op { o := take(); o.TakeID = 0; return o }, says: "take_id"},
+		{op: func() transfer.Op { o := take(); o.LayerSlot = 4; return o }, says: "layer_slot is 4, the session has 4"},
+		{op: func() transfer.Op { o := offer(); o.Blocks[0].Group = 64; return o }, says: "group is 64"},
+		{op: func() transfer.Op { o := offer(); o.Blocks = append(o.Blocks, o.Blocks[0]); return o }, says: "group 0 is given twice"},
+		{op: func() transfer.Op { o := offer(); o.Blocks[0].FirstToken = ^uint32(0); return o }, says: "first_token 4294967295 + ntokens 16"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[0] = 4; return r }, says: "flags are 0x4"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[63] = 1; return r }, says: "reserved"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return append(r, 0) }, says: "1 bytes after its last group"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return r[:63] }, says: "record of 63 bytes"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return r[:70] }, says: "have 17 bytes, the record has 6 left"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[82] = 1; return r }, says: "padding"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return r[:90] }, says: "the header of a group"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return r[:114] }, says: "count is 2 (8 bytes)"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[100] = 3; return r }, says: "form is 3"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[100], r[104] = 2, 1; r[116] = 0; return r }, says: "0 blocks from 1"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte {
+			r[100], r[104] = 2, 1
+			copy(r[116:], []byte{0, 0, 0, 0x7f})
+			return r
+		}, says: "the limit of one operation is 1048576"},
+	} {
+		op := transfer.Op(nil)
+		if r.op != nil {
+			op = r.op()
+		}
+		e, rec := sessiontest.Encode(op)
+		e.UserData, e.Tag = uint64(i)+1, uint64(i)*3
+		if r.change != nil {
+			rec = r.change(&e, rec)
+		}
+		noErr(t, c.SubmitEntry(e, rec))
+		done, _, err := c.WaitFor(e.UserData)
+		noErr(t, err)
+		if done.Status != uint16(transfer.Failed) || done.Reason != uint16(transfer.Invalid) || done.Tag != e.Tag || done.More() {
+			t.Errorf("%q: %+v", r.says, done)
+		}
+		if !strings.Contains(done.Text, r.says) {
+			t.Errorf("%q does not say %q", done.Text, r.says)
+		}
+	}
+	if count[transfer.Submit](n) != 0 {
+		t.Errorf("%d submissions were passed on", count[transfer.Submit](n))
+	}
+	if i := n.Sessions()[0]; i.Refusals != i.Submissions || i.Refusals == 0 || i.Unread != 0 {
+		t.Errorf("counted %+v", i)
+	}
+}
+
+// TestRefusalsCostNoCredit: the machine's credits come back for its own completions alone.
+func TestRefusalsCostNoCredit(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{CQ: 16})
+	for i := range 100 {
+		e := ring.SQE{UserData: uint64(i) + 1, Op: ring.OpNop}
+		if i%2 == 1 {
+			e.Op = 200
+		}
+		noErr(t, c.SubmitEntry(e, nil))
+		done, _, err := c.WaitFor(e.UserData)
+		noErr(t, err)
+		if done.Status != uint16(1+i%2) {
+			t.Fatalf("completion %d: %+v", i, done)
+		}
+	}
+	ud, err := c.Submit(&transfer.SealOp{Target: 1})
+	noErr(t, err)
+	_, _, err = c.WaitFor(ud)
+	noErr(t, err)
+	eventually(t, func() bool { return count[transfer.CreditsReturned](n) > 0 }, "%s", func() string { return "no credit came back" })
+	if n := sum(n, func(e transfer.CreditsReturned) int { return e.N }); n != 1 {
+		t.Errorf("%d credits came back, want 1", n)
+	}
+}
+
+// TestNothingIsLostWithoutCollecting submits far more than the rings hold and only then collects.
+func TestNothingIsLostWithoutCollecting(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		// Like the machine: never more completions than credits.
+		var held []transfer.Submit
+		credits := 16
+		n.on(func(ev transfer.Event) bool {
+			n.mu.Lock()
+			switch ev := ev.(type) {
+			case transfer.Submit:
+				held = append(held, ev)
+			case transfer.CreditsReturned:
+				credits += ev.N
+			}
+			var now []transfer.Submit
+			for credits > 0 && len(held) > 0 {
+				now, held, credits = append(now, held[0]), held[1:], credits-1
+			}
+			n.mu.Unlock()
+			for _, s := range now {
+				n.Complete(transfer.Complete{Session: s.Session, UserData: s.UserData, Status: transfer.Failed, Reason: transfer.Quota, Text: "no"})
+			}
+			_, closed := ev.(transfer.SessionClosed)
+			return !closed
+		})
+		c := n.dial(sessiontest.Options{SQ: 32, CQ: 16})
+		sent, got := uint64(0), map[uint64]bool{}
+		submit := func() error {
+			e := ring.SQE{UserData: sent + 1, Op: ring.OpSeal, Target: 1}
+			if sent%3 == 0 {
+				e = ring.SQE{UserData: sent + 1, Op: 77}
+			}
+			err := c.SubmitEntry(e, nil)
+			if err == nil {
+				sent++
+			}
+			return err
+		}
+		for submit() == nil || len(n.Sessions()) > 0 && n.Sessions()[0].SQHead < 16 {
+		}
+		if sent < 32 {
+			t.Fatalf("only %d submissions fit", sent)
+		}
+		for uint64(len(got)) < sent {
+			done, err := c.Wait()
+			noErr(t, err)
+			if got[done.UserData] {
+				t.Fatalf("%d completed twice", done.UserData)
+			}
+			got[done.UserData] = true
+			if sent < 300 {
+				_ = submit()
+			}
+		}
+		if sent < 300 {
+			t.Fatalf("only %d submissions went through", sent)
+		}
+	})
+}
+
+// TestResults: failed runs and texts arrive whole, or cut as the header says.
+func TestResults(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{CQ: 8})
+	id := transfer.SessionID(c.Welcome.Session)
+	runs := func(count, groups int) (all []layout.Run) {
+		for i := range count {
+			all = append(all, layout.Run{Group: uint32(i % groups), First: uint32(2 * i), Count: 1})
+		}
+		return all
+	}
+	for i, r := range []struct {
+		failed []layout.Run
+		text   string
+		cut    bool
+	}{
+		{nil, "", false},
+		{nil, "key \"k\" is not known", false},
+		{runs(3, 2), "", false},
+		{runs(1024, 1), strings.Repeat("x", 300), false},
+		{runs(1025, 64), "many", true},
+	} {
+		n.Complete(transfer.Complete{Session: id, UserData: uint64(i), Tag: 4, Op: 9, Bytes: 1 << 40, Status: transfer.Failed, Reason: transfer.PeerGone, More: i == 1,
+			Failed: r.failed, Text: r.text})
+		got, err := c.Wait()
+		noErr(t, err)
+		if got.UserData != uint64(i) || got.Tag != 4 || got.OpID != 9 || got.Bytes != 1<<40 || got.Status != 2 || got.Reason != 10 || got.Text != r.text {
+			t.Errorf("completion %d: %+v", i, got)
+		}
+		if foreign := got.Flags&ring.FlagForeign != 0; foreign != (i == 0) || got.More() != (i == 1) {
+			t.Errorf("completion %d has flags %d", i, got.Flags)
+		}
+		if r.cut {
+			if len(got.Failed) != 64 || got.Failed[5] != (layout.Run{Group: 5, Count: ^uint32(0)}) {
+				t.Errorf("cut to %v", got.Failed)
+			}
+		} else if fmt.Sprint(got.Failed) != fmt.Sprint(r.failed) {
+			t.Errorf("%d failed runs, want %d: %.100v", len(got.Failed), len(r.failed), got.Failed)
+		}
+	}
+	n.Complete(transfer.Complete{Session: id + 1, UserData: 1}) // nobody
+}
+
+// TestInflight: an operation counts until it is released.
+func TestInflight(t *testing.T) {
+	n := start(t, nil)
+	n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
+	c := n.dial(sessiontest.Options{CQ: 8})
+	if c.Welcome.MaxInflight != 4 {
+		t.Fatalf("max_inflight is %d, want half of cq_entries", c.Welcome.MaxInflight)
+	}
+	id := transfer.SessionID(c.Welcome.Session)
+	op := &transfer.DropOp{Key: []byte("k"), Token: token, Timeout: 1}
+	for range 4 {
+		_, err := c.Submit(op)
+		noErr(t, err)
+	}
+	refused := func() bool {
+		t.Helper()
+		ud, err := c.Submit(op)
+		noErr(t, err)
+		done, _, err := c.WaitFor(ud)
+		noErr(t, err)
+		return done.Reason == uint16(transfer.Quota) && strings.Contains(done.Text, "limit of the session is 4")
+	}
+	if !refused() {
+		t.Error("a fifth operation is accepted")
+	}
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Failed, More: true})
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Quarantined})
+	if !refused() {
+		t.Error("a quarantined operation does not count")
+	}
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Released})
+	_, err := c.Submit(op)
+	noErr(t, err)
+	wait(n, func(s transfer.Submit) bool { return s.UserData == 7 })
+}
