@@ -63,7 +63,11 @@ func (o *offer) admits(name claimName) bool {
 func (o *offer) enter(name claimName, parts int) *claim {
 	c := o.claim(name)
 	if c == nil {
-		c = &claim{claimName: name, parts: parts}
+		c = &o.claim0
+		if c.parts > 0 {
+			c = new(claim)
+		}
+		c.claimName, c.parts = name, parts
 		o.claims = append(o.claims, c)
 	}
 	return c

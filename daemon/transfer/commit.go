@@ -114,7 +114,7 @@ func (t *take) decide(m *Machine) {
 		t.finish(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
 		return
 	}
-	if t.covered != nil && (len(t.segs) > 1 || !t.segs[0].grant.Last) {
+	if t.covered != nil {
 		t.missing = append(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered)...)
 	}
 	if len(t.missing) > 0 {

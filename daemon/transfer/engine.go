@@ -33,6 +33,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 		id: ev.Session, role: ev.Role, rank: ev.Rank, credits: ev.Credits,
 		ops: map[uint64]*op{}, uses: map[*op]struct{}{},
 	}
+	s.self[0] = s
 	m.sessions[s.id] = s
 	key := engineKey{ev.Engine, ev.Owner}
 	l := m.engines[key]
@@ -114,7 +115,7 @@ func (m *Machine) ranks(s *session) ([]*session, Cause) {
 		if s.layout == nil {
 			return nil, because(Invalid, "the session has no layout: set it before the first operation")
 		}
-		return []*session{s}, m.regionsThere(s)
+		return s.self[:1:1], m.regionsThere(s)
 	}
 	ranks := make([]*session, 0, len(s.engine.workers))
 	for _, w := range s.engine.workers {

@@ -7,6 +7,7 @@ type lane struct {
 	bytes   uint64
 	engines []*laneEngine // with something to post, next one first
 	queued  bool          // in Machine.pumping
+	spare   *laneEngine
 }
 
 type laneKey struct{ peer, transport string }
@@ -48,7 +49,12 @@ func (m *Machine) enqueue(v *serve) {
 			return
 		}
 	}
-	l.engines = append(l.engines, &laneEngine{key: v.offer.engine.key, serves: []*serve{v}})
+	e := l.spare
+	if l.spare = nil; e == nil {
+		e = new(laneEngine)
+	}
+	e.key, e.serves = v.offer.engine.key, append(e.serves[:0], v)
+	l.engines = append(l.engines, e)
 	m.toPump(l)
 }
 
@@ -94,7 +100,7 @@ func (m *Machine) pumpLane(l *lane) {
 	for len(l.engines) > 0 && l.room(m) {
 		e := l.engines[0]
 		v := e.serves[0]
-		e.serves = e.serves[1:]
+		e.serves = append(e.serves[:0], e.serves[1:]...)
 		v.lane.waits = false
 		for range batch {
 			seg := v.postable()
@@ -112,9 +118,11 @@ func (m *Machine) pumpLane(l *lane) {
 			v.lane.waits = true
 			e.serves = append(e.serves, v)
 		}
-		l.engines = l.engines[1:]
+		l.engines = append(l.engines[:0], l.engines[1:]...)
 		if len(e.serves) > 0 {
 			l.engines = append(l.engines, e)
+		} else {
+			l.spare = e
 		}
 	}
 	if keys := m.keys[from:]; len(keys) > 0 {

@@ -29,6 +29,12 @@ type offer struct {
 	expiry         timer
 	bytes          uint64 // moved to takes that are done
 	ended          bool
+
+	// Room for what most have: one of each.
+	members1 [1]*member
+	serves1  [1]*serve
+	claims1  [1]*claim
+	claim0   claim
 }
 
 // member is one client operation of an offer.
@@ -37,6 +43,7 @@ type member struct {
 	offer  *offer
 	ranks  []*session
 	segs   []portion
+	segs1  [1]portion
 	ends   map[uint32]uint32 // group -> token after the last one offered
 	sealed bool
 }
@@ -101,6 +108,7 @@ func (m *Machine) newOffer(s *session, in *OfferOp) *offer {
 		key: string(in.Key), token: in.Token, content: in.Content, trace: in.Trace, engine: s.engine,
 		incarnation: m.lastOffr, consumers: max(in.Consumers, 1), lease: m.clampLease(in.Lease),
 	}
+	o.members, o.serves, o.claims = o.members1[:0], o.serves1[:0], o.claims1[:0]
 	m.offers[o.key] = o
 	return o
 }
@@ -131,8 +139,12 @@ func sameToken(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 
 func (o *offer) join(m *Machine, mb *member) {
 	mb.offer = o
 	o.members = append(o.members, mb)
-	o.ranks = append(o.ranks, mb.ranks...)
-	slices.SortFunc(o.ranks, func(a, b *session) int { return cmp.Compare(a.rank, b.rank) })
+	if o.ranks == nil {
+		o.ranks = mb.ranks
+	} else {
+		o.ranks = slices.Concat(o.ranks, mb.ranks)
+		slices.SortFunc(o.ranks, func(a, b *session) int { return cmp.Compare(a.rank, b.rank) })
+	}
 	o.layouts = rankLayouts(o.ranks)
 	o.joined = mb.by.role == Scheduler
 	if !o.joined {
@@ -147,6 +159,9 @@ func (o *offer) join(m *Machine, mb *member) {
 }
 
 func rankLayouts(ranks []*session) []RankLayout {
+	if len(ranks) == 1 {
+		return ranks[0].asRank[:]
+	}
 	out := make([]RankLayout, len(ranks))
 	for i, s := range ranks {
 		out[i] = RankLayout{Rank: s.rank, Session: s.id, Layout: s.layout}
@@ -156,6 +171,9 @@ func rankLayouts(ranks []*session) []RankLayout {
 
 // add appends a segment.
 func (mb *member) add(blocks []layout.BlockList, after uint64, layered bool) {
+	if mb.segs == nil {
+		mb.segs = mb.segs1[:0]
+	}
 	mb.segs = append(mb.segs, portion{blocks, after, layered})
 	if mb.ends == nil && !mb.sealed {
 		mb.ends = map[uint32]uint32{}

@@ -36,22 +36,28 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	delete(m.offers, o.key)
 	m.disarm(&o.expiry)
 	m.bury(o, how)
-	told := cause
-	switch {
-	case how == consumed:
-		told = because(Expired, "key %s: the offer was consumed by others", short(o.key))
-	case status == WasCancelled:
-		told = because(Expired, "key %s: the offer was withdrawn by engine %q", short(o.key), o.engine.key.name)
-	case cause.Reason == Closed || cause.Reason == NotFound:
-		told = because(PeerGone, "key %s: the offering engine %q on node %q is gone: %s", short(o.key), o.engine.key.name, m.cfg.Node, cause.Text)
-	}
 	for _, v := range append([]*serve(nil), o.serves...) {
-		v.abort(m, told)
+		if v.state == serveMoving {
+			v.abort(m, o.epitaph(m, status, cause, how))
+		}
 	}
 	for _, mb := range o.members {
 		m.conclude(&mb.op, status, cause)
 	}
 	m.wakeKey(o.key)
+}
+
+// epitaph is what takes in mid-transfer hear.
+func (o *offer) epitaph(m *Machine, status Status, cause Cause, how string) Cause {
+	switch {
+	case how == consumed:
+		return because(Expired, "key %s: the offer was consumed by others", short(o.key))
+	case status == WasCancelled:
+		return because(Expired, "key %s: the offer was withdrawn by engine %q", short(o.key), o.engine.key.name)
+	case cause.Reason == Closed || cause.Reason == NotFound:
+		return because(PeerGone, "key %s: the offering engine %q on node %q is gone: %s", short(o.key), o.engine.key.name, m.cfg.Node, cause.Text)
+	}
+	return cause
 }
 
 // settle frees the blocks once no leg may read them.

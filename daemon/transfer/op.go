@@ -28,6 +28,9 @@ type op struct {
 	grace     timer
 	cancels   []canceller
 	owner     owner
+
+	held1   [1]hold // room for what most have: one rank, told by itself
+	notify2 [2]*session
 }
 
 type stage uint8
@@ -69,7 +72,7 @@ type canceller struct {
 
 // begin accepts an operation: it reserves credits in every session that will be told. On refusal nothing is reserved.
 func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credits int, own owner) Cause {
-	o.notify = append(make([]*session, 0, len(ranks)+1), s)
+	o.notify = append(o.notify2[:0], s)
 	for _, r := range ranks {
 		if r != s {
 			o.notify = append(o.notify, r)
@@ -102,6 +105,9 @@ func rankName(s *session) string {
 
 // acquire takes holds on the blocks in every rank's table, or none.
 func (m *Machine) acquire(o *op, ranks []*session, lists []layout.BlockList) Cause {
+	if o.held == nil {
+		o.held = o.held1[:0]
+	}
 	from := len(o.held)
 	for _, s := range ranks {
 		if _, err := s.holds.Acquire(lists, o.exclusive); err != nil && !m.cfg.Broken.Hold {

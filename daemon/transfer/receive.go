@@ -9,10 +9,10 @@ type receiving struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
-	in        []uint64          // bit per slice: in place
+	in        []uint64 // bit per slice: in place
+	in1       [1]uint64
 	count     uint32            // of them
 	tries     map[uint32]uint32 // slice -> latest attempt asked for
-	again     []uint32          // to be asked for at the end of a step
 }
 
 func (r *receiving) has(slice uint32) bool { return r.in[slice/64]&(1<<(slice%64)) != 0 }
@@ -70,11 +70,17 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	}
 	t.phase, t.engine, t.incarnation = moving, g.Engine, g.Incarnation
 	m.disarm(&t.resend)
+	if t.segs == nil {
+		t.segs = t.segs1[:0]
+	}
 	for len(t.segs) <= int(g.Seg) {
 		t.segs = append(t.segs, nil)
-		t.covered = append(t.covered, nil)
 	}
-	seg := &receiving{grant: g}
+	seg := &t.seg0
+	if g.Seg > 0 {
+		seg = new(receiving)
+	}
+	seg.grant = g
 	t.segs[g.Seg] = seg
 	if !t.granted {
 		t.granted = true
@@ -83,7 +89,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	dst := t.in.Blocks
 	if g.Seg > 0 || !g.Last {
 		r := reach(g.Blocks, g.BlocksBy)
-		t.covered[g.Seg] = r
+		t.covered = append(t.covered, r)
 		if t.peer != nil {
 			dst = r.clip(t.layouts, dst)
 		}
@@ -102,7 +108,9 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 
 func (r *receiving) describe(slices uint32, bytes uint64, ranks map[uint32]uint64, marks []Mark) {
 	r.planned, r.slices, r.bytes, r.rankBytes, r.marks = true, slices, bytes, ranks, marks
-	r.in = make([]uint64, (slices+63)/64)
+	if r.in = r.in1[:]; slices > 64 {
+		r.in = make([]uint64, (slices+63)/64)
+	}
 }
 
 // planned: this end's plan of a segment. It has to be the producer's.

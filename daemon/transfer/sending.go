@@ -32,7 +32,11 @@ func (v *serve) advance(m *Machine) {
 	o := v.offer
 	for n := o.segments(); len(v.segs) < n; {
 		i := len(v.segs)
-		seg := &sending{last: o.sealed() && i == n-1}
+		seg := &v.seg0
+		if i > 0 {
+			seg = new(sending)
+		}
+		seg.last = o.sealed() && i == n-1
 		seg.clipped = i > 0 || !seg.last
 		v.segs = append(v.segs, seg)
 		if v.leg.state == legNew {

@@ -27,6 +27,8 @@ type serve struct {
 	began     Time
 	until     Time // the take's deadline, as its daemon told it
 	ended     bool // the consumer said that it is over
+	seg0      sending
+	segs1     [1]*sending // room for what most have: one segment
 }
 
 type serveState uint8
@@ -137,6 +139,7 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 		}
 	}
 	v.state, v.offer, v.claim = serveMoving, o, o.enter(name, v.take.Parts)
+	v.segs = v.segs1[:0]
 	v.claim.live++
 	v.counted = true
 	o.serves = append(o.serves, v)
@@ -300,16 +303,15 @@ func (m *Machine) park(v *serve) {
 }
 
 func (m *Machine) unpark(v *serve) {
-	key := string(v.take.Key)
-	list := m.parked[key]
+	list := m.parked[string(v.take.Key)]
 	for i := range list {
 		if list[i] != v {
 			continue
 		}
 		if len(list) == 1 {
-			delete(m.parked, key)
+			delete(m.parked, string(v.take.Key))
 		} else {
-			m.parked[key] = append(append([]*serve(nil), list[:i]...), list[i+1:]...)
+			m.parked[string(v.take.Key)] = append(append([]*serve(nil), list[:i]...), list[i+1:]...)
 		}
 		return
 	}

@@ -13,6 +13,8 @@ type session struct {
 	engine   *engine
 	role     Role
 	rank     uint32
+	self     [1]*session
+	asRank   [1]RankLayout // of a worker with a layout
 	layout   *layout.Layout
 	holds    *layout.Holds
 	progress uint64
@@ -37,6 +39,7 @@ func (m *Machine) layoutSet(ev LayoutSet) {
 	if s := m.sessions[ev.Session]; s != nil && s.layout == nil {
 		s.layout = ev.Layout
 		s.holds = layout.NewHolds(ev.Layout)
+		s.asRank[0] = RankLayout{Rank: s.rank, Session: s.id, Layout: s.layout}
 	}
 }
 
