@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -15,16 +16,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
 )
 
-// sink is what everybody reports to: the driver, which is made last because it needs them all.
-type sink struct{ driver *driver.Driver }
-
-func (s *sink) Event(ev transfer.Event) { s.driver.Event(ev) }
-func (s *sink) Queue(ev transfer.Event) { s.driver.Queue(ev) }
-func (s *sink) Flush()                  { s.driver.Flush() }
-
 // assemble makes machine, transports, channels, sessions and driver. Nothing of it runs yet.
 func (d *Daemon) assemble() error {
-	c, to := &d.cfg, new(sink)
+	c, to := &d.cfg, &sink{tally: d.tally}
+	d.bench = newBencher(c.Node, to, func(name string) bool { return slices.Contains(d.cfg.Transports, name) })
+	to.bench = d.bench
 	d.machine = transfer.New(machineConfig(c, d.incarnation))
 	var err error
 	if d.carriers, err = newCarriers(c, to, d.log); err != nil {
@@ -34,6 +30,7 @@ func (d *Daemon) assemble() error {
 	if d.peers, err = peer.New(d.peerConfig(to)); err != nil {
 		return err
 	}
+	d.bench.peers = d.peers
 	if d.tcp != nil {
 		d.tcp.SetSource(d.peers)
 	}
@@ -45,7 +42,7 @@ func (d *Daemon) assemble() error {
 		return err
 	}
 	d.driver = driver.New(driver.Config{
-		Machine: d.machine, Sessions: d.sessions, Peers: d.peers, Transports: d.carriers.list,
+		Machine: d.machine, Sessions: &router{clients: d.sessions, bench: d.bench, tally: d.tally}, Only: d.bench.only, Peers: d.peers, Transports: d.carriers.list,
 		Inline: uint64(c.Advance.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
 	})
 	to.driver = d.driver
@@ -57,7 +54,7 @@ func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window),
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OfferWait: transfer.Time(c.Offers.OfferWait),
 		Graves: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
-		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers,
+		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers, Debug: c.Log.Level == "debug",
 	}
 }
 

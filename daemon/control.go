@@ -33,6 +33,7 @@ func (d *Daemon) openAdmin() error {
 	}
 	d.admin = admin.New(view{d})
 	d.metrics = metrics.New(view{d}.metrics)
+	d.tally.takes = d.metrics.Takes
 	return d.openMetrics()
 }
 

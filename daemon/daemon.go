@@ -43,6 +43,8 @@ type Daemon struct {
 	driver   *driver.Driver
 	sessions *session.Server
 	peers    *peer.Manager
+	bench    *bencher
+	tally    *tally
 	carriers *carriers
 	tcp      *tcp.Transport
 
@@ -83,6 +85,7 @@ func New(c config.Config, o Options) (d *Daemon, err error) {
 	if err = d.listen(); err != nil {
 		return nil, err
 	}
+	d.tally = newTally()
 	if err = d.assemble(); err != nil {
 		return nil, err
 	}
@@ -153,6 +156,9 @@ func (d *Daemon) shutDown() {
 	if err := d.sessions.EndAll(ctx, transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon is stopping: connect again when it is back"}); err != nil {
 		d.log.Warn("stopping with sessions that are not fenced", "error", err)
 	}
+	if err := d.bench.finish(ctx); err != nil {
+		d.log.Warn("stopping", "error", err)
+	}
 	d.peers.Close()
 	d.closeListeners()
 }
@@ -197,4 +203,7 @@ func (d *Daemon) busy(ctx context.Context) (n int, err error) {
 }
 
 // epoch is the part of the incarnation that clients see.
-func (d *Daemon) epoch() uint32 { return uint32(d.incarnation>>32) | 1 }
+func (d *Daemon) epoch() uint32 { return uint32(d.incarnation>>32)&^ownEpoch | 1 }
+
+// ownEpoch is the bit that no epoch has, so that the ids of the daemon's own sessions differ from those of clients.
+const ownEpoch = 1 << 31

@@ -101,6 +101,9 @@ func (d *Daemon) closeListeners() {
 // release stops the movers of bytes, then gives back the memory they moved, then the name of the socket.
 func (d *Daemon) release() error {
 	err := d.carriers.close()
+	if d.bench != nil {
+		d.bench.release()
+	}
 	if d.sessions != nil {
 		err = errors.Join(err, d.sessions.Close())
 	}

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 
-	"github.com/kvpipe/kvpipe/daemon/driver"
 	"github.com/kvpipe/kvpipe/daemon/metrics"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -16,7 +15,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	}
 	s := metrics.Snapshot{
 		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(m.Sessions), PinnedBytes: v.sessions.Pinned(),
-		Offers: map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive, Transfers: len(m.Transfers), Operations: map[metrics.Outcome]uint64{},
+		Offers: map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive, Transfers: len(m.Transfers),
 	}
 	for _, o := range m.Offers {
 		s.Offers[o.State]++
@@ -29,19 +28,13 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	for _, x := range v.sessions.Sessions() {
 		s.Regions += len(x.Regions)
 	}
-	err = v.driver.Do(ctx, func() {
-		st := v.driver.Stats()
-		s.MovedBytes = st.Bytes
-		for o, n := range st.Completions {
-			s.Operations[name(o)] = n
-		}
-	})
+	v.tally.show(&s)
 	v.scrapePeers(&s)
 	v.scrapeTransports(&s)
 	if v.identity != nil {
 		s.CertificateUntil, _ = v.identity.Problem()
 	}
-	return s, err
+	return s, nil
 }
 
 func (v view) scrapePeers(s *metrics.Snapshot) {
@@ -73,9 +66,4 @@ func (v view) scrapeTransports(s *metrics.Snapshot) {
 			Name: "tcp", Peer: peer, SentBytes: st.SentBytes, GotBytes: st.LandedBytes, SentSlices: st.SentSlices, GotSlices: st.LandedSlices, Discarded: st.DiscardedBytes,
 		})
 	}
-}
-
-// name gives statuses and reasons their words.
-func name(o driver.Outcome) metrics.Outcome {
-	return metrics.Outcome{Status: o.Status.String(), Reason: o.Reason.String()}
 }

@@ -55,9 +55,7 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 	if draining {
 		s.State = "draining"
 	}
-	if err := v.driver.Do(ctx, func() { s.Moved = v.driver.Stats().Bytes }); err != nil {
-		return s, err
-	}
+	s.Moved = v.tally.bytes()
 	v.certificate(&s)
 	v.warn(&s)
 	return s, nil

@@ -18,6 +18,7 @@ type Sessions interface {
 	Complete(transfer.Complete)
 	LayerReady(transfer.LayerReady)
 	WatchProgress(transfer.WatchProgress)
+	EndSession(transfer.EndSession)
 	SessionDrained(transfer.SessionID)
 	RegionDrained(transfer.RegionDrained)
 	// Resolve returns the bytes of a run in a session's region. ok is false when the region is not there or smaller. The bytes
@@ -36,7 +37,7 @@ type Machine interface {
 	Step(now transfer.Time, ev transfer.Event) []transfer.Effect
 }
 
-// Config is what New needs. All fields but Log are required.
+// Config is what New needs. All fields but Only and Log are required.
 type Config struct {
 	Machine    Machine
 	Sessions   Sessions
@@ -45,7 +46,9 @@ type Config struct {
 	Inline     uint64                // segments of at most this many bytes ride inside the grant
 	PlanInline int                   // block ids up to which a plan is made at once instead of by a worker
 	Planners   int                   // planning workers
-	Log        *slog.Logger
+	// Only names the one transport by which blocks of a session may leave; "": the best. nil: no session is special.
+	Only func(transfer.SessionID) string
+	Log  *slog.Logger
 }
 
 // Driver runs the machine: one goroutine at a time, that of Run or one that calls Flush. Event and Queue may be called from any.
@@ -61,8 +64,6 @@ type Driver struct {
 	batch []item           // being worked off
 	own   []transfer.Event // answers of the step at hand
 	runs  []plan.Run       // scratch
-
-	stats Stats
 }
 
 // New returns a driver that does nothing until Run.
@@ -161,7 +162,6 @@ func (d *Driver) step(ev transfer.Event) {
 // flush runs the events in own, and those that they cause.
 func (d *Driver) flush() {
 	for i := 0; i < len(d.own); i++ {
-		d.stats.Events++
 		for _, e := range d.cfg.Machine.Step(d.Now(), d.own[i]) {
 			d.execute(e)
 		}

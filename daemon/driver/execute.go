@@ -12,12 +12,13 @@ import (
 func (d *Driver) execute(e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.Complete:
-		d.stats.complete(e)
 		d.cfg.Sessions.Complete(e)
 	case transfer.LayerReady:
 		d.cfg.Sessions.LayerReady(e)
 	case transfer.WatchProgress:
 		d.cfg.Sessions.WatchProgress(e)
+	case transfer.EndSession:
+		d.cfg.Sessions.EndSession(e)
 	case transfer.SessionDrained:
 		d.cfg.Sessions.SessionDrained(e.Session)
 	case transfer.RegionDrained:

@@ -26,6 +26,7 @@ type clients struct {
 func (c *clients) Complete(e transfer.Complete)         { c.done <- e }
 func (c *clients) LayerReady(transfer.LayerReady)       {}
 func (c *clients) WatchProgress(transfer.WatchProgress) {}
+func (c *clients) EndSession(transfer.EndSession)       {}
 func (c *clients) SessionDrained(transfer.SessionID)    {}
 func (c *clients) RegionDrained(transfer.RegionDrained) {}
 func (c *clients) Resolve(s transfer.SessionID, r plan.Run) ([]byte, bool) {

@@ -63,7 +63,7 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 		}
 	}
 	if e.Leg.End == transfer.Producer {
-		t, reason := d.choose(e.Leg.Peer)
+		t, reason := d.choose(e.Leg.Peer, d.only(e.Producer))
 		if t == nil {
 			ev.Cause = transfer.Cause{Reason: transfer.Unavailable, Text: reason}
 		} else {
@@ -74,15 +74,34 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 	d.answer(ev)
 }
 
+// only is the one transport that the producer's sessions may use, "" any.
+func (d *Driver) only(producer []transfer.RankLayout) string {
+	if d.cfg.Only == nil {
+		return ""
+	}
+	for _, r := range producer {
+		if name := d.cfg.Only(r.Session); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // choose picks the best transport that reaches the peer, or says why none does.
-func (d *Driver) choose(peer string) (transport.Transport, string) {
+func (d *Driver) choose(peer, only string) (transport.Transport, string) {
 	var why []string
 	for _, t := range d.cfg.Transports {
+		if only != "" && t.Name() != only {
+			continue
+		}
 		r := t.Probe(peer)
 		if r.OK {
 			return t, ""
 		}
 		why = append(why, t.Name()+": "+r.Reason)
+	}
+	if len(why) == 0 && only != "" {
+		why = append(why, fmt.Sprintf("%q is not on the allow-list (transports)", only))
 	}
 	if len(why) == 0 {
 		why = append(why, "the allow-list (transports) is empty")

@@ -60,7 +60,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	e.gauge(HeldBlocks, "Blocks held by offers (shared) and takes (exclusive).", float64(s.HeldShared), "hold", "shared")
 	e.gauge(HeldBlocks, "Blocks held by offers (shared) and takes (exclusive).", float64(s.HeldExcl), "hold", "exclusive")
 	for o, n := range s.Operations {
-		e.counter(Operations, "Completions of operations, by status and reason.", float64(n), "status", o.Status, "reason", o.Reason)
+		e.counter(Operations, "Completions of operations.", float64(n), "operation", o.Operation, "status", o.Status, "reason", o.Reason)
 	}
 	e.counter(MovedBytes, "Bytes of completed takes.", float64(s.MovedBytes))
 	e.counter(SlicesRetried, "Slices that were sent again.", float64(s.SlicesRetried))

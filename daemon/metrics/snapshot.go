@@ -23,7 +23,7 @@ type Snapshot struct {
 }
 
 // Outcome is how operations ended.
-type Outcome struct{ Status, Reason string }
+type Outcome struct{ Operation, Status, Reason string }
 
 // Peer is one node.
 type Peer struct {

@@ -1,0 +1,228 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// bench runs a measurement through the admin interface.
+func bench(n *node, peer string, o admin.BenchOptions) (rows []admin.BenchRow, err error) {
+	n.t.Helper()
+	body, err := n.ctl.Post(n.t.Context(), "bench", url.Values{"peer": {peer}}, o)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	for dec := json.NewDecoder(body); ; {
+		var r admin.BenchRow
+		switch err := dec.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return rows, nil
+		case err != nil:
+			n.t.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+}
+
+// quick is as short as a measurement can be: one hand-over a row.
+var quick = admin.BenchOptions{Seconds: 1e-9, Sizes: []uint64{64 << 10, 1 << 20}}
+
+// checkRows: the transport measured every shape.
+func checkRows(t *testing.T, rows []admin.BenchRow, transport string) {
+	t.Helper()
+	var got []admin.BenchRow
+	for _, r := range rows {
+		if r.Transport == transport {
+			got = append(got, r)
+		}
+	}
+	want := []struct {
+		bytes  uint64
+		blocks int
+	}{{4 << 10, 1}, {64 << 10, 512}, {1 << 20, 32}}
+	if len(got) != len(want) {
+		t.Fatalf("rows of %s: %+v, want %d of them", transport, got, len(want))
+	}
+	for i, r := range got {
+		if r.Error != "" || r.Bytes != want[i].bytes || r.Blocks != want[i].blocks || r.Count < 1 || r.GBps <= 0 || r.P50 <= 0 || r.P99 < r.P50 {
+			t.Errorf("row %d: %+v", i, r)
+		}
+	}
+}
+
+// given back: nothing of a measurement is left at a node.
+func (n *node) clean() {
+	n.t.Helper()
+	eventually(n.t, "node "+n.cfg.Node+" gave everything back", func() bool {
+		s := get[admin.Status](n, "status")
+		n.bench.mu.Lock()
+		served := len(n.bench.serving)
+		n.bench.mu.Unlock()
+		return s.Counts["sessions"] == 0 && s.Counts["offers"] == 0 && s.Counts["holds_shared"] == 0 && s.Counts["holds_exclusive"] == 0 &&
+			len(*n.bench.sessions.Load()) == 0 && served == 0
+	})
+}
+
+func TestBenchWithinANode(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	rows, err := bench(n, "", quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRows(t, rows, "local")
+	if last := rows[len(rows)-1]; last.Transport != "tcp" || !strings.Contains(last.Error, "another node") && last.Error == "" {
+		t.Errorf("tcp within a node: %+v, want a reason", last)
+	}
+	n.clean()
+}
+
+func TestBenchToAPeer(t *testing.T) {
+	a, b := pair(t, nil)
+	for _, n := range []struct {
+		*node
+		peer string
+	}{{a, "b"}, {b, "a"}} {
+		rows, err := bench(n.node, n.peer, quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkRows(t, rows, "tcp")
+		if rows[0].Transport != "local" || rows[0].Error == "" {
+			t.Errorf("local to a peer: %+v, want a reason", rows[0])
+		}
+	}
+	a.clean()
+	b.clean()
+	if m := a.tally.bytes(); m != 0 {
+		t.Errorf("%d bytes of measurements count as moved for clients", m)
+	}
+}
+
+func TestBenchRefusals(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	for _, c := range []struct {
+		peer string
+		o    admin.BenchOptions
+		want string
+	}{
+		{"", admin.BenchOptions{Seconds: -1}, "seconds: -1: give a number above 0, at most 60"},
+		{"", admin.BenchOptions{Sizes: []uint64{5000}}, "sizes: 5000: give powers of two from 64 to 33554432"},
+		{"", admin.BenchOptions{Sizes: make([]uint64, 17)}, "sizes: 17 of them: give at most 16"},
+		{"nobody", quick, `peer "nobody" is not known (known: )`},
+	} {
+		if _, err := bench(n, c.peer, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q %+v: %v, want %q", c.peer, c.o, err, c.want)
+		}
+	}
+	n.bench.asking.Lock()
+	_, err := bench(n, "", quick)
+	n.bench.asking.Unlock()
+	if err == nil || !strings.Contains(err.Error(), "another measurement runs") {
+		t.Errorf("a second measurement: %v", err)
+	}
+}
+
+// TestBenchNeedsAuthentication: peers without certificates get nothing to measure with.
+func TestBenchNeedsAuthentication(t *testing.T) {
+	a, _ := pair(t, func(c *config.Config) { c.Insecure = true })
+	_, err := bench(a, "b", quick)
+	if err == nil || !strings.Contains(err.Error(), "authenticated peers alone") {
+		t.Errorf("bench over an insecure channel: %v", err)
+	}
+}
+
+// TestBenchIsBounded: a peer gets two measurements at a time, and what it leaves goes with its lease or its drop.
+func TestBenchIsBounded(t *testing.T) {
+	a, b := pair(t, nil)
+	ctx := t.Context()
+	if err := a.bench.meet(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	x, err := a.bench.open(benchSpec{size: 4096, blocks: 1}, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.bench.close(x)
+	want := func(s benchSpec) (*measuring, error) {
+		m := &measuring{b: a.bench, x: x, peer: "b", spec: s, token: newToken()}
+		return m, m.watch(ctx, s.offerKey(1))
+	}
+	spec := benchSpec{transport: "tcp", size: 1 << 20, blocks: 32, name: 1}
+	first, err := want(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.watch(ctx, spec.offerKey(1)); err != nil {
+		t.Errorf("the same request again: %v", err)
+	}
+	spec.name = 2
+	if _, err := want(spec); err != nil {
+		t.Fatal(err)
+	}
+	spec.name = 3
+	if _, err := want(spec); err == nil || !strings.Contains(err.Error(), "serves 2 measurements already") {
+		t.Errorf("a third measurement: %v", err)
+	}
+	x.told(transfer.Complete{UserData: 99}) // something late that nobody waits for
+	first.user = 100
+	first.drop()
+	if _, err := want(spec); err != nil {
+		t.Errorf("after one was dropped: %v", err)
+	}
+	for _, s := range []benchSpec{{transport: "tcp", size: 1 << 20, blocks: 33}, {transport: "tcp", size: 100, blocks: 1}, {transport: "tcp", size: 4096, blocks: 0}} {
+		if _, err := want(s); err == nil {
+			t.Errorf("%+v is served", s)
+		}
+	}
+	b.bench.mu.Lock()
+	for _, s := range b.bench.serving {
+		s.lease.Reset(1) // as if its time had come
+	}
+	b.bench.mu.Unlock()
+	b.clean()
+}
+
+// TestBenchStopsWithTheDaemon: a measurement under way does not keep its daemon, nor the peer's, from stopping.
+func TestBenchStopsWithTheDaemon(t *testing.T) {
+	for _, first := range []string{"asker", "server"} {
+		t.Run(first, func(t *testing.T) {
+			a, b := pair(t, nil)
+			running, done := make(chan struct{}), make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				started := false
+				done <- view{a.Daemon}.Bench(ctx, "b", admin.BenchOptions{Seconds: 60, Sizes: []uint64{4096}}, func(r admin.BenchRow) {
+					if !started {
+						started = true
+						close(running)
+					}
+				})
+			}()
+			select { // the first row is that of local, which cannot
+			case <-running:
+			case err := <-done:
+				t.Fatalf("ended before it began: %v", err)
+			}
+			if first == "asker" {
+				a.stop()
+			} else {
+				b.stop()
+				cancel()
+			}
+			<-done
+			a.stop()
+			b.stop()
+		})
+	}
+}

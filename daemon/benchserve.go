@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// What a peer may have of this node for its measurements: at most so many at a time, each of at most benchBytes, for as long after
+// its last word.
+const (
+	benchServes = 2
+	benchLease  = 10 * time.Second
+)
+
+// benchName names a measurement of a peer.
+type benchName struct {
+	node string
+	benchSpec
+}
+
+// benchServed is a measurement of a peer: a session that offers blocks to it.
+type benchServed struct {
+	name   benchName
+	x      *benchSession
+	blocks []layout.BlockList
+	lease  *time.Timer
+	user   uint64
+	offers map[string]uint64 // live ones: key to user_data
+	// refused holds why an offer was not accepted, until the peer was told.
+	refused map[uint64]transfer.Cause
+}
+
+// asked answers a peer's watch or drop of one of the daemons' own keys; false: it is another key. It does not block.
+func (b *bencher) asked(node string, epoch uint64, msg *transfer.MsgKey) bool {
+	key := string(msg.Key)
+	if len(key) < len(benchPrefix) || key[:len(benchPrefix)] != benchPrefix {
+		return false
+	}
+	b.mu.Lock()
+	closed := b.closed
+	if !closed {
+		b.wg.Add(1)
+	}
+	b.mu.Unlock()
+	reply := func(c transfer.Cause) { b.peers.Send(node, epoch, &transfer.MsgKeyAck{ID: msg.ID, Cause: c}) }
+	if closed {
+		reply(transfer.Cause{Reason: transfer.Unavailable, Text: errStopping.Error()})
+		return true
+	}
+	go func() {
+		defer b.wg.Done()
+		b.serve(node, key, msg, reply)
+	}()
+	return true
+}
+
+// serve does what a peer asked for, and replies.
+func (b *bencher) serve(node, key string, msg *transfer.MsgKey, reply func(transfer.Cause)) {
+	if !b.authenticated(node) {
+		reply(transfer.Cause{Reason: transfer.Denied, Text: fmt.Sprintf("node %q measures with authenticated peers alone; this channel is insecure", b.node)})
+		return
+	}
+	if key == benchHello {
+		reply(transfer.Cause{})
+		return
+	}
+	spec, err := parseBench(key)
+	if err != nil {
+		reply(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
+		return
+	}
+	name := benchName{node, spec}
+	if msg.Drop {
+		b.mu.Lock()
+		if s := b.serving[name]; s != nil {
+			b.dismiss(s)
+		}
+		b.mu.Unlock()
+		reply(transfer.Cause{})
+		return
+	}
+	s, cause := b.admit(name)
+	if cause.Reason != transfer.OK {
+		reply(cause)
+		return
+	}
+	user := b.offer(s, key, msg.Token)
+	// After the event by which the offer came, the machine has judged it.
+	b.to.driver.Post(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		reply(s.refused[user])
+		delete(s.refused, user)
+	})
+}
+
+func (b *bencher) authenticated(node string) bool {
+	all, _ := b.peers.Snapshot()
+	for i := range all {
+		if all[i].Node == node {
+			return all[i].Secure
+		}
+	}
+	return false
+}
+
+// admit finds a peer's measurement, or begins it.
+func (b *bencher) admit(name benchName) (*benchServed, transfer.Cause) {
+	b.mu.Lock()
+	s := b.serving[name]
+	full := len(b.serving) >= benchServes
+	if s != nil {
+		s.lease.Reset(benchLease)
+	}
+	b.mu.Unlock()
+	switch {
+	case s != nil:
+		return s, transfer.Cause{}
+	case full:
+		return nil, transfer.Cause{Reason: transfer.Busy, Text: fmt.Sprintf("node %q serves %d measurements already, the limit: try again later", b.node, benchServes)}
+	case !b.allowed(name.transport):
+		return nil, transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("transport %q is not on the allow-list of node %q (transports)", name.transport, b.node)}
+	}
+	x, err := b.open(name.benchSpec, name.blocks, false)
+	if err != nil {
+		return nil, transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()}
+	}
+	s = &benchServed{name: name, x: x, blocks: shuffled(0, name.blocks), offers: map[string]uint64{}, refused: map[uint64]transfer.Cause{}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.lease = time.AfterFunc(benchLease, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.dismiss(s)
+	})
+	if b.serving[name] != nil || len(b.serving) >= benchServes || b.closed { // meanwhile
+		b.forget(s)
+		return nil, transfer.Cause{Reason: transfer.Busy, Text: fmt.Sprintf("node %q serves another measurement: try again later", b.node)}
+	}
+	b.serving[name] = s
+	return s, transfer.Cause{}
+}
+
+// dismiss ends a measurement. The caller holds mu.
+func (b *bencher) dismiss(s *benchServed) {
+	if b.serving[s.name] == s {
+		delete(b.serving, s.name)
+		b.forget(s)
+	}
+}
+
+// forget gives everything of a measurement back, later. The caller holds mu.
+func (b *bencher) forget(s *benchServed) {
+	s.lease.Stop()
+	b.wg.Add(1)
+	go func() { defer b.wg.Done(); b.close(s.x) }()
+}
+
+// offer puts the blocks under a key; a repeated request changes nothing.
+func (b *bencher) offer(s *benchServed, key string, token []byte) (user uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if user := s.offers[key]; user != 0 {
+		return user
+	}
+	s.user++
+	s.offers[key] = s.user
+	b.to.Event(transfer.Submit{Session: s.x.id, UserData: s.user, Op: &transfer.OfferOp{
+		Key: []byte(key), Token: token, Lease: transfer.Time(benchLease), Consumers: 1, Sealed: true, Blocks: s.blocks,
+	}})
+	return s.user
+}
+
+// ended forgets an offer; one that failed may have been refused at once.
+func (b *bencher) ended(c transfer.Complete) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.serving {
+		if s.x.id != c.Session {
+			continue
+		}
+		for key, user := range s.offers { // few: a peer takes what it asked for before it asks for more
+			if user == c.UserData {
+				delete(s.offers, key)
+			}
+		}
+		if c.Status == transfer.Failed && c.Age == 0 {
+			s.refused[c.UserData] = transfer.Cause{Reason: c.Reason, Text: c.Text}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"sync"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/metrics"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// tally counts what became of clients' operations and sessions. Safe for concurrent use.
+type tally struct {
+	takes interface{ Observe(float64) } // seconds of takes that ended done
+
+	mu       sync.Mutex
+	outcomes map[outcome]uint64
+	moved    uint64
+	ended    map[transfer.Reason]uint64
+}
+
+type outcome struct {
+	kind   transfer.Kind
+	status transfer.Status
+	reason transfer.Reason
+}
+
+func newTally() *tally {
+	return &tally{outcomes: map[outcome]uint64{}, ended: map[transfer.Reason]uint64{}}
+}
+
+// completed counts an operation once, where it was asked for.
+func (t *tally) completed(c *transfer.Complete) {
+	if c.UserData == 0 {
+		return
+	}
+	t.mu.Lock()
+	t.outcomes[outcome{c.Kind, c.Status, c.Reason}]++
+	if c.Kind == transfer.KindTake {
+		t.moved += c.Bytes
+	}
+	t.mu.Unlock()
+	if c.Kind == transfer.KindTake && c.Status == transfer.Done {
+		t.takes.Observe(time.Duration(c.Age).Seconds())
+	}
+}
+
+func (t *tally) sessionEnded(why transfer.Reason) {
+	t.mu.Lock()
+	t.ended[why]++
+	t.mu.Unlock()
+}
+
+// bytes is what takes that are done have brought.
+func (t *tally) bytes() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.moved
+}
+
+// show puts the counts into a snapshot.
+func (t *tally) show(s *metrics.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.MovedBytes = t.moved
+	s.Operations = make(map[metrics.Outcome]uint64, len(t.outcomes))
+	for o, n := range t.outcomes {
+		s.Operations[metrics.Outcome{Operation: o.kind.String(), Status: o.status.String(), Reason: o.reason.String()}] = n
+	}
+	s.SessionsEnded = make(map[string]uint64, len(t.ended))
+	for r, n := range t.ended {
+		s.SessionsEnded[r.String()] = n
+	}
+}
