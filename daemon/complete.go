@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +19,21 @@ type Flags struct {
 	Peers                                     map[string]string
 }
 
+// absolute makes paths independent of the working directory: what a shell completes is often relative.
+func (f *Flags) absolute() error {
+	for _, p := range []*string{&f.StateDir, &f.Socket, &f.Admin, &f.CA} {
+		if *p == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return fmt.Errorf("path %q: %w", *p, err)
+		}
+		*p = abs
+	}
+	return nil
+}
+
 // Complete puts the flags over the file, fills what depends on the host, and checks the whole. With dev it prepares a private
 // directory and certificates of its own.
 func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
@@ -25,6 +41,9 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 		if v != "" {
 			*dst = v
 		}
+	}
+	if err := f.absolute(); err != nil {
+		return c, err
 	}
 	set(&c.Node, f.Node)
 	if c.Node == "" {
@@ -63,16 +82,17 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 // develop gives what a daemon for one user on one machine needs: sockets in a private directory, peers on loopback, a CA that daemons of
 // this user share.
 func develop(c *config.Config, f Flags) error {
-	base, err := devDir()
-	if err != nil {
-		return err
-	}
-	home := base
-	if f.StateDir != "" {
-		home = f.StateDir
-		if err := os.MkdirAll(home, 0o700); err != nil {
-			return fmt.Errorf("state directory: %w", err)
+	needsCA := !c.Insecure && c.TLS == (config.TLS{})
+	home, ca := f.StateDir, f.CA
+	if home == "" || ca == "" && needsCA {
+		base, err := devDir()
+		if err != nil {
+			return err
 		}
+		home, ca = cmp.Or(home, base), cmp.Or(ca, filepath.Join(base, "ca"))
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
 	}
 	// What a configuration file says beside --dev stays.
 	unless := func(dst *string, def, v string) {
@@ -87,14 +107,13 @@ func develop(c *config.Config, f Flags) error {
 	if len(c.Peers.Allow) == 0 {
 		c.Peers.Allow = []string{"127.0.0.0/8", "::1/128"}
 	}
-	if c.Insecure || c.TLS != (config.TLS{}) {
+	if !needsCA {
 		return nil
 	}
-	ca := f.CA
-	if ca == "" {
-		ca = filepath.Join(base, "ca")
+	tls, err := devCertificates(ca, c.Node)
+	if err == nil {
+		c.TLS = tls
 	}
-	c.TLS, err = devCertificates(ca, c.Node)
 	return err
 }
 

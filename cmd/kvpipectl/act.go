@@ -82,7 +82,11 @@ func (c *ctl) printBench(body io.Reader) error {
 				return err
 			}
 		case r.Error != "":
-			fmt.Fprintf(c.out, "%-10s %10s %s\n", orDash(r.Transport), size(r.Bytes), r.Error)
+			block := "-"
+			if r.Bytes > 0 {
+				block = size(r.Bytes)
+			}
+			fmt.Fprintf(c.out, "%-10s %10s  %s\n", orDash(r.Transport), block, r.Error)
 		default:
 			fmt.Fprintf(c.out, form, r.Transport, size(r.Bytes), r.Blocks, r.Count, rate(r.GBps), short(r.P50), short(r.P99))
 		}

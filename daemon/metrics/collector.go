@@ -13,6 +13,11 @@ import (
 // scrapeTimeout bounds how long a scrape waits for the daemon's snapshot.
 const scrapeTimeout = 5 * time.Second
 
+// takeBuckets reach from a small hand-over within a node to a take that waited for its offer.
+var takeBuckets = []float64{
+	5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30,
+}
+
 // Collector asks for a snapshot at every scrape, so that an idle daemon does nothing for its metrics.
 type Collector struct {
 	source func(context.Context) (Snapshot, error)
@@ -23,7 +28,7 @@ type Collector struct {
 func New(source func(context.Context) (Snapshot, error)) *Collector {
 	return &Collector{source: source, Takes: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: OperationSeconds, Help: "Time from the submission of a take to its completion, of takes that ended done.",
-		Buckets: prometheus.ExponentialBuckets(25e-6, 2.5, 16),
+		Buckets: takeBuckets,
 	})}
 }
 
