@@ -139,6 +139,10 @@ func (t *take) fail(m *Machine, status Status, cause Cause) {
 
 // finish says how the take ended: to the producer until it acknowledges, and to the sessions.
 func (t *take) finish(m *Machine, status Status, cause Cause) {
+	if status == Failed {
+		m.log(-4, "take failed", "key", short(t.in.Key), "engine", t.by.engine.key.name, "session", uint64(t.by.id), "peer", t.leg.id.Peer,
+			"transfer", uint64(t.leg.id.Xfer), "trace", t.in.Trace, "reason", cause.Text)
+	}
 	t.phase = over
 	m.disarm(&t.deadline)
 	m.disarm(&t.settling)

@@ -64,15 +64,13 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 		return
 	}
 	e.world = max(e.world, max(ev.TPWorld, 1)*max(ev.PPWorld, 1))
-	for _, w := range e.workers {
-		if w.rank == s.rank {
-			m.endSession(s, because(Busy, "rank %d of instance %q of engine %q has a session already; end that process, or start with a new instance",
-				s.rank, e.instance, ev.Engine))
-			return
-		}
-	}
 	e.workers = append(e.workers, s)
 	e.sortWorkers()
+	for _, w := range e.workers {
+		if w.rank == s.rank && w != s { // whoever connected it knows that the older one is over
+			m.endSession(w, because(Closed, "rank %d of instance %q of engine %q has a newer session", s.rank, e.instance, ev.Engine))
+		}
+	}
 }
 
 func (m *Machine) newEngine(key engineKey, instance string) *engine {
@@ -102,10 +100,7 @@ func (m *Machine) leaveEngine(s *session) {
 	e.workers = slices.DeleteFunc(e.workers, is)
 	e.scheds = slices.DeleteFunc(e.scheds, is)
 	if l := m.engines[e.key]; l != nil && l.live == e && len(e.workers)+len(e.scheds) == 0 {
-		l.live = nil
-		if len(l.old) == 0 {
-			delete(m.engines, e.key)
-		}
+		delete(m.engines, e.key)
 	}
 }
 

@@ -26,6 +26,7 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	}
 	mb.sealed = in.Sealed
 	m.answer(s, sub)
+	mb.offer.renew(m)
 	mb.offer.grown(m)
 }
 

@@ -32,6 +32,9 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	if o.ended {
 		return
 	}
+	if status == Failed {
+		m.log(-4, "offer failed", "key", short(o.key), "engine", o.engine.key.name, "trace", o.trace, "reason", cause.Text)
+	}
 	o.ended = true
 	delete(m.offers, o.key)
 	m.disarm(&o.expiry)

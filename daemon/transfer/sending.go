@@ -211,13 +211,16 @@ func (v *serve) onGo(m *Machine, msg *MsgGo) {
 	v.finishSending(m)
 }
 
+// maxAttempts bounds what a peer can make this node send again, whatever limit it has itself.
+const maxAttempts = 64
+
 // onResend: slices did not land whole.
 func (v *serve) onResend(m *Machine, msg *MsgResend) {
 	if v.state != serveMoving || int(msg.Seg) >= len(v.segs) {
 		return
 	}
 	seg := v.segs[msg.Seg]
-	if !seg.ready || seg.hasInline {
+	if !seg.ready || seg.hasInline || msg.Attempt > maxAttempts {
 		return
 	}
 	if seg.tries == nil {

@@ -53,7 +53,8 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		return
 	}
 	if m.draining {
-		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node)})
+		// The offer may come back with the daemon.
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
 	if p != nil && p.serves >= m.cfg.MaxParked {
@@ -61,6 +62,9 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		return
 	}
 	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
+	if p == nil && m.takes[msg.Xfer] == nil {
+		return // cancelled in the same step
+	}
 	v := &serve{peer: p, take: msg, began: m.now, until: m.now + msg.Deadline}
 	v.leg.id = id
 	m.serves[id] = v

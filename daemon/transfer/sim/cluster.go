@@ -42,6 +42,7 @@ type Cluster struct {
 	engines  []*Engine
 	fixed    bool // a script: every delay is the same, nothing fails
 	next     next // what a script makes go wrong
+	credits  int  // completions that a session has room for
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
 }
@@ -54,6 +55,8 @@ type faults struct {
 	fenceSlow, fenceFails    int
 	churn                    int // of offers: withdrawn, and another one made under the same key
 	replay                   int // of asks: delivered again much later
+	lazy                     int // engines that collect completions late
+	drain                    int // per chance of trouble: a daemon is told to shut down, and does later
 	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
 	trouble                  transfer.Time
@@ -108,7 +111,7 @@ func New(opts Options) *Cluster {
 }
 
 func newCluster(opts Options) *Cluster {
-	c := &Cluster{opts: opts, rng: rng(opts.Seed), now: second, byName: map[string]*Node{}, byTag: map[uint64]*Op{}, slice: 64}
+	c := &Cluster{opts: opts, rng: rng(opts.Seed), now: second, byName: map[string]*Node{}, byTag: map[uint64]*Op{}, slice: 64, credits: 64}
 	c.cfg.Broken = opts.Broken
 	c.net = newNetwork(c)
 	return c
@@ -127,6 +130,7 @@ func someFaults(r *rng) faults {
 	f.lost, f.corrupt, f.torn, f.lateSlice = on(10), on(15), on(10), on(15)
 	f.fenceSlow, f.fenceFails = on(40), on(10)
 	f.churn, f.replay, f.deaf = on(80), on(60), on(60)
+	f.lazy, f.drain = on(60), on(10)
 	f.partition, f.crash, f.client = on(40), on(30), on(40)
 	f.trouble = r.span(300*ms, 3*second)
 	return f

@@ -18,6 +18,7 @@ type Engine struct {
 	sched    *Session
 	workers  []*Session
 	down     bool
+	lazy     bool // has little room for completions, and collects them late
 }
 
 // Session is a client's connection.
@@ -65,6 +66,7 @@ func (e *Engine) start() {
 	e.down = false
 	e.instance++
 	e.workers, e.sched = nil, nil
+	e.lazy = e.c.rng.hit(e.c.faults.lazy)
 	for rank := range e.shape.ranks() {
 		e.workers = append(e.workers, e.newSession(transfer.Worker, rank))
 	}
@@ -78,7 +80,10 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n.lastID++
 	s := &Session{
 		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
-		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, credits: 64,
+		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, credits: e.c.credits,
+	}
+	if e.lazy {
+		s.credits = e.c.rng.in(4, 12)
 	}
 	n.sessions[s.id] = s
 	for i := uint32(0); i < numBlocks; i++ {

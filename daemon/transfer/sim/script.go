@@ -128,6 +128,9 @@ func (s *Script) commands() map[string]func(args) {
 		"heal":     func(a args) { delete(s.c.net.cut, ends(a.words[0], a.words[1])) },
 		"deaf":     func(a args) { s.c.net.deaf[[2]string{a.words[0], a.words[1]}] = !a.has("off") },
 		"crash":    func(a args) { s.c.byName[a.words[0]].crash(a.ms("down", 5*ms)) },
+		"restart":  func(a args) { s.find(a.words[0]).start(); s.c.run(s.c.now) },
+		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{}) },
+		"remove":   s.remove,
 		"next":     s.nexts,
 		"run":      s.run,
 		"state":    s.state,
@@ -149,8 +152,9 @@ func (s *Script) find(name string) *Engine {
 	panic("no engine " + name)
 }
 
-// engine NAME node=N [split=tp|pp] [sched] [block=4] [model=m]
+// engine NAME node=N [split=tp|pp] [sched] [block=4] [model=m] [credits=64]
 func (s *Script) engine(a args) {
+	s.c.credits = a.num("credits", 64)
 	sh := shape{sched: a.has("sched"), split: a.named["split"], blockSize: a.num("block", 4), model: "m"}
 	if m := a.named["model"]; m != "" {
 		sh.model = m
@@ -215,11 +219,11 @@ func (s *Script) extend(a args) {
 	s.c.newSmall(o.sess, ext)
 }
 
-// take ENGINE key=K [peer=NODE] [from=0] [tokens=N] [timeout=MS] [id=N] [ahead=STEPS] [layered] [token=T] [content=C]
+// take ENGINE key=K [peer=NODE] [from=0] [tokens=N] [timeout=MS] [id=N] [ahead=STEPS] [layered] [conflict] [token=T] [content=C]
 func (s *Script) take(a args) {
 	q := s.request(a)
 	p := takePlan{first: a.num("from", 0), stop: a.num("tokens", q.tokens), peer: a.named["peer"], timeout: a.ms("timeout", second),
-		ahead: a.num("ahead", 0), layered: a.has("layered"), attempt: a.num("id", 0), token: q.token}
+		ahead: a.num("ahead", 0), layered: a.has("layered"), conflict: a.has("conflict"), attempt: a.num("id", 0), token: q.token}
 	if t, ok := a.named["token"]; ok {
 		p.token = []byte(t)
 	}
@@ -273,6 +277,12 @@ func (s *Script) run(a args) {
 		panic(err)
 	}
 	s.c.run(s.c.now + transfer.Time(n)*ms)
+}
+
+// remove ENGINE [rank=0] takes the rank's region away.
+func (s *Script) remove(a args) {
+	w := s.find(a.words[0]).workers[a.num("rank", 0)]
+	w.node.step(transfer.RegionRemoved{Session: w.id, Region: region})
 }
 
 // state shows what the machines have.

@@ -48,6 +48,12 @@ func (c *Cluster) someTrouble() {
 			n.crash(r.span(10*ms, 2*second))
 		}
 	}
+	if r.hit(c.faults.drain) {
+		if n := pick(r, c.nodes); n.up {
+			n.step(transfer.Drain{})
+			n.later(r.span(0, 2*second), func() { n.crash(r.span(10*ms, 300*ms)) })
+		}
+	}
 	if r.hit(c.faults.client) {
 		if e := pick(r, c.engines); e.node.up {
 			e.crash(r)

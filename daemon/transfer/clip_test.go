@@ -1,0 +1,85 @@
+package transfer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// twoGroups has group 0 with blocks of 4 tokens and the opaque group 1.
+func twoGroups(t *testing.T) []RankLayout {
+	l, err := layout.New([]layout.View{
+		{Region: 1, NumBlocks: 100, BlockStride: 32, TokenStride: 8, HeadStride: 8, ContentBytes: 8, Kind: layout.Paged, BlockSize: 4, Heads: 1, TotalHeads: 1, Part: "kv"},
+		{Region: 2, NumBlocks: 100, BlockStride: 64, ContentBytes: 64, Kind: layout.Opaque, Group: 1, Heads: 1, TotalHeads: 1, Part: "ssm"},
+	}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []RankLayout{{Layout: l}}
+}
+
+func paged(first, n uint32, ids ...uint32) layout.BlockList {
+	return layout.BlockList{FirstToken: first, NTokens: n, IDs: ids}
+}
+
+func opaque(ids ...uint32) layout.BlockList { return layout.BlockList{Group: 1, IDs: ids} }
+
+func TestClip(t *testing.T) {
+	ranks := twoGroups(t)
+	for _, tc := range []struct {
+		name     string
+		src, dst []layout.BlockList
+		want     []layout.BlockList
+	}{
+		{"whole", []layout.BlockList{paged(0, 8, 1, 2)}, []layout.BlockList{paged(0, 8, 5, 6)}, []layout.BlockList{paged(0, 8, 5, 6)}},
+		{"front", []layout.BlockList{paged(0, 4, 1)}, []layout.BlockList{paged(0, 12, 5, 6, 7)}, []layout.BlockList{paged(0, 4, 5)}},
+		{"half a block", []layout.BlockList{paged(0, 6, 1, 2)}, []layout.BlockList{paged(0, 12, 5, 6, 7)}, []layout.BlockList{paged(0, 6, 5, 6)}},
+		{"its other half", []layout.BlockList{paged(6, 6, 2, 3)}, []layout.BlockList{paged(0, 12, 5, 6, 7)}, []layout.BlockList{paged(6, 6, 6, 7)}},
+		{"take begins later", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(5, 4, 6, 7)}, []layout.BlockList{paged(5, 4, 6, 7)}},
+		{"apart", []layout.BlockList{paged(0, 4, 1)}, []layout.BlockList{paged(4, 4, 6)}, nil},
+		{"group not in the segment", []layout.BlockList{paged(0, 4, 1)}, []layout.BlockList{opaque(9)}, nil},
+		{"opaque stays whole", []layout.BlockList{opaque(1, 2)}, []layout.BlockList{opaque(8, 9)}, []layout.BlockList{opaque(8, 9)}},
+		{"ids do not fit the tokens", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(0, 12, 5)}, nil},
+		{"tokens overflow", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(1<<32-1, 9, 5)}, nil},
+	} {
+		if got := reach(tc.src, nil).clip(ranks, tc.dst); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestClipBy: what one segment covers is the same, whether it is said once for all ranks or for each.
+func TestClipBy(t *testing.T) {
+	ranks := twoGroups(t)
+	r := reach(nil, map[uint32][]layout.BlockList{0: {paged(0, 4, 1)}, 1: {paged(4, 4, 2)}})
+	got := r.clipBy(ranks, map[uint32][]layout.BlockList{3: {paged(0, 12, 5, 6, 7)}})
+	if want := map[uint32][]layout.BlockList{3: {paged(0, 8, 5, 6)}}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if r.clipBy(ranks, nil) != nil {
+		t.Error("no lists by rank became some")
+	}
+}
+
+func TestUncovered(t *testing.T) {
+	ranks := twoGroups(t)
+	segs := []spans{reach([]layout.BlockList{paged(0, 6, 1, 2)}, nil), reach([]layout.BlockList{paged(6, 4, 2, 3)}, nil)}
+	dst := []layout.BlockList{paged(0, 16, 10, 11, 12, layout.NoBlock), opaque(7)}
+	got := uncovered(ranks, dst, segs)
+	want := []layout.Run{{Group: 0, First: 12, Count: 1}, {Group: 1, First: 7, Count: 1}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v: tokens 10 and 11 of block 12 and all of group 1 are missing", got, want)
+	}
+	if got := uncovered(ranks, []layout.BlockList{paged(2, 8, 10, 11, 12)}, segs); got != nil {
+		t.Errorf("%v are said to be missing of tokens 2 to 10", got)
+	}
+}
+
+func TestRuns(t *testing.T) {
+	got := runsOf([]layout.BlockList{paged(0, 20, 4, 5, layout.NoBlock, 6, 9), opaque(10)})
+	want := []layout.Run{{First: 4, Count: 3}, {First: 9, Count: 1}, {Group: 1, First: 10, Count: 1}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
