@@ -69,6 +69,9 @@ int kv_request(kvpipe_t *kv, const char *what, uint16_t type, const void *body, 
 
 	int err = closed ? kv_err(KVPIPE_E_UNAVAILABLE, "the connection to the daemon is closed")
 			 : kv_ctl_send(ctl->fd, type, p.seq, body, len, fd, deadline);
+	/* Its end of file has come, but the helper has not told everybody yet: this request ends with all others. */
+	if (err == -KVPIPE_E_UNAVAILABLE && !closed && __atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE)
+		err = 0;
 	pthread_mutex_lock(&ctl->lock);
 	bool waited = err == 0;
 	while (err == 0 && !p.done) {
