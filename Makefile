@@ -38,6 +38,7 @@ say  = $(if $(V),@:,@printf '  %-4s %s\n' $(1) $@)
 include scripts/mk/deps.mk
 include scripts/mk/go.mk
 include scripts/mk/c.mk
+include scripts/mk/ctest.mk
 include scripts/mk/python.mk
 include scripts/mk/lint.mk
 include scripts/mk/test.mk

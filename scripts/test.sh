@@ -31,7 +31,7 @@ for part in "$@"; do
 	rc=$?
 	child=
 	took="$((SECONDS - began)) s"
-	note=$(sed -n 's/^part passed: //p' "$log" | paste -sd ' ')
+	note=$(sed -n 's/^part passed: //p' "$log" | paste -sd + | sed 's|+|, |g')
 	if [ "$rc" -ne 0 ]; then
 		[ "$rc" -ne 124 ] || note="ran longer than $limit s"
 		tail -n 80 "$log"

@@ -1,30 +1,22 @@
-# The C side: libkvpipe (shared, static, and static with sanitizers), examples,
-# tests. Every source is compiled once for each flavour, into build/obj.
+# The C side: libkvpipe, shared and static, and the programs that use it. Its
+# tests are in ctest.mk.
 
 CSTD   := -std=c11 -D_GNU_SOURCE
 CWARN  := -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
 CFLAGS ?= -O2 -g
-CSAN   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 
 KVPIPE_CFLAGS := $(CSTD) $(CWARN) -fPIC -fvisibility=hidden -Iinclude -Icapi -pthread -MMD -MP
 
 C_SOURCES  := $(wildcard capi/*.c)
 C_HEADERS  := $(shell find include capi -name '*.h' 2>/dev/null)
 C_EXAMPLES := $(wildcard examples/c/*.c)
-C_TESTS    := $(wildcard capi/tests/test_*.c)
 # The client that kvpipe-bench drives.
 C_BENCH    := $(wildcard bench/client/*.c)
 C_BENCH_SHARED := $(addprefix bench/ref/,list.c util.c serve.c)
-# Helpers shared by the C tests: every other source beside them.
-C_HELPERS  := $(filter-out $(C_TESTS),$(wildcard capi/tests/*.c))
 
-OBJ     := $(C_SOURCES:capi/%.c=$(BUILD)/obj/lib/%.o)
-SAN_OBJ := $(C_SOURCES:capi/%.c=$(BUILD)/obj/san/%.o)
-SAN_HELPERS := $(C_HELPERS:capi/tests/%.c=$(BUILD)/obj/san/tests/%.o)
-SAN_TESTS   := $(C_TESTS:capi/tests/%.c=$(BUILD)/test/c/%)
+OBJ := $(C_SOURCES:capi/%.c=$(BUILD)/obj/lib/%.o)
 
-.PHONY: c-build c-tests abi
-.SECONDARY: $(SAN_HELPERS)
+.PHONY: c-build abi
 
 c-build: $(if $(C_SOURCES),$(LIB)/libkvpipe.so $(LIB)/libkvpipe.a $(LIB)/pkgconfig/kvpipe.pc \
 	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%)) $(if $(C_BENCH),$(BIN)/bench-client)
@@ -33,11 +25,6 @@ $(BUILD)/obj/lib/%.o: capi/%.c scripts/mk/c.mk
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(KVPIPE_CFLAGS) $(CFLAGS) -c $< -o $@
-
-$(BUILD)/obj/san/%.o: capi/%.c scripts/mk/c.mk
-	@mkdir -p $(@D)
-	$(call say,CC)
-	$(Q)$(CC) $(KVPIPE_CFLAGS) $(CSAN) -c $< -o $@
 
 $(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map
 	@mkdir -p $(@D)
@@ -53,12 +40,6 @@ $(LIB)/libkvpipe.a: $(OBJ)
 	@rm -f $@
 	$(call say,AR)
 	$(Q)$(AR) rcsD $@ $(OBJ)
-
-$(BUILD)/test/c/libkvpipe-san.a: $(SAN_OBJ)
-	@mkdir -p $(@D)
-	@rm -f $@
-	$(call say,AR)
-	$(Q)$(AR) rcsD $@ $(SAN_OBJ)
 
 # Points into this tree; an installed package writes its own.
 $(LIB)/pkgconfig/kvpipe.pc: scripts/kvpipe.pc.in VERSION
@@ -76,15 +57,6 @@ $(BIN)/bench-client: $(C_BENCH) $(C_BENCH_SHARED) $(wildcard bench/client/*.h be
 	$(Q)$(CC) $(CSTD) -Wall -Wextra -Werror $(CFLAGS) -Iinclude -Ibench/client -Ibench/ref $(C_BENCH) $(C_BENCH_SHARED) -o $@ \
 		-L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
 
-# A test sees the library's internal headers as well as the public ones.
-$(BUILD)/test/c/%: capi/tests/%.c $(SAN_HELPERS) $(BUILD)/test/c/libkvpipe-san.a $(C_HEADERS)
-	@mkdir -p $(@D)
-	$(call say,CC)
-	$(Q)$(CC) $(CSTD) $(CWARN) $(CSAN) -Iinclude -Icapi -Icapi/tests $< $(SAN_HELPERS) -o $@ \
-		$(BUILD)/test/c/libkvpipe-san.a -pthread -ldl
-
-c-tests: $(if $(C_SOURCES),$(SAN_TESTS))
-
 abi: c-build ## compare the library's exported symbols with capi/kvpipe.symbols
 ifeq ($(C_SOURCES),)
 	@echo 'part skipped: there is no capi/*.c'
@@ -92,4 +64,4 @@ else
 	@scripts/abi.sh $(LIB)/libkvpipe.so.0 capi/kvpipe.symbols
 endif
 
--include $(OBJ:.o=.d) $(SAN_OBJ:.o=.d) $(SAN_HELPERS:.o=.d)
+-include $(OBJ:.o=.d)

@@ -17,7 +17,7 @@ GOTEST    = $(GO) test -json -timeout 540s
 # go list complains about a tree without packages; so do these parts, in words.
 SHELL_PKGS = $$($(GO) list ./... | grep -v -e '/test/' -e '/test$$' || true)
 
-.PHONY: test policy unit race sim fuzz test-c e2e
+.PHONY: test policy unit race sim fuzz e2e
 
 test: deps ## everything below 10 minutes on 2 cores: build, lint, all tests
 	@MAKE='$(MAKE)' scripts/test.sh $(TEST_PARTS)
@@ -46,13 +46,6 @@ endif
 
 fuzz: ## every fuzz target for FUZZTIME=60s
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
-
-test-c: build c-tests ## C tests, library and tests under ASan and UBSan
-ifeq ($(SAN_TESTS),)
-	@echo 'part skipped: there is no capi/tests/test_*.c'
-else
-	@$(PYTHON) -B scripts/ctest.py $(SAN_TESTS)
-endif
 
 e2e: build $(VENV)/.package ## tests under test/: several processes, real daemons
 	@packages=$$($(GO) list ./test/... 2>/dev/null | grep -v -e '/test/policy$$' || true); \
