@@ -63,6 +63,7 @@ const (
 	defaultLayers  = 1024
 	helloTimeout   = 5 * time.Second
 	byeTimeout     = time.Second
+	leaveTimeout   = 100 * time.Millisecond
 	unregisterWait = 5 * time.Second
 )
 

@@ -69,16 +69,22 @@ func empty(m *message, name string) error {
 
 // ack answers a request, from any goroutine.
 func (s *session) ack(seq uint32, value uint64, c transfer.Cause) error {
+	return s.send(ring.CtlAck, seq, ackBody(value, c))
+}
+
+// send sends a message while the session lives, from any goroutine. A client that does not read is not waited for long.
+func (s *session) send(kind uint16, seq uint32, body []byte, fds ...int) error {
 	s.out.Lock()
 	defer s.out.Unlock()
-	select {
-	case <-s.ending: // the deadline is end's, from now on
-	default:
-		if err := s.conn.SetWriteDeadline(time.Now().Add(s.srv.cfg.Patience)); err != nil {
-			return err
-		}
+	if err := s.conn.SetWriteDeadline(time.Now().Add(s.srv.cfg.Patience)); err != nil {
+		return err
 	}
-	return sendAck(s.conn, seq, value, c)
+	select {
+	case <-s.ending: // end has set its deadline before us, and we have just moved it
+		_ = s.conn.SetDeadline(past)
+	default:
+	}
+	return send(s.conn, kind, seq, body, fds...)
 }
 
 // lostCause says why no more messages come.

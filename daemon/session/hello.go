@@ -35,10 +35,10 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave fu
 	if err != nil {
 		cause := causeOf(err)
 		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", int(cause.Reason), "why", cause.Text)
+		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(conn, m.seq, 0, cause)
 		return
 	}
-	_ = conn.SetDeadline(time.Time{})
 	s.run(buf, leave)
 }
 
@@ -78,7 +78,19 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if err != nil {
 		return nil, err
 	}
-	if err := v.admit(s); err != nil {
+	_ = conn.SetDeadline(time.Time{}) // from admit on, deadlines are the session's
+	err = v.admit(s)
+	var rank *occupied
+	if errors.As(err, &rank) {
+		// A process that was killed and is back at once may be faster than the news of its death.
+		select {
+		case <-rank.by.left:
+			err = v.admit(s)
+		case <-time.After(leaveTimeout):
+		case <-v.stop:
+		}
+	}
+	if err != nil {
 		s.discard()
 		return nil, err
 	}
@@ -175,7 +187,7 @@ func (s *session) welcome(seq uint32) error {
 	copy(w.Instance[:], s.who.Instance)
 	copy(w.Advertise[:], s.srv.cfg.Advertise)
 	copy(w.Daemon[:], s.srv.cfg.Version)
-	err := send(s.conn, ring.CtlWelcome, seq, ring.Append(nil, &w), s.fds.ringC, s.fds.ringD, s.fds.sq, s.fds.cq)
+	err := s.send(ring.CtlWelcome, seq, ring.Append(nil, &w), s.fds.ringC, s.fds.ringD, s.fds.sq, s.fds.cq)
 	// The client has its own now; ours were only needed to pass them on.
 	return errors.Join(err, s.fds.closePassed())
 }

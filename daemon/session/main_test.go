@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -13,7 +14,12 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childEnv); what != "" {
+		os.Exit(child(what))
+	}
+	leak.Main(m)
+}
 
 const patience = 20 * time.Second
 

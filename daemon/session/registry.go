@@ -58,6 +58,14 @@ func (r registry) join(s *session) error {
 	return nil
 }
 
+// occupied says that a session has the rank. It may be about to go.
+type occupied struct {
+	by *session
+	error
+}
+
+func (o *occupied) Unwrap() error { return o.error }
+
 // fits says why a session cannot join the ranks that are there.
 func (e *engine) fits(s *session) error {
 	if s.who.Role != transfer.Worker {
@@ -68,8 +76,9 @@ func (e *engine) fits(s *session) error {
 			continue
 		}
 		if o.who.Rank == s.who.Rank {
-			return refuse(transfer.Busy, "rank %d of instance %q of engine %q has a session already (pid %d): close it, or start with a new instance",
-				s.who.Rank, e.instance, s.who.Engine, o.who.PID)
+			return &occupied{by: o, error: refuse(transfer.Busy,
+				"rank %d of instance %q of engine %q has a session already (pid %d): close it, or start with a new instance",
+				s.who.Rank, e.instance, s.who.Engine, o.who.PID)}
 		}
 		if o.who.TPWorld != s.who.TPWorld || o.who.PPWorld != s.who.PPWorld {
 			return refuse(transfer.Incompatible, "tp_world and pp_world are %d and %d, those of rank %d of the same instance %d and %d: must be equal",

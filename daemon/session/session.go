@@ -113,9 +113,12 @@ func (s *session) end(cause transfer.Cause) {
 	s.endOnce.Do(func() {
 		s.cause = cause
 		close(s.ending)
-		_ = s.conn.SetDeadline(time.Unix(1, 0)) // whoever waits for the client gives up
+		_ = s.conn.SetDeadline(past) // whoever waits for the client gives up
 	})
 }
+
+// past is a deadline that wakes whoever waits.
+var past = time.Unix(1, 0)
 
 // run is the life of an opened session. leave is called once another may take its place.
 func (s *session) run(buf []byte, leave func()) {
