@@ -101,7 +101,7 @@ func (l *lab) kill() int {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, k := range ch.links {
-		hardClose(k.Conn)
+		_ = hardClose(k.Conn)
 	}
 	return len(ch.links)
 }

@@ -157,9 +157,10 @@ func TestOtherEpoch(t *testing.T) {
 	near, far := connect(t)
 	defer far.Close()
 	p.tr.LinkUp(linkOf(near, epoch+1, 0))
-	p.conn, far = far, p.conn
+	usual := p.conn
+	p.conn = far
 	p.write(s.frame(0, 0))
-	p.conn, far = far, p.conn
+	p.conn = usual
 	p.wantOpen(2)
 	if _, ok := p.sink.HasLanded(s.key(0, 0)); ok {
 		t.Error("a frame of another epoch landed")
