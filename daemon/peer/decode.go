@@ -65,7 +65,7 @@ func decode(f *peerpb.Frame) (transfer.Msg, error) {
 		if s := transfer.Status(k.End.Status); s < transfer.Done || s > transfer.WasCancelled || uint32(s) != k.End.Status {
 			return nil, malformed("end.status %d", k.End.Status)
 		}
-		return &transfer.MsgEnd{Xfer: transfer.XferID(k.End.Xfer), Status: transfer.Status(k.End.Status), Cause: c}, err
+		return &transfer.MsgEnd{Xfer: transfer.XferID(k.End.Xfer), Status: transfer.Status(k.End.Status), Cause: c, Incarnation: k.End.Incarnation}, err
 	case *peerpb.Frame_EndAck:
 		return &transfer.MsgEndAck{Xfer: transfer.XferID(k.EndAck.Xfer)}, nil
 	case *peerpb.Frame_Abort:

@@ -43,7 +43,7 @@ func encode(epoch uint64, m transfer.Msg) (*peerpb.Frame, error) {
 	case *transfer.MsgResend:
 		f.Kind = &peerpb.Frame_Resend{Resend: &peerpb.Resend{Xfer: uint64(m.Xfer), Seg: m.Seg, Attempt: m.Attempt, Slices: m.Slices}}
 	case *transfer.MsgEnd:
-		f.Kind = &peerpb.Frame_End{End: &peerpb.End{Xfer: uint64(m.Xfer), Status: uint32(m.Status), Cause: encodeCause(m.Cause)}}
+		f.Kind = &peerpb.Frame_End{End: &peerpb.End{Xfer: uint64(m.Xfer), Status: uint32(m.Status), Cause: encodeCause(m.Cause), Incarnation: m.Incarnation}}
 	case *transfer.MsgEndAck:
 		f.Kind = &peerpb.Frame_EndAck{EndAck: &peerpb.EndAck{Xfer: uint64(m.Xfer)}}
 	case *transfer.MsgAbort:

@@ -139,10 +139,6 @@ func (t *take) fail(m *Machine, status Status, cause Cause) {
 
 // finish says how the take ended: to the producer until it acknowledges, and to the sessions.
 func (t *take) finish(m *Machine, status Status, cause Cause) {
-	if status == Failed {
-		m.log(-4, "take failed", "key", short(t.in.Key), "engine", t.by.engine.key.name, "session", uint64(t.by.id), "peer", t.leg.id.Peer,
-			"transfer", uint64(t.leg.id.Xfer), "trace", t.in.Trace, "reason", cause.Text)
-	}
 	t.phase = over
 	m.disarm(&t.deadline)
 	m.disarm(&t.settling)
@@ -152,7 +148,7 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 	}
 	m.fenceLeg(&t.leg)
 	if t.asked || t.granted && status == Done {
-		t.end, t.endUntil = &MsgEnd{Xfer: t.leg.id.Xfer, Status: status, Cause: cause}, m.now+m.cfg.Linger
+		t.end, t.endUntil = &MsgEnd{Xfer: t.leg.id.Xfer, Incarnation: t.incarnation, Status: status, Cause: cause}, m.now+m.cfg.Linger
 		t.sayEnd(m)
 	}
 	m.conclude(&t.op, status, cause)
@@ -188,62 +184,4 @@ func (t *take) onEndAck(m *Machine) {
 		m.disarm(&t.resend)
 		t.forget(m)
 	}
-}
-
-// progressLayers publishes how many of the take's layers are in place, counted from the first.
-func (t *take) progressLayers(m *Machine) {
-	if t.in.LayerSlot == NoSlot || !t.in.Layered || !t.allAnnounced() {
-		return
-	}
-	ready := t.layers()
-	for _, seg := range t.segs {
-		ready = min(ready, seg.layersIn(ready))
-	}
-	if ready > t.layersReady {
-		t.layersReady = ready
-		m.emit(LayerReady{Session: t.by.id, Slot: t.in.LayerSlot, UserData: t.user, Ready: ready})
-	}
-}
-
-// allAnnounced: no further segment can add to a layer.
-func (t *take) allAnnounced() bool {
-	last := t.sent && len(t.segs) >= t.sentSegs
-	for _, seg := range t.segs {
-		if seg == nil || !seg.planned {
-			return false
-		}
-		last = last || seg.grant.Last
-	}
-	return last
-}
-
-// layers counts the distinct layers of all ranks.
-func (t *take) layers() uint32 {
-	seen := map[uint32]bool{}
-	for _, r := range t.layouts {
-		for _, l := range r.Layout.Layers() {
-			seen[l] = true
-		}
-	}
-	return uint32(len(seen))
-}
-
-// layersIn is how many layers, from the first and at most most, have no slice of the segment that is not in place.
-func (r *receiving) layersIn(most uint32) uint32 {
-	for i, k := range r.marks {
-		end := r.slices
-		if i+1 < len(r.marks) {
-			end = r.marks[i+1].First
-		}
-		if k.DstLayer >= most {
-			continue
-		}
-		for s := k.First; s < end; s++ {
-			if !r.has(s) {
-				most = k.DstLayer
-				break
-			}
-		}
-	}
-	return most
 }

@@ -92,11 +92,13 @@ type MsgResend struct {
 	Slices  []uint32
 }
 
-// MsgEnd: consumer to producer: the take's terminal state, repeated until MsgEndAck. Done is the commit record.
+// MsgEnd: consumer to producer: the take's terminal state, repeated until MsgEndAck. Done is the commit record: it counts for
+// the offer of that incarnation alone.
 type MsgEnd struct {
-	Xfer   XferID
-	Status Status
-	Cause  Cause
+	Xfer        XferID
+	Incarnation uint64 // of the offer, as it was granted; 0: nothing was
+	Status      Status
+	Cause       Cause
 }
 type MsgEndAck struct{ Xfer XferID }
 

@@ -32,9 +32,6 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	if o.ended {
 		return
 	}
-	if status == Failed {
-		m.log(-4, "offer failed", "key", short(o.key), "engine", o.engine.key.name, "trace", o.trace, "reason", cause.Text)
-	}
 	o.ended = true
 	delete(m.offers, o.key)
 	m.disarm(&o.expiry)
@@ -79,6 +76,7 @@ func (mb *member) cancel(m *Machine, _ *op) {
 	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), "was withdrawn")
 }
 
+// lost: offers end with the sessions whose memory they name. One that may outlive its engine would stay here.
 func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
 	if s != o.by {
 		cause.Text = "rank " + rankName(s) + ": " + cause.Text

@@ -94,13 +94,18 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 	} else if e := m.past.find(p, msg.Xfer); e != nil {
 		m.disarm(&e.resend)
 		e.until = m.now // the consumer's end is over too
-		if e.unsure && msg.Status == Done && !e.offer.ended {
+		if e.unsure && e.offer.took(m, msg) {
 			e.offer.bytes += e.bytes
 			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)
 		}
 		e.unsure = false
 	}
 	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
+}
+
+// took says whether a commit record is about this offer, which still counts takes.
+func (o *offer) took(m *Machine, msg *MsgEnd) bool {
+	return msg.Status == Done && !o.ended && (msg.Incarnation == o.incarnation || m.cfg.Broken.Incarnation)
 }
 
 // find looks for a transfer of that peer, of this epoch or an earlier one: names are not used again.

@@ -9,6 +9,8 @@ type receiving struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
+	mark      int      // marks before it are in place
+	upTo      uint32   // slices before it are
 	in        []uint64 // bit per slice: in place
 	in1       [1]uint64
 	count     uint32            // of them
@@ -214,6 +216,11 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 			// An earlier attempt came late and spoiled what a later one had put in place.
 			*word &^= bit
 			seg.count--
+			seg.mark, seg.upTo = 0, 0
+			if t.layersReady > 0 {
+				t.fail(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled a layer that was reported in place: %s", short(t.in.Key), cause.Text))
+				return
+			}
 		}
 		if *word&bit == 0 && key.Attempt >= seg.tries[key.Slice] && t.phase == moving {
 			t.again(m, key.Seg, []uint32{key.Slice}, cause)

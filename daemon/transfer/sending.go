@@ -320,7 +320,7 @@ func (v *serve) onEnd(m *Machine, msg *MsgEnd) {
 	o := v.offer
 	switch {
 	case o == nil || o.ended:
-	case msg.Status == Done:
+	case o.took(m, msg):
 		for _, seg := range v.segs {
 			o.bytes += seg.bytes
 		}

@@ -32,6 +32,7 @@ type take struct {
 	missing     []layout.Run // blocks that the producer does not have
 	failed      []layout.Run // all blocks, once they are asked for
 	layersReady uint32
+	nlayers     uint32
 	seg0        receiving
 	segs1       [1]*receiving // room for what most have: one segment
 

@@ -1552,6 +1552,7 @@ type End struct {
 	Xfer          uint64                 `protobuf:"varint,1,opt,name=xfer,proto3" json:"xfer,omitempty"`
 	Status        uint32                 `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
 	Cause         *Cause                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1605,6 +1606,13 @@ func (x *End) GetCause() *Cause {
 		return x.Cause
 	}
 	return nil
+}
+
+func (x *End) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
 }
 
 type EndAck struct {
@@ -1980,11 +1988,12 @@ const file_daemon_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x10\n" +
 	"\x03seg\x18\x02 \x01(\rR\x03seg\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x16\n" +
-	"\x06slices\x18\x04 \x03(\rR\x06slices\"^\n" +
+	"\x06slices\x18\x04 \x03(\rR\x06slices\"\x80\x01\n" +
 	"\x03End\x12\x12\n" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12+\n" +
-	"\x05cause\x18\x03 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\x1c\n" +
+	"\x05cause\x18\x03 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\"\x1c\n" +
 	"\x06EndAck\x12\x12\n" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\"H\n" +
 	"\x05Abort\x12\x12\n" +

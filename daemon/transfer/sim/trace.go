@@ -163,7 +163,7 @@ func describeMsg(msg transfer.Msg) string {
 	case *transfer.MsgResend:
 		return fmt.Sprintf("Resend x%d seg=%d attempt=%d slices=%v", uint32(m.Xfer), m.Seg, m.Attempt, m.Slices)
 	case *transfer.MsgEnd:
-		return fmt.Sprintf("End x%d %s%s", uint32(m.Xfer), statuses[m.Status], describeCause(m.Cause))
+		return fmt.Sprintf("End x%d inc=%d %s%s", uint32(m.Xfer), uint32(m.Incarnation), statuses[m.Status], describeCause(m.Cause))
 	case *transfer.MsgEndAck:
 		return fmt.Sprintf("EndAck x%d", uint32(m.Xfer))
 	case *transfer.MsgAbort:
