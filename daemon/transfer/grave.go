@@ -62,13 +62,11 @@ func (y *graveyard) fire(m *Machine, _ wake) {
 	}
 }
 
-// verdict says why a key whose offer ended cannot be had, to whom has its token.
+// verdict says why a key whose offer ended cannot be had, to whom has its token. Another token is that of another offer under the
+// same key, which may still come.
 func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
-	switch {
-	case g.token == nil:
+	if g.token == nil || !sameToken(g.token, token) {
 		return Cause{}, false
-	case !sameToken(g.token, token):
-		return because(Denied, "key %s: wrong token", short(g.key)), true
 	}
 	return because(Expired, "key %s: its offer by engine %q on node %q %s %s ago; make a new request",
 		short(g.key), g.by, m.cfg.Node, g.how, took(m.now-g.at)), true

@@ -19,11 +19,17 @@ type keyOp struct {
 	resend   timer
 }
 
+// keyTimeout is for watches and drops that name none.
+const keyTimeout = 5 * Second
+
 func (m *Machine) submitKey(s *session, sub *Submit, msg MsgKey, hint string, timeout Time) {
-	k := &keyOp{msg: msg, hint: hint, until: m.now + m.clampTimeout(timeout)}
+	wait := m.clampTimeout(timeout)
+	if timeout <= 0 {
+		wait = keyTimeout
+	}
+	k := &keyOp{msg: msg, hint: hint, until: m.now + wait}
 	if !msg.Drop {
-		// How long the interest lasts is also how long the answer may take, within reason.
-		k.msg.For = m.clampTimeout(timeout)
+		k.msg.For = m.clampTimeout(timeout) // how long the interest lasts is also how long the answer may take
 	}
 	if cause := m.begin(&k.op, sub, s, nil, creditsKey, k); cause.Reason != OK {
 		m.refuse(s, sub, cause)

@@ -12,7 +12,6 @@ type flight struct {
 	from *leg
 	to   *Node
 	sent bool // its SliceSent was reported
-	gone bool // nothing lands any more
 	data []byte
 }
 
