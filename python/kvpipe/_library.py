@@ -96,7 +96,7 @@ def _open() -> Library:
         try:
             return Library(ctypes.CDLL(path), path)
         except OSError as error:
-            failed.append(f"{path}: {error}")
+            failed.append(str(error))
     advice = (
         "KVPIPE_LIBRARY names it: correct or unset it"
         if chosen

@@ -38,7 +38,8 @@ class Session:
         self.regions: Dict[int, "Region"] = {}
         #: operations that the program still holds
         self.operations: "weakref.WeakValueDictionary[int, Operation]" = weakref.WeakValueDictionary()
-        #: ids of operations that it does not; appended to by __del__, which must not lock
+        #: ids of released operations that it does not hold any more, and whose completions it has seen: the library
+        #: forgets uncollected completions with their operation; appended to by __del__, which must not lock
         self.dropped: Deque[int] = deque()
         #: held from a submission until its operation is in the table
         self.submitting = threading.RLock()
@@ -82,7 +83,6 @@ class Session:
         return self._handle is None
 
     def reap(self, handle: int) -> None:
-        """Forgets operations that nobody holds. They go on; their completions then name no operation."""
         while self.dropped:
             try:
                 self.lib.op_free(handle, self.dropped.popleft())

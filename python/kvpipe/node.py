@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -21,6 +22,11 @@ from .take import Take
 
 _POLL = 64
 _O = TypeVar("_O", bound=Operation)
+
+
+def _take_id(key: bytes, token: bytes) -> int:
+    """What the parts of one take have in common, wherever they are asked for; never 0."""
+    return int.from_bytes(hashlib.blake2b(token + key, digest_size=8).digest(), "little") or 1
 
 
 def connect(
@@ -226,7 +232,8 @@ class Node:
         - ``peer``: the offering node's name or "host:port", None: this node. ``token``: the offer's.
         - ``blocks``: as for offer(); the first id is of the block that token ``start`` lies in.
         - ``after``: no byte lands before every rank's progress has reached it.
-        - ``timeout``: seconds until it fails. ``part``: (i, n), the i-th of n takes that together consume the offer.
+        - ``timeout``: seconds until it fails. ``part``: (i, n), the i-th of n takes that together consume the offer; the
+          engine's processes on other nodes may take the other parts.
         - ``layered``: move layer after layer, so that wait_layer() need not wait for all (at most 1024 such takes).
         """
         first, count = _values.tokens(tokens)
@@ -245,6 +252,7 @@ class Node:
             flags=_abi.OP_LAYERED if layered else 0,
             part=number,
             parts=parts,
+            take_id=_take_id(name, secret) if parts > 1 else 0,
             content=digest,
             content_len=len(digest or b""),
             trace=_values.text("trace", trace),
@@ -304,12 +312,12 @@ class Node:
         out: List[Completion] = []
         session, lib = self._session, self._session.lib
         with session as handle:
-            session.reap(handle)
             raws = (_abi.Completion * _POLL)()
             count = _POLL
             while count == _POLL:
                 count = lib.check(lib.poll(handle, raws, _POLL))
                 out.extend(self._read(raw) for raw in raws[:count])
+            session.reap(handle)
         return out
 
     def _read(self, raw: _abi.Completion) -> Completion:
@@ -325,6 +333,8 @@ class Node:
                 operation._settle(end)
             elif end.status == Status.RELEASED:
                 operation._free()
+        elif raw.op and end.released:
+            self._session.dropped.append(raw.op)
         return end
 
     def fileno(self) -> int:

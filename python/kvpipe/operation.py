@@ -143,5 +143,5 @@ class Operation:
 
     def __del__(self) -> None:
         session: Any = getattr(self, "_session", None)
-        if session is not None:
-            session.dropped.append(self._id)
+        if session is not None and self._end is not None and self._released:
+            session.dropped.append(self._id)  # else poll() does, once it has given out the last completion

@@ -28,7 +28,7 @@ class Region(mmap.mmap):
     _size: int
     _session: Optional["Session"]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Region":
         raise TypeError("regions come from Node.alloc() and Node.register_fd()")
 
     @property

@@ -1,0 +1,80 @@
+"""What the tests stand on. Each test must give back its descriptors, threads and mappings."""
+
+import gc
+import os
+import pathlib
+import tempfile
+import threading
+
+import pytest
+from caches import Cache
+from daemons import ROOT, Daemon
+
+os.environ.setdefault("KVPIPE_LIBRARY", str(ROOT / "build/lib/libkvpipe.so.0"))
+
+
+def _descriptors():
+    out = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            out[name] = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:  # the listing's own
+            pass
+    return out
+
+
+def _mappings():
+    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    return sum("memfd:" in line for line in maps)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(request):
+    # Daemons outlive single tests: they come first, and are not counted.
+    if {"near", "far", "pair", "apart", "ends"} & set(request.fixturenames):
+        request.getfixturevalue("near")
+    if {"far", "apart", "ends"} & set(request.fixturenames):
+        request.getfixturevalue("far")
+    gc.collect()
+    before, threads, maps = _descriptors(), set(threading.enumerate()), _mappings()
+    yield
+    gc.collect()
+    after = _descriptors()
+    assert not {fd: after[fd] for fd in set(after) - set(before)}, "descriptors left open"
+    assert not set(threading.enumerate()) - threads, "threads left running"
+    assert _mappings() <= maps, "mappings left behind"
+
+
+@pytest.fixture(scope="session")
+def folder():
+    # Paths of sockets are short: pytest's own folders would be too long.
+    with tempfile.TemporaryDirectory(prefix="kvp-py-") as name:
+        yield pathlib.Path(name)
+
+
+@pytest.fixture(scope="session")
+def near(folder):
+    daemon = Daemon(folder / "near", "near", folder / "ca")
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def far(folder, near):
+    daemon = Daemon(folder / "far", "far", folder / "ca", [f"near={near.ask('status')['advertise']}"])
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def pair(near):
+    """A producer and a consumer on one node."""
+    with Cache(near.socket, "producer") as producer, Cache(near.socket, "consumer") as consumer:
+        yield producer, consumer
+
+
+@pytest.fixture
+def apart(near, far):
+    """A producer and a consumer on two nodes."""
+    with Cache(near.socket, "producer") as producer, Cache(far.socket, "consumer") as consumer:
+        yield producer, consumer

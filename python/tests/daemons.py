@@ -1,0 +1,63 @@
+"""Daemons for tests: `kvpiped --dev` in private folders on free ports, which must leave nothing behind."""
+
+import json
+import os
+import pathlib
+import subprocess
+import threading
+from collections import deque
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("KVPIPE_BIN", ROOT / "build/bin"))
+
+
+class Daemon:
+    def __init__(self, home, node, ca, peers=()):
+        self.home, self.node = home, node
+        home.mkdir(mode=0o700)
+        self.socket, self.admin = str(home / "kvpiped.sock"), str(home / "admin.sock")
+        command = [str(BIN / "kvpiped"), "--dev", "--node", node, "--state-dir", str(home), "--ca", str(ca),
+                   "--listen", "127.0.0.1:0"]
+        for peer in peers:
+            command += ["--peer", peer]
+        self.log = deque(maxlen=200)
+        self._ready = threading.Event()
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        if not self._ready.wait(30) or self.process.poll() is not None:
+            self.kill()
+            raise AssertionError(f"{node} did not start:\n" + "".join(self.log))
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            if "msg=ready" in line:
+                self._ready.set()
+        self._ready.set()
+
+    def ask(self, what):
+        """The admin socket's answer, by way of kvpipectl."""
+        done = subprocess.run([str(BIN / "kvpipectl"), "--admin", self.admin, "--json", what], capture_output=True,
+                              text=True, timeout=30, check=True)
+        return json.loads(done.stdout)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        self.process.stderr.close()
+
+    def stop(self):
+        """Ends it, and says what it left behind."""
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.node} did not stop:\n" + "".join(self.log)) from None
+        self._reader.join()
+        self.process.stderr.close()
+        assert self.process.returncode == 0, "".join(self.log)
+        left = [str(p) for p in (self.socket, self.admin) if os.path.exists(p)]
+        assert not left, f"{self.node} left {left}"

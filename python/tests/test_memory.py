@@ -1,0 +1,144 @@
+"""Regions are buffers, and stay valid whatever is closed first."""
+
+import ctypes
+import fcntl
+import gc
+import os
+import pathlib
+
+import kvpipe
+import pytest
+from caches import Cache, view
+
+numpy = pytest.importorskip("numpy")
+
+
+@pytest.fixture
+def node(near):
+    with kvpipe.connect(near.socket, engine_id="memory") as node:
+        yield node
+
+
+def test_buffer(node):
+    region = node.alloc(3 * 4096 + 100)
+    memory = memoryview(region)
+    assert (memory.nbytes, memory.format, memory.readonly, memory.ndim) == (3 * 4096 + 100, "B", False, 1)
+    assert len(region) == region.nbytes == 3 * 4096 + 100
+    memory[4096] = 7
+    words = numpy.frombuffer(region, numpy.uint8)
+    words[4097] = 8
+    assert region[4096:4098] == b"\x07\x08" and words.ctypes.data == region.address
+    assert ctypes.c_char.from_address(region.address + 4096).value == b"\x07"
+    assert "Region" in repr(region) and region.registered
+    del memory, words
+    region.close()
+    assert region.closed and not region.registered
+    region.close()
+
+
+def test_memory_is_there_from_the_start(node):
+    region = node.alloc(1 << 20, huge=False)
+    smaps = pathlib.Path("/proc/self/smaps").read_text().split(f"{region.address:x}-")[1]
+    fields = {}
+    for line in smaps.splitlines()[1:]:
+        name, _, value = line.partition(":")
+        fields.setdefault(name, value)
+    assert fields["Rss"].split()[0] == "1024"
+    flags = fields["VmFlags"].split()
+    assert "dd" in flags and "dc" in flags  # neither dumped nor inherited
+
+
+@pytest.mark.parametrize("first", ["region", "node"])
+def test_views_outlive_what_they_came_from(near, first):
+    node = kvpipe.connect(near.socket, engine_id="outlive")
+    region = node.alloc(8192)
+    words = numpy.frombuffer(region, numpy.uint64)
+    part = memoryview(region)[4096:]
+    words[:] = 5
+    (region if first == "region" else node).close()
+    assert not region.registered
+    node.close()
+    del node, region
+    gc.collect()
+    words[0] = 6
+    part[0] = 9
+    assert int(words.sum()) == 6 + 5 * 1023 + 4
+    del words, part
+
+
+def test_closing_a_region_in_a_layout_ends_its_work(near):
+    with Cache(near.socket, "p") as producer:
+        offer = producer.node.offer("k", [1], tokens=16)
+        producer.region.close()
+        with pytest.raises(kvpipe.Error) as error:
+            offer.wait(10)
+        assert error.value.completion is not None
+        offer.wait_released(10)
+
+
+def test_bad_sizes(node):
+    for size in (0, -1, 1 << 50):
+        with pytest.raises(kvpipe.Invalid, match="nbytes"):
+            node.alloc(size)
+    with pytest.raises(TypeError, match="alloc"):
+        kvpipe.Region(3, 4096)
+    with pytest.raises(TypeError):
+        node.alloc(4096).resize(8192)
+
+
+def test_huge_pages_or_an_error(node):
+    # 2 MiB and a bit: the mapping is longer than the region.
+    try:
+        region = node.alloc((2 << 20) + 10, huge=True)
+    except kvpipe.Quota as error:
+        assert "nr_hugepages" in str(error)
+        return
+    assert len(memoryview(region)) == (2 << 20) + 10
+    region.close()
+
+
+def memfd(size, allocated=None, seals=fcntl.F_SEAL_SHRINK):
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    if allocated:
+        os.posix_fallocate(fd, 0, allocated)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def test_register_fd(node):
+    fd = memfd(8192, 8192)
+    region = node.register_fd(fd, 5000)
+    os.pwrite(fd, b"hello", 4090)
+    os.close(fd)
+    assert bytes(memoryview(region)[4090:4095]) == b"hello" and len(region) == 5000
+    node.set_layout([view(region, blocks=2, heads=1)], {})
+    region.close()
+
+
+@pytest.mark.parametrize(
+    "make, size, said",
+    [
+        (lambda: memfd(8192, 8192, 0), 8192, "F_SEAL_SHRINK"),
+        (lambda: memfd(8192), 8192, "sparse"),
+        (lambda: memfd(8192, 8192), 8193, "nbytes|mapped"),
+        (lambda: memfd(8192, 8192), 0, "nbytes"),
+        (lambda: os.open("/dev/zero", os.O_RDWR), 4096, "memfd"),
+    ],
+    ids=["unsealed", "sparse", "too long", "empty", "no memfd"],
+)
+def test_memory_that_is_refused(node, make, size, said):
+    fd = make()
+    try:
+        with pytest.raises(kvpipe.Invalid, match=said):
+            node.register_fd(fd, size)
+    finally:
+        os.close(fd)
+    with pytest.raises(kvpipe.Invalid, match="fd 9999"):
+        node.register_fd(9999, 4096)
+
+
+def test_a_region_of_another_session(near, node):
+    with kvpipe.connect(near.socket, engine_id="other") as other:
+        with pytest.raises(kvpipe.Error, match="region"):
+            other.set_layout([view(node.alloc(1 << 20))], {})

@@ -1,0 +1,177 @@
+"""Processes: forks, deaths, exits, and what the daemon has left of them."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import kvpipe
+import pytest
+from caches import Cache
+from daemons import Daemon
+
+
+def run(code, socket, **more):
+    env = {**os.environ, "KVPIPE_SOCKET": socket, "PYTHONPATH": os.path.dirname(__file__)}
+    return subprocess.Popen([sys.executable, "-B", "-X", "faulthandler", "-c", textwrap.dedent(code)], env=env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (process.returncode, out, err)
+    return out.strip()
+
+
+def gone(daemon, engine):
+    deadline = time.monotonic() + 20
+    while any(s["engine"] == engine for s in daemon.ask("sessions") or []):
+        assert time.monotonic() < deadline, f"{engine} still has a session"
+
+
+def test_fork(near):
+    """The child gets Closed, finds zeros where the memory was, and can connect for itself."""
+    out = finish(run("""
+        import os, gc, kvpipe
+        from caches import Cache
+        cache = Cache(None, "forks")
+        memory = memoryview(cache.region)
+        memory[0] = 7
+        offer = cache.node.offer("k", [1], tokens=16)
+        child = os.fork()
+        if child == 0:
+            said = []
+            for call in (cache.node.poll, cache.node.fileno, offer.wait, lambda: offer.released, lambda: offer.withdraw(),
+                         lambda: cache.node.alloc(4096), lambda: cache.node.progress(1)):
+                try:
+                    call()
+                except kvpipe.Closed as error:
+                    said.append("parent process" in str(error))
+            assert said == [True] * 7, said
+            assert memory[0] == 0 and not cache.node.connected
+            memory[0] = 1
+            cache.close()
+            cache.region.close()
+            del memory
+            gc.collect()
+            with Cache(None, "forks-child") as own:
+                own.node.offer("k2", [1], tokens=16).withdraw()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        assert memory[0] == 7 and cache.node.connected and offer.withdraw()
+        cache.close()
+        print("ok")
+        """, near.socket))
+    assert out == "ok"
+
+
+def test_exit_without_close(near):
+    """Also with a thread that waits."""
+    out = finish(run("""
+        import threading, kvpipe
+        from caches import Cache
+        cache = Cache(None, "exits")
+        memory = memoryview(cache.region)
+        take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+        entered = threading.Event()
+        def wait():
+            entered.set()
+            take.wait()
+        threading.Thread(target=wait, daemon=True).start()
+        entered.wait()
+        print("ok")
+        """, near.socket))
+    assert out == "ok"
+    gone(near, "exits")
+
+
+def test_kill(near, far):
+    """kill -9 of a producer: its taker is told, and everything of it goes."""
+    process = run("""
+        import signal, kvpipe
+        from caches import Cache
+        cache = Cache(None, "victim")
+        cache.fill(1, 1)
+        print(cache.node.offer("half", [1], tokens=16, sealed=False).token.hex(), flush=True)
+        signal.pause()
+        """, near.socket)
+    token = bytes.fromhex(process.stdout.readline())
+    with Cache(far.socket, "taker") as taker:
+        take = taker.node.take("half", [1, 2], peer="near", token=token, tokens=32)
+        with pytest.raises(kvpipe.Timeout):
+            take.wait(0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(kvpipe.PeerGone):
+            take.wait(30)
+        take.wait_released(30)
+        assert take.failed_blocks == [1, 2]
+        process.communicate()
+        gone(near, "victim")
+        assert not [r for r in near.ask("regions") or [] if r["engine"] == "victim"]
+        with Cache(near.socket, "victim") as heir:  # the same name starts clean
+            heir.fill(1, 4)
+            offer = heir.node.offer("half", [1], tokens=16, token=token)
+            taker.node.take("half", [1], peer="near", token=offer.token, tokens=16).wait(30)
+            assert taker.holds(1, 4)
+
+
+def test_daemon_dies(folder):
+    daemon = Daemon(folder / "mortal", "mortal", folder / "ca")
+    cache = Cache(daemon.socket, "survivor")
+    take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+    daemon.kill()
+    with pytest.raises((kvpipe.Unavailable, kvpipe.Restarted, kvpipe.PeerGone)):
+        take.wait(30)
+    take.wait_released(30)
+    assert not cache.node.connected
+    cache.region.close()
+    with pytest.raises(kvpipe.Error):
+        cache.node.offer("k", [1], tokens=16)
+    cache.close()
+
+
+def test_garbage(near):
+    """Nothing is closed by hand."""
+    cache = Cache(near.socket, "garbage")
+    memory = memoryview(cache.region)
+    take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+    del cache
+    gc.collect()
+    assert take.wait_released and not take.done  # an operation keeps its node
+    del take
+    gc.collect()
+    gone(near, "garbage")
+    memory[0] = 1
+    del memory
+
+
+def test_sessions_end_with_their_block(near):
+    with kvpipe.connect(near.socket, engine_id="block", rank=(1, 0), world=(2, 1)) as node:
+        assert node.connected and node.name == "near" and node.instance and node.advertise.startswith("127.0.0.1:")
+        with pytest.raises(kvpipe.Busy, match="rank"):
+            kvpipe.connect(near.socket, engine_id="block", rank=(1, 0), world=(2, 1))
+    gone(near, "block")
+    assert "closed" in repr(node)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"engine_id": ""}, "engine_id"),
+        ({"engine_id": "e" * 200}, "engine_id"),
+        ({"role": "boss"}, "role"),
+        ({"rank": (2, 0)}, "rank"),
+        ({"rank": 1}, "rank"),
+        ({"world": (0, 1)}, "world"),
+        ({"timeout": -1}, "timeout"),
+        ({"socket": "s" * 200}, "socket"),
+    ],
+    ids=str,
+)
+def test_bad_connects(near, change, said):
+    with pytest.raises(kvpipe.Invalid, match=said):
+        kvpipe.connect(**{"socket": near.socket, "engine_id": "e", **change})

@@ -1,0 +1,256 @@
+"""Completions: poll, threads, descriptors, asyncio; closing while others wait."""
+
+import asyncio
+import os
+import select
+import signal
+import threading
+import time
+
+import kvpipe
+import pytest
+from caches import collect
+
+
+def hand_over(pair, n, start=0, **more):
+    producer, consumer = pair
+    offers = [producer.node.offer(f"k{start + i}", [i], tokens=16, tag=100 + i) for i in range(n)]
+    takes = [consumer.node.take(f"k{start + i}", [i], token=o.token, tokens=16, tag=i, **more) for i, o in enumerate(offers)]
+    return offers, takes
+
+
+def test_poll_and_fileno(pair):
+    offers, takes = hand_over(pair, 8)
+    got = collect(pair[1].node, 8)
+    assert sorted(c.tag for c in got) == list(range(8)) and {c.op for c in got} == set(takes)
+    assert all(t.done and t.wait(0) in got for t in takes)
+    assert pair[1].node.poll() == []
+    assert not select.select([pair[1].node.fileno()], [], [], 0)[0]
+    assert len(collect(pair[0].node, 8)) == 8
+    assert all(o.released for o in offers)
+
+
+def test_poll_of_operations_that_nobody_holds(pair):
+    offers, takes = hand_over(pair, 4)
+    del takes
+    got = collect(pair[1].node, 4)
+    assert [c.op for c in got] == [None] * 4 and sorted(c.tag for c in got) == [0, 1, 2, 3]
+
+
+def test_many_more_operations_than_records(pair):
+    """Those that are not held any more are forgotten."""
+    producer, consumer = pair
+    for i in range(300):
+        offer = producer.node.offer("k", [0], tokens=16)
+        consumer.node.take("k", [0], token=offer.token, tokens=16).wait(30)
+        offer.wait(30)
+    assert len(producer.node._session.operations) <= 1 and len(producer.node._session.dropped) <= 2
+
+
+def test_threads(pair):
+    offers, takes = hand_over(pair, 16)
+    results = {}
+
+    def wait(i):
+        results[i] = takes[i].wait(30), takes[i % 4].wait(30), offers[i].wait(30)
+
+    threads = [threading.Thread(target=wait, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(results[i][0].tag == i and results[i][1].tag == i % 4 for i in range(16))
+
+
+def test_gil_is_released_while_waiting(pair):
+    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16)
+    waiting = threading.Thread(target=lambda: pytest.raises(kvpipe.Cancelled, take.wait, 30))
+    waiting.start()
+    count = sum(range(1000))  # this thread runs
+    assert count == 499500 and take.cancel(10)
+    waiting.join()
+
+
+@pytest.mark.parametrize("how", ["wait", "wait_async", "wait_layer", "wait_released"])
+def test_close_ends_waiting(pair, how):
+    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16, layered=True)
+    entered, caught = threading.Event(), []
+
+    def wait():
+        entered.set()
+        try:
+            if how == "wait_async":
+                asyncio.run(take.wait_async())
+            elif how == "wait_layer":
+                take.wait_layer(0)
+            else:
+                getattr(take, how)()
+        except kvpipe.Error as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    entered.wait()
+    pair[1].close()
+    thread.join(30)
+    assert not thread.is_alive() and [type(e) for e in caught] == [kvpipe.Closed], caught
+    for call in (pair[1].node.poll, pair[1].node.fileno, lambda: take.done, lambda: pair[1].node.progress(1)):
+        with pytest.raises(kvpipe.Closed, match="connect again"):
+            call()
+    assert not pair[1].node.connected
+    pair[1].close()
+
+
+def test_a_signal_interrupts_waiting(pair):
+    class Rang(Exception):
+        pass
+
+    def ring(*_):
+        raise Rang
+
+    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16)
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(Rang):
+            take.wait(30)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert take.cancel(10)
+
+
+def test_a_signal_handler_may_close(pair):
+    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16)
+    before = signal.signal(signal.SIGUSR1, lambda *_: pair[1].close())
+    try:
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        with pytest.raises(kvpipe.Closed):
+            take.wait(30)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_asyncio(pair):
+    async def main():
+        offers, takes = hand_over(pair, 20)
+        done = await asyncio.gather(*[t.wait_async() for t in takes], *[takes[0].wait_async(30) for _ in range(3)])
+        assert [c.tag for c in done] == [*range(20), 0, 0, 0]
+        await asyncio.gather(*[o.wait_async(30) for o in offers])
+        never = pair[1].node.take("never", [30], token=b"0" * 16, tokens=16)
+        with pytest.raises(kvpipe.Timeout) as error:
+            await never.wait_async(0.05)
+        assert error.value.completion is None
+        first, second = asyncio.ensure_future(never.wait_async()), asyncio.ensure_future(never.wait_async())
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert await asyncio.get_running_loop().run_in_executor(None, never.cancel, 10)
+        with pytest.raises(kvpipe.Cancelled):
+            await second
+        with pytest.raises(kvpipe.Cancelled):
+            await never.wait_async()
+
+    asyncio.run(main())
+    assert not pair[0].node._session.listeners and not pair[1].node._session.listeners
+
+
+def test_asyncio_beside_completions_that_nobody_collects(pair):
+    """They keep the descriptor readable; tasks must neither spin nor miss anything."""
+    producer, consumer = pair
+    _, ignored = hand_over(pair, 3)
+
+    async def main():
+        for i in range(5):
+            offer = producer.node.offer(f"more{i}", [8], tokens=16)
+            await consumer.node.take(f"more{i}", [9 + i], token=offer.token, tokens=16).wait_async(30)
+        wakes = 0
+        listener = next(iter(consumer.node._session.listeners.values()), None)
+        assert listener is None
+        never = consumer.node.take("never", [30], token=b"0" * 16, tokens=16)
+        task = asyncio.ensure_future(never.wait_async())
+        await asyncio.sleep(0)
+        listener = consumer.node._session.listeners[asyncio.get_running_loop()]
+        plain = listener._epoll
+
+        class Counting:
+            def poll(self, timeout):
+                nonlocal wakes
+                wakes += 1
+                return plain.poll(timeout)
+
+            def __getattr__(self, name):
+                return getattr(plain, name)
+
+        listener._epoll = Counting()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert wakes <= 2
+        never.cancel(10)
+        with pytest.raises(kvpipe.Cancelled):
+            await task
+
+    asyncio.run(main())
+    tags = {c.tag for c in collect(consumer.node, 3)}
+    assert tags >= {0, 1, 2} and all(t.done for t in ignored)
+
+
+def test_asyncio_while_another_thread_polls(pair):
+    """Whoever sees a completion first, the tasks hear of it."""
+    stop, seen = threading.Event(), []
+
+    def poll():
+        while not stop.is_set():
+            seen.extend(pair[1].node.poll())
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+
+    async def main():
+        for turn in range(10):
+            _, takes = hand_over(pair, 8, start=turn * 8)
+            done = await asyncio.gather(*[t.wait_async(30) for t in takes])
+            assert [c.tag for c in done] == list(range(8))
+
+    try:
+        asyncio.run(main())
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_asyncio_in_two_loops(pair):
+    """Neither of them in the main thread, both on one session."""
+    _, takes = hand_over(pair, 8)
+    results = []
+
+    def run(part):
+        async def main():
+            return await asyncio.gather(*[t.wait_async(30) for t in part])
+
+        results.extend(asyncio.run(main()))
+
+    threads = [threading.Thread(target=run, args=(takes[i::2],)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(c.tag for c in results) == list(range(8))
+
+
+def test_progress_says_what_it_cannot(pair):
+    with pytest.raises(kvpipe.Unavailable, match="CUDA streams"):
+        pair[0].node.progress(1, stream=object())
+    pair[0].node.progress(5)
+    pair[0].node.progress(3)  # never moves back, and is no error
+    with pytest.raises(kvpipe.Invalid):
+        pair[0].node.progress(-1)
+
+
+def test_progress_is_cheap(pair):
+    """A call in each layer of each step: no request to the daemon."""
+    start = time.process_time()
+    for i in range(1000):
+        pair[0].node.progress(i)
+    assert time.process_time() - start < 5
