@@ -22,6 +22,10 @@ func (t *take) onSent(m *Machine, msg *MsgSent) {
 }
 
 func (t *take) settleLater(m *Machine) {
+	if t.hasty {
+		m.arm(&t.settling, t, wakeSettle, m.now+m.cfg.Settle/8)
+		return
+	}
 	m.arm(&t.settling, t, wakeSettle, m.now+m.cfg.Settle<<min(t.stalls, 3))
 }
 
@@ -32,7 +36,8 @@ func (t *take) stalled(m *Machine) {
 		return
 	}
 	t.stalls++
-	if t.stalls > 1 {
+	if t.stalls > 1 || t.hasty {
+		t.hasty = false
 		for i, seg := range t.segs {
 			if seg == nil || !seg.open || seg.grant.HasInline || t.phase != moving {
 				continue

@@ -11,9 +11,9 @@ func (m *Machine) linkLost(ev LinkLost) {
 		if t.phase != moving {
 			continue
 		}
-		t.stalls = max(t.stalls, 1)
+		t.hasty = true
 		if t.sent {
-			m.arm(&t.settling, t, wakeSettle, m.now+m.cfg.Settle/8)
+			t.settleLater(m)
 		}
 	}
 }

@@ -202,6 +202,9 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 	}
 	word, bit := &seg.in[key.Slice/64], uint64(1)<<(key.Slice%64)
 	t.stalls = 0
+	if t.hasty && t.sent {
+		t.settleLater(m)
+	}
 	switch {
 	case cause.Reason == OK:
 		if *word&bit == 0 {

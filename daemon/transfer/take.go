@@ -39,6 +39,7 @@ type take struct {
 	deadline, resend, settling timer
 	until                      Time // the deadline
 	stalls                     int
+	hasty                      bool // a link was lost: what it carried will not come
 	name                       takeName
 	end                        *MsgEnd // said until acknowledged
 	endUntil                   Time

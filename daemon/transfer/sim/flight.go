@@ -54,6 +54,7 @@ func (f *flight) read(n *Node) {
 	}
 	f.report(n, cause)
 	if lost {
+		f.lost(n.name)
 		return
 	}
 	d := c.delay()
@@ -62,6 +63,18 @@ func (f *flight) read(n *Node) {
 	}
 	from := n.name
 	f.to.later(d, func() { f.land(from, f.to) })
+}
+
+// lost tells the other end that a link is gone, as far as it notices.
+func (f *flight) lost(from string) {
+	c := f.to.c
+	if c.rng.hit(60) {
+		f.to.later(c.delay(), func() {
+			if f.to.views[from] == f.key.Epoch {
+				f.to.step(transfer.LinkLost{Node: from, Epoch: f.key.Epoch})
+			}
+		})
+	}
 }
 
 func (f *flight) report(n *Node, cause transfer.Cause) {
