@@ -42,7 +42,8 @@ class Operation:
     @property
     def completion(self) -> Optional[Completion]:
         """How it ended; None while it runs."""
-        return self._look()
+        end = self._look()
+        return None if end is None else end._replace(op=self)
 
     @property
     def released(self) -> bool:
@@ -109,7 +110,7 @@ class Operation:
 
     def _settle(self, end: Completion) -> None:
         """Whoever sees the end first keeps it for all."""
-        self._end = end
+        self._end = end._replace(op=None)  # no cycle: an operation that nobody holds goes at once
         if end.released:
             self._released = True
         self._wake()
@@ -132,10 +133,11 @@ class Operation:
     def _outcome(self) -> Completion:
         if self._end is None:
             raise self._gone or Closed("the session is closed")
-        error: Optional[Error] = self._end.error()
+        end = self._end._replace(op=self)
+        error: Optional[Error] = end.error()
         if error is not None:
             raise error
-        return self._end
+        return end
 
     def __repr__(self) -> str:
         state = "running" if self._end is None else getattr(self._end.status, "name", str(self._end.status)).lower()
