@@ -25,6 +25,9 @@ func child(what string) int {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test lets go
 		return 0
 	}
+	if mode == "serve" {
+		return serve(path)
+	}
 	c, err := sessiontest.Dial(path, sessiontest.Options{Engine: mode})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

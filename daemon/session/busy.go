@@ -54,7 +54,7 @@ func (p *poller) run() {
 // visit looks at every session once; true: one had something to say.
 func (p *poller) visit() bool {
 	any := false
-	for _, s := range *p.srv.sessions.Load() {
+	for _, s := range p.srv.all() {
 		s.checkProgress()
 		if s.stalled.Load() || !s.in.TryLock() {
 			continue // its reader is at it
@@ -77,7 +77,7 @@ func (p *poller) visit() bool {
 // arm asks every client to ring; true: something came in meanwhile.
 func (p *poller) arm() bool {
 	pending := false
-	for _, s := range *p.srv.sessions.Load() {
+	for _, s := range p.srv.all() {
 		s.in.Lock()
 		if !s.stopped && !s.sq.Arm() {
 			pending = true

@@ -168,7 +168,7 @@ func (v *Server) admit(s *session) error {
 	v.next++
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
-	v.change(func(m map[transfer.SessionID]*session) { m[s.id] = s })
+	v.change(s, nil)
 	delete(v.conns, s.conn)
 	return nil
 }

@@ -165,27 +165,46 @@ func TestFlood(t *testing.T) {
 	n.empty()
 }
 
-// TestBlockedWakeUp: the client shares the open file behind its eventfd and can make a write to it block.
-func TestBlockedWakeUp(t *testing.T) {
-	n := start(t, nil)
+// blocked dials a client that has made writes to its eventfd block, by means of the open file that it shares with the daemon.
+func blocked(n *node) *sessiontest.Client {
+	n.t.Helper()
 	c := n.dial(sessiontest.Options{Engine: "hostile"})
-	honest := n.dial(sessiontest.Options{Engine: "honest"})
 	c.Rings.Arm()
-	noErr(t, sys.SetNonblock(c.CQEvent, false))
+	noErr(n.t, sys.SetNonblock(c.CQEvent, false))
 	full := binary.NativeEndian.AppendUint64(nil, ^uint64(0)-1)
 	if k, errno := sys.Writev(uintptr(c.CQEvent), []sys.Iovec{sys.MakeIovec(full)}); k != 8 {
-		t.Fatalf("fill the count: %v", errno)
+		n.t.Fatalf("fill the count: %v", errno)
 	}
-	// What the driver does: it comes back, and the session ends.
+	n.t.Cleanup(func() { noErr(n.t, sys.SetNonblock(c.CQEvent, true)) }) // so that Kill works
+	return c
+}
+
+// TestBlockedWakeUp: who wakes such a client comes back, and its session ends.
+func TestBlockedWakeUp(t *testing.T) {
+	n := start(t, nil)
+	c := blocked(n)
+	honest := n.dial(sessiontest.Options{Engine: "honest"})
 	n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: 9, Status: transfer.Done})
 	cause, err := c.Bye()
 	noErr(t, err)
 	if !strings.Contains(cause.Text, "blocks its completion eventfd") {
 		t.Errorf("told %+v", cause)
 	}
-	noErr(t, sys.SetNonblock(c.CQEvent, true))
 	noErr(t, honest.Ping())
 	n.empties(1)
+}
+
+// TestCloseWithBlockedWakeUp: the server's end comes while such a client is being woken.
+func TestCloseWithBlockedWakeUp(t *testing.T) {
+	n := start(t, nil)
+	c := blocked(n)
+	woken := make(chan struct{})
+	go func() {
+		defer close(woken)
+		n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: 9, Status: transfer.Done})
+	}()
+	noErr(t, n.Close())
+	<-woken
 }
 
 // TestHostileCloses cuts the connection at every stage.

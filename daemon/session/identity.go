@@ -45,13 +45,13 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	}
 	id.Owner = fmt.Sprintf("uid %d, not visible", cred.UID)
 	id.pidfd, err = sys.PeerPidfd(conn, cred, v.cfg.ProcRoot)
-	switch {
-	case errors.Is(err, sys.ErrNoPidfd):
-		// Another pid namespace. Its cgroup cannot be read, and only the end of the connection will tell of its death.
-		id.PID = 0
-		return id, nil
-	case err != nil:
+	if err != nil && !errors.Is(err, sys.ErrNoPidfd) {
 		return id, refuse(transfer.PeerGone, "hello: %v", err)
+	}
+	if id.pidfd < 0 || cred.PID <= 0 {
+		// Another pid namespace: its cgroup cannot be read, and without a pidfd (they know no namespaces, but are not had from
+		// every kernel) only the end of the connection will tell of its death.
+		return id, nil
 	}
 	group, err := sys.Cgroup(v.cfg.ProcRoot, cred.PID)
 	if alive, e := sys.PidfdAlive(id.pidfd); err == nil && (e != nil || !alive) {

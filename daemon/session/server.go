@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -35,13 +34,21 @@ type Server struct {
 	draining  bool
 	closed    bool
 
-	sessions atomic.Pointer[map[transfer.SessionID]*session] // replaced, never changed
+	sessions atomic.Pointer[table] // replaced, never changed
 
-	stop   chan struct{} // closed by Close
-	forced chan struct{} // closed by Close: sessions do not wait for the driver any more
-	poke   chan struct{} // the watch has something to look at
-	wg     sync.WaitGroup
-	busy   *poller // nil: "event"
+	stop    chan struct{}  // closed by Close
+	forced  chan struct{}  // closed by Close: sessions do not wait for the driver any more
+	served  sync.WaitGroup // connections
+	gone    chan struct{}  // closed when all of them are gone
+	helpers sync.WaitGroup // watch and poller
+	poke    chan struct{}  // the watch has something to look at
+	busy    *poller        // nil: "event"
+}
+
+// table is who is connected.
+type table struct {
+	byID map[transfer.SessionID]*session
+	list []*session // in the order in which they came
 }
 
 // New returns a server that serves nobody until Serve. End it with Close.
@@ -62,18 +69,19 @@ func New(cfg Config) (*Server, error) {
 		engines:   registry{},
 		stop:      make(chan struct{}),
 		forced:    make(chan struct{}),
+		gone:      make(chan struct{}),
 		poke:      make(chan struct{}, 1),
 	}
-	v.sessions.Store(&map[transfer.SessionID]*session{})
+	v.sessions.Store(&table{})
 	switch cfg.PollMode {
 	case "", "event":
 	case "busy":
 		v.busy = newPoller(v)
-		v.wg.Go(v.busy.run)
+		v.helpers.Go(v.busy.run)
 	default:
 		return nil, fmt.Errorf("session: poll_mode is %q: must be \"event\" or \"busy\"", cfg.PollMode)
 	}
-	v.wg.Go(v.watch)
+	v.helpers.Go(v.watch)
 	return v, nil
 }
 
@@ -99,6 +107,8 @@ func (v *Server) Serve(l *net.UnixListener) error {
 			v.accept(conn)
 		case errors.Is(err, net.ErrClosed):
 			return nil
+		case errors.Is(err, syscall.ECONNABORTED):
+			// It went while it was queued.
 		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
 			// The connection stays queued. Somebody has to go before it can be served.
 			v.cfg.Log.Warn("no descriptor left for a new session", "err", err)
@@ -137,7 +147,7 @@ func (v *Server) accept(conn *net.UnixConn) {
 		crowd = refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d", cred.UID, v.perUID[cred.UID]-1, v.limits.SessionsPerUID)
 	}
 	leave := sync.OnceFunc(func() { v.left(conn, cred.UID) })
-	v.wg.Go(func() {
+	v.served.Go(func() {
 		defer conn.Close()
 		defer leave()
 		v.handle(conn, cred, crowd, leave)
@@ -156,13 +166,26 @@ func (v *Server) left(conn *net.UnixConn, uid uint32) {
 }
 
 // find returns the session, or nil when it is gone.
-func (v *Server) find(id transfer.SessionID) *session { return (*v.sessions.Load())[id] }
+func (v *Server) find(id transfer.SessionID) *session { return v.sessions.Load().byID[id] }
+
+// all returns the sessions; the slice is never changed.
+func (v *Server) all() []*session { return v.sessions.Load().list }
 
 // change replaces the table of sessions. The caller holds mu.
-func (v *Server) change(f func(map[transfer.SessionID]*session)) {
-	m := maps.Clone(*v.sessions.Load())
-	f(m)
-	v.sessions.Store(&m)
+func (v *Server) change(add, remove *session) {
+	next := &table{byID: map[transfer.SessionID]*session{}}
+	for _, s := range v.all() {
+		if s != remove {
+			next.list = append(next.list, s)
+		}
+	}
+	if add != nil {
+		next.list = append(next.list, add)
+	}
+	for _, s := range next.list {
+		next.byID[s.id] = s
+	}
+	v.sessions.Store(next)
 }
 
 // Resolve returns the bytes of a run in a session's region; ok is false when the region is not there or smaller. The bytes
@@ -202,10 +225,11 @@ func (v *Server) Drain() {
 // EndAll ends all sessions and waits until they are drained, which needs the driver running, or until ctx ends.
 func (v *Server) EndAll(ctx context.Context, cause transfer.Cause) error {
 	v.Drain()
-	for _, s := range *v.sessions.Load() {
+	all := v.all()
+	for _, s := range all {
 		s.end(cause)
 	}
-	for _, s := range *v.sessions.Load() {
+	for _, s := range all {
 		select {
 		case <-s.over:
 		case <-ctx.Done():
@@ -221,7 +245,7 @@ func (v *Server) Close() error {
 	v.mu.Lock()
 	if v.closed {
 		v.mu.Unlock()
-		v.wg.Wait()
+		v.helpers.Wait()
 		return nil
 	}
 	v.closed, v.draining = true, true
@@ -234,9 +258,11 @@ func (v *Server) Close() error {
 	close(v.stop)
 	close(v.forced)
 	v.mu.Unlock()
-	for _, s := range *v.sessions.Load() {
+	for _, s := range v.all() {
 		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon stopped: connect again when it is back"})
 	}
-	v.wg.Wait()
+	v.served.Wait()
+	close(v.gone)
+	v.helpers.Wait()
 	return nil
 }

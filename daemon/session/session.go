@@ -214,7 +214,7 @@ func (v *Server) leave(s *session) {
 func (v *Server) forget(s *session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.change(func(m map[transfer.SessionID]*session) { delete(m, s.id) })
+	v.change(nil, s)
 }
 
 // SessionDrained says that nothing touches the session's memory: it is unmapped now, and the client's BYE answered.

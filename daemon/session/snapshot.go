@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/memory"
@@ -40,10 +39,9 @@ type Info struct {
 // Sessions describes all sessions, in the order in which they were opened.
 func (v *Server) Sessions() []Info {
 	var all []Info
-	for _, s := range *v.sessions.Load() {
+	for _, s := range v.all() {
 		all = append(all, s.info())
 	}
-	slices.SortFunc(all, func(a, b Info) int { return int(int64(a.ID) - int64(b.ID)) })
 	return all
 }
 

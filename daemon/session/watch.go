@@ -32,11 +32,15 @@ func (v *Server) WatchProgress(e transfer.WatchProgress) {
 
 // checkProgress reports progress that is waited for.
 func (s *session) checkProgress() {
-	if s.watched.Load() == 0 {
-		return
+	if s.watched.Load() != 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.checkProgressLocked()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+}
+
+// checkProgressLocked needs mu.
+func (s *session) checkProgressLocked() {
 	want := s.watched.Load()
 	if s.gone || want == 0 {
 		return
@@ -62,7 +66,8 @@ func (v *Server) look() {
 	}
 }
 
-// watch does what no client rings for.
+// watch does what no client rings for. It is what frees whoever a client blocks, so it never waits for a session's lock: who has that
+// may be the one that is blocked.
 func (v *Server) watch() {
 	slow := time.NewTicker(slowWatch)
 	defer slow.Stop()
@@ -70,17 +75,17 @@ func (v *Server) watch() {
 	defer fast.Stop()
 	for {
 		select {
-		case <-v.stop:
+		case <-v.gone:
 			return
 		case <-slow.C:
-			for _, s := range *v.sessions.Load() {
+			for _, s := range v.all() {
 				s.tick()
 			}
 		case <-v.poke:
 			fast.Reset(fastWatch)
 		case <-fast.C:
 			again := false
-			for _, s := range *v.sessions.Load() {
+			for _, s := range v.all() {
 				again = s.glance() || again
 			}
 			if again {
@@ -100,7 +105,9 @@ func (s *session) tick() {
 		s.fds.unblock()
 		return
 	}
-	s.mu.Lock()
+	if !s.mu.TryLock() {
+		return // it lives
+	}
 	defer s.mu.Unlock()
 	if !s.gone {
 		s.words.Beat(s.srv.beat())
@@ -110,17 +117,20 @@ func (s *session) tick() {
 
 // glance looks at a session that waits for something; false: it does not wait any more.
 func (s *session) glance() bool {
-	s.checkProgress()
-	again := s.watched.Load() != 0
-	if !s.stalled.Load() && !s.eager.Load() {
-		return again
+	if s.watched.Load() == 0 && !s.stalled.Load() && !s.eager.Load() {
+		return false
 	}
-	s.mu.Lock()
+	if !s.mu.TryLock() {
+		return true
+	}
 	defer s.mu.Unlock()
 	if s.gone {
 		return false
 	}
-	s.collect(s.srv.cfg.Events)
+	s.checkProgressLocked()
+	if s.eager.Load() || s.stalled.Load() {
+		s.collect(s.srv.cfg.Events)
+	}
 	if s.eager.Load() {
 		s.eager.Store(s.cq.Outstanding() > s.reserve/4)
 	}
@@ -134,5 +144,5 @@ func (s *session) glance() bool {
 			b.wake()
 		}
 	}
-	return again || s.eager.Load() || s.stalled.Load()
+	return s.watched.Load() != 0 || s.eager.Load() || s.stalled.Load()
 }
