@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -260,4 +261,44 @@ func TestConcurrentUse(t *testing.T) {
 	if pool.Bytes() != 0 {
 		t.Errorf("%d bytes are left", pool.Bytes())
 	}
+}
+
+// TestWarming: a new region's pages become part of the daemon's tables without being touched, and its removal does not wait for all
+// of it.
+func TestWarming(t *testing.T) {
+	const size = 3*warmStep + 4096
+	s := NewSpace(NewPool(Limits{}))
+	defer s.Close()
+	fd := memfd(t, size, good)
+	id, err := s.Register(fd, size)
+	noErr(t, err)
+	r := s.find(id)
+	<-r.warm.done
+	if err := sys.Populate(r.whole[:4096], false); err != nil {
+		t.Skipf("this kernel cannot fill page tables in advance: %v", err)
+	}
+	if got := resident(t, r.whole); got != size/1024 {
+		t.Errorf("%d KiB are mapped, want %d", got, size/1024)
+	}
+	for range 20 {
+		id, err := s.Register(fd, size)
+		noErr(t, err)
+		noErr(t, s.Remove(id))
+	}
+}
+
+// resident returns how many KiB of the mapping that begins with b have a page in this process's tables.
+func resident(t *testing.T, b []byte) (kib int) {
+	t.Helper()
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	noErr(t, err)
+	_, rest, ok := strings.Cut(string(smaps), fmt.Sprintf("\n%x-", address(b)))
+	if !ok {
+		t.Fatal("the mapping is not in smaps")
+	}
+	_, rest, _ = strings.Cut(rest, "\nRss:")
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib
 }

@@ -27,6 +27,7 @@ type Region struct {
 	bytes []byte // what was registered
 	whole []byte // the mapping, whole pages
 	pool  *Pool
+	warm  *warmer
 	refs  atomic.Int64 // the space's own and one for each user
 }
 
@@ -55,6 +56,12 @@ func (r *Region) release() {
 		panic(err)
 	}
 	r.pool.giveBack(uint64(len(r.bytes)))
+}
+
+// drop ends the space's own use.
+func (r *Region) drop() {
+	r.warm.end()
+	r.release()
 }
 
 // slice returns the n bytes at off; nil when they are not all inside.

@@ -45,7 +45,7 @@ func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) {
 		s.pool.giveBack(n)
 		return 0, err
 	}
-	r := &Region{kind: Memfd, bytes: whole[:n:n], whole: whole, pool: s.pool}
+	r := &Region{kind: Memfd, bytes: whole[:n:n], whole: whole, pool: s.pool, warm: warm(whole)}
 	r.refs.Store(1)
 
 	regions := append([]*Region(nil), *s.regions.Load()...)
@@ -79,7 +79,7 @@ func (s *Space) Remove(id layout.RegionID) error {
 	s.regions.Store(&regions)
 	s.used -= uint64(len(r.bytes))
 	s.count--
-	r.release()
+	r.drop()
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (s *Space) Close() {
 	regions := *s.regions.Swap(new([]*Region))
 	for _, r := range regions {
 		if r != nil {
-			r.release()
+			r.drop()
 		}
 	}
 	s.used, s.count = 0, 0

@@ -1,0 +1,38 @@
+package memory
+
+import "github.com/kvpipe/kvpipe/internal/sys"
+
+// warmStep is how much is warmed at a time: removing a region waits for one step at most.
+const warmStep = 16 << 20
+
+// warmer fills the page tables of a new region, so that the first transfers do not pay a page fault for every few blocks. The
+// pages themselves are there already, that is what registration checked.
+type warmer struct {
+	stop, done chan struct{}
+}
+
+func warm(b []byte) *warmer {
+	w := &warmer{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for len(b) > 0 {
+			select {
+			case <-w.stop:
+				return
+			default:
+			}
+			n := min(warmStep, len(b))
+			if sys.Populate(b[:n], false) != nil {
+				return // an old kernel; or the client punched holes, which whoever touches them survives
+			}
+			b = b[n:]
+		}
+	}()
+	return w
+}
+
+// end returns when the region is not touched any more.
+func (w *warmer) end() {
+	close(w.stop)
+	<-w.done
+}
