@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
@@ -42,6 +41,7 @@ func (v *Server) Complete(c transfer.Complete) {
 	if s.cq.Outstanding() > s.reserve/4 {
 		s.collect(s.srv.cfg.Events)
 		if s.cq.Outstanding() > s.reserve/4 && !s.eager.Swap(true) {
+			s.waiting.Store(int64(s.srv.age()))
 			s.srv.look()
 		}
 	}
@@ -78,7 +78,7 @@ func (s *session) signal() {
 	s.count.rings.Add(1)
 	// A client can make this write block, by changing the flags of the open file and filling its count. The watch notices, takes
 	// the count and ends the session.
-	s.ringing.Store(int64(time.Since(s.srv.start)) | 1)
+	s.ringing.Store(int64(s.srv.age()) | 1)
 	err := sys.EventfdSignal(s.fds.cq)
 	s.ringing.Store(0)
 	if err != nil {

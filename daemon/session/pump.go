@@ -93,6 +93,7 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 			return n, false
 		}
 		if !s.admissible() {
+			s.waiting.Store(int64(s.srv.age()))
 			s.stalled.Store(true)
 			s.srv.look()
 			return n, true

@@ -54,6 +54,7 @@ type session struct {
 	watched atomic.Uint64 // the progress that the driver waits for
 	stalled atomic.Bool   // the ring is not read until completions are consumed
 	eager   atomic.Bool   // many completions are not consumed
+	waiting atomic.Int64  // since when one of these holds
 	ringing atomic.Int64  // when the write that wakes the client began, 0: none
 	layout  assembly
 	count   counters

@@ -8,7 +8,9 @@ import (
 
 const (
 	slowWatch = 250 * time.Millisecond // heartbeat; credits of sessions that are told little
-	fastWatch = 200 * time.Microsecond // while somebody waits for a word that nobody rings about
+	fastWatch = 200 * time.Microsecond // at first, while somebody waits for a word that nobody rings about
+	lazyWatch = 5 * time.Millisecond   // in the end
+	eagerness = 100 * time.Millisecond // how long a client that does not collect is looked at often
 	ringLimit = 200 * time.Millisecond // a wake-up that takes longer is being blocked
 )
 
@@ -20,6 +22,7 @@ func (v *Server) WatchProgress(e transfer.WatchProgress) {
 	}
 	s.mu.Lock()
 	if !s.gone {
+		s.waiting.Store(int64(v.age()))
 		s.watched.Store(e.Value)
 		s.words.WaitProgress(e.Value)
 	}
@@ -84,23 +87,28 @@ func (v *Server) watch() {
 		case <-v.poke:
 			fast.Reset(fastWatch)
 		case <-fast.C:
-			again := false
+			var next time.Duration
 			for _, s := range v.all() {
-				again = s.glance() || again
+				if d := s.glance(); d > 0 && (next == 0 || d < next) {
+					next = d
+				}
 			}
-			if again {
-				fast.Reset(fastWatch)
+			if next > 0 {
+				fast.Reset(next)
 			}
 		}
 	}
 }
 
+// age is how long the server has been there.
+func (v *Server) age() time.Duration { return time.Since(v.start) }
+
 // beat is the daemon's monotonic time in milliseconds.
-func (v *Server) beat() uint64 { return uint64(time.Since(v.start).Milliseconds()) + 1 }
+func (v *Server) beat() uint64 { return uint64(v.age().Milliseconds()) + 1 }
 
 // tick is for every session, a few times a second.
 func (s *session) tick() {
-	if began := s.ringing.Load(); began != 0 && time.Since(s.srv.start)-time.Duration(began) > ringLimit {
+	if began := s.ringing.Load(); began != 0 && s.srv.age()-time.Duration(began) > ringLimit {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
 		s.fds.unblock()
 		return
@@ -115,24 +123,27 @@ func (s *session) tick() {
 	}
 }
 
-// glance looks at a session that waits for something; false: it does not wait any more.
-func (s *session) glance() bool {
+// glance looks at a session that waits for something, and says when to look again: after a sixteenth of the time that it has waited
+// already, so that a long wait costs little and a short one loses little. 0: it does not wait any more.
+func (s *session) glance() time.Duration {
 	if s.watched.Load() == 0 && !s.stalled.Load() && !s.eager.Load() {
-		return false
+		return 0
 	}
+	waited := s.srv.age() - time.Duration(s.waiting.Load())
+	again := min(max(waited/16, fastWatch), lazyWatch)
 	if !s.mu.TryLock() {
-		return true
+		return again
 	}
 	defer s.mu.Unlock()
 	if s.gone {
-		return false
+		return 0
 	}
 	s.checkProgressLocked()
 	if s.eager.Load() || s.stalled.Load() {
-		s.collect(s.srv.cfg.Events)
-	}
-	if s.eager.Load() {
-		s.eager.Store(s.cq.Outstanding() > s.reserve/4)
+		if before := s.cq.Outstanding(); s.lookAtCredits() < before {
+			s.waiting.Store(int64(s.srv.age())) // it is at it
+		}
+		s.eager.Store(s.cq.Outstanding() > s.reserve/4 && waited < eagerness)
 	}
 	if s.stalled.Load() && s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
 		s.stalled.Store(false)
@@ -144,5 +155,13 @@ func (s *session) glance() bool {
 			b.wake()
 		}
 	}
-	return s.watched.Load() != 0 || s.eager.Load() || s.stalled.Load()
+	if s.watched.Load() == 0 && !s.eager.Load() && !s.stalled.Load() {
+		return 0
+	}
+	return again
+}
+
+func (s *session) lookAtCredits() (outstanding uint32) {
+	s.collect(s.srv.cfg.Events)
+	return s.cq.Outstanding()
 }
