@@ -1,18 +1,20 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"time"
 )
 
-// OpenAPI describes the interface; GET /v1/openapi.yaml serves it.
+// OpenAPI describes the interface; GET /v1/openapi.json serves it.
 //
-//go:embed openapi.yaml
+//go:embed openapi.json
 var OpenAPI []byte
 
 // maxBody bounds a request; nothing that is asked for needs more.
@@ -36,17 +38,24 @@ func New(src Source) *Server {
 	})
 	mux.HandleFunc("POST /v1/bench", func(w http.ResponseWriter, r *http.Request) { bench(w, r, src) })
 	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := readAll(w, r); err != nil {
+			answer(w, nil, &Failure{Code: http.StatusBadRequest, Message: "body: " + err.Error()})
+			return
+		}
 		answer(w, struct{}{}, src.Drain(r.Context()))
 	})
-	mux.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/yaml")
+	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(OpenAPI)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, nil, &Failure{Code: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path, Hint: "GET /v1/openapi.yaml lists what there is"})
+		answer(w, nil, &Failure{Code: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path, Hint: "GET /v1/openapi.json lists what there is"})
 	})
 	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
 }
+
+// ServeHTTP answers one request, whoever accepted it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.http.Handler.ServeHTTP(w, r) }
 
 // Serve answers until Close; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
@@ -77,18 +86,27 @@ func answer(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
+// readAll reads the request to its end: only then is a caller that goes away noticed, and the request's context ended.
+func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+}
+
 // bench answers with one JSON row a line, as they are measured.
 func bench(w http.ResponseWriter, r *http.Request, src Source) {
 	var o BenchOptions
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&o); err != nil {
+	body, err := readAll(w, r)
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(body))
+		dec.DisallowUnknownFields()
+		err = dec.Decode(&o)
+	}
+	if err != nil {
 		answer(w, nil, &Failure{Code: http.StatusBadRequest, Message: "body: " + err.Error(), Hint: "send BenchOptions as JSON"})
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc, sent := json.NewEncoder(w), false
-	err := src.Bench(r.Context(), r.URL.Query().Get("peer"), o, func(row BenchRow) {
+	err = src.Bench(r.Context(), r.URL.Query().Get("peer"), o, func(row BenchRow) {
 		sent = true
 		_ = enc.Encode(row)
 		if f, ok := w.(http.Flusher); ok {

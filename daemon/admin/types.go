@@ -1,5 +1,5 @@
 // Package admin is the daemon's control interface: HTTP+JSON over a unix socket for kvpipectl and other programs, described by
-// openapi.yaml, and the health answer. It knows no part of the daemon: a Source answers for it.
+// openapi.json. It knows no part of the daemon: a Source answers for it.
 package admin
 
 import (
@@ -41,7 +41,7 @@ type Status struct {
 	Transports  []string       `json:"transports"`
 	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
 	Certificate *Certificate   `json:"certificate,omitempty"`
-	Counts      map[string]int `json:"counts"` // sessions, engines, regions, offers, takes, transfers, peers, holds_shared, holds_exclusive
+	Counts      map[string]int `json:"counts"` // sessions, engines, regions, offers, transfers, parked, peers, peers_up, holds_shared, holds_exclusive
 	Pinned      uint64         `json:"pinned_bytes"`
 	Moved       uint64         `json:"moved_bytes"`
 }
@@ -105,7 +105,7 @@ type Region struct {
 type Offer struct {
 	Key       string  `json:"key"`
 	Engine    string  `json:"engine"`
-	State     string  `json:"state"`
+	State     string  `json:"state"` // "joining", "open", "sealed"
 	Tokens    uint32  `json:"tokens"`
 	Blocks    int     `json:"blocks"`
 	Sealed    bool    `json:"sealed"`
@@ -116,10 +116,10 @@ type Offer struct {
 	Trace     string  `json:"trace,omitempty"`
 }
 
-// Transfer is an offer and a take that met, or a take that waits.
+// Transfer is one end of a take: of one that met its offer, or waits for it.
 type Transfer struct {
 	ID        string  `json:"id"`
-	End       string  `json:"end"` // "producer", "consumer", "both"
+	End       string  `json:"end"` // "producer", "consumer"
 	State     string  `json:"state"`
 	Key       string  `json:"key"`
 	Engine    string  `json:"engine"`
@@ -152,8 +152,8 @@ type ExplainTried struct {
 
 // BenchOptions bound a measurement.
 type BenchOptions struct {
-	Seconds float64  `json:"seconds"` // per row; 0: 1
-	Sizes   []uint64 `json:"sizes"`   // block sizes; empty: 4 KiB to 1 MiB
+	Seconds float64  `json:"seconds,omitempty"` // per row; 0: 1
+	Sizes   []uint64 `json:"sizes,omitempty"`   // block sizes; empty: 4 KiB to 1 MiB
 }
 
 // BenchRow is one line of the table.

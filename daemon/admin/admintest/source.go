@@ -1,0 +1,118 @@
+// Package admintest is a daemon's face without a daemon: an admin.Source with fixed answers, for tests of the interface and
+// of the programs that use it.
+package admintest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+)
+
+// Source answers what its fields say. The zero value is a daemon that knows nothing.
+type Source struct {
+	Err        error // of every answer, when set
+	S          admin.Status
+	P          []admin.Peer
+	Se         []admin.Session
+	R          []admin.Region
+	O          []admin.Offer
+	T          []admin.Transfer
+	E          admin.Explain
+	Rows       []admin.BenchRow
+	BenchErr   error                 // after Rows
+	Drained    func(context.Context) // what draining does; nil: nothing
+	LastPeer   string                // of Explain and Bench
+	LastBench  admin.BenchOptions
+	DrainCalls int
+}
+
+var _ admin.Source = (*Source)(nil)
+
+func (s *Source) Status(context.Context) (admin.Status, error)        { return s.S, s.Err }
+func (s *Source) Peers(context.Context) ([]admin.Peer, error)         { return s.P, s.Err }
+func (s *Source) Sessions(context.Context) ([]admin.Session, error)   { return s.Se, s.Err }
+func (s *Source) Regions(context.Context) ([]admin.Region, error)     { return s.R, s.Err }
+func (s *Source) Offers(context.Context) ([]admin.Offer, error)       { return s.O, s.Err }
+func (s *Source) Transfers(context.Context) ([]admin.Transfer, error) { return s.T, s.Err }
+
+// Explain notes the peer. "nobody" is not known.
+func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) {
+	s.LastPeer = peer
+	if peer == "nobody" {
+		return admin.Explain{}, &admin.Failure{Code: http.StatusNotFound, Message: `peer "nobody" is not known (known: decode-1)`, Hint: "kvpipectl peers lists what is known"}
+	}
+	return s.E, s.Err
+}
+
+// Bench gives the rows, then BenchErr.
+func (s *Source) Bench(_ context.Context, peer string, o admin.BenchOptions, row func(admin.BenchRow)) error {
+	s.LastPeer, s.LastBench = peer, o
+	for _, r := range s.Rows {
+		row(r)
+	}
+	return errors.Join(s.BenchErr, s.Err)
+}
+
+// Drain counts, and does what Drained says.
+func (s *Source) Drain(ctx context.Context) error {
+	s.DrainCalls++
+	if s.Drained != nil {
+		s.Drained(ctx)
+	}
+	return errors.Join(s.Err, ctx.Err())
+}
+
+// Example is a daemon with a little of everything. Its times are fixed.
+func Example() *Source {
+	rank := uint32(1)
+	return &Source{
+		S: admin.Status{
+			Node: "prefill-0", Version: "0.1.0", Incarnation: "5a17c0de5a17c0de", Epoch: 1511506142, State: "running",
+			Started: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Uptime: 3725.5, Socket: "/run/kvpipe/kvpiped.sock", Listen: "[::]:7650",
+			Advertise: "prefill-0:7650", Metrics: "127.0.0.1:7651", DataPlain: true, PollMode: "event", Transports: []string{"local", "tcp"},
+			Warnings:    []string{"data_plain: data links between authenticated peers are not encrypted"},
+			Certificate: &admin.Certificate{File: "/etc/kvpipe/prefill-0.crt", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)},
+			Counts:      map[string]int{"sessions": 2, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
+			Pinned:      3 << 30, Moved: 5<<40 + 1<<39,
+		},
+		P: []admin.Peer{
+			{
+				Node: "decode-1", Address: "10.0.0.2:7650", State: "up", Epoch: 9007199254740993, Version: "0.1.0", Protocol: 1, Dialed: true, Secure: true,
+				DataPlain: true, Links: 2, Transports: []string{"local", "tcp"}, Transport: "tcp", RTT: 45.6e-6, GBps: 11.25, Age: 90,
+			},
+			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
+		},
+		Se: []admin.Session{
+			{ID: 0x5a17c0de00000001, Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10},
+			{ID: 0x5a17c0de00000002, Engine: "llama", Instance: "auto-1", Role: "worker", Rank: &rank, PID: 101, UID: 1000, Age: 60, Regions: 2, Pinned: 3 << 30, Progress: 7<<16 | 3, Submitted: 1, Completed: 11, Uncollected: 3},
+		},
+		R: []admin.Region{
+			{ID: 0x100000001, Session: 0x5a17c0de00000002, Engine: "llama", Kind: "memfd", Bytes: 2 << 30},
+			{ID: 0x100000002, Session: 0x5a17c0de00000002, Engine: "llama", Kind: "hugetlb memfd", Bytes: 1 << 30},
+		},
+		O: []admin.Offer{
+			{Key: "cmpl-17", Engine: "llama", State: "sealed", Tokens: 8192, Blocks: 512, Sealed: true, Consumers: 2, Consumed: 1, Lease: 29.96, Age: 0.04, Trace: "4bf92f3577b34da6"},
+			{Key: `\x00\xff`, Engine: "llama", State: "open", Tokens: 16, Blocks: 1, Consumers: 1, Lease: 600, Age: 3600},
+		},
+		T: []admin.Transfer{
+			{ID: "00c0ffee00000001", End: "producer", State: "moving", Key: "cmpl-17", Engine: "mixtral", Peer: "decode-1", Transport: "tcp", Bytes: 1 << 30, Moved: 1 << 28, Deadline: 29.5, Age: 0.5, Trace: "4bf92f3577b34da6"},
+			{ID: "00c0ffee00000002", End: "consumer", State: "asking", Key: "cmpl-18", Peer: "decode-1", Deadline: 30},
+		},
+		E: admin.Explain{
+			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data_plain: data links are not encrypted; both sides say so"},
+			Choices: []admin.ExplainTried{
+				{Transport: "local", Answer: "refused", Reason: "local copies need both ends on one node; decode-1 is another one"},
+				{Transport: "rdma", Answer: "refused", Reason: "not part of this build"},
+				{Transport: "tcp", Answer: "chosen"},
+			},
+		},
+		Rows: []admin.BenchRow{
+			{Transport: "local", Error: "local copies need both ends on one node; decode-1 is another one"},
+			{Transport: "tcp", Bytes: 4096, Blocks: 1, Count: 20000, GBps: 0.0819, P50: 50e-6, P99: 98.7654e-6},
+			{Transport: "tcp", Bytes: 1 << 20, Blocks: 32, Count: 300, GBps: 11.3, P50: 2.97e-3, P99: 3.5e-3},
+		},
+	}
+}

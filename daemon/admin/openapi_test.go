@@ -1,0 +1,141 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+)
+
+// schema is the part of JSON Schema that the description uses.
+type schema struct {
+	Ref        string            `json:"$ref"`
+	Type       string            `json:"type"`
+	Format     string            `json:"format"`
+	Items      *schema           `json:"items"`
+	Properties map[string]schema `json:"properties"`
+	Values     *schema           `json:"additionalProperties"`
+	Required   []string          `json:"required"`
+}
+
+type openAPI struct {
+	Paths      map[string]map[string]any `json:"paths"`
+	Components struct {
+		Schemas map[string]schema `json:"schemas"`
+	} `json:"components"`
+}
+
+func describe(t *testing.T) (doc openAPI) {
+	t.Helper()
+	if err := json.Unmarshal(admin.OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// described are the types that the description has to have, each with the fields of the Go type.
+var described = []any{
+	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Region{}, admin.Offer{}, admin.Transfer{},
+	admin.Explain{}, admin.ExplainTried{}, admin.BenchOptions{}, admin.BenchRow{}, admin.Error{},
+}
+
+func TestSchemasAreTheTypes(t *testing.T) {
+	want := map[string]schema{}
+	for _, v := range described {
+		typ := reflect.TypeOf(v)
+		want[typ.Name()] = object(typ)
+	}
+	got := describe(t).Components.Schemas
+	for _, s := range got {
+		slices.Sort(s.Required)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("types.go and openapi.json differ (-types +openapi):\n%s", diff)
+	}
+}
+
+func object(t reflect.Type) schema {
+	s := schema{Type: "object", Properties: map[string]schema{}}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		s.Properties[name] = typed(f.Type, option)
+		if option != "omitempty" {
+			s.Required = append(s.Required, name)
+		}
+	}
+	slices.Sort(s.Required)
+	return s
+}
+
+func typed(t reflect.Type, option string) schema {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return typed(t.Elem(), option)
+	case t == reflect.TypeFor[time.Time]():
+		return schema{Type: "string", Format: "date-time"}
+	case t.Kind() == reflect.Struct:
+		return schema{Ref: "#/components/schemas/" + t.Name()}
+	case t.Kind() == reflect.Slice:
+		item := typed(t.Elem(), "")
+		return schema{Type: "array", Items: &item}
+	case t.Kind() == reflect.Map:
+		value := typed(t.Elem(), "")
+		return schema{Type: "object", Values: &value}
+	case t.Kind() == reflect.Bool:
+		return schema{Type: "boolean"}
+	case t.Kind() == reflect.Float64:
+		return schema{Type: "number"}
+	case t.Kind() == reflect.String || option == "string":
+		return schema{Type: "string"}
+	}
+	return schema{Type: "integer"}
+}
+
+// TestPathsAreServed: what is described is there, and says so without an error.
+func TestPathsAreServed(t *testing.T) {
+	doc, served := describe(t), admin.New(admintest.Example())
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			w := httptest.NewRecorder()
+			served.ServeHTTP(w, httptest.NewRequest(strings.ToUpper(method), path, strings.NewReader("{}")))
+			if w.Code != http.StatusOK {
+				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+			}
+		}
+	}
+	want := []string{
+		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/transfers",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(doc.Paths))); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}
+
+func TestReferencesResolve(t *testing.T) {
+	var doc any
+	if err := json.Unmarshal(admin.OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`"\$ref": "#/([^"]+)"`).FindAllStringSubmatch(string(admin.OpenAPI), -1) {
+		at := doc
+		for part := range strings.SplitSeq(m[1], "/") {
+			o, _ := at.(map[string]any)
+			at = o[part]
+		}
+		if at == nil {
+			t.Errorf("%s leads nowhere", m[1])
+		}
+	}
+}
