@@ -4,10 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,102 +31,64 @@ var numbers = map[string]uint64{
 	"KVPIPE_OPCODE_NOP": OpNop, "KVPIPE_OPCODE_OFFER": OpOffer, "KVPIPE_OPCODE_EXTEND": OpExtend, "KVPIPE_OPCODE_SEAL": OpSeal,
 	"KVPIPE_OPCODE_WITHDRAW": OpWithdraw, "KVPIPE_OPCODE_TAKE": OpTake, "KVPIPE_OPCODE_CANCEL": OpCancel, "KVPIPE_OPCODE_WATCH": OpWatch,
 	"KVPIPE_OPCODE_DROP": OpDrop, "KVPIPE_LAYOUT_COMMIT": LayoutCommit, "KVPIPE_OP_SEALED": OpSealed, "KVPIPE_OP_LAYERED": OpLayered,
-	"KVPIPE_C_MORE": FlagMore, "KVPIPE_C_FOREIGN": FlagForeign,
-	"sizeof(struct kvpipe_view)": ViewSize, "sizeof(struct kvpipe_sqe)": SQESize, "sizeof(struct kvpipe_cqe)": CQESize,
-	"sizeof(struct kvpipe_layer_slot)": LayerSlotSize, "sizeof(struct kvpipe_result)": ResultSize, "sizeof(struct kvpipe_run)": RunSize,
-	"sizeof(struct kvpipe_rec_group)": RecGroupSize, "sizeof(struct kvpipe_rec_offer)": RecOfferSize, "sizeof(struct kvpipe_rec_extend)": RecExtendSize,
-	"sizeof(struct kvpipe_rec_take)": RecTakeSize, "sizeof(struct kvpipe_rec_key)": RecKeySize,
-	"sizeof(struct kvpipe_ring_c)": sizeRingC, "sizeof(struct kvpipe_ring_d)": sizeRingD,
-	"offsetof(struct kvpipe_ring_c, sq_tail)": offSQTail, "offsetof(struct kvpipe_ring_c, cq_head)": offCQHead,
-	"offsetof(struct kvpipe_ring_c, cq_waiting)": offCQWaiting, "offsetof(struct kvpipe_ring_c, progress)": offProgress,
-	"offsetof(struct kvpipe_ring_c, work_done_tail)": offWorkDoneTail, "offsetof(struct kvpipe_ring_c, work_head)": offWorkHead,
-	"offsetof(struct kvpipe_ring_d, sq_head)": offSQHead, "offsetof(struct kvpipe_ring_d, cq_tail)": offCQTail,
-	"offsetof(struct kvpipe_ring_d, need_wakeup)": offNeedWakeup, "offsetof(struct kvpipe_ring_d, progress_wait)": offProgressWait,
-	"offsetof(struct kvpipe_ring_d, closed)": offClosed, "offsetof(struct kvpipe_ring_d, heartbeat)": offHeartbeat,
-	"offsetof(struct kvpipe_ring_d, work_tail)": offWorkTail, "offsetof(struct kvpipe_ring_d, work_done_head)": offWorkDoneHead,
+	"KVPIPE_C_MORE": FlagMore, "KVPIPE_C_FOREIGN": FlagForeign, "KVPIPE_FORM_IDS": FormIDs, "KVPIPE_FORM_RUNS": FormRuns,
 }
 
-// TestHeader compares our structs and numbers with what a C compiler makes of the header.
-func TestHeader(t *testing.T) {
-	cc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skipf("no C compiler: %v", err)
+// sizes are what this package counts with, words the offsets of what it shares with the client.
+var (
+	sizes = map[string]int{
+		"kvpipe_view": ViewSize, "kvpipe_sqe": SQESize, "kvpipe_cqe": CQESize, "kvpipe_layer_slot": LayerSlotSize, "kvpipe_result": ResultSize,
+		"kvpipe_run": RunSize, "kvpipe_rec_group": RecGroupSize, "kvpipe_rec_offer": RecOfferSize, "kvpipe_rec_extend": RecExtendSize,
+		"kvpipe_rec_take": RecTakeSize, "kvpipe_rec_key": RecKeySize, "kvpipe_ring_c": sizeRingC, "kvpipe_ring_d": sizeRingD,
 	}
-	include, err := filepath.Abs("../../include")
+	words = map[string][2]int{
+		"kvpipe_ring_c, sq_tail": {offSQTail, 4}, "kvpipe_ring_c, cq_head": {offCQHead, 4}, "kvpipe_ring_c, cq_waiting": {offCQWaiting, 4},
+		"kvpipe_ring_c, progress": {offProgress, 8}, "kvpipe_ring_c, work_done_tail": {offWorkDoneTail, 4}, "kvpipe_ring_c, work_head": {offWorkHead, 4},
+		"kvpipe_ring_d, sq_head": {offSQHead, 4}, "kvpipe_ring_d, cq_tail": {offCQTail, 4}, "kvpipe_ring_d, need_wakeup": {offNeedWakeup, 4},
+		"kvpipe_ring_d, progress_wait": {offProgressWait, 8}, "kvpipe_ring_d, closed": {offClosed, 4}, "kvpipe_ring_d, heartbeat": {offHeartbeat, 8},
+		"kvpipe_ring_d, work_tail": {offWorkTail, 4}, "kvpipe_ring_d, work_done_head": {offWorkDoneHead, 4},
+	}
+)
+
+// TestGolden compares our structs and numbers with the golden file of the C ABI, which is compared with the headers elsewhere.
+func TestGolden(t *testing.T) {
+	text, err := os.ReadFile("../../capi/internal/abicheck/testdata/abi.golden")
 	noErr(t, err)
-	var program strings.Builder
-	program.WriteString("#include <stdio.h>\n#include <kvpipe.h>\n#include <kvpipe/ring.h>\nint main(void)\n{\n")
-	want := map[string]uint64{}
-	ask := func(expr string, value uint64) {
-		if old, asked := want[expr]; asked && old == value {
-			return
+	golden := strings.Split(string(text), "\n")
+	want := func(format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); !slices.Contains(golden, line) {
+			t.Errorf("the C ABI has no line %s", line)
 		}
-		want[expr] = value
-		fmt.Fprintf(&program, "\tprintf(\"%%llu %%s\\n\", (unsigned long long)(%s), \"%s\");\n", expr, expr)
 	}
-	for expr, n := range numbers {
-		ask(expr, n)
+	for name, n := range numbers {
+		want("VALUE(%s, %d)", name, n)
 	}
-	fields := headerFields(t, filepath.Join(include, "kvpipe.h"), filepath.Join(include, "kvpipe/ring.h"))
+	for name, n := range sizes {
+		want("SIZE(%s, %d)", name, n)
+	}
+	for word, at := range words {
+		want("FIELD(%s, %d, %d)", word, at[0], at[1])
+	}
 	for name, mirror := range mirrors {
-		v := reflect.TypeOf(mirror)
-		ask("sizeof(struct "+name+")", uint64(binary.Size(mirror)))
-		if len(fields[name]) != v.NumField() {
-			t.Errorf("struct %s has fields %v, %s has %d", name, fields[name], v, v.NumField())
-			continue
+		want("SIZE(%s, %d)", name, binary.Size(mirror))
+		// Ours have no padding, and neither may theirs.
+		var ours []string
+		v, offset := reflect.ValueOf(mirror), 0
+		for i := range v.NumField() {
+			size := binary.Size(v.Field(i).Interface())
+			ours = append(ours, fmt.Sprintf("%s, %d, %d", strings.ToLower(v.Type().Field(i).Name), offset, size))
+			offset += size
 		}
-		offset := 0
-		for i, c := range fields[name] {
-			f := v.Field(i)
-			if strings.ReplaceAll(c, "_", "") != strings.ToLower(f.Name) {
-				t.Errorf("field %d of struct %s is %s, of %s it is %s", i, name, c, v, f.Name)
-			}
-			ask(fmt.Sprintf("offsetof(struct %s, %s)", name, c), uint64(offset))
-			offset += binary.Size(reflect.Zero(f.Type).Interface())
-		}
-	}
-	program.WriteString("\treturn 0;\n}\n")
-
-	dir := t.TempDir()
-	source, binary := filepath.Join(dir, "abi.c"), filepath.Join(dir, "abi")
-	noErr(t, os.WriteFile(source, []byte(program.String()), 0o600))
-	if out, err := exec.Command(cc, "-std=c11", "-I", include, "-o", binary, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err := exec.Command(binary).Output()
-	noErr(t, err)
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != len(want) {
-		t.Fatalf("%d answers to %d questions", len(lines), len(want))
-	}
-	for _, line := range lines {
-		var n uint64
-		number, expr, _ := strings.Cut(line, " ")
-		if _, err := fmt.Sscan(number, &n); err != nil || n != want[expr] {
-			t.Errorf("%s is %s, here it is %d", expr, number, want[expr])
-		}
-	}
-}
-
-// headerFields lists each struct's fields in their order. Several may share a line: "uint32_t abi_min, abi_max;".
-func headerFields(t *testing.T, paths ...string) map[string][]string {
-	structs := regexp.MustCompile(`(?s)\nstruct (\w+) \{(.*?)\n?\}`)
-	comments := regexp.MustCompile(`(?s)/\*.*?\*/`)
-	declared := regexp.MustCompile(`(?:struct )?\w+ \*?([^;]+);`)
-	size := regexp.MustCompile(`\[.*?\]`)
-	all := map[string][]string{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		noErr(t, err)
-		for _, s := range structs.FindAllStringSubmatch(comments.ReplaceAllString(string(text), ""), -1) {
-			for _, d := range declared.FindAllStringSubmatch(s[2], -1) {
-				for name := range strings.SplitSeq(size.ReplaceAllString(d[1], ""), ",") {
-					all[s[1]] = append(all[s[1]], strings.TrimSpace(name))
-				}
+		var theirs []string
+		for _, line := range golden {
+			if field, ok := strings.CutPrefix(line, "FIELD("+name+", "); ok {
+				theirs = append(theirs, strings.ReplaceAll(strings.TrimSuffix(field, ")"), "_", ""))
 			}
 		}
+		if !slices.Equal(ours, theirs) {
+			t.Errorf("struct %s is %q, %T is %q", name, theirs, mirror, ours)
+		}
 	}
-	return all
 }
 
 // TestEntries compares the hand-written codecs with encoding/binary.
