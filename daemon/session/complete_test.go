@@ -1,0 +1,91 @@
+package session_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestResults: failed runs and texts arrive whole, or cut as the header says.
+func TestResults(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{CQ: 8})
+	id := transfer.SessionID(c.Welcome.Session)
+	runs := func(count, groups int) (all []layout.Run) {
+		for i := range count {
+			all = append(all, layout.Run{Group: uint32(i % groups), First: uint32(2 * i), Count: 1})
+		}
+		return all
+	}
+	for i, r := range []struct {
+		failed []layout.Run
+		text   string
+		cut    bool
+	}{
+		{nil, "", false},
+		{nil, "key \"k\" is not known", false},
+		{runs(3, 2), "", false},
+		{runs(1024, 1), strings.Repeat("x", 300), false},
+		{runs(1025, 64), "many", true},
+	} {
+		n.Complete(transfer.Complete{Session: id, UserData: uint64(i), Tag: 4, Op: 9, Bytes: 1 << 40, Status: transfer.Failed, Reason: transfer.PeerGone, More: i == 1,
+			Failed: r.failed, Text: r.text})
+		got, err := c.Wait()
+		noErr(t, err)
+		if got.UserData != uint64(i) || got.Tag != 4 || got.OpID != 9 || got.Bytes != 1<<40 || got.Status != 2 || got.Reason != 10 || got.Text != r.text {
+			t.Errorf("completion %d: %+v", i, got)
+		}
+		if foreign := got.Flags&ring.FlagForeign != 0; foreign != (i == 0) || got.More() != (i == 1) {
+			t.Errorf("completion %d has flags %d", i, got.Flags)
+		}
+		if r.cut {
+			if len(got.Failed) != 64 || got.Failed[5] != (layout.Run{Group: 5, Count: ^uint32(0)}) {
+				t.Errorf("cut to %v", got.Failed)
+			}
+		} else if fmt.Sprint(got.Failed) != fmt.Sprint(r.failed) {
+			t.Errorf("%d failed runs, want %d: %.100v", len(got.Failed), len(r.failed), got.Failed)
+		}
+	}
+	n.Complete(transfer.Complete{Session: id + 1, UserData: 1}) // nobody
+}
+
+// TestInflight: an operation counts until it is released.
+func TestInflight(t *testing.T) {
+	n := start(t, nil)
+	n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
+	c := n.dial(sessiontest.Options{CQ: 8})
+	if c.Welcome.MaxInflight != 4 {
+		t.Fatalf("max_inflight is %d, want half of cq_entries", c.Welcome.MaxInflight)
+	}
+	id := transfer.SessionID(c.Welcome.Session)
+	op := &transfer.DropOp{Key: []byte("k"), Token: token, Timeout: 1}
+	for range 4 {
+		_, err := c.Submit(op)
+		noErr(t, err)
+	}
+	refused := func() bool {
+		t.Helper()
+		ud, err := c.Submit(op)
+		noErr(t, err)
+		done, _, err := c.WaitFor(ud)
+		noErr(t, err)
+		return done.Reason == uint16(transfer.Quota) && strings.Contains(done.Text, "limit of the session is 4")
+	}
+	if !refused() {
+		t.Error("a fifth operation is accepted")
+	}
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Failed, More: true})
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Quarantined})
+	if !refused() {
+		t.Error("a quarantined operation does not count")
+	}
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Released})
+	_, err := c.Submit(op)
+	noErr(t, err)
+	wait(n, func(s transfer.Submit) bool { return s.UserData == 7 })
+}
