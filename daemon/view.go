@@ -100,6 +100,9 @@ func (v view) Peers(context.Context) ([]admin.Peer, error) {
 			Node: p.Node, Address: p.Address, State: p.State, Epoch: p.Epoch, Version: p.Version, Protocol: p.Proto, Dialed: p.Dialed, Secure: p.Secure,
 			DataPlain: p.DataPlain, Links: p.Links, Transports: p.Transports, RTT: p.RTT.Seconds(), Problem: p.Problem,
 		}
+		if a.Transports == nil {
+			a.Transports = []string{} // of peers that have not said yet
+		}
 		if p.State == "up" {
 			e := v.explain(p.Node, &p)
 			a.Age, a.Transport, a.GBps = time.Since(p.Since).Seconds(), e.Transport, e.GBps

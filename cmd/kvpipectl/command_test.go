@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+)
+
+func TestErrors(t *testing.T) {
+	socket := serve(t, admintest.Example())
+	none := filepath.Join(t.TempDir(), "none")
+	for _, c := range []struct{ args, want string }{
+		{"status --admin " + none, "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin`},
+		{"explain nobody --admin " + socket, `peer "nobody" is not known (known: decode-1): kvpipectl peers lists what is known`},
+		{"explain a b --admin " + socket, "accepts at most 1 arg(s), received 2"},
+		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes`},
+		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
+		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
+		{"status --jsn", "unknown flag: --jsn"},
+		{"certs node", "accepts 1 arg(s), received 0"},
+		{"certs init --days 0", "--days 0: give at least 1"},
+		{"certs node a --days -1", "--days -1: give at least 1"},
+	} {
+		out, err := ctlRun(t.Context(), strings.Fields(c.args)...)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v\nwant %s", c.args, err, c.want)
+		}
+		if out != "" {
+			t.Errorf("%s: prints %q beside its error", c.args, out)
+		}
+	}
+}
+
+// TestVersionWithoutDaemon: the own version is told even so.
+func TestVersionWithoutDaemon(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	out, err := ctlRun(t.Context(), "version", "--admin", none)
+	if err != nil || !strings.HasPrefix(out, "kvpipectl ") || !strings.Contains(out, "unknown: no daemon at "+none) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestAdminFromEnvironment(t *testing.T) {
+	t.Setenv("KVPIPE_ADMIN", serve(t, admintest.Example()))
+	if out, err := ctlRun(t.Context(), "status"); err != nil || !strings.Contains(out, "prefill-0") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	src := admintest.Example()
+	out, err := ctlRun(t.Context(), "drain", "--json", "--admin", serve(t, src))
+	var got struct {
+		Drained bool
+		Seconds float64
+	}
+	if err != nil || json.Unmarshal([]byte(out), &got) != nil || !got.Drained || got.Seconds <= 0 || src.DrainCalls != 1 {
+		t.Errorf("%q, %v, asked %d times", out, err, src.DrainCalls)
+	}
+}
+
+// TestBenchAsksWhatItWasTold: peer and options arrive; an error that comes after rows is printed, and the rows before it.
+func TestBenchAsksWhatItWasTold(t *testing.T) {
+	src := admintest.Example()
+	src.BenchErr = errors.New("the peer left")
+	out, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096", "--admin", serve(t, src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if src.LastPeer != "decode-1" || src.LastBench.Seconds != 0.25 || len(src.LastBench.Sizes) != 1 || src.LastBench.Sizes[0] != 4096 {
+		t.Errorf("asked for %q, %+v", src.LastPeer, src.LastBench)
+	}
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 5 || !strings.Contains(lines[4], "the peer left") {
+		t.Errorf("printed %q", out)
+	}
+}
+
+// TestWatch prints until it is interrupted, which is no error.
+func TestWatch(t *testing.T) {
+	socket := serve(t, admintest.Example())
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := &tables{want: 3, reached: cancel}
+	root := newRoot(seen)
+	root.SetArgs([]string{"transfers", "--watch", "--interval", "1ms", "--admin", socket})
+	if err := root.ExecuteContext(ctx); err != nil {
+		t.Error(err)
+	}
+	if seen.n < seen.want {
+		t.Errorf("printed %d tables, want %d", seen.n, seen.want)
+	}
+}
+
+// tables counts those that are printed.
+type tables struct {
+	n, want int
+	reached func()
+}
+
+func (s *tables) Write(b []byte) (int, error) {
+	if s.n += strings.Count(string(b), "DEADLINE"); s.n >= s.want {
+		s.reached()
+	}
+	return len(b), nil
+}
+
+func TestCompletion(t *testing.T) {
+	t.Setenv("KVPIPE_ADMIN", serve(t, admintest.Example()))
+	out, err := ctlRun(t.Context(), "__complete", "explain", "")
+	if err != nil || !strings.HasPrefix(out, "decode-1\ndecode-2\n") {
+		t.Errorf("peers to complete: %q, %v", out, err)
+	}
+	if out, err = ctlRun(t.Context(), "completion", "bash"); err != nil || !strings.Contains(out, "kvpipectl") {
+		t.Errorf("completion for bash: %d bytes, %v", len(out), err)
+	}
+}
+
+// TestCerts: what it makes is what a daemon takes; keys are for their owner alone, and nothing is overwritten.
+func TestCerts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	out, err := ctlRun(t.Context(), "certs", "init", "--ca", dir)
+	if err != nil || !strings.Contains(out, "kvpipectl certs node NAME --ca "+dir) {
+		t.Fatalf("%q, %v", out, err)
+	}
+	to := filepath.Join(t.TempDir(), "node")
+	if err := os.Mkdir(to, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err = ctlRun(t.Context(), "certs", "node", "prefill-0", "--ca", dir, "--out", to, "--host", "10.0.0.1,prefill-0.example")
+	if err != nil || !strings.Contains(out, `node = "prefill-0"`) || !strings.Contains(out, `cert = "/etc/kvpipe/prefill-0.crt"`) {
+		t.Fatalf("%q, %v", out, err)
+	}
+	cert, key := pki.NodeFiles(to, "prefill-0")
+	if _, err := pki.Open(filepath.Join(dir, pki.CAFile), cert, key, "prefill-0"); err != nil {
+		t.Error(err)
+	}
+	for _, secret := range []string{key, filepath.Join(dir, pki.CAKeyFile)} {
+		if st, err := os.Stat(secret); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v, want mode 600", secret, st, err)
+		}
+	}
+	if _, err := ctlRun(t.Context(), "certs", "init", "--ca", dir); err == nil {
+		t.Error("a second init replaces the CA")
+	}
+}
