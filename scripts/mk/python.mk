@@ -20,7 +20,8 @@ test-python: build $(VENV)/.package ## Python tests, against the installed packa
 ifeq ($(wildcard python/tests/test_*.py),)
 	@echo 'part skipped: there is no python/tests/test_*.py'
 else
-	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider python/tests
+	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider python/tests | \
+		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+ passed.*) in .*/part passed: \1/'
 endif
 
 lint-python: $(VENV)/.package
