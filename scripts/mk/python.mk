@@ -21,7 +21,7 @@ ifeq ($(wildcard python/tests/test_*.py),)
 	@echo 'part skipped: there is no python/tests/test_*.py'
 else
 	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider python/tests | \
-		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+ passed.*) in .*/part passed: \1/'
+		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
 endif
 
 lint-python: $(VENV)/.package
