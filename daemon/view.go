@@ -117,13 +117,11 @@ func (v view) Sessions(context.Context) ([]admin.Session, error) {
 	out := []admin.Session{}
 	for _, s := range v.sessions.Sessions() {
 		a := admin.Session{
-			ID: uint64(s.ID), Engine: s.Engine, Instance: s.Instance, Role: "worker", PID: s.PID, UID: int(s.UID), Age: s.Age.Seconds(),
+			ID: uint64(s.ID), Engine: s.Engine, Instance: s.Instance, Role: s.Role.String(), PID: s.PID, UID: int(s.UID), Age: s.Age.Seconds(),
 			Regions: len(s.Regions), Pinned: s.Pinned, Operations: s.Open, Progress: s.Progress, Submitted: s.Submissions,
 			Completed: s.Completions, Uncollected: int(s.Unread),
 		}
-		if s.Role == transfer.Scheduler {
-			a.Role = "scheduler"
-		} else {
+		if s.Role != transfer.Scheduler {
 			a.Rank = &s.Rank
 		}
 		out = append(out, a)

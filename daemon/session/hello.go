@@ -34,7 +34,7 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave fu
 	}
 	if err != nil {
 		cause := causeOf(err)
-		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", int(cause.Reason), "why", cause.Text)
+		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
 		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(conn, m.seq, 0, cause)
 		return

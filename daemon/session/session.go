@@ -140,7 +140,7 @@ func (s *session) run(buf []byte, leave func()) {
 	s.say()
 	s.srv.leave(s)
 	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause})
-	s.log.Info("session closed", "reason", int(s.cause.Reason), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
+	s.log.Info("session closed", "reason", s.cause.Reason.String(), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
 
 	select {
 	case <-s.drained:

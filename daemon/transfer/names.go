@@ -24,3 +24,14 @@ func (r Reason) String() string {
 	}
 	return fmt.Sprintf("reason(%d)", uint16(r))
 }
+
+// String is the role's word in logs and the admin interface.
+func (r Role) String() string {
+	switch r {
+	case Worker:
+		return "worker"
+	case Scheduler:
+		return "scheduler"
+	}
+	return fmt.Sprintf("role(%d)", uint8(r))
+}
