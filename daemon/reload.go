@@ -20,21 +20,15 @@ func (d *Daemon) Reload(next config.Config, err error) {
 			later = append(later, key)
 		}
 	}
-	d.level.Set(logLevel(next.Log.Level))
-	d.peers.Reload(next.Peers.Nodes, prefixes(next.Peers.Allow))
-	d.sessions.SetLimits(sessionLimits(&next))
-	offers := machineConfig(&next, d.incarnation)
-	d.driver.Post(func() { d.machine.Reload(offers) })
-	d.cfg.Log.Level, d.cfg.Peers.Nodes, d.cfg.Peers.Allow = next.Log.Level, next.Peers.Nodes, next.Peers.Allow
-	d.cfg.Offers, d.cfg.Limits = next.Offers, keepLimits(d.cfg.Limits, next.Limits)
+	config.Reload(&d.cfg, next)
+	c := &d.cfg
+	d.level.Set(logLevel(c.Log.Level))
+	d.peers.Reload(c.Peers.Nodes, prefixes(c.Peers.Allow))
+	d.sessions.SetLimits(sessionLimits(c))
+	mc := machineConfig(c, d.incarnation)
+	d.driver.Post(func() { d.machine.Reload(mc) })
 	d.log.Info("reloaded", "changed", now)
 	if len(later) > 0 {
 		d.log.Warn("these settings need a restart", "keys", later)
 	}
-}
-
-// keepLimits takes the reloadable limits from next.
-func keepLimits(cur, next config.Limits) config.Limits {
-	next.Inflight, next.Offers = cur.Inflight, cur.Offers
-	return next
 }

@@ -44,3 +44,20 @@ func changed(a, b reflect.Value, prefix string, out *[]string) {
 		}
 	}
 }
+
+// Reload sets the keys of c that can change while the daemon runs to what next has.
+func Reload(c *Config, next Config) {
+	reload(reflect.ValueOf(c).Elem(), reflect.ValueOf(next), "")
+}
+
+func reload(c, next reflect.Value, prefix string) {
+	for i := range c.NumField() {
+		name := prefix + c.Type().Field(i).Tag.Get("toml")
+		switch {
+		case c.Field(i).Kind() == reflect.Struct:
+			reload(c.Field(i), next.Field(i), name+".")
+		case Reloadable[name]:
+			c.Field(i).Set(next.Field(i))
+		}
+	}
+}
