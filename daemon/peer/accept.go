@@ -1,21 +1,25 @@
 package peer
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// maxGreeting bounds the connections that have not said who they are.
-const maxGreeting = 256
+var (
+	errStale   = errors.New("link of a channel that is over")
+	errNobody  = errors.New("went away before it said anything")
+	errCrowded = errors.New("too many connections that have not said who they are")
+)
 
 // accept takes connections of all kinds on the one port. Each has dialTimeout to say what it is.
 func (m *Manager) accept() {
-	greeting := make(chan struct{}, maxGreeting)
+	var waiting lobby
 	for {
 		conn, err := m.cfg.Listener.Accept()
 		if err != nil {
@@ -31,79 +35,106 @@ func (m *Manager) accept() {
 			t.Stop()
 			continue
 		}
-		select {
-		case greeting <- struct{}{}:
-		default:
-			m.count(func(s *Stats) { s.Refused++ })
-			_ = conn.Close()
+		from := hostOf(conn.RemoteAddr())
+		if !waiting.enter(from) {
+			m.turnAway(conn, errCrowded)
 			continue
 		}
-		m.wg.Add(1)
-		go func() {
-			defer m.wg.Done()
-			defer func() { <-greeting }()
-			m.incoming(conn.(*net.TCPConn))
-		}()
+		m.wg.Go(func() {
+			c := m.incoming(conn.(*net.TCPConn))
+			waiting.leave(from)
+			if c != nil {
+				c.awaitLinks()
+				_ = c.tcp.SetDeadline(time.Time{})
+				c.start()
+			}
+		})
 	}
 }
 
-// incoming finds out what a connection is and hands it on, or closes it and says why in the log.
-func (m *Manager) incoming(tcp *net.TCPConn) {
+// incoming finds out what a connection is and hands it on, or closes it and says why in the log. A channel is installed, and not
+// up yet.
+func (m *Manager) incoming(tcp *net.TCPConn) *channel {
 	ctx, cancel := context.WithTimeout(m.ctx, dialTimeout)
 	defer cancel()
-	_ = tcp.SetDeadline(time.Now().Add(dialTimeout))
-	stop := context.AfterFunc(m.ctx, func() { _ = tcp.SetDeadline(time.Unix(1, 0)) })
-	err := m.sort(ctx, tcp)
-	stop()
-	if err == nil {
+	stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(past) })
+	c, err := m.sort(ctx, tcp)
+	if !stop() && err == nil {
+		if err = ctx.Err(); c != nil {
+			c.close(c.gone(err), false)
+		}
+	}
+	if err != nil {
+		m.turnAway(tcp, err)
+		return nil
+	}
+	return c
+}
+
+// turnAway closes a connection and says why, if that is news.
+func (m *Manager) turnAway(conn net.Conn, err error) {
+	from := conn.RemoteAddr()
+	_ = conn.Close()
+	if errors.Is(err, errSelf) || m.ctx.Err() != nil {
 		return
 	}
-	_ = tcp.Close()
-	var bad *malformedError
 	m.count(func(s *Stats) {
 		s.Refused++
-		if errors.As(err, &bad) {
+		if isMalformed(err) {
 			s.Malformed++
 		}
 	})
 	var dup *duplicateError
-	if !errors.As(err, &dup) && m.ctx.Err() == nil {
-		m.log.Warn("connection refused", "from", tcp.RemoteAddr(), "error", err)
+	if errors.As(err, &dup) || errors.Is(err, errNobody) || errors.Is(err, errStale) {
+		m.log.Debug("connection refused", "from", from, "error", err)
+		return
 	}
+	m.log.Warn("connection refused", "from", from, "error", err)
 }
 
-// sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter.
-func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) error {
+// sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel
+// is nil for links.
+func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) (*channel, error) {
 	if m.cfg.Insecure && !loopbackAddr(tcp.RemoteAddr()) {
-		return errors.New("not from a loopback address, and this daemon runs insecure")
+		return nil, errors.New("not from a loopback address, and this daemon runs insecure")
 	}
 	head, conn, err := peek(tcp, 4)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch string(head) {
 	case plainControl:
 		if !m.cfg.Insecure {
-			return malformed("unencrypted channel, but this daemon wants certificates")
+			err := &malformedError{fmt.Sprintf("node %q wants certificates, and this connection is not encrypted: is insecure set on the other node alone?", m.cfg.Node)}
+			refuse(tcp, final(transfer.Denied, "%s", err.text))
+			return nil, err
 		}
-		return m.welcome(tcp, tcp, bufio.NewReaderSize(tcp, 64<<10), "")
+		return m.welcome(sides{tcp, tcp, newFrames(tcp)}, "")
 	case plainLink:
-		return m.acceptLink(tcp, tcp, head, "")
+		return nil, m.acceptLink(sides{conn: tcp, tcp: tcp}, head, "")
 	}
 	if m.cfg.Insecure {
-		return malformed("an encrypted connection, but this daemon runs insecure")
+		_, _ = tcp.Write(alertAccessDenied)
+		return nil, malformed("not one of kvpiped's plain connections, and this daemon runs insecure")
 	}
-	secured, node, err := m.secure(ctx, conn, false, "")
+	return m.sortSecure(ctx, tcp, conn)
+}
+
+// alertAccessDenied is a fatal TLS alert: who dials an insecure daemon with TLS is told, instead of being hung up on.
+var alertAccessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
+
+func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Conn) (*channel, error) {
+	secured, node, err := m.secure(ctx, conn, false, alpnControl, alpnData)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch proto := secured.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto {
 	case alpnControl:
-		return m.welcome(secured, tcp, bufio.NewReaderSize(secured, 64<<10), node)
+		return m.welcome(sides{secured, tcp, newFrames(secured)}, node)
 	case alpnData:
-		return m.acceptLink(secured, tcp, nil, node)
+		return nil, m.acceptLink(sides{conn: secured, tcp: tcp}, nil, node)
 	default:
-		return fmt.Errorf("protocol %q, want %s or %s", proto, alpnControl, alpnData)
+		return nil, malformed("protocol %q, want %s or %s", proto, alpnControl, alpnData)
 	}
 }
 
@@ -113,6 +144,9 @@ func peek(tcp *net.TCPConn, n int) ([]byte, net.Conn, error) {
 	for got := 0; got < n; {
 		k, err := tcp.Read(head[got:])
 		if err != nil {
+			if got == 0 && gone(err) {
+				err = errNobody
+			}
 			return nil, nil, fmt.Errorf("first bytes: %w", err)
 		}
 		got += k

@@ -3,8 +3,9 @@ package peer
 import (
 	"math"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/kvpipe/kvpipe/daemon/layout"
-	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -15,221 +16,193 @@ const (
 	maxID, maxText             = 128, 4096
 	maxRanks, maxParts         = 1024, 256
 	maxInline                  = 64 << 10
+	maxTransport               = 32
+	maxResend                  = 1 << 20
 )
 
-// decode turns a frame into a machine's message, or says what is malformed about it. It is the last to see a peer's raw numbers:
-// lengths, counts and enumerations are in range afterwards; meaning is the machine's business.
-func decode(f *peerpb.Frame) (transfer.Msg, error) {
-	switch k := f.Kind.(type) {
-	case *peerpb.Frame_Layout:
-		d, err := digest(k.Layout.Digest)
-		if err != nil {
-			return nil, err
-		}
-		return &transfer.MsgLayout{Digest: d, Blob: k.Layout.Blob}, nil
-	case *peerpb.Frame_Take:
-		return decodeTake(k.Take)
-	case *peerpb.Frame_NeedLayout:
-		n := k.NeedLayout
-		m := &transfer.MsgNeedLayout{Xfer: transfer.XferID(n.Xfer), End: transfer.End(n.End)}
-		if n.End != uint32(transfer.Producer) && n.End != uint32(transfer.Consumer) {
-			return nil, malformed("need_layout.end %d", n.End)
-		}
-		if len(n.Digests) > maxRanks {
-			return nil, malformed("need_layout names %d layouts, limit %d", len(n.Digests), maxRanks)
-		}
-		for _, b := range n.Digests {
-			d, err := digest(b)
-			if err != nil {
-				return nil, err
-			}
-			m.Digests = append(m.Digests, d)
-		}
-		return m, nil
-	case *peerpb.Frame_Parked:
-		return &transfer.MsgParked{Xfer: transfer.XferID(k.Parked.Xfer)}, nil
-	case *peerpb.Frame_Refuse:
-		c, err := decodeCause(k.Refuse.Cause)
-		return &transfer.MsgRefuse{Xfer: transfer.XferID(k.Refuse.Xfer), Cause: c, Retry: duration(k.Refuse.RetryNs)}, err
-	case *peerpb.Frame_Grant:
-		return decodeGrant(k.Grant)
-	case *peerpb.Frame_Go:
-		return &transfer.MsgGo{Xfer: transfer.XferID(k.Go.Xfer), Seg: k.Go.Seg}, nil
-	case *peerpb.Frame_Sent:
-		return &transfer.MsgSent{Xfer: transfer.XferID(k.Sent.Xfer), Incarnation: k.Sent.Incarnation, Segs: k.Sent.Segs}, nil
-	case *peerpb.Frame_Resend:
-		r := k.Resend
-		return &transfer.MsgResend{Xfer: transfer.XferID(r.Xfer), Seg: r.Seg, Attempt: r.Attempt, Slices: r.Slices}, nil
-	case *peerpb.Frame_End:
-		c, err := decodeCause(k.End.Cause)
-		if s := transfer.Status(k.End.Status); s < transfer.Done || s > transfer.WasCancelled || uint32(s) != k.End.Status {
-			return nil, malformed("end.status %d", k.End.Status)
-		}
-		return &transfer.MsgEnd{Xfer: transfer.XferID(k.End.Xfer), Status: transfer.Status(k.End.Status), Cause: c, Incarnation: k.End.Incarnation}, err
-	case *peerpb.Frame_EndAck:
-		return &transfer.MsgEndAck{Xfer: transfer.XferID(k.EndAck.Xfer)}, nil
-	case *peerpb.Frame_Abort:
-		c, err := decodeCause(k.Abort.Cause)
-		return &transfer.MsgAbort{Xfer: transfer.XferID(k.Abort.Xfer), Cause: c}, err
-	case *peerpb.Frame_Key:
-		return decodeKey(k.Key)
-	case *peerpb.Frame_KeyAck:
-		c, err := decodeCause(k.KeyAck.Cause)
-		return &transfer.MsgKeyAck{ID: k.KeyAck.Id, Cause: c}, err
+// decode turns the body of a frame into a machine's message, or says what is malformed about it. It is the last to see a peer's raw
+// numbers: lengths, counts and enumerations are in range afterwards; meaning is the machine's business. The message does
+// not refer to body, and what it takes is bounded by a small multiple of body's length.
+func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, error) {
+	switch kind {
+	case kindLayout:
+		return decodeLayout(body)
+	case kindTake:
+		return decodeTake(body, known)
+	case kindNeedLayout:
+		return decodeNeedLayout(body)
+	case kindParked:
+		m := new(transfer.MsgParked)
+		return m, decodeXfer("parked", body, &m.Xfer)
+	case kindRefuse:
+		return decodeRefuse(body)
+	case kindGrant:
+		return decodeGrant(body, known)
+	case kindGo:
+		return decodeGo(body)
+	case kindSent:
+		return decodeSent(body)
+	case kindResend:
+		return decodeResend(body)
+	case kindEnd:
+		return decodeEnd(body)
+	case kindEndAck:
+		m := new(transfer.MsgEndAck)
+		return m, decodeXfer("end_ack", body, &m.Xfer)
+	case kindAbort:
+		return decodeAbort(body)
+	case kindKey:
+		return decodeKey(body, known)
+	case kindKeyAck:
+		return decodeKeyAck(body)
 	}
-	return nil, malformed("unknown kind %T", f.Kind)
+	return nil, malformed("a frame of unknown kind %d", kind)
 }
 
-func decodeTake(t *peerpb.Take) (transfer.Msg, error) {
-	switch {
-	case t.Parts < 1 || t.Parts > maxParts || t.Part >= t.Parts:
-		return nil, malformed("take part %d of %d, limit %d", t.Part, t.Parts, maxParts)
-	case len(t.Engine) == 0 || len(t.Engine) > maxID || len(t.Instance) > maxID:
-		return nil, malformed("take from an engine name of %d bytes, instance of %d, limit %d", len(t.Engine), len(t.Instance), maxID)
+func decodeLayout(body []byte) (transfer.Msg, error) {
+	m := new(transfer.MsgLayout)
+	f := fields{what: "layout", b: body}
+	var d []byte
+	for f.next() {
+		switch f.num {
+		case 1:
+			d = f.bytes("digest", len(m.Digest))
+		case 2:
+			m.Blob = f.own("blob", layout.MaxEncoded)
+		}
 	}
-	if err := checkKey(t.Key, t.Token, t.Content, t.Trace); err != nil {
-		return nil, err
-	}
-	m := &transfer.MsgTake{
-		Xfer: transfer.XferID(t.Xfer), Engine: t.Engine, Instance: t.Instance, TakeID: t.TakeId, Part: int(t.Part), Parts: int(t.Parts),
-		Key: t.Key, Token: t.Token, Content: t.Content, Trace: t.Trace, Layered: t.Layered, Deadline: duration(t.DeadlineNs),
-	}
-	var err error
-	if m.Ranks, err = decodeRanks(t.Ranks); err != nil {
-		return nil, err
-	}
+	m.Digest = f.digest(d)
+	return m, f.err
+}
+
+func decodeTake(body []byte, known *names) (transfer.Msg, error) {
+	m := new(transfer.MsgTake)
+	f := fields{what: "take", b: body}
 	budget := layout.MaxIDs
-	if m.Blocks, err = decodeLists(t.Blocks, &budget); err != nil {
-		return nil, err
+	var part, parts uint32
+	for f.next() {
+		switch f.num {
+		case 1:
+			m.Xfer = transfer.XferID(f.uint())
+		case 2:
+			m.Engine = f.text("engine", maxID, known)
+		case 3:
+			m.Instance = f.text("instance", maxID, known)
+		case 4:
+			m.TakeID = f.uint()
+		case 5:
+			part = f.uint32()
+		case 6:
+			parts = f.uint32()
+		case 7:
+			m.Key = f.own("key", maxKey)
+		case 8:
+			m.Token = f.own("token", maxToken)
+		case 9:
+			m.Content = f.own("content", maxContent)
+		case 10:
+			m.Trace = f.text("trace", maxTrace, nil)
+		case 11:
+			m.Layered = f.bool()
+		case 12:
+			m.Ranks = f.rank(m.Ranks)
+		case 13:
+			m.Blocks = f.list(m.Blocks, &budget)
+		case 14:
+			m.BlocksBy = f.by(m.BlocksBy, &budget)
+		case 15:
+			m.Deadline = duration(f.uint())
+		}
 	}
-	m.BlocksBy, err = decodeBy(t.BlocksBy, &budget)
-	return m, err
+	if parts < 1 || parts > maxParts || part >= parts {
+		f.fail("take.part %d of %d, limit %d", part, parts, maxParts)
+	}
+	if m.Engine == "" {
+		f.fail("take without an engine")
+	}
+	m.Part, m.Parts = int(part), int(parts)
+	f.needKey(m.Key, m.Token)
+	return m, f.err
 }
 
-func decodeGrant(g *peerpb.Grant) (transfer.Msg, error) {
-	switch {
-	case len(g.Engine) > maxID:
-		return nil, malformed("grant from an engine name of %d bytes, limit %d", len(g.Engine), maxID)
-	case len(g.Inline) > maxInline:
-		return nil, malformed("inline payload of %d bytes, limit %d", len(g.Inline), maxInline)
-	case len(g.Transport) > 32:
-		return nil, malformed("transport name of %d bytes", len(g.Transport))
-	}
-	m := &transfer.MsgGrant{
-		Xfer: transfer.XferID(g.Xfer), Seg: g.Seg, Incarnation: g.Incarnation, Engine: g.Engine, Whole: g.Whole, Tokens: g.Tokens, Last: g.Last,
-		Layered: g.Layered, Transport: g.Transport, Slices: g.Slices, Bytes: g.Bytes, HasInline: g.HasInline, Inline: g.Inline, InlineCRC: g.InlineCrc,
-	}
-	var err error
-	if m.Ranks, err = decodeRanks(g.Ranks); err != nil {
-		return nil, err
-	}
+func decodeGrant(body []byte, known *names) (transfer.Msg, error) {
+	m := new(transfer.MsgGrant)
+	f := fields{what: "grant", b: body}
 	budget := layout.MaxIDs
-	if m.Blocks, err = decodeLists(g.Blocks, &budget); err != nil {
-		return nil, err
-	}
-	m.BlocksBy, err = decodeBy(g.BlocksBy, &budget)
-	return m, err
-}
-
-func decodeKey(k *peerpb.Key) (transfer.Msg, error) {
-	if len(k.Engine) > maxID {
-		return nil, malformed("key from an engine name of %d bytes, limit %d", len(k.Engine), maxID)
-	}
-	if err := checkKey(k.Key, k.Token, nil, k.Trace); err != nil {
-		return nil, err
-	}
-	return &transfer.MsgKey{ID: k.Id, Drop: k.Drop, Engine: k.Engine, Key: k.Key, Token: k.Token, Trace: k.Trace, For: duration(k.ForNs)}, nil
-}
-
-func checkKey(key, token, content []byte, trace string) error {
-	switch {
-	case len(key) == 0 || len(key) > maxKey:
-		return malformed("key of %d bytes, limit 1 to %d", len(key), maxKey)
-	case len(token) < minToken || len(token) > maxToken:
-		return malformed("token of %d bytes, limit %d to %d", len(token), minToken, maxToken)
-	case len(content) > maxContent:
-		return malformed("content digest of %d bytes, limit %d", len(content), maxContent)
-	case len(trace) > maxTrace:
-		return malformed("trace of %d bytes, limit %d", len(trace), maxTrace)
-	}
-	return nil
-}
-
-func decodeRanks(in []*peerpb.RankRef) ([]transfer.RankRef, error) {
-	if len(in) > maxRanks {
-		return nil, malformed("%d ranks, limit %d", len(in), maxRanks)
-	}
-	out := make([]transfer.RankRef, len(in))
-	for i, r := range in {
-		d, err := digest(r.GetDigest())
-		if err != nil {
-			return nil, err
+	for f.next() {
+		switch f.num {
+		case 1:
+			m.Xfer = transfer.XferID(f.uint())
+		case 2:
+			m.Seg = f.uint32()
+		case 3:
+			m.Incarnation = f.uint()
+		case 4:
+			m.Engine = f.text("engine", maxID, known)
+		case 5:
+			m.Whole = f.bool()
+		case 6:
+			m.Ranks = f.rank(m.Ranks)
+		case 7:
+			m.Blocks = f.list(m.Blocks, &budget)
+		case 8:
+			m.BlocksBy = f.by(m.BlocksBy, &budget)
+		case 9:
+			m.Tokens = f.uint32()
+		case 10:
+			m.Last = f.bool()
+		case 11:
+			m.Layered = f.bool()
+		case 12:
+			m.Transport = f.text("transport", maxTransport, known)
+		case 13:
+			m.Slices = f.uint32()
+		case 14:
+			m.Bytes = f.uint()
+		case 15:
+			m.HasInline = f.bool()
+		case 16:
+			m.Inline = f.own("inline", maxInline)
+		case 17:
+			m.InlineCRC = f.uint32()
 		}
-		out[i] = transfer.RankRef{Rank: r.Rank, Digest: d}
 	}
-	return out, nil
+	return m, f.err
 }
 
-// decodeLists expands block lists; budget bounds their ids over the whole message.
-func decodeLists(in []*peerpb.BlockList, budget *int) ([]layout.BlockList, error) {
-	if len(in) > layout.MaxGroups {
-		return nil, malformed("%d block lists, limit %d", len(in), layout.MaxGroups)
-	}
-	out := make([]layout.BlockList, len(in))
-	for i, b := range in {
-		if int64(b.GetCount()) > int64(*budget) {
-			return nil, malformed("more than %d block ids in one message", layout.MaxIDs)
+func decodeKey(body []byte, known *names) (transfer.Msg, error) {
+	m := new(transfer.MsgKey)
+	f := fields{what: "key", b: body}
+	for f.next() {
+		switch f.num {
+		case 1:
+			m.ID = f.uint()
+		case 2:
+			m.Drop = f.bool()
+		case 3:
+			m.Engine = f.text("engine", maxID, known)
+		case 4:
+			m.Key = f.own("key", maxKey)
+		case 5:
+			m.Token = f.own("token", maxToken)
+		case 6:
+			m.Trace = f.text("trace", maxTrace, nil)
+		case 7:
+			m.For = duration(f.uint())
 		}
-		*budget -= int(b.Count)
-		ids, err := layout.DecodeIDs(b.Ids, int(b.Count))
-		if err != nil {
-			return nil, malformed("block list of group %d: %v", b.Group, err)
-		}
-		out[i] = layout.BlockList{Group: b.Group, FirstToken: b.FirstToken, NTokens: b.Ntokens, IDs: ids}
 	}
-	return out, nil
+	f.needKey(m.Key, m.Token)
+	return m, f.err
 }
 
-func decodeBy(in []*peerpb.RankBlocks, budget *int) (map[uint32][]layout.BlockList, error) {
-	if len(in) == 0 {
-		return nil, nil
+// needKey: what asks for a key has one, and a token of a length that is hard to guess.
+func (f *fields) needKey(key, token []byte) {
+	if len(key) == 0 {
+		f.fail("%s without a key", f.what)
 	}
-	if len(in) > maxRanks {
-		return nil, malformed("block lists of %d ranks, limit %d", len(in), maxRanks)
+	if len(token) < minToken {
+		f.fail("%s.token of %d bytes, must be %d to %d", f.what, len(token), minToken, maxToken)
 	}
-	out := make(map[uint32][]layout.BlockList, len(in))
-	for _, r := range in {
-		lists, err := decodeLists(r.GetBlocks(), budget)
-		if err != nil {
-			return nil, err
-		}
-		if _, twice := out[r.Rank]; twice {
-			return nil, malformed("block lists of rank %d twice", r.Rank)
-		}
-		out[r.Rank] = lists
-	}
-	return out, nil
-}
-
-func digest(b []byte) (d [32]byte, err error) {
-	if len(b) != len(d) {
-		return d, malformed("layout digest of %d bytes, want %d", len(b), len(d))
-	}
-	copy(d[:], b)
-	return d, nil
-}
-
-func decodeCause(c *peerpb.Cause) (transfer.Cause, error) {
-	if c == nil {
-		return transfer.Cause{}, nil
-	}
-	if c.Reason > uint32(transfer.Closed) {
-		return transfer.Cause{}, malformed("reason %d", c.Reason)
-	}
-	if len(c.Text) > maxText {
-		return transfer.Cause{}, malformed("text of %d bytes, limit %d", len(c.Text), maxText)
-	}
-	return transfer.Cause{Reason: transfer.Reason(c.Reason), Text: c.Text}, nil
 }
 
 // duration keeps a peer's durations within what sums of them can hold: 30 days.

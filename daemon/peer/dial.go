@@ -4,79 +4,89 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// dialTimeout bounds one attempt: lookup, connect, handshake, hello.
-const dialTimeout = 5 * time.Second
+const (
+	// dialTimeout bounds one attempt: lookup, connect, handshake, hello.
+	dialTimeout = 5 * time.Second
+	// maxDialing bounds the attempts under way that clients' hints ask for; configured peers are not counted.
+	maxDialing = 128
+)
 
-// dial is an attempt under way; later hints that lead to the same address join it.
+// dial is an attempt under way; later hints that lead to the same target join it.
 type dial struct {
 	hints []string
 }
 
-// backoff paces attempts to one address.
-type backoff struct {
-	wait    time.Duration
-	until   time.Time
-	problem string
-}
-
-const firstWait = 50 * time.Millisecond
-
 // Dial makes sure that there is a channel to the peer that hint names: PeerUp or DialFailed follows. Attempts to an address that
-// keeps failing are spread out with jitter, so a caller may ask again at once.
+// keeps failing are spread out with jitter, so a caller may ask again at once. A hint that leads to this very node is answered
+// by a PeerUp with its own name.
 func (m *Manager) Dial(hint string) {
 	if c := m.channelOf(hint); c != nil && c.announce(hint) {
 		return
 	}
-	t, cause := m.resolve(hint)
-	if cause != nil {
-		m.cfg.Events(transfer.DialFailed{Hint: hint, Final: true, Cause: *cause})
+	t, refused := m.resolve(hint)
+	if refused != nil {
+		m.cfg.Events(transfer.DialFailed{Hint: hint, Final: true, Cause: refused.cause})
 		return
 	}
+	if !m.begin(t, hint) {
+		m.cfg.Events(transfer.DialFailed{Hint: hint, Cause: transfer.Cause{
+			Reason: transfer.Quota, Text: fmt.Sprintf("peer %s: %d other addresses are being dialed, the limit", hint, maxDialing)}})
+	}
+}
+
+// begin starts an attempt, or joins one; false when too many are under way.
+func (m *Manager) begin(t target, hint string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return true // nobody waits any more
 	}
-	if d := m.dialing[t.addr]; d != nil {
+	if d := m.dialing[t]; d != nil {
 		d.hints = append(d.hints, hint)
-		return
+		return true
+	}
+	if t.node == "" && len(m.dialing) >= maxDialing {
+		return false
 	}
 	d := &dial{hints: []string{hint}}
-	m.dialing[t.addr] = d
-	m.wg.Add(1)
-	go func() {
-		defer m.wg.Done()
-		m.attempt(m.ctx, d, t)
-	}()
+	m.dialing[t] = d
+	m.wg.Go(func() { m.attempt(d, t) })
+	return true
 }
 
 // attempt dials once, after the pause that earlier failures earned.
-func (m *Manager) attempt(ctx context.Context, d *dial, t target) {
-	m.rest(ctx, t.addr)
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	c, final, err := m.connect(ctx, t)
+func (m *Manager) attempt(d *dial, t target) {
+	m.rest(t.addr)
+	c, fresh, err := m.connect(t)
+	if fresh {
+		c.openLinks() // before it is up, so that the first transfer finds them
+		c.start()
+	}
 
 	m.mu.Lock()
-	delete(m.dialing, t.addr)
+	delete(m.dialing, t)
 	hints := d.hints
-	if err == nil {
+	if err == nil || errors.Is(err, errSelf) {
 		delete(m.pace, t.addr)
 	} else {
 		m.slower(t.addr, err)
 	}
 	m.mu.Unlock()
+	if errors.Is(err, errSelf) {
+		m.cfg.Events(transfer.PeerUp{Node: m.cfg.Node, Epoch: 1, Hints: hints})
+		return
+	}
 	if err != nil {
-		cause := asCause(err, fmt.Sprintf("peer %s at %s: ", d.hints[0], t.addr))
-		for _, h := range hints {
-			m.cfg.Events(transfer.DialFailed{Hint: h, Final: final, Cause: cause})
+		var fin *finalError
+		ev := transfer.DialFailed{Final: errors.As(err, &fin), Cause: asCause(err, fmt.Sprintf("peer %s at %s: ", hints[0], t.addr))}
+		for _, ev.Hint = range hints {
+			m.cfg.Events(ev)
 		}
 		return
 	}
@@ -93,47 +103,64 @@ func (m *Manager) announceOther(c *channel, hint string) bool {
 	return now != nil && now != c && now.announce(hint)
 }
 
-// connect opens a connection, says hello and, when both agree, runs the channel. A dial that the other side refuses because it
+// connect opens a connection and agrees on a channel, or finds the one that there is. A dial that the other side refuses because it
 // dialed too ends with the channel that the other side opened.
-func (m *Manager) connect(ctx context.Context, t target) (c *channel, final bool, err error) {
-	addrs, cause := m.addresses(ctx, t)
-	if cause != nil {
-		return nil, cause.Reason != transfer.PeerGone, causeError(*cause)
+func (m *Manager) connect(t target) (c *channel, fresh bool, err error) {
+	ctx, cancel := context.WithTimeout(m.ctx, dialTimeout)
+	defer cancel()
+	if won := m.channelOf(t.node); won != nil { // it came while this attempt rested
+		return won, false, nil
+	}
+	addrs, err := m.addresses(ctx, t)
+	if err != nil {
+		return nil, false, err
+	}
+	if won := m.dialedTo(addrs); won != nil && (t.node == "" || won.node == t.node) {
+		return won, false, nil
 	}
 	conn, err := dialAny(ctx, addrs)
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot connect: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(past) })
 	c, err = m.greet(ctx, conn, t)
+	if !stop() && err == nil {
+		c.close(c.gone(ctx.Err()), false)
+		return nil, false, fmt.Errorf("hello: %w", ctx.Err())
+	}
 	if err == nil {
-		return c, false, nil
+		return c, true, nil
 	}
 	_ = conn.Close()
-	var fin *finalError
-	if errors.As(err, &fin) {
-		return nil, true, err
-	}
-	// Two that dial each other at once: the peer's own dial may have won, and closed this one.
 	var dup *duplicateError
-	errors.As(err, &dup)
-	if won := m.channelOf(dup.nodeOr(t.node)); won != nil {
-		return won, false, nil
+	if errors.As(err, &dup) {
+		if won := m.channelOf(dup.node); won != nil {
+			return won, false, nil
+		}
 	}
 	return nil, false, err
 }
 
-func (m *Manager) channelOf(node string) *channel {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.channels[node]
+// dialedTo finds an open channel that was dialed to one of the addresses.
+func (m *Manager) dialedTo(addrs []string) *channel {
+	for _, c := range m.all() {
+		for _, a := range addrs {
+			if c.dialed && c.isUp() && c.tcp.RemoteAddr().String() == a {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
+// dialAny connects to the first address that answers. Each gets its share of the time that is left.
 func dialAny(ctx context.Context, addrs []string) (*net.TCPConn, error) {
-	var d net.Dialer
 	var errs []error
-	for _, a := range addrs {
+	for i, a := range addrs {
+		d := net.Dialer{}
+		if until, ok := ctx.Deadline(); ok {
+			d.Timeout = time.Until(until) / time.Duration(len(addrs)-i)
+		}
 		conn, err := d.DialContext(ctx, "tcp", a)
 		if err == nil {
 			return conn.(*net.TCPConn), nil
@@ -142,46 +169,3 @@ func dialAny(ctx context.Context, addrs []string) (*net.TCPConn, error) {
 	}
 	return nil, errors.Join(errs...)
 }
-
-// rest waits until the address may be dialed again.
-func (m *Manager) rest(ctx context.Context, addr string) {
-	m.mu.Lock()
-	p := m.pace[addr]
-	var pause time.Duration
-	if p != nil {
-		pause = time.Until(p.until)
-	}
-	m.mu.Unlock()
-	if pause <= 0 {
-		return
-	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// slower notes a failure: the pause doubles up to DialMax, of which a random half to whole is waited. Called with mu held.
-func (m *Manager) slower(addr string, err error) {
-	p := m.pace[addr]
-	if p == nil {
-		p = &backoff{wait: firstWait}
-		m.pace[addr] = p
-	}
-	p.problem = err.Error()
-	p.until = time.Now().Add(jitter(p.wait))
-	p.wait = min(2*p.wait, max(m.cfg.DialMax, firstWait))
-	if len(m.pace) > 4096 { // hints are the clients' to choose
-		for a := range m.pace {
-			if m.dialing[a] == nil && a != addr {
-				delete(m.pace, a)
-				break
-			}
-		}
-	}
-}
-
-// jitter spreads a pause over its second half.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

@@ -1,95 +1,245 @@
 package peer
 
 import (
+	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
-	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// encode turns a machine's message into a frame. Field for field; peer.proto says what they mean.
-func encode(epoch uint64, m transfer.Msg) (*peerpb.Frame, error) {
-	f := &peerpb.Frame{Epoch: epoch}
+// The kinds of Frame by their field numbers in peer.proto.
+const (
+	kindHello      protowire.Number = 2
+	kindHeartbeat  protowire.Number = 3
+	kindClose      protowire.Number = 4
+	kindLayout     protowire.Number = 10
+	kindTake       protowire.Number = 11
+	kindNeedLayout protowire.Number = 12
+	kindParked     protowire.Number = 13
+	kindRefuse     protowire.Number = 14
+	kindGrant      protowire.Number = 15
+	kindGo         protowire.Number = 16
+	kindSent       protowire.Number = 17
+	kindResend     protowire.Number = 18
+	kindEnd        protowire.Number = 19
+	kindEndAck     protowire.Number = 20
+	kindAbort      protowire.Number = 21
+	kindKey        protowire.Number = 22
+	kindKeyAck     protowire.Number = 23
+)
+
+// appendMsg appends a machine's message as a frame. On error dst comes back as it was.
+func appendMsg(dst []byte, epoch uint64, m transfer.Msg) ([]byte, error) {
+	f := framer{writer: writer{dst}, from: len(dst)}
+	w := &f.writer
 	switch m := m.(type) {
 	case *transfer.MsgLayout:
-		f.Kind = &peerpb.Frame_Layout{Layout: &peerpb.Layout{Digest: m.Digest[:], Blob: m.Blob}}
+		f.start(epoch, kindLayout, 34+len(m.Blob))
+		w.bytes(1, m.Digest[:])
+		w.bytes(2, m.Blob)
 	case *transfer.MsgTake:
-		f.Kind = &peerpb.Frame_Take{Take: &peerpb.Take{
-			Xfer: uint64(m.Xfer), Engine: m.Engine, Instance: m.Instance, TakeId: m.TakeID, Part: uint32(m.Part), Parts: uint32(m.Parts),
-			Key: m.Key, Token: m.Token, Content: m.Content, Trace: m.Trace, Layered: m.Layered, Ranks: encodeRanks(m.Ranks),
-			Blocks: encodeLists(m.Blocks), BlocksBy: encodeBy(m.BlocksBy), DeadlineNs: uint64(m.Deadline),
-		}}
+		f.start(epoch, kindTake, 128+guess(m.Blocks))
+		putTake(w, m)
 	case *transfer.MsgNeedLayout:
-		n := &peerpb.NeedLayout{Xfer: uint64(m.Xfer), End: uint32(m.End)}
+		f.start(epoch, kindNeedLayout, 16+34*len(m.Digests))
+		w.uint(1, uint64(m.Xfer))
+		w.uint(2, uint64(m.End))
 		for i := range m.Digests {
-			n.Digests = append(n.Digests, m.Digests[i][:])
+			w.element(3, m.Digests[i][:])
 		}
-		f.Kind = &peerpb.Frame_NeedLayout{NeedLayout: n}
 	case *transfer.MsgParked:
-		f.Kind = &peerpb.Frame_Parked{Parked: &peerpb.Parked{Xfer: uint64(m.Xfer)}}
+		f.start(epoch, kindParked, 0)
+		w.uint(1, uint64(m.Xfer))
 	case *transfer.MsgRefuse:
-		f.Kind = &peerpb.Frame_Refuse{Refuse: &peerpb.Refuse{Xfer: uint64(m.Xfer), Cause: encodeCause(m.Cause), RetryNs: uint64(m.Retry)}}
+		f.start(epoch, kindRefuse, 16+len(m.Cause.Text))
+		w.uint(1, uint64(m.Xfer))
+		putCause(w, 2, m.Cause)
+		w.uint(3, uint64(m.Retry))
 	case *transfer.MsgGrant:
-		f.Kind = &peerpb.Frame_Grant{Grant: &peerpb.Grant{
-			Xfer: uint64(m.Xfer), Seg: m.Seg, Incarnation: m.Incarnation, Engine: m.Engine, Whole: m.Whole, Ranks: encodeRanks(m.Ranks),
-			Blocks: encodeLists(m.Blocks), BlocksBy: encodeBy(m.BlocksBy), Tokens: m.Tokens, Last: m.Last, Layered: m.Layered,
-			Transport: m.Transport, Slices: m.Slices, Bytes: m.Bytes, HasInline: m.HasInline, Inline: m.Inline, InlineCrc: m.InlineCRC,
-		}}
+		f.start(epoch, kindGrant, 128+len(m.Inline)+guess(m.Blocks))
+		putGrant(w, m)
 	case *transfer.MsgGo:
-		f.Kind = &peerpb.Frame_Go{Go: &peerpb.Go{Xfer: uint64(m.Xfer), Seg: m.Seg}}
+		f.start(epoch, kindGo, 0)
+		w.uint(1, uint64(m.Xfer))
+		w.uint(2, uint64(m.Seg))
 	case *transfer.MsgSent:
-		f.Kind = &peerpb.Frame_Sent{Sent: &peerpb.Sent{Xfer: uint64(m.Xfer), Incarnation: m.Incarnation, Segs: m.Segs}}
+		f.start(epoch, kindSent, 0)
+		w.uint(1, uint64(m.Xfer))
+		w.uint(2, m.Incarnation)
+		w.uint(3, uint64(m.Segs))
 	case *transfer.MsgResend:
-		f.Kind = &peerpb.Frame_Resend{Resend: &peerpb.Resend{Xfer: uint64(m.Xfer), Seg: m.Seg, Attempt: m.Attempt, Slices: m.Slices}}
+		f.start(epoch, kindResend, 16+2*len(m.Slices))
+		putResend(w, m)
 	case *transfer.MsgEnd:
-		f.Kind = &peerpb.Frame_End{End: &peerpb.End{Xfer: uint64(m.Xfer), Status: uint32(m.Status), Cause: encodeCause(m.Cause), Incarnation: m.Incarnation}}
+		f.start(epoch, kindEnd, 16+len(m.Cause.Text))
+		w.uint(1, uint64(m.Xfer))
+		w.uint(2, uint64(m.Status))
+		putCause(w, 3, m.Cause)
+		w.uint(4, m.Incarnation)
 	case *transfer.MsgEndAck:
-		f.Kind = &peerpb.Frame_EndAck{EndAck: &peerpb.EndAck{Xfer: uint64(m.Xfer)}}
+		f.start(epoch, kindEndAck, 0)
+		w.uint(1, uint64(m.Xfer))
 	case *transfer.MsgAbort:
-		f.Kind = &peerpb.Frame_Abort{Abort: &peerpb.Abort{Xfer: uint64(m.Xfer), Cause: encodeCause(m.Cause)}}
+		f.start(epoch, kindAbort, 16+len(m.Cause.Text))
+		w.uint(1, uint64(m.Xfer))
+		putCause(w, 2, m.Cause)
 	case *transfer.MsgKey:
-		f.Kind = &peerpb.Frame_Key{Key: &peerpb.Key{
-			Id: m.ID, Drop: m.Drop, Engine: m.Engine, Key: m.Key, Token: m.Token, Trace: m.Trace, ForNs: uint64(m.For),
-		}}
+		f.start(epoch, kindKey, 128)
+		putKey(w, m)
 	case *transfer.MsgKeyAck:
-		f.Kind = &peerpb.Frame_KeyAck{KeyAck: &peerpb.KeyAck{Id: m.ID, Cause: encodeCause(m.Cause)}}
+		f.start(epoch, kindKeyAck, 16+len(m.Cause.Text))
+		w.uint(1, m.ID)
+		putCause(w, 2, m.Cause)
 	default:
-		return nil, fmt.Errorf("no frame for %T", m)
+		return dst, fmt.Errorf("no frame for %T", m)
 	}
-	return f, nil
+	return f.finish()
 }
 
-func encodeCause(c transfer.Cause) *peerpb.Cause {
+// framer writes a frame: its length, the epoch, and the fields of one kind.
+type framer struct {
+	writer
+	from int
+	body open
+}
+
+// start begins a frame of that kind; guess is about as long as its fields are.
+func (f *framer) start(epoch uint64, kind protowire.Number, guess int) {
+	f.b = append(f.b, 0, 0, 0, 0)
+	f.uint(1, epoch)
+	f.body = f.begin(kind, guess)
+}
+
+func (f *framer) finish() ([]byte, error) {
+	f.end(f.body)
+	n := len(f.b) - f.from - 4
+	if n > maxFrame {
+		return f.b[:f.from], fmt.Errorf("frame of %d bytes is above the limit of %d", n, maxFrame)
+	}
+	binary.LittleEndian.PutUint32(f.b[f.from:], uint32(n))
+	return f.b, nil
+}
+
+func putTake(w *writer, m *transfer.MsgTake) {
+	w.uint(1, uint64(m.Xfer))
+	w.text(2, m.Engine)
+	w.text(3, m.Instance)
+	w.uint(4, m.TakeID)
+	w.uint(5, uint64(m.Part))
+	w.uint(6, uint64(m.Parts))
+	w.bytes(7, m.Key)
+	w.bytes(8, m.Token)
+	w.bytes(9, m.Content)
+	w.text(10, m.Trace)
+	w.bool(11, m.Layered)
+	putRanks(w, 12, m.Ranks)
+	putLists(w, 13, m.Blocks)
+	putBy(w, 14, m.BlocksBy)
+	w.uint(15, uint64(m.Deadline))
+}
+
+func putGrant(w *writer, m *transfer.MsgGrant) {
+	w.uint(1, uint64(m.Xfer))
+	w.uint(2, uint64(m.Seg))
+	w.uint(3, m.Incarnation)
+	w.text(4, m.Engine)
+	w.bool(5, m.Whole)
+	putRanks(w, 6, m.Ranks)
+	putLists(w, 7, m.Blocks)
+	putBy(w, 8, m.BlocksBy)
+	w.uint(9, uint64(m.Tokens))
+	w.bool(10, m.Last)
+	w.bool(11, m.Layered)
+	w.text(12, m.Transport)
+	w.uint(13, uint64(m.Slices))
+	w.uint(14, m.Bytes)
+	w.bool(15, m.HasInline)
+	w.bytes(16, m.Inline)
+	w.uint(17, uint64(m.InlineCRC))
+}
+
+func putResend(w *writer, m *transfer.MsgResend) {
+	w.uint(1, uint64(m.Xfer))
+	w.uint(2, uint64(m.Seg))
+	w.uint(3, uint64(m.Attempt))
+	if len(m.Slices) == 0 {
+		return
+	}
+	o := w.begin(4, 2*len(m.Slices))
+	for _, s := range m.Slices {
+		w.b = protowire.AppendVarint(w.b, uint64(s))
+	}
+	w.end(o)
+}
+
+func putKey(w *writer, m *transfer.MsgKey) {
+	w.uint(1, m.ID)
+	w.bool(2, m.Drop)
+	w.text(3, m.Engine)
+	w.bytes(4, m.Key)
+	w.bytes(5, m.Token)
+	w.text(6, m.Trace)
+	w.uint(7, uint64(m.For))
+}
+
+func putCause(w *writer, num protowire.Number, c transfer.Cause) {
 	if c.Reason == transfer.OK && c.Text == "" {
-		return nil
+		return
 	}
-	return &peerpb.Cause{Reason: uint32(c.Reason), Text: c.Text}
+	o := w.begin(num, len(c.Text)+4)
+	w.uint(1, uint64(c.Reason))
+	w.text(2, c.Text)
+	w.end(o)
 }
 
-func encodeRanks(in []transfer.RankRef) []*peerpb.RankRef {
-	out := make([]*peerpb.RankRef, len(in))
+func putRanks(w *writer, num protowire.Number, in []transfer.RankRef) {
 	for i := range in {
-		out[i] = &peerpb.RankRef{Rank: in[i].Rank, Digest: in[i].Digest[:]}
+		o := w.begin(num, 36)
+		w.uint(1, uint64(in[i].Rank))
+		w.bytes(2, in[i].Digest[:])
+		w.end(o)
 	}
-	return out
 }
 
-func encodeLists(in []layout.BlockList) []*peerpb.BlockList {
-	out := make([]*peerpb.BlockList, len(in))
+func putLists(w *writer, num protowire.Number, in []layout.BlockList) {
 	for i := range in {
 		b := &in[i]
-		out[i] = &peerpb.BlockList{
-			Group: b.Group, FirstToken: b.FirstToken, Ntokens: b.NTokens, Count: uint32(len(b.IDs)), Ids: layout.AppendIDs(nil, b.IDs),
+		o := w.begin(num, guess(in[i:i+1]))
+		w.uint(1, uint64(b.Group))
+		w.uint(2, uint64(b.FirstToken))
+		w.uint(3, uint64(b.NTokens))
+		w.uint(4, uint64(len(b.IDs)))
+		if len(b.IDs) > 0 {
+			ids := w.begin(5, 2*len(b.IDs))
+			w.b = layout.AppendIDs(w.b, b.IDs)
+			w.end(ids)
 		}
+		w.end(o)
 	}
-	return out
 }
 
-func encodeBy(in map[uint32][]layout.BlockList) []*peerpb.RankBlocks {
-	var out []*peerpb.RankBlocks
-	for rank, lists := range in {
-		out = append(out, &peerpb.RankBlocks{Rank: rank, Blocks: encodeLists(lists)})
+func putBy(w *writer, num protowire.Number, in map[uint32][]layout.BlockList) {
+	if len(in) == 0 {
+		return
 	}
-	return out
+	for _, rank := range slices.Sorted(maps.Keys(in)) {
+		o := w.begin(num, 8+guess(in[rank]))
+		w.uint(1, uint64(rank))
+		putLists(w, 2, in[rank])
+		w.end(o)
+	}
+}
+
+// guess is about the encoded length of lists: ids at random places take two or three bytes.
+func guess(lists []layout.BlockList) int {
+	n := 0
+	for i := range lists {
+		n += 16 + 2*len(lists[i].IDs)
+	}
+	return n
 }

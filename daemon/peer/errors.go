@@ -1,9 +1,14 @@
 package peer
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -12,25 +17,35 @@ type finalError struct{ cause transfer.Cause }
 
 func (e *finalError) Error() string { return e.cause.Text }
 
-func final(r transfer.Reason, format string, args ...any) error {
+func final(r transfer.Reason, format string, args ...any) error { return finally(r, format, args...) }
+
+func finally(r transfer.Reason, format string, args ...any) *finalError {
 	return &finalError{transfer.Cause{Reason: r, Text: fmt.Sprintf(format, args...)}}
 }
 
-// duplicateError: the other side keeps a channel that one of us opened at the same time.
-type duplicateError struct{ node string }
+// malformedError is what no honest peer sends; it ends the connection and is counted.
+type malformedError struct{ text string }
+
+func (e *malformedError) Error() string { return e.text }
+
+func malformed(format string, args ...any) error {
+	return &malformedError{fmt.Sprintf(format, args...)}
+}
+
+func isMalformed(err error) bool {
+	var bad *malformedError
+	return errors.As(err, &bad)
+}
+
+// duplicateError: a channel with that node is open already, or was opened by the node at the same time. by is who found out, "" this side.
+type duplicateError struct{ node, by string }
 
 func (e *duplicateError) Error() string {
-	return fmt.Sprintf("node %q keeps the channel that was opened at the same time", e.node)
+	return fmt.Sprintf("node %q has a channel with this one already", e.node)
 }
 
-func (e *duplicateError) nodeOr(node string) string {
-	if e == nil || e.node == "" {
-		return node
-	}
-	return e.node
-}
-
-func causeError(c transfer.Cause) error { return &finalError{c} }
+// errSelf: the address leads to this very daemon.
+var errSelf = errors.New("that is this node itself")
 
 // asCause keeps the reason of an error that has one; others mean that the peer cannot be reached.
 func asCause(err error, prefix string) transfer.Cause {
@@ -39,4 +54,25 @@ func asCause(err error, prefix string) transfer.Cause {
 		return transfer.Cause{Reason: f.cause.Reason, Text: prefix + f.cause.Text}
 	}
 	return transfer.Cause{Reason: transfer.PeerGone, Text: prefix + err.Error()}
+}
+
+// tlsError makes those errors final that say that the two sides do not trust each other.
+func tlsError(what string, err error) error {
+	var untrusted *pki.UntrustedError
+	var plain tls.RecordHeaderError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &untrusted):
+		return final(transfer.Denied, "%s: %v", what, err)
+	case errors.As(err, &plain):
+		return final(transfer.Denied, "%s: no TLS there (%v): is it a kvpiped, and does it run insecure?", what, err)
+	case errors.As(err, &op) && op.Op == "remote error":
+		return final(transfer.Denied, "%s: the peer refuses this node's certificate, or runs insecure; its log says more (%v)", what, op.Err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// gone tells whether the other side just went away, which is no news when nobody had met it yet.
+func gone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }

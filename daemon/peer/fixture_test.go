@@ -19,20 +19,34 @@ const patience = 20 * time.Second
 // node is a manager with everything that it reported.
 type node struct {
 	*Manager
-	t      *testing.T
+	t      testing.TB
 	addr   string
 	mu     sync.Mutex
 	events []transfer.Event
 	links  []*transport.Link
 	more   chan struct{}
+	handle func(transfer.PeerMsg) // instead of keeping messages, guarded by mu
 }
 
 func (n *node) event(ev transfer.Event) {
 	n.mu.Lock()
+	if msg, ok := ev.(transfer.PeerMsg); ok && n.handle != nil {
+		handle := n.handle
+		n.mu.Unlock()
+		handle(msg)
+		return
+	}
 	defer n.mu.Unlock()
 	n.events = append(n.events, ev)
 	close(n.more)
 	n.more = make(chan struct{})
+}
+
+// onMessage makes f see all messages from now on, in the reader's goroutine.
+func (n *node) onMessage(f func(transfer.PeerMsg)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.handle = f
 }
 
 // LinkUp and LinksDown make the node a transport.LinkUser.
@@ -94,11 +108,11 @@ func (n *node) until(cond func() bool) {
 }
 
 type cluster struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	dir := t.TempDir()
 	if err := pki.Init(dir, "test CA", time.Hour); err != nil {
 		t.Fatal(err)

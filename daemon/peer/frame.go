@@ -1,62 +1,163 @@
 package peer
 
 import (
+	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
 
-// maxFrame bounds one control frame: a million block ids of each side at five bytes, and some.
-const maxFrame = 16 << 20
+const (
+	// maxFrame bounds one control frame: a million block ids of each side at five bytes, and some.
+	maxFrame = 16 << 20
+	// maxHello bounds the first frame, which comes from somebody who has not said yet who it is.
+	maxHello = 16 << 10
+	// readBuffer is what a channel reads ahead; frames that fit are worked off where they lie.
+	readBuffer = 64 << 10
+)
 
-// appendFrame appends a frame with its length in front.
-func appendFrame(dst []byte, f *peerpb.Frame) ([]byte, error) {
-	at := len(dst)
-	dst = append(dst, 0, 0, 0, 0)
-	dst, err := proto.MarshalOptions{}.MarshalAppend(dst, f)
+// frame is one message of the control connection. Body lies in the reader's buffer and is valid until the next frame is read.
+type frame struct {
+	epoch uint64
+	kind  protowire.Number
+	body  []byte
+}
+
+// frames reads frames from a connection.
+type frames struct {
+	r    *bufio.Reader
+	held int    // bytes of the last frame, still in r's buffer
+	big  []byte // for frames that do not fit it
+}
+
+func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReaderSize(r, readBuffer)} }
+
+// next reads one frame of at most limit bytes. Errors are malformedError or the connection's.
+func (fs *frames) next(limit int) (frame, error) {
+	_, _ = fs.r.Discard(fs.held)
+	fs.held = 0
+	head, err := fs.r.Peek(4)
 	if err != nil {
-		return nil, fmt.Errorf("encode frame: %w", err)
+		if len(head) > 0 && errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return frame{}, err
 	}
-	n := len(dst) - at - 4
-	if n > maxFrame {
-		return nil, fmt.Errorf("frame of %d bytes is above the limit of %d", n, maxFrame)
+	n := binary.LittleEndian.Uint32(head)
+	if int64(n) > int64(limit) {
+		return frame{}, malformed("a frame of %d bytes, limit %d", n, limit)
 	}
-	binary.LittleEndian.PutUint32(dst[at:], uint32(n))
-	return dst, nil
+	b, err := fs.body(int(n))
+	if err != nil {
+		return frame{}, fmt.Errorf("read frame of %d bytes: %w", n, err)
+	}
+	return parseFrame(b)
 }
 
-// readFrame reads one frame. buf is scratch that it may grow and return; the frame does not refer to it.
-func readFrame(r io.Reader, buf []byte) (*peerpb.Frame, []byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, buf, err
+// body returns the n bytes after the length.
+func (fs *frames) body(n int) ([]byte, error) {
+	if 4+n <= readBuffer {
+		b, err := fs.r.Peek(4 + n)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		fs.held = len(b)
+		return b[4:], nil
 	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n > maxFrame {
-		return nil, buf, malformed("frame of %d bytes, limit %d", n, maxFrame)
+	_, _ = fs.r.Discard(4)
+	b := fs.big
+	if cap(b) < n {
+		b = make([]byte, n)
 	}
-	if cap(buf) < int(n) {
-		buf = make([]byte, n)
+	if fs.big = b; n > 1<<20 {
+		fs.big = nil // rare; not worth keeping
 	}
-	if _, err := io.ReadFull(r, buf[:n]); err != nil {
-		return nil, buf, fmt.Errorf("read frame of %d bytes: %w", n, err)
+	if _, err := io.ReadFull(fs.r, b[:n]); err != nil {
+		return nil, err
 	}
-	f := new(peerpb.Frame)
-	if err := proto.Unmarshal(buf[:n], f); err != nil {
-		return nil, buf, malformed("%v", err)
-	}
-	return f, buf, nil
+	return b[:n], nil
 }
 
-// malformedError is a frame that no honest peer sends; it closes the channel and is counted.
-type malformedError struct{ text string }
+// parseFrame finds the one kind that a frame is of.
+func parseFrame(b []byte) (frame, error) {
+	var out frame
+	f := fields{what: "frame", b: b}
+	for f.next() {
+		switch {
+		case f.num == 1:
+			out.epoch = f.uint()
+		case f.typ != protowire.BytesType: // something that a newer peer says of the frame
+		case out.kind != 0:
+			f.fail("a frame of two kinds, %d and %d", out.kind, f.num)
+		default:
+			out.kind = f.num
+			out.body = f.bytes("kind", maxFrame)
+		}
+	}
+	if out.kind == 0 {
+		f.fail("a frame of no kind")
+	}
+	return out, f.err
+}
 
-func (e *malformedError) Error() string { return "malformed frame: " + e.text }
+func appendHello(dst []byte, h *peerpb.Hello) ([]byte, error) {
+	body, err := proto.Marshal(h)
+	if err != nil {
+		return dst, fmt.Errorf("encode hello: %w", err)
+	}
+	f := framer{writer: writer{dst}, from: len(dst)}
+	f.start(0, kindHello, len(body))
+	f.b = append(f.b, body...)
+	return f.finish()
+}
 
-func malformed(format string, args ...any) error {
-	return &malformedError{fmt.Sprintf(format, args...)}
+func appendHeartbeat(dst []byte, epoch, seq uint64, reply bool) ([]byte, error) {
+	f := framer{writer: writer{dst}, from: len(dst)}
+	f.start(epoch, kindHeartbeat, 10)
+	f.uint(1, seq)
+	f.bool(2, reply)
+	return f.finish()
+}
+
+func decodeHeartbeat(body []byte) (seq uint64, reply bool, err error) {
+	f := fields{what: "heartbeat", b: body}
+	for f.next() {
+		switch f.num {
+		case 1:
+			seq = f.uint()
+		case 2:
+			reply = f.bool()
+		}
+	}
+	return seq, reply, f.err
+}
+
+func appendClose(dst []byte, epoch uint64, reason uint32, text string) ([]byte, error) {
+	f := framer{writer: writer{dst}, from: len(dst)}
+	f.start(epoch, kindClose, len(text)+4)
+	f.uint(1, uint64(reason))
+	f.text(2, text)
+	return f.finish()
+}
+
+func decodeClose(body []byte) (reason uint32, text string, err error) {
+	f := fields{what: "close", b: body}
+	for f.next() {
+		switch f.num {
+		case 1:
+			reason = f.uint32()
+		case 2:
+			text = f.text("text", maxText, nil)
+		}
+	}
+	return reason, text, f.err
 }

@@ -7,27 +7,70 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
+// silences is how many heartbeats a peer may miss.
+const silences = 3
+
 // beat keeps the channel alive, measures its round trip, notices a silent peer, and closes a channel that nobody uses. Only
-// durations on this node's own clock are compared.
+// durations on this node's own monotonic clock are compared.
 func (c *channel) beat() {
-	every := c.m.cfg.Heartbeat
-	t := time.NewTicker(every)
+	every := int64(c.m.cfg.Heartbeat)
+	next := c.m.clock() + every // beat
+	wake := next
+	t := time.NewTimer(time.Duration(every))
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-		case <-c.stop:
+		case <-c.ctx.Done():
 			return
 		}
-		now := time.Now().UnixNano()
-		if quiet := time.Duration(now - c.heard.Load()); quiet > 3*every {
-			c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("peer %q has been silent for %s (three heartbeats)", c.node, quiet.Round(time.Millisecond))}, true)
+		now := c.m.clock()
+		if now-wake > every {
+			// It was this process that stood still. What the peer said meanwhile has not been read yet.
+			c.heard.Store(max(c.heard.Load(), now-(silences-1)*every))
+		}
+		if cause, over := c.tired(now); over {
+			c.close(cause, true)
 			return
 		}
-		if idle := time.Duration(now - c.worked.Load()); c.dialed && c.m.cfg.IdleClose > 0 && idle > c.m.cfg.IdleClose {
-			c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s, closed; it opens again on first use", idle.Round(time.Second))}, true)
-			return
+		if now >= next {
+			c.prod()
+			next = now + every
 		}
-		c.prod()
+		wake = min(next, c.heard.Load()+silences*every)
+		t.Reset(time.Duration(max(wake-now, 1)))
 	}
+}
+
+// tired says whether the peer has been silent for too long, or the channel unused.
+func (c *channel) tired(now int64) (why transfer.Cause, over bool) {
+	if quiet := time.Duration(now - c.heard.Load()); quiet >= silences*c.m.cfg.Heartbeat {
+		return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
+			"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, true
+	}
+	if idle := time.Duration(now - c.worked.Load()); c.dialed && c.m.cfg.IdleClose > 0 && idle > c.m.cfg.IdleClose {
+		return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true
+	}
+	return why, false
+}
+
+// prod asks for a sign of life now, when somebody doubts the channel.
+func (c *channel) prod() {
+	now := uint64(c.m.clock())
+	_ = c.queue(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, now, false) })
+}
+
+// heartbeat answers one, or learns from the answer to its own.
+func (c *channel) heartbeat(body []byte) error {
+	seq, reply, err := decodeHeartbeat(body)
+	if err != nil {
+		return err
+	}
+	if !reply {
+		return c.queue(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, seq, true) })
+	}
+	if now := uint64(c.m.clock()); seq > 0 && seq <= now {
+		c.rtt.Store(int64(now - seq))
+	}
+	return nil
 }

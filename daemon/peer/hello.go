@@ -1,13 +1,16 @@
 package peer
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -21,8 +24,11 @@ const (
 	plainLink    = "KVPL"
 )
 
-// closeDuplicate is the reason of a Close that ends one of two channels opened at the same time.
-const closeDuplicate = 1000
+// Reasons of a Close that answers a Hello, beside those of transfer.Reason.
+const (
+	closeDuplicate = 1000 // of two channels opened at the same time; the text is the name of the node that says so
+	closeSelf      = 1001 // the dialer is who it dialed
+)
 
 func (m *Manager) hello() *peerpb.Hello {
 	return &peerpb.Hello{
@@ -31,175 +37,184 @@ func (m *Manager) hello() *peerpb.Hello {
 	}
 }
 
-// greet is the dialing side of a new connection: TLS, Hello, Hello, links, channel.
+// readHello reads the first frame of a connection, which the other side may use to refuse.
+func readHello(in *frames) (*peerpb.Hello, error) {
+	f, err := in.next(maxHello)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("wait for hello: %w", err)
+	case f.kind == kindClose:
+		return nil, refusal(f.body)
+	case f.kind != kindHello:
+		return nil, malformed("the first frame is of kind %d, not hello", f.kind)
+	}
+	h := new(peerpb.Hello)
+	if err := proto.Unmarshal(f.body, h); err != nil {
+		return nil, malformed("hello: %v", err)
+	}
+	return h, nil
+}
+
+// refusal is what the other side answered instead of a Hello.
+func refusal(body []byte) error {
+	reason, text, err := decodeClose(body)
+	switch {
+	case err != nil:
+		return err
+	case reason == closeDuplicate:
+		return &duplicateError{node: text}
+	case reason == closeSelf:
+		return errSelf
+	case reason == uint32(transfer.Unavailable) || reason == uint32(transfer.PeerGone):
+		return fmt.Errorf("refused: %s", text) // it will be back
+	}
+	return final(transfer.Reason(min(reason, uint32(transfer.Closed))), "refused: %s", text)
+}
+
+// greet is the dialing side of a new connection: TLS, Hello, Hello. The channel it returns is installed, and not up yet.
 func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*channel, error) {
 	conn, node, err := m.secure(ctx, tcp, true, alpnControl)
 	if err != nil {
 		return nil, err
 	}
-	mine := m.hello()
-	m.mu.Lock()
-	mine.LostEpoch = m.lost[t.node]
-	if node != "" {
-		mine.LostEpoch = m.lost[node]
+	if t.node != "" && node != "" && node != t.node {
+		return nil, wrongNode(node, t.node)
 	}
-	m.mu.Unlock()
-	b, err := appendFrame(nil, &peerpb.Frame{Kind: &peerpb.Frame_Hello{Hello: mine}})
-	if err != nil {
+	if old := m.channelOf(node); old != nil {
+		old.prod()
+		return nil, &duplicateError{node: node} // found by another name
+	}
+	if err := m.sayHello(conn, m.lostEpoch(node, t.node)); err != nil {
 		return nil, err
 	}
-	if m.cfg.Insecure {
-		b = append([]byte(plainControl), b...)
-	}
-	if _, err := conn.Write(b); err != nil {
-		return nil, fmt.Errorf("say hello: %w", err)
-	}
-	r := bufio.NewReaderSize(conn, 64<<10)
-	f, buf, err := readFrame(r, nil)
+	in := newFrames(conn)
+	h, err := readHello(in)
 	if err != nil {
-		return nil, fmt.Errorf("wait for hello: %w", err)
-	}
-	if cl := f.GetClose(); cl != nil {
-		if cl.Reason == closeDuplicate {
-			return nil, &duplicateError{node}
-		}
-		return nil, final(transfer.Reason(min(cl.Reason, uint32(transfer.Closed))), "refused: %s", cl.Text)
-	}
-	h := f.GetHello()
-	if h == nil {
-		return nil, malformed("first frame is %T, not hello", f.Kind)
+		return nil, m.certain(tlsError("hello", err), node)
 	}
 	if node == "" {
 		node = h.Node
 	}
-	if err := m.acceptable(h, node, t.node); err != nil {
+	if t.node != "" && node != t.node {
+		return nil, wrongNode(node, t.node)
+	}
+	if err := m.acceptable(h, node); err != nil {
 		return nil, err
 	}
-	if h.Epoch == 0 || len(h.LinkSecret) != 32 {
+	if h.Epoch == 0 || len(h.LinkSecret) != secretSize {
 		return nil, malformed("hello without epoch or link secret")
 	}
-	c := m.newChannel(conn, tcp, r, buf, node, h, h.Epoch, h.LinkSecret, true)
+	c := m.newChannel(sides{conn, tcp, in}, node, h, h.Epoch, h.LinkSecret, true)
 	c.addr = t.addr
-	if err := m.install(c, 0); err != nil {
-		return nil, err
-	}
-	_ = conn.SetDeadline(time.Time{})
-	c.openLinks(ctx)
-	c.start()
-	return c, nil
+	return c, m.install(c, 0)
 }
 
-// acceptable checks who the other side is and that both speak a common version.
-func (m *Manager) acceptable(h *peerpb.Hello, node, want string) error {
+func wrongNode(node, want string) error {
+	return final(transfer.Denied, "node %q answers there, not %q: correct peers.nodes", node, want)
+}
+
+// certain replaces what the other side says about names by what its certificate says.
+func (m *Manager) certain(err error, node string) error {
+	var dup *duplicateError
 	switch {
-	case h.Node != node:
-		return final(transfer.Denied, "certificate of node %q, but it calls itself %q", node, h.Node)
-	case want != "" && node != want:
-		return final(transfer.Denied, "node %q answers there, not %q: correct peers.nodes", node, want)
-	case node == m.cfg.Node:
-		return final(transfer.Invalid, "that is this node, %q, itself: leave the peer out", node)
-	case h.ProtoMin > ProtoMax || h.ProtoMax < ProtoMin:
-		return final(transfer.Incompatible, "speaks versions %d to %d of the peer protocol (%s), this daemon %d to %d (%s)",
-			h.ProtoMin, h.ProtoMax, h.Version, ProtoMin, ProtoMax, m.cfg.Version)
-	case len(h.Node) > 255 || len(h.Advertise) > 255 || len(h.Version) > 255 || len(h.Transports) > 16:
-		return malformed("hello with oversized fields")
+	case node == "":
+		return err
+	case errors.As(err, &dup):
+		return &duplicateError{node: node}
+	case errors.Is(err, errSelf) && node != m.cfg.Node:
+		return malformed("node %q takes this node for itself", node)
 	}
-	return nil
+	return err
 }
 
-// welcome is the accepting side.
-func (m *Manager) welcome(conn net.Conn, tcp *net.TCPConn, r *bufio.Reader, node string) error {
-	f, buf, err := readFrame(r, nil)
-	if err != nil {
-		return err
-	}
-	h := f.GetHello()
-	if h == nil {
-		return malformed("first frame is %T, not hello", f.Kind)
-	}
-	if node == "" {
-		node = h.Node
-	}
-	if err := m.acceptable(h, node, ""); err != nil {
-		refuse(conn, asCause(err, ""))
-		return err
-	}
-	var secret [32]byte
-	var e [8]byte
-	_, _ = rand.Read(secret[:])
-	_, _ = rand.Read(e[:])
-	c := m.newChannel(conn, tcp, r, buf, node, h, binary.LittleEndian.Uint64(e[:])|1, secret[:], false)
-	c.addr = h.Advertise
-	if err := m.install(c, h.LostEpoch); err != nil {
-		refuseDuplicate(conn)
-		return err
-	}
+func (m *Manager) sayHello(conn net.Conn, lost uint64) error {
 	mine := m.hello()
-	mine.Epoch, mine.LinkSecret = c.epoch, secret[:]
-	b, err := appendFrame(nil, &peerpb.Frame{Kind: &peerpb.Frame_Hello{Hello: mine}})
+	mine.LostEpoch = lost
+	var b []byte
+	if m.cfg.Insecure {
+		b = append(b, plainControl...)
+	}
+	b, err := appendHello(b, mine)
 	if err == nil {
 		_, err = conn.Write(b)
 	}
 	if err != nil {
-		m.uninstall(c)
-		return fmt.Errorf("answer hello: %w", err)
-	}
-	c.awaitLinks(m.ctx)
-	_ = conn.SetDeadline(time.Time{})
-	c.start()
-	return nil
-}
-
-func refuse(conn net.Conn, cause transfer.Cause) {
-	b, err := appendFrame(nil, &peerpb.Frame{Kind: &peerpb.Frame_Close{Close: &peerpb.Close{Reason: uint32(cause.Reason), Text: cause.Text}}})
-	if err == nil {
-		_, _ = conn.Write(b)
-	}
-}
-
-func refuseDuplicate(conn net.Conn) {
-	b, err := appendFrame(nil, &peerpb.Frame{Kind: &peerpb.Frame_Close{Close: &peerpb.Close{Reason: closeDuplicate, Text: "a channel is open already"}}})
-	if err == nil {
-		_, _ = conn.Write(b)
-	}
-}
-
-// install makes c the node's channel. Of two channels opened at the same time the one dialed by the node whose name sorts first stays;
-// a node that restarted, or knows its old channel to be over, always gets the new one.
-func (m *Manager) install(c *channel, lostEpoch uint64) error {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return final(transfer.Unavailable, "daemon is shutting down")
-	}
-	old := m.channels[c.node]
-	if old != nil {
-		same := old.incarnation == c.incarnation && old.epoch != lostEpoch
-		if same && old.dialed != c.dialed && old.dialed == (m.cfg.Node < c.node) {
-			m.stats.Duplicates++
-			m.mu.Unlock()
-			old.prod()
-			return &duplicateError{c.node}
-		}
-	}
-	m.channels[c.node] = c
-	m.stats.Opened++
-	if m.lost[c.node] != 0 {
-		m.stats.Reconnects++
-	}
-	m.mu.Unlock()
-	if old != nil {
-		old.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("node %q opened a new channel", c.node)}, false)
+		return tlsError("say hello", err)
 	}
 	return nil
 }
 
-// uninstall forgets c, if it is still the node's channel.
-func (m *Manager) uninstall(c *channel) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.channels[c.node] == c {
-		delete(m.channels, c.node)
-		m.lost[c.node] = c.epoch
+// acceptable checks who the other side is and that both speak a common version. node is what its certificate says.
+func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
+	switch {
+	case h.ProtoMin > ProtoMax || h.ProtoMax < ProtoMin:
+		return final(transfer.Incompatible, "node %q (%s) speaks versions %d to %d of the peer protocol, node %q (%s) %d to %d: upgrade the older one",
+			h.Node, h.Version, h.ProtoMin, h.ProtoMax, m.cfg.Node, m.cfg.Version, ProtoMin, ProtoMax)
+	case h.Node != node:
+		return final(transfer.Denied, "certificate of node %q, but it calls itself %q", node, h.Node)
+	case node == m.cfg.Node && h.Incarnation == m.cfg.Incarnation:
+		return errSelf
+	case node == m.cfg.Node:
+		return final(transfer.Denied, "two nodes are called %q: give each its own name and certificate", node)
+	case !nameOK(h.Node) || len(h.Advertise) > 255 || len(h.Version) > 255 || len(h.Transports) > 16:
+		return malformed("hello with empty or oversized fields")
+	}
+	return nil
+}
+
+// nameOK says whether a peer can go by that name.
+func nameOK(s string) bool { return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " :/\r\n\t") }
+
+const secretSize = 32
+
+// welcome is the accepting side. The channel that it returns is installed, and not up yet.
+func (m *Manager) welcome(s sides, node string) (*channel, error) {
+	h, err := readHello(s.in)
+	if err != nil {
+		return nil, tlsError("hello", err)
+	}
+	if node == "" {
+		node = h.Node
+	}
+	if err := m.acceptable(h, node); err != nil {
+		refuse(s.conn, err)
+		return nil, err
+	}
+	secret, e := make([]byte, secretSize), make([]byte, 8)
+	_, _ = rand.Read(secret) // never fails
+	_, _ = rand.Read(e)
+	c := m.newChannel(s, node, h, binary.LittleEndian.Uint64(e)|1, secret, false)
+	c.addr = h.Advertise
+	if err := m.install(c, h.LostEpoch); err != nil {
+		refuse(s.conn, err)
+		return nil, err
+	}
+	mine := m.hello()
+	mine.Epoch, mine.LinkSecret = c.epoch, secret
+	b, err := appendHello(nil, mine)
+	if err == nil {
+		_, err = s.conn.Write(b)
+	}
+	if err != nil {
+		c.close(c.gone(err), false)
+		return nil, fmt.Errorf("answer hello: %w", err)
+	}
+	return c, nil
+}
+
+// refuse answers a Hello with the reason why not.
+func refuse(conn net.Conn, why error) {
+	cause := asCause(why, "")
+	reason, text := uint32(cause.Reason), cause.Text
+	var dup *duplicateError
+	switch {
+	case errors.As(why, &dup):
+		reason, text = closeDuplicate, dup.by
+	case errors.Is(why, errSelf):
+		reason = closeSelf
+	}
+	if b, err := appendClose(nil, 0, reason, text); err == nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(farewellWait))
+		_, _ = conn.Write(b)
 	}
 }

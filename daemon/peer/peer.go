@@ -5,7 +5,6 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,13 +37,13 @@ type Config struct {
 	Streams     int           // data links per channel; 0 when no transport needs them
 	Nodes       map[string]string
 	Allow       []netip.Prefix
-	Heartbeat   time.Duration // a peer silent for three of them is gone
-	IdleClose   time.Duration
-	DialMax     time.Duration
-	Events      func(transfer.Event) // never blocks
+	Heartbeat   time.Duration        // a peer silent for three of them is gone; 0: a second
+	IdleClose   time.Duration        // 0: never
+	DialMax     time.Duration        // longest pause between two attempts
+	Events      func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
 	Queue       func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
-	Flush       func()
-	Links       transport.LinkUser // nil: no links
+	Flush       func()               // may run the machine
+	Links       transport.LinkUser   // nil: no links
 	Log         *slog.Logger
 }
 
@@ -55,6 +54,7 @@ type Manager struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	born   time.Time
 
 	mu       sync.Mutex
 	closed   bool
@@ -62,14 +62,9 @@ type Manager struct {
 	allow    []netip.Prefix
 	channels map[string]*channel // by node
 	lost     map[string]uint64   // node -> epoch of the last channel, known to be over
-	dialing  map[string]*dial    // by address
+	dialing  map[target]*dial
 	pace     map[string]*backoff // by address
 	stats    Stats
-}
-
-// Stats counts since the start.
-type Stats struct {
-	Opened, Refused, Malformed, Reconnects, Duplicates uint64
 }
 
 // New returns a manager; Start makes it listen.
@@ -86,40 +81,51 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Heartbeat <= 0 {
+		cfg.Heartbeat = time.Second
+	}
+	if cfg.Links == nil {
+		cfg.Streams = 0
+	}
 	m := &Manager{
-		cfg: cfg, log: cfg.Log, nodes: cfg.Nodes, allow: cfg.Allow,
-		channels: map[string]*channel{}, lost: map[string]uint64{}, dialing: map[string]*dial{}, pace: map[string]*backoff{},
+		cfg: cfg, log: cfg.Log, born: time.Now(), nodes: cfg.Nodes, allow: unmapped(cfg.Allow),
+		channels: map[string]*channel{}, lost: map[string]uint64{}, dialing: map[target]*dial{}, pace: map[string]*backoff{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
 
+// clock is the manager's own: nanoseconds since it was made, whatever the wall clock does.
+func (m *Manager) clock() int64 { return int64(time.Since(m.born)) }
+
 // Start begins to accept.
 func (m *Manager) Start() {
-	if m.cfg.Listener == nil {
-		return
+	if m.cfg.Listener != nil {
+		m.wg.Go(m.accept)
 	}
-	m.wg.Add(1)
-	go func() { defer m.wg.Done(); m.accept() }()
 }
 
-// Close ends all channels and links and waits for their goroutines. Link users see LinksDown first.
+// Close says goodbye on all channels, ends them and their links, and waits for their goroutines. Link users see LinksDown first.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
-	m.cancel()
 	if m.cfg.Listener != nil {
 		_ = m.cfg.Listener.Close()
 	}
+	why := transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("daemon of node %q is shutting down", m.cfg.Node)}
+	var all sync.WaitGroup
 	for _, c := range m.all() {
-		c.close(transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("daemon of node %q is shutting down", m.cfg.Node)}, true)
+		all.Go(func() { c.close(why, true) })
 	}
+	m.cancel()
+	all.Wait()
 	m.wg.Wait()
 }
 
 // Reload replaces the names and networks that may be dialed. Channels that are open stay.
 func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
+	allow = unmapped(allow)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nodes, m.allow = nodes, allow
@@ -127,12 +133,15 @@ func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
 
 // Send queues a message on the node's channel if it still has that epoch.
 func (m *Manager) Send(node string, epoch uint64, msg transfer.Msg) {
-	m.mu.Lock()
-	c := m.channels[node]
-	m.mu.Unlock()
-	if c != nil && c.epoch == epoch {
+	if c := m.channelOf(node); c != nil && c.epoch == epoch {
 		c.send(msg)
 	}
+}
+
+func (m *Manager) channelOf(node string) *channel {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.channels[node]
 }
 
 func (m *Manager) all() []*channel {
@@ -143,77 +152,4 @@ func (m *Manager) all() []*channel {
 		out = append(out, c)
 	}
 	return out
-}
-
-// Status is one peer, for people and metrics.
-type Status struct {
-	Node        string
-	Address     string // "" unknown
-	State       string // "up", "dialing", "down"
-	Epoch       uint64
-	Incarnation uint64
-	Version     string
-	Proto       uint32
-	Advertise   string
-	Dialed      bool // by this node
-	Secure      bool
-	DataPlain   bool
-	Links       int
-	Transports  []string
-	Since       time.Time
-	RTT         time.Duration
-	Problem     string // the last failure
-}
-
-// Snapshot lists configured and connected peers, in no order.
-func (m *Manager) Snapshot() ([]Status, Stats) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []Status
-	for _, c := range m.channels {
-		out = append(out, c.status())
-	}
-	for name, addr := range m.nodes {
-		if m.channels[name] != nil || name == m.cfg.Node {
-			continue
-		}
-		s := Status{Node: name, Address: addr, State: "down"}
-		if m.dialing[addr] != nil {
-			s.State = "dialing"
-		}
-		if p := m.pace[addr]; p != nil {
-			s.Problem = p.problem
-		}
-		out = append(out, s)
-	}
-	return out, m.stats
-}
-
-func (m *Manager) count(f func(*Stats)) {
-	m.mu.Lock()
-	f(&m.stats)
-	m.mu.Unlock()
-}
-
-// secure wraps a connection for one of the two roles and says which node is at the other end ("" when insecure).
-func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, proto string) (net.Conn, string, error) {
-	if m.cfg.Insecure {
-		return conn, "", nil
-	}
-	var t *tls.Conn
-	if client {
-		t = tls.Client(conn, m.cfg.Identity.Config(proto))
-	} else {
-		t = tls.Server(conn, m.cfg.Identity.Config(alpnControl, alpnData))
-	}
-	if err := t.HandshakeContext(ctx); err != nil {
-		return nil, "", fmt.Errorf("TLS handshake: %w", err)
-	}
-	node, err := pki.PeerNode(t.ConnectionState())
-	return t, node, err
-}
-
-func loopbackAddr(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return ok && t.IP.IsLoopback()
 }

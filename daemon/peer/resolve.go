@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -20,17 +21,25 @@ type target struct {
 
 // resolve turns what a client named into a target, within what the configuration allows. A client cannot make the daemon dial
 // anything else.
-func (m *Manager) resolve(hint string) (target, *transfer.Cause) {
+func (m *Manager) resolve(hint string) (target, *finalError) {
 	m.mu.Lock()
 	addr, known := m.nodes[hint]
 	names := slices.Sorted(maps.Keys(m.nodes))
+	closed := len(m.allow) == 0
 	m.mu.Unlock()
 	if known {
 		return target{addr, hint}, nil
 	}
-	if _, _, err := net.SplitHostPort(hint); err != nil {
-		return target{}, &transfer.Cause{Reason: transfer.NotFound, Text: fmt.Sprintf(
-			"peer %q is not known here (known: %s): add it to peers.nodes, or give its host:port inside peers.allow", hint, orNone(names))}
+	host, port, err := net.SplitHostPort(hint)
+	if err != nil {
+		return target{}, finally(transfer.NotFound,
+			"peer %q is not known here (known: %s): add it to peers.nodes, or give its host:port inside peers.allow", hint, orNone(names))
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+		return target{}, finally(transfer.Invalid, "peer address %q: give host:port with a port of 1 to 65535", hint)
+	}
+	if closed {
+		return target{}, m.outside(hint)
 	}
 	return target{addr: hint}, nil
 }
@@ -42,15 +51,20 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// addresses looks up host:port and keeps what may be dialed. Configured peers need no permission of their own.
-func (m *Manager) addresses(ctx context.Context, t target) ([]string, *transfer.Cause) {
+func (m *Manager) outside(addr string) *finalError {
+	return finally(transfer.Denied, "peer address %q is not inside peers.allow of node %q: name the peer in peers.nodes, or allow its network", addr, m.cfg.Node)
+}
+
+// addresses looks up host:port and keeps what may be dialed. Configured peers need no permission of their own. What was looked up is
+// what is dialed, so a name cannot lead elsewhere in between.
+func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	host, port, err := net.SplitHostPort(t.addr)
 	if err != nil {
-		return nil, &transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("peer address %q: %v", t.addr, err)}
+		return nil, final(transfer.Invalid, "peer address %q: %v", t.addr, err)
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return nil, &transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("peer address %q: %v", t.addr, err)}
+		return nil, fmt.Errorf("look up %q: %w", host, err)
 	}
 	m.mu.Lock()
 	allow := m.allow
@@ -64,15 +78,26 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, *transfer.
 			out = append(out, net.JoinHostPort(ip.String(), port))
 		}
 	}
-	if len(out) > 0 {
+	switch {
+	case len(out) > 0:
 		return out, nil
+	case m.cfg.Insecure && t.node != "":
+		return nil, final(transfer.Denied, "peer address %q is not a loopback address, and this daemon runs insecure", t.addr)
 	}
-	if m.cfg.Insecure {
-		return nil, &transfer.Cause{Reason: transfer.Denied, Text: fmt.Sprintf("peer address %q is not a loopback address, and this daemon runs insecure", t.addr)}
-	}
-	return nil, &transfer.Cause{Reason: transfer.Denied, Text: fmt.Sprintf("peer address %q is not inside peers.allow: name the peer in peers.nodes, or allow its network", t.addr)}
+	return nil, m.outside(t.addr)
 }
 
 func within(nets []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// unmapped turns networks of IPv4-mapped addresses into IPv4 networks, the form in which addresses are compared.
+func unmapped(nets []netip.Prefix) []netip.Prefix {
+	out := make([]netip.Prefix, len(nets))
+	for i, p := range nets {
+		if out[i] = p; p.Addr().Is4In6() && p.Bits() >= 96 {
+			out[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+	}
+	return out
 }

@@ -3,8 +3,8 @@ package pki
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -12,145 +12,147 @@ import (
 
 // Identity is a node's certificate and the CA that it trusts, read again when the files change. Safe for concurrent use.
 type Identity struct {
-	ca, cert, key string
+	files [3]string // CA, certificate, key
+	node  string
 
 	mu      sync.Mutex
-	stamp   [3]fileStamp
-	pair    *tls.Certificate
-	roots   *x509.CertPool
+	stamp   [3]fs.FileInfo
+	now     papers
 	lastErr error
 }
 
-type fileStamp struct {
-	mod  time.Time
-	size int64
+// papers are what was read from the three files at one time.
+type papers struct {
+	pair  *tls.Certificate
+	roots *x509.CertPool
 }
 
 // Open reads the three files and checks that they fit together, are valid now, and that the certificate names the node.
 func Open(ca, cert, key, node string) (*Identity, error) {
-	id := &Identity{ca: ca, cert: cert, key: key}
+	id := &Identity{files: [3]string{ca, cert, key}, node: node}
 	if err := id.refresh(); err != nil {
 		return nil, err
-	}
-	name, err := NodeName(id.pair.Leaf)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cert, err)
-	}
-	if name != node {
-		return nil, fmt.Errorf("%s is the certificate of node %q, but this node is %q: set node, or issue one with \"kvpipectl certs node %s\"", cert, name, node, node)
-	}
-	if _, err := verify(id.pair.Leaf, nil, id.roots); err != nil {
-		return nil, fmt.Errorf("%s: %w", cert, err)
 	}
 	return id, nil
 }
 
-// NodeName is who a certificate says its holder is: the first DNS name.
-func NodeName(c *x509.Certificate) (string, error) {
-	if len(c.DNSNames) == 0 {
-		return "", fmt.Errorf("certificate %q has no DNS name that could name a node", c.Subject)
-	}
-	return c.DNSNames[0], nil
-}
-
-// Config returns the TLS configuration for both roles. Chains are verified against the CA as it is at the time of the handshake;
-// who the peer is, is for the caller to read from the connection's state (PeerNode).
+// Config returns the TLS configuration for one connection in either role, with the files as they are now: while they cannot be
+// used, the last good ones serve. Who the peer is, is for the caller to read from the connection's state (PeerNode).
 func (id *Identity) Config(protos ...string) *tls.Config {
+	p := id.current()
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		NextProtos: protos,
-		ClientAuth: tls.RequireAnyClientCert,
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   protos,
+		Certificates: []tls.Certificate{*p.pair},
+		ClientAuth:   tls.RequireAnyClientCert,
 		// Verified in VerifyConnection, for both roles alike: node names, not host names, say who a peer is.
 		InsecureSkipVerify:     true,
 		SessionTicketsDisabled: true,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return id.current()
-		},
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return id.current()
-		},
+		// The only certificate there is, whatever the server says of CAs: if it is not the right one, it says so.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.pair, nil },
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if len(cs.PeerCertificates) == 0 {
-				return errors.New("the peer sent no certificate")
+				return &UntrustedError{errNone}
 			}
-			id.mu.Lock()
-			roots := id.roots
-			id.mu.Unlock()
-			_, err := verify(cs.PeerCertificates[0], cs.PeerCertificates[1:], roots)
-			return err
+			return verify(cs.PeerCertificates[0], cs.PeerCertificates[1:], p.roots)
 		},
 	}
 }
 
-// PeerNode returns the name of the authenticated peer.
-func PeerNode(cs tls.ConnectionState) (string, error) {
-	if len(cs.PeerCertificates) == 0 {
-		return "", errors.New("the peer sent no certificate")
+// Problem returns when the certificate in use ends, and what is wrong with the files now: why they could not be read again, or
+// that everybody can read the key.
+func (id *Identity) Problem() (until time.Time, err error) {
+	p := id.current()
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err = id.lastErr; err == nil {
+		err = id.exposed()
 	}
-	return NodeName(cs.PeerCertificates[0])
+	return p.pair.Leaf.NotAfter, err
 }
 
-func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool) (string, error) {
-	between := x509.NewCertPool()
-	for _, c := range more {
-		between.AddCert(c)
+// exposed says that everybody can read the key. Called with mu held.
+func (id *Identity) exposed() error {
+	if mode := id.stamp[2].Mode().Perm(); mode&0o004 != 0 {
+		return fmt.Errorf("%s can be read by everybody (mode %04o): chmod 600 it, and issue another if somebody did", id.files[2], mode)
 	}
-	now := time.Now()
-	switch {
-	case now.After(leaf.NotAfter):
-		return "", fmt.Errorf("certificate %q expired on %s", leaf.Subject, leaf.NotAfter.Format(time.DateTime))
-	case now.Before(leaf.NotBefore):
-		return "", fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))
-	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
-		return "", fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)
-	}
-	return NodeName(leaf)
+	return nil
 }
 
-// current returns the certificate as it is on disk. While the files cannot be read, the last good one serves.
-func (id *Identity) current() (*tls.Certificate, error) {
+// current returns the papers as they are on disk, or the last good ones.
+func (id *Identity) current() papers {
 	err := id.refresh()
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.lastErr = err
-	return id.pair, nil
+	return id.now
 }
 
-// Problem returns why the files could not be read again, or nil, and when the certificate ends.
-func (id *Identity) Problem() (until time.Time, err error) {
-	_, _ = id.current()
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	return id.pair.Leaf.NotAfter, id.lastErr
-}
-
+// refresh reads the files if they changed. What is not good in every respect is not used.
 func (id *Identity) refresh() error {
-	var stamp [3]fileStamp
-	for i, p := range []string{id.ca, id.cert, id.key} {
-		st, err := os.Stat(p)
+	var stamp [3]fs.FileInfo
+	for i, path := range id.files {
+		st, err := os.Stat(path)
 		if err != nil {
 			return fmt.Errorf("certificate file: %w", err)
 		}
-		stamp[i] = fileStamp{st.ModTime(), st.Size()}
+		stamp[i] = st
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if stamp == id.stamp {
+	if sameFiles(stamp, id.stamp) {
 		return nil
 	}
-	cas, err := ReadCertificates(id.ca)
+	p, err := id.read()
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	for _, c := range cas {
-		roots.AddCert(c)
-	}
-	pair, err := tls.LoadX509KeyPair(id.cert, id.key)
-	if err != nil {
-		return fmt.Errorf("%s with %s: %w", id.cert, id.key, err)
-	}
-	id.stamp, id.pair, id.roots = stamp, &pair, roots
+	id.stamp, id.now = stamp, p
 	return nil
+}
+
+func sameFiles(a, b [3]fs.FileInfo) bool {
+	for i := range a {
+		if b[i] == nil || !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() || a[i].Mode() != b[i].Mode() {
+			return false
+		}
+	}
+	return true
+}
+
+// read reads and checks all three files.
+func (id *Identity) read() (p papers, err error) {
+	ca, cert, key := id.files[0], id.files[1], id.files[2]
+	cas, err := ReadCertificates(ca)
+	if err != nil {
+		return p, err
+	}
+	p.roots = x509.NewCertPool()
+	for _, c := range cas {
+		p.roots.AddCert(c)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return p, fmt.Errorf("%s with %s: %w", cert, key, err)
+	}
+	p.pair = &pair
+	name, err := NodeName(pair.Leaf)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", cert, err)
+	}
+	if name != id.node {
+		return p, fmt.Errorf("%s is the certificate of node %q, but this node is %q: set node, or issue one with \"kvpipectl certs node %s\"", cert, name, id.node, id.node)
+	}
+	var more []*x509.Certificate
+	for _, der := range pair.Certificate[1:] {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", cert, err)
+		}
+		more = append(more, c)
+	}
+	if err := verify(pair.Leaf, more, p.roots); err != nil {
+		return p, fmt.Errorf("%s, with the CA in %s: %w", cert, ca, err)
+	}
+	return p, nil
 }

@@ -64,6 +64,9 @@ func Init(dir, name string, life time.Duration) error {
 // IssueNode makes NAME.crt and NAME.key in out, signed by the CA in dir, valid for the node's name and for hosts (names or addresses).
 // An existing certificate of that name is replaced.
 func IssueNode(dir, out, node string, hosts []string, life time.Duration) error {
+	if err := checkName(node); err != nil {
+		return err
+	}
 	ca, caKey, err := loadCA(dir)
 	if err != nil {
 		return err

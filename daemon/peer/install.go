@@ -1,0 +1,88 @@
+package peer
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// maxLost bounds the nodes whose last channel is remembered.
+const maxLost = 4096
+
+// install makes c the node's channel. Of two channels opened at the same time the one dialed by the node whose name sorts first stays;
+// a node that restarted, or knows its old channel to be over, always gets the new one.
+func (m *Manager) install(c *channel, lostEpoch uint64) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return fmt.Errorf("daemon of node %q is shutting down", m.cfg.Node)
+	}
+	old := m.channels[c.node]
+	if old != nil && old.incarnation == c.incarnation && old.epoch != lostEpoch && m.keeps(old, c) {
+		m.stats.Duplicates++
+		m.mu.Unlock()
+		old.prod()
+		return &duplicateError{node: c.node, by: m.cfg.Node}
+	}
+	m.channels[c.node] = c
+	m.stats.Opened++
+	if m.lost[c.node] != 0 {
+		m.stats.Reconnects++
+	}
+	m.mu.Unlock()
+	if old != nil {
+		old.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("node %q opened a new channel", c.node)}, false)
+	}
+	return nil
+}
+
+// keeps says whether old stays although c, of the same two daemons, is there. Who knows by a certificate whom it dialed does not
+// dial twice; without one it finds out too late.
+func (m *Manager) keeps(old, c *channel) bool {
+	if m.cfg.Insecure && old.isUp() {
+		return true
+	}
+	return old.dialed != c.dialed && old.dialed == (m.cfg.Node < c.node)
+}
+
+// uninstall forgets c, if it is still the node's channel.
+func (m *Manager) uninstall(c *channel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.channels[c.node] != c {
+		return
+	}
+	delete(m.channels, c.node)
+	if _, again := m.lost[c.node]; !again && len(m.lost) >= maxLost {
+		for node := range m.lost { // any: forgetting costs the peer a wait for its heartbeats at most
+			delete(m.lost, node)
+			break
+		}
+	}
+	m.lost[c.node] = c.epoch
+}
+
+// lostEpoch is the epoch of the last channel with the node, by whichever name is known, 0 if there was none.
+func (m *Manager) lostEpoch(certified, wanted string) uint64 {
+	if certified == "" {
+		certified = wanted
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lost[certified]
+}
+
+// byEpoch finds the channel that the peer dialed, by the epoch that this side drew for it. stale: it is over.
+func (m *Manager) byEpoch(epoch uint64) (c *channel, stale bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.channels {
+		if c.epoch == epoch && !c.dialed {
+			return c, false
+		}
+	}
+	for _, e := range m.lost {
+		stale = stale || e == epoch
+	}
+	return nil, stale
+}

@@ -1,0 +1,139 @@
+package peer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+const (
+	// maxQueued bounds what waits for a peer that does not read; above it the channel is closed.
+	maxQueued = 64 << 20
+	// maxAtOnce is the most that is written by whoever sends it. The kernel takes at least twice that without blocking when nothing waits.
+	maxAtOnce = 64 << 10
+	// sendBuffer is what the control connection asks the kernel for: room for twice maxAtOnce with the kernel's own overhead.
+	sendBuffer = 512 << 10
+	// keptBuffer is the largest buffer that is kept for the next frames.
+	keptBuffer = 1 << 20
+	// farewellWait bounds how long a goodbye waits for a peer that does not read.
+	farewellWait = 100 * time.Millisecond
+)
+
+// send queues a machine's message. It does not block.
+func (c *channel) send(msg transfer.Msg) {
+	c.worked.Store(c.m.clock())
+	err := c.queue(func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg) })
+	if err != nil {
+		c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
+	}
+}
+
+// queue appends a frame to what waits for the wire, and writes it at once when that cannot block.
+func (c *channel) queue(frame func([]byte) ([]byte, error)) error {
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return nil
+	}
+	if len(c.out) > maxQueued {
+		n := len(c.out)
+		c.mu.Unlock()
+		return fmt.Errorf("%d bytes wait and the peer does not read", n)
+	}
+	b, err := frame(c.out)
+	if err == nil {
+		c.out = b
+	}
+	small := c.up && len(c.out) <= maxAtOnce
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	// Waking the writer takes longer than a small write.
+	if small && c.wmu.TryLock() {
+		room := c.hasRoom()
+		if room {
+			err = c.flush(nil)
+		}
+		c.wmu.Unlock()
+		if room {
+			return err
+		}
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// hasRoom says whether maxAtOnce bytes can be written without blocking.
+func (c *channel) hasRoom() bool {
+	if c.raw == nil {
+		return false
+	}
+	n := maxAtOnce + 1
+	err := c.raw.Control(func(fd uintptr) {
+		if unsent, err := sys.UnsentBytes(fd); err == nil {
+			n = unsent
+		}
+	})
+	return err == nil && n <= maxAtOnce
+}
+
+// flush writes what is queued, and then last. The caller holds wmu.
+func (c *channel) flush(last []byte) error {
+	c.mu.Lock()
+	b := c.out
+	c.out = c.spare[:0]
+	c.mu.Unlock()
+	b = append(b, last...)
+	if c.spare = b; cap(b) > keptBuffer {
+		c.spare = nil
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := c.conn.Write(b)
+	if err != nil {
+		c.broken = true
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// write is the writer: it sends what could not be sent at once.
+func (c *channel) write() {
+	for {
+		select {
+		case <-c.wake:
+		case <-c.ctx.Done():
+			return
+		}
+		c.wmu.Lock()
+		err := c.flush(nil)
+		c.wmu.Unlock()
+		if err != nil {
+			c.close(c.gone(err), false)
+			return
+		}
+	}
+}
+
+// farewell sends what is queued and why the channel ends; false when that could not be said.
+func (c *channel) farewell(cause transfer.Cause) bool {
+	// Also makes a writer that is blocked let go of wmu.
+	_ = c.tcp.SetWriteDeadline(time.Now().Add(farewellWait))
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if c.broken {
+		return false
+	}
+	b, err := appendClose(nil, c.epoch, uint32(cause.Reason), cause.Text)
+	if err != nil || c.flush(b) != nil {
+		return false
+	}
+	return c.tcp.CloseWrite() == nil
+}

@@ -1,0 +1,73 @@
+package peer
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// backoff paces attempts to one address.
+type backoff struct {
+	wait    time.Duration
+	until   time.Time
+	problem string
+}
+
+const (
+	firstWait = 50 * time.Millisecond
+	// maxPaced bounds the addresses whose failures are remembered: hints are the clients' to choose.
+	maxPaced = 4096
+)
+
+// rest waits until the address may be dialed again, or the manager closes.
+func (m *Manager) rest(addr string) {
+	m.mu.Lock()
+	p := m.pace[addr]
+	var pause time.Duration
+	if p != nil {
+		pause = time.Until(p.until)
+	}
+	m.mu.Unlock()
+	if pause <= 0 {
+		return
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-m.ctx.Done():
+	}
+}
+
+// slower notes a failure: the pause doubles up to DialMax, of which a random half to whole is waited. Called with mu held.
+func (m *Manager) slower(addr string, err error) {
+	p := m.pace[addr]
+	if p == nil {
+		p = &backoff{wait: firstWait}
+		m.pace[addr] = p
+	}
+	p.problem = err.Error()
+	p.until = time.Now().Add(jitter(p.wait))
+	p.wait = min(2*p.wait, max(m.cfg.DialMax, firstWait))
+	if len(m.pace) <= maxPaced {
+		return
+	}
+	for a := range m.pace {
+		if a != addr && !m.isConfigured(a) {
+			delete(m.pace, a)
+			return
+		}
+	}
+}
+
+// isConfigured is called with mu held.
+func (m *Manager) isConfigured(addr string) bool {
+	for _, a := range m.nodes {
+		if a == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// jitter spreads a pause over its second half.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

@@ -1,0 +1,66 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// UntrustedError: a certificate that is not good, or not there.
+type UntrustedError struct{ why error }
+
+func (e *UntrustedError) Error() string { return e.why.Error() }
+func (e *UntrustedError) Unwrap() error { return e.why }
+
+var errNone = errors.New("the peer sent no certificate")
+
+// NodeName is who a certificate says its holder is: the first DNS name.
+func NodeName(c *x509.Certificate) (string, error) {
+	if len(c.DNSNames) == 0 {
+		return "", fmt.Errorf("certificate %q has no DNS name that could name a node", c.Subject)
+	}
+	if err := checkName(c.DNSNames[0]); err != nil {
+		return "", fmt.Errorf("certificate %q: %w", c.Subject, err)
+	}
+	return c.DNSNames[0], nil
+}
+
+// checkName refuses what cannot be a node's name, nor part of a file's.
+func checkName(node string) error {
+	if node == "" || len(node) > 255 || strings.HasPrefix(node, ".") || strings.ContainsFunc(node, func(r rune) bool {
+		return r <= ' ' || r == 0x7f || r > 0x7e || strings.ContainsRune(`:/\`, r)
+	}) {
+		return fmt.Errorf("node name %q: give 1 to 255 ASCII characters without spaces, colons or slashes, not beginning with a dot", node)
+	}
+	return nil
+}
+
+// PeerNode returns the name of the authenticated peer.
+func PeerNode(cs tls.ConnectionState) (string, error) {
+	if len(cs.PeerCertificates) == 0 {
+		return "", &UntrustedError{errNone}
+	}
+	return NodeName(cs.PeerCertificates[0])
+}
+
+// verify checks time and chain. The error is an UntrustedError.
+func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool) error {
+	between := x509.NewCertPool()
+	for _, c := range more {
+		between.AddCert(c)
+	}
+	now := time.Now()
+	switch {
+	case now.After(leaf.NotAfter):
+		return &UntrustedError{fmt.Errorf("certificate %q expired on %s", leaf.Subject, leaf.NotAfter.Format(time.DateTime))}
+	case now.Before(leaf.NotBefore):
+		return &UntrustedError{fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))}
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
+	}
+	return nil
+}

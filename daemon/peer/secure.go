@@ -1,0 +1,49 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// secure wraps a connection for one of the two roles and says which node is at the other end ("" when insecure).
+func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos ...string) (net.Conn, string, error) {
+	if m.cfg.Insecure {
+		return conn, "", nil
+	}
+	if m.cfg.Identity == nil {
+		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: set tls.ca, tls.cert and tls.key")
+	}
+	var t *tls.Conn
+	if client {
+		t = tls.Client(conn, m.cfg.Identity.Config(protos...))
+	} else {
+		t = tls.Server(conn, m.cfg.Identity.Config(protos...))
+	}
+	if err := t.HandshakeContext(ctx); err != nil {
+		return nil, "", tlsError("TLS handshake", err)
+	}
+	node, err := pki.PeerNode(t.ConnectionState())
+	if err != nil {
+		return nil, "", final(transfer.Denied, "%v", err)
+	}
+	return t, node, nil
+}
+
+func loopbackAddr(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return ok && t.IP.IsLoopback()
+}
+
+// hostOf returns the address without its port.
+func hostOf(a net.Addr) netip.Addr {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return t.AddrPort().Addr().Unmap()
+}

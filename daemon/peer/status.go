@@ -1,0 +1,62 @@
+package peer
+
+import "time"
+
+// Stats counts since the start.
+type Stats struct {
+	Opened     uint64 // channels
+	Refused    uint64 // connections that were not let in
+	Malformed  uint64 // frames and greetings that no honest peer sends
+	Reconnects uint64 // channels with a node that had one before
+	Duplicates uint64 // of two channels opened at the same time, the one that was given up
+}
+
+// Status is one peer, for people and metrics.
+type Status struct {
+	Node        string
+	Address     string // "" unknown
+	State       string // "up", "dialing", "down"
+	Epoch       uint64
+	Incarnation uint64
+	Version     string
+	Proto       uint32
+	Advertise   string
+	Dialed      bool // by this node
+	Secure      bool
+	DataPlain   bool
+	Links       int
+	Transports  []string
+	Since       time.Time
+	RTT         time.Duration
+	Problem     string // the last failure
+}
+
+// Snapshot lists configured and connected peers, in no order.
+func (m *Manager) Snapshot() ([]Status, Stats) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Status
+	for _, c := range m.channels {
+		out = append(out, c.status())
+	}
+	for name, addr := range m.nodes {
+		if m.channels[name] != nil || name == m.cfg.Node {
+			continue
+		}
+		s := Status{Node: name, Address: addr, State: "down"}
+		if m.dialing[target{addr, name}] != nil {
+			s.State = "dialing"
+		}
+		if p := m.pace[addr]; p != nil {
+			s.Problem = p.problem
+		}
+		out = append(out, s)
+	}
+	return out, m.stats
+}
+
+func (m *Manager) count(f func(*Stats)) {
+	m.mu.Lock()
+	f(&m.stats)
+	m.mu.Unlock()
+}
