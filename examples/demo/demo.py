@@ -115,6 +115,7 @@ def main():
         print(f"\ndemo: FAILED: {error}\n(logs of the daemons: {home}/*/log)", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        shutil.rmtree(home)
         print("\ndemo: interrupted", file=sys.stderr)
         return 130
     shutil.rmtree(home)

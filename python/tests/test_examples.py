@@ -1,0 +1,33 @@
+"""The examples do what they say."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from daemons import BIN, ROOT
+
+
+def run(script, *arguments, **environment):
+    env = {**os.environ, "KVPIPE_BIN": str(BIN), **environment}
+    done = subprocess.run([sys.executable, "-B", str(ROOT / "examples" / script), *arguments], env=env, text=True,
+                          capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_handover(near):
+    assert run("python/handover.py", KVPIPE_SOCKET=near.socket) == "163840 bytes handed over\n"
+
+
+def test_demo_with_a_short_prompt(tmp_path):
+    pytest.importorskip("numpy")
+    if not (BIN / "ref-memcpy").exists():
+        pytest.skip(f"the reference programs are not in {BIN}")
+    out = run("demo/demo.py", "--tokens", "1024", "--rounds", "1", "--json", str(tmp_path / "demo.json"))
+    assert out.endswith("demo: ok\n")
+    told = json.loads((tmp_path / "demo.json").read_text())
+    assert [row["descriptors"] for row in told["handovers"]] == [2048, 2048, 262144]
+    assert all(row["gb_per_s"] > 0 and row["of_memcpy"] > 0 and row["of_tcp"] > 0 for row in told["handovers"])
+    assert [row["name"] for row in told["small"]] == ["local", "tcp"] and all(row["p99_us"] for row in told["small"])
