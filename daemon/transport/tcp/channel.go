@@ -19,8 +19,9 @@ type channelKey struct {
 // task is a posted slice.
 type task struct {
 	fence.Slice
-	job  transport.Job
-	next *task
+	job   transport.Job
+	cause transfer.Cause // how it ended, until that is reported
+	next  *task
 }
 
 // channel is the links of one peer and epoch, and the slices that wait for one of them.
@@ -100,14 +101,20 @@ func (ch *channel) post(leg *fence.Leg, job transport.Job) {
 
 // recycle keeps a task that has ended. It is called with the lock held.
 func (ch *channel) recycle(tk *task) {
-	tk.job = transport.Job{}
+	tk.job, tk.cause = transport.Job{}, transfer.Cause{}
 	tk.next, ch.free = ch.free, tk
 }
 
-// take waits for a slice for l to send, which has to be given back by done. It returns nil once the link is dead.
-func (ch *channel) take(l *link) *task {
+// take waits for a slice for l to send, which has to be given back by done; idle is called before it waits. It returns nil
+// once the link is dead.
+func (ch *channel) take(l *link, idle func()) *task {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
+	if ch.first == nil && !l.dead.Load() {
+		ch.mu.Unlock()
+		idle()
+		ch.mu.Lock()
+	}
 	for ch.first == nil && !l.dead.Load() {
 		ch.posted.Wait()
 	}
@@ -121,12 +128,14 @@ func (ch *channel) take(l *link) *task {
 	return tk
 }
 
-// done takes back a task that has ended, of which n bytes were handed to the kernel.
-func (ch *channel) done(tk *task, n int) {
+// done takes back tasks that have ended, of which n bytes were handed to the kernel.
+func (ch *channel) done(ended []*task, n int) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.recycle(tk)
-	ch.sending--
+	for _, tk := range ended {
+		ch.recycle(tk)
+	}
+	ch.sending -= len(ended)
 	now := time.Now()
 	ch.rate.add(now, n)
 	if ch.sending == 0 && ch.first == nil {

@@ -105,6 +105,8 @@ func (l *link) ends() (*sender, *receiver, error) {
 	}
 	tx.sock = newSocket(raw, true, cfg.Spin)
 	rx.sock = newSocket(raw, false, cfg.Spin)
+	// What has ended is not kept from its owners by a peer that stalls.
+	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
 	return tx, rx, nil
 }
 

@@ -17,7 +17,10 @@ type receiver struct {
 	staged int
 
 	mem     pieces
-	slice   fence.Slice
+	slice   *fence.Slice // at hand, one of slices
+	slices  [batch]fence.Slice
+	next    int            // of slices
+	held    []*fence.Slice // landed, not reported yet: at most batch-1, the last ones
 	head    [headerSize]byte
 	trailer []byte
 	sums    sums
@@ -31,8 +34,18 @@ func (r *receiver) init() {
 	r.trailer = make([]byte, maxTrailer)
 }
 
+// flush reports the slices that have landed.
+func (r *receiver) flush() {
+	for _, s := range r.held {
+		s.End(transfer.Cause{})
+	}
+	r.held = r.held[:0]
+}
+
 // run receives frames until the link fails, and returns why.
 func (r *receiver) run() error {
+	defer r.rest()
+	defer r.flush()
 	for {
 		if err := r.read(r.head[:]); err != nil {
 			return err
@@ -56,6 +69,13 @@ func (r *receiver) run() error {
 	}
 }
 
+// rest is for when nothing comes any more.
+func (r *receiver) rest() {
+	if r.sock != nil {
+		r.sock.rest()
+	}
+}
+
 // malformed notes that the peer does not keep to the protocol.
 func (r *receiver) malformed(err error) error {
 	r.ch.count.bad.Add(1)
@@ -66,7 +86,9 @@ func (r *receiver) malformed(err error) error {
 func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	key := seg.job.Key
 	key.Slice, key.Attempt = h.slice, h.attempt
-	if !in.leg.Add(&r.slice, key) {
+	r.slice = &r.slices[r.next]
+	r.next = (r.next + 1) % batch
+	if !in.leg.Add(r.slice, key) {
 		seg.settle(h.slice, missing)
 		return r.discard(h, 0)
 	}
@@ -85,9 +107,18 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	if cause.Reason == transfer.Corrupt {
 		r.ch.count.corrupt.Add(1)
 	}
+	if cause.Reason == transfer.OK && r.sock != nil && h.length >= worthHolding && len(r.held) < batch-1 {
+		// The report can wait while more is coming: see batch. It does not wait for the peer: see parked.
+		r.held = append(r.held, r.slice)
+		return nil
+	}
+	r.flush()
 	r.slice.End(cause)
 	return err
 }
+
+// worthHolding is the size from which slices are reported together. A small one may be all there is.
+const worthHolding = 256 << 10
 
 // payload moves the payload to its place and says whether it is good. The error is the link's; without one the whole frame
 // was read.
@@ -143,7 +174,7 @@ func (r *receiver) recvDirect(h *header, trailer []byte) error {
 	if r.crc {
 		s = &r.sums
 	}
-	err := r.sock.move(r.mem.iov, &r.slice, s)
+	err := r.sock.move(r.mem.iov, r.slice, s)
 	if errors.Is(err, errFenced) || errors.Is(err, errFault) {
 		if e := r.discard(h, r.sock.moved); e != nil {
 			return e

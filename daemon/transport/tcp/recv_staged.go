@@ -29,7 +29,8 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 	rest, left := r.mem.iov, int(h.length)
 	buf := r.buffer()
 	for left > 0 {
-		n, err := r.some(buf[:min(left, len(buf))])
+		n := min(left, recvStep)
+		err := r.read(buf[:n])
 		if err != nil {
 			return err
 		}
@@ -42,14 +43,6 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 		}
 	}
 	return r.read(trailer)
-}
-
-// some reads what is there, at least a byte.
-func (r *receiver) some(b []byte) (int, error) {
-	if r.sock == nil {
-		return r.Conn.Read(b)
-	}
-	return len(b), r.read(b)
 }
 
 // place copies b to its place.
@@ -69,3 +62,6 @@ func (r *receiver) place(iov []sys.Iovec, b []byte) (rest []sys.Iovec, err error
 	}
 	return rest, nil
 }
+
+// recvStep is how much is read before it is copied on.
+const recvStep = 256 << 10

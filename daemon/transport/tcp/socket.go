@@ -3,6 +3,8 @@ package tcp
 import (
 	"errors"
 	"io"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +31,8 @@ type socket struct {
 	step   func(fd uintptr) bool // bound once: a closure per call would be garbage
 	lowat  int                   // as set on the socket
 	marked bool                  // lowat can be set there
+	active bool                  // counted in streaming
+	parked func()                // called before the poller is asked to wait; may be nil
 
 	iov   []sys.Iovec  // what is left to move
 	left  int          // bytes of iov
@@ -51,6 +55,10 @@ func newSocket(raw syscall.RawConn, sends bool, spin time.Duration) *socket {
 func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	s.iov, s.left, s.slice, s.sums = iov, sys.IovecBytes(iov), slice, sums
 	s.moved, s.since, s.err = 0, time.Time{}, nil
+	if !s.active && slice != nil {
+		s.active = true
+		streaming.Add(1)
+	}
 	wait := s.raw.Read
 	if s.sends {
 		wait = s.raw.Write
@@ -72,7 +80,7 @@ func (s *socket) try(fd uintptr) bool {
 		case errno != syscall.EAGAIN:
 			s.err = errno
 		case !s.spinning() && !s.mark(fd):
-			s.since = time.Time{}
+			s.park()
 			return false
 		}
 	}
@@ -113,9 +121,35 @@ func (s *socket) call(fd uintptr) (errno syscall.Errno) {
 	return 0
 }
 
+// streaming counts the sockets that move data now, and spinners is up to how many of them may spin: where they could take
+// the processor from one another, waiting is faster.
+var (
+	streaming atomic.Int64
+	spinners  = int64(max(runtime.NumCPU()/2, 1))
+)
+
+// rest says that there is nothing to move for now.
+func (s *socket) rest() {
+	if s.active {
+		s.active = false
+		streaming.Add(-1)
+	}
+}
+
+// park prepares for a wait that may be long.
+func (s *socket) park() {
+	s.since = time.Time{}
+	if s.slice == nil && s.moved == 0 {
+		s.rest()
+	}
+	if s.parked != nil {
+		s.parked()
+	}
+}
+
 // spinning tells whether to ask again at once.
 func (s *socket) spinning() bool {
-	if s.spin <= 0 {
+	if s.spin <= 0 || streaming.Load() > spinners {
 		return false
 	}
 	now := time.Now()
