@@ -9,6 +9,7 @@ Everything may be called from any thread. Memory: an offer's blocks must not be 
 until they are ``released``; a completion with ``released`` False says that one RELEASED completion follows.
 """
 
+from ._connect import connect
 from ._library import version
 from .blocks import NO_BLOCK
 from .completion import Completion, Run, Status
@@ -31,7 +32,7 @@ from .errors import (
     Unavailable,
 )
 from .layout import View
-from .node import Node, connect
+from .node import Node
 from .offer import Offer
 from .operation import Operation
 from .region import Region

@@ -1,0 +1,59 @@
+"""Opening a session."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Optional, Tuple
+
+from . import _abi, _values
+from ._library import library
+from ._session import Session
+from .errors import Invalid
+from .node import Node
+
+
+def connect(
+    socket: Optional[str] = None,
+    *,
+    engine_id: str,
+    instance: Optional[str] = None,
+    role: str = "worker",
+    rank: Tuple[int, int] = (0, 0),
+    world: Tuple[int, int] = (1, 1),
+    timeout: Optional[float] = None,
+) -> Node:
+    """Opens a session with the node's daemon, within ``timeout`` seconds (None: 5).
+
+    - ``socket``: its path; None: ``KVPIPE_SOCKET``, then /run/kvpipe/kvpiped.sock, then where `kvpiped --dev` has it.
+    - ``engine_id``: one serving instance, data-parallel rank included. ``instance``: one start of it; None joins the
+      live instance of the same engine and owner, or begins a new one.
+    - ``role``: "worker" owns the memory and blocks of one ``rank``, (tp, pp) of ``world``; "scheduler" owns none, and
+      offers and takes for all ranks of its engine on this node.
+
+    Raises Unavailable (no daemon), Denied (the socket's permission), Incompatible (versions), Busy (that rank of that
+    instance has a session).
+    """
+    if role not in _abi.ROLES:
+        raise Invalid(f"connect: role is {role!r}: must be one of {', '.join(_abi.ROLES)}")
+    tp_rank, pp_rank = _values.pair("rank", rank)
+    tp_world, pp_world = _values.pair("world", world)
+    if tp_world < 1 or pp_world < 1 or tp_rank >= tp_world or pp_rank >= pp_world:
+        raise Invalid(f"connect: rank {tp_rank, pp_rank} of world {tp_world, pp_world}: must be below it, from 0")
+    opts = _abi.opts(
+        _abi.ConnectOpts,
+        socket=_values.text("socket", os.fspath(socket) if socket is not None else None),
+        engine_id=_values.text("engine_id", engine_id),
+        instance=_values.text("instance", instance),
+        role=_abi.ROLES[role],
+        tp_rank=tp_rank,
+        pp_rank=pp_rank,
+        tp_world=tp_world,
+        pp_world=pp_world,
+        timeout_ns=_values.duration("timeout", timeout),
+    )
+    lib = library()
+    handle = ctypes.c_void_p()
+    lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
+    assert handle.value is not None
+    return Node(Session(lib, handle.value))
