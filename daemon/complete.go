@@ -117,17 +117,9 @@ func develop(c *config.Config, f Flags) error {
 	return err
 }
 
-// DevDir is where "kvpiped --dev" puts its sockets: $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID. libkvpipe looks there too.
-func DevDir() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "kvpipe")
-	}
-	return filepath.Join("/tmp", fmt.Sprintf("kvpipe-%d", os.Getuid()))
-}
-
-// devDir makes DevDir and refuses one that somebody else could have put there.
+// devDir makes config.DevDir and refuses one that somebody else could have put there.
 func devDir() (string, error) {
-	dir := DevDir()
+	dir := config.DevDir()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", fmt.Errorf("private directory: %w", err)
 	}

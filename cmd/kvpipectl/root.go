@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvpipe/kvpipe/daemon"
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
@@ -47,7 +46,7 @@ func (c *ctl) client() *admin.Client {
 	}
 	if path == "" {
 		path = config.Default().Admin
-		dev := filepath.Join(daemon.DevDir(), "admin.sock")
+		dev := filepath.Join(config.DevDir(), "admin.sock")
 		if !exists(path) && exists(dev) {
 			path = dev
 		}
