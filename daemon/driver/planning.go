@@ -68,7 +68,7 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 			ev.Cause = transfer.Cause{Reason: transfer.Unavailable, Text: reason}
 		} else {
 			ev.Transport = t.Name()
-			ev.Inline = e.Leg.Peer != "" && p.Bytes() <= d.cfg.Inline
+			ev.Inline = e.Leg.Peer != "" && p.Bytes() <= d.cfg.Inline && !e.Layered // its layers become ready one by one
 		}
 	}
 	d.answer(ev)
