@@ -66,33 +66,31 @@ const endTimeout = 5 * time.Second
 
 // New opens everything that can fail (certificates, ports, sockets), so that a daemon that runs is one that works. A failed New
 // leaves nothing behind.
-func New(c config.Config, o Options) (d *Daemon, err error) {
-	d = &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation()}
-	defer func() {
-		if err != nil {
-			d.closeListeners()
-			err = errors.Join(err, d.release())
-		}
-	}()
-	d.log = o.Log
-	if d.log == nil {
-		d.log = newLog(c.Log, d.level)
-	}
-	tune(c)
-	if d.identity, err = identity(c); err != nil {
-		return nil, err
-	}
-	if err = d.listen(); err != nil {
-		return nil, err
-	}
-	d.tally = newTally()
-	if err = d.assemble(); err != nil {
-		return nil, err
-	}
-	if err = d.openAdmin(); err != nil {
-		return nil, err
+func New(c config.Config, o Options) (*Daemon, error) {
+	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally()}
+	if err := d.open(); err != nil {
+		d.closeListeners()
+		return nil, errors.Join(err, d.release())
 	}
 	return d, nil
+}
+
+func (d *Daemon) open() (err error) {
+	d.log = d.opts.Log
+	if d.log == nil {
+		d.log = newLog(d.cfg.Log, d.level)
+	}
+	tune(d.cfg)
+	if d.identity, err = identity(d.cfg); err != nil {
+		return err
+	}
+	if err := d.listen(); err != nil {
+		return err
+	}
+	if err := d.assemble(); err != nil {
+		return err
+	}
+	return d.openAdmin()
 }
 
 // incarnation names this run of the daemon; never 0.

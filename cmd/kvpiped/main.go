@@ -16,12 +16,7 @@ import (
 )
 
 func main() {
-	err := run(os.Args[1:])
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	default:
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "kvpiped:", err)
 		os.Exit(1)
 	}
@@ -29,6 +24,9 @@ func main() {
 
 func run(args []string) error {
 	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

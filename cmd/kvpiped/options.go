@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon"
@@ -43,8 +45,15 @@ func parse(args []string) (*options, error) {
 		o.flags.Peers[name] = addr
 		return nil
 	})
-	if err := f.Parse(args); err != nil {
+	f.SetOutput(io.Discard) // errors are told once, by who called
+	f.Usage = func() {}
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(os.Stdout)
+		fmt.Println("usage: kvpiped [--config FILE | --dev] [FLAGS]")
+		f.PrintDefaults()
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: kvpiped --help lists the flags", err)
 	}
 	switch {
 	case f.NArg() > 0:

@@ -45,14 +45,17 @@ func within[T cmp.Ordered](p *problems, key string, v, low, high T) {
 	}
 }
 
+// maxSocket leaves room for a process id: sockets appear by rename.
+const maxSocket = 96
+
 // checkPlaces looks at names, paths and addresses.
 func (c *Config) checkPlaces(p *problems) {
 	if c.Node == "" || len(c.Node) > 255 || strings.ContainsAny(c.Node, " :/\n") {
 		p.add("node", "%q: give a name of 1 to 255 characters without spaces, colons or slashes", c.Node)
 	}
 	for key, v := range map[string]string{"socket": c.Socket, "admin": c.Admin} {
-		if !strings.HasPrefix(v, "/") || len(v) > 107 {
-			p.add(key, "%q: give an absolute path of at most 107 bytes (the limit of unix sockets)", v)
+		if !strings.HasPrefix(v, "/") || len(v) > maxSocket {
+			p.add(key, "%q: give an absolute path of at most %d bytes (unix sockets may have 107, and the daemon needs some for a moment)", v, maxSocket)
 		}
 	}
 	if c.Socket == c.Admin {

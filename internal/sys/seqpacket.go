@@ -20,14 +20,17 @@ type ListenOptions struct {
 }
 
 // ListenSeqpacket listens on a SOCK_SEQPACKET unix socket at path. The file
-// appears with its final mode and group, by rename, and replaces whatever was
-// there: the caller holds a lock that says no other process serves this path
+// appears with its final mode and group, by rename, and replaces a socket that
+// was there: the caller holds a lock that says no other process serves this path
 // (see LockFile). Closing the listener leaves the file; RemoveSocket ends it.
 // Errors name the path.
 func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) {
 	mode := opt.Mode
 	if mode == 0 {
 		mode = 0o600
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
+		return nil, fmt.Errorf("listen on %s: it is not a socket (%v): move it away", path, st.Mode())
 	}
 	tmp := path + "." + strconv.Itoa(os.Getpid())
 	if err := RemoveSocket(tmp); err != nil {

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// TestNewThatFails leaves nothing behind, wherever it fails (the leak gate looks at descriptors and goroutines).
+func TestNewThatFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, c := range map[string]struct {
+		change func(*config.Config)
+		dev    bool
+		want   string
+	}{
+		"certificates": {func(c *config.Config) { c.TLS.Cert = c.TLS.CA }, true, "does not match"},
+		"port":         {func(c *config.Config) { c.Listen = taken.Addr().String() }, true, "is in use"},
+		"socket":       {func(c *config.Config) { c.Socket = filepath.Join(c.Socket, "below", "a", "file") }, true, "socket directory"},
+		"group":        {func(c *config.Config) { c.Group = "no-such-group" }, false, "create it"},
+		"session":      {func(c *config.Config) { c.Advertise = strings.Repeat("x", 200) + ":1" }, true, "too long"},
+		"admin":        {func(c *config.Config) { c.Admin = filepath.Dir(c.Admin) }, true, "not a socket"},
+		"metrics":      {func(c *config.Config) { c.Metrics = taken.Addr().String() }, false, "is in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, f := settings(t, "a", t.TempDir())
+			cfg, err := Complete(cfg, f, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if name == "socket" {
+				if err := os.WriteFile(cfg.Socket, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.change(&cfg)
+			d, err := New(cfg, Options{Dev: c.dev, Version: "test", Log: slog.New(slog.DiscardHandler)})
+			if err == nil {
+				d.closeListeners()
+				_ = d.release()
+				t.Fatal("it does not fail")
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			for _, s := range []string{cfg.Socket, cfg.Admin} {
+				if st, err := os.Lstat(s); err == nil && st.Mode().Type() == os.ModeSocket {
+					t.Errorf("%s is left behind", s)
+				}
+			}
+		})
+	}
+}

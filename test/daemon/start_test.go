@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+)
+
+// TestDevelopmentPair starts two daemons at once that share a directory for their CA: one makes it, both trust it.
+func TestDevelopmentPair(t *testing.T) {
+	dir := tempDir(t)
+	busy := busyPort(t)
+	first, second := launch(t, devArgs(dir, "a")...), launch(t, devArgs(dir, "b", "--peer", "nobody="+busy)...)
+	a, b := first.attr("listen"), second.attr("listen")
+	second.stop()
+	second = dev(t, dir, "b", "--peer", "a="+a)
+	if b == a {
+		t.Fatalf("both listen on %s", a)
+	}
+	atB := filepath.Join(dir, "b", "admin.sock")
+	out := ctl(t, atB, "bench", "a", "--seconds", "0.001", "--sizes", "1048576")
+	if n := strings.Count(out, "GB/s"); n != 2 {
+		t.Errorf("bench has %d rows with numbers, want 2:\n%s", n, out)
+	}
+	peers := ask[[]admin.Peer](t, atB, "peers")
+	if len(peers) != 1 || peers[0].Node != "a" || peers[0].State != "up" || !peers[0].Secure || peers[0].Transport != "tcp" {
+		t.Errorf("b's peers: %+v", peers)
+	}
+	if out := ctl(t, atB, "explain", "a"); !strings.HasPrefix(out, "a: tcp") || !strings.Contains(out, "local  refused") {
+		t.Errorf("explain a:\n%s", out)
+	}
+	first.stop()
+	second.stop()
+}
+
+// TestSockets: who may connect, and what is left of them.
+func TestSockets(t *testing.T) {
+	dir := tempDir(t)
+	p := dev(t, dir, "a")
+	home := filepath.Join(dir, "a")
+	for name, want := range map[string]os.FileMode{".": 0o700, "kvpiped.sock": 0o600, "admin.sock": 0o600} {
+		if st, err := os.Stat(filepath.Join(home, name)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want mode %o", name, st, err, want)
+		}
+	}
+	p.stop()
+	if left := files(t, home); left != "kvpiped.sock.lock" { // a lock that goes away would not be one
+		t.Errorf("left behind: %s", left)
+	}
+
+	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = \"off\"\nsocket = %q\nadmin = %q\n", filepath.Join(dir, "s"), filepath.Join(dir, "m"))
+	p = start(t, "--config", file)
+	for name, want := range map[string]os.FileMode{"s": 0o660, "m": 0o600} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want mode %o", name, st, err, want)
+		}
+	}
+	p.stop()
+}
+
+func files(t *testing.T, dir string) string {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range all {
+		names = append(names, f.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// TestTaken: what another daemon or program has is not taken from it, and the error says what to do.
+func TestTaken(t *testing.T) {
+	dir := tempDir(t)
+	p := dev(t, dir, "a")
+	socket := filepath.Join(dir, "a", "kvpiped.sock")
+	if got, want := fails(t, devArgs(dir, "a")...), "kvpiped: socket "+socket+": another kvpiped serves it"; !strings.HasPrefix(got, want) {
+		t.Errorf("a second daemon: %s", got)
+	}
+	busy := busyPort(t)
+	if got, want := fails(t, devArgs(dir, "b", "--listen", busy)...), `kvpiped: listen: "`+busy+`" is in use: another kvpiped? Give another --listen HOST:PORT`; !strings.HasPrefix(got, want) {
+		t.Errorf("a port in use: %s", got)
+	}
+	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = %q\nsocket = %q\nadmin = %q\n", busy, filepath.Join(dir, "s"), filepath.Join(dir, "m"))
+	if got, want := fails(t, "--config", file), `kvpiped: metrics: "`+busy+`" is in use: give another host:port or "off"`; !strings.HasPrefix(got, want) {
+		t.Errorf("a metrics port in use: %s", got)
+	}
+	blocked := write(t, filepath.Join(dir, "file"), "mine")
+	if got := fails(t, devArgs(dir, "c", "--socket", blocked)...); !strings.Contains(got, "it is not a socket") {
+		t.Errorf("a file where the socket belongs: %s", got)
+	}
+	if b, err := os.ReadFile(blocked); err != nil || string(b) != "mine" {
+		t.Errorf("the file has changed: %q, %v", b, err)
+	}
+	if s := ask[admin.Status](t, filepath.Join(dir, "a", "admin.sock"), "status"); s.State != "running" {
+		t.Errorf("the first daemon: %+v", s)
+	}
+	p.stop()
+}
+
+// TestKilled: one that died leaves sockets; the next takes their place.
+func TestKilled(t *testing.T) {
+	dir := tempDir(t)
+	p := dev(t, dir, "a")
+	p.signal(syscall.SIGKILL)
+	p.end()
+	if left := files(t, filepath.Join(dir, "a")); !strings.Contains(left, "kvpiped.sock") || !strings.Contains(left, "admin.sock") {
+		t.Fatalf("left behind: %s", left)
+	}
+	p = dev(t, dir, "a")
+	if s := ask[admin.Status](t, filepath.Join(dir, "a", "admin.sock"), "status"); s.Node != "a" {
+		t.Errorf("status: %+v", s)
+	}
+	p.stop()
+}
+
+// TestHealth: what a load balancer or kubelet asks.
+func TestHealth(t *testing.T) {
+	dir := tempDir(t)
+	p := dev(t, dir, "a")
+	s := ask[admin.Status](t, filepath.Join(dir, "a", "admin.sock"), "status")
+	for path, want := range map[string]string{"/health": "ok\n", "/metrics": "kvpipe_build_info"} {
+		if got := fetch(t, "http://"+s.Metrics+path); !strings.Contains(got, want) {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	p.stop()
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestFlags: what the command line says and refuses.
+func TestFlags(t *testing.T) {
+	for _, flag := range []string{"--version", "--help"} {
+		out, err := exec.Command(filepath.Join(bin, "kvpiped"), flag).Output()
+		if err != nil || !strings.Contains(string(out), "kvpiped ") {
+			t.Errorf("%s: %q, %v", flag, out, err)
+		}
+	}
+	dir := tempDir(t)
+	none := filepath.Join(dir, "none.toml")
+	for _, c := range []struct{ args, want string }{
+		{"--sockt x", "kvpiped: flag provided but not defined: -sockt: kvpiped --help lists the flags"},
+		{"--dev extra", `kvpiped: unexpected argument "extra": kvpiped takes flags alone, see --help`},
+		{"--peer b --dev", `kvpiped: invalid value "b" for flag -peer: give NAME=HOST:PORT: kvpiped --help lists the flags`},
+		{"--ca x", "kvpiped: --ca goes with --dev; otherwise set tls.ca, tls.cert and tls.key in the configuration"},
+		{"--config " + none, "kvpiped: read configuration: open " + none + ": no such file or directory"},
+		{"--dev --node a/b --state-dir " + dir + " --ca " + dir, `kvpiped: node: "a/b": give a name without spaces and slashes`},
+		{"--dev --listen 7650 --state-dir " + dir + " --ca " + dir, "kvpiped: configuration:\nlisten: \"7650\": give host:port or \"off\" (address 7650: missing port in address)"},
+	} {
+		if got := fails(t, strings.Fields(c.args)...); got != c.want {
+			t.Errorf("kvpiped %s:\n got %s\nwant %s", c.args, got, c.want)
+		}
+	}
+}
