@@ -1,0 +1,245 @@
+package peer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"pgregory.net/rapid"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+var update = flag.Bool("update", false, "write testdata/messages.txt")
+
+func TestEveryMessageComesBackAsItWas(t *testing.T) {
+	for _, m := range samples() {
+		comesBack(t, m)
+	}
+	rapid.Check(t, func(t *rapid.T) { comesBack(t, drawMsg(t)) })
+}
+
+type tb interface{ Fatalf(string, ...any) }
+
+func comesBack(t tb, m transfer.Msg) {
+	const epoch = 1 << 63
+	wire, err := appendMsg([]byte("before"), epoch, m)
+	if err != nil {
+		t.Fatalf("%T: %v", m, err)
+	}
+	wire = wire[len("before"):]
+	f, got, err := read(wire)
+	if err != nil {
+		t.Fatalf("%T: %v", m, err)
+	}
+	if diff := cmp.Diff(m, got, cmpopts.EquateEmpty()); diff != "" || f.epoch != epoch || f.kind != kindOf(m) {
+		t.Fatalf("%T, epoch %d, kind %d: %s", m, f.epoch, f.kind, diff)
+	}
+	// What is written is what generated code writes of the same message, and it knows every field.
+	var generated peerpb.Frame
+	if err := proto.Unmarshal(wire[4:], &generated); err != nil {
+		t.Fatalf("%T: generated code: %v", m, err)
+	}
+	again, err := proto.MarshalOptions{Deterministic: true}.Marshal(&generated)
+	if err != nil {
+		t.Fatalf("%T: %v", m, err)
+	}
+	if len(unknown(&generated)) > 0 {
+		t.Fatalf("%T has fields that peer.proto does not: %v", m, unknown(&generated))
+	}
+	if !bytes.Equal(again, wire[4:]) {
+		t.Fatalf("%T: generated code writes\n%x\nnot\n%x", m, again, wire[4:])
+	}
+}
+
+// unknown lists messages with fields that generated code does not know.
+func unknown(m proto.Message) (found []string) {
+	var walk func(protoreflect.Message)
+	walk = func(m protoreflect.Message) {
+		if len(m.GetUnknown()) > 0 {
+			found = append(found, string(m.Descriptor().FullName()))
+		}
+		m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			switch {
+			case fd.IsList() && fd.Message() != nil:
+				for i := range v.List().Len() {
+					walk(v.List().Get(i).Message())
+				}
+			case fd.Message() != nil:
+				walk(v.Message())
+			}
+			return true
+		})
+	}
+	walk(m.ProtoReflect())
+	return found
+}
+
+func TestKindsAreThoseOfPeerProto(t *testing.T) {
+	fields := (&peerpb.Frame{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	want := map[protowire.Number]bool{kindHello: true, kindHeartbeat: true, kindClose: true}
+	for _, m := range samples() {
+		want[kindOf(m)] = true
+	}
+	if fields.Len() != len(want) {
+		t.Errorf("peer.proto has %d kinds, the code %d", fields.Len(), len(want))
+	}
+	for i := range fields.Len() {
+		if fd := fields.Get(i); !want[fd.Number()] {
+			t.Errorf("kind %d, %s, is in peer.proto alone", fd.Number(), fd.Name())
+		}
+	}
+}
+
+// A later version of the protocol may say more in every message.
+func TestFieldsThatAreNotKnownArePassedOver(t *testing.T) {
+	for _, m := range samples() {
+		wire, err := appendMsg(nil, 1, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, _, err := read(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bytes.Clone(f.body)
+		for _, more := range [][]byte{
+			protowire.AppendVarint(protowire.AppendTag(nil, 100, protowire.VarintType), 7),
+			protowire.AppendBytes(protowire.AppendTag(nil, 101, protowire.BytesType), []byte("new")),
+			protowire.AppendFixed64(protowire.AppendTag(nil, 102, protowire.Fixed64Type), 7),
+		} {
+			body = append(more, body...)
+		}
+		got, err := decode(f.kind, body, nil)
+		if diff := cmp.Diff(m, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%T: %v %s", m, err, diff)
+		}
+	}
+}
+
+func TestAReasonOfANewerPeerKeepsItsText(t *testing.T) {
+	var w writer
+	w.uint(1, 9)
+	o := w.begin(2, 0)
+	w.uint(1, 4000)
+	w.text(2, "something new")
+	w.end(o)
+	m, err := decode(kindAbort, w.b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := m.(*transfer.MsgAbort).Cause; c != (transfer.Cause{Reason: transfer.Unavailable, Text: "something new"}) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The lengths of messages inside messages are guessed first: wrong guesses of every size must not show.
+func TestNestedMessagesMoveWhenTheirLengthWasGuessedWrong(t *testing.T) {
+	for _, n := range []int{0, 1, 127, 128, 16383, 16384, 70000} {
+		for _, guess := range []int{0, 127, 128, 16383, 16384, 1 << 21} {
+			w := writer{b: []byte("x")}
+			o := w.begin(3, guess)
+			w.b = append(w.b, bytes.Repeat([]byte{'y'}, n)...)
+			w.end(o)
+			w.b = append(w.b, 'z')
+			want := append(protowire.AppendBytes(protowire.AppendTag([]byte("x"), 3, protowire.BytesType), bytes.Repeat([]byte{'y'}, n)), 'z')
+			if !bytes.Equal(w.b, want) {
+				t.Errorf("%d bytes, guessed %d: %.40x, want %.40x", n, guess, w.b, want)
+			}
+		}
+	}
+}
+
+func TestOversizeMessagesAreRefusedWhole(t *testing.T) {
+	before := []byte("before")
+	got, err := appendMsg(before, 1, &transfer.MsgLayout{Blob: make([]byte, maxFrame)})
+	if err == nil || !strings.Contains(err.Error(), "limit") || string(got) != "before" {
+		t.Errorf("%q, %v", got[:min(20, len(got))], err)
+	}
+}
+
+// The largest take that a client can make, with ids that take five bytes each, fits a frame.
+func TestTheLargestTakeFitsAFrame(t *testing.T) {
+	ids := make([]uint32, layout.MaxIDs)
+	for i := range ids {
+		ids[i] = uint32(i&1) * (layout.NoBlock - 1)
+	}
+	m := samples()[1].(*transfer.MsgTake)
+	m.Blocks, m.BlocksBy = []layout.BlockList{{NTokens: 1, IDs: ids}}, nil
+	wire, err := appendMsg(nil, 1, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, err := read(wire)
+	if err != nil || !slices.Equal(got.(*transfer.MsgTake).Blocks[0].IDs, ids) {
+		t.Fatalf("%d bytes: other ids, or %v", len(wire), err)
+	}
+	m.BlocksBy = map[uint32][]layout.BlockList{0: {{IDs: ids[:1]}}}
+	if wire, err = appendMsg(wire[:0], 1, m); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = read(wire); !isMalformed(err) {
+		t.Fatalf("one id too many: %v", err)
+	}
+}
+
+// The bytes on the wire never change: other versions read them. docs/protocol.md quotes the file.
+func TestGoldenBytes(t *testing.T) {
+	var b strings.Builder
+	for _, m := range samples() {
+		wire, err := appendMsg(nil, 0x1122334455667788, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dump(&b, string((&peerpb.Frame{}).ProtoReflect().Descriptor().Fields().ByNumber(kindOf(m)).Name()), wire)
+	}
+	hello, err := appendHello(nil, &peerpb.Hello{
+		ProtoMin: 1, ProtoMax: 1, Node: "decode-1", Incarnation: 5, Advertise: "10.0.0.2:7650", Version: "0.1.0", Transports: []string{"local", "tcp"}, Streams: 2,
+		DataPlain: true, LinkSecret: bytes.Repeat([]byte{0xa5}, secretSize), Epoch: 0x1122334455667788, LostEpoch: 3,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat, _ := appendHeartbeat(nil, 0x1122334455667788, 12345, true)
+	end, _ := appendClose(nil, 0x1122334455667788, uint32(transfer.Unavailable), "daemon of node \"a\" is shutting down")
+	link := linkHello{index: 1, epoch: 0x1122334455667788, serial: 2}
+	dump(&b, "hello", hello)
+	dump(&b, "heartbeat", beat)
+	dump(&b, "close", end)
+	dump(&b, "link hello", link.append(nil, bytes.Repeat([]byte{0xa5}, secretSize)))
+	path := filepath.Join("testdata", "messages.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("wire bytes changed (-want +got), which other versions do not understand:\n%s", diff)
+	}
+}
+
+func dump(b *strings.Builder, name string, wire []byte) {
+	fmt.Fprintf(b, "%s\n", name)
+	for len(wire) > 0 {
+		n := min(32, len(wire))
+		fmt.Fprintf(b, "  %s\n", hex.EncodeToString(wire[:n]))
+		wire = wire[n:]
+	}
+}

@@ -1,0 +1,128 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// FuzzFrame: whatever comes, reading and decoding a frame end with a message or an error, take memory in proportion to what
+// came, and a message that was understood comes back from its own bytes.
+func FuzzFrame(f *testing.F) {
+	for _, m := range samples() {
+		wire, err := appendMsg(nil, 1, m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+		f.Add(wire[:len(wire)-1])
+		f.Add(append(wire[:4:4], wire[5:]...))
+	}
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{4, 0, 0, 0, 0x5a, 2, 0x62, 0})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		fs := newFrames(bytes.NewReader(wire))
+		for {
+			fr, err := fs.next(1 << 20)
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isMalformed(err) {
+				return
+			}
+			if err != nil {
+				t.Fatalf("an error of no known kind: %v", err)
+			}
+			_, _, _ = decodeHeartbeat(fr.body)
+			_, _, _ = decodeClose(fr.body)
+			m, err := decode(fr.kind, fr.body, new(names))
+			if isMalformed(err) {
+				return
+			}
+			if err != nil {
+				t.Fatalf("an error of no known kind: %v", err)
+			}
+			again, err := appendMsg(nil, fr.epoch, m)
+			if err != nil {
+				t.Fatalf("understood %T and cannot write it: %v", m, err)
+			}
+			_, back, err := read(again)
+			if diff := cmp.Diff(m, back, cmpopts.EquateEmpty()); err != nil || diff != "" {
+				t.Fatalf("%T: %v %s", m, err, diff)
+			}
+		}
+	})
+}
+
+// FuzzLinkHello: nobody without the secret makes a hello that is taken for proven.
+func FuzzLinkHello(f *testing.F) {
+	secret := bytes.Repeat([]byte{7}, secretSize)
+	good := linkHello{index: 1, epoch: 2, serial: 3}
+	f.Add(good.append(nil, secret))
+	f.Add(good.append(nil, bytes.Repeat([]byte{8}, secretSize)))
+	f.Add(make([]byte, linkHelloSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := decodeLinkHello(b)
+		if err != nil {
+			if !isMalformed(err) {
+				t.Fatalf("an error of no known kind: %v", err)
+			}
+			return
+		}
+		proven := bytes.Equal(h.proof, prove(secret, h.said))
+		if same := bytes.Equal(b, h.append(nil, secret)); proven != same {
+			t.Fatalf("proven %v, but it is what the secret's owner writes: %v", proven, same)
+		}
+	})
+}
+
+// Tiny elements must not become large things: a frame full of them is refused early.
+func TestWhatAFrameTakesIsBoundedByItsLength(t *testing.T) {
+	const size = 4 << 20
+	for name, element := range map[string][]byte{
+		"ranks": {12<<3 | 2, 0}, "lists": {13<<3 | 2, 0}, "lists by rank": {14<<3 | 2, 0}, "lists in a list": {14<<3 | 2, 4, 2<<3 | 2, 0, 2<<3 | 2, 0},
+	} {
+		body := bytes.Repeat(element, size/len(element))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decode(kindTake, body, nil)
+		runtime.ReadMemStats(&after)
+		if !isMalformed(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 2*size {
+			t.Errorf("%s: %d bytes of frame took %d", name, size, took)
+		}
+	}
+}
+
+func TestNamesKeepFewStrings(t *testing.T) {
+	var n names
+	for i := range 10 * maxNames {
+		b := []byte{byte(i), byte(i >> 8), 'x'}
+		if n.get(b) != string(b) || n.get(b) != string(b) {
+			t.Fatalf("another string for %q", b)
+		}
+		if len(n.m) > maxNames {
+			t.Fatalf("%d names kept", len(n.m))
+		}
+	}
+}
+
+func TestEachLinkNumberIsFreshOnce(t *testing.T) {
+	var w window
+	for _, step := range []struct {
+		n    uint32
+		want bool
+	}{
+		{1, true}, {1, false}, {3, true}, {2, true}, {2, false}, {0, false}, {200, true}, {4, true}, {300, true}, {200, false}, {44, false}, {45, true},
+		{45, false}, {299, true}, {100000, true}, {300, false}, {99999, true}, {99999, false}, {1<<32 - 1, true}, {1<<32 - 1, false}, {1<<32 - 2, true},
+	} {
+		if got := w.fresh(step.n); got != step.want {
+			t.Errorf("%d: fresh is %v", step.n, got)
+		}
+	}
+}

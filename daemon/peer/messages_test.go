@@ -1,0 +1,177 @@
+package peer
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"pgregory.net/rapid"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// samples is one message of each kind with every field set.
+func samples() []transfer.Msg {
+	var d, e [32]byte
+	for i := range d {
+		d[i], e[i] = byte(i), byte(2*i)
+	}
+	ranks := []transfer.RankRef{{Rank: 1, Digest: d}, {Rank: 2, Digest: e}}
+	lists := []layout.BlockList{{Group: 1, FirstToken: 16, NTokens: 48, IDs: []uint32{7, 8, layout.NoBlock, 3}}}
+	by := map[uint32][]layout.BlockList{2: {{NTokens: 16, IDs: []uint32{300}}}, 5: {{Group: 1, NTokens: 32, IDs: []uint32{1, 2}}}}
+	key, token := []byte("request-1"), []byte("0123456789abcdef")
+	why := transfer.Cause{Reason: transfer.Expired, Text: "the lease ended"}
+	return []transfer.Msg{
+		&transfer.MsgLayout{Digest: d, Blob: []byte{1, 2, 3}},
+		&transfer.MsgTake{
+			Xfer: 9, Engine: "decode-0", Instance: "a1", TakeID: 4, Part: 1, Parts: 2, Key: key, Token: token, Content: []byte{0xc0}, Trace: "t-7",
+			Layered: true, Ranks: ranks, Blocks: lists, BlocksBy: by, Deadline: 30e9,
+		},
+		&transfer.MsgNeedLayout{Xfer: 9, End: transfer.Consumer, Digests: [][32]byte{d, e}},
+		&transfer.MsgParked{Xfer: 9},
+		&transfer.MsgRefuse{Xfer: 9, Cause: why, Retry: 1e9},
+		&transfer.MsgGrant{
+			Xfer: 9, Seg: 1, Incarnation: 77, Engine: "prefill-0", Whole: true, Ranks: ranks, Blocks: lists, BlocksBy: by, Tokens: 48, Last: true,
+			Layered: true, Transport: "tcp", Slices: 3, Bytes: 1 << 20, HasInline: true, Inline: []byte("payload"), InlineCRC: 0xfeedface,
+		},
+		&transfer.MsgGo{Xfer: 9, Seg: 1},
+		&transfer.MsgSent{Xfer: 9, Incarnation: 77, Segs: 2},
+		&transfer.MsgResend{Xfer: 9, Seg: 1, Attempt: 2, Slices: []uint32{0, 300, 7}},
+		&transfer.MsgEnd{Xfer: 9, Incarnation: 77, Status: transfer.Failed, Cause: why},
+		&transfer.MsgEndAck{Xfer: 9},
+		&transfer.MsgAbort{Xfer: 9, Cause: why},
+		&transfer.MsgKey{ID: 5, Drop: true, Engine: "decode-0", Key: key, Token: token, Trace: "t-7", For: 2e9},
+		&transfer.MsgKeyAck{ID: 5, Cause: why},
+	}
+}
+
+// A sample that leaves a field out would let it be forgotten on the wire.
+func TestSamplesSetEveryField(t *testing.T) {
+	for _, m := range samples() {
+		v := reflect.ValueOf(m).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%T.%s is zero", m, v.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+// kindOf says which kind of frame carries a message.
+func kindOf(m transfer.Msg) protowire.Number {
+	kinds := map[string]protowire.Number{
+		"MsgLayout": kindLayout, "MsgTake": kindTake, "MsgNeedLayout": kindNeedLayout, "MsgParked": kindParked, "MsgRefuse": kindRefuse, "MsgGrant": kindGrant,
+		"MsgGo": kindGo, "MsgSent": kindSent, "MsgResend": kindResend, "MsgEnd": kindEnd, "MsgEndAck": kindEndAck, "MsgAbort": kindAbort,
+		"MsgKey": kindKey, "MsgKeyAck": kindKeyAck,
+	}
+	return kinds[strings.TrimPrefix(reflect.TypeOf(m).String(), "*transfer.")]
+}
+
+// drawMsg draws any message that decode accepts.
+func drawMsg(t *rapid.T) transfer.Msg {
+	xfer := transfer.XferID(rapid.Uint64().Draw(t, "xfer"))
+	u32, u64, yes := rapid.Uint32(), rapid.Uint64(), rapid.Bool()
+	key, token := rapid.SliceOfN(rapid.Byte(), 1, maxKey), rapid.SliceOfN(rapid.Byte(), minToken, maxToken)
+	text := func(n int) *rapid.Generator[string] { return rapid.StringN(0, n/4, n) }
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
+	case 0:
+		return &transfer.MsgLayout{Digest: drawDigest(t), Blob: rapid.SliceOf(rapid.Byte()).Draw(t, "blob")}
+	case 1:
+		parts := rapid.IntRange(1, maxParts).Draw(t, "parts")
+		return &transfer.MsgTake{
+			Xfer: xfer, Engine: rapid.StringN(1, 32, maxID).Draw(t, "engine"), Instance: text(maxID).Draw(t, "instance"), TakeID: u64.Draw(t, "id"),
+			Part: rapid.IntRange(0, parts-1).Draw(t, "part"), Parts: parts, Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
+			Content: rapid.SliceOfN(rapid.Byte(), 0, maxContent).Draw(t, "content"), Trace: text(maxTrace).Draw(t, "trace"), Layered: yes.Draw(t, "layered"),
+			Ranks: drawRanks(t), Blocks: drawLists(t), BlocksBy: drawBy(t), Deadline: drawTime(t),
+		}
+	case 2:
+		return &transfer.MsgNeedLayout{Xfer: xfer, End: rapid.SampledFrom([]transfer.End{transfer.Producer, transfer.Consumer}).Draw(t, "end"), Digests: drawDigests(t)}
+	case 3:
+		return &transfer.MsgParked{Xfer: xfer}
+	case 4:
+		return &transfer.MsgRefuse{Xfer: xfer, Cause: drawCause(t), Retry: drawTime(t)}
+	case 5:
+		return &transfer.MsgGrant{
+			Xfer: xfer, Seg: u32.Draw(t, "seg"), Incarnation: u64.Draw(t, "incarnation"), Engine: text(maxID).Draw(t, "engine"), Whole: yes.Draw(t, "whole"),
+			Ranks: drawRanks(t), Blocks: drawLists(t), BlocksBy: drawBy(t), Tokens: u32.Draw(t, "tokens"), Last: yes.Draw(t, "last"), Layered: yes.Draw(t, "layered"),
+			Transport: text(maxTransport).Draw(t, "transport"), Slices: u32.Draw(t, "slices"), Bytes: u64.Draw(t, "bytes"), HasInline: yes.Draw(t, "inline"),
+			Inline: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), InlineCRC: u32.Draw(t, "crc"),
+		}
+	case 6:
+		return &transfer.MsgGo{Xfer: xfer, Seg: u32.Draw(t, "seg")}
+	case 7:
+		return &transfer.MsgSent{Xfer: xfer, Incarnation: u64.Draw(t, "incarnation"), Segs: u32.Draw(t, "segs")}
+	case 8:
+		return &transfer.MsgResend{Xfer: xfer, Seg: u32.Draw(t, "seg"), Attempt: u32.Draw(t, "attempt"), Slices: rapid.SliceOf(u32).Draw(t, "slices")}
+	case 9:
+		s := rapid.SampledFrom([]transfer.Status{transfer.Done, transfer.Failed, transfer.WasCancelled}).Draw(t, "status")
+		return &transfer.MsgEnd{Xfer: xfer, Status: s, Cause: drawCause(t), Incarnation: u64.Draw(t, "incarnation")}
+	case 10:
+		return &transfer.MsgEndAck{Xfer: xfer}
+	case 11:
+		return &transfer.MsgAbort{Xfer: xfer, Cause: drawCause(t)}
+	case 12:
+		return &transfer.MsgKey{
+			ID: u64.Draw(t, "id"), Drop: yes.Draw(t, "drop"), Engine: text(maxID).Draw(t, "engine"), Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
+			Trace: text(maxTrace).Draw(t, "trace"), For: drawTime(t),
+		}
+	}
+	return &transfer.MsgKeyAck{ID: u64.Draw(t, "id"), Cause: drawCause(t)}
+}
+
+func drawDigest(t *rapid.T) [32]byte {
+	return [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
+}
+
+func drawDigests(t *rapid.T) (out [][32]byte) {
+	for range rapid.IntRange(0, 3).Draw(t, "digests") {
+		out = append(out, drawDigest(t))
+	}
+	return out
+}
+
+func drawRanks(t *rapid.T) (out []transfer.RankRef) {
+	for _, d := range drawDigests(t) {
+		out = append(out, transfer.RankRef{Rank: rapid.Uint32().Draw(t, "rank"), Digest: d})
+	}
+	return out
+}
+
+func drawLists(t *rapid.T) (out []layout.BlockList) {
+	for range rapid.IntRange(0, 3).Draw(t, "lists") {
+		out = append(out, layout.BlockList{
+			Group: rapid.Uint32().Draw(t, "group"), FirstToken: rapid.Uint32().Draw(t, "first"), NTokens: rapid.Uint32().Draw(t, "tokens"),
+			IDs: rapid.SliceOf(rapid.Uint32()).Draw(t, "ids"),
+		})
+	}
+	return out
+}
+
+func drawBy(t *rapid.T) map[uint32][]layout.BlockList {
+	out := map[uint32][]layout.BlockList{}
+	for range rapid.IntRange(0, 2).Draw(t, "by") {
+		out[rapid.Uint32().Draw(t, "rank")] = drawLists(t)
+	}
+	return out
+}
+
+func drawCause(t *rapid.T) transfer.Cause {
+	return transfer.Cause{Reason: transfer.Reason(rapid.Uint16Range(0, uint16(transfer.Closed)).Draw(t, "reason")), Text: rapid.StringN(0, 100, maxText).Draw(t, "text")}
+}
+
+func drawTime(t *rapid.T) transfer.Time {
+	return transfer.Time(rapid.Int64Range(0, 30*24*3600*1e9).Draw(t, "time"))
+}
+
+// read decodes one frame from the front of wire.
+func read(wire []byte) (frame, transfer.Msg, error) {
+	f, err := newFrames(bytes.NewReader(wire)).next(maxFrame)
+	if err != nil {
+		return f, nil, err
+	}
+	msg, err := decode(f.kind, f.body, new(names))
+	return f, msg, err
+}
