@@ -117,7 +117,7 @@ func (v view) Sessions(context.Context) ([]admin.Session, error) {
 	out := []admin.Session{}
 	for _, s := range v.sessions.Sessions() {
 		a := admin.Session{
-			ID: uint64(s.ID), Engine: s.Engine, Instance: s.Instance, Role: s.Role.String(), PID: s.PID, UID: int(s.UID), Age: s.Age.Seconds(),
+			ID: number(uint64(s.ID)), Engine: s.Engine, Instance: s.Instance, Role: s.Role.String(), PID: s.PID, UID: int(s.UID), Age: s.Age.Seconds(),
 			Regions: len(s.Regions), Pinned: s.Pinned, Operations: s.Open, Progress: s.Progress, Submitted: s.Submissions,
 			Completed: s.Completions, Uncollected: int(s.Unread),
 		}
@@ -133,7 +133,7 @@ func (v view) Regions(context.Context) ([]admin.Region, error) {
 	out := []admin.Region{}
 	for _, s := range v.sessions.Sessions() {
 		for _, r := range s.Regions {
-			out = append(out, admin.Region{ID: uint64(r.ID), Session: uint64(s.ID), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes})
+			out = append(out, admin.Region{ID: number(uint64(r.ID)), Session: number(uint64(s.ID)), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes})
 		}
 	}
 	return out, nil
@@ -172,6 +172,9 @@ func (v view) Transfers(ctx context.Context) ([]admin.Transfer, error) {
 	}
 	return out, nil
 }
+
+// number writes an id as the log does; as one, it would be too large for many JSON parsers.
+func number(n uint64) string { return fmt.Sprintf("%#x", n) }
 
 func seconds(t transfer.Time) float64 { return time.Duration(t).Seconds() }
 

@@ -77,14 +77,14 @@ func secure(tls, plain bool) string {
 func (c *ctl) sessions() *cobra.Command {
 	return &cobra.Command{Use: "sessions", Short: "Connected sessions of engines", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "sessions", nil, func(w io.Writer, all []admin.Session) {
-			t := newTable(w, "ENGINE", "ROLE", "RANK", "PID", "UID", "REGIONS", "MEMORY", "OPEN", "SUBMITTED", "COMPLETED", "AGE", "INSTANCE")
+			t := newTable(w, "ENGINE", "ROLE", "RANK", "PID", "UID", "REGIONS", "MEMORY", "OPEN", "SUBMITTED", "COMPLETED", "AGE", "INSTANCE", "SESSION")
 			for _, s := range all {
 				rank := "-"
 				if s.Rank != nil {
 					rank = fmt.Sprint(*s.Rank)
 				}
 				t.row(s.Engine, s.Role, rank, fmt.Sprint(s.PID), fmt.Sprint(s.UID), fmt.Sprint(s.Regions), size(s.Pinned), fmt.Sprint(s.Operations),
-					fmt.Sprint(s.Submitted), fmt.Sprint(s.Completed), age(s.Age), s.Instance)
+					fmt.Sprint(s.Submitted), fmt.Sprint(s.Completed), age(s.Age), s.Instance, s.ID)
 			}
 			t.flush()
 		})
@@ -96,7 +96,7 @@ func (c *ctl) regions() *cobra.Command {
 		return show(c, cmd.Context(), "regions", nil, func(w io.Writer, all []admin.Region) {
 			t := newTable(w, "ENGINE", "SESSION", "REGION", "KIND", "SIZE")
 			for _, r := range all {
-				t.row(r.Engine, fmt.Sprintf("%x", r.Session), fmt.Sprintf("%x", r.ID), r.Kind, size(r.Bytes))
+				t.row(r.Engine, r.Session, r.ID, r.Kind, size(r.Bytes))
 			}
 			t.flush()
 		})

@@ -75,7 +75,7 @@ type Peer struct {
 
 // Session is one engine's connection.
 type Session struct {
-	ID          uint64  `json:"id"`
+	ID          string  `json:"id"` // as in logs: hexadecimal
 	Engine      string  `json:"engine"`
 	Instance    string  `json:"instance"`
 	Role        string  `json:"role"`
@@ -94,8 +94,8 @@ type Session struct {
 
 // Region is registered memory.
 type Region struct {
-	ID      uint64 `json:"id"`
-	Session uint64 `json:"session"`
+	ID      string `json:"id"`      // hexadecimal
+	Session string `json:"session"` // its id
 	Engine  string `json:"engine"`
 	Kind    string `json:"kind"`
 	Bytes   uint64 `json:"bytes"`

@@ -86,12 +86,12 @@ func Example() *Source {
 			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
 		},
 		Se: []admin.Session{
-			{ID: 0x5a17c0de00000001, Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10},
-			{ID: 0x5a17c0de00000002, Engine: "llama", Instance: "auto-1", Role: "worker", Rank: &rank, PID: 101, UID: 1000, Age: 60, Regions: 2, Pinned: 3 << 30, Progress: 7<<16 | 3, Submitted: 1, Completed: 11, Uncollected: 3},
+			{ID: "0x5a17c0de00000001", Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10},
+			{ID: "0x5a17c0de00000002", Engine: "llama", Instance: "auto-1", Role: "worker", Rank: &rank, PID: 101, UID: 1000, Age: 60, Regions: 2, Pinned: 3 << 30, Progress: 7<<16 | 3, Submitted: 1, Completed: 11, Uncollected: 3},
 		},
 		R: []admin.Region{
-			{ID: 0x100000001, Session: 0x5a17c0de00000002, Engine: "llama", Kind: "memfd", Bytes: 2 << 30},
-			{ID: 0x100000002, Session: 0x5a17c0de00000002, Engine: "llama", Kind: "hugetlb memfd", Bytes: 1 << 30},
+			{ID: "0x100000001", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "memfd", Bytes: 2 << 30},
+			{ID: "0x100000002", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "hugetlb memfd", Bytes: 1 << 30},
 		},
 		O: []admin.Offer{
 			{Key: "cmpl-17", Engine: "llama", State: "sealed", Tokens: 8192, Blocks: 512, Sealed: true, Consumers: 2, Consumed: 1, Lease: 29.96, Age: 0.04, Trace: "4bf92f3577b34da6"},
