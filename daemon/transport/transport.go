@@ -45,7 +45,8 @@ type Transport interface {
 	Name() string
 	// Probe tells whether slices can move between this node and peer ("" is this node). Cheap, any goroutine.
 	Probe(peer string) Reach
-	// Post starts moving a slice whose source is here. Ends with SliceSent. When both ends are here also with SliceLanded.
+	// Post starts moving a slice whose source is here. Ends with SliceSent. When both ends are here also with SliceLanded, whose
+	// leg is the consumer's, unless that leg does not expect the slice (any more).
 	Post(job Job)
 	// Expect makes ready for the segment's slices: those that arrive before it, after Fence, or that the plan does not have are
 	// discarded and never touch memory. Each slice that arrives ends with SliceLanded.

@@ -36,7 +36,7 @@ const (
 	// DefaultSpin covers the wait for the other end of a busy stream. Longer spins take the processor from it.
 	DefaultSpin = 60 * time.Microsecond
 	// DefaultStaged: below it a copy costs less than the kernel's work per run.
-	DefaultStaged = 1 << 10
+	DefaultStaged = 4 << 10
 )
 
 func (c *Config) fill() {
