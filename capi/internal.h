@@ -41,7 +41,7 @@ int64_t kv_now(void);                             /* CLOCK_MONOTONIC */
 int64_t kv_after(int64_t start, int64_t ns);      /* start + ns, at most INT64_MAX */
 struct timespec kv_timespec(int64_t ns);
 
-/* ---- errors (error.c, thread.c) ---- */
+/* ---- errors (thread.c) ---- */
 /* Keeps the text for kvpipe_last_error() and returns -reason. */
 int kv_err(enum kvpipe_reason reason, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 #ifdef __clang_analyzer__ /* which cannot know that no reason is 0 */
@@ -206,9 +206,6 @@ struct kv_waiter {
 /* Waits until what w names has happened (true) or the deadline has passed. Called with lock, returns with it. */
 bool kv_wait_until(kvpipe_t *kv, struct kv_waiter *w, int64_t deadline);
 void kv_wake_waiters(kvpipe_t *kv);        /* those whose wish is fulfilled; needs lock */
-
-/* Submits a small operation and waits for its end. 0: *c says how it ended (pointers are the calling thread's). */
-int kv_small_op(kvpipe_t *kv, const struct kv_submission *s, int64_t deadline, struct kvpipe_completion *c);
 
 /* ---- control socket ---- */
 struct kv_pending {

@@ -46,7 +46,8 @@ static int timed_out(const char *what)
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer in time", what);
 }
 
-int kv_small_op(kvpipe_t *kv, const struct kv_submission *s, int64_t deadline, struct kvpipe_completion *c)
+/* Submits and waits for the end. 0: *c says how it ended (its pointers are the calling thread's). */
+static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, int64_t deadline, struct kvpipe_completion *c)
 {
 	struct kv_waiter w = { .kind = KV_WAIT_END };
 	struct kv_op *op = new_internal(s->opcode);
@@ -59,7 +60,7 @@ int kv_small_op(kvpipe_t *kv, const struct kv_submission *s, int64_t deadline, s
 		return err;
 	pthread_mutex_lock(&kv->lock);
 	if (!kv_wait_until(kv, &w, deadline)) {
-		err = timed_out("small operation");
+		err = timed_out(what);
 	} else {
 		op = kv_op_find(kv, w.op);
 		if (op == NULL || !kv_note_deliver(kv, &op->end, c))
@@ -90,7 +91,7 @@ static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_o
 		return err;
 	s->target = target;
 	s->timeout_ns = timeout_ns;
-	err = kv_small_op(kv, s, kv_after(start, timeout_ns), c);
+	err = ask(kv, what, s, kv_after(start, timeout_ns), c);
 	return err != 0 ? err : outcome(what, c);
 }
 

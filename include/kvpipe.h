@@ -169,7 +169,7 @@ struct kvpipe_view {
 	uint32_t first_head;     /* model-wide index of the first kv head held here */
 	uint32_t heads;          /* heads held here; 1 for MLA */
 	uint32_t total_heads;    /* kv heads of the model; equal on all ranks of all engines that exchange */
-	char part[16];           /* NUL-padded: "kv", "k", "v", "index", ... */
+	char part[16];           /* "kv", "k", "v", "index", ...: 1 to 15 printable ASCII bytes without spaces, NUL-padded */
 	uint32_t reserved[7];
 };
 

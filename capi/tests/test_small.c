@@ -72,6 +72,8 @@ static void extend_and_seal(void)
 	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_EXPIRED };
 	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_EXPIRED, "extend: because");
 	CHECK_FAILS(kvpipe_offer_seal(kv, op, 0), KVPIPE_E_EXPIRED, "seal: because");
+	s = (struct script){ .silent = true };
+	CHECK_FAILS(kvpipe_offer_seal(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "seal: the daemon did not answer in time");
 	o.flags = 8;
 	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_INVALID, "extend: flags is 0x8");
 	CHECK_FAILS(kvpipe_offer_seal(kv, op, KVPIPE_FOREVER), KVPIPE_E_INVALID, "KVPIPE_FOREVER");

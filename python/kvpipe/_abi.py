@@ -9,6 +9,7 @@ from typing import Any, Type, TypeVar
 FOREVER = 2**63 - 1
 NO_BLOCK = 0xFFFFFFFF
 MAX_TOKEN = 32
+MAX_PART = 15  # View.part without its NUL
 
 ROLES = {"worker": 1, "scheduler": 2}
 VIEW_KINDS = {"paged": 1, "opaque": 2}

@@ -20,7 +20,7 @@ class View:
 
     bytes from the region's start.
 
-    - ``layer``: the model's own number. ``part``: "kv", "k", "v", ...; at most 16 bytes.
+    - ``layer``: the model's own number. ``part``: "kv", "k", "v", ...; at most 15 bytes.
     - ``group``: block ids index all views of a group.
     - ``block_size``: tokens of a block. ``heads``: kv heads here, from the model-wide index ``first_head`` on, of
       ``total_heads`` in the model (None: these are all).
@@ -55,8 +55,8 @@ class View:
         if kind == "paged" and (strides is None or not block_size):
             raise Invalid("view: a paged view needs block_size and strides=(token, head)")
         name = text("view: part", part)
-        if not name or len(name) > 16:
-            raise Invalid(f"view: part is {part!r}: must be 1 to 16 bytes")
+        if not name or len(name) > _abi.MAX_PART:
+            raise Invalid(f"view: part is {part!r}: must be 1 to {_abi.MAX_PART} bytes")
         self.region = region
         self.base = integer("view: base", base, 64)
         self.layer = integer("view: layer", layer)

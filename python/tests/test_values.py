@@ -174,7 +174,7 @@ def test_view():
     opaque = kvpipe.View(region, 8, kind="opaque", num_blocks=4, block_stride=64, content_bytes=64, part="ssm").record()
     assert (opaque.kind, opaque.token_stride, opaque.heads, opaque.base) == (2, 0, 1, 8)
     for change in (
-        {"kind": "square"}, {"strides": None}, {"block_size": 0}, {"part": ""}, {"part": "x" * 17},
+        {"kind": "square"}, {"strides": None}, {"block_size": 0}, {"part": ""}, {"part": "x" * 16},
         {"num_blocks": -1}, {"heads": 2**32}, {"strides": (1,)}, {"layer": "0"},
     ):
         with pytest.raises(kvpipe.Invalid, match="view: " + next(iter(change)).replace("strides", "(strides|a paged)")
