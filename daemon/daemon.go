@@ -135,6 +135,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.cfg.Insecure {
 		d.log.Warn("insecure: peers are not authenticated; loopback addresses alone are served")
 	}
+	if d.cfg.DataPlain {
+		d.log.Warn("data_plain: data links to peers that say so too are not encrypted")
+	}
 	select {
 	case <-ctx.Done():
 	case failed = <-errs:
@@ -170,15 +173,20 @@ func (d *Daemon) Drain(ctx context.Context) error {
 	d.driver.Event(transfer.Drain{})
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
-	for {
+	for left := 0; ; {
 		n, err := d.busy(ctx)
-		if err != nil || n == 0 {
+		switch {
+		case err == nil && n == 0:
+			return nil
+		case ctx.Err() != nil && left > 0:
+			return fmt.Errorf("%d transfers are still in flight: %w", left, ctx.Err())
+		case err != nil:
 			return err
 		}
+		left = n
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d transfers are still in flight: %w", n, ctx.Err())
 		}
 	}
 }
