@@ -126,7 +126,7 @@ func Append(b []byte, v any) []byte {
 }
 
 // Decode reads one of this package's structs, v a pointer to it, from the start of b and returns what follows. It refuses
-// reserved fields that are not zero; short and name say what failed.
+// reserved fields that are not zero; name says of what.
 func Decode(b []byte, v any, name string) (rest []byte, err error) {
 	n, err := binary.Decode(b, le, v)
 	if err != nil {

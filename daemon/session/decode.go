@@ -27,11 +27,15 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		return nil, invalid("timeout is %d ns, the limit is %d (30 days): every operation has a deadline", e.TimeoutNS, maxTimeout)
 	}
 	timeout := transfer.Time(e.TimeoutNS)
-	if wants := hasRecord(e.Op); wants != (len(rec) > 0) {
-		return nil, invalid("record of %d bytes: operation %d must have a record: %t", len(rec), e.Op, wants)
-	}
-	if wants := hasTarget(e.Op); wants != (e.Target != 0) {
-		return nil, invalid("target is %d: operation %d must have a target: %t", e.Target, e.Op, wants)
+	switch {
+	case hasRecord(e.Op) && len(rec) == 0:
+		return nil, invalid("rec_len is 0: operation %d needs a record", e.Op)
+	case !hasRecord(e.Op) && len(rec) > 0:
+		return nil, invalid("rec_len is %d: operation %d takes no record, so it must be 0", len(rec), e.Op)
+	case hasTarget(e.Op) && e.Target == 0:
+		return nil, invalid("target is 0: operation %d needs the user_data of what it acts on", e.Op)
+	case !hasTarget(e.Op) && e.Target != 0:
+		return nil, invalid("target is %d: operation %d takes none, so it must be 0", e.Target, e.Op)
 	}
 	switch e.Op {
 	case ring.OpNop:

@@ -123,6 +123,10 @@ func (v *Server) Serve(l *net.UnixListener) error {
 	}
 }
 
+// crowdRoom is how many connections beyond a limit are told why there is no room, which takes a while if they do not ask. More are
+// closed at once: the limits bound descriptors, too.
+const crowdRoom = 32
+
 // accept admits a connection or turns it away.
 func (v *Server) accept(conn *net.UnixConn) {
 	cred, err := sys.PeerCred(conn)
@@ -132,7 +136,7 @@ func (v *Server) accept(conn *net.UnixConn) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if v.closed || v.total >= v.limits.Sessions+crowdRoom || v.perUID[cred.UID] >= v.limits.SessionsPerUID+crowdRoom {
 		_ = conn.Close()
 		return
 	}
