@@ -125,7 +125,7 @@ func TestRefusals(t *testing.T) {
 		{change: func(e *ring.SQE, r []byte) []byte { e.Reserved2 = 1; return r }, says: "reserved"},
 		{change: func(e *ring.SQE, r []byte) []byte { e.TimeoutNS = 1<<63 - 1; return r }, says: "every operation has a deadline"},
 		{change: func(e *ring.SQE, r []byte) []byte { e.Target = 5; return r }, says: "target"},
-		{change: func(e *ring.SQE, r []byte) []byte { return []byte("x") }, says: "record of 1 bytes"},
+		{change: func(e *ring.SQE, r []byte) []byte { return []byte("x") }, says: "rec_len is 1"},
 		{op: func() transfer.Op { return &transfer.SealOp{} }, says: "target"},
 		{op: func() transfer.Op { o := offer(); o.Key = nil; return o }, says: "key_len is 0: must be 1 to 256"},
 		{op: func() transfer.Op { o := offer(); o.Key = make([]byte, 257); return o }, says: "key_len is 257"},
