@@ -1,9 +1,12 @@
 package peer
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +29,7 @@ type node struct {
 	links  []*transport.Link
 	more   chan struct{}
 	handle func(transfer.PeerMsg) // instead of keeping messages, guarded by mu
+	logged []string               // warnings and errors
 }
 
 func (n *node) event(ev transfer.Event) {
@@ -102,7 +106,7 @@ func (n *node) until(cond func() bool) {
 		case <-deadline.C:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.t.Fatalf("%s: waited in vain; left: %#v", n.cfg.Node, n.events)
+			n.t.Fatalf("%s: waited in vain; left: %#v; logged: %q", n.cfg.Node, n.events, n.logged)
 		}
 	}
 }
@@ -136,6 +140,7 @@ func (c *cluster) node(name string, change func(*Config)) *node {
 	if change != nil {
 		change(&cfg)
 	}
+	cfg.Log = slog.New(&warnings{Handler: slog.DiscardHandler, n: n})
 	if !cfg.Insecure && cfg.Identity == nil {
 		cfg.Identity = c.identity(name)
 	}
@@ -158,6 +163,50 @@ func (c *cluster) identity(name string) *pki.Identity {
 		c.t.Fatal(err)
 	}
 	return id
+}
+
+// warnings keeps what a node warns of.
+type warnings struct {
+	slog.Handler
+	n *node
+}
+
+func (w *warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	w.n.mu.Lock()
+	defer w.n.mu.Unlock()
+	w.n.logged = append(w.n.logged, text)
+	close(w.n.more)
+	w.n.more = make(chan struct{})
+	return nil
+}
+
+// warns waits for a warning that contains text.
+func (n *node) warns(text string) {
+	n.t.Helper()
+	n.until(func() bool { return strings.Contains(strings.Join(n.logged, "\n"), text) })
+}
+
+// calm fails the test when the node warned of anything.
+func (n *node) calm() {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.logged) > 0 {
+		n.t.Errorf("%s warned: %q", n.cfg.Node, n.logged)
+	}
+}
+
+// met waits for the first channel between two nodes, whose names are known.
+func met(a, b *node) (epoch uint64) {
+	a.t.Helper()
+	a.Dial(b.cfg.Node)
+	epoch = wait(a, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 }).Epoch
+	wait(b, func(e transfer.PeerUp) bool { return e.Epoch == epoch })
+	return epoch
 }
 
 func (n *node) knows(o *node) { n.Reload(map[string]string{o.cfg.Node: o.addr}, n.cfg.Allow) }

@@ -1,0 +1,126 @@
+package peer
+
+import (
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// kind is a frame's content of one kind.
+func kind(epoch uint64, num protowire.Number, body []byte) []byte {
+	w := writer{}
+	w.uint(1, epoch)
+	w.element(num, body)
+	return w.b
+}
+
+func TestAMalformedFrameClosesItsChannel(t *testing.T) {
+	take := samples()[1]
+	for _, c := range []struct {
+		name  string
+		frame func(epoch uint64) []byte // with its length
+		says  string
+	}{
+		{"oversize", func(uint64) []byte { return []byte{1, 0, 0, 1} }, "a frame of 16777217 bytes, limit 16777216"},
+		{"no protobuf", func(uint64) []byte { return rawFrame([]byte{0xff, 0xff, 0xff}) }, "field"},
+		{"empty", func(uint64) []byte { return rawFrame(nil) }, "no kind"},
+		{"no kind", func(e uint64) []byte { w := writer{}; w.uint(1, e); return rawFrame(w.b) }, "no kind"},
+		{"unknown kind", func(e uint64) []byte { return rawFrame(kind(e, 99, nil)) }, "unknown kind 99"},
+		{"two kinds", func(e uint64) []byte { return rawFrame(append(kind(e, kindParked, nil), kind(e, kindGo, nil)...)) }, "two kinds"},
+		{"second hello", func(uint64) []byte { return must(appendHello(nil, &peerpb.Hello{Node: "b"})) }, "second hello"},
+		{"cut field", func(e uint64) []byte { return rawFrame(kind(e, kindParked, []byte{0x08})) }, "parked, field 1"},
+		{"wrong type", func(e uint64) []byte { return rawFrame(kind(e, kindParked, []byte{0x0a, 0})) }, "parked, field 1: wire type"},
+		{"no key", func(e uint64) []byte { return rawFrame(kind(e, kindKey, nil)) }, "key without a key"},
+		{"short token", func(e uint64) []byte {
+			return must(appendMsg(nil, e, &transfer.MsgKey{Key: []byte("k"), Token: []byte("short")}))
+		}, "token of 5 bytes, must be 16 to 32"},
+		{"long key", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgKey{Key: make([]byte, 257)})) }, "key.key of 257 bytes, limit 256"},
+		{"parts", func(e uint64) []byte {
+			m := *take.(*transfer.MsgTake)
+			m.Part = 2
+			return must(appendMsg(nil, e, &m))
+		}, "take.part 2 of 2"},
+		{"status", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgEnd{Status: transfer.Released})) }, "end.status 4"},
+		{"digest", func(e uint64) []byte { return rawFrame(kind(e, kindLayout, []byte{0x0a, 1, 7})) }, "digest of 1 bytes, want 32"},
+		{"end", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgNeedLayout{End: 7})) }, "need_layout.end 7"},
+		{"not UTF-8", func(e uint64) []byte { return rawFrame(kind(e, kindKey, []byte{0x1a, 1, 0xff})) }, "key.engine is not UTF-8"},
+		{"ids", func(e uint64) []byte {
+			return rawFrame(kind(e, kindGrant, []byte{0x3a, 4, 0x20, 3, 0x2a, 0}))
+		}, "grant, group 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cl := newCluster(t)
+			a := cl.node("a", nil)
+			r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
+			up := wait[transfer.PeerUp](a, nil)
+			r.write(c.frame(up.Epoch))
+			down := wait[transfer.PeerDown](a, nil)
+			a.warns(c.says)
+			a.warns("malformed frame, channel closed")
+			text := r.closed()
+			want := fmt.Sprintf("peer %q sent a malformed frame", "b")
+			if down.Epoch != up.Epoch || down.Cause.Reason != transfer.PeerGone || len(text) < len(want) || text[:len(want)] != want {
+				t.Errorf("%+v; the peer was told %q", down, text)
+			}
+			if _, st := a.Snapshot(); st.Malformed != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+func TestFramesOfAnotherEpochAreDropped(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
+	epoch := r.hello.Epoch
+	r.write(must(appendMsg(nil, epoch+2, &transfer.MsgParked{Xfer: 1})))
+	r.write(must(appendClose(nil, epoch+2, 1, "not yours")))
+	r.write(rawFrame(kind(0, kindParked, []byte{0xff})))
+	r.write(must(appendMsg(nil, epoch, &transfer.MsgParked{Xfer: 2})))
+	if m := wait[transfer.PeerMsg](a, nil).Msg.(*transfer.MsgParked); m.Xfer != 2 {
+		t.Errorf("xfer %d", m.Xfer)
+	}
+	a.calm()
+}
+
+func TestTheFirstFrameIsASmallHello(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	b := cl.identity("b")
+	for says, frame := range map[string][]byte{
+		"kind 12":                             must(appendMsg(nil, 0, &transfer.MsgNeedLayout{})),
+		"a frame of 16385 bytes, limit 16384": {1, 0x40, 0, 0},
+		"hello: ":                             rawFrame(kind(0, kindHello, []byte{0xff})),
+		"empty or oversized":                  must(appendHello(nil, &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Advertise: string(make([]byte, 256))})),
+	} {
+		r := rawDial(t, a.addr, b, alpnControl)
+		r.write(frame)
+		r.closed()
+		a.warns(says)
+	}
+	if _, st := a.Snapshot(); st.Malformed != 4 || st.Opened != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A peer that sends and never reads costs it its channel, not this node its memory.
+func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", func(c *Config) { c.Heartbeat = 0 })
+	r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
+	up := wait[transfer.PeerUp](a, nil)
+	big := &transfer.MsgLayout{Blob: make([]byte, 8<<20)}
+	for range maxQueued/(8<<20) + 3 {
+		a.Send("b", up.Epoch, big)
+	}
+	down := wait[transfer.PeerDown](a, nil)
+	if down.Epoch != up.Epoch {
+		t.Errorf("%+v", down)
+	}
+	_ = r.conn.Close()
+}

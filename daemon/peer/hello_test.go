@@ -1,0 +1,227 @@
+package peer
+
+import (
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// fails dials and wants it to fail for good, with a text that has all of parts.
+func fails(t *testing.T, n *node, hint string, reason transfer.Reason, parts ...string) {
+	t.Helper()
+	n.Dial(hint)
+	ev := wait(n, func(e transfer.DialFailed) bool { return e.Hint == hint })
+	if !ev.Final || ev.Cause.Reason != reason {
+		t.Errorf("%q: final %v, reason %d, want %d: %s", hint, ev.Final, ev.Cause.Reason, reason, ev.Cause.Text)
+	}
+	for _, p := range parts {
+		if !strings.Contains(ev.Cause.Text, p) {
+			t.Errorf("%q: %q does not say %q", hint, ev.Cause.Text, p)
+		}
+	}
+}
+
+func TestAPeerOfAnotherVersionIsToldBothVersions(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	for _, v := range []struct{ min, max uint32 }{{2, 3}, {0, 0}} {
+		other := &peerpb.Hello{ProtoMin: v.min, ProtoMax: v.max, Node: "b", Version: "9.9", Epoch: 1, LinkSecret: secret32}
+		id := cl.identity("b")
+		want := []string{"9.9", "test", "peer protocol", "1 to 1"}
+		if v.min > 0 {
+			want = append(want, "2 to 3")
+		}
+		// Dialed by this node, and dialing it.
+		a.Reload(map[string]string{"b": answering(t, id, other)}, nil)
+		fails(t, a, "b", transfer.Incompatible, want...)
+		err := rawDial(t, a.addr, id, alpnControl).say(other)
+		for _, part := range want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("refused with %v, which does not say %q", err, part)
+			}
+		}
+		a.warns("peer protocol")
+	}
+}
+
+func TestANewerPeerThatStillSpeaksThisVersionIsWelcome(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", func(h *peerpb.Hello) { h.ProtoMax = 7 })
+	wait[transfer.PeerUp](a, nil)
+	all, _ := a.Snapshot()
+	if len(all) != 1 || all[0].Proto != ProtoMax {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestWhoeverIsNotWhoItSaysIsRefused(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	err := rawDial(t, a.addr, cl.identity("evil"), alpnControl).say(&peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b"})
+	if err == nil || !strings.Contains(err.Error(), `certificate of node "evil", but it calls itself "b"`) {
+		t.Errorf("refused with %v", err)
+	}
+	a.warns(`certificate of node "evil", but it calls itself "b"`)
+	if c := a.channelOf("b"); c != nil {
+		t.Error("a channel of b")
+	}
+	// The certificate of another node than the configuration names.
+	a.Reload(map[string]string{"c": b.addr}, nil)
+	fails(t, a, "c", transfer.Denied, `node "b" answers there, not "c"`, "peers.nodes")
+	// A liar that is dialed.
+	a.Reload(map[string]string{"b": answering(t, cl.identity("b"), &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "c", Epoch: 1, LinkSecret: secret32})}, nil)
+	fails(t, a, "b", transfer.Denied, `certificate of node "b", but it calls itself "c"`)
+	// Somebody with this node's own name, in another daemon.
+	a.Reload(map[string]string{"a2": answering(t, cl.identity("a"), &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "a", Incarnation: 99, Epoch: 1, LinkSecret: secret32})}, nil)
+	fails(t, a, "a2", transfer.Denied, `node "a" answers there`)
+}
+
+func TestAStrangersCertificateIsRefusedOnBothSides(t *testing.T) {
+	ours, theirs := newCluster(t), newCluster(t)
+	a, b := ours.node("a", nil), theirs.node("b", nil)
+	a.knows(b)
+	fails(t, a, "b", transfer.Denied, "certificate", "b")
+	b.warns("connection refused")
+	// Who does not look at the server's certificate is refused by the server.
+	if err := rawDial(t, a.addr, theirs.identity("b"), alpnControl).say(&peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b"}); err == nil {
+		t.Error("a stranger got in")
+	}
+	a.warns("certificate")
+	// And so is a peer that shows none, which TLS tells it after the handshake.
+	a.Reload(map[string]string{"b": rawListener(t, func(conn net.Conn) {
+		_, _ = conn.Write(alertAccessDenied)
+	})}, nil)
+	fails(t, a, "b", transfer.Denied, "refuses this node's certificate")
+}
+
+func TestANodeThatIsDialedByItselfSaysSo(t *testing.T) {
+	eachMode(t, func(t *testing.T, cl *cluster, change func(*Config)) {
+		a := cl.node("a", change)
+		a.Dial(a.addr)
+		up := wait[transfer.PeerUp](a, nil)
+		if up.Node != "a" || len(up.Hints) != 1 || up.Hints[0] != a.addr {
+			t.Errorf("%+v", up)
+		}
+		if all, st := a.Snapshot(); len(all) != 0 || st.Refused != 0 {
+			t.Errorf("%+v %+v", all, st)
+		}
+		a.calm()
+	})
+}
+
+func TestTLSAndPlainDoNotMix(t *testing.T) {
+	cl := newCluster(t)
+	secure, plain := cl.node("a", nil), cl.node("b", func(c *Config) { c.Insecure = true })
+	secure.knows(plain)
+	plain.knows(secure)
+	fails(t, secure, "b", transfer.Denied, "insecure")
+	plain.warns("runs insecure")
+	fails(t, plain, "a", transfer.Denied, "certificates", "insecure")
+	secure.warns("not encrypted")
+	if _, st := secure.Snapshot(); st.Malformed != 1 || st.Refused != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestSomethingElseThanAPeerIsRefused(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	web := rawListener(t, func(conn net.Conn) { _, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
+	a.Reload(map[string]string{"b": web}, nil)
+	fails(t, a, "b", transfer.Denied, "no TLS there")
+	r := rawDial(t, a.addr, nil, "")
+	r.write([]byte("GET / HTTP/1.1\r\n\r\n"))
+	r.closed()
+	a.warns("connection refused")
+	if err := rawDial(t, a.addr, cl.identity("b"), "h2").conn.(*tls.Conn).Handshake(); err == nil || !strings.Contains(err.Error(), "no application protocol") {
+		t.Errorf("protocol h2: %v", err)
+	}
+}
+
+// A port check, as load balancers make it, is not worth a warning.
+func TestWhoConnectsAndLeavesIsNoNews(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	conn, err := net.Dial("tcp", a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	// The second one is let in after the first was dealt with or at the same time; its channel is up when both are known.
+	rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
+	wait[transfer.PeerUp](a, nil)
+	a.calm()
+}
+
+func TestInsecureIsForLoopbackAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := New(Config{Node: "a", Insecure: true, Listener: l}); err == nil || !strings.Contains(err.Error(), "loopback") {
+		t.Errorf("a listener on all addresses: %v", err)
+	}
+	a := newCluster(t).node("a", func(c *Config) { c.Insecure = true })
+	a.Reload(map[string]string{"far": "192.0.2.1:7650"}, nil)
+	fails(t, a, "far", transfer.Denied, "not a loopback address", "insecure")
+}
+
+func TestWithoutCertificatesNobodyIsDialed(t *testing.T) {
+	cl := newCluster(t)
+	b := cl.node("b", nil)
+	if _, err := New(Config{Node: "a", Listener: b.cfg.Listener}); err == nil || !strings.Contains(err.Error(), "certificates") {
+		t.Errorf("a listener without certificates: %v", err)
+	}
+	a := &node{t: t, more: make(chan struct{})}
+	var err error
+	if a.Manager, err = New(Config{Node: "a", Nodes: map[string]string{"b": b.addr}, Events: a.event}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	fails(t, a, "b", transfer.Unavailable, "tls.ca")
+}
+
+func TestAnUnknownNameIsRefusedWithTheKnownOnes(t *testing.T) {
+	a := newCluster(t).node("a", nil)
+	a.Reload(map[string]string{"b": "x:1", "c": "y:1"}, nil)
+	fails(t, a, "d", transfer.NotFound, `"d"`, "known: b, c", "peers.nodes", "peers.allow")
+}
+
+func TestADaemonThatShutsDownIsWorthAnotherTry(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	b.Manager.mu.Lock()
+	b.Manager.closed = true // between the refusal of new channels and the end of the listener
+	b.Manager.mu.Unlock()
+	a.knows(b)
+	a.Dial("b")
+	ev := wait[transfer.DialFailed](a, nil)
+	if ev.Final || !strings.Contains(ev.Cause.Text, "shutting down") {
+		t.Errorf("%+v", ev)
+	}
+}
+
+func TestAnExpiredCertificateIsNamed(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	cert, key := pki.NodeFiles(cl.dir, "b")
+	if err := pki.IssueNode(cl.dir, cl.dir, "b", nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	id, err := pki.Open(cl.dir+"/"+pki.CAFile, cert, key, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := id.Config(alpnControl)
+	cfg.Certificates[0] = expired(t, cl.dir, "b")
+	a.Reload(map[string]string{"b": rawTLS(t, cfg)}, nil)
+	fails(t, a, "b", transfer.Denied, "expired on")
+}

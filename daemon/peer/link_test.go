@@ -1,0 +1,166 @@
+package peer
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// channelWithLinks is a raw peer "b" with a channel to a that wants two links.
+func channelWithLinks(t *testing.T, cl *cluster, a *node, plain bool) *raw {
+	t.Helper()
+	return rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", func(h *peerpb.Hello) { h.Streams, h.DataPlain = 2, plain })
+}
+
+func TestALinkThatDoesNotBelongIsRefused(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", func(c *Config) { c.DataPlain = true })
+	b, evil := cl.identity("b"), cl.identity("evil")
+	ch := channelWithLinks(t, cl, a, false)
+	other := rawDial(t, a.addr, evil, alpnControl).meet("evil", func(h *peerpb.Hello) { h.Streams = 1 })
+	good := linkHello{epoch: ch.hello.Epoch, serial: 7}
+	if ch.hello.Epoch == other.hello.Epoch || string(ch.hello.LinkSecret) == string(other.hello.LinkSecret) {
+		t.Fatal("two channels with the same epoch or secret")
+	}
+	if !rawDial(t, a.addr, b, alpnData).link(good, ch.hello.LinkSecret) {
+		t.Fatal("a good link was refused")
+	}
+	for _, c := range []struct {
+		name   string
+		hello  linkHello
+		secret []byte
+		plain  bool
+		by     string
+		says   string
+	}{
+		{name: "wrong secret", hello: linkHello{epoch: good.epoch, serial: 8}, secret: secret32, says: "wrong secret"},
+		{name: "the secret of another channel", hello: linkHello{epoch: good.epoch, serial: 8}, secret: other.hello.LinkSecret, says: "wrong secret"},
+		{name: "replay", hello: good, secret: ch.hello.LinkSecret, says: "used twice"},
+		{name: "wrong node", hello: linkHello{epoch: good.epoch, serial: 9}, secret: ch.hello.LinkSecret, by: "evil", says: `certificate of node "evil" on a link of "b"`},
+		{name: "unknown epoch", hello: linkHello{epoch: good.epoch + 2, serial: 9}, secret: ch.hello.LinkSecret, says: "unknown channel"},
+		{name: "index", hello: linkHello{epoch: good.epoch, serial: 10, index: 2}, secret: ch.hello.LinkSecret, says: "link 2 of 2"},
+		{name: "index of many bits", hello: linkHello{epoch: good.epoch, serial: 11, index: 1 << 31}, secret: ch.hello.LinkSecret, says: "link 2147483648 of 2"},
+		{name: "plain", hello: linkHello{epoch: good.epoch, serial: 12}, secret: ch.hello.LinkSecret, plain: true, says: "plain link"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, before := a.Snapshot()
+			id := b
+			if c.by == "evil" {
+				id = evil
+			}
+			if c.plain {
+				id = nil
+			}
+			r := rawDial(t, a.addr, id, alpnData)
+			if r.link(c.hello, c.secret) {
+				t.Fatal("accepted")
+			}
+			a.warns(c.says)
+			if _, st := a.Snapshot(); st.Malformed != before.Malformed+1 || st.Refused != before.Refused+1 {
+				t.Errorf("%+v, before %+v", st, before)
+			}
+		})
+	}
+	// The channel does not suffer.
+	ch.write(must(appendMsg(nil, good.epoch, &transfer.MsgParked{Xfer: 3})))
+	wait[transfer.PeerMsg](a, nil)
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// Only when both ends say data_plain is data not encrypted.
+func TestDataIsPlainOnlyWhenBothSaySo(t *testing.T) {
+	for _, c := range []struct{ a, b bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		cl := newCluster(t)
+		a := cl.node("a", func(cfg *Config) { cfg.DataPlain = c.a })
+		b := cl.node("b", func(cfg *Config) { cfg.DataPlain = c.b })
+		a.knows(b)
+		met(a, b)
+		for _, n := range []*node{a, b} {
+			n.until(func() bool { return len(n.links) == 2 })
+			for _, l := range n.links {
+				if plain := l.TCP != nil; plain != (c.a && c.b) {
+					t.Errorf("a %v, b %v: plain is %v on %s", c.a, c.b, plain, n.cfg.Node)
+				}
+			}
+			if all, _ := n.Snapshot(); len(all) != 1 || all[0].DataPlain != (c.a && c.b) || all[0].Links != 2 {
+				t.Errorf("%+v", all)
+			}
+		}
+	}
+}
+
+func TestAPeerWithoutTransportsHasNoLinks(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", func(c *Config) { c.Links = nil })
+	a.knows(b)
+	met(a, b)
+	if all, _ := a.Snapshot(); all[0].Links != 0 {
+		t.Errorf("%+v", all)
+	}
+	if len(a.links) != 0 {
+		t.Error("links without use")
+	}
+}
+
+// relinking is a LinkUser that asks for what it lost, as transports do.
+func relink(n *node, l *transport.Link) {
+	_ = l.Conn.Close()
+	n.Redial(context.Background(), l.Peer, l.Epoch, l.Index)
+}
+
+func TestALostLinkIsOpenedAgainWhileTheChannelLives(t *testing.T) {
+	eachMode(t, func(t *testing.T, cl *cluster, change func(*Config)) {
+		a, b := cl.node("a", change), cl.node("b", change)
+		a.knows(b)
+		epoch := met(a, b)
+		for round := range 3 {
+			for _, n := range []*node{a, b} {
+				n.until(func() bool { return len(n.links) == 2+round })
+			}
+			relink(a, a.links[1+round])
+			relink(b, b.links[1+round])
+		}
+		for _, n := range []*node{a, b} {
+			n.until(func() bool { return len(n.links) == 5 })
+		}
+		la := a.links[4]
+		for _, lb := range b.links {
+			if lb.Index != la.Index {
+				continue
+			}
+			go func() { _, _ = la.Conn.Write([]byte("x")) }()
+			got := make([]byte, 1)
+			if _, err := io.ReadFull(lb.Conn, got); err == nil && got[0] == 'x' {
+				if epochOf(a, "b") != epoch {
+					t.Error("the channel did not live")
+				}
+				return
+			}
+		}
+		t.Error("no link of the right index works")
+	})
+}
+
+func TestALinkLostWithItsChannelIsNotDialed(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	a.knows(b)
+	epoch := met(a, b)
+	a.until(func() bool { return len(a.links) == 2 })
+	b.Close()
+	wait[transfer.PeerDown](a, nil)
+	a.Redial(context.Background(), "b", epoch, 0)
+	a.Redial(context.Background(), "nobody", epoch, 0)
+	a.Close()
+	a.calm()
+}
