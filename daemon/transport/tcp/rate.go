@@ -7,6 +7,12 @@ type rate struct {
 	avg   float64
 	bytes int
 	since time.Time // zero: nothing to send
+	last  stretch    // the sample before, since there was something to send
+}
+
+type stretch struct {
+	bytes int
+	took  time.Duration
 }
 
 const (
@@ -20,7 +26,7 @@ const (
 
 func (r *rate) begin(now time.Time) {
 	if r.since.IsZero() {
-		r.since, r.bytes = now, 0
+		r.since, r.bytes, r.last = now, 0, stretch{}
 	}
 }
 
@@ -31,19 +37,25 @@ func (r *rate) add(now time.Time, n int) {
 	}
 }
 
+// pause ends a sample early. It takes the one before in: links count what they sent when they have sent it, so that what is
+// counted in a short time may have been sent in a longer one.
 func (r *rate) pause(now time.Time) {
 	if r.bytes >= sampleBytes {
+		r.bytes += r.last.bytes
+		r.since = r.since.Add(-r.last.took)
 		r.sample(now)
 	}
 	r.since = time.Time{}
 }
 
 func (r *rate) sample(now time.Time) {
-	v := float64(r.bytes) / max(now.Sub(r.since), time.Microsecond).Seconds()
+	took := max(now.Sub(r.since), time.Microsecond)
+	v := float64(r.bytes) / took.Seconds()
 	if r.avg == 0 {
 		r.avg = v
 	} else {
 		r.avg += sampleWeight * (v - r.avg)
 	}
+	r.last = stretch{r.bytes, took}
 	r.since, r.bytes = now, 0
 }
