@@ -7,7 +7,7 @@ type rate struct {
 	avg   float64
 	bytes int
 	since time.Time // zero: nothing to send
-	last  stretch    // the sample before, since there was something to send
+	last  stretch   // the sample before, since there was something to send
 }
 
 type stretch struct {
