@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -19,6 +20,15 @@ def run(script, *arguments, **environment):
 
 def test_handover(near):
     assert run("python/handover.py", KVPIPE_SOCKET=near.socket) == "163840 bytes handed over\n"
+
+
+def test_readme(near, tmp_path):
+    """What a newcomer copies."""
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert len(snippets) == 1
+    script = tmp_path / "readme.py"
+    script.write_text(snippets[0])
+    run(script, KVPIPE_SOCKET=near.socket)
 
 
 def test_demo_with_a_short_prompt(tmp_path):
