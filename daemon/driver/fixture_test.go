@@ -20,13 +20,14 @@ type clients struct {
 	mu  sync.Mutex
 	mem map[transfer.SessionID][]byte
 
-	done chan transfer.Complete
+	done  chan transfer.Complete
+	ended []transfer.EndSession // on the driver's goroutine
 }
 
 func (c *clients) Complete(e transfer.Complete)         { c.done <- e }
 func (c *clients) LayerReady(transfer.LayerReady)       {}
 func (c *clients) WatchProgress(transfer.WatchProgress) {}
-func (c *clients) EndSession(transfer.EndSession)       {}
+func (c *clients) EndSession(e transfer.EndSession)     { c.ended = append(c.ended, e) }
 func (c *clients) SessionDrained(transfer.SessionID)    {}
 func (c *clients) RegionDrained(transfer.RegionDrained) {}
 func (c *clients) Resolve(s transfer.SessionID, r plan.Run) ([]byte, bool) {
@@ -70,7 +71,7 @@ func newRig(tb testing.TB, change func(*Config)) *rig {
 	}
 	seed := uint64(1)
 	r := &rig{tb: tb, clients: &clients{mem: map[transfer.SessionID][]byte{}, done: make(chan transfer.Complete, 1024)}}
-	r.machine = transfer.New(transfer.Config{Node: "n", Incarnation: 1, Random: func() uint64 { seed = seed*6364136223846793005 + 1; return seed }})
+	r.machine = transfer.New(transfer.Config{Node: "n", Incarnation: 1, AtOnce: 64, Random: func() uint64 { seed = seed*6364136223846793005 + 1; return seed }})
 	peers := new(nobody)
 	cfg := Config{Machine: r.machine, Sessions: r.clients, Peers: peers, Transports: []transport.Transport{carrier}, Inline: 32 << 10, PlanInline: 8192, Planners: 1}
 	if change != nil {
