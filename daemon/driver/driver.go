@@ -64,6 +64,7 @@ type Driver struct {
 	batch []item           // being worked off
 	own   []transfer.Event // answers of the step at hand
 	runs  []plan.Run       // scratch
+	now   trial
 }
 
 // New returns a driver that does nothing until Run.

@@ -11,20 +11,28 @@ import (
 )
 
 func TestATakeWithinTheNodeMovesTheBlocks(t *testing.T) {
-	for _, size := range []int{4 << 10, 1 << 20} { // copied at once, and by a worker
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			r := newRig(t, nil)
-			r.session(1, "prefill", 4, size, 0xaa)
-			dst := r.session(2, "decode", 4, size, 0)
-			offer := r.offer(1, "k", 2)
-			take := r.take(2, "k", 3)
+	for _, tc := range []struct{ size, blocks int }{
+		{4 << 10, 1},     // while the machine waits
+		{64, atOnce + 1}, // too many blocks for that, but few bytes: when it is posted
+		{1 << 20, 1},     // by a worker
+	} {
+		t.Run(fmt.Sprintf("%d of %d", tc.blocks, tc.size), func(t *testing.T) {
+			r, size, n := newRig(t, nil), tc.size, tc.blocks
+			r.session(1, "prefill", 2*n, size, 0xaa)
+			dst := r.session(2, "decode", 2*n, size, 0)
+			var from, to []uint32
+			for i := range n {
+				from, to = append(from, uint32(n-1-i)), append(to, uint32(n+i))
+			}
+			offer := r.offer(1, "k", from...)
+			take := r.take(2, "k", to...)
 			got := r.completions(2)
 			for _, op := range []uint64{offer, take} {
 				if c := got[op]; c.Status != transfer.Done || c.More {
 					t.Errorf("operation %d: %+v", op, c)
 				}
 			}
-			if want := bytes.Repeat([]byte{0xaa}, size); !bytes.Equal(dst[3*size:], want) || bytes.Contains(dst[:3*size], []byte{0xaa}) {
+			if want := bytes.Repeat([]byte{0xaa}, n*size); !bytes.Equal(dst[n*size:], want) || bytes.Contains(dst[:n*size], []byte{0xaa}) {
 				t.Error("the wrong bytes moved")
 			}
 		})

@@ -27,6 +27,8 @@ func (d *Driver) execute(e transfer.Effect) {
 		d.cfg.Peers.Dial(e.Hint)
 	case transfer.Send:
 		d.cfg.Peers.Send(e.Node, e.Epoch, e.Msg)
+	case *transfer.MoveNow:
+		d.moveNow(e)
 	case transfer.MakePlan:
 		d.makePlan(e)
 	case transfer.Expect:

@@ -15,6 +15,9 @@ import (
 
 const patience = 20 * time.Second
 
+// atOnce is up to how many blocks takes are moved while the machine waits.
+const atOnce = 64
+
 // clients stand in for the session server: memory on the heap, completions in a channel.
 type clients struct {
 	mu  sync.Mutex
@@ -71,7 +74,7 @@ func newRig(tb testing.TB, change func(*Config)) *rig {
 	}
 	seed := uint64(1)
 	r := &rig{tb: tb, clients: &clients{mem: map[transfer.SessionID][]byte{}, done: make(chan transfer.Complete, 1024)}}
-	r.machine = transfer.New(transfer.Config{Node: "n", Incarnation: 1, AtOnce: 64, Random: func() uint64 { seed = seed*6364136223846793005 + 1; return seed }})
+	r.machine = transfer.New(transfer.Config{Node: "n", Incarnation: 1, AtOnce: atOnce, Random: func() uint64 { seed = seed*6364136223846793005 + 1; return seed }})
 	peers := new(nobody)
 	cfg := Config{Machine: r.machine, Sessions: r.clients, Peers: peers, Transports: []transport.Transport{carrier}, Inline: 32 << 10, PlanInline: 8192, Planners: 1}
 	if change != nil {

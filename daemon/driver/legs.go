@@ -10,36 +10,68 @@ import (
 
 // leg is what the driver knows of one end of a transfer: its plans and who moves its bytes.
 type leg struct {
-	segs      map[uint32]*segment
+	first     *segment            // number 0
+	more      map[uint32]*segment // the others, nil while there are none
 	transport transport.Transport // nil until the first Post or Expect
+}
+
+func (g *leg) seg(i uint32) *segment {
+	if i == 0 {
+		return g.first
+	}
+	return g.more[i]
+}
+
+func (g *leg) put(i uint32, s *segment) {
+	if i == 0 {
+		g.first = s
+		return
+	}
+	if g.more == nil {
+		g.more = map[uint32]*segment{}
+	}
+	g.more[i] = s
 }
 
 // segment is one plan and the memory it moves in. It serves as transport.Memory of its jobs.
 type segment struct {
 	plan     *plan.Plan
 	sessions Sessions
-	src, dst map[uint32]transfer.SessionID // rank -> session, for the ranks of this node
+	src, dst []transfer.RankLayout // those of other nodes have no session
 }
 
 func (s *segment) Src(r plan.Run) ([]byte, bool) { return s.resolve(s.src, r) }
 func (s *segment) Dst(r plan.Run) ([]byte, bool) { return s.resolve(s.dst, r) }
 
-func (s *segment) resolve(ranks map[uint32]transfer.SessionID, r plan.Run) ([]byte, bool) {
-	id := ranks[r.Rank]
+func (s *segment) resolve(ranks []transfer.RankLayout, r plan.Run) ([]byte, bool) {
+	id := sessionOf(ranks, r.Rank)
 	if id == 0 {
 		return nil, false
 	}
 	return s.sessions.Resolve(id, r)
 }
 
+// sessionOf finds a rank's session, 0: it has none here. Ranks are mostly numbered as they lie.
+func sessionOf(ranks []transfer.RankLayout, rank uint32) transfer.SessionID {
+	if int(rank) < len(ranks) && ranks[rank].Rank == rank {
+		return ranks[rank].Session
+	}
+	for i := range ranks {
+		if ranks[i].Rank == rank {
+			return ranks[i].Session
+		}
+	}
+	return 0
+}
+
 // find returns the segment of a leg. On one node both ends have the same plan, and whichever was made first serves both.
 func (d *Driver) find(l transfer.Leg, seg uint32) *segment {
-	if g := d.legs[l]; g != nil && g.segs[seg] != nil {
-		return g.segs[seg]
+	if g := d.legs[l]; g != nil && g.seg(seg) != nil {
+		return g.seg(seg)
 	}
 	if l.Peer == "" {
 		if g := d.legs[otherEnd(l)]; g != nil {
-			return g.segs[seg]
+			return g.seg(seg)
 		}
 	}
 	return nil
@@ -53,7 +85,7 @@ func otherEnd(l transfer.Leg) transfer.Leg {
 func (d *Driver) leg(l transfer.Leg) *leg {
 	g := d.legs[l]
 	if g == nil {
-		g = &leg{segs: map[uint32]*segment{}}
+		g = new(leg)
 		d.legs[l] = g
 	}
 	return g

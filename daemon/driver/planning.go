@@ -55,8 +55,11 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 		d.answer(ev)
 		return
 	}
-	d.leg(e.Leg).segs[e.Seg] = &segment{plan: p, sessions: d.cfg.Sessions, src: sessions(e.Producer), dst: sessions(e.Consumer)}
-	ev.Slices, ev.Bytes, ev.RankBytes, ev.Missing = uint32(p.Slices()), p.Bytes(), p.RankBytes(), p.Missing()
+	d.leg(e.Leg).put(e.Seg, &segment{plan: p, sessions: d.cfg.Sessions, src: e.Producer, dst: e.Consumer})
+	ev.Slices, ev.Bytes, ev.Missing = uint32(p.Slices()), p.Bytes(), p.Missing()
+	if len(e.Consumer) > 1 {
+		ev.RankBytes = p.RankBytes()
+	}
 	if e.Layered {
 		for _, m := range p.Marks() {
 			ev.Marks = append(ev.Marks, transfer.Mark(m))
@@ -133,7 +136,6 @@ func count(lists []layout.BlockList) int {
 }
 
 func request(e transfer.MakePlan) plan.Request {
-	src, dst := sessions(e.Producer), sessions(e.Consumer)
 	return plan.Request{
 		Producer: ranks(e.Producer, e.Src, e.SrcBy),
 		Consumer: ranks(e.Consumer, e.Dst, e.DstBy),
@@ -141,27 +143,23 @@ func request(e transfer.MakePlan) plan.Request {
 		Whole:    e.Whole,
 		SameNode: e.Leg.Peer == "",
 		SameSession: func(s, d uint32) bool {
-			return src[s] != 0 && src[s] == dst[d]
+			src := sessionOf(e.Producer, s)
+			return src != 0 && src == sessionOf(e.Consumer, d)
 		},
 	}
 }
 
 func ranks(in []transfer.RankLayout, all []layout.BlockList, by map[uint32][]layout.BlockList) []plan.Rank {
-	out := make([]plan.Rank, len(in))
-	for i, r := range in {
+	return appendRanks(make([]plan.Rank, 0, len(in)), in, all, by)
+}
+
+func appendRanks(out []plan.Rank, in []transfer.RankLayout, all []layout.BlockList, by map[uint32][]layout.BlockList) []plan.Rank {
+	for _, r := range in {
 		blocks, ok := by[r.Rank]
 		if !ok {
 			blocks = all
 		}
-		out[i] = plan.Rank{Rank: r.Rank, Layout: r.Layout, Blocks: blocks}
-	}
-	return out
-}
-
-func sessions(in []transfer.RankLayout) map[uint32]transfer.SessionID {
-	out := make(map[uint32]transfer.SessionID, len(in))
-	for _, r := range in {
-		out[r.Rank] = r.Session
+		out = append(out, plan.Rank{Rank: r.Rank, Layout: r.Layout, Blocks: blocks})
 	}
 	return out
 }

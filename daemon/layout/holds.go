@@ -116,3 +116,23 @@ func (h *Holds) conflict(group, id uint32) (Run, error) {
 	}
 	return run, fmt.Errorf("block %d of group %d is offered (%d holds); wait until that is released", id, group, n)
 }
+
+// Free says whether an exclusive hold on the lists could be had now.
+func (h *Holds) Free(lists []BlockList) bool {
+	for i := range lists {
+		g := h.layout.Group(lists[i].Group)
+		if g == nil {
+			continue
+		}
+		chunks := h.domains[g.domain]
+		for _, id := range lists[i].IDs {
+			if id == NoBlock {
+				continue
+			}
+			if c := chunks[id>>chunkShift]; c != nil && c[id&(chunkBlocks-1)] != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}

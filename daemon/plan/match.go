@@ -49,12 +49,12 @@ func (s *source) view(v *layout.View, head uint32) *layout.View {
 // match finds, for every head of every consumer view that blocks are given for, the producer view it comes from.
 func (b *builder) match() error {
 	wanted := false
-	sources := make([]source, 0, len(b.producer))
+	sources := b.sources
 	views := 0
 	for i := range b.consumer {
 		views += len(b.consumer[i].Layout.Views())
 	}
-	b.segments = make([]segment, 0, views)
+	b.segments = slices.Grow(b.segments, views)
 	for dst := range b.consumer {
 		rank := &b.consumer[dst]
 		for i := range rank.Blocks {
@@ -77,6 +77,7 @@ func (b *builder) match() error {
 			}
 		}
 	}
+	b.sources = sources
 	if wanted && len(b.segments) == 0 {
 		return fmt.Errorf("plan: %w: no group, layer, part and head of the %d consumer ranks is held by any of the %d producer ranks",
 			ErrIncompatible, len(b.consumer), len(b.producer))

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
@@ -28,39 +29,85 @@ const (
 // same stream. Lists of groups that a rank's layout lacks are left out (a scheduler names the groups of all ranks). Tokens
 // that the consumer wants and the producer's lists lack are no error but Missing.
 func New(r Request) (*Plan, error) {
-	b := builder{layered: r.Layered, whole: r.Whole}
-	var err error
-	if b.producer, err = sortRanks("producer", r.Producer); err != nil {
+	b := builders.Get().(*builder)
+	defer builders.Put(b)
+	p := new(Plan)
+	if err := b.make(p, r); err != nil {
 		return nil, err
 	}
-	if b.consumer, err = sortRanks("consumer", r.Consumer); err != nil {
-		return nil, err
-	}
-	if r.SameNode && r.SameSession != nil {
-		if err := b.checkOverlap(r.SameSession); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.match(); err != nil {
-		return nil, err
-	}
-	p := &Plan{sliceBytes: r.SliceBytes, layered: r.Layered, rankBytes: make(map[uint32]uint64, len(b.consumer))}
-	if p.sliceBytes == 0 {
-		p.sliceBytes = defaultSliceBytes
-	}
-	if err := b.flows(p); err != nil {
-		return nil, err
-	}
-	p.missing = b.missing()
 	return p, nil
 }
 
+// Planner makes plans one after the other in the same memory: each plan ends the one before. For who uses a plan at once.
+// Not safe for concurrent use.
+type Planner struct {
+	b builder
+	p Plan
+}
+
+// Plan is New, for a plan that is valid until Drop, which has to come before the next call.
+func (x *Planner) Plan(r Request) (*Plan, error) {
+	if err := x.b.make(&x.p, r); err != nil {
+		return nil, err
+	}
+	return &x.p, nil
+}
+
+// Drop lets go of the last plan, also of what would have become one, and of what it refers to.
+func (x *Planner) Drop() { x.p = Plan{} }
+
 // builder holds what New needs until the plan is made.
 type builder struct {
+	plan               *Plan
 	producer, consumer []Rank // ascending ranks
 	layered, whole     bool
 	tracks             []*track
 	segments           []segment
+	sources            []source
+}
+
+var builders = sync.Pool{New: func() any { return new(builder) }}
+
+// make makes the plan in p, which is zero.
+func (b *builder) make(p *Plan, r Request) error {
+	defer b.reset()
+	b.plan, b.layered, b.whole = p, r.Layered, r.Whole
+	var err error
+	if b.producer, err = sortRanks("producer", r.Producer); err != nil {
+		return err
+	}
+	if b.consumer, err = sortRanks("consumer", r.Consumer); err != nil {
+		return err
+	}
+	if r.SameNode && r.SameSession != nil {
+		if err := b.checkOverlap(r.SameSession); err != nil {
+			return err
+		}
+	}
+	if err := b.match(); err != nil {
+		return err
+	}
+	p.sliceBytes, p.layered, p.consumers = r.SliceBytes, r.Layered, b.consumer
+	if p.sliceBytes == 0 {
+		p.sliceBytes = defaultSliceBytes
+	}
+	if err := b.flows(p); err != nil {
+		return err
+	}
+	p.missing = b.missing()
+	return nil
+}
+
+// reset lets go of what the plan refers to, and keeps a little memory for the next one.
+func (b *builder) reset() {
+	const few = 1024
+	if cap(b.segments) > few {
+		b.segments = nil
+	}
+	clear(b.tracks)
+	clear(b.segments)
+	clear(b.sources)
+	*b = builder{tracks: b.tracks[:0], segments: b.segments[:0], sources: b.sources[:0]}
 }
 
 func sortRanks(side string, ranks []Rank) ([]Rank, error) {
@@ -119,9 +166,7 @@ func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 
 // flows groups the segments into flows of units and places them in the stream.
 func (b *builder) flows(p *Plan) error {
-	for i := range b.consumer {
-		p.rankBytes[b.consumer[i].Rank] = 0
-	}
+	p.flows = p.room.flows[:0]
 	b.sortSegments()
 	layers := b.dstLayers()
 	for i := 0; i < len(b.segments); {
@@ -135,7 +180,7 @@ func (b *builder) flows(p *Plan) error {
 		if b.layered {
 			f.srcLayer, f.dstLayer = ordinal(src.Layout.Layers(), s.d.Layer), ordinal(layers, s.d.Layer)
 		}
-		f.units = makeUnits(b.segments[i : i+n])
+		f.units = b.makeUnits(b.segments[i : i+n])
 		i += n
 		if err := p.add(f); err != nil {
 			return err
@@ -164,7 +209,6 @@ func (p *Plan) add(f flow) error {
 	}
 	p.slices += int(n)
 	p.bytes += f.bytes
-	p.rankBytes[f.dstRank] += f.bytes
 	p.flows = append(p.flows, f)
 	return nil
 }

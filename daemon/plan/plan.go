@@ -71,15 +71,25 @@ type Mark struct {
 // arithmetic, except for finding the flow, the unit and the span between holes, which is binary search.
 //
 // A Plan is immutable and safe for concurrent use; slices may be visited in any order, repeatedly. It refers to the
-// block lists of its Request, which must not change.
+// ranks and block lists of its Request, which must not change.
 type Plan struct {
 	flows      []flow
 	sliceBytes uint64
 	bytes      uint64
 	slices     int
-	rankBytes  map[uint32]uint64
+	consumers  []Rank
 	missing    []layout.Run
 	layered    bool
+
+	// Room for what small plans have: one of each, so that a plan is one piece of memory.
+	room struct {
+		flows  [1]flow
+		units  [1]unit
+		parts  [1]part
+		tracks [1]track
+		spans  [1]span
+		used   bool // units and parts
+	}
 }
 
 // flow is what goes from one source rank to one destination rank, of one layer when the plan is layered.
@@ -97,8 +107,17 @@ func (p *Plan) Bytes() uint64 { return p.bytes }
 // Slices returns how many slices there are.
 func (p *Plan) Slices() int { return p.slices }
 
-// RankBytes returns the bytes of each consumer rank of the request, also of those with none. Not to be changed.
-func (p *Plan) RankBytes() map[uint32]uint64 { return p.rankBytes }
+// RankBytes returns the bytes of each consumer rank of the request, also of those with none.
+func (p *Plan) RankBytes() map[uint32]uint64 {
+	n := make(map[uint32]uint64, len(p.consumers))
+	for i := range p.consumers {
+		n[p.consumers[i].Rank] = 0
+	}
+	for i := range p.flows {
+		n[p.flows[i].dstRank] += p.flows[i].bytes
+	}
+	return n
+}
 
 // Missing returns the consumer's blocks that need tokens for which the producer's lists have no block. Their bytes are not in
 // the stream (but for those that other producer ranks, with other holes, do have). Ascending groups and ids; not to be

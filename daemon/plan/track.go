@@ -56,7 +56,13 @@ func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.
 			return t, nil
 		}
 	}
-	t := &track{group: group.ID, src: src, dst: dst}
+	t := &b.plan.room.tracks[0]
+	if len(b.tracks) > 0 {
+		t = new(track)
+	} else {
+		t.spans = b.plan.room.spans[:0]
+	}
+	t.group, t.src, t.dst = group.ID, src, dst
 	srcHoles, err := t.src.scan(from.group)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w: producer: %w", ErrInvalid, err)

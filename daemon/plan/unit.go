@@ -22,9 +22,12 @@ type unit struct {
 
 // makeUnits fuses the segments of one flow, which are in the order of the destination's memory, as far as that makes
 // longer pieces, and puts the units in order of group and layer.
-func makeUnits(segments []segment) []unit {
-	units := make([]unit, 0, len(segments))
-	parts := make([]part, 0, len(segments))
+func (b *builder) makeUnits(segments []segment) []unit {
+	units, parts := b.plan.room.units[:0], b.plan.room.parts[:0]
+	if len(segments) > 1 || b.plan.room.used {
+		units, parts = make([]unit, 0, len(segments)), make([]part, 0, len(segments))
+	}
+	b.plan.room.used = true
 	for i := 0; i < len(segments); {
 		s := &segments[i]
 		n := 1 + alike(segments[i:])
@@ -49,6 +52,9 @@ func makeUnits(segments []segment) []unit {
 			continue
 		}
 		units = append(units, u)
+	}
+	if len(units) == 1 {
+		return units
 	}
 	slices.SortStableFunc(units, func(a, b unit) int {
 		if c := cmp.Compare(a.track.group, b.track.group); c != 0 {
@@ -118,6 +124,9 @@ func (b *builder) sameFlow(x, y *segment) bool {
 
 // sortSegments brings them into the order of flows, within a flow into the order of the destination's memory.
 func (b *builder) sortSegments() {
+	if len(b.segments) < 2 {
+		return
+	}
 	less := func(i, k int) bool { return b.before(&b.segments[i], &b.segments[k]) }
 	if !sort.SliceIsSorted(b.segments, less) { // they mostly are
 		sort.Slice(b.segments, less)

@@ -29,6 +29,8 @@ type Config struct {
 	Graves  Time // how long keys of ended offers are remembered; 60 s
 	Redial  Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
 
+	AtOnce int // blocks of a take within the node up to which the driver is asked to move it at once (MoveNow); 0: none
+
 	MaxOps    int // per session, not yet released; 4096
 	MaxOffers int // per session; 4096
 	MaxParked int // takes that wait for offers, per peer; 4096

@@ -167,7 +167,7 @@ type Planned struct {
 	Inline    bool   // small enough to ride inside MsgGrant (never when both ends are here)
 	Slices    uint32
 	Bytes     uint64
-	RankBytes map[uint32]uint64 // consumer rank -> bytes
+	RankBytes map[uint32]uint64 // consumer rank -> bytes; may be nil when there is one rank
 	Marks     []Mark            // layered plans only
 	Missing   []layout.Run      // destination blocks that the producer has no block for
 	Cause     Cause

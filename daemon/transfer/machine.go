@@ -35,6 +35,7 @@ type Machine struct {
 	lanes   map[laneKey]*lane
 	pumping []*lane
 	agreed  map[pair]Cause // verdicts about fingerprints
+	trial   trial
 }
 
 // New returns a machine that knows nobody yet.
@@ -85,6 +86,8 @@ func (m *Machine) dispatch(ev Event) {
 		if v := m.producer(ev.Key.Leg); v != nil {
 			v.sliceSent(m, ev.Key, ev.Cause)
 		}
+	case MovedNow:
+		m.movedNow(ev)
 	case Planned:
 		m.planned(&ev)
 	case Fenced:

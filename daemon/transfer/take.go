@@ -63,6 +63,12 @@ type takeName struct {
 }
 
 func (m *Machine) submitTake(s *session, sub *Submit, in *TakeOp) {
+	if !m.moveNow(s, sub, in) {
+		m.beginTake(s, sub, in)
+	}
+}
+
+func (m *Machine) beginTake(s *session, sub *Submit, in *TakeOp) {
 	ranks, cause := m.ranks(s)
 	if cause.Reason == OK {
 		cause = checkBlocks(ranks, in.Blocks)
@@ -247,7 +253,7 @@ func (t *take) account(o *op, s *session) (uint64, []layout.Run) {
 	}
 	n := uint64(0)
 	for _, seg := range t.segs {
-		if s == o.by {
+		if s == o.by || len(t.ranks) == 1 {
 			n += seg.bytes
 		} else {
 			n += seg.rankBytes[s.rank]

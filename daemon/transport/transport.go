@@ -58,6 +58,14 @@ type Transport interface {
 	Close() error
 }
 
+// Direct is a Transport that can also move a small plan while its caller waits.
+type Direct interface {
+	Transport
+	// MoveNow copies all of a plan whose two ends are here and returns true when every byte is in place. False: it is too large
+	// to wait for, or not all of it could be copied; then some bytes may have been. For the driver's goroutine alone.
+	MoveNow(p *plan.Plan, mem Memory) bool
+}
+
 // Link is a data connection that belongs to an authenticated channel. Full duplex; whoever holds it closes it.
 type Link struct {
 	Conn  net.Conn     // what to read and write (TLS or plain)

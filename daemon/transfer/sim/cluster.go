@@ -45,6 +45,7 @@ type Cluster struct {
 	credits  int  // completions that a session has room for
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
+	movedNow int // takes that were moved at once
 }
 
 // faults are chances in percent.
@@ -96,6 +97,9 @@ func New(opts Options) *Cluster {
 	c.cfg.Settle = r.span(20*ms, 100*ms)
 	c.cfg.Linger = r.span(100*ms, 3*second)
 	c.cfg.WindowSlices = r.in(1, 8)
+	if r.hit(50) {
+		c.cfg.AtOnce = r.in(1, 24)
+	}
 	c.slice = uint64(8 * r.in(2, 16))
 	if r.hit(50) {
 		c.inline = uint64(r.in(16, 256))
@@ -106,6 +110,11 @@ func New(opts Options) *Cluster {
 	}
 	for i := range r.in(len(c.nodes), 2*len(c.nodes)) {
 		c.AddEngine(c.nodes[i%len(c.nodes)], c.someShape(i))
+	}
+	if c.cfg.AtOnce > 0 { // neighbours of one rank, whose takes are moved at once when all is ready
+		for range 2 {
+			c.AddEngine(c.nodes[0], shape{blockSize: pick(r, []int{2, 4}), hnd: r.hit(50), model: "m"})
+		}
 	}
 	return c
 }

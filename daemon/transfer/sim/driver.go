@@ -216,3 +216,24 @@ func (n *Node) write(id transfer.Leg, seg *segment, slice int, data []byte) {
 		}
 	}
 }
+
+// moveNow does a whole take within the node, or as much of it as it likes to and says so.
+func (n *Node) moveNow(e *transfer.MoveNow) transfer.MovedNow {
+	c := n.c
+	p, err := plan.New(plan.Request{
+		Producer: ranks(e.Producer, e.Src, nil), Consumer: ranks(e.Consumer, e.Dst, nil), Whole: e.Whole, SliceBytes: c.slice, SameNode: true,
+	})
+	if err != nil || len(p.Missing()) > 0 {
+		return transfer.MovedNow{}
+	}
+	torn := !c.calm && c.rng.hit(c.faults.torn) || c.next.use(&c.next.corrupt)
+	seg := &segment{plan: p, src: n.owners(e.Producer), dst: n.owners(e.Consumer)}
+	for i := range p.Slices() {
+		if torn && i == p.Slices()/2 {
+			return transfer.MovedNow{}
+		}
+		n.write(transfer.Leg{}, seg, i, n.read(seg, i))
+	}
+	c.movedNow++
+	return transfer.MovedNow{OK: true, Bytes: p.Bytes()}
+}

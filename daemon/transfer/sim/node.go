@@ -63,11 +63,19 @@ func (n *Node) step(ev transfer.Event) {
 	if c.opts.Trace != nil {
 		c.tracef("%s <- %s", n.name, describe(ev))
 	}
+	var answer transfer.Event // to what is done at once
 	for _, e := range n.m.Step(c.now, ev) {
 		if c.opts.Trace != nil {
 			c.tracef("%s -> %s", n.name, describe(e))
 		}
+		if e, ok := e.(*transfer.MoveNow); ok {
+			answer = n.moveNow(e)
+			continue
+		}
 		n.execute(e)
+	}
+	if answer != nil {
+		n.step(answer)
 	}
 }
 

@@ -168,7 +168,7 @@ func (s *Script) config(a args) {
 	c := &s.c.cfg
 	c.OfferWait, c.DefaultLease = a.ms("offer_wait", c.OfferWait), a.ms("lease", c.DefaultLease)
 	c.FenceGrace, c.Settle = a.ms("grace", c.FenceGrace), a.ms("settle", c.Settle)
-	c.WindowSlices = a.num("window", c.WindowSlices)
+	c.WindowSlices, c.AtOnce = a.num("window", c.WindowSlices), a.num("at_once", c.AtOnce)
 	s.c.inline, s.c.slice = uint64(a.num("inline", int(s.c.inline))), uint64(a.num("slice", int(s.c.slice)))
 }
 

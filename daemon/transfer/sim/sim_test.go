@@ -22,7 +22,7 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps := 0
+	steps, atOnce := 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c := New(Options{Seed: seed})
 		if err := c.Run(); err != nil {
@@ -32,8 +32,9 @@ func TestSim(t *testing.T) {
 			}
 		}
 		steps += c.Steps()
+		atOnce += c.movedNow
 	}
-	t.Logf("%d seeds, %d events", *seeds, steps)
+	t.Logf("%d seeds, %d events, %d takes moved at once", *seeds, steps, atOnce)
 }
 
 func replay(t *testing.T, seed uint64) {

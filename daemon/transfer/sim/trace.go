@@ -31,6 +31,8 @@ func describe(x any) string {
 		return fmt.Sprintf("Planned %s seg=%d slices=%d bytes=%d inline=%v%s%s", describeLeg(x.Leg), x.Seg, x.Slices, x.Bytes, x.Inline, describeRuns(" missing=", x.Missing), describeCause(x.Cause))
 	case transfer.MakePlan:
 		return fmt.Sprintf("MakePlan %s seg=%d src=%s dst=%s layered=%v whole=%v", describeLeg(x.Leg), x.Seg, describeBlocks(x.Src, x.SrcBy), describeBlocks(x.Dst, x.DstBy), x.Layered, x.Whole)
+	case *transfer.MoveNow:
+		return fmt.Sprintf("MoveNow src=%s dst=%s whole=%v", describeBlocks(x.Src, nil), describeBlocks(x.Dst, nil), x.Whole)
 	case transfer.Expect:
 		return fmt.Sprintf("Expect %s seg=%d over %s", describeLeg(x.Leg), x.Seg, x.Transport)
 	case transfer.ReadInline:

@@ -76,6 +76,10 @@ func (c *Cluster) someRequest() {
 	}
 	r := &c.rng
 	prod := pick(r, c.engines)
+	near := c.cfg.AtOnce > 0 && r.hit(30)
+	if near {
+		prod = c.engines[len(c.engines)-1]
+	}
 	if !prod.ready() {
 		return
 	}
@@ -94,6 +98,9 @@ func (c *Cluster) someRequest() {
 	engines := slices.Clone(c.engines)
 	for i := 0; i < n && len(engines) > 0; i++ {
 		k := r.n(len(engines))
+		if near && i == 0 {
+			k = len(engines) - 2
+		}
 		e := engines[k]
 		engines = slices.Delete(engines, k, k+1)
 		if e == prod {

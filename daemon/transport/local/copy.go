@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/blockcopy"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -40,7 +41,7 @@ func (c *copier) do(tk *task) uint64 {
 	if !tk.Enter() {
 		return 0
 	}
-	if sent, landed, ok := c.resolve(tk); !ok {
+	if sent, landed, ok := c.resolve(tk.job.Plan, int(tk.job.Key.Slice), tk.job.Mem, tk.dst); !ok {
 		tk.EndBoth(sent, landed)
 		return 0
 	}
@@ -53,18 +54,34 @@ func (c *copier) do(tk *task) uint64 {
 	return uint64(n)
 }
 
-// resolve finds the memory of the slice's runs.
-func (c *copier) resolve(tk *task) (sent, landed transfer.Cause, ok bool) {
-	c.pairs = tk.job.Plan.Pairs(int(tk.job.Key.Slice), c.pairs[:0])
+// all copies every slice of a plan; false: not all of it.
+func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
+	for i := range p.Slices() {
+		if _, _, ok := c.resolve(p, i, mem, mem); !ok {
+			return false
+		}
+		n, err := blockcopy.CopyRuns(c.runs, nil)
+		clear(c.runs) // as in do
+		r.count(uint64(n))
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// resolve finds the memory of a slice's runs.
+func (c *copier) resolve(of *plan.Plan, slice int, from, to transport.Memory) (sent, landed transfer.Cause, ok bool) {
+	c.pairs = of.Pairs(slice, c.pairs[:0])
 	c.runs = c.runs[:0]
 	for i := range c.pairs {
 		p := &c.pairs[i]
-		src, ok := tk.job.Mem.Src(plan.Run{Rank: p.SrcRank, Region: p.SrcRegion, Off: p.SrcOff, Len: p.Len})
+		src, ok := from.Src(plan.Run{Rank: p.SrcRank, Region: p.SrcRegion, Off: p.SrcOff, Len: p.Len})
 		if !ok {
 			gone := transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("source region %#x of rank %d is gone", uint64(p.SrcRegion), p.SrcRank)}
 			return gone, gone, false
 		}
-		dst, ok := tk.dst.Dst(plan.Run{Rank: p.DstRank, Region: p.DstRegion, Off: p.DstOff, Len: p.Len})
+		dst, ok := to.Dst(plan.Run{Rank: p.DstRank, Region: p.DstRegion, Off: p.DstOff, Len: p.Len})
 		if !ok {
 			return transfer.Cause{}, transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("destination region %#x of rank %d is gone", uint64(p.DstRegion), p.DstRank)}, false
 		}

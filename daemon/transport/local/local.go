@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
@@ -122,6 +123,14 @@ func (t *Transport) Post(job transport.Job) {
 		return
 	}
 	t.queue.push(tk)
+}
+
+// MoveNow copies a small plan as a whole, without legs: who calls it fences by not returning.
+func (t *Transport) MoveNow(p *plan.Plan, mem transport.Memory) bool {
+	if p.Bytes() > t.cfg.AtOnce {
+		return false
+	}
+	return t.atOnce.all(p, mem, &t.rate)
 }
 
 var (

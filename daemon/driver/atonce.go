@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+)
+
+// trial is the memory in which takes are moved at once, one after the other.
+type trial struct {
+	planner            plan.Planner
+	segment            segment
+	producer, consumer []plan.Rank
+}
+
+// moveNow plans and copies a take within the node. The answer is the machine's next event: step works off nothing else before it.
+func (d *Driver) moveNow(e *transfer.MoveNow) {
+	var ev transfer.MovedNow
+	ev.Bytes, ev.OK = d.tryMove(e)
+	d.answer(ev)
+}
+
+func (d *Driver) tryMove(e *transfer.MoveNow) (n uint64, ok bool) {
+	t, _ := d.choose("", d.only(e.Producer))
+	direct, ok := t.(transport.Direct)
+	if !ok {
+		return 0, false
+	}
+	x := &d.now
+	defer x.drop()
+	x.producer = appendRanks(x.producer[:0], e.Producer, e.Src, nil)
+	x.consumer = appendRanks(x.consumer[:0], e.Consumer, e.Dst, nil)
+	p, err := x.planner.Plan(plan.Request{Producer: x.producer, Consumer: x.consumer, Whole: e.Whole})
+	if err != nil || len(p.Missing()) > 0 {
+		return 0, false
+	}
+	x.segment = segment{plan: p, sessions: d.cfg.Sessions, src: e.Producer, dst: e.Consumer}
+	return p.Bytes(), direct.MoveNow(p, &x.segment)
+}
+
+// drop keeps nothing alive that sessions have left behind.
+func (x *trial) drop() {
+	x.planner.Drop()
+	x.segment = segment{}
+	clear(x.producer)
+	clear(x.consumer)
+}
