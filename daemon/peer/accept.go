@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -71,10 +72,9 @@ func (m *Manager) incoming(tcp *net.TCPConn) *channel {
 	return c
 }
 
-// turnAway closes a connection and says why, if that is news.
+// turnAway closes a connection, and says why if that is news.
 func (m *Manager) turnAway(conn net.Conn, err error) {
-	from := conn.RemoteAddr()
-	_ = conn.Close()
+	defer conn.Close()
 	if errors.Is(err, errSelf) || m.ctx.Err() != nil {
 		return
 	}
@@ -84,12 +84,12 @@ func (m *Manager) turnAway(conn net.Conn, err error) {
 			s.Malformed++
 		}
 	})
+	level := slog.LevelWarn
 	var dup *duplicateError
 	if errors.As(err, &dup) || errors.Is(err, errNobody) || errors.Is(err, errStale) {
-		m.log.Debug("connection refused", "from", from, "error", err)
-		return
+		level = slog.LevelDebug
 	}
-	m.log.Warn("connection refused", "from", from, "error", err)
+	m.log.Log(m.ctx, level, "connection refused", "from", conn.RemoteAddr(), "error", err)
 }
 
 // sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel

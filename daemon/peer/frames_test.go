@@ -2,7 +2,9 @@ package peer
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -111,15 +113,15 @@ func TestTheFirstFrameIsASmallHello(t *testing.T) {
 // A peer that sends and never reads costs it its channel, not this node its memory.
 func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 	cl := newCluster(t)
-	a := cl.node("a", func(c *Config) { c.Heartbeat = 0 })
+	a := cl.node("a", func(c *Config) { c.Heartbeat = time.Hour })
 	r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
 	up := wait[transfer.PeerUp](a, nil)
 	big := &transfer.MsgLayout{Blob: make([]byte, 8<<20)}
-	for range maxQueued/(8<<20) + 3 {
+	for range 4 * maxQueued / len(big.Blob) {
 		a.Send("b", up.Epoch, big)
 	}
 	down := wait[transfer.PeerDown](a, nil)
-	if down.Epoch != up.Epoch {
+	if down.Epoch != up.Epoch || !strings.Contains(down.Cause.Text, "does not read") {
 		t.Errorf("%+v", down)
 	}
 	_ = r.conn.Close()

@@ -66,6 +66,9 @@ func TestALinkThatDoesNotBelongIsRefused(t *testing.T) {
 		})
 	}
 	// The channel does not suffer.
+	if last := (linkHello{epoch: good.epoch, serial: 6, index: 1}); !rawDial(t, a.addr, b, alpnData).link(last, ch.hello.LinkSecret) {
+		t.Fatal("a link was refused whose number is lower, and fresh")
+	}
 	ch.write(must(appendMsg(nil, good.epoch, &transfer.MsgParked{Xfer: 3})))
 	wait[transfer.PeerMsg](a, nil)
 }

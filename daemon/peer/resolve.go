@@ -62,7 +62,7 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	if err != nil {
 		return nil, final(transfer.Invalid, "peer address %q: %v", t.addr, err)
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	ips, err := lookUp(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("look up %q: %w", host, err)
 	}
@@ -85,6 +85,13 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 		return nil, final(transfer.Denied, "peer address %q is not a loopback address, and this daemon runs insecure", t.addr)
 	}
 	return nil, m.outside(t.addr)
+}
+
+func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}, nil // with its zone, which the resolver drops
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
 func within(nets []netip.Prefix, ip netip.Addr) bool {

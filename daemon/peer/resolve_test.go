@@ -1,0 +1,155 @@
+package peer
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+func prefixes(in ...string) (out []netip.Prefix) {
+	for _, s := range in {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// What a hint may lead to, without dialing any of it.
+func TestHintsLeadOnlyWherePeersAllowSays(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	nodes := map[string]string{"b": "192.0.2.7:7650"}
+	for _, c := range []struct {
+		allow string
+		hint  string
+		want  string // addresses, or part of the error
+	}{
+		{"10.0.0.0/8", "10.1.2.3:7650", "10.1.2.3:7650"},
+		{"10.0.0.0/8", "11.1.2.3:7650", "not inside peers.allow"},
+		{"10.0.0.0/8", "192.0.2.7:7650", "not inside peers.allow"}, // the address of a configured peer is no permission
+		{"10.0.0.0/8", "b", "192.0.2.7:7650"},
+		{"", "b", "192.0.2.7:7650"},
+		{"", "10.1.2.3:7650", "not inside peers.allow"},
+		{"", "some.name.invalid:7650", "not inside peers.allow"}, // and is not looked up
+		{"10.0.0.0/8", "[::ffff:10.1.2.3]:7650", "10.1.2.3:7650"},
+		{"10.0.0.0/8", "[::ffff:11.1.2.3]:7650", "not inside peers.allow"},
+		{"::ffff:10.0.0.0/104", "10.1.2.3:7650", "10.1.2.3:7650"},
+		{"::ffff:10.0.0.0/104", "11.1.2.3:7650", "not inside peers.allow"},
+		{"2001:db8::/32", "[2001:db8::5]:7650", "[2001:db8::5]:7650"},
+		{"2001:db8::/32", "[2001:db9::5]:7650", "not inside peers.allow"},
+		{"fe80::/10", "[fe80::1%lo]:7650", "not inside peers.allow"},
+		{"0.0.0.0/0", "[::1]:7650", "not inside peers.allow"},
+		{"127.0.0.0/8", "localhost:7650", "127.0.0.1:7650"},
+		{"10.0.0.0/8", "localhost:7650", "not inside peers.allow"}, // a name that resolves outside
+		{"10.0.0.0/8", "10.1.2.3", "not known here"},
+		{"10.0.0.0/8", "10.1.2.3:0", "port of 1 to 65535"},
+		{"10.0.0.0/8", "10.1.2.3:99999", "port of 1 to 65535"},
+		{"10.0.0.0/8", "10.1.2.3:ssh", "port of 1 to 65535"},
+		{"0.0.0.0/0", ":7650", "port of 1 to 65535"},
+		{"10.0.0.0/8", "", "not known here"},
+	} {
+		allow := []netip.Prefix(nil)
+		if c.allow != "" {
+			allow = prefixes(c.allow)
+		}
+		a.Reload(nodes, allow)
+		got := ""
+		if target, err := a.resolve(c.hint); err != nil {
+			got = err.Error()
+		} else if addrs, err := a.addresses(t.Context(), target); err != nil {
+			got = err.Error()
+		} else {
+			got = strings.Join(addrs, " ")
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("allow %q, hint %q: %s, want %s", c.allow, c.hint, got, c.want)
+		}
+	}
+}
+
+func TestAHintOutsideAllowIsDeniedAtOnceAndNobodyIsDialed(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	a.Reload(nil, prefixes("10.0.0.0/8"))
+	fails(t, a, b.addr, transfer.Denied, "peers.allow", `node "a"`, b.addr)
+	a.Reload(nil, nil)
+	fails(t, a, b.addr, transfer.Denied, "peers.allow")
+	if _, st := b.Snapshot(); st.Opened+st.Refused != 0 {
+		t.Errorf("b was dialed: %+v", st)
+	}
+}
+
+func TestAHintInsideAllowFindsTheNodeAndItsNameJoinsTheSameChannel(t *testing.T) {
+	eachMode(t, func(t *testing.T, cl *cluster, change func(*Config)) {
+		a, b := cl.node("a", change), cl.node("b", change)
+		a.Dial(b.addr)
+		up := wait(a, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
+		if up.Node != "b" || up.Hints[0] != b.addr {
+			t.Fatalf("%+v", up)
+		}
+		// Other words for the same node, now that the channel is open, from both ends: it stays.
+		_, port, _ := strings.Cut(b.addr, ":")
+		a.knows(b)
+		b.knows(a)
+		for n, hints := range map[*node][]string{a: {"localhost:" + port, "[::ffff:127.0.0.1]:" + port, "b", b.addr}, b: {a.addr, "a"}} {
+			for _, hint := range hints {
+				n.Dial(hint)
+				again := wait(n, func(e transfer.PeerUp) bool { return len(e.Hints) == 1 && e.Hints[0] == hint })
+				if again.Epoch != up.Epoch {
+					t.Errorf("%s, %q: another channel", n.cfg.Node, hint)
+				}
+			}
+		}
+		if _, st := a.Snapshot(); st.Opened != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A name and an address that lead to the same place are two questions: who answers has to be right for the name alone.
+func TestAHintThatIsDialedAlreadyDoesNotAnswerForAName(t *testing.T) {
+	cl := newCluster(t)
+	a, evil := cl.node("a", nil), cl.node("evil", nil)
+	a.Reload(map[string]string{"b": evil.addr}, a.cfg.Allow)
+	a.Dial(evil.addr)
+	a.Dial("b")
+	up := wait(a, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
+	failed := wait[transfer.DialFailed](a, nil)
+	if up.Node != "evil" || len(up.Hints) != 1 || up.Hints[0] != evil.addr || failed.Hint != "b" || !failed.Final {
+		t.Errorf("%+v %+v", up, failed)
+	}
+}
+
+func TestManyAddressesAreNotDialedAtOnce(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	for i := range maxDialing {
+		a.Manager.mu.Lock()
+		a.dialing[target{addr: string(rune('A' + i))}] = &dial{}
+		a.Manager.mu.Unlock()
+	}
+	a.Dial("127.0.0.1:9")
+	ev := wait[transfer.DialFailed](a, nil)
+	if ev.Final || ev.Cause.Reason != transfer.Quota {
+		t.Errorf("%+v", ev)
+	}
+	// Configured peers are not kept waiting by hints.
+	b := cl.node("b", nil)
+	a.knows(b)
+	met(a, b)
+}
+
+func TestFailuresOfManyAddressesAreForgotten(t *testing.T) {
+	a := newCluster(t).node("a", nil)
+	a.Reload(map[string]string{"b": "b:1"}, nil)
+	a.Manager.mu.Lock()
+	defer a.Manager.mu.Unlock()
+	a.slower("b:1", errNobody)
+	for i := range 2 * maxPaced {
+		a.slower(string(rune(i+0x10000)), errNobody)
+	}
+	if len(a.pace) > maxPaced || a.pace["b:1"] == nil {
+		t.Errorf("%d kept; the configured one: %v", len(a.pace), a.pace["b:1"])
+	}
+}
