@@ -1,0 +1,277 @@
+package pki
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
+	dir, other := newCA(t), newCA(t)
+	ca := filepath.Join(dir, CAFile)
+	cert, key := issue(t, dir, dir, "a", time.Hour)
+	cert2, key2 := issue(t, dir, dir, "b", time.Hour)
+	old, oldKey := issue(t, dir, t.TempDir(), "a", -time.Minute)
+	strange, strangeKey := issue(t, other, other, "a", time.Hour)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(ca, cert, key, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, ca, cert, key string
+		parts               []string
+	}{
+		{"missing CA", empty + "x", cert, key, []string{empty + "x", "no such file"}},
+		{"missing certificate", ca, empty + "x", key, []string{empty + "x", "no such file"}},
+		{"missing key", ca, cert, empty + "x", []string{empty + "x", "no such file"}},
+		{"empty CA", empty, cert, key, []string{empty, "no certificate in it"}},
+		{"empty certificate", ca, empty, key, []string{empty, key}},
+		{"empty key", ca, cert, empty, []string{cert, empty}},
+		{"another key", ca, cert, key2, []string{cert, key2, "does not match"}},
+		{"another node", ca, cert2, key2, []string{cert2, `node "b"`, `this node is "a"`, "kvpipectl certs node a"}},
+		{"expired", ca, old, oldKey, []string{old, "expired on"}},
+		{"another CA", ca, strange, strangeKey, []string{strange, ca, "unknown authority"}},
+		{"the CA itself", ca, ca, filepath.Join(dir, CAKeyFile), []string{ca, "no DNS name"}},
+	} {
+		_, err := Open(c.ca, c.cert, c.key, "a")
+		says(t, c.what, err, c.parts...)
+	}
+}
+
+func TestACertificateOfTomorrowPointsToTheClock(t *testing.T) {
+	dir := newCA(t)
+	cert, _ := issue(t, dir, dir, "a", time.Hour)
+	all, err := ReadCertificates(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].NotBefore = time.Now().Add(time.Minute)
+	err = verify(all[0], nil, nil)
+	var untrusted *UntrustedError
+	if says(t, "tomorrow's", err, "valid from", "clock"); !errors.As(err, &untrusted) {
+		t.Errorf("%T", err)
+	}
+}
+
+// shake makes a handshake between two identities and returns what each says of it.
+func shake(t *testing.T, server, client *Identity) (peer string, err error) {
+	t.Helper()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	served := make(chan error, 1)
+	s := tls.Server(a, server.Config("x"))
+	go func() {
+		err := s.HandshakeContext(ctx)
+		if err == nil {
+			_, err = s.Write([]byte("hi"))
+		}
+		served <- err
+		_ = a.Close()
+	}()
+	c := tls.Client(b, client.Config("x"))
+	err = c.HandshakeContext(ctx)
+	if err == nil {
+		_, err = c.Read(make([]byte, 2)) // the server's word on the client's certificate
+	}
+	_ = b.Close()
+	if err = errors.Join(err, <-served); err != nil {
+		return "", err
+	}
+	return PeerNode(c.ConnectionState())
+}
+
+func open(t *testing.T, dir, node string) *Identity {
+	t.Helper()
+	cert, key := NodeFiles(dir, node)
+	id, err := Open(filepath.Join(dir, CAFile), cert, key, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestPeersKnowEachOtherByNodeName(t *testing.T) {
+	dir, other := newCA(t), newCA(t)
+	issue(t, dir, dir, "a", time.Hour)
+	issue(t, dir, dir, "b", time.Hour)
+	issue(t, other, other, "b", time.Hour)
+	a, b, stranger := open(t, dir, "a"), open(t, dir, "b"), open(t, other, "b")
+	if name, err := shake(t, a, b); name != "a" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	for _, pair := range [][2]*Identity{{a, stranger}, {stranger, a}} {
+		_, err := shake(t, pair[0], pair[1])
+		var untrusted *UntrustedError
+		if says(t, "a stranger", err, "unknown authority"); !errors.As(err, &untrusted) {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := PeerNode(tls.ConnectionState{}); err == nil {
+		t.Error("nobody has a name")
+	}
+}
+
+// serial is of the certificate that a handshake would show now.
+func serial(id *Identity) string { return id.current().pair.Leaf.SerialNumber.String() }
+
+func TestNewFilesServeTheNextHandshake(t *testing.T) {
+	dir := newCA(t)
+	issue(t, dir, dir, "a", time.Hour)
+	issue(t, dir, dir, "b", time.Hour)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	before := serial(a)
+	cfg := a.Config("x")
+	issue(t, dir, dir, "a", 2*time.Hour)
+	if serial(a) == before {
+		t.Error("the old certificate still serves")
+	}
+	if cfg.Certificates[0].Leaf.SerialNumber.String() != before {
+		t.Error("a handshake under way changed its certificate")
+	}
+	if until, err := a.Problem(); err != nil || time.Until(until) < time.Hour {
+		t.Errorf("until %s, %v", until, err)
+	}
+	// A new CA, first beside the old one, then with certificates of its own.
+	next := newCA(t)
+	bundle(t, filepath.Join(dir, CAFile), dir, next)
+	if _, err := shake(t, a, b); err != nil {
+		t.Fatal(err)
+	}
+	issue(t, next, dir, "b", time.Hour)
+	if name, err := shake(t, b, a); name != "b" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+}
+
+// bundle replaces path by the CA certificates of dirs.
+func bundle(t *testing.T, path string, dirs ...string) {
+	t.Helper()
+	var all []byte
+	for _, dir := range dirs {
+		b, err := os.ReadFile(filepath.Join(dir, CAFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b...)
+	}
+	if err := os.WriteFile(path, all, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBrokenFilesKeepTheLastGoodOnes(t *testing.T) {
+	dir, other := newCA(t), newCA(t)
+	cert, key := issue(t, dir, dir, "a", time.Hour)
+	issue(t, dir, dir, "b", time.Hour)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	before := serial(a)
+	strange, strangeKey := issue(t, other, other, "a", time.Hour)
+	wrong, wrongKey := issue(t, dir, t.TempDir(), "c", time.Hour)
+	old, oldKey := issue(t, dir, t.TempDir(), "a", -time.Minute)
+	for _, c := range []struct {
+		what      string
+		cert, key string // copied over; "" removes
+		parts     []string
+	}{
+		{"certificate without its key", strange, "keep", []string{"does not match"}},
+		{"of another CA", strange, strangeKey, []string{"unknown authority"}},
+		{"of another node", wrong, wrongKey, []string{`node "c"`}},
+		{"expired", old, oldKey, []string{"expired"}},
+		{"removed", "", "keep", []string{"no such file"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			replace(t, cert, c.cert)
+			replace(t, key, c.key)
+			if serial(a) != before {
+				t.Error("the broken files serve")
+			}
+			if name, err := shake(t, a, b); name != "a" || err != nil {
+				t.Errorf("%q, %v", name, err)
+			}
+			_, err := a.Problem()
+			says(t, "problem", err, c.parts...)
+		})
+	}
+	issue(t, dir, dir, "a", time.Hour)
+	if _, err := a.Problem(); err != nil || serial(a) == before {
+		t.Errorf("good files again: %v", err)
+	}
+}
+
+func replace(t *testing.T, path, by string) {
+	t.Helper()
+	switch by {
+	case "keep":
+		return
+	case "":
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	b, err := os.ReadFile(by)
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAKeyThatEverybodyCanReadIsAProblem(t *testing.T) {
+	dir := newCA(t)
+	_, key := issue(t, dir, dir, "a", time.Hour)
+	a := open(t, dir, "a")
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.Problem()
+	says(t, "problem", err, key, "mode 0644", "chmod 600")
+	if err := os.Chmod(key, 0o640); err != nil { // a group may be the daemon's own
+		t.Fatal(err)
+	}
+	if _, err := a.Problem(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Handshakes and new files at the same time: each handshake has a certificate with its own key.
+func TestRotationUnderLoad(t *testing.T) {
+	dir := newCA(t)
+	issue(t, dir, dir, "a", time.Hour)
+	issue(t, dir, dir, "b", time.Hour)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	done := make(chan error)
+	go func() {
+		var err error
+		for i := 0; i < 20 && err == nil; i++ {
+			err = IssueNode(dir, dir, []string{"a", "b"}[i%2], nil, time.Hour)
+		}
+		done <- err
+	}()
+	for n := 0; ; n++ {
+		if _, err := shake(t, a, b); err != nil {
+			t.Fatal(fmt.Errorf("handshake %d: %w", n, err))
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+	}
+}

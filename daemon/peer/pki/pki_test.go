@@ -1,0 +1,154 @@
+package pki
+
+import (
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// newCA makes a CA in a directory of its own.
+func newCA(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := Init(dir, "test CA", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func issue(t *testing.T, dir, out, node string, life time.Duration, hosts ...string) (cert, key string) {
+	t.Helper()
+	if err := IssueNode(dir, out, node, hosts, life); err != nil {
+		t.Fatal(err)
+	}
+	return NodeFiles(out, node)
+}
+
+func says(t *testing.T, what string, err error, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if err == nil || !strings.Contains(err.Error(), p) {
+			t.Errorf("%s: %v does not say %q", what, err, p)
+		}
+	}
+}
+
+func TestKeysAreForTheirOwnerAlone(t *testing.T) {
+	dir := newCA(t)
+	cert, key := issue(t, dir, filepath.Join(dir, "out"), "a", time.Hour)
+	for path, want := range map[string]fs.FileMode{
+		filepath.Join(dir, CAKeyFile): 0o600, key: 0o600, filepath.Join(dir, CAFile): 0o644, cert: 0o644,
+	} {
+		st, err := os.Stat(path)
+		if err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v, want %v", path, st.Mode(), err, want)
+		}
+	}
+	for _, d := range []string{dir, filepath.Join(dir, "out")} {
+		left, err := filepath.Glob(filepath.Join(d, ".new-*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	}
+}
+
+func TestInitKeepsTheCAThatThereIs(t *testing.T) {
+	dir := newCA(t)
+	before, err := os.ReadFile(filepath.Join(dir, CAFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Init(dir, "another", time.Hour)
+	says(t, "a second CA", err, CAFile, "remove it first")
+	if after, _ := os.ReadFile(filepath.Join(dir, CAFile)); !errors.Is(err, fs.ErrExist) || !slices.Equal(before, after) {
+		t.Errorf("replaced, or %v", err)
+	}
+	// Half a CA is one too.
+	if err := os.Remove(filepath.Join(dir, CAFile)); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "a CA key alone", Init(dir, "another", time.Hour), CAKeyFile, "remove it first")
+}
+
+func TestACertificateNamesNodeAndHosts(t *testing.T) {
+	dir := newCA(t)
+	cert, _ := issue(t, dir, dir, "node-1", time.Hour, "10.1.2.3", "fd00::7", "node-1", "kv.example.org")
+	all, err := ReadCertificates(cert)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	c := all[0]
+	if name, err := NodeName(c); name != "node-1" || err != nil {
+		t.Errorf("%q %v", name, err)
+	}
+	ip := func(want string) bool {
+		return slices.ContainsFunc(c.IPAddresses, func(got net.IP) bool { return got.Equal(net.ParseIP(want)) })
+	}
+	if !slices.Equal(c.DNSNames, []string{"node-1", "kv.example.org"}) || !ip("10.1.2.3") || !ip("fd00::7") {
+		t.Errorf("%v %v", c.DNSNames, c.IPAddresses)
+	}
+	if !slices.Equal(c.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}) || c.IsCA {
+		t.Errorf("%v, CA %v", c.ExtKeyUsage, c.IsCA)
+	}
+}
+
+func TestIssueNodeRefusesWhatCannotWork(t *testing.T) {
+	dir := newCA(t)
+	for _, name := range []string{"", "a b", "../a", "a/b", `a\b`, ".hidden", "a:1", "ä", strings.Repeat("n", 256)} {
+		says(t, "name "+name, IssueNode(dir, dir, name, nil, time.Hour), "node name", "1 to 255")
+	}
+	says(t, "no CA", IssueNode(t.TempDir(), dir, "a", nil, time.Hour), CAFile, "no such file")
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(CAKeyFile, "nothing")
+	says(t, "no key", IssueNode(dir, dir, "a", nil, time.Hour), CAKeyFile, "no PEM block")
+	write(CAKeyFile, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+	says(t, "broken key", IssueNode(dir, dir, "a", nil, time.Hour), CAKeyFile)
+	if err := os.Remove(filepath.Join(dir, CAKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "key missing", IssueNode(dir, dir, "a", nil, time.Hour), "read CA key", CAKeyFile)
+	write(CAFile, "nothing")
+	says(t, "no certificate", IssueNode(dir, dir, "a", nil, time.Hour), CAFile, "no certificate in it")
+}
+
+func TestReadCertificatesReadsABundle(t *testing.T) {
+	one, two := newCA(t), newCA(t)
+	bundle := filepath.Join(t.TempDir(), "ca.crt")
+	var text []byte
+	for _, dir := range []string{one, two} {
+		b, err := os.ReadFile(filepath.Join(dir, CAFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, b...)
+	}
+	if err := os.WriteFile(bundle, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := ReadCertificates(bundle); err != nil || len(all) != 2 {
+		t.Errorf("%d, %v", len(all), err)
+	}
+	// Nodes of either CA are good while the bundle has both.
+	for _, dir := range []string{one, two} {
+		cert, key := issue(t, dir, dir, "a", time.Hour)
+		if _, err := Open(bundle, cert, key, "a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(bundle, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ReadCertificates(bundle)
+	says(t, "broken", err, bundle)
+}
