@@ -140,7 +140,8 @@ func (l *link) lost() {
 		return
 	}
 	ch.count.links.Add(1)
-	t.cfg.Log.Warn("data link lost", "peer", l.Peer, "epoch", l.Epoch, "link", l.Index, "error", l.why)
+	// Perhaps because the channel is about to end; whoever opens it again says it aloud.
+	t.cfg.Log.Debug("data link lost", "peer", l.Peer, "epoch", l.Epoch, "link", l.Index, "error", l.why)
 	t.cfg.Sink.Event(transfer.LinkLost{Node: l.Peer, Epoch: l.Epoch})
 	t.mu.Lock()
 	source := t.source
