@@ -46,8 +46,7 @@ def _memfd(flags: int) -> int:
 def _make(nbytes: int, flags: int) -> Tuple[int, int]:
     fd = _memfd(flags)
     try:
-        page = os.fstat(fd).st_blksize  # huge or not
-        size = (nbytes + page - 1) // page * page
+        size = whole_pages(fd, nbytes)
         os.ftruncate(fd, size)
         if flags & os.MFD_HUGETLB:
             os.posix_fallocate(fd, 0, size)  # a shortage shows here, not as a signal later
@@ -56,6 +55,12 @@ def _make(nbytes: int, flags: int) -> Tuple[int, int]:
         os.close(fd)
         raise
     return fd, size
+
+
+def whole_pages(fd: int, nbytes: int) -> int:
+    """How long a mapping of nbytes of a memfd is. st_blksize would not do: it tells of transparent huge pages, too."""
+    page = os.fstatvfs(fd).f_bsize  # of hugetlbfs: its huge pages
+    return (nbytes + page - 1) // page * page
 
 
 def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:

@@ -88,10 +88,10 @@ class Node:
         if size == 0:
             raise Invalid("register_fd: nbytes is 0: must be at least 1")
         try:
-            page = os.fstat(fd).st_blksize
+            whole = _memory.whole_pages(fd, size)
         except OSError as error:
             raise Invalid(f"register_fd: fd {fd}: {error.strerror}") from None
-        return region.create(self._session, fd, size, (size + page - 1) // page * page, fill=False)
+        return region.create(self._session, fd, size, whole, fill=False)
 
     def set_layout(self, views: Sequence[View], fingerprint: Optional[Mapping[str, Any]] = None) -> None:
         """Says how this rank's KV lies in its regions: once, before its first operation, by workers.

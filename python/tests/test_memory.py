@@ -5,6 +5,7 @@ import fcntl
 import gc
 import os
 import pathlib
+import re
 
 import kvpipe
 import pytest
@@ -94,6 +95,22 @@ def test_huge_pages_or_an_error(node):
         assert "nr_hugepages" in str(error)
         return
     assert len(memoryview(region)) == (2 << 20) + 10
+    region.close()
+
+
+def test_transparent_huge_pages(node, monkeypatch):
+    """Where shmem gets them (shmem_enabled), st_blksize of a memfd is theirs, but its mappings end with a small page."""
+    real = os.fstat
+
+    def fstat(fd):
+        return os.stat_result((*real(fd)[:10],), {"st_blksize": 2 << 20})
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert os.fstat(0).st_blksize == 2 << 20
+    region = node.alloc(5000, huge=False)
+    smaps = pathlib.Path("/proc/self/maps").read_text()
+    assert re.search(rf"^{region.address:x}-{region.address + 8192:x} .*memfd:kvpipe", smaps, re.M)
+    assert region._size == 8192
     region.close()
 
 
