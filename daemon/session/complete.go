@@ -144,7 +144,7 @@ func (v *Server) LayerReady(e transfer.LayerReady) {
 		return
 	}
 	if err := s.layers.Set(e.Slot, e.UserData, e.Ready); err != nil {
-		s.log.Warn("layer progress could not be written", "err", err)
+		s.log.Warn("layer progress could not be written", "error", err)
 		return
 	}
 	if s.cq.Waiting() {

@@ -52,8 +52,6 @@ const (
 	maxRegions     = 1024
 	maxInflight    = 4096
 	maxConsumers   = 256
-	maxFieldKey    = 128
-	maxFieldValue  = 256
 	maxEntries     = 1 << 16
 	maxArena       = 64 << 20
 	maxWorld       = 1 << 16

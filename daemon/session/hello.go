@@ -21,7 +21,7 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave fu
 	buf := make([]byte, ctlHeader+ring.CtlMax)
 	m, err := receive(conn, buf)
 	if err != nil {
-		v.cfg.Log.Debug("connection without HELLO", "pid", cred.PID, "uid", cred.UID, "err", err)
+		v.cfg.Log.Debug("connection without HELLO", "pid", cred.PID, "uid", cred.UID, "error", err)
 		return
 	}
 	sys.CloseAll(m.fds)

@@ -99,8 +99,8 @@ func decodeField(b []byte) (f layout.Field, rest []byte, err error) {
 		return f, nil, invalid("%d bytes are left, its lengths have 4", len(b))
 	}
 	k, v := int(le.Uint16(b)), int(le.Uint16(b[2:]))
-	if b = b[4:]; k == 0 || k > maxFieldKey || v > maxFieldValue || k+v > len(b) {
-		return f, nil, invalid("key of %d and value of %d bytes: must be 1 to %d and at most %d, and %d bytes are left", k, v, maxFieldKey, maxFieldValue, len(b))
+	if b = b[4:]; k == 0 || k > layout.MaxFieldKey || v > layout.MaxFieldValue || k+v > len(b) {
+		return f, nil, invalid("key of %d and value of %d bytes: must be 1 to %d and at most %d, and %d bytes are left", k, v, layout.MaxFieldKey, layout.MaxFieldValue, len(b))
 	}
 	key, value := b[:k], b[k:k+v]
 	if err := ring.CheckText(key, "key"); err != nil {

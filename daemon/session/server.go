@@ -111,7 +111,7 @@ func (v *Server) Serve(l *net.UnixListener) error {
 			// It went while it was queued.
 		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
 			// The connection stays queued. Somebody has to go before it can be served.
-			v.cfg.Log.Warn("no descriptor left for a new session", "err", err)
+			v.cfg.Log.Warn("no descriptor left for a new session", "error", err)
 			select {
 			case <-v.stop:
 				return nil
