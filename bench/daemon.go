@@ -34,7 +34,7 @@ func (s setting) toml() string {
 		poll = "busy"
 	}
 	return fmt.Sprintf("metrics = \"off\"\ndata_plain = %v\ncrc = %q\npoll_mode = %q\n"+
-		"[local]\ncopy_workers = %d\n[tcp]\nstreams = %d\n", s.plain, s.crc, poll, max(s.workers, 1), max(s.streams, 1))
+		"[local]\ncopy_workers = %d\n[tcp]\nstreams = %d\nencrypt_loopback = %v\n", s.plain, s.crc, poll, max(s.workers, 1), max(s.streams, 1), !s.plain)
 }
 
 // daemon is a running kvpiped.

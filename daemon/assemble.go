@@ -62,7 +62,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	c := &d.cfg
 	pc := peer.Config{
 		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Listener: d.listener, Advertise: d.advertise(), Identity: d.identity,
-		Insecure: c.Insecure, DataPlain: c.DataPlain, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
+		Insecure: c.Insecure, DataPlain: c.DataPlain, EncryptLoopback: c.TCP.EncryptLoopback, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
 		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
 		Log: d.log,
 	}

@@ -62,7 +62,7 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 			e.Notes = append(e.Notes, "insecure: the peer did not authenticate itself (loopback addresses alone)")
 		}
 		if e.DataPlain {
-			e.Notes = append(e.Notes, "data_plain: data links are not encrypted; both sides say so")
+			e.Notes = append(e.Notes, "data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)")
 		}
 	}
 	return e

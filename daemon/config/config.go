@@ -50,8 +50,9 @@ type Peers struct {
 
 // TCP configures the tcp transport.
 type TCP struct {
-	Streams int      `toml:"streams"`
-	Spin    Duration `toml:"spin"` // how long a stream polls before it sleeps; 0s: not at all
+	Streams         int      `toml:"streams"`
+	EncryptLoopback bool     `toml:"encrypt_loopback"` // TLS on data links also when both ends are loopback addresses
+	Spin            Duration `toml:"spin"`             // how long a stream polls before it sleeps; 0s: not at all
 }
 
 // Local configures the local transport.

@@ -69,7 +69,7 @@ func (m *Manager) newChannel(s sides, node string, h *peerpb.Hello, epoch uint64
 	if raw, err := s.tcp.SyscallConn(); err == nil {
 		c.raw = raw
 	}
-	c.links.init(m, h)
+	c.links.init(m, s.tcp, h)
 	now := m.clock()
 	c.heard.Store(now)
 	c.worked.Store(now)

@@ -133,7 +133,8 @@ func (c *cluster) node(name string, change func(*Config)) *node {
 	}
 	n := &node{t: c.t, addr: l.Addr().String(), more: make(chan struct{})}
 	cfg := Config{
-		Node: name, Incarnation: 1, Version: "test", Listener: l, Advertise: n.addr, Transports: []string{"tcp"}, Streams: 2,
+		EncryptLoopback: true,
+		Node:            name, Incarnation: 1, Version: "test", Listener: l, Advertise: n.addr, Transports: []string{"tcp"}, Streams: 2,
 		Nodes: map[string]string{}, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Heartbeat: time.Second, IdleClose: time.Minute, DialMax: 100 * time.Millisecond, Events: n.event, Links: n,
 	}

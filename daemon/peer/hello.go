@@ -30,10 +30,16 @@ const (
 	closeSelf      = 1001 // the dialer is who it dialed
 )
 
-func (m *Manager) hello() *peerpb.Hello {
+// plainData says whether data links beside that connection may go without TLS as far as this side is concerned: as configured, or because
+// both ends are on this machine, where nobody else can listen.
+func (m *Manager) plainData(c net.Conn) bool {
+	return m.cfg.DataPlain || !m.cfg.EncryptLoopback && loopbackAddr(c.LocalAddr()) && loopbackAddr(c.RemoteAddr())
+}
+
+func (m *Manager) hello(c net.Conn) *peerpb.Hello {
 	return &peerpb.Hello{
 		ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,
-		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.cfg.DataPlain,
+		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.plainData(c),
 	}
 }
 
@@ -128,7 +134,7 @@ func (m *Manager) certain(err error, node string) error {
 }
 
 func (m *Manager) sayHello(conn net.Conn, lost uint64) error {
-	mine := m.hello()
+	mine := m.hello(conn)
 	mine.LostEpoch = lost
 	var b []byte
 	if m.cfg.Insecure {
@@ -189,7 +195,7 @@ func (m *Manager) welcome(s sides, node string) (*channel, error) {
 		refuse(s.conn, err)
 		return nil, err
 	}
-	mine := m.hello()
+	mine := m.hello(s.tcp)
 	mine.Epoch, mine.LinkSecret = c.epoch, secret
 	b, err := appendHello(nil, mine)
 	if err == nil {

@@ -102,6 +102,25 @@ func TestDataIsPlainOnlyWhenBothSaySo(t *testing.T) {
 	}
 }
 
+// Between two daemons on one machine nobody else can listen; one that insists is obeyed.
+func TestDataOnLoopbackIsPlainUnlessOneEndInsists(t *testing.T) {
+	for _, insists := range []bool{false, true} {
+		cl := newCluster(t)
+		a := cl.node("a", func(cfg *Config) { cfg.EncryptLoopback = false })
+		b := cl.node("b", func(cfg *Config) { cfg.EncryptLoopback = insists })
+		a.knows(b)
+		met(a, b)
+		for _, n := range []*node{a, b} {
+			n.until(func() bool { return len(n.links) == 2 })
+			for _, l := range n.links {
+				if plain := l.TCP != nil; plain == insists {
+					t.Errorf("insists %v: plain is %v on %s", insists, plain, n.cfg.Node)
+				}
+			}
+		}
+	}
+}
+
 func TestAPeerWithoutTransportsHasNoLinks(t *testing.T) {
 	cl := newCluster(t)
 	a, b := cl.node("a", nil), cl.node("b", func(c *Config) { c.Links = nil })

@@ -29,8 +29,8 @@ type links struct {
 	filled bool // full is closed: all wanted links came, or it is no use to wait
 }
 
-func (l *links) init(m *Manager, h *peerpb.Hello) {
-	l.plain = m.cfg.Insecure || m.cfg.DataPlain && h.DataPlain
+func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
+	l.plain = m.cfg.Insecure || m.plainData(tcp) && h.DataPlain
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
 	l.up, l.full = make([]bool, l.want), make(chan struct{})
 	l.set(-1, false)

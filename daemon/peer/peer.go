@@ -25,26 +25,27 @@ const (
 
 // Config is what New needs.
 type Config struct {
-	Node        string
-	Incarnation uint64
-	Version     string
-	Listener    net.Listener  // nil: only dial
-	Advertise   string        // host:port that others dial
-	Identity    *pki.Identity // nil with Insecure
-	Insecure    bool          // no TLS; loopback addresses only, both ways
-	DataPlain   bool          // data links without TLS, when both sides say so
-	Transports  []string      // names, for the other side's explain
-	Streams     int           // data links per channel; 0 when no transport needs them
-	Nodes       map[string]string
-	Allow       []netip.Prefix
-	Heartbeat   time.Duration        // a peer silent for three of them is gone; 0: a second
-	IdleClose   time.Duration        // 0: never
-	DialMax     time.Duration        // longest pause between two attempts
-	Events      func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
-	Queue       func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
-	Flush       func()               // may run the machine
-	Links       transport.LinkUser   // nil: no links
-	Log         *slog.Logger
+	Node            string
+	Incarnation     uint64
+	Version         string
+	Listener        net.Listener  // nil: only dial
+	Advertise       string        // host:port that others dial
+	Identity        *pki.Identity // nil with Insecure
+	Insecure        bool          // no TLS; loopback addresses only, both ways
+	DataPlain       bool          // data links without TLS, when both sides say so
+	EncryptLoopback bool          // data links with TLS also when both ends are loopback addresses
+	Transports      []string      // names, for the other side's explain
+	Streams         int           // data links per channel; 0 when no transport needs them
+	Nodes           map[string]string
+	Allow           []netip.Prefix
+	Heartbeat       time.Duration        // a peer silent for three of them is gone; 0: a second
+	IdleClose       time.Duration        // 0: never
+	DialMax         time.Duration        // longest pause between two attempts
+	Events          func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
+	Queue           func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
+	Flush           func()               // may run the machine
+	Links           transport.LinkUser   // nil: no links
+	Log             *slog.Logger
 }
 
 // Manager owns all channels. Its methods may be called from any goroutine; Dial and Send never block.

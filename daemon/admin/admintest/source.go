@@ -102,7 +102,7 @@ func Example() *Source {
 			{ID: "00c0ffee00000002", End: "consumer", State: "asking", Key: "cmpl-18", Peer: "decode-1", Deadline: 30},
 		},
 		E: admin.Explain{
-			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data_plain: data links are not encrypted; both sides say so"},
+			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)"},
 			Choices: []admin.ExplainTried{
 				{Transport: "local", Answer: "refused", Reason: "local copies need both ends on one node; decode-1 is another one"},
 				{Transport: "rdma", Answer: "refused", Reason: "not part of this build"},
