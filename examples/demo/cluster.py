@@ -30,10 +30,7 @@ class Daemon:
         self.home, self.node = pathlib.Path(home, node), node
         self.home.mkdir(mode=0o700)
         self.socket, self.admin = str(self.home / "kvpiped.sock"), str(self.home / "admin.sock")
-        # Between nodes everything is encrypted; these two share one machine, and are measured beside plain TCP.
-        config = self.home / "kvpiped.toml"
-        config.write_text("data_plain = true\n")
-        command = [binary("kvpiped"), "--dev", "--config", str(config), "--node", node, "--state-dir", str(self.home),
+        command = [binary("kvpiped"), "--dev", "--node", node, "--state-dir", str(self.home),
                    "--ca", str(ca), "--listen", "127.0.0.1:0"]
         for peer in peers:
             command += ["--peer", peer]

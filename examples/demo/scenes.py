@@ -19,7 +19,7 @@ def start(demo):
     address = json.loads(demo.near.ask("--json", "status"))["advertise"]
     demo.far = demo.daemon("decode-node", f"prefill-node={address}")
     demo.story.line(f"prefill-node listens on {address}; decode-node knows it by name")
-    demo.story.line("mutual TLS between them; data links plain (data_plain = true), as they share this machine")
+    demo.story.line("mutual TLS between them; data links plain, as they share this machine")
 
 
 def _engines(demo, kind):
