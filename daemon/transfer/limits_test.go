@@ -1,0 +1,79 @@
+package transfer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestLimits: what the configuration bounds is refused with the limit in words, or cut to it.
+func TestLimits(t *testing.T) {
+	const start = transfer.Time(1)
+	m := transfer.New(transfer.Config{
+		Node: "a", Random: func() uint64 { return 1 }, MaxOffers: 1, MaxOps: 3, MaxLease: 2 * transfer.Second, MaxTimeout: 3 * transfer.Second,
+		OfferWait: 3600 * transfer.Second,
+	})
+	m.Step(start, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	m.Step(start, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	user := uint64(0)
+	blocks := func() []layout.BlockList { return []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(user)}}} }
+	// ends submits an operation, lets time go on to just before and then to the given moment, and returns its end.
+	ends := func(op transfer.Op, at transfer.Time) (end transfer.Complete) {
+		t.Helper()
+		user++
+		look := func(now transfer.Time, ev transfer.Event) {
+			for _, e := range m.Step(now, ev) {
+				if c, ok := e.(transfer.Complete); ok && c.UserData == user {
+					end = c
+				}
+			}
+		}
+		look(start, transfer.Submit{Session: 1, UserData: user, Op: op})
+		if at > start {
+			look(at-1, transfer.Tick{})
+			if end.Status != 0 {
+				t.Fatalf("%T ended before %d: %+v", op, at, end)
+			}
+			look(at, transfer.Tick{})
+		}
+		return end
+	}
+	refused := func(op transfer.Op, text string) {
+		t.Helper()
+		if c := ends(op, start); c.Status != transfer.Failed || c.Reason != transfer.Quota || !strings.Contains(c.Text, text) {
+			t.Errorf("%T: %+v, want a refusal with %q", op, c, text)
+		}
+	}
+	token := []byte("0123456789abcdef")
+	take := func(key string) transfer.Op {
+		return &transfer.TakeOp{Key: []byte(key), Token: token, TakeID: user + 1, LayerSlot: transfer.NoSlot, Timeout: 3600 * transfer.Second, Blocks: blocks()}
+	}
+	offer := func(key string) transfer.Op {
+		return &transfer.OfferOp{Key: []byte(key), Token: token, Sealed: true, Lease: 3600 * transfer.Second, Blocks: blocks()}
+	}
+	ends(offer("lasts"), start)
+	refused(offer("second"), "the session has 1 offers, the limit")
+	ends(take("none"), start)
+	ends(take("none too"), start)
+	refused(take("one too many"), "3")
+
+	for _, c := range []struct {
+		op     func(string) transfer.Op
+		at     transfer.Time
+		reason transfer.Reason
+	}{
+		{offer, start + 2*transfer.Second, transfer.Expired},
+		{take, start + 3*transfer.Second, transfer.Timeout},
+	} {
+		m = transfer.New(transfer.Config{
+			Node: "a", Random: func() uint64 { return 1 }, MaxLease: 2 * transfer.Second, MaxTimeout: 3 * transfer.Second, OfferWait: 3600 * transfer.Second,
+		})
+		m.Step(start, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+		m.Step(start, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+		if end := ends(c.op("k"), c.at); end.Status != transfer.Failed || end.Reason != c.reason {
+			t.Errorf("%+v, want reason %d at %d", end, c.reason, c.at)
+		}
+	}
+}
