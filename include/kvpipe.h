@@ -250,7 +250,7 @@ struct kvpipe_take_opts {
 	const char *trace;
 	uint64_t after;              /* no byte lands before every rank's progress has reached it */
 	uint64_t tag;
-	int64_t timeout_ns;          /* the operation's deadline; 0: 30 s */
+	int64_t timeout_ns;          /* the operation's deadline; 0: 30 s; cut to 1 h, refused beyond 30 days */
 	uint64_t reserved[4];
 };
 
@@ -282,7 +282,7 @@ struct kvpipe_key_opts {
 	const char *peer;            /* as for take */
 	const char *trace;
 	uint64_t tag;
-	int64_t timeout_ns;          /* 0: 5 s; for watch also how long the interest lasts (0: 30 s) */
+	int64_t timeout_ns;          /* 0: 5 s; for watch also how long the interest lasts (0: 30 s); cut as a take's */
 	uint64_t reserved[4];
 };
 KVPIPE_API int kvpipe_watch(kvpipe_t *kv, const struct kvpipe_key_opts *opts, kvpipe_op_t *op);
