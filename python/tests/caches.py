@@ -51,13 +51,16 @@ class Cache:
     def fill(self, number, salt):
         """Every layer of a block gets bytes of its own."""
         for layer in range(self.layers):
-            self.block(layer, number)[:] = bytes((salt * 31 + layer * 7 + i) & 0xFF for i in range(self.size))
+            self.block(layer, number)[:] = self._pattern(salt, layer)
 
     def holds(self, number, salt):
         return all(
-            self.block(layer, number) == bytes((salt * 31 + layer * 7 + i) & 0xFF for i in range(self.size))
-            for layer in range(self.layers)
+            self.block(layer, number) == self._pattern(salt, layer) for layer in range(self.layers)
         )
+
+    def _pattern(self, salt, layer):
+        start = (salt * 31 + layer * 7) & 0xFF
+        return (bytes(range(256)) * (self.size // 256 + 2))[start : start + self.size]
 
     def close(self):
         self.node.close()

@@ -12,7 +12,7 @@ BIN = pathlib.Path(os.environ.get("KVPIPE_BIN", ROOT / "build/bin"))
 
 
 class Daemon:
-    def __init__(self, home, node, ca, peers=()):
+    def __init__(self, home, node, ca, peers=(), config=""):
         self.home, self.node = home, node
         home.mkdir(mode=0o700)
         self.socket, self.admin = str(home / "kvpiped.sock"), str(home / "admin.sock")
@@ -20,6 +20,9 @@ class Daemon:
                    "--listen", "127.0.0.1:0"]
         for peer in peers:
             command += ["--peer", peer]
+        if config:
+            (home / "kvpiped.toml").write_text(config)
+            command += ["--config", str(home / "kvpiped.toml")]
         self.log = deque(maxlen=200)
         self._ready = threading.Event()
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

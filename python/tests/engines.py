@@ -1,0 +1,99 @@
+"""Engines in processes of their own, which tests kill, stop and ask; and what must be left of them: nothing."""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import kvpipe
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# What a process runs: lines of code in, their values or errors out.
+_LOOP = """
+import json, os, sys, time
+import kvpipe
+from caches import *
+for line in sys.stdin:
+    code = json.loads(line)
+    try:
+        try:
+            answer = {"value": eval(compile(code, "asked", "eval"))}
+        except SyntaxError:
+            exec(compile(code, "asked", "exec"))
+            answer = {"value": None}
+    except kvpipe.Error as error:
+        answer = {"error": type(error).__name__, "text": str(error)}
+    except BaseException as error:
+        answer = {"error": "", "text": repr(error)}
+    print(json.dumps(answer, default=repr), flush=True)
+"""
+
+
+class Engine:
+    """A process with a session of its own: `cache`, a caches.Cache."""
+
+    def __init__(self, socket, name, **more):
+        env = {**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
+        self.process = subprocess.Popen([sys.executable, "-B", "-X", "faulthandler", "-c", _LOOP], env=env,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.ask(f"cache = Cache({socket!r}, {name!r}, **{more!r})")
+
+    def begin(self, code):
+        """Has it run code; reply() gives the answer."""
+        self.process.stdin.write(json.dumps(textwrap.dedent(code).strip()).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def reply(self, within=30.0):
+        """The value, or the kvpipe.Error that was raised there."""
+        assert select.select([self.process.stdout], [], [], within)[0], f"no answer within {within} s"
+        answer = json.loads(self.process.stdout.readline() or '{"error": "", "text": "it died"}')
+        if "error" in answer:
+            if not answer["error"]:
+                raise AssertionError(answer["text"])
+            raise getattr(kvpipe, answer["error"])(answer["text"])
+        return answer["value"]
+
+    def ask(self, code, within=30.0):
+        self.begin(code)
+        return self.reply(within)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def close(self):
+        """Ends the process, whatever state it is in."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def usage(daemon):
+    """(descriptors, mapped memfds) of a daemon's process."""
+    proc = pathlib.Path(f"/proc/{daemon.process.pid}")
+    return len(os.listdir(proc / "fd")), (proc / "maps").read_text().count("memfd:")
+
+
+def idle(daemon, before=None, within=15.0):
+    """Waits until a daemon holds nothing for anybody any more, and no more descriptors and mappings than before."""
+    deadline = time.monotonic() + within
+    while True:
+        counts = daemon.ask("status")["counts"]
+        left = {k: n for k, n in counts.items() if n and k not in ("peers", "peers_up")}
+        now = usage(daemon)
+        if not left and (before is None or (now[0] <= before[0] and now[1] <= before[1])):
+            return
+        assert time.monotonic() < deadline, f"{daemon.node} still has {left}, (descriptors, memfds) {now}, before {before}"

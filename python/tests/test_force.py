@@ -1,0 +1,191 @@
+"""Processes that are killed or stopped in the middle of a hand-over cost only themselves, and nobody waits for ever."""
+
+import signal
+import time
+
+import kvpipe
+import pytest
+from daemons import Daemon
+from engines import Engine, idle, usage
+
+LAYERS, BLOCKS = 4, 64
+TIMEOUT = 1.5  # of the takes here
+TOKEN = b"0123456789abcdef"
+LOST = (kvpipe.PeerGone, kvpipe.Timeout, kvpipe.Unavailable, kvpipe.Restarted, kvpipe.NotFound, kvpipe.Expired)
+
+
+@pytest.fixture(params=["local", "tcp"])
+def nodes(request, folder):
+    """(producer's daemon, consumer's daemon, the producer's name for the consumer), to be killed at will."""
+    n = len(list(folder.iterdir()))
+    quick = '[peers]\nheartbeat = "200ms"\n'  # a peer that is silent for three of them is gone
+    daemons = [Daemon(folder / f"p{n}", f"p{n}", folder / "ca", config=quick)]
+    peer = None
+    if request.param == "tcp":
+        peer = daemons[0].node
+        address = daemons[0].ask("status")["advertise"]
+        daemons.append(Daemon(folder / f"c{n}", f"c{n}", folder / "ca", [f"{peer}={address}"], config=quick))
+    yield daemons[0], daemons[-1], peer
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def prefill(node, name):
+    """Offers all blocks, of which one layer is written."""
+    engine = Engine(node.socket, name, layers=LAYERS, blocks=BLOCKS)
+    engine.ask(f"""
+        ids = list(range({BLOCKS}))
+        [cache.fill(i, i) for i in ids]
+        offer = cache.node.offer("k", [], tokens=0, sealed=False, token={TOKEN!r}, consumers=2)
+        offer.extend(ids, tokens=16 * {BLOCKS}, after=1 << 16, layered=True, sealed=True)
+        cache.node.progress(1 << 16 | 1)
+        """)
+    return engine
+
+
+def decode(node, name, peer, layer=0):
+    """Takes all blocks, and returns when that layer is there."""
+    engine = Engine(node.socket, name, layers=LAYERS, blocks=BLOCKS)
+    engine.ask(f"""
+        ids = list(range({BLOCKS}))[::-1]
+        take = cache.node.take("k", ids, peer={peer!r}, token={TOKEN!r}, tokens=16 * {BLOCKS}, timeout={TIMEOUT}, layered=True)
+        """)
+    if layer is not None:
+        engine.ask(f"take.wait_layer({layer}, 10)")
+    return engine
+
+
+def fails(engine, began):
+    """The take ends within its deadline plus a second; how."""
+    with pytest.raises(LOST) as error:
+        engine.ask("take.wait()", TIMEOUT + 10)
+    assert time.monotonic() - began < TIMEOUT + 1, error.value
+    return error.value
+
+
+def gone(daemon, what):
+    """Waits until none of it is left."""
+    while daemon.ask("status")["counts"][what]:
+        pass
+
+
+def works(near, far, peer, producer, consumer):
+    """A whole hand-over between engines of these names."""
+    with prefill(near, producer) as p, decode(far, consumer, peer) as c:
+        p.ask(f"cache.node.progress(1 << 16 | {LAYERS})")
+        c.ask("take.wait(20)")
+        assert c.ask("all(cache.holds(b, a) for a, b in enumerate(ids))")
+        c.ask("cache.close()")
+        p.ask("cache.close()")
+
+
+@pytest.mark.parametrize("victim", ["producer", "consumer"])
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_an_engine_in_mid_transfer(nodes, victim, how):
+    near, far, peer = nodes
+    works(near, far, peer, "p", "c")
+    idle(near), idle(far)
+    before = usage(near), usage(far)
+    with prefill(near, "p") as p, decode(far, "c", peer) as c:
+        began = time.monotonic()
+        dead, other = (p, c) if victim == "producer" else (c, p)
+        dead.signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        if victim == "producer":
+            error = fails(c, began)
+            c.ask("take.wait_released(10)")
+            assert isinstance(error, kvpipe.Timeout if how == "stop" else kvpipe.PeerGone), error
+            assert c.ask("take.failed_blocks == ids")
+        elif how == "kill":
+            with decode(far, "c2", peer) as second:  # the offer stands
+                p.ask(f"cache.node.progress(1 << 16 | {LAYERS})")
+                second.ask("take.wait(20)")
+        if how == "stop":
+            if victim == "consumer":  # its take ends without it
+                gone(far, "transfers")
+                assert time.monotonic() - began < TIMEOUT + 1
+            dead.signal(signal.SIGCONT)
+            if victim == "consumer":
+                with pytest.raises(kvpipe.Timeout):
+                    c.ask("take.wait()")
+                c.ask("take.wait_released(10)")
+            p.ask("offer.withdraw()")
+        other.ask("cache.close()")
+    idle(near, before[0]), idle(far, before[1])
+    works(near, far, peer, "p", "c")
+
+
+@pytest.mark.parametrize("when", ["before the grant", "after the end"])
+def test_a_producer_killed(nodes, when):
+    near, far, peer = nodes
+    with prefill(near, "p") as p:
+        if when == "after the end":
+            with decode(far, "c", peer) as c:
+                p.ask(f"cache.node.progress(1 << 16 | {LAYERS})")
+                c.ask("take.wait(20)")
+                p.signal(signal.SIGKILL)
+                p.process.wait()
+                assert c.ask("take.released and all(cache.holds(b, a) for a, b in enumerate(ids))")
+        else:
+            p.signal(signal.SIGKILL)
+            p.process.wait()
+            began = time.monotonic()
+            with decode(far, "c", peer, layer=None) as c:
+                fails(c, began)
+                c.ask("take.wait_released(10)")
+    idle(near), idle(far)
+    works(near, far, peer, "p", "c")
+
+
+@pytest.mark.parametrize("nodes, victim", [("local", "near"), ("tcp", "near"), ("tcp", "far")], indirect=["nodes"])
+def test_a_daemon_killed_in_mid_transfer(nodes, folder, victim):
+    near, far, peer = nodes
+    with prefill(near, "p") as p, decode(far, "c", peer) as c:
+        began = time.monotonic()
+        (near if victim == "near" else far).kill()
+        assert not isinstance(fails(c, began), kvpipe.Timeout)
+        c.ask("take.wait_released(10)")
+        assert c.ask("take.failed_blocks == ids")
+        if peer is None or victim == "near":
+            with pytest.raises(LOST):
+                p.ask("offer.wait(10)")
+            c.ask("cache.close()")
+            if peer:
+                idle(far)
+            return
+        home = folder / f"again{len(list(folder.iterdir()))}"  # the node comes back, and the offer stands
+        again = Daemon(home, far.node, folder / "ca", [f"{peer}={near.ask('status')['advertise']}"])
+        try:
+            with decode(again, "c", peer) as second:
+                p.ask(f"cache.node.progress(1 << 16 | {LAYERS})")
+                second.ask("take.wait(20)")
+                assert second.ask("all(cache.holds(b, a) for a, b in enumerate(ids))")
+                second.ask("cache.close()")
+        finally:
+            again.stop()
+        p.ask("cache.close()")
+    idle(near)
+
+
+@pytest.mark.parametrize("nodes, victim", [("local", "near"), ("tcp", "near"), ("tcp", "far")], indirect=["nodes"])
+def test_a_daemon_stopped_in_mid_transfer(nodes, victim):
+    near, far, peer = nodes
+    works(near, far, peer, "p", "c")
+    idle(near), idle(far)
+    before = usage(near), usage(far)
+    with prefill(near, "p") as p, decode(far, "c", peer) as c:
+        began = time.monotonic()
+        dead = near if victim == "near" else far
+        dead.process.send_signal(signal.SIGSTOP)
+        try:
+            fails(c, began)
+            if dead is far:
+                assert not c.ask("take.released")  # only the daemon can say
+        finally:
+            dead.process.send_signal(signal.SIGCONT)
+        c.ask("take.wait_released(10)")
+        p.ask("offer.withdraw()")
+        works(near, far, peer, "p3", "c3")
+        p.ask("cache.close()")
+        c.ask("cache.close()")
+    idle(near, before[0]), idle(far, before[1])

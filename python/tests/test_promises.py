@@ -1,0 +1,99 @@
+"""No late byte and no wrong byte, with the bytes in flight: cancelled, withdrawn, killed, and the memory reused at once."""
+
+import os
+import random
+import time
+
+import kvpipe
+import pytest
+from caches import Cache
+from engines import Engine, idle
+
+numpy = pytest.importorskip("numpy")
+
+LAYERS, BLOCKS, SIZE = 32, 256, 2048  # 16 MiB
+HALF = BLOCKS // 2
+TOKENS = HALF * 16
+ROUNDS = 100
+
+
+@pytest.fixture(params=["local", "tcp"])
+def ends(request):
+    """(producer, consumer, peer)"""
+    near, far = request.getfixturevalue("near"), request.getfixturevalue("far")
+    tcp = request.param == "tcp"
+    with Cache(near.socket, "big-p", layers=LAYERS, blocks=BLOCKS) as producer:
+        with Cache((far if tcp else near).socket, "big-c", layers=LAYERS, blocks=BLOCKS) as consumer:
+            yield producer, consumer, "near" if tcp else None
+    idle(near), idle(far)
+
+
+def words(cache):
+    """All of its memory: [layer, block, word]."""
+    return numpy.frombuffer(cache.region, numpy.uint64).reshape(LAYERS, BLOCKS, SIZE // 8)
+
+
+def half(n):
+    """Block ids in random order, of one half or the other."""
+    ids = list(range(n % 2 * HALF, n % 2 * HALF + HALF))
+    random.shuffle(ids)
+    return ids
+
+
+def released(operation, free):
+    if not free:
+        operation.wait_released(20)
+    assert operation.released
+
+
+def test_cancel_and_reuse_at_once(ends):
+    producer, consumer, peer = ends
+    source, target = words(producer), words(consumer)
+    source[:] = 7
+    cancelled = 0
+    for n in range(ROUNDS):
+        ids = half(n)
+        offer = producer.node.offer(f"k{n}", half(0), tokens=TOKENS)
+        take = consumer.node.take(f"k{n}", ids, peer=peer, token=offer.token, tokens=TOKENS, layered=True)
+        if n % 4:
+            take.wait_layer(n % 8, 20)
+        released(take, take.cancel(20))
+        mine = target[:, ids[0] // HALF * HALF :][:, :HALF]
+        mine[:] = 1000 + n  # the memory is ours now
+        cancelled += take.completion.status == kvpipe.Status.CANCELLED
+        if n:  # a round later, nothing of the one before has come
+            past = target[:, (n - 1) % 2 * HALF :][:, :HALF]
+            assert (past == 999 + n).all(), f"round {n - 1}: late bytes"
+        assert (mine == 1000 + n).all(), f"round {n}: late bytes"
+        released(offer, offer.withdraw(20))
+    print(f"{cancelled} of {ROUNDS} cancelled")
+    assert cancelled > ROUNDS // 10
+    del source, target, mine, past
+
+
+def test_withdraw_and_reuse_at_once(ends):
+    producer, consumer, peer = ends
+    source, target = words(producer), words(consumer)
+    done = failed = 0
+    for n in range(ROUNDS):
+        ids = half(n)
+        mine = source[:, n % 2 * HALF :][:, :HALF]
+        mine[:] = 2000 + n
+        offer = producer.node.offer(f"w{n}", ids, tokens=TOKENS)
+        take = consumer.node.take(f"w{n}", half(0), peer=peer, token=offer.token, tokens=TOKENS, layered=True)
+        if n % 4:
+            take.wait_layer(n % 8 * 4, 20)
+        released(offer, offer.withdraw(20))
+        mine[:] = 1  # no reader sees this
+        try:
+            take.wait(20)
+            done += 1
+            assert (target[:, :HALF] == 2000 + n).all(), f"round {n}: done with wrong bytes"
+        except (kvpipe.Expired, kvpipe.PeerGone):
+            failed += 1
+            assert take.failed_blocks
+            take.wait_released(20)
+            assert not (target[:, :HALF] == 1).any(), f"round {n}: bytes from after the withdrawal"
+    print(f"{done} done, {failed} failed")
+    assert failed > ROUNDS // 10
+    del source, target, mine
