@@ -14,7 +14,7 @@ import (
 )
 
 func TestErrors(t *testing.T) {
-	socket := serve(t, admintest.Example())
+	socket := admintest.Serve(t, admintest.Example())
 	none := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct{ args, want string }{
 		{"status --admin " + none, "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin`},
@@ -48,7 +48,7 @@ func TestVersionWithoutDaemon(t *testing.T) {
 }
 
 func TestAdminFromEnvironment(t *testing.T) {
-	t.Setenv("KVPIPE_ADMIN", serve(t, admintest.Example()))
+	t.Setenv("KVPIPE_ADMIN", admintest.Serve(t, admintest.Example()))
 	if out, err := ctlRun(t.Context(), "status"); err != nil || !strings.Contains(out, "prefill-0") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -56,7 +56,7 @@ func TestAdminFromEnvironment(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	src := admintest.Example()
-	out, err := ctlRun(t.Context(), "drain", "--json", "--admin", serve(t, src))
+	out, err := ctlRun(t.Context(), "drain", "--json", "--admin", admintest.Serve(t, src))
 	var got struct {
 		Drained bool
 		Seconds float64
@@ -70,7 +70,7 @@ func TestDrain(t *testing.T) {
 func TestBenchAsksWhatItWasTold(t *testing.T) {
 	src := admintest.Example()
 	src.BenchErr = errors.New("the peer left")
-	out, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096", "--admin", serve(t, src))
+	out, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096", "--admin", admintest.Serve(t, src))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestBenchAsksWhatItWasTold(t *testing.T) {
 
 // TestWatch prints until it is interrupted, which is no error.
 func TestWatch(t *testing.T) {
-	socket := serve(t, admintest.Example())
+	socket := admintest.Serve(t, admintest.Example())
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := &tables{want: 3, reached: cancel}
 	root := newRoot(seen)
@@ -111,7 +111,7 @@ func (s *tables) Write(b []byte) (int, error) {
 }
 
 func TestCompletion(t *testing.T) {
-	t.Setenv("KVPIPE_ADMIN", serve(t, admintest.Example()))
+	t.Setenv("KVPIPE_ADMIN", admintest.Serve(t, admintest.Example()))
 	out, err := ctlRun(t.Context(), "__complete", "explain", "")
 	if err != nil || !strings.HasPrefix(out, "decode-1\ndecode-2\n") {
 		t.Errorf("peers to complete: %q, %v", out, err)

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,35 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
 )
 
 var update = flag.Bool("update", false, "write what the commands print to testdata")
-
-// serve answers for src until the test ends, on the socket that is returned.
-func serve(t *testing.T, src admin.Source) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "kvc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "s")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := admin.New(src)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), <-done); err != nil {
-			t.Error(err)
-		}
-		_ = os.RemoveAll(dir)
-	})
-	return path
-}
 
 // ctlRun runs kvpipectl and returns what it prints.
 func ctlRun(ctx context.Context, args ...string) (string, error) {
@@ -53,8 +26,8 @@ func ctlRun(ctx context.Context, args ...string) (string, error) {
 }
 
 func TestOutput(t *testing.T) {
-	socket := serve(t, admintest.Example())
-	empty := serve(t, &admintest.Source{})
+	socket := admintest.Serve(t, admintest.Example())
+	empty := admintest.Serve(t, &admintest.Source{})
 	for name, args := range map[string]string{
 		"status": "status", "peers": "peers", "sessions": "sessions", "regions": "regions", "offers": "offers", "transfers": "transfers",
 		"explain": "explain decode-1", "bench": "bench decode-1 --seconds 0.5 --sizes 4096,1048576", "drain": "drain", "version": "version",

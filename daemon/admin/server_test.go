@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,33 +17,6 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
 )
-
-// serve answers for src on a socket until the test ends, and returns its path.
-func serve(t *testing.T, src admin.Source) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "kva")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "s")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := admin.New(src)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		_ = os.RemoveAll(dir)
-	})
-	return path
-}
 
 func checkGet[T any](t *testing.T, c *admin.Client, what string, want T) {
 	t.Helper()
@@ -59,7 +30,7 @@ func checkGet[T any](t *testing.T, c *admin.Client, what string, want T) {
 
 func TestEverythingArrives(t *testing.T) {
 	src := admintest.Example()
-	c := admin.NewClient(serve(t, src))
+	c := admin.NewClient(admintest.Serve(t, src))
 	checkGet(t, c, "status", src.S)
 	checkGet(t, c, "peers", src.P)
 	checkGet(t, c, "sessions", src.Se)
@@ -72,7 +43,7 @@ func TestEverythingArrives(t *testing.T) {
 func TestBenchStreams(t *testing.T) {
 	src := admintest.Example()
 	src.BenchErr = errors.New("the peer left")
-	c := admin.NewClient(serve(t, src))
+	c := admin.NewClient(admintest.Serve(t, src))
 	o := admin.BenchOptions{Seconds: 2, Sizes: []uint64{4096}}
 	body, err := c.Post(t.Context(), "bench", url.Values{"peer": {"decode-1"}}, o)
 	if err != nil {
@@ -145,7 +116,7 @@ func TestClientErrors(t *testing.T) {
 		t.Errorf("no socket: %v, want %s", err, want)
 	}
 	src := &admintest.Source{Err: &admin.Failure{Code: http.StatusConflict, Message: "busy", Hint: "wait"}}
-	err = admin.NewClient(serve(t, src)).Get(t.Context(), "status", nil, &s)
+	err = admin.NewClient(admintest.Serve(t, src)).Get(t.Context(), "status", nil, &s)
 	var f *admin.Failure
 	if !errors.As(err, &f) || f.Code != http.StatusConflict || err.Error() != "busy: wait" {
 		t.Errorf("a failure: %v", err)
@@ -160,7 +131,7 @@ func TestDrainEndsWithItsCaller(t *testing.T) {
 		<-ctx.Done()
 		close(left)
 	}}
-	c := admin.NewClient(serve(t, src))
+	c := admin.NewClient(admintest.Serve(t, src))
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
