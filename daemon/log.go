@@ -27,6 +27,10 @@ func logLevel(s string) slog.Level {
 	return l
 }
 
+// gcPercent lets the heap grow to 16 MiB before it is collected: what lives is small, and a collection is in the way of a hundred
+// hand-overs.
+const gcPercent = 400
+
 // tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; and the
 // collector should work harder before memory runs out.
 func tune(c config.Config) {
@@ -35,6 +39,9 @@ func tune(c config.Config) {
 		n = max(runtime.NumCPU(), c.Local.CopyWorkers+2)
 	}
 	runtime.GOMAXPROCS(n)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	if os.Getenv("GOMEMLIMIT") == "" && c.Advance.MemoryLimit > 0 {
 		debug.SetMemoryLimit(int64(c.Advance.MemoryLimit))
 	}

@@ -23,6 +23,9 @@ func (p *poller) wake() {
 	}
 }
 
+// between is how many rounds that find nothing pass between two looks at the clock.
+const between = 64
+
 func (p *poller) run() {
 	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
 	for {
@@ -32,16 +35,22 @@ func (p *poller) run() {
 		case <-p.woken:
 		}
 		p.polling.Store(true)
-		for idle := time.Now(); ; {
+		p.disarm()
+		idle := time.Now()
+		for rounds := 1; ; rounds++ {
 			if p.visit() {
-				idle = time.Now()
-			} else if time.Since(idle) > p.srv.cfg.Spin {
-				break
+				rounds = 0
+				continue
 			}
-			select {
-			case <-p.srv.stop:
-				return
-			default:
+			if rounds%between != 0 {
+				continue
+			}
+			now := time.Now()
+			if rounds == between {
+				idle = now // about when it began
+			}
+			if now.Sub(idle) > p.srv.cfg.Spin || p.stopping() {
+				break
 			}
 		}
 		p.polling.Store(false)
@@ -55,23 +64,43 @@ func (p *poller) run() {
 func (p *poller) visit() bool {
 	any := false
 	for _, s := range p.srv.all() {
-		s.checkProgress()
+		if s.watched.Load() != 0 {
+			s.checkProgress()
+		}
 		if s.stalled.Load() || !s.in.TryLock() {
 			continue // its reader is at it
 		}
-		found := false
-		if !s.stopped {
-			s.sq.Disarm()
-			n, _ := s.pumpLocked()
-			found = n > 0
+		n := 0
+		if !s.stopped && s.sq.Pending() {
+			n, _ = s.pumpLocked()
 		}
 		s.in.Unlock()
-		if found {
+		if n > 0 {
 			p.srv.cfg.Flush()
 			any = true
 		}
 	}
 	return any
+}
+
+func (p *poller) stopping() bool {
+	select {
+	case <-p.srv.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// disarm tells every client that it need not ring. Those that come later are not asked to.
+func (p *poller) disarm() {
+	for _, s := range p.srv.all() {
+		s.in.Lock()
+		if !s.stopped {
+			s.sq.Disarm()
+		}
+		s.in.Unlock()
+	}
 }
 
 // arm asks every client to ring; true: something came in meanwhile.
