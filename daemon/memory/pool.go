@@ -61,9 +61,9 @@ func (p *Pool) reserve(n, used uint64, regions int) error {
 	case l.Regions > 0 && regions >= l.Regions:
 		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
 	case over(n, used, l.SessionBytes):
-		return fmt.Errorf("%w: %d bytes and the session's %d are more than limits.session_pinned = %d", ErrQuota, n, used, l.SessionBytes)
+		return fmt.Errorf("%w: %d bytes and the session's %d are more than limits.session_pinned = %d: unregister some, or raise that", ErrQuota, n, used, l.SessionBytes)
 	case over(n, p.bytes, l.TotalBytes):
-		return fmt.Errorf("%w: %d bytes and the %d of all sessions are more than limits.total_pinned = %d", ErrQuota, n, p.bytes, l.TotalBytes)
+		return fmt.Errorf("%w: %d bytes and the %d of all sessions are more than limits.total_pinned = %d: unregister some, or raise that", ErrQuota, n, p.bytes, l.TotalBytes)
 	}
 	p.bytes += n
 	return nil

@@ -146,9 +146,9 @@ func (v *Server) accept(conn *net.UnixConn) {
 	var crowd error
 	switch {
 	case v.total > v.limits.Sessions:
-		crowd = refuse(transfer.Quota, "%d sessions are open, the limit is limits.sessions = %d", v.total-1, v.limits.Sessions)
+		crowd = refuse(transfer.Quota, "%d sessions are open, the limit is limits.sessions = %d: close some, or raise that", v.total-1, v.limits.Sessions)
 	case v.perUID[cred.UID] > v.limits.SessionsPerUID:
-		crowd = refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d", cred.UID, v.perUID[cred.UID]-1, v.limits.SessionsPerUID)
+		crowd = refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d: close some, or raise that", cred.UID, v.perUID[cred.UID]-1, v.limits.SessionsPerUID)
 	}
 	leave := sync.OnceFunc(func() { v.left(conn, cred.UID) })
 	v.served.Go(func() {

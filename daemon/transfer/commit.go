@@ -123,7 +123,8 @@ func (t *take) decide(m *Machine) {
 		t.missing = append(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered)...)
 	}
 	if len(t.missing) > 0 {
-		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, listed as failed; compute them, or ask for tokens that it has", short(t.in.Key)))
+		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, the first of them block %d of group %d here; compute those that are listed as failed, "+
+			"or ask for tokens that it has", short(t.in.Key), t.missing[0].First, t.missing[0].Group))
 		return
 	}
 	t.finish(m, Done, Cause{})

@@ -135,5 +135,5 @@ func (m *Machine) regionsThere(s *session) Cause {
 	if len(s.gone) == 0 {
 		return Cause{}
 	}
-	return because(NotFound, "region %#x of the layout of rank %d is gone: it was unregistered", uint64(s.gone[0]), s.rank)
+	return because(NotFound, "region %#x of the layout of rank %d is gone: it was unregistered; open a new session with a layout of memory that is there", uint64(s.gone[0]), s.rank)
 }

@@ -117,7 +117,7 @@ func (m *Machine) keyVerdict(msg *MsgKey) Cause {
 	o, g := m.offers[string(msg.Key)], m.graves.keys[string(msg.Key)]
 	switch {
 	case o != nil && !sameToken(o.token, msg.Token):
-		return because(Denied, "key %s: wrong token", short(msg.Key))
+		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(msg.Key))
 	case o != nil && msg.Drop:
 		o.drop(m, msg.Engine)
 	case o != nil:

@@ -23,7 +23,7 @@ func (o *offer) fire(m *Machine, _ wake) {
 		m.arm(&o.expiry, o, wakeExpiry, o.expires)
 		return
 	}
-	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it", short(o.key), took(o.lease)), "expired")
+	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, for longer", short(o.key), took(o.lease)), "expired")
 }
 
 // end is the offer's end, for all its ranks. Reads in flight are fenced before blocks are reported free. how is for whoever asks

@@ -202,18 +202,28 @@ func (t *take) fire(m *Machine, which wake) {
 
 // whyLate says what the take waited for when its deadline passed.
 func (t *take) whyLate(m *Machine) Cause {
-	key, waited := short(t.in.Key), took(m.now-t.began)
+	key, limit := short(t.in.Key), took(t.until-t.began)
 	switch t.phase {
 	case reaching:
 		if c := m.trouble(t.in.Peer); c.Reason != OK {
-			return because(PeerGone, "peer %q was not reached within %s: %s", t.in.Peer, waited, c.Text)
+			return because(PeerGone, "peer %q was not reached within %s: %s", t.in.Peer, limit, c.Text)
 		}
-		return because(Timeout, "peer %q was not reached within %s", t.in.Peer, waited)
+		return because(Timeout, "peer %q was not reached within %s", t.in.Peer, limit)
 	case asking:
-		return because(Timeout, "key %s: nothing was granted within %s: the offer is not there, not ready, or being taken by others", key, waited)
+		node := m.cfg.Node
+		if t.peer != nil {
+			node = t.peer.node
+		}
+		return because(Timeout, "key %s: nothing was granted within %s by node %q: the offer is not there, not ready, or being taken by others; "+
+			"check key and peer, that the producer runs, and its progress", key, limit, node)
+	}
+	for _, s := range t.ranks {
+		if s.progress < t.in.After {
+			return because(Timeout, "key %s: rank %s of this engine did not reach after = %#x within %s: its progress is %#x", key, rankName(s), t.in.After, limit, s.progress)
+		}
 	}
 	done, all := t.counts()
-	return because(Timeout, "key %s: %d of %d slices were in place after %s; give it more time, or look at the transport's rate", key, done, all, waited)
+	return because(Timeout, "key %s: %d of %d slices were in place after %s; give it more time, or look at the producer's progress and at the transport's rate", key, done, all, limit)
 }
 
 func (t *take) counts() (done, all int) {
