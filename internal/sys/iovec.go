@@ -22,18 +22,3 @@ func Advance(iov []Iovec, n int) []Iovec {
 	}
 	return iov
 }
-
-// AppendIovec appends b to iov, merging it with the last piece when the memory
-// is adjacent, as the blocks of a sequence often are. An empty b adds nothing.
-// A merged piece keeps only the first of two Go objects alive: append memory
-// that the caller holds elsewhere, as mappings are.
-func AppendIovec(iov []Iovec, b []byte) []Iovec {
-	if len(b) == 0 {
-		return iov
-	}
-	if n := len(iov); n > 0 && iov[n-1].endsAt(b) {
-		iov[n-1].Len += uint64(len(b))
-		return iov
-	}
-	return append(iov, MakeIovec(b))
-}

@@ -111,10 +111,3 @@ func vectorIO(trap, fd uintptr, iov []Iovec) (int, unix.Errno) {
 		return int(n), 0
 	}
 }
-
-// endsAt tells whether b begins where v ends. Two Go objects can lie so too;
-// a merged piece then still holds only the first, so only mapped memory that
-// the caller keeps may be merged: see AppendIovec.
-func (v *Iovec) endsAt(b []byte) bool {
-	return uintptr(unsafe.Pointer(v.Base))+uintptr(v.Len) == uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-}

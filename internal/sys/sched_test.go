@@ -2,7 +2,6 @@ package sys
 
 import (
 	"runtime"
-	"slices"
 	"testing"
 )
 
@@ -39,42 +38,4 @@ func TestNiceIsPerThread(t *testing.T) {
 			t.Errorf("another thread changed this one's niceness to %d, %v", got, err)
 		}
 	})
-}
-
-func TestAffinity(t *testing.T) {
-	onThread(func() {
-		all, err := ThreadAffinity()
-		if err != nil || len(all) == 0 {
-			t.Errorf("cpus %v, %v", all, err)
-			return
-		}
-		last := all[len(all)-1:]
-		if err := SetThreadAffinity(last); err != nil {
-			t.Error(err)
-		}
-		if got, err := ThreadAffinity(); err != nil || !slices.Equal(got, last) {
-			t.Errorf("cpus %v, %v; want %v", got, err, last)
-		}
-		for _, bad := range [][]int{nil, {-1}, {1 << 20}} {
-			if err := SetThreadAffinity(bad); err == nil {
-				t.Errorf("affinity to cpus %v was set", bad)
-			}
-		}
-	})
-}
-
-func TestLimits(t *testing.T) {
-	for name, get := range map[string]func() (Limit, error){"memlock": MemlockLimit, "nofile": NofileLimit} {
-		l, err := get()
-		if err != nil || l.Cur > l.Max || l.Max == 0 {
-			t.Errorf("%s: %+v, %v", name, l, err)
-		}
-	}
-	now, err := MemlockLimit()
-	noErr(t, err)
-	same, err := RaiseMemlock(now.Cur)
-	noErr(t, err)
-	if same != now {
-		t.Errorf("raising to what is there changed %+v to %+v", now, same)
-	}
 }

@@ -10,10 +10,7 @@ import (
 func TestRcvLowat(t *testing.T) {
 	a, b := tcpPair(t)
 	rb := raw(t, b)
-	noErr(t, rb.Control(func(fd uintptr) {
-		noErr(t, SetRcvLowat(fd, 1000))
-		noErr(t, SetNoDelay(fd, true))
-	}))
+	noErr(t, rb.Control(func(fd uintptr) { noErr(t, SetRcvLowat(fd, 1000)) }))
 	_, err := a.Write(make([]byte, 600))
 	noErr(t, err)
 	buf := make([]byte, 2000)
@@ -50,35 +47,5 @@ func TestRcvLowat(t *testing.T) {
 	}))
 	if n != 5 {
 		t.Fatalf("%d bytes at the end, want 5", n)
-	}
-}
-
-func TestBuffers(t *testing.T) {
-	a, _ := tcpPair(t)
-	noErr(t, raw(t, a).Control(func(fd uintptr) {
-		for name, set := range map[string]func(uintptr, int) (int, error){"send": SetSendBuffer, "receive": SetRecvBuffer} {
-			small, err := set(fd, 64<<10)
-			noErr(t, err)
-			large, err := set(fd, 128<<10)
-			noErr(t, err)
-			if small < 64<<10 || large <= small {
-				t.Errorf("%s buffer: got %d for 64 KiB and %d for 128 KiB", name, small, large)
-			}
-		}
-	}))
-}
-
-func TestPendingBytes(t *testing.T) {
-	a, b := tcpPair(t)
-	_, err := a.Write(make([]byte, 123))
-	noErr(t, err)
-	n := 0
-	noErr(t, raw(t, b).Read(func(fd uintptr) bool {
-		n, err = PendingBytes(fd)
-		return n > 0 || err != nil
-	}))
-	noErr(t, err)
-	if n != 123 {
-		t.Fatalf("%d bytes, want 123", n)
 	}
 }
