@@ -78,14 +78,16 @@ static int take_welcome(kvpipe_t *kv, struct kv_message *m)
 {
 	struct kvpipe_welcome w;
 
-	if (m->head.len != sizeof(w) || m->nfds != 4)
-		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome of %u bytes with %d fds, must be %zu with 4", m->head.len, m->nfds,
-			      sizeof(w));
-	memcpy(&w, m->body, sizeof(w));
+	memset(&w, 0, sizeof(w));
+	memcpy(&w, m->body, m->head.len < sizeof(w) ? m->head.len : sizeof(w));
+	/* Before anything that another version may do otherwise. */
 	if (w.abi < KVPIPE_ABI_MIN || w.abi > KVPIPE_ABI)
 		return kv_err(KVPIPE_E_INCOMPATIBLE,
 			      "libkvpipe %s speaks ring protocol %u to %u, kvpiped %.64s chose %u: install matching versions",
 			      kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI, w.daemon, w.abi);
+	if (m->head.len != sizeof(w) || m->nfds != 4)
+		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome of %u bytes with %d fds, must be %zu with 4", m->head.len, m->nfds,
+			      sizeof(w));
 	m->nfds = 0; /* the rings have them */
 	int err = kv_rings_map(&kv->rings, &w, m->fds);
 	if (err != 0)

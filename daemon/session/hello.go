@@ -52,12 +52,12 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if err != nil {
 		return nil, invalid("%v", err)
 	}
-	if len(rest) != 0 {
-		return nil, invalid("hello: %d bytes too many", len(rest))
-	}
 	if h.ABIMin > ring.ABI || h.ABIMax < ring.ABIMin || h.ABIMin > h.ABIMax {
 		return nil, refuse(transfer.Incompatible, "the library speaks ring protocol %d to %d, this daemon (%s) %d to %d: use a library and a daemon of neighbouring versions",
 			h.ABIMin, h.ABIMax, v.cfg.Version, ring.ABIMin, ring.ABI)
+	}
+	if len(rest) != 0 {
+		return nil, invalid("hello: %d bytes too many", len(rest))
 	}
 	if h.Features != 0 {
 		return nil, refuse(transfer.Incompatible, "features %#x are not known to this daemon (%s)", h.Features, v.cfg.Version)
