@@ -10,7 +10,10 @@ import (
 
 // registry knows which instance of each engine is the live one, so that a session that names none can join it, and a
 // process of an instance that was replaced is told so. The machine ends the sessions of the older instance.
-type registry map[engineKey]*engine
+type registry struct {
+	engines map[engineKey]*engine
+	idle    []idle // engines without sessions that have a past, oldest first
+}
 
 type engineKey struct{ name, owner string }
 
@@ -18,15 +21,26 @@ type engine struct {
 	instance string
 	sessions map[*session]struct{} // of the live instance, not ending
 	past     []string              // instances that were replaced, newest last
+	left     int                   // how often the last session of an instance has left
 }
 
-// maxPast bounds what a client that restarts for ever makes the daemon remember.
-const maxPast = 64
+// idle is an engine whose last session left, for the left-th time.
+type idle struct {
+	key  engineKey
+	e    *engine
+	left int
+}
+
+// What clients that restart for ever, under one name or ever new ones, make the daemon remember.
+const (
+	maxPast = 64
+	maxIdle = 4096
+)
 
 // join finds the instance for a new session and counts the session in.
-func (r registry) join(s *session) error {
+func (r *registry) join(s *session) error {
 	key := engineKey{s.who.Engine, s.who.Owner}
-	e := r[key]
+	e := r.engines[key]
 	if e == nil {
 		e = &engine{sessions: map[*session]struct{}{}}
 	}
@@ -54,7 +68,7 @@ func (r registry) join(s *session) error {
 	}
 	s.who.Instance = name
 	e.sessions[s] = struct{}{}
-	r[key] = e
+	r.engines[key] = e
 	return nil
 }
 
@@ -88,10 +102,10 @@ func (e *engine) fits(s *session) error {
 	return nil
 }
 
-// leave frees the session's rank. An engine without sessions is remembered only if it has a past.
-func (r registry) leave(s *session) {
+// leave frees the session's rank. An engine without sessions is remembered only if it has a past, and is not the oldest of too many.
+func (r *registry) leave(s *session) {
 	key := engineKey{s.who.Engine, s.who.Owner}
-	e := r[key]
+	e := r.engines[key]
 	if e == nil || e.instance != s.who.Instance {
 		return
 	}
@@ -101,7 +115,17 @@ func (r registry) leave(s *session) {
 	}
 	e.instance = ""
 	if len(e.past) == 0 {
-		delete(r, key)
+		delete(r.engines, key)
+		return
+	}
+	e.left++
+	r.idle = append(r.idle, idle{key, e, e.left})
+	if len(r.idle) > maxIdle {
+		old := r.idle[0]
+		r.idle = r.idle[1:]
+		if old.e.left == old.left && len(old.e.sessions) == 0 {
+			delete(r.engines, old.key)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 		listeners: map[*net.UnixListener]struct{}{},
 		conns:     map[*net.UnixConn]struct{}{},
 		perUID:    map[uint32]int{},
-		engines:   registry{},
+		engines:   registry{engines: map[engineKey]*engine{}},
 		stop:      make(chan struct{}),
 		forced:    make(chan struct{}),
 		gone:      make(chan struct{}),

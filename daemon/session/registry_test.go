@@ -1,0 +1,50 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestRegistryForgets: names that come and go for ever cost a bounded amount of memory, and those that came last are remembered.
+func TestRegistryForgets(t *testing.T) {
+	r := registry{engines: map[engineKey]*engine{}}
+	join := func(name, instance string) (*session, error) {
+		s := &session{who: identity{Engine: name, Instance: instance, Role: transfer.Scheduler}}
+		return s, r.join(s)
+	}
+	visit := func(name, instance string) {
+		t.Helper()
+		s, err := join(name, instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.leave(s)
+	}
+	// replaced leaves the engine with a past: "old" was replaced by "new".
+	replaced := func(name string) {
+		t.Helper()
+		if _, err := join(name, "old"); err != nil {
+			t.Fatal(err)
+		}
+		visit(name, "new")
+	}
+	replaced("first")
+	lives, err := join("first", "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * maxIdle {
+		replaced(fmt.Sprint("engine ", i))
+	}
+	if n := len(r.engines); n > maxIdle+1 {
+		t.Errorf("%d engines are remembered, want at most %d", n, maxIdle+1)
+	}
+	for _, name := range []string{"first", fmt.Sprint("engine ", 3*maxIdle-1)} {
+		if _, err := join(name, "old"); err == nil {
+			t.Errorf("instance old of %s was replaced and came back", name)
+		}
+	}
+	r.leave(lives)
+}
