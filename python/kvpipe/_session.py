@@ -28,6 +28,8 @@ _FORKED = "the session belongs to the parent process: connect again after fork()
 _EXIT_SECONDS = 1.0
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+# The thread that ends the interpreter, once it does.
+_exiting: Optional[int] = None
 
 
 class Session:
@@ -57,16 +59,18 @@ class Session:
             # In this order: a signal handler in between may close.
             self._inside.append(threading.get_ident())
             handle = self._handle
-            if handle is None:
-                self._leave()
-                raise Closed(self._why)
-            return handle
+            if handle is not None:
+                return handle
+            self._leave()
+        _stay_at_exit()
+        raise Closed(self._why)
 
     def __exit__(self, *_: object) -> None:
         with self._changed:
             late = self._leave()
         if late is not None:
             self.lib.close(late)
+        _stay_at_exit()
 
     def _leave(self) -> Optional[int]:
         self._inside.remove(threading.get_ident())
@@ -130,7 +134,19 @@ def _after_fork() -> None:
         session._forked()
 
 
+def _stay_at_exit() -> None:
+    """Lets no other thread return from a call once the interpreter ends.
+
+    They are daemon threads, the others have been waited for. One that came back with Closed would write a traceback to
+    a stderr that is about to go, and Python aborts when it finds stderr locked.
+    """
+    if _exiting is not None and _exiting != threading.get_ident():
+        threading.Event().wait()
+
+
 def _at_exit() -> None:
+    global _exiting
+    _exiting = threading.get_ident()
     for session in list(_sessions):
         session.close(_EXIT_SECONDS)
 
