@@ -64,6 +64,7 @@ type Driver struct {
 	batch []item           // being worked off
 	own   []transfer.Event // answers of the step at hand
 	runs  []plan.Run       // scratch
+	clock transfer.Time    // what the machine is told; read again after what takes long
 	now   trial
 }
 
@@ -162,9 +163,12 @@ func (d *Driver) step(ev transfer.Event) {
 
 // flush runs the events in own, and those that they cause.
 func (d *Driver) flush() {
+	d.clock = d.Now()
 	for i := 0; i < len(d.own); i++ {
-		for _, e := range d.cfg.Machine.Step(d.Now(), d.own[i]) {
-			d.execute(e)
+		for _, e := range d.cfg.Machine.Step(d.clock, d.own[i]) {
+			if d.execute(e) {
+				d.clock = d.Now()
+			}
 		}
 		d.own[i] = nil
 	}

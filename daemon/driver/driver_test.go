@@ -129,3 +129,36 @@ func (r *rig) completionsOff() {
 	}()
 	r.tb.Cleanup(func() { close(end); wg.Wait() })
 }
+
+// BenchmarkSmallTake is the take's part of it: offers lie there already, as they do when an engine asks for them.
+func BenchmarkSmallTake(b *testing.B) {
+	const many = 1000
+	r := newRig(b, nil)
+	r.session(1, "prefill", 1, 4096, 0xaa)
+	r.session(2, "decode", 1, 4096, 0)
+	r.completionsOff()
+	b.ReportAllocs()
+	b.StopTimer()
+	for left := b.N; left > 0; left -= many {
+		for i := range many {
+			r.offer(1, keys[i], 0)
+		}
+		r.Event(transfer.CreditsReturned{Session: 1, N: 3 * many})
+		b.StartTimer()
+		for i := range min(left, many) {
+			r.take(2, keys[i], 0)
+		}
+		b.StopTimer()
+		r.Event(transfer.CreditsReturned{Session: 2, N: 3 * many})
+		for i := min(left, many); i < many; i++ {
+			r.take(2, keys[i], 0)
+		}
+	}
+}
+
+var keys = func() (k [1000]string) {
+	for i := range k {
+		k[i] = fmt.Sprint("k", i)
+	}
+	return k
+}()

@@ -8,8 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// execute does one effect. Nothing here waits for a client, a peer or a copy.
-func (d *Driver) execute(e transfer.Effect) {
+// execute does one effect. Nothing here waits for a client, a peer or a large copy. long: it may have taken microseconds.
+func (d *Driver) execute(e transfer.Effect) (long bool) {
 	switch e := e.(type) {
 	case transfer.Complete:
 		d.cfg.Sessions.Complete(e)
@@ -29,16 +29,23 @@ func (d *Driver) execute(e transfer.Effect) {
 		d.cfg.Peers.Send(e.Node, e.Epoch, e.Msg)
 	case *transfer.MoveNow:
 		d.moveNow(e)
+		return true
+	case transfer.Yield:
+		d.answer(transfer.Resume{})
 	case transfer.MakePlan:
 		d.makePlan(e)
+		return true
 	case transfer.Expect:
 		d.expect(e)
 	case transfer.Post:
 		d.post(e)
+		return true
 	case transfer.ReadInline:
 		d.readInline(e)
+		return true
 	case transfer.WriteInline:
 		d.writeInline(e)
+		return true
 	case transfer.Fence:
 		d.fence(e.Leg)
 	case transfer.Forget:
@@ -48,6 +55,7 @@ func (d *Driver) execute(e transfer.Effect) {
 	case transfer.Log:
 		d.log.Log(context.Background(), slog.Level(e.Level), e.Text, e.Attrs...)
 	}
+	return false
 }
 
 func (d *Driver) arm(at transfer.Time) {

@@ -22,8 +22,17 @@ type MovedNow struct {
 	Bytes uint64
 }
 
+// Yield: do what was asked for before, then let Resume be the machine's next event. So whoever took hears of it before the offer
+// is seen to.
+type Yield struct{}
+
+// Resume answers Yield.
+type Resume struct{}
+
 func (*MoveNow) effect() {}
+func (Yield) effect()    {}
 func (MovedNow) event()  {}
+func (Resume) event()    {}
 
 // trial is the take that is being moved.
 type trial struct {
@@ -32,6 +41,7 @@ type trial struct {
 	in    *TakeOp
 	offer *offer
 	began Time
+	bytes uint64
 	move  MoveNow
 }
 
@@ -96,22 +106,33 @@ func count(lists []layout.BlockList) int {
 	return n
 }
 
-// movedNow ends the take, and with it perhaps the offer, or begins it the usual way.
+// movedNow ends the take, or begins it the usual way.
 func (m *Machine) movedNow(ev MovedNow) {
-	x := m.trial
-	m.trial = trial{}
+	x := &m.trial
 	switch {
 	case x.s == nil:
-		return
 	case !ev.OK:
-		m.beginTake(x.s, &x.sub, x.in)
+		s, sub, in := x.s, x.sub, x.in
+		m.trial = trial{}
+		m.beginTake(s, &sub, in)
+	default:
+		x.bytes = ev.Bytes
+		x.s.credits--
+		m.emit(Complete{
+			Session: x.s.id, UserData: x.sub.UserData, Tag: x.sub.Tag, Kind: KindTake, Age: m.now - x.began, Op: m.newOp(), Bytes: ev.Bytes, Status: Done,
+		})
+		m.emit(Yield{})
+	}
+}
+
+// resume counts the take at its offer, which may end with it.
+func (m *Machine) resume() {
+	x := m.trial
+	m.trial = trial{}
+	if x.s == nil {
 		return
 	}
-	x.s.credits--
-	m.emit(Complete{
-		Session: x.s.id, UserData: x.sub.UserData, Tag: x.sub.Tag, Kind: KindTake, Age: m.now - x.began, Op: m.newOp(), Bytes: ev.Bytes, Status: Done,
-	})
-	x.offer.bytes += ev.Bytes
+	x.offer.bytes += x.bytes
 	x.offer.renew(m)
 	x.offer.commit(m, x.offer.enter(claimOf(x.s, x.in), 1), 0)
 }

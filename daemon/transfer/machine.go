@@ -88,6 +88,8 @@ func (m *Machine) dispatch(ev Event) {
 		}
 	case MovedNow:
 		m.movedNow(ev)
+	case Resume:
+		m.resume()
 	case Planned:
 		m.planned(&ev)
 	case Fenced:

@@ -68,11 +68,14 @@ func (n *Node) step(ev transfer.Event) {
 		if c.opts.Trace != nil {
 			c.tracef("%s -> %s", n.name, describe(e))
 		}
-		if e, ok := e.(*transfer.MoveNow); ok {
+		switch e := e.(type) {
+		case *transfer.MoveNow:
 			answer = n.moveNow(e)
-			continue
+		case transfer.Yield:
+			answer = transfer.Resume{}
+		default:
+			n.execute(e)
 		}
-		n.execute(e)
 	}
 	if answer != nil {
 		n.step(answer)
