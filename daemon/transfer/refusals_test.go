@@ -1,0 +1,87 @@
+package transfer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestRefusals: what a client asks for at the wrong time, or without the right to it, changes nothing and is told why.
+func TestRefusals(t *testing.T) {
+	n := uint64(0)
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { n++; return n << 32 }})
+	l := oneRank(t)
+	for id, s := range map[transfer.SessionID]transfer.SessionOpened{
+		1: {Engine: "p", Rank: 0, TPWorld: 2}, 2: {Engine: "p", Rank: 1, TPWorld: 2}, 3: {Engine: "d"},
+	} {
+		s.Session, s.Instance, s.Role, s.Credits = id, "i", transfer.Worker, 1000
+		m.Step(1, s)
+		m.Step(1, transfer.LayoutSet{Session: id, Layout: l})
+	}
+	user := uint64(0)
+	// submit returns how the operation ended at once; nil: it goes on.
+	submit := func(s transfer.SessionID, op transfer.Op) (end *transfer.Complete) {
+		user++
+		for _, e := range m.Step(1, transfer.Submit{Session: s, UserData: user, Op: op}) {
+			if c, ok := e.(transfer.Complete); ok && c.Session == s && c.UserData == user {
+				end = &c
+			}
+		}
+		return end
+	}
+	refused := func(s transfer.SessionID, op transfer.Op, reason transfer.Reason, text string) {
+		t.Helper()
+		if c := submit(s, op); c == nil || c.Status != transfer.Failed || c.Reason != reason || !strings.Contains(c.Text, text) {
+			t.Errorf("%T: %+v, want reason %d with %q", op, c, reason, text)
+		}
+	}
+	goesOn := func(s transfer.SessionID, op transfer.Op) uint64 {
+		t.Helper()
+		if c := submit(s, op); c != nil {
+			t.Fatalf("%T ended at once: %+v", op, c)
+		}
+		return user
+	}
+	done := func(s transfer.SessionID, op transfer.Op) {
+		t.Helper()
+		if c := submit(s, op); c == nil || c.Status != transfer.Done {
+			t.Fatalf("%T: %+v", op, c)
+		}
+	}
+	token, wrong := []byte("0123456789abcdef"), []byte("fedcba9876543210")
+	block := func(id, first uint32) []layout.BlockList {
+		return []layout.BlockList{{FirstToken: first, NTokens: 1, IDs: []uint32{id}}}
+	}
+	offer := func(key string, token []byte, id uint32) *transfer.OfferOp {
+		return &transfer.OfferOp{Key: []byte(key), Token: token, Blocks: block(id, 0)}
+	}
+	take := func(key string, token []byte, id uint32) *transfer.TakeOp {
+		return &transfer.TakeOp{Key: []byte(key), Token: token, TakeID: uint64(id), LayerSlot: transfer.NoSlot, Blocks: block(id, 0)}
+	}
+
+	first := goesOn(1, offer("k", token, 1))
+	refused(2, offer("k", wrong, 1), transfer.Denied, "the token differs")
+	refused(3, offer("k", token, 1), transfer.Busy, `in use by an offer of engine "p"`)
+	refused(1, &transfer.ExtendOp{Target: first, Blocks: block(2, 5)}, transfer.Invalid, "begins at token 5")
+	done(1, &transfer.ExtendOp{Target: first, Blocks: block(2, 1), Sealed: true})
+	refused(1, &transfer.ExtendOp{Target: first, Blocks: block(3, 2)}, transfer.Invalid, "sealed")
+	refused(3, &transfer.ExtendOp{Target: first, Blocks: block(3, 2)}, transfer.NotFound, "no offer of this session")
+
+	refused(3, &transfer.WatchOp{Key: []byte("k"), Token: wrong}, transfer.Denied, "wrong token")
+	refused(3, &transfer.DropOp{Key: []byte("k"), Token: wrong}, transfer.Denied, "wrong token")
+	if offers := m.Snapshot().Offers; len(offers) != 1 || offers[0].Key != "k" {
+		t.Errorf("after what was refused: %+v", offers)
+	}
+
+	goesOn(3, take("later", token, 7))
+	again := take("later", token, 8)
+	again.TakeID = 7
+	refused(3, again, transfer.Busy, "runs already")
+
+	goesOn(1, offer("gone", token, 5))
+	done(1, &transfer.WithdrawOp{Target: user})
+	refused(3, take("gone", token, 9), transfer.Expired, "withdrawn")
+	goesOn(3, take("gone", wrong, 10)) // who has no token learns nothing of the key's past
+}
