@@ -49,6 +49,11 @@ def test_memory_is_there_from_the_start(node):
     assert "dd" in flags and "dc" in flags  # neither dumped nor inherited
 
 
+def test_more_than_the_machine_has(node):
+    with pytest.raises(kvpipe.Quota, match="nbytes is 35184372088832: more than this machine's memory"):
+        node.alloc(1 << 45)
+
+
 @pytest.mark.parametrize("first", ["region", "node"])
 def test_views_outlive_what_they_came_from(near, first):
     node = kvpipe.connect(near.socket, engine_id="outlive")
