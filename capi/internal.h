@@ -325,6 +325,7 @@ struct kvpipe {
 	bool fresh;             /* something was queued since the bell was last rung for it */
 	struct kv_waiter *waiters;
 	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
+	bool rung;              /* the last sleeper left the cq eventfd as it was */
 };
 
 int kv_enter(const kvpipe_t *kv);            /* is this a session of this process? */

@@ -82,6 +82,13 @@ static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline
 	struct pollfd p = { .fd = kv->rings.cq_event, .events = POLLIN };
 	uint32_t *waiting = &kv->rings.c->cq_waiting;
 
+	/*
+	 * A bell that woke somebody is cleared by whoever sleeps next: now, while the daemon is at work, it costs nobody
+	 * time. With kvpipe_fd() others look at it, so it is cleared at once.
+	 */
+	if (kv->rung)
+		kv_event_clear(kv->rings.cq_event);
+	kv->rung = false;
 	kv->sleeper = self;
 	if (!kv->fd_used)
 		__atomic_store_n(waiting, 1u, __ATOMIC_RELAXED);
@@ -95,8 +102,10 @@ static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline
 		struct timespec ts = kv_timespec(deadline - kv_now());
 		int n = ppoll(&p, 1, &ts, NULL);
 		pthread_mutex_lock(&kv->lock);
-		if (n > 0)
+		if (n > 0 && kv->fd_used)
 			kv_event_clear(kv->rings.cq_event);
+		else if (n > 0)
+			kv->rung = true;
 	}
 	if (!kv->fd_used)
 		__atomic_store_n(waiting, 0u, __ATOMIC_RELAXED);
