@@ -258,8 +258,11 @@ struct kvpipe_take_opts {
  * waiting for room at most 100 ms); what the daemon thinks of it comes as its completion. Blocks and keys are copied.
  * An offer completes once: DONE when consumed, FAILED(EXPIRED) when its lease ran out, CANCELLED when withdrawn. */
 KVPIPE_API int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *op);
-KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, uint32_t *len); /* *len in: room */
 KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kvpipe_op_t *op);
+
+/* Copies an offer's token, also of one that has ended, until kvpipe_op_free(). *len: the room in token, then the token's
+ * length; KVPIPE_MAX_TOKEN bytes always suffice. */
+KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, uint32_t *len);
 
 /* Small operations on an offer of this session. Each waits for the daemon's answer, at most timeout_ns (0: 5 s).
  * withdraw: *reusable (may be NULL) says whether the blocks are free now; else RELEASED follows. */
@@ -329,6 +332,7 @@ KVPIPE_API int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t
 /* Waits for the terminal completion of an operation of this session, at most timeout_ns. Several threads may wait.
  * -KVPIPE_E_TIMEOUT: still running. An operation can be waited for until kvpipe_op_free(). */
 KVPIPE_API int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, struct kvpipe_completion *out);
+/* Waits until the operation's memory may be reused (0), at once when its end said so; -KVPIPE_E_TIMEOUT: not yet. */
 KVPIPE_API int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns);
 /* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason).
  * layer is the model's number, as in the session's views; for a scheduler's take it counts the layers of all its ranks,
@@ -350,6 +354,8 @@ struct kvpipe_probe {
 	uint64_t ops;                         /* bit n: opcode n of kvpipe/ring.h is understood */
 	uint64_t reserved[8];
 };
+/* What library and daemon can do. Set out->sz to sizeof(*out) before; NULL asks for the library's own limits, without a
+ * daemon. Never blocks. */
 KVPIPE_API int kvpipe_probe(kvpipe_t *kv_or_null, struct kvpipe_probe *out);
 
 KVPIPE_API const char *kvpipe_version(void);                 /* "0.1.0" */
