@@ -176,6 +176,9 @@ const secretSize = 32
 // welcome is the accepting side. The channel that it returns is installed, and not up yet.
 func (m *Manager) welcome(s sides, node string) (*channel, error) {
 	h, err := readHello(s.in)
+	if err != nil && gone(err) {
+		return nil, errNobody // perhaps it has found a channel with this node
+	}
 	if err != nil {
 		return nil, tlsError("hello", err)
 	}

@@ -56,6 +56,8 @@ type session struct {
 	eager   atomic.Bool   // many completions are not consumed
 	waiting atomic.Int64  // since when one of these holds
 	ringing atomic.Int64  // when the write that wakes the client began, 0: none
+	rang    int64         // what the watch saw last of ringing, and when first
+	rangAt  time.Duration
 	layout  assembly
 	count   counters
 

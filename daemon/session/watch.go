@@ -108,7 +108,7 @@ func (v *Server) beat() uint64 { return uint64(v.age().Milliseconds()) + 1 }
 
 // tick is for every session, a few times a second.
 func (s *session) tick() {
-	if began := s.ringing.Load(); began != 0 && s.srv.age()-time.Duration(began) > ringLimit {
+	if s.blocked() {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
 		s.fds.unblock()
 		return
@@ -121,6 +121,17 @@ func (s *session) tick() {
 		s.words.Beat(s.srv.beat())
 		s.collect(s.srv.cfg.Events)
 	}
+}
+
+// blocked says that the client holds up whoever wakes it. The time counts from when the watch saw it first: a daemon that stood still
+// in the middle of a wake-up has no blocking client.
+func (s *session) blocked() bool {
+	began, now := s.ringing.Load(), s.srv.age()
+	if began == 0 || began != s.rang {
+		s.rang, s.rangAt = began, now
+		return false
+	}
+	return now-s.rangAt > ringLimit
 }
 
 // glance looks at a session that waits for something, and says when to look again: after a sixteenth of the time that it has waited
