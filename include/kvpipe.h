@@ -138,7 +138,8 @@ enum kvpipe_mem_flags {
 KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region);
 
 /* Registers nbytes of a memfd of the caller's, from its start. The memfd must be sealed against shrinking and fully
- * allocated (sparse files are refused), and readable and writable. The fd is duplicated; the caller maps it himself. */
+ * allocated (sparse files are refused), and readable and writable. The fd is duplicated. Mapping it, and keeping that
+ * mapping out of core dumps and forked children (MADV_DONTDUMP, MADV_DONTFORK), is up to the caller. */
 KVPIPE_API int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
