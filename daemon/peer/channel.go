@@ -41,6 +41,7 @@ type channel struct {
 	wmu    sync.Mutex // held while writing to conn
 	spare  []byte     // guarded by wmu
 	broken bool       // guarded by wmu: a write failed, perhaps in the middle of a frame
+	unsent int        // guarded by wmu: at most so many bytes are written and not acknowledged
 
 	mu     sync.Mutex
 	out    []byte // encoded frames that wait for the writer

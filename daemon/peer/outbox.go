@@ -69,8 +69,12 @@ func (c *channel) queue(frame func([]byte) ([]byte, error)) error {
 	return nil
 }
 
-// hasRoom says whether maxAtOnce bytes can be written without blocking.
+// hasRoom says whether maxAtOnce bytes can be written without blocking. The kernel is asked only when what was written since it was asked
+// last could be in the way. The caller holds wmu.
 func (c *channel) hasRoom() bool {
+	if c.unsent <= maxAtOnce {
+		return true
+	}
 	if c.raw == nil {
 		return false
 	}
@@ -80,6 +84,9 @@ func (c *channel) hasRoom() bool {
 			n = unsent
 		}
 	})
+	if err == nil {
+		c.unsent = n
+	}
 	return err == nil && n <= maxAtOnce
 }
 
@@ -96,6 +103,7 @@ func (c *channel) flush(last []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
+	c.unsent += len(b) + len(b)/64 + 64 // with what TLS adds
 	_, err := c.conn.Write(b)
 	if err != nil {
 		c.broken = true
