@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
@@ -29,8 +28,7 @@ const (
 // same stream. Lists of groups that a rank's layout lacks are left out (a scheduler names the groups of all ranks). Tokens
 // that the consumer wants and the producer's lists lack are no error but Missing.
 func New(r Request) (*Plan, error) {
-	b := builders.Get().(*builder)
-	defer builders.Put(b)
+	var b builder
 	p := new(Plan)
 	if err := b.make(p, r); err != nil {
 		return nil, err
@@ -65,8 +63,6 @@ type builder struct {
 	segments           []segment
 	sources            []source
 }
-
-var builders = sync.Pool{New: func() any { return new(builder) }}
 
 // make makes the plan in p, which is zero.
 func (b *builder) make(p *Plan, r Request) error {
