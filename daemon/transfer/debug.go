@@ -5,7 +5,12 @@ import "fmt"
 // With Config.Debug a hand-over can be followed through the logs of both nodes by its trace id, or by the key and the transfer's
 // name. Without it nothing is made for single requests.
 
-const debugLevel = -4 // log/slog's
+// Levels are log/slog's.
+const (
+	debugLevel = -4
+	infoLevel  = 0
+	warnLevel  = 4
+)
 
 func (m *Machine) trace(text string, attrs ...any) {
 	m.log(debugLevel, text, attrs...)

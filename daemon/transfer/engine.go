@@ -88,7 +88,7 @@ func (e *engine) sortWorkers() {
 func (m *Machine) fenceEngine(e *engine, by string) {
 	cause := because(Closed, "instance %q of engine %q was replaced by instance %q", e.instance, e.key.name, by)
 	e.fenced = &cause
-	m.log(0, "engine instance replaced", "engine", e.key.name, "old", e.instance, "new", by)
+	m.log(infoLevel, "engine instance replaced", "engine", e.key.name, "old", e.instance, "new", by)
 	for _, s := range slices.Concat(e.scheds, e.workers) {
 		m.endSession(s, cause)
 	}

@@ -28,7 +28,7 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 		err = fmt.Errorf("its digest is %x, announced was %x", l.Digest(), msg.Digest)
 	}
 	if err != nil {
-		m.log(4, "peer sent a bad layout", "peer", p.node, "reason", err.Error())
+		m.log(warnLevel, "peer sent a bad layout", "peer", p.node, "reason", err.Error())
 		return
 	}
 	if len(p.knows) >= maxKnown {

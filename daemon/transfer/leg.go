@@ -60,7 +60,7 @@ func (m *Machine) closeLeg(l *leg, ev Fenced) bool {
 	}
 	if ev.Cause.Reason != OK {
 		l.state = legQuarantined
-		m.log(4, "fence failed, memory quarantined", "peer", l.id.Peer, "transfer", uint64(l.id.Xfer), "reason", ev.Cause.Text)
+		m.log(warnLevel, "fence failed, memory quarantined", "peer", l.id.Peer, "transfer", hex(uint64(l.id.Xfer)), "reason", ev.Cause.Text)
 		return true
 	}
 	l.state = legDone
