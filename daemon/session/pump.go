@@ -42,6 +42,8 @@ func (s *session) read() {
 		}
 		if s.srv.busy != nil {
 			s.srv.busy.wake()
+		} else {
+			s.srv.lively.submission()
 		}
 	}
 }
