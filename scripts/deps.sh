@@ -2,8 +2,9 @@
 # Makes sure that the programs a build and its tests need are there, and
 # installs from apt what is missing. Quick and silent when nothing is.
 #
-#   scripts/deps.sh          what `make test` needs
-#   scripts/deps.sh protoc   also what `make generate` needs
+#   scripts/deps.sh build      what `make build` and `make demo` need
+#   scripts/deps.sh test       also what `make test` needs
+#   scripts/deps.sh generate   also what `make generate` needs
 #
 # Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
 set -eu
@@ -32,20 +33,20 @@ sanitizes() {
 	return $rc
 }
 
-# missing prints the Debian packages that would bring what is not there.
+# missing PURPOSE prints the Debian packages that would bring what is not there.
 missing() {
 	command -v "${CC:-gcc}" >/dev/null || echo gcc
 	compiles || echo libc6-dev
-	sanitizes || echo gcc libasan8 libubsan1
 	command -v ar >/dev/null || echo binutils
 	command -v "$python" >/dev/null || echo python3
 	"$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+	[ "$1" != build ] || return 0
+	sanitizes || echo gcc libasan8 libubsan1
 	command -v pkg-config >/dev/null || echo pkg-config
 	command -v clang-tidy >/dev/null || echo clang-tidy
 	command -v clang-format >/dev/null || echo clang-format
-	if [ "${1:-}" = protoc ]; then
-		command -v protoc >/dev/null || echo protobuf-compiler
-	fi
+	[ "$1" != test ] || return 0
+	command -v protoc >/dev/null || echo protobuf-compiler
 }
 
 apt_install() {
@@ -75,10 +76,11 @@ command -v "$go" >/dev/null ||
 have=$("$go" env GOVERSION)
 at_least "${have#go}" 1.26 || fail "$have is too old; install Go 1.26 or newer from https://go.dev/dl"
 
-mapfile -t packages < <(missing "$@" | tr ' ' '\n' | sort -u)
+purpose=${1:-test}
+mapfile -t packages < <(missing "$purpose" | tr ' ' '\n' | sort -u)
 if [ ${#packages[@]} -gt 0 ]; then
 	apt_install "${packages[@]}"
-	mapfile -t packages < <(missing "$@" | tr ' ' '\n' | sort -u)
+	mapfile -t packages < <(missing "$purpose" | tr ' ' '\n' | sort -u)
 	[ ${#packages[@]} -eq 0 ] || fail "still missing after installation: ${packages[*]}"
 fi
 

@@ -41,10 +41,11 @@ $(LIB)/libkvpipe.a: $(OBJ)
 	$(call say,AR)
 	$(Q)$(AR) rcsD $@ $(OBJ)
 
-# Points into this tree; an installed package writes its own.
+# Points into this tree; an installed package writes its own. pkg-config wants spaces escaped.
+$(LIB)/pkgconfig/kvpipe.pc: export TREE = $(subst $() ,\\ ,$(ROOT))
 $(LIB)/pkgconfig/kvpipe.pc: scripts/kvpipe.pc.in VERSION
 	@mkdir -p $(@D)
-	@sed -e 's|@libdir@|$(ROOT)/$(LIB)|' -e 's|@includedir@|$(ROOT)/include|' -e 's|@version@|$(NUMBER)|' $< >$@
+	@sed -e "s|@libdir@|$$TREE/$(LIB)|" -e "s|@includedir@|$$TREE/include|" -e 's|@version@|$(NUMBER)|' $< >$@
 
 $(BIN)/examples/%: examples/c/%.c $(LIB)/libkvpipe.so $(C_HEADERS)
 	@mkdir -p $(@D)

@@ -4,17 +4,18 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 PROTOC_GEN_GO    := $(TOOLS)/protoc-gen-go
 
-.PHONY: deps system-deps
+.PHONY: deps build-deps system-deps
 
 deps: system-deps $(VENV)/.ready $(GOLANGCI) ## install what is missing: apt packages, linter, Python venv
 	@$(GO) mod download
+	@echo 'make deps: all is there'
 
-system-deps:
-	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh
+system-deps build-deps:
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh $(if $(filter build-deps,$@),build,test)
 
 # Order-only: what apt brings has to be there first, but is never "newer".
-$(VENV)/.ready: scripts/requirements.txt | system-deps
-	@echo 'make deps: Python environment in $(VENV) (numpy, pytest, mypy)'
+$(VENV)/.ready: scripts/requirements.txt | build-deps
+	@echo 'make deps: Python environment in $(VENV) (numpy, pytest, mypy from PyPI)'
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/pip install -q --disable-pip-version-check -r $< </dev/null
 	@touch $@
@@ -22,6 +23,6 @@ $(VENV)/.ready: scripts/requirements.txt | system-deps
 $(GOLANGCI):
 	@echo 'make deps: golangci-lint $(GOLANGCI_VERSION) in $(TOOLS) (compiles for two minutes, once)'
 	@mkdir -p $(TOOLS)
-	@GOBIN=$(ROOT)/$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION) \
+	@GOBIN='$(ROOT)/$(TOOLS)' $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION) \
 		>$(TOOLS)/install.log 2>&1 || { cat $(TOOLS)/install.log; exit 1; }
 	@mv $(TOOLS)/golangci-lint $@

@@ -24,12 +24,12 @@ ifneq ($(wildcard bench/*.go),)
 endif
 # The plain programs that benchmark and demo measure against.
 ifneq ($(wildcard bench/ref/Makefile),)
-	@$(MAKE) -s -C bench/ref BIN=$(ROOT)/$(BIN) OBJ=$(ROOT)/$(BUILD)/obj/ref CC=$(CC) GO=$(GO)
+	@$(MAKE) -s -C bench/ref BIN=../../$(BIN) OBJ=../../$(BUILD)/obj/ref CC=$(CC) GO=$(GO)
 endif
 
 # Generated code is committed; only who changes a .proto file runs this.
 generate: ## regenerate *.pb.go from *.proto
-	@scripts/deps.sh protoc
-	@GOBIN=$(ROOT)/$(TOOLS) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@$$($(GO) list -m -f '{{.Version}}' google.golang.org/protobuf)
+	@scripts/deps.sh generate
+	@GOBIN='$(ROOT)/$(TOOLS)' $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@$$($(GO) list -m -f '{{.Version}}' google.golang.org/protobuf)
 	@find . -name '*.proto' -not -path './$(BUILD)/*' -print0 | xargs -0 -r \
 		protoc --plugin=$(PROTOC_GEN_GO) --proto_path=. --go_out=. --go_opt=paths=source_relative
