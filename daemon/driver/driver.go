@@ -165,14 +165,37 @@ func (d *Driver) step(ev transfer.Event) {
 func (d *Driver) flush() {
 	d.clock = d.Now()
 	for i := 0; i < len(d.own); i++ {
-		for _, e := range d.cfg.Machine.Step(d.clock, d.own[i]) {
-			if d.execute(e) {
+		effects := d.cfg.Machine.Step(d.clock, d.own[i])
+		late := 0
+		for _, e := range effects {
+			if lastWord(e) {
+				late++
+			} else if d.execute(e) {
 				d.clock = d.Now()
+			}
+		}
+		for j := 0; late > 0; j++ {
+			if lastWord(effects[j]) {
+				d.execute(effects[j])
+				late--
 			}
 		}
 		d.own[i] = nil
 	}
 	d.own = d.own[:0]
+}
+
+// lastWord is what only confirms to a peer that all is over: clients hear of that first, since a send is a system call.
+func lastWord(e transfer.Effect) bool {
+	s, ok := e.(transfer.Send)
+	if !ok {
+		return false
+	}
+	switch s.Msg.(type) {
+	case *transfer.MsgEnd, *transfer.MsgEndAck:
+		return true
+	}
+	return false
 }
 
 // answer is how an effect that is done at once reports: the event is the next one.

@@ -1,0 +1,45 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// scripted is a machine that answers the first event with its effects, and everybody whom they reach.
+type scripted struct {
+	clients
+	effects []transfer.Effect
+	log     []string
+}
+
+func (s *scripted) Step(transfer.Time, transfer.Event) []transfer.Effect {
+	out := s.effects
+	s.effects = nil
+	return out
+}
+
+func (s *scripted) Complete(e transfer.Complete) {
+	s.log = append(s.log, fmt.Sprint("complete ", e.UserData))
+}
+func (s *scripted) Dial(string) {}
+func (s *scripted) Send(_ string, _ uint64, m transfer.Msg) {
+	s.log = append(s.log, fmt.Sprintf("%T", m))
+}
+
+// A client does not wait for the system call by which the peer learns that all is over; for the rest, order stays.
+func TestClientsHearBeforeTheLastWordIsSent(t *testing.T) {
+	s := &scripted{effects: []transfer.Effect{
+		transfer.Send{Msg: &transfer.MsgGo{}}, transfer.Send{Msg: &transfer.MsgEnd{}}, transfer.Complete{UserData: 1},
+		transfer.Send{Msg: &transfer.MsgEndAck{}}, transfer.Send{Msg: &transfer.MsgParked{}}, transfer.Complete{UserData: 2},
+	}}
+	d := New(Config{Machine: s, Sessions: s, Peers: s})
+	d.Queue(transfer.Tick{})
+	d.Flush()
+	want := []string{"*transfer.MsgGo", "complete 1", "*transfer.MsgParked", "complete 2", "*transfer.MsgEnd", "*transfer.MsgEndAck"}
+	if !slices.Equal(s.log, want) {
+		t.Errorf("%q, want %q", s.log, want)
+	}
+}
