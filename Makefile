@@ -51,7 +51,7 @@ help: ## list the targets (default)
 
 all: build
 
-build: build-deps go-build c-build ## binaries to build/bin, libkvpipe to build/lib
+build: go-build c-build ## binaries to build/bin, libkvpipe to build/lib
 	@scripts/ldd-check.sh $(BIN) $(LIB)
 
 demo: build $(VENV)/.package ## run examples/demo: two daemons, one hand-over, verified

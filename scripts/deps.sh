@@ -73,6 +73,7 @@ apt_install() {
 
 command -v "$go" >/dev/null ||
 	fail 'no go in PATH; install Go 1.26 or newer from https://go.dev/dl'
+[ "${CC:-gcc}" = gcc ] || command -v "$CC" >/dev/null || fail "no $CC in PATH, which CC names"
 have=$("$go" env GOVERSION)
 at_least "${have#go}" 1.26 || fail "$have is too old; install Go 1.26 or newer from https://go.dev/dl"
 
