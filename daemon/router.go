@@ -62,8 +62,8 @@ func (r *router) Complete(c transfer.Complete) {
 		r.bench.complete(c)
 		return
 	}
+	r.clients.Complete(c) // who waits for it comes first
 	r.tally.completed(&c)
-	r.clients.Complete(c)
 }
 
 func (r *router) Resolve(id transfer.SessionID, run plan.Run) ([]byte, bool) {

@@ -13,6 +13,8 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 	switch e := e.(type) {
 	case transfer.Complete:
 		d.cfg.Sessions.Complete(e)
+	case *transfer.Complete:
+		d.cfg.Sessions.Complete(*e)
 	case transfer.LayerReady:
 		d.cfg.Sessions.LayerReady(e)
 	case transfer.WatchProgress:

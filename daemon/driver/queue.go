@@ -31,16 +31,17 @@ func (q *queue) push(it item) {
 // take returns all queued items and keeps spare (emptied) as the next buffer.
 func (q *queue) take(spare []item) []item {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	got := q.items
 	q.items = spare[:0]
+	q.mu.Unlock()
 	return got
 }
 
 func (q *queue) empty() bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.items) == 0
+	n := len(q.items)
+	q.mu.Unlock()
+	return n == 0
 }
 
 func (q *queue) stop() { close(q.stopped) }

@@ -66,7 +66,12 @@ type builder struct {
 
 // make makes the plan in p, which is zero.
 func (b *builder) make(p *Plan, r Request) error {
-	defer b.reset()
+	err := b.fill(p, r)
+	b.reset()
+	return err
+}
+
+func (b *builder) fill(p *Plan, r Request) error {
 	b.plan, b.layered, b.whole = p, r.Layered, r.Whole
 	var err error
 	if b.producer, err = sortRanks("producer", r.Producer); err != nil {

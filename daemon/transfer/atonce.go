@@ -41,8 +41,8 @@ type trial struct {
 	in    *TakeOp
 	offer *offer
 	began Time
-	bytes uint64
 	move  MoveNow
+	done  Complete
 }
 
 // moveNow tries to have a take moved at once; false: it was not even tried.
@@ -116,23 +116,24 @@ func (m *Machine) movedNow(ev MovedNow) {
 		m.trial = trial{}
 		m.beginTake(s, &sub, in)
 	default:
-		x.bytes = ev.Bytes
 		x.s.credits--
-		m.emit(Complete{
+		x.done = Complete{
 			Session: x.s.id, UserData: x.sub.UserData, Tag: x.sub.Tag, Kind: KindTake, Age: m.now - x.began, Op: m.newOp(), Bytes: ev.Bytes, Status: Done,
-		})
+		}
+		m.emit(&x.done)
 		m.emit(Yield{})
 	}
 }
 
 // resume counts the take at its offer, which may end with it.
 func (m *Machine) resume() {
-	x := m.trial
-	m.trial = trial{}
+	x := &m.trial
 	if x.s == nil {
 		return
 	}
-	x.offer.bytes += x.bytes
-	x.offer.renew(m)
-	x.offer.commit(m, x.offer.enter(claimOf(x.s, x.in), 1), 0)
+	o, name, bytes := x.offer, claimOf(x.s, x.in), x.done.Bytes
+	*x = trial{}
+	o.bytes += bytes
+	o.renew(m)
+	o.commit(m, o.enter(name, 1), 0)
 }

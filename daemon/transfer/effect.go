@@ -5,7 +5,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 // Effect is what the driver has to do, in the order given. Every effect that is answered by an event is answered once.
 type Effect interface{ effect() }
 
-// Complete: put one completion into the session's ring.
+// Complete: put one completion into the session's ring. Where a take was moved at once it is a *Complete, valid until the next step.
 type Complete struct {
 	Session  SessionID
 	UserData uint64 // 0 when another session submitted it

@@ -71,6 +71,8 @@ func (n *Node) step(ev transfer.Event) {
 		switch e := e.(type) {
 		case *transfer.MoveNow:
 			answer = n.moveNow(e)
+		case *transfer.Complete:
+			n.execute(*e)
 		case transfer.Yield:
 			answer = transfer.Resume{}
 		default:

@@ -49,6 +49,8 @@ func describe(x any) string {
 		return "Fenced " + describeLeg(x.Leg) + describeCause(x.Cause)
 	case transfer.Forget:
 		return "Forget " + describeLeg(x.Leg)
+	case *transfer.Complete:
+		return describe(*x)
 	case transfer.Complete:
 		more := ""
 		if x.More {
