@@ -18,7 +18,7 @@ var (
 	errCrowded = errors.New("too many connections that have not said who they are")
 )
 
-// accept takes connections of all kinds on the one port. Each has dialTimeout to say what it is.
+// accept takes connections of all kinds on the one port. Each has a few seconds to say what it is.
 func (m *Manager) accept() {
 	var waiting lobby
 	for {
@@ -56,7 +56,7 @@ func (m *Manager) accept() {
 // incoming finds out what a connection is and hands it on, or closes it and says why in the log. A channel is installed, and not
 // up yet.
 func (m *Manager) incoming(tcp *net.TCPConn) *channel {
-	ctx, cancel := context.WithTimeout(m.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.greeting)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(past) })
 	c, err := m.sort(ctx, tcp)
@@ -89,7 +89,7 @@ func (m *Manager) turnAway(conn net.Conn, err error) {
 	if errors.As(err, &dup) || errors.Is(err, errNobody) || errors.Is(err, errStale) {
 		level = slog.LevelDebug
 	}
-	m.log.Log(m.ctx, level, "connection refused", "from", conn.RemoteAddr(), "error", err)
+	m.refusals.tell(m.ctx, m.log, m.clock(), level, "from", conn.RemoteAddr(), "error", err)
 }
 
 // sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel

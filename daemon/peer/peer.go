@@ -46,6 +46,8 @@ type Config struct {
 	Flush           func()               // may run the machine
 	Links           transport.LinkUser   // nil: no links
 	Log             *slog.Logger
+
+	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
 }
 
 // Manager owns all channels. Its methods may be called from any goroutine; Dial and Send never block.
@@ -56,6 +58,8 @@ type Manager struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	born   time.Time
+
+	refusals refusals
 
 	mu       sync.Mutex
 	closed   bool
@@ -84,6 +88,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = time.Second
+	}
+	if cfg.greeting <= 0 {
+		cfg.greeting = dialTimeout
 	}
 	if cfg.Links == nil {
 		cfg.Streams = 0
