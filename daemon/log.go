@@ -41,8 +41,19 @@ func tune(c config.Config) {
 	runtime.GOMAXPROCS(n)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+		warm()
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && c.Advance.MemoryLimit > 0 {
 		debug.SetMemoryLimit(int64(c.Advance.MemoryLimit))
 	}
+}
+
+// warm has the kernel give the heap its pages now, instead of one by one while hand-overs wait for them. A heap of that size is
+// never given back.
+func warm() {
+	b := make([]byte, 12<<20)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	runtime.GC()
 }
