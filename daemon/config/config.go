@@ -112,7 +112,7 @@ func Default() Config {
 		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, SessionPinned: 1 << 40, TotalPinned: 4 << 40},
 		Log:    Log{Level: "info", Format: "text"},
 		Advance: Advance{
-			Inline: 32 << 10, Window: 16 << 20, Spin: Duration(50 * time.Microsecond),
+			Inline: 32 << 10, Window: 16 << 20, Spin: Duration(20 * time.Millisecond),
 			FenceGrace: Duration(100 * time.Millisecond), DrainWait: Duration(10 * time.Second), MemoryLimit: 512 << 20,
 		},
 	}

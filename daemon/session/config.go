@@ -26,7 +26,7 @@ type Config struct {
 
 	Limits   Limits
 	PollMode string        // "event" (or "") or "busy"
-	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 50 us
+	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 20 ms
 	Patience time.Duration // how long a client may leave its answers unread; 0: 5 s
 	Log      *slog.Logger  // nil: none
 	ProcRoot string        // "": /proc
@@ -103,7 +103,7 @@ func (c Config) withDefaults() Config {
 		c.Patience = 5 * time.Second
 	}
 	if c.Spin == 0 {
-		c.Spin = 50 * time.Microsecond
+		c.Spin = 20 * time.Millisecond
 	}
 	return c
 }
