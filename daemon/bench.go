@@ -20,7 +20,7 @@ const (
 
 var benchSizes = []uint64{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
 
-// Bench measures what each transport on the allow-list gives to a peer (or within this node): a single block of 4 KiB, then
+// Bench measures what each transport on the allow-list moves from a peer to this node (or within it): a single block of 4 KiB, then
 // hand-overs of many blocks of each size at random places. All memory is the daemons' own and is there only meanwhile.
 func (v view) Bench(ctx context.Context, peer string, o admin.BenchOptions, row func(admin.BenchRow)) error {
 	if err := checkBench(&o); err != nil {

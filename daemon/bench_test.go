@@ -118,7 +118,7 @@ func TestBenchRefusals(t *testing.T) {
 		{"", admin.BenchOptions{Seconds: -1}, "seconds: -1: give a number above 0, at most 60"},
 		{"", admin.BenchOptions{Sizes: []uint64{5000}}, "sizes: 5000: give powers of two from 64 to 33554432"},
 		{"", admin.BenchOptions{Sizes: make([]uint64, 17)}, "sizes: 17 of them: give at most 16"},
-		{"nobody", quick, `peer "nobody" is not known (known: )`},
+		{"nobody", quick, `peer "nobody" is not known (known: none)`},
 	} {
 		if _, err := bench(n, c.peer, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q %+v: %v, want %q", c.peer, c.o, err, c.want)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -13,9 +14,14 @@ const devLife = 365 * 24 * time.Hour
 // renewAt: development certificates with less than a week left are issued anew.
 func renewAt() time.Time { return time.Now().Add(7 * 24 * time.Hour) }
 
-// CheckFiles checks what the configuration points to: certificates that can be read, fit together, are valid and name this node.
+// CheckFiles checks what the configuration points to: certificates that can be read, fit together, are valid and name this node, and a
+// group that exists.
 func CheckFiles(c config.Config) error {
 	_, err := identity(c)
+	if c.Group != "" {
+		_, unknown := groupID(c.Group)
+		err = errors.Join(err, unknown)
+	}
 	return err
 }
 

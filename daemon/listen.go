@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/user"
@@ -19,8 +20,11 @@ type lock struct {
 	socket *net.UnixListener
 }
 
-// listen opens the port for peers and the socket for engines.
+// listen opens the port for peers and the socket for engines. The lock comes first: it tells best that a daemon is there already.
 func (d *Daemon) listen() (err error) {
+	if err := d.lockSocket(); err != nil {
+		return err
+	}
 	if d.cfg.Listen != "off" {
 		d.listener, err = net.Listen("tcp", d.cfg.Listen)
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -30,19 +34,35 @@ func (d *Daemon) listen() (err error) {
 			return err
 		}
 	}
-	dir := filepath.Dir(d.cfg.Socket)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("socket directory: %w", err)
-	}
-	if d.lock.file, err = sys.LockFile(d.cfg.Socket + ".lock"); err != nil {
-		return fmt.Errorf("socket %s: another kvpiped serves it: %w", d.cfg.Socket, err)
-	}
 	opt, err := d.permission()
 	if err != nil {
 		return err
 	}
-	if d.lock.socket, err = sys.ListenSeqpacket(d.cfg.Socket, opt); err != nil {
+	d.lock.socket, err = sys.ListenSeqpacket(d.cfg.Socket, opt)
+	switch {
+	case opt.GID != 0 && errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("socket: %w: the daemon's user has to be a member of group %q", err, d.cfg.Group)
+	case err != nil:
 		return fmt.Errorf("socket: %w", err)
+	}
+	return nil
+}
+
+// lockSocket makes this daemon the one that serves the socket.
+func (d *Daemon) lockSocket() (err error) {
+	dir := filepath.Dir(d.cfg.Socket)
+	if err = os.MkdirAll(dir, 0o755); err == nil {
+		d.lock.file, err = sys.LockFile(d.cfg.Socket + ".lock")
+	}
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK) && d.opts.Dev:
+		return fmt.Errorf("socket %s: another kvpiped serves it; a second one needs --state-dir, --listen and the --ca of the first: %w", d.cfg.Socket, err)
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return fmt.Errorf("socket %s: another kvpiped serves it: %w", d.cfg.Socket, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("socket: %w: make %s a directory of the user that runs kvpiped", err, dir)
+	case err != nil:
+		return fmt.Errorf("socket directory: %w", err)
 	}
 	return nil
 }
@@ -54,15 +74,24 @@ func (d *Daemon) permission() (sys.ListenOptions, error) {
 	}
 	opt := sys.ListenOptions{Mode: 0o660}
 	if d.cfg.Group != "" {
-		g, err := user.LookupGroup(d.cfg.Group)
-		if err != nil {
-			return opt, fmt.Errorf("group: %w: create it, or name one that exists", err)
-		}
-		if opt.GID, err = strconv.Atoi(g.Gid); err != nil {
-			return opt, fmt.Errorf("group %q: %w", d.cfg.Group, err)
+		var err error
+		if opt.GID, err = groupID(d.cfg.Group); err != nil {
+			return opt, err
 		}
 	}
 	return opt, nil
+}
+
+func groupID(name string) (int, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, fmt.Errorf("group: %w: create it, or name one that exists", err)
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return 0, fmt.Errorf("group %q: %w", name, err)
+	}
+	return id, nil
 }
 
 // listenAddr is where peers really reach this daemon ("" nowhere): port 0 has become a number.

@@ -11,6 +11,13 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
+func TestCheckFilesGroup(t *testing.T) {
+	err := CheckFiles(config.Config{Group: "no-such-group"})
+	if err == nil || !strings.Contains(err.Error(), "create it, or name one that exists") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestNewThatFails leaves nothing behind, wherever it fails (the leak gate looks at descriptors and goroutines).
 func TestNewThatFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

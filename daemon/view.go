@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -199,5 +200,5 @@ func (v view) status(node string) (*peer.Status, error) {
 		names = append(names, all[i].Node)
 	}
 	slices.Sort(names)
-	return nil, notFound("peer %q is not known (known: %s)", node, strings.Join(names, ", "))
+	return nil, notFound("peer %q is not known (known: %s)", node, cmp.Or(strings.Join(names, ", "), "none"))
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -48,8 +50,14 @@ func certsNode(out io.Writer) *cobra.Command {
 	var hosts []string
 	var days int
 	cmd := &cobra.Command{
-		Use: "node NAME", Short: "Make a node's certificate and key", Args: cobra.ExactArgs(1),
+		Use: "node NAME", Short: "Make a node's certificate and key",
 		Long: "Make NAME.crt and NAME.key, signed by the CA. NAME is the node's name in its configuration. A running daemon takes new files over by itself.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("certs node: %d names: give the name of one node, as in its configuration", len(args))
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if days < 1 {
 				return fmt.Errorf("--days %d: give at least 1", days)
@@ -57,7 +65,11 @@ func certsNode(out io.Writer) *cobra.Command {
 			if to == "" {
 				to = dir
 			}
-			if err := pki.IssueNode(dir, to, args[0], hosts, time.Duration(days)*day); err != nil {
+			err := pki.IssueNode(dir, to, args[0], hosts, time.Duration(days)*day)
+			if !exists(filepath.Join(dir, pki.CAFile)) && errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: make a CA first (kvpipectl certs init), or name its directory with --ca", err)
+			}
+			if err != nil {
 				return err
 			}
 			cert, key := pki.NodeFiles(to, args[0])

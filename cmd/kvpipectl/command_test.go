@@ -24,7 +24,8 @@ func TestErrors(t *testing.T) {
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
 		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
 		{"status --jsn", "unknown flag: --jsn"},
-		{"certs node", "accepts 1 arg(s), received 0"},
+		{"certs node", "certs node: 0 names: give the name of one node, as in its configuration"},
+		{"certs node a --ca " + none, "read certificate: open " + none + "/ca.crt: no such file or directory: make a CA first (kvpipectl certs init), or name its directory with --ca"},
 		{"certs init --days 0", "--days 0: give at least 1"},
 		{"certs node a --days -1", "--days -1: give at least 1"},
 	} {

@@ -17,7 +17,7 @@ type Source interface {
 	Transfers(ctx context.Context) ([]Transfer, error)
 	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
 	Explain(ctx context.Context, peer string) (Explain, error)
-	// Bench measures what each allowed transport gives to a peer, with memory of the daemons' own, and reports rows as they come.
+	// Bench measures what each allowed transport moves from a peer to this node, with memory of the daemons' own, and reports rows as they come.
 	Bench(ctx context.Context, peer string, o BenchOptions, row func(BenchRow)) error
 	Drain(ctx context.Context) error
 }
