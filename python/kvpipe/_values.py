@@ -47,6 +47,8 @@ def text(name: str, value: Optional[str]) -> Optional[bytes]:
 def key(value: Key) -> bytes:
     if isinstance(value, str):
         return value.encode()
+    if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
+        raise Invalid(f"key is {value!r}: must be str or bytes")
     return binary("key", value) or b""
 
 

@@ -157,6 +157,12 @@ def test_tokens_and_times():
             call()
 
 
+def test_keys():
+    assert _values.key("n\u00e9") == "n\u00e9".encode() and _values.key(bytearray(b"k")) == b"k"
+    with pytest.raises(kvpipe.Invalid, match="key is 7: must be str or bytes"):
+        _values.key(7)
+
+
 def test_fingerprint():
     fields = pack_fingerprint({"model": "m", "layers": 32, "mla": False})
     assert [(f.key, f.value) for f in fields] == [(b"model", b"m"), (b"layers", b"32"), (b"mla", b"False")]
