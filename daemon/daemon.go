@@ -146,7 +146,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.shutDown()
 	stop()
 	wg.Wait()
-	return errors.Join(failed, d.release())
+	err := errors.Join(failed, d.release())
+	d.log.Info("stopped", "node", d.cfg.Node)
+	return err
 }
 
 // shutDown ends what others see, while the driver still runs: transfers drain, sessions are fenced, channels say goodbye.

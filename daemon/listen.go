@@ -85,7 +85,7 @@ func (d *Daemon) permission() (sys.ListenOptions, error) {
 func groupID(name string) (int, error) {
 	g, err := user.LookupGroup(name)
 	if err != nil {
-		return 0, fmt.Errorf("group: %w: create it, or name one that exists", err)
+		return 0, fmt.Errorf("%w: create it, or name one that exists", err)
 	}
 	id, err := strconv.Atoi(g.Gid)
 	if err != nil {

@@ -42,7 +42,7 @@ def big(demo, kind):
         demo.prefill.stop()
         demo.decode.stop()
     blocks, source, target = demo.count * LAYERS, demo.source.tolist(), demo.target.tolist()
-    where = "tcp, between the daemons" if kind == "tcp" else "local, within one"
+    where = "tcp, between the daemons" if kind == "tcp" else "local, within one daemon"
     demo.story.heading(f"{blocks:,} blocks of {BLOCK_BYTES // 1024} KiB over {where}")
     prefill, decode = _engines(demo, kind)
     program = ("ref-tcp", references.TCP) if kind == "tcp" else ("ref-memcpy", references.MEMCPY)
@@ -59,7 +59,8 @@ def big(demo, kind):
         prefill.call("offered", key=key)
         if checked:
             _expect(decode.call("verify", seed=seed, ids=target), blocks)
-            demo.story.line(f"verified: {blocks:,} blocks right, {LAYERS * (demo.pool - demo.count)} others untouched")
+            when = f" after {turn} more hand-overs" if turn > 0 else ""
+            demo.story.line(f"verified{when}: {blocks:,} blocks right, {LAYERS * (demo.pool - demo.count)} others untouched")
         if turn > 0:
             times.append(done["seconds"])
             reference.round()
