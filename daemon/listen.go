@@ -56,7 +56,7 @@ func (d *Daemon) lockSocket() (err error) {
 	}
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK) && d.opts.Dev:
-		return fmt.Errorf("socket %s: another kvpiped serves it; a second one needs --state-dir, --listen and the --ca of the first: %w", d.cfg.Socket, err)
+		return fmt.Errorf("socket %s: another kvpiped serves it; a second one needs --state-dir and --listen of its own: %w", d.cfg.Socket, err)
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return fmt.Errorf("socket %s: another kvpiped serves it: %w", d.cfg.Socket, err)
 	case errors.Is(err, fs.ErrPermission):
