@@ -98,7 +98,7 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 			e.offer.bytes += e.bytes
 			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)
 		}
-		e.unsure = false
+		e.unsure, e.offer, e.claim = false, nil, nil
 	}
 	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
 }

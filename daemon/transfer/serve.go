@@ -1,6 +1,9 @@
 package transfer
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // serve is the producer's end of a transfer.
 //
@@ -250,11 +253,8 @@ func (v *serve) over(m *Machine) {
 	m.disarm(&v.resend)
 	m.settleLane(v)
 	if o := v.offer; o != nil {
-		for i := range o.serves {
-			if o.serves[i] == v {
-				o.serves = append(o.serves[:i], o.serves[i+1:]...)
-				break
-			}
+		if i := slices.Index(o.serves, v); i >= 0 {
+			o.serves = slices.Delete(o.serves, i, i+1) // past may remember the offer for long: it shall not keep v's bytes
 		}
 	}
 	delete(m.serves, v.leg.id)

@@ -77,4 +77,5 @@ class Offer(Operation):
             lib.check(lib.offer_withdraw(handle, self._id, ns, ctypes.byref(reusable)))
         if reusable.value:
             self._free()
+        self._look()
         return bool(reusable.value)
