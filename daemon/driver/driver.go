@@ -66,6 +66,8 @@ type Driver struct {
 	runs  []plan.Run       // scratch
 	clock transfer.Time    // what the machine is told; read again after what takes long
 	now   trial
+
+	lively lively
 }
 
 // New returns a driver that does nothing until Run.
@@ -79,6 +81,7 @@ func New(cfg Config) *Driver {
 	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, plans: make(chan planJob, 1024)}
 	d.queue.init()
 	d.turn.init()
+	d.lively.init()
 	d.timer = time.NewTimer(time.Hour)
 	d.timer.Stop()
 	return d
@@ -92,7 +95,10 @@ func (d *Driver) Queue(ev transfer.Event) { d.queue.push(item{ev: ev}) }
 
 // Flush works off what is queued, on the calling goroutine if nobody is at it, which saves waking another one: the larger part of
 // a small hand-over's time. Call it without locks that effects may want, and not from threads of low priority.
-func (d *Driver) Flush() { d.turn.take(d.drain) }
+func (d *Driver) Flush() {
+	d.lively.stir()
+	d.turn.take(d.drain)
+}
 
 // Do runs f on the driver's goroutine between two events, where the machine may be read, and returns after it. An error
 // means that the driver stopped or ctx ended first, in which case f may not run.
@@ -119,6 +125,7 @@ func (d *Driver) Run(ctx context.Context) {
 		workers.Add(1)
 		go func() { defer workers.Done(); d.planWorker() }()
 	}
+	workers.Go(func() { d.lively.run(d.queue.stopped) })
 	defer workers.Wait()
 	defer close(d.plans)
 	defer d.queue.stop()

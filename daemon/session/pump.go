@@ -42,8 +42,6 @@ func (s *session) read() {
 		}
 		if s.srv.busy != nil {
 			s.srv.busy.wake()
-		} else {
-			s.srv.lively.submission()
 		}
 	}
 }

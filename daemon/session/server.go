@@ -43,7 +43,6 @@ type Server struct {
 	helpers sync.WaitGroup // watch and poller
 	poke    chan struct{}  // the watch has something to look at
 	busy    *poller        // nil: "event"
-	lively  lively         // of "event"
 }
 
 // table is who is connected.
@@ -81,10 +80,6 @@ func New(cfg Config) (*Server, error) {
 		v.helpers.Go(v.busy.run)
 	default:
 		return nil, fmt.Errorf("session: poll_mode is %q: must be \"event\" or \"busy\"", cfg.PollMode)
-	}
-	if v.busy == nil {
-		v.lively.woke = make(chan struct{}, 1)
-		v.helpers.Go(func() { v.lively.run(v.stop) })
 	}
 	v.helpers.Go(v.watch)
 	return v, nil

@@ -1,4 +1,4 @@
-package session
+package driver
 
 import (
 	"runtime"
@@ -6,23 +6,24 @@ import (
 	"testing"
 )
 
-// TestLively: it naps while there are submissions, sleeps when there are none, and ends when it is told to, from either.
+// TestLively: it naps while something is done, sleeps when nothing is, and ends when it is told to, from either.
 func TestLively(t *testing.T) {
-	l := lively{woke: make(chan struct{}, 1)}
+	var l lively
+	l.init()
 	stop := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() { l.run(stop) })
 	for range 2 {
 		for !l.on.Load() {
-			l.submission()
+			l.stir()
 			runtime.Gosched()
 		}
-		for l.on.Load() { // nobody submits
+		for l.on.Load() { // nothing is done
 			runtime.Gosched()
 		}
 	}
 	for !l.on.Load() {
-		l.submission()
+		l.stir()
 		runtime.Gosched()
 	}
 	close(stop)
