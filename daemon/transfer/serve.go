@@ -274,7 +274,11 @@ func (v *serve) fire(m *Machine, which wake) {
 		m.arm(&v.resend, v, wakeResend, m.now+m.backoff(true, &v.repeats))
 		v.repeat(m)
 	case v.state == serveParked:
-		v.refuse(m, v.whyParked(m))
+		cause := v.whyParked(m)
+		if m.now >= v.until {
+			cause.Reason = Timeout // the take's own deadline: whichever node looks at its clock first, its owner gets one answer
+		}
+		v.refuse(m, cause)
 	default:
 		v.abort(m, because(Timeout, "key %s: the take's deadline passed on node %q and its consumer did not say how it ended", short(v.offer.key), m.cfg.Node))
 	}
@@ -283,7 +287,7 @@ func (v *serve) fire(m *Machine, which wake) {
 // whyParked says what a take waited for in vain.
 func (v *serve) whyParked(m *Machine) Cause {
 	key, o := short(v.take.Key), m.offers[string(v.take.Key)]
-	waited := took(min(v.take.Deadline, m.cfg.OfferWait))
+	waited := took(m.now - v.began)
 	switch {
 	case o == nil:
 		return because(NotFound, "key %s is unknown on node %q: no offer came within %s; check key and peer, and that the producer still runs", key, m.cfg.Node, waited)

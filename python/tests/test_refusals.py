@@ -60,7 +60,7 @@ def ends(request):
 
 def test_unknown_key(ends):
     # Both nodes look at the clock: whoever is first says what it knows.
-    ends.refused((kvpipe.NotFound, kvpipe.Timeout), ['"unheard-of"', " within ", 'node "near"', "check key and peer"], "unheard-of", timeout=0.3)
+    ends.refused(kvpipe.Timeout, ['"unheard-of"', " within ", 'node "near"', "check key and peer"], "unheard-of", timeout=0.3)
 
 
 def test_expired(ends):
