@@ -97,3 +97,10 @@ def idle(daemon, before=None, within=15.0):
         if not left and (before is None or (now[0] <= before[0] and now[1] <= before[1])):
             return
         assert time.monotonic() < deadline, f"{daemon.node} still has {left}, (descriptors, memfds) {now}, before {before}"
+
+
+def gone(daemon, engine, within=20.0):
+    """Waits until an engine has no session any more."""
+    deadline = time.monotonic() + within
+    while any(s["engine"] == engine for s in daemon.ask("sessions") or []):
+        assert time.monotonic() < deadline, f"{engine} still has a session"

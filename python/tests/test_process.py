@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import kvpipe
 import pytest
 from caches import Cache
 from daemons import Daemon
+from engines import gone
 
 
 def run(code, socket, **more):
@@ -24,12 +24,6 @@ def finish(process):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (process.returncode, out, err)
     return out.strip()
-
-
-def gone(daemon, engine):
-    deadline = time.monotonic() + 20
-    while any(s["engine"] == engine for s in daemon.ask("sessions") or []):
-        assert time.monotonic() < deadline, f"{engine} still has a session"
 
 
 def test_fork(near):

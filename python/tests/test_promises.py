@@ -2,12 +2,11 @@
 
 import os
 import random
-import time
 
 import kvpipe
 import pytest
 from caches import Cache
-from engines import Engine, idle
+from engines import Engine, gone, idle
 
 numpy = pytest.importorskip("numpy")
 
@@ -97,3 +96,53 @@ def test_withdraw_and_reuse_at_once(ends):
     print(f"{done} done, {failed} failed")
     assert failed > ROUNDS // 10
     del source, target, mine
+
+
+@pytest.mark.parametrize("round", range(4))
+def test_producer_killed_while_bytes_flow(ends, near, round):
+    """Done and right, or failed and, once released, quiet."""
+    _, consumer, peer = ends
+    target = words(consumer)
+    with Engine(near.socket, "doomed", layers=LAYERS, blocks=BLOCKS) as producer:
+        token = producer.ask(f"""[
+            memoryview(cache.region).__setitem__(slice(None), bytes([5]) * len(cache.region)),
+            cache.node.offer("flow", list(range({HALF})), tokens={TOKENS}).token.hex()][1]""")
+        ids = half(0)
+        take = consumer.node.take("flow", ids, peer=peer, token=bytes.fromhex(token), tokens=TOKENS, layered=True)
+        take.wait_layer(round * 4, 20)
+        os.kill(producer.process.pid, 9)
+        try:
+            take.wait(20)
+            assert (target[:, :HALF] == 0x0505050505050505).all()
+        except kvpipe.PeerGone:
+            take.wait_released(20)
+            target[:, :HALF] = 9
+            gone(near, "doomed")
+            assert (target[:, :HALF] == 9).all(), "late bytes"
+    del target
+
+
+@pytest.mark.parametrize("round", range(4))
+def test_consumer_killed_while_bytes_flow(ends, near, far, round):
+    """The offer is whole for the next one."""
+    producer, consumer, peer = ends
+    there = near if peer is None else far
+    source, target = words(producer), words(consumer)
+    source[:] = 6
+    offer = producer.node.offer("flow", half(0), tokens=TOKENS)
+    with Engine(there.socket, "doomed", layers=LAYERS, blocks=BLOCKS) as doomed:
+        doomed.ask(f"""
+            take = cache.node.take("flow", list(range({HALF})), peer={peer!r}, token={offer.token!r}, tokens={TOKENS}, layered=True)
+            take.wait_layer({round * 4}, 20)
+            """)
+        os.kill(doomed.process.pid, 9)
+    if offer.done:  # it was so fast that it consumed it
+        assert offer.wait().bytes == LAYERS * HALF * SIZE
+    else:
+        try:
+            consumer.node.take("flow", half(0), peer=peer, token=offer.token, tokens=TOKENS).wait(20)
+            assert (target[:, :HALF] == 6).all()
+        except kvpipe.Expired as error:
+            assert "consumed" in str(error)
+    offer.wait(20)
+    del source, target
