@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,7 @@ func (l *lively) run(stop <-chan struct{}) {
 				idle = 0
 			}
 			sys.Nap(livelyNap)
+			runtime.Gosched() // one that never lets others on is taken its processor, and the runtime watches closely again
 		}
 		l.on.Store(false)
 		// What came in between the last look and here says so again with the next turn.
