@@ -232,21 +232,33 @@ static void two_nodes(void)
 	snprintf(state, sizeof(state), "%s/far", dir);
 	snprintf(socket, sizeof(socket), "%s/far/kvpiped.sock", dir);
 	snprintf(ca, sizeof(ca), "%s/ca", dir);
+	int out[2];
+
+	CHECK(pipe(out) == 0);
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], STDERR_FILENO);
+		close(out[0]);
+		close(out[1]);
 		execl(daemon, daemon, "--dev", "--node", "far", "--state-dir", state, "--ca", ca, "--listen",
 		      "127.0.0.1:0", (char *)NULL);
 		_exit(127);
 	}
-	for (int i = 0; access(socket, F_OK) != 0; i++) {
-		CHECK(i < 2000 && waitpid(pid, &status, WNOHANG) == 0);
-		usleep(10000);
-	}
+	close(out[1]);
+	char said[4096];
+	size_t n = 0;
+	do { /* it says so when it is ready */
+		ssize_t got = read(out[0], said + n, sizeof(said) - 1 - n);
+		CHECK(got > 0);
+		n += (size_t)got;
+		said[n] = 0;
+	} while (strstr(said, "msg=ready") == NULL);
 	all(socket);
 	CHECK(kill(pid, SIGTERM) == 0 && waitpid(pid, &status, 0) == pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	close(out[0]);
 }
 
 /* Half of the completions that fit may be on their way. */

@@ -36,6 +36,7 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave fu
 		cause := causeOf(err)
 		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
 		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
+		leave() // before the client knows: it may come back at once
 		_ = sendAck(conn, m.seq, 0, cause)
 		return
 	}
