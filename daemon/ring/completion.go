@@ -82,14 +82,16 @@ func (q *Completions) Consumed() (marked, others int, err error) {
 	if n > q.Outstanding() {
 		return 0, 0, fmt.Errorf("%w: cq_head %d is not between %d and %d", ErrIndex, head, q.done, q.next)
 	}
-	for ; q.done != head; q.done++ {
-		if q.marked[q.done&q.mask] {
+	for q.done != head {
+		i := q.done & q.mask
+		if q.marked[i] {
 			marked++
 		} else {
 			others++
 		}
+		q.done++
+		q.results.free(i, q.done == q.next)
 	}
-	q.results.free((head-1)&q.mask, head == q.next)
 	return marked, others, nil
 }
 

@@ -130,6 +130,36 @@ func TestCompletionModel(t *testing.T) {
 	})
 }
 
+// TestTinyResultsLendNothing: what results smaller than MinResult left unused does not go to a larger one after them, for their
+// entries are free again before it is.
+func TestTinyResultsLendNothing(t *testing.T) {
+	for _, tiny := range []int{0, 1, MinResult - 8} {
+		p := newPair(t, small)
+		for turn := range 200 {
+			for range 7 {
+				noErr(t, p.cq.Put(&CQE{}, make([]byte, tiny), false))
+			}
+			noErr(t, p.cq.Put(&CQE{}, make([]byte, p.cq.Room()), false))
+			for range 7 {
+				p.client.Next()
+			}
+			_, _, err := p.cq.Consumed()
+			noErr(t, err)
+			for n := range 7 {
+				if room := p.cq.Room(); room < MinResult {
+					t.Fatalf("tiny %d, turn %d: room for %d bytes with %d outstanding", tiny, turn, room, n+1)
+				}
+				noErr(t, p.cq.Put(&CQE{}, make([]byte, MinResult), false))
+			}
+			for range 8 {
+				p.client.Next()
+			}
+			_, _, err = p.cq.Consumed()
+			noErr(t, err)
+		}
+	}
+}
+
 // TestSmallResultsAlwaysFit fills the queue with the smallest promise after the largest results, wherever the area stands.
 func TestSmallResultsAlwaysFit(t *testing.T) {
 	p := newPair(t, small)

@@ -4,15 +4,20 @@ import "fmt"
 
 // results hands out pieces of the results area, in the order of their completions. Offsets are free-running; a piece never
 // wraps. The area holds MinResult for every entry of the queue and two more, which is what wrapping can lose.
+//
+// Each entry in use is charged MinResult even when its piece is smaller: were the difference lent to a later, large piece,
+// the entry would be free again before its MinResult is.
 type results struct {
-	area []byte
-	head uint64   // next free offset
-	tail uint64   // oldest offset in use
-	ends []uint64 // by entry: where its piece ends
+	area    []byte
+	head    uint64   // next free offset
+	tail    uint64   // oldest offset in use
+	ends    []uint64 // by entry: where its piece ends
+	charges []uint64 // by entry: what it is charged, with what a large piece lost by wrapping
+	charged uint64   // their sum, over the entries in use
 }
 
 func newResults(area []byte, entries uint32) results {
-	return results{area: area, ends: make([]uint64, entries)}
+	return results{area: area, ends: make([]uint64, entries), charges: make([]uint64, entries)}
 }
 
 // place returns where a piece of n bytes would begin.
@@ -25,19 +30,14 @@ func (r *results) place(n int) uint64 {
 	return off
 }
 
-// room returns the largest piece that leaves MinResult for each of the other free entries.
+// room returns the largest piece that leaves MinResult for each of the other entries, now or when they are free again.
 func (r *results) room(entries uint32) int {
 	if entries == 0 {
 		return 0
 	}
 	size := uint64(len(r.area))
-	keep := uint64(entries-1+2) * MinResult
-	free := size - (r.head - r.tail)
-	if free < keep+MinResult {
-		return MinResult
-	}
+	n := size - r.charged - uint64(entries-1+2)*MinResult
 	// Up to the wrap, or from the start after losing what is left before it.
-	n := free - keep
 	if left := size - r.head&(size-1); n > left {
 		n = max(left, n-left)
 	}
@@ -47,7 +47,7 @@ func (r *results) room(entries uint32) int {
 // put copies a piece and returns its offset; entry i holds it. An empty piece takes no room.
 func (r *results) put(i uint32, b []byte) uint64 {
 	if len(b) == 0 {
-		r.ends[i] = r.head
+		r.charge(i, r.head, MinResult)
 		return 0
 	}
 	off := r.place(len(b))
@@ -56,16 +56,26 @@ func (r *results) put(i uint32, b []byte) uint64 {
 		panic(fmt.Sprintf("ring: result of %d bytes does not fit: more than Room", len(b)))
 	}
 	copy(r.area[off&uint64(len(r.area)-1):], b)
-	r.head = end
-	r.ends[i] = end
+	if len(b) <= MinResult {
+		r.charge(i, end, MinResult)
+	} else {
+		r.charge(i, end, end-r.head)
+	}
 	return off
 }
 
-// free takes back the pieces up to and with entry i's. When nothing is left the area begins anew at its start, which keeps
-// a session whose results are few in few pages.
-func (r *results) free(i uint32, all bool) {
+// charge makes the bytes up to end those of entry i, which pays n for them.
+func (r *results) charge(i uint32, end, n uint64) {
+	r.head, r.ends[i], r.charges[i] = end, end, n
+	r.charged += n
+}
+
+// free takes back entry i's piece, the oldest one. After the last one the area begins anew at its start, which keeps a
+// session whose results are few in few pages.
+func (r *results) free(i uint32, last bool) {
 	r.tail = r.ends[i]
-	if size := uint64(len(r.area)); all && r.head&(size-1) != 0 {
+	r.charged -= r.charges[i]
+	if size := uint64(len(r.area)); last && r.head&(size-1) != 0 {
 		r.head = (r.head + size - 1) &^ (size - 1)
 		r.tail = r.head
 	}
