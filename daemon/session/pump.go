@@ -155,10 +155,19 @@ func (s *session) submit(e *ring.SQE) (err error) {
 		s.mu.Unlock()
 		return err
 	}
-	s.collect(s.srv.cfg.Queue) // credits first, so that the machine does not refuse for want of those that were given back
+	if s.scarce() {
+		s.collect(s.srv.cfg.Queue) // credits first, so that the machine does not refuse for want of those that were given back
+	}
 	s.mu.Unlock()
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	return nil
+}
+
+// scarce says whether the machine may soon lack credits that the client has given back: an operation takes up to three. While there
+// are plenty nobody looks. The caller holds mu.
+func (s *session) scarce() bool {
+	out := s.cq.Outstanding()
+	return out > s.reserve/8 || out+3*uint32(len(s.ops)) > s.reserve/2
 }
 
 // breach is an error that ends the session.
