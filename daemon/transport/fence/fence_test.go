@@ -187,3 +187,26 @@ func TestCauses(t *testing.T) {
 		t.Errorf("fenced: sent %+v, landed %+v", sent, landed)
 	}
 }
+
+// TestOpenSlice: a slice that has not ended cannot be begun again, in its own leg or in another.
+func TestOpenSlice(t *testing.T) {
+	report := func(transfer.SliceKey, transfer.Cause, transfer.Cause) {}
+	l := NewLeg(report)
+	var s Slice
+	l.Add(&s, key(0))
+	for _, leg := range []*Leg{l, NewLeg(report)} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a slice was begun twice")
+				}
+			}()
+			leg.Add(&s, key(1))
+		}()
+	}
+	s.End(transfer.Cause{})
+	if !l.Add(&s, key(1)) {
+		t.Error("a slice that has ended cannot be begun again")
+	}
+	l.Fence(cancelled, func() {})
+}

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -30,10 +31,14 @@ func NewLeg(report Report) *Leg {
 	return l
 }
 
-// Add begins a slice. It is false, and nothing is reported, when the leg is fenced.
+// Add begins a slice, which must be a new one or have ended. It is false, and nothing is reported, when the leg is fenced.
 func (l *Leg) Add(s *Slice, key transfer.SliceKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if s.state != ended {
+		// It is in a ring already. Linked twice, it would leave one that no fence comes to the end of.
+		panic(fmt.Sprintf("fence: slice %+v begins before %+v has ended", key, s.key))
+	}
 	if l.fenced.Load() {
 		return false
 	}

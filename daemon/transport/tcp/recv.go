@@ -19,7 +19,7 @@ type receiver struct {
 	mem     pieces
 	slice   *fence.Slice // at hand, one of slices
 	slices  [batch]fence.Slice
-	next    int            // of slices
+	next    int            // of slices: the one begun longest ago
 	held    []*fence.Slice // landed, not reported yet: at most batch-1, the last ones
 	head    [headerSize]byte
 	trailer []byte
@@ -87,11 +87,12 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	key := seg.job.Key
 	key.Slice, key.Attempt = h.slice, h.attempt
 	r.slice = &r.slices[r.next]
-	r.next = (r.next + 1) % batch
 	if !in.leg.Add(r.slice, key) {
 		seg.settle(h.slice, missing)
 		return r.discard(h, 0)
 	}
+	// Not before: were a place used up by a slice that is refused, the next round would come to one that is still held.
+	r.next = (r.next + 1) % batch
 	defer r.mem.forget()
 	cause, err := r.payload(seg, h)
 	if err != nil {

@@ -3,7 +3,9 @@ package tcp
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
+	"io"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -169,4 +171,47 @@ func TestOtherEpoch(t *testing.T) {
 	if s.holds(0, s.payloads[0]) {
 		t.Error("a frame of another epoch touched memory")
 	}
+}
+
+// TestRefusedAmongHeld: a slice that comes between a fence and its end takes no place from those that have landed and wait
+// to be reported. Each of them is, once, and their own fence finds an end.
+func TestRefusedAmongHeld(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	near, far := connect(t)
+	p.tr.mu.Lock()
+	l := &link{Link: linkOf(near, epoch, 1), ch: p.tr.channel(channelKey{"a", epoch})}
+	p.tr.mu.Unlock()
+	_, rx, err := l.ends()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rx.sock.parked = nil // however the bytes come, as if they always came in time
+	s, refused := p.expect(1, worthHolding, batch), p.expect(2, 4<<10, 1)
+	p.tr.in[refused.leg].leg.Fence(stopped, func() {}) // and nobody has forgotten it yet
+	ended := make(chan error)
+	go func() { ended <- rx.run() }()
+
+	usual := p.conn
+	p.conn = far
+	for i := range batch - 1 {
+		p.write(s.frame(i, 0))
+	}
+	p.write(refused.frame(0, 0))
+	p.write(s.frame(batch-1, 0))
+	for i := range batch {
+		p.wantLanded(s.key(i, 0), transfer.OK)
+	}
+	for _, leg := range []transfer.Leg{s.leg, refused.leg} {
+		p.tr.Fence(leg)
+		p.sink.Fenced(t, leg)
+	}
+	if c, ok := p.sink.HasLanded(refused.key(0, 0)); ok {
+		t.Errorf("a slice that was refused: %+v", c)
+	}
+	far.Close()
+	if err := <-ended; !errors.Is(err, io.EOF) {
+		t.Errorf("the receiver ended with %v", err)
+	}
+	near.Close()
+	p.conn = usual
 }

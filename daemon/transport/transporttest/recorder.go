@@ -20,7 +20,8 @@ type Recorder struct {
 	sent    map[transfer.SliceKey]transfer.Cause
 	landed  map[transfer.SliceKey]transfer.Cause
 	fenced  map[transfer.Leg]transfer.Cause
-	wrong   []string
+	wrong   []string // the first of them
+	unnamed int      // how many more there were
 	lost    int
 	late    bool // patience is over
 	hook    func(transfer.Event)
@@ -71,7 +72,12 @@ func (r *Recorder) slice(seen map[transfer.SliceKey]transfer.Cause, what string,
 	seen[key] = cause
 }
 
+// object notes what broke a rule. What breaks one without end shall end with the test's time, not with the machine's memory.
 func (r *Recorder) object(format string, args ...any) {
+	if len(r.wrong) == 5 {
+		r.unnamed++
+		return
+	}
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
@@ -134,12 +140,11 @@ func (r *Recorder) Check(t testing.TB) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, w := range r.wrong {
-		if i == 5 {
-			t.Errorf("and %d more", len(r.wrong)-i)
-			break
-		}
+	for _, w := range r.wrong {
 		t.Error(w)
+	}
+	if r.unnamed > 0 {
+		t.Errorf("and %d more", r.unnamed)
 	}
 }
 
