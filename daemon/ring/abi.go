@@ -45,8 +45,11 @@ const (
 	OpCancel   = 6
 	OpWatch    = 7
 	OpDrop     = 8
+	OpBind     = 9
+	OpPut      = 10
+	OpGet      = 11
 
-	// Ops has bit n set for each opcode n above.
+	// Ops has bit n set for each opcode n that the daemon serves.
 	Ops = 1<<OpNop | 1<<OpOffer | 1<<OpExtend | 1<<OpSeal | 1<<OpWithdraw | 1<<OpTake | 1<<OpCancel | 1<<OpWatch | 1<<OpDrop
 )
 
@@ -62,11 +65,41 @@ const (
 
 	FlagMore    = 1 // CQE.Flags
 	FlagForeign = 2
+	FlagShort   = 4
 
 	RegisterMemfd = 1 // Register.Kind
 
 	NoSlot = ^uint32(0)
 	NoRank = ^uint32(0)
+)
+
+// RoleEndpoint is the HELLO role of an end of a pipe or lookup buffer.
+const RoleEndpoint = 3
+
+// Kinds of ends: RecBind.Kind.
+const (
+	BindSend   = 1
+	BindRecv   = 2
+	BindOwn    = 3
+	BindSelect = 4
+)
+
+// How items are found: RecPut.Form, RecGet.Match.
+const (
+	MatchNext    = 1
+	MatchAny     = 2
+	MatchPrefix  = 3
+	MatchExact   = 4
+	MatchKey     = 5
+	MatchItem    = 6
+	MatchDecline = 7
+)
+
+// Limits of items.
+const (
+	MaxName   = 256
+	MaxMeta   = 720
+	MaxTokens = 262144
 )
 
 // MaxFailed is how many failed runs a result lists; more are cut to "all of the group".
@@ -100,4 +133,5 @@ const (
 	LayerSlotSize = 64
 	ResultSize    = 16
 	RunSize       = 12
+	GotSize       = 48
 )

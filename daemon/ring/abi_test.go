@@ -18,7 +18,8 @@ var mirrors = map[string]any{
 	"kvpipe_register": Register{}, "kvpipe_unregister": Unregister{}, "kvpipe_layout_msg": LayoutMsg{}, "kvpipe_view": View{},
 	"kvpipe_sqe": SQE{}, "kvpipe_cqe": CQE{}, "kvpipe_rec_group": RecGroup{}, "kvpipe_rec_offer": RecOffer{},
 	"kvpipe_rec_extend": RecExtend{}, "kvpipe_rec_take": RecTake{}, "kvpipe_rec_key": RecKey{}, "kvpipe_result": Result{},
-	"kvpipe_layer_slot": LayerSlot{}, "kvpipe_run": Run{},
+	"kvpipe_layer_slot": LayerSlot{}, "kvpipe_run": Run{}, "kvpipe_rec_bind": RecBind{}, "kvpipe_rec_put": RecPut{}, "kvpipe_rec_get": RecGet{},
+	"kvpipe_got": Got{},
 }
 
 // numbers are constants of the headers, under their names there.
@@ -32,6 +33,11 @@ var numbers = map[string]uint64{
 	"KVPIPE_OPCODE_WITHDRAW": OpWithdraw, "KVPIPE_OPCODE_TAKE": OpTake, "KVPIPE_OPCODE_CANCEL": OpCancel, "KVPIPE_OPCODE_WATCH": OpWatch,
 	"KVPIPE_OPCODE_DROP": OpDrop, "KVPIPE_LAYOUT_COMMIT": LayoutCommit, "KVPIPE_OP_SEALED": OpSealed, "KVPIPE_OP_LAYERED": OpLayered,
 	"KVPIPE_C_MORE": FlagMore, "KVPIPE_C_FOREIGN": FlagForeign, "KVPIPE_FORM_IDS": FormIDs, "KVPIPE_FORM_RUNS": FormRuns,
+	"KVPIPE_OPCODE_BIND": OpBind, "KVPIPE_OPCODE_PUT": OpPut, "KVPIPE_OPCODE_GET": OpGet, "KVPIPE_ROLE_ENDPOINT": RoleEndpoint,
+	"KVPIPE_BIND_SEND": BindSend, "KVPIPE_BIND_RECV": BindRecv, "KVPIPE_BIND_OWN": BindOwn, "KVPIPE_BIND_SELECT": BindSelect,
+	"KVPIPE_MATCH_NEXT": MatchNext, "KVPIPE_MATCH_ANY": MatchAny, "KVPIPE_MATCH_PREFIX": MatchPrefix, "KVPIPE_MATCH_EXACT": MatchExact,
+	"KVPIPE_MATCH_KEY": MatchKey, "KVPIPE_MATCH_ITEM": MatchItem, "KVPIPE_MATCH_DECLINE": MatchDecline, "KVPIPE_C_SHORT": FlagShort,
+	"KVPIPE_MAX_NAME": MaxName, "KVPIPE_MAX_META": MaxMeta, "KVPIPE_MAX_TOKENS": MaxTokens,
 }
 
 // sizes are what this package counts with, words the offsets of what it shares with the client.
@@ -39,7 +45,8 @@ var (
 	sizes = map[string]int{
 		"kvpipe_view": ViewSize, "kvpipe_sqe": SQESize, "kvpipe_cqe": CQESize, "kvpipe_layer_slot": LayerSlotSize, "kvpipe_result": ResultSize,
 		"kvpipe_run": RunSize, "kvpipe_rec_group": RecGroupSize, "kvpipe_rec_offer": RecOfferSize, "kvpipe_rec_extend": RecExtendSize,
-		"kvpipe_rec_take": RecTakeSize, "kvpipe_rec_key": RecKeySize, "kvpipe_ring_c": sizeRingC, "kvpipe_ring_d": sizeRingD,
+		"kvpipe_rec_take": RecTakeSize, "kvpipe_rec_key": RecKeySize, "kvpipe_rec_bind": RecBindSize,
+		"kvpipe_rec_put": RecPutSize, "kvpipe_rec_get": RecGetSize, "kvpipe_got": GotSize, "kvpipe_ring_c": sizeRingC, "kvpipe_ring_d": sizeRingD,
 	}
 	words = map[string][2]int{
 		"kvpipe_ring_c, sq_tail": {offSQTail, 4}, "kvpipe_ring_c, cq_head": {offCQHead, 4}, "kvpipe_ring_c, cq_waiting": {offCQWaiting, 4},
@@ -114,6 +121,13 @@ func TestEntries(t *testing.T) {
 		if store(got); string(got) != string(b) {
 			t.Errorf("stored %x, want %x", got, b)
 		}
+	}
+}
+
+// TestGotFits: an item's description is never cut.
+func TestGotFits(t *testing.T) {
+	if GotSize+MaxMeta > MinResult {
+		t.Errorf("the result of a GET has up to %d bytes, every completion can count on %d", GotSize+MaxMeta, MinResult)
 	}
 }
 

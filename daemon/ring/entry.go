@@ -115,5 +115,12 @@ type Result struct {
 	Reserved uint64
 }
 
+// Got is struct kvpipe_got: MetaLen bytes of meta follow.
+type Got struct {
+	Item, Bytes, Capacity, Matched uint64
+	MetaLen, Reserved0             uint32
+	Reserved                       uint64
+}
+
 // Run is struct kvpipe_run.
 type Run struct{ Group, First, Count uint32 }

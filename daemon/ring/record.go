@@ -51,6 +51,34 @@ type (
 		KeyLen, TokenLen, TraceLen, PeerLen uint16
 		Reserved                            [3]uint64
 	}
+
+	// RecBind is struct kvpipe_rec_bind.
+	RecBind struct {
+		Kind, Flags                           uint32
+		Capacity                              uint64
+		LingerNS                              uint64
+		NameLen, TokenLen, PeerLen, Reserved0 uint16
+		Reserved                              [2]uint64
+	}
+
+	// RecPut is struct kvpipe_rec_put.
+	RecPut struct {
+		Form, Flags      uint32
+		Bytes            uint64
+		MetaLen, KeyLen  uint32
+		NTokens, NGroups uint32
+		Reserved         [2]uint64
+	}
+
+	// RecGet is struct kvpipe_rec_get.
+	RecGet struct {
+		Match, Flags       uint32
+		Room               uint64
+		Seq                uint64
+		KeyLen, NTokens    uint32
+		NGroups, Reserved0 uint32
+		Reserved           [3]uint64
+	}
 )
 
 // Sizes of the record headers.
@@ -60,4 +88,7 @@ const (
 	RecExtendSize = 32
 	RecTakeSize   = 80
 	RecKeySize    = 32
+	RecBindSize   = 48
+	RecPutSize    = 48
+	RecGetSize    = 64
 )

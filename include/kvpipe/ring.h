@@ -139,18 +139,29 @@ struct kvpipe_layout_msg {      /* 32 bytes; then nviews kvpipe_view of 128 byte
 
 /* ---- submissions -------------------------------------------------------------------------------------------- */
 /* EXTEND, SEAL, WITHDRAW and CANCEL hold no memory of their own: a MORE in their completion speaks of the target, and
- * no RELEASED follows for themselves. The target's own completion is never later than that of its CANCEL. */
+ * no RELEASED follows for themselves. The target's own completion is never later than that of its CANCEL.
+ *
+ * Pipes and lookup buffers: each end is a session of its own (KVPIPE_ROLE_ENDPOINT), with one BIND. Its memory is an arena
+ * with a layout of one view in which a token is a byte: group 0, layer 0, part "kv", one head, content_bytes 1. PUT
+ * publishes blocks of it as an item, GET asks for one. */
 enum kvpipe_op {
 	KVPIPE_OPCODE_NOP = 0,
 	KVPIPE_OPCODE_OFFER = 1,     /* record kvpipe_rec_offer; completes once, when the offer ends */
 	KVPIPE_OPCODE_EXTEND = 2,    /* target offer; record kvpipe_rec_extend; completes when accepted */
-	KVPIPE_OPCODE_SEAL = 3,      /* target offer */
+	KVPIPE_OPCODE_SEAL = 3,      /* target offer; or a home BIND: nothing more is put, who has drained it gets CLOSED */
 	KVPIPE_OPCODE_WITHDRAW = 4,  /* target offer; DONE with or without MORE; the offer itself ends CANCELLED */
 	KVPIPE_OPCODE_TAKE = 5,      /* record kvpipe_rec_take */
 	KVPIPE_OPCODE_CANCEL = 6,    /* target: any operation; DONE once that has ended */
 	KVPIPE_OPCODE_WATCH = 7,     /* record kvpipe_rec_key */
 	KVPIPE_OPCODE_DROP = 8,      /* record kvpipe_rec_key */
+	KVPIPE_OPCODE_BIND = 9,      /* record kvpipe_rec_bind; completes when the end is over: DONE when it was sealed and all
+				      * its items are consumed, CANCELLED, or FAILED (refused, peer gone) */
+	KVPIPE_OPCODE_PUT = 10,      /* target: a home BIND; record kvpipe_rec_put; DONE when the item was consumed */
+	KVPIPE_OPCODE_GET = 11,      /* target: the BIND of a receiving end; record kvpipe_rec_get; completes as a take does,
+				      * a DONE one with kvpipe_got in place of kvpipe_result */
 };
+
+#define KVPIPE_ROLE_ENDPOINT 3u /* HELLO role of the end of a pipe or lookup buffer: of no rank, fences nobody */
 
 struct kvpipe_sqe {             /* 64 bytes */
 	uint8_t op;
@@ -217,6 +228,63 @@ struct kvpipe_rec_key {         /* 32 bytes; then key, token, trace, peer, zero 
 	uint64_t reserved[3];
 };
 
+enum kvpipe_bind_kind {
+	KVPIPE_BIND_SEND = 1,   /* a pipe's home */
+	KVPIPE_BIND_RECV = 2,
+	KVPIPE_BIND_OWN = 3,    /* a lookup buffer's home */
+	KVPIPE_BIND_SELECT = 4,
+};
+
+#define KVPIPE_MAX_NAME 256u     /* bytes of a pipe's or buffer's name */
+#define KVPIPE_MAX_META 720u     /* bytes of an item's description */
+#define KVPIPE_MAX_TOKENS 262144u /* tokens that an item is found by */
+
+struct kvpipe_rec_bind {        /* 48 bytes; then name, token, peer, zero padding to 8 */
+	uint32_t kind;          /* enum kvpipe_bind_kind */
+	uint32_t flags;         /* 0 */
+	uint64_t capacity;      /* home: declared bytes; else 0 */
+	uint64_t linger_ns;     /* home: how long items outlive this session; 0: the daemon's default */
+	uint16_t name_len;      /* 1 .. KVPIPE_MAX_NAME */
+	uint16_t token_len;     /* 0: anybody of this node and its peers; else 16 .. 32 */
+	uint16_t peer_len;      /* the home's node; 0: this one; home: 0 */
+	uint16_t reserved0;
+	uint64_t reserved[2];
+};
+
+enum kvpipe_match {
+	KVPIPE_MATCH_NEXT = 1,    /* of a pipe, by its number */
+	KVPIPE_MATCH_ANY = 2,     /* PUT: an item without tokens; GET: the oldest item, whatever its tokens */
+	KVPIPE_MATCH_PREFIX = 3,  /* of the item's tokens and the query's, one sequence begins with the other */
+	KVPIPE_MATCH_EXACT = 4,   /* GET: they are equal */
+	KVPIPE_MATCH_KEY = 5,     /* by its key; stays until replaced */
+	KVPIPE_MATCH_ITEM = 6,    /* GET: the item reserved by an earlier one that had no room */
+	KVPIPE_MATCH_DECLINE = 7, /* GET: that one goes back; moves nothing */
+};
+
+/* The groups of PUT and GET cover tokens from 0: `bytes` of them, or `room`. A GET writes no more than the item has. */
+struct kvpipe_rec_put {         /* 48 bytes; then meta, key, zero padding to 8; then ntokens u32, zero padding to 8; then groups */
+	uint32_t form;          /* enum kvpipe_match: NEXT of a pipe; PREFIX, ANY, KEY of a lookup buffer */
+	uint32_t flags;         /* 0 */
+	uint64_t bytes;
+	uint32_t meta_len;      /* at most KVPIPE_MAX_META: what the item is, for its receiver alone */
+	uint32_t key_len;       /* KEY: 1 .. KVPIPE_MAX_KEY; else 0 */
+	uint32_t ntokens;       /* PREFIX: 1 .. KVPIPE_MAX_TOKENS; else 0 */
+	uint32_t ngroups;       /* 0 or 1 */
+	uint64_t reserved[2];
+};
+
+struct kvpipe_rec_get {         /* 64 bytes; then key, zero padding to 8; then ntokens u32, zero padding to 8; then groups */
+	uint32_t match;         /* enum kvpipe_match */
+	uint32_t flags;         /* 0 */
+	uint64_t room;          /* bytes that the groups cover; 0: to be told the size first */
+	uint64_t seq;           /* NEXT: the item's number, from 0; ITEM, DECLINE: kvpipe_got.item */
+	uint32_t key_len;       /* KEY: 1 .. KVPIPE_MAX_KEY; else 0 */
+	uint32_t ntokens;       /* PREFIX, EXACT: 1 .. KVPIPE_MAX_TOKENS; else 0 */
+	uint32_t ngroups;       /* 0 or 1 */
+	uint32_t reserved0;
+	uint64_t reserved[3];
+};
+
 /* ---- completions --------------------------------------------------------------------------------------------- */
 struct kvpipe_cqe {             /* 64 bytes */
 	uint64_t user_data;     /* 0: an operation of another session of the engine */
@@ -236,6 +304,20 @@ struct kvpipe_cqe {             /* 64 bytes */
 struct kvpipe_result {          /* 16 bytes; then nfailed kvpipe_run of 12 bytes; then text_len bytes of UTF-8, no NUL */
 	uint32_t nfailed;       /* runs that follow; cut at 1024, then one run {group, 0, 0xffffffff} per group says "all" */
 	uint32_t text_len;
+	uint64_t reserved;
+};
+
+/* A DONE GET with this flag (beside enum kvpipe_completion_flags) moved nothing: the item has more bytes than there was room
+ * for. It is reserved for this end until GET ITEM or DECLINE, or for this GET's timeout. */
+#define KVPIPE_C_SHORT (1u << 2)
+
+struct kvpipe_got {             /* 48 bytes; then meta_len bytes of meta */
+	uint64_t item;
+	uint64_t bytes;         /* of the item; the CQE's are those that were moved */
+	uint64_t capacity;      /* of the home: no item is larger */
+	uint64_t matched;       /* tokens that agree */
+	uint32_t meta_len;
+	uint32_t reserved0;
 	uint64_t reserved;
 };
 

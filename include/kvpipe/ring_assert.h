@@ -162,6 +162,38 @@ KVPIPE_OFF(kvpipe_rec_key, trace_len, 4);
 KVPIPE_OFF(kvpipe_rec_key, peer_len, 6);
 KVPIPE_OFF(kvpipe_rec_key, reserved, 8);
 
+KVPIPE_SIZE(kvpipe_rec_bind, 48);
+KVPIPE_OFF(kvpipe_rec_bind, kind, 0);
+KVPIPE_OFF(kvpipe_rec_bind, flags, 4);
+KVPIPE_OFF(kvpipe_rec_bind, capacity, 8);
+KVPIPE_OFF(kvpipe_rec_bind, linger_ns, 16);
+KVPIPE_OFF(kvpipe_rec_bind, name_len, 24);
+KVPIPE_OFF(kvpipe_rec_bind, token_len, 26);
+KVPIPE_OFF(kvpipe_rec_bind, peer_len, 28);
+KVPIPE_OFF(kvpipe_rec_bind, reserved0, 30);
+KVPIPE_OFF(kvpipe_rec_bind, reserved, 32);
+
+KVPIPE_SIZE(kvpipe_rec_put, 48);
+KVPIPE_OFF(kvpipe_rec_put, form, 0);
+KVPIPE_OFF(kvpipe_rec_put, flags, 4);
+KVPIPE_OFF(kvpipe_rec_put, bytes, 8);
+KVPIPE_OFF(kvpipe_rec_put, meta_len, 16);
+KVPIPE_OFF(kvpipe_rec_put, key_len, 20);
+KVPIPE_OFF(kvpipe_rec_put, ntokens, 24);
+KVPIPE_OFF(kvpipe_rec_put, ngroups, 28);
+KVPIPE_OFF(kvpipe_rec_put, reserved, 32);
+
+KVPIPE_SIZE(kvpipe_rec_get, 64);
+KVPIPE_OFF(kvpipe_rec_get, match, 0);
+KVPIPE_OFF(kvpipe_rec_get, flags, 4);
+KVPIPE_OFF(kvpipe_rec_get, room, 8);
+KVPIPE_OFF(kvpipe_rec_get, seq, 16);
+KVPIPE_OFF(kvpipe_rec_get, key_len, 24);
+KVPIPE_OFF(kvpipe_rec_get, ntokens, 28);
+KVPIPE_OFF(kvpipe_rec_get, ngroups, 32);
+KVPIPE_OFF(kvpipe_rec_get, reserved0, 36);
+KVPIPE_OFF(kvpipe_rec_get, reserved, 40);
+
 KVPIPE_SIZE(kvpipe_cqe, 64);
 KVPIPE_OFF(kvpipe_cqe, user_data, 0);
 KVPIPE_OFF(kvpipe_cqe, tag, 8);
@@ -180,6 +212,15 @@ KVPIPE_SIZE(kvpipe_result, 16);
 KVPIPE_OFF(kvpipe_result, nfailed, 0);
 KVPIPE_OFF(kvpipe_result, text_len, 4);
 KVPIPE_OFF(kvpipe_result, reserved, 8);
+
+KVPIPE_SIZE(kvpipe_got, 48);
+KVPIPE_OFF(kvpipe_got, item, 0);
+KVPIPE_OFF(kvpipe_got, bytes, 8);
+KVPIPE_OFF(kvpipe_got, capacity, 16);
+KVPIPE_OFF(kvpipe_got, matched, 24);
+KVPIPE_OFF(kvpipe_got, meta_len, 32);
+KVPIPE_OFF(kvpipe_got, reserved0, 36);
+KVPIPE_OFF(kvpipe_got, reserved, 40);
 
 KVPIPE_SIZE(kvpipe_layer_slot, 64);
 KVPIPE_OFF(kvpipe_layer_slot, user_data, 0);
