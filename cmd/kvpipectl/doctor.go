@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Check  string `json:"check"`
+	Answer string `json:"answer"` // "ok", "warning", "problem"
+	Text   string `json:"text"`
+	Fix    string `json:"fix,omitempty"` // what to do; empty when all is well
+}
+
+func fine(check, format string, a ...any) finding {
+	return finding{Check: check, Answer: "ok", Text: fmt.Sprintf(format, a...)}
+}
+
+func warn(check, fix, format string, a ...any) finding {
+	return finding{Check: check, Answer: "warning", Text: fmt.Sprintf(format, a...), Fix: fix}
+}
+
+func problem(check, fix, format string, a ...any) finding {
+	return finding{Check: check, Answer: "problem", Text: fmt.Sprintf(format, a...), Fix: fix}
+}
+
+// doctor examines a node from the place of an engine: what it sees is what an engine of the same user and mounts would.
+type doctor struct {
+	socket string // of engines
+	root   string // below which proc and sys are
+	now    time.Time
+}
+
+func (c *ctl) doctor() *cobra.Command {
+	d := doctor{root: "/", now: time.Now()}
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Look for what keeps engines from the daemon or makes it slow, and say how to mend it", Args: cobra.NoArgs,
+		Long: "Look for what keeps engines from the daemon or makes it slow, and say how to mend it. Run it as the user, and inside the container, of the engine.\n" +
+			"Exit status: 0 when nothing is broken (warnings included), 1 when something is.",
+	}
+	cmd.Flags().StringVar(&d.socket, "socket", "", "socket for engines (default $KVPIPE_SOCKET, "+config.Default().Socket+", then that of \"kvpiped --dev\")")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var s *admin.Status
+		var peers []admin.Peer
+		answer := new(admin.Status)
+		err := c.client().Get(cmd.Context(), "status", nil, answer)
+		if err == nil {
+			s = answer
+			err = c.client().Get(cmd.Context(), "peers", nil, &peers)
+		}
+		if d.socket == "" {
+			d.socket = engineSocket(s)
+		}
+		found, pid := d.connection()
+		found = append(found, d.daemon(s, err)...)
+		found = append(found, d.limits(pid)...)
+		found = append(found, d.hugePages()...)
+		if s != nil {
+			found = append(found, d.certificate(s)...)
+			found = append(found, d.peers(s, peers)...)
+		}
+		if c.json {
+			if err := c.printJSON(found); err != nil {
+				return err
+			}
+		} else {
+			printFindings(c.out, found)
+		}
+		return broken(found)
+	}
+	return cmd
+}
+
+// engineSocket is where an engine would look; a daemon that answers knows better than the defaults.
+func engineSocket(s *admin.Status) string {
+	if path := os.Getenv("KVPIPE_SOCKET"); path != "" {
+		return path
+	}
+	if s != nil && s.Socket != "" {
+		return s.Socket
+	}
+	path := config.Default().Socket
+	if dev := filepath.Join(config.DevDir(), "kvpiped.sock"); !exists(path) && exists(dev) {
+		return dev
+	}
+	return path
+}
+
+func printFindings(w io.Writer, found []finding) {
+	for _, f := range found {
+		fmt.Fprintf(w, "%-8s %s: %s\n", f.Answer, f.Check, f.Text)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "         fix: %s\n", strings.ReplaceAll(f.Fix, "\n", "\n              "))
+		}
+	}
+}
+
+// broken is an error when something keeps engines from working.
+func broken(found []finding) error {
+	var names []string
+	for _, f := range found {
+		if f.Answer == "problem" {
+			names = append(names, f.Check)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("doctor: %d of %d checks found a problem: %s", len(names), len(found), strings.Join(names, ", "))
+}

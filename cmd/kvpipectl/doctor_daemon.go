@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/internal/version"
+)
+
+// daemon is what the daemon says of itself, or why it says nothing.
+func (d *doctor) daemon(s *admin.Status, err error) []finding {
+	const check = "daemon"
+	if s == nil {
+		return []finding{problem(check, "start it, or run doctor as root or the daemon's user; --admin names the admin socket", "%v", err)}
+	}
+	var found []finding
+	switch {
+	case s.State != "running":
+		found = append(found, problem(check, "wait for its restart: it takes no new operations", "node %s is %s", s.Node, s.State))
+	case s.Version != version.String():
+		found = append(found, warn(check, "install both from the same release; a running daemon changes with systemctl restart kvpiped (engines may go on)",
+			"node %s runs %s, this kvpipectl is %s", s.Node, s.Version, version.String()))
+	default:
+		found = append(found, fine(check, "node %s, version %s, up for %s, %d sessions", s.Node, s.Version, age(s.Uptime), s.Counts["sessions"]))
+	}
+	for _, w := range s.Warnings {
+		found = append(found, warn(check, "see docs/operating.md if this is not intended", "%s", w))
+	}
+	if err != nil {
+		found = append(found, problem(check, "look at the daemon's log", "it does not list its peers: %v", err))
+	}
+	return found
+}
+
+// soon is how long before its end a certificate should be replaced.
+const soon = 30 * 24 * time.Hour
+
+func (d *doctor) certificate(s *admin.Status) []finding {
+	const check = "certificate"
+	renew := fmt.Sprintf("kvpipectl certs node %s --ca DIR where the CA's key is, then copy %s.crt and %s.key here: the daemon reads them again by itself", s.Node, s.Node, s.Node)
+	c := s.Certificate
+	switch {
+	case s.Listen == "" || s.Listen == "off":
+		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off)")}
+	case c == nil:
+		return []finding{warn(check, "kvpipectl certs init, then kvpipectl certs node "+s.Node+", and name the files under [tls] in kvpiped.toml", "none: peers are not authenticated (insecure)")}
+	case !d.now.Before(c.Until):
+		return []finding{problem(check, renew, "%s expired on %s", c.File, c.Until.Format(time.DateOnly))}
+	case c.Problem != "":
+		return []finding{problem(check, "mend the file; until then the daemon uses what it read before", "%s: %s", c.File, c.Problem)}
+	case c.Until.Sub(d.now) < soon:
+		return []finding{warn(check, renew, "%s expires on %s", c.File, c.Until.Format(time.DateOnly))}
+	}
+	return []finding{fine(check, "%s is good until %s", c.File, c.Until.Format(time.DateOnly))}
+}
+
+func (d *doctor) peers(s *admin.Status, peers []admin.Peer) []finding {
+	const check = "peers"
+	var found []finding
+	var up []string
+	for _, p := range peers {
+		switch {
+		case p.State == "up" && p.Transport == "":
+			found = append(found, problem(check, "kvpipectl explain "+p.Node+" says why; add one that both nodes have to transports in kvpiped.toml", "%s is connected, but no transport serves it", p.Node))
+		case p.State == "up":
+			up = append(up, p.Node)
+		case p.Problem != "":
+			found = append(found, problem(check, peerFix(p), "%s (%s): %s", p.Node, p.Address, p.Problem))
+		default:
+			found = append(found, fine(check, "%s (%s) is not connected: that happens on first use", p.Node, p.Address))
+		}
+	}
+	switch {
+	case len(up) > 0:
+		found = append(found, fine(check, "connected: %s", strings.Join(up, ", ")))
+	case len(peers) == 0 && s.Listen != "" && s.Listen != "off":
+		found = append(found, fine(check, "none are configured or connected: name them under [peers.nodes], or allow address hints with peers.allow"))
+	}
+	return found
+}
+
+func peerFix(p admin.Peer) string {
+	switch text := strings.ToLower(p.Problem); {
+	case strings.Contains(text, "certificate"), strings.Contains(text, "tls"):
+		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
+	case strings.Contains(text, "refused"):
+		return "start kvpiped on " + p.Node + ", and see that it listens on " + p.Address + " (kvpipectl status there)"
+	case strings.Contains(text, "no such host"), strings.Contains(text, "lookup"):
+		return "mend the address of " + p.Node + " under [peers.nodes] in kvpiped.toml"
+	case strings.Contains(text, "timeout"), strings.Contains(text, "unreachable"), strings.Contains(text, "no route"):
+		return "open TCP to " + p.Address + " from here (firewall, network policy), and see that " + p.Node + " is up"
+	}
+	return "run kvpipectl doctor on " + p.Node + ", and look at both daemons' logs"
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+	"github.com/kvpipe/kvpipe/internal/sys"
+	"github.com/kvpipe/kvpipe/internal/version"
+)
+
+// want is the beginning of a finding and a part of its fix.
+type want struct{ answer, text, fix string }
+
+func compare(t *testing.T, got []finding, wants ...want) {
+	t.Helper()
+	if len(got) != len(wants) {
+		t.Fatalf("%d findings, want %d: %+v", len(got), len(wants), got)
+	}
+	for i, w := range wants {
+		if f := got[i]; f.Answer != w.answer || !strings.Contains(f.Text, w.text) || !strings.Contains(f.Fix, w.fix) || (f.Fix == "") != (f.Answer == "ok") {
+			t.Errorf("finding %+v\nwant %+v, and a fix unless ok", f, w)
+		}
+	}
+}
+
+// shortDir is a folder whose path leaves room for a socket's name.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kvd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func listenEngines(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(shortDir(t), "s")
+	l, err := sys.ListenSeqpacket(path, sys.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return path
+}
+
+func TestDoctorSocket(t *testing.T) {
+	dir := shortDir(t)
+	stale, stream := filepath.Join(dir, "stale"), filepath.Join(dir, "stream")
+	old, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: stale, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.SetUnlinkOnClose(false)
+	_ = old.Close()
+	l, err := net.Listen("unix", stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for path, w := range map[string]want{
+		listenEngines(t):            {"ok", fmt.Sprintf("answers (pid %d, ", os.Getpid()), ""},
+		stale:                       {"problem", "nobody listens on it", "mount the socket's directory"},
+		stream:                      {"problem", "a socket of another kind", "KVPIPE_SOCKET"},
+		filepath.Join(dir, "none"):  {"problem", "none does not exist", "kvpiped --dev"},
+		filepath.Join(dir, "a/s"):   {"problem", dir + "/a does not exist", "mount " + dir + "/a from the node"},
+		strings.Repeat("long", 100): {"problem", "invalid argument", "--socket"},
+	} {
+		d := doctor{socket: path, root: "/", now: time.Now()}
+		got, pid := d.connection()
+		compare(t, got, w)
+		if (pid == os.Getpid()) != (w.answer == "ok") {
+			t.Errorf("%s: pid %d", path, pid)
+		}
+	}
+}
+
+// TestDoctorPermission: the fix names the group. Root is refused nothing, so the finding is asked for directly.
+func TestDoctorPermission(t *testing.T) {
+	path := listenEngines(t)
+	d := doctor{socket: path}
+	compare(t, []finding{d.noPermission()}, want{"problem", "permission denied: " + path + " belongs to group ", "supplementalGroups: ["})
+}
+
+// host makes a tree of what doctor reads below proc and sys.
+func host(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestDoctorHost(t *testing.T) {
+	const head = "Limit                     Soft Limit           Hard Limit           Units     \n"
+	limits := func(n string) string {
+		return head + "Max processes             62000                62000                processes \nMax open files            " + n + "              524288               files     \n"
+	}
+	const shmem = "sys/kernel/mm/transparent_hugepage/shmem_enabled"
+	const reserved = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+	for _, c := range []struct {
+		files        map[string]string
+		limits, huge []want
+	}{
+		{
+			map[string]string{"proc/7/limits": limits("524288"), "proc/sys/vm/max_map_count": "65530\n", reserved: "12\n"},
+			[]want{{"ok", "may open 524288 files", ""}}, []want{{"ok", "12 reserved pages", ""}},
+		},
+		{
+			map[string]string{"proc/7/limits": limits("1024"), "proc/sys/vm/max_map_count": "1000\n", reserved: "0\n", shmem: "always within_size [advise] never deny force\n"},
+			[]want{{"warning", "may open 1024 files", "LimitNOFILE"}, {"warning", "max_map_count is 1000", "65530"}}, []want{{"ok", "shmem_enabled is advise", ""}},
+		},
+		{
+			map[string]string{"proc/7/limits": head, shmem: "always within_size advise [never] deny force\n"},
+			[]want{{"warning", "no line of open files", "report"}}, []want{{"warning", `shmem_enabled is "never"`, "echo advise"}},
+		},
+		{nil, []want{{"warning", "cannot be read", "root"}}, []want{{"warning", "there are none", "vm.nr_hugepages"}}},
+	} {
+		d := doctor{root: host(t, c.files)}
+		compare(t, d.limits(7), c.limits...)
+		compare(t, d.hugePages(), c.huge...)
+	}
+	compare(t, (&doctor{}).limits(0), want{"warning", "not visible", "visible"})
+}
+
+func TestDoctorDaemon(t *testing.T) {
+	d := doctor{now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	running := admin.Status{Node: "n", State: "running", Version: version.String(), Listen: "[::]:7650"}
+	draining, other := running, running
+	draining.State, other.Version, other.Warnings = "draining", "0.0.9", []string{"insecure is on"}
+	compare(t, d.daemon(&running, nil), want{"ok", "node n, version " + version.String(), ""})
+	compare(t, d.daemon(&draining, nil), want{"problem", "node n is draining", "wait"})
+	compare(t, d.daemon(&other, nil), want{"warning", "runs 0.0.9", "same release"}, want{"warning", "insecure is on", "operating.md"})
+	compare(t, d.daemon(nil, errors.New("no daemon at X")), want{"problem", "no daemon at X", "--admin"})
+
+	until := func(day int, why string) *admin.Certificate {
+		return &admin.Certificate{File: "n.crt", Until: time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC), Problem: why}
+	}
+	for _, c := range []struct {
+		cert *admin.Certificate
+		want want
+	}{
+		{nil, want{"warning", "not authenticated", "certs init"}},
+		{until(1, ""), want{"problem", "n.crt expired on 2026-05-01", "certs node n"}},
+		{until(20, ""), want{"warning", "expires on 2026-05-20", "certs node n"}},
+		{until(60, "no PEM block"), want{"problem", "n.crt: no PEM block", "mend the file"}},
+		{until(60, ""), want{"ok", "good until 2026-06-29", ""}},
+	} {
+		s := running
+		s.Certificate = c.cert
+		compare(t, d.certificate(&s), c.want)
+	}
+	off := running
+	off.Listen = ""
+	compare(t, d.certificate(&off), want{"ok", "none needed", ""})
+}
+
+func TestDoctorPeers(t *testing.T) {
+	d, s := doctor{}, &admin.Status{Listen: "[::]:7650"}
+	down := func(problem string) admin.Peer {
+		return admin.Peer{Node: "b", Address: "h:1", State: "down", Problem: problem}
+	}
+	for _, c := range []struct {
+		peers []admin.Peer
+		want  []want
+	}{
+		{nil, []want{{"ok", "none are configured", ""}}},
+		{[]admin.Peer{{Node: "b", State: "up", Transport: "tcp"}, {Node: "c", State: "up", Transport: "tcp"}}, []want{{"ok", "connected: b, c", ""}}},
+		{[]admin.Peer{{Node: "b", State: "up"}}, []want{{"problem", "no transport serves it", "explain b"}}},
+		{[]admin.Peer{down("")}, []want{{"ok", "on first use", ""}}},
+		{[]admin.Peer{down("dial tcp h:1: connect: connection refused")}, []want{{"problem", "connection refused", "start kvpiped on b"}}},
+		{[]admin.Peer{down("remote error: tls: unknown certificate")}, []want{{"problem", "unknown certificate", "same CA"}}},
+		{[]admin.Peer{down("lookup h: no such host")}, []want{{"problem", "no such host", "[peers.nodes]"}}},
+		{[]admin.Peer{down("dial tcp: i/o timeout")}, []want{{"problem", "timeout", "open TCP to h:1"}}},
+		{[]admin.Peer{down("strange")}, []want{{"problem", "strange", "kvpipectl doctor on b"}}},
+	} {
+		compare(t, d.peers(s, c.peers), c.want...)
+	}
+}
+
+// TestDoctorWhole: the command's exit, its JSON, and that what is wrong comes with its fix in the printed form.
+func TestDoctorWhole(t *testing.T) {
+	src := admintest.Example()
+	src.S.Version = version.String()
+	src.S.Certificate.Until = time.Now().Add(365 * 24 * time.Hour)
+	src.P = src.P[:1]
+	args := []string{"doctor", "--admin", admintest.Serve(t, src), "--socket", listenEngines(t)}
+	out, err := ctlRun(t.Context(), args...)
+	if err != nil || !strings.Contains(out, "ok       daemon: node prefill-0") || strings.Contains(out, "problem ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = ctlRun(t.Context(), append(args, "--json")...)
+	var found []finding
+	if err != nil || json.Unmarshal([]byte(out), &found) != nil || len(found) < 5 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	out, err = ctlRun(t.Context(), "doctor", "--admin", none, "--socket", none)
+	if err == nil || !strings.HasSuffix(err.Error(), "checks found a problem: socket, daemon") || !strings.Contains(out, "fix: start the daemon") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
