@@ -14,13 +14,15 @@ func kernels() []kernel {
 	return append(ks, portable)
 }
 
-// four copies n bytes, a multiple of line and not 0, of each of the first four
-// pieces, a line of each in turn, and has the beginnings of the others fetched.
-func (k kernel) four(l *[2 * width]lane, n int) {
+// four copies n bytes, a multiple of line and not 0, of each of the pieces from
+// l on, four pieces in turn, a line of each, for so many groups of four. It
+// has the beginnings of the next four fetched meanwhile, of the four behind
+// the last group too: they must exist, but may be anything.
+func (k kernel) four(l *lane, n, groups int) {
 	if k == avx512 {
-		fourAVX512(l, n)
+		fourAVX512(l, n, groups)
 	} else {
-		fourAVX2(l, n)
+		fourAVX2(l, n, groups)
 	}
 }
 
@@ -44,13 +46,13 @@ func fence() {
 }
 
 //go:noescape
-func fourAVX512(l *[2 * width]lane, n int)
+func fourAVX512(l *lane, n, groups int)
 
 //go:noescape
 func oneAVX512(l *lane, n int)
 
 //go:noescape
-func fourAVX2(l *[2 * width]lane, n int)
+func fourAVX2(l *lane, n, groups int)
 
 //go:noescape
 func oneAVX2(l *lane, n int)

@@ -9,27 +9,30 @@
 // no lower half that older instructions use, and need no VZEROUPPER.
 
 #define AHEAD(offset) \
-	MOVQ       offset(R11), R12; \
+	MOVQ       offset(R10), R12; \
 	PREFETCHT0 (R12);            \
 	PREFETCHT0 64(R12)
 
-// func fourAVX512(l *[8]lane, n int)
-// n is a multiple of 64, more than 0.
-TEXT ·fourAVX512(SB), NOSPLIT, $0-16
-	MOVQ l+0(FP), R11
-	MOVQ 0(R11), AX
-	MOVQ 24(R11), BX
-	MOVQ 48(R11), CX
-	MOVQ 72(R11), DX
-	MOVQ 96(R11), SI
-	MOVQ 120(R11), DI
-	MOVQ 144(R11), R8
-	MOVQ 168(R11), R9
+// func fourAVX512(l *lane, n, groups int)
+// n is a multiple of 64, more than 0; groups is more than 0.
+TEXT ·fourAVX512(SB), NOSPLIT, $0-24
+	MOVQ l+0(FP), R10
+	MOVQ n+8(FP), R11
+	MOVQ groups+16(FP), R13
+
+group:
 	AHEAD(216)
 	AHEAD(264)
 	AHEAD(312)
 	AHEAD(360)
-	MOVQ n+8(FP), R11
+	MOVQ 0(R10), AX
+	MOVQ 24(R10), BX
+	MOVQ 48(R10), CX
+	MOVQ 72(R10), DX
+	MOVQ 96(R10), SI
+	MOVQ 120(R10), DI
+	MOVQ 144(R10), R8
+	MOVQ 168(R10), R9
 	XORQ R12, R12
 
 loop:
@@ -44,6 +47,9 @@ loop:
 	ADDQ $64, R12
 	CMPQ R12, R11
 	JB   loop
+	ADDQ $192, R10
+	DECQ R13
+	JNZ  group
 	RET
 
 // func oneAVX512(l *lane, n int)
@@ -63,23 +69,26 @@ loop:
 	JB   loop
 	RET
 
-// func fourAVX2(l *[8]lane, n int)
-// n is a multiple of 64, more than 0.
-TEXT ·fourAVX2(SB), NOSPLIT, $0-16
-	MOVQ l+0(FP), R11
-	MOVQ 0(R11), AX
-	MOVQ 24(R11), BX
-	MOVQ 48(R11), CX
-	MOVQ 72(R11), DX
-	MOVQ 96(R11), SI
-	MOVQ 120(R11), DI
-	MOVQ 144(R11), R8
-	MOVQ 168(R11), R9
+// func fourAVX2(l *lane, n, groups int)
+// n is a multiple of 64, more than 0; groups is more than 0.
+TEXT ·fourAVX2(SB), NOSPLIT, $0-24
+	MOVQ l+0(FP), R10
+	MOVQ n+8(FP), R11
+	MOVQ groups+16(FP), R13
+
+group:
 	AHEAD(216)
 	AHEAD(264)
 	AHEAD(312)
 	AHEAD(360)
-	MOVQ n+8(FP), R11
+	MOVQ 0(R10), AX
+	MOVQ 24(R10), BX
+	MOVQ 48(R10), CX
+	MOVQ 72(R10), DX
+	MOVQ 96(R10), SI
+	MOVQ 120(R10), DI
+	MOVQ 144(R10), R8
+	MOVQ 168(R10), R9
 	XORQ R12, R12
 
 loop:
@@ -102,6 +111,9 @@ loop:
 	ADDQ $64, R12
 	CMPQ R12, R11
 	JB   loop
+	ADDQ $192, R10
+	DECQ R13
+	JNZ  group
 	VZEROUPPER
 	RET
 

@@ -6,8 +6,8 @@ package blockcopy
 func kernels() []kernel { return []kernel{portable} }
 
 // four and one are for implementations with lanes, and there are none.
-func (k kernel) four(*[2 * width]lane, int) { panic("blockcopy: no lanes on this processor") }
-func (k kernel) one(*lane, int)             { panic("blockcopy: no lanes on this processor") }
+func (k kernel) four(*lane, int, int) { panic("blockcopy: no lanes on this processor") }
+func (k kernel) one(*lane, int)       { panic("blockcopy: no lanes on this processor") }
 
 // fence orders nothing here: the runtime's copy uses ordinary stores, and an
 // atomic store that announces them comes after them.

@@ -16,53 +16,95 @@ type lane struct {
 	dst, src []byte
 }
 
-// lanes holds n pieces: the first width are copied in turn, the others are next.
+// lanes holds n pieces, of which four at a time are copied, and room for the
+// sources that come after them.
 type lanes struct {
-	l [2 * width]lane
+	l [Quantum/page + width]lane
 	n int
 }
 
-// advance drops the first size bytes of the width pieces that are copied. Others take
-// the place of pieces that end.
-func (s *lanes) advance(size int) {
-	for i := range width {
-		p := &s.l[i]
-		p.dst, p.src = p.dst[size:], p.src[size:]
+// uniform returns how many groups of width pieces from piece i on are n bytes
+// in each piece.
+func (s *lanes) uniform(i, n int) int {
+	j := i
+	for j < s.n && len(s.l[j].dst) == n {
+		j++
 	}
-	for i := width - 1; i >= 0; i-- {
-		if len(s.l[i].dst) == 0 {
-			s.n--
-			s.l[i] = s.l[s.n]
+	return (j - i) / width
+}
+
+// advance drops the first n bytes of the width pieces from i on. Pieces that
+// end make room for those that follow: it returns where the first four are now.
+func (s *lanes) advance(i, n int) int {
+	for k := i; k < i+width; k++ {
+		p := &s.l[k]
+		p.dst, p.src = p.dst[n:], p.src[n:]
+	}
+	first := i
+	for k := i; k < i+width; k++ {
+		if len(s.l[k].dst) == 0 {
+			s.l[k] = s.l[first]
+			first++
 		}
 	}
+	return first
 }
 
-// shortest returns the length of the shortest of the pieces that are copied.
-func (s *lanes) shortest() int {
-	return min(len(s.l[0].dst), len(s.l[1].dst), len(s.l[2].dst), len(s.l[3].dst))
+// shortest returns the length of the shortest of the width pieces from i on.
+func (s *lanes) shortest(i int) int {
+	return min(len(s.l[i].dst), len(s.l[i+1].dst), len(s.l[i+2].dst), len(s.l[i+3].dst))
 }
 
-// copyLanes copies the batch, as many pieces in turn as there are. Pieces of
-// one run and of several are alike.
+// copyFours copies pieces, four in turn, while there are as many, and moves
+// what is left to the front.
+func (s *lanes) copyFours(k kernel) {
+	i := 0
+	for s.n-i >= width {
+		n := s.shortest(i)
+		if groups := s.uniform(i, n); groups > 0 {
+			k.four(&s.l[i], n, groups)
+			i += groups * width
+			continue
+		}
+		k.four(&s.l[i], n, 1)
+		i = s.advance(i, n)
+	}
+	s.n = copy(s.l[:], s.l[i:s.n])
+}
+
+// copyLanes copies the batch. Pieces of one run and of several are alike.
 func (c *cursor) copyLanes() {
 	var s lanes
 	var rest lane
-	for {
-		for s.n < len(s.l) && c.fill(&rest) {
+	for more := true; more; {
+		for s.n < len(s.l)-width {
+			if more = c.fill(&rest); !more {
+				break
+			}
 			n := min(len(rest.dst), page)
 			s.l[s.n] = lane{rest.dst[:n], rest.src[:n]}
 			s.n++
 			rest = lane{rest.dst[n:], rest.src[n:]}
 		}
-		if s.n < width {
-			break
-		}
-		n := s.shortest()
-		c.kernel.four(&s.l, n)
-		s.advance(n)
+		c.peek(s.l[s.n:][:width], rest.src)
+		s.copyFours(c.kernel)
 	}
 	for i := range s.n {
 		c.kernel.one(&s.l[i], len(s.l[i].dst))
+	}
+}
+
+// peek shows the kernel which sources come next: those of rest, then those of
+// the runs from the cursor on, also beyond the batch.
+func (c *cursor) peek(l []lane, rest []byte) {
+	i, off := c.i, c.off
+	for k := range l {
+		for len(rest) == 0 && i < len(c.runs) {
+			rest = c.runs[i].Src[off:]
+			i, off = i+1, 0
+		}
+		l[k].src = rest
+		rest = rest[min(page, len(rest)):]
 	}
 }
 
