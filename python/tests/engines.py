@@ -36,13 +36,16 @@ for line in sys.stdin:
 
 
 class Engine:
-    """A process with a session of its own: `cache`, a caches.Cache."""
+    """A process with a session of its own: `cache`, a caches.Cache, or a scheduler's `node`."""
 
     def __init__(self, socket, name, **more):
         env = {**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
         self.process = subprocess.Popen([sys.executable, "-B", "-X", "faulthandler", "-c", _LOOP], env=env,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.ask(f"cache = Cache({socket!r}, {name!r}, **{more!r})")
+        if more.pop("scheduler", False):
+            self.ask(f"node = kvpipe.connect({socket!r}, engine_id={name!r}, role='scheduler')")
+        else:
+            self.ask(f"cache = Cache({socket!r}, {name!r}, **{more!r})")
 
     def begin(self, code):
         """Has it run code; reply() gives the answer."""
