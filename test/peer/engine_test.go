@@ -9,6 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/test/cluster"
 )
 
 const (
@@ -23,31 +24,31 @@ var token = []byte("a token of 24 characters")
 type engine struct {
 	*sessiontest.Client
 	t      *testing.T
-	n      *node
+	n      *cluster.Node
 	mem    []byte
 	serial uint64
 }
 
 // join opens a session at the node's daemon.
-func (n *node) join(name string) *engine {
-	n.t.Helper()
-	c, err := sessiontest.Dial(n.socket, sessiontest.Options{Engine: name, TPWorld: 1, PPWorld: 1, Timeout: patience})
+func join(n *cluster.Node, name string) *engine {
+	n.T.Helper()
+	c, err := sessiontest.Dial(n.Socket, sessiontest.Options{Engine: name, TPWorld: 1, PPWorld: 1, Timeout: cluster.Patience})
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
-	n.t.Cleanup(c.Kill)
+	n.T.Cleanup(c.Kill)
 	region, mem, err := c.Alloc(blocks * blockBytes)
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	err = c.SetLayout([]layout.View{{
 		Region: region, NumBlocks: blocks, BlockStride: blockBytes, TokenStride: blockBytes / blockTokens, HeadStride: blockBytes / blockTokens,
 		ContentBytes: blockBytes / blockTokens, Kind: layout.Paged, BlockSize: blockTokens, Heads: 1, TotalHeads: 1, Part: "kv",
 	}}, []layout.Field{{Key: "model", Value: "m"}}, 0)
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
-	return &engine{Client: c, t: n.t, n: n, mem: mem}
+	return &engine{Client: c, t: n.T, n: n, mem: mem}
 }
 
 // list names the first n blocks, in an order of the engine's own.
@@ -78,7 +79,7 @@ func (e *engine) take(key, peer string, n int) *sessiontest.Completion {
 	clear(e.mem)
 	e.serial++
 	user, err := e.Submit(&transfer.TakeOp{
-		Key: []byte(key), Token: token, Peer: peer, TakeID: e.serial, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Time(patience), Blocks: list(n, 5),
+		Key: []byte(key), Token: token, Peer: peer, TakeID: e.serial, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Time(cluster.Patience), Blocks: list(n, 5),
 	})
 	if err != nil {
 		e.t.Fatal(err)
@@ -94,7 +95,7 @@ func (e *engine) take(key, peer string, n int) *sessiontest.Completion {
 func handOver(from, to *engine, peer string, n int) {
 	from.t.Helper()
 	from.serial++
-	key := fmt.Sprintf("%s-%d-%s", from.n.name, from.serial, to.n.name)
+	key := fmt.Sprintf("%s-%d-%s", from.n.Name, from.serial, to.n.Name)
 	from.offer(key, n)
 	c := to.take(key, peer, n)
 	if c.Status != uint16(transfer.Done) {

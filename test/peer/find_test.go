@@ -5,57 +5,58 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/test/cluster"
 )
 
 // Both sizes of hand-over: one that rides inside control messages, and one over data links.
 var sizes = []int{1, blocks}
 
 func TestTakesFindTheirPeerByNameAndByAddress(t *testing.T) {
-	c := newCluster(t)
-	b := c.node("b").start()
-	a := c.node("a", b).start()
-	producer, consumer := b.join("prefill"), a.join("decode")
-	for _, hint := range []string{"b", b.addr, "[::ffff:" + strings.Replace(b.addr, ":", "]:", 1)} {
+	c := cluster.New(t)
+	b := c.Node("b").Start()
+	a := c.Node("a", b).Start()
+	producer, consumer := join(b, "prefill"), join(a, "decode")
+	for _, hint := range []string{"b", b.Addr, "[::ffff:" + strings.Replace(b.Addr, ":", "]:", 1)} {
 		for _, n := range sizes {
 			handOver(producer, consumer, hint, n)
 		}
 	}
-	if p := a.peer("b"); p.State != "up" || !p.Secure || !p.Dialed || p.Links == 0 || p.Transport != "tcp" {
+	if p := a.Peer("b"); p.State != "up" || !p.Secure || !p.Dialed || p.Links == 0 || p.Transport != "tcp" {
 		t.Errorf("a's peer b: %+v", p)
 	}
 	// b was told of no peer, and takes back over the channel that a opened.
 	for _, n := range sizes {
 		handOver(consumer, producer, "a", n)
-		handOver(consumer, producer, a.addr, n)
+		handOver(consumer, producer, a.Addr, n)
 	}
-	if p := b.peer("a"); p.State != "up" || p.Dialed || p.Epoch != a.peer("b").Epoch {
+	if p := b.Peer("a"); p.State != "up" || p.Dialed || p.Epoch != a.Peer("b").Epoch {
 		t.Errorf("b's peer a: %+v", p)
 	}
-	a.stop()
-	b.stop()
-	a.calm()
-	b.calm()
+	a.Stop()
+	b.Stop()
+	a.Calm()
+	b.Calm()
 }
 
 // A consumer may be on the producer's node without knowing it.
 func TestATakeAtTheNodesOwnAddressStaysAtHome(t *testing.T) {
-	a := newCluster(t).node("a").start()
-	producer, consumer := a.join("prefill"), a.join("decode")
+	a := cluster.New(t).Node("a").Start()
+	producer, consumer := join(a, "prefill"), join(a, "decode")
 	for _, n := range sizes {
-		handOver(producer, consumer, a.addr, n)
+		handOver(producer, consumer, a.Addr, n)
 		handOver(producer, consumer, "a", n)
 	}
-	a.stop()
-	a.calm()
+	a.Stop()
+	a.Calm()
 }
 
 func TestHintsOutsideAllowAreDenied(t *testing.T) {
-	c := newCluster(t)
-	b := c.node("b").start()
-	a := c.node("a")
-	a.args = append(a.args, "--peer", "wrong="+b.addr, "--peer", "down=127.0.0.1:9")
-	a.start()
-	e := a.join("decode")
+	c := cluster.New(t)
+	b := c.Node("b").Start()
+	a := c.Node("a")
+	a.Args = append(a.Args, "--peer", "wrong="+b.Addr, "--peer", "down=127.0.0.1:9")
+	a.Start()
+	e := join(a, "decode")
 	e.refused("192.0.2.1:7650", transfer.Denied, "192.0.2.1:7650", "peers.allow")
 	e.refused("nobody", transfer.NotFound, `"nobody"`, "known: down, wrong", "peers.nodes")
 	e.refused("wrong", transfer.Denied, `node "b" answers there, not "wrong"`)
@@ -63,39 +64,39 @@ func TestHintsOutsideAllowAreDenied(t *testing.T) {
 }
 
 func TestAStrangerIsNotTalkedTo(t *testing.T) {
-	ours, theirs := newCluster(t), newCluster(t)
-	b := theirs.node("b").start()
-	a := ours.node("a", b).start()
-	a.join("decode").refused("b", transfer.Denied, "certificate", b.addr)
-	b.says("connection refused")
-	if p := b.peer("a"); p.State != "" {
+	ours, theirs := cluster.New(t), cluster.New(t)
+	b := theirs.Node("b").Start()
+	a := ours.Node("a", b).Start()
+	join(a, "decode").refused("b", transfer.Denied, "certificate", b.Addr)
+	b.Says("connection refused")
+	if p := b.Peer("a"); p.State != "" {
 		t.Errorf("b's peer a: %+v", p)
 	}
 }
 
 // Three that all dial each other at once, from cold.
 func TestATriangleOfDaemons(t *testing.T) {
-	c := newCluster(t)
-	all := []*node{c.node("a"), c.node("b"), c.node("c")}
+	c := cluster.New(t)
+	all := []*cluster.Node{c.Node("a"), c.Node("b"), c.Node("c")}
 	for _, n := range all {
 		for _, o := range all {
 			if n != o {
-				n.knows(o)
+				n.Knows(o)
 			}
 		}
-		n.launch()
+		n.Launch()
 	}
 	var engines []*engine
 	for _, n := range all {
-		n.says("msg=ready")
-		engines = append(engines, n.join("engine-"+n.name))
+		n.Says("msg=ready")
+		engines = append(engines, join(n, "engine-"+n.Name))
 	}
 	// Everybody offers, then everybody takes from everybody, at the same time.
 	done := make(chan *engine)
 	for i, e := range engines {
 		for j, o := range engines {
 			if i != j {
-				e.submitOffer("from-" + e.n.name + "-to-" + o.n.name)
+				e.submitOffer("from-" + e.n.Name + "-to-" + o.n.Name)
 			}
 		}
 	}
@@ -104,7 +105,7 @@ func TestATriangleOfDaemons(t *testing.T) {
 			defer func() { done <- e }()
 			for j, o := range engines {
 				if i != j {
-					e.submitTake("from-"+o.n.name+"-to-"+e.n.name, o.n.name)
+					e.submitTake("from-"+o.n.Name+"-to-"+e.n.Name, o.n.Name)
 				}
 			}
 			e.collect(4)
@@ -115,8 +116,8 @@ func TestATriangleOfDaemons(t *testing.T) {
 	}
 	for _, n := range all {
 		for _, o := range all {
-			if n != o && (n.peer(o.name).Epoch == 0 || n.peer(o.name).Epoch != o.peer(n.name).Epoch) {
-				t.Errorf("%s and %s do not agree: %+v, %+v", n.name, o.name, n.peer(o.name), o.peer(n.name))
+			if n != o && (n.Peer(o.Name).Epoch == 0 || n.Peer(o.Name).Epoch != o.Peer(n.Name).Epoch) {
+				t.Errorf("%s and %s do not agree: %+v, %+v", n.Name, o.Name, n.Peer(o.Name), o.Peer(n.Name))
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func (e *engine) submitTake(key, peer string) {
 	where := list(1, 1)
 	where[0].IDs[0] = uint32(e.serial % blocks)
 	_, err := e.Submit(&transfer.TakeOp{
-		Key: []byte(key), Token: token, Peer: peer, TakeID: e.serial, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Time(patience), Blocks: where,
+		Key: []byte(key), Token: token, Peer: peer, TakeID: e.serial, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Time(cluster.Patience), Blocks: where,
 	})
 	if err != nil {
 		e.t.Error(err)
@@ -147,7 +148,7 @@ func (e *engine) collect(n int) {
 	for i := range n {
 		c, err := e.Wait()
 		if err != nil || c.Status != uint16(transfer.Done) {
-			e.t.Errorf("node %s: operation %d of %d: %+v, %v", e.n.name, i, n, c, err)
+			e.t.Errorf("node %s: operation %d of %d: %+v, %v", e.n.Name, i, n, c, err)
 			return
 		}
 	}

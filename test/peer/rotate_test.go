@@ -11,11 +11,12 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/test/cluster"
 )
 
 // shown is the serial number of the certificate that the daemon shows to whoever connects now.
-func (n *node) shown() (serial string) {
-	n.t.Helper()
+func shown(n *cluster.Node) (serial string) {
+	n.T.Helper()
 	d := tls.Dialer{Config: &tls.Config{
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
@@ -23,14 +24,14 @@ func (n *node) shown() (serial string) {
 			return nil
 		},
 	}}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), cluster.Patience)
 	defer cancel()
-	conn, err := d.DialContext(ctx, "tcp", n.addr)
+	conn, err := d.DialContext(ctx, "tcp", n.Addr)
 	if err == nil {
 		_ = conn.Close()
 	}
 	if serial == "" {
-		n.t.Fatalf("node %s shows no certificate: %v", n.name, err)
+		n.T.Fatalf("node %s shows no certificate: %v", n.Name, err)
 	}
 	return serial
 }
@@ -38,68 +39,68 @@ func (n *node) shown() (serial string) {
 // From one CA to another, under running daemons, step by step: both CAs trusted, new certificates, the old CA gone. Hand-overs go on,
 // on open channels and on new ones.
 func TestCertificatesAreReplacedUnderRunningDaemons(t *testing.T) {
-	c := newCluster(t)
-	a := c.node("a")
-	b := c.node("b", a).start()
-	a.start()
-	producer, consumer := b.join("prefill"), a.join("decode")
+	c := cluster.New(t)
+	a := c.Node("a")
+	b := c.Node("b", a).Start()
+	a.Start()
+	producer, consumer := join(b, "prefill"), join(a, "decode")
 	step := func(what string) {
 		t.Helper()
-		handOver(producer, consumer, b.addr, blocks)
-		b.kill() // the next channel makes a new handshake
-		b.start()
-		producer = b.join("prefill")
-		consumer.submitTake(what, b.addr)
+		handOver(producer, consumer, b.Addr, blocks)
+		b.Kill() // the next channel makes a new handshake
+		b.Start()
+		producer = join(b, "prefill")
+		consumer.submitTake(what, b.Addr)
 		producer.submitOffer(what)
 		consumer.collect(1)
 		producer.collect(1)
-		for _, n := range []*node{a, b} {
-			if p := n.problem(); p != "" {
-				t.Errorf("%s: %s has a problem with its certificate: %s", what, n.name, p)
+		for _, n := range []*cluster.Node{a, b} {
+			if p := problem(n); p != "" {
+				t.Errorf("%s: %s has a problem with its certificate: %s", what, n.Name, p)
 			}
 		}
 	}
 	handOver(consumer, producer, "a", 1) // b dials a
 	step("before")
 
-	next := filepath.Join(c.dir, "next")
+	next := filepath.Join(c.Dir, "next")
 	if err := pki.Init(next, "the next CA", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(c.ca(), pki.CAFile), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(c.CA(), pki.CAFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	older, newer := read(t, filepath.Join(c.ca(), pki.CAFile)), read(t, filepath.Join(next, pki.CAFile))
+	older, newer := read(t, filepath.Join(c.CA(), pki.CAFile)), read(t, filepath.Join(next, pki.CAFile))
 	write(older + newer)
 	step("both CAs")
-	for _, n := range []*node{a, b} {
-		before := n.shown()
-		if err := pki.IssueNode(next, c.ca(), n.name, nil, 30*24*time.Hour); err != nil {
+	for _, n := range []*cluster.Node{a, b} {
+		before := shown(n)
+		if err := pki.IssueNode(next, c.CA(), n.Name, nil, 30*24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if n.shown() == before {
-			t.Errorf("%s shows its old certificate", n.name)
+		if shown(n) == before {
+			t.Errorf("%s shows its old certificate", n.Name)
 		}
-		step("new certificate of " + n.name)
+		step("new certificate of " + n.Name)
 	}
 	write(newer)
 	step("the new CA alone")
 
 	// What is broken then is told, and changes nothing.
-	good := a.shown()
-	if err := os.WriteFile(filepath.Join(c.ca(), "a.crt"), []byte("garbage"), 0o644); err != nil {
+	good := shown(a)
+	if err := os.WriteFile(filepath.Join(c.CA(), "a.crt"), []byte("garbage"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if a.shown() != good {
+	if shown(a) != good {
 		t.Error("a shows something else")
 	}
-	if p := a.problem(); !strings.Contains(p, "a.crt") {
+	if p := problem(a); !strings.Contains(p, "a.crt") {
 		t.Errorf("a's problem: %q", p)
 	}
-	handOver(producer, consumer, b.addr, blocks)
+	handOver(producer, consumer, b.Addr, blocks)
 }
 
 func read(t *testing.T, path string) string {
@@ -112,13 +113,13 @@ func read(t *testing.T, path string) string {
 }
 
 // problem is what the daemon says of its certificate.
-func (n *node) problem() string {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func problem(n *cluster.Node) string {
+	n.T.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), cluster.Patience)
 	defer cancel()
 	var s admin.Status
-	if err := n.ctl.Get(ctx, "status", nil, &s); err != nil {
-		n.t.Fatal(err)
+	if err := n.Ctl.Get(ctx, "status", nil, &s); err != nil {
+		n.T.Fatal(err)
 	}
 	return s.Certificate.Problem
 }
