@@ -83,6 +83,7 @@ func (r *router) SessionDrained(id transfer.SessionID) {
 
 // The daemon's own sessions have no layer slots and progress, remove no region, and do not wait to be told to end.
 
+func (r *router) Granted(e transfer.Granted)             { r.clients.Granted(e) }
 func (r *router) LayerReady(e transfer.LayerReady)       { r.clients.LayerReady(e) }
 func (r *router) WatchProgress(e transfer.WatchProgress) { r.clients.WatchProgress(e) }
 func (r *router) RegionDrained(e transfer.RegionDrained) { r.clients.RegionDrained(e) }

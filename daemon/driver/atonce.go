@@ -35,6 +35,9 @@ func (d *Driver) tryMove(e *transfer.MoveNow) (n uint64, ok bool) {
 		return 0, false
 	}
 	x.segment = segment{plan: p, sessions: d.cfg.Sessions, src: e.Producer, dst: e.Consumer}
+	if e.Granted.Slot != transfer.NoSlot {
+		d.cfg.Sessions.Granted(e.Granted)
+	}
 	return p.Bytes(), direct.MoveNow(p, &x.segment)
 }
 

@@ -16,6 +16,7 @@ import (
 // Sessions is what the driver asks of the local clients. No method blocks on a client.
 type Sessions interface {
 	Complete(transfer.Complete)
+	Granted(transfer.Granted)
 	LayerReady(transfer.LayerReady)
 	WatchProgress(transfer.WatchProgress)
 	EndSession(transfer.EndSession)

@@ -15,6 +15,8 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 		d.cfg.Sessions.Complete(e)
 	case *transfer.Complete:
 		d.cfg.Sessions.Complete(*e)
+	case transfer.Granted:
+		d.cfg.Sessions.Granted(e)
 	case transfer.LayerReady:
 		d.cfg.Sessions.LayerReady(e)
 	case transfer.WatchProgress:

@@ -59,6 +59,10 @@ const (
 
 	OpSealed  = 1 // flags of records
 	OpLayered = 2
+	// OpRestarted marks a take that an earlier daemon had granted bytes to: it is only reported as failed.
+	OpRestarted = 1 << 31
+
+	SaysGranted = 1 // Welcome.Says
 
 	FormIDs  = 1 // RecGroup.Form
 	FormRuns = 2

@@ -141,6 +141,12 @@ func (c *Client) Layer(slot uint32) (userData uint64, ready uint32) {
 	return userData, word32(c.layers, int(slot)*LayerSlotSize+8).Load()
 }
 
+// Granted tells whether the daemon may have written bytes of the take that a layer slot was given to.
+func (c *Client) Granted(slot uint32, userData uint64) bool {
+	at := int(slot) * LayerSlotSize
+	return word64(c.layers, at).Load() == userData && word32(c.layers, at+12).Load() != 0
+}
+
 // Indices returns the four indices: what was submitted and read, completed and consumed.
 func (c *Client) Indices() (sqTail, sqHead, cqTail, cqHead uint32) {
 	return c.sqTail.Load(), c.sqHead.Load(), c.cqTail.Load(), c.cqHead.Load()

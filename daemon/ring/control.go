@@ -61,7 +61,8 @@ type Welcome struct {
 	Node                                      [256]byte
 	Instance, Advertise                       [128]byte
 	Daemon                                    [64]byte
-	Reserved                                  [208]byte
+	Says                                      uint64
+	Reserved                                  [200]byte
 }
 
 // Ack is struct kvpipe_ack; TextLen bytes of text follow.

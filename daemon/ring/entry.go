@@ -105,7 +105,8 @@ func (e *CQE) Store(b []byte) {
 type LayerSlot struct {
 	UserData uint64
 	Ready    uint32
-	Reserved [13]uint32
+	Granted  uint32
+	Reserved [12]uint32
 }
 
 // Result is struct kvpipe_result: NFailed runs and TextLen bytes of text follow.

@@ -54,17 +54,27 @@ func (l *Layers) Len() uint32 { return l.n }
 
 // Set says in slot that ready layers of the take userData are in place.
 func (l *Layers) Set(slot uint32, userData uint64, ready uint32) error {
+	return l.write(slot, userData, func(at int) { word32(l.area, at+8).Store(ready) })
+}
+
+// Grant says in slot that bytes of the take userData may have been written: call it before the first of them can be.
+func (l *Layers) Grant(slot uint32, userData uint64) error {
+	return l.write(slot, userData, func(at int) { word32(l.area, at+12).Store(1) })
+}
+
+func (l *Layers) write(slot uint32, userData uint64, set func(at int)) error {
 	if slot >= l.n {
 		return fmt.Errorf("layer slot %d: there are %d", slot, l.n)
 	}
-	owner := word64(l.area, int(slot)*LayerSlotSize)
-	count := word32(l.area, int(slot)*LayerSlotSize+8)
+	at := int(slot) * LayerSlotSize
+	owner := word64(l.area, at)
 	return guard(func() {
 		if owner.Load() != userData {
-			// The client trusts the count once it sees its own number, so the old count must be gone by then.
-			count.Store(0)
+			// The client trusts the rest once it sees its own number, so what was there must be gone by then.
+			word32(l.area, at+8).Store(0)
+			word32(l.area, at+12).Store(0)
 			owner.Store(userData)
 		}
-		count.Store(ready)
+		set(at)
 	})
 }

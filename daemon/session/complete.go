@@ -134,7 +134,23 @@ func wholeGroups(runs []layout.Run) []layout.Run {
 
 // LayerReady says in the session's layer slot how many of a take's layers are in place.
 func (v *Server) LayerReady(e transfer.LayerReady) {
-	s := v.find(e.Session)
+	v.slot(e.Session, func(s *session) error {
+		err := s.layers.Set(e.Slot, e.UserData, e.Ready)
+		if err == nil && s.cq.Waiting() {
+			s.signal()
+		}
+		return err
+	})
+}
+
+// Granted says in the session's layer slot that bytes of a take may be written from now on. A client that finds this daemon dead looks
+// there; nobody is woken for it.
+func (v *Server) Granted(e transfer.Granted) {
+	v.slot(e.Session, func(s *session) error { return s.layers.Grant(e.Slot, e.UserData) })
+}
+
+func (v *Server) slot(id transfer.SessionID, write func(*session) error) {
+	s := v.find(id)
 	if s == nil {
 		return
 	}
@@ -143,11 +159,7 @@ func (v *Server) LayerReady(e transfer.LayerReady) {
 	if s.gone {
 		return
 	}
-	if err := s.layers.Set(e.Slot, e.UserData, e.Ready); err != nil {
-		s.log.Warn("layer progress could not be written", "error", err)
-		return
-	}
-	if s.cq.Waiting() {
-		s.signal()
+	if err := write(s); err != nil {
+		s.log.Warn("layer slot could not be written", "error", err)
 	}
 }

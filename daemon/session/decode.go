@@ -157,8 +157,8 @@ func decodeTake(rec []byte, slot uint32, timeout transfer.Time) (*transfer.TakeO
 	if h.Reserved0 != 0 || !zero(rec[42:48]) || !zero(rec[52:ring.RecTakeSize]) {
 		return nil, invalid("take: reserved fields are not zero")
 	}
-	if h.Flags&^ring.OpLayered != 0 {
-		return nil, invalid("take: flags are %#x: known are %#x", h.Flags, ring.OpLayered)
+	if h.Flags&^(ring.OpLayered|ring.OpRestarted) != 0 {
+		return nil, invalid("take: flags are %#x: known are %#x", h.Flags, uint32(ring.OpLayered|ring.OpRestarted))
 	}
 	parts := max(h.Parts, 1)
 	if parts > maxConsumers || h.Part >= parts {
@@ -178,7 +178,7 @@ func decodeTake(rec []byte, slot uint32, timeout transfer.Time) (*transfer.TakeO
 	return &transfer.TakeOp{
 		Key: t.key, Token: t.token, Content: t.content, Trace: t.trace, Peer: t.peer, TakeID: h.TakeID,
 		Part: int(h.Part), Parts: int(parts), After: h.After, Layered: h.Flags&ring.OpLayered != 0, LayerSlot: slot,
-		Timeout: timeout, Blocks: blocks,
+		Restarted: h.Flags&ring.OpRestarted != 0, Timeout: timeout, Blocks: blocks,
 	}, nil
 }
 

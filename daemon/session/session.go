@@ -23,6 +23,7 @@ type session struct {
 	log      *slog.Logger
 	since    time.Time
 	secret   [32]byte
+	abi      uint32 // of the ring protocol, as agreed
 	conn     *net.UnixConn
 	out      sync.Mutex // who sends on conn
 	mem      *memory.Space

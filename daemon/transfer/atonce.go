@@ -14,6 +14,7 @@ type MoveNow struct {
 	Producer, Consumer []RankLayout
 	Src, Dst           []layout.BlockList
 	Whole              bool
+	Granted            Granted // to be said before the first byte; Slot NoSlot: nobody asks
 }
 
 // MovedNow answers MoveNow. OK: every byte of every destination block is in place. If not, it does not matter how many are.
@@ -56,7 +57,8 @@ func (m *Machine) moveNow(s *session, sub *Submit, in *TakeOp) bool {
 	}
 	x := &m.trial
 	x.s, x.sub, x.in, x.offer, x.began = s, *sub, in, o, m.now
-	x.move = MoveNow{Producer: o.layouts, Consumer: s.asRank[:], Src: o.members[0].segs[0].blocks, Dst: in.Blocks, Whole: o.whole()}
+	x.move = MoveNow{Producer: o.layouts, Consumer: s.asRank[:], Src: o.members[0].segs[0].blocks, Dst: in.Blocks, Whole: o.whole(),
+		Granted: Granted{Session: s.id, Slot: in.LayerSlot, UserData: sub.UserData}}
 	m.emit(&x.move)
 	return true
 }

@@ -21,6 +21,13 @@ type Complete struct {
 	Text     string
 }
 
+// Granted: say in the session's layer slot that bytes of the take may be written from now on, before anything that comes after it.
+type Granted struct {
+	Session  SessionID
+	Slot     uint32
+	UserData uint64
+}
+
 // LayerReady: publish in the session's layer slot how many of the take's layers are in place.
 type LayerReady struct {
 	Session  SessionID
@@ -114,6 +121,7 @@ type Log struct {
 }
 
 func (Complete) effect()       {}
+func (Granted) effect()        {}
 func (LayerReady) effect()     {}
 func (WatchProgress) effect()  {}
 func (EndSession) effect()     {}

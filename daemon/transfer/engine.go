@@ -61,6 +61,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	s.engine = e
 	if ev.Role == Scheduler {
 		e.scheds = append(e.scheds, s)
+		m.home.arrived(m, s, true)
 		return
 	}
 	e.world = max(e.world, max(ev.TPWorld, 1)*max(ev.PPWorld, 1))
@@ -71,6 +72,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 			m.endSession(w, because(Closed, "rank %d of instance %q of engine %q has a newer session", s.rank, e.instance, ev.Engine))
 		}
 	}
+	m.home.arrived(m, s, false)
 }
 
 func (m *Machine) newEngine(key engineKey, instance string) *engine {

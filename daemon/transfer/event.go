@@ -98,7 +98,8 @@ type TakeOp struct {
 	Part, Parts         int
 	After               uint64
 	Layered             bool
-	LayerSlot           uint32 // NoSlot: none
+	LayerSlot           uint32 // where to say how far it is, and that bytes were granted; NoSlot: nowhere
+	Restarted           bool   // bytes were granted by an earlier daemon: it is only reported as failed
 	Timeout             Time   // duration
 	Blocks              []layout.BlockList
 }
@@ -218,8 +219,9 @@ type Fenced struct {
 // Tick: the armed timer fired.
 type Tick struct{}
 
-// Drain: the daemon shuts down: no new operations, running ones may end until their deadlines or until the daemon closes the sessions.
-type Drain struct{}
+// Drain: no new operations; running ones may end until their deadlines or until the daemon closes the sessions. Stop: the daemon is
+// about to end. Its clients come back to the next one with all that has not begun, so nothing new is refused, or answered at all.
+type Drain struct{ Stop bool }
 
 func (SessionOpened) event()   {}
 func (LayoutSet) event()       {}

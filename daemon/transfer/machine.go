@@ -13,6 +13,8 @@ type Machine struct {
 	timers   []*timer
 	armed    Time
 	draining bool
+	stopping bool // the daemon is about to end, and its clients will come back to the next one
+	home     homecoming
 
 	sessions map[SessionID]*session
 	engines  map[engineKey]*lineage
@@ -112,6 +114,8 @@ func (m *Machine) dispatch(ev Event) {
 		m.tick()
 	case SessionOpened:
 		m.sessionOpened(&ev)
+	case Awaited:
+		m.await(ev)
 	case LayoutSet:
 		m.layoutSet(ev)
 	case SessionClosed:
@@ -127,7 +131,7 @@ func (m *Machine) dispatch(ev Event) {
 	case DialFailed:
 		m.dialFailed(ev)
 	case Drain:
-		m.draining = true
+		m.draining, m.stopping = true, m.stopping || ev.Stop
 	default:
 		panic(fmt.Sprintf("transfer: unknown event %T", ev))
 	}

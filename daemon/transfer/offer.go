@@ -148,14 +148,19 @@ func (o *offer) join(m *Machine, mb *member) {
 	o.layouts = rankLayouts(o.ranks)
 	o.joined = mb.by.role == Scheduler
 	if !o.joined {
-		have := 0
-		for _, w := range o.engine.workers {
-			if w.ended == nil {
-				have++
-			}
-		}
-		o.joined = len(o.ranks) >= have
+		o.joined = len(o.ranks) >= o.expected(m)
 	}
+}
+
+// expected is how many ranks of the engine are here, or will be back soon.
+func (o *offer) expected(m *Machine) int {
+	n := m.home.ranksOut(o.engine)
+	for _, w := range o.engine.workers {
+		if w.ended == nil {
+			n++
+		}
+	}
+	return n
 }
 
 func rankLayouts(ranks []*session) []RankLayout {

@@ -86,6 +86,9 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	t.segs[g.Seg] = seg
 	if !t.granted {
 		t.granted = true
+		if t.in.LayerSlot != NoSlot {
+			m.emit(Granted{Session: t.by.id, Slot: t.in.LayerSlot, UserData: t.user})
+		}
 		m.openLeg(&t.leg)
 	}
 	dst := t.in.Blocks

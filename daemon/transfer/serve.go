@@ -273,6 +273,8 @@ func (v *serve) fire(m *Machine, which wake) {
 	case which == wakeResend:
 		m.arm(&v.resend, v, wakeResend, m.now+m.backoff(true, &v.repeats))
 		v.repeat(m)
+	case v.state == serveParked && m.now < v.until && m.home.patient(m.now):
+		m.arm(&v.deadline, v, wakeDeadline, min(v.until, m.home.until)) // its offer may be on its way back
 	case v.state == serveParked:
 		cause := v.whyParked(m)
 		if m.now >= v.until {

@@ -40,6 +40,7 @@ func (m *Machine) layoutSet(ev LayoutSet) {
 		s.layout = ev.Layout
 		s.holds = layout.NewHolds(ev.Layout)
 		s.asRank[0] = RankLayout{Rank: s.rank, Session: s.id, Layout: s.layout}
+		m.home.arrived(m, s, true)
 	}
 }
 
@@ -51,6 +52,7 @@ func (m *Machine) sessionClosed(ev SessionClosed) {
 	}
 	s.closed = true
 	s.waits, s.owed = nil, nil
+	m.home.arrived(m, s, true) // it was back; nobody else comes in its place
 	m.abandon(s, ev.Cause)
 	m.leaveEngine(s)
 	m.drained(s)

@@ -5,7 +5,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 // submit dispatches an operation.
 func (m *Machine) submit(sub *Submit) {
 	s := m.sessions[sub.Session]
-	if s == nil || s.closed {
+	if s == nil || s.closed || m.home.hold(m, s, sub) {
 		return
 	}
 	switch in := sub.Op.(type) {
@@ -20,6 +20,9 @@ func (m *Machine) submit(sub *Submit) {
 		return
 	case *ExtendOp:
 		m.submitExtend(s, sub, in)
+		return
+	}
+	if m.stopping && s.ended == nil {
 		return
 	}
 	if cause, ok := m.usable(s); !ok {

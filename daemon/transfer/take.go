@@ -63,7 +63,9 @@ type takeName struct {
 }
 
 func (m *Machine) submitTake(s *session, sub *Submit, in *TakeOp) {
-	if !m.moveNow(s, sub, in) {
+	if in.Restarted {
+		m.tellRestarted(s, sub, in)
+	} else if !m.moveNow(s, sub, in) {
 		m.beginTake(s, sub, in)
 	}
 }

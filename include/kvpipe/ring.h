@@ -104,7 +104,12 @@ struct kvpipe_welcome {         /* 1280 bytes */
 	char instance[128];
 	char advertise[128];
 	char daemon[64];        /* version string */
-	uint8_t reserved[208];
+	uint64_t says;          /* enum kvpipe_says: what this daemon does beyond abi 1 */
+	uint8_t reserved[200];
+};
+
+enum kvpipe_says {
+	KVPIPE_SAYS_GRANTED = 1u << 0,  /* keeps `granted` in the layer slots, and knows KVPIPE_OP_RESTARTED */
 };
 
 struct kvpipe_ack {             /* 32 bytes, then text_len bytes of UTF-8, no NUL */
@@ -173,7 +178,7 @@ struct kvpipe_sqe {             /* 64 bytes */
 	uint64_t rec_off;       /* free-running offset into RECORDS, 8-byte aligned; a record never wraps */
 	uint64_t target;        /* user_data of the operation acted on */
 	uint64_t tag;
-	uint32_t layer_slot;    /* take: index into LAYERS, 0xffffffff none */
+	uint32_t layer_slot;    /* take: index into LAYERS, also when it is not layered; 0xffffffff none */
 	uint32_t reserved1;
 	uint64_t reserved2;
 };
@@ -210,8 +215,12 @@ struct kvpipe_rec_extend {      /* 32 bytes; then groups */
 	uint64_t reserved[2];
 };
 
+/* In a take's record, from a library that re-attached: the take had bytes granted when the daemon was restarted. It is not taken
+ * again: every session concerned is told FAILED(RESTARTED). */
+#define KVPIPE_OP_RESTARTED (1u << 31)
+
 struct kvpipe_rec_take {        /* 80 bytes; then key, token, content, trace, peer, zero padding to 8; then groups */
-	uint32_t flags;         /* KVPIPE_OP_LAYERED */
+	uint32_t flags;         /* KVPIPE_OP_LAYERED, KVPIPE_OP_RESTARTED */
 	uint32_t part, parts;
 	uint32_t reserved0;
 	uint64_t take_id;
@@ -321,14 +330,16 @@ struct kvpipe_got {             /* 48 bytes; then meta_len bytes of meta */
 	uint64_t reserved;
 };
 
-/* For a take that named this slot. The layers of a worker's take are the distinct layers of its session's views of the
- * groups that the take names; of a scheduler's take, the distinct layers of all ranks concerned. Once ready has moved, the
- * daemon wakes the client as after a completion: full barrier, then cq_waiting, then the cq eventfd. The client reuses a
- * slot only once its take is released. */
+/* For a take that named this slot. Before the first byte may land in the take's blocks, `granted` is set, so whoever finds
+ * the daemon dead knows whether the take may be sent again. The layers of a worker's take are the distinct layers of its
+ * session's views of the groups that the take names; of a scheduler's take, the distinct layers of all ranks concerned.
+ * Once ready has moved, the daemon wakes the client as after a completion: full barrier, then cq_waiting, then the cq
+ * eventfd. The client reuses a slot only once its take is released. */
 struct kvpipe_layer_slot {      /* 64 bytes */
 	uint64_t user_data;     /* of the take; written last, with RELEASE, after ready was cleared */
 	uint32_t ready;         /* number of the take's layers, in ascending order, that are in place */
-	uint32_t reserved[13];
+	uint32_t granted;       /* nonzero: bytes may have been written; cleared together with ready */
+	uint32_t reserved[12];
 };
 
 /* ---- index pages ---------------------------------------------------------------------------------------------- */

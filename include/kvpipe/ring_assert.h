@@ -72,7 +72,8 @@ KVPIPE_OFF(kvpipe_welcome, node, 496);
 KVPIPE_OFF(kvpipe_welcome, instance, 752);
 KVPIPE_OFF(kvpipe_welcome, advertise, 880);
 KVPIPE_OFF(kvpipe_welcome, daemon, 1008);
-KVPIPE_OFF(kvpipe_welcome, reserved, 1072);
+KVPIPE_OFF(kvpipe_welcome, says, 1072);
+KVPIPE_OFF(kvpipe_welcome, reserved, 1080);
 
 KVPIPE_SIZE(kvpipe_ack, 32);
 KVPIPE_OFF(kvpipe_ack, reason, 0);
@@ -225,7 +226,8 @@ KVPIPE_OFF(kvpipe_got, reserved, 40);
 KVPIPE_SIZE(kvpipe_layer_slot, 64);
 KVPIPE_OFF(kvpipe_layer_slot, user_data, 0);
 KVPIPE_OFF(kvpipe_layer_slot, ready, 8);
-KVPIPE_OFF(kvpipe_layer_slot, reserved, 12);
+KVPIPE_OFF(kvpipe_layer_slot, granted, 12);
+KVPIPE_OFF(kvpipe_layer_slot, reserved, 16);
 
 KVPIPE_SIZE(kvpipe_ring_c, 384);
 KVPIPE_OFF(kvpipe_ring_c, sq_tail, 0);

@@ -88,6 +88,8 @@ func (n *Node) execute(e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.Complete:
 		n.session(e.Session).complete(e)
+	case transfer.Granted:
+		n.session(e.Session).granted(e)
 	case transfer.LayerReady:
 		n.session(e.Session).layerReady(e)
 	case transfer.WatchProgress:

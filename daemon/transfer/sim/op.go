@@ -23,6 +23,7 @@ type Op struct {
 	layered   bool
 	conflict  bool          // its blocks are in use: it has to be refused
 	given     bool          // the machine has it
+	granted   bool          // bytes of it may have landed
 	limit     transfer.Time // its terminal completion has to come before that; 0: none
 	timeout   transfer.Time
 	ends      map[*Session]*outcome
@@ -319,6 +320,16 @@ func (o *Op) free() {
 	if a := o.sess.allocator(); a.open {
 		a.free = append(a.free, back...)
 	}
+}
+
+// granted: from here on bytes may land.
+func (s *Session) granted(e transfer.Granted) {
+	o := s.byUser[e.UserData]
+	if o == nil || o.kind != "take" || o.ends[s] != nil {
+		s.node.c.fail("node %s: bytes are granted to operation %d, which is no running take", s.node.name, e.UserData)
+		return
+	}
+	o.granted = true
 }
 
 // layerReady checks the layers that are said to be in place.

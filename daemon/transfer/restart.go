@@ -1,0 +1,194 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// A daemon that was restarted knows from its state file who had sessions. Until they are back it does not judge by what it sees:
+// takes of unknown keys wait, and a scheduler's operations wait for the ranks that they are about.
+
+// AwaitedSession is a session of the daemon before this one.
+type AwaitedSession struct {
+	Engine, Instance, Owner string
+	Role                    Role
+	Rank                    uint32
+	Layout                  bool // it had set one
+}
+
+// Awaited: these sessions are expected to come back within For. Given once, before any session opens.
+type Awaited struct {
+	Sessions []AwaitedSession
+	For      Time
+}
+
+func (Awaited) event() {}
+
+// homecoming is what the machine still waits for.
+type homecoming struct {
+	sessions []AwaitedSession
+	until    Time // patience with unknown keys
+	end      timer
+	held     []heldSubmit // in the order in which they came
+}
+
+type heldSubmit struct {
+	sub Submit
+	at  Time
+}
+
+// afterHome is how long offers may take to come in once the last session is back.
+const afterHome = Second
+
+func (m *Machine) await(ev Awaited) {
+	if len(ev.Sessions) == 0 {
+		return
+	}
+	h := &m.home
+	h.sessions, h.until = ev.Sessions, m.now+ev.For
+	m.arm(&h.end, h, wakeDeadline, h.until)
+}
+
+// fire: whoever is not back by now does not come.
+func (h *homecoming) fire(m *Machine, _ wake) {
+	for _, a := range h.sessions {
+		m.log(warnLevel, "session of before the restart did not come back", "engine", a.Engine, "instance", a.Instance, "rank", int32(a.Rank))
+	}
+	h.sessions = nil
+	m.allHome()
+}
+
+// patient is true while offers may be on their way back.
+func (h *homecoming) patient(now Time) bool { return now < h.until }
+
+// arrived strikes out who is back; a newer instance strikes out the older ones. withLayout: those that had a layout have set it again.
+func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
+	found, before := false, len(h.sessions)
+	h.sessions = slices.DeleteFunc(h.sessions, func(a AwaitedSession) bool {
+		switch {
+		case a.Engine != s.engine.key.name || a.Owner != s.engine.key.owner:
+			return false
+		case a.Instance != s.engine.instance:
+			return true
+		case found || a.Role != s.role || a.Rank != s.rank || a.Layout && !withLayout:
+			return false
+		}
+		found = true // of several schedulers only one
+		return true
+	})
+	if len(h.sessions) == before {
+		return
+	}
+	if len(h.sessions) == 0 {
+		h.until = min(h.until, m.now+afterHome)
+		m.arm(&h.end, h, wakeDeadline, h.until)
+	}
+	m.allHome()
+}
+
+// ranksOut counts the workers of an engine that are not back.
+func (h *homecoming) ranksOut(e *engine) int {
+	n := 0
+	for i := range h.sessions {
+		if a := &h.sessions[i]; a.Role == Worker && a.Engine == e.key.name && a.Owner == e.key.owner && a.Instance == e.instance {
+			n++
+		}
+	}
+	return n
+}
+
+// hold keeps a submission that has to wait for ranks, and whatever its session submits after it.
+func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
+	waits := false
+	for i := range h.held {
+		waits = waits || h.held[i].sub.Session == s.id
+	}
+	if !waits && len(h.sessions) > 0 && s.role == Scheduler {
+		switch sub.Op.(type) {
+		case *OfferOp, *TakeOp:
+			waits = h.ranksOut(s.engine) > 0
+		}
+	}
+	if waits {
+		h.held = append(h.held, heldSubmit{*sub, m.now})
+	}
+	return waits
+}
+
+// allHome goes on with what waited for engines whose ranks are complete.
+func (m *Machine) allHome() {
+	h := &m.home
+	held := h.held
+	h.held = nil
+	var still []heldSubmit
+	for i := range held {
+		s := m.sessions[held[i].sub.Session]
+		switch {
+		case s == nil || s.closed:
+		case h.ranksOut(s.engine) > 0:
+			still = append(still, held[i])
+		default:
+			held[i].resume(m)
+		}
+	}
+	h.held = still
+	for _, o := range m.partOffers() {
+		o.complete(m)
+	}
+}
+
+// partOffers lists those that lack ranks.
+func (m *Machine) partOffers() []*offer {
+	var out []*offer
+	for _, o := range m.offers {
+		if !o.joined {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b *offer) int { return cmp.Compare(a.key, b.key) })
+	return out
+}
+
+// resume submits it, with the time that is left.
+func (h *heldSubmit) resume(m *Machine) {
+	if in, ok := h.sub.Op.(*TakeOp); ok && in.Timeout > 0 {
+		in.Timeout = max(in.Timeout-(m.now-h.at), 1)
+	}
+	m.submit(&h.sub)
+}
+
+// complete looks again whether all ranks are in a workers' offer.
+func (o *offer) complete(m *Machine) {
+	if !o.joined && len(o.ranks) >= o.expected(m) {
+		o.joined = true
+		o.grown(m)
+	}
+}
+
+// restarted is a take that failed with the daemon before this one; its ranks have not heard of it.
+type restarted struct {
+	op
+	blocks []layout.BlockList
+}
+
+// tellRestarted reports it to all sessions concerned.
+func (m *Machine) tellRestarted(s *session, sub *Submit, in *TakeOp) {
+	ranks, cause := m.ranks(s)
+	r := &restarted{blocks: in.Blocks}
+	if cause.Reason == OK {
+		cause = m.begin(&r.op, sub, s, ranks, creditsMemory, r)
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	m.conclude(&r.op, Failed, because(Restarted, "key %s: the daemon of node %q was restarted while bytes were granted; take it again", short(in.Key), m.cfg.Node))
+}
+
+func (r *restarted) cancel(*Machine, *op)                         {}
+func (r *restarted) lost(*Machine, *op, *session, Cause)          {}
+func (r *restarted) busy() bool                                   { return false }
+func (r *restarted) account(*op, *session) (uint64, []layout.Run) { return 0, runsOf(r.blocks) }
+func (r *restarted) freed(*Machine, *op)                          {}
