@@ -52,8 +52,9 @@ func (d *Daemon) assemble() error {
 func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 	return transfer.Config{
 		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window), AtOnce: 64,
-		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OfferWait: transfer.Time(c.Offers.OfferWait),
-		Graves: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
+		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
+		OfferWait: transfer.Time(c.Offers.OfferWait),
+		Graves:    transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
 		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers, Debug: c.Log.Level == "debug",
 	}
 }

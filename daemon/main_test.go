@@ -1,9 +1,15 @@
 package daemon
 
 import (
+	"os"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/internal/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv(producerEnv); what != "" {
+		os.Exit(produce(what))
+	}
+	leak.Main(m)
+}

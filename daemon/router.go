@@ -81,10 +81,11 @@ func (r *router) SessionDrained(id transfer.SessionID) {
 	r.clients.SessionDrained(id)
 }
 
-// The daemon's own sessions have no layer slots and progress, remove no region, and do not wait to be told to end.
+// The daemon's own sessions have no layer slots and progress, remove no region, do not wait to be told to end, and leave nothing behind.
 
-func (r *router) Granted(e transfer.Granted)             { r.clients.Granted(e) }
-func (r *router) LayerReady(e transfer.LayerReady)       { r.clients.LayerReady(e) }
-func (r *router) WatchProgress(e transfer.WatchProgress) { r.clients.WatchProgress(e) }
-func (r *router) RegionDrained(e transfer.RegionDrained) { r.clients.RegionDrained(e) }
-func (r *router) EndSession(e transfer.EndSession)       { r.clients.EndSession(e) }
+func (r *router) Granted(e transfer.Granted)                 { r.clients.Granted(e) }
+func (r *router) SessionOrphaned(e transfer.SessionOrphaned) { r.clients.SessionOrphaned(e) }
+func (r *router) LayerReady(e transfer.LayerReady)           { r.clients.LayerReady(e) }
+func (r *router) WatchProgress(e transfer.WatchProgress)     { r.clients.WatchProgress(e) }
+func (r *router) RegionDrained(e transfer.RegionDrained)     { r.clients.RegionDrained(e) }
+func (r *router) EndSession(e transfer.EndSession)           { r.clients.EndSession(e) }

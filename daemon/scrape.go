@@ -14,8 +14,9 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 		return metrics.Snapshot{}, err
 	}
 	s := metrics.Snapshot{
-		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(m.Sessions), PinnedBytes: v.sessions.Pinned(),
-		Offers: map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive, Transfers: len(m.Transfers),
+		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(m.Sessions) - m.Orphaned, PinnedBytes: v.sessions.Pinned(),
+		OrphanedBytes: v.sessions.Orphaned(),
+		Offers:        map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive, Transfers: len(m.Transfers),
 	}
 	for _, o := range m.Offers {
 		s.Offers[o.State]++

@@ -257,7 +257,10 @@ struct kvpipe_take_opts {
 
 /* Submit. They return as soon as the daemon can see the operation (-KVPIPE_E_BUSY when the queue is full, after
  * waiting for room at most 100 ms); what the daemon thinks of it comes as its completion. Blocks and keys are copied.
- * An offer completes once: DONE when consumed, FAILED(EXPIRED) when its lease ran out, CANCELLED when withdrawn. */
+ * An offer completes once: DONE when consumed, FAILED(EXPIRED) when its lease ran out, CANCELLED when withdrawn.
+ * One that is sealed, and whose blocks were all written (progress has reached "after"), outlives the death of its
+ * process by the daemon's orphan_lease, or by what is left of its lease if that is less. An offer that the next
+ * instance of the engine makes under the same key takes its place. kvpipe_close() withdraws instead. */
 KVPIPE_API int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *op);
 KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kvpipe_op_t *op);
 

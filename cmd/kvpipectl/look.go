@@ -31,7 +31,11 @@ func printStatus(w io.Writer, s admin.Status) {
 	if s.Certificate != nil {
 		t.row("certificate", fmt.Sprintf("%s, until %s", s.Certificate.File, s.Certificate.Until.Format("2006-01-02")))
 	}
-	t.row("memory", fmt.Sprintf("%s registered, %s moved", size(s.Pinned), size(s.Moved)))
+	memory := fmt.Sprintf("%s registered, %s moved", size(s.Pinned), size(s.Moved))
+	if s.Orphaned > 0 {
+		memory += fmt.Sprintf(", %s of dead engines", size(s.Orphaned))
+	}
+	t.row("memory", memory)
 	var names []string
 	for n := range s.Counts {
 		names = append(names, n)

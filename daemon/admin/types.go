@@ -41,8 +41,9 @@ type Status struct {
 	Transports  []string       `json:"transports"`
 	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
 	Certificate *Certificate   `json:"certificate,omitempty"`
-	Counts      map[string]int `json:"counts"` // sessions, engines, regions, offers, transfers, parked, peers, peers_up, holds_shared, holds_exclusive
+	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers, parked, peers, peers_up, holds_shared, holds_exclusive
 	Pinned      uint64         `json:"pinned_bytes"`
+	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
 	Moved       uint64         `json:"moved_bytes"`
 }
 
@@ -105,7 +106,7 @@ type Region struct {
 type Offer struct {
 	Key       string  `json:"key"`
 	Engine    string  `json:"engine"`
-	State     string  `json:"state"` // "joining", "open", "sealed"
+	State     string  `json:"state"` // "joining", "open", "sealed", "orphaned" (its engine died)
 	Tokens    uint32  `json:"tokens"`
 	Blocks    int     `json:"blocks"`
 	Sealed    bool    `json:"sealed"`

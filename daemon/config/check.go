@@ -122,6 +122,7 @@ func (c *Config) checkTimes(p *problems) {
 	within(p, "tcp.spin", c.TCP.Spin, 0, 10*millisecond)
 	within(p, "offers.default_lease", c.Offers.DefaultLease, millisecond, day)
 	within(p, "offers.max_lease", c.Offers.MaxLease, millisecond, day)
+	within(p, "offers.orphan_lease", c.Offers.OrphanLease, 0, day)
 	within(p, "offers.offer_wait", c.Offers.OfferWait, millisecond, day)
 	within(p, "offers.tombstone", c.Offers.Tombstone, millisecond, day)
 	within(p, "advanced.spin", c.Advance.Spin, 1, Duration(time.Second))

@@ -65,8 +65,9 @@ type Local struct {
 type Offers struct {
 	DefaultLease Duration `toml:"default_lease"`
 	MaxLease     Duration `toml:"max_lease"`
-	OfferWait    Duration `toml:"offer_wait"` // how long an early take waits for its offer
-	Tombstone    Duration `toml:"tombstone"`  // how long an ended key is remembered
+	OrphanLease  Duration `toml:"orphan_lease"` // how long finished offers outlive an engine that died; 0s: not at all
+	OfferWait    Duration `toml:"offer_wait"`   // how long an early take waits for its offer
+	Tombstone    Duration `toml:"tombstone"`    // how long an ended key is remembered
 }
 
 // Limits bound what clients may use.
@@ -106,7 +107,7 @@ func Default() Config {
 		TCP:   TCP{Streams: 2, Spin: Duration(60 * time.Microsecond)},
 		Local: Local{CopyWorkers: 2, Nice: 10},
 		Offers: Offers{
-			DefaultLease: Duration(30 * time.Second), MaxLease: Duration(10 * time.Minute),
+			DefaultLease: Duration(30 * time.Second), MaxLease: Duration(10 * time.Minute), OrphanLease: Duration(30 * time.Second),
 			OfferWait: Duration(30 * time.Second), Tombstone: Duration(60 * time.Second),
 		},
 		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, SessionPinned: 1 << 40, TotalPinned: 4 << 40},

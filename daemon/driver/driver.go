@@ -20,6 +20,7 @@ type Sessions interface {
 	LayerReady(transfer.LayerReady)
 	WatchProgress(transfer.WatchProgress)
 	EndSession(transfer.EndSession)
+	SessionOrphaned(transfer.SessionOrphaned)
 	SessionDrained(transfer.SessionID)
 	RegionDrained(transfer.RegionDrained)
 	// Resolve returns the bytes of a run in a session's region. ok is false when the region is not there or smaller. The bytes

@@ -27,13 +27,14 @@ type clients struct {
 	ended []transfer.EndSession // on the driver's goroutine
 }
 
-func (c *clients) Complete(e transfer.Complete)         { c.done <- e }
-func (c *clients) Granted(transfer.Granted)             {}
-func (c *clients) LayerReady(transfer.LayerReady)       {}
-func (c *clients) WatchProgress(transfer.WatchProgress) {}
-func (c *clients) EndSession(e transfer.EndSession)     { c.ended = append(c.ended, e) }
-func (c *clients) SessionDrained(transfer.SessionID)    {}
-func (c *clients) RegionDrained(transfer.RegionDrained) {}
+func (c *clients) Granted(transfer.Granted)                 {}
+func (c *clients) Complete(e transfer.Complete)             { c.done <- e }
+func (c *clients) LayerReady(transfer.LayerReady)           {}
+func (c *clients) WatchProgress(transfer.WatchProgress)     {}
+func (c *clients) EndSession(e transfer.EndSession)         { c.ended = append(c.ended, e) }
+func (c *clients) SessionDrained(transfer.SessionID)        {}
+func (c *clients) SessionOrphaned(transfer.SessionOrphaned) {}
+func (c *clients) RegionDrained(transfer.RegionDrained)     {}
 func (c *clients) Resolve(s transfer.SessionID, r plan.Run) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

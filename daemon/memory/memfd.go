@@ -8,22 +8,24 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// mapMemfd judges a descriptor from a client and maps its first n bytes. The descriptor stays the caller's.
-func mapMemfd(fd int, n uint64) (whole []byte, err error) {
+// mapMemfd judges a descriptor from a client and maps its first n bytes, in whole pages of the size it
+// returns, with the file's identity. The descriptor stays the caller's.
+func mapMemfd(fd int, n uint64) (whole []byte, page int, file file, err error) {
 	info, err := sys.Identify(fd)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	file.dev, file.ino = info.Dev, info.Ino
 	if err := judge(info, n); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	unit := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
 	size := (n + unit - 1) / unit * unit                        // n <= Size, so this cannot overflow
 	whole, err = sys.Mmap(fd, int(size), sys.ProtWrite)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return whole, nil
+	return whole, int(unit), file, nil
 }
 
 // judge says why n bytes of what info describes must not be mapped.
@@ -44,3 +46,6 @@ func judge(info sys.FileInfo, n uint64) error {
 	}
 	return nil
 }
+
+// file is what several descriptors, and regions, may have in common.
+type file struct{ dev, ino uint64 }

@@ -26,10 +26,11 @@ type Pool struct {
 	mu     sync.Mutex
 	limits Limits
 	bytes  uint64
+	files  map[file]int // regions in each
 }
 
 // NewPool returns an empty account.
-func NewPool(l Limits) *Pool { return &Pool{limits: l} }
+func NewPool(l Limits) *Pool { return &Pool{limits: l, files: map[file]int{}} }
 
 // SetLimits changes the limits of registrations to come.
 func (p *Pool) SetLimits(l Limits) {
@@ -73,6 +74,22 @@ func (p *Pool) giveBack(n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bytes -= n
+}
+
+// use notes one more, or (-1) one less, region in a file.
+func (p *Pool) use(f file, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.files[f] += n; p.files[f] == 0 {
+		delete(p.files, f)
+	}
+}
+
+// shared says whether more than one region lies in a file.
+func (p *Pool) shared(f file) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.files[f] > 1
 }
 
 func over(n, used, limit uint64) bool { return limit > 0 && (n > limit || used > limit-n) }

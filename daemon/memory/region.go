@@ -26,9 +26,13 @@ type Region struct {
 	kind  Kind
 	bytes []byte // what was registered
 	whole []byte // the mapping, whole pages
+	page  int    // their size
+	file  file
 	pool  *Pool
 	warm  *warmer
-	refs  atomic.Int64 // the space's own and one for each user
+
+	charged uint64       // bytes that the pool and the space account for; under the space's lock until the last use ends
+	refs    atomic.Int64 // the space's own and one for each user
 }
 
 // acquire adds a user unless the region is unmapped already.
@@ -55,7 +59,8 @@ func (r *Region) release() {
 	if err := sys.Munmap(r.whole); err != nil {
 		panic(err)
 	}
-	r.pool.giveBack(uint64(len(r.bytes)))
+	r.pool.use(r.file, -1)
+	r.pool.giveBack(r.charged)
 }
 
 // drop ends the space's own use.

@@ -14,9 +14,10 @@ type Space struct {
 
 	mu     sync.Mutex
 	gens   []uint32 // by index: the generation that its region has, or had
-	used   uint64
 	count  int
 	closed bool
+
+	used atomic.Uint64 // registered bytes; changed under mu
 
 	// Readers resolve without the lock: the slice is replaced, never changed. Index i may be nil.
 	regions atomic.Pointer[[]*Region]
@@ -37,16 +38,17 @@ func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) {
 	if s.closed {
 		return 0, ErrClosed
 	}
-	if err := s.pool.reserve(n, s.used, s.count); err != nil {
+	if err := s.pool.reserve(n, s.used.Load(), s.count); err != nil {
 		return 0, err
 	}
-	whole, err := mapMemfd(fd, n)
+	whole, page, file, err := mapMemfd(fd, n)
 	if err != nil {
 		s.pool.giveBack(n)
 		return 0, err
 	}
-	r := &Region{kind: Memfd, bytes: whole[:n:n], whole: whole, pool: s.pool, warm: warm(whole)}
+	r := &Region{kind: Memfd, bytes: whole[:n:n], whole: whole, page: page, file: file, pool: s.pool, warm: warm(whole), charged: n}
 	r.refs.Store(1)
+	s.pool.use(file, 1)
 
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	index := 0
@@ -61,7 +63,7 @@ func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) {
 	r.id = layout.RegionID(uint64(s.gens[index])<<32 | uint64(index))
 	regions[index] = r
 	s.regions.Store(&regions)
-	s.used += n
+	s.used.Add(n)
 	s.count++
 	return r.id, nil
 }
@@ -77,7 +79,7 @@ func (s *Space) Remove(id layout.RegionID) error {
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	regions[uint32(id)] = nil
 	s.regions.Store(&regions)
-	s.used -= uint64(len(r.bytes))
+	s.used.Add(-r.charged)
 	s.count--
 	r.drop()
 	return nil
@@ -94,7 +96,8 @@ func (s *Space) Close() {
 			r.drop()
 		}
 	}
-	s.used, s.count = 0, 0
+	s.count = 0
+	s.used.Store(0)
 }
 
 // Resolve returns the n bytes at off of a region; ok is false when there is no such region or it is smaller. The bytes stay
@@ -118,9 +121,7 @@ func (s *Space) Size(id layout.RegionID) (n uint64, ok bool) {
 
 // Used returns how many bytes are registered.
 func (s *Space) Used() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.used
+	return s.used.Load()
 }
 
 // Regions describes the regions in ascending order of their index.

@@ -1,6 +1,10 @@
 package memory
 
-import "github.com/kvpipe/kvpipe/internal/sys"
+import (
+	"sync"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
 
 // warmStep is how much is warmed at a time: removing a region waits for one step at most.
 const warmStep = 16 << 20
@@ -9,6 +13,7 @@ const warmStep = 16 << 20
 // pages themselves are there already, that is what registration checked.
 type warmer struct {
 	stop, done chan struct{}
+	once       sync.Once
 }
 
 func warm(b []byte) *warmer {
@@ -33,6 +38,6 @@ func warm(b []byte) *warmer {
 
 // end returns when the region is not touched any more.
 func (w *warmer) end() {
-	close(w.stop)
+	w.once.Do(func() { close(w.stop) })
 	<-w.done
 }

@@ -10,6 +10,7 @@ const (
 	PinnedBytes       = "kvpipe_pinned_bytes"
 	Regions           = "kvpipe_regions"
 	Offers            = "kvpipe_offers"
+	OrphanedBytes     = "kvpipe_orphaned_bytes"
 	Takes             = "kvpipe_takes"
 	Transfers         = "kvpipe_transfers"
 	HeldBlocks        = "kvpipe_held_blocks"

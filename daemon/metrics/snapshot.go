@@ -8,6 +8,7 @@ type Snapshot struct {
 	Draining                 bool
 	Sessions, Regions        int
 	PinnedBytes              uint64
+	OrphanedBytes            uint64
 	Offers                   map[string]int // by state
 	Takes, Transfers         int
 	HeldShared, HeldExcl     int

@@ -40,10 +40,25 @@ func watchProcess(pidfd int, end func(transfer.Cause)) (*process, error) {
 			return ended
 		})
 		if err == nil && ended {
-			end(transfer.Cause{Reason: transfer.PeerGone, Text: "the process that opened the session has ended"})
+			end(transfer.Cause{Reason: transfer.PeerGone, Text: processEnded})
 		}
 	}()
 	return p, nil
+}
+
+const processEnded = "the process that opened the session has ended"
+
+// gone says whether the process has ended. After stop it says what it did not know before: no.
+func (p *process) gone() bool {
+	gone := false
+	raw, err := p.file.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			alive, err := sys.PidfdAlive(int(fd))
+			gone = err == nil && !alive
+		})
+	}
+	return gone
 }
 
 func (p *process) stop() {

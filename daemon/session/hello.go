@@ -80,6 +80,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		return nil, err
 	}
 	s.abi = min(h.ABIMax, ring.ABI)
+	v.mourn(who)
 	_ = conn.SetDeadline(time.Time{}) // from admit on, deadlines are the session's
 	err = v.admit(s)
 	var rank *occupied
@@ -170,7 +171,7 @@ func (v *Server) admit(s *session) error {
 	v.next++
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
-	v.change(s, nil)
+	v.change(s, nil, nil)
 	delete(v.conns, s.conn)
 	return nil
 }

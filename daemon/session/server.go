@@ -49,6 +49,8 @@ type Server struct {
 type table struct {
 	byID map[transfer.SessionID]*session
 	list []*session // in the order in which they came
+
+	orphans []*session // of which memory is left
 }
 
 // New returns a server that serves nobody until Serve. End it with Close.
@@ -175,9 +177,21 @@ func (v *Server) find(id transfer.SessionID) *session { return v.sessions.Load()
 // all returns the sessions; the slice is never changed.
 func (v *Server) all() []*session { return v.sessions.Load().list }
 
-// change replaces the table of sessions. The caller holds mu.
-func (v *Server) change(add, remove *session) {
+// change replaces the table of sessions: one is added, one removed, of one only memory is left. The caller holds mu.
+func (v *Server) change(add, remove, orphan *session) {
 	next := &table{byID: map[transfer.SessionID]*session{}}
+	for _, s := range v.sessions.Load().orphans {
+		if s != remove {
+			next.orphans = append(next.orphans, s)
+		}
+	}
+	if orphan != nil {
+		orphan.ended = time.Now()
+		next.orphans = append(next.orphans, orphan)
+	}
+	for _, s := range next.orphans {
+		next.byID[s.id] = s
+	}
 	for _, s := range v.all() {
 		if s != remove {
 			next.list = append(next.list, s)

@@ -22,6 +22,8 @@ type session struct {
 	who      identity
 	log      *slog.Logger
 	since    time.Time
+	ended    time.Time               // under the table's lock, when it has left only memory
+	process  atomic.Pointer[process] // nil: not visible
 	secret   [32]byte
 	abi      uint32 // of the ring protocol, as agreed
 	conn     *net.UnixConn
@@ -62,13 +64,16 @@ type session struct {
 	layout  assembly
 	count   counters
 
-	endOnce sync.Once
-	cause   transfer.Cause // set before ending is closed
-	ending  chan struct{}
-	left    chan struct{} // its rank is free again
-	drained chan struct{} // the driver says that nothing touches its memory
-	drain   sync.Once
-	over    chan struct{} // everything is unmapped and closed
+	endOnce  sync.Once
+	cause    transfer.Cause // set before ending is closed
+	ending   chan struct{}
+	left     chan struct{} // its rank is free again
+	drained  chan struct{} // the driver says that nothing touches its memory
+	drain    sync.Once
+	orphaned chan struct{} // the driver says that only keep has to stay
+	orphan   sync.Once
+	keep     transfer.SessionOrphaned // set before orphaned is closed
+	over     chan struct{}            // everything is unmapped and closed, but what the dead leave behind
 }
 
 // counters are read by Snapshot while others count.
@@ -83,7 +88,7 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		mem: memory.NewSpace(v.pool), ops: map[uint64]struct{}{}, removals: map[layout.RegionID]*removal{},
 		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.cfg.Limits.Inflight, int(sizes.CQ)/2),
 		resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
-		drained: make(chan struct{}), over: make(chan struct{}),
+		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
 	}
 	s.fds.none()
 	s.fds.pid = who.pidfd
@@ -132,6 +137,9 @@ func (s *session) run(buf []byte, leave func()) {
 	if err != nil {
 		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()})
 	}
+	if alive != nil {
+		s.process.Store(alive)
+	}
 	if s.srv.busy != nil {
 		s.srv.busy.wake()
 	}
@@ -139,19 +147,30 @@ func (s *session) run(buf []byte, leave func()) {
 	bye := s.control(buf)
 	s.stopTaking()
 	helpers.Wait()
+	died := s.died()
 	alive.stop()
 	s.say()
-	s.srv.leave(s)
-	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause})
+	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause, Died: died, Progress: s.lastProgress()})
+	s.srv.leave(s) // whoever takes its place comes after its end
 	s.log.Info("session closed", "reason", s.cause.Reason.String(), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
 
 	select {
 	case <-s.drained:
+	case <-s.orphaned:
 	case <-s.srv.forced:
 	}
 	s.forgetRemovals()
 	s.jobs.Wait()
 	s.unmap()
+	if s.leaves() {
+		s.shrink()
+		s.srv.bury(s)
+		leave()
+		close(s.over)
+		s.rest()
+		return
+	}
+	s.mem.Close()
 	s.srv.forget(s)
 	leave() // before the client knows: it may come back at once
 	if bye != nil {
@@ -186,9 +205,20 @@ func (s *session) say() {
 
 const byOwner = "closed by its owner"
 
-// unmap ends everything that refers to the session's memory.
-func (s *session) unmap() {
+// rest waits until nobody takes what the session left behind.
+func (s *session) rest() {
+	_ = s.conn.Close()
+	select {
+	case <-s.drained:
+	case <-s.srv.forced:
+	}
 	s.mem.Close()
+	s.srv.forget(s)
+	s.log.Debug("memory of an ended session given back", "age", time.Since(s.ended).Round(time.Millisecond))
+}
+
+// unmap ends everything that the daemon shares with the client, but the memory that it registered.
+func (s *session) unmap() {
 	s.in.Lock()
 	s.mu.Lock()
 	s.gone = true
@@ -218,7 +248,7 @@ func (v *Server) leave(s *session) {
 func (v *Server) forget(s *session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.change(nil, s)
+	v.change(nil, s, nil)
 }
 
 // SessionDrained says that nothing touches the session's memory: it is unmapped now, and the client's BYE answered.

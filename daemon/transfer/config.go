@@ -19,6 +19,7 @@ type Config struct {
 	MaxTimeout     Time // 1 h
 	DefaultLease   Time // of offers; 30 s
 	MaxLease       Time // 10 min
+	OrphanLease    Time // how long sealed offers outlive an engine that died; 0: not at all
 	OfferWait      Time // how long a take waits for its offer; 30 s
 	FenceGrace     Time // how long a terminal report waits for its fence before it says More; 50 ms
 
@@ -47,6 +48,7 @@ type Broken struct {
 	Hold        bool // conflicting holds are granted
 	Commit      bool // a take is done although slices are missing
 	Incarnation bool // bytes of two offers under one key may mix
+	Unfinished  bool // offers outlive an engine that had not written all their blocks
 	LateSlice   bool // a slice that is spoiled after it had landed stays landed
 }
 

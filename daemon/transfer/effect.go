@@ -48,6 +48,14 @@ type EndSession struct {
 	Cause   Cause
 }
 
+// SessionOrphaned: nothing touches the memory of a closed session any more but those who take the blocks in Keep, one element for
+// each offer that outlives it. All other memory may go; SessionDrained follows.
+type SessionOrphaned struct {
+	Session SessionID
+	Layout  *layout.Layout
+	Keep    [][]layout.BlockList
+}
+
 // SessionDrained, RegionDrained: nothing touches that memory any more.
 type SessionDrained struct{ Session SessionID }
 type RegionDrained struct {
@@ -120,21 +128,22 @@ type Log struct {
 	Attrs []any // key, value, ...
 }
 
-func (Complete) effect()       {}
-func (Granted) effect()        {}
-func (LayerReady) effect()     {}
-func (WatchProgress) effect()  {}
-func (EndSession) effect()     {}
-func (SessionDrained) effect() {}
-func (RegionDrained) effect()  {}
-func (Dial) effect()           {}
-func (Send) effect()           {}
-func (MakePlan) effect()       {}
-func (Expect) effect()         {}
-func (Post) effect()           {}
-func (ReadInline) effect()     {}
-func (WriteInline) effect()    {}
-func (Fence) effect()          {}
-func (Forget) effect()         {}
-func (ArmTimer) effect()       {}
-func (Log) effect()            {}
+func (Granted) effect()         {}
+func (Complete) effect()        {}
+func (LayerReady) effect()      {}
+func (WatchProgress) effect()   {}
+func (EndSession) effect()      {}
+func (SessionOrphaned) effect() {}
+func (SessionDrained) effect()  {}
+func (RegionDrained) effect()   {}
+func (Dial) effect()            {}
+func (Send) effect()            {}
+func (MakePlan) effect()        {}
+func (Expect) effect()          {}
+func (Post) effect()            {}
+func (ReadInline) effect()      {}
+func (WriteInline) effect()     {}
+func (Fence) effect()           {}
+func (Forget) effect()          {}
+func (ArmTimer) effect()        {}
+func (Log) effect()             {}

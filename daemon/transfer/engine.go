@@ -60,6 +60,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	e := l.live
 	s.engine = e
 	if ev.Role == Scheduler {
+		m.succeed(e)
 		e.scheds = append(e.scheds, s)
 		m.home.arrived(m, s, true)
 		return

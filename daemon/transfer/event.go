@@ -29,9 +29,14 @@ type LayoutSet struct {
 
 // SessionClosed: the client closed, died or was ended. The machine fences all that touches the session's memory, then
 // says SessionDrained. No completion is sent to it after this.
+//
+// Died: its process is gone, so that nothing writes its memory any more, and Progress is the last that it said. Sealed offers whose
+// blocks it had finished are kept for a while then (Config.OrphanLease): SessionOrphaned says what of its memory has to stay.
 type SessionClosed struct {
-	Session SessionID
-	Cause   Cause
+	Session  SessionID
+	Cause    Cause
+	Died     bool
+	Progress uint64
 }
 
 // RegionRemoved: the client wants a region back. Operations on layouts that name it are ended; RegionDrained follows.

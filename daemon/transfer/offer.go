@@ -29,6 +29,8 @@ type offer struct {
 	expiry         timer
 	bytes          uint64 // moved to takes that are done
 	ended          bool
+	orphaned       bool // a session concerned died
+	outlives       Time // orphaned: when it ends at the latest
 
 	// Room for what most have: one of each.
 	members1 [1]*member
@@ -64,6 +66,10 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 		cause = because(Quota, "the session has %d offers, the limit; withdraw some or wait until they are taken", s.offers)
 	}
 	o := m.offers[string(in.Key)]
+	old := o.heirless(s)
+	if old != nil {
+		o = nil
+	}
 	if cause.Reason == OK && o != nil {
 		cause = o.joinable(s, in)
 	}
@@ -93,6 +99,9 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	o.expireBy(m, m.now+m.clampLease(in.Lease))
 	m.applyDrops(o)
 	o.grown(m)
+	if old != nil {
+		old.end(m, Failed, because(Expired, "key %s: engine %q died and its next instance made another offer under the key", short(old.key), old.engine.key.name), "was replaced")
+	}
 }
 
 func (m *Machine) clampLease(lease Time) Time {

@@ -4,6 +4,9 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // expireBy moves the end of the lease to at, never back.
 func (o *offer) expireBy(m *Machine, at Time) {
+	if o.orphaned {
+		at = min(at, o.outlives)
+	}
 	if at > o.expires && !o.ended {
 		o.expires = at
 		if o.expiry.pos == 0 { // a later lease is noticed when the timer fires
@@ -23,6 +26,10 @@ func (o *offer) fire(m *Machine, _ wake) {
 		m.arm(&o.expiry, o, wakeExpiry, o.expires)
 		return
 	}
+	if o.orphaned && m.now >= o.outlives {
+		o.end(m, Failed, because(Expired, "key %s: engine %q died, and offers.orphan_lease is over since; make a new request", short(o.key), o.engine.key.name), "outlived its engine and ended")
+		return
+	}
 	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, for longer", short(o.key), took(o.lease)), "expired")
 }
 
@@ -33,9 +40,11 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 		return
 	}
 	o.ended = true
-	delete(m.offers, o.key)
 	m.disarm(&o.expiry)
-	m.bury(o, how)
+	if m.offers[o.key] == o { // and not one that took its place
+		delete(m.offers, o.key)
+		m.bury(o, how)
+	}
 	for _, v := range append([]*serve(nil), o.serves...) {
 		if v.state == serveMoving {
 			v.abort(m, o.epitaph(m, status, cause, how))
@@ -76,8 +85,12 @@ func (mb *member) cancel(m *Machine, _ *op) {
 	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), "was withdrawn")
 }
 
-// lost: offers end with the sessions whose memory they name. One that may outlive its engine would stay here.
+// lost: offers end with the sessions whose memory they name, unless they may outlive them.
 func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
+	if mb.survives(m, s) {
+		mb.offer.outlive(m, s)
+		return
+	}
 	if s != o.by {
 		cause.Text = "rank " + rankName(s) + ": " + cause.Text
 	}
@@ -91,4 +104,7 @@ func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
 	return 0, nil
 }
 
-func (mb *member) freed(_ *Machine, o *op) { o.by.offers-- }
+func (mb *member) freed(m *Machine, o *op) {
+	o.by.offers--
+	m.bereave(mb)
+}

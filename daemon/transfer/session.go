@@ -26,10 +26,13 @@ type session struct {
 	uses     map[*op]struct{} // operations that this session is told about
 	legs     int              // legs that may touch its memory
 	offers   int
+	orphans  []*offer          // that outlive it and lie in its memory
+	orphaned bool              // whoever owns its memory was told what has to stay
 	gone     []layout.RegionID // removed
 	draining []layout.RegionID // of them, those whose memory may still be touched
 	ended    *Cause            // it was told to go
 	closed   bool
+	died     bool // closed, because its process is gone
 }
 
 // alive is false once nothing may be sent to the session.
@@ -50,7 +53,10 @@ func (m *Machine) sessionClosed(ev SessionClosed) {
 	if s == nil || s.closed {
 		return
 	}
-	s.closed = true
+	if ev.Died {
+		m.progress(Progress{Session: s.id, Value: ev.Progress})
+	}
+	s.closed, s.died = true, ev.Died
 	s.waits, s.owed = nil, nil
 	m.home.arrived(m, s, true) // it was back; nobody else comes in its place
 	m.abandon(s, ev.Cause)
@@ -103,10 +109,13 @@ func (m *Machine) abandonMemory(s *session, cause Cause) {
 
 // drained says so when nothing touches memory that was asked back.
 func (m *Machine) drained(s *session) {
-	if s.legs > 0 {
+	switch {
+	case s.closed && len(s.orphans) > 0:
+		m.orphan(s)
 		return
-	}
-	if s.closed {
+	case s.legs > 0:
+		return
+	case s.closed:
 		if m.sessions[s.id] == s {
 			delete(m.sessions, s.id)
 			m.emit(SessionDrained{Session: s.id})

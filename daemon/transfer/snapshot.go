@@ -13,6 +13,7 @@ type Snapshot struct {
 	Offers    []OfferInfo
 	Transfers []TransferInfo
 	Draining  bool
+	Orphaned  int // sessions that are gone and offers outlive; they are listed too
 	// Blocks under holds, counted per rank; shared ones once per hold.
 	HoldsShared, HoldsExclusive int
 	Parked                      int // takes of others that wait for an offer here
@@ -40,12 +41,13 @@ type SessionInfo struct {
 	Credits          int
 	Legs             int // transfers that may touch its memory
 	Closing          bool
+	Orphaned         bool // gone; offers that outlive it lie in its memory
 }
 
 // OfferInfo is a live offer.
 type OfferInfo struct {
 	Key, Engine, Trace string
-	State              string // "joining", "open", "sealed"
+	State              string // "joining", "open", "sealed", "orphaned"
 	Ranks              int
 	Segments           int
 	Tokens             uint32
@@ -84,6 +86,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	for _, x := range m.sessions {
 		s.Sessions = append(s.Sessions, x.info())
+		if len(x.orphans) > 0 {
+			s.Orphaned++
+		}
 		if x.holds != nil {
 			shared, exclusive := x.holds.Held()
 			s.HoldsShared += shared
@@ -144,7 +149,7 @@ func (s *session) info() SessionInfo {
 	return SessionInfo{
 		Session: s.id, Engine: s.engine.key.name, Instance: s.engine.instance, Role: s.role, Rank: s.rank,
 		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.offers,
-		Credits: s.credits, Legs: s.legs, Closing: s.closed || s.ended != nil,
+		Credits: s.credits, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: len(s.orphans) > 0,
 	}
 }
 
@@ -154,6 +159,8 @@ func (o *offer) info(now Time) OfferInfo {
 		Sealed: o.sealed(), Consumers: o.consumers, Transfers: len(o.serves), Lease: max(o.expires-now, 0), Age: now - o.members[0].began,
 	}
 	switch {
+	case o.orphaned:
+		i.State = "orphaned"
 	case !o.joined:
 		i.State = "joining"
 	case i.Sealed:

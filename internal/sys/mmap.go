@@ -70,6 +70,17 @@ func Munmap(b []byte) error {
 	return nil
 }
 
+// Punch gives the pages that b covers, part of a shared writable mapping of
+// Mmap, back to the system, for everybody who maps the file: they read as zeros
+// and come back when they are touched. b must be whole pages of the file, which
+// may be huge ones.
+func Punch(b []byte) error {
+	if err := unix.Madvise(b, unix.MADV_REMOVE); err != nil {
+		return fmt.Errorf("punch %d bytes: %w", len(b), err)
+	}
+	return nil
+}
+
 // Protect changes the protection of the pages that b covers; b must begin on
 // a page.
 func Protect(b []byte, prot Prot) error {

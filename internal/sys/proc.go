@@ -2,11 +2,14 @@ package sys
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ProcRoot is where the proc file system usually is. Functions take the root
@@ -39,6 +42,17 @@ func StartTime(root string, pid int) (uint64, error) {
 		return 0, fmt.Errorf("start time of pid %d: %w", pid, err)
 	}
 	return t, nil
+}
+
+// Exiting tells whether process pid, or what is left of it, has given up its
+// memory, which is before its descriptors are closed. One that cannot be looked
+// at counts as running; one that is gone does not.
+func Exiting(root string, pid int) bool {
+	b, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "statm"))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	return bytes.HasPrefix(b, []byte("0 "))
 }
 
 // Cgroup returns the control group of process pid, a path from the root of its

@@ -18,6 +18,7 @@ func TestBroken(t *testing.T) {
 		{"commit", Options{Broken: transfer.Broken{Commit: true}}, 100},
 		{"incarnation", Options{Broken: transfer.Broken{Incarnation: true}}, 3000},
 		{"late slice", Options{Broken: transfer.Broken{LateSlice: true}}, 3000},
+		{"unfinished", Options{Broken: transfer.Broken{Unfinished: true}}, 300},
 		{"transport that lands after its fence", Options{Late: true}, 100},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -46,6 +46,7 @@ type Cluster struct {
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
 	movedNow int // takes that were moved at once
+	outlived int // offers that outlived a session
 }
 
 // faults are chances in percent.
@@ -95,6 +96,9 @@ func New(opts Options) *Cluster {
 	c.cfg.FenceGrace = r.span(1*ms, 40*ms)
 	c.cfg.Resend = r.span(50*ms, 400*ms)
 	c.cfg.Settle = r.span(20*ms, 100*ms)
+	if r.hit(70) {
+		c.cfg.OrphanLease = r.span(50*ms, 3*second)
+	}
 	c.cfg.Linger = r.span(100*ms, 3*second)
 	c.cfg.WindowSlices = r.in(1, 8)
 	if r.hit(50) {

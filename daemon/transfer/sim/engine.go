@@ -32,6 +32,9 @@ type Session struct {
 	free     []uint32
 	open     bool // the client lives and is connected
 	drained  bool
+	killed   bool          // its process died
+	orphan   bool          // its daemon was told what has to stay of its memory
+	gone     transfer.Time // killed: when the daemon heard of it
 	progress uint64
 	watch    uint64
 	writes   []write
@@ -221,14 +224,19 @@ func (s *Session) told(cause transfer.Cause) {
 	s.node.later(s.eng.c.delay(), func() { s.close("told: " + cause.Text) })
 }
 
-// close ends the client's side; the daemon notices a little later.
+// kill ends the client's process, close only its session; the daemon notices a little later.
+func (s *Session) kill(why string) {
+	s.killed = s.open || s.killed
+	s.close(why)
+}
+
 func (s *Session) close(why string) {
 	if !s.open {
 		return
 	}
 	s.eng.c.tracef("%s session %d (%s rank %d) closes: %s", s.node.name, s.id, s.eng.name, s.rank, why)
 	s.open = false
-	s.node.event(s.eng.c.delay(), transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}})
+	s.node.later(s.eng.c.delay(), s.end)
 }
 
 // daemonGone: the library notices; nothing that was running can touch memory any more.
@@ -242,6 +250,7 @@ func (n *Node) drained(id transfer.SessionID) {
 		n.c.fail("node %s: session %d drained while it is open", n.name, id)
 	}
 	s.drained = true
+	s.checkReturned()
 	delete(n.sessions, id)
 }
 
@@ -255,7 +264,7 @@ func (e *Engine) crash(r *rng) {
 	e.down = true
 	all := e.all()
 	if r.hit(40) {
-		pick(r, all).close("killed")
+		pick(r, all).kill("killed")
 		e.node.later(r.span(1*ms, 200*ms), func() { e.killRest(all) })
 	} else {
 		e.killRest(all)
@@ -268,7 +277,7 @@ func (e *Engine) crash(r *rng) {
 
 func (e *Engine) killRest(all []*Session) {
 	for _, s := range all {
-		s.close("killed with its engine")
+		s.kill("killed with its engine")
 	}
 }
 

@@ -96,6 +96,8 @@ func (n *Node) execute(e transfer.Effect) {
 		n.session(e.Session).watchProgress(e.Value)
 	case transfer.EndSession:
 		n.session(e.Session).told(e.Cause)
+	case transfer.SessionOrphaned:
+		n.session(e.Session).orphaned(e)
 	case transfer.SessionDrained:
 		n.drained(e.Session)
 	case transfer.RegionDrained:

@@ -123,12 +123,14 @@ func (s *Script) commands() map[string]func(args) {
 		"cancel":   func(a args) { s.small(a, func(o *Op) transfer.Op { return &transfer.CancelOp{Target: o.user} }) },
 		"withdraw": func(a args) { s.small(a, func(o *Op) transfer.Op { return &transfer.WithdrawOp{Target: o.user} }) },
 		"progress": func(a args) { s.find(a.words[0]).workers[a.num("rank", 0)].setProgress(uint64(a.num("value", 0))) },
-		"kill":     func(a args) { e := s.find(a.words[0]); e.killRest(e.all()) },
+		"kill":     s.kill,
+		"close":    func(a args) { each(s.find(a.words[0]).all(), func(x *Session) { x.close("by itself") }) },
 		"cut":      func(a args) { p := ends(a.words[0], a.words[1]); s.c.net.cut[p] = true; s.c.net.sever(p) },
 		"heal":     func(a args) { delete(s.c.net.cut, ends(a.words[0], a.words[1])) },
 		"deaf":     func(a args) { s.c.net.deaf[[2]string{a.words[0], a.words[1]}] = !a.has("off") },
 		"crash":    func(a args) { s.c.byName[a.words[0]].crash(a.ms("down", 5*ms)) },
 		"restart":  func(a args) { s.find(a.words[0]).start(); s.c.run(s.c.now) },
+		"sched":    func(a args) { e := s.find(a.words[0]); e.sched = e.newSession(transfer.Scheduler, 0); s.c.run(s.c.now) },
 		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{}) },
 		"remove":   s.remove,
 		"next":     s.nexts,
@@ -137,7 +139,7 @@ func (s *Script) commands() map[string]func(args) {
 	}
 }
 
-func each(words []string, do func(string)) {
+func each[T any](words []T, do func(T)) {
 	for _, w := range words {
 		do(w)
 	}
@@ -168,6 +170,7 @@ func (s *Script) config(a args) {
 	c := &s.c.cfg
 	c.OfferWait, c.DefaultLease = a.ms("offer_wait", c.OfferWait), a.ms("lease", c.DefaultLease)
 	c.FenceGrace, c.Settle = a.ms("grace", c.FenceGrace), a.ms("settle", c.Settle)
+	c.OrphanLease = a.ms("orphan_lease", c.OrphanLease)
 	c.WindowSlices, c.AtOnce = a.num("window", c.WindowSlices), a.num("at_once", c.AtOnce)
 	s.c.inline, s.c.slice = uint64(a.num("inline", int(s.c.inline))), uint64(a.num("slice", int(s.c.slice)))
 }
@@ -277,6 +280,19 @@ func (s *Script) run(a args) {
 		panic(err)
 	}
 	s.c.run(s.c.now + transfer.Time(n)*ms)
+}
+
+// kill ENGINE [rank=N | sched] ends its processes, or one of them.
+func (s *Script) kill(a args) {
+	e := s.find(a.words[0])
+	switch {
+	case a.has("sched"):
+		e.sched.kill("killed")
+	case a.named["rank"] != "":
+		e.workers[a.num("rank", 0)].kill("killed")
+	default:
+		e.killRest(e.all())
+	}
 }
 
 // remove ENGINE [rank=0] takes the rank's region away.

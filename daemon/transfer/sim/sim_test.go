@@ -22,7 +22,7 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce := 0, 0
+	steps, atOnce, outlived := 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c := New(Options{Seed: seed})
 		if err := c.Run(); err != nil {
@@ -33,8 +33,9 @@ func TestSim(t *testing.T) {
 		}
 		steps += c.Steps()
 		atOnce += c.movedNow
+		outlived += c.outlived
 	}
-	t.Logf("%d seeds, %d events, %d takes moved at once", *seeds, steps, atOnce)
+	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine", *seeds, steps, atOnce, outlived)
 }
 
 func replay(t *testing.T, seed uint64) {

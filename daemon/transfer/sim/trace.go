@@ -58,6 +58,18 @@ func describe(x any) string {
 		}
 		return fmt.Sprintf("Complete session=%d user=%d op=%d %s%s bytes=%d%s%s", x.Session, x.UserData, x.Op, statuses[x.Status], more, x.Bytes,
 			describeRuns(" failed=", x.Failed), describeCause(transfer.Cause{Reason: x.Reason, Text: x.Text}))
+	case transfer.SessionClosed:
+		died := ""
+		if x.Died {
+			died = fmt.Sprintf(" died progress=%#x", x.Progress)
+		}
+		return fmt.Sprintf("SessionClosed session=%d%s%s", x.Session, died, describeCause(x.Cause))
+	case transfer.SessionOrphaned:
+		keep := make([]string, len(x.Keep))
+		for i, b := range x.Keep {
+			keep[i] = describeBlocks(b, nil)
+		}
+		return fmt.Sprintf("SessionOrphaned session=%d keep=%s", x.Session, strings.Join(keep, ";"))
 	case transfer.LayoutSet:
 		return fmt.Sprintf("LayoutSet session=%d", x.Session)
 	case transfer.ArmTimer:

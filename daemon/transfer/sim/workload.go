@@ -125,6 +125,9 @@ func (q *Request) produce() {
 		p.cuts = []int{mid, q.tokens}
 	}
 	ops := q.offer(p)
+	if len(ops) > 0 && r.hit(c.faults.client/2) {
+		c.after(r.span(0, 600*ms), q.bereave)
+	}
 	if len(ops) == 0 || !r.hit(20+c.faults.churn) {
 		return
 	}
@@ -148,6 +151,24 @@ func (q *Request) produce() {
 		}
 		c.newSmall(o.sess, &transfer.WithdrawOp{Target: o.user})
 	})
+}
+
+// bereave kills the producer under its offer; its next instance may offer under the same key.
+func (q *Request) bereave() {
+	c, r := q.c, &q.c.rng
+	if c.calm || !q.prod.ready() {
+		return
+	}
+	q.prod.crash(r)
+	if q.gens < 3 && r.hit(30) {
+		c.after(r.span(0, 2*second), func() {
+			if !c.calm && q.prod.ready() {
+				q.gens++
+				q.takers = append(q.takers, map[string]map[int]bool{})
+				q.produce()
+			}
+		})
+	}
 }
 
 // consume takes, drops, watches, cancels, makes mistakes, tries again.

@@ -1,0 +1,98 @@
+package memory
+
+import (
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Retain gives back to the system every page of the space's regions of which keep names no byte: it calls mark for the n bytes at off
+// that have to stay. Regions of which nothing stays are removed; the others stay mapped as a whole, and what was given back reads
+// as zeros. Nothing of a memfd is given back in which another region lies, of whatever session. It is for memory that nobody writes any more, and is no longer counted as registered. Bytes outside of a region are
+// ignored. It returns how many bytes stay. Register, Remove and Close wait for it: giving back takes a while.
+func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) (kept uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pages := map[layout.RegionID]*pageSet{}
+	regions := append([]*Region(nil), *s.regions.Load()...)
+	for _, r := range regions {
+		if r != nil {
+			pages[r.id] = newPageSet(len(r.whole), r.page)
+		}
+	}
+	keep(func(id layout.RegionID, off, n uint64) {
+		if p := pages[id]; p != nil {
+			p.mark(off, n)
+		}
+	})
+	for i, r := range regions {
+		if r == nil {
+			continue
+		}
+		left, e := r.shrink(pages[r.id])
+		if e != nil {
+			err = e // the memory is there until the mapping ends
+		}
+		gone := r.charged - left
+		s.used.Add(-gone)
+		s.pool.giveBack(gone)
+		r.charged = left
+		kept += left
+		if left == 0 {
+			regions[i] = nil
+			s.count--
+			r.drop()
+		}
+	}
+	s.regions.Store(&regions)
+	return kept, err
+}
+
+// shrink gives back all pages but those and returns how many bytes are left.
+func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
+	r.warm.end() // it would fetch what is given back
+	if left = uint64(len(r.bytes)); r.pool.shared(r.file) {
+		return left, nil
+	}
+	pages.holes(func(from, to int) {
+		if e := sys.Punch(r.whole[from:to]); e != nil {
+			err = e
+			return
+		}
+		left -= uint64(max(min(to, len(r.bytes))-from, 0))
+	})
+	return left, err
+}
+
+// pageSet says which pages of a mapping are wanted.
+type pageSet struct {
+	page, size int
+	bits       []uint64
+}
+
+func newPageSet(size, page int) *pageSet {
+	return &pageSet{page: page, size: size, bits: make([]uint64, (size/page+63)/64)}
+}
+
+func (p *pageSet) mark(off, n uint64) {
+	end := min(off+n, uint64(p.size))
+	if n == 0 || off >= end {
+		return
+	}
+	for i, last := off/uint64(p.page), (end-1)/uint64(p.page); i <= last; i++ {
+		p.bits[i/64] |= 1 << (i % 64)
+	}
+}
+
+// holes calls visit for each longest range of bytes whose pages are not wanted.
+func (p *pageSet) holes(visit func(from, to int)) {
+	pages, from := p.size/p.page, 0
+	for i := 0; i <= pages; i++ {
+		if i < pages && p.bits[i/64]&(1<<(i%64)) == 0 {
+			continue
+		}
+		if i > from {
+			visit(from*p.page, i*p.page)
+		}
+		from = i + 1
+	}
+}

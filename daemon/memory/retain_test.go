@@ -1,0 +1,119 @@
+package memory
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/internal/sys"
+
+	"pgregory.net/rapid"
+)
+
+// allocated is how many bytes of a memfd the system has given out.
+func allocated(t testing.TB, fd int) int64 {
+	t.Helper()
+	info, err := sys.Identify(fd)
+	noErr(t, err)
+	return info.Allocated
+}
+
+// TestRetain is what happens to the memory of a process that died: the pages that somebody still wants stay as they are, a page that
+// is wanted in part stays as a whole, and the rest is the system's again at once.
+func TestRetain(t *testing.T) {
+	const page = 4096
+	pool := NewPool(Limits{})
+	s := NewSpace(pool)
+	wanted, unwanted := memfd(t, 16*page, good), memfd(t, 4*page, good)
+	id, err := s.Register(wanted, 15*page+100)
+	noErr(t, err)
+	other, err := s.Register(unwanted, 4*page)
+	noErr(t, err)
+	all, _ := s.Resolve(id, 0, 15*page+100)
+	for i := range all {
+		all[i] = byte(i/page + 1)
+	}
+
+	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
+		mark(id, 0, 1)
+		mark(id, 3*page-1, 2) // a byte of the third page and one of the fourth
+		mark(id, 15*page, 100)
+		mark(id, 14*page, 0)            // nothing
+		mark(id, 100*page, 8)           // outside
+		mark(layout.RegionID(99), 0, 8) // nowhere
+	})
+	noErr(t, err)
+	if want := uint64(3*page + 100); kept != want || s.Used() != want || pool.Bytes() != want {
+		t.Errorf("%d bytes kept, %d and %d are accounted for; %d are wanted", kept, s.Used(), pool.Bytes(), want)
+	}
+	if a, b := allocated(t, wanted), allocated(t, unwanted); a != 4*page || b != 0 {
+		t.Errorf("%d and %d bytes are allocated; must be %d and 0", a, b, 4*page)
+	}
+	if _, there := s.Size(other); there {
+		t.Error("a region of which nothing is wanted is still there")
+	}
+	for _, i := range []int{0, 2, 3, 15} {
+		if got, _ := s.Resolve(id, uint64(i*page), 100); !bytes.Equal(got, bytes.Repeat([]byte{byte(i + 1)}, 100)) {
+			t.Errorf("page %d, which is wanted, has %d...", i, got[0])
+		}
+	}
+	s.Close()
+	if pool.Bytes() != 0 {
+		t.Errorf("%d bytes are accounted for after the end", pool.Bytes())
+	}
+}
+
+// TestPages compares the holes between wanted bytes with those found page by page.
+func TestPages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const page = 8
+		n := rapid.IntRange(1, 200).Draw(t, "pages")
+		p, want := newPageSet(n*page, page), make([]bool, n)
+		for range rapid.IntRange(0, 10).Draw(t, "marks") {
+			off, size := rapid.IntRange(0, n*page+20).Draw(t, "off"), rapid.IntRange(0, 60).Draw(t, "size")
+			p.mark(uint64(off), uint64(size))
+			for b := off; b < min(off+size, n*page); b++ {
+				want[b/page] = true
+			}
+		}
+		got, last := make([]bool, n), -1
+		for i := range got {
+			got[i] = true
+		}
+		p.holes(func(from, to int) {
+			if from%page != 0 || to%page != 0 || from >= to || from <= last {
+				t.Fatalf("hole from %d to %d after one that ended at %d", from, to, last)
+			}
+			last = to
+			for i := from / page; i < to/page; i++ {
+				got[i] = false
+			}
+		})
+		for i := range want {
+			if want[i] != got[i] {
+				t.Fatalf("page %d: wanted %v, kept %v", i, want[i], got[i])
+			}
+		}
+	})
+}
+
+// TestRetainShared: what is another session's too is not the dead one's to give back.
+func TestRetainShared(t *testing.T) {
+	const size = 4 * 4096
+	pool := NewPool(Limits{})
+	dead, alive := NewSpace(pool), NewSpace(pool)
+	fd := memfd(t, size, good)
+	for _, s := range []*Space{dead, alive} {
+		_, err := s.Register(fd, size)
+		noErr(t, err)
+	}
+	nothing := func(func(layout.RegionID, uint64, uint64)) {}
+	if kept, err := dead.Retain(nothing); err != nil || kept != size || allocated(t, fd) != size {
+		t.Errorf("%d bytes kept, %d allocated, %v", kept, allocated(t, fd), err)
+	}
+	dead.Close()
+	if kept, err := alive.Retain(nothing); err != nil || kept != 0 || allocated(t, fd) != 0 || pool.Bytes() != 0 {
+		t.Errorf("%d bytes kept by the last one, %d allocated, %v", kept, allocated(t, fd), err)
+	}
+	alive.Close()
+}

@@ -1,0 +1,119 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// A finished prefill is worth more than the engine that made it: an offer that is sealed, and whose blocks were all written, stays
+// takeable for a while after a process that it concerns has died. What it holds in the dead one's memory cannot change any more. It
+// ends when it was consumed or dropped, when its lease or OrphanLease is over, or when a new instance offers under its key.
+// Only death makes orphans: whoever closes its session withdraws, and who was told to go may still be writing.
+
+// survives says whether the offer may go on without a session that is gone.
+func (mb *member) survives(m *Machine, s *session) bool {
+	if !s.died || m.cfg.OrphanLease <= 0 || mb.offer.ended || !mb.offer.sealed() {
+		return false
+	}
+	return !slices.Contains(mb.ranks, s) || mb.finished(s) || m.cfg.Broken.Unfinished
+}
+
+// finished says whether a rank has written all that was offered of it.
+func (mb *member) finished(s *session) bool {
+	for i := range mb.segs {
+		p := &mb.segs[i]
+		after := p.after
+		if p.layered {
+			after = p.layer(len(s.layout.Layers()) - 1)
+		}
+		if s.progress < after {
+			return false
+		}
+	}
+	return true
+}
+
+// outlive keeps the offer after the death of a session concerned, the first one's for OrphanLease at most.
+func (o *offer) outlive(m *Machine, s *session) {
+	if !o.orphaned {
+		o.orphaned, o.outlives = true, m.now+m.cfg.OrphanLease
+		if o.expires > o.outlives {
+			o.expires = o.outlives
+			m.arm(&o.expiry, o, wakeExpiry, o.expires)
+		}
+	}
+	if slices.Contains(o.ranks, s) && !slices.Contains(s.orphans, o) {
+		s.orphans = append(s.orphans, o)
+	}
+}
+
+// orphan says once what has to stay of a dead session's memory: when only those touch it who take what outlives it.
+func (m *Machine) orphan(s *session) {
+	if s.orphaned {
+		return
+	}
+	legs := s.legs
+	var keep [][]layout.BlockList
+	for _, o := range s.orphans {
+		if o.ended {
+			continue // its legs are being fenced
+		}
+		legs -= o.open
+		for _, mb := range o.members {
+			if slices.Contains(mb.ranks, s) {
+				for i := range mb.segs {
+					keep = append(keep, mb.segs[i].blocks)
+				}
+			}
+		}
+	}
+	if legs > 0 || keep == nil {
+		return
+	}
+	s.orphaned = true
+	m.log(infoLevel, "finished offers outlive their engine", "engine", s.engine.key.name, "instance", s.engine.instance, "rank", rankName(s),
+		"offers", len(s.orphans), "for", took(m.cfg.OrphanLease))
+	m.emit(SessionOrphaned{Session: s.id, Layout: s.layout, Keep: keep})
+}
+
+// bereave is for the memory of the dead in which a member's blocks lay, once nobody reads them any more.
+func (m *Machine) bereave(mb *member) {
+	if !mb.offer.orphaned {
+		return
+	}
+	for _, s := range mb.ranks {
+		if i := slices.Index(s.orphans, mb.offer); i >= 0 {
+			s.orphans = slices.Delete(s.orphans, i, i+1)
+			m.drained(s)
+		}
+	}
+}
+
+// heirless returns the offer if it outlives an engine of the session's name and is none of the session's own: the key is free for a
+// new one then. nil otherwise.
+func (o *offer) heirless(s *session) *offer {
+	if o == nil || !o.orphaned || o.engine.key.name != s.engine.key.name {
+		return nil
+	}
+	if slices.ContainsFunc(o.members, func(mb *member) bool { return mb.by == s }) {
+		return nil
+	}
+	return o
+}
+
+// succeed ends what a dead scheduler of the engine had offered of workers that live: the next one gives their blocks to others.
+func (m *Machine) succeed(e *engine) {
+	var old []*offer
+	for _, o := range m.offers {
+		by := o.members[0].by
+		if o.orphaned && o.engine == e && by.role == Scheduler && by.closed && slices.ContainsFunc(o.ranks, (*session).alive) {
+			old = append(old, o)
+		}
+	}
+	slices.SortFunc(old, func(a, b *offer) int { return cmp.Compare(a.incarnation, b.incarnation) })
+	for _, o := range old {
+		o.end(m, Failed, because(Expired, "key %s: the scheduler of engine %q died and has a successor", short(o.key), e.key.name), "ended with its scheduler")
+	}
+}

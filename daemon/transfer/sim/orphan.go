@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// end tells the daemon that the session's client is gone, and checks what becomes of its offers if its process died.
+func (s *Session) end() {
+	n, c := s.node, s.eng.c
+	ev := transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}}
+	if !s.killed || n.sessions[s.id] != s {
+		n.step(ev)
+		return
+	}
+	ev.Died, ev.Progress, s.gone = true, s.progress, c.now
+	before := offersOf(n)
+	var mine []*Op
+	for _, o := range c.ops {
+		if s.offers(o) && !s.eng.lazy { // who collects late may not have heard yet that it was refused
+			mine = append(mine, o)
+		}
+	}
+	n.step(ev)
+	after := offersOf(n)
+	for _, o := range mine {
+		was, known := before[o.req.key]
+		if !known || s.role == transfer.Scheduler && was.Engine != s.eng.name {
+			continue
+		}
+		now, there := after[o.req.key]
+		survives := c.cfg.OrphanLease > 0 && (was.State == "sealed" || was.State == "orphaned") && (s.mem == nil || s.wrote(o))
+		switch {
+		case survives && (!there || now.State != "orphaned"):
+			c.fail("node %s: offer of %s, finished, did not outlive session %d of %s", n.name, o.req.key, s.id, s.eng.name)
+		case survives && now.Lease > min(was.Lease, c.cfg.OrphanLease):
+			c.fail("node %s: offer of %s outlives session %d for %v, its lease had %v left", n.name, o.req.key, s.id, now.Lease, was.Lease)
+		case !survives && there && !c.opts.Broken.Unfinished:
+			c.fail("node %s: offer of %s, state %s before, outlives session %d of %s", n.name, o.req.key, was.State, s.id, s.eng.name)
+		case survives:
+			c.outlived++
+		}
+	}
+}
+
+func offersOf(n *Node) map[string]transfer.OfferInfo {
+	all := map[string]transfer.OfferInfo{}
+	for _, o := range n.m.Snapshot().Offers {
+		all[o.Key] = o
+	}
+	return all
+}
+
+// offers says whether the operation is an offer that concerns the session and runs, as far as its clients know.
+func (s *Session) offers(o *Op) bool {
+	if o.kind != "offer" || !o.given || o.freed || o.refused() || o.ends[s] != nil {
+		return false
+	}
+	for _, x := range o.concerned {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote says whether the session's blocks have everything that the operation offers.
+func (s *Session) wrote(o *Op) bool {
+	all, bs := true, s.eng.shape.blockSize
+	b := list(bs, 0, o.segs[len(o.segs)-1], o.ids)
+	s.mem.each(b, 0, len(s.mem.part.layers), func(layer uint32, token, head int, c []byte) bool {
+		all = binary.LittleEndian.Uint64(c) == pattern(o.req.id, o.gen, layer, token, head)
+		return all
+	})
+	return all
+}
+
+// orphaned gives back all of the session's memory that does not have to stay.
+func (s *Session) orphaned(e transfer.SessionOrphaned) {
+	c := s.node.c
+	if s.open || s.orphan || s.mem == nil {
+		c.fail("node %s: session %d leaves memory behind: open %v, before %v", s.node.name, s.id, s.open, s.orphan)
+		return
+	}
+	s.orphan = true
+	stay := map[uint32]bool{}
+	for _, lists := range e.Keep {
+		for _, b := range lists {
+			for _, id := range b.IDs {
+				stay[id] = true
+			}
+		}
+	}
+	var back []uint32
+	for id := range uint32(numBlocks) {
+		if !stay[id] {
+			back = append(back, id)
+			delete(s.src, id)
+			delete(s.dst, id)
+		}
+	}
+	s.mem.spoil(back, c.rng.next())
+}
+
+// checkReturned: what a process left behind is given back when its time is over, once the last fence holds.
+func (s *Session) checkReturned() {
+	const fences = 1500 * ms // one that fails, and one after it
+	c := s.node.c
+	if over := c.now - s.gone - c.cfg.OrphanLease; s.orphan && over > fences {
+		c.fail("node %s: memory of session %d was given back %v late", s.node.name, s.id, over)
+	}
+}
