@@ -126,6 +126,9 @@ def test_a_producer_killed(nodes, when):
                 p.signal(signal.SIGKILL)
                 p.process.wait()
                 assert c.ask("take.released and all(cache.holds(b, a) for a, b in enumerate(ids))")
+                with decode(far, "c2", peer) as late:  # what was finished can still be taken
+                    late.ask("take.wait(20)")
+                    assert late.ask("all(cache.holds(b, a) for a, b in enumerate(ids))")
         else:
             p.signal(signal.SIGKILL)
             p.process.wait()
