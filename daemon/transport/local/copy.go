@@ -19,15 +19,60 @@ func (t *Transport) work() {
 	runtime.LockOSThread()
 	// Fails where a policy forbids it, and then only costs latency.
 	_ = sys.SetThreadNice(t.cfg.Nice)
-	var c copier
-	for tk := t.queue.pop(); tk != nil; tk = t.queue.pop() {
+	w := worker{queue: &t.queue, held: make([]ended, 0, batch)}
+	defer w.flush()
+	for tk := w.queue.pop(w.flush); tk != nil; tk = w.queue.pop(w.flush) {
 		start := time.Now()
-		if n := c.do(tk); n > 0 {
+		if n := w.do(tk); n > 0 {
 			t.rate.sample(n, time.Since(start))
 			t.rate.count(n)
 		}
-		t.queue.recycle(tk)
 	}
+}
+
+// worker copies slices and reports their ends.
+type worker struct {
+	copier
+	queue *queue
+	held  []ended // not reported yet, all of one leg
+}
+
+// ended is a slice that was copied, and how that went.
+type ended struct {
+	tk           *task
+	sent, landed transfer.Cause
+}
+
+// batch is how many slices of a leg are reported together while more of it follow: each report wakes the driver, whose thread
+// takes the processor from a worker when there is one worker for each.
+const batch = 4
+
+// do copies a slice, unless it was fenced, and sees to its report. It returns how many bytes it was.
+func (w *worker) do(tk *task) uint64 {
+	if len(w.held) > 0 && w.held[0].tk.Leg() != tk.Leg() {
+		w.flush()
+	}
+	n, sent, landed, inside := w.copy(tk)
+	if !inside || !tk.Leave() { // a fence has reported it
+		w.queue.recycle(tk)
+		return n
+	}
+	w.held = append(w.held, ended{tk, sent, landed})
+	if len(w.held) == batch || landed.Reason != transfer.OK {
+		w.flush()
+	}
+	return n
+}
+
+// flush reports what was copied.
+func (w *worker) flush() {
+	for i := range w.held {
+		e := &w.held[i]
+		e.tk.EndBoth(e.sent, e.landed)
+		w.queue.recycle(e.tk)
+	}
+	clear(w.held)
+	w.held = w.held[:0]
 }
 
 // copier copies slices, with buffers that it keeps. For one goroutine.
@@ -38,20 +83,30 @@ type copier struct {
 
 // do copies a slice, unless it was fenced, reports its end and returns how many bytes it was.
 func (c *copier) do(tk *task) uint64 {
-	if !tk.Enter() {
-		return 0
-	}
-	if sent, landed, ok := c.resolve(tk.job.Plan, int(tk.job.Key.Slice), tk.job.Mem, tk.dst); !ok {
+	n, sent, landed, inside := c.copy(tk)
+	if inside {
 		tk.EndBoth(sent, landed)
-		return 0
 	}
-	n, err := blockcopy.CopyRuns(c.runs, tk.Leg().Cancelled())
+	return n
+}
+
+// copy enters a slice and copies it. It returns how many bytes it was, how that went for each end, and whether it is inside
+// the slice still; if not, a fence has ended it.
+func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside bool) {
+	if !tk.Enter() {
+		return 0, sent, landed, false
+	}
+	sent, landed, ok := c.resolve(tk.job.Plan, int(tk.job.Key.Slice), tk.job.Mem, tk.dst)
+	if !ok {
+		return 0, sent, landed, true
+	}
+	done, err := blockcopy.CopyRuns(c.runs, tk.Leg().Cancelled())
 	clear(c.runs) // a stale mapping must not look alive
 	if errors.Is(err, blockcopy.ErrStopped) && !tk.Leave() {
-		return 0
+		return 0, sent, landed, false
 	}
-	tk.EndBoth(causes(err))
-	return uint64(n)
+	sent, landed = causes(err)
+	return uint64(done), sent, landed, true
 }
 
 // all copies every slice of a plan; false: not all of it.

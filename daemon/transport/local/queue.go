@@ -40,10 +40,15 @@ func (q *queue) push(tk *task) {
 	q.filled.Signal()
 }
 
-// pop waits for a task. It returns nil once the queue is closed.
-func (q *queue) pop() *task {
+// pop waits for a task, after idle when there is none. It returns nil once the queue is closed.
+func (q *queue) pop(idle func()) *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.first == nil {
+		q.mu.Unlock()
+		idle()
+		q.mu.Lock()
+	}
 	for q.first == nil && !q.closed {
 		q.filled.Wait()
 	}

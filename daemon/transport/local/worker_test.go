@@ -1,0 +1,101 @@
+package local
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/fence"
+	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
+)
+
+// desk is a worker without a thread, and legs whose reports it counts.
+type desk struct {
+	worker
+	shape    transporttest.Shape
+	src, dst *transporttest.Memory
+	reported []transfer.XferID
+	causes   []transfer.Cause
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{shape: transporttest.Blocks(t, 8, 64<<10, 64<<10)}
+	d.worker = worker{queue: &queue{}}
+	d.queue.init()
+	d.src, d.dst = transporttest.NewMemory(t, d.shape.Src...), transporttest.NewMemory(t, d.shape.Dst...)
+	return d
+}
+
+func (d *desk) leg() *fence.Leg {
+	return fence.NewLeg(func(key transfer.SliceKey, sent, landed transfer.Cause) {
+		d.reported = append(d.reported, key.Xfer)
+		d.causes = append(d.causes, landed)
+	})
+}
+
+// copySlice has the worker copy slice i of a leg.
+func (d *desk) copySlice(t *testing.T, l *fence.Leg, xfer transfer.XferID, i uint32) {
+	t.Helper()
+	tk := d.queue.spare()
+	key := transfer.SliceKey{Leg: transfer.Leg{Xfer: xfer}, Slice: i}
+	if !l.Add(&tk.Slice, key) {
+		t.Fatal("the leg is fenced")
+	}
+	tk.job, tk.dst = transport.Job{Key: key, Plan: d.shape.Plan, Mem: d.src}, d.dst
+	d.do(tk)
+}
+
+// TestReportsTogether: reports of a leg come a batch at a time, and none waits for another leg's bytes or for work.
+func TestReportsTogether(t *testing.T) {
+	d := newDesk(t)
+	one, two := d.leg(), d.leg()
+	for i := range uint32(batch) {
+		if len(d.reported) != 0 {
+			t.Fatalf("%d reports after %d slices, of batches of %d", len(d.reported), i, batch)
+		}
+		d.copySlice(t, one, 1, i)
+	}
+	if len(d.reported) != batch {
+		t.Fatalf("%d reports of %d slices", len(d.reported), batch)
+	}
+	d.reported = nil
+	d.copySlice(t, one, 1, batch)
+	d.copySlice(t, two, 2, 0)
+	if want := []transfer.XferID{1}; !slices.Equal(d.reported, want) {
+		t.Fatalf("reports of transfers %v, want %v: the first one must not wait for the second", d.reported, want)
+	}
+	d.flush()
+	if want := []transfer.XferID{1, 2}; !slices.Equal(d.reported, want) {
+		t.Fatalf("reports of transfers %v, want %v", d.reported, want)
+	}
+}
+
+// TestFenceWithReportsHeld: a fence waits for nobody and reports what was copied and not reported yet, once.
+func TestFenceWithReportsHeld(t *testing.T) {
+	d := newDesk(t)
+	l := d.leg()
+	d.copySlice(t, l, 1, 0)
+	d.copySlice(t, l, 1, 1)
+	stands := false
+	l.Fence(stopped, func() { stands = true })
+	if !stands {
+		t.Error("the fence waits for slices that nobody is inside of")
+	}
+	d.flush()
+	if len(d.causes) != 2 || d.causes[0].Reason != transfer.Cancelled || d.causes[1].Reason != transfer.Cancelled {
+		t.Errorf("reports %v, want two, cancelled", d.causes)
+	}
+}
+
+// TestFailureIsReportedAtOnce, and what was copied before it.
+func TestFailureIsReportedAtOnce(t *testing.T) {
+	d := newDesk(t)
+	l := d.leg()
+	d.copySlice(t, l, 1, 0)
+	d.dst = transporttest.NewMemory(t) // no region at all
+	d.copySlice(t, l, 1, 1)
+	if len(d.causes) != 2 || d.causes[0].Reason != transfer.OK || d.causes[1].Reason != transfer.Unavailable {
+		t.Errorf("reports %v, want one that is good and one that is not", d.causes)
+	}
+}
