@@ -74,7 +74,7 @@ func TestInflight(t *testing.T) {
 		noErr(t, err)
 		done, _, err := c.WaitFor(ud)
 		noErr(t, err)
-		return done.Reason == uint16(transfer.Quota) && strings.Contains(done.Text, "limit of the session is 4")
+		return done.Reason == uint16(transfer.Quota) && strings.Contains(done.Text, "the limit is 4 (limits.inflight")
 	}
 	if !refused() {
 		t.Error("a fifth operation is accepted")

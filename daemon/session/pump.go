@@ -185,7 +185,7 @@ func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 		return nil
 	}
 	if len(s.ops) >= s.inflight && !hasTarget(e.Op) {
-		return refuse(transfer.Quota, "%d operations are not released, the limit of the session is %d: wait for some, or connect with more cq_entries", len(s.ops), s.inflight)
+		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, and half its cq_entries): wait for some of them, or raise that", len(s.ops), s.inflight)
 	}
 	s.ops[e.UserData] = struct{}{}
 	return nil

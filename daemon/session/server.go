@@ -233,6 +233,13 @@ func (v *Server) SetLimits(l Limits) {
 	v.pool.SetLimits(l.memory())
 }
 
+// inflight is how many operations a new session may have.
+func (v *Server) inflight() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.limits.Inflight
+}
+
 // Drain refuses new sessions. Those that exist go on.
 func (v *Server) Drain() {
 	v.mu.Lock()

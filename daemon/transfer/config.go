@@ -57,7 +57,6 @@ const (
 	creditsMemory = 3
 	creditsKey    = 1
 	maxOwed       = 4096 // refusals a session leaves uncollected before it is ended
-	batch         = 4    // slices posted for one engine before it is the next one's turn
 )
 
 func (c *Config) setDefaults() {

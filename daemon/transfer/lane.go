@@ -15,6 +15,7 @@ type laneKey struct{ peer, transport string }
 type laneEngine struct {
 	key    engineKey
 	serves []*serve
+	budget int64 // bytes that it may still post in its turn; below 0: what it had too much
 }
 
 // laneMember is a serve's place in its lane.
@@ -24,6 +25,12 @@ type laneMember struct {
 	flying int
 	bytes  uint64
 }
+
+// What an engine may post before it is the next one's turn: about one large slice, or several small ones, which cost more than their bytes.
+const (
+	turn       = 1 << 20
+	leastSlice = 64 << 10
+)
 
 // each is about how many bytes a slice of the segment has.
 func (seg *sending) each() uint64 { return seg.bytes / max(uint64(seg.slices), 1) }
@@ -53,7 +60,7 @@ func (m *Machine) enqueue(v *serve) {
 	if l.spare = nil; e == nil {
 		e = new(laneEngine)
 	}
-	e.key, e.serves = v.offer.engine.key, append(e.serves[:0], v)
+	e.key, e.serves, e.budget = v.offer.engine.key, append(e.serves[:0], v), 0
 	l.engines = append(l.engines, e)
 	m.toPump(l)
 }
@@ -94,17 +101,21 @@ func (m *Machine) pump() {
 	}
 }
 
-// pumpLane posts while the window has room: a few slices of one transfer of one engine, then the next engine's.
+// pumpLane posts while the window has room, one engine after the other: what an engine may post in a turn counts in bytes, so that
+// neither many transfers nor large slices give it more than its share. Its transfers take turns within its own.
 func (m *Machine) pumpLane(l *lane) {
 	from := len(m.keys)
 	for len(l.engines) > 0 && l.room(m) {
 		e := l.engines[0]
+		for e.budget <= 0 {
+			e.budget += turn
+		}
 		v := e.serves[0]
 		e.serves = append(e.serves[:0], e.serves[1:]...)
 		v.lane.waits = false
-		for range batch {
+		for e.budget > 0 && l.room(m) {
 			seg := v.postable()
-			if seg == nil || !l.room(m) {
+			if seg == nil {
 				break
 			}
 			m.keys = append(m.keys, v.take1(seg))
@@ -113,10 +124,14 @@ func (m *Machine) pumpLane(l *lane) {
 			v.lane.bytes += seg.each()
 			l.slices++
 			l.bytes += seg.each()
+			e.budget -= int64(max(seg.each(), leastSlice))
 		}
 		if v.postable() != nil {
 			v.lane.waits = true
 			e.serves = append(e.serves, v)
+		}
+		if len(e.serves) > 0 && e.budget > 0 {
+			continue // it is still its turn
 		}
 		l.engines = append(l.engines[:0], l.engines[1:]...)
 		if len(e.serves) > 0 {

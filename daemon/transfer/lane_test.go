@@ -8,67 +8,146 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// TestFairness: an engine that hands over a thousand slices does not keep another one's few waiting, and the window bounds
-// what is posted at a time.
-func TestFairness(t *testing.T) {
-	const window = 8
+// yard is a machine whose slices end one after the other, in the order in which they were posted.
+type yard struct {
+	t      *testing.T
+	m      *transfer.Machine
+	load   map[string]load // by engine
+	engine map[transfer.SessionID]string
+	of     map[transfer.XferID]string
+	flying []transfer.SliceKey
+	posted []string // engines of slices
+	users  uint64
+}
+
+// load is how an engine hands over: so many transfers of so many slices of so many bytes each.
+type load struct {
+	transfers, slices int
+	bytes             uint64
+}
+
+const yardWindow = 8
+
+// newYard opens a session for each engine, and "decode" which takes from all.
+func newYard(t *testing.T, engines map[string]load) *yard {
 	n := uint64(0)
-	m := transfer.New(transfer.Config{Node: "a", WindowSlices: window, Random: func() uint64 { n++; return n }})
+	y := &yard{t: t, load: engines, engine: map[transfer.SessionID]string{}, of: map[transfer.XferID]string{}}
+	y.m = transfer.New(transfer.Config{Node: "a", WindowSlices: yardWindow, WindowBytes: 1 << 40, Random: func() uint64 { n++; return n }})
 	l := oneRank(t)
-	for i, name := range []string{"busy", "small", "decode"} {
-		m.Step(1, transfer.SessionOpened{Session: transfer.SessionID(i + 1), Engine: name, Role: transfer.Worker, Credits: 100})
-		m.Step(1, transfer.LayoutSet{Session: transfer.SessionID(i + 1), Layout: l})
+	for i, name := range []string{"decode", "busy", "small"} {
+		id := transfer.SessionID(i + 1)
+		y.engine[id] = name
+		y.m.Step(1, transfer.SessionOpened{Session: id, Engine: name, Role: transfer.Worker, Credits: 10000})
+		y.m.Step(1, transfer.LayoutSet{Session: id, Layout: l})
 	}
-	slices := map[string]uint32{"busy": 1000, "small": 3}
-	var flying []transfer.SliceKey
-	order := map[transfer.XferID]string{}
-	var posted []string
-	var step func(ev transfer.Event)
-	step = func(ev transfer.Event) {
-		var answers []transfer.Event
-		for _, e := range m.Step(1, ev) {
-			switch e := e.(type) {
-			case transfer.MakePlan:
-				name := []string{"busy", "small"}[e.Producer[0].Session-1]
-				order[e.Leg.Xfer] = name
-				answers = append(answers, transfer.Planned{Leg: e.Leg, Seg: e.Seg, Transport: "local", Slices: slices[name], Bytes: uint64(slices[name]) << 10})
-			case transfer.Post:
-				for _, k := range e.Keys {
-					flying = append(flying, k)
-					posted = append(posted, order[k.Xfer])
-				}
-				if len(flying) > window {
-					t.Fatalf("%d slices are posted, the window is %d", len(flying), window)
+	return y
+}
+
+func (y *yard) step(ev transfer.Event) {
+	var answers []transfer.Event
+	for _, e := range y.m.Step(1, ev) {
+		switch e := e.(type) {
+		case transfer.MakePlan:
+			name := y.engine[e.Producer[0].Session]
+			y.of[e.Leg.Xfer] = name
+			n := y.load[name]
+			answers = append(answers, transfer.Planned{Leg: e.Leg, Seg: e.Seg, Transport: "local", Slices: uint32(n.slices), Bytes: uint64(n.slices) * n.bytes})
+		case transfer.Post:
+			for _, k := range e.Keys {
+				y.flying = append(y.flying, k)
+				y.posted = append(y.posted, y.of[k.Xfer])
+			}
+			if len(y.flying) > yardWindow {
+				y.t.Fatalf("%d slices are posted, the window is %d", len(y.flying), yardWindow)
+			}
+		case transfer.Fence:
+			answers = append(answers, transfer.Fenced{Leg: e.Leg})
+		}
+	}
+	for _, a := range answers {
+		y.step(a)
+	}
+}
+
+// begin has an engine offer and "decode" take all that its load says.
+func (y *yard) begin(by transfer.SessionID) {
+	name := y.engine[by]
+	for i := range y.load[name].transfers {
+		y.users++
+		key, token := fmt.Appendf(nil, "%s %d", name, i), []byte("0123456789abcdef")
+		src := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(i)}}}
+		dst := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(y.users)}}}
+		y.step(transfer.Submit{Session: by, UserData: y.users, Op: &transfer.OfferOp{Key: key, Token: token, Sealed: true, Blocks: src}})
+		y.step(transfer.Submit{Session: 1, UserData: y.users, Op: &transfer.TakeOp{Key: key, Token: token, TakeID: y.users, LayerSlot: transfer.NoSlot, Blocks: dst}})
+	}
+}
+
+// land ends slices until all of both engines have landed.
+func (y *yard) land() {
+	for len(y.flying) > 0 {
+		k := y.flying[0]
+		y.flying = y.flying[1:]
+		y.step(transfer.SliceSent{Key: k})
+	}
+	want := 0
+	for _, l := range y.load {
+		want += l.transfers * l.slices
+	}
+	if len(y.posted) != want {
+		y.t.Fatalf("%d slices posted, want %d", len(y.posted), want)
+	}
+}
+
+// TestFairness: whatever one engine has to hand over, another one that comes later has its half of the link from then on, as long
+// as it has something to hand over. The share counts in bytes.
+func TestFairness(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		busy, small load
+	}{
+		{"a long and a short one", load{1, 1000, 1 << 20}, load{1, 3, 1 << 20}},
+		{"many transfers and one", load{40, 100, 1 << 20}, load{1, 200, 1 << 20}},
+		{"large slices and small ones", load{1, 1000, 1 << 20}, load{1, 2000, 128 << 10}},
+		{"small slices and large ones", load{10, 1000, 128 << 10}, load{2, 100, 1 << 20}},
+		{"uneven slices", load{3, 300, 700 << 10}, load{1, 300, 1 << 20}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			y := newYard(t, map[string]load{"busy": tc.busy, "small": tc.small})
+			y.begin(2)
+			before := len(y.posted)
+			y.begin(3)
+			y.land()
+			bytes, last := map[string]uint64{}, 0
+			for i, name := range y.posted {
+				if name == "small" {
+					last = i
 				}
 			}
+			for _, name := range y.posted[before : last+1] {
+				bytes[name] += y.load[name].bytes
+			}
+			const turn = 1 << 20 // what one engine may be ahead, and the other behind
+			if b, s := bytes["busy"], bytes["small"]; b > s+2*turn || s > b+2*turn {
+				t.Errorf("while both had something to post, one posted %d bytes and the other %d", b, s)
+			}
+		})
+	}
+}
+
+// TestTinySlices: they cost more than their bytes, and count for that.
+func TestTinySlices(t *testing.T) {
+	y := newYard(t, map[string]load{"busy": {40, 100, 512}, "small": {1, 20, 1 << 20}})
+	y.begin(2)
+	before := len(y.posted)
+	y.begin(3)
+	y.land()
+	large, between := 0, 0
+	for _, name := range y.posted[before:] {
+		if between++; name == "small" {
+			large, between = large+1, 0
 		}
-		for _, a := range answers {
-			step(a)
+		if large < 20 && between > 32 {
+			t.Fatalf("%d tiny slices were posted after large slice %d of 20", between, large)
 		}
-	}
-	for i, name := range []string{"busy", "small"} {
-		blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(i)}}}
-		token := []byte("0123456789abcdef")
-		step(transfer.Submit{Session: transfer.SessionID(i + 1), UserData: 1, Op: &transfer.OfferOp{Key: []byte(name), Token: token, Sealed: true, Blocks: blocks}})
-		step(transfer.Submit{Session: 3, UserData: uint64(i + 1), Op: &transfer.TakeOp{
-			Key: []byte(name), Token: token, TakeID: uint64(i), LayerSlot: transfer.NoSlot, Blocks: blocks,
-		}})
-	}
-	for len(flying) > 0 {
-		k := flying[0]
-		flying = flying[1:]
-		step(transfer.SliceSent{Key: k})
-	}
-	if len(posted) != 1003 {
-		t.Fatalf("%d slices posted, want 1003", len(posted))
-	}
-	last := 0
-	for i, name := range posted {
-		if name == "small" {
-			last = i
-		}
-	}
-	if last > 4*window {
-		t.Errorf("the small engine's last slice was posted as number %d: %v", last, fmt.Sprint(posted[:last]))
 	}
 }

@@ -54,10 +54,10 @@ func TestLimits(t *testing.T) {
 		return &transfer.OfferOp{Key: []byte(key), Token: token, Sealed: true, Lease: 3600 * transfer.Second, Blocks: blocks()}
 	}
 	ends(offer("lasts"), start)
-	refused(offer("second"), "the session has 1 offers, the limit")
+	refused(offer("second"), "this session has 1 offers, the limit is limits.offers = 1")
 	ends(take("none"), start)
 	ends(take("none too"), start)
-	refused(take("one too many"), "3")
+	refused(take("one too many"), "3 operations that are not released, the limit is limits.inflight = 3")
 
 	for _, c := range []struct {
 		op     func(string) transfer.Op

@@ -62,8 +62,8 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	if cause.Reason == OK {
 		cause = checkBlocks(ranks, in.Blocks)
 	}
-	if cause.Reason == OK && s.offers >= m.cfg.MaxOffers {
-		cause = because(Quota, "the session has %d offers, the limit; withdraw some or wait until they are taken", s.offers)
+	if cause.Reason == OK {
+		cause = m.within(s, quotaOffers)
 	}
 	o := m.offers[string(in.Key)]
 	old := o.heirless(s)
@@ -91,7 +91,7 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 		o = m.newOffer(s, in)
 	}
 	o.join(m, mb)
-	s.offers++
+	s.used[quotaOffers]++
 	m.traceOp(&mb.op, in.Key, in.Trace, "", 0)
 	if len(in.Blocks) > 0 || in.Sealed {
 		mb.add(in.Blocks, in.After, in.Layered)

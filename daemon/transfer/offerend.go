@@ -105,6 +105,6 @@ func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
 }
 
 func (mb *member) freed(m *Machine, o *op) {
-	o.by.offers--
+	o.by.used[quotaOffers]--
 	m.bereave(mb)
 }

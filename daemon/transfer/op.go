@@ -91,6 +91,7 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 		n.uses[o] = struct{}{}
 	}
 	s.ops[o.user] = o
+	s.used[quotaOps]++
 	return Cause{}
 }
 
@@ -167,6 +168,7 @@ func (m *Machine) settle(o *op) {
 		}
 	}
 	delete(o.by.ops, o.user)
+	o.by.used[quotaOps]--
 	o.owner.freed(m, o)
 }
 

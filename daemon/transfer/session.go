@@ -25,7 +25,7 @@ type session struct {
 	ops      map[uint64]*op
 	uses     map[*op]struct{} // operations that this session is told about
 	legs     int              // legs that may touch its memory
-	offers   int
+	used     [numQuotas]int
 	orphans  []*offer          // that outlive it and lie in its memory
 	orphaned bool              // whoever owns its memory was told what has to stay
 	gone     []layout.RegionID // removed
@@ -145,8 +145,7 @@ func (m *Machine) usable(s *session) (Cause, bool) {
 		return *s.ended, false
 	case m.draining:
 		return because(Unavailable, "the daemon of node %q is shutting down; submit again after its restart", m.cfg.Node), false
-	case len(s.ops) >= m.cfg.MaxOps:
-		return because(Quota, "%d operations of this session are not released yet, the limit; wait for some of them", len(s.ops)), false
 	}
-	return Cause{}, true
+	c := m.within(s, quotaOps)
+	return c, c.Reason == OK
 }

@@ -42,6 +42,7 @@ type SessionInfo struct {
 	Legs             int // transfers that may touch its memory
 	Closing          bool
 	Orphaned         bool // gone; offers that outlive it lie in its memory
+	Quotas           []QuotaInfo
 }
 
 // OfferInfo is a live offer.
@@ -85,7 +86,7 @@ func (m *Machine) Snapshot() *Snapshot {
 		}
 	}
 	for _, x := range m.sessions {
-		s.Sessions = append(s.Sessions, x.info())
+		s.Sessions = append(s.Sessions, x.info(m))
 		if len(x.orphans) > 0 {
 			s.Orphaned++
 		}
@@ -145,11 +146,11 @@ func (e *engine) info() EngineInfo {
 	return i
 }
 
-func (s *session) info() SessionInfo {
+func (s *session) info(m *Machine) SessionInfo {
 	return SessionInfo{
 		Session: s.id, Engine: s.engine.key.name, Instance: s.engine.instance, Role: s.role, Rank: s.rank,
-		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.offers,
-		Credits: s.credits, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: len(s.orphans) > 0,
+		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.used[quotaOffers],
+		Credits: s.credits, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: len(s.orphans) > 0, Quotas: m.quotasOf(s),
 	}
 }
 
