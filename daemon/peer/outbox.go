@@ -17,6 +17,9 @@ const (
 	sendBuffer = 512 << 10
 	// keptBuffer is the largest buffer that is kept for the next frames.
 	keptBuffer = 1 << 20
+	// lateWait is how long a message that nobody waits for may wait for another one to ride with, and lateMost how much of that there may be.
+	lateWait = 20 * time.Millisecond
+	lateMost = 4 << 10
 	// farewellWait bounds how long a goodbye waits for a peer that does not read.
 	farewellWait = 100 * time.Millisecond
 )
@@ -24,14 +27,21 @@ const (
 // send queues a machine's message. It does not block.
 func (c *channel) send(msg transfer.Msg) {
 	c.worked.Store(c.m.clock())
-	err := c.queue(func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg) })
+	err := c.queue(rides(msg), func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg) })
 	if err != nil {
 		c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
 	}
 }
 
-// queue appends a frame to what waits for the wire, and writes it at once when that cannot block.
-func (c *channel) queue(frame func([]byte) ([]byte, error)) error {
+// rides says that all the peer does with the message is forget something. That is not worth a packet and a wake-up of its own, which
+// would come just when the peer is about to take the next blocks.
+func rides(msg transfer.Msg) bool {
+	_, ack := msg.(*transfer.MsgEndAck)
+	return ack
+}
+
+// queue appends a frame to what waits for the wire, and writes it at once when that cannot block. late: it may wait for the next one.
+func (c *channel) queue(late bool, frame func([]byte) ([]byte, error)) error {
 	c.mu.Lock()
 	if c.over {
 		c.mu.Unlock()
@@ -47,8 +57,13 @@ func (c *channel) queue(frame func([]byte) ([]byte, error)) error {
 		c.out = b
 	}
 	small := c.up && len(c.out) <= maxAtOnce
+	late = late && len(c.out) <= lateMost
+	if late && !c.late {
+		c.late = true
+		time.AfterFunc(c.m.cfg.late, c.tooLate)
+	}
 	c.mu.Unlock()
-	if err != nil {
+	if err != nil || late {
 		return err
 	}
 	// Waking the writer takes longer than a small write.
@@ -62,11 +77,27 @@ func (c *channel) queue(frame func([]byte) ([]byte, error)) error {
 			return err
 		}
 	}
+	c.callWriter()
+	return nil
+}
+
+// callWriter makes the writer send what is queued.
+func (c *channel) callWriter() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
-	return nil
+}
+
+// tooLate sends what found nothing to ride with.
+func (c *channel) tooLate() {
+	c.mu.Lock()
+	c.late = false
+	left := len(c.out) > 0
+	c.mu.Unlock()
+	if left {
+		c.callWriter()
+	}
 }
 
 // hasRoom says whether maxAtOnce bytes can be written without blocking. The kernel is asked only when what was written since it was asked

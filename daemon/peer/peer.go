@@ -47,6 +47,7 @@ type Config struct {
 	Links           transport.LinkUser   // nil: no links
 	Log             *slog.Logger
 
+	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
 }
 
@@ -88,6 +89,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = time.Second
+	}
+	if cfg.late <= 0 {
+		cfg.late = lateWait
 	}
 	if cfg.greeting <= 0 {
 		cfg.greeting = dialTimeout
