@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	slowWatch = 250 * time.Millisecond // heartbeat; credits of sessions that are told little
+	slowWatch = 250 * time.Millisecond // heartbeat; credits of sessions that are told little; clients that block
+	idleWatch = 500 * time.Millisecond // the same when no session has done anything for a while
 	fastWatch = 200 * time.Microsecond // at first, while somebody waits for a word that nobody rings about
 	lazyWatch = 5 * time.Millisecond   // in the end
 	eagerness = 100 * time.Millisecond // how long a client that does not collect is looked at often
@@ -72,7 +73,7 @@ func (v *Server) look() {
 // watch does what no client rings for. It is what frees whoever a client blocks, so it never waits for a session's lock: who has that
 // may be the one that is blocked.
 func (v *Server) watch() {
-	slow := time.NewTicker(slowWatch)
+	slow := time.NewTimer(slowWatch)
 	defer slow.Stop()
 	fast := time.NewTimer(time.Hour)
 	defer fast.Stop()
@@ -81,9 +82,13 @@ func (v *Server) watch() {
 		case <-v.gone:
 			return
 		case <-slow.C:
+			next := idleWatch
 			for _, s := range v.all() {
-				s.tick()
+				if s.tick() {
+					next = slowWatch
+				}
 			}
+			slow.Reset(next)
 		case <-v.poke:
 			fast.Reset(fastWatch)
 		case <-fast.C:
@@ -106,21 +111,25 @@ func (v *Server) age() time.Duration { return time.Since(v.start) }
 // beat is the daemon's monotonic time in milliseconds.
 func (v *Server) beat() uint64 { return uint64(v.age().Milliseconds()) + 1 }
 
-// tick is for every session, a few times a second.
-func (s *session) tick() {
+// tick is for every session, a few times a second. alive: it did something since the last time.
+func (s *session) tick() (alive bool) {
 	if s.blocked() {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
 		s.fds.unblock()
-		return
+		return true
 	}
 	if !s.mu.TryLock() {
-		return // it lives
+		return true
 	}
 	defer s.mu.Unlock()
 	if !s.gone {
 		s.words.Beat(s.srv.beat())
 		s.collect(s.srv.cfg.Events)
 	}
+	did := s.count.submissions.Load() + s.count.completions.Load()
+	alive = did != s.ticked
+	s.ticked = did
+	return alive
 }
 
 // blocked says that the client holds up whoever wakes it. The time counts from when the watch saw it first: a daemon that stood still
