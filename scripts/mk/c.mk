@@ -12,6 +12,8 @@ C_HEADERS  := $(shell find include capi -name '*.h' 2>/dev/null)
 C_EXAMPLES := $(wildcard examples/c/*.c)
 # The client that kvpipe-bench drives.
 C_BENCH    := $(wildcard bench/client/*.c)
+# The engine of tests that need one to be killed.
+C_ENGINE    := $(wildcard test/cluster/engine/*.c)
 C_BENCH_SHARED := $(addprefix bench/ref/,list.c util.c serve.c)
 
 OBJ := $(C_SOURCES:capi/%.c=$(BUILD)/obj/lib/%.o)
@@ -19,7 +21,7 @@ OBJ := $(C_SOURCES:capi/%.c=$(BUILD)/obj/lib/%.o)
 .PHONY: c-build abi
 
 c-build: $(if $(C_SOURCES),$(LIB)/libkvpipe.so $(LIB)/libkvpipe.a $(LIB)/pkgconfig/kvpipe.pc \
-	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%)) $(if $(C_BENCH),$(BIN)/bench-client)
+	$(C_EXAMPLES:examples/c/%.c=$(BIN)/examples/%)) $(if $(C_BENCH),$(BIN)/bench-client) $(if $(C_ENGINE),$(BIN)/test-engine)
 
 $(BUILD)/obj/lib/%.o: capi/%.c scripts/mk/c.mk
 	@mkdir -p $(@D)
@@ -57,6 +59,11 @@ $(BIN)/bench-client: $(C_BENCH) $(C_BENCH_SHARED) $(wildcard bench/client/*.h be
 	$(call say,CC)
 	$(Q)$(CC) $(CSTD) -Wall -Wextra -Werror $(CFLAGS) -Iinclude -Ibench/client -Ibench/ref $(C_BENCH) $(C_BENCH_SHARED) -o $@ \
 		-L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
+
+$(BIN)/test-engine: $(C_ENGINE) $(LIB)/libkvpipe.so $(C_HEADERS)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $(C_ENGINE) -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
 
 abi: c-build ## compare the library's exported symbols with capi/kvpipe.symbols
 ifeq ($(C_SOURCES),)

@@ -17,7 +17,10 @@ GOTEST    = $(GO) test -json -timeout 540s
 # go list complains about a tree without packages; so do these parts, in words.
 SHELL_PKGS = $$($(GO) list ./... | grep -v -e '/test/' -e '/test$$' || true)
 
-.PHONY: test policy unit race sim fuzz e2e
+CYCLES   ?= 1000
+MINUTES  ?= 10
+
+.PHONY: test policy unit race sim fuzz e2e chaos hostile
 
 test: deps ## everything below 10 minutes on 2 cores: build, lint, all tests
 	@MAKE='$(MAKE)' scripts/test.sh $(TEST_PARTS)
@@ -51,3 +54,13 @@ e2e: build $(VENV)/.package ## tests under test/: several processes, real daemon
 	@packages=$$($(GO) list ./test/... 2>/dev/null | grep -v -e '/test/policy$$' || true); \
 	[ -n "$$packages" ] || { echo 'part skipped: test/ holds nothing but test/policy'; exit 0; }; \
 	$(GOTEST) -count=1 $$packages | scripts/gotest.py
+
+chaos: build ## engines and daemons killed and stopped CYCLES=1000 times, at random instructions
+	@$(GO) test -count=1 -timeout 0 -v ./test/chaos -cycles=$(CYCLES)
+
+# With Go's own checks of pointers compiled in.
+hostile: build ## a daemon attacked by clients and peers for MINUTES=10
+	@mkdir -p $(BUILD)/checked
+	@CGO_ENABLED=0 $(GO) build -gcflags=all=-d=checkptr -o $(BUILD)/checked/kvpiped ./cmd/kvpiped
+	@ln -sf ../bin/test-engine $(BUILD)/checked/test-engine
+	@KVPIPE_BIN=$(CURDIR)/$(BUILD)/checked $(GO) test -count=1 -timeout 0 -v ./test/hostile -minutes=$(MINUTES)

@@ -79,7 +79,11 @@ func (c *Cluster) Node(name string, peers ...*Node) *Node {
 	return n
 }
 
-func (n *Node) Knows(p *Node) { n.Args = append(n.Args, "--peer", p.Name+"="+p.Addr) }
+// Knows tells the daemon, before it starts, where p listens.
+func (n *Node) Knows(p *Node) { n.KnowsAt(p.Name, p.Addr) }
+
+// KnowsAt is Knows with an address at which p is reached by a way of the test's own.
+func (n *Node) KnowsAt(name, addr string) { n.Args = append(n.Args, "--peer", name+"="+addr) }
 
 // Configure writes the configuration file, with fast heartbeats.
 func (n *Node) Configure(more string) {
@@ -231,8 +235,8 @@ func (n *Node) Peer(name string) admin.Peer {
 	return admin.Peer{}
 }
 
-// Eventually waits for something that no event announces.
-func Eventually(t *testing.T, what string, ok func() bool) {
+// Eventually waits for something that no event announces. What more says is told when it does not come.
+func Eventually(t *testing.T, what string, ok func() bool, more ...func() string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -240,7 +244,20 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
+			for _, m := range more {
+				what += " (" + m() + ")"
+			}
 			t.Fatalf("%s: not so after %s", what, Patience)
 		}
+	}
+}
+
+// Alive fails the test when the daemon has ended.
+func (n *Node) Alive() {
+	n.T.Helper()
+	select {
+	case <-n.exited:
+		n.T.Fatalf("node %s has ended:\n%s", n.Name, n.Log())
+	default:
 	}
 }

@@ -1,0 +1,221 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/test/cluster"
+)
+
+var (
+	cycles = flag.Int("cycles", 100, "how often somebody is killed or stopped, on one node and on two together")
+	rounds = flag.Int("rounds", 1000, "how many takes are cancelled, by each transport")
+	seed   = flag.Uint64("seed", 0, "of the choice of victims and moments; 0: drawn, and told when the test fails")
+)
+
+// What the daemons are told: peers are given up soon, orphans do not outlive the test's patience.
+const settings = `
+[offers]
+default_lease = "1s"
+tombstone = "2s"
+`
+
+// world is a producer and a consumer with their daemons, which are one and the same on one node.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	daemons []*cluster.Node
+	prefill *cluster.Engine
+	decode  *cluster.Engine
+	between *proxy // of the two nodes; nil: none
+	cancels int    // takes of a hundred that are cancelled
+	rest    cluster.Rest
+}
+
+func newWorld(t *testing.T, nodes int, with ...string) *world {
+	t.Helper()
+	w := describe(t, nodes, with...)
+	w.begin()
+	return w
+}
+
+// describe makes a world in which nothing runs yet. Its daemons are told with.
+func describe(t *testing.T, nodes int, with ...string) *world {
+	t.Helper()
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("choices made with -seed=%d", s)
+		}
+	})
+	c := cluster.New(t)
+	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15}
+	for i := range nodes {
+		w.daemons = append(w.daemons, c.Node(fmt.Sprintf("node-%d", i)))
+	}
+	for _, n := range w.daemons {
+		n.Configure(strings.Join(with, "\n") + settings)
+	}
+	return w
+}
+
+// begin starts everybody. The consumer's daemon knows the producer's.
+func (w *world) begin() {
+	w.t.Helper()
+	from, to := w.daemons[0], w.daemons[len(w.daemons)-1]
+	peer := ""
+	if from != to {
+		peer = from.Name
+		if w.between != nil {
+			to.KnowsAt(from.Name, w.between.addr)
+		} else {
+			to.Knows(from)
+			from.Knows(to)
+		}
+	}
+	for _, n := range w.daemons {
+		n.Start()
+	}
+	var sizes sync.Map // by request
+	w.decode = cluster.NewEngine(w.t, "decode", to, func(word string, rest []string) {
+		switch n, known := sizes.Load(rest[0]); {
+		case word == "cancelled" && known: // the offer is still there
+			w.decode.Tell("take %s %s %s", rest[0], n, peer)
+		case word == "ok":
+			sizes.Delete(rest[0])
+		}
+	})
+	w.prefill = cluster.NewEngine(w.t, "prefill", from, func(word string, rest []string) {
+		if word == "offer" {
+			sizes.Store(rest[0], rest[1])
+			w.decode.Tell("take %s %s %s", rest[0], rest[1], peer)
+		}
+	})
+	w.decode.Start(w.cancels)
+	w.prefill.Start(0)
+}
+
+// flowing waits until n more requests have been handed over, right in every word.
+func (w *world) flowing(n int) {
+	w.t.Helper()
+	w.decode.Waits("ok", w.decode.Count("ok")+n)
+}
+
+// strike kills or stops somebody and brings it back.
+func (w *world) strike() string {
+	w.t.Helper()
+	moment := time.Duration(w.rng.Int64N(int64(20 * time.Millisecond)))
+	pause := time.Duration(w.rng.Int64N(int64(300 * time.Millisecond)))
+	victim, kill := w.rng.IntN(2), w.rng.IntN(3) > 0
+	<-time.After(moment) // any instruction will do; no event says which one was the last right one
+	switch victim {
+	case 0, 1:
+		e := []*cluster.Engine{w.prefill, w.decode}[victim]
+		if kill {
+			e.Kill()
+			e.Start(w.cancels)
+			return e.Role + " killed"
+		}
+		w.stop(e.Cmd.Process.Signal, pause)
+		return e.Role + " stopped for " + pause.String()
+	}
+	n := w.daemons[victim-2]
+	if kill {
+		n.Kill()
+		n.Start()
+		return n.Name + " killed"
+	}
+	w.stop(n.Cmd.Process.Signal, 3*pause) // longer than its peers' patience, at times
+	return n.Name + " stopped for " + (3 * pause).String()
+}
+
+func (w *world) stop(signal func(os.Signal) error, pause time.Duration) {
+	w.t.Helper()
+	if err := signal(syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	<-time.After(pause)
+	if err := signal(syscall.SIGCONT); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// atRest lets all work end and looks for what is left of it.
+func (w *world) atRest() {
+	w.t.Helper()
+	w.prefill.Quiet()
+	w.decode.Quiet()
+	for _, n := range w.daemons {
+		cluster.Clean(w.t, n, 2/len(w.daemons), w.rest)
+	}
+	w.prefill.Tell("go")
+	w.decode.Tell("go")
+}
+
+// Whoever is killed or stopped, at whatever instruction: what is delivered is right and in time, the others go on, and nothing is
+// left behind.
+func TestChaos(t *testing.T) {
+	for _, nodes := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			w := newWorld(t, nodes)
+			w.flowing(20)
+			w.atRest()
+			for i := range *cycles / 2 {
+				what := w.strike()
+				w.flowing(5)
+				w.atRest()
+				if t.Failed() {
+					t.Fatalf("cycle %d: %s", i, what)
+				}
+			}
+			t.Logf("taken: %v", w.decode.All())
+		})
+	}
+}
+
+// A take that is cancelled says when its blocks are free; they are written to at once, and nothing else lands in them.
+func TestCancelledBlocksAreReusedAtOnce(t *testing.T) {
+	for nodes, transport := range map[int]string{1: "local", 2: "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			w := describe(t, nodes)
+			w.cancels = 90
+			w.begin()
+			w.decode.Waits("cancelled", *rounds)
+			w.atRest()
+			t.Logf("taken: %v", w.decode.All())
+		})
+	}
+}
+
+// Whatever happens to the bytes between two daemons: none that is wrong is delivered, and all goes on when it is over.
+func TestABadNetwork(t *testing.T) {
+	w := describe(t, 2, `crc = "on"`)
+	w.between = newProxy(t, w.daemons[0].Addr, w.rng.Uint64())
+	w.begin()
+	w.flowing(5)
+	for i := range *cycles / 2 {
+		f := healthy + 1 + fault(w.rng.IntN(int(faults)-1))
+		if i < int(faults)-1 {
+			f = fault(i + 1) // each at least once
+		}
+		w.between.inflict(f)
+		<-time.After(time.Duration(w.rng.Int64N(int64(400 * time.Millisecond)))) // longer than the peers' patience, at times
+		w.between.inflict(healthy)
+		w.flowing(5)
+		w.atRest()
+		if t.Failed() {
+			t.Fatalf("cycle %d: %s", i, f)
+		}
+	}
+	t.Logf("taken: %v", w.decode.All())
+}

@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// engineBinary is what engine/main.c was compiled to.
+func engineBinary(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("KVPIPE_BIN")
+	if bin == "" {
+		bin = "../../build/bin"
+	}
+	path := filepath.Join(bin, "test-engine")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: make build makes it", err)
+	}
+	return path
+}
+
+// Engine is a process of engine/main.c, which can be started again after it ended. What it says of a broken promise fails the test.
+type Engine struct {
+	t      *testing.T
+	Role   string
+	n      *Node
+	heard  func(word string, rest []string) // of each line that it says and that has more than a word
+	Cmd    *exec.Cmd
+	exited chan struct{}
+
+	mu   sync.Mutex
+	in   io.WriteCloser
+	said map[string]int // lines by first word, of all its lives
+	grew chan struct{}
+}
+
+// NewEngine describes an engine of the node, "prefill" or "decode"; Start runs it.
+func NewEngine(t *testing.T, role string, n *Node, heard func(string, []string)) *Engine {
+	return &Engine{t: t, Role: role, n: n, heard: heard, said: map[string]int{}, grew: make(chan struct{})}
+}
+
+// Start runs the engine. cancels is how many takes of a hundred it cancels.
+func (e *Engine) Start(cancels int) {
+	e.t.Helper()
+	cmd := exec.Command(engineBinary(e.t), e.n.Socket, e.Role, e.Role, strconv.Itoa(cancels))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	e.mu.Lock()
+	e.Cmd, e.in, e.exited = cmd, in, exited
+	e.mu.Unlock()
+	go func() {
+		defer close(exited)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			e.hear(s.Text())
+		}
+		_ = cmd.Wait()
+	}()
+	e.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+	})
+	e.Tell("go")
+}
+
+// hear takes note of one line. Broken promises fail the test where they are said.
+func (e *Engine) hear(line string) {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return
+	}
+	e.mu.Lock()
+	e.said[words[0]]++
+	if words[0] == "failed" && len(words) > 2 {
+		e.said["failed: "+strings.SplitN(strings.Join(words[2:], " "), ":", 2)[0]]++
+	}
+	close(e.grew)
+	e.grew = make(chan struct{})
+	e.mu.Unlock()
+	switch words[0] {
+	case "wrong", "late", "hung", "over":
+		e.t.Errorf("%s on %s: %s", e.Role, e.n.Name, line)
+	}
+	if e.heard != nil && len(words) > 1 {
+		e.heard(words[0], words[1:])
+	}
+}
+
+// Tell sends a line; one that is dead does not hear it.
+func (e *Engine) Tell(format string, a ...any) {
+	e.mu.Lock()
+	in := e.in
+	e.mu.Unlock()
+	if in != nil {
+		_, _ = fmt.Fprintf(in, format+"\n", a...)
+	}
+}
+
+// Count is how often the engine, in all its lives, has said word.
+func (e *Engine) Count(word string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.said[word]
+}
+
+// Waits until the engine, in all its lives, has said word n times.
+func (e *Engine) Waits(word string, n int) {
+	e.t.Helper()
+	limit := time.NewTimer(Patience)
+	defer limit.Stop()
+	for {
+		e.mu.Lock()
+		got, grew := e.said[word], e.grew
+		e.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-grew:
+		case <-limit.C:
+			e.t.Fatalf("%s on %s has said %q %d times after %s, want %d; in all %v", e.Role, e.n.Name, word, got, Patience, n, e.All())
+		}
+	}
+}
+
+// All is Count of every word.
+func (e *Engine) All() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[string]int{}
+	for w, n := range e.said {
+		all[w] = n
+	}
+	return all
+}
+
+// Quiet lets everything under way end.
+func (e *Engine) Quiet() {
+	e.t.Helper()
+	n := e.Count("idle")
+	e.Tell("pause")
+	e.Waits("idle", n+1)
+}
+
+// Kill ends the engine as a crash does.
+func (e *Engine) Kill() {
+	e.t.Helper()
+	_ = e.Cmd.Process.Signal(syscall.SIGKILL)
+	select {
+	case <-e.exited:
+	case <-time.After(Patience):
+		e.t.Fatalf("%s has not ended after SIGKILL", e.Role)
+	}
+}
