@@ -46,6 +46,7 @@ var groups = []group{
 	tlsGroup(small, 2, 0.85), tlsGroup(small, 1, 0.85),
 	latencyGroup(1.5),
 	busyGroup(3, 5),
+	neighbourGroup(2),
 	describeGroup(0.1),
 	idleGroup(0.1, 50),
 }
