@@ -26,8 +26,13 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 			s.Takes++
 		}
 	}
+	limits := v.limits()
 	for _, x := range v.sessions.Sessions() {
 		s.Regions += len(x.Regions)
+		limits = mostUsed(limits, v.sessionLimits(m, &x))
+	}
+	for _, l := range limits {
+		s.Limits = append(s.Limits, metrics.Limit(l))
 	}
 	v.tally.show(&s)
 	v.scrapePeers(&s)

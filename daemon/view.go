@@ -45,6 +45,7 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 		Node: c.Node, Version: v.opts.Version, Incarnation: fmt.Sprintf("%016x", v.incarnation), Epoch: v.epoch(), State: "running",
 		Started: v.started, Uptime: time.Since(v.started).Seconds(), Socket: c.Socket, Listen: v.listenAddr(), Advertise: v.advertise(),
 		Insecure: c.Insecure, DataPlain: c.DataPlain, PollMode: c.PollMode, Transports: c.Transports, Warnings: []string{}, Pinned: v.sessions.Pinned(), Orphaned: v.sessions.Orphaned(),
+		Limits: v.limits(),
 		Counts: map[string]int{
 			"sessions": len(m.Sessions) - m.Orphaned, "orphaned": m.Orphaned, "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": len(m.Transfers),
 			"parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive,
@@ -114,13 +115,17 @@ func (v view) Peers(context.Context) ([]admin.Peer, error) {
 	return out, nil
 }
 
-func (v view) Sessions(context.Context) ([]admin.Session, error) {
+func (v view) Sessions(ctx context.Context) ([]admin.Session, error) {
+	m, err := v.look(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := []admin.Session{}
 	for _, s := range v.sessions.Sessions() {
 		a := admin.Session{
 			ID: number(uint64(s.ID)), Engine: s.Engine, Instance: s.Instance, Role: s.Role.String(), PID: s.PID, UID: int(s.UID), Age: s.Age.Seconds(),
 			Regions: len(s.Regions), Pinned: s.Pinned, Operations: s.Open, Progress: s.Progress, Submitted: s.Submissions,
-			Completed: s.Completions, Uncollected: int(s.Unread),
+			Completed: s.Completions, Uncollected: int(s.Unread), Limits: v.sessionLimits(m, &s),
 		}
 		if s.Role != transfer.Scheduler {
 			a.Rank = &s.Rank

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -46,6 +47,11 @@ func printStatus(w io.Writer, s admin.Status) {
 		counts = append(counts, fmt.Sprintf("%s %d", n, s.Counts[n]))
 	}
 	t.row("counts", strings.Join(counts, ", "))
+	var limits []string
+	for _, l := range s.Limits {
+		limits = append(limits, used(l))
+	}
+	t.row("limits", strings.Join(limits, ", "))
 	for _, x := range s.Warnings {
 		t.row("warning", x)
 	}
@@ -81,18 +87,37 @@ func secure(tls, plain bool) string {
 func (c *ctl) sessions() *cobra.Command {
 	return &cobra.Command{Use: "sessions", Short: "Connected sessions of engines", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "sessions", nil, func(w io.Writer, all []admin.Session) {
-			t := newTable(w, "ENGINE", "ROLE", "RANK", "PID", "UID", "REGIONS", "MEMORY", "OPEN", "SUBMITTED", "COMPLETED", "AGE", "INSTANCE", "SESSION")
+			t := newTable(w, "ENGINE", "ROLE", "RANK", "PID", "UID", "REGIONS", "MEMORY", "OPEN", "NEAREST LIMIT", "SUBMITTED", "COMPLETED", "AGE", "INSTANCE", "SESSION")
 			for _, s := range all {
 				rank := "-"
 				if s.Rank != nil {
 					rank = fmt.Sprint(*s.Rank)
 				}
-				t.row(s.Engine, s.Role, rank, fmt.Sprint(s.PID), fmt.Sprint(s.UID), fmt.Sprint(s.Regions), size(s.Pinned), fmt.Sprint(s.Operations),
+				t.row(s.Engine, s.Role, rank, fmt.Sprint(s.PID), fmt.Sprint(s.UID), fmt.Sprint(s.Regions), size(s.Pinned), fmt.Sprint(s.Operations), nearest(s.Limits),
 					fmt.Sprint(s.Submitted), fmt.Sprint(s.Completed), age(s.Age), s.Instance, s.ID)
 			}
 			t.flush()
 		})
 	}}
+}
+
+// used shows a limit and how much of it is used.
+func used(l admin.Limit) string {
+	show := func(n uint64) string { return fmt.Sprint(n) }
+	if strings.HasSuffix(l.Key, "_pinned") {
+		show = size
+	}
+	return fmt.Sprintf("%s %s of %s", strings.TrimPrefix(l.Key, "limits."), show(l.Used), show(l.Limit))
+}
+
+// nearest shows the limit of which most is used.
+func nearest(all []admin.Limit) string {
+	if len(all) == 0 {
+		return "-"
+	}
+	return used(slices.MaxFunc(all, func(a, b admin.Limit) int {
+		return cmp.Compare(float64(a.Used)/float64(max(a.Limit, 1)), float64(b.Used)/float64(max(b.Limit, 1)))
+	}))
 }
 
 func (c *ctl) regions() *cobra.Command {

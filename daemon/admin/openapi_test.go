@@ -46,7 +46,7 @@ func describe(t *testing.T) (doc openAPI) {
 
 // described are the types that the description has to have, each with the fields of the Go type.
 var described = []any{
-	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Region{}, admin.Offer{}, admin.Transfer{},
+	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Limit{}, admin.Region{}, admin.Offer{}, admin.Transfer{},
 	admin.Explain{}, admin.ExplainTried{}, admin.BenchOptions{}, admin.BenchRow{}, admin.Error{},
 }
 

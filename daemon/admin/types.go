@@ -43,6 +43,7 @@ type Status struct {
 	Certificate *Certificate   `json:"certificate,omitempty"`
 	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers, parked, peers, peers_up, holds_shared, holds_exclusive
 	Pinned      uint64         `json:"pinned_bytes"`
+	Limits      []Limit        `json:"limits"`         // of all sessions together
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
 	Moved       uint64         `json:"moved_bytes"`
 }
@@ -91,6 +92,14 @@ type Session struct {
 	Submitted   uint64  `json:"submitted"`
 	Completed   uint64  `json:"completed"`
 	Uncollected int     `json:"uncollected"` // completions that wait in its ring
+	Limits      []Limit `json:"limits"`      // of this session
+}
+
+// Limit is a limit of the configuration, and how much of it is used. Numbers or bytes.
+type Limit struct {
+	Key   string `json:"key"` // "limits.offers"
+	Used  uint64 `json:"used"`
+	Limit uint64 `json:"limit"`
 }
 
 // Region is registered memory.

@@ -73,6 +73,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range s.SessionsEnded {
 		e.counter(SessionsEnded, "Sessions that ended, by reason.", float64(n), "reason", reason)
 	}
+	for _, l := range s.Limits {
+		e.gauge(Limits, "Limits of the configuration, in numbers or bytes.", float64(l.Limit), "limit", l.Key)
+		e.gauge(LimitUsed, "How much of a limit is used, by the session nearest to it where it holds for each.", float64(l.Used), "limit", l.Key)
+	}
 	for _, p := range s.Peers {
 		e.peer(p)
 	}

@@ -11,6 +11,8 @@ const (
 	Regions           = "kvpipe_regions"
 	Offers            = "kvpipe_offers"
 	OrphanedBytes     = "kvpipe_orphaned_bytes"
+	Limits            = "kvpipe_limit"
+	LimitUsed         = "kvpipe_limit_used"
 	Takes             = "kvpipe_takes"
 	Transfers         = "kvpipe_transfers"
 	HeldBlocks        = "kvpipe_held_blocks"

@@ -16,11 +16,18 @@ type Snapshot struct {
 	MovedBytes               uint64
 	SlicesRetried            uint64
 	SessionsEnded            map[string]uint64 // by reason
+	Limits                   []Limit
 	Peers                    []Peer
 	Transports               []Transport
 	Malformed, Refused       uint64
 	ChannelsOpened, Reopened uint64
 	CertificateUntil         time.Time // zero: none
+}
+
+// Limit is a limit of the configuration and how much of it is used, by the session nearest to it if it holds for each.
+type Limit struct {
+	Key         string
+	Used, Limit uint64
 }
 
 // Outcome is how operations ended.

@@ -25,6 +25,7 @@ type Info struct {
 	Pinned   uint64
 	Regions  []memory.Info
 	Open     int    // operations not released
+	Inflight int    // the most of them
 	Progress uint64 // furthest seen, while it was waited for
 	SQHead   uint32 // submissions read, modulo 2^32
 	CQTail   uint32 // completions written, modulo 2^32
@@ -45,6 +46,25 @@ func (v *Server) Sessions() []Info {
 	return all
 }
 
+// Usage is what clients use of the limits that hold for all of them.
+type Usage struct {
+	Limits   Limits
+	Sessions int
+	OneUser  int    // sessions of the user who has most
+	Pinned   uint64 // bytes registered by all
+}
+
+// Usage returns what is used. Connections that have not said HELLO count as sessions.
+func (v *Server) Usage() Usage {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	u := Usage{Limits: v.limits, Sessions: v.total, Pinned: v.pool.Bytes()}
+	for _, n := range v.perUID {
+		u.OneUser = max(u.OneUser, n)
+	}
+	return u
+}
+
 // Pinned returns how many bytes all sessions have registered.
 func (v *Server) Pinned() uint64 { return v.pool.Bytes() }
 
@@ -52,7 +72,7 @@ func (s *session) info() Info {
 	i := Info{
 		ID: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, PID: s.who.PID, UID: s.who.UID, Library: s.who.Library, Age: time.Since(s.since),
-		Pinned: s.mem.Used(), Regions: s.mem.Regions(),
+		Pinned: s.mem.Used(), Regions: s.mem.Regions(), Inflight: s.inflight,
 		Submissions: s.count.submissions.Load(), Refusals: s.count.refusals.Load(), Completions: s.count.completions.Load(),
 		Wakeups: s.count.wakeups.Load(), Rings: s.count.rings.Load(), Control: s.count.control.Load(),
 	}

@@ -16,7 +16,8 @@ type yard struct {
 	engine map[transfer.SessionID]string
 	of     map[transfer.XferID]string
 	flying []transfer.SliceKey
-	posted []string // engines of slices
+	posted []string                   // engines of slices
+	ends   map[transfer.SessionID]int // completions of takes that were moved
 	users  uint64
 }
 
@@ -28,16 +29,30 @@ type load struct {
 
 const yardWindow = 8
 
-// newYard opens a session for each engine, and "decode" which takes from all.
+// The yard's sessions. "decode" takes from the others and collects its completions; "deaf" has room for a few, and never collects.
+const (
+	decode transfer.SessionID = iota + 1
+	busy
+	small
+	deaf
+)
+
+const deafCredits = 10
+
+// newYard opens the sessions.
 func newYard(t *testing.T, engines map[string]load) *yard {
 	n := uint64(0)
-	y := &yard{t: t, load: engines, engine: map[transfer.SessionID]string{}, of: map[transfer.XferID]string{}}
+	y := &yard{t: t, load: engines, engine: map[transfer.SessionID]string{}, of: map[transfer.XferID]string{}, ends: map[transfer.SessionID]int{}}
 	y.m = transfer.New(transfer.Config{Node: "a", WindowSlices: yardWindow, WindowBytes: 1 << 40, Random: func() uint64 { n++; return n }})
 	l := oneRank(t)
-	for i, name := range []string{"decode", "busy", "small"} {
+	for i, name := range []string{"decode", "busy", "small", "deaf"} {
 		id := transfer.SessionID(i + 1)
 		y.engine[id] = name
-		y.m.Step(1, transfer.SessionOpened{Session: id, Engine: name, Role: transfer.Worker, Credits: 10000})
+		credits := 10000
+		if id == deaf {
+			credits = deafCredits
+		}
+		y.m.Step(1, transfer.SessionOpened{Session: id, Engine: name, Role: transfer.Worker, Credits: credits})
 		y.m.Step(1, transfer.LayoutSet{Session: id, Layout: l})
 	}
 	return y
@@ -60,6 +75,10 @@ func (y *yard) step(ev transfer.Event) {
 			if len(y.flying) > yardWindow {
 				y.t.Fatalf("%d slices are posted, the window is %d", len(y.flying), yardWindow)
 			}
+		case transfer.Complete:
+			if e.Kind == transfer.KindTake && e.Status == transfer.Done {
+				y.ends[e.Session]++
+			}
 		case transfer.Fence:
 			answers = append(answers, transfer.Fenced{Leg: e.Leg})
 		}
@@ -69,8 +88,8 @@ func (y *yard) step(ev transfer.Event) {
 	}
 }
 
-// begin has an engine offer and "decode" take all that its load says.
-func (y *yard) begin(by transfer.SessionID) {
+// begin has an engine offer, and another one take, all that its load says.
+func (y *yard) begin(by, taker transfer.SessionID) {
 	name := y.engine[by]
 	for i := range y.load[name].transfers {
 		y.users++
@@ -78,17 +97,23 @@ func (y *yard) begin(by transfer.SessionID) {
 		src := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(i)}}}
 		dst := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(y.users)}}}
 		y.step(transfer.Submit{Session: by, UserData: y.users, Op: &transfer.OfferOp{Key: key, Token: token, Sealed: true, Blocks: src}})
-		y.step(transfer.Submit{Session: 1, UserData: y.users, Op: &transfer.TakeOp{Key: key, Token: token, TakeID: y.users, LayerSlot: transfer.NoSlot, Blocks: dst}})
+		y.step(transfer.Submit{Session: taker, UserData: y.users, Op: &transfer.TakeOp{Key: key, Token: token, TakeID: y.users, LayerSlot: transfer.NoSlot, Blocks: dst}})
 	}
 }
 
-// land ends slices until all of both engines have landed.
+// land ends slices until none is posted any more.
 func (y *yard) land() {
 	for len(y.flying) > 0 {
 		k := y.flying[0]
 		y.flying = y.flying[1:]
 		y.step(transfer.SliceSent{Key: k})
+		k.End = transfer.Consumer
+		y.step(transfer.SliceLanded{Key: k})
 	}
+}
+
+// all checks that nothing is left.
+func (y *yard) all() {
 	want := 0
 	for _, l := range y.load {
 		want += l.transfers * l.slices
@@ -113,10 +138,11 @@ func TestFairness(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			y := newYard(t, map[string]load{"busy": tc.busy, "small": tc.small})
-			y.begin(2)
+			y.begin(busy, decode)
 			before := len(y.posted)
-			y.begin(3)
+			y.begin(small, decode)
 			y.land()
+			y.all()
 			bytes, last := map[string]uint64{}, 0
 			for i, name := range y.posted {
 				if name == "small" {
@@ -137,10 +163,11 @@ func TestFairness(t *testing.T) {
 // TestTinySlices: they cost more than their bytes, and count for that.
 func TestTinySlices(t *testing.T) {
 	y := newYard(t, map[string]load{"busy": {40, 100, 512}, "small": {1, 20, 1 << 20}})
-	y.begin(2)
+	y.begin(busy, decode)
 	before := len(y.posted)
-	y.begin(3)
+	y.begin(small, decode)
 	y.land()
+	y.all()
 	large, between := 0, 0
 	for _, name := range y.posted[before:] {
 		if between++; name == "small" {
@@ -149,5 +176,31 @@ func TestTinySlices(t *testing.T) {
 		if large < 20 && between > 32 {
 			t.Fatalf("%d tiny slices were posted after large slice %d of 20", between, large)
 		}
+	}
+}
+
+// TestDeafConsumer: one that never collects its completions takes as much as it has room to be told of, and that is all that others
+// notice of it: from then on every slice that is posted is theirs.
+func TestDeafConsumer(t *testing.T) {
+	const each = 10
+	y := newYard(t, map[string]load{"busy": {40, each, 1 << 20}, "small": {10, 20, 1 << 20}})
+	y.begin(busy, deaf)
+	y.begin(small, decode)
+	y.land()
+	n := map[string]int{}
+	last := 0
+	for i, name := range y.posted {
+		if n[name]++; name == "busy" {
+			last = i
+		}
+	}
+	if takes := deafCredits / 3; n["busy"] != takes*each || y.ends[deaf] != takes {
+		t.Errorf("%d slices were posted and %d takes done for who collects nothing; its room is for %d takes of %d slices", n["busy"], y.ends[deaf], takes, each)
+	}
+	if n["small"] != 200 || y.ends[decode] != 10 {
+		t.Errorf("%d slices were posted and %d takes done for the other one; must be 200 and 10", n["small"], y.ends[decode])
+	}
+	if fair := 2*n["busy"] + yardWindow; last >= fair {
+		t.Errorf("its last slice was posted as number %d; with every other one its own it is below %d", last, fair)
 	}
 }

@@ -75,8 +75,12 @@ func Example() *Source {
 			Advertise: "prefill-0:7650", Metrics: "127.0.0.1:7651", DataPlain: true, PollMode: "event", Transports: []string{"local", "tcp"},
 			Warnings:    []string{"data_plain: data links between authenticated peers are not encrypted"},
 			Certificate: &admin.Certificate{File: "/etc/kvpipe/prefill-0.crt", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)},
-			Counts:      map[string]int{"sessions": 2, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
-			Pinned:      3 << 30, Moved: 5<<40 + 1<<39,
+			Counts:      map[string]int{"sessions": 2, "orphaned": 1, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
+			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39,
+			Limits: []admin.Limit{
+				{Key: "limits.sessions", Used: 2, Limit: 1024}, {Key: "limits.sessions_per_uid", Used: 2, Limit: 512},
+				{Key: "limits.total_pinned", Used: 3 << 30, Limit: 4 << 40},
+			},
 		},
 		P: []admin.Peer{
 			{
@@ -86,8 +90,10 @@ func Example() *Source {
 			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
 		},
 		Se: []admin.Session{
-			{ID: "0x5a17c0de00000001", Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10},
-			{ID: "0x5a17c0de00000002", Engine: "llama", Instance: "auto-1", Role: "worker", Rank: &rank, PID: 101, UID: 1000, Age: 60, Regions: 2, Pinned: 3 << 30, Progress: 7<<16 | 3, Submitted: 1, Completed: 11, Uncollected: 3},
+			{ID: "0x5a17c0de00000001", Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10,
+				Limits: []admin.Limit{{Key: "limits.inflight", Used: 2, Limit: 4096}, {Key: "limits.offers", Used: 2, Limit: 4096}, {Key: "limits.session_pinned", Limit: 1 << 40}}},
+			{ID: "0x5a17c0de00000002", Engine: "llama", Instance: "auto-1", Role: "worker", Rank: &rank, PID: 101, UID: 1000, Age: 60, Regions: 2, Pinned: 3 << 30, Progress: 7<<16 | 3, Submitted: 1, Completed: 11, Uncollected: 3,
+				Limits: []admin.Limit{{Key: "limits.inflight", Limit: 4096}, {Key: "limits.offers", Limit: 4096}, {Key: "limits.session_pinned", Used: 3 << 30, Limit: 1 << 40}}},
 		},
 		R: []admin.Region{
 			{ID: "0x100000001", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "memfd", Bytes: 2 << 30},
@@ -96,6 +102,7 @@ func Example() *Source {
 		O: []admin.Offer{
 			{Key: "cmpl-17", Engine: "llama", State: "sealed", Tokens: 8192, Blocks: 512, Sealed: true, Consumers: 2, Consumed: 1, Lease: 29.96, Age: 0.04, Trace: "4bf92f3577b34da6"},
 			{Key: `\x00\xff`, Engine: "llama", State: "open", Tokens: 16, Blocks: 1, Consumers: 1, Lease: 600, Age: 3600},
+			{Key: "cmpl-9", Engine: "old", State: "orphaned", Tokens: 4096, Blocks: 256, Sealed: true, Consumers: 1, Lease: 17.5, Age: 20},
 		},
 		T: []admin.Transfer{
 			{ID: "00c0ffee00000001", End: "producer", State: "moving", Key: "cmpl-17", Engine: "mixtral", Peer: "decode-1", Transport: "tcp", Bytes: 1 << 30, Moved: 1 << 28, Deadline: 29.5, Age: 0.5, Trace: "4bf92f3577b34da6"},

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// limits are those that hold for all sessions together, by name.
+func (v view) limits() []admin.Limit {
+	u := v.sessions.Usage()
+	return []admin.Limit{
+		{Key: "limits.sessions", Used: uint64(u.Sessions), Limit: uint64(u.Limits.Sessions)},
+		{Key: "limits.sessions_per_uid", Used: uint64(u.OneUser), Limit: uint64(u.Limits.SessionsPerUID)},
+		{Key: "limits.total_pinned", Used: u.Pinned, Limit: u.Limits.TotalPinned},
+	}
+}
+
+// sessionLimits are those of one session, by name.
+func (v view) sessionLimits(m *transfer.Snapshot, s *session.Info) []admin.Limit {
+	all := []admin.Limit{{Key: "limits.session_pinned", Used: s.Pinned, Limit: v.sessions.Usage().Limits.SessionPinned}}
+	i, known := slices.BinarySearchFunc(m.Sessions, s.ID, func(x transfer.SessionInfo, id transfer.SessionID) int { return cmp.Compare(x.Session, id) })
+	if known {
+		for _, q := range m.Sessions[i].Quotas {
+			limit := q.Limit
+			if q.Key == "limits.inflight" {
+				limit = min(limit, s.Inflight)
+			}
+			all = append(all, admin.Limit{Key: q.Key, Used: uint64(q.Used), Limit: uint64(limit)})
+		}
+	}
+	slices.SortFunc(all, func(a, b admin.Limit) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// mostUsed is for metrics, which know no sessions: of each limit of a session what the one has that is nearest to it.
+func mostUsed(all []admin.Limit, of []admin.Limit) []admin.Limit {
+	for _, l := range of {
+		i := slices.IndexFunc(all, func(a admin.Limit) bool { return a.Key == l.Key })
+		switch {
+		case i < 0:
+			all = append(all, l)
+		case float64(l.Used)*float64(all[i].Limit) > float64(all[i].Used)*float64(l.Limit):
+			all[i] = l
+		}
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// limitsOf is what the admin interface says of an engine's session: "used of limit" by key.
+func (n *node) limitsOf(engine string) map[string]string {
+	n.t.Helper()
+	all := map[string]string{}
+	for _, s := range get[[]admin.Session](n, "sessions") {
+		if s.Engine == engine {
+			for _, l := range s.Limits {
+				all[l.Key] = fmt.Sprintf("%d of %d", l.Used, l.Limit)
+			}
+		}
+	}
+	return all
+}
+
+// TestQuotas: every limit of a session is refused with its name, its value and what is used; the admin interface and the metrics show
+// how near it is; and a reload changes it.
+func TestQuotas(t *testing.T) {
+	const pinned = 4 * blockBytes
+	n := start(t, "a", t.TempDir(), func(c *config.Config) {
+		c.Limits.Offers, c.Limits.Inflight, c.Limits.SessionPinned = 1, 3, pinned
+	})
+	e := n.join("e", 4)
+	offer := func(key string) *transfer.OfferOp {
+		return &transfer.OfferOp{Key: []byte(key), Token: token(), Consumers: 1, Sealed: true, Lease: 60e9, Blocks: e.all()}
+	}
+	refused := func(what string, c *sessiontest.Completion, says string) {
+		t.Helper()
+		if c.Reason != uint16(transfer.Quota) || !strings.Contains(c.Text, says) {
+			t.Errorf("%s: %+v, want a refusal that says %q", what, c.Cause(), says)
+		}
+	}
+	submit := func(op transfer.Op) {
+		t.Helper()
+		if _, err := e.Submit(op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit(offer("one"))
+	refused("a second offer", e.do(offer("two")), "this session has 1 offers, the limit is limits.offers = 1")
+	if _, _, err := e.Alloc(1); sessiontest.Reason(err) != transfer.Quota || !strings.Contains(err.Error(), "limits.session_pinned = 16384") {
+		t.Errorf("one byte more: %v", err)
+	}
+	early := func(i int) *transfer.TakeOp {
+		return &transfer.TakeOp{Key: fmt.Appendf(nil, "never %d", i), Token: token(), TakeID: uint64(i), Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 60e9}
+	}
+	submit(early(1))
+	submit(early(2))
+	refused("a fourth operation", e.do(early(3)), "this session has 3 operations that are not released, the limit is 3 (limits.inflight")
+
+	want := map[string]string{"limits.offers": "1 of 1", "limits.inflight": "3 of 3", "limits.session_pinned": "16384 of 16384"}
+	if got := n.limitsOf("e"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("limits of the session: %v, want %v", got, want)
+	}
+	m, err := view{n.Daemon}.metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for _, l := range m.Limits {
+		shown[l.Key] = fmt.Sprintf("%d of %d", l.Used, l.Limit)
+	}
+	for key, v := range want {
+		if shown[key] != v {
+			t.Errorf("metrics show %q as %q, want %q", key, shown[key], v)
+		}
+	}
+	for _, key := range []string{"limits.sessions", "limits.sessions_per_uid", "limits.total_pinned"} {
+		if shown[key] == "" {
+			t.Errorf("metrics do not show %q: %v", key, shown)
+		}
+	}
+
+	next := n.cfg
+	next.Limits.Offers, next.Limits.Inflight, next.Limits.SessionPinned = 2, 8, 2*pinned
+	n.Reload(next, nil)
+	f := n.join("f", 8)
+	for _, key := range []string{"three", "four"} {
+		o := offer(key)
+		o.Blocks = f.all()
+		if _, err := f.Submit(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the new limits hold", func() bool {
+		return fmt.Sprint(n.limitsOf("f")) == fmt.Sprint(map[string]string{"limits.offers": "2 of 2", "limits.inflight": "2 of 8", "limits.session_pinned": "32768 of 32768"})
+	})
+}
+
+// TestDeafClient: one that submits all it can and never collects a completion is bounded by its own ring. Others hand over as before,
+// slice for slice.
+func TestDeafClient(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	producer, consumer := n.join("prefill", 1024), n.join("decode", 1024)
+	slices := func() uint64 { return n.carriers.local.Stats().Slices }
+	before := slices()
+	handOver(producer, consumer, "a", "quiet", "", token())
+	want := slices() - before
+
+	deaf, err := sessiontest.Dial(n.cfg.Socket, sessiontest.Options{Engine: "deaf", SQ: 64, CQ: 64, TPWorld: 1, PPWorld: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(deaf.Kill)
+	full := func() (submitted int) {
+		for {
+			if _, err := deaf.Submit(&transfer.DropOp{Key: []byte("k"), Token: token(), Timeout: 60e9}); err != nil {
+				return submitted
+			}
+			submitted++
+		}
+	}
+	all := 0
+	eventually(t, "the daemon takes no more of the deaf one's submissions", func() bool {
+		all += full()
+		for _, s := range get[[]admin.Session](n, "sessions") {
+			if s.Engine == "deaf" {
+				return s.Uncollected+s.Operations >= 64 && int(s.Submitted)+64 == all
+			}
+		}
+		return false
+	})
+	for i := range 10 {
+		before := slices()
+		handOver(producer, consumer, "a", fmt.Sprint("beside ", i), "", token())
+		if got := slices() - before; got != want {
+			t.Errorf("hand-over %d took %d slices, %d without the deaf client", i, got, want)
+		}
+	}
+	for _, s := range get[[]admin.Session](n, "sessions") {
+		if s.Engine == "deaf" && (s.Uncollected > 128 || s.Operations > 64) {
+			t.Errorf("the deaf client has %d completions and %d operations", s.Uncollected, s.Operations)
+		}
+	}
+}
