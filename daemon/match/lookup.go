@@ -1,0 +1,108 @@
+package match
+
+// Mode is how a query finds an entry by its tokens.
+type Mode uint8
+
+// Modes of queries.
+const (
+	Any    Mode = iota + 1 // every entry, also one without tokens
+	Prefix                 // of the entry's tokens and the query's, one sequence begins with the other
+	Exact                  // they are equal
+)
+
+// Lookup holds the entries of a lookup buffer that are found by their tokens, and the queries that wait for one. The zero value is empty.
+// E and Q are what the owner knows entries and queries by.
+type Lookup[E, Q any] struct {
+	entries trie[E]
+	queries trie[Q] // Any lies under no tokens: it is found by all
+	exact   trie[Q]
+	age     uint64
+	scratch []uint32
+	nentry  int
+	nquery  int
+}
+
+// Entry is an entry's place among the others.
+type Entry[E any] struct{ leaf *leaf[E] }
+
+// Query is a waiting query's place among the others.
+type Query[Q any] struct{ leaf *leaf[Q] }
+
+// Value is what the entry was inserted as, Tokens the number of its tokens.
+func (e Entry[E]) Value() E    { return e.leaf.value }
+func (e Entry[E]) Tokens() int { return e.leaf.tokens }
+
+// Value is what the query was made with, Tokens the number of its tokens.
+func (q Query[Q]) Value() Q    { return q.leaf.value }
+func (q Query[Q]) Tokens() int { return q.leaf.tokens }
+
+// Insert adds an entry, younger than all others. The tokens are not kept. None means that Any alone finds it.
+func (l *Lookup[E, Q]) Insert(v E, tokens []uint32) Entry[E] {
+	l.age++
+	l.nentry++
+	return Entry[E]{l.entries.insert(v, l.age, tokens)}
+}
+
+// Find returns the oldest entry that matches and is not taken.
+func (l *Lookup[E, Q]) Find(mode Mode, tokens []uint32) (e Entry[E], ok bool) {
+	switch mode {
+	case Any:
+		e.leaf = l.entries.root.oldest()
+	case Prefix:
+		e.leaf = l.entries.along(tokens, false, true)
+	case Exact:
+		e.leaf = l.entries.at(tokens)
+	}
+	return e, e.leaf != nil
+}
+
+// Take hides an entry from queries, Return shows it again, as old as it is. Remove ends it, taken or not.
+func (l *Lookup[E, Q]) Take(e Entry[E])   { e.leaf.take() }
+func (l *Lookup[E, Q]) Return(e Entry[E]) { e.leaf.put() }
+
+// Remove ends an entry, taken or not.
+func (l *Lookup[E, Q]) Remove(e Entry[E]) {
+	l.nentry--
+	e.leaf.remove()
+}
+
+// Wait adds a query that found nothing, younger than all others. Prefix and Exact have tokens, which are not kept.
+func (l *Lookup[E, Q]) Wait(v Q, mode Mode, tokens []uint32) Query[Q] {
+	l.age++
+	l.nquery++
+	switch mode {
+	case Exact:
+		return Query[Q]{l.exact.insert(v, l.age, tokens)}
+	case Any:
+		tokens = nil
+	}
+	return Query[Q]{l.queries.insert(v, l.age, tokens)}
+}
+
+// Waiting returns the oldest query that waits for such an entry, which was just inserted or returned.
+func (l *Lookup[E, Q]) Waiting(e Entry[E]) (q Query[Q], ok bool) {
+	if l.nquery == 0 {
+		return q, false
+	}
+	l.scratch = e.leaf.path(l.scratch)
+	q.leaf = l.queries.along(l.scratch, true, len(l.scratch) > 0)
+	if len(l.scratch) > 0 {
+		q.leaf = older(q.leaf, l.exact.at(l.scratch))
+	}
+	if cap(l.scratch) > 1<<16 {
+		l.scratch = nil // long ones are rare
+	}
+	return q, q.leaf != nil
+}
+
+// Leave ends a query's wait.
+func (l *Lookup[E, Q]) Leave(q Query[Q]) {
+	l.nquery--
+	q.leaf.remove()
+}
+
+// Entries counts those that are there, taken ones included.
+func (l *Lookup[E, Q]) Entries() int { return l.nentry }
+
+// Queries counts those that wait.
+func (l *Lookup[E, Q]) Queries() int { return l.nquery }

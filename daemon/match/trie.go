@@ -1,0 +1,230 @@
+package match
+
+import "slices"
+
+// trie finds the oldest of things that lie under sequences of tokens. It is a compressed prefix tree: an edge has a label of one or
+// more tokens. Every node knows the oldest thing at it and, by a heap of its children, the oldest one below it; so finding
+// takes as long as the walk along the sequence, whatever lies elsewhere. Memory is in proportion to the tokens of what is in it.
+type trie[T any] struct {
+	root node[T]
+}
+
+// leaf is a thing's place in a trie.
+type leaf[T any] struct {
+	value  T
+	age    uint64 // when it came: less is older
+	tokens int    // length of its sequence
+	node   *node[T]
+	pos    int // in node.own, from 1; 0: it is taken
+}
+
+type node[T any] struct {
+	parent *node[T]
+	label  []uint32 // of the edge from parent; its memory is the node's own
+	own    heap[*leaf[T]]
+	leaves int // those in own, and those that are taken
+	kids   kids[T]
+	below  heap[*node[T]] // kids with something not taken, by their oldest
+	pos    int            // in parent.below, from 1; 0: nothing here that is not taken
+	age    uint64         // of the oldest thing at it or below; while pos > 0
+}
+
+// insert adds a thing under a sequence, which it does not keep.
+func (t *trie[T]) insert(v T, age uint64, tokens []uint32) *leaf[T] {
+	n, rest := &t.root, tokens
+	for len(rest) > 0 {
+		kid := n.kids.get(rest[0])
+		if kid == nil {
+			kid = &node[T]{parent: n, label: slices.Clone(rest)}
+			n.kids.add(kid)
+			n, rest = kid, nil
+			break
+		}
+		if k := common(kid.label, rest); k < len(kid.label) {
+			kid = kid.split(k)
+		}
+		n, rest = kid, rest[len(kid.label):]
+	}
+	l := &leaf[T]{value: v, age: age, tokens: len(tokens), node: n}
+	n.leaves++
+	l.put()
+	return l
+}
+
+// split puts a node into the middle of an edge, after k tokens of its label.
+func (n *node[T]) split(k int) *node[T] {
+	up := &node[T]{parent: n.parent, label: slices.Clone(n.label[:k])}
+	up.parent.kids.replace(n, up)
+	pos := n.pos
+	n.parent, n.label, n.pos = up, slices.Clone(n.label[k:]), 0
+	up.kids.add(n)
+	if up.pos, up.age = pos, n.age; pos > 0 {
+		up.parent.below[pos-1] = up
+		up.below.push(n)
+	}
+	return up
+}
+
+// put makes a leaf one that is found.
+func (l *leaf[T]) put() {
+	l.node.own.push(l)
+	l.node.changed()
+}
+
+// take hides a leaf; put shows it again.
+func (l *leaf[T]) take() {
+	l.node.own.remove(l)
+	l.node.changed()
+}
+
+// remove ends a leaf, and nodes that were there for it alone.
+func (l *leaf[T]) remove() {
+	if l.pos > 0 {
+		l.take()
+	}
+	n := l.node
+	l.node = nil
+	n.leaves--
+	for n.parent != nil && n.leaves == 0 && n.kids.len() == 0 {
+		up := n.parent
+		up.kids.remove(n)
+		n.parent, n = nil, up
+	}
+	if n.parent != nil && n.leaves == 0 && n.kids.len() == 1 {
+		n.merge()
+	}
+}
+
+// merge takes a node out of the middle of an edge.
+func (n *node[T]) merge() {
+	kid, up := n.kids.only(), n.parent
+	kid.label = slices.Concat(n.label, kid.label)
+	kid.parent = up
+	up.kids.replace(n, kid)
+	if kid.pos = n.pos; n.pos > 0 {
+		up.below[n.pos-1] = kid
+	}
+	n.parent, n.pos = nil, 0
+}
+
+// changed tells the nodes above that a node's oldest thing may be another one.
+func (n *node[T]) changed() {
+	for ; n.parent != nil; n = n.parent {
+		age, found := n.least()
+		switch {
+		case !found && n.pos == 0 || found && n.pos > 0 && n.age == age:
+			return
+		case !found:
+			n.parent.below.remove(n)
+		case n.pos == 0:
+			n.age = age
+			n.parent.below.push(n)
+		default:
+			n.age = age
+			n.parent.below.fix(n)
+		}
+	}
+}
+
+// least is the age of the oldest thing at the node or below it.
+func (n *node[T]) least() (age uint64, found bool) {
+	if len(n.own) > 0 {
+		age, found = n.own[0].age, true
+	}
+	if len(n.below) > 0 && (!found || n.below[0].age < age) {
+		age, found = n.below[0].age, true
+	}
+	return age, found
+}
+
+// oldest is the oldest thing at the node or below it.
+func (n *node[T]) oldest() *leaf[T] {
+	for {
+		top := n.top()
+		if len(n.below) == 0 || top != nil && top.age < n.below[0].age {
+			return top
+		}
+		n = n.below[0]
+	}
+}
+
+func older[T any](a, b *leaf[T]) *leaf[T] {
+	if a == nil || b != nil && b.age < a.age {
+		return b
+	}
+	return a
+}
+
+// along finds the oldest thing whose sequence the tokens begin with (those with no tokens at all only if root is set), or, if below is
+// set, whose sequence begins with them.
+func (t *trie[T]) along(tokens []uint32, root, below bool) *leaf[T] {
+	n, best := &t.root, (*leaf[T])(nil)
+	for rest := tokens; ; {
+		if len(rest) == 0 {
+			if below {
+				return older(best, n.oldest())
+			}
+			if n.parent != nil || root {
+				best = older(best, n.top())
+			}
+			return best
+		}
+		if n.parent != nil || root {
+			best = older(best, n.top())
+		}
+		kid := n.kids.get(rest[0])
+		if kid == nil {
+			return best
+		}
+		switch k := common(kid.label, rest); {
+		case k == len(kid.label):
+			n, rest = kid, rest[k:]
+		case k == len(rest) && below:
+			return older(best, kid.oldest())
+		default:
+			return best
+		}
+	}
+}
+
+// at finds the oldest thing under just that sequence.
+func (t *trie[T]) at(tokens []uint32) *leaf[T] {
+	n := &t.root
+	for rest := tokens; len(rest) > 0; rest = rest[len(n.label):] {
+		n = n.kids.get(rest[0])
+		if n == nil || common(n.label, rest) < len(n.label) {
+			return nil
+		}
+	}
+	return n.top()
+}
+
+// top is the oldest thing at the node itself.
+func (n *node[T]) top() *leaf[T] {
+	if len(n.own) == 0 {
+		return nil
+	}
+	return n.own[0]
+}
+
+// path writes the sequence of a leaf into buf.
+func (l *leaf[T]) path(buf []uint32) []uint32 {
+	buf = slices.Grow(buf[:0], l.tokens)[:l.tokens]
+	end := l.tokens
+	for n := l.node; n.parent != nil; n = n.parent {
+		end -= len(n.label)
+		copy(buf[end:], n.label)
+	}
+	return buf
+}
+
+// common is how many tokens agree from the start.
+func common(a, b []uint32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
