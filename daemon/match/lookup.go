@@ -106,3 +106,11 @@ func (l *Lookup[E, Q]) Entries() int { return l.nentry }
 
 // Queries counts those that wait.
 func (l *Lookup[E, Q]) Queries() int { return l.nquery }
+
+// Waiters lists the queries that wait, in no particular order.
+func (l *Lookup[E, Q]) Waiters() []Q {
+	if l.nquery == 0 {
+		return nil
+	}
+	return l.exact.root.all(l.queries.root.all(make([]Q, 0, l.nquery)))
+}

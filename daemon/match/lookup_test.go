@@ -135,6 +135,13 @@ func TestLookup(t *testing.T) {
 				if l.Entries() != len(n.entries) || l.Queries() != len(n.queries) {
 					r.Fatalf("%d entries and %d queries, want %d and %d", l.Entries(), l.Queries(), len(n.entries), len(n.queries))
 				}
+				var wait []int
+				for _, q := range n.queries {
+					wait = append(wait, q.id)
+				}
+				if got := slices.Sorted(slices.Values(l.Waiters())); !slices.Equal(got, wait) {
+					r.Fatalf("queries %v wait, want %v", got, wait)
+				}
 				tight(r, &l.entries.root, len(n.entries) == 0)
 				tight(r, &l.queries.root, len(n.queries) == 0)
 			},

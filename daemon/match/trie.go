@@ -228,3 +228,14 @@ func common(a, b []uint32) int {
 	}
 	return n
 }
+
+// all appends what is at the node and below it and not taken.
+func (n *node[T]) all(out []T) []T {
+	for _, l := range n.own {
+		out = append(out, l.value)
+	}
+	for _, k := range n.below {
+		out = k.all(out)
+	}
+	return out
+}

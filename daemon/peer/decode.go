@@ -55,6 +55,18 @@ func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, err
 		return decodeKey(body, known)
 	case kindKeyAck:
 		return decodeKeyAck(body)
+	case kindSeek:
+		return decodeSeek(body, known)
+	case kindFound:
+		return decodeFound(body)
+	case kindSeekParked:
+		return decodeSeekParked(body)
+	case kindSeekRefuse:
+		return decodeSeekRefuse(body)
+	case kindUnbind:
+		return decodeUnbind(body, known)
+	case kindUnbindAck:
+		return decodeUnbindAck(body)
 	}
 	return nil, malformed("a frame of unknown kind %d", kind)
 }

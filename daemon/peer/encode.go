@@ -31,6 +31,12 @@ const (
 	kindAbort      protowire.Number = 21
 	kindKey        protowire.Number = 22
 	kindKeyAck     protowire.Number = 23
+	kindSeek       protowire.Number = 24
+	kindFound      protowire.Number = 25
+	kindSeekParked protowire.Number = 26
+	kindSeekRefuse protowire.Number = 27
+	kindUnbind     protowire.Number = 28
+	kindUnbindAck  protowire.Number = 29
 )
 
 // appendMsg appends a machine's message as a frame. On error dst comes back as it was.
@@ -96,7 +102,9 @@ func appendMsg(dst []byte, epoch uint64, m transfer.Msg) ([]byte, error) {
 		w.uint(1, m.ID)
 		putCause(w, 2, m.Cause)
 	default:
-		return dst, fmt.Errorf("no frame for %T", m)
+		if !f.putEnds(epoch, m) {
+			return dst, fmt.Errorf("no frame for %T", m)
+		}
 	}
 	return f.finish()
 }

@@ -45,6 +45,17 @@ func samples() []transfer.Msg {
 		&transfer.MsgAbort{Xfer: 9, Cause: why},
 		&transfer.MsgKey{ID: 5, Drop: true, Engine: "decode-0", Key: key, Token: token, Trace: "t-7", For: 2e9},
 		&transfer.MsgKeyAck{ID: 5, Cause: why},
+		&transfer.MsgSeek{
+			Xfer: 9, Bind: 6, Home: 8, Base: 2, Buffer: true, Name: "prefill-0", Token: token, Match: transfer.MatchPrefix, Seq: 11, Key: key,
+			Tokens: []uint32{1, 300, 2}, Room: 1 << 20, Keep: 30e9, Deadline: 29e9,
+		},
+		&transfer.MsgFound{
+			Xfer: 9, Home: 8, Base: 2, Item: 12, Bytes: 1 << 10, Capacity: 1 << 26, Matched: 3, Meta: []byte("meta"), Key: key, Token: token,
+		},
+		&transfer.MsgSeekParked{Xfer: 9, Home: 8, Base: 2, Why: 1},
+		&transfer.MsgSeekRefuse{Xfer: 9, Cause: why, Retry: 1e9},
+		&transfer.MsgUnbind{Bind: 6, Buffer: true, Name: "prefill-0"},
+		&transfer.MsgUnbindAck{Bind: 6},
 	}
 }
 
@@ -65,7 +76,8 @@ func kindOf(m transfer.Msg) protowire.Number {
 	kinds := map[string]protowire.Number{
 		"MsgLayout": kindLayout, "MsgTake": kindTake, "MsgNeedLayout": kindNeedLayout, "MsgParked": kindParked, "MsgRefuse": kindRefuse, "MsgGrant": kindGrant,
 		"MsgGo": kindGo, "MsgSent": kindSent, "MsgResend": kindResend, "MsgEnd": kindEnd, "MsgEndAck": kindEndAck, "MsgAbort": kindAbort,
-		"MsgKey": kindKey, "MsgKeyAck": kindKeyAck,
+		"MsgKey": kindKey, "MsgKeyAck": kindKeyAck, "MsgSeek": kindSeek, "MsgFound": kindFound, "MsgSeekParked": kindSeekParked, "MsgSeekRefuse": kindSeekRefuse,
+		"MsgUnbind": kindUnbind, "MsgUnbindAck": kindUnbindAck,
 	}
 	return kinds[strings.TrimPrefix(reflect.TypeOf(m).String(), "*transfer.")]
 }
@@ -76,7 +88,7 @@ func drawMsg(t *rapid.T) transfer.Msg {
 	u32, u64, yes := rapid.Uint32(), rapid.Uint64(), rapid.Bool()
 	key, token := rapid.SliceOfN(rapid.Byte(), 1, maxKey), rapid.SliceOfN(rapid.Byte(), minToken, maxToken)
 	text := func(n int) *rapid.Generator[string] { return rapid.StringN(0, n/4, n) }
-	switch rapid.IntRange(0, 13).Draw(t, "kind") {
+	switch rapid.IntRange(0, 19).Draw(t, "kind") {
 	case 0:
 		return &transfer.MsgLayout{Digest: drawDigest(t), Blob: rapid.SliceOf(rapid.Byte()).Draw(t, "blob")}
 	case 1:
@@ -118,6 +130,27 @@ func drawMsg(t *rapid.T) transfer.Msg {
 			ID: u64.Draw(t, "id"), Drop: yes.Draw(t, "drop"), Engine: text(maxID).Draw(t, "engine"), Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
 			Trace: text(maxTrace).Draw(t, "trace"), For: drawTime(t),
 		}
+	case 13:
+		return &transfer.MsgSeek{
+			Xfer: xfer, Bind: u64.Draw(t, "bind"), Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Buffer: yes.Draw(t, "buffer"),
+			Name: rapid.StringN(1, 64, maxName).Draw(t, "name"), Token: rapid.SliceOfN(rapid.Byte(), 0, maxToken).Draw(t, "token"),
+			Match: transfer.Match(rapid.IntRange(1, 7).Draw(t, "match")), Seq: u64.Draw(t, "seq"), Key: rapid.SliceOfN(rapid.Byte(), 0, maxKey).Draw(t, "key"),
+			Tokens: rapid.SliceOf(u32).Draw(t, "tokens"), Room: u64.Draw(t, "room"), Keep: drawTime(t), Deadline: drawTime(t),
+		}
+	case 14:
+		return &transfer.MsgFound{
+			Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Item: u64.Draw(t, "item"), Bytes: u64.Draw(t, "bytes"),
+			Capacity: u64.Draw(t, "capacity"), Matched: u64.Draw(t, "matched"), Meta: rapid.SliceOfN(rapid.Byte(), 0, maxMeta).Draw(t, "meta"),
+			Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
+		}
+	case 15:
+		return &transfer.MsgSeekParked{Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Why: rapid.Uint8().Draw(t, "why")}
+	case 16:
+		return &transfer.MsgSeekRefuse{Xfer: xfer, Cause: drawCause(t), Retry: drawTime(t)}
+	case 17:
+		return &transfer.MsgUnbind{Bind: u64.Draw(t, "bind"), Buffer: yes.Draw(t, "buffer"), Name: text(maxName).Draw(t, "name")}
+	case 18:
+		return &transfer.MsgUnbindAck{Bind: u64.Draw(t, "bind")}
 	}
 	return &transfer.MsgKeyAck{ID: u64.Draw(t, "id"), Cause: drawCause(t)}
 }

@@ -50,7 +50,8 @@ const (
 	OpGet      = 11
 
 	// Ops has bit n set for each opcode n that the daemon serves.
-	Ops = 1<<OpNop | 1<<OpOffer | 1<<OpExtend | 1<<OpSeal | 1<<OpWithdraw | 1<<OpTake | 1<<OpCancel | 1<<OpWatch | 1<<OpDrop
+	Ops = 1<<OpNop | 1<<OpOffer | 1<<OpExtend | 1<<OpSeal | 1<<OpWithdraw | 1<<OpTake | 1<<OpCancel | 1<<OpWatch | 1<<OpDrop |
+		1<<OpBind | 1<<OpPut | 1<<OpGet
 )
 
 // Flags and forms.

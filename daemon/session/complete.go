@@ -26,17 +26,20 @@ func (v *Server) Complete(c transfer.Complete) {
 	if c.UserData == 0 {
 		e.Flags |= ring.FlagForeign
 	}
+	if c.Short {
+		e.Flags |= ring.FlagShort
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {
 		return
 	}
-	if err := s.put(&e, c.Failed, c.Text, false); err != nil {
+	if err := s.put(&e, c.Got, c.Failed, c.Text, false); err != nil {
 		s.end(transfer.Cause{Reason: transfer.Corrupt, Text: fmt.Sprintf("completion could not be written: %v", err)})
 		return
 	}
 	if final := !c.More && c.Status != transfer.Quarantined; final {
-		delete(s.ops, c.UserData)
+		s.released(c.UserData)
 	}
 	if s.cq.Outstanding() > s.reserve/4 {
 		s.collect(s.srv.cfg.Events)
@@ -48,10 +51,12 @@ func (v *Server) Complete(c transfer.Complete) {
 }
 
 // put writes a completion. mark: it used none of the machine's credits. The caller holds mu.
-func (s *session) put(e *ring.CQE, failed []layout.Run, text string, mark bool) error {
+func (s *session) put(e *ring.CQE, got *transfer.Got, failed []layout.Run, text string, mark bool) error {
 	e.Rank, e.Epoch = s.who.Rank, s.srv.cfg.Epoch
 	s.result = s.result[:0]
-	if len(failed) > 0 || text != "" {
+	if got != nil {
+		s.result = appendGot(s.result, got)
+	} else if len(failed) > 0 || text != "" {
 		s.result = appendResult(s.result, failed, text, s.cq.Room())
 	}
 	err := s.cq.Put(e, s.result, mark)
@@ -118,6 +123,14 @@ func appendResult(b []byte, failed []layout.Run, text string, room int) []byte {
 		b = le.AppendUint32(b, r.Count)
 	}
 	return append(b, text...)
+}
+
+// appendGot encodes what a GET brought. It always has room: ring.MinResult.
+func appendGot(b []byte, g *transfer.Got) []byte {
+	for _, v := range []uint64{g.Item, g.Bytes, g.Capacity, g.Matched, uint64(len(g.Meta)), 0} {
+		b = le.AppendUint64(b, v)
+	}
+	return append(b, g.Meta...)
 }
 
 func wholeGroups(runs []layout.Run) []layout.Run {

@@ -55,6 +55,18 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		return decodeTake(rec, e.LayerSlot, or(timeout, defaultTake))
 	case ring.OpCancel:
 		return &transfer.CancelOp{Target: e.Target}, nil
+	case ring.OpBind:
+		if timeout != 0 {
+			return nil, invalid("timeout is %d ns: an end stays open until it is closed, so it must be 0", e.TimeoutNS)
+		}
+		return decodeBind(rec)
+	case ring.OpPut:
+		if timeout != 0 {
+			return nil, invalid("timeout is %d ns: an item stays until it is received or withdrawn, so it must be 0", e.TimeoutNS)
+		}
+		return decodePut(rec, e.Target)
+	case ring.OpGet:
+		return decodeGet(rec, e.Target, or(timeout, defaultTake))
 	case ring.OpWatch:
 		return decodeWatch(rec, or(timeout, defaultWatch))
 	case ring.OpDrop:
@@ -70,7 +82,7 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 
 func hasRecord(op uint8) bool {
 	switch op {
-	case ring.OpOffer, ring.OpExtend, ring.OpTake, ring.OpWatch, ring.OpDrop:
+	case ring.OpOffer, ring.OpExtend, ring.OpTake, ring.OpWatch, ring.OpDrop, ring.OpBind, ring.OpPut, ring.OpGet:
 		return true
 	}
 	return false
@@ -78,7 +90,7 @@ func hasRecord(op uint8) bool {
 
 func hasTarget(op uint8) bool {
 	switch op {
-	case ring.OpExtend, ring.OpSeal, ring.OpWithdraw, ring.OpCancel:
+	case ring.OpExtend, ring.OpSeal, ring.OpWithdraw, ring.OpCancel, ring.OpPut, ring.OpGet:
 		return true
 	}
 	return false

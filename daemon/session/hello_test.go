@@ -49,7 +49,7 @@ func TestHelloIsJudged(t *testing.T) {
 		{func(h *ring.Hello) { h.ABIMin, h.ABIMax = 0, 0 }, transfer.Incompatible, "ring protocol 0 to 0"},
 		{func(h *ring.Hello) { h.Features = 1 << 40 }, transfer.Incompatible, "0x10000000000"},
 		{func(h *ring.Hello) { h.Reserved[351] = 1 }, transfer.Invalid, "reserved"},
-		{func(h *ring.Hello) { h.Role = 3 }, transfer.Invalid, "role is 3"},
+		{func(h *ring.Hello) { h.Role = 4 }, transfer.Invalid, "role is 4"},
 		{func(h *ring.Hello) { h.TPRank, h.TPWorld = 4, 4 }, transfer.Invalid, "tp_rank is 4 of 4"},
 		{func(h *ring.Hello) { h.PPRank = 1 }, transfer.Invalid, "pp_rank 1 of 1"},
 		{func(h *ring.Hello) { h.TPWorld, h.PPWorld = 1<<16, 1<<16 }, transfer.Invalid, "65536"},

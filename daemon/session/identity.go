@@ -73,13 +73,15 @@ func (id *identity) setRank(h *ring.Hello) error {
 	switch id.Role {
 	case transfer.Scheduler:
 		id.Rank = transfer.NoRank
+	case transfer.Endpoint:
+		id.Rank, id.TPWorld, id.PPWorld = 0, 1, 1
 	case transfer.Worker:
 		if h.TPRank >= id.TPWorld || h.PPRank >= id.PPWorld {
 			return invalid("hello: tp_rank is %d of %d and pp_rank %d of %d: must be below", h.TPRank, id.TPWorld, h.PPRank, id.PPWorld)
 		}
 		id.Rank = h.TPRank + h.PPRank*id.TPWorld
 	default:
-		return invalid("hello: role is %d: must be 1 (worker) or 2 (scheduler)", h.Role)
+		return invalid("hello: role is %d: must be 1 (worker), 2 (scheduler) or 3 (endpoint)", h.Role)
 	}
 	return nil
 }

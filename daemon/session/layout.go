@@ -17,7 +17,7 @@ type assembly struct {
 
 // takeLayout takes one piece, and reports the layout after the last. A mistake throws all pieces away.
 func (s *session) takeLayout(body []byte) error {
-	if s.who.Role != transfer.Worker {
+	if s.who.Role == transfer.Scheduler {
 		return invalid("layout: a scheduler owns no blocks: its workers set layouts")
 	}
 	if s.layout.set {

@@ -119,11 +119,11 @@ func (s *session) violated(err error) {
 func (s *session) admissible() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
+	if s.cq.Outstanding()+s.running() < s.reserve {
 		return true
 	}
 	s.collect(s.srv.cfg.Queue)
-	return s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve
+	return s.cq.Outstanding()+s.running() < s.reserve
 }
 
 // submit passes one submission on, or refuses it. An error is a breach of protocol.
@@ -167,7 +167,7 @@ func (s *session) submit(e *ring.SQE) (err error) {
 // are plenty nobody looks. The caller holds mu.
 func (s *session) scarce() bool {
 	out := s.cq.Outstanding()
-	return out > s.reserve/8 || out+3*uint32(len(s.ops)) > s.reserve/2
+	return out > s.reserve/8 || out+3*s.running() > s.reserve/2
 }
 
 // breach is an error that ends the session.
@@ -184,11 +184,26 @@ func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 	if op == nil {
 		return nil
 	}
-	if len(s.ops) >= s.inflight && !hasTarget(e.Op) {
-		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, and half its cq_entries): wait for some of them, or raise that", len(s.ops), s.inflight)
+	if n := int(s.running()); n >= s.inflight && (!hasTarget(e.Op) || e.Op == ring.OpGet) {
+		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, and half its cq_entries): wait for some of them, or raise that", n, s.inflight)
 	}
-	s.ops[e.UserData] = struct{}{}
+	item := e.Op == ring.OpPut
+	if s.ops[e.UserData] = item; item {
+		s.items++
+	}
 	return nil
+}
+
+// running counts operations that are not released, but for items in a pipe or lookup buffer: those are many, and their completions wait in
+// the machine until there is room. The caller holds mu.
+func (s *session) running() uint32 { return uint32(len(s.ops) - s.items) }
+
+// released forgets an operation. The caller holds mu.
+func (s *session) released(userData uint64) {
+	if s.ops[userData] {
+		s.items--
+	}
+	delete(s.ops, userData)
 }
 
 // answerSelf completes a NOP, or refuses. The caller holds mu.
@@ -198,5 +213,5 @@ func (s *session) answerSelf(e *ring.SQE, c transfer.Cause) error {
 		s.count.refusals.Add(1)
 		cqe.Status, cqe.Reason = uint16(transfer.Failed), uint16(c.Reason)
 	}
-	return s.put(&cqe, nil, c.Text, true)
+	return s.put(&cqe, nil, nil, c.Text, true)
 }

@@ -39,6 +39,9 @@ const (
 
 // join finds the instance for a new session and counts the session in.
 func (r *registry) join(s *session) error {
+	if s.who.Role == transfer.Endpoint {
+		return nil // of no instance
+	}
 	key := engineKey{s.who.Engine, s.who.Owner}
 	e := r.engines[key]
 	if e == nil {
@@ -104,6 +107,9 @@ func (e *engine) fits(s *session) error {
 
 // leave frees the session's rank. An engine without sessions is remembered only if it has a past, and is not the oldest of too many.
 func (r *registry) leave(s *session) {
+	if s.who.Role == transfer.Endpoint {
+		return
+	}
 	key := engineKey{s.who.Engine, s.who.Owner}
 	e := r.engines[key]
 	if e == nil || e.instance != s.who.Instance {

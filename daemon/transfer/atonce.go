@@ -44,11 +44,16 @@ type trial struct {
 	began Time
 	move  MoveNow
 	done  Complete
+	// Or it is of an item that a GET found.
+	get  *take
+	item *item
+
+	pending bool // MovedNow is still to come
 }
 
 // moveNow tries to have a take moved at once; false: it was not even tried.
 func (m *Machine) moveNow(s *session, sub *Submit, in *TakeOp) bool {
-	if m.cfg.AtOnce == 0 || m.cfg.Debug || in.Layered || in.Part != 0 || in.Parts > 1 || in.Peer != "" && in.Peer != m.cfg.Node {
+	if m.cfg.AtOnce == 0 || m.cfg.Debug || m.trial.pending || m.trial.s != nil || in.Layered || in.Part != 0 || in.Parts > 1 || in.Peer != "" && in.Peer != m.cfg.Node {
 		return false
 	}
 	o := m.offers[string(in.Key)]
@@ -56,7 +61,7 @@ func (m *Machine) moveNow(s *session, sub *Submit, in *TakeOp) bool {
 		return false
 	}
 	x := &m.trial
-	x.s, x.sub, x.in, x.offer, x.began = s, *sub, in, o, m.now
+	x.s, x.sub, x.in, x.offer, x.began, x.pending = s, *sub, in, o, m.now, true
 	x.move = MoveNow{Producer: o.layouts, Consumer: s.asRank[:], Src: o.members[0].segs[0].blocks, Dst: in.Blocks, Whole: o.whole(),
 		Granted: Granted{Session: s.id, Slot: in.LayerSlot, UserData: sub.UserData}}
 	m.emit(&x.move)
@@ -111,8 +116,11 @@ func count(lists []layout.BlockList) int {
 // movedNow ends the take, or begins it the usual way.
 func (m *Machine) movedNow(ev MovedNow) {
 	x := &m.trial
+	x.pending = false
 	switch {
 	case x.s == nil:
+	case x.get != nil:
+		m.movedItem(ev)
 	case !ev.OK:
 		s, sub, in := x.s, x.sub, x.in
 		m.trial = trial{}
@@ -131,6 +139,11 @@ func (m *Machine) movedNow(ev MovedNow) {
 func (m *Machine) resume() {
 	x := &m.trial
 	if x.s == nil {
+		return
+	}
+	if t, it := x.get, x.item; t != nil {
+		*x = trial{}
+		m.itemGone(&t.get.local, it)
 		return
 	}
 	o, name, bytes := x.offer, claimOf(x.s, x.in), x.done.Bytes

@@ -1,6 +1,9 @@
 package transfer
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // claim is one consumer engine's take of an offer, in parts; or a drop, which counts as a take.
 type claim struct {
@@ -75,6 +78,11 @@ func (o *offer) enter(name claimName, parts int) *claim {
 
 // commit notes a part as taken; the offer ends when all consumers have all their parts.
 func (o *offer) commit(m *Machine, c *claim, part int) {
+	if o.item != nil {
+		o.claims = slices.DeleteFunc(o.claims, func(x *claim) bool { return x == c })
+		m.consumed(o.item)
+		return
+	}
 	c.done[part/64] |= 1 << (part % 64)
 	complete := 0
 	for _, c := range o.claims {

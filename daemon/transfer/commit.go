@@ -153,6 +153,9 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 		m.unwait(s, t)
 	}
 	m.fenceLeg(&t.leg)
+	if t.get != nil {
+		m.leaveGet(t, status)
+	}
 	if t.asked || t.granted && status == Done {
 		t.end, t.endUntil = &MsgEnd{Xfer: t.leg.id.Xfer, Incarnation: t.incarnation, Status: status, Cause: cause}, m.now+m.cfg.Linger
 		t.sayEnd(m)

@@ -36,6 +36,8 @@ type Config struct {
 	MaxOffers int // per session; 4096
 	MaxParked int // takes that wait for offers, per peer; 4096
 	MaxGraves int // remembered keys; 65536
+	MaxPipes  int // ends of pipes and lookup buffers, per engine and owner; 256
+	MaxItems  int // per session: in its pipe or lookup buffer; 262144
 
 	Debug bool // log single requests, at debug level
 
@@ -78,6 +80,8 @@ func (c *Config) setDefaults() {
 	def(&c.MaxOffers, 4096)
 	def(&c.MaxParked, 4096)
 	def(&c.MaxGraves, 65536)
+	def(&c.MaxPipes, 256)
+	def(&c.MaxItems, 262144)
 }
 
 func def[T comparable](field *T, value T) {

@@ -17,11 +17,21 @@ func (m *Machine) tell(s *session, c Complete) {
 	case s.credits > 0 && len(s.owed) == 0:
 		s.credits--
 		m.emit(c)
-	case len(s.owed) < maxOwed:
+	case len(s.owed) < maxOwed+2*m.cfg.MaxItems && s.role == Endpoint || len(s.owed) < maxOwed:
 		s.owed = append(s.owed, c)
 	default:
 		m.endSession(s, because(Quota, "%d answers wait because the session does not collect its completions", len(s.owed)))
 	}
+}
+
+// owe sends a completion of an operation that reserved no credits: there are as many as there are items, whoever collects them when.
+func (m *Machine) owe(s *session, c Complete) {
+	if s.credits > 0 && len(s.owed) == 0 {
+		s.credits--
+		m.emit(c)
+		return
+	}
+	s.owed = append(s.owed, c)
 }
 
 func (m *Machine) creditsReturned(ev CreditsReturned) {

@@ -19,6 +19,8 @@ type Complete struct {
 	More     bool // RELEASED follows
 	Failed   []layout.Run
 	Text     string
+	Got      *Got // a GET's, when done
+	Short    bool // it moved nothing: there was no room
 }
 
 // Granted: say in the session's layer slot that bytes of the take may be written from now on, before anything that comes after it.

@@ -36,6 +36,10 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	s.self[0] = s
 	m.sessions[s.id] = s
 	key := engineKey{ev.Engine, ev.Owner}
+	if ev.Role == Endpoint { // of no instance: it is replaced by nobody and replaces nobody
+		s.engine = &engine{key: key, instance: ev.Instance, workers: []*session{s}, world: 1}
+		return
+	}
 	l := m.engines[key]
 	if l == nil {
 		l = &lineage{}
@@ -109,7 +113,7 @@ func (m *Machine) leaveEngine(s *session) {
 
 // ranks are the sessions whose memory an operation of s names: a worker's own, or all of a scheduler's engine here.
 func (m *Machine) ranks(s *session) ([]*session, Cause) {
-	if s.role == Worker {
+	if s.role != Scheduler {
 		if s.layout == nil {
 			return nil, because(Invalid, "the session has no layout: set it before the first operation")
 		}

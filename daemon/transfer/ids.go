@@ -82,6 +82,7 @@ type Role uint8
 const (
 	Worker    Role = 1
 	Scheduler Role = 2
+	Endpoint  Role = 3 // of a pipe or lookup buffer; ring.h's KVPIPE_ROLE_ENDPOINT
 )
 
 // NoRank is the rank of a scheduler's session.

@@ -13,6 +13,9 @@ const (
 	KindCancel
 	KindWatch
 	KindDrop
+	KindBind
+	KindPut
+	KindGet
 )
 
 // KindOf names an operation.
@@ -34,12 +37,19 @@ func KindOf(op Op) Kind {
 		return KindWatch
 	case *DropOp:
 		return KindDrop
+	case *BindOp:
+		return KindBind
+	case *PutOp:
+		return KindPut
+	case *GetOp:
+		return KindGet
 	}
 	return 0
 }
 
 var kindNames = [...]string{
 	"unknown", KindOffer: "offer", KindExtend: "extend", KindSeal: "seal", KindWithdraw: "withdraw", KindTake: "take", KindCancel: "cancel", KindWatch: "watch", KindDrop: "drop",
+	KindBind: "bind", KindPut: "put", KindGet: "get",
 }
 
 // String is the kind's word in logs, metrics and the admin interface.

@@ -32,6 +32,12 @@ type Machine struct {
 	takeNames map[takeName]*take
 	keyOps    map[uint64]*keyOp
 
+	places   map[placeName]*place // pipes and lookup buffers
+	binds    map[engineKey]int    // ends of each engine
+	seekers  map[Leg]*seeker      // of other nodes
+	unbinds  map[uint64]*unbind   // ends that a home has to hear are closed
+	lastSeek uint64
+
 	peers   map[string]*peer
 	routes  map[string]*route
 	lanes   map[laneKey]*lane
@@ -57,6 +63,10 @@ func New(cfg Config) *Machine {
 		takes:     map[XferID]*take{},
 		takeNames: map[takeName]*take{},
 		keyOps:    map[uint64]*keyOp{},
+		places:    map[placeName]*place{},
+		binds:     map[engineKey]int{},
+		seekers:   map[Leg]*seeker{},
+		unbinds:   map[uint64]*unbind{},
 		peers:     map[string]*peer{},
 		routes:    map[string]*route{},
 		lanes:     map[laneKey]*lane{},
@@ -246,6 +256,24 @@ func (m *Machine) message(p *peer, msg Msg) {
 		if t := m.takeOf(p, msg.Xfer); t != nil {
 			t.onEndAck(m)
 		}
+	case *MsgSeek:
+		m.seekAsked(p, msg)
+	case *MsgFound:
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == seeking {
+			t.onFound(m, msg)
+		}
+	case *MsgSeekParked:
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == seeking {
+			t.onSeekParked(msg)
+		}
+	case *MsgSeekRefuse:
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == seeking {
+			t.onSeekRefuse(m, msg)
+		}
+	case *MsgUnbind:
+		m.unbound(p, msg)
+	case *MsgUnbindAck:
+		m.unbindAcked(p, msg.Bind)
 	case *MsgKeyAck:
 		if k := m.keyOps[msg.ID]; k != nil && k.peer == p {
 			k.answered(m, msg.Cause)

@@ -122,6 +122,61 @@ type MsgKeyAck struct {
 	Cause Cause
 }
 
+// MsgSeek: a GET at another node's pipe or lookup buffer; repeated until answered. MsgEnd ends it, too.
+type MsgSeek struct {
+	Xfer     XferID // also of the take that will follow
+	Bind     uint64 // the receiving end, drawn by its node
+	Home     uint64 // that the end has met; 0: none yet, and Seq counts from the first item that it will get
+	Base     uint64 // number there of the end's item 0
+	Buffer   bool
+	Name     string
+	Token    []byte
+	Match    Match
+	Seq      uint64
+	Key      []byte
+	Tokens   []uint32
+	Room     uint64
+	Keep     Time // how long an item is reserved that there is no room for
+	Deadline Time // duration left
+}
+
+// MsgFound: an item is reserved for that GET, which takes it by Key and Token; without them there is no room for it (or a
+// reservation was given back, as asked for).
+type MsgFound struct {
+	Xfer                           XferID
+	Home, Base                     uint64
+	Item, Bytes, Capacity, Matched uint64
+	Meta, Key, Token               []byte
+}
+
+// MsgSeekParked: the GET is known and waits.
+type MsgSeekParked struct {
+	Xfer       XferID
+	Home, Base uint64 // 0: there is no home yet
+	Why        uint8
+}
+
+// MsgSeekRefuse: the GET ends here.
+type MsgSeekRefuse struct {
+	Xfer  XferID
+	Cause Cause
+	Retry Time // nonzero: ask again after this long
+}
+
+// MsgUnbind: a receiving end is closed; repeated until MsgUnbindAck.
+type MsgUnbind struct {
+	Bind   uint64
+	Buffer bool
+	Name   string
+}
+type MsgUnbindAck struct{ Bind uint64 }
+
+func (*MsgSeek) msg()       {}
+func (*MsgFound) msg()      {}
+func (*MsgSeekParked) msg() {}
+func (*MsgSeekRefuse) msg() {}
+func (*MsgUnbind) msg()     {}
+func (*MsgUnbindAck) msg()  {}
 func (*MsgLayout) msg()     {}
 func (*MsgTake) msg()       {}
 func (*MsgNeedLayout) msg() {}

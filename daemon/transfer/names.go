@@ -32,6 +32,8 @@ func (r Role) String() string {
 		return "worker"
 	case Scheduler:
 		return "scheduler"
+	case Endpoint:
+		return "endpoint"
 	}
 	return fmt.Sprintf("role(%d)", uint8(r))
 }

@@ -29,8 +29,9 @@ type offer struct {
 	expiry         timer
 	bytes          uint64 // moved to takes that are done
 	ended          bool
-	orphaned       bool // a session concerned died
-	outlives       Time // orphaned: when it ends at the latest
+	orphaned       bool  // a session concerned died
+	outlives       Time  // orphaned: when it ends at the latest
+	item           *item // that it stands for: reserved for one take, never expires
 
 	// Room for what most have: one of each.
 	members1 [1]*member

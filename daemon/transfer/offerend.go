@@ -7,7 +7,7 @@ func (o *offer) expireBy(m *Machine, at Time) {
 	if o.orphaned {
 		at = min(at, o.outlives)
 	}
-	if at > o.expires && !o.ended {
+	if at > o.expires && !o.ended && o.item == nil {
 		o.expires = at
 		if o.expiry.pos == 0 { // a later lease is noticed when the timer fires
 			m.arm(&o.expiry, o, wakeExpiry, at)
@@ -43,7 +43,9 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	m.disarm(&o.expiry)
 	if m.offers[o.key] == o { // and not one that took its place
 		delete(m.offers, o.key)
-		m.bury(o, how)
+		if o.item == nil {
+			m.bury(o, how)
+		}
 	}
 	for _, v := range append([]*serve(nil), o.serves...) {
 		if v.state == serveMoving {

@@ -19,12 +19,16 @@ type op struct {
 	began     Time
 	notify    []*session // by first, then the ranks concerned
 	credits   int        // still reserved in each of notify
+	counts    quota
+	late      bool // none are: completions wait until there are some
 	held      []hold
 	exclusive bool
 	stage     stage
 	status    Status
 	cause     Cause
 	doubt     *Cause // why its memory is in quarantine
+	got       *Got   // of a GET that is done
+	short     bool
 	grace     timer
 	cancels   []canceller
 	owner     owner
@@ -48,7 +52,7 @@ type hold struct {
 	lists []layout.BlockList
 }
 
-// owner is the offer, take or key operation behind an op.
+// owner is the offer, take, key operation, end or item behind an op.
 type owner interface {
 	// cancel ends it on its client's behalf.
 	cancel(m *Machine, o *op)
@@ -91,7 +95,7 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 		n.uses[o] = struct{}{}
 	}
 	s.ops[o.user] = o
-	s.used[quotaOps]++
+	s.used[o.counts]++
 	return Cause{}
 }
 
@@ -168,7 +172,7 @@ func (m *Machine) settle(o *op) {
 		}
 	}
 	delete(o.by.ops, o.user)
-	o.by.used[quotaOps]--
+	o.by.used[o.counts]--
 	o.owner.freed(m, o)
 }
 
@@ -199,7 +203,9 @@ func (m *Machine) quarantine(o *op, cause Cause) {
 
 // report completes the op in every session concerned.
 func (m *Machine) report(o *op, status Status, more bool) {
-	o.credits--
+	if !o.late {
+		o.credits--
+	}
 	c := Complete{Tag: o.tag, Kind: o.kind, Age: m.now - o.began, Op: o.id, Status: status, More: more}
 	m.traceEnd(o, status, more)
 	switch status {
@@ -219,6 +225,13 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		}
 		if status <= WasCancelled {
 			c.Bytes, c.Failed = o.owner.account(o, n)
+		}
+		if status == Done {
+			c.Got, c.Short = o.got, o.short
+		}
+		if o.late {
+			m.owe(n, c)
+			continue
 		}
 		m.emit(c)
 	}

@@ -40,6 +40,13 @@ func (m *Machine) remembers(v *serve, aborted bool) {
 			e.bytes += seg.bytes
 		}
 	}
+	m.rememberEnd(e)
+	if aborted && !v.unlinked {
+		m.arm(&e.resend, e, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+func (m *Machine) rememberEnd(e *serveEnd) {
 	y := &m.past
 	y.ends[e.leg] = e
 	y.queue = append(y.queue, e)
@@ -48,9 +55,6 @@ func (m *Machine) remembers(v *serve, aborted bool) {
 	}
 	if y.timer.pos == 0 {
 		m.arm(&y.timer, y, wakeLinger, y.queue[0].at+m.cfg.Linger)
-	}
-	if aborted && !v.unlinked {
-		m.arm(&e.resend, e, wakeResend, m.now+m.cfg.Resend)
 	}
 }
 
@@ -91,6 +95,8 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 	id := legOf(p, msg.Xfer, Producer)
 	if v := m.serves[id]; v != nil {
 		v.onEnd(m, msg)
+	} else if k := m.seekerOf(p, msg.Xfer); k != nil {
+		m.seekSettled(k)
 	} else if e := m.past.find(p, msg.Xfer); e != nil {
 		m.disarm(&e.resend)
 		e.until = m.now // the consumer's end is over too

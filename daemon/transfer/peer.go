@@ -9,12 +9,13 @@ import (
 
 // peer is another node, and the channel to it.
 type peer struct {
-	node   string
-	up     bool
-	epoch  uint64
-	told   map[[32]byte]bool           // layouts sent on this channel
-	knows  map[[32]byte]*layout.Layout // layouts received on this channel
-	serves int                         // of it, here
+	node    string
+	up      bool
+	epoch   uint64
+	told    map[[32]byte]bool           // layouts sent on this channel
+	knows   map[[32]byte]*layout.Layout // layouts received on this channel
+	serves  int                         // of it, here
+	seekers int                         // of it, here: gets that look for items
 }
 
 // maxKnown bounds the layouts that a peer can make this node remember.
@@ -201,6 +202,7 @@ func (m *Machine) lose(p *peer, why Cause) {
 			v.abort(m, cause)
 		}
 	}
+	m.loseEnds(p)
 	for _, r := range m.sortedRoutes() {
 		if r.node == p.node && len(r.waiting) == 0 {
 			r.node = ""
@@ -234,8 +236,12 @@ func (m *Machine) takesOf(p *peer) []*take {
 			out = append(out, t)
 		}
 	}
-	slices.SortFunc(out, func(a, b *take) int { return cmp.Compare(a.leg.id.Xfer, b.leg.id.Xfer) })
+	sortTakes(out)
 	return out
+}
+
+func sortTakes(takes []*take) {
+	slices.SortFunc(takes, func(a, b *take) int { return cmp.Compare(a.leg.id.Xfer, b.leg.id.Xfer) })
 }
 
 // peerMsg drops what comes from an epoch that is over.

@@ -7,6 +7,7 @@ type quota uint8
 const (
 	quotaOps quota = iota
 	quotaOffers
+	quotaItems
 	numQuotas
 )
 
@@ -16,6 +17,7 @@ var quotas = [numQuotas]struct {
 	limit             func(*Config) int
 }{
 	quotaOps:    {"limits.inflight", "operations that are not released", "wait for some of them", func(c *Config) int { return c.MaxOps }},
+	quotaItems:  {"limits.items", "items in its pipe or lookup buffer", "wait until some are received", func(c *Config) int { return c.MaxItems }},
 	quotaOffers: {"limits.offers", "offers", "withdraw some, or wait until they are taken", func(c *Config) int { return c.MaxOffers }},
 }
 

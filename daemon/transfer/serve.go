@@ -17,7 +17,8 @@ type serve struct {
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
-	counted   bool // in claim.live
+	seeker    *seeker // whose item it is
+	counted   bool    // in claim.live
 	state     serveState
 	segs      []*sending
 	sentAll   bool
@@ -86,6 +87,12 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 func (m *Machine) admit(v *serve) {
 	t := v.take
 	o := m.offers[string(t.Key)]
+	if bytes.HasPrefix(t.Key, []byte(itemPrefix)) {
+		if cause := m.claimItem(v, o); cause.Reason != OK {
+			v.refuse(m, cause)
+			return
+		}
+	}
 	if o == nil {
 		if g := m.graves.keys[string(t.Key)]; g != nil {
 			if cause, dead := g.verdict(m, t.Token); dead {
@@ -264,6 +271,9 @@ func (v *serve) over(m *Machine) {
 	}
 	if aborted && !v.unlinked {
 		m.send(v.peer, &MsgAbort{Xfer: v.leg.id.Xfer, Cause: v.cause})
+	}
+	if v.seeker != nil {
+		m.seekSettled(v.seeker)
 	}
 }
 

@@ -139,13 +139,17 @@ func (m *Machine) endSession(s *session, cause Cause) {
 }
 
 // usable says whether the session may begin an operation.
-func (m *Machine) usable(s *session) (Cause, bool) {
+func (m *Machine) usable(s *session, in Op) (Cause, bool) {
 	switch {
 	case s.ended != nil:
 		return *s.ended, false
 	case m.draining:
 		return because(Unavailable, "the daemon of node %q is shutting down; submit again after its restart", m.cfg.Node), false
 	}
-	c := m.within(s, quotaOps)
+	counts := quotaOps
+	if _, put := in.(*PutOp); put { // a lookup buffer may hold many more
+		counts = quotaItems
+	}
+	c := m.within(s, counts)
 	return c, c.Reason == OK
 }

@@ -65,7 +65,7 @@ type OfferInfo struct {
 type TransferInfo struct {
 	Xfer      XferID
 	End       End
-	State     string // consumer: "reaching", "asking", "moving", "committing", "ended"; producer: "parked", "moving", "aborting", "ended"
+	State     string // consumer: "reaching", "asking", "moving", "committing", "ended", "seeking"; producer: "parked", "moving", "aborting", "ended"
 	Key       string
 	Engine    string // of the other end, "" unknown
 	Peer      string // "" this node
@@ -97,7 +97,9 @@ func (m *Machine) Snapshot() *Snapshot {
 		}
 	}
 	for _, o := range m.offers {
-		s.Offers = append(s.Offers, o.info(m.now))
+		if o.item == nil {
+			s.Offers = append(s.Offers, o.info(m.now))
+		}
 	}
 	for _, t := range m.takes {
 		s.Transfers = append(s.Transfers, t.info(m.now))
@@ -186,7 +188,7 @@ func (o *offer) info(now Time) OfferInfo {
 func (t *take) info(now Time) TransferInfo {
 	i := TransferInfo{
 		Xfer: t.leg.id.Xfer, End: Consumer, Key: string(t.in.Key), Engine: t.engine, Peer: t.leg.id.Peer, Trace: t.in.Trace,
-		State: [...]string{"reaching", "asking", "moving", "committing", "ended"}[t.phase], Deadline: max(t.until-now, 0), Age: now - t.began,
+		State: [...]string{"reaching", "asking", "moving", "committing", "ended", "seeking"}[t.phase], Deadline: max(t.until-now, 0), Age: now - t.began,
 	}
 	if i.Peer == "" && t.in.Peer != "" {
 		i.Peer = t.in.Peer

@@ -16,6 +16,12 @@ func (m *Machine) submit(sub *Submit) {
 		m.submitCancel(s, sub, in.Target)
 		return
 	case *SealOp:
+		if o := s.ops[in.Target]; o != nil {
+			if b, ok := o.owner.(*bind); ok {
+				m.sealHome(s, sub, b)
+				return
+			}
+		}
 		m.submitExtend(s, sub, &ExtendOp{Target: in.Target, Sealed: true})
 		return
 	case *ExtendOp:
@@ -25,7 +31,7 @@ func (m *Machine) submit(sub *Submit) {
 	if m.stopping && s.ended == nil {
 		return
 	}
-	if cause, ok := m.usable(s); !ok {
+	if cause, ok := m.usable(s, sub.Op); !ok {
 		m.refuse(s, sub, cause)
 		return
 	}
@@ -33,7 +39,13 @@ func (m *Machine) submit(sub *Submit) {
 		m.refuse(s, sub, because(Invalid, "user_data %#x names an operation that is not released yet; use another one", sub.UserData))
 		return
 	}
+	if s.role == Endpoint {
+		m.submitEnd(s, sub)
+		return
+	}
 	switch in := sub.Op.(type) {
+	case *BindOp, *PutOp, *GetOp:
+		m.refuse(s, sub, because(Invalid, "%s is for sessions of the role endpoint (3), this one is a %s", KindOf(sub.Op), s.role))
 	case *TakeOp:
 		m.submitTake(s, sub, in)
 	case *OfferOp:

@@ -5,6 +5,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 // take is the consumer's end of a transfer, and the client's operation.
 //
 //	reaching --channel--> asking --MsgGrant--> moving --all landed, MsgSent--> committing --fenced--> done
+//	reaching --channel--> seeking --found--> asking (a GET)
 //	    any of them --cancel, deadline, refusal, abort, fault--> failing --fenced--> failed
 //
 // Its leg is opened by the first grant: before that there is nothing to fence.
@@ -15,6 +16,7 @@ type take struct {
 	ranks   []*session
 	layouts []RankLayout
 	phase   phase
+	get     *get // of a GET
 
 	peer    *peer  // nil: this node
 	epoch   uint64 // of the channel on which it was asked
@@ -53,6 +55,7 @@ const (
 	moving
 	committing
 	over
+	seeking // a GET: its home looks for an item
 )
 
 // takeName makes takes idempotent.
@@ -125,6 +128,10 @@ func (t *take) arrive(m *Machine, p *peer) {
 		t.epoch = p.epoch
 		t.leg.id.Peer, t.leg.id.Epoch = p.node, p.epoch
 	}
+	if t.get != nil {
+		t.seek(m)
+		return
+	}
 	t.ask(m)
 }
 
@@ -160,7 +167,10 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 	case t.phase == over && t.end != nil && t.end.Status != Done:
 		t.end = nil // the producer learns it from the same loss
 		t.forget(m)
-	case t.phase == asking:
+	case t.phase == asking || t.phase == seeking:
+		if t.get != nil {
+			t.get.reset()
+		}
 		t.phase, t.peer = reaching, nil
 		m.reach(t.in.Peer, t)
 	case t.phase == moving:
@@ -195,6 +205,8 @@ func (t *take) fire(m *Machine, which wake) {
 		t.stalled(m)
 	case which == wakeResend && t.phase == over:
 		t.sayEnd(m)
+	case which == wakeResend && t.phase == seeking:
+		t.seek(m)
 	case which == wakeResend:
 		t.ask(m)
 	case which == wakeDeadline:
@@ -211,6 +223,8 @@ func (t *take) whyLate(m *Machine) Cause {
 			return because(PeerGone, "peer %q was not reached within %s: %s", t.in.Peer, limit, c.Text)
 		}
 		return because(Timeout, "peer %q was not reached within %s", t.in.Peer, limit)
+	case seeking:
+		return t.whySeeking(m)
 	case asking:
 		node := m.cfg.Node
 		if t.peer != nil {
@@ -254,6 +268,9 @@ func (t *take) busy() bool { return t.leg.busy() }
 
 // account: the bytes of a rank, or of all for the session that asked; what must not be used.
 func (t *take) account(o *op, s *session) (uint64, []layout.Run) {
+	if t.get != nil && (o.status != Done || len(t.segs) == 0) {
+		return t.get.bytes, nil
+	}
 	if o.status == Failed && len(t.missing) == 0 {
 		if t.failed == nil {
 			t.failed = runsOf(t.in.Blocks)

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: daemon/peer/peerpb/peer.proto
+// source: peer.proto
 
 package peerpb
 
@@ -46,6 +46,12 @@ type Frame struct {
 	//	*Frame_Abort
 	//	*Frame_Key
 	//	*Frame_KeyAck
+	//	*Frame_Seek
+	//	*Frame_Found
+	//	*Frame_SeekParked
+	//	*Frame_SeekRefuse
+	//	*Frame_Unbind
+	//	*Frame_UnbindAck
 	Kind          isFrame_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -53,7 +59,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[0]
+	mi := &file_peer_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -65,7 +71,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[0]
+	mi := &file_peer_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -78,7 +84,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{0}
+	return file_peer_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Frame) GetEpoch() uint64 {
@@ -248,6 +254,60 @@ func (x *Frame) GetKeyAck() *KeyAck {
 	return nil
 }
 
+func (x *Frame) GetSeek() *Seek {
+	if x != nil {
+		if x, ok := x.Kind.(*Frame_Seek); ok {
+			return x.Seek
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetFound() *Found {
+	if x != nil {
+		if x, ok := x.Kind.(*Frame_Found); ok {
+			return x.Found
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetSeekParked() *SeekParked {
+	if x != nil {
+		if x, ok := x.Kind.(*Frame_SeekParked); ok {
+			return x.SeekParked
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetSeekRefuse() *SeekRefuse {
+	if x != nil {
+		if x, ok := x.Kind.(*Frame_SeekRefuse); ok {
+			return x.SeekRefuse
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetUnbind() *Unbind {
+	if x != nil {
+		if x, ok := x.Kind.(*Frame_Unbind); ok {
+			return x.Unbind
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetUnbindAck() *UnbindAck {
+	if x != nil {
+		if x, ok := x.Kind.(*Frame_UnbindAck); ok {
+			return x.UnbindAck
+		}
+	}
+	return nil
+}
+
 type isFrame_Kind interface {
 	isFrame_Kind()
 }
@@ -320,6 +380,30 @@ type Frame_KeyAck struct {
 	KeyAck *KeyAck `protobuf:"bytes,23,opt,name=key_ack,json=keyAck,proto3,oneof"`
 }
 
+type Frame_Seek struct {
+	Seek *Seek `protobuf:"bytes,24,opt,name=seek,proto3,oneof"`
+}
+
+type Frame_Found struct {
+	Found *Found `protobuf:"bytes,25,opt,name=found,proto3,oneof"`
+}
+
+type Frame_SeekParked struct {
+	SeekParked *SeekParked `protobuf:"bytes,26,opt,name=seek_parked,json=seekParked,proto3,oneof"`
+}
+
+type Frame_SeekRefuse struct {
+	SeekRefuse *SeekRefuse `protobuf:"bytes,27,opt,name=seek_refuse,json=seekRefuse,proto3,oneof"`
+}
+
+type Frame_Unbind struct {
+	Unbind *Unbind `protobuf:"bytes,28,opt,name=unbind,proto3,oneof"`
+}
+
+type Frame_UnbindAck struct {
+	UnbindAck *UnbindAck `protobuf:"bytes,29,opt,name=unbind_ack,json=unbindAck,proto3,oneof"`
+}
+
 func (*Frame_Hello) isFrame_Kind() {}
 
 func (*Frame_Heartbeat) isFrame_Kind() {}
@@ -354,6 +438,18 @@ func (*Frame_Key) isFrame_Kind() {}
 
 func (*Frame_KeyAck) isFrame_Kind() {}
 
+func (*Frame_Seek) isFrame_Kind() {}
+
+func (*Frame_Found) isFrame_Kind() {}
+
+func (*Frame_SeekParked) isFrame_Kind() {}
+
+func (*Frame_SeekRefuse) isFrame_Kind() {}
+
+func (*Frame_Unbind) isFrame_Kind() {}
+
+func (*Frame_UnbindAck) isFrame_Kind() {}
+
 // First frame in both directions. The certificate decides who the sender is; node is checked against it.
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -375,7 +471,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[1]
+	mi := &file_peer_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +483,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[1]
+	mi := &file_peer_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +496,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{1}
+	return file_peer_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Hello) GetProtoMin() uint32 {
@@ -497,7 +593,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[2]
+	mi := &file_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +605,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[2]
+	mi := &file_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +618,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Heartbeat) GetSeq() uint64 {
@@ -549,7 +645,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +657,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +670,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Close) GetReason() uint32 {
@@ -604,7 +700,7 @@ type BlockList struct {
 
 func (x *BlockList) Reset() {
 	*x = BlockList{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +712,7 @@ func (x *BlockList) String() string {
 func (*BlockList) ProtoMessage() {}
 
 func (x *BlockList) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +725,7 @@ func (x *BlockList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockList.ProtoReflect.Descriptor instead.
 func (*BlockList) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BlockList) GetGroup() uint32 {
@@ -677,7 +773,7 @@ type RankBlocks struct {
 
 func (x *RankBlocks) Reset() {
 	*x = RankBlocks{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[5]
+	mi := &file_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +785,7 @@ func (x *RankBlocks) String() string {
 func (*RankBlocks) ProtoMessage() {}
 
 func (x *RankBlocks) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[5]
+	mi := &file_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +798,7 @@ func (x *RankBlocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBlocks.ProtoReflect.Descriptor instead.
 func (*RankBlocks) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RankBlocks) GetRank() uint32 {
@@ -729,7 +825,7 @@ type RankRef struct {
 
 func (x *RankRef) Reset() {
 	*x = RankRef{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +837,7 @@ func (x *RankRef) String() string {
 func (*RankRef) ProtoMessage() {}
 
 func (x *RankRef) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +850,7 @@ func (x *RankRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRef.ProtoReflect.Descriptor instead.
 func (*RankRef) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RankRef) GetRank() uint32 {
@@ -781,7 +877,7 @@ type Cause struct {
 
 func (x *Cause) Reset() {
 	*x = Cause{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +889,7 @@ func (x *Cause) String() string {
 func (*Cause) ProtoMessage() {}
 
 func (x *Cause) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +902,7 @@ func (x *Cause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cause.ProtoReflect.Descriptor instead.
 func (*Cause) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cause) GetReason() uint32 {
@@ -833,7 +929,7 @@ type Layout struct {
 
 func (x *Layout) Reset() {
 	*x = Layout{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +941,7 @@ func (x *Layout) String() string {
 func (*Layout) ProtoMessage() {}
 
 func (x *Layout) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +954,7 @@ func (x *Layout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Layout.ProtoReflect.Descriptor instead.
 func (*Layout) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{8}
+	return file_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Layout) GetDigest() []byte {
@@ -898,7 +994,7 @@ type Take struct {
 
 func (x *Take) Reset() {
 	*x = Take{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1006,7 @@ func (x *Take) String() string {
 func (*Take) ProtoMessage() {}
 
 func (x *Take) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1019,7 @@ func (x *Take) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Take.ProtoReflect.Descriptor instead.
 func (*Take) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{9}
+	return file_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Take) GetXfer() uint64 {
@@ -1042,7 +1138,7 @@ type NeedLayout struct {
 
 func (x *NeedLayout) Reset() {
 	*x = NeedLayout{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1150,7 @@ func (x *NeedLayout) String() string {
 func (*NeedLayout) ProtoMessage() {}
 
 func (x *NeedLayout) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1163,7 @@ func (x *NeedLayout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeedLayout.ProtoReflect.Descriptor instead.
 func (*NeedLayout) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{10}
+	return file_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NeedLayout) GetXfer() uint64 {
@@ -1100,7 +1196,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1208,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1221,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Parked) GetXfer() uint64 {
@@ -1146,7 +1242,7 @@ type Refuse struct {
 
 func (x *Refuse) Reset() {
 	*x = Refuse{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1254,7 @@ func (x *Refuse) String() string {
 func (*Refuse) ProtoMessage() {}
 
 func (x *Refuse) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1267,7 @@ func (x *Refuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refuse.ProtoReflect.Descriptor instead.
 func (*Refuse) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{12}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Refuse) GetXfer() uint64 {
@@ -1220,7 +1316,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1328,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1341,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Grant) GetXfer() uint64 {
@@ -1377,7 +1473,7 @@ type Go struct {
 
 func (x *Go) Reset() {
 	*x = Go{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1485,7 @@ func (x *Go) String() string {
 func (*Go) ProtoMessage() {}
 
 func (x *Go) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1498,7 @@ func (x *Go) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Go.ProtoReflect.Descriptor instead.
 func (*Go) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Go) GetXfer() uint64 {
@@ -1430,7 +1526,7 @@ type Sent struct {
 
 func (x *Sent) Reset() {
 	*x = Sent{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1538,7 @@ func (x *Sent) String() string {
 func (*Sent) ProtoMessage() {}
 
 func (x *Sent) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1551,7 @@ func (x *Sent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sent.ProtoReflect.Descriptor instead.
 func (*Sent) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sent) GetXfer() uint64 {
@@ -1491,7 +1587,7 @@ type Resend struct {
 
 func (x *Resend) Reset() {
 	*x = Resend{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1599,7 @@ func (x *Resend) String() string {
 func (*Resend) ProtoMessage() {}
 
 func (x *Resend) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1612,7 @@ func (x *Resend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resend.ProtoReflect.Descriptor instead.
 func (*Resend) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Resend) GetXfer() uint64 {
@@ -1559,7 +1655,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1667,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1680,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *End) GetXfer() uint64 {
@@ -1624,7 +1720,7 @@ type EndAck struct {
 
 func (x *EndAck) Reset() {
 	*x = EndAck{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1732,7 @@ func (x *EndAck) String() string {
 func (*EndAck) ProtoMessage() {}
 
 func (x *EndAck) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1745,7 @@ func (x *EndAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndAck.ProtoReflect.Descriptor instead.
 func (*EndAck) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EndAck) GetXfer() uint64 {
@@ -1669,7 +1765,7 @@ type Abort struct {
 
 func (x *Abort) Reset() {
 	*x = Abort{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1777,7 @@ func (x *Abort) String() string {
 func (*Abort) ProtoMessage() {}
 
 func (x *Abort) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1790,7 @@ func (x *Abort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abort.ProtoReflect.Descriptor instead.
 func (*Abort) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Abort) GetXfer() uint64 {
@@ -1726,7 +1822,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1834,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1847,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Key) GetId() uint64 {
@@ -1813,7 +1909,7 @@ type KeyAck struct {
 
 func (x *KeyAck) Reset() {
 	*x = KeyAck{}
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1921,7 @@ func (x *KeyAck) String() string {
 func (*KeyAck) ProtoMessage() {}
 
 func (x *KeyAck) ProtoReflect() protoreflect.Message {
-	mi := &file_daemon_peer_peerpb_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1934,7 @@ func (x *KeyAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAck.ProtoReflect.Descriptor instead.
 func (*KeyAck) Descriptor() ([]byte, []int) {
-	return file_daemon_peer_peerpb_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KeyAck) GetId() uint64 {
@@ -1855,11 +1951,509 @@ func (x *KeyAck) GetCause() *Cause {
 	return nil
 }
 
-var File_daemon_peer_peerpb_peer_proto protoreflect.FileDescriptor
+// A GET at another node's pipe or lookup buffer. What was found is taken with Take, under the same xfer; End ends a Seek, too.
+type Seek struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Xfer          uint64                 `protobuf:"varint,1,opt,name=xfer,proto3" json:"xfer,omitempty"`
+	Bind          uint64                 `protobuf:"varint,2,opt,name=bind,proto3" json:"bind,omitempty"`     // the receiving end
+	Home          uint64                 `protobuf:"varint,3,opt,name=home,proto3" json:"home,omitempty"`     // that it has met; 0: none yet, and seq counts from its first item
+	Base          uint64                 `protobuf:"varint,4,opt,name=base,proto3" json:"base,omitempty"`     // number there of the end's item 0
+	Buffer        bool                   `protobuf:"varint,5,opt,name=buffer,proto3" json:"buffer,omitempty"` // else a pipe
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Token         []byte                 `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`  // of the ends; may be empty
+	Match         uint32                 `protobuf:"varint,8,opt,name=match,proto3" json:"match,omitempty"` // ring.h: enum kvpipe_match
+	Seq           uint64                 `protobuf:"varint,9,opt,name=seq,proto3" json:"seq,omitempty"`
+	Key           []byte                 `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
+	Tokens        []uint32               `protobuf:"varint,11,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
+	Room          uint64                 `protobuf:"varint,12,opt,name=room,proto3" json:"room,omitempty"`
+	KeepNs        uint64                 `protobuf:"varint,13,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`             // how long an item is reserved that there is no room for
+	DeadlineNs    uint64                 `protobuf:"varint,14,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
 
-const file_daemon_peer_peerpb_peer_proto_rawDesc = "" +
+func (x *Seek) Reset() {
+	*x = Seek{}
+	mi := &file_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Seek) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Seek) ProtoMessage() {}
+
+func (x *Seek) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Seek.ProtoReflect.Descriptor instead.
+func (*Seek) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Seek) GetXfer() uint64 {
+	if x != nil {
+		return x.Xfer
+	}
+	return 0
+}
+
+func (x *Seek) GetBind() uint64 {
+	if x != nil {
+		return x.Bind
+	}
+	return 0
+}
+
+func (x *Seek) GetHome() uint64 {
+	if x != nil {
+		return x.Home
+	}
+	return 0
+}
+
+func (x *Seek) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *Seek) GetBuffer() bool {
+	if x != nil {
+		return x.Buffer
+	}
+	return false
+}
+
+func (x *Seek) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Seek) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *Seek) GetMatch() uint32 {
+	if x != nil {
+		return x.Match
+	}
+	return 0
+}
+
+func (x *Seek) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Seek) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Seek) GetTokens() []uint32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *Seek) GetRoom() uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
+}
+
+func (x *Seek) GetKeepNs() uint64 {
+	if x != nil {
+		return x.KeepNs
+	}
+	return 0
+}
+
+func (x *Seek) GetDeadlineNs() uint64 {
+	if x != nil {
+		return x.DeadlineNs
+	}
+	return 0
+}
+
+type Found struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Xfer          uint64                 `protobuf:"varint,1,opt,name=xfer,proto3" json:"xfer,omitempty"`
+	Home          uint64                 `protobuf:"varint,2,opt,name=home,proto3" json:"home,omitempty"`
+	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	Item          uint64                 `protobuf:"varint,4,opt,name=item,proto3" json:"item,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Capacity      uint64                 `protobuf:"varint,6,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Matched       uint64                 `protobuf:"varint,7,opt,name=matched,proto3" json:"matched,omitempty"`
+	Meta          []byte                 `protobuf:"bytes,8,opt,name=meta,proto3" json:"meta,omitempty"`
+	Key           []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"` // to take it by; empty: there is no room, or it was given back
+	Token         []byte                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Found) Reset() {
+	*x = Found{}
+	mi := &file_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Found) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Found) ProtoMessage() {}
+
+func (x *Found) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Found.ProtoReflect.Descriptor instead.
+func (*Found) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Found) GetXfer() uint64 {
+	if x != nil {
+		return x.Xfer
+	}
+	return 0
+}
+
+func (x *Found) GetHome() uint64 {
+	if x != nil {
+		return x.Home
+	}
+	return 0
+}
+
+func (x *Found) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *Found) GetItem() uint64 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *Found) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Found) GetCapacity() uint64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *Found) GetMatched() uint64 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *Found) GetMeta() []byte {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Found) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Found) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type SeekParked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Xfer          uint64                 `protobuf:"varint,1,opt,name=xfer,proto3" json:"xfer,omitempty"`
+	Home          uint64                 `protobuf:"varint,2,opt,name=home,proto3" json:"home,omitempty"`
+	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	Why           uint32                 `protobuf:"varint,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekParked) Reset() {
+	*x = SeekParked{}
+	mi := &file_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekParked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekParked) ProtoMessage() {}
+
+func (x *SeekParked) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekParked.ProtoReflect.Descriptor instead.
+func (*SeekParked) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SeekParked) GetXfer() uint64 {
+	if x != nil {
+		return x.Xfer
+	}
+	return 0
+}
+
+func (x *SeekParked) GetHome() uint64 {
+	if x != nil {
+		return x.Home
+	}
+	return 0
+}
+
+func (x *SeekParked) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *SeekParked) GetWhy() uint32 {
+	if x != nil {
+		return x.Why
+	}
+	return 0
+}
+
+type SeekRefuse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Xfer          uint64                 `protobuf:"varint,1,opt,name=xfer,proto3" json:"xfer,omitempty"`
+	Cause         *Cause                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	RetryNs       uint64                 `protobuf:"varint,3,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekRefuse) Reset() {
+	*x = SeekRefuse{}
+	mi := &file_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekRefuse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekRefuse) ProtoMessage() {}
+
+func (x *SeekRefuse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekRefuse.ProtoReflect.Descriptor instead.
+func (*SeekRefuse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SeekRefuse) GetXfer() uint64 {
+	if x != nil {
+		return x.Xfer
+	}
+	return 0
+}
+
+func (x *SeekRefuse) GetCause() *Cause {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+func (x *SeekRefuse) GetRetryNs() uint64 {
+	if x != nil {
+		return x.RetryNs
+	}
+	return 0
+}
+
+type Unbind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bind          uint64                 `protobuf:"varint,1,opt,name=bind,proto3" json:"bind,omitempty"`
+	Buffer        bool                   `protobuf:"varint,2,opt,name=buffer,proto3" json:"buffer,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unbind) Reset() {
+	*x = Unbind{}
+	mi := &file_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unbind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unbind) ProtoMessage() {}
+
+func (x *Unbind) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unbind.ProtoReflect.Descriptor instead.
+func (*Unbind) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Unbind) GetBind() uint64 {
+	if x != nil {
+		return x.Bind
+	}
+	return 0
+}
+
+func (x *Unbind) GetBuffer() bool {
+	if x != nil {
+		return x.Buffer
+	}
+	return false
+}
+
+func (x *Unbind) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type UnbindAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bind          uint64                 `protobuf:"varint,1,opt,name=bind,proto3" json:"bind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnbindAck) Reset() {
+	*x = UnbindAck{}
+	mi := &file_peer_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnbindAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnbindAck) ProtoMessage() {}
+
+func (x *UnbindAck) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnbindAck.ProtoReflect.Descriptor instead.
+func (*UnbindAck) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *UnbindAck) GetBind() uint64 {
+	if x != nil {
+		return x.Bind
+	}
+	return 0
+}
+
+var File_peer_proto protoreflect.FileDescriptor
+
+const file_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddaemon/peer/peerpb/peer.proto\x12\x0ekvpipe.peer.v1\"\xd9\x06\n" +
+	"\n" +
+	"peer.proto\x12\x0ekvpipe.peer.v1\"\xa0\t\n" +
 	"\x05Frame\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12-\n" +
 	"\x05hello\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.HelloH\x00R\x05hello\x129\n" +
@@ -1880,7 +2474,16 @@ const file_daemon_peer_peerpb_peer_proto_rawDesc = "" +
 	"\aend_ack\x18\x14 \x01(\v2\x16.kvpipe.peer.v1.EndAckH\x00R\x06endAck\x12-\n" +
 	"\x05abort\x18\x15 \x01(\v2\x15.kvpipe.peer.v1.AbortH\x00R\x05abort\x12'\n" +
 	"\x03key\x18\x16 \x01(\v2\x13.kvpipe.peer.v1.KeyH\x00R\x03key\x121\n" +
-	"\akey_ack\x18\x17 \x01(\v2\x16.kvpipe.peer.v1.KeyAckH\x00R\x06keyAckB\x06\n" +
+	"\akey_ack\x18\x17 \x01(\v2\x16.kvpipe.peer.v1.KeyAckH\x00R\x06keyAck\x12*\n" +
+	"\x04seek\x18\x18 \x01(\v2\x14.kvpipe.peer.v1.SeekH\x00R\x04seek\x12-\n" +
+	"\x05found\x18\x19 \x01(\v2\x15.kvpipe.peer.v1.FoundH\x00R\x05found\x12=\n" +
+	"\vseek_parked\x18\x1a \x01(\v2\x1a.kvpipe.peer.v1.SeekParkedH\x00R\n" +
+	"seekParked\x12=\n" +
+	"\vseek_refuse\x18\x1b \x01(\v2\x1a.kvpipe.peer.v1.SeekRefuseH\x00R\n" +
+	"seekRefuse\x120\n" +
+	"\x06unbind\x18\x1c \x01(\v2\x16.kvpipe.peer.v1.UnbindH\x00R\x06unbind\x12:\n" +
+	"\n" +
+	"unbind_ack\x18\x1d \x01(\v2\x19.kvpipe.peer.v1.UnbindAckH\x00R\tunbindAckB\x06\n" +
 	"\x04kind\"\xde\x02\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tproto_min\x18\x01 \x01(\rR\bprotoMin\x12\x1b\n" +
@@ -2009,22 +2612,68 @@ const file_daemon_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06for_ns\x18\a \x01(\x04R\x05forNs\"E\n" +
 	"\x06KeyAck\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
-	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05causeB-Z+github.com/kvpipe/kvpipe/daemon/peer/peerpbb\x06proto3"
+	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\xb8\x02\n" +
+	"\x04Seek\x12\x12\n" +
+	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x12\n" +
+	"\x04bind\x18\x02 \x01(\x04R\x04bind\x12\x12\n" +
+	"\x04home\x18\x03 \x01(\x04R\x04home\x12\x12\n" +
+	"\x04base\x18\x04 \x01(\x04R\x04base\x12\x16\n" +
+	"\x06buffer\x18\x05 \x01(\bR\x06buffer\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\a \x01(\fR\x05token\x12\x14\n" +
+	"\x05match\x18\b \x01(\rR\x05match\x12\x10\n" +
+	"\x03seq\x18\t \x01(\x04R\x03seq\x12\x10\n" +
+	"\x03key\x18\n" +
+	" \x01(\fR\x03key\x12\x16\n" +
+	"\x06tokens\x18\v \x03(\rR\x06tokens\x12\x12\n" +
+	"\x04room\x18\f \x01(\x04R\x04room\x12\x17\n" +
+	"\akeep_ns\x18\r \x01(\x04R\x06keepNs\x12\x1f\n" +
+	"\vdeadline_ns\x18\x0e \x01(\x04R\n" +
+	"deadlineNs\"\xdf\x01\n" +
+	"\x05Found\x12\x12\n" +
+	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x12\n" +
+	"\x04home\x18\x02 \x01(\x04R\x04home\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x12\n" +
+	"\x04item\x18\x04 \x01(\x04R\x04item\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12\x1a\n" +
+	"\bcapacity\x18\x06 \x01(\x04R\bcapacity\x12\x18\n" +
+	"\amatched\x18\a \x01(\x04R\amatched\x12\x12\n" +
+	"\x04meta\x18\b \x01(\fR\x04meta\x12\x10\n" +
+	"\x03key\x18\t \x01(\fR\x03key\x12\x14\n" +
+	"\x05token\x18\n" +
+	" \x01(\fR\x05token\"Z\n" +
+	"\n" +
+	"SeekParked\x12\x12\n" +
+	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x12\n" +
+	"\x04home\x18\x02 \x01(\x04R\x04home\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\rR\x03why\"h\n" +
+	"\n" +
+	"SeekRefuse\x12\x12\n" +
+	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12+\n" +
+	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\x12\x19\n" +
+	"\bretry_ns\x18\x03 \x01(\x04R\aretryNs\"H\n" +
+	"\x06Unbind\x12\x12\n" +
+	"\x04bind\x18\x01 \x01(\x04R\x04bind\x12\x16\n" +
+	"\x06buffer\x18\x02 \x01(\bR\x06buffer\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x1f\n" +
+	"\tUnbindAck\x12\x12\n" +
+	"\x04bind\x18\x01 \x01(\x04R\x04bindB-Z+github.com/kvpipe/kvpipe/daemon/peer/peerpbb\x06proto3"
 
 var (
-	file_daemon_peer_peerpb_peer_proto_rawDescOnce sync.Once
-	file_daemon_peer_peerpb_peer_proto_rawDescData []byte
+	file_peer_proto_rawDescOnce sync.Once
+	file_peer_proto_rawDescData []byte
 )
 
-func file_daemon_peer_peerpb_peer_proto_rawDescGZIP() []byte {
-	file_daemon_peer_peerpb_peer_proto_rawDescOnce.Do(func() {
-		file_daemon_peer_peerpb_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_daemon_peer_peerpb_peer_proto_rawDesc), len(file_daemon_peer_peerpb_peer_proto_rawDesc)))
+func file_peer_proto_rawDescGZIP() []byte {
+	file_peer_proto_rawDescOnce.Do(func() {
+		file_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)))
 	})
-	return file_daemon_peer_peerpb_peer_proto_rawDescData
+	return file_peer_proto_rawDescData
 }
 
-var file_daemon_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
-var file_daemon_peer_peerpb_peer_proto_goTypes = []any{
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_peer_proto_goTypes = []any{
 	(*Frame)(nil),      // 0: kvpipe.peer.v1.Frame
 	(*Hello)(nil),      // 1: kvpipe.peer.v1.Hello
 	(*Heartbeat)(nil),  // 2: kvpipe.peer.v1.Heartbeat
@@ -2047,8 +2696,14 @@ var file_daemon_peer_peerpb_peer_proto_goTypes = []any{
 	(*Abort)(nil),      // 19: kvpipe.peer.v1.Abort
 	(*Key)(nil),        // 20: kvpipe.peer.v1.Key
 	(*KeyAck)(nil),     // 21: kvpipe.peer.v1.KeyAck
+	(*Seek)(nil),       // 22: kvpipe.peer.v1.Seek
+	(*Found)(nil),      // 23: kvpipe.peer.v1.Found
+	(*SeekParked)(nil), // 24: kvpipe.peer.v1.SeekParked
+	(*SeekRefuse)(nil), // 25: kvpipe.peer.v1.SeekRefuse
+	(*Unbind)(nil),     // 26: kvpipe.peer.v1.Unbind
+	(*UnbindAck)(nil),  // 27: kvpipe.peer.v1.UnbindAck
 }
-var file_daemon_peer_peerpb_peer_proto_depIdxs = []int32{
+var file_peer_proto_depIdxs = []int32{
 	1,  // 0: kvpipe.peer.v1.Frame.hello:type_name -> kvpipe.peer.v1.Hello
 	2,  // 1: kvpipe.peer.v1.Frame.heartbeat:type_name -> kvpipe.peer.v1.Heartbeat
 	3,  // 2: kvpipe.peer.v1.Frame.close:type_name -> kvpipe.peer.v1.Close
@@ -2066,30 +2721,37 @@ var file_daemon_peer_peerpb_peer_proto_depIdxs = []int32{
 	19, // 14: kvpipe.peer.v1.Frame.abort:type_name -> kvpipe.peer.v1.Abort
 	20, // 15: kvpipe.peer.v1.Frame.key:type_name -> kvpipe.peer.v1.Key
 	21, // 16: kvpipe.peer.v1.Frame.key_ack:type_name -> kvpipe.peer.v1.KeyAck
-	4,  // 17: kvpipe.peer.v1.RankBlocks.blocks:type_name -> kvpipe.peer.v1.BlockList
-	6,  // 18: kvpipe.peer.v1.Take.ranks:type_name -> kvpipe.peer.v1.RankRef
-	4,  // 19: kvpipe.peer.v1.Take.blocks:type_name -> kvpipe.peer.v1.BlockList
-	5,  // 20: kvpipe.peer.v1.Take.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
-	7,  // 21: kvpipe.peer.v1.Refuse.cause:type_name -> kvpipe.peer.v1.Cause
-	6,  // 22: kvpipe.peer.v1.Grant.ranks:type_name -> kvpipe.peer.v1.RankRef
-	4,  // 23: kvpipe.peer.v1.Grant.blocks:type_name -> kvpipe.peer.v1.BlockList
-	5,  // 24: kvpipe.peer.v1.Grant.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
-	7,  // 25: kvpipe.peer.v1.End.cause:type_name -> kvpipe.peer.v1.Cause
-	7,  // 26: kvpipe.peer.v1.Abort.cause:type_name -> kvpipe.peer.v1.Cause
-	7,  // 27: kvpipe.peer.v1.KeyAck.cause:type_name -> kvpipe.peer.v1.Cause
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	22, // 17: kvpipe.peer.v1.Frame.seek:type_name -> kvpipe.peer.v1.Seek
+	23, // 18: kvpipe.peer.v1.Frame.found:type_name -> kvpipe.peer.v1.Found
+	24, // 19: kvpipe.peer.v1.Frame.seek_parked:type_name -> kvpipe.peer.v1.SeekParked
+	25, // 20: kvpipe.peer.v1.Frame.seek_refuse:type_name -> kvpipe.peer.v1.SeekRefuse
+	26, // 21: kvpipe.peer.v1.Frame.unbind:type_name -> kvpipe.peer.v1.Unbind
+	27, // 22: kvpipe.peer.v1.Frame.unbind_ack:type_name -> kvpipe.peer.v1.UnbindAck
+	4,  // 23: kvpipe.peer.v1.RankBlocks.blocks:type_name -> kvpipe.peer.v1.BlockList
+	6,  // 24: kvpipe.peer.v1.Take.ranks:type_name -> kvpipe.peer.v1.RankRef
+	4,  // 25: kvpipe.peer.v1.Take.blocks:type_name -> kvpipe.peer.v1.BlockList
+	5,  // 26: kvpipe.peer.v1.Take.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
+	7,  // 27: kvpipe.peer.v1.Refuse.cause:type_name -> kvpipe.peer.v1.Cause
+	6,  // 28: kvpipe.peer.v1.Grant.ranks:type_name -> kvpipe.peer.v1.RankRef
+	4,  // 29: kvpipe.peer.v1.Grant.blocks:type_name -> kvpipe.peer.v1.BlockList
+	5,  // 30: kvpipe.peer.v1.Grant.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
+	7,  // 31: kvpipe.peer.v1.End.cause:type_name -> kvpipe.peer.v1.Cause
+	7,  // 32: kvpipe.peer.v1.Abort.cause:type_name -> kvpipe.peer.v1.Cause
+	7,  // 33: kvpipe.peer.v1.KeyAck.cause:type_name -> kvpipe.peer.v1.Cause
+	7,  // 34: kvpipe.peer.v1.SeekRefuse.cause:type_name -> kvpipe.peer.v1.Cause
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
-func init() { file_daemon_peer_peerpb_peer_proto_init() }
-func file_daemon_peer_peerpb_peer_proto_init() {
-	if File_daemon_peer_peerpb_peer_proto != nil {
+func init() { file_peer_proto_init() }
+func file_peer_proto_init() {
+	if File_peer_proto != nil {
 		return
 	}
-	file_daemon_peer_peerpb_peer_proto_msgTypes[0].OneofWrappers = []any{
+	file_peer_proto_msgTypes[0].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Heartbeat)(nil),
 		(*Frame_Close)(nil),
@@ -2107,22 +2769,28 @@ func file_daemon_peer_peerpb_peer_proto_init() {
 		(*Frame_Abort)(nil),
 		(*Frame_Key)(nil),
 		(*Frame_KeyAck)(nil),
+		(*Frame_Seek)(nil),
+		(*Frame_Found)(nil),
+		(*Frame_SeekParked)(nil),
+		(*Frame_SeekRefuse)(nil),
+		(*Frame_Unbind)(nil),
+		(*Frame_UnbindAck)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_daemon_peer_peerpb_peer_proto_rawDesc), len(file_daemon_peer_peerpb_peer_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_daemon_peer_peerpb_peer_proto_goTypes,
-		DependencyIndexes: file_daemon_peer_peerpb_peer_proto_depIdxs,
-		MessageInfos:      file_daemon_peer_peerpb_peer_proto_msgTypes,
+		GoTypes:           file_peer_proto_goTypes,
+		DependencyIndexes: file_peer_proto_depIdxs,
+		MessageInfos:      file_peer_proto_msgTypes,
 	}.Build()
-	File_daemon_peer_peerpb_peer_proto = out.File
-	file_daemon_peer_peerpb_peer_proto_goTypes = nil
-	file_daemon_peer_peerpb_peer_proto_depIdxs = nil
+	File_peer_proto = out.File
+	file_peer_proto_goTypes = nil
+	file_peer_proto_depIdxs = nil
 }

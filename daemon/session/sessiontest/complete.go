@@ -16,6 +16,7 @@ type Completion struct {
 	ring.CQE
 	Failed []layout.Run
 	Text   string
+	Got    *transfer.Got // of a GET that is done
 }
 
 // Cause returns the completion's reason and text.
@@ -62,6 +63,15 @@ func (c *Client) Poll() (*Completion, error) {
 	}
 	out := &Completion{CQE: e}
 	if len(result) == 0 {
+		return out, nil
+	}
+	if e.Status == uint16(transfer.Done) {
+		var g ring.Got
+		meta, err := ring.Decode(result, &g, "got")
+		if err != nil || int(g.MetaLen) != len(meta) {
+			return nil, fmt.Errorf("got of %d bytes with %d of meta: %w", len(result), g.MetaLen, err)
+		}
+		out.Got = &transfer.Got{Item: g.Item, Bytes: g.Bytes, Capacity: g.Capacity, Matched: g.Matched, Meta: append([]byte(nil), meta...)}
 		return out, nil
 	}
 	var r ring.Result

@@ -45,6 +45,26 @@ func Encode(op transfer.Op) (e ring.SQE, rec []byte) {
 	case *transfer.DropOp:
 		e.Op, e.TimeoutNS = ring.OpDrop, uint64(o.Timeout)
 		rec = keyRecord(o.Key, o.Token, o.Trace, o.Peer)
+	case *transfer.BindOp:
+		e.Op = ring.OpBind
+		rec = ring.Append(nil, &ring.RecBind{
+			Kind: uint32(o.Kind), Capacity: o.Capacity, LingerNS: uint64(o.Linger), NameLen: length(o.Name), TokenLen: length(o.Token), PeerLen: length(o.Peer),
+		})
+		rec = pad(concat(rec, []byte(o.Name), o.Token, []byte(o.Peer)))
+	case *transfer.PutOp:
+		e.Op, e.Target = ring.OpPut, o.Target
+		rec = ring.Append(nil, &ring.RecPut{
+			Form: uint32(o.Form), Bytes: o.Bytes, MetaLen: uint32(len(o.Meta)), KeyLen: uint32(len(o.Key)), NTokens: uint32(len(o.Tokens)), NGroups: uint32(len(o.Blocks)),
+		})
+		rec = pad(concat(rec, o.Meta, o.Key))
+		rec = appendGroups(pad(ring.Append(rec, o.Tokens)), o.Blocks)
+	case *transfer.GetOp:
+		e.Op, e.Target, e.TimeoutNS = ring.OpGet, o.Target, uint64(o.Timeout)
+		rec = ring.Append(nil, &ring.RecGet{
+			Match: uint32(o.Match), Room: o.Room, Seq: o.Seq, KeyLen: uint32(len(o.Key)), NTokens: uint32(len(o.Tokens)), NGroups: uint32(len(o.Blocks)),
+		})
+		rec = pad(concat(rec, o.Key))
+		rec = appendGroups(pad(ring.Append(rec, o.Tokens)), o.Blocks)
 	default:
 		panic(fmt.Sprintf("sessiontest: unknown operation %T", op))
 	}

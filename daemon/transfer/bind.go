@@ -1,0 +1,131 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// bind is an end of a pipe or lookup buffer, as its own session knows it.
+type bind struct {
+	op
+	kind  BindKind
+	place *place // of a home, or of a receiving end whose home is on this node
+	name  placeName
+	token []byte
+	peer  string
+	home  *home
+
+	end     uint64 // a receiving end's name at its home
+	homeID  uint64 // the home that it has met; 0: none yet
+	base    uint64 // number there of its item 0
+	at      *peer  // where it was last asked for; nil: this node
+	asked   bool
+	gets    map[*take]struct{}
+	tokens  int // that its gets wait with, or its items lie under
+	verdict *Cause
+}
+
+// maxHeldTokens bounds the memory that one end's queries or entries take.
+const maxHeldTokens = 64 << 20
+
+func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
+	b := &bind{kind: in.Kind, name: placeName{in.Kind.buffer(), in.Name}, token: in.Token, peer: in.Peer}
+	key := s.engine.key
+	cause := Cause{}
+	for _, o := range s.ops {
+		if _, other := o.owner.(*bind); other {
+			cause = because(Invalid, "the session is an end already; each end has a session of its own")
+		}
+	}
+	switch {
+	case cause.Reason != OK:
+	case m.binds[key] >= m.cfg.MaxPipes:
+		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit (limits.pipes); close some", key.name, m.binds[key])
+	case in.Kind.home():
+		if p := m.places[b.name]; p != nil && p.home != nil {
+			cause = because(Busy, "%s has a sender already on node %q (engine %q); close that, or use another name", p, m.cfg.Node, p.home.bind.by.engine.key.name)
+		}
+	case in.Peer == "" || in.Peer == m.cfg.Node:
+		cause = m.mayReceive(b)
+	}
+	if cause.Reason == OK {
+		cause = m.begin(&b.op, sub, s, nil, creditsKey, b)
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
+	m.binds[key]++
+	m.traceOp(&b.op, []byte(in.Name), "", in.Peer, 0)
+	if in.Kind.home() {
+		b.place = m.place(b.name)
+		m.openHome(b, in)
+		return
+	}
+	b.end, b.gets = m.drawName(), map[*take]struct{}{}
+	if in.Peer == "" || in.Peer == m.cfg.Node {
+		p := m.place(b.name)
+		_, _ = p.admit(p.enter(endID{bind: b.end}), b.token)
+		b.asked = true
+	}
+}
+
+// mayReceive is what can be told about a receiving end of this node before it asks for anything.
+func (m *Machine) mayReceive(b *bind) Cause {
+	p := m.places[b.name]
+	if p == nil {
+		return Cause{}
+	}
+	switch {
+	case !p.buffer && p.receiver != nil && p.receiver.bound:
+		return because(Busy, "%s has a receiver already; a pipe has one: close that, or use another name", p)
+	case p.home != nil && !sameToken(p.home.token, b.token):
+		return because(Denied, "%s: wrong token; open both ends with the same one, or both without", p)
+	}
+	return Cause{}
+}
+
+// over ends the bind, with what runs at it.
+func (b *bind) over(m *Machine, status Status, cause Cause) {
+	if b.stage != running {
+		return
+	}
+	if h := b.home; h != nil {
+		verdict := because(PeerGone, "%s: its sender is gone: %s", b.name, cause.Text)
+		m.endHome(h, status, cause, verdict)
+		return
+	}
+	b.verdict = &cause
+	for _, t := range b.running() {
+		t.fail(m, status, cause)
+	}
+	m.unbind(b)
+	m.conclude(&b.op, status, cause)
+}
+
+// refused: the home will have nothing to do with this end, now or ever.
+func (b *bind) refused(m *Machine, cause Cause) {
+	if b.stage == running {
+		b.over(m, Failed, cause)
+	}
+}
+
+func (b *bind) running() []*take {
+	out := make([]*take, 0, len(b.gets))
+	for t := range b.gets {
+		out = append(out, t)
+	}
+	sortTakes(out)
+	return out
+}
+
+func (b *bind) cancel(m *Machine, _ *op) {
+	b.over(m, WasCancelled, because(Cancelled, "%s was closed at this end", b.name))
+}
+
+func (b *bind) lost(m *Machine, _ *op, _ *session, cause Cause) { b.over(m, Failed, cause) }
+func (b *bind) busy() bool                                      { return false }
+func (b *bind) account(*op, *session) (uint64, []layout.Run)    { return 0, nil }
+func (b *bind) freed(m *Machine, _ *op) {
+	key := b.by.engine.key
+	if m.binds[key]--; m.binds[key] == 0 {
+		delete(m.binds, key)
+	}
+}

@@ -1,0 +1,123 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/match"
+)
+
+// home is a pipe or lookup buffer at the node of its sender or owner: the items, and who waits for them.
+type home struct {
+	id        uint64
+	place     *place
+	bind      *bind
+	token     []byte
+	capacity  uint64
+	sealed    bool
+	ended     bool
+	items     map[uint64]*item
+	bytes     uint64 // of the items
+	delivered uint64
+
+	pipe    match.Pipe[*item]
+	waiting map[uint64][]*seeker // by item number
+	lookup  match.Lookup[*item, *seeker]
+	keys    map[string]*item
+	keyWait map[string][]*seeker
+}
+
+// openHome makes the session's bind the home of its name.
+func (m *Machine) openHome(b *bind, in *BindOp) {
+	h := &home{
+		id: m.drawName(), place: b.place, bind: b, token: in.Token, capacity: in.Capacity, items: map[uint64]*item{},
+	}
+	if b.place.buffer {
+		h.keys, h.keyWait = map[string]*item{}, map[string][]*seeker{}
+	} else {
+		h.waiting = map[uint64][]*seeker{}
+	}
+	b.home, b.place.home = h, h
+	m.wakeEarly(b.place)
+}
+
+// drawName returns a number that no earlier daemon of this node used.
+func (m *Machine) drawName() uint64 { m.lastOffr++; return m.lastOffr }
+
+// sealHome: nothing more is put. Who waits for more is told so.
+func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
+	h := b.home
+	if h == nil {
+		m.refuse(s, sub, because(Invalid, "%s: this is a receiving end; its sender seals it", b.place))
+		return
+	}
+	m.answer(s, sub)
+	if h.sealed {
+		return
+	}
+	h.sealed = true
+	for _, k := range h.waiters() {
+		if k.match == MatchNext {
+			m.matchSeeker(k)
+		}
+	}
+	m.drainedHome(h)
+}
+
+// waiters are those who wait for items, oldest first.
+func (h *home) waiters() []*seeker {
+	var out []*seeker
+	for _, list := range h.waiting {
+		out = append(out, list...)
+	}
+	for _, list := range h.keyWait {
+		out = append(out, list...)
+	}
+	out = append(out, h.lookup.Waiters()...)
+	slices.SortFunc(out, func(a, b *seeker) int { return cmp.Compare(a.number, b.number) })
+	return out
+}
+
+// drainedHome ends a sealed home without items.
+func (m *Machine) drainedHome(h *home) {
+	if h.sealed && len(h.items) == 0 && !h.ended {
+		m.endHome(h, Done, Cause{}, because(Closed, "%s was closed by its sender, and everything in it was received", h.place))
+	}
+}
+
+// endHome ends a home with what is in it. verdict is what its receiving ends hear.
+func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
+	if h.ended {
+		return
+	}
+	h.ended = true
+	p := h.place
+	for _, e := range p.ends {
+		if e.met {
+			e.verdict = &verdict
+		}
+	}
+	waiters := h.waiters()
+	for _, k := range waiters {
+		m.unqueue(k)
+	}
+	for _, it := range h.all() {
+		m.endItem(it, status, cause)
+	}
+	p.home = nil
+	for _, k := range waiters {
+		m.refuseSeeker(k, verdict)
+	}
+	m.conclude(&h.bind.op, status, cause)
+	m.tidyPlace(p)
+}
+
+// all lists the items in the order in which they came.
+func (h *home) all() []*item {
+	out := make([]*item, 0, len(h.items))
+	for _, it := range h.items {
+		out = append(out, it)
+	}
+	slices.SortFunc(out, func(a, b *item) int { return cmp.Compare(a.id, b.id) })
+	return out
+}

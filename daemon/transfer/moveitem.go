@@ -1,0 +1,58 @@
+package transfer
+
+// moveItem hands an item over within this node without more machinery, if that can be done: by MoveNow, or because it has no bytes.
+// false: it was not tried.
+func (m *Machine) moveItem(t *take, it *item) bool {
+	if it.bytes == 0 {
+		t.get.local.place.home.movedAway(m, t, it, 0)
+		return true
+	}
+	x := &m.trial
+	src, dst := it.segs[0].blocks, t.in.Blocks
+	switch {
+	case m.cfg.AtOnce == 0 || m.cfg.Debug || x.pending || x.s != nil:
+		return false
+	case it.busy() || count(src) > m.cfg.AtOnce || count(dst) > m.cfg.AtOnce:
+		return false
+	case m.agree(it.by.asRank[:], t.by.asRank[:]).Reason != OK:
+		return false
+	}
+	x.pending, x.s, x.get, x.item = true, t.by, t, it
+	x.move = MoveNow{Producer: it.by.asRank[:], Consumer: t.by.asRank[:], Src: src, Dst: dst, Whole: true}
+	m.emit(&x.move)
+	return true
+}
+
+// movedItem: the bytes are there, or the item has to be taken the usual way.
+func (m *Machine) movedItem(ev MovedNow) {
+	x := &m.trial
+	t, it := x.get, x.item
+	if !ev.OK || it.ended {
+		*x = trial{}
+		if it.ended {
+			t.refusedSeek(m, because(Expired, "%s: the item was withdrawn while it was being received", t.get.end.name))
+			return
+		}
+		o := m.asOffer(it)
+		t.in.Key, t.in.Token = []byte(o.key), o.token
+		t.phase = asking
+		t.ask(m)
+		return
+	}
+	t.get.bytes = ev.Bytes
+	t.finishHere(m)
+	m.emit(Yield{})
+}
+
+// movedAway ends both sides of what has no bytes.
+func (h *home) movedAway(m *Machine, t *take, it *item, bytes uint64) {
+	t.get.bytes = bytes
+	t.finishHere(m)
+	m.itemGone(&t.get.local, it)
+}
+
+// itemGone: who found an item has it.
+func (m *Machine) itemGone(k *seeker, it *item) {
+	m.consumed(it)
+	m.seekSettled(k)
+}

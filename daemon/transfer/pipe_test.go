@@ -1,0 +1,427 @@
+package transfer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// ends is one machine with ends of pipes and lookup buffers, whose driver does at once what it is asked for.
+type ends struct {
+	tb    testing.TB
+	m     *transfer.Machine
+	now   transfer.Time
+	done  []transfer.Complete // not looked at yet
+	fail  bool                // slices fail
+	moves int                 // by MoveNow
+	users uint64
+	tick  transfer.Time
+}
+
+const block = 256 // bytes of an arena's block
+
+func newEnds(tb testing.TB, change func(*transfer.Config)) *ends {
+	n := uint64(0)
+	c := transfer.Config{Node: "a", AtOnce: 64, Random: func() uint64 { n += 0x9e3779b97f4a7c15; return n }}
+	if change != nil {
+		change(&c)
+	}
+	return &ends{tb: tb, m: transfer.New(c), now: 1}
+}
+
+// arena is the layout of an end's memory: a token is a byte.
+func arena(tb testing.TB, blocks uint64) *layout.Layout {
+	l, err := layout.New([]layout.View{{
+		Region: 1, NumBlocks: blocks, BlockStride: block, TokenStride: 1, HeadStride: 1, ContentBytes: 1,
+		Kind: layout.Paged, BlockSize: block, Heads: 1, TotalHeads: 1, Part: "kv",
+	}}, []layout.Field{{Key: "kvpipe", Value: "bytes"}}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func (e *ends) step(ev transfer.Event) {
+	queue := []transfer.Event{ev}
+	for i := 0; i < len(queue); i++ {
+		for _, eff := range e.m.Step(e.now, queue[i]) {
+			switch eff := eff.(type) {
+			case *transfer.MoveNow:
+				e.moves++
+				queue = append(queue, transfer.MovedNow{OK: !e.fail, Bytes: uint64(eff.Dst[0].NTokens)})
+			case transfer.Yield:
+				queue = append(queue, transfer.Resume{})
+			case transfer.MakePlan:
+				n := uint32(0)
+				if len(eff.Src) > 0 {
+					n = eff.Src[0].NTokens
+				}
+				queue = append(queue, transfer.Planned{Leg: eff.Leg, Seg: eff.Seg, Transport: "local", Slices: min(n, 1), Bytes: uint64(n)})
+			case transfer.Post:
+				landed, cause := eff.Keys[0], transfer.Cause{}
+				landed.End = transfer.Consumer
+				if e.fail {
+					cause = transfer.Cause{Reason: transfer.Invalid, Text: "the copy failed"}
+				}
+				queue = append(queue, transfer.SliceSent{Key: eff.Keys[0]}, transfer.SliceLanded{Key: landed, Cause: cause})
+			case transfer.Fence:
+				queue = append(queue, transfer.Fenced{Leg: eff.Leg})
+			case transfer.Complete:
+				e.done = append(e.done, eff)
+			case *transfer.Complete:
+				e.done = append(e.done, *eff)
+			case transfer.ArmTimer:
+				e.tick = eff.At
+			}
+		}
+	}
+}
+
+// open makes a session with an arena and binds it.
+func (e *ends) open(id transfer.SessionID, op *transfer.BindOp) uint64 {
+	e.step(transfer.SessionOpened{Session: id, Engine: "e", Owner: "o", Role: transfer.Endpoint, Credits: 1000})
+	e.step(transfer.LayoutSet{Session: id, Layout: arena(e.tb, 1024)})
+	return e.submit(id, op)
+}
+
+func (e *ends) submit(s transfer.SessionID, op transfer.Op) uint64 {
+	e.users++
+	e.step(transfer.Submit{Session: s, UserData: e.users, Op: op})
+	return e.users
+}
+
+// blocks cover n bytes of an arena from block first on.
+func blocksOf(first uint32, n int) []layout.BlockList {
+	if n == 0 {
+		return nil
+	}
+	l := layout.BlockList{NTokens: uint32(n)}
+	for i := range (n + block - 1) / block {
+		l.IDs = append(l.IDs, first+uint32(i))
+	}
+	return []layout.BlockList{l}
+}
+
+func (e *ends) put(s transfer.SessionID, bind uint64, first uint32, n int, meta string) uint64 {
+	return e.submit(s, &transfer.PutOp{Target: bind, Form: transfer.MatchNext, Bytes: uint64(n), Meta: []byte(meta), Blocks: blocksOf(first, n)})
+}
+
+func (e *ends) get(s transfer.SessionID, bind uint64, seq uint64, first uint32, room int) uint64 {
+	return e.submit(s, &transfer.GetOp{Target: bind, Match: transfer.MatchNext, Seq: seq, Room: uint64(room), Timeout: 1e9, Blocks: blocksOf(first, room)})
+}
+
+// ended takes the completion of an operation off the list; nil: there is none yet.
+func (e *ends) ended(user uint64) *transfer.Complete {
+	for i, c := range e.done {
+		if c.UserData == user {
+			e.done = append(e.done[:i:i], e.done[i+1:]...)
+			return &c
+		}
+	}
+	return nil
+}
+
+// is checks how operations ended: with which status and, unless done, which word in the text.
+func (e *ends) is(user uint64, status transfer.Status, reason transfer.Reason, says string) *transfer.Complete {
+	e.tb.Helper()
+	c := e.ended(user)
+	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Text, says) {
+		e.tb.Fatalf("operation %d ended %+v, want status %d, reason %d, %q", user, c, status, reason, says)
+	}
+	return c
+}
+
+func (e *ends) isDone(user uint64) *transfer.Complete {
+	e.tb.Helper()
+	return e.is(user, transfer.Done, transfer.OK, "")
+}
+
+func (e *ends) runs(users ...uint64) {
+	e.tb.Helper()
+	for _, u := range users {
+		if c := e.ended(u); c != nil {
+			e.tb.Fatalf("operation %d has ended: %+v", u, c)
+		}
+	}
+}
+
+// pass lets the clock run to the next timer, up to d from now.
+func (e *ends) pass(d transfer.Time) {
+	for end := e.now + d; e.now < end; {
+		next := end
+		if e.tick > e.now {
+			next = min(e.tick, end)
+		}
+		e.now, e.tick = next, 0
+		e.step(transfer.Tick{})
+	}
+}
+
+var send = &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 20}
+var recv = &transfer.BindOp{Kind: transfer.BindRecv, Name: "p"}
+
+// TestPipeOrder: items come in order, whoever is first, and each ends at both ends.
+func TestPipeOrder(t *testing.T) {
+	e := newEnds(t, nil)
+	tx, rx := e.open(1, send), e.open(2, recv)
+	early := e.get(2, rx, 0, 0, 1000)
+	e.runs(early)
+	first := e.put(1, tx, 0, 300, "first")
+	if c := e.isDone(early); c.Bytes != 300 || c.Got == nil || string(c.Got.Meta) != "first" || c.Got.Bytes != 300 || c.Got.Capacity != 1<<20 {
+		t.Errorf("got %+v of %+v", c.Got, c)
+	}
+	e.isDone(first)
+	second, none, third := e.put(1, tx, 10, 256, "second"), e.put(1, tx, 0, 0, "none"), e.put(1, tx, 20, 1, "third")
+	late := e.get(2, rx, 3, 0, 1000)
+	if c := e.isDone(late); string(c.Got.Meta) != "third" || c.Bytes != 1 {
+		t.Errorf("item 3 is %+v", c.Got)
+	}
+	e.isDone(third)
+	e.runs(second, none)
+	if c := e.isDone(e.get(2, rx, 2, 0, 0)); string(c.Got.Meta) != "none" || c.Short {
+		t.Errorf("item 2 is %+v", c)
+	}
+	e.isDone(none)
+	e.isDone(e.get(2, rx, 1, 0, 1000))
+	e.isDone(second)
+	if e.moves != 3 || len(e.done) != 0 {
+		t.Errorf("%d moves at once, and further completions: %v", e.moves, e.done)
+	}
+	e.is(e.get(2, rx, 1, 0, 1000), transfer.Failed, transfer.Invalid, "item 1 is not there any more")
+}
+
+// TestPipeShort: an item for which there is no room stays next, until it is taken, declined, or its time is over.
+func TestPipeShort(t *testing.T) {
+	e := newEnds(t, nil)
+	tx, rx := e.open(1, send), e.open(2, recv)
+	put := e.put(1, tx, 0, 3000, "big")
+	c := e.isDone(e.get(2, rx, 0, 0, 1000))
+	if !c.Short || c.Bytes != 0 || c.Got.Bytes != 3000 || c.Got.Item == 0 || string(c.Got.Meta) != "big" {
+		t.Fatalf("%+v of %+v", c.Got, c)
+	}
+	other := e.get(2, rx, 1, 600, 10)
+	item := func(match transfer.Match, room int) uint64 {
+		return e.submit(2, &transfer.GetOp{Target: rx, Match: match, Seq: c.Got.Item, Room: uint64(room), Timeout: 1e9, Blocks: blocksOf(0, room)})
+	}
+	if again := e.isDone(item(transfer.MatchItem, 2000)); !again.Short {
+		t.Errorf("2000 bytes of room: %+v", again)
+	}
+	e.isDone(item(transfer.MatchDecline, 0))
+	e.is(item(transfer.MatchItem, 4000), transfer.Failed, transfer.NotFound, "is not reserved for this end")
+	if again := e.isDone(e.get(2, rx, 0, 0, 1000)); !again.Short {
+		t.Errorf("what was declined is %+v", again)
+	}
+	e.pass(2e9)
+	e.is(other, transfer.Failed, transfer.Timeout, "nothing was put into it within 1s")
+	e.is(item(transfer.MatchItem, 4000), transfer.Failed, transfer.NotFound, "is not reserved for this end")
+	e.runs(put)
+	if c := e.isDone(e.get(2, rx, 0, 0, 0)); !c.Short {
+		t.Errorf("asked for its size, item 0 is %+v", c)
+	}
+	if got := e.isDone(item(transfer.MatchItem, 4000)); got.Short || got.Bytes != 3000 {
+		t.Errorf("with room: %+v", got)
+	}
+	e.isDone(put)
+}
+
+// TestPipeBySlices: what is not moved at once is moved like every take, and goes back when that fails.
+func TestPipeBySlices(t *testing.T) {
+	for _, atOnce := range []int{0, 64} {
+		e := newEnds(t, func(c *transfer.Config) { c.AtOnce = atOnce })
+		tx, rx := e.open(1, send), e.open(2, recv)
+		put := e.put(1, tx, 0, 3000, "")
+		e.fail = true
+		e.is(e.get(2, rx, 0, 0, 4000), transfer.Failed, transfer.Invalid, "the copy failed")
+		e.runs(put)
+		e.fail = false
+		if c := e.isDone(e.get(2, rx, 0, 0, 4000)); c.Bytes != 3000 || c.Got == nil {
+			t.Errorf("%+v", c)
+		}
+		e.isDone(put)
+		none := e.put(1, tx, 0, 0, "none")
+		e.isDone(e.get(2, rx, 1, 0, 0))
+		e.isDone(none)
+		if s := e.m.Snapshot(); len(s.Offers)+len(s.Transfers)+s.HoldsShared+s.HoldsExclusive > 0 {
+			t.Errorf("left behind: %+v", s)
+		}
+	}
+}
+
+// TestPipeEnds: who is told what when one end goes.
+func TestPipeEnds(t *testing.T) {
+	t.Run("sealed", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx, rx := e.open(1, send), e.open(2, recv)
+		put, ahead := e.put(1, tx, 0, 10, ""), e.get(2, rx, 1, 0, 10)
+		e.isDone(e.submit(1, &transfer.SealOp{Target: tx}))
+		e.is(ahead, transfer.Failed, transfer.Closed, "closed by its sender after 1 items")
+		e.is(e.put(1, tx, 10, 10, ""), transfer.Failed, transfer.Closed, "is sealed")
+		e.runs(put, tx)
+		e.isDone(e.get(2, rx, 0, 0, 10))
+		e.isDone(put)
+		e.isDone(tx)
+		e.is(e.get(2, rx, 1, 0, 10), transfer.Failed, transfer.Closed, "everything in it was received")
+	})
+	t.Run("sender cancels", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx, rx := e.open(1, send), e.open(2, recv)
+		put, ahead := e.put(1, tx, 0, 10, ""), e.get(2, rx, 1, 0, 10)
+		e.isDone(e.submit(1, &transfer.CancelOp{Target: tx}))
+		e.is(put, transfer.WasCancelled, transfer.Cancelled, "closed at this end")
+		e.is(tx, transfer.WasCancelled, transfer.Cancelled, "")
+		e.is(ahead, transfer.Failed, transfer.PeerGone, "its sender is gone")
+		e.is(e.get(2, rx, 2, 0, 10), transfer.Failed, transfer.PeerGone, "its sender is gone")
+	})
+	t.Run("receiver closes, another comes", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx, rx := e.open(1, send), e.open(2, recv)
+		for range 3 {
+			e.put(1, tx, 0, 10, "")
+		}
+		e.isDone(e.get(2, rx, 0, 0, 10))
+		if c := e.isDone(e.get(2, rx, 1, 0, 0)); !c.Short {
+			t.Errorf("%+v", c)
+		}
+		waits := e.get(2, rx, 7, 0, 10)
+		e.is(e.open(3, recv), transfer.Failed, transfer.Busy, "has a receiver already")
+		e.isDone(e.submit(2, &transfer.CancelOp{Target: rx}))
+		e.is(waits, transfer.WasCancelled, transfer.Cancelled, "closed at this end")
+		e.is(rx, transfer.WasCancelled, transfer.Cancelled, "")
+		again := e.submit(3, recv)
+		e.isDone(e.get(3, again, 0, 0, 10))
+		e.isDone(e.get(3, again, 1, 0, 10))
+	})
+	t.Run("session dies", func(t *testing.T) {
+		e := newEnds(t, nil)
+		_, rx := e.open(1, send), e.open(2, recv)
+		waits := e.get(2, rx, 0, 0, 10)
+		e.step(transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "killed"}})
+		e.is(waits, transfer.Failed, transfer.PeerGone, "killed")
+		e.step(transfer.SessionClosed{Session: 2, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+		if s := e.m.Snapshot(); len(s.Sessions) > 0 {
+			t.Errorf("left behind: %+v", s)
+		}
+	})
+}
+
+// TestPipeRefusals: what is wrong, with the value and what to do.
+func TestPipeRefusals(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 3 })
+	secret := &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1000, Token: []byte("0123456789abcdef")}
+	early := e.open(5, recv)
+	waits := e.get(5, early, 0, 0, 10)
+	tx := e.open(1, secret)
+	e.is(waits, transfer.Failed, transfer.Denied, "wrong token")
+	e.is(early, transfer.Failed, transfer.Denied, "wrong token")
+	e.is(e.open(2, recv), transfer.Failed, transfer.Denied, "wrong token")
+	e.is(e.open(3, send), transfer.Failed, transfer.Busy, "has a sender already")
+	e.is(e.put(1, tx, 0, 1001, ""), transfer.Failed, transfer.Invalid, "1001 bytes does not fit into its capacity of 1000")
+	e.is(e.get(1, tx, 0, 0, 10), transfer.Failed, transfer.Invalid, "sending end")
+	e.is(e.submit(1, secret), transfer.Failed, transfer.Invalid, "a session of its own")
+	e.is(e.put(1, 999, 0, 10, ""), transfer.Failed, transfer.Closed, "0x3e7")
+	e.is(e.submit(1, &transfer.OfferOp{Key: []byte("k"), Token: secret.Token}), transfer.Failed, transfer.Invalid, "knows no offer")
+	e.is(e.submit(1, &transfer.PutOp{Target: tx, Form: transfer.MatchPrefix, Tokens: []uint32{1}}), transfer.Failed, transfer.Invalid, "form is 3")
+	rx := e.submit(2, &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Token: secret.Token})
+	e.is(e.submit(2, &transfer.GetOp{Target: rx, Match: transfer.MatchAny}), transfer.Failed, transfer.Invalid, "match is 2")
+	e.is(e.put(2, rx, 0, 10, ""), transfer.Failed, transfer.Invalid, "receiving end")
+	e.is(e.submit(2, &transfer.SealOp{Target: rx}), transfer.Failed, transfer.Invalid, "receiving end")
+	e.open(4, &transfer.BindOp{Kind: transfer.BindOwn, Name: "p", Capacity: 1})
+	e.is(e.open(6, &transfer.BindOp{Kind: transfer.BindOwn, Name: "q", Capacity: 1}), transfer.Failed, transfer.Quota, "limits.pipes")
+	e.step(transfer.SessionOpened{Session: 9, Engine: "e", Owner: "o", Role: transfer.Worker, Credits: 10})
+	e.is(e.submit(9, secret), transfer.Failed, transfer.Invalid, "role endpoint")
+	lonely := e.get(2, rx, 0, 0, 10)
+	e.pass(2e9)
+	e.is(lonely, transfer.Failed, transfer.Timeout, `pipe "p" on node "a": nothing was put into it within 1s`)
+	nobody := e.submit(3, &transfer.BindOp{Kind: transfer.BindRecv, Name: "x"})
+	_ = nobody
+}
+
+// TestBuffer: the oldest match first, no waiting behind others, and keys that stay.
+func TestBuffer(t *testing.T) {
+	e := newEnds(t, nil)
+	own := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "b", Capacity: 1 << 20})
+	sel := e.open(2, &transfer.BindOp{Kind: transfer.BindSelect, Name: "b"})
+	more := e.open(3, &transfer.BindOp{Kind: transfer.BindSelect, Name: "b"})
+	at := uint32(0)
+	insert := func(meta string, tokens ...uint32) uint64 {
+		form := transfer.MatchPrefix
+		if len(tokens) == 0 {
+			form = transfer.MatchAny
+		}
+		at++
+		return e.submit(1, &transfer.PutOp{Target: own, Form: form, Bytes: 100, Meta: []byte(meta), Tokens: tokens, Blocks: blocksOf(at, 100)})
+	}
+	query := func(s transfer.SessionID, match transfer.Match, tokens ...uint32) uint64 {
+		at++
+		return e.submit(s, &transfer.GetOp{Target: map[transfer.SessionID]uint64{2: sel, 3: more}[s], Match: match, Room: 100, Timeout: 1e9, Tokens: tokens, Blocks: blocksOf(at, 100)})
+	}
+	got := func(user uint64, meta string, matched uint64) {
+		t.Helper()
+		if c := e.isDone(user); string(c.Got.Meta) != meta || c.Got.Matched != matched {
+			t.Errorf("got %q, %d tokens; want %q, %d", c.Got.Meta, c.Got.Matched, meta, matched)
+		}
+	}
+	never := query(2, transfer.MatchPrefix, 7, 7)
+	longer := query(2, transfer.MatchPrefix, 1, 2, 3, 4)
+	a := insert("a", 1, 2, 3)
+	got(longer, "a", 3)
+	e.isDone(a)
+	b, c, d := insert("b", 1, 2), insert("c", 1, 2, 3, 4, 5), insert("d")
+	got(query(3, transfer.MatchExact, 1, 2, 3, 4, 5), "c", 5)
+	got(query(3, transfer.MatchAny), "b", 2)
+	got(query(2, transfer.MatchAny), "d", 0)
+	for _, u := range []uint64{b, c, d} {
+		e.isDone(u)
+	}
+	e.runs(never)
+
+	key := func(meta string) uint64 {
+		at++
+		return e.submit(1, &transfer.PutOp{Target: own, Form: transfer.MatchKey, Bytes: 100, Meta: []byte(meta), Key: []byte("k"), Blocks: blocksOf(at, 100)})
+	}
+	read := func() uint64 {
+		at++
+		return e.submit(2, &transfer.GetOp{Target: sel, Match: transfer.MatchKey, Room: 100, Timeout: 1e9, Key: []byte("k"), Blocks: blocksOf(at, 100)})
+	}
+	waits, too := read(), read()
+	one := key("one")
+	got(waits, "one", 0)
+	got(too, "one", 0)
+	got(read(), "one", 0)
+	e.runs(one)
+	two := key("two")
+	e.isDone(one)
+	got(read(), "two", 0)
+	e.runs(two)
+	e.pass(2e9)
+	e.is(never, transfer.Failed, transfer.Timeout, `buffer "b" on node "a": no entry matched within 1s`)
+	e.isDone(e.submit(1, &transfer.CancelOp{Target: own}))
+	e.is(two, transfer.WasCancelled, transfer.Cancelled, "")
+}
+
+// TestManyItems: a buffer holds more items than a session may have operations or credits; their ends come when there is room.
+func TestManyItems(t *testing.T) {
+	const items = 5000 // with the thousand credits of open
+	e := newEnds(t, func(c *transfer.Config) { c.MaxItems = items })
+	own := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "b", Capacity: 1 << 20})
+	put := func(i uint32) uint64 {
+		return e.submit(1, &transfer.PutOp{Target: own, Form: transfer.MatchPrefix, Tokens: []uint32{i}})
+	}
+	for i := range uint32(items) {
+		put(i)
+	}
+	e.is(put(items), transfer.Failed, transfer.Quota, "has 5000 items in its pipe or lookup buffer, the limit is limits.items = 5000")
+	e.done = nil
+	e.isDone(e.submit(1, &transfer.SealOp{Target: own}))
+	e.submit(1, &transfer.CancelOp{Target: own})
+	for returned := 0; len(e.done) < items+2; { // and the end's own, and the cancel's
+		if len(e.done) == returned {
+			t.Fatalf("%d of %d ends were told, and no more come", len(e.done), items)
+		}
+		n := len(e.done) - returned
+		returned += n
+		e.step(transfer.CreditsReturned{Session: 1, N: n})
+	}
+}

@@ -1,0 +1,313 @@
+package transfer
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/match"
+)
+
+// seeker is a GET at its home: what it looks for, and the item that is reserved for it.
+//
+//	waiting --an item--> found --the take commits--> over
+//	                       |  (the take fails, or never comes): the item goes back
+//	                       +--no room--> short --ITEM, DECLINE, time--> over
+type seeker struct {
+	id     Leg // as the take's producer end will have it
+	number uint64
+	take   *take // on this node
+	peer   *peer // or there
+	place  *place
+	end    *end
+
+	match    Match
+	seq      uint64 // of the home's numbers once absolute is set
+	absolute bool
+	key      []byte
+	tokens   []uint32
+	token    []byte
+	room     uint64
+	keep     Time // how long a reservation lasts
+
+	state    seekState
+	item     *item
+	matched  uint64
+	queued   queued
+	query    match.Query[*seeker]
+	deadline timer
+	until    Time
+}
+
+type seekState uint8
+
+const (
+	seekWaiting seekState = iota
+	seekFound
+	seekShort
+	seekOver
+)
+
+// queued says in which list a seeker waits.
+type queued uint8
+
+const (
+	notQueued queued = iota
+	queuedEarly
+	queuedNumber
+	queuedKey
+	queuedQuery
+)
+
+// beginSeek lets a GET look for its item.
+func (m *Machine) beginSeek(k *seeker, name placeName, id endID) {
+	m.lastSeek++
+	k.number = m.lastSeek
+	k.place = m.place(name)
+	k.end = k.place.enter(id)
+	k.end.seekers++
+	m.matchSeeker(k)
+}
+
+// matchSeeker finds an item now, lets the seeker wait for one, or refuses it.
+func (m *Machine) matchSeeker(k *seeker) {
+	p := k.place
+	cause, wait := p.admit(k.end, k.token)
+	switch {
+	case cause.Reason != OK:
+		m.refuseSeeker(k, cause)
+		return
+	case k.match == MatchItem || k.match == MatchDecline:
+		m.seekReserved(k)
+		return
+	case wait:
+		k.queued = queuedEarly
+		p.early = append(p.early, k)
+		return
+	}
+	h := p.home
+	switch k.match {
+	case MatchNext:
+		if !k.absolute {
+			k.seq, k.absolute = k.seq+k.end.base, true
+		}
+		m.seekNumber(h, k)
+	case MatchKey:
+		if it := h.keys[string(k.key)]; it != nil {
+			m.found(k, it)
+			return
+		}
+		k.queued = queuedKey
+		h.keyWait[string(k.key)] = append(h.keyWait[string(k.key)], k)
+	default:
+		mode := modes[k.match]
+		if e, ok := h.lookup.Find(mode, k.tokens); ok {
+			m.found(k, e.Value())
+			return
+		}
+		k.queued = queuedQuery
+		k.query = h.lookup.Wait(k, mode, k.tokens)
+	}
+}
+
+var modes = [...]match.Mode{MatchAny: match.Any, MatchPrefix: match.Prefix, MatchExact: match.Exact}
+
+// seekNumber looks for a pipe's item.
+func (m *Machine) seekNumber(h *home, k *seeker) {
+	it, state := h.pipe.Get(k.seq)
+	switch {
+	case state == match.Gone:
+		m.refuseSeeker(k, because(Invalid, "%s: item %d is not there any more: it was received before, or withdrawn by its sender", h.place, k.seq-k.end.base))
+	case state == match.Ready:
+		m.found(k, it)
+	case state == match.Taken && it.seeker.state == seekShort && it.seeker.end == k.end:
+		m.takeOver(k, it.seeker)
+	case state == match.Ahead && h.sealed:
+		m.refuseSeeker(k, because(Closed, "%s was closed by its sender after %d items", h.place, h.pipe.Next()-k.end.base))
+	default:
+		k.queued = queuedNumber
+		h.waiting[k.seq] = append(h.waiting[k.seq], k)
+	}
+}
+
+// seekReserved finds what an earlier GET of the same end had no room for, to take it or to give it back.
+func (m *Machine) seekReserved(k *seeker) {
+	i := slices.IndexFunc(k.end.shorts, func(old *seeker) bool { return old.item.id == k.seq })
+	if i < 0 {
+		m.refuseSeeker(k, because(NotFound, "%s: item %#x is not reserved for this end (any more); get it anew", k.place, k.seq))
+		return
+	}
+	old := k.end.shorts[i]
+	if k.match == MatchItem {
+		m.takeOver(k, old)
+		return
+	}
+	m.unseek(old)
+	k.state = seekFound
+	if k.take != nil {
+		m.dropSeeker(k)
+		k.take.found(m, &finding{}, nil)
+		return
+	}
+	m.send(k.peer, &MsgFound{Xfer: k.id.Xfer})
+	m.dropSeeker(k)
+}
+
+// takeOver gives one seeker what is reserved for another one of its end.
+func (m *Machine) takeOver(k, old *seeker) {
+	it := old.item
+	k.item, k.matched = it, old.matched
+	if old.item = nil; it.seeker == old {
+		it.seeker = k
+	}
+	m.dropSeeker(old)
+	m.hand(k)
+}
+
+// found reserves an item for who looked for it, and says so.
+func (m *Machine) found(k *seeker, it *item) {
+	switch k.match {
+	case MatchAny:
+		k.matched = uint64(it.tokens)
+	case MatchPrefix, MatchExact:
+		k.matched = uint64(min(len(k.tokens), it.tokens))
+	}
+	it.reserve(k)
+	m.hand(k)
+}
+
+// hand tells the GET what was found for it.
+func (m *Machine) hand(k *seeker) {
+	it := k.item
+	k.state = seekFound
+	if it.bytes > k.room {
+		k.state = seekShort
+		k.end.shorts = append(k.end.shorts, k)
+		m.arm(&k.deadline, k, wakeDeadline, m.now+k.keep)
+	}
+	if k.take != nil {
+		f := k.finding()
+		k.take.found(m, &f, it)
+		return
+	}
+	if k.state == seekFound {
+		m.arm(&k.deadline, k, wakeDeadline, max(k.until, m.now)+2*m.cfg.Resend)
+	}
+	m.sayFound(k)
+}
+
+func (k *seeker) finding() finding {
+	it := k.item
+	return finding{Item: it.id, Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta}
+}
+
+// fire: a reservation is over, or nothing was found in time.
+func (k *seeker) fire(m *Machine, _ wake) {
+	if k.state == seekWaiting {
+		m.refuseSeeker(k, because(Timeout, "%s on node %q: %s in time", k.place, m.cfg.Node, waitTexts[m.whyWaiting(k)]))
+		return
+	}
+	m.unseek(k)
+}
+
+// unqueue takes a seeker off the list in which it waits.
+func (m *Machine) unqueue(k *seeker) {
+	is := func(x *seeker) bool { return x == k }
+	h := k.place.home
+	switch k.queued {
+	case queuedEarly:
+		k.place.early = slices.DeleteFunc(k.place.early, is)
+	case queuedNumber:
+		unlist(h.waiting, k.seq, k)
+	case queuedKey:
+		unlist(h.keyWait, string(k.key), k)
+	case queuedQuery:
+		h.lookup.Leave(k.query)
+	}
+	k.queued = notQueued
+}
+
+func unlist[K comparable](lists map[K][]*seeker, key K, k *seeker) {
+	list := slices.DeleteFunc(lists[key], func(x *seeker) bool { return x == k })
+	if len(list) == 0 {
+		delete(lists, key)
+	} else {
+		lists[key] = list
+	}
+}
+
+// unseek ends a seeker that did not get its item, which goes back.
+func (m *Machine) unseek(k *seeker) {
+	m.unqueue(k)
+	it := k.item
+	m.dropSeeker(k)
+	if it != nil {
+		m.giveBack(it, k)
+	}
+}
+
+// dropSeeker forgets a seeker that waits no more.
+func (m *Machine) dropSeeker(k *seeker) {
+	if k.state == seekOver {
+		return
+	}
+	k.state = seekOver
+	m.disarm(&k.deadline)
+	if i := slices.Index(k.end.shorts, k); i >= 0 {
+		k.end.shorts = slices.Delete(k.end.shorts, i, i+1)
+	}
+	if k.peer != nil {
+		m.forgetSeek(k)
+	}
+	if k.end.seekers--; !k.end.bound {
+		m.dropEnd(k.place, k.end)
+	}
+	m.tidyPlace(k.place)
+}
+
+// refuseSeeker ends a GET that cannot be served.
+func (m *Machine) refuseSeeker(k *seeker, cause Cause) {
+	m.unqueue(k)
+	t, p := k.take, k.peer
+	m.dropSeeker(k)
+	if t == nil {
+		m.send(p, &MsgSeekRefuse{Xfer: k.id.Xfer, Cause: cause})
+		return
+	}
+	t.refusedSeek(m, cause)
+}
+
+// refusedSeek ends a GET as its home said. Some causes are about the whole end.
+func (t *take) refusedSeek(m *Machine, cause Cause) {
+	t.asked = false
+	t.fail(m, Failed, cause)
+	if cause.Reason == Busy || cause.Reason == Denied {
+		t.get.end.over(m, Failed, cause)
+	}
+}
+
+// whyWaiting says what a seeker waits for.
+func (m *Machine) whyWaiting(k *seeker) uint8 {
+	h := k.place.home
+	switch {
+	case h == nil:
+		return waitsForHome
+	case k.queued == queuedEarly:
+		return waitsForOther
+	case k.queued == queuedNumber:
+		if _, state := h.pipe.Get(k.seq); state == match.Taken {
+			return waitsForOther
+		}
+		return waitsForItem
+	case len(h.items) == 0:
+		return waitsForItem
+	}
+	return waitsForMatch
+}
+
+// seekSettled: the transfer for a seeker is over, and the item consumed if it was.
+func (m *Machine) seekSettled(k *seeker) {
+	if k.item != nil {
+		m.unseek(k)
+	} else {
+		m.dropSeeker(k)
+	}
+}

@@ -1,0 +1,258 @@
+package transfer
+
+import "slices"
+
+// GETs whose home is on another node. Every message may be lost, doubled or late: MsgSeek is repeated until answered, and what is
+// reserved for it goes back when its take does not come, when the channel is lost, or when MsgEnd says so.
+
+// seekAsked handles MsgSeek at the home.
+func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
+	id := legOf(p, msg.Xfer, Producer)
+	if k := m.seekers[id]; k != nil {
+		m.sayAgain(k)
+		return
+	}
+	if m.serves[id] != nil || p == nil {
+		return
+	}
+	if e := m.past.ends[id]; e != nil {
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: e.cause})
+		return
+	}
+	if m.draining {
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node), Retry: m.cfg.Resend})
+		return
+	}
+	if p.seekers >= m.cfg.MaxParked {
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d gets of node %q wait on node %q, the limit", p.seekers, p.node, m.cfg.Node), Retry: m.cfg.Resend})
+		return
+	}
+	msg.Deadline, msg.Keep = min(max(msg.Deadline, 0), maxGetTimeout), min(max(msg.Keep, 0), maxGetTimeout)
+	k := &seeker{
+		id: id, peer: p, match: msg.Match, seq: msg.Seq, absolute: msg.Home != 0, key: msg.Key, tokens: msg.Tokens, token: msg.Token,
+		room: msg.Room, keep: msg.Keep, until: m.now + msg.Deadline,
+	}
+	name := placeName{msg.Buffer, msg.Name}
+	if cause := msg.sound(); cause.Reason != OK {
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: cause})
+		return
+	}
+	eid := endID{p.node, msg.Bind}
+	if msg.Home != 0 {
+		if cause := m.sameHome(name, eid, msg); cause.Reason != OK {
+			m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: cause})
+			return
+		}
+	}
+	m.seekers[id] = k
+	p.seekers++
+	m.arm(&k.deadline, k, wakeDeadline, k.until+m.cfg.Resend)
+	m.beginSeek(k, name, eid)
+	if k.state == seekWaiting {
+		m.sayParked(k)
+	}
+}
+
+// sound checks what the codec does not.
+func (msg *MsgSeek) sound() Cause {
+	fits := msg.Match == MatchItem || msg.Match == MatchDecline || (msg.Match == MatchNext) == !msg.Buffer && msg.Match >= MatchNext && msg.Match <= MatchKey
+	tokens := msg.Match == MatchPrefix || msg.Match == MatchExact
+	if !fits || tokens != (len(msg.Tokens) > 0) || msg.Name == "" {
+		return because(Invalid, "match %d of %q with %d tokens: the daemons' versions do not agree", msg.Match, msg.Name, len(msg.Tokens))
+	}
+	return Cause{}
+}
+
+// sameHome: an end that has met a home asks for that one's items alone.
+func (m *Machine) sameHome(n placeName, id endID, msg *MsgSeek) Cause {
+	p := m.places[n]
+	if p != nil && p.home != nil && p.home.id == msg.Home {
+		e := p.enter(id)
+		e.based, e.base = true, msg.Base
+		return Cause{}
+	}
+	if p != nil && p.ends[id] != nil && p.ends[id].verdict != nil {
+		return *p.ends[id].verdict
+	}
+	return because(PeerGone, "%s: the sender that this end was connected to is gone from node %q; open the end anew", n, m.cfg.Node)
+}
+
+// sayAgain answers a repeated MsgSeek: the last answer may be lost.
+func (m *Machine) sayAgain(k *seeker) {
+	switch k.state {
+	case seekWaiting:
+		m.sayParked(k)
+	case seekFound, seekShort:
+		if k.item != nil {
+			m.sayFound(k)
+		}
+	}
+}
+
+func (m *Machine) sayParked(k *seeker) {
+	msg := &MsgSeekParked{Xfer: k.id.Xfer, Why: m.whyWaiting(k)}
+	if h := k.place.home; h != nil && k.queued != queuedEarly {
+		msg.Home, msg.Base = h.id, k.end.base
+	}
+	m.send(k.peer, msg)
+}
+
+func (m *Machine) sayFound(k *seeker) {
+	it := k.item
+	msg := &MsgFound{
+		Xfer: k.id.Xfer, Home: it.home.id, Base: k.end.base, Item: it.id, Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta,
+	}
+	if k.state == seekFound {
+		o := m.asOffer(it)
+		msg.Key, msg.Token = []byte(o.key), o.token
+	}
+	m.send(k.peer, msg)
+}
+
+// forgetSeek: late copies of its MsgSeek must not begin it again.
+func (m *Machine) forgetSeek(k *seeker) {
+	delete(m.seekers, k.id)
+	k.peer.seekers--
+	if m.serves[k.id] == nil && m.past.ends[k.id] == nil {
+		m.rememberEnd(&serveEnd{leg: k.id, peer: k.peer, at: m.now, until: m.now, cause: because(Expired, "this get has ended")})
+	}
+}
+
+// seekerOf finds a GET by the name of its transfer.
+func (m *Machine) seekerOf(p *peer, x XferID) *seeker {
+	if p != nil {
+		return m.seekers[legOf(p, x, Producer)]
+	}
+	if t := m.takes[x]; t != nil && t.get != nil && t.get.local.place != nil && t.get.local.state != seekOver && t.get.local.state != seekShort {
+		return &t.get.local
+	}
+	return nil
+}
+
+// claimItem lets the take begin that found the item, and no other.
+func (m *Machine) claimItem(v *serve, o *offer) Cause {
+	k := m.seekerOf(v.peer, v.leg.id.Xfer)
+	if o == nil || o.item == nil || k == nil || k.item != o.item || k.state != seekFound {
+		return because(Expired, "the item is not reserved for this get (any more): it was withdrawn, or its time was over")
+	}
+	if v.seeker = k; k.peer != nil {
+		m.disarm(&k.deadline) // the transfer has one of its own
+	}
+	return Cause{}
+}
+
+// onFound: the home has an item, and keeps it for this GET.
+func (t *take) onFound(m *Machine, msg *MsgFound) {
+	t.met(msg.Home, msg.Base)
+	t.found(m, &finding{Item: msg.Item, Bytes: msg.Bytes, Capacity: msg.Capacity, Matched: msg.Matched, Meta: msg.Meta, Key: msg.Key, Token: msg.Token}, nil)
+}
+
+func (t *take) onSeekParked(msg *MsgSeekParked) {
+	t.known, t.get.why = true, msg.Why
+	t.met(msg.Home, msg.Base)
+}
+
+func (t *take) met(home, base uint64) {
+	if b := t.get.end; home != 0 && b.homeID == 0 {
+		b.homeID, b.base = home, base
+	}
+}
+
+func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
+	if msg.Retry > 0 {
+		m.arm(&t.resend, t, wakeResend, m.now+min(msg.Retry, 8*m.cfg.Resend))
+		return
+	}
+	t.refusedSeek(m, msg.Cause)
+}
+
+// unbind is a closed end whose home has to hear of it.
+type unbind struct {
+	peer   *peer
+	msg    MsgUnbind
+	resend timer
+	until  Time
+}
+
+// unbind tells the home that an end is closed.
+func (m *Machine) unbind(b *bind) {
+	switch {
+	case !b.asked:
+	case b.at == nil:
+		if p := m.places[b.name]; p != nil {
+			if e := p.ends[endID{bind: b.end}]; e != nil {
+				m.leave(p, e)
+			}
+		}
+	case b.at.up: // a lost channel says it, too
+		u := &unbind{peer: b.at, msg: MsgUnbind{Bind: b.end, Buffer: b.name.buffer, Name: b.name.name}, until: m.now + m.cfg.Linger}
+		m.unbinds[b.end] = u
+		u.fire(m, wakeResend)
+	}
+}
+
+func (u *unbind) fire(m *Machine, _ wake) {
+	if m.now > u.until || !u.peer.up {
+		delete(m.unbinds, u.msg.Bind)
+		return
+	}
+	msg := u.msg
+	m.send(u.peer, &msg)
+	m.arm(&u.resend, u, wakeResend, m.now+m.cfg.Resend)
+}
+
+func (m *Machine) unbindAcked(p *peer, bind uint64) {
+	if u := m.unbinds[bind]; u != nil && u.peer == p {
+		m.disarm(&u.resend)
+		delete(m.unbinds, bind)
+	}
+}
+
+// unbound: an end of another node is closed.
+func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
+	if p == nil {
+		return
+	}
+	if pl := m.places[placeName{msg.Buffer, msg.Name}]; pl != nil {
+		if e := pl.ends[endID{p.node, msg.Bind}]; e != nil {
+			m.leave(pl, e)
+		}
+	}
+	m.send(p, &MsgUnbindAck{Bind: msg.Bind})
+}
+
+// loseEnds: the channel is gone, and with it who came over it. What it waits for is asked for again over the next one.
+func (m *Machine) loseEnds(p *peer) {
+	for _, k := range m.seekersOf(func(k *seeker) bool { return k.peer == p }) {
+		if m.serves[k.id] == nil { // else the transfer's end tells it
+			m.unseek(k)
+		}
+	}
+	for _, pl := range m.placesOf(p.node) {
+		for _, e := range pl.endsOf(p.node) {
+			m.leave(pl, e)
+		}
+	}
+}
+
+func (m *Machine) placesOf(node string) []*place {
+	var out []*place
+	for _, p := range m.places {
+		if len(p.endsOf(node)) > 0 {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, comparePlaces)
+	return out
+}
+
+func (p *place) endsOf(node string) []*end {
+	var out []*end
+	for id, e := range p.ends {
+		if id.node == node {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, compareEnds)
+	return out
+}
