@@ -46,7 +46,7 @@ int kvpipe_probe(kvpipe_t *kv, struct kvpipe_probe *out)
 		.max_inflight = KVPIPE_MAX_INFLIGHT,
 		.max_groups = KVPIPE_MAX_GROUPS,
 		.max_key = KVPIPE_MAX_KEY,
-		.ops = (2ull << KVPIPE_OPCODE_DROP) - 1,
+		.ops = (2ull << KVPIPE_OPCODE_GET) - 1,
 	};
 
 	if (out == NULL)

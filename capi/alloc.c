@@ -17,13 +17,6 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-struct memory {
-	int fd;
-	void *addr;
-	size_t mapped; /* nbytes rounded up to whole pages */
-	size_t page;
-};
-
 static int make_fd(unsigned int flags)
 {
 	int fd = memfd_create("kvpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | flags);
@@ -34,7 +27,7 @@ static int make_fd(unsigned int flags)
 }
 
 /* Makes every page present, so that shortage shows here and not as a signal later. Returns an errno. */
-static int populate(const struct memory *m)
+static int populate(const struct kv_memory *m)
 {
 	if (madvise(m->addr, m->mapped, MADV_POPULATE_WRITE) == 0)
 		return 0;
@@ -49,7 +42,7 @@ static int populate(const struct memory *m)
 }
 
 /* Returns an errno; on failure nothing is left. */
-static int make(struct memory *m, uint64_t nbytes, unsigned int mfd_flags)
+static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	struct stat st;
@@ -92,9 +85,13 @@ static bool more_than_all(uint64_t nbytes)
 	return pages > 0 && page > 0 && nbytes / (uint64_t)page >= (uint64_t)pages;
 }
 
-static int make_any(struct memory *m, uint64_t nbytes, uint32_t flags)
+int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m)
 {
 	int err = ENOMEM;
+
+	if (more_than_all(nbytes))
+		return kv_err(KVPIPE_E_QUOTA, "%s: nbytes is %llu: more than this machine's memory", what,
+			      (unsigned long long)nbytes);
 
 	if ((flags & KVPIPE_MEM_NO_HUGE) == 0)
 		err = make(m, nbytes, MFD_HUGETLB);
@@ -102,17 +99,23 @@ static int make_any(struct memory *m, uint64_t nbytes, uint32_t flags)
 		return 0;
 	if ((flags & KVPIPE_MEM_HUGE) != 0)
 		return kv_err(KVPIPE_E_QUOTA,
-			      "mem_alloc: no huge pages for %llu bytes: %s: raise /proc/sys/vm/nr_hugepages, or leave KVPIPE_MEM_HUGE out",
-			      (unsigned long long)nbytes, strerror(err));
+			      "%s: no huge pages for %llu bytes: %s: raise /proc/sys/vm/nr_hugepages, or leave KVPIPE_MEM_HUGE out",
+			      what, (unsigned long long)nbytes, strerror(err));
 	err = make(m, nbytes, 0);
-	return err == 0 ? 0 : kv_err(KVPIPE_E_QUOTA, "mem_alloc: no memory for %llu bytes: %s", (unsigned long long)nbytes,
-				     strerror(err));
+	return err == 0 ? 0 : kv_err(KVPIPE_E_QUOTA, "%s: no memory for %llu bytes: %s", what,
+				     (unsigned long long)nbytes, strerror(err));
+}
+
+void kv_memory_drop(struct kv_memory *m)
+{
+	munmap(m->addr, m->mapped);
+	close(m->fd);
 }
 
 int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region)
 {
 	const uint32_t both = KVPIPE_MEM_HUGE | KVPIPE_MEM_NO_HUGE;
-	struct memory m = { .fd = -1 };
+	struct kv_memory m = { .fd = -1 };
 	int err = kv_enter(kv);
 
 	if (err != 0)
@@ -123,16 +126,12 @@ int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr,
 		return kv_err(KVPIPE_E_INVALID, "mem_alloc: nbytes is %llu: must be 1 to 2^46", (unsigned long long)nbytes);
 	if ((flags & ~both) != 0 || flags == both)
 		return kv_err(KVPIPE_E_INVALID, "mem_alloc: flags is %#x: KVPIPE_MEM_HUGE or KVPIPE_MEM_NO_HUGE or 0", flags);
-	if (more_than_all(nbytes))
-		return kv_err(KVPIPE_E_QUOTA, "mem_alloc: nbytes is %llu: more than this machine's memory",
-			      (unsigned long long)nbytes);
-	err = make_any(&m, nbytes, flags);
+	err = kv_memory_make("mem_alloc", nbytes, flags, &m);
 	if (err != 0)
 		return err;
 	err = kv_region_add(kv, m.fd, nbytes, m.addr, m.mapped, region);
 	if (err != 0) {
-		munmap(m.addr, m.mapped);
-		close(m.fd);
+		kv_memory_drop(&m);
 		return err;
 	}
 	*addr = m.addr;

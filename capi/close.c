@@ -58,6 +58,7 @@ void kvpipe_close(kvpipe_t *kv)
 		free_memory(kv);
 		return;
 	}
+	kv_ends_finish(kv);
 	if (kv->helper.started) {
 		if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE)
 			kv_request(kv, "close", KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);

@@ -180,12 +180,37 @@ static kvpipe_t *session_new(void)
 	return kv;
 }
 
+int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *paths, int64_t deadline, kvpipe_t **out)
+{
+	kvpipe_t *kv = session_new();
+	const char *path;
+
+	if (kv == NULL)
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
+	kv->role = hello->role;
+	text(kv->engine, hello->engine, sizeof(hello->engine));
+	int err = kv_random(&kv->take_id, sizeof(kv->take_id)) ? 0 : kv_err(KVPIPE_E_UNAVAILABLE, "connect: no random bytes");
+	if (err == 0)
+		err = kv_dial(paths, deadline, &kv->ctl.fd, &path);
+	if (err == 0) {
+		memcpy(kv->path, path, strlen(path) + 1);
+		err = greet(kv, hello, deadline);
+	}
+	if (err == 0)
+		err = furnish(kv);
+	if (err != 0) {
+		kvpipe_close(kv);
+		return err;
+	}
+	*out = kv;
+	return 0;
+}
+
 int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out)
 {
 	struct kvpipe_connect_opts o;
 	struct kvpipe_hello hello;
 	struct kv_paths paths;
-	const char *path;
 
 	if (out == NULL)
 		return kv_err(KVPIPE_E_INVALID, "connect: out is NULL");
@@ -197,26 +222,5 @@ int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out)
 		err = kv_check_timeout("connect: timeout_ns", &o.timeout_ns, KV_CALL_NS);
 	if (err == 0)
 		err = kv_find_socket(o.socket, &paths);
-	if (err != 0)
-		return err;
-	int64_t deadline = kv_after(kv_now(), o.timeout_ns);
-	kvpipe_t *kv = session_new();
-	if (kv == NULL)
-		return kv_err(KVPIPE_E_QUOTA, "out of memory");
-	kv->role = o.role;
-	err = kv_random(&kv->take_id, sizeof(kv->take_id)) ? 0 : kv_err(KVPIPE_E_UNAVAILABLE, "connect: no random bytes");
-	if (err == 0)
-		err = kv_dial(&paths, deadline, &kv->ctl.fd, &path);
-	if (err == 0) {
-		memcpy(kv->path, path, strlen(path) + 1);
-		err = greet(kv, &hello, deadline);
-	}
-	if (err == 0)
-		err = furnish(kv);
-	if (err != 0) {
-		kvpipe_close(kv);
-		return err;
-	}
-	*out = kv;
-	return 0;
+	return err != 0 ? err : kv_session_open(&hello, &paths, kv_after(kv_now(), o.timeout_ns), out);
 }

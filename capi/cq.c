@@ -8,7 +8,7 @@
  * operation only when it has room for its completions in every session concerned, so a ring full of uncollected
  * foreign completions refuses new operations, and that is the bound.
  */
-#include "internal.h"
+#include "endpoint.h"
 
 #include <stdlib.h>
 
@@ -81,7 +81,9 @@ void kv_drain(kvpipe_t *kv)
 		/* Counted first: what it queues is ordered behind it. */
 		__atomic_store_n(&kv->seen, kv->seen + 1, __ATOMIC_RELAXED);
 		seen++;
-		if (e.user_data != 0)
+		if (kv->end != NULL)
+			kv_end_completion(kv->end, &e);
+		else if (e.user_data != 0)
 			apply(kv, &e);
 	}
 	kv_advance(kv);
@@ -92,7 +94,7 @@ void kv_advance(kvpipe_t *kv)
 	uint32_t mask = kv->rings.cq_entries - 1;
 	uint64_t head = kv->cq_head;
 
-	while (head != kv->seen && kv->rings.cqes[head & mask].user_data != 0)
+	while (head != kv->seen && (kv->end != NULL || kv->rings.cqes[head & mask].user_data != 0))
 		head++;
 	if (head != kv->cq_head) {
 		kv->cq_head = head;

@@ -122,6 +122,13 @@ struct kv_submission {
 	uint32_t nblocks;
 };
 
+/*
+ * In parts: begin finds room for entry and record by a deadline, and returns with sq.lock and the record's place; publish makes
+ * them visible and lets go of it, as the caller does when it changes its mind in between.
+ */
+int kv_sq_begin(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off);
+void kv_sq_publish(kvpipe_t *kv, struct kvpipe_sqe *e, uint64_t off);
+
 struct kv_op;
 /* Takes op over (also when it fails) and makes the submission visible to the daemon; waits for room at most KV_ROOM_NS. */
 int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvpipe_op_t *id);
@@ -192,7 +199,7 @@ bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out); /* needs lock */
 void kv_settle(kvpipe_t *kv);              /* makes kvpipe_fd() agree with what there is; before lock is let go */
 
 /* ---- waiting ---- */
-enum kv_wait_kind { KV_WAIT_END, KV_WAIT_RELEASED, KV_WAIT_LAYER, KV_WAIT_CANCEL };
+enum kv_wait_kind { KV_WAIT_END, KV_WAIT_RELEASED, KV_WAIT_LAYER, KV_WAIT_CANCEL, KV_WAIT_WHEN };
 
 struct kv_waiter {
 	struct kv_waiter *prev, *next;
@@ -201,6 +208,8 @@ struct kv_waiter {
 	uint64_t target;      /* CANCEL: what is to end; op is the CANCEL itself */
 	uint32_t layers;      /* LAYER: how many must be ready */
 	enum kv_wait_kind kind;
+	bool (*when)(void *arg); /* WHEN: what is to become true */
+	void *arg;
 };
 
 /* Waits until what w names has happened (true) or the deadline has passed. Called with lock, returns with it. */
@@ -278,10 +287,15 @@ struct kv_helper {
 	int64_t ping_end;
 };
 
+struct kv_end;
+
 struct kvpipe {
 	uint64_t process;
 	/* constant from kvpipe_connect() on */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
+	char engine[129];
+	struct kv_end *end;     /* whose session it is; NULL: the caller's own. Under lock, like what it leads to */
+	struct kv_end *ends;    /* opened on it; under a lock of endpoint.c */
 	char node[257], instance[129], advertise[129], daemon[65];
 	uint32_t role, rank, abi, epoch;
 	uint64_t features, session, ops, max_pinned_bytes;
@@ -328,6 +342,14 @@ struct kvpipe {
 	bool rung;              /* the last sleeper left the cq eventfd as it was */
 };
 
+/* Where to look for the daemon, in order. */
+struct kv_paths {
+	int n;
+	char path[2][sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
+};
+/* HELLO as it is, over the socket that answers first. */
+int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *paths, int64_t deadline, kvpipe_t **out);
+void kv_ends_finish(kvpipe_t *parent);       /* closes the ends that were opened on it */
 int kv_enter(const kvpipe_t *kv);            /* is this a session of this process? */
 int kv_ended(kvpipe_t *kv);                  /* the error of a session that is not live; needs lock */
 /* The daemon said BYE or broke the protocol: operations end, memory is not free yet. Needs lock. */
@@ -341,13 +363,18 @@ void kv_helper_before(kvpipe_t *kv, int64_t deadline); /* see to it that the hel
 int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask); /* acts on what has passed; the next one; needs lock */
 void kv_offers_alive(kvpipe_t *kv, bool alive);             /* needs lock */
 
-/* Where to look for the daemon, in order. */
-struct kv_paths {
-	int n;
-	char path[2][sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
-};
 int kv_find_socket(const char *given, struct kv_paths *out);
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path);
+
+/* Shared memory of ours: a sealed memfd, mapped (alloc.c). what: for errors. */
+struct kv_memory {
+	int fd;
+	void *addr;
+	size_t mapped; /* nbytes rounded up to whole pages */
+	size_t page;
+};
+int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m);
+void kv_memory_drop(struct kv_memory *m);
 
 void kv_regions_drop(kvpipe_t *kv, bool unmap);
 int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region);

@@ -14,7 +14,7 @@ static int check(const kvpipe_t *kv, const struct kvpipe_view *views, uint32_t n
 {
 	size_t klen, vlen;
 
-	if (kv->role != KVPIPE_ROLE_WORKER)
+	if (kv->role == KVPIPE_ROLE_SCHEDULER)
 		return kv_err(KVPIPE_E_INVALID, "set_layout: a scheduler has no memory: workers set the layout");
 	if (nviews == 0 || nviews > kv->max_views || views == NULL)
 		return kv_err(KVPIPE_E_INVALID, "set_layout: nviews is %u: must be 1 to %u", nviews, kv->max_views);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvpipe_poll() and the fd that says when to call it. */
-#include "internal.h"
+#include "endpoint.h"
 
 #include <stdlib.h>
 
@@ -79,7 +79,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 
 void kv_settle(kvpipe_t *kv)
 {
-	bool something = kv->first != NULL || kv->cq_head != kv->seen;
+	bool something = kv->end != NULL ? kv->end->ready(kv->end) : kv->first != NULL || kv->cq_head != kv->seen;
 
 	__atomic_store_n(&kv->pending, something ? 1u : 0u, __ATOMIC_RELAXED);
 	if (!kv->fd_used)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a session, and how it ends when we are not the ones who end it. */
-#include "internal.h"
+#include "endpoint.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,6 +60,8 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 		if (op->state == KV_RUNNING)
 			kv_op_end_here(kv, op, reason, kv->end_text, true);
 	}
+	if (kv->end != NULL)
+		kv_end_over(kv->end, reason, kv->end_text);
 	changed(kv);
 }
 
@@ -90,6 +92,9 @@ void kv_session_gone(kvpipe_t *kv)
 		}
 	}
 	set_state(kv, KV_GONE, KVPIPE_E_UNAVAILABLE, "the daemon went away");
+	if (kv->end != NULL)
+		kv_end_over(kv->end, KVPIPE_E_RESTARTED,
+			    "the daemon went away, and what was in it with it: open it again once the daemon is back");
 	changed(kv);
 	pthread_mutex_unlock(&kv->lock);
 	kv_ctl_fail_all(kv);

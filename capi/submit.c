@@ -65,9 +65,9 @@ static void ring_bell(kvpipe_t *kv)
  * Waits until there is room; returns with sq.lock held, or with an error and without it. The daemon announces room
  * nowhere, and a full queue is rare: look again after a while, at most 1 ms.
  */
-static int wait_for_room(kvpipe_t *kv, size_t size, uint64_t *off)
+static int wait_for_room(kvpipe_t *kv, size_t size, int64_t deadline, uint64_t *off)
 {
-	int64_t deadline = 0, pause = 20000;
+	int64_t pause = 20000;
 
 	for (;;) {
 		pthread_mutex_lock(&kv->sq.lock);
@@ -84,10 +84,7 @@ static int wait_for_room(kvpipe_t *kv, size_t size, uint64_t *off)
 		if (err != 0)
 			return err;
 		ring_bell(kv);
-		int64_t now = kv_now();
-		if (deadline == 0)
-			deadline = now + KV_ROOM_NS;
-		if (now >= deadline)
+		if (kv_now() >= deadline)
 			return kv_err(KVPIPE_E_BUSY,
 				      "the submission queue is full: %u of %u entries, record of %zu bytes in an arena of %u: try again later",
 				      waiting, kv->rings.sq_entries, size, kv->rings.record_bytes);
@@ -121,20 +118,40 @@ static int insert(kvpipe_t *kv, struct kv_op *op, struct kvpipe_sqe *e)
 	return err;
 }
 
+int kv_sq_begin(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off)
+{
+	if ((kv->ops >> opcode & 1) == 0)
+		return kv_err(KVPIPE_E_INCOMPATIBLE, "kvpiped %s does not know operation %u", kv->daemon, opcode);
+	if (size > kv->rings.record_bytes)
+		return kv_err(KVPIPE_E_QUOTA, "the operation's record needs %zu bytes, the limit is %u", size,
+			      kv->rings.record_bytes);
+	return wait_for_room(kv, size, deadline, off);
+}
+
+void kv_sq_publish(kvpipe_t *kv, struct kvpipe_sqe *e, uint64_t off)
+{
+	struct kv_sq *sq = &kv->sq;
+	uint32_t at = sq->tail & (kv->rings.sq_entries - 1);
+
+	if (e->rec_len > 0) {
+		e->rec_off = off;
+		kv_arena_commit(sq, off, e->rec_len);
+	}
+	kv->rings.sqes[at] = *e;
+	sq->ends[at] = sq->used;
+	sq->tail++;
+	kvpipe_store_release(&kv->rings.c->sq_tail, sq->tail);
+	ring_bell(kv);
+	pthread_mutex_unlock(&sq->lock);
+}
+
 int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvpipe_op_t *id)
 {
 	struct kv_sq *sq = &kv->sq;
 	size_t size = bound(s);
 	uint64_t off = 0;
-	int err = 0;
+	int err = kv_sq_begin(kv, s->opcode, size, kv_now() + KV_ROOM_NS, &off);
 
-	if ((kv->ops >> s->opcode & 1) == 0)
-		err = kv_err(KVPIPE_E_INCOMPATIBLE, "kvpiped %s does not know operation %u", kv->daemon, s->opcode);
-	else if (size > kv->rings.record_bytes)
-		err = kv_err(KVPIPE_E_QUOTA, "the operation's record needs %zu bytes, the limit is %u", size,
-			     kv->rings.record_bytes);
-	if (err == 0)
-		err = wait_for_room(kv, size, &off);
 	if (err != 0) {
 		kv_op_destroy(op);
 		return err;
@@ -146,7 +163,6 @@ int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvp
 		.tag = s->tag,
 	};
 	e.rec_len = (uint32_t)write_record(kv->rings.records + (off & (kv->rings.record_bytes - 1)), s);
-	e.rec_off = e.rec_len > 0 ? off : 0;
 	op->sq_index = sq->tail;
 	op->timeout_ns = s->timeout_ns;
 	op->tag = s->tag;
@@ -159,14 +175,6 @@ int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvp
 	}
 	/* From here on the operation may end, and be freed by another thread, at any time. */
 	*id = e.user_data;
-	uint32_t at = sq->tail & (kv->rings.sq_entries - 1);
-	kv->rings.sqes[at] = e;
-	if (e.rec_len > 0)
-		kv_arena_commit(sq, off, e.rec_len);
-	sq->ends[at] = sq->used;
-	sq->tail++;
-	kvpipe_store_release(&kv->rings.c->sq_tail, sq->tail);
-	ring_bell(kv);
-	pthread_mutex_unlock(&sq->lock);
+	kv_sq_publish(kv, &e, off);
 	return 0;
 }

@@ -19,8 +19,9 @@ static bool layer_ready(const kvpipe_t *kv, const struct kv_op *op, uint32_t lay
 
 static bool fulfilled(const kvpipe_t *kv, const struct kv_waiter *w)
 {
+	if (w->kind == KV_WAIT_WHEN)
+		return w->when(w->arg);
 	const struct kv_op *op = kv_op_find(kv, w->op);
-
 	if (w->kind == KV_WAIT_CANCEL) {
 		const struct kv_op *target = kv_op_find(kv, w->target);
 		if (target == NULL || target->state != KV_RUNNING || op == NULL)
@@ -67,7 +68,7 @@ static void others_wake(kvpipe_t *kv, const struct kv_waiter *self)
 
 static void count(kvpipe_t *kv, const struct kv_waiter *w, int d)
 {
-	struct kv_op *op = kv_op_find(kv, w->op);
+	struct kv_op *op = w->kind == KV_WAIT_WHEN ? NULL : kv_op_find(kv, w->op);
 
 	if (op == NULL)
 		return;

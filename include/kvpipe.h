@@ -348,6 +348,173 @@ KVPIPE_API int kvpipe_op_released(kvpipe_t *kv, kvpipe_op_t op);  /* 1: released
  * forgotten with it. */
 KVPIPE_API void kvpipe_op_free(kvpipe_t *kv, kvpipe_op_t op);
 
+/* ---- tensors ------------------------------------------------------------------------------------------------ */
+/* Element types. Values never change. Names are those of torch and numpy (ml_dtypes for what numpy itself lacks). */
+enum kvpipe_dtype {
+	KVPIPE_BOOL = 1,         /* one byte, 0 or 1 */
+	KVPIPE_U8 = 2,
+	KVPIPE_I8 = 3,
+	KVPIPE_U16 = 4,
+	KVPIPE_I16 = 5,
+	KVPIPE_U32 = 6,
+	KVPIPE_I32 = 7,
+	KVPIPE_U64 = 8,
+	KVPIPE_I64 = 9,
+	KVPIPE_F16 = 10,
+	KVPIPE_BF16 = 11,
+	KVPIPE_F32 = 12,
+	KVPIPE_F64 = 13,
+	KVPIPE_F8_E4M3FN = 14,
+	KVPIPE_F8_E5M2 = 15,
+	KVPIPE_F8_E4M3FNUZ = 16,
+	KVPIPE_F8_E5M2FNUZ = 17,
+	KVPIPE_F8_E8M0FNU = 18,
+};
+
+KVPIPE_API uint32_t kvpipe_dtype_size(uint32_t dtype);          /* bytes of an element; 0: unknown */
+KVPIPE_API const char *kvpipe_dtype_name(uint32_t dtype);       /* "bfloat16", "float8_e4m3fn", ...; static; NULL: unknown */
+KVPIPE_API uint32_t kvpipe_dtype_parse(const char *name);       /* the other way; 0: unknown */
+
+#define KVPIPE_MAX_DIMS 16u
+
+enum kvpipe_tensor_flags {
+	KVPIPE_TENSOR_STRIDED = 1u << 0, /* strides count; without it the elements lie in C order, one after the other */
+};
+
+/* A tensor in memory that this process can read. Its bytes are its elements in C order, whatever the strides. */
+struct kvpipe_tensor {
+	size_t sz;
+	uint32_t dtype;                    /* enum kvpipe_dtype */
+	uint32_t ndim;                     /* 0 (one element) to KVPIPE_MAX_DIMS */
+	uint64_t shape[KVPIPE_MAX_DIMS];   /* elements; entries from ndim on are ignored. A 0 makes a tensor without bytes. */
+	int64_t strides[KVPIPE_MAX_DIMS];  /* bytes from one element to the next of that dimension; 0 and below are allowed */
+	void *data;                        /* the element at index 0, 0, ...; may be NULL when there are no bytes */
+	uint32_t flags;                    /* enum kvpipe_tensor_flags */
+	uint32_t reserved0;
+	uint64_t reserved[2];
+};
+
+/* ---- pipes and lookup buffers --------------------------------------------------------------------------------
+ * A pipe carries tensors from one sender to one receiver, in order. A lookup buffer keeps entries of up to five tensors at its
+ * owner until a selecting end asks for one by its tokens. Either end may be opened first, in one process or in two, on one
+ * node or on two; the one that gets names the node of the other with `peer`.
+ *
+ *  - An end has a connection of its own to the daemon, beside the session's that it was opened on, and memory of its own. The
+ *    sending side holds at most `capacity` bytes that nobody has received yet, and waits for room beyond that; a slow receiver
+ *    slows nobody else. None (a NULL tensor) and tensors without bytes are values like others and take no room.
+ *  - A name lives on its node. `token` (16 to 32 bytes, or none): both ends must give the same.
+ *  - What was published stays receivable for `linger` after its end was closed or its process died, then the receiver gets
+ *    CLOSED or PEER_GONE. What is in a pipe or buffer does not survive its daemon: RESTARTED.
+ *  - Closing the session closes its ends: calls on them return CLOSED. Each end still must be given to its own close.
+ *  - All functions may be called from any thread, several at a time; closing lets the calls of other threads end first, with
+ *    CLOSED. Times are how long a call waits: 0 is a try, KVPIPE_FOREVER is refused. */
+typedef struct kvpipe_pipe kvpipe_pipe_t;
+typedef struct kvpipe_lookup kvpipe_lookup_t;
+typedef struct kvpipe_query kvpipe_query_t;
+typedef struct kvpipe_msg kvpipe_msg_t;  /* what was received: one tensor of a pipe, up to five of a lookup buffer */
+
+enum kvpipe_end { KVPIPE_SEND = 1, KVPIPE_RECV = 2 };
+
+struct kvpipe_pipe_opts {
+	size_t sz;
+	const char *name;            /* 1 to 256 bytes */
+	uint32_t end;                /* enum kvpipe_end */
+	uint32_t flags;              /* 0 */
+	uint64_t capacity;           /* SEND: bytes, 0: 64 MiB; RECV: 0 */
+	const void *token;           /* NULL: anybody of this node, and of its peers, may open the other end */
+	uint32_t token_len;          /* 0, or 16 to 32 */
+	uint32_t window;             /* RECV: items that are fetched ahead of the caller, 0: 32, at most 1024; 1: none ahead */
+	const char *peer;            /* RECV: the sender's node, by name or "host:port"; NULL: this one. SEND: NULL */
+	int64_t linger_ns;           /* SEND: 0: 10 s */
+	uint64_t reserved[4];
+};
+
+/* Opens one end of a pipe on a session's node. Waits for this node's daemon alone, at most 5 s. Errors: BUSY (the name has a
+ * sender, or a receiver, that lives), DENIED (token), QUOTA (pipes of this engine). What only the sender's node can know comes
+ * with the first recv. */
+KVPIPE_API int kvpipe_pipe_open(kvpipe_t *kv, const struct kvpipe_pipe_opts *opts, kvpipe_pipe_t **out);
+
+/* Sends a tensor, or None (t NULL): copies it, so that t is the caller's again, and waits only for room. TIMEOUT: no room in
+ * time, nothing was sent. INVALID at once: larger than the capacity. A send that failed later (the receiver's node is gone, the
+ * daemon was restarted) is the error of every following call. */
+KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t, int64_t timeout_ns);
+
+/* Receives the next item; *out is the caller's until kvpipe_msg_free(). TIMEOUT: it has not come; it stays the next one, and
+ * nothing is lost. CLOSED: the sender closed the pipe and everything was received. PEER_GONE: the sender died, likewise. */
+KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out);
+
+/* Readable when a try (recv or send with timeout 0) may succeed, from the moment on that one has returned TIMEOUT. For poll and
+ * epoll, level-triggered; owned by the pipe: do not read or close it. */
+KVPIPE_API int kvpipe_pipe_fd(kvpipe_pipe_t *p);
+
+/* SEND: waits until everything sent so far was received. */
+KVPIPE_API int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns);
+
+/* Closes an end. SEND: what was sent stays receivable for linger, then the receiver gets CLOSED. RECV: the next receiver goes on
+ * with what was not fetched yet; what was fetched ahead is lost (window 1: nothing). Messages stay valid. NULL is allowed. */
+KVPIPE_API void kvpipe_pipe_close(kvpipe_pipe_t *p);
+
+struct kvpipe_lookup_opts {
+	size_t sz;
+	const char *name;            /* 1 to 256 bytes */
+	uint64_t capacity;           /* bytes: the owner's end; 0: a selecting end */
+	const void *token;
+	uint32_t token_len;
+	uint32_t flags;              /* 0 */
+	const char *peer;            /* selecting end: the owner's node; NULL: this one */
+	int64_t linger_ns;           /* owner: 0: 10 s */
+	uint64_t reserved[4];
+};
+
+enum kvpipe_lookup_match {
+	KVPIPE_PREFIX = 1,  /* one of the two sequences of tokens begins with the other */
+	KVPIPE_EXACT = 2,   /* they are equal */
+};
+
+/* Opens an end of a lookup buffer: one owner, any number of selecting ends. As kvpipe_pipe_open(). */
+KVPIPE_API int kvpipe_lookup_open(kvpipe_t *kv, const struct kvpipe_lookup_opts *opts, kvpipe_lookup_t **out);
+
+/* Owner: inserts an entry {tokens, roi, key, value, hidden}; each may be NULL (None). Copies, and waits only while the capacity
+ * is exceeded. It is found by its tokens under roi (kvpipe_lookup_select); without tokens only by a query for anything.
+ * INVALID: larger than the capacity, or tokens or roi are not such (below). An entry that could not be kept after all is the
+ * error of a following call, once. */
+KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tensor *const members[5], int64_t timeout_ns);
+
+/* Selecting end: asks for the oldest entry that matches, and removes it from the buffer; waits for one to come until timeout_ns
+ * (0: 30 s; at most 30 days) has passed. Returns at once; any number of queries may be outstanding, and none waits for another.
+ * tokens: one dimension of any integer dtype, each 0 to 2^32 - 1; roi: bool or uint8 of the same length, which of them count, or
+ * NULL for all; at least one must count, at most 262,144. Both NULL: any entry. match: enum kvpipe_lookup_match. */
+KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi,
+				    uint32_t match, int64_t timeout_ns, kvpipe_query_t **out);
+
+/* By key (1 .. KVPIPE_MAX_KEY bytes), beside the entries with tokens. put (owner) replaces what the key had; get (selecting end)
+ * leaves it there, and waits for the key to come as select does. value NULL: None. */
+KVPIPE_API int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value,
+				 int64_t timeout_ns);
+KVPIPE_API int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t key_len, int64_t timeout_ns,
+				 kvpipe_query_t **out);
+
+/* Waits for a query's end, at most timeout_ns (0: look). 0: *out is what it found, the caller's until kvpipe_msg_free(), once.
+ * TIMEOUT while it still runs, and at its end when nothing matched in time: kvpipe_query_done() tells them apart. */
+KVPIPE_API int kvpipe_query_wait(kvpipe_query_t *q, int64_t timeout_ns, kvpipe_msg_t **out);
+KVPIPE_API int kvpipe_query_done(const kvpipe_query_t *q);      /* 1: it has ended, 0: it runs */
+/* Forgets a query, and cancels it if it still runs: an entry that is on its way at that moment is lost. NULL is allowed, and so
+ * is a query whose end was closed. */
+KVPIPE_API void kvpipe_query_free(kvpipe_query_t *q);
+
+/* Readable when a try (a query's wait, an insert, a put) may succeed, as kvpipe_pipe_fd(). */
+KVPIPE_API int kvpipe_lookup_fd(kvpipe_lookup_t *l);
+/* Closes an end. Owner: entries stay selectable for linger. Selecting end: its queries end with CLOSED. NULL is allowed. */
+KVPIPE_API void kvpipe_lookup_close(kvpipe_lookup_t *l);
+
+/* What was received. Its memory is its own and lives until kvpipe_msg_free(), also past the close of its end; as all memory that
+ * the daemon writes it is not inherited by forked children. Any thread may use and free it. */
+KVPIPE_API uint32_t kvpipe_msg_count(const kvpipe_msg_t *m);    /* members: 1, or 5 of an entry of a lookup buffer */
+/* Describes member i; set out->sz before. 1: a tensor, in C order at a multiple of 64 bytes, writable; 0: None. */
+KVPIPE_API int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *out);
+KVPIPE_API uint64_t kvpipe_msg_matched(const kvpipe_msg_t *m);  /* tokens that agreed with the query's; 0: none were asked for */
+KVPIPE_API void kvpipe_msg_free(kvpipe_msg_t *m);               /* NULL is allowed */
+
 /* ---- about -------------------------------------------------------------------------------------------------- */
 struct kvpipe_probe {
 	size_t sz;

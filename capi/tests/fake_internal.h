@@ -18,6 +18,7 @@ struct fake {
 	char dir[64], path[96];
 	int listener, bell; /* bell: something changed for the thread */
 	pthread_t thread;
+	uint8_t *record, body[KVPIPE_CTL_MAX]; /* the thread's */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t changed;

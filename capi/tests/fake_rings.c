@@ -54,7 +54,7 @@ void fake_open_session(struct fake *f, uint32_t seq)
 		.ring_c_bytes = PAGE,
 		.ring_d_bytes = PAGE,
 		.max_pinned_bytes = 1 << 30,
-		.ops = f->conf.ops != 0 ? f->conf.ops : 0x1ff,
+		.ops = f->conf.ops != 0 ? f->conf.ops : 0xfff,
 		.max_ids = KVPIPE_MAX_IDS,
 		.max_views = KVPIPE_MAX_VIEWS,
 		.max_regions = KVPIPE_MAX_REGIONS,
@@ -122,9 +122,9 @@ static void wake_client(struct fake *f)
 		ring(f->cq_event);
 }
 
-void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *runs, uint32_t nruns, const char *text)
+void fake_post_result(struct fake *f, struct kvpipe_cqe e, const void *head, uint32_t head_len, const void *tail, uint32_t tail_len)
 {
-	uint32_t mask, rmask;
+	uint32_t mask, rmask, len = head_len + tail_len;
 
 	lock(f);
 	if (f->d == NULL) {
@@ -133,18 +133,13 @@ void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *run
 	}
 	struct kvpipe_cqe *cq = (struct kvpipe_cqe *)(void *)fake_area(f, KVPIPE_RING_CQ, &mask);
 	uint8_t *results = fake_area(f, KVPIPE_RING_RESULTS, &rmask);
-	if (nruns > 0 || text != NULL) {
-		struct kvpipe_result r = { .nfailed = nruns, .text_len = text == NULL ? 0 : (uint32_t)strlen(text) };
-		uint32_t len = (uint32_t)sizeof(r) + nruns * (uint32_t)sizeof(*runs) + r.text_len;
+	if (len > 0) {
 		uint64_t off = f->results_used;
 		if ((off & rmask) + len > (uint64_t)rmask + 1)
 			off = (off + rmask) & ~(uint64_t)rmask;
-		uint8_t *to = results + (off & rmask);
-		memcpy(to, &r, sizeof(r));
-		if (nruns > 0)
-			memcpy(to + sizeof(r), runs, nruns * sizeof(*runs));
-		if (text != NULL)
-			memcpy(to + len - r.text_len, text, r.text_len);
+		memcpy(results + (off & rmask), head, head_len);
+		if (tail_len > 0)
+			memcpy(results + (off & rmask) + head_len, tail, tail_len);
 		f->results_used = (off + len + 7) / 8 * 8;
 		e.result_off = off;
 		e.result_len = len;
@@ -155,6 +150,20 @@ void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *run
 	kvpipe_store_release(&f->ring_d->cq_tail, f->cq_tail);
 	wake_client(f);
 	unlock(f);
+}
+
+void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *runs, uint32_t nruns, const char *text)
+{
+	struct {
+		struct kvpipe_result r;
+		struct kvpipe_run runs[2048];
+	} head = { .r = { .nfailed = nruns, .text_len = text == NULL ? 0 : (uint32_t)strlen(text) } };
+
+	CHECK(nruns <= 2048);
+	if (nruns > 0)
+		memcpy(head.runs, runs, nruns * sizeof(*runs));
+	uint32_t len = nruns > 0 || text != NULL ? (uint32_t)(sizeof(head.r) + nruns * sizeof(*runs)) : 0;
+	fake_post_result(f, e, &head, len, text, head.r.text_len);
 }
 
 void fake_end(struct fake *f, uint64_t user_data, uint32_t status, uint32_t reason, uint32_t flags)

@@ -16,7 +16,7 @@ static void default_submission(struct fake *f, const struct kvpipe_sqe *e)
 
 static void serve_submissions(struct fake *f)
 {
-	static uint8_t record[8u << 20];
+	uint8_t *record = f->record;
 	uint32_t mask, rmask;
 
 	for (;;) {
@@ -65,9 +65,9 @@ static void hello(struct fake *f, const struct kvpipe_ctl *head, const uint8_t *
 
 static void serve_socket(struct fake *f)
 {
-	static uint8_t body[KVPIPE_CTL_MAX];
+	uint8_t *body = f->body;
 	struct kvpipe_ctl head;
-	struct iovec iov[2] = { { &head, sizeof(head) }, { body, sizeof(body) } };
+	struct iovec iov[2] = { { &head, sizeof(head) }, { body, sizeof(f->body) } };
 	union {
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(sizeof(int))];
@@ -168,6 +168,8 @@ struct fake *fake_start(const struct fake_conf *conf)
 	CHECK(mkdtemp(f->dir) != NULL);
 	snprintf(f->path, sizeof(f->path), "%s/sock", f->dir);
 	strcpy(addr.sun_path, f->path);
+	f->record = malloc(8u << 20);
+	CHECK(f->record != NULL);
 	f->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CHECK(bind(f->listener, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(f->listener, 8) == 0);
 	f->bell = eventfd(0, EFD_CLOEXEC);
@@ -196,6 +198,7 @@ void fake_stop(struct fake *f)
 	rmdir(f->dir);
 	pthread_cond_destroy(&f->changed);
 	pthread_mutex_destroy(&f->lock);
+	free(f->record);
 	free(f);
 }
 

@@ -45,6 +45,7 @@ kvpipe_t *fake_connect(struct fake *f);
 
 /* All may be called from any thread. */
 void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *runs, uint32_t nruns, const char *text);
+void fake_post_result(struct fake *f, struct kvpipe_cqe e, const void *head, uint32_t head_len, const void *tail, uint32_t tail_len);
 void fake_end(struct fake *f, uint64_t user_data, uint32_t status, uint32_t reason, uint32_t flags);
 void fake_ack(struct fake *f, uint32_t seq, uint32_t reason, uint64_t value, const char *text);
 void fake_send(struct fake *f, uint16_t type, uint32_t seq, const void *body, uint32_t len);

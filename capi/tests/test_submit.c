@@ -284,7 +284,7 @@ static void full_queue(void)
 
 static void old_daemon(void)
 {
-	struct fake_conf conf = { .ops = 0x1ff & ~(1u << KVPIPE_OPCODE_WATCH) };
+	struct fake_conf conf = { .ops = 0xfff & ~(1u << KVPIPE_OPCODE_WATCH) };
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_key_opts o = KVPIPE_OPTS(kvpipe_key_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operations of an end: from a free place in the table to the submission queue, and from the completion queue back. */
+#include "endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK 256u
+#define INDEX_BITS 20 /* of user_data; a generation above them */
+#define RESERVED 4u   /* operations for BIND, CANCEL, SEAL */
+
+static struct kv_eop *at(const struct kv_end *e, uint32_t index)
+{
+	return &e->chunks[index / CHUNK][index % CHUNK];
+}
+
+uint32_t kv_eop_limit(const struct kv_end *e)
+{
+	uint32_t most = 1u << INDEX_BITS;
+
+	most = e->kv->max_inflight < most ? e->kv->max_inflight : most;
+	return most > RESERVED ? most - RESERVED : 1;
+}
+
+/* One more chunk; index 0 names no operation, so that an id is never 0. */
+static bool grow(struct kv_end *e)
+{
+	if (e->nchunks * CHUNK >= 1u << INDEX_BITS)
+		return false;
+	struct kv_eop **chunks = realloc(e->chunks, (e->nchunks + 1) * sizeof(struct kv_eop *));
+	if (chunks == NULL)
+		return false;
+	e->chunks = chunks;
+	chunks[e->nchunks] = calloc(CHUNK, sizeof(**chunks));
+	if (chunks[e->nchunks] == NULL)
+		return false;
+	uint32_t first = e->nchunks++ * CHUNK;
+	for (uint32_t i = first + CHUNK; i-- > (first == 0 ? 1 : first);) {
+		at(e, i)->id = i;
+		at(e, i)->next_free = e->free_op;
+		e->free_op = i;
+	}
+	return true;
+}
+
+struct kv_eop *kv_eop_new(struct kv_end *e, uint8_t opcode)
+{
+	if (e->free_op == 0 && !grow(e))
+		return NULL;
+	struct kv_eop *op = at(e, e->free_op);
+	e->free_op = op->next_free;
+	e->nops++;
+	/* A new generation: what is said about the last one is not about this. The top bit stays clear. */
+	uint64_t id = ((op->id + (1ull << INDEX_BITS)) & ~(1ull << 63));
+	*op = (struct kv_eop){ .id = id, .opcode = opcode, .state = KV_EOP_READY };
+	return op;
+}
+
+void kv_eop_free(struct kv_end *e, struct kv_eop *op)
+{
+	if (op->span.nruns > 0)
+		kv_pool_give(e->pool, &op->span);
+	e->ahead -= op->ahead;
+	op->ahead = 0;
+	op->state = KV_EOP_FREE;
+	op->next_free = e->free_op;
+	e->free_op = (uint32_t)(op->id & ((1u << INDEX_BITS) - 1));
+	e->nops--;
+}
+
+void kv_eops_drop(struct kv_end *e)
+{
+	for (uint32_t i = 0; i < e->nchunks * CHUNK; i++)
+		free(at(e, i)->span.many);
+	for (uint32_t i = 0; i < e->nchunks; i++)
+		free(e->chunks[i]);
+	free(e->chunks);
+}
+
+struct kv_eop *kv_eop_find(const struct kv_end *e, uint64_t id)
+{
+	uint32_t index = (uint32_t)(id & ((1u << INDEX_BITS) - 1));
+
+	if (index == 0 || index >= e->nchunks * CHUNK || at(e, index)->id != id)
+		return NULL;
+	return at(e, index);
+}
+
+/* The text of a completion, or "". -1: malformed. */
+static int read_text(const struct kv_end *e, const struct kvpipe_cqe *c, char text[KV_TEXT])
+{
+	struct kvpipe_result head;
+	size_t size;
+
+	text[0] = '\0';
+	if (kv_result_check(&e->kv->rings, c, &head, &size) != 0)
+		return -1;
+	if (head.text_len > 0) {
+		const struct kv_rings *r = &e->kv->rings;
+		const uint8_t *from = r->results + (c->result_off & (r->result_bytes - 1)) + sizeof(head) +
+				      head.nfailed * sizeof(struct kvpipe_run);
+		size_t n = head.text_len < KV_TEXT - 1 ? head.text_len : KV_TEXT - 1;
+		memcpy(text, from, n);
+		text[n] = '\0';
+	}
+	return 0;
+}
+
+static int read_got(const struct kv_end *e, const struct kvpipe_cqe *c, struct kv_done *d)
+{
+	const struct kv_rings *r = &e->kv->rings;
+	uint64_t off = c->result_off & (r->result_bytes - 1);
+
+	if (c->result_off % 8 != 0 || c->result_len < sizeof(d->got) || c->result_len > r->result_bytes - off)
+		return -1;
+	memcpy(&d->got, r->results + off, sizeof(d->got));
+	if (d->got.meta_len > sizeof(d->meta) || d->got.meta_len > c->result_len - sizeof(d->got))
+		return -1;
+	memcpy(d->meta, r->results + off + sizeof(d->got), d->got.meta_len);
+	return 0;
+}
+
+static void terminal(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
+{
+	switch (op->opcode) {
+	case KVPIPE_OPCODE_PUT:
+		kv_put_done(e, op, d);
+		break;
+	case KVPIPE_OPCODE_GET:
+		kv_get_done(e, op, d);
+		break;
+	case KVPIPE_OPCODE_BIND:
+		if (d->status == KVPIPE_FAILED)
+			kv_end_over(e, (enum kvpipe_reason)d->reason, d->text);
+		break;
+	default:
+		if (op->answer != NULL)
+			*op->answer = (struct kv_answer){ .done = true, .status = d->status };
+		break;
+	}
+	if ((d->flags & KVPIPE_C_MORE) != 0 && op->span.nruns > 0)
+		op->state = KV_EOP_ENDED; /* its blocks are not free before RELEASED */
+	else
+		kv_eop_free(e, op);
+}
+
+void kv_end_completion(struct kv_end *e, const struct kvpipe_cqe *c)
+{
+	struct kv_eop *op = kv_eop_find(e, c->user_data);
+	struct kv_done d;
+
+	if (op == NULL || op->state == KV_EOP_FREE || op->state == KV_EOP_READY)
+		return;
+	e->kv->fresh = true;
+	if (c->status == KVPIPE_RELEASED && op->state == KV_EOP_ENDED)
+		kv_eop_free(e, op);
+	if (op->state != KV_EOP_RUNNING || c->status < KVPIPE_DONE || c->status > KVPIPE_CANCELLED)
+		return;
+	d.status = c->status;
+	d.reason = c->status == KVPIPE_DONE ? KVPIPE_OK : c->reason == 0 || c->reason > KVPIPE_E_CLOSED ? KVPIPE_E_INVALID : c->reason;
+	d.flags = c->flags;
+	d.text[0] = '\0';
+	bool got = op->opcode == KVPIPE_OPCODE_GET && c->status == KVPIPE_DONE && c->result_len > 0;
+	if (got ? read_got(e, c, &d) != 0 : read_text(e, c, d.text) != 0) {
+		kv_broken(e->kv, "completion of operation %#llx: result of %u bytes at %llu", (unsigned long long)c->user_data,
+			  c->result_len, (unsigned long long)c->result_off);
+		return;
+	}
+	if (!got)
+		d.got = (struct kvpipe_got){ 0 };
+	if (d.text[0] == '\0' && d.reason != KVPIPE_OK)
+		strncpy(d.text, kvpipe_strerror((int)d.reason), sizeof(d.text) - 1)[sizeof(d.text) - 1] = '\0';
+	terminal(e, op, &d);
+}
+
+static size_t pad(size_t n)
+{
+	return (n + 7) / 8 * 8;
+}
+
+static size_t bound(const struct kv_record *r)
+{
+	size_t n = r->head_len;
+
+	for (size_t i = 0; i < KV_COUNT(r->strings); i++)
+		n += r->strings[i].len;
+	n = pad(n) + pad((size_t)r->ntokens * 4);
+	if (r->span != NULL && r->span->nruns > 0)
+		n += sizeof(struct kvpipe_rec_group) + (size_t)r->span->nruns * 8;
+	return n;
+}
+
+static size_t put_bytes(uint8_t *to, size_t n, const void *from, size_t len)
+{
+	if (len > 0)
+		memcpy(to + n, from, len);
+	return n + len;
+}
+
+static size_t put_pad(uint8_t *to, size_t n)
+{
+	while (n % 8 != 0)
+		to[n++] = 0;
+	return n;
+}
+
+static size_t write_record(uint8_t *to, const struct kv_record *r)
+{
+	size_t n = put_bytes(to, 0, r->head, r->head_len);
+
+	for (size_t i = 0; i < KV_COUNT(r->strings); i++)
+		n = put_bytes(to, n, r->strings[i].p, r->strings[i].len);
+	n = put_pad(to, n);
+	n = put_pad(to, put_bytes(to, n, r->tokens, (size_t)r->ntokens * 4));
+	if (r->span != NULL && r->span->nruns > 0) {
+		struct kvpipe_rec_group g = {
+			.ntokens = (uint32_t)r->bytes,
+			.form = KVPIPE_FORM_RUNS,
+			.count = r->span->nruns,
+		};
+		n = put_bytes(to, n, &g, sizeof(g));
+		n = put_bytes(to, n, kv_runs(r->span), (size_t)r->span->nruns * sizeof(struct kv_run));
+	}
+	return n;
+}
+
+int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, int64_t deadline, uint64_t *id)
+{
+	kvpipe_t *kv = e->kv;
+	uint64_t off;
+	int err;
+
+	/* In steps, so that a close need not wait for the daemon to make room. */
+	do {
+		int64_t step = kv_now() + KV_ROOM_NS;
+		err = kv_sq_begin(kv, r->opcode, bound(r), step < deadline ? step : deadline, &off);
+		pthread_mutex_lock(&kv->lock);
+		/* Closing an end seals it after its last call. */
+		int over = r->opcode == KVPIPE_OPCODE_SEAL ? kv_ended(kv) : kv_end_error(e, "submit");
+		if (err == 0 && over == 0) {
+			op->state = KV_EOP_RUNNING;
+			if (id != NULL)
+				*id = op->id;
+		}
+		pthread_mutex_unlock(&kv->lock);
+		if (err == 0 && over != 0)
+			pthread_mutex_unlock(&kv->sq.lock);
+		if (over != 0)
+			return over;
+	} while (err == -KVPIPE_E_BUSY && kv_now() < deadline);
+	if (err == -KVPIPE_E_BUSY)
+		return kv_err(KVPIPE_E_TIMEOUT, "the daemon does not take submissions");
+	if (err != 0)
+		return err;
+	struct kvpipe_sqe s = {
+		.op = r->opcode,
+		.user_data = op->id,
+		.timeout_ns = (uint64_t)r->timeout_ns,
+		.target = r->target,
+		.layer_slot = KV_NO_SLOT,
+	};
+	s.rec_len = (uint32_t)write_record(kv->rings.records + (off & (kv->rings.record_bytes - 1)), r);
+	kv_sq_publish(kv, &s, off);
+	return 0;
+}
+
+static bool answered(void *arg)
+{
+	return ((struct kv_answer *)arg)->done;
+}
+
+int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline)
+{
+	kvpipe_t *kv = e->kv;
+	struct kv_answer answer = { 0 };
+	struct kv_record r = { .opcode = opcode, .target = target, .timeout_ns = KV_CALL_NS };
+	uint64_t id = 0;
+
+	pthread_mutex_lock(&kv->lock);
+	struct kv_eop *op = kv_eop_new(e, opcode);
+	if (op != NULL)
+		op->answer = &answer;
+	pthread_mutex_unlock(&kv->lock);
+	if (op == NULL)
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
+	int err = kv_end_submit(e, op, &r, deadline, &id);
+	pthread_mutex_lock(&kv->lock);
+	if (err != 0) {
+		kv_eop_free(e, op);
+	} else if (!kv_end_wait(e, answered, &answer, deadline)) {
+		op = kv_eop_find(e, id);
+		if (op != NULL)
+			op->answer = NULL;
+		err = kv_end_error(e, "open");
+		if (err == 0)
+			err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not answer");
+	} else {
+		err = (int)answer.status;
+	}
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+void kv_end_cancel(struct kv_end *e, uint64_t target)
+{
+	struct kv_record r = { .opcode = KVPIPE_OPCODE_CANCEL, .target = target, .timeout_ns = KV_CALL_NS };
+
+	pthread_mutex_lock(&e->kv->lock);
+	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_CANCEL);
+	pthread_mutex_unlock(&e->kv->lock);
+	/* What cannot be cancelled ends at its own deadline. */
+	if (op != NULL && kv_end_submit(e, op, &r, kv_now() + KV_ROOM_NS, NULL) != 0) {
+		pthread_mutex_lock(&e->kv->lock);
+		kv_eop_free(e, op);
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+}

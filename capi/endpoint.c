@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ends of pipes and lookup buffers: how one is opened beside its parent's session, who is inside, how it ends. */
+#include "endpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Which ends were opened on which session: several threads may close them and it. */
+static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
+
+/* Names no operation, so CANCEL is answered with NOT_FOUND: by the machine, and after all that was submitted before. */
+#define NOBODY (1ull << 62)
+
+static int check(const struct kv_end_opts *o, size_t *name_len, size_t *peer_len)
+{
+	int err = kv_check_text(o->what, o->name, KVPIPE_MAX_NAME, name_len);
+
+	if (err == 0 && *name_len == 0)
+		err = kv_err(KVPIPE_E_INVALID, "%s: name is required, 1 to %u bytes", o->what, KVPIPE_MAX_NAME);
+	if (err == 0 && o->token_len != 0)
+		err = kv_check_bytes("token", o->token, o->token_len, KVPIPE_MIN_TOKEN, KVPIPE_MAX_TOKEN);
+	if (err == 0)
+		err = kv_check_text("peer", o->peer, KVPIPE_MAX_PEER, peer_len);
+	if (err == 0 && o->capacity > 1ull << 40)
+		err = kv_err(KVPIPE_E_INVALID, "%s: capacity is %llu bytes: at most 2^40", o->what, (unsigned long long)o->capacity);
+	if (err == 0 && o->linger_ns < 0)
+		err = kv_err(KVPIPE_E_INVALID, "%s: linger_ns is %lld: times are not negative", o->what, (long long)o->linger_ns);
+	if (err == 0 && o->capacity > 0 && *peer_len > 0)
+		err = kv_err(KVPIPE_E_INVALID, "%s: peer is \"%s\": a name lives on its own node: leave peer to the other end",
+			     o->what, o->peer);
+	if (err == 0 && o->capacity == 0 && o->linger_ns != 0)
+		err = kv_err(KVPIPE_E_INVALID, "%s: linger_ns is %lld: it is for the other end", o->what, (long long)o->linger_ns);
+	return err;
+}
+
+static int connect_beside(kvpipe_t *parent, uint32_t kind, int64_t deadline, kvpipe_t **out)
+{
+	struct kv_paths paths = { .n = 1 };
+	struct kvpipe_hello h = {
+		.abi_min = KVPIPE_ABI_MIN,
+		.abi_max = KVPIPE_ABI,
+		.role = KVPIPE_ROLE_ENDPOINT,
+		.tp_world = 1,
+		.pp_world = 1,
+		.sq_entries = 1024,
+		/* An entry of a lookup buffer is an operation until somebody selects it. */
+		.cq_entries = kind == KVPIPE_BIND_OWN ? 262144 : kind == KVPIPE_BIND_SEND ? 16384 : 4096,
+		.layer_slots = 1,
+		.pid = (uint32_t)getpid(),
+	};
+
+	strncpy(h.library, kvpipe_version(), sizeof(h.library) - 1);
+	memcpy(h.engine, parent->engine, sizeof(h.engine));
+	memcpy(paths.path[0], parent->path, sizeof(paths.path[0]));
+	return kv_session_open(&h, &paths, deadline, out);
+}
+
+int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity)
+{
+	const uint32_t block = kv_block_bytes(capacity);
+	const struct kvpipe_field field = { "kvpipe", "bytes" };
+	struct kvpipe_view v = {
+		.block_stride = block, .token_stride = 1, .head_stride = 1, .content_bytes = 1,
+		.kind = KVPIPE_VIEW_PAGED, .block_size = block, .heads = 1, .total_heads = 1, .part = "kv",
+	};
+	struct kv_pool *p;
+
+	int err = kv_pool_new(bytes, block, &p);
+	if (err != 0)
+		return err;
+	/* The session has a descriptor of its own; the memory is the pool's, which may outlive it. */
+	err = kvpipe_mem_register_fd(e->kv, p->memory.fd, (uint64_t)p->nblocks * block, 0, &v.region);
+	v.num_blocks = p->nblocks;
+	if (err == 0)
+		err = kvpipe_set_layout(e->kv, &v, 1, &field, 1);
+	if (err != 0) {
+		kv_pool_unref(p);
+		return err;
+	}
+	pthread_mutex_lock(&e->kv->lock);
+	e->pool = p;
+	e->share = p->nblocks / 6;
+	pthread_mutex_unlock(&e->kv->lock);
+	return 0;
+}
+
+static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, int64_t deadline)
+{
+	struct kvpipe_rec_bind rec = {
+		.kind = o->kind,
+		.capacity = o->capacity,
+		.linger_ns = (uint64_t)o->linger_ns,
+		.name_len = (uint16_t)strlen(e->name),
+		.token_len = (uint16_t)o->token_len,
+		.peer_len = (uint16_t)peer_len,
+	};
+	struct kv_record r = {
+		.opcode = KVPIPE_OPCODE_BIND,
+		.head = &rec,
+		.head_len = sizeof(rec),
+		.strings = { { e->name, rec.name_len }, { o->token, o->token_len }, { o->peer, peer_len } },
+	};
+
+	pthread_mutex_lock(&e->kv->lock);
+	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_BIND);
+	pthread_mutex_unlock(&e->kv->lock);
+	int err = op == NULL ? kv_err(KVPIPE_E_QUOTA, "out of memory") : kv_end_submit(e, op, &r, deadline, &e->bind);
+	if (err == 0)
+		err = kv_end_ask(e, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&e->kv->lock);
+	err = kv_end_error(e, o->what);
+	pthread_mutex_unlock(&e->kv->lock);
+	return err;
+}
+
+static void link_to(struct kv_end *e, kvpipe_t *parent)
+{
+	pthread_mutex_lock(&links);
+	e->parent = parent;
+	e->next = parent->ends;
+	if (e->next != NULL)
+		e->next->prev = e;
+	parent->ends = e;
+	pthread_mutex_unlock(&links);
+}
+
+/* Needs links. */
+static void unlink_it(struct kv_end *e)
+{
+	if (e->parent == NULL)
+		return;
+	if (e->prev != NULL)
+		e->prev->next = e->next;
+	else
+		e->parent->ends = e->next;
+	if (e->next != NULL)
+		e->next->prev = e->prev;
+	e->parent = NULL;
+	e->prev = e->next = NULL;
+}
+
+int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
+{
+	int64_t deadline = kv_now() + KV_CALL_NS;
+	size_t name_len, peer_len;
+	int err = kv_enter(parent);
+
+	if (err == 0)
+		err = check(o, &name_len, &peer_len);
+	if (err == 0) {
+		pthread_mutex_lock(&parent->lock);
+		err = kv_ended(parent);
+		pthread_mutex_unlock(&parent->lock);
+	}
+	if (err != 0) {
+		free(e);
+		return err;
+	}
+	e->process = kv_process_mark();
+	memcpy(e->name, o->name, name_len);
+	e->home = o->capacity > 0;
+	e->lookup = o->kind == KVPIPE_BIND_OWN || o->kind == KVPIPE_BIND_SELECT;
+	e->capacity = o->capacity;
+	e->ready = o->ready;
+	e->refs = 1;
+	pthread_mutex_init(&e->gate, NULL);
+	pthread_mutex_init(&e->pump, NULL);
+	pthread_cond_init(&e->idle, NULL);
+	err = connect_beside(parent, o->kind, deadline, &e->kv);
+	if (err == 0) {
+		pthread_mutex_lock(&e->kv->lock);
+		e->kv->end = e;
+		pthread_mutex_unlock(&e->kv->lock);
+		if (e->home)
+			err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity);
+		if (err == 0)
+			err = bind(e, o, peer_len, deadline);
+	}
+	if (err != 0) {
+		kv_end_finish(e);
+		kv_end_unref(e);
+		return err;
+	}
+	link_to(e, parent);
+	return 0;
+}
+
+int kv_end_enter(struct kv_end *e, const char *what)
+{
+	if (e == NULL)
+		return kv_err(KVPIPE_E_INVALID, "%s: the handle is NULL", what);
+	if (!kv_process_is(e->process))
+		return kv_err(KVPIPE_E_CLOSED, "%s: it belongs to the parent process: connect and open it again after fork()", what);
+	pthread_mutex_lock(&e->gate);
+	bool closing = e->closing;
+	if (!closing)
+		e->users++;
+	pthread_mutex_unlock(&e->gate);
+	return closing ? kv_err(KVPIPE_E_CLOSED, "%s: \"%s\" was closed", what, e->name) : 0;
+}
+
+void kv_end_leave(struct kv_end *e)
+{
+	pthread_mutex_lock(&e->gate);
+	if (--e->users == 0 && e->closing)
+		pthread_cond_broadcast(&e->idle);
+	pthread_mutex_unlock(&e->gate);
+}
+
+void kv_end_ref(struct kv_end *e)
+{
+	pthread_mutex_lock(&e->gate);
+	e->refs++;
+	pthread_mutex_unlock(&e->gate);
+}
+
+void kv_end_unref(struct kv_end *e)
+{
+	if (kv_process_is(e->process)) {
+		pthread_mutex_lock(&e->gate);
+		bool last = --e->refs == 0;
+		pthread_mutex_unlock(&e->gate);
+		if (!last)
+			return;
+		pthread_cond_destroy(&e->idle);
+		pthread_mutex_destroy(&e->pump);
+		pthread_mutex_destroy(&e->gate);
+	} else if (--e->refs != 0) { /* in a child there is nobody to lock out */
+		return;
+	}
+	kv_eops_drop(e);
+	free(e->declines);
+	free(e);
+}
+
+/* Ends the calls of others. False: somebody did so before, and has done it. */
+static bool close_gate(struct kv_end *e)
+{
+	pthread_mutex_lock(&e->gate);
+	bool first = !e->closing;
+	e->closing = true;
+	pthread_mutex_unlock(&e->gate);
+	if (first && e->kv != NULL) {
+		pthread_mutex_lock(&e->kv->lock);
+		kv_end_over(e, KVPIPE_E_CLOSED, "it was closed");
+		kv_end_unlock(e);
+	}
+	pthread_mutex_lock(&e->gate);
+	while (e->users > 0 || (!first && !e->finished))
+		pthread_cond_wait(&e->idle, &e->gate);
+	pthread_mutex_unlock(&e->gate);
+	return first;
+}
+
+void kv_end_finish(struct kv_end *e)
+{
+	if (!kv_process_is(e->process)) {
+		kvpipe_close(e->kv); /* in a child: what is ours alone */
+		if (e->pool != NULL)
+			kv_pool_forget(e->pool);
+		e->kv = NULL;
+		e->pool = NULL;
+		return;
+	}
+	pthread_mutex_lock(&links);
+	unlink_it(e);
+	pthread_mutex_unlock(&links);
+	if (!close_gate(e))
+		return;
+	/* Everything that was sent has been submitted. A daemon that does not answer seals nothing, and is not waited for. */
+	if (e->home && e->bind != 0)
+		(void)kv_end_ask(e, KVPIPE_OPCODE_SEAL, e->bind, kv_now() + KV_SEC);
+	kvpipe_close(e->kv);
+	if (e->pool != NULL)
+		kv_pool_unref(e->pool);
+	pthread_mutex_lock(&e->gate);
+	e->kv = NULL;
+	e->pool = NULL;
+	e->finished = true;
+	pthread_cond_broadcast(&e->idle);
+	pthread_mutex_unlock(&e->gate);
+}
+
+void kv_ends_finish(kvpipe_t *parent)
+{
+	for (;;) {
+		pthread_mutex_lock(&links);
+		struct kv_end *e = parent->ends;
+		if (e != NULL) {
+			parent->ends = e->next;
+			unlink_it(e);
+			kv_end_ref(e);
+		}
+		pthread_mutex_unlock(&links);
+		if (e == NULL)
+			return;
+		kv_end_finish(e);
+		kv_end_unref(e);
+	}
+}
+
+int kv_end_timeout(const char *what, int64_t timeout_ns, int64_t *deadline)
+{
+	if (timeout_ns < 0 || timeout_ns == KVPIPE_FOREVER)
+		return kv_err(KVPIPE_E_INVALID, "%s: timeout of %lld ns: must be 0 or more, and finite", what, (long long)timeout_ns);
+	*deadline = kv_after(kv_now(), timeout_ns);
+	return 0;
+}
+
+void kv_end_over(struct kv_end *e, enum kvpipe_reason reason, const char *text)
+{
+	if (e->over)
+		return; /* the first reason stands */
+	e->over = true;
+	e->reason = reason;
+	snprintf(e->text, sizeof(e->text), "%s", text);
+	e->kv->fresh = true;
+}
+
+int kv_end_error(struct kv_end *e, const char *what)
+{
+	if (e->over)
+		return kv_err(e->reason, "%s: \"%s\": %s", what, e->name, e->text);
+	return kv_ended(e->kv);
+}
+
+bool kv_end_wait(struct kv_end *e, bool (*when)(void *arg), void *arg, int64_t deadline)
+{
+	struct kv_waiter w = { .kind = KV_WAIT_WHEN, .when = when, .arg = arg };
+
+	return kv_wait_until(e->kv, &w, deadline);
+}
+
+void kv_end_look(struct kv_end *e)
+{
+	if (e->kv->fd_used) /* before looking: what comes later rings again */
+		kv_event_clear(e->kv->rings.cq_event);
+	kv_drain(e->kv);
+}
+
+void kv_end_unlock(struct kv_end *e)
+{
+	if (e->kv->waiters != NULL)
+		kv_wake_waiters(e->kv);
+	kv_settle(e->kv);
+	pthread_mutex_unlock(&e->kv->lock);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * endpoint.h - what the files of pipes and lookup buffers share.
+ *
+ * An end is a session of its own (kvpipe_t with kv->end set), so that its credits, its death and its waiting are nobody else's.
+ * Its operations are not those of op.c: they are many, small and seen by nobody but the end, so they live in a table of their
+ * own, and completions go straight to them. The session's locks serve as they are; the pool of blocks has one more, taken last:
+ *   pump -> sq.lock -> lock -> pool.lock
+ */
+#ifndef KVPIPE_ENDPOINT_H
+#define KVPIPE_ENDPOINT_H
+
+#include "internal.h"
+
+#define KV_MEMBERS 5u                         /* tensors of an entry */
+#define KV_ALIGN 64u                          /* where tensors begin in an item */
+#define KV_ITEM_MAX (UINT32_MAX - KV_ALIGN)   /* bytes of an item: tokens of a block list */
+#define KV_PIPE_BYTES (64ull << 20)           /* default capacity */
+#define KV_WINDOW 32u
+#define KV_WINDOW_MAX 1024u
+#define KV_AHEAD_NS (3600 * KV_SEC)           /* how long the daemon lets a GET wait that was posted ahead */
+#define KV_QUERY_MAX_NS (30ll * 86400 * KV_SEC)
+
+/* ---- tensors (tensor.c, meta.c, tokens.c) ---- */
+int kv_tensor_check(const char *what, const struct kvpipe_tensor *user, struct kvpipe_tensor *t, uint64_t *nbytes);
+
+struct kv_sink;
+void kv_tensor_write(struct kv_sink *to, const struct kvpipe_tensor *t);
+
+/* One member of an item, as its meta says it. */
+struct kv_member {
+	uint64_t offset; /* bytes */
+	uint64_t shape[KVPIPE_MAX_DIMS];
+	uint32_t dtype, ndim;
+	bool present;
+};
+
+size_t kv_meta_encode(uint8_t *to, const struct kv_member *members, uint32_t n); /* at most KVPIPE_MAX_META */
+/* The number of members, at most max, all of which lie in `bytes`; 0: not a meta that this version understands. */
+uint32_t kv_meta_decode(const uint8_t *meta, size_t len, uint64_t bytes, struct kv_member *members, uint32_t max);
+
+/* The tokens that count under roi (NULL: all): malloced. */
+int kv_tokens(const char *what, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi, uint32_t **out, uint32_t *n);
+
+/* ---- the pool of blocks (pool.c) ---- */
+struct kv_run { /* of block ids */
+	uint32_t first, n;
+};
+
+struct kv_span { /* the blocks of an item */
+	uint32_t nruns, blocks;
+	struct kv_run one;   /* nruns 1, which is nearly always */
+	struct kv_run *many; /* else */
+};
+
+struct kv_pool { /* lives until its end and the last message in it are gone */
+	uint64_t process;
+	struct kv_memory memory;
+	uint32_t block; /* bytes; a power of two */
+	uint32_t nblocks;
+	pthread_mutex_t lock; /* below */
+	uint32_t refs, nfree, low; /* low: no block below it is free */
+	uint32_t lent;  /* blocks of messages */
+	uint64_t *used; /* bits */
+};
+
+uint32_t kv_block_bytes(uint64_t capacity);
+uint64_t kv_home_bytes(uint64_t capacity);                 /* of the arena behind a capacity */
+int kv_pool_new(uint64_t bytes, uint32_t block, struct kv_pool **out);
+void kv_pool_unref(struct kv_pool *p);
+void kv_pool_forget(struct kv_pool *p); /* in a forked child: the memory is the parent's */
+uint32_t kv_pool_need(const struct kv_pool *p, uint64_t bytes); /* blocks */
+bool kv_pool_fits(struct kv_pool *p, uint32_t blocks);
+bool kv_pool_take(struct kv_pool *p, uint32_t blocks, struct kv_span *out); /* all of them or none */
+void kv_pool_give(struct kv_pool *p, struct kv_span *s);
+void kv_pool_trim(struct kv_pool *p, struct kv_span *s, uint32_t blocks); /* gives back all but the first */
+bool kv_pool_lend(struct kv_pool *p, const struct kv_span *s, uint32_t limit); /* to a message; false: copy it */
+void kv_pool_return(struct kv_pool *p, struct kv_span *s);
+const struct kv_run *kv_runs(const struct kv_span *s);
+
+/* Writing a stream of bytes into the blocks of a span. */
+struct kv_sink {
+	const struct kv_pool *pool;
+	const struct kv_run *run;
+	uint8_t *at;
+	size_t left; /* of the run */
+};
+void kv_sink_open(struct kv_sink *k, const struct kv_pool *p, const struct kv_span *s);
+void kv_sink_write(struct kv_sink *k, const void *from, size_t n);
+void kv_sink_skip(struct kv_sink *k, size_t n);
+void kv_span_read(const struct kv_pool *p, const struct kv_span *s, uint8_t *to, size_t n);
+
+/* ---- messages (msg.c) ---- */
+struct kvpipe_msg {
+	uint64_t process;
+	struct kv_pool *pool; /* in whose blocks it lies, or NULL: data is malloced */
+	struct kv_span span;
+	uint8_t *data;
+	uint64_t matched;
+	uint32_t count;
+	struct kv_member members[];
+};
+
+/* ---- operations of an end (end_ops.c) ---- */
+enum kv_eop_state { KV_EOP_FREE, KV_EOP_READY, KV_EOP_RUNNING, KV_EOP_ENDED };
+
+struct kv_get;
+struct kv_answer { /* of an operation that somebody waits for */
+	bool done;
+	uint32_t status;
+};
+
+struct kv_eop {
+	uint64_t id;          /* user_data: generation and index */
+	struct kv_span span;  /* blocks that it holds */
+	uint64_t bytes;       /* PUT: that count against the capacity */
+	struct kv_get *get;   /* GET: whose; NULL: nobody's any more */
+	struct kv_answer *answer;
+	uint32_t next_free;
+	uint32_t ahead;       /* GET: blocks that count as room given ahead */
+	uint8_t opcode, state;
+};
+
+struct kv_done { /* a terminal completion */
+	uint32_t status, reason, flags;
+	struct kvpipe_got got;          /* of a GET that is DONE */
+	uint8_t meta[KVPIPE_MAX_META];
+	char text[KV_TEXT];
+};
+
+struct kv_record { /* of a submission; what is not there is left out */
+	uint8_t opcode;
+	uint64_t target;
+	int64_t timeout_ns;
+	const void *head;
+	size_t head_len;
+	struct kv_string strings[3];
+	const uint32_t *tokens;
+	uint32_t ntokens;
+	const struct kv_span *span; /* as a block list that covers bytes */
+	uint64_t bytes;
+};
+
+/* ---- ends (endpoint.c) ---- */
+struct kv_end {
+	uint64_t process;
+	char name[KVPIPE_MAX_NAME + 1];
+	bool home;              /* of a pipe or buffer: sends, owns */
+	bool lookup;
+	uint64_t capacity;
+	kvpipe_t *kv;           /* its session; NULL once closed */
+	uint64_t bind;          /* user_data of its BIND */
+
+	kvpipe_t *parent;       /* links: under a lock of endpoint.c */
+	struct kv_end *prev, *next;
+
+	pthread_mutex_t gate;   /* below: who is inside */
+	pthread_cond_t idle;
+	uint32_t users, refs;
+	bool closing, finished;
+
+	pthread_mutex_t pump;   /* who posts GETs, and sets the pool up */
+	struct kv_pool *pool;   /* NULL: no arena yet; written under pump and lock */
+
+	/* under the session's lock */
+	struct kv_eop **chunks; /* of KV_EOP_CHUNK operations */
+	uint32_t nchunks, free_op, nops;
+	bool over;              /* nothing more comes: reason and text say why */
+	enum kvpipe_reason reason;
+	char text[KV_TEXT];
+	bool (*ready)(struct kv_end *e);  /* for the fd */
+
+	/* home: put.c */
+	uint64_t used;          /* bytes not yet received */
+	uint32_t items;
+	uint64_t wanted_bytes;  /* what the last try had no room for */
+	uint32_t wanted_blocks;
+	bool wants;
+	bool lost;              /* an entry could not be kept: reason and text, to be told once */
+
+	/* receiving: get.c */
+	struct kv_get *shorts;  /* that need room, in order */
+	uint64_t order;
+	uint32_t ahead;         /* blocks of GETs that may never be needed */
+	uint32_t share;         /* blocks: what may be ahead, and what may be lent to messages */
+	uint64_t hint;          /* bytes of recent items */
+	uint64_t *declines;     /* items to give back */
+	uint32_t ndeclines;
+	uint32_t ended;         /* GETs that ended and were not collected */
+};
+
+struct kv_end_opts {
+	const char *what;       /* for errors */
+	uint32_t kind;          /* enum kvpipe_bind_kind */
+	const char *name;
+	uint64_t capacity;
+	const void *token;
+	uint32_t token_len;
+	const char *peer;
+	int64_t linger_ns;
+	bool (*ready)(struct kv_end *e);
+};
+
+/* Opens e, which its owner allocated zeroed, the end being the first of what it holds; frees it on failure. */
+int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e);
+int kv_end_enter(struct kv_end *e, const char *what);
+void kv_end_leave(struct kv_end *e);
+void kv_end_ref(struct kv_end *e);
+/* The owner's close: ends the calls of others, then the session. */
+void kv_end_finish(struct kv_end *e);
+void kv_end_unref(struct kv_end *e);  /* the last one frees it, with what it is the first of */
+/* The arena, and the layout over it; once. Needs pump, unless nobody knows the end yet. */
+int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity);
+int kv_end_timeout(const char *what, int64_t timeout_ns, int64_t *deadline);
+/* These need the session's lock. */
+void kv_end_over(struct kv_end *e, enum kvpipe_reason reason, const char *text);
+int kv_end_error(struct kv_end *e, const char *what); /* 0, or why nothing more comes */
+bool kv_end_wait(struct kv_end *e, bool (*when)(void *arg), void *arg, int64_t deadline);
+void kv_end_look(struct kv_end *e); /* takes completions; before a predicate is tried */
+
+void kv_end_unlock(struct kv_end *e); /* after a look: wakes those whose wish came true, and lets go of the lock */
+
+struct kv_eop *kv_eop_find(const struct kv_end *e, uint64_t id);
+void kv_eops_drop(struct kv_end *e);
+struct kv_eop *kv_eop_new(struct kv_end *e, uint8_t opcode); /* NULL: no more at a time, or no memory */
+void kv_eop_free(struct kv_end *e, struct kv_eop *op);       /* with its blocks */
+uint32_t kv_eop_limit(const struct kv_end *e);
+void kv_end_completion(struct kv_end *e, const struct kvpipe_cqe *c);
+/* Makes it visible to the daemon, by deadline; on failure op is still the caller's. Not under lock. *id: the operation's. */
+int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, int64_t deadline, uint64_t *id);
+/* Submits a CANCEL or a SEAL and waits for its answer; the status, or negative. */
+int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline);
+void kv_end_cancel(struct kv_end *e, uint64_t target); /* waits for nothing */
+
+/* ---- sending (put.c) ---- */
+struct kv_put {
+	const char *what;
+	uint32_t form;
+	const struct kvpipe_tensor *members[KV_MEMBERS];
+	uint32_t count;
+	const void *key;
+	uint32_t key_len;
+	const uint32_t *tokens;
+	uint32_t ntokens;
+};
+int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns);
+void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */
+bool kv_put_ready(struct kv_end *e);
+
+/* ---- lookup buffers (lookup.c) ---- */
+struct kv_end *kv_lookup_enter(kvpipe_lookup_t *l, const char *what, bool home, int *err); /* NULL: *err */
+
+/* ---- receiving (get.c) ---- */
+enum kv_get_state { KV_GET_NONE, KV_GET_ASKED, KV_GET_SHORT, KV_GET_LANDED, KV_GET_FAILED };
+
+struct kv_get {
+	enum kv_get_state state;
+	uint64_t op;           /* ASKED */
+	uint64_t order;        /* among those that need room: lowest first */
+	uint64_t item, bytes, capacity, matched; /* SHORT */
+	int64_t deadline;      /* until when it is wanted */
+	struct kv_get *next;   /* in shorts */
+	kvpipe_msg_t *msg;     /* LANDED */
+	enum kvpipe_reason reason; /* FAILED */
+	char text[KV_TEXT];
+};
+
+struct kv_ask { /* what to ask for */
+	uint32_t match;
+	uint64_t seq;
+	const void *key;
+	uint32_t key_len;
+	const uint32_t *tokens;
+	uint32_t ntokens;
+};
+/* Submits a GET for g (state NONE), with room for what came recently as far as there is some. Needs pump. */
+int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline);
+/* Gives room to those that need it, as far as there is some, and makes the pool first. Needs pump. */
+int kv_get_pump(struct kv_end *e);
+bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
+void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */
+int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out); /* of LANDED and FAILED; needs lock */
+void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel); /* its owner goes away; needs lock */
+
+#endif

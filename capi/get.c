@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receiving: GETs with room for what is likely to come, and what becomes of their ends.
+ *
+ * The arena of a receiving end has one and a half times the bytes of its home's. A sixth of it may be room that was given ahead and
+ * perhaps is never needed, a sixth may be lent to messages in the callers' hands; what goes beyond is asked for without room, and
+ * copied out. So two thirds, which hold the largest item, always come free by themselves, and callers who keep what they received
+ * hold nothing up.
+ */
+#include "endpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t until(int64_t deadline)
+{
+	int64_t left = deadline - kv_now();
+
+	return left > KV_MS ? left : KV_MS;
+}
+
+/* Room as for recent items; none while there is no arena, or when it is too much. Needs lock. */
+static uint64_t give_room(struct kv_end *e, struct kv_eop *op, bool front)
+{
+	if (e->pool == NULL || e->hint == 0)
+		return 0;
+	uint32_t blocks = kv_pool_need(e->pool, e->hint);
+	if ((!front && e->ahead + blocks > e->share) || !kv_pool_take(e->pool, blocks, &op->span))
+		return 0;
+	if (!front) {
+		op->ahead = blocks;
+		e->ahead += blocks;
+	}
+	uint64_t room = (uint64_t)blocks * e->pool->block;
+	return room < KV_ITEM_MAX ? room : e->hint;
+}
+
+static int submit(struct kv_end *e, struct kv_eop *op, const struct kv_ask *a, uint64_t room, int64_t deadline)
+{
+	struct kvpipe_rec_get rec = {
+		.match = a->match,
+		.room = room,
+		.seq = a->seq,
+		.key_len = a->key_len,
+		.ntokens = a->ntokens,
+		.ngroups = op->span.nruns > 0,
+	};
+	struct kv_record r = {
+		.opcode = KVPIPE_OPCODE_GET,
+		.target = e->bind,
+		.timeout_ns = until(deadline),
+		.head = &rec,
+		.head_len = sizeof(rec),
+		.strings = { { a->key, a->key_len } },
+		.tokens = a->tokens,
+		.ntokens = a->ntokens,
+		.span = &op->span,
+		.bytes = room,
+	};
+
+	return kv_end_submit(e, op, &r, kv_now() + KV_SEC, NULL);
+}
+
+int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline)
+{
+	uint64_t room = 0;
+
+	pthread_mutex_lock(&e->kv->lock);
+	int err = kv_end_error(e, "get");
+	struct kv_eop *op = NULL;
+	if (err == 0 && e->nops >= kv_eop_limit(e))
+		err = kv_err(KVPIPE_E_QUOTA, "\"%s\" has %u operations outstanding: that is the limit", e->name, e->nops);
+	else if (err == 0 && (op = kv_eop_new(e, KVPIPE_OPCODE_GET)) == NULL)
+		err = kv_err(KVPIPE_E_QUOTA, "out of memory");
+	if (err == 0) {
+		room = give_room(e, op, front);
+		op->get = g;
+		g->state = KV_GET_ASKED;
+		g->op = op->id;
+		g->deadline = deadline;
+		g->matched = 0;
+	}
+	pthread_mutex_unlock(&e->kv->lock);
+	if (err != 0)
+		return err;
+	err = submit(e, op, a, room, deadline);
+	if (err != 0) {
+		pthread_mutex_lock(&e->kv->lock);
+		g->state = KV_GET_NONE;
+		kv_eop_free(e, op);
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+	return err;
+}
+
+static void fail(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *text)
+{
+	g->state = KV_GET_FAILED;
+	g->reason = reason;
+	snprintf(g->text, sizeof(g->text), "%s", text);
+	e->ended++;
+}
+
+static bool decline(struct kv_end *e, uint64_t item)
+{
+	uint64_t *more = realloc(e->declines, (e->ndeclines + 1) * sizeof(*more));
+
+	if (more == NULL) /* it goes back by itself, when its time is over */
+		return false;
+	e->declines = more;
+	more[e->ndeclines++] = item;
+	return true;
+}
+
+/* Gives an item back. Returns with lock, as it was called. */
+static int give_back(struct kv_end *e)
+{
+	struct kv_ask a = { .match = KVPIPE_MATCH_DECLINE, .seq = e->declines[--e->ndeclines] };
+	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_GET);
+	int err = 0;
+
+	if (op != NULL) {
+		pthread_mutex_unlock(&e->kv->lock);
+		err = submit(e, op, &a, 0, 0);
+		pthread_mutex_lock(&e->kv->lock);
+		if (err != 0)
+			kv_eop_free(e, op);
+	}
+	return err;
+}
+
+bool kv_get_pumpable(struct kv_end *e)
+{
+	const struct kv_get *g = e->shorts;
+
+	return e->ndeclines > 0 || (g != NULL && (e->pool == NULL || kv_pool_fits(e->pool, kv_pool_need(e->pool, g->bytes))));
+}
+
+/* Asks again for the first of those that had no room. Returns with lock, as it was called. */
+static int ask_again(struct kv_end *e)
+{
+	struct kv_get *g = e->shorts;
+	struct kv_ask a = { .match = KVPIPE_MATCH_ITEM, .seq = g->item };
+	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_GET);
+	uint64_t room = g->bytes;
+
+	if (op == NULL || !kv_pool_take(e->pool, kv_pool_need(e->pool, room), &op->span)) {
+		if (op != NULL)
+			kv_eop_free(e, op);
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
+	}
+	e->shorts = g->next;
+	op->get = g;
+	g->state = KV_GET_ASKED;
+	g->op = op->id;
+	int64_t deadline = g->deadline;
+	pthread_mutex_unlock(&e->kv->lock);
+	int err = submit(e, op, &a, room, deadline);
+	pthread_mutex_lock(&e->kv->lock);
+	if (err != 0) {
+		if (op->get != NULL) /* its owner may have gone meanwhile */
+			fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
+		kv_eop_free(e, op);
+	}
+	return err;
+}
+
+/* The first of those that had no room can never have it: the home is another one than the arena was made for. */
+static void too_large(struct kv_end *e)
+{
+	struct kv_get *g = e->shorts;
+	char text[KV_TEXT];
+
+	snprintf(text, sizeof(text), "an item of %llu bytes, more than the capacity that this end was opened on: open it again",
+		 (unsigned long long)g->bytes);
+	e->shorts = g->next;
+	decline(e, g->item);
+	fail(e, g, KVPIPE_E_QUOTA, text);
+}
+
+int kv_get_pump(struct kv_end *e)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&e->kv->lock);
+	while (err == 0 && !e->over && kv_get_pumpable(e)) {
+		struct kv_get *g = e->shorts;
+		if (e->ndeclines > 0) {
+			err = give_back(e);
+		} else if (e->pool == NULL) {
+			uint64_t capacity = g->capacity > g->bytes ? g->capacity : g->bytes;
+			pthread_mutex_unlock(&e->kv->lock);
+			err = kv_end_furnish(e, kv_home_bytes(capacity) / 2 * 3, capacity);
+			pthread_mutex_lock(&e->kv->lock);
+		} else {
+			err = ask_again(e);
+		}
+	}
+	if (e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - 2 * e->share)
+		too_large(e);
+	kv_end_unlock(e);
+	return err;
+}
+
+static void enqueue(struct kv_end *e, struct kv_get *g)
+{
+	struct kv_get **at = &e->shorts;
+
+	while (*at != NULL && (*at)->order < g->order)
+		at = &(*at)->next;
+	g->next = *at;
+	*at = g;
+	g->state = KV_GET_SHORT;
+}
+
+/* The item's bytes: lent where they lie, or copied. False: out of memory. */
+static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_span *span, uint64_t bytes)
+{
+	void *copy;
+
+	kv_pool_trim(e->pool, span, kv_pool_need(e->pool, bytes));
+	if (kv_pool_lend(e->pool, span, e->share)) {
+		m->pool = e->pool;
+		m->span = *span;
+		m->data = (uint8_t *)e->pool->memory.addr + (size_t)span->one.first * e->pool->block;
+		*span = (struct kv_span){ 0 };
+		return true;
+	}
+	if (posix_memalign(&copy, KV_ALIGN, bytes) != 0)
+		return false;
+	kv_span_read(e->pool, span, copy, bytes);
+	m->data = copy;
+	return true;
+}
+
+static void landed(struct kv_end *e, struct kv_get *g, struct kv_span *span, const struct kv_done *d)
+{
+	uint64_t bytes = d->got.bytes;
+	struct kv_member members[KV_MEMBERS];
+	uint32_t n = kv_meta_decode(d->meta, d->got.meta_len, bytes, members, KV_MEMBERS);
+
+	if (n == 0 || (bytes > 0 && (e->pool == NULL || (uint64_t)span->blocks * e->pool->block < bytes))) {
+		fail(e, g, KVPIPE_E_INCOMPATIBLE, "an item that this version of the library does not understand");
+		return;
+	}
+	kvpipe_msg_t *m = calloc(1, sizeof(*m) + n * sizeof(*m->members));
+	if (m != NULL) {
+		m->process = e->process;
+		m->matched = d->got.matched > 0 ? d->got.matched : g->matched;
+		m->count = n;
+		memcpy(m->members, members, n * sizeof(*members));
+	}
+	if (m == NULL || (bytes > 0 && !keep(e, m, span, bytes))) {
+		free(m);
+		fail(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
+		return;
+	}
+	/* Rises at once and falls slowly: most items then find room at the first attempt. */
+	e->hint = bytes > e->hint ? bytes : e->hint - (e->hint - bytes) / 16;
+	g->state = KV_GET_LANDED;
+	g->msg = m;
+	e->ended++;
+}
+
+void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
+{
+	struct kv_get *g = op->get;
+	bool is_short = d->status == KVPIPE_DONE && (d->flags & KVPIPE_C_SHORT) != 0;
+
+	if (g == NULL) { /* nobody's: it was too late to cancel it */
+		if (is_short)
+			decline(e, d->got.item);
+	} else if (is_short) {
+		g->item = d->got.item;
+		g->bytes = d->got.bytes;
+		g->capacity = d->got.capacity;
+		g->matched = d->got.matched;
+		e->hint = g->bytes > e->hint ? g->bytes : e->hint;
+		if (!e->lookup) /* a pipe's next item is wanted, however short the caller's time was */
+			g->deadline = kv_now() + KV_AHEAD_NS;
+		enqueue(e, g);
+	} else if (d->status == KVPIPE_DONE) {
+		landed(e, g, &op->span, d);
+	} else {
+		fail(e, g, (enum kvpipe_reason)d->reason, d->text);
+	}
+}
+
+int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out)
+{
+	bool landed = g->state == KV_GET_LANDED;
+
+	e->ended--;
+	g->state = KV_GET_NONE;
+	*out = g->msg;
+	g->msg = NULL;
+	return landed ? 0 : kv_err(g->reason, "%s: \"%s\": %s", what, e->name, g->text);
+}
+
+void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel)
+{
+	struct kv_eop *op = g->state == KV_GET_ASKED ? kv_eop_find(e, g->op) : NULL;
+	struct kv_get **at = &e->shorts;
+
+	if (op != NULL) {
+		op->get = NULL;
+		*cancel = g->op;
+	} else if (g->state == KV_GET_SHORT) {
+		while (*at != g)
+			at = &(*at)->next;
+		*at = g->next;
+		decline(e, g->item);
+	} else if (g->state == KV_GET_LANDED || g->state == KV_GET_FAILED) {
+		e->ended--;
+		kvpipe_msg_free(g->msg);
+	}
+	g->state = KV_GET_NONE;
+	g->msg = NULL;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was received, in the hands of its caller. */
+#include "endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t kvpipe_msg_count(const kvpipe_msg_t *m)
+{
+	return m == NULL ? 0 : m->count;
+}
+
+uint64_t kvpipe_msg_matched(const kvpipe_msg_t *m)
+{
+	return m == NULL ? 0 : m->matched;
+}
+
+int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *out)
+{
+	struct kvpipe_tensor t = { 0 };
+
+	if (m == NULL || out == NULL)
+		return kv_err(KVPIPE_E_INVALID, "msg_tensor: the message or out is NULL");
+	if (i >= m->count)
+		return kv_err(KVPIPE_E_INVALID, "msg_tensor: i is %u: the message has %u members", i, m->count);
+	if (out->sz < sizeof(out->sz) || out->sz > 65536)
+		return kv_err(KVPIPE_E_INVALID, "msg_tensor: sz is %zu: set it to sizeof(struct kvpipe_tensor), here %zu", out->sz,
+			      sizeof(t));
+	const struct kv_member *member = &m->members[i];
+	/* An older caller gets the head of it, a newer one zeroes behind. */
+	size_t sz = out->sz;
+	t.sz = sz;
+	if (member->present) {
+		t.dtype = member->dtype;
+		t.ndim = member->ndim;
+		memcpy(t.shape, member->shape, member->ndim * sizeof(*t.shape));
+		t.data = m->data != NULL ? m->data + member->offset : NULL;
+		uint64_t stride = kvpipe_dtype_size(t.dtype); /* of a tensor without bytes it may wrap, and is not used */
+		for (uint32_t d = t.ndim; d-- > 0; stride *= t.shape[d] > 0 ? t.shape[d] : 1)
+			t.strides[d] = (int64_t)stride;
+	}
+	memset(out, 0, sz);
+	memcpy(out, &t, sz < sizeof(t) ? sz : sizeof(t));
+	return member->present ? 1 : 0;
+}
+
+void kvpipe_msg_free(kvpipe_msg_t *m)
+{
+	if (m == NULL)
+		return;
+	/* In a forked child the blocks are the parent's, and are not mapped. */
+	if (m->pool != NULL && kv_process_is(m->process))
+		kv_pool_return(m->pool, &m->span);
+	else if (m->pool == NULL)
+		free(m->data);
+	free(m);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sending: tensors into free blocks of the arena, published as an item; the blocks are free again when it was received. */
+#include "endpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct item {
+	struct kvpipe_tensor tensors[KV_MEMBERS];
+	struct kv_member members[KV_MEMBERS];
+	uint64_t counted; /* bytes of the tensors: what counts against the capacity */
+	uint64_t bytes;   /* with what lies between them */
+};
+
+static int describe(const struct kv_end *e, const struct kv_put *p, struct item *it)
+{
+	it->counted = it->bytes = 0;
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct kv_member *m = &it->members[i];
+		uint64_t n;
+		*m = (struct kv_member){ .present = p->members[i] != NULL };
+		if (!m->present)
+			continue;
+		int err = kv_tensor_check(p->what, p->members[i], &it->tensors[i], &n);
+		if (err != 0)
+			return err;
+		m->dtype = it->tensors[i].dtype;
+		m->ndim = it->tensors[i].ndim;
+		memcpy(m->shape, it->tensors[i].shape, m->ndim * sizeof(*m->shape));
+		if (n > 0)
+			m->offset = (it->bytes + KV_ALIGN - 1) / KV_ALIGN * KV_ALIGN;
+		it->counted += n;
+		it->bytes = n > 0 ? m->offset + n : it->bytes;
+	}
+	if (it->counted > e->capacity)
+		return kv_err(KVPIPE_E_INVALID, "%s: %llu bytes, the capacity of \"%s\" is %llu: open it with more", p->what,
+			      (unsigned long long)it->counted, e->name, (unsigned long long)e->capacity);
+	if (it->bytes > KV_ITEM_MAX)
+		return kv_err(KVPIPE_E_INVALID, "%s: %llu bytes: at most %u at a time", p->what, (unsigned long long)it->bytes,
+			      KV_ITEM_MAX);
+	return 0;
+}
+
+struct wish {
+	struct kv_end *e;
+	uint64_t bytes;
+	uint32_t blocks;
+};
+
+static bool has_room(struct kv_end *e, uint64_t bytes, uint32_t blocks)
+{
+	return e->used + bytes <= e->capacity && e->nops < kv_eop_limit(e) && kv_pool_fits(e->pool, blocks);
+}
+
+static bool may_go_on(void *arg)
+{
+	const struct wish *w = arg;
+
+	return w->e->over || w->e->lost || has_room(w->e, w->bytes, w->blocks);
+}
+
+bool kv_put_ready(struct kv_end *e)
+{
+	return e->over || e->lost || !e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks);
+}
+
+static int no_room(struct kv_end *e, const char *what, const struct wish *w)
+{
+	e->wants = true;
+	e->wanted_bytes = w->bytes;
+	e->wanted_blocks = w->blocks;
+	return kv_err(KVPIPE_E_TIMEOUT, "%s: no room in time: \"%s\" holds %llu of %llu bytes in %u items that nobody received yet",
+		      what, e->name, (unsigned long long)e->used, (unsigned long long)e->capacity, e->items);
+}
+
+/* Waits for room and takes it. NULL: *error says why not. */
+static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const struct item *it, int64_t deadline, int *error)
+{
+	struct wish w = { .e = e, .bytes = it->counted, .blocks = kv_pool_need(e->pool, it->bytes) };
+	struct kv_eop *op = NULL;
+
+	pthread_mutex_lock(&e->kv->lock);
+	kv_end_look(e);
+	bool go = kv_end_wait(e, may_go_on, &w, deadline);
+	int err = kv_end_error(e, p->what);
+	if (err == 0 && e->lost) {
+		e->lost = false;
+		err = kv_err(e->reason, "%s: an earlier entry of \"%s\" was lost: %s", p->what, e->name, e->text);
+	} else if (err == 0 && !go) {
+		err = no_room(e, p->what, &w);
+	} else if (err == 0) {
+		op = kv_eop_new(e, KVPIPE_OPCODE_PUT);
+		if (op == NULL || !kv_pool_take(e->pool, w.blocks, &op->span))
+			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
+	}
+	if (err == 0 && op != NULL) {
+		e->wants = false;
+		op->bytes = it->counted;
+		e->used += it->counted;
+		e->items++;
+	} else if (op != NULL) {
+		kv_eop_free(e, op);
+		op = NULL;
+	}
+	kv_end_unlock(e);
+	*error = err;
+	return op;
+}
+
+static void fill(struct kv_end *e, const struct kv_put *p, const struct item *it, const struct kv_span *span)
+{
+	struct kv_sink sink;
+	uint64_t at = 0;
+
+	kv_sink_open(&sink, e->pool, span);
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct kv_member *m = &it->members[i];
+		uint64_t n = kvpipe_dtype_size(m->dtype);
+		for (uint32_t d = 0; d < m->ndim; d++)
+			n *= m->shape[d];
+		if (!m->present || n == 0)
+			continue;
+		kv_sink_skip(&sink, m->offset - at);
+		kv_tensor_write(&sink, &it->tensors[i]);
+		at = m->offset + n;
+	}
+}
+
+int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
+{
+	uint8_t meta[KVPIPE_MAX_META];
+	struct item it;
+	int64_t deadline;
+
+	int err = kv_end_timeout(p->what, timeout_ns, &deadline);
+	if (err == 0)
+		err = describe(e, p, &it);
+	if (err != 0)
+		return err;
+	struct kv_eop *op = reserve(e, p, &it, deadline, &err);
+	if (op == NULL)
+		return err;
+	fill(e, p, &it, &op->span);
+	struct kvpipe_rec_put rec = {
+		.form = p->form,
+		.bytes = it.bytes,
+		.meta_len = (uint32_t)kv_meta_encode(meta, it.members, p->count),
+		.key_len = p->key_len,
+		.ntokens = p->ntokens,
+		.ngroups = op->span.nruns > 0,
+	};
+	struct kv_record r = {
+		.opcode = KVPIPE_OPCODE_PUT,
+		.target = e->bind,
+		.head = &rec,
+		.head_len = sizeof(rec),
+		.strings = { { meta, rec.meta_len }, { p->key, p->key_len } },
+		.tokens = p->tokens,
+		.ntokens = p->ntokens,
+		.span = &op->span,
+		.bytes = it.bytes,
+	};
+	/* There is room for it; that the daemon takes it is worth a moment, also to a try. */
+	int64_t least = kv_now() + KV_ROOM_NS;
+	err = kv_end_submit(e, op, &r, deadline > least ? deadline : least, NULL);
+	if (err != 0) {
+		pthread_mutex_lock(&e->kv->lock);
+		e->used -= it.counted;
+		e->items--;
+		kv_eop_free(e, op);
+		kv_end_unlock(e);
+	}
+	return err;
+}
+
+void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
+{
+	e->used -= op->bytes;
+	e->items--;
+	if (d->status != KVPIPE_FAILED)
+		return;
+	if (!e->lookup) { /* a pipe without one of its items is none */
+		kv_end_over(e, (enum kvpipe_reason)d->reason, d->text);
+	} else if (!e->over && !e->lost) {
+		e->lost = true;
+		e->reason = (enum kvpipe_reason)d->reason;
+		snprintf(e->text, sizeof(e->text), "%s", d->text);
+	}
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receiving from a pipe: items are asked for by number, some of them ahead of the caller, and returned in that order. What is asked
+ * for stays asked for when a call's time is over, so the next call returns it.
+ */
+#include "pipe.h"
+
+static struct kv_get *slot(struct kvpipe_pipe *p, uint64_t n)
+{
+	return &p->gets[n % p->window];
+}
+
+static bool front_ended(void *arg)
+{
+	struct kvpipe_pipe *p = arg;
+	enum kv_get_state state = slot(p, p->next)->state;
+
+	return p->end.over || state == KV_GET_LANDED || state == KV_GET_FAILED || (p->end.shorts != NULL && kv_get_pumpable(&p->end));
+}
+
+bool kv_recv_ready(struct kv_end *e)
+{
+	struct kvpipe_pipe *p = (struct kvpipe_pipe *)(void *)e;
+
+	return front_ended(p) || slot(p, p->next)->state == KV_GET_NONE;
+}
+
+/* Is it time to ask for more? In lots, so that the way to the daemon is not gone for each item. Needs lock. */
+static bool wants_more(const struct kvpipe_pipe *p)
+{
+	uint64_t waiting = p->asked - p->next;
+
+	return waiting == 0 || (p->started && waiting <= p->window / 2);
+}
+
+/* Asks for the next item, and for others after it as far as the window and the room reach. Needs pump. */
+static int ask(struct kvpipe_pipe *p, int64_t deadline)
+{
+	struct kv_end *e = &p->end;
+	int err = 0;
+
+	for (;;) {
+		pthread_mutex_lock(&e->kv->lock);
+		uint64_t n = p->asked;
+		struct kv_get *g = slot(p, n);
+		bool front = n == p->next;
+		/* One without room would only be told the size, and take a second way. */
+		bool room = e->hint == 0 || (e->pool != NULL && e->ahead + kv_pool_need(e->pool, e->hint) <= e->share);
+		bool go = front || (p->started && n - p->next < p->window && room);
+		int64_t expires = p->started ? kv_now() + KV_AHEAD_NS : deadline;
+		if (go) {
+			p->asked++;
+			p->expires = expires;
+			g->order = n;
+		}
+		pthread_mutex_unlock(&e->kv->lock);
+		if (!go)
+			return 0;
+		struct kv_ask a = { .match = KVPIPE_MATCH_NEXT, .seq = n };
+		err = kv_get_ask(e, g, &a, front, expires);
+		if (err != 0) {
+			pthread_mutex_lock(&e->kv->lock);
+			p->asked = n;
+			pthread_mutex_unlock(&e->kv->lock);
+			/* What was asked for before is still on its way. */
+			return front ? err : 0;
+		}
+	}
+}
+
+/* Sees to it that the next item is on its way. */
+static int pump(struct kvpipe_pipe *p, int64_t deadline)
+{
+	struct kv_end *e = &p->end;
+	int err = 0;
+
+	pthread_mutex_lock(&e->pump);
+	pthread_mutex_lock(&e->kv->lock);
+	struct kv_get *g = slot(p, p->next);
+	struct kv_ask a = { .match = KVPIPE_MATCH_NEXT, .seq = p->next };
+	bool again = p->asked > p->next && g->state == KV_GET_NONE; /* it failed, and the caller was told */
+	bool more = wants_more(p), shorts = e->shorts != NULL;
+	p->started = p->started || shorts;
+	if (again)
+		g->order = p->next;
+	if (again && !p->started)
+		p->expires = deadline;
+	pthread_mutex_unlock(&e->kv->lock);
+	if (again)
+		err = kv_get_ask(e, g, &a, true, p->started ? kv_now() + KV_AHEAD_NS : deadline);
+	if (err == 0 && shorts)
+		err = kv_get_pump(e);
+	if (err == 0 && more)
+		err = ask(p, deadline);
+	pthread_mutex_unlock(&e->pump);
+	return err;
+}
+
+/* After a wait: the next item, or why not. -TIMEOUT with *retry: look again. Needs lock. */
+static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
+{
+	struct kv_end *e = &p->end;
+	struct kv_get *g = slot(p, p->next);
+
+	*retry = false;
+	if (g->state == KV_GET_LANDED) {
+		p->started = true;
+		p->next++;
+		return kv_get_end(e, g, "recv", out);
+	}
+	if (g->state == KV_GET_FAILED) {
+		enum kvpipe_reason reason = g->reason;
+		/* Of what is over for good the end keeps the reason. Anything else is told once, and the item asked for again. */
+		if (reason == KVPIPE_E_CLOSED || reason == KVPIPE_E_PEER_GONE || reason == KVPIPE_E_DENIED ||
+		    reason == KVPIPE_E_BUSY || reason == KVPIPE_E_RESTARTED)
+			kv_end_over(e, reason, g->text);
+		*retry = reason == KVPIPE_E_TIMEOUT;
+		return kv_get_end(e, g, "recv", out);
+	}
+	int err = kv_end_error(e, "recv");
+	if (err != 0)
+		return err;
+	*retry = e->shorts != NULL;
+	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s \"%s\"",
+		      p->started ? "nothing was sent to" : "nobody sent anything yet to", e->name);
+}
+
+static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
+{
+	struct kv_end *e = &p->end;
+	bool retry, more;
+	int err = 0;
+	/* The first item is asked for with the caller's time, so that the daemon can say why nothing came; but not for so short a
+	 * time that a far one's answer would always be too late. */
+	int64_t least = kv_now() + KV_SEC, first = deadline > least ? deadline : least;
+
+	do {
+		pthread_mutex_lock(&e->kv->lock);
+		more = slot(p, p->next)->state != KV_GET_LANDED;
+		pthread_mutex_unlock(&e->kv->lock);
+		if (more)
+			err = pump(p, first);
+		pthread_mutex_lock(&e->kv->lock);
+		kv_end_look(e);
+		int64_t until = deadline;
+		if (!p->started && p->expires <= deadline) /* its word is about to come */
+			until = kv_after(deadline, KV_GRACE_NS);
+		if (err == 0 || e->over)
+			kv_end_wait(e, front_ended, p, until);
+		if (err == 0 || e->over)
+			err = collect(p, out, &retry);
+		else
+			retry = false;
+		more = err == 0 && wants_more(p);
+		kv_end_unlock(e);
+	} while (err != 0 && retry && kv_now() < deadline);
+	if (more)
+		(void)pump(p, first); /* an error of it comes back with the next item */
+	return err;
+}
+
+int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out)
+{
+	int64_t deadline;
+	int err = out == NULL || p == NULL ? kv_err(KVPIPE_E_INVALID, "recv: the pipe or out is NULL") : 0;
+
+	if (err == 0)
+		err = kv_end_timeout("recv", timeout_ns, &deadline);
+	if (err == 0)
+		err = kv_end_enter(&p->end, "recv");
+	if (err != 0)
+		return err;
+	*out = NULL;
+	if (p->end.home)
+		err = kv_err(KVPIPE_E_INVALID, "recv: this is the sending end of \"%s\"", p->end.name);
+	else
+		err = receive(p, deadline, out);
+	kv_end_leave(&p->end);
+	return err;
+}

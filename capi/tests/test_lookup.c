@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lookup buffers: what matches what, who waits for whom, what is refused. The daemons are fake. */
+#include "endpoint.h"
+#include "fake_exchange.h"
+#include "pipes.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+static struct exchange *x;
+static kvpipe_t *kv;
+static kvpipe_lookup_t *own, *sel;
+
+static void start(uint64_t capacity)
+{
+	x = exchange_start(2);
+	kv = exchange_session(x);
+	exchange_next(x, kv, 0);
+	own = open_lookup(kv, capacity);
+	exchange_next(x, kv, 1);
+	sel = open_lookup(kv, 0);
+}
+
+static void stop(void)
+{
+	kvpipe_lookup_close(own);
+	kvpipe_lookup_close(sel);
+	kvpipe_close(kv);
+	exchange_stop(x);
+}
+
+/* An entry whose value is its number. */
+static void insert(uint64_t number, const int64_t *tokens, uint64_t n, const uint8_t *roi)
+{
+	struct kvpipe_tensor t = flat(KVPIPE_I64, n, tokens), r = flat(KVPIPE_BOOL, n, roi), v = flat(KVPIPE_U64, 1, &number);
+	const struct kvpipe_tensor *members[5] = { tokens ? &t : NULL, roi ? &r : NULL, NULL, &v, NULL };
+
+	CHECK_INT(kvpipe_lookup_insert(own, members, WAIT), 0);
+}
+
+static kvpipe_query_t *ask(const int64_t *tokens, uint64_t n, const uint8_t *roi, uint32_t match)
+{
+	struct kvpipe_tensor t = flat(KVPIPE_I64, n, tokens), r = flat(KVPIPE_U8, n, roi);
+	kvpipe_query_t *q;
+
+	CHECK_INT(kvpipe_lookup_select(sel, tokens ? &t : NULL, roi ? &r : NULL, match, WAIT, &q), 0);
+	return q;
+}
+
+static void expect(kvpipe_query_t *q, uint64_t number, uint64_t matched)
+{
+	struct kvpipe_tensor none = KVPIPE_OPTS(kvpipe_tensor, .dtype = 0);
+	kvpipe_msg_t *m;
+	uint64_t got;
+
+	CHECK_INT(kvpipe_query_wait(q, WAIT, &m), 0);
+	CHECK_INT(kvpipe_query_done(q), 1);
+	CHECK_INT(kvpipe_msg_count(m), 5);
+	memcpy(&got, member(m, 3).data, sizeof(got));
+	CHECK_INT(got, number);
+	CHECK_INT(kvpipe_msg_matched(m), matched);
+	CHECK_INT(kvpipe_msg_tensor(m, 2, &none), 0);
+	kvpipe_msg_free(m);
+	CHECK_FAILS(kvpipe_query_wait(q, 0, &m), KVPIPE_E_NOT_FOUND, "collected before");
+	kvpipe_query_free(q);
+}
+
+static void prefixes(void)
+{
+	const int64_t a[] = { 1, 2, 3, 4 }, b[] = { 1, 2, 9 }, c[] = { 7 };
+	const uint8_t roi[] = { 1, 1, 0, 1 };
+
+	start(1 << 16);
+	insert(1, a, 4, NULL);
+	insert(2, b, 3, NULL);
+	insert(3, a, 4, roi); /* 1 2 4 */
+	insert(4, NULL, 0, NULL);
+	insert(5, a, 2, NULL);
+	expect(ask(b, 3, NULL, KVPIPE_PREFIX), 2, 3);
+	expect(ask(a, 2, NULL, KVPIPE_EXACT), 5, 2);
+	expect(ask(a, 4, roi, KVPIPE_EXACT), 3, 3);
+	expect(ask(NULL, 0, NULL, KVPIPE_PREFIX), 1, 0);
+	expect(ask(NULL, 0, NULL, KVPIPE_EXACT), 4, 0);
+	kvpipe_query_t *q = ask(c, 1, NULL, KVPIPE_PREFIX); /* waits; nobody behind it does */
+	kvpipe_msg_t *m;
+	insert(6, b, 3, NULL);
+	expect(ask(b, 1, NULL, KVPIPE_PREFIX), 6, 1);
+	CHECK_INT(kvpipe_query_done(q), 0);
+	CHECK_FAILS(kvpipe_query_wait(q, KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	insert(7, c, 1, NULL);
+	expect(q, 7, 1);
+	stop();
+}
+
+static void tokens_of_any_integers(void)
+{
+	const uint8_t u8[] = { 3, 200 };
+	const int8_t i8[] = { 3, -1 };
+	const uint64_t large[] = { 3, 1ull << 32 };
+	const float f[] = { 1 };
+	const uint8_t none[] = { 0, 0 };
+	const int64_t same[] = { 3, 200 };
+	struct kvpipe_tensor t = flat(KVPIPE_U8, 2, u8), r = flat(KVPIPE_BOOL, 2, none);
+	const struct kvpipe_tensor *members[5] = { &t };
+	kvpipe_query_t *q;
+	kvpipe_msg_t *m;
+
+	start(1 << 16);
+	CHECK_INT(kvpipe_lookup_insert(own, members, 0), 0);
+	q = ask(same, 2, NULL, KVPIPE_EXACT);
+	CHECK_INT(kvpipe_query_wait(q, WAIT, &m), 0);
+	CHECK_INT(member(m, 0).dtype, KVPIPE_U8);
+	kvpipe_msg_free(m);
+	kvpipe_query_free(q);
+	t = flat(KVPIPE_I8, 2, i8);
+	CHECK_FAILS(kvpipe_lookup_insert(own, members, 0), KVPIPE_E_INVALID, "tokens[1] is -1: must be 0 to 4294967295");
+	t = flat(KVPIPE_U64, 2, large);
+	CHECK_FAILS(kvpipe_lookup_select(sel, &t, NULL, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "tokens[1] is 4294967296");
+	t = flat(KVPIPE_F32, 1, f);
+	CHECK_FAILS(kvpipe_lookup_insert(own, members, 0), KVPIPE_E_INVALID, "1 dimensions of float32: must have one, of integers");
+	t = flat(KVPIPE_U8, 2, u8);
+	CHECK_FAILS(kvpipe_lookup_select(sel, &t, &r, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "none of 2 tokens counts under roi");
+	r.shape[0] = 1;
+	CHECK_FAILS(kvpipe_lookup_select(sel, &t, &r, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "one for each of 2 tokens");
+	CHECK_FAILS(kvpipe_lookup_select(sel, NULL, &r, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "roi without tokens");
+	t.shape[0] = 0;
+	CHECK_FAILS(kvpipe_lookup_insert(own, members, 0), KVPIPE_E_INVALID, "none of 0 tokens counts");
+	CHECK_FAILS(kvpipe_lookup_select(sel, NULL, NULL, 3, 0, &q), KVPIPE_E_INVALID, "match is 3");
+	CHECK_FAILS(kvpipe_lookup_select(own, NULL, NULL, 1, 0, &q), KVPIPE_E_INVALID, "owner's end");
+	CHECK_FAILS(kvpipe_lookup_insert(sel, members, 0), KVPIPE_E_INVALID, "selecting end");
+	CHECK_FAILS(kvpipe_lookup_select(sel, NULL, NULL, 1, 31ll * 86400 * KV_SEC, &q), KVPIPE_E_INVALID, "at most 30 days");
+	stop();
+}
+
+/* 200 entries of 1,700 bytes through a capacity of 170,000: never more than 100 at a time, selected in another order. */
+static void threshold(void)
+{
+	enum { N = 200 };
+	static uint8_t value[1700 - 8];
+	kvpipe_query_t *q[N];
+	kvpipe_msg_t *m;
+	int64_t token;
+	int sent = 0;
+
+	start(170000);
+	for (; sent < N; sent++) {
+		token = sent;
+		memset(value, sent, sizeof(value));
+		struct kvpipe_tensor t = flat(KVPIPE_I64, 1, &token), v = flat(KVPIPE_U8, sizeof(value), value);
+		const struct kvpipe_tensor *members[5] = { &t, NULL, NULL, &v, NULL };
+		int rc = kvpipe_lookup_insert(own, members, 0);
+		if (sent == 100) {
+			CHECK_INT(rc, -KVPIPE_E_TIMEOUT);
+			CHECK_HAS(kvpipe_last_error(), "holds 170000 of 170000 bytes in 100 items");
+			for (int i = 0; i < 100; i++) {
+				token = i * 37 % 100;
+				q[token] = ask(&token, 1, NULL, KVPIPE_EXACT);
+			}
+			for (int i = 0; i < 100; i++) {
+				CHECK_INT(kvpipe_query_wait(q[i], WAIT, &m), 0);
+				kvpipe_msg_free(m);
+				kvpipe_query_free(q[i]);
+			}
+			token = sent;
+			rc = kvpipe_lookup_insert(own, members, WAIT);
+		}
+		CHECK_INT(rc, 0);
+	}
+	for (int i = 199; i >= 100; i--) {
+		token = i;
+		kvpipe_query_t *one = ask(&token, 1, NULL, KVPIPE_PREFIX);
+		CHECK_INT(kvpipe_query_wait(one, WAIT, &m), 0);
+		CHECK_INT(*(uint8_t *)member(m, 3).data, (uint8_t)i);
+		kvpipe_msg_free(m);
+		kvpipe_query_free(one);
+	}
+	struct kvpipe_tensor big = flat(KVPIPE_U8, 170001, value);
+	const struct kvpipe_tensor *members[5] = { NULL, NULL, &big, NULL, NULL };
+	CHECK_FAILS(kvpipe_lookup_insert(own, members, WAIT), KVPIPE_E_INVALID, "170001 bytes, the capacity of \"l\" is 170000");
+	stop();
+}
+
+/* Queries that nobody wants any more: cancelled while they wait, given back when their entry is reserved. */
+static void forgotten(void)
+{
+	const int64_t a[] = { 1 }, b[] = { 2 };
+	kvpipe_query_t *q;
+
+	start(1 << 16);
+	q = ask(a, 1, NULL, KVPIPE_PREFIX);
+	kvpipe_query_free(q);
+	q = ask(b, 1, NULL, KVPIPE_PREFIX);
+	exchange_hold(x, true);
+	insert(1, a, 1, NULL);
+	exchange_await_puts(x, 1);
+	kvpipe_query_t *first = ask(a, 1, NULL, KVPIPE_PREFIX); /* no room yet: it is told the size, and reserves it */
+	exchange_await_gets(x, 3);
+	exchange_hold(x, false);
+	fake_await_submissions(exchange_fake(x, 1), 6); /* BIND, CANCEL, GET, CANCEL, GET, GET */
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	while (!kvpipe_query_done(first) && exchange_shorts(x) == 0)
+		;
+	pthread_mutex_lock(&e->kv->lock);
+	kv_end_look(e);
+	CHECK(e->shorts != NULL);
+	kv_end_unlock(e);
+	kvpipe_query_free(first);
+	expect(ask(a, 1, NULL, KVPIPE_PREFIX), 1, 1);
+	exchange_await_declines(x, 1);
+	insert(2, b, 1, NULL);
+	expect(q, 2, 1);
+	q = ask(b, 1, NULL, KVPIPE_PREFIX);
+	kvpipe_lookup_close(sel);
+	sel = NULL;
+	CHECK_INT(kvpipe_query_done(q), 1);
+	CHECK_FAILS(kvpipe_query_wait(q, 0, &(kvpipe_msg_t *){ NULL }), KVPIPE_E_CLOSED, "\"l\" was closed");
+	kvpipe_query_free(q);
+	kvpipe_query_free(NULL);
+	kvpipe_lookup_close(NULL);
+	stop();
+}
+
+#define THREADS 4
+#define EACH 100
+
+static void *inserter(void *arg)
+{
+	uint64_t me = (uint64_t)(uintptr_t)arg;
+
+	for (uint64_t n = 0; n < EACH; n++)
+		insert(me * EACH + n, (int64_t[]){ (int64_t)me, (int64_t)n }, 2, NULL);
+	return NULL;
+}
+
+static void *selector(void *arg)
+{
+	uint64_t me = (uint64_t)(uintptr_t)arg;
+	kvpipe_query_t *q[10];
+
+	for (uint64_t n = 0; n < EACH; n += 10) {
+		for (uint64_t i = 0; i < 10; i++)
+			q[i] = ask((int64_t[]){ (int64_t)me, (int64_t)(n + i) }, 2, NULL, KVPIPE_EXACT);
+		for (uint64_t i = 10; i-- > 0;)
+			expect(q[i], me * EACH + n + i, 2);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t t[2 * THREADS];
+
+	start(4000);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&t[THREADS + i], NULL, selector, (void *)i) == 0);
+	/* Each has an inserter of its own: waiting for room they cannot wait for each other's queries. */
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&t[i], NULL, inserter, (void *)i) == 0);
+	for (int i = 0; i < 2 * THREADS; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	stop();
+}
+
+static void descriptors(void)
+{
+	const int64_t a[] = { 1, 2 };
+	kvpipe_msg_t *m;
+
+	start(1 << 16);
+	struct pollfd p = { .fd = kvpipe_lookup_fd(sel), .events = POLLIN };
+	CHECK(p.fd >= 0 && kvpipe_lookup_fd(own) >= 0);
+	kvpipe_query_t *q = ask(a, 2, NULL, KVPIPE_PREFIX);
+	CHECK_INT(kvpipe_query_wait(q, 0, &m), -KVPIPE_E_TIMEOUT);
+	CHECK_INT(poll(&p, 1, 0), 0);
+	insert(1, a, 2, NULL);
+	while (!kvpipe_query_done(q)) {
+		CHECK_INT(poll(&p, 1, 20000), 1);
+		int rc = kvpipe_query_wait(q, 0, &m);
+		if (rc == 0)
+			kvpipe_msg_free(m);
+		CHECK(rc == 0 || rc == -KVPIPE_E_TIMEOUT);
+	}
+	kvpipe_query_free(q);
+	stop();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
+		TEST(threads),   TEST(descriptors),
+	};
+	return RUN(tests);
+}

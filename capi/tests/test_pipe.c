@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipes: order, room, deadlines, ends. The daemons are fake; test_pipe_daemon.c has a real one. */
+#include "fake_exchange.h"
+#include "pipe.h"
+#include "pipes.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct exchange *x;
+static kvpipe_t *kv;
+static kvpipe_pipe_t *tx, *rx;
+
+static void start(uint64_t capacity, uint32_t window)
+{
+	x = exchange_start(2);
+	kv = exchange_session(x);
+	exchange_next(x, kv, 0);
+	tx = open_pipe(kv, KVPIPE_SEND, capacity, 0);
+	exchange_next(x, kv, 1);
+	rx = open_pipe(kv, KVPIPE_RECV, 0, window);
+}
+
+static void stop(void)
+{
+	kvpipe_pipe_close(tx);
+	kvpipe_pipe_close(rx);
+	kvpipe_close(kv);
+	exchange_stop(x);
+}
+
+static void none_is_a_value(void)
+{
+	kvpipe_msg_t *m;
+	struct kvpipe_tensor t = KVPIPE_OPTS(kvpipe_tensor, .dtype = 1);
+
+	start(0, 0);
+	CHECK_INT(kvpipe_pipe_send(tx, NULL, WAIT), 0);
+	send_number(tx, 5);
+	CHECK_INT(kvpipe_pipe_send(tx, NULL, WAIT), 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+	CHECK_INT(kvpipe_msg_tensor(m, 0, &t), 0);
+	CHECK(t.data == NULL && t.dtype == 0);
+	CHECK_FAILS(kvpipe_msg_tensor(m, 1, &t), KVPIPE_E_INVALID, "i is 1: the message has 1 members");
+	t.sz = 3;
+	CHECK_FAILS(kvpipe_msg_tensor(m, 0, &t), KVPIPE_E_INVALID, "sz is 3");
+	kvpipe_msg_free(m);
+	recv_number(rx, 5);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+	CHECK_INT(kvpipe_msg_count(m), 1);
+	kvpipe_msg_free(m);
+	kvpipe_msg_free(NULL);
+	stop();
+}
+
+/* Whatever their sizes, items come in order, and nobody waits for anybody when all of them fit. */
+static void in_order(void)
+{
+	static uint64_t data[20000];
+	unsigned int seed = 3;
+
+	for (uint32_t window = 1; window <= 32; window += 31) {
+		start(1 << 20, window);
+		for (uint64_t n = 0; n < 400; n++) {
+			data[0] = n;
+			struct kvpipe_tensor t = flat(KVPIPE_U64, 1 + (uint32_t)rand_r(&seed) % (n % 50 == 49 ? 20000 : 200), data);
+			CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+			if (n % 3 == 2) {
+				for (uint64_t k = n - 2; k <= n; k++)
+					recv_number(rx, k);
+			}
+		}
+		recv_number(rx, 399);
+		CHECK_INT(kvpipe_pipe_flush(tx, WAIT), 0);
+		CHECK(exchange_shorts(x) > 0);
+		stop();
+	}
+}
+
+static void late_items_are_the_next_calls(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0, 0);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_TIMEOUT, "nobody sent anything yet to \"p\"");
+	CHECK(m == NULL);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, 2 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came in time");
+	exchange_hold(x, true);
+	for (uint64_t n = 0; n < 5; n++)
+		send_number(tx, n);
+	exchange_await_puts(x, 5);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came in time");
+	exchange_hold(x, false);
+	for (uint64_t n = 0; n < 5; n++)
+		recv_number(rx, n);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing was sent to \"p\"");
+	send_number(tx, 5);
+	recv_number(rx, 5);
+	stop();
+}
+
+static void a_sender_waits_for_room_only(void)
+{
+	static uint8_t data[40000];
+	struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+	kvpipe_msg_t *m;
+
+	start(100000, 1);
+	CHECK_INT(kvpipe_pipe_send(tx, &t, 0), 0);
+	CHECK_INT(kvpipe_pipe_send(tx, &t, 0), 0);
+	CHECK_FAILS(kvpipe_pipe_send(tx, &t, 0), KVPIPE_E_TIMEOUT, "\"p\" holds 80000 of 100000 bytes in 2 items that nobody received yet");
+	CHECK_INT(kvpipe_pipe_send(tx, NULL, 0), 0); /* needs none */
+	CHECK_FAILS(kvpipe_pipe_flush(tx, KV_MS), KVPIPE_E_TIMEOUT, "3 items of \"p\" were not received in time");
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+	kvpipe_msg_free(m);
+	CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+		kvpipe_msg_free(m);
+	}
+	CHECK_INT(kvpipe_pipe_flush(tx, WAIT), 0);
+	stop();
+}
+
+/* Who keeps what he received holds nothing up; the messages keep their bytes, also when the pipe is gone. */
+static void kept_messages(void)
+{
+	enum { N = 60 };
+	static uint8_t data[16384];
+	kvpipe_msg_t *m[N];
+
+	start(100000, 0);
+	for (int i = 0; i < N; i++) {
+		memset(data, i, sizeof(data));
+		struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+		CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m[i]), 0);
+	}
+	stop();
+	for (int i = 0; i < N; i++) {
+		memset(data, i, sizeof(data));
+		CHECK(memcmp(member(m[i], 0).data, data, sizeof(data)) == 0);
+		kvpipe_msg_free(m[i]);
+	}
+}
+
+static void the_sender_closes(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0, 4);
+	for (uint64_t n = 0; n < 10; n++)
+		send_number(tx, n);
+	kvpipe_pipe_close(tx);
+	tx = NULL;
+	for (uint64_t n = 0; n < 10; n++)
+		recv_number(rx, n);
+	for (int i = 0; i < 3; i++)
+		CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_CLOSED, "\"p\"");
+	stop();
+}
+
+/* An item whose transfer failed is told of once, and is still the next one. Its blocks are not used before RELEASED. */
+static void failures(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0, 4);
+	send_number(tx, 0);
+	recv_number(rx, 0);
+	exchange_fail(x, 3, KVPIPE_E_CORRUPT);
+	for (uint64_t n = 1; n < 9; n++)
+		send_number(tx, n);
+	int failed = 0;
+	for (uint64_t n = 1; n < 9;) {
+		int rc = kvpipe_pipe_recv(rx, WAIT, &m);
+		if (rc == 0) {
+			uint64_t got;
+			memcpy(&got, member(m, 0).data, sizeof(got));
+			CHECK_INT(got, n);
+			kvpipe_msg_free(m);
+			n++;
+		} else {
+			CHECK_INT(rc, -KVPIPE_E_CORRUPT);
+			failed++;
+		}
+	}
+	CHECK_INT(failed, 3);
+	exchange_release(x);
+	send_number(tx, 9);
+	recv_number(rx, 9);
+	stop();
+}
+
+static void the_daemon_goes(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0, 0);
+	send_number(tx, 1);
+	exchange_await_puts(x, 1);
+	CHECK_INT(exchange_shorts(x), 0);
+	fake_hang_up(exchange_fake(x, 0));
+	CHECK_FAILS(kvpipe_pipe_flush(tx, WAIT), KVPIPE_E_RESTARTED, "open it again once the daemon is back");
+	CHECK_FAILS(kvpipe_pipe_send(tx, NULL, 0), KVPIPE_E_RESTARTED, "send: \"p\": the daemon went away");
+	fake_bye(exchange_fake(x, 1), KVPIPE_E_QUOTA, "too much");
+	do
+		CHECK(kvpipe_pipe_recv(rx, WAIT, &m) != -KVPIPE_E_TIMEOUT);
+	while (m != NULL && (kvpipe_msg_free(m), true));
+	CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_CLOSED, "too much");
+	stop();
+}
+
+static void refused(void)
+{
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_SEND);
+	kvpipe_pipe_t *p = NULL;
+
+	x = exchange_start(1);
+	kv = exchange_session(x);
+	exchange_next(x, kv, 0);
+	exchange_refuse(x, KVPIPE_E_BUSY, "a sender of \"p\" lives");
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_BUSY, "a sender of \"p\" lives");
+	CHECK(p == NULL);
+	o.end = 3;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "end is 3");
+	o.end = KVPIPE_RECV, o.capacity = 5;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "capacity is 5");
+	o.capacity = 0, o.window = 1025;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "window is 1025: at most 1024");
+	o.window = 0, o.linger_ns = 5;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "linger_ns is 5");
+	o.linger_ns = 0, o.token_len = 15, o.token = TOKEN;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "token: 15 bytes: must be 16 to 32");
+	o.token_len = 0, o.name = "";
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "name is required");
+	o.name = "p", o.end = KVPIPE_SEND, o.peer = "n";
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "peer is \"n\"");
+	o.peer = NULL, o.capacity = 1ull << 41;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "at most 2^40");
+	o.capacity = 0, o.flags = 1;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "flags is 0x1");
+	kvpipe_close(kv);
+	exchange_stop(x);
+}
+
+static void *wait_for_an_item(void *arg)
+{
+	kvpipe_msg_t *m;
+
+	CHECK_FAILS(kvpipe_pipe_recv(arg, 60 * KV_SEC, &m), KVPIPE_E_CLOSED, "\"p\"");
+	return NULL;
+}
+
+static void *wait_for_room(void *arg)
+{
+	static uint8_t data[900];
+	struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+
+	CHECK_FAILS(kvpipe_pipe_send(arg, &t, 60 * KV_SEC), KVPIPE_E_CLOSED, "\"p\"");
+	return NULL;
+}
+
+/* Until a thread is in a call. */
+static void await_user(struct kv_end *e)
+{
+	bool inside = false;
+
+	while (!inside) {
+		sched_yield();
+		pthread_mutex_lock(&e->gate);
+		inside = e->users > 0;
+		pthread_mutex_unlock(&e->gate);
+	}
+}
+
+/* The session's close ends the calls of other threads, and every later one; the ends are still closed one by one. */
+static void the_session_closes(void)
+{
+	pthread_t a, b;
+	kvpipe_msg_t *m;
+
+	for (int round = 0; round < 3; round++) {
+		start(1000, 0);
+		CHECK_INT(kvpipe_pipe_send(tx, &(struct kvpipe_tensor){ .sz = sizeof(struct kvpipe_tensor), .dtype = KVPIPE_U8,
+			.ndim = 1, .shape = { 900 }, .data = (uint8_t[900]){ 0 } }, WAIT), 0);
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+		kvpipe_msg_free(m);
+		exchange_hold(x, true);
+		CHECK_INT(kvpipe_pipe_send(tx, &(struct kvpipe_tensor){ .sz = sizeof(struct kvpipe_tensor), .dtype = KVPIPE_U8,
+			.ndim = 1, .shape = { 900 }, .data = (uint8_t[900]){ 0 } }, WAIT), 0);
+		CHECK(pthread_create(&a, NULL, wait_for_an_item, rx) == 0);
+		CHECK(pthread_create(&b, NULL, wait_for_room, tx) == 0);
+		await_user(&rx->end);
+		await_user(&tx->end);
+		if (round == 0) { /* closing an end does the same */
+			kvpipe_pipe_close(rx);
+			kvpipe_pipe_close(tx);
+		} else {
+			kvpipe_close(kv);
+		}
+		CHECK(pthread_join(a, NULL) == 0 && pthread_join(b, NULL) == 0);
+		if (round > 0) {
+			CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_CLOSED, "\"p\" was closed");
+			CHECK_FAILS(kvpipe_pipe_fd(tx), KVPIPE_E_CLOSED, "\"p\" was closed");
+			kvpipe_pipe_close(rx);
+			kvpipe_pipe_close(tx);
+		} else {
+			kvpipe_close(kv);
+		}
+		kvpipe_pipe_close(NULL);
+		exchange_stop(x);
+	}
+}
+
+static int readable(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, ms);
+}
+
+/* Who waits for the descriptors alone, and tries when one is readable, gets everything. */
+static void descriptors(void)
+{
+	static uint8_t data[600];
+	struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+	kvpipe_msg_t *m;
+	int sent = 0, got = 0;
+
+	start(1000, 0);
+	struct pollfd p[2] = {
+		{ .fd = kvpipe_pipe_fd(rx), .events = POLLIN },
+		{ .fd = kvpipe_pipe_fd(tx), .events = POLLIN },
+	};
+	CHECK(p[0].fd >= 0 && p[1].fd >= 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, 0, &m), -KVPIPE_E_TIMEOUT);
+	CHECK_INT(readable(p[0].fd, 0), 0);
+	while (got < 50) {
+		CHECK(poll(p, sent < 50 ? 2 : 1, 20000) > 0);
+		if (sent < 50 && p[1].revents != 0) {
+			data[0] = (uint8_t)sent;
+			int rc = kvpipe_pipe_send(tx, &t, 0);
+			CHECK(rc == 0 || rc == -KVPIPE_E_TIMEOUT);
+			sent += rc == 0;
+		}
+		if (p[0].revents != 0) {
+			int rc = kvpipe_pipe_recv(rx, 0, &m);
+			CHECK(rc == 0 || rc == -KVPIPE_E_TIMEOUT);
+			if (rc == 0)
+				CHECK_INT(*(uint8_t *)member(m, 0).data, got++);
+			kvpipe_msg_free(m);
+		}
+	}
+	CHECK_INT(kvpipe_pipe_recv(rx, 0, &m), -KVPIPE_E_TIMEOUT);
+	CHECK_INT(readable(p[0].fd, 0), 0);
+	stop();
+}
+
+static void forked(void)
+{
+	kvpipe_msg_t *m, *kept;
+	uint8_t data[500] = { 7 };
+	struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+
+	start(0, 0);
+	CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &kept), 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK_FAILS(kvpipe_pipe_send(tx, NULL, 0), KVPIPE_E_CLOSED, "belongs to the parent process");
+		CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_CLOSED, "belongs to the parent process");
+		kvpipe_msg_free(kept);
+		kvpipe_pipe_close(tx);
+		kvpipe_pipe_close(rx);
+		kvpipe_close(kv);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK_INT(*(uint8_t *)member(kept, 0).data, 7);
+	kvpipe_msg_free(kept);
+	send_number(tx, 1);
+	recv_number(rx, 1);
+	stop();
+}
+
+#define THREADS 3
+#define EACH 300
+
+static uint8_t seen[THREADS][EACH];
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *sender(void *arg)
+{
+	for (uint64_t n = 0; n < EACH; n++)
+		send_number(tx, (uint64_t)(uintptr_t)arg << 32 | n);
+	return NULL;
+}
+
+static void *receiver(void *arg)
+{
+	kvpipe_msg_t *m;
+	uint64_t got;
+
+	for (int n = 0; n < EACH; n++) {
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+		memcpy(&got, member(m, 0).data, sizeof(got));
+		kvpipe_msg_free(m);
+		pthread_mutex_lock(&seen_lock);
+		CHECK(got >> 32 < THREADS && (uint32_t)got < EACH);
+		CHECK_INT(seen[got >> 32][(uint32_t)got]++, 0);
+		pthread_mutex_unlock(&seen_lock);
+	}
+	return arg;
+}
+
+/* Several threads on each end: every item comes once. */
+static void threads(void)
+{
+	pthread_t t[2 * THREADS];
+
+	start(2000, 0);
+	for (uintptr_t i = 0; i < THREADS; i++) {
+		CHECK(pthread_create(&t[i], NULL, sender, (void *)i) == 0);
+		CHECK(pthread_create(&t[THREADS + i], NULL, receiver, NULL) == 0);
+	}
+	for (int i = 0; i < 2 * THREADS; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	stop();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(none_is_a_value),
+		TEST(in_order),
+		TEST(late_items_are_the_next_calls),
+		TEST(a_sender_waits_for_room_only),
+		TEST(kept_messages),
+		TEST(the_sender_closes),
+		TEST(failures),
+		TEST(the_daemon_goes),
+		TEST(refused),
+		TEST(the_session_closes),
+		TEST(descriptors),
+		TEST(threads),
+		TEST(forked),
+	};
+	return RUN(tests);
+}
