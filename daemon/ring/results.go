@@ -17,7 +17,11 @@ type results struct {
 }
 
 func newResults(area []byte, entries uint32) results {
-	return results{area: area, ends: make([]uint64, entries), charges: make([]uint64, entries)}
+	r := results{area: area, ends: make([]uint64, entries), charges: make([]uint64, entries)}
+	// The kernel gives their pages now, not while completions wait.
+	clear(r.ends)
+	clear(r.charges)
+	return r
 }
 
 // place returns where a piece of n bytes would begin.
