@@ -272,6 +272,33 @@ func takeOrphan(t *testing.T, n *node, ranks int, id uint64) {
 	}
 }
 
+// TestSuccessorAtOnce: a new instance that is faster than the news of the old one's death takes nothing away from what that finished.
+// Under the same key its own offer wins.
+func TestSuccessorAtOnce(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	for round := range 20 {
+		dead := n.produceAll(1)[0]
+		dead.kill()
+		e := n.join("prefill", 8) // names no instance
+		if s := n.offers()["finished"]; s != "orphaned" {
+			t.Fatalf("round %d: the finished offer is %q", round, s)
+		}
+		heir := token()
+		user, err := e.Submit(&transfer.OfferOp{Key: []byte("finished"), Token: heir, Consumers: 1, Sealed: true, Lease: 60e9, Blocks: e.all()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the new offer takes the old one's place", func() bool { return n.offers()["finished"] == "sealed" })
+		eventually(t, "the old one's memory is returned", func() bool { return resident(t, dead.ino) == -1 })
+		if c := e.do(&transfer.WithdrawOp{Target: user}); c.Status != uint16(transfer.WasCancelled) && c.Status != uint16(transfer.Done) {
+			t.Fatalf("withdraw: %+v", c.Cause())
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestOrphansEnd: they end with the orphan lease, and without one with their engine. An engine that says goodbye takes its offers with it.
 func TestOrphansEnd(t *testing.T) {
 	for name, lease := range map[string]config.Duration{"short": 50e6, "off": 0} {

@@ -87,8 +87,8 @@ func TestKilledClients(t *testing.T) {
 			noErr(t, cmd.Process.Kill())
 			_ = cmd.Wait()
 			closed := wait(n, func(e transfer.SessionClosed) bool { return e.Session == opened.Session })
-			if closed.Cause.Reason != transfer.PeerGone {
-				t.Errorf("closed because of %+v", closed.Cause)
+			if closed.Cause.Reason != transfer.PeerGone || !closed.Died {
+				t.Errorf("closed because of %+v, died: %v", closed.Cause, closed.Died)
 			}
 			n.empty()
 			if n.Pinned() != 0 {

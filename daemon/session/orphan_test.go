@@ -1,0 +1,105 @@
+package session_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestNotDead: a client that says goodbye, or only closes its connection, has not died: it may still write its memory. What it
+// said last about its progress is known whether anybody had looked or not.
+func TestNotDead(t *testing.T) {
+	n := start(t, nil)
+	for name, end := range map[string]func(*sessiontest.Client){
+		"goodbye": func(c *sessiontest.Client) { noErr(t, c.Close()) },
+		"hang up": (*sessiontest.Client).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := n.dial(sessiontest.Options{Engine: name})
+			noErr(t, c.Progress(5<<16|3))
+			id := transfer.SessionID(c.Welcome.Session)
+			end(c)
+			closed := wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+			if closed.Died || closed.Progress != 5<<16|3 {
+				t.Errorf("died: %v, progress %#x", closed.Died, closed.Progress)
+			}
+		})
+	}
+}
+
+const left = 3 // blocks that an orphan leaves behind
+
+// orphan opens a session with a region of 16 blocks of a page and lets it end as if offers of three of them outlived it.
+func (n *node) orphan() (id transfer.SessionID, region layout.RegionID) {
+	n.t.Helper()
+	layouts := make(chan *layout.Layout, 1)
+	n.on(func(ev transfer.Event) bool {
+		switch ev := ev.(type) {
+		case transfer.LayoutSet:
+			layouts <- ev.Layout
+		case transfer.SessionClosed:
+			n.SessionOrphaned(transfer.SessionOrphaned{Session: ev.Session, Layout: <-layouts, Keep: [][]layout.BlockList{
+				{{NTokens: 2, IDs: []uint32{1, 2}}}, {{NTokens: 2, IDs: []uint32{9, layout.NoBlock}}},
+			}})
+			return true
+		}
+		return false
+	})
+	c := n.dial(sessiontest.Options{Engine: "mortal"})
+	region, mem, err := c.Alloc(16 * 4096)
+	noErr(n.t, err)
+	noErr(n.t, c.SetLayout([]layout.View{{
+		Region: region, NumBlocks: 16, BlockStride: 4096, TokenStride: 4096, HeadStride: 4096, ContentBytes: 4096,
+		Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv",
+	}}, nil, 0))
+	for i := range mem {
+		mem[i] = byte(i>>12) + 1
+	}
+	_, _ = c.Request(ring.CtlPing, nil) // the layout was reported before it is answered
+	c.Kill()
+	id = transfer.SessionID(c.Welcome.Session)
+	n.empty()
+	n.on(nil)
+	return id, region
+}
+
+// TestLeftBehind: of a session that offers outlive, all ends but the pages under their blocks, until nobody takes them any more.
+func TestLeftBehind(t *testing.T) {
+	n := start(t, nil)
+	id, region := n.orphan()
+	if n.Orphaned() != left*4096 || n.Pinned() != left*4096 {
+		t.Errorf("%d bytes are left behind, %d registered; must be %d", n.Orphaned(), n.Pinned(), left*4096)
+	}
+	for block := range uint64(16) {
+		b, ok := n.Resolve(id, plan.Run{Region: region, Off: block * 4096, Len: 4096})
+		want := byte(0)
+		if block == 1 || block == 2 || block == 9 {
+			want = byte(block) + 1
+		}
+		if !ok || !bytes.Equal(b, bytes.Repeat([]byte{want}, 4096)) {
+			t.Errorf("block %d: there %v, or not what it was (%d)", block, ok, want)
+		}
+	}
+	if u := n.Usage(); u.Sessions != 0 {
+		t.Errorf("%d sessions count", u.Sessions)
+	}
+	n.dial(sessiontest.Options{Engine: "mortal"}) // the rank is free
+
+	n.SessionDrained(id)
+	eventually(t, func() bool { return n.Orphaned() == 0 && n.Pinned() == 0 && n.Memory(id) == nil }, "%d bytes are left behind", n.Orphaned)
+}
+
+// TestLeftBehindAtTheEnd: a server that closes gives all of it back; the leak gate looks.
+func TestLeftBehindAtTheEnd(t *testing.T) {
+	n := start(t, nil)
+	n.orphan()
+	noErr(t, n.Close())
+	if n.Orphaned() != 0 || n.Pinned() != 0 {
+		t.Errorf("%d bytes are left behind, %d registered", n.Orphaned(), n.Pinned())
+	}
+}
