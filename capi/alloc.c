@@ -10,37 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-
-static int make_fd(unsigned int flags)
-{
-	int fd = memfd_create("kvpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | flags);
-
-	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-		fd = memfd_create("kvpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
-	return fd;
-}
-
-/* Makes every page present, so that shortage shows here and not as a signal later. Returns an errno. */
-static int populate(const struct kv_memory *m)
-{
-	if (madvise(m->addr, m->mapped, MADV_POPULATE_WRITE) == 0)
-		return 0;
-	if (errno != EINVAL)
-		return errno;
-	/* Before Linux 5.14. Allocating first turns a full file system into an error; touching then only maps. */
-	if (fallocate(m->fd, 0, 0, (off_t)m->mapped) != 0 && errno != EOPNOTSUPP)
-		return errno;
-	for (size_t at = 0; at < m->mapped; at += m->page)
-		((volatile char *)m->addr)[at] = 0;
-	return 0;
-}
-
 /* Returns an errno; on failure nothing is left. */
 static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 {
@@ -49,7 +18,7 @@ static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 	int err = 0;
 
 	m->addr = MAP_FAILED;
-	m->fd = make_fd(mfd_flags);
+	m->fd = kv_memfd("kvpipe", mfd_flags);
 	if (m->fd < 0)
 		return errno;
 	/* The block size of a memfd is its page size, huge or not. */
@@ -66,7 +35,7 @@ static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 	if (err == 0 && (mfd_flags & MFD_HUGETLB) == 0)
 		madvise(m->addr, m->mapped, MADV_HUGEPAGE); /* where shmem allows it */
 	if (err == 0)
-		err = populate(m);
+		err = kv_populate(m->fd, m->addr, m->mapped, m->page);
 	if (err == 0 && (madvise(m->addr, m->mapped, MADV_DONTFORK) != 0 || madvise(m->addr, m->mapped, MADV_DONTDUMP) != 0))
 		err = errno;
 	if (err != 0) {

@@ -270,6 +270,7 @@ struct kv_region {
 	int fd;
 	void *addr;       /* NULL: the caller's own mapping */
 	size_t mapped;
+	bool adopted;     /* the mapping stays the program's */
 };
 
 struct kv_layer {
@@ -376,8 +377,16 @@ struct kv_memory {
 int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m);
 void kv_memory_drop(struct kv_memory *m);
 
+/* memfd.c: a memfd that can be sealed (-1: errno); and all of one made present, mapped at addr: an errno. */
+int kv_memfd(const char *name, unsigned int flags);
+int kv_populate(int fd, void *addr, size_t len, size_t page);
+
 void kv_regions_drop(kvpipe_t *kv, bool unmap);
 int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region);
+/* A region after the first skip bytes of the mapping, which stays when the region ends. */
+int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, void *addr, size_t mapped,
+			  kvpipe_region_t *region);
+void kv_adopt_end(void *addr, size_t mapped); /* the memory is the program's alone again, on the same file */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */
 
 void kv_event_signal(int fd);

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region)
+static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_region as, kvpipe_region_t *region)
 {
-	struct kvpipe_register body = { .bytes = nbytes, .kind = 1 };
+	struct kvpipe_register body = { .bytes = nbytes, .kind = 1, .flags = skip & KVPIPE_REGISTER_SKIP };
 	struct kv_region *r = calloc(1, sizeof(*r));
 	uint64_t id = 0;
 
@@ -23,13 +23,26 @@ int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapp
 		free(r);
 		return err;
 	}
-	*r = (struct kv_region){ .id = id, .fd = fd, .addr = addr, .mapped = mapped };
+	*r = as;
+	r->id = id;
+	r->fd = fd;
 	pthread_mutex_lock(&kv->region_lock);
 	r->next = kv->regions;
 	kv->regions = r;
 	pthread_mutex_unlock(&kv->region_lock);
 	*region = id;
 	return 0;
+}
+
+int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region)
+{
+	return add(kv, fd, 0, nbytes, (struct kv_region){ .addr = addr, .mapped = mapped }, region);
+}
+
+int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, void *addr, size_t mapped,
+			  kvpipe_region_t *region)
+{
+	return add(kv, fd, skip, nbytes, (struct kv_region){ .addr = addr, .mapped = mapped, .adopted = true }, region);
 }
 
 static int check_fd(int fd, uint64_t nbytes)
@@ -81,7 +94,9 @@ int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags
 
 static void drop(struct kv_region *r, bool unmap)
 {
-	if (unmap && r->addr != NULL)
+	if (unmap && r->adopted)
+		kv_adopt_end(r->addr, r->mapped);
+	else if (unmap && r->addr != NULL)
 		munmap(r->addr, r->mapped);
 	if (unmap)
 		close(r->fd);

@@ -142,8 +142,39 @@ KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, v
  * mapping out of core dumps and forked children (MADV_DONTDUMP, MADV_DONTFORK), is up to the caller. */
 KVPIPE_API int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 
+enum kvpipe_adopt_flags {
+	KVPIPE_ADOPT_QUIESCED = 1u << 0, /* nobody writes the memory during the call, and no system call does */
+};
+
+struct kvpipe_adopt_opts {
+	size_t sz;
+	void *addr;          /* the first byte */
+	uint64_t nbytes;     /* exactly these bytes become the region: offset 0 of it is *addr */
+	uint32_t flags;      /* enum kvpipe_adopt_flags */
+	uint32_t reserved0;
+	uint64_t reserved[4];
+};
+
+/* Makes a region of memory that the program has already, without moving it: a memfd is put under its pages (as sealed and as
+ * little dumped as one of kvpipe_mem_alloc()), and pointers to it stay good. The memory stays the program's: it must not
+ * be freed, unmapped or given to realloc() while it is registered, and is to be freed as ever afterwards. Other threads may
+ * read and write it all the while and lose nothing (userfaultfd; for up to 64 MiB at a time they wait, tens of milliseconds);
+ * a system call that writes there meanwhile may fail with EFAULT unless the process may use userfaultfd without
+ * UFFD_USER_MODE_ONLY. Where there is no userfaultfd, only with KVPIPE_ADOPT_QUIESCED. Do not fork() meanwhile.
+ *
+ * From then on, after the region's end as well, until the program frees it: children that are forked share the memory instead
+ * of getting a copy, and it has transparent huge pages only where shmem has them. It may be adopted again.
+ *
+ * What can be adopted is private anonymous memory whose pages hold nothing else: pages that the bytes fill, a mapping of just
+ * these pages, or one allocation of glibc that has a mapping of its own (malloc() of at least M_MMAP_THRESHOLD bytes), from its
+ * beginning. -KVPIPE_E_INVALID, with what to do: memory of files, shared, locked, executable, of a stack, of the brk heap, registered
+ * with CUDA, or with others' data on the edge pages. Pins that the kernel does not show (RDMA, io_uring buffers) have to be
+ * taken after adopting. -KVPIPE_E_BUSY: adopted already. -KVPIPE_E_UNAVAILABLE: no userfaultfd. -KVPIPE_E_QUOTA: no memory (64 MiB
+ * more are needed meanwhile), or the daemon's limit; all of the memory stays usable. */
+KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_region_t *region);
+
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
- * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped. */
+ * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped; what was adopted stays. */
 KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
 
 /* ---- layout ----------------------------------------------------------------------------------------------- */

@@ -8,19 +8,19 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// mapMemfd judges a descriptor from a client and maps its first n bytes, in whole pages of the size it
+// mapMemfd judges a descriptor from a client and maps its first skip+n bytes, in whole pages of the size it
 // returns, with the file's identity. The descriptor stays the caller's.
-func mapMemfd(fd int, n uint64) (whole []byte, page int, file file, err error) {
+func mapMemfd(fd int, skip uint32, n uint64) (whole []byte, page int, file file, err error) {
 	info, err := sys.Identify(fd)
 	if err != nil {
 		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	file.dev, file.ino = info.Dev, info.Ino
-	if err := judge(info, n); err != nil {
+	if err := judge(info, skip, n); err != nil {
 		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	unit := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
-	size := (n + unit - 1) / unit * unit                        // n <= Size, so this cannot overflow
+	size := (uint64(skip) + n + unit - 1) / unit * unit         // no more than Size, so this cannot overflow
 	whole, err = sys.Mmap(fd, int(size), sys.ProtWrite)
 	if err != nil {
 		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -28,14 +28,17 @@ func mapMemfd(fd int, n uint64) (whole []byte, page int, file file, err error) {
 	return whole, int(unit), file, nil
 }
 
-// judge says why n bytes of what info describes must not be mapped.
-func judge(info sys.FileInfo, n uint64) error {
+// judge says why the n bytes after the first skip ones of what info describes must not be mapped.
+func judge(info sys.FileInfo, skip uint32, n uint64) error {
 	switch {
 	case !info.IsMemfd():
 		return fmt.Errorf("the descriptor is a %v: it must be a memfd made with MFD_ALLOW_SEALING", info.Kind)
 	case n == 0:
 		return fmt.Errorf("bytes is 0: must be at least 1")
-	case n > math.MaxInt64 || int64(n) > info.Size:
+	case n > math.MaxInt64-math.MaxUint32 || int64(n)+int64(skip) > info.Size:
+		if skip != 0 {
+			return fmt.Errorf("bytes is %d, after the first %d the memfd has %d", n, skip, info.Size-int64(skip))
+		}
 		return fmt.Errorf("bytes is %d, the memfd has %d", n, info.Size)
 	case !info.Seals.Has(sys.SealShrink):
 		return fmt.Errorf("the memfd has seals %v: it must be sealed against shrinking (F_SEAL_SHRINK)", info.Seals)

@@ -7,10 +7,10 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Kind says what stands behind a region. More kinds come with more ways to own memory (adopted pages, CUDA).
+// Kind says what stands behind a region. More kinds come with more ways to own memory (CUDA).
 type Kind uint8
 
-// Memfd is a sealed memfd of base or huge pages.
+// Memfd is a sealed memfd of base or huge pages. Adopted memory is one, too.
 const Memfd Kind = 1
 
 func (k Kind) String() string {
@@ -25,6 +25,7 @@ type Region struct {
 	id    layout.RegionID
 	kind  Kind
 	bytes []byte // what was registered
+	skip  uint64 // bytes of the mapping before it
 	whole []byte // the mapping, whole pages
 	page  int    // their size
 	file  file

@@ -12,16 +12,16 @@ import (
 func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) (kept uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pages := map[layout.RegionID]*pageSet{}
+	pages, skips := map[layout.RegionID]*pageSet{}, map[layout.RegionID]uint64{}
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	for _, r := range regions {
 		if r != nil {
-			pages[r.id] = newPageSet(len(r.whole), r.page)
+			pages[r.id], skips[r.id] = newPageSet(len(r.whole), r.page), r.skip
 		}
 	}
 	keep(func(id layout.RegionID, off, n uint64) {
 		if p := pages[id]; p != nil {
-			p.mark(off, n)
+			p.mark(skips[id]+off, n)
 		}
 	})
 	for i, r := range regions {
@@ -53,12 +53,13 @@ func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 	if left = uint64(len(r.bytes)); r.pool.shared(r.file) {
 		return left, nil
 	}
+	begin := int(r.skip)
 	pages.holes(func(from, to int) {
 		if e := sys.Punch(r.whole[from:to]); e != nil {
 			err = e
 			return
 		}
-		left -= uint64(max(min(to, len(r.bytes))-from, 0))
+		left -= uint64(max(min(to, begin+len(r.bytes))-max(from, begin), 0))
 	})
 	return left, err
 }

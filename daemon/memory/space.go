@@ -32,7 +32,11 @@ func NewSpace(pool *Pool) *Space {
 
 // Register maps the first n bytes of the memfd fd, which stays the caller's, and names them. Errors are ErrInvalid (what
 // the descriptor is and what it must be), ErrQuota or ErrClosed.
-func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) {
+func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) { return s.RegisterAfter(fd, 0, n) }
+
+// RegisterAfter is Register of the n bytes after the first skip ones: memory that was somebody's before it was a
+// memfd's need not begin with a page.
+func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -41,12 +45,13 @@ func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) {
 	if err := s.pool.reserve(n, s.used.Load(), s.count); err != nil {
 		return 0, err
 	}
-	whole, page, file, err := mapMemfd(fd, n)
+	whole, page, file, err := mapMemfd(fd, skip, n)
 	if err != nil {
 		s.pool.giveBack(n)
 		return 0, err
 	}
-	r := &Region{kind: Memfd, bytes: whole[:n:n], whole: whole, page: page, file: file, pool: s.pool, warm: warm(whole), charged: n}
+	bytes := whole[skip : uint64(skip)+n : uint64(skip)+n]
+	r := &Region{kind: Memfd, bytes: bytes, skip: uint64(skip), whole: whole, page: page, file: file, pool: s.pool, warm: warm(whole), charged: n}
 	r.refs.Store(1)
 	s.pool.use(file, 1)
 

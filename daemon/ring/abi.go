@@ -72,7 +72,8 @@ const (
 	FlagForeign = 2
 	FlagShort   = 4
 
-	RegisterMemfd = 1 // Register.Kind
+	RegisterMemfd = 1      // Register.Kind
+	RegisterSkip  = 0xffff // of Register.Flags: bytes of the memfd before the region
 
 	NoSlot = ^uint32(0)
 	NoRank = ^uint32(0)

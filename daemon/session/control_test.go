@@ -62,7 +62,7 @@ func TestStrangeDescriptors(t *testing.T) {
 	says(t, err, transfer.Invalid, "0 descriptors")
 	_, err = c.Request(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 2}), soft)
 	says(t, err, transfer.Invalid, "kind is 2")
-	_, err = c.Request(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1, Flags: 1}), soft)
+	_, err = c.Request(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1, Flags: 1 << 16}), soft)
 	says(t, err, transfer.Invalid, "flags")
 	_, err = c.Request(ring.CtlRegister, register[:31], soft)
 	says(t, err, transfer.Invalid, "31 bytes")

@@ -29,12 +29,12 @@ func (s *session) register(m *message) (uint64, error) {
 		return 0, invalid("register: %d bytes too many", len(rest))
 	case r.Kind != ring.RegisterMemfd:
 		return 0, invalid("register: kind is %d: this daemon knows 1 (memfd)", r.Kind)
-	case r.Flags != 0:
-		return 0, invalid("register: flags are %#x: must be 0", r.Flags)
+	case r.Flags&^ring.RegisterSkip != 0:
+		return 0, invalid("register: flags are %#x: must be %#x at most", r.Flags, ring.RegisterSkip)
 	case len(m.fds) != 1:
 		return 0, invalid("register: came with %d descriptors: must be one", len(m.fds))
 	}
-	id, err := s.mem.Register(m.fds[0], r.Bytes)
+	id, err := s.mem.RegisterAfter(m.fds[0], r.Flags&ring.RegisterSkip, r.Bytes)
 	if err != nil {
 		return 0, err
 	}

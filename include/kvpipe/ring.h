@@ -119,10 +119,11 @@ struct kvpipe_ack {             /* 32 bytes, then text_len bytes of UTF-8, no NU
 	uint64_t reserved[2];
 };
 
+#define KVPIPE_REGISTER_SKIP 0xffffu
 struct kvpipe_register {        /* 32 bytes */
 	uint64_t bytes;
 	uint32_t kind;          /* 1 memfd; others later */
-	uint32_t flags;
+	uint32_t flags;         /* KVPIPE_REGISTER_SKIP: how many bytes of the memfd come before the region */
 	uint64_t reserved[2];
 };
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose memory is it? The marks that glibc's malloc() and CUDA leave on it. */
+#include "adopt.h"
+
+#include <dlfcn.h>
+
+/*
+ * A large allocation of glibc is a mapping of its own. Two words lie before the caller's bytes: how far the mapping's start is
+ * from them, and how far its end, with 2 in the low bits. Other data there would have to agree with three multiples of the
+ * page size by chance.
+ */
+__attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const struct kv_adopt *a, uintptr_t low,
+									    uintptr_t high)
+{
+	const size_t head = 2 * sizeof(size_t);
+
+	/* Not malloc()'s, or with the words in a page before. */
+	if (a->addr % head != 0 || a->addr - head < a->first)
+		return false;
+	const volatile size_t *words = (const volatile size_t *)(a->addr - head);
+	size_t before = words[0], size = words[1];
+	uintptr_t chunk = a->addr - head;
+
+	if ((size & 7) != 2 || before > chunk - low || size - 2 > high - chunk)
+		return false;
+	uintptr_t start = chunk - before, end = chunk + (size - 2);
+	return start % a->page == 0 && end % a->page == 0 && start <= a->first && a->end <= end;
+}
+
+#define STRIDE ((uintptr_t)64 << 20)
+
+bool kv_adopt_cuda(const struct kv_adopt *a)
+{
+	/* Only if the program has loaded it: who did not cannot have registered anything. */
+	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	bool found = false;
+
+	if (cuda == NULL)
+		return false;
+	int (*attribute)(void *, int, unsigned long long) = NULL;
+	void *symbol = dlsym(cuda, "cuPointerGetAttribute");
+	__builtin_memcpy(&attribute, &symbol, sizeof(symbol));
+	for (uintptr_t at = a->addr; attribute != NULL && !found && at < a->end; at += a->end - at > STRIDE ? STRIDE : a->end - at) {
+		unsigned int kind = 0;
+		/* CU_POINTER_ATTRIBUTE_MEMORY_TYPE; memory that CUDA does not know is an error. */
+		found = attribute(&kind, 2, at) == 0 && kind != 0;
+	}
+	if (attribute != NULL && !found) {
+		unsigned int kind = 0;
+		found = attribute(&kind, 2, a->end - 1) == 0 && kind != 0;
+	}
+	dlclose(cuda);
+	return found;
+}

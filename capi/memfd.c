@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files in memory: made, and filled so that shortage shows as an error and not as a signal later. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+int kv_memfd(const char *name, unsigned int flags)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | flags);
+
+	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	return fd;
+}
+
+int kv_populate(int fd, void *addr, size_t len, size_t page)
+{
+	if (madvise(addr, len, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return errno;
+	/* Before Linux 5.14. Allocating first turns a full file system into an error; touching then only maps. */
+	if (fallocate(fd, 0, 0, (off_t)len) != 0 && errno != EOPNOTSUPP)
+		return errno;
+	for (size_t at = 0; at < len; at += page)
+		((volatile char *)addr)[at] = 0;
+	return 0;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which memory is not adopted, and what happens where the kernel allows less. */
+#include "adopting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void arguments(void)
+{
+	struct kvpipe_adopt_opts o = KVPIPE_OPTS(kvpipe_adopt_opts, .nbytes = PAGE);
+	kvpipe_region_t region;
+	uint8_t *p = pages(PAGE);
+
+	begin();
+	CHECK_FAILS(kvpipe_mem_adopt(kv, NULL, &region), KVPIPE_E_INVALID, "mem_adopt: opts is NULL");
+	CHECK_FAILS(kvpipe_mem_adopt(kv, &o, &region), KVPIPE_E_INVALID, "addr is NULL");
+	o.addr = p;
+	CHECK_FAILS(kvpipe_mem_adopt(kv, &o, NULL), KVPIPE_E_INVALID, "region is NULL");
+	o.reserved0 = 1;
+	CHECK_FAILS(kvpipe_mem_adopt(kv, &o, &region), KVPIPE_E_INVALID, "reserved0 is 0x1");
+	o.reserved0 = 0;
+	o.reserved[3] = 1;
+	CHECK_FAILS(kvpipe_mem_adopt(kv, &o, &region), KVPIPE_E_INVALID, "reserved[3] is 0x1");
+	CHECK_FAILS(adopt(p, 0, 0, &region), KVPIPE_E_INVALID, "nbytes is 0: must be 1 to 2^46");
+	CHECK_FAILS(adopt(p, 1ull << 47, 0, &region), KVPIPE_E_INVALID, "must be 1 to 2^46");
+	CHECK_FAILS(adopt(p, PAGE, 2, &region), KVPIPE_E_INVALID, "flags is 0x2: KVPIPE_ADOPT_QUIESCED or 0");
+	CHECK_FAILS(adopt((void *)(UINTPTR_MAX - 100), 200, 0, &region), KVPIPE_E_INVALID, "end behind the address space");
+	end();
+	unmap(p, PAGE);
+}
+
+static void refused(void)
+{
+	kvpipe_region_t region;
+	uint8_t *p = pages(8 * PAGE);
+
+	begin();
+#define REFUSED(addr, nbytes, words) CHECK_FAILS(adopt(addr, nbytes, 0, &region), KVPIPE_E_INVALID, words)
+	pattern(p, 8 * PAGE, 2);
+	/* Others' data may be on an edge page. */
+	REFUSED(p + 100, 2 * PAGE, "may hold others' data");
+	REFUSED(p, 2 * PAGE + 1, "may hold others' data");
+	REFUSED(p + PAGE - 8, 2 * PAGE, "may hold others' data");
+	size_t whole;
+	uint8_t *q = chunk(64, 10 * PAGE, &whole);
+	REFUSED(q + 64, 5 * PAGE, "may hold others' data"); /* not from its beginning */
+	REFUSED(q, whole, "may hold others' data");         /* more than it is */
+	CHECK(munmap(q - 64, whole + 2 * PAGE) == 0);
+	REFUSED(p - PAGE, 2 * PAGE, "cannot be read and written");
+	CHECK(munmap(p + 3 * PAGE, PAGE) == 0);
+	REFUSED(p, 8 * PAGE, "nothing is mapped at");
+	CHECK(mmap(p + 3 * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+	REFUSED(p, 8 * PAGE, "cannot be read and written");
+	/* Sanitizers leave these two out. */
+	CHECK(mprotect(p + 3 * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0 && syscall(SYS_mlock, p + 3 * PAGE, PAGE) == 0);
+	REFUSED(p, 8 * PAGE, "munlock() it first");
+	CHECK(syscall(SYS_munlock, p, 8 * PAGE) == 0 && madvise(p, PAGE, MADV_WIPEONFORK) == 0);
+	REFUSED(p, 8 * PAGE, "MADV_WIPEONFORK");
+	CHECK(madvise(p, PAGE, MADV_KEEPONFORK) == 0);
+	if (mprotect(p, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) == 0) { /* some systems allow no such memory at all */
+		REFUSED(p, 8 * PAGE, "it is executable");
+		CHECK(mprotect(p, PAGE, PROT_READ | PROT_WRITE) == 0);
+	}
+	q = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REFUSED(q, PAGE, "kvpipe_mem_register_fd()");
+	munmap(q, PAGE);
+	int fd = open("file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && ftruncate(fd, PAGE) == 0);
+	q = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	close(fd);
+	REFUSED(q, PAGE, "mapping of a file");
+	munmap(q, PAGE);
+	void *alloc;
+	kvpipe_region_t other;
+	CHECK_INT(kvpipe_mem_alloc(kv, PAGE, KVPIPE_MEM_NO_HUGE, &alloc, &other), 0);
+	REFUSED(alloc, PAGE, "kvpipe_mem_register_fd()");
+	uint8_t on_stack[3 * PAGE];
+	REFUSED((uint8_t *)(((uintptr_t)on_stack + PAGE - 1) & ~(PAGE - 1)), PAGE, "it is a stack");
+	uint8_t *heap = sbrk(3 * PAGE);
+	REFUSED((uint8_t *)(((uintptr_t)heap + PAGE - 1) & ~(PAGE - 1)), PAGE, "brk heap");
+	/* Nothing has happened to it: it can be adopted still; unless the daemon will not, and then again. */
+	check_pattern(p, 3 * PAGE, 2);
+	got.answer = KVPIPE_E_QUOTA;
+	CHECK_FAILS(adopt(p, 8 * PAGE, 0, &region), KVPIPE_E_QUOTA, "this daemon will not");
+	got.answer = 0;
+	check_pattern(p, 3 * PAGE, 2);
+	CHECK_INT(adopt(p, 8 * PAGE, 0, &region), 0);
+	check_pattern(got.map, 3 * PAGE, 2);
+	end();
+	unmap(p, 8 * PAGE);
+}
+
+
+/* ---- where the kernel allows less ---- */
+
+/* Runs f on a thread of its own, whose rights it may give away. */
+static void on_a_thread(void *(*f)(void *), void *arg)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, f, arg) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+/* As containers do it: the system call is not there for this thread. */
+static void forbid_userfaultfd(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { .len = KV_COUNT(code), .filter = code };
+
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
+}
+
+static void *without_userfaultfd(void *arg)
+{
+	uint8_t *p = arg;
+	kvpipe_region_t region;
+
+	forbid_userfaultfd();
+	CHECK_FAILS(adopt(p, 2 * PAGE, 0, &region), KVPIPE_E_UNAVAILABLE,
+		    "userfaultfd, which keeps writes from being lost, is not to be had: Operation not permitted: let nobody write "
+		    "meanwhile and say so with KVPIPE_ADOPT_QUIESCED");
+	check_pattern(p, 2 * PAGE, 4);
+	CHECK_INT(adopt(p, 2 * PAGE, KVPIPE_ADOPT_QUIESCED, &region), 0);
+	return NULL;
+}
+
+static void no_userfaultfd(void)
+{
+	uint8_t *p = pages(2 * PAGE);
+
+	begin();
+	pattern(p, 2 * PAGE, 4);
+	on_a_thread(without_userfaultfd, p);
+	check_pattern(p, 2 * PAGE, 4);
+	check_pattern(got.map, 2 * PAGE, 4);
+	end();
+	unmap(p, 2 * PAGE);
+}
+
+static void *as_nobody(void *arg)
+{
+	uint8_t *p = arg;
+	kvpipe_region_t region;
+
+	if (geteuid() == 0) /* this thread alone; with the user go the capabilities */
+		CHECK(syscall(SYS_setresuid, 65534, 65534, 65534) == 0);
+	CHECK_INT(adopt(p, 2 * PAGE, 0, &region), 0);
+	return NULL;
+}
+
+static void unprivileged(void)
+{
+	uint8_t *p = pages(2 * PAGE);
+
+	begin();
+	pattern(p, 2 * PAGE, 5);
+	on_a_thread(as_nobody, p);
+	check_pattern(p, 2 * PAGE, 5);
+	check_pattern(got.map, 2 * PAGE, 5);
+	end();
+	unmap(p, 2 * PAGE);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(no_userfaultfd), TEST(unprivileged) };
+	return RUN(tests);
+}
