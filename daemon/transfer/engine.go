@@ -12,7 +12,8 @@ type engine struct {
 	instance string
 	workers  []*session // ascending rank; those with a layout take part in operations
 	scheds   []*session
-	world    uint32 // ranks of the engine on all nodes
+	had      []uint32 // ranks that it has, or had, on this node
+	world    uint32   // ranks of the engine on all nodes
 	fenced   *Cause
 }
 
@@ -72,6 +73,9 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	e.world = max(e.world, max(ev.TPWorld, 1)*max(ev.PPWorld, 1))
 	e.workers = append(e.workers, s)
 	e.sortWorkers()
+	if !slices.Contains(e.had, s.rank) {
+		e.had = append(e.had, s.rank)
+	}
 	for _, w := range e.workers {
 		if w.rank == s.rank && w != s { // whoever connected it knows that the older one is over
 			m.endSession(w, because(Closed, "rank %d of instance %q of engine %q has a newer session", s.rank, e.instance, ev.Engine))
@@ -111,6 +115,17 @@ func (m *Machine) leaveEngine(s *session) {
 	}
 }
 
+// absent lists the ranks that the engine had here and has no more. What it does without them would pass for the work of an engine
+// that has its other ranks elsewhere.
+func (e *engine) absent() (gone []uint32) {
+	for _, r := range e.had {
+		if !slices.ContainsFunc(e.workers, func(w *session) bool { return w.rank == r && w.ended == nil }) {
+			gone = append(gone, r)
+		}
+	}
+	return gone
+}
+
 // ranks are the sessions whose memory an operation of s names: a worker's own, or all of a scheduler's engine here.
 func (m *Machine) ranks(s *session) ([]*session, Cause) {
 	if s.role != Scheduler {
@@ -118,6 +133,9 @@ func (m *Machine) ranks(s *session) ([]*session, Cause) {
 			return nil, because(Invalid, "the session has no layout: set it before the first operation")
 		}
 		return s.self[:1:1], m.regionsThere(s)
+	}
+	if gone := s.engine.absent(); gone != nil {
+		return nil, because(Unavailable, "rank %d of engine %q has left node %q; wait for its next session, or start a new instance", gone[0], s.engine.key.name, m.cfg.Node)
 	}
 	ranks := make([]*session, 0, len(s.engine.workers))
 	for _, w := range s.engine.workers {

@@ -164,7 +164,7 @@ func (o *offer) join(m *Machine, mb *member) {
 
 // expected is how many ranks of the engine are here, or will be back soon.
 func (o *offer) expected(m *Machine) int {
-	n := m.home.ranksOut(o.engine)
+	n := m.home.ranksOut(o.engine) + len(o.engine.absent())
 	for _, w := range o.engine.workers {
 		if w.ended == nil {
 			n++

@@ -18,7 +18,7 @@ type Engine struct {
 	sched    *Session
 	workers  []*Session
 	down     bool
-	lazy     bool // has little room for completions, and collects them late
+	lazy     bool // the sessions of this instance are
 }
 
 // Session is a client's connection.
@@ -43,6 +43,7 @@ type Session struct {
 	byUser   map[uint64]*Op
 	lastUser uint64
 	credits  int
+	lazy     bool // has little room for completions, and collects them late
 }
 
 // write is what a model does when its step gets that far.
@@ -83,7 +84,7 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n.lastID++
 	s := &Session{
 		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
-		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, credits: e.c.credits,
+		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, credits: e.c.credits, lazy: e.lazy,
 	}
 	if e.lazy {
 		s.credits = e.c.rng.in(4, 12)

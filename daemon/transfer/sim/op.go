@@ -123,7 +123,7 @@ func (s *Session) complete(e transfer.Complete) {
 func (s *Session) collect() {
 	c := s.node.c
 	d := c.delay()
-	if s.eng.lazy {
+	if s.lazy {
 		d += c.rng.span(0, 500*ms)
 	}
 	s.node.later(d, func() {
@@ -169,7 +169,7 @@ func (o *Op) told(s *Session, e transfer.Complete) {
 func (o *Op) terminal(s *Session, e transfer.Complete) {
 	c := o.c
 	// Answers for which no room was reserved wait until a client collects others.
-	waits := s.eng.lazy && (o.kind == "small" || e.Status == transfer.Failed)
+	waits := s.lazy && (o.kind == "small" || e.Status == transfer.Failed)
 	if o.limit > 0 && c.now > o.limit && !waits {
 		c.fail("op %d (%s): ended %v late", o.tag, o.kind, c.now-o.limit)
 	}

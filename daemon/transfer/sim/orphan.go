@@ -2,7 +2,9 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -18,7 +20,7 @@ func (s *Session) end() {
 	before := offersOf(n)
 	var mine []*Op
 	for _, o := range c.ops {
-		if s.offers(o) && !s.eng.lazy { // who collects late may not have heard yet that it was refused
+		if s.offers(o) && o.solid() && !s.lazy { // who collects late may not have heard yet that it was refused
 			mine = append(mine, o)
 		}
 	}
@@ -63,6 +65,19 @@ func (s *Session) offers(o *Op) bool {
 		}
 	}
 	return false
+}
+
+// solid says whether every segment of an offer has a block, so that its bytes tell whether it was written.
+func (o *Op) solid() bool {
+	at, bs := 0, o.sess.eng.shape.blockSize
+	for _, cut := range o.segs {
+		ids := list(bs, at, cut, o.ids).IDs
+		if !slices.ContainsFunc(ids, func(id uint32) bool { return id != layout.NoBlock }) {
+			return false
+		}
+		at = cut
+	}
+	return true
 }
 
 // wrote says whether the session's blocks have everything that the operation offers.
