@@ -112,3 +112,31 @@ func TestSealNames(t *testing.T) {
 		}
 	}
 }
+
+// TestPunch: pages that are given back are gone from the file for everybody, and the others stay.
+func TestPunch(t *testing.T) {
+	const page = 4096
+	fd, err := MemfdCreate("punch", 4*page, MemfdOptions{Prefault: true, Seals: SealSize})
+	noErr(t, err)
+	defer Close(fd)
+	mine, err := Mmap(fd, 4*page, ProtWrite)
+	noErr(t, err)
+	theirs, err := Mmap(fd, 4*page, ProtRead)
+	noErr(t, err)
+	for i := range mine {
+		mine[i] = 7
+	}
+	noErr(t, Punch(mine[page:3*page]))
+	info, err := Identify(fd)
+	noErr(t, err)
+	if info.Allocated != 2*page {
+		t.Errorf("%d bytes are allocated, want %d", info.Allocated, 2*page)
+	}
+	for i, want := range []byte{7, 0, 0, 7} {
+		if theirs[i*page] != want {
+			t.Errorf("page %d has %d, want %d", i, theirs[i*page], want)
+		}
+	}
+	noErr(t, Munmap(mine))
+	noErr(t, Munmap(theirs))
+}

@@ -2,8 +2,11 @@ package sys
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // fixture writes one file of a /proc/PID directory and returns the root.
@@ -61,4 +64,36 @@ func TestCgroup(t *testing.T) {
 	if got, err := Cgroup(ProcRoot, os.Getpid()); err != nil || got == "" {
 		t.Errorf("this process: %q, %v", got, err)
 	}
+}
+
+// TestExiting: a process whose memory is gone is on its way out, also while it waits to be waited for.
+func TestExiting(t *testing.T) {
+	for statm, want := range map[string]bool{"0 0 0 0 0 0 0\n": true, "2048 512 256 1 0 300 0\n": false} {
+		if got := Exiting(fixture(t, "statm", statm), 17); got != want {
+			t.Errorf("statm %q: exiting %v", statm, got)
+		}
+	}
+	if !Exiting(t.TempDir(), 17) {
+		t.Error("a process that is not there counts as running")
+	}
+	if Exiting(ProcRoot, os.Getpid()) {
+		t.Error("this process counts as exiting")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	noErr(t, cmd.Start())
+	pidfd, err := PidfdOpen(cmd.Process.Pid)
+	noErr(t, err)
+	defer Close(pidfd)
+	noErr(t, cmd.Process.Kill())
+	poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for n := 0; n == 0; {
+		n, err = unix.Poll(poll, 20_000)
+		if err != nil && err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+	if !Exiting(ProcRoot, cmd.Process.Pid) {
+		t.Error("a zombie counts as running")
+	}
+	_ = cmd.Wait()
 }
