@@ -33,6 +33,7 @@ type Session struct {
 	open     bool // the client lives and is connected
 	drained  bool
 	killed   bool          // its process died
+	ousted   bool          // it was told to go, or its memory was taken away
 	orphan   bool          // its daemon was told what has to stay of its memory
 	gone     transfer.Time // killed: when the daemon heard of it
 	progress uint64
@@ -222,6 +223,7 @@ func (s *Session) allocator() *Session { return s.ranks()[0] }
 
 // told: the daemon ends the session.
 func (s *Session) told(cause transfer.Cause) {
+	s.ousted = true
 	s.node.later(s.eng.c.delay(), func() { s.close("told: " + cause.Text) })
 }
 

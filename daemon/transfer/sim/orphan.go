@@ -17,6 +17,9 @@ func (s *Session) end() {
 		return
 	}
 	ev.Died, ev.Progress, s.gone = true, s.progress, c.now
+	if !c.fixed {
+		n.step(transfer.Progress{}) // nothing, but the machine looks at its clock
+	}
 	before := offersOf(n)
 	var mine []*Op
 	for _, o := range c.ops {
@@ -36,14 +39,65 @@ func (s *Session) end() {
 		switch {
 		case survives && (!there || now.State != "orphaned"):
 			c.fail("node %s: offer of %s, finished, did not outlive session %d of %s", n.name, o.req.key, s.id, s.eng.name)
-		case survives && now.Lease > min(was.Lease, c.cfg.OrphanLease):
+		case survives && !c.fixed && now.Lease != o.req.left(was):
 			c.fail("node %s: offer of %s outlives session %d for %v, its lease had %v left", n.name, o.req.key, s.id, now.Lease, was.Lease)
 		case !survives && there && !c.opts.Broken.Unfinished:
 			c.fail("node %s: offer of %s, state %s before, outlives session %d of %s", n.name, o.req.key, was.State, s.id, s.eng.name)
 		case survives:
 			c.outlived++
+			s.await(o, now.Lease)
 		}
 	}
+}
+
+// left is what must be left of an offer's lease after a death: a second one changes nothing.
+func (r *Request) left(was transfer.OfferInfo) transfer.Time {
+	if was.State == "orphaned" {
+		return was.Lease
+	}
+	return min(was.Lease, r.c.cfg.OrphanLease)
+}
+
+// await looks some time later whether what outlives the session can still be taken, as it must until its lease is over.
+func (s *Session) await(o *Op, lease transfer.Time) {
+	n, c, gens := s.node, s.eng.c, o.req.gens
+	if c.fixed || lease < 2 {
+		return
+	}
+	n.later(c.rng.span(0, lease-1), func() {
+		if _, there := offersOf(n)[o.req.key]; !there && o.req.gens == gens && o.req.standing() {
+			c.fail("node %s: offer of %s, which outlived session %d, is gone before its lease is over", n.name, o.req.key, s.id)
+		}
+	})
+}
+
+// standing says whether nothing has happened by which the request's offer ends, but the death of who had written it.
+func (r *Request) standing() bool {
+	if r.drops > 0 {
+		return false
+	}
+	taken := 0
+	for _, parts := range r.takers[r.gens] {
+		if parts[-1] {
+			taken++
+		}
+	}
+	for _, o := range r.c.ops {
+		if o.req != r {
+			continue
+		}
+		for _, s := range o.concerned {
+			switch {
+			case o.kind == "offer" && (o.ends[s] != nil || s.ousted || !s.open && !s.killed):
+				return false
+			case o.kind == "offer" && s.killed && s.mem != nil && !s.wrote(o):
+				return false // it died later, and earlier than its model was done
+			case o.kind == "take" && !s.open: // how it ended was told to nobody
+				return false
+			}
+		}
+	}
+	return taken < r.consumers
 }
 
 func offersOf(n *Node) map[string]transfer.OfferInfo {

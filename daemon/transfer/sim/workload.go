@@ -62,6 +62,7 @@ func (c *Cluster) someTrouble() {
 	if r.hit(10) {
 		if e := pick(r, c.engines); e.ready() {
 			s := e.workers[0]
+			s.ousted = true
 			s.node.step(transfer.RegionRemoved{Session: s.id, Region: region})
 			s.node.later(r.span(0, 100*ms), func() { e.crash(r) })
 		}
