@@ -58,6 +58,7 @@ int kvpipe_probe(kvpipe_t *kv, struct kvpipe_probe *out)
 		int err = kv_enter(kv);
 		if (err != 0)
 			return err;
+		pthread_mutex_lock(&kv->lock);
 		p.abi_daemon = kv->abi;
 		p.features = kv->features;
 		p.max_ids = kv->max_ids;
@@ -66,6 +67,7 @@ int kvpipe_probe(kvpipe_t *kv, struct kvpipe_probe *out)
 		p.max_inflight = kv->max_inflight;
 		p.max_pinned_bytes = kv->max_pinned_bytes;
 		p.ops &= kv->ops;
+		pthread_mutex_unlock(&kv->lock);
 	}
 	/* The caller's size stands: an older one gets the head of it, a newer one zeroes behind. */
 	size_t sz = out->sz;

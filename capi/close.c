@@ -14,6 +14,12 @@ static void close_fd(int fd)
 
 static void free_memory(kvpipe_t *kv)
 {
+	while (kv->first != NULL) {
+		struct kv_note *n = kv->first;
+		kv->first = n->next;
+		if (n->op == NULL)
+			kv_note_free_foreign(n);
+	}
 	for (size_t i = 0; i < KV_BUCKETS; i++) {
 		while (kv->buckets[i] != NULL) {
 			struct kv_op *op = kv->buckets[i];
@@ -29,6 +35,12 @@ static void free_memory(kvpipe_t *kv)
 	free(kv->sq.ends);
 	free(kv->slots);
 	free(kv->layers);
+	free(kv->layout);
+	while (kv->names != NULL) {
+		struct kv_names *n = (struct kv_names *)(uintptr_t)kv->names;
+		kv->names = n->older;
+		free(n);
+	}
 	free(kv);
 }
 
@@ -60,10 +72,15 @@ void kvpipe_close(kvpipe_t *kv)
 	}
 	kv_ends_finish(kv);
 	if (kv->helper.started) {
-		if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE)
-			kv_request(kv, "close", KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);
+		pthread_mutex_lock(&kv->lock);
+		bool attached = kv->state == KV_LIVE || kv->state == KV_REPLAY;
+		uint64_t life = kv->life;
+		kv->closing = true;
+		pthread_mutex_unlock(&kv->lock);
+		if (attached) /* a daemon that goes meanwhile has fenced */
+			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);
 		kv_helper_stop(kv);
-		if (kv->state == KV_BYE || kv->state == KV_BROKEN)
+		if (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_LEAVING)
 			await_fence(kv);
 	}
 	kv_regions_drop(kv, true);
@@ -75,7 +92,7 @@ void kvpipe_close(kvpipe_t *kv)
 	pthread_mutex_destroy(&kv->lock);
 	pthread_mutex_destroy(&kv->sq.lock);
 	pthread_mutex_destroy(&kv->ctl.lock);
-	pthread_mutex_destroy(&kv->region_lock);
+	pthread_cond_destroy(&kv->back);
 	pthread_mutex_destroy(&kv->layout_lock);
 	free_memory(kv);
 }

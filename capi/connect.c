@@ -54,6 +54,10 @@ static int make_hello(const struct kvpipe_connect_opts *o, struct kvpipe_hello *
 	if (err != 0)
 		return err;
 	strncpy(h->library, kvpipe_version(), sizeof(h->library) - 1);
+	/* Every take has a slot while there are any: it says there whether bytes were granted. */
+	h->layer_slots = h->cq_entries / 2 > KVPIPE_MAX_INFLIGHT ? KVPIPE_MAX_INFLIGHT : h->cq_entries / 2;
+	if (h->layer_slots < 1024)
+		h->layer_slots = 1024;
 	h->tp_world = o->tp_world == 0 ? 1 : o->tp_world;
 	h->pp_world = o->pp_world == 0 ? 1 : o->pp_world;
 	if (o->role == KVPIPE_ROLE_SCHEDULER)
@@ -66,52 +70,41 @@ static int make_hello(const struct kvpipe_connect_opts *o, struct kvpipe_hello *
 	return 0;
 }
 
-static void text(char *to, const char *from, size_t n)
+int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *r)
 {
-	size_t len = strnlen(from, n);
-
-	memcpy(to, from, len);
-	to[len] = '\0';
+	memset(w, 0, sizeof(*w));
+	memcpy(w, m->body, m->head.len < sizeof(*w) ? m->head.len : sizeof(*w));
+	/* Before anything that another version may do otherwise. */
+	if (w->abi < KVPIPE_ABI_MIN || w->abi > KVPIPE_ABI)
+		return kv_err(KVPIPE_E_INCOMPATIBLE,
+			      "libkvpipe %s speaks ring protocol %u to %u, kvpiped %.64s chose %u: install matching versions",
+			      kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI, w->daemon, w->abi);
+	if (m->head.len != sizeof(*w) || m->nfds != 4)
+		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome of %u bytes with %d fds, must be %zu with 4", m->head.len, m->nfds,
+			      sizeof(*w));
+	m->nfds = 0; /* the rings have them */
+	return kv_rings_map(r, w, m->fds);
 }
 
+/* What stays, whichever daemon comes later. */
 static int take_welcome(kvpipe_t *kv, struct kv_message *m)
 {
 	struct kvpipe_welcome w;
+	int err = kv_welcome(m, &w, &kv->rings);
 
-	memset(&w, 0, sizeof(w));
-	memcpy(&w, m->body, m->head.len < sizeof(w) ? m->head.len : sizeof(w));
-	/* Before anything that another version may do otherwise. */
-	if (w.abi < KVPIPE_ABI_MIN || w.abi > KVPIPE_ABI)
-		return kv_err(KVPIPE_E_INCOMPATIBLE,
-			      "libkvpipe %s speaks ring protocol %u to %u, kvpiped %.64s chose %u: install matching versions",
-			      kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI, w.daemon, w.abi);
-	if (m->head.len != sizeof(w) || m->nfds != 4)
-		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome of %u bytes with %d fds, must be %zu with 4", m->head.len, m->nfds,
-			      sizeof(w));
-	m->nfds = 0; /* the rings have them */
-	int err = kv_rings_map(&kv->rings, &w, m->fds);
+	if (err == 0)
+		err = kv_welcome_apply(kv, &w);
 	if (err != 0)
 		return err;
-	kv->abi = w.abi;
-	kv->epoch = w.epoch;
 	kv->rank = w.rank;
-	kv->features = w.features;
-	kv->session = w.session;
-	memcpy(kv->secret, w.secret, sizeof(kv->secret));
-	kv->ops = w.ops;
-	kv->max_pinned_bytes = w.max_pinned_bytes;
 	kv->max_ids = w.max_ids;
 	kv->max_views = w.max_views;
-	kv->max_regions = w.max_regions;
-	kv->max_inflight = w.max_inflight;
-	text(kv->node, w.node, sizeof(w.node));
-	text(kv->instance, w.instance, sizeof(w.instance));
-	text(kv->advertise, w.advertise, sizeof(w.advertise));
-	text(kv->daemon, w.daemon, sizeof(w.daemon));
+	memcpy(kv->instance, w.instance, strnlen(w.instance, sizeof(w.instance)));
+	memcpy(kv->hello.instance, w.instance, sizeof(w.instance));
 	return 0;
 }
 
-static int greet(kvpipe_t *kv, const struct kvpipe_hello *hello, int64_t deadline)
+static int greet(kvpipe_t *kv, int64_t deadline)
 {
 	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
 	struct kvpipe_ack ack;
@@ -119,7 +112,8 @@ static int greet(kvpipe_t *kv, const struct kvpipe_hello *hello, int64_t deadlin
 
 	if (m.body == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
-	int err = kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_HELLO, kv_ctl_next_seq(kv), hello, sizeof(*hello), -1, deadline);
+	int err = kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_HELLO, kv_ctl_next_seq(kv), &kv->hello,
+			      sizeof(kv->hello), -1, deadline);
 	int got = err == 0 ? kv_ctl_recv(kv->ctl.fd, &m, deadline) : 0;
 	if (err == 0 && got == 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer in time", kv->path);
@@ -147,12 +141,9 @@ static int furnish(kvpipe_t *kv)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
-	kv->sq.ends = calloc(kv->rings.sq_entries, sizeof(*kv->sq.ends));
-	kv->slots = calloc(kv->rings.layer_slots, sizeof(*kv->slots));
-	if (kv->sq.ends == NULL || kv->slots == NULL)
-		return kv_err(KVPIPE_E_QUOTA, "out of memory");
-	for (uint32_t i = 0; i < kv->rings.layer_slots; i++)
-		kv->slots[kv->nslots++] = kv->rings.layer_slots - 1 - i;
+	int err = kv_furnish(kv, &kv->rings);
+	if (err != 0)
+		return err;
 	kv->ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	kv->helper.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	kv->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -166,16 +157,22 @@ static int furnish(kvpipe_t *kv)
 static kvpipe_t *session_new(void)
 {
 	kvpipe_t *kv = calloc(1, sizeof(*kv));
+	pthread_condattr_t attr;
 
 	if (kv == NULL)
 		return NULL;
+	kv->regions_end = &kv->regions;
+	kv->life = kv->ctl.life = 1;
 	kv->process = kv_process_mark();
 	kv->ready = kv->epoll = kv->helper.wake = kv->ctl.fd = -1;
 	kv->rings.sq_event = kv->rings.cq_event = -1;
 	pthread_mutex_init(&kv->lock, NULL);
 	pthread_mutex_init(&kv->sq.lock, NULL);
 	pthread_mutex_init(&kv->ctl.lock, NULL);
-	pthread_mutex_init(&kv->region_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&kv->back, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&kv->layout_lock, NULL);
 	return kv;
 }
@@ -188,13 +185,13 @@ int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *pat
 	if (kv == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	kv->role = hello->role;
-	text(kv->engine, hello->engine, sizeof(hello->engine));
+	kv->hello = *hello;
 	int err = kv_random(&kv->take_id, sizeof(kv->take_id)) ? 0 : kv_err(KVPIPE_E_UNAVAILABLE, "connect: no random bytes");
 	if (err == 0)
 		err = kv_dial(paths, deadline, &kv->ctl.fd, &path);
 	if (err == 0) {
 		memcpy(kv->path, path, strlen(path) + 1);
-		err = greet(kv, hello, deadline);
+		err = greet(kv, deadline);
 	}
 	if (err == 0)
 		err = furnish(kv);
@@ -209,13 +206,13 @@ int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *pat
 int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out)
 {
 	struct kvpipe_connect_opts o;
-	struct kvpipe_hello hello;
 	struct kv_paths paths;
 
 	if (out == NULL)
 		return kv_err(KVPIPE_E_INVALID, "connect: out is NULL");
 	*out = NULL;
 	int err = kv_copy_opts("connect", opts, &o, sizeof(o));
+	struct kvpipe_hello hello;
 	if (err == 0)
 		err = make_hello(&o, &hello);
 	if (err == 0)

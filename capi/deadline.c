@@ -3,6 +3,16 @@
 #include "internal.h"
 
 #define SILENT "the deadline passed and the daemon does not answer"
+#define AWAY "the deadline passed while the daemon was away: start it again"
+#define LEASE "the lease ran out while the daemon was away: start it again"
+
+/* Nothing touches its memory: no daemon knows of it. */
+static void end_away(kvpipe_t *kv, struct kv_op *op)
+{
+	bool offer = op->opcode == KVPIPE_OPCODE_OFFER;
+
+	kv_op_end_here(kv, op, offer ? KVPIPE_E_EXPIRED : KVPIPE_E_TIMEOUT, offer ? LEASE : AWAY, false);
+}
 
 int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask)
 {
@@ -21,7 +31,9 @@ int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask)
 			continue;
 		if (op->deadline > now) {
 			next = op->deadline < next ? op->deadline : next;
-		} else if (op->opcode == KVPIPE_OPCODE_OFFER && kv->state == KV_LIVE) {
+		} else if (kv->state == KV_AWAY || (kv_awaits(kv->state) && !op->begun)) {
+			end_away(kv, op);
+		} else if (op->opcode == KVPIPE_OPCODE_OFFER && (kv->state == KV_LIVE || kv->state == KV_REPLAY)) {
 			*ask = true;
 		} else {
 			kv_op_end_here(kv, op, KVPIPE_E_TIMEOUT, SILENT, true);

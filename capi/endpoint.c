@@ -52,7 +52,7 @@ static int connect_beside(kvpipe_t *parent, uint32_t kind, int64_t deadline, kvp
 	};
 
 	strncpy(h.library, kvpipe_version(), sizeof(h.library) - 1);
-	memcpy(h.engine, parent->engine, sizeof(h.engine));
+	memcpy(h.engine, parent->hello.engine, sizeof(h.engine));
 	memcpy(paths.path[0], parent->path, sizeof(paths.path[0]));
 	return kv_session_open(&h, &paths, deadline, out);
 }

@@ -4,7 +4,7 @@
  * passed while the daemon was silent, and runs no code of the caller's. No completion passes through it on the way
  * to a waiter. All signals are blocked in it.
  *
- * Losing the daemon is noticed here and nowhere else, so this is where a later version comes back to a new one.
+ * Losing the daemon is noticed here and nowhere else, and here the session comes back to the next one (attach.c).
  */
 #include "internal.h"
 
@@ -25,7 +25,10 @@ static void bye(kvpipe_t *kv, const struct kv_message *m)
 		 said[0] != '\0' ? said : kvpipe_strerror((int)why.reason));
 	pthread_mutex_lock(&kv->lock);
 	kv_drain(kv);
-	kv_session_end(kv, KV_BYE, why.reason == KVPIPE_E_UNAVAILABLE ? KVPIPE_E_UNAVAILABLE : KVPIPE_E_CLOSED, text);
+	if (why.reason != KVPIPE_E_UNAVAILABLE || kv->role == KVPIPE_ROLE_ENDPOINT) /* what a pipe holds does not come back */
+		kv_session_end(kv, KV_BYE, why.reason == KVPIPE_E_UNAVAILABLE ? KVPIPE_E_UNAVAILABLE : KVPIPE_E_CLOSED, text);
+	else if (kv->state == KV_LIVE || kv->state == KV_REPLAY)
+		kv_set_state(kv, KV_LEAVING); /* it will be back, and is fencing now */
 	kv_wake_waiters(kv);
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);
@@ -94,35 +97,58 @@ static int64_t deadlines(kvpipe_t *kv)
 	return next;
 }
 
+enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until)
+{
+	struct pollfd p[2] = {
+		{ .fd = kv->helper.wake, .events = POLLIN },
+		{ .fd = fd, .events = POLLIN },
+	};
+
+	for (;;) {
+		int64_t next = deadlines(kv), now = kv_now();
+		next = next < until ? next : until;
+		struct timespec ts = kv_timespec(next > now ? next - now : 0);
+		p[0].revents = p[1].revents = 0;
+		(void)ppoll(p, 2, next == INT64_MAX ? NULL : &ts, NULL);
+		if (p[0].revents != 0)
+			kv_event_clear(kv->helper.wake);
+		pthread_mutex_lock(&kv->lock);
+		bool stop = kv->helper.stop;
+		bool kicked = __atomic_exchange_n(&kv->helper.kicked, false, __ATOMIC_RELAXED) && kv->state != KV_AWAY;
+		pthread_mutex_unlock(&kv->lock);
+		if (stop)
+			return KV_STOP;
+		if (p[1].revents != 0)
+			return KV_CAME;
+		if (kicked || kv_now() >= until)
+			return KV_AGAIN;
+	}
+}
+
+static enum kv_state state_of(kvpipe_t *kv)
+{
+	return (enum kv_state)__atomic_load_n(&kv->state, __ATOMIC_RELAXED);
+}
+
 static void *run(void *arg)
 {
 	kvpipe_t *kv = arg;
 	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
-	struct pollfd p[2] = {
-		{ .fd = kv->helper.wake, .events = POLLIN },
-		{ .fd = kv->ctl.fd, .events = POLLIN },
-	};
-	bool stop = false;
+	enum kv_came came = KV_AGAIN;
 
-	if (m.body == NULL) { /* no answers can be read: the same as no daemon */
-		kv_session_gone(kv);
-		p[1].fd = -1;
-	}
-	while (!stop) {
-		int64_t next = deadlines(kv);
-		struct timespec ts = kv_timespec(next - kv_now());
-		if (ppoll(p, 2, next == INT64_MAX ? NULL : &ts, NULL) <= 0)
+	if (m.body == NULL) /* no answers can be read: the same as no daemon */
+		kv_session_over(kv, KVPIPE_E_QUOTA, "out of memory");
+	while (came != KV_STOP) {
+		if (state_of(kv) == KV_AWAY) {
+			came = kv_reattach(kv, &m);
 			continue;
-		if (p[0].revents != 0)
-			kv_event_clear(kv->helper.wake);
-		if (p[1].revents != 0 && !read_socket(kv, &m)) {
-			kv_session_gone(kv);
-			p[1].fd = -1;
-			p[1].revents = 0;
 		}
-		pthread_mutex_lock(&kv->lock);
-		stop = kv->helper.stop;
-		pthread_mutex_unlock(&kv->lock);
+		/* A ring that is full while operations are sent again is looked at soon. */
+		bool all = state_of(kv) != KV_REPLAY || kv_replay(kv);
+		kv_withdraw_spoiled(kv);
+		came = kv_helper_wait(kv, state_of(kv) == KV_GONE ? -1 : kv->ctl.fd, all ? INT64_MAX : kv_now() + KV_MS);
+		if (came == KV_CAME && !read_socket(kv, &m))
+			kv_daemon_gone(kv);
 	}
 	free(m.body);
 	return NULL;
@@ -160,4 +186,10 @@ void kv_helper_before(kvpipe_t *kv, int64_t deadline)
 		kv->helper.target = deadline;
 		kv_event_signal(kv->helper.wake);
 	}
+}
+
+void kv_helper_kick(kvpipe_t *kv)
+{
+	__atomic_store_n(&kv->helper.kicked, true, __ATOMIC_RELAXED);
+	kv_event_signal(kv->helper.wake);
 }

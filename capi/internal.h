@@ -7,7 +7,8 @@
  *   lock       operations, completions, waiters, the session's state; held briefly, never across a system call that
  *              can block
  *   ctl.lock   requests on the control socket that wait for their answer; nothing is taken under it
- * and one thread of its own, the helper (helper.c): the only reader of the control socket after the WELCOME.
+ * and one thread of its own, the helper (helper.c): the only reader of the control socket after the WELCOME, and the only one that
+ * comes back to a daemon that was restarted. Only it changes rings, under sq.lock and lock.
  */
 #ifndef KVPIPE_INTERNAL_H
 #define KVPIPE_INTERNAL_H
@@ -68,8 +69,10 @@ int kv_check_text(const char *what, const char *s, size_t max, size_t *len); /* 
 
 /* ---- rings ---- */
 struct kv_rings {
-	struct kvpipe_ring_c *c;
+	struct kvpipe_ring_c *c; /* the index pages, mapped by themselves */
 	const struct kvpipe_ring_d *d;
+	uint8_t *all_c;          /* the whole memfds */
+	const uint8_t *all_d;
 	size_t c_bytes, d_bytes;
 	struct kvpipe_sqe *sqes;
 	const struct kvpipe_cqe *cqes;
@@ -82,6 +85,12 @@ struct kv_rings {
 
 /* Checks the daemon's answer and maps its rings; takes the four fds over, also when it fails. */
 int kv_rings_map(struct kv_rings *r, const struct kvpipe_welcome *w, const int fds[4]);
+/*
+ * Puts another daemon's rings in the place of r's and unmaps those. The index pages keep their addresses and the submission
+ * eventfd its number, so that whoever looks without a lock sees one or the other; all else needs sq.lock and lock, and that
+ * nobody sleeps on the completion eventfd.
+ */
+int kv_rings_replace(struct kv_rings *r, struct kv_rings *by);
 void kv_rings_unmap(struct kv_rings *r);
 
 /* ---- submission ---- */
@@ -129,9 +138,24 @@ struct kv_submission {
 int kv_sq_begin(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off);
 void kv_sq_publish(kvpipe_t *kv, struct kvpipe_sqe *e, uint64_t off);
 
+/* A submission as it was encoded, kept so that it can be sent to the next daemon. */
+struct kv_saved {
+	struct kv_saved *next;
+	uint32_t len;
+	uint8_t opcode;
+	_Alignas(8) uint8_t record[];
+};
+
+struct kv_saved *kv_saved_new(uint8_t opcode, size_t size); /* NULL: out of memory */
+void kv_saved_free(struct kv_saved *list);
+
 struct kv_op;
-/* Takes op over (also when it fails) and makes the submission visible to the daemon; waits for room at most KV_ROOM_NS. */
+/* Takes op over (also when it fails) and makes the submission visible to the daemon; waits for room at most KV_ROOM_NS.
+ * While the daemon is away it is kept for the next one. */
 int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvpipe_op_t *id);
+int kv_layer_slot(kvpipe_t *kv, struct kv_op *op);               /* draws one for a take; needs lock */
+void kv_publish(kvpipe_t *kv, const struct kvpipe_sqe *e);       /* puts an entry into the queue; needs sq.lock, and room */
+void kv_ring_bell(kvpipe_t *kv);                                 /* wakes the daemon if it sleeps; needs sq.lock */
 
 /* ---- operations and completions ---- */
 struct kv_blob { /* a completion's result, copied from the ring */
@@ -141,7 +165,7 @@ struct kv_blob { /* a completion's result, copied from the ring */
 
 struct kv_note { /* one completion of an operation, queued for kvpipe_poll() or not */
 	struct kv_note *prev, *next;
-	struct kv_op *op;
+	struct kv_op *op; /* NULL: foreign, copied from a ring that is gone; on the heap */
 	uint64_t order;   /* position among the completions of the ring */
 	bool queued, all_failed;
 	const char *text; /* static text, when there is no blob */
@@ -155,7 +179,11 @@ struct kv_op {
 	struct kv_op *hash_next;
 	struct kv_op *live_prev, *live_next; /* not released yet */
 	uint64_t id;      /* user_data */
+	uint64_t target;  /* what it acts on, or 0 */
 	uint64_t tag;
+	struct kv_saved *record;           /* what was submitted; NULL once it has ended */
+	struct kv_saved *more, **more_end; /* of an offer: the extensions that were accepted, in order */
+	struct kv_saved *next_more;        /* of them, the next one to send again */
 	uint64_t groups;  /* bit n: block group n is named */
 	int64_t timeout_ns, deadline; /* the helper acts at deadline */
 	uint32_t sq_index, layer_slot;
@@ -167,6 +195,11 @@ struct kv_op {
 	bool detached;    /* kvpipe_op_free() */
 	bool layered;     /* a take that reports its layers */
 	bool local_end;   /* ended by the library: what the daemon says later is RELEASED */
+	bool begun, sent; /* its record, and all of it, is in the ring of this daemon */
+	bool again;       /* internal: an extension that is sent again */
+	bool notice;      /* internal: a take that is only reported as failed(restarted) */
+	bool withdrawn;   /* its cancel was under way when the daemon went */
+	bool spoiled;     /* an offer that this daemon does not take whole: to be withdrawn */
 	uint8_t token[KVPIPE_MAX_TOKEN];
 	struct kv_note end, quarantine, release;
 };
@@ -179,10 +212,18 @@ int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id);
 void kv_op_remove(kvpipe_t *kv, struct kv_op *op);   /* and destroys it */
 void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob, const char *text);
 void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *text, bool more);
+void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op); /* its owner's wish; no daemon knows it */
 void kv_op_quarantine(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
 void kv_op_release(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
 
+/* At the end of an extension or seal: it is part of its offer from now on, or (sent again and refused) spoils it. */
+void kv_op_answered(kvpipe_t *kv, struct kv_op *op, bool done);
+
 void kv_note_push(kvpipe_t *kv, struct kv_note *n);
+/* Copies the foreign completions that still lie in the ring: it goes. */
+void kv_notes_keep_foreign(kvpipe_t *kv);
+void kv_notes_renumber(kvpipe_t *kv); /* all of them are older than anything in the ring */
+void kv_note_free_foreign(struct kv_note *n);
 void kv_note_drop(kvpipe_t *kv, struct kv_note *n);
 /* Fills what the caller sees. False: out of memory. */
 bool kv_note_deliver(const kvpipe_t *kv, const struct kv_note *n, struct kvpipe_completion *out);
@@ -223,6 +264,7 @@ struct kv_pending {
 	uint32_t seq;
 	uint16_t type;
 	bool done, orphan;   /* orphan: its caller gave up; heap memory */
+	bool lost;           /* the daemon went before it answered */
 	struct kvpipe_ack ack;
 	char text[KV_TEXT];
 };
@@ -231,7 +273,7 @@ struct kv_ctl {
 	int fd;
 	pthread_mutex_t lock;
 	uint32_t seq;
-	bool closed;         /* nothing will be answered any more */
+	uint64_t life;       /* of the daemon at the other end; 0: nobody is there */
 	struct kv_pending *pending;
 };
 
@@ -249,28 +291,47 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline);
 void kv_ctl_close_fds(struct kv_message *m);
 /* The ack in a message, its text NUL-terminated in text. False: malformed. */
 bool kv_ctl_ack(const struct kv_message *m, struct kvpipe_ack *ack, char text[KV_TEXT]);
-/* Sends a request and waits for its ack. A refusal becomes the caller's error, with "what: " before its text. */
-int kv_request(kvpipe_t *kv, const char *what, uint16_t type, const void *body, size_t len, int fd, int64_t deadline,
-	       uint64_t *value);
+/*
+ * Sends a request to the daemon of that life and waits for its ack. A refusal becomes the caller's error, with "what: " before
+ * its text. KV_LOST: that daemon is gone; nothing of what was asked holds any more: ask the next one.
+ */
+#define KV_LOST (-1000)
+int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, const void *body, size_t len, int fd,
+	       int64_t deadline, uint64_t *value);
+/* Waits for a daemon: 0 and its life. An ended session has none either: then *life is 0. */
+int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
 uint32_t kv_ctl_next_seq(kvpipe_t *kv);
 void kv_ctl_answer(kvpipe_t *kv, const struct kv_message *m);
-void kv_ctl_fail_all(kvpipe_t *kv);
+void kv_ctl_lose_all(kvpipe_t *kv); /* the connection is gone */
 
 /* ---- the session ---- */
 enum kv_state {
 	KV_LIVE,
-	KV_BYE,    /* ended by the daemon, which still fences */
-	KV_BROKEN, /* the daemon broke the protocol: we hung up, it still fences */
-	KV_GONE,   /* end of file: nothing touches the memory any more */
+	KV_LEAVING, /* the daemon stops, and fences; the next one is awaited */
+	KV_AWAY,    /* end of file: nothing touches the memory; the next daemon is looked for */
+	KV_REPLAY,  /* it is there, and is told what the one before it knew; new submissions queue behind */
+	KV_BYE,     /* ended by the daemon, which still fences */
+	KV_BROKEN,  /* the daemon broke the protocol: we hung up, it still fences */
+	KV_GONE,    /* over: nothing touches the memory any more */
 };
 
+/* Listed under lock, and only while the daemon that was asked is still there: the helper, when it comes back to another one, walks
+ * the list without the lock. */
 struct kv_region {
 	struct kv_region *next;
-	kvpipe_region_t id;
+	kvpipe_region_t id;     /* the caller's */
+	kvpipe_region_t remote; /* what the daemon of the day calls it; under lock */
+	struct kvpipe_register body;
 	int fd;
 	void *addr;       /* NULL: the caller's own mapping */
 	size_t mapped;
 	bool adopted;     /* the mapping stays the program's */
+};
+
+struct kv_layout { /* one allocation */
+	uint32_t nviews, nfields;
+	const struct kvpipe_view *views; /* with the caller's region ids */
+	const struct kvpipe_field *fields;
 };
 
 struct kv_layer {
@@ -284,6 +345,7 @@ struct kv_helper {
 	int wake;         /* eventfd */
 	int64_t target;   /* when it looks at deadlines again; under lock */
 	bool stop;        /* under lock */
+	bool kicked;      /* atomic: look at what is to be sent */
 	uint32_t ping;    /* sequence number of the PING under way, or 0; helper only */
 	int64_t ping_end;
 };
@@ -294,14 +356,15 @@ struct kvpipe {
 	uint64_t process;
 	/* constant from kvpipe_connect() on */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
-	char engine[129];
 	struct kv_end *end;     /* whose session it is; NULL: the caller's own. Under lock, like what it leads to */
 	struct kv_end *ends;    /* opened on it; under a lock of endpoint.c */
-	char node[257], instance[129], advertise[129], daemon[65];
-	uint32_t role, rank, abi, epoch;
-	uint64_t features, session, ops, max_pinned_bytes;
-	uint8_t secret[32];
-	uint32_t max_ids, max_views, max_regions, max_inflight;
+	struct kvpipe_hello hello; /* with the instance that the daemon chose; session and secret: the helper's */
+	char instance[129];
+	uint32_t role, rank, max_ids, max_views;
+	/* as the daemon of the day says; under lock */
+	const struct kv_names *names; /* atomic */
+	uint32_t abi, epoch, max_regions, max_inflight;
+	uint64_t features, ops, says, max_pinned_bytes;
 	struct kv_rings rings;
 	int epoll, ready;       /* kvpipe_fd() = epoll over the cq eventfd and this eventfd */
 
@@ -309,24 +372,31 @@ struct kvpipe {
 	struct kv_ctl ctl;
 	struct kv_helper helper;
 
-	pthread_mutex_t region_lock;
-	struct kv_region *regions;
+	struct kv_region *regions, **regions_end;
+	uint32_t drawn;          /* region ids that are not a daemon's; under lock */
 
 	pthread_mutex_t layout_lock;
 	struct kv_layer *layers; /* ascending; set once, under lock */
 	uint32_t nlayers;
+	struct kv_layout *layout; /* likewise */
 
+	uint64_t progress;      /* atomic: the furthest that the caller said */
 	uint64_t take_id;       /* atomic: the last one drawn */
 	uint64_t beat;          /* atomic: the daemon's heartbeat and when it was seen to change */
 	int64_t beat_seen;
 
 	pthread_mutex_t lock;   /* all below */
 	int state;              /* enum kv_state; atomic, written under lock */
+	bool closing;           /* its end is wanted: no other daemon is looked for */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */
+	struct kv_op *unsent;   /* unless LIVE: no older one is to be sent to the next daemon */
+	bool spoiled;           /* some offer is */
+	uint64_t life;          /* counts daemons */
+	pthread_cond_t back;    /* the state has changed */
 	uint32_t records, inflight;
 	uint32_t *slots;        /* free layer slots, a stack */
 	uint32_t nslots;
@@ -341,6 +411,7 @@ struct kvpipe {
 	struct kv_waiter *waiters;
 	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
 	bool rung;              /* the last sleeper left the cq eventfd as it was */
+	bool swapping;          /* nobody shall sleep on the cq eventfd: there will be another */
 };
 
 /* Where to look for the daemon, in order. */
@@ -352,15 +423,44 @@ struct kv_paths {
 int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *paths, int64_t deadline, kvpipe_t **out);
 void kv_ends_finish(kvpipe_t *parent);       /* closes the ends that were opened on it */
 int kv_enter(const kvpipe_t *kv);            /* is this a session of this process? */
+int kv_over(kvpipe_t *kv);                   /* the same, takes the lock */
 int kv_ended(kvpipe_t *kv);                  /* the error of a session that is not live; needs lock */
 /* The daemon said BYE or broke the protocol: operations end, memory is not free yet. Needs lock. */
 void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text);
-void kv_session_gone(kvpipe_t *kv);          /* end of file */
+void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text); /* nothing touches the memory any more */
+void kv_daemon_gone(kvpipe_t *kv);           /* end of file */
+bool kv_awaits(int state);                   /* submissions wait for the next daemon */
+void kv_set_state(kvpipe_t *kv, enum kv_state state); /* needs lock */
+
+/* ---- coming back (attach.c, install.c, replay.c): the helper's ---- */
+enum kv_came { KV_CAME, KV_AGAIN, KV_STOP, KV_OVER };
+
+/* Returns once the session has another daemon, is over (KV_OVER), or is to be closed (KV_STOP). */
+enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m);
+/* Waits for the fd (-1: none), minding deadlines of operations: KV_CAME readable, KV_AGAIN the time has come, KV_STOP. */
+enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until);
+/* Checks a WELCOME and maps its rings. */
+int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *r);
+int kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w); /* needs lock */
+int kv_furnish(kvpipe_t *kv, const struct kv_rings *r); /* queue entries and layer slots, all free; needs sq.lock and lock */
+/* Makes the new daemon the session's: rings and socket, which it takes over. */
+int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome *w, int sock);
+/* Sends again as much as there is room for. True: nothing is left. */
+bool kv_replay(kvpipe_t *kv);
+void kv_withdraw_spoiled(kvpipe_t *kv);
+int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void *arg, const void *body, size_t len), void *arg);
+
+struct kv_names { /* what a daemon says of itself; kept until the session is closed */
+	const struct kv_names *older;
+	char node[257], advertise[129], daemon[65];
+};
+const struct kv_names *kv_names(const kvpipe_t *kv);
 void kv_broken(kvpipe_t *kv, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold)); /* needs lock */
 
 int kv_helper_start(kvpipe_t *kv);
 void kv_helper_stop(kvpipe_t *kv);
 void kv_helper_before(kvpipe_t *kv, int64_t deadline); /* see to it that the helper looks by then; needs lock */
+void kv_helper_kick(kvpipe_t *kv); /* there is something to send again */
 int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask); /* acts on what has passed; the next one; needs lock */
 void kv_offers_alive(kvpipe_t *kv, bool alive);             /* needs lock */
 
@@ -387,6 +487,8 @@ int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapp
 int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, void *addr, size_t mapped,
 			  kvpipe_region_t *region);
 void kv_adopt_end(void *addr, size_t mapped); /* the memory is the program's alone again, on the same file */
+void kv_progress_show(kvpipe_t *kv); /* in the ring */
+struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id); /* needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */
 
 void kv_event_signal(int fd);

@@ -55,31 +55,84 @@ static size_t put_field(uint8_t *to, const struct kvpipe_field *f)
 	return 4u + klen + vlen;
 }
 
-static int send_all(kvpipe_t *kv, uint8_t *buf, const struct kvpipe_view *views, uint32_t nviews,
-		    const struct kvpipe_field *fields, uint32_t nfields)
+/* Replaces the caller's names of regions by the daemon's. */
+static void translate(kvpipe_t *kv, struct kvpipe_view *views, uint32_t n)
 {
+	pthread_mutex_lock(&kv->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct kv_region *r = kv_region_find(kv, views[i].region);
+		if (r != NULL)
+			views[i].region = r->remote;
+	}
+	pthread_mutex_unlock(&kv->lock);
+}
+
+int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void *arg, const void *body, size_t len), void *arg)
+{
+	uint8_t *buf = malloc(KVPIPE_CTL_MAX);
 	uint32_t v = 0, f = 0;
 	int err = 0;
-	int64_t deadline = kv_now() + KV_CALL_NS;
 
+	if (buf == NULL)
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	do {
-		struct kvpipe_layout_msg m = { .total_views = nviews };
+		struct kvpipe_layout_msg m = { .total_views = l->nviews };
 		size_t len = sizeof(m);
-		m.nviews = nviews - v < VIEW_MAX ? nviews - v : (uint32_t)VIEW_MAX;
-		memcpy(buf + len, views + v, m.nviews * sizeof(*views));
-		len += m.nviews * sizeof(*views);
+		m.nviews = l->nviews - v < VIEW_MAX ? l->nviews - v : (uint32_t)VIEW_MAX;
+		memcpy(buf + len, l->views + v, m.nviews * sizeof(*l->views));
+		translate(kv, (struct kvpipe_view *)(void *)(buf + len), m.nviews);
+		len += m.nviews * sizeof(*l->views);
 		v += m.nviews;
-		while (v == nviews && f < nfields &&
-		       len + 4 + strlen(fields[f].key) + strlen(fields[f].value) <= KVPIPE_CTL_MAX) {
-			len += put_field(buf + len, &fields[f++]);
+		while (v == l->nviews && f < l->nfields &&
+		       len + 4 + strlen(l->fields[f].key) + strlen(l->fields[f].value) <= KVPIPE_CTL_MAX) {
+			len += put_field(buf + len, &l->fields[f++]);
 			m.nfields++;
 		}
-		if (v == nviews && f == nfields)
+		if (v == l->nviews && f == l->nfields)
 			m.flags = KVPIPE_LAYOUT_COMMIT;
 		memcpy(buf, &m, sizeof(m));
-		err = kv_request(kv, "set_layout", KVPIPE_CTL_LAYOUT, buf, len, -1, deadline, NULL);
-	} while (err == 0 && (v < nviews || f < nfields));
+		err = send(arg, buf, len);
+	} while (err == 0 && (v < l->nviews || f < l->nfields));
+	free(buf);
 	return err;
+}
+
+struct sending {
+	kvpipe_t *kv;
+	uint64_t life;
+	int64_t deadline;
+};
+
+static int request(void *arg, const void *body, size_t len)
+{
+	const struct sending *s = arg;
+
+	return kv_request(s->kv, "set_layout", s->life, KVPIPE_CTL_LAYOUT, body, len, -1, s->deadline, NULL);
+}
+
+/* The layout in memory of our own: another daemon will be told as well. NULL: out of memory. */
+static struct kv_layout *copy(const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fields,
+			      uint32_t nfields)
+{
+	size_t vbytes = nviews * sizeof(*views), fbytes = nfields * sizeof(*fields), text = 0;
+
+	for (uint32_t i = 0; i < nfields; i++)
+		text += strlen(fields[i].key) + strlen(fields[i].value) + 2;
+	struct kv_layout *l = malloc(sizeof(*l) + vbytes + fbytes + text);
+	if (l == NULL)
+		return NULL;
+	struct kvpipe_view *v = (struct kvpipe_view *)(void *)(l + 1);
+	struct kvpipe_field *f = (struct kvpipe_field *)(void *)(v + nviews);
+	char *at = (char *)(f + nfields);
+	memcpy(v, views, vbytes);
+	for (uint32_t i = 0; i < nfields; i++) {
+		f[i].key = strcpy(at, fields[i].key);
+		at += strlen(at) + 1;
+		f[i].value = strcpy(at, fields[i].value);
+		at += strlen(at) + 1;
+	}
+	*l = (struct kv_layout){ .nviews = nviews, .nfields = nfields, .views = v, .fields = f };
+	return l;
 }
 
 static int by_layer(const void *a, const void *b)
@@ -106,6 +159,35 @@ static uint32_t sort_layers(struct kv_layer *layers, const struct kvpipe_view *v
 	return n;
 }
 
+/* Tells the daemon and keeps the layout; takes it and layers over. */
+static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint32_t nlayers)
+{
+	struct sending s = { .kv = kv, .deadline = kv_now() + KV_CALL_NS };
+	int err;
+
+	do {
+		err = kv_await_daemon(kv, "set_layout", s.deadline, &s.life);
+		if (err == 0 && s.life == 0)
+			err = kv_over(kv);
+		if (err == 0)
+			err = kv_layout_messages(kv, l, request, &s);
+		pthread_mutex_lock(&kv->lock);
+		if (err == 0 && kv->life != s.life)
+			err = KV_LOST; /* it was told to a daemon that has gone since */
+		if (err == 0 && kv->layout == NULL) {
+			kv->layout = l;
+			kv->layers = layers;
+			kv->nlayers = nlayers;
+			l = NULL;
+			layers = NULL;
+		}
+		pthread_mutex_unlock(&kv->lock);
+	} while (err == KV_LOST);
+	free(l);
+	free(layers);
+	return err;
+}
+
 int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
 		      const struct kvpipe_field *fingerprint, uint32_t nfields)
 {
@@ -115,26 +197,18 @@ int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nv
 		err = check(kv, views, nviews, fingerprint, nfields);
 	if (err != 0)
 		return err;
-	uint8_t *buf = malloc(KVPIPE_CTL_MAX);
+	struct kv_layout *l = copy(views, nviews, fingerprint, nfields);
 	struct kv_layer *layers = calloc(nviews, sizeof(*layers));
-	if (buf == NULL || layers == NULL)
-		err = kv_err(KVPIPE_E_QUOTA, "out of memory");
-	if (err == 0) {
-		uint32_t n = sort_layers(layers, views, nviews);
-		/* The messages of one layout must not mix with those of another thread's. */
-		pthread_mutex_lock(&kv->layout_lock);
-		err = send_all(kv, buf, views, nviews, fingerprint, nfields);
-		pthread_mutex_lock(&kv->lock);
-		if (err == 0 && kv->layers == NULL) {
-			kv->layers = layers;
-			kv->nlayers = n;
-			layers = NULL;
-		}
-		pthread_mutex_unlock(&kv->lock);
-		pthread_mutex_unlock(&kv->layout_lock);
+	if (l == NULL || layers == NULL) {
+		free(l);
+		free(layers);
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	}
-	free(layers);
-	free(buf);
+	uint32_t n = sort_layers(layers, views, nviews);
+	/* The messages of one layout must not mix with those of another thread's. */
+	pthread_mutex_lock(&kv->layout_lock);
+	err = tell(kv, l, layers, n);
+	pthread_mutex_unlock(&kv->layout_lock);
 	return err;
 }
 
@@ -154,21 +228,40 @@ uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer)
 	return 0;
 }
 
+/* Raises the word; false: it is that far already. */
+static bool raise_to(uint64_t *word, uint64_t value)
+{
+	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+
+	do {
+		if (value <= old)
+			return false;
+	} while (!__atomic_compare_exchange_n(word, &old, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	return true;
+}
+
+void kv_progress_show(kvpipe_t *kv)
+{
+	uint64_t value = __atomic_load_n(&kv->progress, __ATOMIC_ACQUIRE);
+
+	if (!raise_to(&kv->rings.c->progress, value))
+		return;
+	kvpipe_full_barrier();
+	uint64_t awaited = kvpipe_load_acquire(&kv->rings.d->progress_wait);
+	if (awaited != 0 && value >= awaited)
+		kv_event_signal(kv->rings.sq_event);
+}
+
 int kvpipe_progress(kvpipe_t *kv, uint64_t value)
 {
 	int err = kv_enter(kv);
 
 	if (err != 0)
 		return err;
-	uint64_t *word = &kv->rings.c->progress;
-	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
-	do {
-		if (value <= old)
-			return 0;
-	} while (!__atomic_compare_exchange_n(word, &old, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
-	kvpipe_full_barrier();
-	uint64_t awaited = kvpipe_load_acquire(&kv->rings.d->progress_wait);
-	if (awaited != 0 && value >= awaited)
-		kv_event_signal(kv->rings.sq_event);
+	/* First for whoever comes back to another daemon, then for the one of now: the helper does it the other way round. */
+	if (raise_to(&kv->progress, value)) {
+		kvpipe_full_barrier();
+		kv_progress_show(kv);
+	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 /* Completions of our own operations: the queue for kvpipe_poll(), and what a caller sees of one. */
 #include "internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void kv_note_push(kvpipe_t *kv, struct kv_note *n)
@@ -88,4 +89,71 @@ bool kv_note_deliver(const kvpipe_t *kv, const struct kv_note *n, struct kvpipe_
 	if (copy->text_len > 0)
 		out->message = (const char *)(copy->runs + copy->nfailed);
 	return true;
+}
+
+/* A foreign completion, with its place among ours. NULL: out of memory. */
+static struct kv_note *copy_foreign(kvpipe_t *kv, const struct kvpipe_cqe *e, uint64_t order)
+{
+	struct kv_note *n = calloc(1, sizeof(*n));
+	struct kvpipe_result head;
+	size_t size = 0;
+
+	if (n == NULL)
+		return NULL;
+	n->order = order;
+	n->c = kv_completion(e);
+	n->c.flags |= KVPIPE_C_FOREIGN;
+	if (kv_result_check(&kv->rings, e, &head, &size) == 0 && size > 0) {
+		n->blob = malloc(size);
+		if (n->blob != NULL)
+			kv_result_fill(&kv->rings, e, &head, n->blob);
+		else
+			n->text = "out of memory: which blocks failed is not known";
+	}
+	return n;
+}
+
+static void insert_before(kvpipe_t *kv, struct kv_note *at, struct kv_note *n)
+{
+	n->next = at;
+	n->prev = at != NULL ? at->prev : kv->last;
+	if (n->prev != NULL)
+		n->prev->next = n;
+	else
+		kv->first = n;
+	if (at != NULL)
+		at->prev = n;
+	else
+		kv->last = n;
+	n->queued = true;
+	kv->queued++;
+	kv->fresh = true;
+}
+
+void kv_notes_keep_foreign(kvpipe_t *kv)
+{
+	struct kv_note *at = kv->first;
+
+	for (; kv->cq_head != kv->seen; kv->cq_head++) {
+		struct kvpipe_cqe e = kv->rings.cqes[kv->cq_head & (kv->rings.cq_entries - 1)];
+		if (e.user_data != 0)
+			continue;
+		while (at != NULL && at->order <= kv->cq_head)
+			at = at->next;
+		struct kv_note *n = copy_foreign(kv, &e, kv->cq_head);
+		if (n != NULL)
+			insert_before(kv, at, n);
+	}
+}
+
+void kv_notes_renumber(kvpipe_t *kv)
+{
+	for (struct kv_note *n = kv->first; n != NULL; n = n->next)
+		n->order = 0;
+}
+
+void kv_note_free_foreign(struct kv_note *n)
+{
+	free(n->blob);
+	free(n);
 }

@@ -15,6 +15,7 @@ struct kv_op *kv_op_new(uint8_t opcode)
 	}
 	op->opcode = opcode;
 	op->layer_slot = KV_NO_SLOT;
+	op->more_end = &op->more;
 	op->end.op = op->quarantine.op = op->release.op = op;
 	return op;
 }
@@ -24,6 +25,8 @@ void kv_op_destroy(struct kv_op *op)
 	free(op->end.blob);
 	free(op->quarantine.blob);
 	free(op->release.blob);
+	kv_saved_free(op->record);
+	kv_saved_free(op->more);
 	free(op);
 }
 
@@ -66,6 +69,8 @@ int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id)
 	op->hash_next = *at;
 	*at = op;
 	op->live_prev = kv->live_last;
+	if (kv->unsent == NULL)
+		kv->unsent = op;
 	if (kv->live_last != NULL)
 		kv->live_last->live_next = op;
 	else
@@ -88,6 +93,8 @@ static void unlive(kvpipe_t *kv, struct kv_op *op)
 		op->live_next->live_prev = op->live_prev;
 	else
 		kv->live_last = op->live_prev;
+	if (kv->unsent == op)
+		kv->unsent = op->live_next;
 	if (op->layer_slot != KV_NO_SLOT)
 		kv->slots[kv->nslots++] = op->layer_slot;
 	op->layer_slot = KV_NO_SLOT;
@@ -133,12 +140,16 @@ void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c
 
 	set_note(&op->end, c, blob, text);
 	if (op->internal) {
+		kv_op_answered(kv, op, c->status == KVPIPE_DONE);
 		/* Its MORE speaks of its target. */
 		released(kv, op);
 		if (op->abandoned)
 			kv_op_remove(kv, op);
 		return;
 	}
+	kv_saved_free(op->record);
+	kv_saved_free(op->more);
+	op->record = op->more = op->next_more = NULL;
 	if (more)
 		op->state = KV_ENDED;
 	else
@@ -161,6 +172,20 @@ void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, c
 	op->local_end = true;
 	op->end.all_failed = op->opcode == KVPIPE_OPCODE_TAKE;
 	kv_op_end(kv, op, &c, NULL, text);
+}
+
+void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op)
+{
+	struct kvpipe_completion c = {
+		.tag = op->tag,
+		.status = KVPIPE_CANCELLED,
+		.reason = KVPIPE_E_CANCELLED,
+		.rank = kv->rank,
+		.epoch = kv->epoch,
+	};
+
+	op->local_end = true;
+	kv_op_end(kv, op, &c, NULL, NULL);
 }
 
 void kv_op_quarantine(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob)

@@ -45,7 +45,9 @@ bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
 		return false;
 	kv_note_drop(kv, n);
 	struct kv_op *op = n->op;
-	if (op->detached && op->state == KV_RELEASED && !op->end.queued && !op->quarantine.queued && !op->release.queued)
+	if (op == NULL)
+		kv_note_free_foreign(n);
+	else if (op->detached && op->state == KV_RELEASED && !op->end.queued && !op->quarantine.queued && !op->release.queued)
 		kv_op_remove(kv, op);
 	return true;
 }
@@ -64,7 +66,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 		return 0;
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
-	if (fd_used) /* before looking: what comes later rings again */
+	if (fd_used && !kv->swapping) /* before looking: what comes later rings again */
 		kv_event_clear(kv->rings.cq_event);
 	kv_drain(kv);
 	kv_wake_waiters(kv);

@@ -10,28 +10,59 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id)
+{
+	struct kv_region *r = kv->regions;
+
+	while (r != NULL && r->id != id)
+		r = r->next;
+	return r;
+}
+
+/*
+ * The caller's name for a region is what the daemon calls it, and stays when another daemon calls it otherwise. A name that an older
+ * region has already is replaced by one that no daemon gives: their generations do not get that far.
+ */
+static void list(kvpipe_t *kv, struct kv_region *r)
+{
+	r->id = r->remote;
+	while (kv_region_find(kv, r->id) != NULL)
+		r->id = 1ull << 63 | ++kv->drawn;
+	*kv->regions_end = r;
+	kv->regions_end = &r->next;
+}
+
 static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_region as, kvpipe_region_t *region)
 {
-	struct kvpipe_register body = { .bytes = nbytes, .kind = 1, .flags = skip & KVPIPE_REGISTER_SKIP };
+	int64_t deadline = kv_now() + KV_CALL_NS;
 	struct kv_region *r = calloc(1, sizeof(*r));
-	uint64_t id = 0;
+	int err;
 
 	if (r == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
-	int err = kv_request(kv, "register", KVPIPE_CTL_REGISTER, &body, sizeof(body), fd, kv_now() + KV_CALL_NS, &id);
-	if (err != 0) {
-		free(r);
-		return err;
-	}
 	*r = as;
-	r->id = id;
 	r->fd = fd;
-	pthread_mutex_lock(&kv->region_lock);
-	r->next = kv->regions;
-	kv->regions = r;
-	pthread_mutex_unlock(&kv->region_lock);
-	*region = id;
-	return 0;
+	r->body = (struct kvpipe_register){ .bytes = nbytes, .kind = 1, .flags = skip & KVPIPE_REGISTER_SKIP };
+	do {
+		uint64_t life = 0;
+		err = kv_await_daemon(kv, "register", deadline, &life);
+		if (err == 0 && life == 0)
+			err = kv_over(kv);
+		if (err == 0)
+			err = kv_request(kv, "register", life, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), fd, deadline,
+					 &r->remote);
+		pthread_mutex_lock(&kv->lock);
+		if (err == 0 && kv->life != life) /* it was told to a daemon that has gone since */
+			err = KV_LOST;
+		if (err == 0) {
+			list(kv, r);
+			*region = r->id;
+		}
+		pthread_mutex_unlock(&kv->lock);
+	} while (err == KV_LOST);
+	if (err != 0)
+		free(r);
+	return err;
 }
 
 int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region)
@@ -103,13 +134,48 @@ static void drop(struct kv_region *r, bool unmap)
 	free(r);
 }
 
-static struct kv_region **find(kvpipe_t *kv, kvpipe_region_t id)
+static void unlist(kvpipe_t *kv, const struct kv_region *r)
 {
 	struct kv_region **at = &kv->regions;
 
-	while (*at != NULL && (*at)->id != id)
+	while (*at != r)
 		at = &(*at)->next;
-	return at;
+	*at = r->next;
+	if (*at == NULL)
+		kv->regions_end = at;
+}
+
+/* One attempt. KV_LOST: the daemon went meanwhile. */
+static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, int64_t deadline)
+{
+	struct kvpipe_unregister body = { .timeout_ns = (uint64_t)timeout_ns };
+	uint64_t life = 0;
+	int err = kv_await_daemon(kv, "unregister", deadline, &life);
+
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&kv->lock);
+	struct kv_region *r = kv_region_find(kv, region);
+	body.region = r != NULL ? r->remote : 0;
+	pthread_mutex_unlock(&kv->lock);
+	if (r == NULL)
+		return kv_err(KVPIPE_E_NOT_FOUND, "unregister: region %#llx is not of this session", (unsigned long long)region);
+	/* When the session is over nothing touches the memory; a daemon that forgot the region, after an answer that came too late,
+	 * does not either. */
+	if (life != 0)
+		err = kv_request(kv, "unregister", life, KVPIPE_CTL_UNREGISTER, &body, sizeof(body), -1,
+				 kv_after(deadline, KV_GRACE_NS), NULL);
+	if (err != 0 && err != -KVPIPE_E_NOT_FOUND)
+		return err;
+	pthread_mutex_lock(&kv->lock);
+	r = kv_region_find(kv, region);
+	err = life != 0 && kv->life != life ? KV_LOST : 0;
+	if (err == 0 && r != NULL)
+		unlist(kv, r);
+	pthread_mutex_unlock(&kv->lock);
+	if (err == 0 && r != NULL)
+		drop(r, true);
+	return err;
 }
 
 int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
@@ -120,28 +186,11 @@ int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 		err = kv_check_timeout("unregister: timeout_ns", &timeout_ns, KV_CALL_NS);
 	if (err != 0)
 		return err;
-	pthread_mutex_lock(&kv->region_lock);
-	bool known = *find(kv, region) != NULL;
-	pthread_mutex_unlock(&kv->region_lock);
-	if (!known)
-		return kv_err(KVPIPE_E_NOT_FOUND, "unregister: region %#llx is not of this session", (unsigned long long)region);
-
-	struct kvpipe_unregister body = { .region = region, .timeout_ns = (uint64_t)timeout_ns };
-	/* A daemon that is gone touches nothing; one that forgot the region, after an answer that came too late, neither. */
-	if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_GONE)
-		err = kv_request(kv, "unregister", KVPIPE_CTL_UNREGISTER, &body, sizeof(body), -1,
-				 kv_after(kv_after(kv_now(), timeout_ns), KV_GRACE_NS), NULL);
-	if (err != 0 && err != -KVPIPE_E_NOT_FOUND && __atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_GONE)
-		return err;
-	pthread_mutex_lock(&kv->region_lock);
-	struct kv_region **at = find(kv, region);
-	struct kv_region *r = *at;
-	if (r != NULL)
-		*at = r->next;
-	pthread_mutex_unlock(&kv->region_lock);
-	if (r != NULL)
-		drop(r, true);
-	return 0;
+	int64_t deadline = kv_after(kv_now(), timeout_ns);
+	do
+		err = unregister(kv, region, timeout_ns, deadline);
+	while (err == KV_LOST);
+	return err;
 }
 
 void kv_regions_drop(kvpipe_t *kv, bool unmap)

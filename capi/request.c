@@ -2,8 +2,11 @@
 /* Requests on the control socket. Any thread asks and waits; the helper reads the answers and hands them out. */
 #include "internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint32_t kv_ctl_next_seq(kvpipe_t *kv)
 {
@@ -47,30 +50,68 @@ static int refused(const char *what, const struct kv_pending *p)
 	return kv_err((enum kvpipe_reason)reason, "%s: %s", what, text);
 }
 
-int kv_request(kvpipe_t *kv, const char *what, uint16_t type, const void *body, size_t len, int fd, int64_t deadline,
-	       uint64_t *value)
+int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life)
 {
-	struct kv_ctl *ctl = &kv->ctl;
-	struct kv_pending p = { .type = type };
 	struct timespec ts = kv_timespec(deadline);
+	int err = 0;
+
+	pthread_mutex_lock(&kv->lock);
+	while ((kv->state == KV_LEAVING || kv->state == KV_AWAY) && kv_now() < deadline)
+		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
+	if (kv->state == KV_LEAVING || kv->state == KV_AWAY)
+		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon went away and is not back: start it again", what);
+	*life = kv->state == KV_GONE ? 0 : kv->life;
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+static void init_cond(pthread_cond_t *cond)
+{
 	pthread_condattr_t attr;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&p.cond, &attr);
+	pthread_cond_init(cond, &attr);
 	pthread_condattr_destroy(&attr);
+}
 
-	p.seq = kv_ctl_next_seq(kv);
+/* Lists the request and returns the socket for it, a descriptor of its own: the helper may replace the session's. */
+static int enlist(kvpipe_t *kv, uint64_t life, struct kv_pending *p)
+{
+	struct kv_ctl *ctl = &kv->ctl;
+	int sock = KV_LOST;
+
+	p->seq = kv_ctl_next_seq(kv);
 	pthread_mutex_lock(&ctl->lock);
-	bool closed = ctl->closed;
-	p.next = ctl->pending;
-	ctl->pending = &p;
+	if (ctl->life == life && life != 0) {
+		sock = fcntl(ctl->fd, F_DUPFD_CLOEXEC, 0);
+		if (sock < 0)
+			sock = kv_err(KVPIPE_E_QUOTA, "no descriptor for the request: %s", strerror(errno));
+	}
+	if (sock >= 0) {
+		p->next = ctl->pending;
+		ctl->pending = p;
+	}
 	pthread_mutex_unlock(&ctl->lock);
+	return sock;
+}
 
-	int err = closed ? kv_err(KVPIPE_E_UNAVAILABLE, "the connection to the daemon is closed")
-			 : kv_ctl_send(ctl->fd, type, p.seq, body, len, fd, deadline);
-	/* Its end of file has come, but the helper has not told everybody yet: this request ends with all others. */
-	if (err == -KVPIPE_E_UNAVAILABLE && !closed && __atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE)
+int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, const void *body, size_t len, int fd,
+	       int64_t deadline, uint64_t *value)
+{
+	struct kv_ctl *ctl = &kv->ctl;
+	struct kv_pending p = { .type = type };
+	struct timespec ts = kv_timespec(deadline);
+
+	init_cond(&p.cond);
+	int sock = enlist(kv, life, &p);
+	if (sock < 0) {
+		pthread_cond_destroy(&p.cond);
+		return sock;
+	}
+	int err = kv_ctl_send(sock, type, p.seq, body, len, fd, deadline);
+	close(sock);
+	if (err == -KVPIPE_E_UNAVAILABLE) /* its end of file has come: the helper is about to tell everybody */
 		err = 0;
 	pthread_mutex_lock(&ctl->lock);
 	bool waited = err == 0;
@@ -84,6 +125,8 @@ int kv_request(kvpipe_t *kv, const char *what, uint16_t type, const void *body, 
 	pthread_mutex_unlock(&ctl->lock);
 	pthread_cond_destroy(&p.cond);
 
+	if (err == 0 && p.lost)
+		return KV_LOST;
 	if (err == 0 && p.ack.reason != KVPIPE_OK)
 		return refused(what, &p);
 	if (err == 0 && value != NULL)
@@ -126,12 +169,12 @@ void kv_ctl_answer(kvpipe_t *kv, const struct kv_message *m)
 	}
 }
 
-void kv_ctl_fail_all(kvpipe_t *kv)
+void kv_ctl_lose_all(kvpipe_t *kv)
 {
 	struct kv_ctl *ctl = &kv->ctl;
 
 	pthread_mutex_lock(&ctl->lock);
-	ctl->closed = true;
+	ctl->life = 0;
 	struct kv_pending *next;
 	for (struct kv_pending *p = ctl->pending; p != NULL; p = next) {
 		next = p->next;
@@ -139,9 +182,7 @@ void kv_ctl_fail_all(kvpipe_t *kv)
 			unlink_pending(ctl, p);
 			free(p);
 		} else if (!p->done) {
-			p->ack = (struct kvpipe_ack){ .reason = KVPIPE_E_UNAVAILABLE };
-			memcpy(p->text, "the daemon closed the connection", sizeof("the daemon closed the connection"));
-			p->done = true;
+			p->lost = p->done = true;
 			pthread_cond_signal(&p->cond);
 		}
 	}

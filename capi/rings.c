@@ -2,6 +2,7 @@
 /* The shared rings: what the daemon says about them is checked here once, and never again. */
 #include "internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,7 +68,7 @@ static int place(const struct kv_rings *r, const struct kvpipe_ring_desc *d, str
 		return bad(w->name, d->entries);
 	if (d->offset % 64 != 0 || d->offset < first || d->offset > all || size > all - d->offset)
 		return bad(w->name, d->offset);
-	w->at = (uint8_t *)(w->memfd == 0 ? (uintptr_t)r->c : (uintptr_t)r->d) + d->offset;
+	w->at = (uint8_t *)(w->memfd == 0 ? (uintptr_t)r->all_c : (uintptr_t)r->all_d) + d->offset;
 	w->entries = d->entries;
 	return 0;
 }
@@ -121,13 +122,21 @@ int kv_rings_map(struct kv_rings *r, const struct kvpipe_welcome *w, const int f
 	*r = (struct kv_rings){ .sq_event = fds[2], .cq_event = fds[3] };
 	int err = map(fds[0], w->ring_c_bytes, sizeof(struct kvpipe_ring_c), PROT_READ | PROT_WRITE, "ring_c", &c);
 	if (err == 0) {
-		r->c = c;
+		r->all_c = c;
 		r->c_bytes = w->ring_c_bytes;
 		err = map(fds[1], w->ring_d_bytes, sizeof(struct kvpipe_ring_d), PROT_READ, "ring_d", &d);
 	}
 	if (err == 0) {
-		r->d = d;
+		r->all_d = d;
 		r->d_bytes = w->ring_d_bytes;
+		err = map(fds[0], sizeof(*r->c), 0, PROT_READ | PROT_WRITE, "ring_c", &c);
+	}
+	if (err == 0) {
+		r->c = c;
+		err = map(fds[1], sizeof(*r->d), 0, PROT_READ, "ring_d", &d);
+	}
+	if (err == 0) {
+		r->d = d;
 		err = place_all(r, w);
 	}
 	/* Several threads may clear the bell that the daemon rings: none of them must block. */
@@ -140,12 +149,68 @@ int kv_rings_map(struct kv_rings *r, const struct kvpipe_welcome *w, const int f
 	return err;
 }
 
+static void unmap(const void *at, size_t size)
+{
+	if (at != NULL)
+		munmap((void *)(uintptr_t)at, size);
+}
+
+/* Moves an index page over another one: who looks there meanwhile waits in the kernel. */
+static bool move_page(const void *from, const void *to, size_t size)
+{
+	return mremap((void *)(uintptr_t)from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+}
+
+/* Gives another file to a number that somebody may be about to write to. */
+static bool move_event(int *from, int to)
+{
+	if (dup3(*from, to, O_CLOEXEC) != to)
+		return false;
+	close(*from);
+	*from = -1;
+	return true;
+}
+
+int kv_rings_replace(struct kv_rings *r, struct kv_rings *by)
+{
+	struct kv_rings old = *r;
+	bool ok = move_event(&by->sq_event, old.sq_event);
+
+	if (ok && move_page(by->c, old.c, sizeof(*by->c))) {
+		by->c = NULL;
+		ok = move_page(by->d, old.d, sizeof(*by->d));
+	}
+	if (!ok || by->c != NULL)
+		return kv_err(KVPIPE_E_QUOTA, "cannot put the new rings in the place of the old ones: %s", strerror(errno));
+	close(old.cq_event);
+	unmap(old.all_c, old.c_bytes);
+	unmap(old.all_d, old.d_bytes);
+	/* What others look at without a lock stays as it is. */
+	r->cq_event = by->cq_event;
+	r->all_c = by->all_c;
+	r->all_d = by->all_d;
+	r->c_bytes = by->c_bytes;
+	r->d_bytes = by->d_bytes;
+	r->sqes = by->sqes;
+	r->cqes = by->cqes;
+	r->records = by->records;
+	r->results = by->results;
+	r->layers = by->layers;
+	r->sq_entries = by->sq_entries;
+	r->cq_entries = by->cq_entries;
+	r->record_bytes = by->record_bytes;
+	r->result_bytes = by->result_bytes;
+	r->layer_slots = by->layer_slots;
+	*by = (struct kv_rings){ .sq_event = -1, .cq_event = -1 };
+	return 0;
+}
+
 void kv_rings_unmap(struct kv_rings *r)
 {
-	if (r->c != NULL)
-		munmap(r->c, r->c_bytes);
-	if (r->d != NULL)
-		munmap((void *)(uintptr_t)r->d, r->d_bytes);
+	unmap(r->c, sizeof(*r->c));
+	unmap(r->d, sizeof(*r->d));
+	unmap(r->all_c, r->c_bytes);
+	unmap(r->all_d, r->d_bytes);
 	if (r->sq_event >= 0)
 		close(r->sq_event);
 	if (r->cq_event >= 0)

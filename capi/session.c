@@ -16,30 +16,50 @@ int kv_enter(const kvpipe_t *kv)
 	return 0;
 }
 
+bool kv_awaits(int state)
+{
+	return state == KV_LEAVING || state == KV_AWAY || state == KV_REPLAY;
+}
+
 int kv_ended(kvpipe_t *kv)
 {
 	switch (kv->state) {
-	case KV_LIVE:
-		break;
 	case KV_BYE:
 	case KV_BROKEN:
 		return kv_err(kv->end_reason, "%s", kv->end_text);
 	case KV_GONE:
 		return kv_err(kv->end_reason, "%s: close the session and connect again", kv->end_text);
+	default:
+		break;
 	}
 	uint32_t closed = kvpipe_load_acquire(&kv->rings.d->closed);
-	if (closed != 0) /* its BYE is on the way to the helper */
+	if (closed != 0 && !kv_awaits(kv->state) && closed != KVPIPE_E_UNAVAILABLE) /* its BYE is on the way to the helper */
 		return kv_err(KVPIPE_E_CLOSED, "the daemon ended the session: %s", kvpipe_strerror((int)closed));
 	return 0;
 }
 
-static void set_state(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text)
+int kv_over(kvpipe_t *kv)
 {
-	if (kv->state == KV_LIVE) { /* the first reason stands */
+	pthread_mutex_lock(&kv->lock);
+	int err = kv_ended(kv);
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+void kv_set_state(kvpipe_t *kv, enum kv_state state)
+{
+	__atomic_store_n(&kv->state, (int)state, __ATOMIC_RELAXED);
+	pthread_cond_broadcast(&kv->back);
+}
+
+/* For good; the first reason stands. */
+static void set_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text)
+{
+	if (kv->state != KV_BYE && kv->state != KV_BROKEN) {
 		kv->end_reason = reason;
 		snprintf(kv->end_text, sizeof(kv->end_text), "%s", text);
 	}
-	__atomic_store_n(&kv->state, (int)state, __ATOMIC_RELAXED);
+	kv_set_state(kv, state);
 }
 
 static void changed(kvpipe_t *kv)
@@ -52,9 +72,9 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 {
 	struct kv_op *op, *next;
 
-	if (kv->state != KV_LIVE)
+	if (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_GONE)
 		return;
-	set_state(kv, state, reason, text);
+	set_end(kv, state, reason, text);
 	for (op = kv->live; op != NULL; op = next) {
 		next = op->live_next;
 		if (op->state == KV_RUNNING)
@@ -65,39 +85,30 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 	changed(kv);
 }
 
-/* A take that the daemon had taken off the queue may have had bytes granted. */
-static enum kvpipe_reason gone_reason(const kvpipe_t *kv, const struct kv_op *op)
+void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 {
-	uint32_t head = kvpipe_load_acquire(&kv->rings.d->sq_head);
-
-	if (kv->state == KV_LIVE && op->opcode == KVPIPE_OPCODE_TAKE && (int32_t)(head - op->sq_index) > 0)
-		return KVPIPE_E_RESTARTED;
-	return KVPIPE_E_UNAVAILABLE;
-}
-
-void kv_session_gone(kvpipe_t *kv)
-{
-	struct kvpipe_completion released = { .status = KVPIPE_RELEASED, .rank = kv->rank, .epoch = kv->epoch };
+	struct kvpipe_completion released = { .status = KVPIPE_RELEASED, .rank = kv->rank };
 	struct kv_op *op, *next;
 
 	pthread_mutex_lock(&kv->lock);
 	kv_drain(kv); /* what it said before it went still counts */
+	set_end(kv, KV_GONE, reason, text);
+	released.epoch = kv->epoch;
 	for (op = kv->live; op != NULL; op = next) {
 		next = op->live_next;
 		if (op->state == KV_RUNNING) {
-			kv_op_end_here(kv, op, gone_reason(kv, op), "the daemon went away", false);
+			kv_op_end_here(kv, op, kv->end_reason, kv->end_text, false);
 		} else {
 			released.tag = op->tag;
 			kv_op_release(kv, op, &released, NULL);
 		}
 	}
-	set_state(kv, KV_GONE, KVPIPE_E_UNAVAILABLE, "the daemon went away");
 	if (kv->end != NULL)
 		kv_end_over(kv->end, KVPIPE_E_RESTARTED,
 			    "the daemon went away, and what was in it with it: open it again once the daemon is back");
 	changed(kv);
 	pthread_mutex_unlock(&kv->lock);
-	kv_ctl_fail_all(kv);
+	kv_ctl_lose_all(kv);
 }
 
 void kv_broken(kvpipe_t *kv, const char *fmt, ...)
@@ -105,7 +116,7 @@ void kv_broken(kvpipe_t *kv, const char *fmt, ...)
 	char text[KV_TEXT];
 	va_list ap;
 
-	if (kv->state != KV_LIVE)
+	if (kv->state != KV_LIVE && kv->state != KV_REPLAY && kv->state != KV_LEAVING)
 		return;
 	int n = snprintf(text, sizeof(text), "the daemon broke the ring protocol: ");
 	va_start(ap, fmt);
@@ -121,9 +132,14 @@ static const char *own_text(const kvpipe_t *kv, const char *text)
 	return kv != NULL && kv_process_is(kv->process) ? text : "";
 }
 
+const struct kv_names *kv_names(const kvpipe_t *kv)
+{
+	return __atomic_load_n(&kv->names, __ATOMIC_ACQUIRE);
+}
+
 const char *kvpipe_node(const kvpipe_t *kv)
 {
-	return own_text(kv, kv != NULL ? kv->node : NULL);
+	return own_text(kv, kv != NULL ? kv_names(kv)->node : NULL);
 }
 
 const char *kvpipe_instance(const kvpipe_t *kv)
@@ -133,7 +149,7 @@ const char *kvpipe_instance(const kvpipe_t *kv)
 
 const char *kvpipe_advertise(const kvpipe_t *kv)
 {
-	return own_text(kv, kv != NULL ? kv->advertise : NULL);
+	return own_text(kv, kv != NULL ? kv_names(kv)->advertise : NULL);
 }
 
 /* A stopped daemon keeps its socket open; its heartbeat tells. Whoever asks compares with what was seen before. */
@@ -152,8 +168,10 @@ static bool beating(kvpipe_t *kv)
 
 int kvpipe_connected(const kvpipe_t *kv)
 {
-	if (kv == NULL || !kv_process_is(kv->process) || __atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_LIVE ||
-	    kvpipe_load_acquire(&kv->rings.d->closed) != 0)
+	if (kv == NULL || !kv_process_is(kv->process))
+		return 0;
+	int state = __atomic_load_n(&kv->state, __ATOMIC_RELAXED);
+	if ((state != KV_LIVE && state != KV_REPLAY) || kvpipe_load_acquire(&kv->rings.d->closed) != 0)
 		return 0;
 	return beating((kvpipe_t *)(uintptr_t)kv) ? 1 : 0;
 }

@@ -22,6 +22,20 @@ static int state_of(kvpipe_t *kv, kvpipe_op_t id, bool offer, int *state)
 	return err;
 }
 
+/* Ends an operation that no daemon knows of at the moment. */
+static bool ends_here(kvpipe_t *kv, kvpipe_op_t id)
+{
+	pthread_mutex_lock(&kv->lock);
+	struct kv_op *op = kv_op_find(kv, id);
+	bool here = op != NULL && kv_awaits(kv->state) && !op->begun;
+	if (here && op->state == KV_RUNNING)
+		kv_op_cancel_here(kv, op);
+	kv_wake_waiters(kv);
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+	return here;
+}
+
 static struct kv_op *new_internal(uint8_t opcode)
 {
 	struct kv_op *op = kv_op_new(opcode);
@@ -144,6 +158,8 @@ int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, i
 
 	if (err == 0)
 		err = state_of(kv, offer, true, &state);
+	if (err == 0 && state == KV_RUNNING && ends_here(kv, offer))
+		state = KV_RELEASED;
 	if (err == 0 && state == KV_RUNNING) {
 		err = run(kv, "withdraw", &s, offer, timeout_ns, &c);
 		/* It may have ended by itself meanwhile; what counts is whether the blocks are free. */
@@ -168,6 +184,8 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 		err = kv_check_timeout("cancel", &timeout_ns, KV_CALL_NS);
 	if (err == 0)
 		err = state_of(kv, id, false, &state);
+	if (err == 0 && state == KV_RUNNING && ends_here(kv, id))
+		state = KV_RELEASED;
 	if (err == 0 && state == KV_RUNNING) {
 		struct kv_op *op = new_internal(KVPIPE_OPCODE_CANCEL);
 		s.timeout_ns = timeout_ns;

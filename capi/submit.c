@@ -37,14 +37,33 @@ static size_t write_record(uint8_t *to, const struct kv_submission *s)
 	return n;
 }
 
-/* 0: there is room for entry and record; -BUSY without a text: not now. Needs sq.lock. */
-static int room(kvpipe_t *kv, size_t size, uint64_t *off)
+/* It never fits this daemon, however empty its rings are. Needs sq.lock. */
+static int fits(kvpipe_t *kv, uint8_t opcode, size_t size)
 {
+	if ((kv->ops >> opcode & 1) == 0)
+		return kv_err(KVPIPE_E_INCOMPATIBLE, "kvpiped %s does not know operation %u", kv_names(kv)->daemon, opcode);
+	if (size > kv->rings.record_bytes)
+		return kv_err(KVPIPE_E_QUOTA, "the operation's record needs %zu bytes, the limit is %u", size,
+			      kv->rings.record_bytes);
+	return 0;
+}
+
+#define WAITS 1
+
+/* 0: there is room for entry and record; WAITS: not before the next daemon; -BUSY without a text: not now. Needs sq.lock. */
+static int room(kvpipe_t *kv, uint8_t opcode, size_t size, uint64_t *off)
+{
+	int err = fits(kv, opcode, size);
+
+	if (err != 0)
+		return err;
+	if (kv_awaits(__atomic_load_n(&kv->state, __ATOMIC_RELAXED)))
+		return WAITS;
 	if (!kv_sq_refresh(&kv->sq, &kv->rings)) {
 		uint32_t head = kvpipe_load_acquire(&kv->rings.d->sq_head);
 		pthread_mutex_lock(&kv->lock);
 		kv_broken(kv, "sq_head is %u, sq_tail %u", head, kv->sq.tail);
-		int err = kv_ended(kv);
+		err = kv_ended(kv);
 		pthread_mutex_unlock(&kv->lock);
 		return err;
 	}
@@ -53,28 +72,22 @@ static int room(kvpipe_t *kv, size_t size, uint64_t *off)
 	return kv_arena_reserve(&kv->sq, &kv->rings, size, off) ? 0 : -KVPIPE_E_BUSY;
 }
 
-static void ring_bell(kvpipe_t *kv)
-{
-	/* The daemon sets need_wakeup, then looks at sq_tail once more: one of the two sees the other. */
-	kvpipe_full_barrier();
-	if (kvpipe_load_acquire(&kv->rings.d->need_wakeup) != 0)
-		kv_event_signal(kv->rings.sq_event);
-}
-
 /*
- * Waits until there is room; returns with sq.lock held, or with an error and without it. The daemon announces room
+ * Waits until there is room; returns with sq.lock held (0, WAITS), or with an error and without it. The daemon announces room
  * nowhere, and a full queue is rare: look again after a while, at most 1 ms.
  */
-static int wait_for_room(kvpipe_t *kv, size_t size, int64_t deadline, uint64_t *off)
+static int wait_for_room(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off)
 {
 	int64_t pause = 20000;
 
 	for (;;) {
 		pthread_mutex_lock(&kv->sq.lock);
-		int err = room(kv, size, off);
-		if (err == 0)
-			return 0;
-		uint32_t waiting = kv->sq.tail - kv->sq.head;
+		int err = room(kv, opcode, size, off);
+		if (err >= 0)
+			return err;
+		uint32_t waiting = kv->sq.tail - kv->sq.head, entries = kv->rings.sq_entries, arena = kv->rings.record_bytes;
+		if (err == -KVPIPE_E_BUSY)
+			kv_ring_bell(kv);
 		pthread_mutex_unlock(&kv->sq.lock);
 		if (err != -KVPIPE_E_BUSY)
 			return err;
@@ -83,98 +96,149 @@ static int wait_for_room(kvpipe_t *kv, size_t size, int64_t deadline, uint64_t *
 		pthread_mutex_unlock(&kv->lock);
 		if (err != 0)
 			return err;
-		ring_bell(kv);
 		if (kv_now() >= deadline)
 			return kv_err(KVPIPE_E_BUSY,
 				      "the submission queue is full: %u of %u entries, record of %zu bytes in an arena of %u: try again later",
-				      waiting, kv->rings.sq_entries, size, kv->rings.record_bytes);
+				      waiting, entries, size, arena);
 		struct timespec ts = kv_timespec(pause);
 		nanosleep(&ts, NULL);
 		pause = pause < KV_MS / 2 ? pause * 2 : KV_MS;
 	}
 }
 
-static int layer_slot(kvpipe_t *kv, struct kv_op *op)
+void kv_ring_bell(kvpipe_t *kv)
 {
-	if (!op->layered)
+	/* The daemon sets need_wakeup, then looks at sq_tail once more: one of the two sees the other. */
+	kvpipe_full_barrier();
+	if (kvpipe_load_acquire(&kv->rings.d->need_wakeup) != 0)
+		kv_event_signal(kv->rings.sq_event);
+}
+
+int kv_layer_slot(kvpipe_t *kv, struct kv_op *op)
+{
+	if (op->opcode != KVPIPE_OPCODE_TAKE || op->notice)
 		return 0;
-	if (kv->nslots == 0)
-		return kv_err(KVPIPE_E_QUOTA, "%u takes with KVPIPE_OP_LAYERED are not released yet, that is the limit",
+	if (kv->nslots > 0)
+		op->layer_slot = kv->slots[--kv->nslots];
+	else if (op->layered)
+		return kv_err(KVPIPE_E_QUOTA, "%u takes are not released yet: no layer slot is left for one with KVPIPE_OP_LAYERED",
 			      kv->rings.layer_slots);
-	op->layer_slot = kv->slots[--kv->nslots];
 	return 0;
 }
 
-static int insert(kvpipe_t *kv, struct kv_op *op, struct kvpipe_sqe *e)
+void kv_publish(kvpipe_t *kv, const struct kvpipe_sqe *e)
+{
+	struct kv_sq *sq = &kv->sq;
+	uint32_t at = sq->tail & (kv->rings.sq_entries - 1);
+
+	kv->rings.sqes[at] = *e;
+	if (e->rec_len > 0)
+		kv_arena_commit(sq, e->rec_off, e->rec_len);
+	sq->ends[at] = sq->used;
+	sq->tail++;
+	kvpipe_store_release(&kv->rings.c->sq_tail, sq->tail);
+}
+
+static int insert(kvpipe_t *kv, struct kv_op *op, struct kvpipe_sqe *e, kvpipe_op_t *id)
 {
 	pthread_mutex_lock(&kv->lock);
-	int err = layer_slot(kv, op);
+	int err = op->sent ? kv_layer_slot(kv, op) : 0;
 	if (err == 0)
-		err = kv_op_insert(kv, op, &e->user_data);
+		err = kv_op_insert(kv, op, id);
 	if (err != 0 && op->layer_slot != KV_NO_SLOT)
 		kv->slots[kv->nslots++] = op->layer_slot;
-	e->layer_slot = op->layer_slot;
+	if (err == 0) {
+		e->user_data = op->id;
+		e->layer_slot = op->layer_slot;
+	}
 	pthread_mutex_unlock(&kv->lock);
 	return err;
 }
 
 int kv_sq_begin(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off)
 {
-	if ((kv->ops >> opcode & 1) == 0)
-		return kv_err(KVPIPE_E_INCOMPATIBLE, "kvpiped %s does not know operation %u", kv->daemon, opcode);
-	if (size > kv->rings.record_bytes)
-		return kv_err(KVPIPE_E_QUOTA, "the operation's record needs %zu bytes, the limit is %u", size,
-			      kv->rings.record_bytes);
-	return wait_for_room(kv, size, deadline, off);
+	int err = wait_for_room(kv, opcode, size, deadline, off);
+
+	if (err != WAITS)
+		return err;
+	pthread_mutex_unlock(&kv->sq.lock); /* what is submitted in parts is not kept for another daemon */
+	return kv_err(KVPIPE_E_UNAVAILABLE, "the daemon went away: open it again once it is back");
 }
 
 void kv_sq_publish(kvpipe_t *kv, struct kvpipe_sqe *e, uint64_t off)
 {
-	struct kv_sq *sq = &kv->sq;
-	uint32_t at = sq->tail & (kv->rings.sq_entries - 1);
+	e->rec_off = e->rec_len > 0 ? off : 0;
+	kv_publish(kv, e);
+	kv_ring_bell(kv);
+	pthread_mutex_unlock(&kv->sq.lock);
+}
 
-	if (e->rec_len > 0) {
-		e->rec_off = off;
-		kv_arena_commit(sq, off, e->rec_len);
+/* Operations that are sent again to the next daemon. Those that end others are settled here. */
+static bool keeps(uint8_t opcode)
+{
+	return opcode != KVPIPE_OPCODE_WITHDRAW && opcode != KVPIPE_OPCODE_CANCEL;
+}
+
+/* The record: in the arena with a copy beside it, or (no daemon) only the latter. Needs sq.lock. */
+static int encode(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, size_t size, struct kvpipe_sqe *e)
+{
+	if (!op->sent) {
+		op->record = kv_saved_new(s->opcode, size);
+		if (op->record == NULL)
+			return -KVPIPE_E_QUOTA;
+		op->record->len = (uint32_t)write_record(op->record->record, s);
+		return 0;
 	}
-	kv->rings.sqes[at] = *e;
-	sq->ends[at] = sq->used;
-	sq->tail++;
-	kvpipe_store_release(&kv->rings.c->sq_tail, sq->tail);
-	ring_bell(kv);
-	pthread_mutex_unlock(&sq->lock);
+	uint8_t *at = kv->rings.records + (e->rec_off & (kv->rings.record_bytes - 1));
+	e->rec_len = (uint32_t)write_record(at, s);
+	if (e->rec_len == 0)
+		e->rec_off = 0;
+	if (!keeps(s->opcode))
+		return 0;
+	op->record = kv_saved_new(s->opcode, e->rec_len);
+	if (op->record == NULL)
+		return -KVPIPE_E_QUOTA;
+	memcpy(op->record->record, at, e->rec_len);
+	return 0;
 }
 
 int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvpipe_op_t *id)
 {
-	struct kv_sq *sq = &kv->sq;
 	size_t size = bound(s);
-	uint64_t off = 0;
-	int err = kv_sq_begin(kv, s->opcode, size, kv_now() + KV_ROOM_NS, &off);
-
-	if (err != 0) {
-		kv_op_destroy(op);
-		return err;
-	}
 	struct kvpipe_sqe e = {
 		.op = s->opcode,
 		.timeout_ns = (uint64_t)s->timeout_ns,
 		.target = s->target,
 		.tag = s->tag,
 	};
-	e.rec_len = (uint32_t)write_record(kv->rings.records + (off & (kv->rings.record_bytes - 1)), s);
-	op->sq_index = sq->tail;
+	int err = wait_for_room(kv, s->opcode, size, kv_now() + KV_ROOM_NS, &e.rec_off);
+
+	if (err < 0) {
+		kv_op_destroy(op);
+		return err;
+	}
+	op->begun = op->sent = err == 0;
+	op->sq_index = kv->sq.tail;
 	op->timeout_ns = s->timeout_ns;
+	op->target = s->target;
 	op->tag = s->tag;
 	op->deadline = kv_after(kv_after(kv_now(), s->timeout_ns), KV_GRACE_NS);
-	err = insert(kv, op, &e);
+	err = encode(kv, s, op, size, &e);
+	bool sent = op->sent;
+	if (err == 0)
+		err = insert(kv, op, &e, id);
 	if (err != 0) {
-		pthread_mutex_unlock(&sq->lock);
+		pthread_mutex_unlock(&kv->sq.lock);
 		kv_op_destroy(op);
 		return err;
 	}
 	/* From here on the operation may end, and be freed by another thread, at any time. */
-	*id = e.user_data;
-	kv_sq_publish(kv, &e, off);
+	if (sent) {
+		kv_publish(kv, &e);
+		kv_ring_bell(kv);
+	} else {
+		kv_helper_kick(kv);
+	}
+	pthread_mutex_unlock(&kv->sq.lock);
 	return 0;
 }

@@ -111,6 +111,8 @@ static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline
 	if (!kv->fd_used)
 		__atomic_store_n(waiting, 0u, __ATOMIC_RELAXED);
 	kv->sleeper = NULL;
+	if (kv->swapping)
+		pthread_cond_broadcast(&kv->back);
 	kv_drain(kv);
 	others_wake(kv, self);
 }
@@ -159,7 +161,7 @@ bool kv_wait_until(kvpipe_t *kv, struct kv_waiter *w, int64_t deadline)
 	bool done;
 	enlist(kv, w);
 	while (!(done = fulfilled(kv, w)) && deadline > kv_now()) {
-		if (kv->sleeper == NULL)
+		if (kv->sleeper == NULL && !kv->swapping)
 			sleep_on_ring(kv, w, deadline);
 		else
 			pthread_cond_timedwait(&w->cond, &kv->lock, &ts);

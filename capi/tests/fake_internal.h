@@ -22,7 +22,7 @@ struct fake {
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t changed;
-	bool stop, paused, hang_up, client_gone;
+	bool stop, paused, hang_up, client_gone, dead;
 	int conn, sq_event, cq_event;
 	struct kvpipe_hello hello;
 	struct kvpipe_welcome welcome;
@@ -32,7 +32,7 @@ struct fake {
 	struct kvpipe_sqe last;
 	uint64_t results_used, next_region;
 	uint32_t sq_head, cq_tail;
-	unsigned int submissions, requests[TYPES];
+	unsigned int sessions, submissions, requests[TYPES];
 };
 
 static inline void lock(struct fake *f)

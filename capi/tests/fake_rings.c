@@ -49,8 +49,9 @@ void fake_open_session(struct fake *f, uint32_t seq)
 
 	*w = (struct kvpipe_welcome){
 		.abi = or(f->conf.abi, KVPIPE_ABI),
-		.epoch = 7,
-		.session = 42,
+		.epoch = 7 + f->sessions,
+		.session = 42 + f->sessions,
+		.says = f->conf.mute ? 0 : KVPIPE_SAYS_GRANTED,
 		.ring_c_bytes = PAGE,
 		.ring_d_bytes = PAGE,
 		.max_pinned_bytes = 1 << 30,
@@ -64,6 +65,7 @@ void fake_open_session(struct fake *f, uint32_t seq)
 		.advertise = "127.0.0.1:7650",
 		.daemon = "9.9.9",
 	};
+	memset(w->secret, 0x50 + (int)f->sessions++, sizeof(w->secret));
 	add_ring(w, KVPIPE_RING_SQ, 0, or(f->conf.sq, f->hello.sq_entries), sizeof(struct kvpipe_sqe));
 	add_ring(w, KVPIPE_RING_RECORDS, 0, or(f->conf.records, 65536), 1);
 	add_ring(w, KVPIPE_RING_CQ, 1, or(f->conf.cq, f->hello.cq_entries), sizeof(struct kvpipe_cqe));
@@ -127,6 +129,7 @@ void fake_post_result(struct fake *f, struct kvpipe_cqe e, const void *head, uin
 	uint32_t mask, rmask, len = head_len + tail_len;
 
 	lock(f);
+	e.epoch = f->welcome.epoch;
 	if (f->d == NULL) {
 		unlock(f);
 		return;
@@ -174,10 +177,18 @@ void fake_end(struct fake *f, uint64_t user_data, uint32_t status, uint32_t reas
 		.status = (uint16_t)status,
 		.reason = (uint16_t)reason,
 		.flags = flags,
-		.epoch = 7,
 	};
 
 	fake_post(f, e, NULL, 0, NULL);
+}
+
+static void own_slot(struct kvpipe_layer_slot *s, uint64_t user_data)
+{
+	if (s->user_data == user_data)
+		return;
+	__atomic_store_n(&s->ready, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->granted, 0, __ATOMIC_RELAXED);
+	kvpipe_store_release(&s->user_data, user_data);
 }
 
 void fake_layer(struct fake *f, uint32_t slot, uint64_t user_data, uint32_t ready)
@@ -186,12 +197,20 @@ void fake_layer(struct fake *f, uint32_t slot, uint64_t user_data, uint32_t read
 
 	lock(f);
 	struct kvpipe_layer_slot *s = (struct kvpipe_layer_slot *)(void *)fake_area(f, KVPIPE_RING_LAYERS, &mask) + slot;
-	if (s->user_data != user_data) {
-		__atomic_store_n(&s->ready, 0, __ATOMIC_RELAXED);
-		kvpipe_store_release(&s->user_data, user_data);
-	}
+	own_slot(s, user_data);
 	kvpipe_store_release(&s->ready, ready);
 	wake_client(f);
+	unlock(f);
+}
+
+void fake_grant(struct fake *f, uint32_t slot, uint64_t user_data)
+{
+	uint32_t mask;
+
+	lock(f);
+	struct kvpipe_layer_slot *s = (struct kvpipe_layer_slot *)(void *)fake_area(f, KVPIPE_RING_LAYERS, &mask) + slot;
+	own_slot(s, user_data);
+	kvpipe_store_release(&s->granted, 1);
 	unlock(f);
 }
 

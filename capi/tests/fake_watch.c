@@ -28,6 +28,19 @@ void fake_await_requests(struct fake *f, uint16_t type, unsigned int n)
 	await(f, &f->requests[type % TYPES], n, NULL);
 }
 
+unsigned int fake_sessions(struct fake *f)
+{
+	lock(f);
+	unsigned int n = f->sessions;
+	unlock(f);
+	return n;
+}
+
+void fake_await_sessions(struct fake *f, unsigned int n)
+{
+	await(f, &f->sessions, n, NULL);
+}
+
 void fake_await_hangup(struct fake *f)
 {
 	await(f, NULL, 0, &f->client_gone);

@@ -42,9 +42,10 @@ static void serve_submissions(struct fake *f)
 		f->last = e;
 		f->submissions++;
 		pthread_cond_broadcast(&f->changed);
+		void (*submission)(struct fake *, const struct kvpipe_sqe *, const uint8_t *) = f->conf.submission;
 		unlock(f);
-		if (f->conf.submission != NULL)
-			f->conf.submission(f, &e, record);
+		if (submission != NULL)
+			submission(f, &e, record);
 		else
 			default_submission(f, &e);
 	}
@@ -61,6 +62,14 @@ static void hello(struct fake *f, const struct kvpipe_ctl *head, const uint8_t *
 		f->hang_up = true;
 	else if (!f->conf.silent)
 		fake_open_session(f, head->seq);
+}
+
+static uint64_t next_region(struct fake *f)
+{
+	lock(f);
+	uint64_t id = ++f->next_region;
+	unlock(f);
+	return id;
 }
 
 static void serve_socket(struct fake *f)
@@ -101,9 +110,18 @@ static void serve_socket(struct fake *f)
 	}
 	unlock(f);
 	if (f->conf.request == NULL || !f->conf.request(f, &head, body, fd))
-		fake_ack(f, head.seq, 0, head.type == KVPIPE_CTL_REGISTER ? ++f->next_region : 0, NULL);
+		fake_ack(f, head.seq, 0, head.type == KVPIPE_CTL_REGISTER ? next_region(f) : 0, NULL);
 	if (fd >= 0)
 		close(fd);
+}
+
+static void listen_at(struct fake *f)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+
+	strcpy(addr.sun_path, f->path);
+	f->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(bind(f->listener, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(f->listener, 8) == 0);
 }
 
 static void *serve(void *arg)
@@ -112,6 +130,13 @@ static void *serve(void *arg)
 
 	for (;;) {
 		lock(f);
+		if (f->dead && f->listener >= 0) {
+			close(f->listener);
+			unlink(f->path);
+			f->listener = -1;
+		} else if (!f->dead && f->listener < 0) {
+			listen_at(f);
+		}
 		if (f->hang_up)
 			fake_close_session(f);
 		bool stop = f->stop, paused = f->paused;
@@ -158,7 +183,6 @@ static void *serve(void *arg)
 struct fake *fake_start(const struct fake_conf *conf)
 {
 	struct fake *f = calloc(1, sizeof(*f));
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	pthread_condattr_t attr;
 
 	CHECK(f != NULL);
@@ -167,11 +191,9 @@ struct fake *fake_start(const struct fake_conf *conf)
 	strcpy(f->dir, "/tmp/kvpipe-fake-XXXXXX");
 	CHECK(mkdtemp(f->dir) != NULL);
 	snprintf(f->path, sizeof(f->path), "%s/sock", f->dir);
-	strcpy(addr.sun_path, f->path);
 	f->record = malloc(8u << 20);
 	CHECK(f->record != NULL);
-	f->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	CHECK(bind(f->listener, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(f->listener, 8) == 0);
+	listen_at(f);
 	f->bell = eventfd(0, EFD_CLOEXEC);
 	f->conn = f->sq_event = f->cq_event = -1;
 	pthread_mutex_init(&f->lock, NULL);
@@ -192,7 +214,8 @@ void fake_stop(struct fake *f)
 	lock(f);
 	fake_close_session(f);
 	unlock(f);
-	close(f->listener);
+	if (f->listener >= 0)
+		close(f->listener);
 	close(f->bell);
 	unlink(f->path);
 	rmdir(f->dir);
@@ -207,6 +230,44 @@ void fake_hang_up(struct fake *f)
 	lock(f);
 	f->hang_up = true;
 	ring(f->bell);
+	unlock(f);
+}
+
+void fake_die(struct fake *f)
+{
+	lock(f);
+	f->hang_up = f->dead = true;
+	ring(f->bell);
+	unlock(f);
+}
+
+void fake_return(struct fake *f)
+{
+	lock(f);
+	f->dead = false;
+	ring(f->bell);
+	unlock(f);
+}
+
+void fake_refuse(struct fake *f, uint32_t reason, const char *text)
+{
+	lock(f);
+	f->conf.refuse = reason;
+	f->conf.refusal = text;
+	unlock(f);
+}
+
+void fake_restart_regions(struct fake *f, uint64_t next)
+{
+	lock(f);
+	f->next_region = next - 1;
+	unlock(f);
+}
+
+void fake_set_submission(struct fake *f, void (*submission)(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record))
+{
+	lock(f);
+	f->conf.submission = submission;
 	unlock(f);
 }
 

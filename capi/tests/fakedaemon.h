@@ -26,6 +26,7 @@ struct fake_conf {
 	bool hang_up;          /* close the connection instead of answering */
 	bool unsealed;         /* ring_d can shrink */
 	uint32_t heartbeat;
+	bool mute;             /* does not say whether bytes were granted, as daemons before did not */
 	/* Change the welcome before it is sent. */
 	void (*welcome)(struct kvpipe_welcome *w);
 	/* Called for each submission, in order, on the fake's thread. NULL: every operation ends DONE at once. */
@@ -52,6 +53,13 @@ void fake_send(struct fake *f, uint16_t type, uint32_t seq, const void *body, ui
 void fake_bye(struct fake *f, uint32_t reason, const char *text);
 void fake_hang_up(struct fake *f);            /* the connection ends, as when the daemon dies */
 void fake_pause(struct fake *f, bool paused); /* a stopped daemon: reads neither socket nor queue */
+void fake_grant(struct fake *f, uint32_t slot, uint64_t user_data); /* bytes of that take may land */
+void fake_die(struct fake *f);                /* hangs up and is not there until fake_return() */
+void fake_return(struct fake *f);
+void fake_refuse(struct fake *f, uint32_t reason, const char *text);  /* the next HELLOs; 0: no longer */
+void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */
+unsigned int fake_sessions(struct fake *f);                           /* how many were opened so far */
+void fake_set_submission(struct fake *f, void (*submission)(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record));
 void fake_layer(struct fake *f, uint32_t slot, uint64_t user_data, uint32_t ready);
 void fake_set_progress_wait(struct fake *f, uint64_t value);
 void fake_beat(struct fake *f);
@@ -61,6 +69,7 @@ void fake_set_sq_head(struct fake *f, uint32_t head);
 /* Wait until that many submissions, or requests of a type, were seen since the start. Within 20 s, or the test fails. */
 void fake_await_submissions(struct fake *f, unsigned int n);
 void fake_await_requests(struct fake *f, uint16_t type, unsigned int n);
+void fake_await_sessions(struct fake *f, unsigned int n); /* that were opened */
 void fake_await_hangup(struct fake *f);       /* the client closed its side */
 struct kvpipe_sqe fake_last(struct fake *f);  /* the newest submission */
 uint32_t fake_cq_head(struct fake *f);

@@ -232,7 +232,7 @@ static void slow(void)
 	asked.keep = KVPIPE_CTL_REGISTER;
 	struct kvpipe_register body = { .bytes = 4096, .kind = 1 };
 	int fd = memfd(4096, F_SEAL_SHRINK);
-	CHECK_FAILS(kv_request(kv, "register", KVPIPE_CTL_REGISTER, &body, sizeof(body), fd, kv_now() + KV_MS, NULL),
+	CHECK_FAILS(kv_request(kv, "register", kv->life, KVPIPE_CTL_REGISTER, &body, sizeof(body), fd, kv_now() + KV_MS, NULL),
 		    KVPIPE_E_TIMEOUT, "does not answer");
 	close(fd);
 	fake_await_requests(f, KVPIPE_CTL_REGISTER, 2);
@@ -254,10 +254,10 @@ static void layouts(void)
 	static struct kvpipe_view views[1500];
 	struct kvpipe_field fields[64];
 	static char keys[64][129], values[64][257];
+	memset(&asked, 0, sizeof(asked));
 	struct fake *f = fake_start(&asking);
 	kvpipe_t *kv = fake_connect(f);
 
-	memset(&asked, 0, sizeof(asked));
 	for (uint32_t i = 0; i < 1500; i++)
 		views[i] = (struct kvpipe_view){ .region = 9, .base = i, .layer = 1500 - i, .group = i % 3, .part = "kv" };
 	for (int i = 0; i < 64; i++) {
@@ -273,6 +273,7 @@ static void layouts(void)
 	CHECK_HAS(asked.fields, ";dtype=;cccc");
 
 	memset(&asked, 0, sizeof(asked));
+	(void)fake_sessions(f); /* its lock puts that before what the fake does next */
 	asked.answer = KVPIPE_E_INCOMPATIBLE;
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1500, fields, 64), KVPIPE_E_INCOMPATIBLE, "set_layout: this daemon will not");
 	CHECK_INT(asked.messages, 1);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Coming back to a daemon that was restarted: HELLO with the old session and its secret, then what the one before knew by control
+ * messages, regions first, since layouts name them. The helper does it while everybody else waits; nothing here is seen by others
+ * before kv_install().
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct attempt {
+	kvpipe_t *kv;
+	struct kv_message *m;
+	int sock;
+	struct kvpipe_welcome welcome;
+	struct kv_rings rings;
+	enum kv_came came; /* of the last exchange */
+	enum kvpipe_reason reason; /* KV_OVER: why */
+	char text[KV_TEXT];
+};
+
+/* Whether it is of use to try again, after what the daemon said. */
+static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
+{
+	switch (reason) {
+	case KVPIPE_E_UNAVAILABLE: /* it is about to go */
+	case KVPIPE_E_BUSY:        /* what was before us has not ended yet */
+	case KVPIPE_E_QUOTA:       /* others may leave */
+	case KVPIPE_E_TIMEOUT:
+	case KVPIPE_E_PEER_GONE:
+		return KV_AGAIN;
+	default:
+		a->reason = reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
+		snprintf(a->text, sizeof(a->text), "the daemon of after the restart refused the session: %.400s",
+			 text[0] != '\0' ? text : kvpipe_strerror((int)reason));
+		return KV_OVER;
+	}
+}
+
+/* One request and its answer: an ACK's value, or (HELLO) a WELCOME, which stays in m with its descriptors. */
+static enum kv_came exchange(struct attempt *a, uint16_t type, const void *body, size_t len, int fd, uint64_t *value)
+{
+	uint32_t seq = kv_ctl_next_seq(a->kv);
+	int64_t end = kv_now() + KV_CALL_NS;
+	struct kvpipe_ack ack;
+	char text[KV_TEXT];
+
+	if (kv_ctl_send(a->sock, type, seq, body, len, fd, 0) != 0)
+		return KV_AGAIN;
+	for (;;) {
+		enum kv_came came = kv_helper_wait(a->kv, a->sock, end);
+		if (came != KV_CAME)
+			return came;
+		int got = kv_ctl_recv(a->sock, a->m, 0);
+		if (got < 0)
+			return KV_AGAIN;
+		if (got == 0)
+			continue;
+		if (a->m->head.type == KVPIPE_CTL_WELCOME && type == KVPIPE_CTL_HELLO)
+			return KV_CAME;
+		kv_ctl_close_fds(a->m);
+		bool bye = a->m->head.type == KVPIPE_CTL_BYE;
+		if (!bye && (a->m->head.type != KVPIPE_CTL_ACK || a->m->head.seq != seq))
+			continue;
+		if (!kv_ctl_ack(a->m, &ack, text))
+			return KV_AGAIN;
+		if (bye || ack.reason != KVPIPE_OK)
+			return judge(a, ack.reason, text);
+		if (value != NULL)
+			*value = ack.value;
+		return KV_CAME;
+	}
+}
+
+static enum kv_came hello(struct attempt *a)
+{
+	enum kv_came came = exchange(a, KVPIPE_CTL_HELLO, &a->kv->hello, sizeof(a->kv->hello), -1, NULL);
+
+	if (came != KV_CAME)
+		return came;
+	if (a->m->head.type != KVPIPE_CTL_WELCOME)
+		return KV_AGAIN;
+	int err = kv_welcome(a->m, &a->welcome, &a->rings);
+	kv_ctl_close_fds(a->m);
+	if (err == 0 && a->welcome.rank != a->kv->rank)
+		err = kv_err(KVPIPE_E_INCOMPATIBLE, "welcome: rank is %u, it was %u", a->welcome.rank, a->kv->rank);
+	return err == 0 ? KV_CAME : judge(a, (uint32_t)-err, kvpipe_last_error());
+}
+
+static enum kv_came regions(struct attempt *a)
+{
+	kvpipe_t *kv = a->kv;
+
+	for (struct kv_region *r = kv->regions; r != NULL; r = r->next) {
+		uint64_t id = 0;
+		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), r->fd, &id);
+		if (came != KV_CAME)
+			return came;
+		pthread_mutex_lock(&kv->lock);
+		r->remote = id;
+		pthread_mutex_unlock(&kv->lock);
+	}
+	return KV_CAME;
+}
+
+static int send_layout(void *arg, const void *body, size_t len)
+{
+	struct attempt *a = arg;
+
+	a->came = exchange(a, KVPIPE_CTL_LAYOUT, body, len, -1, NULL);
+	return a->came == KV_CAME ? 0 : KV_LOST;
+}
+
+static enum kv_came layout(struct attempt *a)
+{
+	const struct kv_layout *l = a->kv->layout;
+	bool whole = l != NULL;
+
+	/* A layout of memory that was unregistered has no use left: every operation is refused. */
+	for (uint32_t i = 0; whole && i < l->nviews; i++)
+		whole = kv_region_find(a->kv, l->views[i].region) != NULL;
+	a->came = KV_CAME;
+	if (whole && kv_layout_messages(a->kv, l, send_layout, a) != 0 && a->came == KV_CAME)
+		a->came = KV_AGAIN; /* out of memory */
+	return a->came;
+}
+
+static enum kv_came attempt(struct attempt *a)
+{
+	struct kv_paths paths = { .n = 1 };
+	const char *path;
+
+	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));
+	/* A full backlog is all that can take time. */
+	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0)
+		return KV_AGAIN;
+	enum kv_came came = hello(a);
+	if (came == KV_CAME)
+		came = regions(a);
+	if (came == KV_CAME)
+		came = layout(a);
+	if (came == KV_CAME && kv_install(a->kv, &a->rings, &a->welcome, a->sock) != 0)
+		came = KV_AGAIN;
+	if (came != KV_CAME) {
+		kv_rings_unmap(&a->rings);
+		close(a->sock);
+	}
+	return came;
+}
+
+/*
+ * A daemon that is restarted is back soon: in the beginning it is asked often, later twice a second. The jitter keeps apart the many
+ * clients that lost it together.
+ */
+static int64_t pause_after(int64_t away)
+{
+	int64_t most = away / 8;
+	uint16_t r = 0;
+
+	most = most < 5 * KV_MS ? 5 * KV_MS : most > KV_SEC / 2 ? KV_SEC / 2 : most;
+	(void)kv_random(&r, sizeof(r));
+	return most / 2 + most / 2 * r / UINT16_MAX;
+}
+
+enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m)
+{
+	int64_t since = kv_now();
+
+	for (;;) {
+		struct attempt a = { .kv = kv, .m = m, .rings = { .sq_event = -1, .cq_event = -1 } };
+		enum kv_came came = attempt(&a);
+		if (came == KV_OVER)
+			kv_session_over(kv, a.reason, a.text);
+		if (came == KV_AGAIN)
+			came = kv_helper_wait(kv, -1, kv_now() + pause_after(kv_now() - since));
+		if (came != KV_AGAIN)
+			return came;
+	}
+}

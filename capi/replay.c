@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sending again: what the daemon before knew, in the order in which it was submitted, each offer with the extensions that had been
+ * accepted. What callers submit meanwhile queues behind. All of it under sq.lock and lock, a ring full at a time.
+ */
+#include "internal.h"
+
+#include <string.h>
+
+static bool push(kvpipe_t *kv, struct kv_op *op, const struct kv_saved *s, int64_t timeout_ns)
+{
+	struct kvpipe_sqe e = {
+		.op = s != NULL ? s->opcode : op->opcode,
+		.user_data = op->id,
+		.timeout_ns = (uint64_t)timeout_ns,
+		.target = op->target,
+		.tag = op->tag,
+		.layer_slot = op->layer_slot,
+		.rec_len = s != NULL ? s->len : 0,
+	};
+
+	if (kv->sq.tail - kv->sq.head >= kv->rings.sq_entries ||
+	    !kv_arena_reserve(&kv->sq, &kv->rings, e.rec_len, &e.rec_off))
+		return false;
+	if (e.rec_len > 0)
+		memcpy(kv->rings.records + (e.rec_off & (kv->rings.record_bytes - 1)), s->record, e.rec_len);
+	else
+		e.rec_off = 0;
+	op->sq_index = kv->sq.tail;
+	kv_publish(kv, &e);
+	return true;
+}
+
+/* An extension of an offer, as an operation that nobody waits for. False: no room. */
+static bool push_more(kvpipe_t *kv, const struct kv_op *offer, const struct kv_saved *s)
+{
+	struct kv_op *op = kv_op_new(s->opcode);
+
+	if (op == NULL)
+		return false;
+	op->internal = op->abandoned = op->again = true;
+	op->begun = op->sent = true;
+	op->target = offer->id;
+	op->timeout_ns = KV_CALL_NS;
+	op->deadline = INT64_MAX; /* its offer has one */
+	if (kv_op_insert(kv, op, NULL) != 0) {
+		kv_op_destroy(op);
+		return false;
+	}
+	if (push(kv, op, s, op->timeout_ns))
+		return true;
+	kv_op_remove(kv, op);
+	return false;
+}
+
+static int64_t time_left(const struct kv_op *op)
+{
+	int64_t left = op->deadline - KV_GRACE_NS - kv_now();
+
+	if (op->opcode == KVPIPE_OPCODE_OFFER)
+		return op->timeout_ns; /* a lease begins anew */
+	return left > KV_MS ? left : KV_MS;
+}
+
+/* It cannot be sent: what it acts on has ended, or this daemon has no room for it at all. */
+static bool settle_here(kvpipe_t *kv, struct kv_op *op)
+{
+	const struct kvpipe_completion done = { .status = KVPIPE_DONE, .rank = kv->rank, .epoch = kv->epoch };
+	const struct kv_op *target = op->target != 0 ? kv_op_find(kv, op->target) : NULL;
+
+	if (op->target != 0 && (target == NULL || target->state != KV_RUNNING)) {
+		if (op->opcode == KVPIPE_OPCODE_CANCEL || op->opcode == KVPIPE_OPCODE_WITHDRAW)
+			kv_op_end(kv, op, &done, NULL, NULL);
+		else
+			kv_op_end_here(kv, op, KVPIPE_E_EXPIRED, "the offer has ended", false);
+		return true;
+	}
+	for (const struct kv_saved *s = op->record; s != NULL; s = s == op->record ? op->more : s->next) {
+		if (s->len > kv->rings.record_bytes || (kv->ops >> s->opcode & 1) == 0) {
+			kv_op_end_here(kv, op, KVPIPE_E_QUOTA, "the daemon of after the restart has no room for it", false);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* False: no room. */
+static bool send_again(kvpipe_t *kv, struct kv_op *op)
+{
+	if (!op->begun) {
+		if (settle_here(kv, op))
+			return true;
+		if (op->layer_slot == KV_NO_SLOT)
+			(void)kv_layer_slot(kv, op); /* without one it does not tell of its layers */
+		if (!push(kv, op, op->record, time_left(op)))
+			return false;
+		op->begun = true;
+	}
+	for (; op->next_more != NULL; op->next_more = op->next_more->next) {
+		if (!push_more(kv, op, op->next_more))
+			return false;
+	}
+	op->sent = true;
+	return true;
+}
+
+bool kv_replay(kvpipe_t *kv)
+{
+	bool all = false;
+
+	pthread_mutex_lock(&kv->sq.lock);
+	pthread_mutex_lock(&kv->lock);
+	kv_drain(kv); /* answers to what was sent so far: nobody else may be looking */
+	if (kv->state != KV_REPLAY) {
+		all = true;
+	} else if (!kv_sq_refresh(&kv->sq, &kv->rings)) {
+		kv_broken(kv, "sq_head is %u, sq_tail %u", kvpipe_load_acquire(&kv->rings.d->sq_head), kv->sq.tail);
+		all = true;
+	} else {
+		struct kv_op *op;
+		while ((op = kv->unsent) != NULL) {
+			if (op->state == KV_RUNNING && !op->sent && !send_again(kv, op))
+				break;
+			if (kv->unsent == op)
+				kv->unsent = op->live_next;
+		}
+		all = op == NULL;
+		if (all)
+			kv_set_state(kv, KV_LIVE);
+	}
+	kv_wake_waiters(kv);
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+	kv_ring_bell(kv);
+	pthread_mutex_unlock(&kv->sq.lock);
+	return all;
+}
+
+void kv_op_answered(kvpipe_t *kv, struct kv_op *op, bool done)
+{
+	if (op->opcode != KVPIPE_OPCODE_EXTEND && op->opcode != KVPIPE_OPCODE_SEAL)
+		return;
+	struct kv_op *offer = kv_op_find(kv, op->target);
+	if (offer == NULL || offer->state != KV_RUNNING)
+		return;
+	if (!op->again && done && op->record != NULL) {
+		*offer->more_end = op->record;
+		offer->more_end = &op->record->next;
+		op->record = NULL;
+	} else if (op->again && !done) {
+		offer->spoiled = kv->spoiled = true;
+		kv_helper_kick(kv);
+	}
+}
+
+void kv_withdraw_spoiled(kvpipe_t *kv)
+{
+	struct kv_submission s = { .opcode = KVPIPE_OPCODE_WITHDRAW, .timeout_ns = KV_CALL_NS };
+
+	do {
+		s.target = 0;
+		pthread_mutex_lock(&kv->lock);
+		for (struct kv_op *op = kv->spoiled ? kv->live : NULL; op != NULL && s.target == 0; op = op->live_next) {
+			if (!op->spoiled || op->state != KV_RUNNING)
+				continue;
+			op->spoiled = false;
+			s.target = op->id;
+			kv_op_end_here(kv, op, KVPIPE_E_RESTARTED, "the daemon of after the restart did not take it whole", true);
+			break;
+		}
+		kv->spoiled = s.target != 0;
+		kv_wake_waiters(kv);
+		kv_settle(kv);
+		pthread_mutex_unlock(&kv->lock);
+		struct kv_op *op = s.target != 0 ? kv_op_new(s.opcode) : NULL;
+		uint64_t id;
+		if (op != NULL) {
+			op->internal = op->abandoned = true;
+			(void)kv_submit(kv, &s, op, &id); /* a session that ends meanwhile ends the offer, too */
+		}
+	} while (s.target != 0);
+}

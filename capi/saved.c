@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Submissions as they were encoded: what is kept of them for the case that another daemon has to be told. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+struct kv_saved *kv_saved_new(uint8_t opcode, size_t size)
+{
+	struct kv_saved *s = malloc(sizeof(*s) + size);
+
+	if (s == NULL) {
+		kv_err(KVPIPE_E_QUOTA, "out of memory");
+		return NULL;
+	}
+	s->next = NULL;
+	s->len = (uint32_t)size;
+	s->opcode = opcode;
+	return s;
+}
+
+void kv_saved_free(struct kv_saved *list)
+{
+	while (list != NULL) {
+		struct kv_saved *next = list->next;
+		free(list);
+		list = next;
+	}
+}
