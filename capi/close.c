@@ -92,6 +92,7 @@ void kvpipe_close(kvpipe_t *kv)
 	pthread_mutex_destroy(&kv->lock);
 	pthread_mutex_destroy(&kv->sq.lock);
 	pthread_mutex_destroy(&kv->ctl.lock);
+	pthread_rwlock_destroy(&kv->ctl.in_use);
 	pthread_cond_destroy(&kv->back);
 	pthread_mutex_destroy(&kv->layout_lock);
 	free_memory(kv);

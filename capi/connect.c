@@ -169,6 +169,7 @@ static kvpipe_t *session_new(void)
 	pthread_mutex_init(&kv->lock, NULL);
 	pthread_mutex_init(&kv->sq.lock, NULL);
 	pthread_mutex_init(&kv->ctl.lock, NULL);
+	pthread_rwlock_init(&kv->ctl.in_use, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&kv->back, &attr);

@@ -110,11 +110,13 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 	if (err == 0)
 		err = kv_welcome_apply(kv, w);
 	if (err == 0) {
+		pthread_rwlock_wrlock(&kv->ctl.in_use);
 		pthread_mutex_lock(&kv->ctl.lock);
 		close(kv->ctl.fd);
 		kv->ctl.fd = sock;
 		kv->ctl.life = kv->life;
 		pthread_mutex_unlock(&kv->ctl.lock);
+		pthread_rwlock_unlock(&kv->ctl.in_use);
 		kv->helper.ping = 0;
 		kv_set_state(kv, KV_REPLAY);
 	}

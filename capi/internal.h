@@ -270,7 +270,8 @@ struct kv_pending {
 };
 
 struct kv_ctl {
-	int fd;
+	int fd;              /* the helper alone replaces it */
+	pthread_rwlock_t in_use; /* shared: somebody sends; taken before lock */
 	pthread_mutex_t lock;
 	uint32_t seq;
 	uint64_t life;       /* of the daemon at the other end; 0: nobody is there */

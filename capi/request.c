@@ -2,11 +2,8 @@
 /* Requests on the control socket. Any thread asks and waits; the helper reads the answers and hands them out. */
 #include "internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 uint32_t kv_ctl_next_seq(kvpipe_t *kv)
 {
@@ -75,25 +72,32 @@ static void init_cond(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attr);
 }
 
-/* Lists the request and returns the socket for it, a descriptor of its own: the helper may replace the session's. */
-static int enlist(kvpipe_t *kv, uint64_t life, struct kv_pending *p)
+/* False: the daemon of that life is gone. */
+static bool enlist(kvpipe_t *kv, uint64_t life, struct kv_pending *p)
 {
 	struct kv_ctl *ctl = &kv->ctl;
-	int sock = KV_LOST;
 
 	p->seq = kv_ctl_next_seq(kv);
 	pthread_mutex_lock(&ctl->lock);
-	if (ctl->life == life && life != 0) {
-		sock = fcntl(ctl->fd, F_DUPFD_CLOEXEC, 0);
-		if (sock < 0)
-			sock = kv_err(KVPIPE_E_QUOTA, "no descriptor for the request: %s", strerror(errno));
-	}
-	if (sock >= 0) {
+	bool there = ctl->life == life && life != 0;
+	if (there) {
 		p->next = ctl->pending;
 		ctl->pending = p;
 	}
 	pthread_mutex_unlock(&ctl->lock);
-	return sock;
+	return there;
+}
+
+/* The helper does not replace the socket meanwhile: that of a dead daemon refuses at once. */
+static int send_request(kvpipe_t *kv, uint64_t life, struct kv_pending *p, const void *body, size_t len, int fd, int64_t deadline)
+{
+	int err = KV_LOST;
+
+	pthread_rwlock_rdlock(&kv->ctl.in_use);
+	if (enlist(kv, life, p))
+		err = kv_ctl_send(kv->ctl.fd, p->type, p->seq, body, len, fd, deadline);
+	pthread_rwlock_unlock(&kv->ctl.in_use);
+	return err;
 }
 
 int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, const void *body, size_t len, int fd,
@@ -104,13 +108,11 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	struct timespec ts = kv_timespec(deadline);
 
 	init_cond(&p.cond);
-	int sock = enlist(kv, life, &p);
-	if (sock < 0) {
+	int err = send_request(kv, life, &p, body, len, fd, deadline);
+	if (err == KV_LOST) {
 		pthread_cond_destroy(&p.cond);
-		return sock;
+		return err;
 	}
-	int err = kv_ctl_send(sock, type, p.seq, body, len, fd, deadline);
-	close(sock);
 	if (err == -KVPIPE_E_UNAVAILABLE) /* its end of file has come: the helper is about to tell everybody */
 		err = 0;
 	pthread_mutex_lock(&ctl->lock);

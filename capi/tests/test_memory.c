@@ -273,7 +273,6 @@ static void layouts(void)
 	CHECK_HAS(asked.fields, ";dtype=;cccc");
 
 	memset(&asked, 0, sizeof(asked));
-	(void)fake_sessions(f); /* its lock puts that before what the fake does next */
 	asked.answer = KVPIPE_E_INCOMPATIBLE;
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1500, fields, 64), KVPIPE_E_INCOMPATIBLE, "set_layout: this daemon will not");
 	CHECK_INT(asked.messages, 1);
