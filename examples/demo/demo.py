@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import deaths
 import references
 import report
 import scenes
@@ -82,7 +83,8 @@ class Demo:
         scenes.start(self)
         scenes.big(self, "tcp")
         scenes.cancel(self)
-        scenes.killed(self)
+        deaths.killed(self)
+        deaths.outlived(self)
         scenes.big(self, "local")
         scenes.reshape(self)
         scenes.explain(self)

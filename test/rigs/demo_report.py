@@ -27,6 +27,8 @@ def shape(report):
     for kind in ("tcp", "local"):
         if not any(row["name"].startswith(kind + ",") and (row["bytes"], row["descriptors"]) == (GIB, 16384) for row in report["handovers"]):
             yield f"no hand-over of 1 GiB in 16384 descriptors over {kind}"
+    if not any("killed" in row["name"] for row in report["handovers"]):
+        yield "no hand-over of a killed producer"
     if not any("TP 2" in row["name"] and "TP 4" in row["name"] for row in report["handovers"]):
         yield "no hand-over from TP 2 to TP 4"
 
@@ -66,7 +68,7 @@ def printed(report, output):
         cells = (row["name"], f"{row['bytes']:,}", f"{row['descriptors']:,}", f"{row['of_memcpy']:.2f}", f"{row['of_tcp']:.2f}")
         if not any(line.startswith(row["name"]) and all(cell in line for cell in cells) for line in output):
             yield f"{row['name']}: no such line was printed: {cells}"
-    for word in ("verified", "cancel", "kill -9", "p50", "p99"):
+    for word in ("verified", "cancel", "kill -9", "from a killed producer", "p50", "p99"):
         if not any(word in line for line in output):
             yield f"nothing was printed about {word!r}"
 
