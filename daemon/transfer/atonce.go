@@ -141,9 +141,13 @@ func (m *Machine) resume() {
 	if x.s == nil {
 		return
 	}
-	if t, it := x.get, x.item; t != nil {
+	if t := x.get; t != nil {
 		*x = trial{}
-		m.itemGone(&t.get.local, it)
+		if k := &t.get.local; k.item != nil {
+			m.consumedBy(k)
+		} else {
+			m.dropSeeker(k)
+		}
 		return
 	}
 	o, name, bytes := x.offer, claimOf(x.s, x.in), x.done.Bytes

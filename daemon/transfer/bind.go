@@ -53,6 +53,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 		return
 	}
 	m.binds[key]++
+	m.bound[b] = struct{}{}
 	m.traceOp(&b.op, []byte(in.Name), "", in.Peer, 0)
 	if in.Kind.home() {
 		b.place = m.place(b.name)
@@ -125,6 +126,7 @@ func (b *bind) busy() bool                                      { return false }
 func (b *bind) account(*op, *session) (uint64, []layout.Run)    { return 0, nil }
 func (b *bind) freed(m *Machine, _ *op) {
 	key := b.by.engine.key
+	delete(m.bound, b)
 	if m.binds[key]--; m.binds[key] == 0 {
 		delete(m.binds, key)
 	}

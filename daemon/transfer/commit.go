@@ -158,6 +158,9 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 	}
 	if t.asked || t.granted && status == Done {
 		t.end, t.endUntil = &MsgEnd{Xfer: t.leg.id.Xfer, Incarnation: t.incarnation, Status: status, Cause: cause}, m.now+m.cfg.Linger
+		if t.get != nil {
+			t.endUntil += 2 * m.cfg.Linger // longer than its home is in doubt
+		}
 		t.sayEnd(m)
 	}
 	m.conclude(&t.op, status, cause)

@@ -65,6 +65,16 @@ func (m *Machine) getTimeout(d Time) Time {
 	return min(d, maxGetTimeout)
 }
 
+// seekAnew begins the search again, after the channel was lost: under another name, so that what was said about the old one cannot be taken
+// for the new.
+func (m *Machine) seekAnew(t *take) {
+	delete(m.takes, t.leg.id.Xfer)
+	m.lastXfer++
+	t.leg.id = Leg{Xfer: m.lastXfer, End: Consumer}
+	m.takes[m.lastXfer] = t
+	t.get.reset()
+}
+
 // reset forgets what was found.
 func (g *get) reset() {
 	g.what = TakeOp{Peer: g.end.peer, TakeID: uint64(g.take.id), Parts: 1, LayerSlot: NoSlot, Timeout: g.in.Timeout, Blocks: g.in.Blocks}
@@ -135,6 +145,10 @@ func (t *take) found(m *Machine, f *finding, it *item) {
 	case f.Bytes > g.in.Room:
 		t.short = true
 		t.finishHere(m)
+		return
+	}
+	if f.Bytes == 0 && it == nil { // MsgEnd is the commit record: there is nothing else to be sure of
+		t.finish(m, Done, Cause{})
 		return
 	}
 	g.what.Blocks = t.clipTo(f.Bytes)

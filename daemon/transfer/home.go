@@ -57,7 +57,8 @@ func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
 	}
 	h.sealed = true
 	for _, k := range h.waiters() {
-		if k.match == MatchNext {
+		if k.match == MatchNext && k.state == seekWaiting {
+			m.unqueue(k)
 			m.matchSeeker(k)
 		}
 	}
@@ -106,6 +107,9 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	}
 	p.home = nil
 	for _, k := range waiters {
+		if k.state != seekWaiting {
+			continue
+		}
 		m.refuseSeeker(k, verdict)
 	}
 	m.conclude(&h.bind.op, status, cause)

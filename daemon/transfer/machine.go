@@ -34,8 +34,10 @@ type Machine struct {
 
 	places   map[placeName]*place // pipes and lookup buffers
 	binds    map[engineKey]int    // ends of each engine
-	seekers  map[Leg]*seeker      // of other nodes
-	unbinds  map[uint64]*unbind   // ends that a home has to hear are closed
+	bound    map[*bind]struct{}
+	seekers  map[Leg]*seeker // of other nodes
+	doubts   map[doubtName]*seeker
+	unbinds  map[uint64]*unbind // ends that a home has to hear are closed
 	lastSeek uint64
 
 	peers   map[string]*peer
@@ -65,7 +67,9 @@ func New(cfg Config) *Machine {
 		keyOps:    map[uint64]*keyOp{},
 		places:    map[placeName]*place{},
 		binds:     map[engineKey]int{},
+		bound:     map[*bind]struct{}{},
 		seekers:   map[Leg]*seeker{},
+		doubts:    map[doubtName]*seeker{},
 		unbinds:   map[uint64]*unbind{},
 		peers:     map[string]*peer{},
 		routes:    map[string]*route{},

@@ -4,7 +4,8 @@ package transfer
 // false: it was not tried.
 func (m *Machine) moveItem(t *take, it *item) bool {
 	if it.bytes == 0 {
-		t.get.local.place.home.movedAway(m, t, it, 0)
+		t.finishHere(m)
+		m.consumedBy(&t.get.local)
 		return true
 	}
 	x := &m.trial
@@ -44,15 +45,8 @@ func (m *Machine) movedItem(ev MovedNow) {
 	m.emit(Yield{})
 }
 
-// movedAway ends both sides of what has no bytes.
-func (h *home) movedAway(m *Machine, t *take, it *item, bytes uint64) {
-	t.get.bytes = bytes
-	t.finishHere(m)
-	m.itemGone(&t.get.local, it)
-}
-
-// itemGone: who found an item has it.
-func (m *Machine) itemGone(k *seeker, it *item) {
-	m.consumed(it)
-	m.seekSettled(k)
+// consumedBy: who found an item has it.
+func (m *Machine) consumedBy(k *seeker) {
+	m.consumed(k.item)
+	m.unseek(k)
 }

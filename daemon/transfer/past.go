@@ -34,7 +34,7 @@ func (m *Machine) remembers(v *serve, aborted bool) {
 	if v.ended {
 		e.until = m.now
 	}
-	if aborted && v.sentAll {
+	if aborted && v.sentAll && v.seeker == nil {
 		e.unsure, e.offer, e.claim, e.part = true, v.offer, v.claim, v.take.Part
 		for _, seg := range v.segs {
 			e.bytes += seg.bytes
@@ -93,10 +93,15 @@ func (e *serveEnd) fire(m *Machine, _ wake) {
 // endOf handles MsgEnd: it is always acknowledged, so that the consumer can forget it.
 func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 	id := legOf(p, msg.Xfer, Producer)
+	m.settleDoubt(p, msg.Xfer, msg.Status == Done)
 	if v := m.serves[id]; v != nil {
 		v.onEnd(m, msg)
 	} else if k := m.seekerOf(p, msg.Xfer); k != nil {
-		m.seekSettled(k)
+		if msg.Status == Done && k.item != nil && k.item.bytes == 0 {
+			m.consumedBy(k)
+		} else {
+			m.unseek(k)
+		}
 	} else if e := m.past.find(p, msg.Xfer); e != nil {
 		m.disarm(&e.resend)
 		e.until = m.now // the consumer's end is over too
@@ -105,6 +110,8 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)
 		}
 		e.unsure, e.offer, e.claim = false, nil, nil
+	} else if p != nil { // faster than what it ends, which must not begin after it
+		m.rememberEnd(&serveEnd{leg: id, peer: p, at: m.now, until: m.now, cause: because(Expired, "this transfer has ended")})
 	}
 	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
 }

@@ -118,6 +118,7 @@ func (m *Machine) peerUp(ev PeerUp) {
 		p.up, p.epoch = true, ev.Epoch
 		p.told, p.knows = map[[32]byte]bool{}, map[[32]byte]*layout.Layout{}
 		m.resayEnds(p)
+		m.askDoubts(p)
 	}
 	for _, hint := range ev.Hints {
 		if r := m.routes[hint]; r != nil {

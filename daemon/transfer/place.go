@@ -44,6 +44,8 @@ type end struct {
 	seekers int
 	shorts  []*seeker // those that have an item reserved for which there was no room
 	bound   bool      // its bind lives, as far as one knows here
+	closed  bool      // it said that it does not: what comes late of it changes nothing
+	forget  timer     // while closed
 }
 
 func (m *Machine) place(n placeName) *place {
@@ -76,7 +78,7 @@ func (p *place) enter(id endID) *end {
 func (m *Machine) leave(p *place, e *end) {
 	e.bound = false
 	for _, k := range m.seekersOf(func(k *seeker) bool { return k.place == p && k.end == e }) {
-		m.unseek(k)
+		m.abandonSeek(k)
 	}
 	for len(e.shorts) > 0 { // of this node's ends they are in no list of their own
 		m.unseek(e.shorts[0])
@@ -89,13 +91,23 @@ func (m *Machine) dropEnd(p *place, e *end) {
 	if e.bound || e.seekers > 0 {
 		return
 	}
-	delete(p.ends, e.endID)
+	if e.forget.pos == 0 {
+		delete(p.ends, e.endID)
+	}
 	if p.receiver == e {
 		p.receiver = nil
 		m.wakeEarly(p)
 	}
 	m.tidyPlace(p)
 }
+
+// closedEnd remembers for a while that an end of another node is closed.
+type closedEnd struct {
+	place *place
+	end   *end
+}
+
+func (x closedEnd) fire(m *Machine, _ wake) { m.dropEnd(x.place, x.end) }
 
 // admit judges an end at the home: its token, and that it is the pipe's only receiver. wait: not yet.
 func (p *place) admit(e *end, token []byte) (cause Cause, wait bool) {
@@ -125,8 +137,10 @@ func (m *Machine) wakeEarly(p *place) {
 	early := p.early
 	p.early = nil
 	for _, k := range early {
-		k.queued = notQueued
-		m.matchSeeker(k)
+		if k.queued == queuedEarly && k.state == seekWaiting { // one that is refused may take others with it
+			k.queued = notQueued
+			m.matchSeeker(k)
+		}
 	}
 }
 
@@ -139,9 +153,12 @@ func comparePlaces(a, b *place) int {
 
 func compareEnds(a, b *end) int { return cmp.Compare(a.bind, b.bind) }
 
-func (m *Machine) seekersOf(is func(*seeker) bool) []*seeker {
+// seekersOf lists gets of other nodes in the order in which they came.
+func (m *Machine) seekersOf(is func(*seeker) bool) []*seeker { return sortSeekers(m.seekers, is) }
+
+func sortSeekers[K comparable](from map[K]*seeker, is func(*seeker) bool) []*seeker {
 	var out []*seeker
-	for _, k := range m.seekers {
+	for _, k := range from {
 		if is(k) {
 			out = append(out, k)
 		}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/match"
@@ -22,7 +23,7 @@ type item struct {
 	entry  match.Entry[*item]
 	seeker *seeker // who it is reserved for; nil: it is free
 	// Of those that are found by key:
-	readers  int
+	readers  []*seeker
 	replaced bool
 	moving   bool // by MoveNow
 	ended    bool
@@ -78,12 +79,12 @@ func (m *Machine) mayPut(s *session, b *bind, in *PutOp) Cause {
 // coversBytes checks that blocks of an arena hold just so many bytes.
 func (m *Machine) coversBytes(s *session, lists []layout.BlockList, bytes uint64) Cause {
 	switch {
+	case bytes == 0 && len(lists) == 0:
+		return Cause{}
 	case s.layout == nil:
 		return because(Invalid, "the session has no layout: set the arena's before the first operation with blocks")
 	case bytes > math.MaxUint32:
 		return because(Invalid, "an item of %d bytes; the limit is %d: split it", bytes, uint32(math.MaxUint32))
-	case bytes == 0 && len(lists) == 0:
-		return Cause{}
 	case len(lists) != 1 || lists[0].FirstToken != 0 || uint64(lists[0].NTokens) != bytes || bytes == 0:
 		return because(Invalid, "blocks: one list must cover the %d bytes from 0", bytes)
 	}
@@ -126,8 +127,10 @@ func (m *Machine) offerItem(it *item) {
 		}
 	case MatchKey:
 		for _, k := range append([]*seeker(nil), h.keyWait[string(it.key)]...) {
-			m.unqueue(k)
-			m.found(k, it)
+			if k.queued == queuedKey {
+				m.unqueue(k)
+				m.found(k, it)
+			}
 		}
 	default:
 		if q, ok := h.lookup.Waiting(it.entry); ok {
@@ -143,7 +146,7 @@ func (it *item) reserve(k *seeker) {
 	k.item = it
 	switch it.form {
 	case MatchKey:
-		it.readers++
+		it.readers = append(it.readers, k)
 		return
 	case MatchNext:
 		it.home.pipe.Take(it.number)
@@ -158,7 +161,7 @@ func (m *Machine) giveBack(it *item, k *seeker) {
 	k.item = nil
 	switch {
 	case it.form == MatchKey:
-		it.readers--
+		it.readers = slices.DeleteFunc(it.readers, func(x *seeker) bool { return x == k })
 		m.unread(it)
 		return
 	case it.ended || it.seeker != k:
@@ -174,7 +177,7 @@ func (m *Machine) giveBack(it *item, k *seeker) {
 
 // unread ends an item that was replaced under its key once nobody reads it.
 func (m *Machine) unread(it *item) {
-	if it.replaced && it.readers == 0 {
+	if it.replaced && len(it.readers) == 0 {
 		m.endItem(it, Done, Cause{})
 	}
 }
@@ -207,12 +210,15 @@ func (m *Machine) endItem(it *item, status Status, cause Cause) {
 	default:
 		h.lookup.Remove(it.entry)
 	}
-	if k := it.seeker; k != nil && k.item == it {
-		k.item, it.seeker = nil, nil
-		if k.state == seekShort {
+	for _, k := range append(it.readers, it.seeker) {
+		if k == nil || k.item != it {
+			continue
+		}
+		if k.item = nil; k.state == seekShort {
 			m.dropSeeker(k)
 		}
 	}
+	it.seeker, it.readers = nil, nil
 	if it.offer != nil {
 		it.offer.end(m, status, cause, consumed)
 	} else {

@@ -43,6 +43,7 @@ const (
 	seekWaiting seekState = iota
 	seekFound
 	seekShort
+	seekDoubt // everything was sent, and the receiver's word is still out
 	seekOver
 )
 
@@ -64,6 +65,7 @@ func (m *Machine) beginSeek(k *seeker, name placeName, id endID) {
 	k.place = m.place(name)
 	k.end = k.place.enter(id)
 	k.end.seekers++
+	k.end.bound = true // again, if its channel was lost meanwhile
 	m.matchSeeker(k)
 }
 
@@ -157,6 +159,8 @@ func (m *Machine) takeOver(k, old *seeker) {
 	k.item, k.matched = it, old.matched
 	if old.item = nil; it.seeker == old {
 		it.seeker = k
+	} else if i := slices.Index(it.readers, old); i >= 0 {
+		it.readers[i] = k
 	}
 	m.dropSeeker(old)
 	m.hand(k)
@@ -201,8 +205,20 @@ func (k *seeker) finding() finding {
 
 // fire: a reservation is over, or nothing was found in time.
 func (k *seeker) fire(m *Machine, _ wake) {
+	if k.state == seekDoubt {
+		if m.now < k.until {
+			m.askDoubt(k)
+		} else {
+			m.unseek(k)
+		}
+		return
+	}
 	if k.state == seekWaiting {
 		m.refuseSeeker(k, because(Timeout, "%s on node %q: %s in time", k.place, m.cfg.Node, waitTexts[m.whyWaiting(k)]))
+		return
+	}
+	if k.peer != nil {
+		m.abandonSeek(k)
 		return
 	}
 	m.unseek(k)
@@ -249,13 +265,14 @@ func (m *Machine) dropSeeker(k *seeker) {
 	if k.state == seekOver {
 		return
 	}
+	doubtful := k.state == seekDoubt
 	k.state = seekOver
 	m.disarm(&k.deadline)
 	if i := slices.Index(k.end.shorts, k); i >= 0 {
 		k.end.shorts = slices.Delete(k.end.shorts, i, i+1)
 	}
 	if k.peer != nil {
-		m.forgetSeek(k)
+		m.forgetSeek(k, doubtful)
 	}
 	if k.end.seekers--; !k.end.bound {
 		m.dropEnd(k.place, k.end)
@@ -301,13 +318,4 @@ func (m *Machine) whyWaiting(k *seeker) uint8 {
 		return waitsForItem
 	}
 	return waitsForMatch
-}
-
-// seekSettled: the transfer for a seeker is over, and the item consumed if it was.
-func (m *Machine) seekSettled(k *seeker) {
-	if k.item != nil {
-		m.unseek(k)
-	} else {
-		m.dropSeeker(k)
-	}
 }

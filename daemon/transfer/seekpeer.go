@@ -12,7 +12,7 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 		m.sayAgain(k)
 		return
 	}
-	if m.serves[id] != nil || p == nil {
+	if p == nil || m.serves[id] != nil || m.doubts[doubtName{p.node, msg.Xfer}] != nil {
 		return
 	}
 	if e := m.past.ends[id]; e != nil {
@@ -38,6 +38,10 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 		return
 	}
 	eid := endID{p.node, msg.Bind}
+	if pl := m.places[name]; pl != nil && pl.ends[eid] != nil && pl.ends[eid].closed {
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Closed, "%s: this end was closed", name)})
+		return
+	}
 	if msg.Home != 0 {
 		if cause := m.sameHome(name, eid, msg); cause.Reason != OK {
 			m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: cause})
@@ -110,7 +114,11 @@ func (m *Machine) sayFound(k *seeker) {
 }
 
 // forgetSeek: late copies of its MsgSeek must not begin it again.
-func (m *Machine) forgetSeek(k *seeker) {
+func (m *Machine) forgetSeek(k *seeker, doubtful bool) {
+	if doubtful {
+		delete(m.doubts, doubtName{k.peer.node, k.id.Xfer})
+		return
+	}
 	delete(m.seekers, k.id)
 	k.peer.seekers--
 	if m.serves[k.id] == nil && m.past.ends[k.id] == nil {
@@ -213,10 +221,11 @@ func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
 	if p == nil {
 		return
 	}
-	if pl := m.places[placeName{msg.Buffer, msg.Name}]; pl != nil {
-		if e := pl.ends[endID{p.node, msg.Bind}]; e != nil {
-			m.leave(pl, e)
-		}
+	pl := m.place(placeName{msg.Buffer, msg.Name})
+	if e := pl.enter(endID{p.node, msg.Bind}); !e.closed {
+		e.closed = true
+		m.arm(&e.forget, closedEnd{pl, e}, wakeLinger, m.now+m.cfg.Linger)
+		m.leave(pl, e)
 	}
 	m.send(p, &MsgUnbindAck{Bind: msg.Bind})
 }
@@ -224,9 +233,7 @@ func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
 // loseEnds: the channel is gone, and with it who came over it. What it waits for is asked for again over the next one.
 func (m *Machine) loseEnds(p *peer) {
 	for _, k := range m.seekersOf(func(k *seeker) bool { return k.peer == p }) {
-		if m.serves[k.id] == nil { // else the transfer's end tells it
-			m.unseek(k)
-		}
+		m.abandonSeek(k)
 	}
 	for _, pl := range m.placesOf(p.node) {
 		for _, e := range pl.endsOf(p.node) {

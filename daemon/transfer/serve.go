@@ -272,8 +272,12 @@ func (v *serve) over(m *Machine) {
 	if aborted && !v.unlinked {
 		m.send(v.peer, &MsgAbort{Xfer: v.leg.id.Xfer, Cause: v.cause})
 	}
-	if v.seeker != nil {
-		m.seekSettled(v.seeker)
+	switch k := v.seeker; {
+	case k == nil:
+	case aborted && v.sentAll && k.item != nil && k.peer != nil:
+		m.doubt(k)
+	default:
+		m.unseek(k)
 	}
 }
 

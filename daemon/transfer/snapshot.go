@@ -12,6 +12,7 @@ type Snapshot struct {
 	Sessions  []SessionInfo
 	Offers    []OfferInfo
 	Transfers []TransferInfo
+	Pipes     []PipeInfo
 	Draining  bool
 	Orphaned  int // sessions that are gone and offers outlive; they are listed too
 	// Blocks under holds, counted per rank; shared ones once per hold.
@@ -79,7 +80,7 @@ type TransferInfo struct {
 
 // Snapshot copies what there is to see. It belongs between two Steps.
 func (m *Machine) Snapshot() *Snapshot {
-	s := &Snapshot{Draining: m.draining, Graves: len(m.graves.keys)}
+	s := &Snapshot{Draining: m.draining, Pipes: m.pipes(), Graves: len(m.graves.keys)}
 	for _, l := range m.engines {
 		if l.live != nil {
 			s.Engines = append(s.Engines, l.live.info())

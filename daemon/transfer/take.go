@@ -169,7 +169,7 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 		t.forget(m)
 	case t.phase == asking || t.phase == seeking:
 		if t.get != nil {
-			t.get.reset()
+			m.seekAnew(t)
 		}
 		t.phase, t.peer = reaching, nil
 		m.reach(t.in.Peer, t)

@@ -15,6 +15,7 @@ const (
 type Options struct {
 	Seed   uint64
 	Broken transfer.Broken // guards that the machines leave out
+	Ends   bool            // pipes and lookup buffers, too
 	Late   bool            // the transport lands slices after it said that they are fenced
 	Trace  func(line string)
 }
@@ -47,6 +48,9 @@ type Cluster struct {
 	steps    int
 	movedNow int // takes that were moved at once
 	outlived int // offers that outlived a session
+	pipes    []*conduit
+	items    map[uint64]*thing // by the number in their description
+	received int
 }
 
 // faults are chances in percent.
@@ -100,6 +104,9 @@ func New(opts Options) *Cluster {
 		c.cfg.OrphanLease = r.span(50*ms, 3*second)
 	}
 	c.cfg.Linger = r.span(100*ms, 3*second)
+	if opts.Ends { // a word about an item that is in doubt is waited for longer than a partition lasts
+		c.cfg.Linger = r.span(4*second, 8*second)
+	}
 	c.cfg.WindowSlices = r.in(1, 8)
 	if r.hit(50) {
 		c.cfg.AtOnce = r.in(1, 24)
@@ -120,11 +127,14 @@ func New(opts Options) *Cluster {
 			c.AddEngine(c.nodes[0], shape{blockSize: pick(r, []int{2, 4}), hnd: r.hit(50), model: "m"})
 		}
 	}
+	if opts.Ends {
+		c.addEnds()
+	}
 	return c
 }
 
 func newCluster(opts Options) *Cluster {
-	c := &Cluster{opts: opts, rng: rng(opts.Seed), now: second, byName: map[string]*Node{}, byTag: map[uint64]*Op{}, slice: 64, credits: 64}
+	c := &Cluster{opts: opts, rng: rng(opts.Seed), now: second, byName: map[string]*Node{}, byTag: map[uint64]*Op{}, items: map[uint64]*thing{}, slice: 64, credits: 64}
 	c.cfg.Broken = opts.Broken
 	c.net = newNetwork(c)
 	return c

@@ -18,7 +18,8 @@ type Engine struct {
 	sched    *Session
 	workers  []*Session
 	down     bool
-	lazy     bool // the sessions of this instance are
+	lazy     bool   // the sessions of this instance are
+	endpoint func() // of an end: binds it, once the session is there; nil: an engine
 }
 
 // Session is a client's connection.
@@ -44,7 +45,8 @@ type Session struct {
 	byUser   map[uint64]*Op
 	lastUser uint64
 	credits  int
-	lazy     bool // has little room for completions, and collects them late
+	lazy     bool          // has little room for completions, and collects them late
+	lastAt   transfer.Time // when the last operation of an end arrives at the daemon
 }
 
 // write is what a model does when its step gets that far.
@@ -72,6 +74,11 @@ func (e *Engine) start() {
 	e.instance++
 	e.workers, e.sched = nil, nil
 	e.lazy = e.c.rng.hit(e.c.faults.lazy)
+	if e.endpoint != nil {
+		e.workers = append(e.workers, e.newSession(transfer.Endpoint, 0))
+		e.endpoint()
+		return
+	}
 	for rank := range e.shape.ranks() {
 		e.workers = append(e.workers, e.newSession(transfer.Worker, rank))
 	}
@@ -106,7 +113,9 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	s.mem = newMemory(e.shape, rank)
 	n.event(0, ev)
 	n.event(0, transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
-	s.model()
+	if role != transfer.Endpoint {
+		s.model()
+	}
 	return s
 }
 

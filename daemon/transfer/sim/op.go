@@ -302,10 +302,10 @@ func (o *Op) free() {
 		back = back[:0]
 		for _, id := range o.ids {
 			switch o.kind {
-			case "take":
+			case "take", "get":
 				delete(s.dst, id)
 				back = append(back, id)
-			case "offer":
+			case "offer", "put":
 				if id == layout.NoBlock {
 					continue
 				}
@@ -325,7 +325,7 @@ func (o *Op) free() {
 // granted: from here on bytes may land.
 func (s *Session) granted(e transfer.Granted) {
 	o := s.byUser[e.UserData]
-	if o == nil || o.kind != "take" || o.ends[s] != nil {
+	if o == nil || o.kind != "take" && o.kind != "get" || o.ends[s] != nil {
 		s.node.c.fail("node %s: bytes are granted to operation %d, which is no running take", s.node.name, e.UserData)
 		return
 	}

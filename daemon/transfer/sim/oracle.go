@@ -19,7 +19,7 @@ func (c *Cluster) quiet() bool {
 			return false
 		}
 		s := n.m.Snapshot()
-		if len(s.Offers)+len(s.Transfers)+s.HoldsShared+s.HoldsExclusive > 0 {
+		if len(s.Offers)+len(s.Transfers)+len(s.Pipes)+s.HoldsShared+s.HoldsExclusive > 0 {
 			return false
 		}
 		for _, x := range n.sessions {
@@ -55,6 +55,9 @@ func (c *Cluster) checkEnd() {
 		}
 		for _, x := range s.Transfers {
 			c.fail("node %s: transfer %x of key %s is left, end %d state %s", n.name, x.Xfer, x.Key, x.End, x.State)
+		}
+		for _, x := range s.Pipes {
+			c.fail("node %s: %+v is left", n.name, x)
 		}
 		if s.HoldsShared+s.HoldsExclusive > 0 {
 			c.fail("node %s: %d shared and %d exclusive holds are left", n.name, s.HoldsShared, s.HoldsExclusive)

@@ -38,6 +38,27 @@ func TestSim(t *testing.T) {
 	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine", *seeds, steps, atOnce, outlived)
 }
 
+// TestSimEnds is TestSim with pipes and lookup buffers.
+func TestSimEnds(t *testing.T) {
+	from, to := *first, *first+uint64(*seeds)
+	if *one != 0 {
+		from, to = *one, *one+1
+	}
+	received := 0
+	for seed := from; seed < to; seed++ {
+		o := Options{Seed: seed, Ends: true}
+		if *one != 0 && testing.Verbose() {
+			o.Trace = func(line string) { fmt.Println(line) }
+		}
+		c := New(o)
+		if err := c.Run(); err != nil {
+			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run TestSimEnds -seed=%d -v", seed, err, seed)
+		}
+		received += c.received
+	}
+	t.Logf("%d seeds, %d items received", to-from, received)
+}
+
 func replay(t *testing.T, seed uint64) {
 	o := Options{Seed: seed}
 	if testing.Verbose() {

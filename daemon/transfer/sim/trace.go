@@ -56,7 +56,7 @@ func describe(x any) string {
 		if x.More {
 			more = " MORE"
 		}
-		return fmt.Sprintf("Complete session=%d user=%d op=%d %s%s bytes=%d%s%s", x.Session, x.UserData, x.Op, statuses[x.Status], more, x.Bytes,
+		return fmt.Sprintf("Complete session=%d user=%d op=%d %s%s bytes=%d%s%s%s", x.Session, x.UserData, x.Op, statuses[x.Status], more, x.Bytes, describeGot(x),
 			describeRuns(" failed=", x.Failed), describeCause(transfer.Cause{Reason: x.Reason, Text: x.Text}))
 	case transfer.SessionClosed:
 		died := ""
@@ -143,6 +143,9 @@ func describeRuns(label string, runs []layout.Run) string {
 }
 
 func describeOp(op transfer.Op) string {
+	if s := describeEnd(op); s != "" {
+		return s
+	}
 	switch o := op.(type) {
 	case *transfer.OfferOp:
 		return fmt.Sprintf("Offer key=%s consumers=%d after=%#x sealed=%v layered=%v blocks=%s", o.Key, o.Consumers, o.After, o.Sealed, o.Layered, describeBlocks(o.Blocks, nil))
@@ -159,6 +162,9 @@ func describeOp(op transfer.Op) string {
 }
 
 func describeMsg(msg transfer.Msg) string {
+	if s := describeEnds(msg); s != "" {
+		return s
+	}
 	switch m := msg.(type) {
 	case *transfer.MsgLayout:
 		return "Layout"

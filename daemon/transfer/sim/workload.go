@@ -12,6 +12,9 @@ func (c *Cluster) workload() {
 	for range r.in(10, 30) {
 		c.after(r.span(100*ms, 8*second), c.someRequest)
 	}
+	for _, p := range c.pipes {
+		p.begin()
+	}
 	if c.faults.partition+c.faults.deaf+c.faults.crash+c.faults.client > 0 {
 		c.after(c.faults.trouble, c.someTrouble)
 	}
@@ -22,6 +25,9 @@ func (c *Cluster) calmDown() {
 	c.tracef("CALM")
 	c.calm = true
 	c.net.cut, c.net.deaf = map[[2]string]bool{}, map[[2]string]bool{}
+	for _, p := range c.pipes {
+		p.stop()
+	}
 }
 
 // someTrouble breaks something, and comes again.

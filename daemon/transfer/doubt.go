@@ -1,0 +1,60 @@
+package transfer
+
+// An item whose bytes were all sent to another node, and whose receiver did not say how its take ended before the channel or the
+// transfer was over, may be consumed or not. It stays where it is until the receiver's word comes: the home asks for it as
+// soon as there is a channel. A node that stays away for long lost it with its processes: the item goes back.
+
+type doubtName struct {
+	node string
+	xfer XferID
+}
+
+// doubt begins to wait for the word.
+func (m *Machine) doubt(k *seeker) {
+	if m.seekers[k.id] == k {
+		delete(m.seekers, k.id)
+		k.peer.seekers--
+	}
+	k.state, k.until = seekDoubt, m.now+2*m.cfg.Linger
+	m.doubts[doubtName{k.peer.node, k.id.Xfer}] = k
+	m.askDoubt(k)
+}
+
+// askDoubt asks, now and again: whoever hears that its transfer is over says how it ended.
+func (m *Machine) askDoubt(k *seeker) {
+	m.send(k.peer, &MsgAbort{Xfer: k.id.Xfer, Cause: because(PeerGone, "the transfer was over at node %q before it heard how it ended", m.cfg.Node)})
+	m.arm(&k.deadline, k, wakeDeadline, min(m.now+m.cfg.Resend, k.until))
+}
+
+// askDoubts asks a node that is back.
+func (m *Machine) askDoubts(p *peer) {
+	for _, k := range sortSeekers(m.doubts, func(k *seeker) bool { return k.peer == p }) {
+		m.askDoubt(k)
+	}
+}
+
+// settleDoubt is the receiver's word.
+func (m *Machine) settleDoubt(p *peer, x XferID, done bool) {
+	if p == nil || len(m.doubts) == 0 {
+		return
+	}
+	k := m.doubts[doubtName{p.node, x}]
+	switch {
+	case k == nil:
+	case done && k.item != nil:
+		m.consumedBy(k)
+	default:
+		m.unseek(k)
+	}
+}
+
+// abandonSeek ends a get of another node that is not heard of any more.
+func (m *Machine) abandonSeek(k *seeker) {
+	switch {
+	case m.serves[k.id] != nil: // the transfer's end tells
+	case k.state == seekFound && k.item != nil && k.item.bytes == 0:
+		m.doubt(k) // its receiver has all that it needs
+	default:
+		m.unseek(k)
+	}
+}

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// conduit is a pipe or a lookup buffer: its home, and who receives from it.
+type conduit struct {
+	c      *Cluster
+	name   string
+	buffer bool
+	token  []byte
+	home   *sender
+	ends   []*receiver
+	upset  int // how often a receiving end went away: what it got last may never have been told to anybody
+}
+
+// thing is an item. Its bytes are those of a request of that number.
+type thing struct {
+	id       uint64
+	home     *sender
+	life     int // of the home's bind
+	number   uint64
+	tokens   int // bytes: in the simulator a token has several
+	under    []uint32
+	key      string
+	put      *Op
+	upset    int // when it was put
+	got      int // how often it was received
+	gotBy    *Node
+	gotLife  int
+	replaced bool
+}
+
+// sender is a home's end.
+type sender struct {
+	*conduit
+	eng  *Engine
+	bind *Op
+	life int // binds so far
+	next uint64
+	last map[string]*thing // by key
+}
+
+// addEnds makes pipes and lookup buffers between nodes and within them.
+func (c *Cluster) addEnds() {
+	r := &c.rng
+	for i := range r.in(1, 4) {
+		p := &conduit{c: c, name: fmt.Sprintf("p%d", i), buffer: r.hit(50)}
+		if r.hit(50) {
+			p.token = fmt.Appendf(nil, "token-of-pipe-%04d", i)
+		}
+		c.pipes = append(c.pipes, p)
+		p.home = &sender{conduit: p, last: map[string]*thing{}}
+		p.home.eng = c.endpoint(pick(r, c.nodes), "s"+p.name, p.home.open)
+		for k := range r.in(1, 3) {
+			e := &receiver{conduit: p, window: r.in(1, 4)}
+			e.eng = c.endpoint(pick(r, c.nodes), fmt.Sprintf("r%d%s", k, p.name), e.open)
+			p.ends = append(p.ends, e)
+		}
+	}
+}
+
+// endpoint is a client that holds an end. It binds it whenever it has a session.
+func (c *Cluster) endpoint(n *Node, name string, open func()) *Engine {
+	e := &Engine{c: c, node: n, name: name, shape: shape{blockSize: pick(&c.rng, []int{2, 4}), model: "bytes"}, down: true}
+	e.endpoint = func() { c.after(c.rng.span(0, 300*ms), open) }
+	n.engines = append(n.engines, e)
+	return e
+}
+
+func (p *conduit) begin() {
+	p.home.eng.start()
+	for _, e := range p.ends {
+		e.eng.start()
+	}
+	if p.c.faults.client > 0 {
+		p.c.after(p.c.faults.trouble, p.trouble)
+	}
+}
+
+// trouble kills an end now and then, or closes it.
+func (p *conduit) trouble() {
+	c, r := p.c, &p.c.rng
+	if c.calm {
+		return
+	}
+	eng, bind := p.home.eng, p.home.bind
+	var of *receiver
+	if r.hit(60) {
+		of = pick(r, p.ends)
+		eng, bind = of.eng, of.bind
+	}
+	switch {
+	case !eng.ready():
+	case r.hit(c.faults.client):
+		eng.crash(r)
+	case r.hit(30) && running(bind):
+		p.small(eng, &transfer.CancelOp{Target: bind.user})
+	case r.hit(30) && of == nil && running(bind):
+		p.small(eng, &transfer.SealOp{Target: bind.user})
+	}
+	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), p.trouble)
+}
+
+// stop closes all ends.
+func (p *conduit) stop() {
+	for _, b := range append([]*Op{p.home.bind}, p.binds()...) {
+		if running(b) && b.sess.open {
+			p.small(b.sess.eng, &transfer.CancelOp{Target: b.user})
+		}
+	}
+}
+
+func (p *conduit) binds() (all []*Op) {
+	for _, e := range p.ends {
+		all = append(all, e.bind)
+	}
+	return all
+}
+
+func running(o *Op) bool { return o != nil && o.sess.open && o.ends[o.sess] == nil }
+
+// small submits a cancel or a seal.
+func (p *conduit) small(e *Engine, in transfer.Op) {
+	p.c.newOp("small", e.workers[0], nil).arrive(in)
+}
+
+// arrive hands an operation to the daemon, after all earlier ones of the end.
+func (o *Op) arrive(in transfer.Op) {
+	s, c := o.sess, o.c
+	s.lastAt = max(s.lastAt, c.now+c.delay())
+	s.node.later(s.lastAt-c.now, func() {
+		if !s.open {
+			return
+		}
+		o.given = true
+		if o.timeout > 0 {
+			o.limit = c.now + o.timeout + c.bound()
+		}
+		s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: in})
+	})
+}
+
+// open makes the session the home.
+func (h *sender) open() {
+	c, r := h.c, &h.c.rng
+	if c.calm || !h.eng.ready() || running(h.bind) {
+		return
+	}
+	o := c.newOp("bind", h.eng.workers[0], nil)
+	h.bind, h.next, h.last = o, 0, map[string]*thing{}
+	h.life++
+	kind := transfer.BindSend
+	if h.buffer {
+		kind = transfer.BindOwn
+	}
+	o.onEnd = func(e transfer.Complete) { c.after(r.span(0, 300*ms), h.open) }
+	o.arrive(&transfer.BindOp{Kind: kind, Name: h.name, Token: h.token, Capacity: 1 << 20})
+	h.puts(o)
+}
+
+// puts puts an item now and then, as long as the bind runs.
+func (h *sender) puts(bind *Op) {
+	c, r := h.c, &h.c.rng
+	if c.calm || !running(bind) {
+		return
+	}
+	h.put(bind)
+	d := r.span(0, 200*ms)
+	if r.hit(60) {
+		d = r.span(0, 3*ms)
+	}
+	c.after(d, func() { h.puts(bind) })
+}
+
+func (h *sender) put(bind *Op) {
+	c, r := h.c, &h.c.rng
+	s, bs := bind.sess, h.eng.shape.blockSize
+	t := &thing{home: h, life: h.life, upset: h.upset}
+	if r.hit(75) {
+		t.tokens = r.in(1, 12)
+	}
+	ids := s.alloc((t.tokens + bs - 1) / bs)
+	if ids == nil && t.tokens > 0 {
+		return
+	}
+	t.id = uint64(len(c.items)) + 1<<20
+	c.items[t.id] = t
+	in := &transfer.PutOp{Target: bind.user, Form: transfer.MatchNext, Bytes: uint64(t.tokens), Meta: binary.LittleEndian.AppendUint64(nil, t.id)}
+	if h.buffer {
+		switch in.Form = transfer.MatchPrefix; {
+		case r.hit(15):
+			in.Form = transfer.MatchAny
+		case r.hit(20):
+			t.key = fmt.Sprintf("k%d", r.n(2))
+			in.Form, in.Key = transfer.MatchKey, []byte(t.key)
+			if old := h.last[t.key]; old != nil {
+				old.replaced = true
+			}
+			h.last[t.key] = t
+		default:
+			t.under = someTokens(r)
+			in.Tokens = t.under
+		}
+	}
+	o := c.newOp("put", s, nil)
+	t.put, o.ids = o, ids
+	t.number = h.next
+	h.next++
+	if t.tokens > 0 {
+		b := list(bs, 0, t.tokens, ids)
+		in.Blocks = append(in.Blocks, b)
+		for _, id := range ids {
+			s.src[id]++
+		}
+		s.mem.write(int(t.id), 0, b, 0, layers)
+	}
+	o.onEnd = func(e transfer.Complete) {
+		if e.Status == transfer.Done && t.got == 0 && h.upset == t.upset && !t.replaced {
+			c.fail("op %d: item %x of %s is done, and nobody received it", o.tag, t.id, h.name)
+		}
+	}
+	o.arrive(in)
+	if r.hit(3) {
+		c.after(r.span(0, 300*ms), func() {
+			if running(o) {
+				h.small(h.eng, &transfer.CancelOp{Target: o.user})
+			}
+		})
+	}
+}
+
+func someTokens(r *rng) []uint32 {
+	t := make([]uint32, r.in(1, 4))
+	for i := range t {
+		t[i] = uint32(r.n(2))
+	}
+	return t
+}

@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// receiver is a receiving end.
+type receiver struct {
+	*conduit
+	eng    *Engine
+	bind   *Op
+	window int
+	next   uint64 // of the numbers to ask for
+	life   int    // of the home from which something came
+	base   int64  // number there of this end's item 0; -1: nothing came yet
+}
+
+func (e *receiver) open() {
+	c, r := e.c, &e.c.rng
+	if c.calm || !e.eng.ready() || running(e.bind) {
+		return
+	}
+	e.upset++ // what the end before it was given may not have been told
+	o := c.newOp("bind", e.eng.workers[0], nil)
+	e.bind, e.next, e.base = o, 0, -1
+	in := &transfer.BindOp{Kind: transfer.BindRecv, Name: e.name, Token: e.token}
+	if e.buffer {
+		in.Kind = transfer.BindSelect
+	}
+	if home := e.home.eng.node.name; home != e.eng.node.name || r.hit(30) {
+		in.Peer = home
+	}
+	o.onEnd = func(transfer.Complete) {
+		e.upset++
+		c.after(r.span(0, 300*ms), e.open)
+	}
+	o.arrive(in)
+	for range e.window {
+		e.get(o, e.next, nil)
+		e.next++
+	}
+}
+
+// again binds the end anew.
+func (e *receiver) again(bind *Op) {
+	if running(bind) {
+		e.small(e.eng, &transfer.CancelOp{Target: bind.user})
+	}
+}
+
+// get asks for an item: of a pipe by number, else as it comes. short is what an earlier get had no room for.
+func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
+	c, r := e.c, &e.c.rng
+	if c.calm || !running(bind) {
+		return
+	}
+	s, bs := bind.sess, e.eng.shape.blockSize
+	room := r.in(0, 12)
+	if r.hit(50) {
+		room = 12
+	}
+	in := &transfer.GetOp{Target: bind.user, Match: transfer.MatchNext, Seq: seq, Timeout: r.span(50*ms, 4*second)}
+	switch {
+	case short != nil && r.hit(30):
+		in.Match, in.Seq, room = transfer.MatchDecline, short.Item, 0
+	case short != nil && r.hit(80) || short != nil && e.buffer:
+		in.Match, in.Seq, room = transfer.MatchItem, short.Item, int(short.Bytes)
+	case !e.buffer:
+	case r.hit(20):
+		in.Match, in.Seq = transfer.MatchAny, 0
+	case r.hit(20):
+		in.Match, in.Seq, in.Key = transfer.MatchKey, 0, []byte{'k', byte('0' + r.n(2))}
+	default:
+		in.Match, in.Seq, in.Tokens = pick(r, []transfer.Match{transfer.MatchPrefix, transfer.MatchExact}), 0, someTokens(r)
+	}
+	ids := s.alloc((room + bs - 1) / bs)
+	if room > 0 && ids == nil {
+		c.after(r.span(10*ms, 100*ms), func() { e.get(bind, seq, short) })
+		return
+	}
+	o := c.newOp("get", s, nil)
+	o.ids, o.timeout = ids, in.Timeout
+	if in.Room = uint64(room); room > 0 {
+		o.lists = append(o.lists, list(bs, 0, room, ids))
+		in.Blocks = o.lists
+		for _, id := range ids {
+			s.dst[id] = o
+		}
+	}
+	o.onEnd = func(x transfer.Complete) { e.ended(bind, o, in, seq, x) }
+	o.arrive(in)
+	if r.hit(10) {
+		c.after(r.span(0, 300*ms), func() {
+			if running(o) {
+				e.small(e.eng, &transfer.CancelOp{Target: o.user})
+			}
+		})
+	}
+}
+
+// ended goes on after a get.
+func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.Complete) {
+	c, r := e.c, &e.c.rng
+	asked := func() { e.get(bind, seq, nil) }
+	switch {
+	case x.Status == transfer.Done && in.Match == transfer.MatchDecline:
+		c.after(r.span(0, 20*ms), asked)
+	case x.Status == transfer.Done && x.Short:
+		if x.Got.Bytes <= in.Room || x.Bytes != 0 {
+			c.fail("op %d: short of %d, with room for %d, %d moved", o.tag, x.Got.Bytes, in.Room, x.Bytes)
+		}
+		c.after(r.span(0, 100*ms), func() { e.get(bind, seq, x.Got) })
+	case x.Status == transfer.Done:
+		e.got(bind, o, in, seq, x)
+		next := e.next
+		e.next++
+		c.after(r.span(0, 50*ms), func() { e.get(bind, next, nil) })
+	case x.Reason == transfer.Closed || x.Reason == transfer.PeerGone || x.Reason == transfer.Busy || r.hit(5):
+		c.after(r.span(0, 100*ms), func() { e.again(bind) })
+	case x.Reason == transfer.Invalid && !e.buffer:
+		e.missed(o, seq)
+		c.after(r.span(0, 100*ms), func() { e.again(bind) })
+	default:
+		c.after(r.span(0, 50*ms), asked)
+	}
+}
+
+// missed: a number is not there any more. Only who put it can have taken it away.
+func (e *receiver) missed(o *Op, seq uint64) {
+	if e.base < 0 || e.life != e.home.life {
+		return
+	}
+	for _, t := range e.c.items {
+		if t.home == e.home && t.life == e.life && int64(t.number) == e.base+int64(seq) && t.put.ends[t.put.sess] != nil &&
+			t.put.ends[t.put.sess].status == transfer.Done && t.got == 0 && t.upset == e.upset {
+			e.c.fail("op %d: item %d of %s is gone, and nobody received it", o.tag, seq, e.name)
+		}
+	}
+}
+
+// got checks what was received.
+func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.Complete) {
+	c := e.c
+	c.received++
+	if x.Got == nil || len(x.Got.Meta) != 8 {
+		c.fail("op %d: a get is done without a description: %+v", o.tag, x)
+		return
+	}
+	t := c.items[binary.LittleEndian.Uint64(x.Got.Meta)]
+	switch {
+	case t == nil || t.home.conduit != e.conduit:
+		c.fail("op %d: got what nobody put into %s", o.tag, e.name)
+		return
+	case x.Got.Bytes != uint64(t.tokens) || (x.Bytes == 0) != (t.tokens == 0):
+		c.fail("op %d: item %x of %d tokens came as %d, %d bytes", o.tag, t.id, t.tokens, x.Got.Bytes, x.Bytes)
+	case !e.buffer:
+		if base := int64(t.number) - int64(seq); e.base < 0 {
+			e.base, e.life = base, t.life
+		} else if base != e.base || t.life != e.life {
+			c.fail("op %d: get %d of %s got item %d of life %d, its first was item %d of life %d", o.tag, seq, e.name, t.number, t.life, e.base, e.life)
+		}
+	case in.Match == transfer.MatchItem:
+	case !fits(in, t):
+		c.fail("op %d: query %d %v %q got entry %v %q", o.tag, in.Match, in.Tokens, in.Key, t.under, t.key)
+	case in.Match == transfer.MatchPrefix && x.Got.Matched != uint64(min(len(in.Tokens), len(t.under))):
+		c.fail("op %d: query %v of entry %v matched %d tokens", o.tag, in.Tokens, t.under, x.Got.Matched)
+	}
+	// Once is enough, unless the daemon that had it died, and with it whatever it had received.
+	n := e.eng.node
+	if t.got > 0 && t.key == "" && t.gotBy.life == t.gotLife {
+		c.fail("op %d: item %x of %s was received twice", o.tag, t.id, e.name)
+	}
+	t.got++
+	t.gotBy, t.gotLife = n, n.life
+	if t.tokens > 0 {
+		o.req = &Request{c: c, id: int(t.id), key: e.name}
+		all := o.lists
+		o.lists = slices.Clone(all)
+		o.lists[0] = list(e.eng.shape.blockSize, 0, t.tokens, o.ids)
+		o.checkBytes(0, layers, nil)
+		o.lists = all
+	}
+}
+
+func fits(in *transfer.GetOp, t *thing) bool {
+	begins := func(a, b []uint32) bool { return len(a) >= len(b) && slices.Equal(a[:len(b)], b) }
+	switch in.Match {
+	case transfer.MatchAny:
+		return t.key == ""
+	case transfer.MatchKey:
+		return t.key == string(in.Key)
+	case transfer.MatchExact:
+		return len(t.under) > 0 && slices.Equal(in.Tokens, t.under)
+	}
+	return len(t.under) > 0 && (begins(in.Tokens, t.under) || begins(t.under, in.Tokens))
+}

@@ -1,0 +1,85 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+)
+
+// PipeInfo is a pipe or lookup buffer, as this node sees it: its home, or who looks for it elsewhere. Contents are not in it.
+type PipeInfo struct {
+	Name     string
+	Buffer   bool
+	Home     string // node of the sender or owner; "": none has come yet
+	Engine   string // of the sender or owner, when it is here
+	State    string // "waiting" (no home), "open", "sealed"; "remote": only its receiving ends are here
+	Ends     int    // receiving ones that are known here
+	Items    int
+	Bytes    uint64
+	Capacity uint64
+	Waiting  int // gets that wait for an item
+	InDoubt  int // items that were sent to a node which has not said how that ended
+	// Delivered counts items that were received.
+	Delivered uint64
+}
+
+// pipes lists what there is, by name; pipes first.
+func (m *Machine) pipes() []PipeInfo {
+	var out []PipeInfo
+	for _, p := range m.places {
+		out = append(out, p.info(m))
+	}
+	remote := map[PipeInfo]*PipeInfo{}
+	for b := range m.bound {
+		if b.home != nil || b.peer == "" || b.peer == m.cfg.Node {
+			continue
+		}
+		key := PipeInfo{Name: b.name.name, Buffer: b.name.buffer, Home: b.peer, State: "remote"}
+		r := remote[key]
+		if r == nil {
+			own := key
+			r = &own
+			remote[key] = r
+		}
+		r.Ends++
+		r.Waiting += len(b.gets)
+	}
+	for _, r := range remote {
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b PipeInfo) int {
+		order := map[bool]int{true: 1}
+		return cmp.Or(cmp.Compare(order[a.Buffer], order[b.Buffer]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Home, b.Home))
+	})
+	return out
+}
+
+func (p *place) info(m *Machine) PipeInfo {
+	i := PipeInfo{Name: p.name, Buffer: p.buffer, State: "waiting", Waiting: len(p.early)}
+	for _, e := range p.ends {
+		if e.bound {
+			i.Ends++
+		}
+	}
+	for _, k := range m.doubts {
+		if k.place == p {
+			i.InDoubt++
+		}
+	}
+	h := p.home
+	if h == nil {
+		return i
+	}
+	i.Home, i.Engine, i.State = m.cfg.Node, h.bind.by.engine.key.name, "open"
+	if h.sealed {
+		i.State = "sealed"
+	}
+	i.Items, i.Bytes, i.Capacity, i.Delivered = len(h.items), h.bytes, h.capacity, h.delivered
+	for _, list := range h.waiting {
+		i.Waiting += len(list)
+	}
+	for _, list := range h.keyWait {
+		i.Waiting += len(list)
+	}
+	i.Waiting += h.lookup.Queries()
+	return i
+}
