@@ -11,6 +11,10 @@ type doubtName struct {
 
 // doubt begins to wait for the word.
 func (m *Machine) doubt(k *seeker) {
+	if m.cfg.Broken.Doubt {
+		m.unseek(k)
+		return
+	}
 	if m.seekers[k.id] == k {
 		delete(m.seekers, k.id)
 		k.peer.seekers--

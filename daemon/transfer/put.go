@@ -164,7 +164,7 @@ func (m *Machine) giveBack(it *item, k *seeker) {
 		it.readers = slices.DeleteFunc(it.readers, func(x *seeker) bool { return x == k })
 		m.unread(it)
 		return
-	case it.ended || it.seeker != k:
+	case it.ended || it.seeker != k || m.cfg.Broken.Return:
 		return
 	case it.form == MatchNext:
 		it.home.pipe.Return(it.number)

@@ -15,7 +15,8 @@ type conduit struct {
 	token  []byte
 	home   *sender
 	ends   []*receiver
-	upset  int // how often a receiving end went away: what it got last may never have been told to anybody
+	drains bool // at the end of the run: what is in it is received, then all is closed
+	upset  int  // how often a receiving end went away: what it got last may never have been told to anybody
 }
 
 // thing is an item. Its bytes are those of a request of that number.
@@ -106,12 +107,43 @@ func (p *conduit) trouble() {
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), p.trouble)
 }
 
+// finish lets what is in it be received, or just closes it.
+func (p *conduit) finish() {
+	h := p.home
+	if !running(h.bind) || p.c.rng.hit(30) {
+		p.stop()
+		return
+	}
+	p.drains = true
+	p.small(h.eng, &transfer.SealOp{Target: h.bind.user})
+	for _, t := range p.c.items {
+		if t.home == h && t.key != "" && running(t.put) { // those stay
+			p.small(h.eng, &transfer.CancelOp{Target: t.put.user})
+		}
+	}
+	for _, b := range p.binds()[1:] {
+		p.close(b)
+	}
+	p.ends[0].open()
+	p.c.after(150*second, func() {
+		if running(h.bind) {
+			p.c.fail("%s was sealed, and items are left in it", p.name)
+		}
+		p.stop() // its sender died with it
+	})
+}
+
+func (p *conduit) close(b *Op) {
+	if running(b) && b.sess.open {
+		p.small(b.sess.eng, &transfer.CancelOp{Target: b.user})
+	}
+}
+
 // stop closes all ends.
 func (p *conduit) stop() {
+	p.drains = false
 	for _, b := range append([]*Op{p.home.bind}, p.binds()...) {
-		if running(b) && b.sess.open {
-			p.small(b.sess.eng, &transfer.CancelOp{Target: b.user})
-		}
+		p.close(b)
 	}
 }
 
@@ -158,7 +190,15 @@ func (h *sender) open() {
 	if h.buffer {
 		kind = transfer.BindOwn
 	}
-	o.onEnd = func(e transfer.Complete) { c.after(r.span(0, 300*ms), h.open) }
+	o.onEnd = func(e transfer.Complete) {
+		if h.drains && e.Status != transfer.Done && e.Reason != transfer.Quota { // Quota: it was never open
+			c.fail("op %d: %s was sealed, and ended %d %s", o.tag, h.name, e.Status, e.Text)
+		}
+		if h.drains {
+			c.after(0, h.stop)
+		}
+		c.after(r.span(0, 300*ms), h.open)
+	}
 	o.arrive(&transfer.BindOp{Kind: kind, Name: h.name, Token: h.token, Capacity: 1 << 20})
 	h.puts(o)
 }

@@ -20,7 +20,7 @@ type receiver struct {
 
 func (e *receiver) open() {
 	c, r := e.c, &e.c.rng
-	if c.calm || !e.eng.ready() || running(e.bind) {
+	if c.calm && !e.drainsHere() || !e.eng.ready() || running(e.bind) {
 		return
 	}
 	e.upset++ // what the end before it was given may not have been told
@@ -44,6 +44,9 @@ func (e *receiver) open() {
 	}
 }
 
+// drainsHere: at the end of the run one end receives what is left.
+func (e *receiver) drainsHere() bool { return e.drains && e == e.ends[0] }
+
 // again binds the end anew.
 func (e *receiver) again(bind *Op) {
 	if running(bind) {
@@ -54,7 +57,7 @@ func (e *receiver) again(bind *Op) {
 // get asks for an item: of a pipe by number, else as it comes. short is what an earlier get had no room for.
 func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	c, r := e.c, &e.c.rng
-	if c.calm || !running(bind) {
+	if c.calm && !e.drainsHere() || !running(bind) {
 		return
 	}
 	s, bs := bind.sess, e.eng.shape.blockSize
@@ -69,7 +72,7 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	case short != nil && r.hit(80) || short != nil && e.buffer:
 		in.Match, in.Seq, room = transfer.MatchItem, short.Item, int(short.Bytes)
 	case !e.buffer:
-	case r.hit(20):
+	case r.hit(20) || e.drains:
 		in.Match, in.Seq = transfer.MatchAny, 0
 	case r.hit(20):
 		in.Match, in.Seq, in.Key = transfer.MatchKey, 0, []byte{'k', byte('0' + r.n(2))}
@@ -92,7 +95,7 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	}
 	o.onEnd = func(x transfer.Complete) { e.ended(bind, o, in, seq, x) }
 	o.arrive(in)
-	if r.hit(10) {
+	if r.hit(10) && !e.drains {
 		c.after(r.span(0, 300*ms), func() {
 			if running(o) {
 				e.small(e.eng, &transfer.CancelOp{Target: o.user})
@@ -118,7 +121,9 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 		next := e.next
 		e.next++
 		c.after(r.span(0, 50*ms), func() { e.get(bind, next, nil) })
-	case x.Reason == transfer.Closed || x.Reason == transfer.PeerGone || x.Reason == transfer.Busy || r.hit(5):
+	case x.Reason == transfer.Quota: // it collects slowly
+		c.after(r.span(100*ms, 900*ms), asked)
+	case x.Reason == transfer.Closed || x.Reason == transfer.PeerGone || x.Reason == transfer.Busy || !e.drains && r.hit(5):
 		c.after(r.span(0, 100*ms), func() { e.again(bind) })
 	case x.Reason == transfer.Invalid && !e.buffer:
 		e.missed(o, seq)

@@ -26,7 +26,7 @@ func (c *Cluster) calmDown() {
 	c.calm = true
 	c.net.cut, c.net.deaf = map[[2]string]bool{}, map[[2]string]bool{}
 	for _, p := range c.pipes {
-		p.stop()
+		p.finish()
 	}
 }
 
