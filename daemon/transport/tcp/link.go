@@ -24,6 +24,7 @@ type link struct {
 	*transport.Link
 	ch   *channel
 	born time.Time
+	wire *wire // of a plain link, set by ends; guarded by the channel's lock until then
 	dead atomic.Bool
 	once sync.Once
 	why  error // set before dead
@@ -76,6 +77,7 @@ func (t *Transport) LinksDown(peer string, epoch uint64) {
 // run sends and receives until the link fails, then sees to it that it comes back.
 func (l *link) run() {
 	tx, rx, err := l.ends()
+	defer l.release()
 	if err != nil {
 		l.fail(err)
 		l.lost()
@@ -99,29 +101,55 @@ func (l *link) ends() (*sender, *receiver, error) {
 	if l.TCP == nil {
 		return tx, rx, nil
 	}
-	raw, err := l.TCP.SyscallConn()
-	if err != nil {
+	if err := l.unplug(); err != nil {
 		return nil, nil, fmt.Errorf("data link: %w", err)
 	}
-	tx.sock = newSocket(raw, true, cfg.Spin)
-	rx.sock = newSocket(raw, false, cfg.Spin)
+	tx.sock = newSocket(l.wire, true, cfg.Spin)
+	rx.sock = newSocket(l.wire, false, cfg.Spin)
 	// What has ended is not kept from its owners by a peer that stalls.
 	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
 	return tx, rx, nil
 }
 
-// fail closes the connection, which ends both goroutines. Only the first reason counts.
+// unplug makes the connection a wire.
+func (l *link) unplug() (err error) {
+	l.ch.mu.Lock()
+	defer l.ch.mu.Unlock()
+	if l.dead.Load() {
+		return l.why
+	}
+	l.wire, err = newWire(l.TCP)
+	return err
+}
+
+// release is for when both goroutines have ended, and so the link has failed.
+func (l *link) release() {
+	if l.wire != nil {
+		l.wire.close()
+	}
+}
+
+// hangUp ends the connection. It is called with the channel's lock held, before release.
+func (l *link) hangUp() {
+	if l.wire != nil {
+		l.wire.hangUp()
+		return
+	}
+	_ = hardClose(l.Conn)
+}
+
+// fail ends the connection, which ends both goroutines. Only the first reason counts.
 func (l *link) fail(why error) {
 	l.once.Do(func() {
 		if errors.Is(why, io.EOF) {
 			why = errPeerClosed
 		}
 		l.why = why
-		l.dead.Store(true)
-		_ = hardClose(l.Conn)
 		// With the lock, or a sender between its look at dead and its wait would sleep on.
 		l.ch.mu.Lock()
-		l.ch.mu.Unlock() //nolint:staticcheck // see above
+		l.dead.Store(true)
+		l.hangUp()
+		l.ch.mu.Unlock()
 		l.ch.posted.Broadcast()
 	})
 }

@@ -101,7 +101,7 @@ func (l *lab) kill() int {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, k := range ch.links {
-		_ = hardClose(k.Conn)
+		k.hangUp()
 	}
 	return len(ch.links)
 }

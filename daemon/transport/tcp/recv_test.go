@@ -212,6 +212,28 @@ func TestRefusedAmongHeld(t *testing.T) {
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("the receiver ended with %v", err)
 	}
-	near.Close()
+	l.release()
 	p.conn = usual
+}
+
+// TestDeadLinkStopsReading: a link whose channel is over lets go of its slice although the peer goes on sending, and the peer
+// is told.
+func TestDeadLinkStopsReading(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	s := p.expect(1, 512<<10, 1)
+	f := s.frame(0, 0)
+	p.write(f[:headerSize+100<<10])
+	<-s.mem.asked
+	gone := make(chan error)
+	go func() {
+		for {
+			if _, err := p.conn.Write(f[headerSize:][:1<<10]); err != nil {
+				gone <- err
+				return
+			}
+		}
+	}()
+	p.tr.LinksDown("a", epoch)
+	<-gone
+	p.wantLanded(s.key(0, 0), transfer.PeerGone)
 }

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"io"
+	"net"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -21,18 +22,17 @@ var (
 // perCall is how much one system call moves at most; more evicts what was just copied.
 const perCall = 1 << 20
 
-// socket is one direction of a plain connection, for one goroutine. It asks a non-blocking socket again and again for a
-// short time before it waits in the poller, because a stream at full speed is never empty for long and a sleep
-// costs more than the wait.
+// socket is one direction of a plain connection, for one goroutine. It asks the socket again and again for a short time
+// before it waits in the kernel, because a stream at full speed is never empty for long and a sleep costs more than the
+// wait.
 type socket struct {
-	raw    syscall.RawConn
+	wire   *wire
 	sends  bool
 	spin   time.Duration
-	step   func(fd uintptr) bool // bound once: a closure per call would be garbage
-	lowat  int                   // as set on the socket
-	marked bool                  // lowat can be set there
-	active bool                  // counted in streaming
-	parked func()                // called before the poller is asked to wait; may be nil
+	lowat  int    // as set on the socket
+	marked bool   // lowat can be set there
+	active bool   // counted in streaming
+	parked func() // called before a wait that may be long; may be nil
 
 	iov   []sys.Iovec  // what is left to move
 	left  int          // bytes of iov
@@ -44,10 +44,8 @@ type socket struct {
 	err   error
 }
 
-func newSocket(raw syscall.RawConn, sends bool, spin time.Duration) *socket {
-	s := &socket{raw: raw, sends: sends, spin: spin, lowat: 1, marked: !sends}
-	s.step = s.try
-	return s
+func newSocket(w *wire, sends bool, spin time.Duration) *socket {
+	return &socket{wire: w, sends: sends, spin: spin, lowat: 1, marked: !sends}
 }
 
 // move sends or receives all of iov, which it consumes; moved says how far it came. The error is errFenced, errFault, io.EOF
@@ -59,36 +57,27 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 		s.active = true
 		streaming.Add(1)
 	}
-	wait := s.raw.Read
-	if s.sends {
-		wait = s.raw.Write
-	}
-	if err := wait(s.step); err != nil {
-		return err
-	}
-	return s.err
-}
-
-// try is what the poller calls, whenever the socket is ready. It returns false to be called again.
-func (s *socket) try(fd uintptr) bool {
 	for s.left > 0 && s.err == nil {
-		errno := s.call(fd)
+		errno := s.call()
 		switch {
 		case errno == 0 || s.err != nil:
 		case errno == syscall.EFAULT:
 			s.err = errFault
 		case errno != syscall.EAGAIN:
 			s.err = errno
-		case !s.spinning() && !s.mark(fd):
-			s.park()
-			return false
+		case !s.spinning():
+			s.wait()
 		}
 	}
-	return true
+	return s.err
 }
 
 // call makes one system call, with the slice's leave. Between calls nothing touches its memory, however long the peer takes.
-func (s *socket) call(fd uintptr) (errno syscall.Errno) {
+func (s *socket) call() (errno syscall.Errno) {
+	if s.wire.over.Load() {
+		s.err = net.ErrClosed // what has arrived could still be read, as long as more comes
+		return 0
+	}
 	if s.slice != nil {
 		if !s.slice.Enter() {
 			s.err = errFenced
@@ -101,7 +90,7 @@ func (s *socket) call(fd uintptr) (errno syscall.Errno) {
 		}()
 	}
 	win := window(s.iov)
-	n := 0
+	n, fd := 0, uintptr(s.wire.fd)
 	if s.sends {
 		n, errno = sys.Sendmsg(fd, win, s.more || len(win) < len(s.iov))
 	} else {
@@ -136,9 +125,22 @@ func (s *socket) rest() {
 	}
 }
 
+// patience is how long a wait is expected to take at most while the peer is busy with the same stream.
+const patience = time.Millisecond
+
+// wait waits until the socket is worth a call.
+func (s *socket) wait() {
+	s.since = time.Time{}
+	s.mark()
+	if s.wire.wait(s.sends, patience) {
+		return
+	}
+	s.park()
+	s.wire.wait(s.sends, forever)
+}
+
 // park prepares for a wait that may be long.
 func (s *socket) park() {
-	s.since = time.Time{}
 	if s.slice == nil && s.moved == 0 {
 		s.rest()
 	}
@@ -159,17 +161,15 @@ func (s *socket) spinning() bool {
 	return now.Sub(s.since) < s.spin
 }
 
-// mark makes the poller wake a reader only for what is worth a call. When it moved the mark, the socket must be asked once
-// more: what came before that wakes nobody.
-func (s *socket) mark(fd uintptr) (again bool) {
+// mark has a reader woken only for what is worth a call.
+func (s *socket) mark() {
 	want := min(s.left, piece)
 	if !s.marked || want == s.lowat {
-		return false
+		return
 	}
 	s.lowat = want
 	// Without a mark more wake-ups are needed, and nothing else changes.
-	s.marked = sys.SetRcvLowat(fd, want) == nil
-	return s.marked
+	s.marked = sys.SetRcvLowat(uintptr(s.wire.fd), want) == nil
 }
 
 // window returns as much of iov as one call shall move.

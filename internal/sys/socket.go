@@ -1,0 +1,33 @@
+package sys
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// WaitSocket blocks its thread until the socket fd can be read, or written, without blocking, has failed, or was shut down,
+// and returns true; or false after d, which is rounded up to milliseconds and has no end when negative. It also returns true
+// after a signal: ask the socket and wait again.
+func WaitSocket(fd int, write bool, d time.Duration) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if write {
+		p[0].Events = unix.POLLOUT
+	}
+	ms := -1
+	if d >= 0 {
+		ms = int((d + time.Millisecond - 1) / time.Millisecond)
+	}
+	n, err := unix.Poll(p[:], ms)
+	return n > 0 || err != nil
+}
+
+// Shutdown ends both directions of the connected socket fd, for every descriptor of it, and wakes who waits for it. What has
+// arrived can still be read.
+func Shutdown(fd int) error {
+	if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
+		return fmt.Errorf("shut down fd %d: %w", fd, err)
+	}
+	return nil
+}
