@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -23,28 +24,40 @@ def binary(name):
     return str(path)
 
 
+def until(true, what):
+    """Asks a daemon again and again; each answer takes a while by itself."""
+    deadline = time.monotonic() + 20
+    while not true():
+        if time.monotonic() > deadline:
+            raise Failed(f"not within 20 s: {what}")
+
+
 class Daemon:
-    """`kvpiped --dev` in a folder of its own, on a free port."""
+    """`kvpiped --dev` in a folder of its own, on a free port that stays its own when it is started again."""
 
     def __init__(self, home, node, ca, peers=()):
         self.home, self.node = pathlib.Path(home, node), node
         self.home.mkdir(mode=0o700)
         self.socket, self.admin = str(self.home / "kvpiped.sock"), str(self.home / "admin.sock")
-        command = [binary("kvpiped"), "--dev", "--node", node, "--state-dir", str(self.home),
-                   "--ca", str(ca), "--listen", "127.0.0.1:0"]
+        self._command = [binary("kvpiped"), "--dev", "--node", node, "--state-dir", str(self.home), "--ca", str(ca)]
         for peer in peers:
-            command += ["--peer", peer]
+            self._command += ["--peer", peer]
+        self.address = "127.0.0.1:0"
+        self.start()
+        self.address = self.status()["advertise"]
+
+    def start(self):
         self._last = collections.deque(maxlen=20)
         self._ready = threading.Event()
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*self._command, "--listen", self.address], stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._ready.wait(20)
         if not self._ready.is_set() or self.process.poll() is not None:
-            raise Failed(f"kvpiped {node} did not start:\n" + "".join(self._last))
+            raise Failed(f"kvpiped {self.node} did not start:\n" + "".join(self._last))
 
     def _read(self):
-        with open(self.home / "log", "w") as log:
+        with open(self.home / "log", "a") as log:
             for line in self.process.stderr:
                 log.write(line)
                 log.flush()
@@ -59,6 +72,19 @@ class Daemon:
         if done.returncode != 0:
             raise Failed(f"kvpipectl {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
+
+    def status(self):
+        return json.loads(self.ask("--json", "status"))
+
+    def all(self, what):
+        """Its sessions, offers, transfers."""
+        return json.loads(self.ask("--json", what)) or []
+
+    def kill(self):
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
 
     def stop(self):
         if self.process.poll() is None:

@@ -1,9 +1,6 @@
 """The scenes of the demo in which a process is killed: what that costs, and what it does not."""
 
-import json
-import time
-
-from cluster import Failed
+from cluster import Failed, until
 from scenes import expect
 from shape import BLOCK_BYTES, LAYERS, draw
 
@@ -16,14 +13,14 @@ def killed(demo):
     victim = _victim(demo, seed, ids)
     token = victim.call("offer", key="unfinished", ids=ids[:half], sealed=False)
     demo.decode.call("begin", key="unfinished", token=token, ids=spot, peer=demo.peer, layers=0)
-    _until(lambda: _moved(demo.far, "unfinished") >= half * LAYERS * BLOCK_BYTES, "half a prompt is over")
+    until(lambda: _moved(demo.far, "unfinished") >= half * LAYERS * BLOCK_BYTES, "half a prompt is over")
     victim.kill()
     found = demo.decode.call("finish", key="unfinished")
     if found["error"] != "PeerGone" or found["failed"] != len(spot):
         raise Failed(f"the take of a killed producer's unfinished prompt: {found}")
     demo.story.line(f"half a prompt had moved; the taker is told {found['error']}: {found['message']}")
     demo.story.line(f"{found['failed']} block ids must not be read, and are its own again")
-    _until(lambda: not [s for s in _all(demo.near, "sessions") if s["engine"] == "prefill-1"], "its session is gone")
+    until(lambda: not [s for s in demo.near.all("sessions") if s["engine"] == "prefill-1"], "its session is gone")
     demo.decode.call("wipe")
     heir = _victim(demo, seed + 1, ids)
     token = heir.call("offer", key="finished", ids=ids)
@@ -44,12 +41,12 @@ def outlived(demo):
     victim.call("fill", seed=seed, ids=ids)
     token = victim.call("offer", key="outlived", ids=ids)
     victim.kill()
-    _until(lambda: _orphaned(demo.near) >= blocks * BLOCK_BYTES, "the daemon has what its producer left behind")
+    until(lambda: _orphaned(demo.near) >= blocks * BLOCK_BYTES, "the daemon has what its producer left behind")
     demo.story.line(f"pid {victim.process.pid} is gone; of its {2 * blocks * BLOCK_BYTES:,} bytes prefill-node keeps {_orphaned(demo.near):,}")
     demo.decode.call("wipe")
     done = demo.decode.call("take", key="outlived", token=token, ids=spot, peer=demo.peer)
     expect(demo.decode.call("verify", seed=seed, ids=spot), blocks)
-    _until(lambda: _orphaned(demo.near) == 0, "the rest of its memory is given back")
+    until(lambda: _orphaned(demo.near) == 0, "the rest of its memory is given back")
     demo.story.line(f"verified: {blocks:,} blocks right, taken on decode-node from a killed producer; nothing is kept now")
     demo.add("tcp, of a killed producer", done["seconds"], done["bytes"])
 
@@ -61,21 +58,9 @@ def _victim(demo, seed, ids):
     return engine
 
 
-def _all(daemon, what):
-    return json.loads(daemon.ask("--json", what)) or []
-
-
 def _orphaned(daemon):
-    return json.loads(daemon.ask("--json", "status"))["orphaned_bytes"]
+    return daemon.status()["orphaned_bytes"]
 
 
 def _moved(daemon, key):
-    return sum(t["moved_bytes"] for t in _all(daemon, "transfers") if t["key"] == key)
-
-
-def _until(true, what):
-    """Asks the daemon again and again; each answer takes a while by itself."""
-    deadline = time.monotonic() + 20
-    while not true():
-        if time.monotonic() > deadline:
-            raise Failed(f"not within 20 s: {what}")
+    return sum(t["moved_bytes"] for t in daemon.all("transfers") if t["key"] == key)

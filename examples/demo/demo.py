@@ -17,6 +17,7 @@ import time
 import deaths
 import references
 import report
+import restarts
 import scenes
 from cluster import Daemon, Engine, Failed
 from shape import BLOCK, BLOCK_BYTES, LAYERS, draw
@@ -46,7 +47,7 @@ class Demo:
         self.source = draw(self.seed, self.pool, self.count)
         self.target = draw(self.seed + 1, self.pool, self.count)
         self.lists = references.write_lists(home / "lists", self.pool, self.source, self.target)
-        self.rows, self.small, self.plain, self.processes = [], [], {}, []
+        self.rows, self.small, self.plain, self.processes, self.restarts = [], [], {}, [], {}
 
     def daemon(self, node, *peers):
         daemon = Daemon(self.home, node, self.home / "ca", peers)
@@ -85,6 +86,7 @@ class Demo:
         scenes.cancel(self)
         deaths.killed(self)
         deaths.outlived(self)
+        restarts.restarted(self)
         scenes.big(self, "local")
         scenes.reshape(self)
         scenes.explain(self)
@@ -99,7 +101,7 @@ class Demo:
         report.write(self.given.json, {
             "tokens": self.given.tokens, "layers": LAYERS, "block_bytes": BLOCK_BYTES, "seed": self.seed,
             "seconds": time.monotonic() - start, "references": self.plain, "handovers": self.rows,
-            "small": self.small,
+            "small": self.small, "restarts": self.restarts,
         })
 
 

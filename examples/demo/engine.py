@@ -59,9 +59,9 @@ class Engine:
 
     # ---- hand-overs
 
-    def offer(self, key, ids, sealed=True, lease=60.0):
-        ids = np.array(ids, np.uint32)
-        offer = self._asks.offer(key, ids, tokens=len(ids) * BLOCK, sealed=sealed, lease=lease)
+    def offer(self, key, ids, sealed=True, lease=60.0, token=None):
+        ids, token = np.array(ids, np.uint32), bytes.fromhex(token) if token else None
+        offer = self._asks.offer(key, ids, tokens=len(ids) * BLOCK, sealed=sealed, lease=lease, token=token)
         self._offers[key] = offer
         return offer.token.hex()
 

@@ -1,6 +1,5 @@
 """The scenes of the demo in which nobody dies, each one thing that has to work."""
 
-import json
 import secrets
 import statistics
 
@@ -15,9 +14,8 @@ LONE = 0xA5  # what the engine writes into blocks that it got back
 def start(demo):
     demo.story.heading("Two daemons, with a CA of their own")
     demo.near = demo.daemon("prefill-node")
-    address = json.loads(demo.near.ask("--json", "status"))["advertise"]
-    demo.far = demo.daemon("decode-node", f"prefill-node={address}")
-    demo.story.line(f"prefill-node listens on {address}; decode-node knows it by name")
+    demo.far = demo.daemon("decode-node", f"prefill-node={demo.near.address}")
+    demo.story.line(f"prefill-node listens on {demo.near.address}; decode-node knows it by name")
     demo.story.line("mutual TLS between them; data links plain, as they share this machine")
 
 

@@ -27,8 +27,9 @@ def shape(report):
     for kind in ("tcp", "local"):
         if not any(row["name"].startswith(kind + ",") and (row["bytes"], row["descriptors"]) == (GIB, 16384) for row in report["handovers"]):
             yield f"no hand-over of 1 GiB in 16384 descriptors over {kind}"
-    if not any("killed" in row["name"] for row in report["handovers"]):
-        yield "no hand-over of a killed producer"
+    for name in ("tcp, of a killed producer", "tcp, after both restarts"):
+        if not any(row["name"] == name for row in report["handovers"]):
+            yield f"no hand-over {name}"
     if not any("TP 2" in row["name"] and "TP 4" in row["name"] for row in report["handovers"]):
         yield "no hand-over from TP 2 to TP 4"
 
@@ -62,13 +63,25 @@ def small(report):
             yield f"small hand-overs: {one}"
 
 
+def restarts(report):
+    """Each daemon is another process than before, each engine one and the same."""
+    daemons = report["restarts"]["daemons"]
+    if [one["node"] for one in daemons] != ["prefill-node", "decode-node"] or len({one["engine"] for one in daemons}) != 2:
+        yield f"restarted daemons: {daemons}"
+    for one in daemons:
+        if one["before"] == one["after"] or not one["back_seconds"] > 0:
+            yield f"restarted daemon: {one}"
+    if not report["restarts"]["served_seconds"] > 0:
+        yield f"the take that waited was served after {report['restarts']['served_seconds']} s"
+
+
 def printed(report, output):
     """Every hand-over has its line in the table, with the same bytes and descriptors."""
     for row in report["handovers"]:
         cells = (row["name"], f"{row['bytes']:,}", f"{row['descriptors']:,}", f"{row['of_memcpy']:.2f}", f"{row['of_tcp']:.2f}")
         if not any(line.startswith(row["name"]) and all(cell in line for cell in cells) for line in output):
             yield f"{row['name']}: no such line was printed: {cells}"
-    for word in ("verified", "cancel", "kill -9", "from a killed producer", "p50", "p99"):
+    for word in ("verified", "cancel", "kill -9", "from a killed producer", "the take that waited is served", "p50", "p99"):
         if not any(word in line for line in output):
             yield f"nothing was printed about {word!r}"
 
@@ -76,7 +89,7 @@ def printed(report, output):
 def main():
     report = json.loads(pathlib.Path(sys.argv[1]).read_text())
     output = pathlib.Path(sys.argv[2]).read_text().splitlines()
-    wrong = [w for part in (shape, references, handovers, small) for w in part(report)] + list(printed(report, output))
+    wrong = [w for part in (shape, references, handovers, small, restarts) for w in part(report)] + list(printed(report, output))
     print("\n".join(wrong), end="\n" if wrong else "")
     return 1 if wrong else 0
 
