@@ -21,8 +21,8 @@ func (v *Server) SessionOrphaned(e transfer.SessionOrphaned) {
 	}
 }
 
-// exitWait is how long the end of a process may take after that of its connection, where nothing but a pidfd tells.
-const exitWait = time.Second
+// exitWait is how long the end of a process may take after that of its memory and its connection: other descriptors may be slow to close.
+const exitWait = 2 * time.Second
 
 // died says whether the session ended because its process did. A client that only closes its connection may write its memory still.
 func (s *session) died() bool {
@@ -33,15 +33,17 @@ func (s *session) died() bool {
 	switch {
 	case p == nil:
 		return true // its connection is all that there was to see of it
-	case p.gone() || s.who.PID > 0 && sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID):
+	case p.gone():
 		return true
-	case s.who.PID > 0:
+	case s.who.PID > 0 && !sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID):
 		return false
 	}
 	select {
 	case <-p.done:
 		return p.gone()
 	case <-time.After(exitWait):
+		return false
+	case <-s.srv.forced:
 		return false
 	}
 }
