@@ -116,7 +116,7 @@ func (w *world) strike() string {
 	w.t.Helper()
 	moment := time.Duration(w.rng.Int64N(int64(20 * time.Millisecond)))
 	pause := time.Duration(w.rng.Int64N(int64(300 * time.Millisecond)))
-	victim, kill := w.rng.IntN(2), w.rng.IntN(3) > 0
+	victim, kill := w.rng.IntN(2+len(w.daemons)), w.rng.IntN(3) > 0
 	<-time.After(moment) // any instruction will do; no event says which one was the last right one
 	switch victim {
 	case 0, 1:
