@@ -29,6 +29,7 @@ type Op struct {
 	ends      map[*Session]*outcome
 	leg       transfer.XferID // of the first byte that landed
 	freed     bool
+	withdrawn bool  // was asked for
 	segs      []int // offers: tokens after each segment
 	part      int
 	parts     int

@@ -86,6 +86,9 @@ func (r *Request) standing() bool {
 		if o.req != r {
 			continue
 		}
+		if o.withdrawn {
+			return false
+		}
 		for _, s := range o.concerned {
 			switch {
 			case o.kind == "offer" && (o.ends[s] != nil || s.ousted || !s.open && !s.killed):

@@ -156,6 +156,7 @@ func (q *Request) produce() {
 				c.after(again, q.produce)
 			}
 		}
+		o.withdrawn = true
 		c.newSmall(o.sess, &transfer.WithdrawOp{Target: o.user})
 	})
 }
