@@ -16,9 +16,9 @@ static struct kv_eop *at(const struct kv_end *e, uint32_t index)
 
 uint32_t kv_eop_limit(const struct kv_end *e)
 {
-	uint32_t most = 1u << INDEX_BITS;
+	/* Items that nobody received yet are not operations in flight: the daemon keeps their completions until there is room. */
+	uint32_t most = e->home ? KV_ITEMS : e->kv->max_inflight;
 
-	most = e->kv->max_inflight < most ? e->kv->max_inflight : most;
 	return most > RESERVED ? most - RESERVED : 1;
 }
 
@@ -224,9 +224,34 @@ static size_t write_record(uint8_t *to, const struct kv_record *r)
 	return n;
 }
 
+/* Between finding room and publishing: writes the record, unless the end is over. After that the operation may end at any time. */
+static int prepare(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, uint64_t off, struct kvpipe_sqe *s)
+{
+	kvpipe_t *kv = e->kv;
+
+	*s = (struct kvpipe_sqe){
+		.op = r->opcode,
+		.user_data = op->id,
+		.timeout_ns = (uint64_t)r->timeout_ns,
+		.target = r->target,
+		.layer_slot = KV_NO_SLOT,
+	};
+	s->rec_len = (uint32_t)write_record(kv->rings.records + (off & (kv->rings.record_bytes - 1)), r);
+	pthread_mutex_lock(&kv->lock);
+	/* Closing an end seals it after its last call. */
+	int err = r->opcode == KVPIPE_OPCODE_SEAL ? kv_ended(kv) : kv_end_error(e, "submit");
+	if (err == 0)
+		op->state = KV_EOP_RUNNING;
+	pthread_mutex_unlock(&kv->lock);
+	if (err != 0)
+		pthread_mutex_unlock(&kv->sq.lock);
+	return err;
+}
+
 int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, int64_t deadline, uint64_t *id)
 {
 	kvpipe_t *kv = e->kv;
+	struct kvpipe_sqe s;
 	uint64_t off;
 	int err;
 
@@ -234,32 +259,22 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 	do {
 		int64_t step = kv_now() + KV_ROOM_NS;
 		err = kv_sq_begin(kv, r->opcode, bound(r), step < deadline ? step : deadline, &off);
+		if (err == 0)
+			break;
 		pthread_mutex_lock(&kv->lock);
-		/* Closing an end seals it after its last call. */
-		int over = r->opcode == KVPIPE_OPCODE_SEAL ? kv_ended(kv) : kv_end_error(e, "submit");
-		if (err == 0 && over == 0) {
-			op->state = KV_EOP_RUNNING;
-			if (id != NULL)
-				*id = op->id;
-		}
+		bool over = e->over;
 		pthread_mutex_unlock(&kv->lock);
-		if (err == 0 && over != 0)
-			pthread_mutex_unlock(&kv->sq.lock);
-		if (over != 0)
-			return over;
+		if (over)
+			break;
 	} while (err == -KVPIPE_E_BUSY && kv_now() < deadline);
 	if (err == -KVPIPE_E_BUSY)
 		return kv_err(KVPIPE_E_TIMEOUT, "the daemon does not take submissions");
+	if (err == 0)
+		err = prepare(e, op, r, off, &s);
 	if (err != 0)
 		return err;
-	struct kvpipe_sqe s = {
-		.op = r->opcode,
-		.user_data = op->id,
-		.timeout_ns = (uint64_t)r->timeout_ns,
-		.target = r->target,
-		.layer_slot = KV_NO_SLOT,
-	};
-	s.rec_len = (uint32_t)write_record(kv->rings.records + (off & (kv->rings.record_bytes - 1)), r);
+	if (id != NULL)
+		*id = s.user_data;
 	kv_sq_publish(kv, &s, off);
 	return 0;
 }

@@ -10,7 +10,7 @@
 /* Which ends were opened on which session: several threads may close them and it. */
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
-/* Names no operation, so CANCEL is answered with NOT_FOUND: by the machine, and after all that was submitted before. */
+/* Names no operation. */
 #define NOBODY (1ull << 62)
 
 static int check(const struct kv_end_opts *o, size_t *name_len, size_t *peer_len)
@@ -35,7 +35,7 @@ static int check(const struct kv_end_opts *o, size_t *name_len, size_t *peer_len
 	return err;
 }
 
-static int connect_beside(kvpipe_t *parent, uint32_t kind, int64_t deadline, kvpipe_t **out)
+static int connect_beside(kvpipe_t *parent, int64_t deadline, kvpipe_t **out)
 {
 	struct kv_paths paths = { .n = 1 };
 	struct kvpipe_hello h = {
@@ -45,8 +45,7 @@ static int connect_beside(kvpipe_t *parent, uint32_t kind, int64_t deadline, kvp
 		.tp_world = 1,
 		.pp_world = 1,
 		.sq_entries = 1024,
-		/* An entry of a lookup buffer is an operation until somebody selects it. */
-		.cq_entries = kind == KVPIPE_BIND_OWN ? 262144 : kind == KVPIPE_BIND_SEND ? 16384 : 4096,
+		.cq_entries = 4096,
 		.layer_slots = 1,
 		.pid = (uint32_t)getpid(),
 	};
@@ -86,6 +85,12 @@ int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity)
 	return 0;
 }
 
+int kv_end_sync(struct kv_end *e, int64_t deadline)
+{
+	/* A cancel, too, is answered by the daemon's machine, in its turn. */
+	return kv_end_ask(e, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
+}
+
 static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, int64_t deadline)
 {
 	struct kvpipe_rec_bind rec = {
@@ -108,7 +113,7 @@ static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, 
 	pthread_mutex_unlock(&e->kv->lock);
 	int err = op == NULL ? kv_err(KVPIPE_E_QUOTA, "out of memory") : kv_end_submit(e, op, &r, deadline, &e->bind);
 	if (err == 0)
-		err = kv_end_ask(e, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
+		err = kv_end_sync(e, deadline);
 	if (err < 0)
 		return err;
 	pthread_mutex_lock(&e->kv->lock);
@@ -170,7 +175,7 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 	pthread_mutex_init(&e->gate, NULL);
 	pthread_mutex_init(&e->pump, NULL);
 	pthread_cond_init(&e->idle, NULL);
-	err = connect_beside(parent, o->kind, deadline, &e->kv);
+	err = connect_beside(parent, deadline, &e->kv);
 	if (err == 0) {
 		pthread_mutex_lock(&e->kv->lock);
 		e->kv->end = e;

@@ -15,6 +15,7 @@
 #define KV_MEMBERS 5u                         /* tensors of an entry */
 #define KV_ALIGN 64u                          /* where tensors begin in an item */
 #define KV_ITEM_MAX (UINT32_MAX - KV_ALIGN)   /* bytes of an item: tokens of a block list */
+#define KV_ITEMS 262144u                      /* in a pipe or buffer at a time */
 #define KV_PIPE_BYTES (64ull << 20)           /* default capacity */
 #define KV_WINDOW 32u
 #define KV_WINDOW_MAX 1024u
@@ -230,6 +231,8 @@ void kv_end_completion(struct kv_end *e, const struct kvpipe_cqe *c);
 int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, int64_t deadline, uint64_t *id);
 /* Submits a CANCEL or a SEAL and waits for its answer; the status, or negative. */
 int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline);
+/* Returns, not negative, once the daemon has seen all that was submitted before. */
+int kv_end_sync(struct kv_end *e, int64_t deadline);
 void kv_end_cancel(struct kv_end *e, uint64_t target); /* waits for nothing */
 
 /* ---- sending (put.c) ---- */
@@ -259,6 +262,7 @@ struct kv_get {
 	uint64_t order;        /* among those that need room: lowest first */
 	uint64_t item, bytes, capacity, matched; /* SHORT */
 	int64_t deadline;      /* until when it is wanted */
+	bool again;            /* it was SHORT, and asked for with room */
 	struct kv_get *next;   /* in shorts */
 	kvpipe_msg_t *msg;     /* LANDED */
 	enum kvpipe_reason reason; /* FAILED */

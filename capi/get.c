@@ -79,6 +79,7 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 		g->state = KV_GET_ASKED;
 		g->op = op->id;
 		g->deadline = deadline;
+		g->again = false;
 		g->matched = 0;
 	}
 	pthread_mutex_unlock(&e->kv->lock);
@@ -152,6 +153,7 @@ static int ask_again(struct kv_end *e)
 	}
 	e->shorts = g->next;
 	op->get = g;
+	g->again = true;
 	g->state = KV_GET_ASKED;
 	g->op = op->id;
 	int64_t deadline = g->deadline;

@@ -97,6 +97,10 @@ int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, con
 	if (e == NULL)
 		return err;
 	err = kv_end_put(e, &put, timeout_ns);
+	if (err == 0) { /* who hears of it and asks for the key must not find what it had before */
+		int seen = kv_end_sync(e, kv_now() + KV_CALL_NS);
+		err = seen < 0 ? seen : 0;
+	}
 	kv_end_leave(e);
 	return err;
 }

@@ -5,6 +5,8 @@
  */
 #include "pipe.h"
 
+#include <string.h>
+
 static struct kv_get *slot(struct kvpipe_pipe *p, uint64_t n)
 {
 	return &p->gets[n % p->window];
@@ -114,13 +116,17 @@ static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
 		if (reason == KVPIPE_E_CLOSED || reason == KVPIPE_E_PEER_GONE || reason == KVPIPE_E_DENIED ||
 		    reason == KVPIPE_E_BUSY || reason == KVPIPE_E_RESTARTED)
 			kv_end_over(e, reason, g->text);
-		*retry = reason == KVPIPE_E_TIMEOUT;
+		if (reason == KVPIPE_E_TIMEOUT)
+			memcpy(p->said, g->text, sizeof(p->said));
+		*retry = reason == KVPIPE_E_TIMEOUT || (reason == KVPIPE_E_NOT_FOUND && g->again); /* no longer reserved */
 		return kv_get_end(e, g, "recv", out);
 	}
 	int err = kv_end_error(e, "recv");
 	if (err != 0)
 		return err;
 	*retry = e->shorts != NULL;
+	if (!p->started && p->said[0] != '\0')
+		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s", p->said);
 	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s \"%s\"",
 		      p->started ? "nothing was sent to" : "nobody sent anything yet to", e->name);
 }
@@ -151,7 +157,7 @@ static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
 			err = collect(p, out, &retry);
 		else
 			retry = false;
-		more = err == 0 && wants_more(p);
+		more = err == 0 && p->window > 1 && wants_more(p);
 		kv_end_unlock(e);
 	} while (err != 0 && retry && kv_now() < deadline);
 	if (more)

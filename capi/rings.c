@@ -41,8 +41,6 @@ static int map(int fd, uint64_t bytes, uint64_t least, int prot, const char *wha
  */
 static void prefault(const void *ring, size_t size, int advice)
 {
-	if (size > 1u << 20) /* of a lookup buffer's owner: as large as the buffer may get, but mostly it does not */
-		size = 1u << 20;
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = (uintptr_t)ring & ~(page - 1), to = ((uintptr_t)ring + size + page - 1) & ~(page - 1);
 

@@ -80,8 +80,8 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 		if (op->state == KV_RUNNING)
 			kv_op_end_here(kv, op, reason, kv->end_text, true);
 	}
-	if (kv->end != NULL)
-		kv_end_over(kv->end, reason, kv->end_text);
+	if (kv->end != NULL) /* a daemon that leaves will be back, without what the pipe held */
+		kv_end_over(kv->end, reason == KVPIPE_E_UNAVAILABLE ? KVPIPE_E_RESTARTED : reason, kv->end_text);
 	changed(kv);
 }
 

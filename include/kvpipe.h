@@ -518,8 +518,9 @@ KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tens
 KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi,
 				    uint32_t match, int64_t timeout_ns, kvpipe_query_t **out);
 
-/* By key (1 .. KVPIPE_MAX_KEY bytes), beside the entries with tokens. put (owner) replaces what the key had; get (selecting end)
- * leaves it there, and waits for the key to come as select does. value NULL: None. */
+/* By key (1 .. KVPIPE_MAX_KEY bytes), beside the entries with tokens. put (owner) replaces what the key had, for every get
+ * that begins after it returned; get (selecting end) leaves it there, and waits for the key to come as select does. value NULL:
+ * None. */
 KVPIPE_API int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value,
 				 int64_t timeout_ns);
 KVPIPE_API int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t key_len, int64_t timeout_ns,

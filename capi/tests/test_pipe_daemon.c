@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* needs: daemon */
+/* Pipes and lookup buffers against a real kvpiped. */
+#include "pipes.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+static kvpipe_t *connect_as(const char *id)
+{
+	struct kvpipe_connect_opts o = KVPIPE_OPTS(kvpipe_connect_opts, .engine_id = id, .role = KVPIPE_ROLE_WORKER);
+	kvpipe_t *kv;
+
+	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	return kv;
+}
+
+static kvpipe_pipe_t *named(kvpipe_t *kv, const char *name, uint32_t end, uint64_t capacity)
+{
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = name, .end = end, .capacity = capacity);
+	kvpipe_pipe_t *p;
+
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &p), 0);
+	return p;
+}
+
+/* Tensors of all sizes, None among them, in order. */
+static void there(void)
+{
+	static uint8_t data[1 << 20];
+	kvpipe_t *a = connect_as("a"), *b = connect_as("b");
+	unsigned int seed = 1;
+	kvpipe_msg_t *m;
+
+	for (int receiver_first = 0; receiver_first < 2; receiver_first++) {
+		kvpipe_pipe_t *rx = receiver_first ? named(b, "there", KVPIPE_RECV, 0) : NULL;
+		kvpipe_pipe_t *tx = named(a, "there", KVPIPE_SEND, 4 << 20);
+		if (rx == NULL)
+			rx = named(b, "there", KVPIPE_RECV, 0);
+		for (int n = 0; n < 300; n++) {
+			uint64_t size = n % 10 == 9 ? sizeof(data) : (uint64_t)(rand_r(&seed) % 5000);
+			memset(data, n, size);
+			struct kvpipe_tensor t = flat(KVPIPE_U8, size, data);
+			CHECK_INT(kvpipe_pipe_send(tx, n % 20 == 0 ? NULL : &t, WAIT), 0);
+			if (n % 3 != 2)
+				continue;
+			for (int k = n - 2; k <= n; k++) {
+				struct kvpipe_tensor got = KVPIPE_OPTS(kvpipe_tensor, .dtype = 0);
+				CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+				CHECK_INT(kvpipe_msg_tensor(m, 0, &got), k % 20 != 0);
+				for (uint64_t i = 0; i < got.shape[0]; i++)
+					CHECK_INT(((uint8_t *)got.data)[i], (uint8_t)k);
+				kvpipe_msg_free(m);
+			}
+		}
+		CHECK_INT(kvpipe_pipe_flush(tx, WAIT), 0);
+		kvpipe_pipe_close(tx);
+		CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_CLOSED, "there");
+		kvpipe_pipe_close(rx);
+	}
+	kvpipe_close(a);
+	kvpipe_close(b);
+}
+
+/* A receiver goes; the next one goes on where it was, without what had been fetched ahead. */
+static void the_next_receiver(void)
+{
+	kvpipe_t *kv = connect_as("a");
+	kvpipe_pipe_t *tx = named(kv, "next", KVPIPE_SEND, 1 << 20), *rx, *second = NULL;
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "next", .end = KVPIPE_RECV, .window = 1);
+	kvpipe_msg_t *m;
+
+	for (uint64_t n = 0; n < 4; n++)
+		send_number(tx, n);
+	for (uint64_t n = 0; n < 4; n++) {
+		CHECK_INT(kvpipe_pipe_open(kv, &o, &rx), 0);
+		recv_number(rx, n);
+		int rc = kvpipe_pipe_open(kv, &o, &second);
+		if (rc == 0) { /* what the home alone knows comes with the first recv */
+			rc = kvpipe_pipe_recv(second, WAIT, &m);
+			kvpipe_pipe_close(second);
+		}
+		CHECK_INT(rc, -KVPIPE_E_BUSY);
+		kvpipe_pipe_close(rx);
+	}
+	struct kvpipe_pipe_opts again = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "next", .end = KVPIPE_SEND);
+	CHECK_FAILS(kvpipe_pipe_open(kv, &again, &second), KVPIPE_E_BUSY, "next");
+	kvpipe_pipe_close(tx);
+	kvpipe_close(kv);
+}
+
+static void tokens(void)
+{
+	kvpipe_t *kv = connect_as("a");
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "secret", .end = KVPIPE_SEND, .token = TOKEN, .token_len = 16);
+	kvpipe_pipe_t *tx, *rx;
+	kvpipe_msg_t *m;
+
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &tx), 0);
+	send_number(tx, 5);
+	o.end = KVPIPE_RECV;
+	for (int wrong = 0; wrong < 2; wrong++) {
+		o.token = wrong ? "fedcba9876543210" : NULL;
+		o.token_len = wrong ? 16 : 0;
+		int rc = kvpipe_pipe_open(kv, &o, &rx);
+		if (rc == 0) {
+			rc = kvpipe_pipe_recv(rx, WAIT, &m);
+			kvpipe_pipe_close(rx);
+		}
+		CHECK_INT(rc, -KVPIPE_E_DENIED);
+	}
+	o.token = TOKEN;
+	o.token_len = 16;
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &rx), 0);
+	recv_number(rx, 5);
+	kvpipe_pipe_close(rx);
+	kvpipe_pipe_close(tx);
+	kvpipe_close(kv);
+}
+
+static void nobody_comes(void)
+{
+	kvpipe_t *kv = connect_as("a");
+	kvpipe_pipe_t *rx = named(kv, "nobody", KVPIPE_RECV, 0);
+	kvpipe_msg_t *m;
+
+	CHECK_INT(kvpipe_pipe_recv(rx, 0, &m), -KVPIPE_E_TIMEOUT);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, 20 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nobody sent anything yet to \"nobody\"");
+	kvpipe_pipe_close(rx);
+	rx = named(kv, "nobody", KVPIPE_RECV, 0);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, KV_SEC + 10 * KV_MS, &m), KVPIPE_E_TIMEOUT, "no sender opened it");
+	kvpipe_pipe_t *tx = named(kv, "nobody", KVPIPE_SEND, 1 << 20);
+	send_number(tx, 1);
+	recv_number(rx, 1);
+	kvpipe_pipe_close(tx);
+	kvpipe_pipe_close(rx);
+	kvpipe_close(kv);
+}
+
+static void lookups(void)
+{
+	enum { N = 200 };
+	static uint8_t value[1700 - 32];
+	kvpipe_t *a = connect_as("a"), *b = connect_as("b");
+	kvpipe_lookup_t *own = open_lookup(a, 170000), *sel = open_lookup(b, 0);
+	struct kvpipe_tensor v = flat(KVPIPE_U8, sizeof(value), value);
+	kvpipe_query_t *q[N];
+	kvpipe_msg_t *m, *got[N] = { NULL };
+	int64_t t[4];
+
+	/* All queries are there before any entry, and each gets its own. */
+	for (int i = 0; i < N; i++) {
+		for (int k = 0; k < 4; k++)
+			t[k] = (i * 37 % N) * 10 + k;
+		struct kvpipe_tensor tokens = flat(KVPIPE_I64, 1 + (uint64_t)i % 4, t);
+		CHECK_INT(kvpipe_lookup_select(sel, &tokens, NULL, KVPIPE_PREFIX, WAIT, &q[i]), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		for (int k = 0; k < 4; k++)
+			t[k] = i * 10 + k;
+		memset(value, i, sizeof(value));
+		struct kvpipe_tensor tokens = flat(KVPIPE_I64, 4, t);
+		const struct kvpipe_tensor *members[5] = { &tokens, NULL, &v, NULL, NULL };
+		int rc;
+		while ((rc = kvpipe_lookup_insert(own, members, KV_MS)) == -KVPIPE_E_TIMEOUT) {
+			for (int k = 0; k < N; k++) { /* full: whoever looks makes room, and has what came */
+				if (got[k] == NULL)
+					(void)kvpipe_query_wait(q[k], 0, &got[k]);
+			}
+		}
+		CHECK_INT(rc, 0);
+	}
+	for (int i = 0; i < N; i++) {
+		if (got[i] == NULL)
+			CHECK_INT(kvpipe_query_wait(q[i], WAIT, &got[i]), 0);
+		m = got[i];
+		CHECK_INT(kvpipe_msg_matched(m), 1 + i % 4);
+		CHECK_INT(*(uint8_t *)member(m, 2).data, (uint8_t)(i * 37 % N));
+		kvpipe_msg_free(m);
+		kvpipe_query_free(q[i]);
+	}
+	/* By key, which stays. */
+	for (int round = 0; round < 2; round++) {
+		memset(value, round + 50, sizeof(value));
+		CHECK_INT(kvpipe_lookup_put(own, "k", 1, &v, WAIT), 0);
+		for (int i = 0; i < 3; i++) {
+			kvpipe_query_t *one;
+			CHECK_INT(kvpipe_lookup_get(sel, "k", 1, WAIT, &one), 0);
+			CHECK_INT(kvpipe_query_wait(one, WAIT, &m), 0);
+			CHECK_INT(kvpipe_msg_count(m), 1);
+			CHECK_INT(*(uint8_t *)member(m, 0).data, round + 50);
+			kvpipe_msg_free(m);
+			kvpipe_query_free(one);
+		}
+	}
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, KV_MS, &q[0]), 0);
+	CHECK_FAILS(kvpipe_query_wait(q[0], WAIT, &m), KVPIPE_E_TIMEOUT, "no entry matched");
+	CHECK_INT(kvpipe_query_done(q[0]), 1);
+	kvpipe_query_free(q[0]);
+	kvpipe_lookup_close(sel);
+	kvpipe_lookup_close(own);
+	kvpipe_close(a);
+	kvpipe_close(b);
+}
+
+static kvpipe_pipe_t *tx, *rx;
+
+static void *sender(void *arg)
+{
+	for (uint64_t n = 0; n < 2000; n++)
+		send_number(tx, n);
+	return arg;
+}
+
+static void at_the_same_time(void)
+{
+	kvpipe_t *kv = connect_as("a");
+	pthread_t t;
+
+	tx = named(kv, "both", KVPIPE_SEND, 65536);
+	rx = named(kv, "both", KVPIPE_RECV, 0);
+	CHECK(pthread_create(&t, NULL, sender, NULL) == 0);
+	for (uint64_t n = 0; n < 2000; n++)
+		recv_number(rx, n);
+	CHECK(pthread_join(t, NULL) == 0);
+	kvpipe_close(kv);
+	kvpipe_pipe_close(rx);
+	kvpipe_pipe_close(tx);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(there),   TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
+		TEST(lookups), TEST(at_the_same_time),
+	};
+	return RUN(tests);
+}
