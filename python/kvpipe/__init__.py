@@ -32,16 +32,20 @@ from .errors import (
     Unavailable,
 )
 from .layout import View
+from .lookup import Entry, LookupBuffer
 from .node import Node
 from .offer import Offer
 from .operation import Operation
+from .pipe import Pipe
 from .region import Region
 from .take import Take
+from .tensors import RawTensor
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "NO_BLOCK", "Completion", "Node", "Offer", "Operation", "Reason", "Region", "Run", "Status", "Take", "View",
+    "NO_BLOCK", "Completion", "Entry", "LookupBuffer", "Node", "Offer", "Operation", "Pipe", "RawTensor", "Reason", "Region",
+    "Run", "Status", "Take", "View",
     "connect", "version",
     "Error", "Invalid", "NotFound", "Expired", "Denied", "Incompatible", "Busy", "Quota", "Timeout", "Cancelled",
     "PeerGone", "Restarted", "Unavailable", "Corrupt", "Closed",

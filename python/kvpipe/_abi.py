@@ -19,6 +19,13 @@ OP_LAYERED = 2
 
 C_MORE = 1
 
+MAX_DIMS = 16
+TENSOR_STRIDED = 1
+MEMBERS = 5  # of an entry of a lookup buffer
+
+ENDS = {"send": 1, "recv": 2}
+MATCHES = {"prefix": 1, "exact": 2}
+
 _S = TypeVar("_S", bound=ctypes.Structure)
 
 
@@ -153,6 +160,50 @@ class KeyOpts(ctypes.Structure):
     ]
 
 
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("sz", c_size_t),
+        ("dtype", c_uint32),
+        ("ndim", c_uint32),
+        ("shape", c_uint64 * MAX_DIMS),
+        ("strides", c_int64 * MAX_DIMS),
+        ("data", c_void_p),
+        ("flags", c_uint32),
+        ("reserved0", c_uint32),
+        ("reserved", c_uint64 * 2),
+    ]
+
+
+class PipeOpts(ctypes.Structure):
+    _fields_ = [
+        ("sz", c_size_t),
+        ("name", c_char_p),
+        ("end", c_uint32),
+        ("flags", c_uint32),
+        ("capacity", c_uint64),
+        ("token", c_char_p),
+        ("token_len", c_uint32),
+        ("window", c_uint32),
+        ("peer", c_char_p),
+        ("linger_ns", c_int64),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class LookupOpts(ctypes.Structure):
+    _fields_ = [
+        ("sz", c_size_t),
+        ("name", c_char_p),
+        ("capacity", c_uint64),
+        ("token", c_char_p),
+        ("token_len", c_uint32),
+        ("flags", c_uint32),
+        ("peer", c_char_p),
+        ("linger_ns", c_int64),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
 class Run(ctypes.Structure):
     _fields_ = [("group", c_uint32), ("first", c_uint32), ("count", c_uint32)]
 
@@ -185,6 +236,9 @@ STRUCTS = {
     "kvpipe_extend_opts": ExtendOpts,
     "kvpipe_take_opts": TakeOpts,
     "kvpipe_key_opts": KeyOpts,
+    "kvpipe_tensor": Tensor,
+    "kvpipe_pipe_opts": PipeOpts,
+    "kvpipe_lookup_opts": LookupOpts,
     "kvpipe_run": Run,
     "kvpipe_completion": Completion,
 }

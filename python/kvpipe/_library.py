@@ -17,6 +17,7 @@ from . import _abi, errors
 SONAME = "libkvpipe.so.0"
 
 _OP = c_uint64
+_TENSOR = POINTER(_abi.Tensor)
 # name -> (result, arguments)
 _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvpipe_connect": (c_int, [POINTER(_abi.ConnectOpts), POINTER(c_void_p)]),
@@ -45,6 +46,29 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvpipe_wait_layer": (c_int, [c_void_p, _OP, c_uint32, c_int64]),
     "kvpipe_op_released": (c_int, [c_void_p, _OP]),
     "kvpipe_op_free": (None, [c_void_p, _OP]),
+    "kvpipe_dtype_name": (c_char_p, [c_uint32]),
+    "kvpipe_dtype_parse": (c_uint32, [c_char_p]),
+    "kvpipe_dtype_size": (c_uint32, [c_uint32]),
+    "kvpipe_pipe_open": (c_int, [c_void_p, POINTER(_abi.PipeOpts), POINTER(c_void_p)]),
+    "kvpipe_pipe_send": (c_int, [c_void_p, POINTER(_abi.Tensor), c_int64]),
+    "kvpipe_pipe_recv": (c_int, [c_void_p, c_int64, POINTER(c_void_p)]),
+    "kvpipe_pipe_fd": (c_int, [c_void_p]),
+    "kvpipe_pipe_flush": (c_int, [c_void_p, c_int64]),
+    "kvpipe_pipe_close": (None, [c_void_p]),
+    "kvpipe_lookup_open": (c_int, [c_void_p, POINTER(_abi.LookupOpts), POINTER(c_void_p)]),
+    "kvpipe_lookup_insert": (c_int, [c_void_p, POINTER(_TENSOR), c_int64]),
+    "kvpipe_lookup_select": (c_int, [c_void_p, _TENSOR, _TENSOR, c_uint32, c_int64, POINTER(c_void_p)]),
+    "kvpipe_lookup_put": (c_int, [c_void_p, c_char_p, c_uint32, _TENSOR, c_int64]),
+    "kvpipe_lookup_get": (c_int, [c_void_p, c_char_p, c_uint32, c_int64, POINTER(c_void_p)]),
+    "kvpipe_lookup_fd": (c_int, [c_void_p]),
+    "kvpipe_lookup_close": (None, [c_void_p]),
+    "kvpipe_query_wait": (c_int, [c_void_p, c_int64, POINTER(c_void_p)]),
+    "kvpipe_query_done": (c_int, [c_void_p]),
+    "kvpipe_query_free": (None, [c_void_p]),
+    "kvpipe_msg_count": (c_uint32, [c_void_p]),
+    "kvpipe_msg_tensor": (c_int, [c_void_p, c_uint32, _TENSOR]),
+    "kvpipe_msg_matched": (c_uint64, [c_void_p]),
+    "kvpipe_msg_free": (None, [c_void_p]),
     "kvpipe_version": (c_char_p, []),
     "kvpipe_last_error": (c_char_p, []),
 }

@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional
 
 from ._library import Library
 from .errors import Closed
@@ -35,8 +35,10 @@ _exiting: Optional[int] = None
 class Session:
     """The handle, what was made with it, and the calls under way. ``with session as handle`` enters it."""
 
-    def __init__(self, lib: Library, handle: int) -> None:
+    def __init__(self, lib: Library, handle: int, free: Optional[Callable[[int], None]] = None, why: str = _CLOSED) -> None:
+        """free: what closes the handle, and why: what to say once it is closed, when it is not a session's own."""
         self.lib = lib
+        self._free: Callable[[int], None] = free or lib.close
         self.regions: Dict[int, "Region"] = {}
         #: operations that the program still holds
         self.operations: "weakref.WeakValueDictionary[int, Operation]" = weakref.WeakValueDictionary()
@@ -49,7 +51,7 @@ class Session:
         self.listeners: Dict[Any, "Listener"] = {}
         self._handle: Optional[int] = handle
         self._late: Optional[int] = None  # the handle, when whoever is inside has to close it
-        self._why = _CLOSED
+        self._why = why
         self._inside: List[int] = []  # threads; one may be there twice
         self._changed = threading.Condition(threading.RLock())
         _sessions.add(self)
@@ -69,7 +71,7 @@ class Session:
         with self._changed:
             late = self._leave()
         if late is not None:
-            self.lib.close(late)
+            self._free(late)
         _stay_at_exit()
 
     def _leave(self) -> Optional[int]:
@@ -110,7 +112,7 @@ class Session:
         for operation in list(self.operations.values()):
             operation._abandon(Closed("the session was closed while the operation ran"))
         if handle is not None:
-            self.lib.close(handle)
+            self._free(handle)
         for region in list(self.regions.values()):
             region._drop()
         self.regions.clear()

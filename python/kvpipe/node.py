@@ -14,8 +14,10 @@ from .blocks import BlockLists, Packed
 from .completion import Completion, Status
 from .errors import Invalid, Unavailable
 from .layout import View, pack_fingerprint, pack_views
+from .lookup import LookupBuffer, open_lookup
 from .offer import Offer
 from .operation import Operation
+from .pipe import Pipe, open_pipe
 from .region import Region
 from .take import Take
 
@@ -112,6 +114,28 @@ class Node:
             )
         with self._session as handle:
             self._session.lib.check(self._session.lib.progress(handle, _values.integer("n", n, 64)))
+
+    # ---- tensors
+
+    def pipe(self, name: str, end: str, *, capacity: Optional[int] = None, token: Optional[bytes] = None,
+             peer: Optional[str] = None, window: Optional[int] = None, linger: Optional[float] = None) -> Pipe:
+        """Opens one end of a pipe: "send" on the node where its name lives, "recv" there or on another; in any order.
+
+        - ``capacity``: bytes that may be sent and not yet received (sender; None: 64 MiB).
+        - ``token``: 16 to 32 bytes that the other end must give too; None: anybody of this node and its peers may open it.
+        - ``peer``: the sender's node, by name or "host:port" (receiver; None: this one).
+        - ``window``: items fetched ahead (receiver; None: 32, 1: none). ``linger``: seconds for which what was sent can
+          still be received after the sender is gone (sender; None: 10).
+
+        Raises Busy (the name has such an end already), Denied (token), Quota."""
+        return open_pipe(self, name, end, capacity, token, peer, window, linger)
+
+    def lookup_buffer(self, name: str, *, capacity: Optional[int] = None, token: Optional[bytes] = None,
+                      peer: Optional[str] = None, linger: Optional[float] = None) -> LookupBuffer:
+        """Opens an end of a lookup buffer: with ``capacity`` in bytes the owner's, without it a selecting one.
+
+        ``token``, ``peer`` and ``linger`` are as for pipe()."""
+        return open_lookup(self, name, capacity, token, peer, linger)
 
     # ---- operations
 

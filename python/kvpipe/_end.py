@@ -1,0 +1,157 @@
+"""What the ends of pipes and lookup buffers share: waiting in threads and in asyncio, so that close() and signals are heard."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from typing import Any, Callable, Dict, Optional, Set
+
+from . import _values
+from ._library import Library
+from ._session import Session
+from .errors import Error, Invalid, Reason
+from .operation import SLICE_NS
+
+#: seconds that a call waits when its timeout is None
+TIMEOUT = 30.0
+
+Call = Callable[[int, int], int]  # (handle, ns) -> the library's code
+
+
+def deadline(timeout: Optional[float]) -> int:
+    """When a call's time is over, by time.monotonic_ns()."""
+    ns = _values.wait("timeout", TIMEOUT if timeout is None else timeout)
+    if ns >= 1 << 62:
+        raise Invalid(f"timeout is {timeout!r}: nothing waits for ever; give a finite number of seconds")
+    return time.monotonic_ns() + ns
+
+
+class End:
+    """A handle of the library with its calls; a context manager that closes it."""
+
+    def __init__(self, lib: Library, handle: int, name: str, free: Callable[[int], None], fd: Callable[[int], int]) -> None:
+        self._lib = lib
+        self._session = Session(lib, handle, free, f'"{name}" is closed: open it again')
+        self._fd = fd
+        self._listeners: Dict[asyncio.AbstractEventLoop, _Listener] = {}
+        #: the name that both ends know it by
+        self.name = name
+
+    @property
+    def closed(self) -> bool:
+        """Whether this end was closed."""
+        return self._session.closed
+
+    def fileno(self) -> int:
+        """Readable when a call with timeout 0 that raised Timeout may succeed now; for select and epoll. Do not close it."""
+        with self._session as handle:
+            return self._lib.check(self._fd(handle))
+
+    def close(self) -> None:
+        """Closes this end; calls of other threads end with Closed first."""
+        self._session.close()
+        for listener in list(self._listeners.values()):
+            listener.wake()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        session: Any = getattr(self, "_session", None)
+        if session is not None:
+            session.close(0)
+
+    def __repr__(self) -> str:
+        return f"<kvpipe.{type(self).__name__} {self.name!r}{' closed' if self.closed else ''}>"
+
+    def _try(self, call: Call, ns: int) -> Optional[Error]:
+        """One call of at most ns; Timeout as a value, other errors are raised."""
+        with self._session as handle:
+            code = call(handle, ns)
+            if code >= 0:
+                return None
+            error = self._lib.error(code)
+        if code != -Reason.TIMEOUT:
+            raise error
+        return error
+
+    def _wait(self, call: Call, until: int) -> None:
+        """Calls in slices until it succeeds; Timeout when the time is over."""
+        while True:
+            left = max(until - time.monotonic_ns(), 0)
+            error = self._try(call, min(left, SLICE_NS))
+            if error is None:
+                return
+            if left <= SLICE_NS:
+                raise error
+
+    async def _wait_async(self, call: Call, until: int) -> None:
+        """The same on an event loop that has add_reader()."""
+        loop = asyncio.get_running_loop()
+        listener = self._listeners.get(loop)
+        if listener is None:
+            listener = self._listeners[loop] = _Listener(self, loop)
+        listener.users += 1
+        try:
+            while True:
+                heard = listener.listen()  # before looking: what comes later is heard
+                try:
+                    error = self._try(call, 0)
+                    if error is None:
+                        return
+                    left = (until - time.monotonic_ns()) / 1e9
+                    if left <= 0:
+                        raise error
+                    await asyncio.wait((heard,), timeout=left)
+                finally:
+                    listener.waiting.discard(heard)
+        finally:
+            listener.users -= 1
+            if listener.users == 0:
+                del self._listeners[loop]
+                listener.close()
+
+
+class _Listener:
+    """One event loop's ear on one end, for all of its tasks; used in that loop's thread alone, but for wake()."""
+
+    def __init__(self, end: End, loop: asyncio.AbstractEventLoop) -> None:
+        self.users = 0
+        self.waiting: "Set[asyncio.Future[None]]" = set()
+        self._loop = loop
+        # Edges: the descriptor stays readable while anything is there, perhaps for somebody else.
+        self._epoll = select.epoll()
+        try:
+            self._epoll.register(end.fileno(), select.EPOLLIN | select.EPOLLET)
+            loop.add_reader(self._epoll.fileno(), self._ready)
+        except BaseException:
+            self._epoll.close()
+            raise
+
+    def listen(self) -> "asyncio.Future[None]":
+        future: "asyncio.Future[None]" = self._loop.create_future()
+        self.waiting.add(future)
+        return future
+
+    def _ready(self) -> None:
+        self._epoll.poll(0)
+        self._tell()
+
+    def _tell(self) -> None:
+        for future in self.waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._tell)
+        except RuntimeError:  # the loop is closed: nobody waits there any more
+            pass
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()

@@ -1,0 +1,191 @@
+"""Lookup buffers: entries of up to five tensors, found by their tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Tuple
+
+from . import _abi, _end, _values, received, tensors
+from ._end import End
+from ._values import Key
+from .errors import Error, Invalid
+
+if TYPE_CHECKING:
+    from .node import Node
+
+_MEMBERS = ("tokens", "roi", "key", "value", "hidden")
+# What the daemon is given beyond a query's time to say so itself.
+_GRACE_NS = 2_000_000_000
+
+
+class Entry(tuple):  # type: ignore[type-arg]
+    """What drop_select() found: (tokens, roi, key, value, hidden), each a tensor or None."""
+
+    #: how many tokens agreed with the query's
+    matched: int
+
+    @classmethod
+    def _of(cls, members: List[Any], matched: int) -> "Entry":
+        entry = cls(members)
+        entry.matched = matched
+        return entry
+
+
+def open_lookup(node: "Node", name: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
+                linger: Optional[float]) -> "LookupBuffer":
+    secret = _values.binary("token", token)
+    if capacity is not None and _values.integer("capacity", capacity, 64) == 0:
+        raise Invalid("lookup_buffer: capacity is 0: give the owner's end some bytes, or None for a selecting end")
+    opts = _abi.opts(
+        _abi.LookupOpts,
+        name=_values.text("name", name),
+        capacity=capacity or 0,
+        token=secret,
+        token_len=len(secret or b""),
+        peer=_values.text("peer", peer),
+        linger_ns=_values.duration("linger", linger),
+    )
+    handle = ctypes.c_void_p()
+    with node._session as session:
+        lib = node._session.lib
+        lib.check(lib.lookup_open(session, ctypes.byref(opts), ctypes.byref(handle)))
+    assert handle.value is not None
+    return LookupBuffer(node, handle.value, name)
+
+
+class LookupBuffer(End):
+    """One end of a lookup buffer, from Node.lookup_buffer(): the owner's inserts and puts, a selecting one selects and gets.
+
+    Tensors and timeouts are as for Pipe. All methods may be called from any thread, any number of queries at a time; none
+    waits for another.
+    """
+
+    def __init__(self, node: "Node", handle: int, name: str) -> None:
+        lib = node._session.lib
+        super().__init__(lib, handle, name, lib.lookup_close, lib.lookup_fd)
+
+    # ---- the owner's end
+
+    def insert(self, tokens: Any, roi: Any, key: Any, value: Any, hidden: Any, timeout: Optional[float] = None) -> None:
+        """Inserts an entry of five tensors, each of which may be None; waits only while the capacity is exceeded.
+
+        It is found by those of its ``tokens`` (one dimension, integers of 0 to 2^32 - 1) for which ``roi`` (bool, as many) is
+        true; without tokens only by a query for anything. Raises Invalid at once for an entry larger than the capacity.
+        """
+        array, held = self._entry(tokens, roi, key, value, hidden)
+        self._wait(lambda h, ns: int(self._lib.lookup_insert(h, array, ns)), _end.deadline(timeout))
+        del held
+
+    async def insert_async(self, tokens: Any, roi: Any, key: Any, value: Any, hidden: Any,
+                           timeout: Optional[float] = None) -> None:
+        """insert() for asyncio."""
+        array, held = self._entry(tokens, roi, key, value, hidden)
+        await self._wait_async(lambda h, ns: int(self._lib.lookup_insert(h, array, ns)), _end.deadline(timeout))
+        del held
+
+    @staticmethod
+    def _entry(*members: Any) -> Tuple[Any, Any]:
+        described = [tensors.describe_or_none(f"insert: {name}", m) for name, m in zip(_MEMBERS, members)]
+        array = (ctypes.POINTER(_abi.Tensor) * _abi.MEMBERS)()
+        for i, (pointer, _) in enumerate(described):
+            if pointer is not None:
+                array[i] = pointer
+        return array, described
+
+    def put(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
+        """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced."""
+        name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
+        self._wait(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
+        del held
+
+    # ---- selecting ends
+
+    def drop_select(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None, match: str = "prefix",
+                    framework: str = "auto") -> Entry:
+        """Waits for an entry that matches, removes it from the buffer, and returns its five members, with ``.matched``.
+
+        ``match``: "prefix", one of the two sequences of tokens (under their roi) begins with the other; "exact", they are
+        equal. Without tokens any entry matches. The oldest of several is taken. Raises Timeout when none came.
+        """
+        chosen, until = received.choose(framework), _end.deadline(timeout)
+        with self._select(tokens, roi, match, until) as query:
+            return self._outcome(self._wait_query(query, until), chosen)
+
+    async def drop_select_async(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None,
+                                match: str = "prefix", framework: str = "auto") -> Entry:
+        """drop_select() for asyncio."""
+        chosen, until = received.choose(framework), _end.deadline(timeout)
+        with self._select(tokens, roi, match, until) as query:
+            return self._outcome(await self._wait_query_async(query, until), chosen)
+
+    def get(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
+        """Waits for a key and returns its tensor, or None when it holds None. The buffer keeps it."""
+        chosen, until = received.choose(framework), _end.deadline(timeout)
+        with self._get(key, until) as query:
+            return self._outcome(self._wait_query(query, until), chosen)[0]
+
+    async def get_async(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
+        """get() for asyncio."""
+        chosen, until = received.choose(framework), _end.deadline(timeout)
+        with self._get(key, until) as query:
+            return self._outcome(await self._wait_query_async(query, until), chosen)[0]
+
+    @contextlib.contextmanager
+    def _select(self, tokens: Any, roi: Any, match: str, until: int) -> Iterator[int]:
+        if match not in _abi.MATCHES:
+            raise Invalid(f"drop_select: match is {match!r}: must be one of {', '.join(_abi.MATCHES)}")
+        (t, held), (r, also) = (tensors.describe_or_none("drop_select: tokens", tokens),
+                                tensors.describe_or_none("drop_select: roi", roi))
+        query = ctypes.c_void_p()
+        with self._session as handle:
+            self._lib.check(self._lib.lookup_select(handle, t, r, _abi.MATCHES[match], _left(until), ctypes.byref(query)))
+        del held, also
+        try:
+            yield query.value or 0
+        finally:
+            self._lib.query_free(query)
+
+    @contextlib.contextmanager
+    def _get(self, key: Key, until: int) -> Iterator[int]:
+        name, query = _values.key(key), ctypes.c_void_p()
+        with self._session as handle:
+            self._lib.check(self._lib.lookup_get(handle, name, len(name), _left(until), ctypes.byref(query)))
+        try:
+            yield query.value or 0
+        finally:
+            self._lib.query_free(query)
+
+    def _wait_query(self, query: int, until: int) -> int:
+        message = ctypes.c_void_p()
+        self._wait(lambda h, ns: self._look(query, ns, message), until + _GRACE_NS)
+        return message.value or 0
+
+    async def _wait_query_async(self, query: int, until: int) -> int:
+        message = ctypes.c_void_p()
+        await self._wait_async(lambda h, ns: self._look(query, ns, message), until + _GRACE_NS)
+        return message.value or 0
+
+    def _look(self, query: int, ns: int, message: ctypes.c_void_p) -> int:
+        """TIMEOUT only as long as the query runs; its own is raised."""
+        code: int = self._lib.query_wait(query, ns, ctypes.byref(message))
+        if code < 0:
+            error: Error = self._lib.error(code)
+            if self._lib.query_done(query):
+                raise error
+        return code
+
+    def _outcome(self, message: int, framework: str) -> Entry:
+        matched = self._lib.msg_matched(message)
+        try:
+            return Entry._of(received.tensors(self._lib, message, framework), matched)
+        except Error as error:
+            # The entry is not in the buffer any more: who asked has it, though of no framework.
+            error.entry = Entry._of(received.tensors(self._lib, message, "raw"), matched)  # type: ignore[attr-defined]
+            raise
+
+
+def _left(until: int) -> int:
+    """The query's own time; 0 would be the library's default."""
+    return max(until - time.monotonic_ns(), 1_000_000)

@@ -1,0 +1,141 @@
+"""Pipes: tensors from one sender to one receiver, in order."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _abi, _end, _values, received, tensors
+from ._end import End
+from .errors import Closed, Invalid
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
+              window: Optional[int], linger: Optional[float]) -> "Pipe":
+    if end not in _abi.ENDS:
+        raise Invalid(f'pipe: end is {end!r}: must be "send" or "recv"')
+    secret = _values.binary("token", token)
+    opts = _abi.opts(
+        _abi.PipeOpts,
+        name=_values.text("name", name),
+        end=_abi.ENDS[end],
+        capacity=_values.integer("capacity", capacity or 0, 64),
+        token=secret,
+        token_len=len(secret or b""),
+        window=_values.integer("window", window or 0),
+        peer=_values.text("peer", peer),
+        linger_ns=_values.duration("linger", linger),
+    )
+    handle = ctypes.c_void_p()
+    with node._session as session:
+        lib = node._session.lib
+        lib.check(lib.pipe_open(session, ctypes.byref(opts), ctypes.byref(handle)))
+    assert handle.value is not None
+    return Pipe(node, handle.value, name, end)
+
+
+class Pipe(End):
+    """One end of a pipe, from Node.pipe(); a context manager that closes it.
+
+    A tensor is one of torch or numpy in host memory, a RawTensor, a buffer (bytes, array.array), or None, which is a value
+    like others. All methods may be called from any thread; those that wait release the GIL. A ``timeout`` is in seconds; None
+    is 30, and 0 a try. Timeout loses nothing: what did not come in time is what the next call returns.
+
+    Iterating receives until the sender has closed the pipe.
+    """
+
+    def __init__(self, node: "Node", handle: int, name: str, end: str) -> None:
+        lib = node._session.lib
+        super().__init__(lib, handle, name, lib.pipe_close, lib.pipe_fd)
+        #: "send" or "recv"
+        self.end = end
+        self._unread: Optional[int] = None  # a message that could not be made a tensor
+
+    # ---- sending
+
+    def send_tensor(self, tensor: Any, timeout: Optional[float] = None) -> None:
+        """Sends a copy of a tensor, or None, and waits only for room: the tensor may be written at once.
+
+        Raises Timeout (no room came), Invalid (larger than the capacity, or of a kind that cannot be sent), and from then on
+        whatever became of an earlier one: PeerGone, Restarted, ...
+        """
+        pointer, held = tensors.describe_or_none("send_tensor", tensor)
+        self._wait(lambda h, ns: int(self._lib.pipe_send(h, pointer, ns)), _end.deadline(timeout))
+        del held
+
+    async def send_tensor_async(self, tensor: Any, timeout: Optional[float] = None) -> None:
+        """send_tensor() for asyncio."""
+        pointer, held = tensors.describe_or_none("send_tensor", tensor)
+        await self._wait_async(lambda h, ns: int(self._lib.pipe_send(h, pointer, ns)), _end.deadline(timeout))
+        del held
+
+    def flush(self, timeout: Optional[float] = None) -> None:
+        """Waits until everything sent so far was received."""
+        self._wait(lambda h, ns: int(self._lib.pipe_flush(h, ns)), _end.deadline(timeout))
+
+    async def flush_async(self, timeout: Optional[float] = None) -> None:
+        """flush() for asyncio."""
+        await self._wait_async(lambda h, ns: int(self._lib.pipe_flush(h, ns)), _end.deadline(timeout))
+
+    # ---- receiving
+
+    def recv_tensor(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
+        """Receives the next tensor, or None when None was sent. It owns its memory, which is free once it is collected.
+
+        ``framework``: "torch", "numpy", "raw" (a RawTensor), or "auto": torch when it is installed, else numpy, else raw. A
+        type that the framework does not have raises Unavailable, and the tensor stays the next one.
+
+        Raises Timeout (nothing came), Closed (the sender closed the pipe, and everything was received), PeerGone (it died).
+        """
+        chosen = received.choose(framework)
+        if self._unread is None:
+            message = ctypes.c_void_p()
+            self._wait(lambda h, ns: int(self._lib.pipe_recv(h, ns, ctypes.byref(message))), _end.deadline(timeout))
+            self._unread = message.value
+        return self._read(chosen)
+
+    async def recv_tensor_async(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
+        """recv_tensor() for asyncio."""
+        chosen = received.choose(framework)
+        if self._unread is None:
+            message = ctypes.c_void_p()
+            await self._wait_async(lambda h, ns: int(self._lib.pipe_recv(h, ns, ctypes.byref(message))),
+                                   _end.deadline(timeout))
+            self._unread = message.value
+        return self._read(chosen)
+
+    def _read(self, framework: str) -> Any:
+        message, self._unread = self._unread, None
+        assert message is not None
+        try:
+            return received.tensors(self._lib, message, framework)[0]
+        except BaseException:
+            self._unread = message
+            raise
+
+    def __iter__(self) -> "Pipe":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self.recv_tensor()
+        except Closed:
+            raise StopIteration from None
+
+    def __aiter__(self) -> "Pipe":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.recv_tensor_async()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    def __del__(self) -> None:
+        super().__del__()
+        unread = getattr(self, "_unread", None)
+        if unread is not None:
+            self._lib.msg_free(unread)

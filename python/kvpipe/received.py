@@ -1,0 +1,108 @@
+"""What the library received, as tensors of a framework that own their memory.
+
+A received tensor lies where the library put it; its memory goes back when the last tensor of its message is collected. No
+framework is needed for that: torch and numpy both keep the buffer that they look at, and the buffer keeps the message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import _abi
+from ._library import Library
+from .errors import Invalid, Unavailable
+from .tensors import RawTensor
+
+FRAMEWORKS = ("auto", "torch", "numpy", "raw")
+_auto: Optional[str] = None
+
+
+class _Message:
+    """Frees a message with the last buffer that looks at it."""
+
+    def __init__(self, lib: Library, handle: int) -> None:
+        self._free: Callable[[int], None] = lib.msg_free
+        self._handle: Optional[int] = handle
+
+    def give_up(self) -> None:
+        self._handle = None
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._free(self._handle)
+
+
+def choose(framework: str) -> str:
+    """The framework to use; Invalid and Unavailable say which there are. Asked before anything is received."""
+    global _auto
+    if framework not in FRAMEWORKS:
+        raise Invalid(f"framework is {framework!r}: must be one of {', '.join(FRAMEWORKS)}")
+    if framework == "auto":
+        if _auto is None:
+            _auto = next((f for f in ("torch", "numpy") if importlib.util.find_spec(f) is not None), "raw")
+        return _auto
+    if framework != "raw" and importlib.util.find_spec(framework) is None:
+        raise Unavailable(f'framework is "{framework}", which is not installed: install it, or use framework="raw"')
+    return framework
+
+
+def _torch(dtype: str, shape: Tuple[int, ...], data: Any) -> Any:
+    torch = importlib.import_module("torch")
+    kind = getattr(torch, dtype, None)
+    if kind is None:
+        raise Unavailable(f'torch {torch.__version__} has no {dtype}: update it, or receive with framework="raw"')
+    if data is None:
+        return torch.empty(shape, dtype=kind)
+    return torch.frombuffer(data, dtype=kind).reshape(shape)
+
+
+def _numpy(dtype: str, shape: Tuple[int, ...], data: Any) -> Any:
+    numpy = importlib.import_module("numpy")
+    kind = {"bool": numpy.bool_}.get(dtype) or getattr(numpy, dtype, None)
+    if kind is None:
+        try:
+            kind = getattr(importlib.import_module("ml_dtypes"), dtype)
+        except (ImportError, AttributeError):
+            raise Unavailable(f"numpy has no {dtype}, and ml_dtypes with it is not installed: install it, or receive with "
+                              'framework="raw"') from None
+    if data is None:
+        return numpy.empty(shape, dtype=kind)
+    return numpy.frombuffer(data, dtype=kind).reshape(shape)
+
+
+def _raw(dtype: str, shape: Tuple[int, ...], data: Any) -> RawTensor:
+    return RawTensor(dtype, shape, memoryview(bytearray()) if data is None else memoryview(data).cast("B"))
+
+
+_MAKERS: Dict[str, Callable[[str, Tuple[int, ...], Any], Any]] = {"torch": _torch, "numpy": _numpy, "raw": _raw}
+
+
+def _member(lib: Library, t: _abi.Tensor, owner: _Message, framework: str) -> Any:
+    dtype = lib.dtype_name(t.dtype).decode()
+    shape = tuple(t.shape[:t.ndim])
+    nbytes = lib.dtype_size(t.dtype)
+    for n in shape:
+        nbytes *= n
+    data = None
+    if nbytes > 0:
+        data = (ctypes.c_ubyte * nbytes).from_address(t.data)
+        data._message = owner
+    return _MAKERS[framework](dtype, shape, data)
+
+
+def tensors(lib: Library, handle: int, framework: str) -> List[Any]:
+    """The members of a message; None for those that are None. Takes the message over, unless it raises."""
+    owner = _Message(lib, handle)
+    out: List[Any] = []
+    try:
+        for i in range(lib.msg_count(handle)):
+            t = _abi.opts(_abi.Tensor)
+            there = lib.check(lib.msg_tensor(handle, i, ctypes.byref(t))) == 1
+            out.append(_member(lib, t, owner, framework) if there else None)
+    except BaseException:
+        owner.give_up()
+        raise
+    return out

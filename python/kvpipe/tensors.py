@@ -1,0 +1,137 @@
+"""Tensors of frameworks, as the library sees them: where their elements lie, of which type.
+
+Nothing here needs a framework: torch and numpy are looked at only when a tensor of theirs is there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
+
+from . import _abi
+from ._library import library
+from .errors import Invalid, Unavailable
+
+
+class RawTensor(NamedTuple):
+    """A tensor of no framework: what ``framework="raw"`` gives, and what can be sent as it is."""
+
+    #: "bfloat16", "float8_e4m3fn", "int64", "bool", ...: torch's and numpy's names
+    dtype: str
+    shape: Tuple[int, ...]
+    #: the elements in C order; any contiguous buffer, a received one is a writable memoryview of bytes
+    data: Any
+
+
+Described = Tuple[_abi.Tensor, Any]  # with what must live as long as the struct is used
+
+_FORMATS = {"?": "bool", "e": "float16", "f": "float32", "d": "float64"}
+
+
+@functools.lru_cache(maxsize=None)
+def _parse(dtype: str) -> int:
+    number: int = library().dtype_parse(dtype.encode())
+    return number
+
+
+def _number(what: str, dtype: str) -> int:
+    number = _parse(dtype)
+    if number == 0:
+        raise Invalid(f"{what}: dtype {dtype!r} cannot be sent: bool, (u)int8 to 64, float16, bfloat16, float32, float64 and "
+                      "float8 types can; view it as one of these, or as uint8")
+    return number
+
+
+def _struct(what: str, dtype: str, shape: Sequence[int], address: int, strides: Optional[Sequence[int]] = None) -> _abi.Tensor:
+    if len(shape) > _abi.MAX_DIMS:
+        raise Invalid(f"{what}: the tensor has {len(shape)} dimensions: at most {_abi.MAX_DIMS}")
+    t = _abi.opts(_abi.Tensor, dtype=_number(what, dtype), ndim=len(shape), data=address)
+    t.shape[:len(shape)] = list(shape)
+    if strides is not None:
+        t.strides[:len(strides)] = list(strides)
+        t.flags = _abi.TENSOR_STRIDED
+    return t
+
+
+def _torch(what: str, t: Any) -> Described:
+    if t.device.type != "cpu":
+        raise Unavailable(f"{what}: the tensor is on {t.device}, which this build does not support: pass tensor.cpu()")
+    if str(t.layout) != "torch.strided":
+        raise Invalid(f"{what}: the tensor's layout is {t.layout}: must be torch.strided; pass tensor.to_dense()")
+    t = t.detach().resolve_neg()
+    size = t.element_size()
+    return _struct(what, str(t.dtype)[len("torch."):], t.shape, t.data_ptr(), [s * size for s in t.stride()]), t
+
+
+def _numpy(what: str, a: Any) -> Described:
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
+    return _struct(what, a.dtype.name, a.shape, a.ctypes.data, a.strides), a
+
+
+def _address(view: memoryview) -> Tuple[int, Any]:
+    """Where the bytes of a contiguous buffer lie, and what keeps them there."""
+    if view.nbytes == 0:
+        return 0, None
+    if view.readonly:  # ctypes gives no address of these; those of bytes themselves it does
+        data = view.obj if isinstance(view.obj, bytes) and len(view.obj) == view.nbytes else bytes(view)
+        return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, data
+    held = (ctypes.c_ubyte * view.nbytes).from_buffer(view)
+    return ctypes.addressof(held), held
+
+
+def _raw(what: str, t: RawTensor) -> Described:
+    try:
+        view = memoryview(t.data)
+    except TypeError:
+        raise Invalid(f"{what}: data is {type(t.data).__name__}: must be a buffer") from None
+    if not view.c_contiguous:
+        raise Invalid(f"{what}: the buffer of a RawTensor must be contiguous")
+    shape = tuple(int(n) for n in t.shape)
+    need: int = library().dtype_size(_number(what, t.dtype))
+    for n in shape:
+        need *= n
+    if need != view.nbytes or any(n < 0 for n in shape):
+        raise Invalid(f"{what}: a RawTensor of {t.dtype} {shape} has {need} bytes, its buffer {view.nbytes}")
+    address, held = _address(view)
+    return _struct(what, t.dtype, shape, address), held
+
+
+def _buffer(what: str, view: memoryview) -> Described:
+    form = view.format[1:] if view.format[:1] in ("@", "=") else view.format
+    dtype = _FORMATS.get(form)
+    if dtype is None and len(form) == 1 and form in "bBhHiIlLqQnNc":
+        dtype = f"{'u' if form in 'BHILQNc' else ''}int{8 * view.itemsize}"
+    if dtype is None:
+        raise Invalid(f"{what}: a buffer of format {view.format!r} cannot be sent: wrap it in RawTensor(dtype, shape, buffer)")
+    shape = view.shape or ()
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes())
+    address, held = _address(view)
+    return _struct(what, dtype, shape, address), held
+
+
+def describe(what: str, value: Any) -> Described:
+    """The struct for any tensor: torch's, numpy's, RawTensor, or a buffer (bytes, array.array, memoryview)."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _torch(what, value)
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return _numpy(what, numpy.asarray(value))
+    if isinstance(value, RawTensor):
+        return _raw(what, value)
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise Invalid(f"{what}: {type(value).__name__} is no tensor: give one of torch or numpy, a RawTensor, a buffer, or None") from None
+    return _buffer(what, view)
+
+
+def describe_or_none(what: str, value: Any) -> Tuple[Any, Any]:
+    """A pointer for the library: NULL for None."""
+    if value is None:
+        return None, None
+    struct, held = describe(what, value)
+    return ctypes.pointer(struct), held

@@ -1,0 +1,280 @@
+"""Pipes: order, None, room, deadlines, ends; within a node and between two."""
+
+import asyncio
+import gc
+import random
+import select
+import threading
+import time
+
+import kvpipe
+import numpy
+import pytest
+from kvpipe import RawTensor
+
+
+@pytest.fixture(params=["one node", "two nodes"])
+def two(request, near, far):
+    """Two engines, and how the second one names the node of the first."""
+    there = near if request.param == "one node" else far
+    with kvpipe.connect(near.socket, engine_id="a") as a, kvpipe.connect(there.socket, engine_id="b") as b:
+        yield a, b, None if there is near else near.node
+
+
+@pytest.fixture
+def pipe(two):
+    a, b, peer = two
+    with a.pipe("p", "send", capacity=1 << 20) as tx, b.pipe("p", "recv", peer=peer) as rx:
+        yield tx, rx
+
+
+@pytest.fixture
+def local(near):
+    with kvpipe.connect(near.socket, engine_id="a") as node:
+        yield node
+
+
+def test_500_rounds_in_both_directions(two):
+    """Three tensors a round, one in twenty of them None, the direction by turns."""
+    a, b, peer = two
+    back = None if peer is None else b.advertise
+    rng = random.Random(1)
+    with a.pipe("there", "send") as ab, b.pipe("there", "recv", peer=peer) as ba, \
+            b.pipe("back", "send") as there, a.pipe("back", "recv", peer=back) as here:
+        for i in range(500):
+            tx, rx = (ab, ba) if i % 10 > 3 else (there, here)
+            sent = [None if rng.random() < 0.05 else numpy.full(rng.randrange(1, 2000), i + k, numpy.float32) for k in range(3)]
+            for t in sent:
+                tx.send_tensor(t)
+            for t in sent:
+                got = rx.recv_tensor(framework="numpy")
+                assert (got is None) == (t is None)
+                assert t is None or (got.dtype == t.dtype and numpy.array_equal(got, t))
+
+
+def test_none_is_not_an_error_and_not_the_end(pipe):
+    tx, rx = pipe
+    tx.send_tensor(None)
+    tx.send_tensor(numpy.zeros((0, 3)))
+    tx.send_tensor(numpy.float16(4))
+    none, empty, scalar = (rx.recv_tensor() for _ in range(3))
+    tx.close()
+    assert list(rx) == []
+    assert none is None and empty.shape == (0, 3) and scalar.shape == () and scalar == 4
+    for _ in range(2):
+        with pytest.raises(kvpipe.Closed, match='"p"'):
+            rx.recv_tensor()
+
+
+def test_the_receiver_may_be_first(two):
+    a, b, peer = two
+    with b.pipe("p", "recv", peer=peer) as rx:
+        with pytest.raises(kvpipe.Timeout, match="p"):
+            rx.recv_tensor(timeout=0)
+        got = []
+        thread = threading.Thread(target=lambda: got.append(rx.recv_tensor(framework="raw")))
+        thread.start()
+        with a.pipe("p", "send", capacity=4096) as tx:
+            tx.send_tensor(b"first")
+            thread.join(30)
+            assert bytes(got[0].data) == b"first"
+
+
+def test_back_pressure(pipe):
+    tx, rx = pipe
+    part = numpy.zeros(300_000, numpy.uint8)
+    for _ in range(3):
+        tx.send_tensor(part)
+    with pytest.raises(kvpipe.Timeout, match="holds 900000 of 1048576 bytes in 3 items"):
+        tx.send_tensor(part, timeout=0.01)
+    tx.send_tensor(None, timeout=0)
+    with pytest.raises(kvpipe.Timeout, match="4 items"):
+        tx.flush(timeout=0)
+    for _ in range(3):
+        rx.recv_tensor()
+    tx.send_tensor(part)
+    with pytest.raises(kvpipe.Invalid, match="2000000 bytes, the capacity of \"p\" is 1048576"):
+        tx.send_tensor(numpy.zeros(2_000_000, numpy.uint8))
+    assert rx.recv_tensor() is None and rx.recv_tensor().nbytes == 300_000
+    tx.flush()
+
+
+def test_a_timeout_loses_nothing(pipe):
+    tx, rx = pipe
+    for i in range(300):
+        tx.send_tensor(numpy.array([i]))
+    seen = []
+    while len(seen) < 300:
+        try:
+            seen.append(int(rx.recv_tensor(timeout=0)[0]))
+        except kvpipe.Timeout:
+            select.select([rx.fileno()], [], [], 30)
+    assert seen == list(range(300))
+
+
+def test_nobody_comes(two):
+    _, b, peer = two
+    with b.pipe("nobody", "recv", peer=peer) as rx:
+        began = time.monotonic()
+        with pytest.raises(kvpipe.Timeout, match="no sender opened it"):
+            rx.recv_tensor(timeout=1.5)
+        assert time.monotonic() - began < 1.5 + 1
+
+
+def test_a_second_receiver_and_a_second_sender(two):
+    a, b, peer = two
+    with a.pipe("p", "send", capacity=4096) as tx, b.pipe("p", "recv", peer=peer, window=1) as rx:
+        tx.send_tensor(b"1")
+        tx.send_tensor(b"2")
+        assert bytes(rx.recv_tensor(framework="raw").data) == b"1"
+        with pytest.raises(kvpipe.Busy, match="has a receiver already"), b.pipe("p", "recv", peer=peer) as second:
+            second.recv_tensor(timeout=10)
+        with pytest.raises(kvpipe.Busy, match="has a sender already"):
+            a.pipe("p", "send")
+        rx.close()
+        with b.pipe("p", "recv", peer=peer) as third:  # goes on where the first one was
+            assert bytes(third.recv_tensor(framework="raw").data) == b"2"
+
+
+def test_wrong_token(two):
+    a, b, peer = two
+    with a.pipe("p", "send", capacity=4096, token=b"0" * 16) as tx:
+        tx.send_tensor(b"secret")
+        for wrong in (None, b"1" * 16, b"0" * 32):
+            with pytest.raises(kvpipe.Denied), b.pipe("p", "recv", peer=peer, token=wrong) as rx:
+                rx.recv_tensor(timeout=10)
+        with b.pipe("p", "recv", peer=peer, token=b"0" * 16) as rx:
+            assert bytes(rx.recv_tensor(framework="raw").data) == b"secret"
+
+
+def test_kept_tensors_hold_nothing_up(pipe):
+    tx, rx = pipe
+    kept = []
+    for i in range(40):
+        tx.send_tensor(numpy.full(100_000, i, numpy.uint8))
+        kept.append(rx.recv_tensor())
+    rx.close()
+    tx.close()
+    for i, t in enumerate(kept):  # also when the pipe is gone
+        assert t.min() == t.max() == i
+        t += 1
+
+
+def test_memory_goes_back_with_the_tensor(local):
+    with local.pipe("p", "send", capacity=1 << 20) as tx, local.pipe("p", "recv") as rx:
+        for _ in range(200):
+            tx.send_tensor(numpy.zeros(200_000, numpy.uint8))
+            view = rx.recv_tensor(framework="raw").data[5:10]
+            gc.collect()
+            assert bytes(view) == bytes(5)  # a view keeps it
+
+
+def test_many_threads(pipe):
+    tx, rx = pipe
+    seen = []
+
+    def send(first):
+        for i in range(100):
+            tx.send_tensor(numpy.array([first + i]))
+
+    def receive():
+        for _ in range(100):
+            seen.append(int(rx.recv_tensor()[0]))
+
+    threads = [threading.Thread(target=send, args=(1000 * i,)) for i in range(3)]
+    threads += [threading.Thread(target=receive) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == [1000 * i + k for i in range(3) for k in range(100)]
+
+
+@pytest.mark.parametrize("who", ["end", "session"])
+def test_close_ends_the_calls_of_others(local, who):
+    tx, rx = local.pipe("p", "send", capacity=1000), local.pipe("p", "recv")
+    tx.send_tensor(bytes(1000))
+    caught, entered = [], threading.Barrier(3)
+
+    def wait(call):
+        entered.wait()
+        try:
+            call()
+        except kvpipe.Error as error:
+            caught.append(type(error))
+
+    def receive_twice():
+        rx.recv_tensor()
+        rx.recv_tensor()
+
+    threads = [threading.Thread(target=wait, args=(c,)) for c in (lambda: tx.send_tensor(bytes(1001 - 1)) or tx.flush(), receive_twice)]
+    for thread in threads:
+        thread.start()
+    entered.wait()
+    rx.close()
+    if who == "session":
+        local.close()
+    tx.close()
+    for thread in threads:
+        thread.join(30)
+    assert all(kind is kvpipe.Closed for kind in caught) and not any(t.is_alive() for t in threads)
+    for call in (lambda: tx.send_tensor(None), rx.recv_tensor, tx.fileno):
+        with pytest.raises(kvpipe.Closed, match="closed"):
+            call()
+    assert tx.closed and "closed" in repr(tx)
+
+
+def test_asyncio(two):
+    a, b, peer = two
+
+    async def main():
+        with a.pipe("p", "send", capacity=100_000) as tx, b.pipe("p", "recv", peer=peer) as rx:
+            with pytest.raises(kvpipe.Timeout):
+                await rx.recv_tensor_async(timeout=0.05)
+            waiting = [asyncio.ensure_future(rx.recv_tensor_async()) for _ in range(3)]
+            await asyncio.sleep(0)
+            for i in range(3):
+                await tx.send_tensor_async(numpy.array([i]))
+            assert sorted(int(t[0]) for t in await asyncio.gather(*waiting)) == [0, 1, 2]
+
+            async def send():
+                for i in range(50):
+                    await tx.send_tensor_async(numpy.full(40_000, i, numpy.uint8))
+                await tx.flush_async()
+                tx.close()
+
+            sending = asyncio.ensure_future(send())
+            assert [int(t[0]) async for t in rx] == list(range(50))
+            await sending
+
+    asyncio.run(main())
+
+
+def test_bad_arguments(local):
+    for error, call in [
+        ("end is 'both'", lambda: local.pipe("p", "both")),
+        ("name is required", lambda: local.pipe("", "send")),
+        ("longer than 256 bytes", lambda: local.pipe("x" * 257, "send")),
+        ("name is 5", lambda: local.pipe(5, "send")),
+        ("token: 3 bytes", lambda: local.pipe("p", "send", token=b"abc")),
+        ("capacity is 10", lambda: local.pipe("p", "recv", capacity=10)),
+        ("window is 5000", lambda: local.pipe("p", "recv", window=5000)),
+        ("peer is \"far\"", lambda: local.pipe("p", "send", peer="far")),
+        ("linger_ns", lambda: local.pipe("p", "recv", linger=3)),
+    ]:
+        with pytest.raises(kvpipe.Invalid, match=error):
+            call()
+    with local.pipe("p", "send", capacity=4096) as tx, local.pipe("p", "recv") as rx:
+        for error, call in [
+            ("timeout is -1", lambda: tx.send_tensor(None, timeout=-1)),
+            ("nothing waits for ever", lambda: tx.send_tensor(None, timeout=float("inf"))),
+            ("framework is 'jax'", lambda: rx.recv_tensor(framework="jax")),
+            ("receiving end", lambda: rx.send_tensor(None)),
+            ("sending end", lambda: tx.recv_tensor()),
+            ("list is no tensor", lambda: tx.send_tensor([1, 2])),
+            ("dtype 'complex64' cannot be sent", lambda: tx.send_tensor(numpy.zeros(3, numpy.complex64))),
+            ("17 dimensions: at most 16", lambda: tx.send_tensor(numpy.zeros((1,) * 17))),
+            ("has 12 bytes, its buffer 3", lambda: tx.send_tensor(RawTensor("float32", (3,), b"abc"))),
+        ]:
+            with pytest.raises(kvpipe.Invalid, match=error):
+                call()
