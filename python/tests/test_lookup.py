@@ -1,0 +1,249 @@
+"""Lookup buffers: what matches what, who waits for whom, how much fits; within a node and between two."""
+
+import asyncio
+import random
+import threading
+import time
+
+import kvpipe
+import numpy
+import pytest
+
+
+@pytest.fixture(params=["one node", "two nodes"])
+def two(request, near, far):
+    """Two engines, and how the second one names the node of the first."""
+    there = near if request.param == "one node" else far
+    with kvpipe.connect(near.socket, engine_id="a") as a, kvpipe.connect(there.socket, engine_id="b") as b:
+        yield a, b, None if there is near else near.node
+
+
+@pytest.fixture
+def ends(two):
+    a, b, peer = two
+    with a.lookup_buffer("l", capacity=1 << 20) as own, b.lookup_buffer("l", peer=peer) as sel:
+        yield own, sel
+
+
+def ids(*tokens):
+    return numpy.array(tokens)
+
+
+def insert(own, number, tokens, roi=None):
+    own.insert(tokens, roi, None, numpy.array([number]), None)
+
+
+def number(entry):
+    return int(entry[3][0])
+
+
+def in_threads(*calls):
+    """Runs them at the same time, and returns their results in that order."""
+    results = [None] * len(calls)
+
+    def run(i):
+        try:
+            results[i] = calls[i]()
+        except kvpipe.Error as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    return threads, results
+
+
+def test_members_come_as_they_went(ends):
+    own, sel = ends
+    key = numpy.arange(60, dtype=numpy.float16).reshape(3, 4, 5)
+    own.insert(ids(1, 2, 3), numpy.array([True, False, True]), key.T, None, numpy.zeros((0, 7), numpy.int8))
+    entry = sel.drop_select(ids(1, 3), framework="numpy")
+    assert isinstance(entry, tuple) and len(entry) == 5 and entry.matched == 2
+    tokens, roi, got, value, hidden = entry
+    assert tokens.tolist() == [1, 2, 3] and roi.dtype == bool and roi.tolist() == [True, False, True]
+    assert numpy.array_equal(got, key.T) and got.dtype == numpy.float16 and value is None and hidden.shape == (0, 7)
+    with pytest.raises(kvpipe.Timeout):  # it was removed
+        sel.drop_select(ids(1, 3), timeout=0.05)
+
+
+def test_prefix_and_exact(ends):
+    own, sel = ends
+    insert(own, 1, ids(5, 6, 7, 8))
+    insert(own, 2, ids(5, 6, 9))
+    insert(own, 3, ids(5))
+    for query, match, want, matched in [
+        (ids(5, 6, 9, 1, 2), "prefix", 2, 3),   # the entry is shorter
+        (ids(5), "exact", 3, 1),
+        (ids(5, 6), "prefix", 1, 2),            # the query is
+    ]:
+        entry = sel.drop_select(query, match=match)
+        assert (number(entry), entry.matched) == (want, matched)
+    insert(own, 4, ids(5, 6))
+    with pytest.raises(kvpipe.Timeout, match="no entry matched|nothing was put"):
+        sel.drop_select(ids(5), match="exact", timeout=0.05)
+    assert number(sel.drop_select(ids(9, 5, 6), numpy.array([False, True, True]), match="exact")) == 4
+
+
+def test_none_matches_anything_oldest_first(ends):
+    own, sel = ends
+    insert(own, 1, ids(1))
+    own.insert(None, None, None, numpy.array([2]), None)
+    insert(own, 3, ids(2), numpy.array([True]))
+    assert [number(sel.drop_select(None, None)) for _ in range(3)] == [1, 2, 3]
+
+
+def test_zero_length_is_refused(ends):
+    own, sel = ends
+    for call in (lambda: insert(own, 1, ids(1, 2), numpy.zeros(2, bool)), lambda: insert(own, 1, numpy.zeros(0, int)),
+                 lambda: sel.drop_select(ids(1), numpy.array([False])), lambda: sel.drop_select(numpy.zeros(0, int))):
+        with pytest.raises(kvpipe.Invalid, match="at least one must"):
+            call()
+
+
+def test_200_entries_in_other_orders(two):
+    """Entries of 1,700 bytes under a threshold of 170,000: full with 100 of them, always, until all are selected."""
+    a, b, peer = two
+    rng = random.Random(1)
+    with a.lookup_buffer("l", capacity=170_000) as own, b.lookup_buffer("l", peer=peer) as sel:
+
+        def put(i, timeout):
+            own.insert(numpy.full(100, i), None, numpy.full(900, i % 256, numpy.uint8), None, None, timeout=timeout)
+
+        def take(i):
+            entry = sel.drop_select(numpy.full(100, i))
+            assert entry[0].tolist() == [i] * 100 and entry[2].tolist() == [i % 256] * 900
+
+        order = list(range(200))
+        rng.shuffle(order)
+        there = order[:100]
+        for i in there:
+            put(i, timeout=0)
+        for i in order[100:]:
+            with pytest.raises(kvpipe.Timeout, match="holds 170000 of 170000 bytes in 100 items"):
+                put(i, timeout=0)
+            take(there.pop(rng.randrange(100)))
+            put(i, timeout=None)
+            there.append(i)
+        rng.shuffle(there)
+        for i in there:
+            take(i)
+
+
+def test_every_query_at_once(ends):
+    """200 queries wait before there is any entry; each gets its own, whatever the order."""
+    own, sel = ends
+    order = list(range(200))
+    random.Random(3).shuffle(order)
+    threads, results = in_threads(*[lambda i=i: sel.drop_select(ids(i, 1, 2)) for i in range(200)])
+    for i in order:
+        insert(own, i, ids(i, 1))
+    for thread in threads:
+        thread.join(60)
+    assert [number(e) for e in results] == list(range(200)) and {e.matched for e in results} == {2}
+
+
+def test_no_head_of_line_blocking(ends):
+    own, sel = ends
+    threads, results = in_threads(lambda: sel.drop_select(ids(1)))
+    for i in range(2, 30):
+        insert(own, i, ids(i))
+        assert number(sel.drop_select(ids(i))) == i
+    insert(own, 1, ids(1))
+    threads[0].join(30)
+    assert number(results[0]) == 1
+
+
+def test_insert_waits_only_for_room(ends):
+    """Nobody selects: as long as there is room no insert waits, and an entry that can never fit is told at once."""
+    own, _ = ends
+    began = time.monotonic()
+    for i in range(100):
+        own.insert(ids(i), None, numpy.zeros(1000), None, None, timeout=0)
+    with pytest.raises(kvpipe.Invalid, match='1048577 bytes, the capacity of "l" is 1048576'):
+        own.insert(None, None, numpy.zeros(1048577, numpy.uint8), None, None)
+    assert time.monotonic() - began < 20
+
+
+def test_put_and_get(ends):
+    own, sel = ends
+    threads, results = in_threads(lambda: sel.get("late"))
+    own.put("k", numpy.arange(3))
+    own.put(b"none", None)
+    assert [sel.get("k").tolist() for _ in range(3)] == [[0, 1, 2]] * 3 and sel.get("none") is None
+    own.put("k", numpy.arange(5))
+    assert sel.get(b"k").tolist() == [0, 1, 2, 3, 4]
+    own.put("late", numpy.array([7]))
+    threads[0].join(30)
+    assert results[0].tolist() == [7]
+    with pytest.raises(kvpipe.Timeout):
+        sel.drop_select(timeout=0.05)  # what lies under keys is not for queries
+    with pytest.raises(kvpipe.Timeout):
+        sel.get("nothing", timeout=0.05)
+
+
+def test_large_entries(ends):
+    """Larger than what queries have room for: they are told the size, and ask again."""
+    own, sel = ends
+    for size in (10, 900_000, 10, 500_000, 1_000_000):
+        value = numpy.random.default_rng(size).integers(0, 256, size, numpy.uint8)
+        own.insert(ids(size), None, value, None, None)
+        entry = sel.drop_select(ids(size))
+        assert numpy.array_equal(entry[2], value)
+
+
+def test_asyncio(ends):
+    own, sel = ends
+
+    async def main():
+        waiting = [asyncio.ensure_future(sel.drop_select_async(ids(i))) for i in range(50)]
+        got = asyncio.ensure_future(sel.get_async("k"))
+        await asyncio.sleep(0)
+        for i in reversed(range(50)):
+            await own.insert_async(ids(i), None, None, numpy.array([i]), None)
+        assert [number(e) for e in await asyncio.gather(*waiting)] == list(range(50))
+        own.put("k", numpy.array([9]))
+        assert (await got).tolist() == [9]
+        with pytest.raises(kvpipe.Timeout):
+            await sel.drop_select_async(ids(5), timeout=0.05)
+
+    asyncio.run(main())
+
+
+def test_ends(two):
+    a, b, peer = two
+    with a.lookup_buffer("l", capacity=4096, token=b"0" * 16) as own:
+        with pytest.raises(kvpipe.Busy):
+            a.lookup_buffer("l", capacity=4096)
+        insert(own, 1, ids(1))
+        for wrong in (None, b"1" * 16):
+            with pytest.raises(kvpipe.Denied), b.lookup_buffer("l", peer=peer, token=wrong) as sel:
+                sel.drop_select(timeout=10)
+        with b.lookup_buffer("l", peer=peer, token=b"0" * 16) as one, b.lookup_buffer("l", peer=peer, token=b"0" * 16) as other:
+            threads, results = in_threads(lambda: one.drop_select(ids(7)), lambda: other.drop_select(ids(8)))
+            assert number(one.drop_select()) == 1
+            insert(own, 8, ids(8))
+            threads[1].join(30)
+            one.close()
+            threads[0].join(30)
+            assert number(results[1]) == 8 and isinstance(results[0], kvpipe.Closed)
+
+
+def test_bad_arguments(near):
+    with kvpipe.connect(near.socket, engine_id="a") as node:
+        with pytest.raises(kvpipe.Invalid, match="capacity is 0"):
+            node.lookup_buffer("l", capacity=0)
+        with node.lookup_buffer("l", capacity=4096) as own, node.lookup_buffer("l") as sel:
+            for error, call in [
+                ("match is 'suffix'", lambda: sel.drop_select(ids(1), match="suffix")),
+                ("owner's end", lambda: own.drop_select(ids(1))),
+                ("selecting end", lambda: insert(sel, 1, ids(1))),
+                ("tokens\\[1\\] is -2", lambda: insert(own, 1, ids(1, -2))),
+                ("1 dimensions of float64", lambda: sel.drop_select(numpy.ones(3))),
+                ("one for each of 2 tokens", lambda: sel.drop_select(ids(1, 2), numpy.array([True]))),
+                ("roi without tokens", lambda: sel.drop_select(None, numpy.array([True]))),
+                ("insert: value: dict is no tensor", lambda: own.insert(None, None, None, {}, None)),
+                ("key is 5", lambda: own.put(5, None)),
+                ("0 bytes", lambda: sel.get("")),
+            ]:
+                with pytest.raises(kvpipe.Invalid, match=error):
+                    call()
