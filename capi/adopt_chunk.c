@@ -14,8 +14,8 @@ __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const 
 {
 	const size_t head = 2 * sizeof(size_t);
 
-	/* Not malloc()'s, or with the words in a page before. */
-	if (a->addr % head != 0 || a->addr - head < a->first)
+	/* Not malloc()'s, or at the very beginning of a mapping. */
+	if (a->addr % head != 0 || a->addr - head < low)
 		return false;
 	const volatile size_t *words = (const volatile size_t *)(a->addr - head);
 	size_t before = words[0], size = words[1];
@@ -27,7 +27,8 @@ __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const 
 	return start % a->page == 0 && end % a->page == 0 && start <= a->first && a->end <= end;
 }
 
-#define STRIDE ((uintptr_t)64 << 20)
+/* How far apart the bytes are that CUDA is asked about: it would take long for each page, and what is registered is large. */
+#define STRIDE ((uintptr_t)2 << 20)
 
 bool kv_adopt_cuda(const struct kv_adopt *a)
 {

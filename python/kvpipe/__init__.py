@@ -11,6 +11,7 @@ until they are ``released``; a completion with ``released`` False says that one 
 
 from ._connect import connect
 from ._library import version
+from .adopted import AdoptedRegion
 from .blocks import NO_BLOCK
 from .completion import Completion, Run, Status
 from .errors import (
@@ -44,8 +45,8 @@ from .tensors import RawTensor
 __version__ = "0.1.0"
 
 __all__ = [
-    "NO_BLOCK", "Completion", "Entry", "LookupBuffer", "Node", "Offer", "Operation", "Pipe", "RawTensor", "Reason", "Region",
-    "Run", "Status", "Take", "View",
+    "NO_BLOCK", "AdoptedRegion", "Completion", "Entry", "LookupBuffer", "Node", "Offer", "Operation", "Pipe", "RawTensor",
+    "Reason", "Region", "Run", "Status", "Take", "View",
     "connect", "version",
     "Error", "Invalid", "NotFound", "Expired", "Denied", "Incompatible", "Busy", "Quota", "Timeout", "Cancelled",
     "PeerGone", "Restarted", "Unavailable", "Corrupt", "Closed",

@@ -17,6 +17,8 @@ VIEW_KINDS = {"paged": 1, "opaque": 2}
 OP_SEALED = 1
 OP_LAYERED = 2
 
+ADOPT_QUIESCED = 1
+
 C_MORE = 1
 
 MAX_DIMS = 16
@@ -49,6 +51,17 @@ class ConnectOpts(ctypes.Structure):
         ("cq_entries", c_uint32),
         ("flags", c_uint32),
         ("timeout_ns", c_int64),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class AdoptOpts(ctypes.Structure):
+    _fields_ = [
+        ("sz", c_size_t),
+        ("addr", c_void_p),
+        ("nbytes", c_uint64),
+        ("flags", c_uint32),
+        ("reserved0", c_uint32),
         ("reserved", c_uint64 * 4),
     ]
 
@@ -229,6 +242,7 @@ class Completion(ctypes.Structure):
 # C name -> struct here, for the tests.
 STRUCTS = {
     "kvpipe_connect_opts": ConnectOpts,
+    "kvpipe_adopt_opts": AdoptOpts,
     "kvpipe_view": View,
     "kvpipe_field": Field,
     "kvpipe_blocks": Blocks,

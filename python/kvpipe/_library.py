@@ -28,6 +28,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvpipe_advertise": (c_char_p, [c_void_p]),
     "kvpipe_fd": (c_int, [c_void_p]),
     "kvpipe_mem_register_fd": (c_int, [c_void_p, c_int, c_uint64, c_uint32, POINTER(c_uint64)]),
+    "kvpipe_mem_adopt": (c_int, [c_void_p, POINTER(_abi.AdoptOpts), POINTER(c_uint64)]),
     "kvpipe_mem_unregister": (c_int, [c_void_p, c_uint64, c_int64]),
     "kvpipe_set_layout": (c_int, [c_void_p, POINTER(_abi.View), c_uint32, POINTER(_abi.Field), c_uint32]),
     "kvpipe_progress": (c_int, [c_void_p, c_uint64]),

@@ -12,12 +12,13 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Union
 
 from ._library import Library
 from .errors import Closed
 
 if TYPE_CHECKING:
+    from .adopted import AdoptedRegion
     from .aio import Listener
     from .operation import Operation
     from .region import Region
@@ -39,7 +40,7 @@ class Session:
         """free: what closes the handle, and why: what to say once it is closed, when it is not a session's own."""
         self.lib = lib
         self._free: Callable[[int], None] = free or lib.close
-        self.regions: Dict[int, "Region"] = {}
+        self.regions: Dict[int, Union["Region", "AdoptedRegion"]] = {}
         #: operations that the program still holds
         self.operations: "weakref.WeakValueDictionary[int, Operation]" = weakref.WeakValueDictionary()
         #: ids of released operations that it does not hold any more, and whose completions it has seen: the library

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
 from ._values import integer, pair, text
 from .errors import Invalid
 
 if TYPE_CHECKING:
+    from .adopted import AdoptedRegion
     from .region import Region
 
 
@@ -34,7 +35,7 @@ class View:
 
     def __init__(
         self,
-        region: "Region",
+        region: Union["Region", "AdoptedRegion"],
         base: int,
         *,
         layer: int = 0,

@@ -7,9 +7,10 @@ import hashlib
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from . import _abi, _memory, _values, completion, region
+from . import _abi, _memory, _values, adopted, completion, region
 from ._session import Session
 from ._values import Key, Tokens
+from .adopted import AdoptedRegion
 from .blocks import BlockLists, Packed
 from .completion import Completion, Status
 from .errors import Invalid, Unavailable
@@ -94,6 +95,19 @@ class Node:
         except OSError as error:
             raise Invalid(f"register_fd: fd {fd}: {error.strerror}") from None
         return region.create(self._session, fd, size, whole, fill=False)
+
+    def adopt(self, memory: Any, quiesced: bool = False) -> AdoptedRegion:
+        """Makes memory that exists already a region, where it is: a contiguous numpy array, torch tensor on the CPU, or
+        writable buffer. The region is exactly its bytes, and keeps the object alive until the region's end.
+
+        Other threads may go on reading and writing it meanwhile. ``quiesced=True`` says that none does, nor a system
+        call: needed only where the process may not use userfaultfd. Do not resize the object before the region's end.
+        From now on forked children share this memory with the parent instead of getting a copy of it.
+
+        Its pages must hold nothing else, as is so for large allocations (over 32 MiB always; to have it from 128 KiB on,
+        set MALLOC_MMAP_THRESHOLD_=131072) and whole pages. Raises Invalid, saying what to do, for other memory, Busy for
+        what is adopted already, Unavailable without userfaultfd, Quota."""
+        return adopted.adopt(self._session, memory, bool(quiesced))
 
     def set_layout(self, views: Sequence[View], fingerprint: Optional[Mapping[str, Any]] = None) -> None:
         """Says how this rank's KV lies in its regions: once, before its first operation, by workers.

@@ -30,6 +30,7 @@ def test_constants():
         "KVPIPE_MAX_TOKEN": _abi.MAX_TOKEN,
         "KVPIPE_OP_SEALED": _abi.OP_SEALED,
         "KVPIPE_OP_LAYERED": _abi.OP_LAYERED,
+        "KVPIPE_ADOPT_QUIESCED": _abi.ADOPT_QUIESCED,
         "KVPIPE_C_MORE": _abi.C_MORE,
         "KVPIPE_ROLE_WORKER": _abi.ROLES["worker"],
         "KVPIPE_ROLE_SCHEDULER": _abi.ROLES["scheduler"],

@@ -1,0 +1,126 @@
+"""The program's own memory as a region: where it lies, and what must not happen to it meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Optional, Tuple
+
+from . import _abi, _values
+from .errors import Closed, Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+
+class AdoptedRegion:
+    """Memory of the program's that the daemon may read and write, from Node.adopt().
+
+    It is used through the object that it belongs to. That object is kept alive until close() or the end of the
+    session; it must not be resized before.
+
+    - ``id``: names it in a layout. ``nbytes``, ``address``: the object's bytes. ``memory``: the object, None after
+      the end. ``registered``: until close().
+    """
+
+    id: int
+    nbytes: int
+    address: int
+    memory: Any
+    _held: Any
+    _session: Optional["Session"]
+
+    def __init__(self) -> None:
+        raise TypeError("adopted regions come from Node.adopt()")
+
+    @property
+    def registered(self) -> bool:
+        return self._session is not None
+
+    def close(self, timeout: Optional[float] = None) -> None:
+        """Takes the memory away from the daemon: operations that use it are ended and fenced first.
+
+        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
+        was. The object stays as it is, and may be adopted again.
+        """
+        session = self._session
+        if session is not None:
+            ns = _values.duration("timeout", timeout)
+            try:
+                with session as handle:
+                    session.lib.check(session.lib.mem_unregister(handle, self.id, ns))
+            except Closed:
+                pass  # the session took it along
+            session.regions.pop(self.id, None)
+        self._drop()
+
+    def _drop(self) -> None:
+        self._session = self._held = self.memory = None
+
+    def _forked(self) -> None:
+        """In a child: it shares the memory, but not the region."""
+        self._drop()
+
+    def __repr__(self) -> str:
+        state = "" if self.registered else " closed"
+        return f"<kvpipe.AdoptedRegion {self.id:#x} of {self.nbytes} bytes{state}>"
+
+
+#: address, bytes, and what keeps the object from moving
+_Place = Tuple[int, int, Any]
+
+
+def _tensor(tensor: Any) -> _Place:
+    if tensor.device.type != "cpu":
+        raise Unavailable(f"adopt: the tensor is on {tensor.device}: this build adopts memory of the CPU alone")
+    if not tensor.is_contiguous():
+        raise Invalid("adopt: the tensor is not contiguous: adopt the one that it is a view of")
+    return int(tensor.data_ptr()), int(tensor.numel()) * int(tensor.element_size()), tensor
+
+
+def _array(array: Any) -> _Place:
+    """numpy: some of its types, like bfloat16, have no buffer protocol."""
+    interface = array.__array_interface__
+    address, readonly = interface["data"]
+    if readonly:
+        raise Invalid("adopt: the array is read-only: takes write there")
+    if interface.get("strides") is not None:
+        raise Invalid("adopt: the array is not C-contiguous: adopt the one that it is a view of")
+    return int(address), int(array.nbytes), array
+
+
+def _buffer(memory: Any) -> _Place:
+    try:
+        view = memoryview(memory)
+    except TypeError:
+        raise Invalid(f"adopt: memory is {memory!r}: must be a tensor, an array or a buffer") from None
+    if view.readonly:
+        raise Invalid("adopt: the buffer is read-only: takes write there")
+    if not view.c_contiguous:
+        raise Invalid("adopt: the buffer is not contiguous: adopt the one that it is a view of")
+    if not view.nbytes:
+        return 0, 0, view
+    return ctypes.addressof(ctypes.c_char.from_buffer(view)), view.nbytes, view
+
+
+def _place(memory: Any) -> _Place:
+    if hasattr(memory, "data_ptr"):
+        return _tensor(memory)
+    if hasattr(memory, "__array_interface__"):
+        return _array(memory)
+    return _buffer(memory)
+
+
+def adopt(session: "Session", memory: Any, quiesced: bool) -> AdoptedRegion:
+    """Adopts the object's memory in that session."""
+    address, nbytes, held = _place(memory)
+    if nbytes == 0:
+        raise Invalid("adopt: the memory has no bytes: must have at least 1")
+    opts = _abi.opts(_abi.AdoptOpts, addr=address, nbytes=nbytes, flags=_abi.ADOPT_QUIESCED if quiesced else 0)
+    number = ctypes.c_uint64()
+    region = AdoptedRegion.__new__(AdoptedRegion)
+    with session as handle:
+        session.lib.check(session.lib.mem_adopt(handle, ctypes.byref(opts), ctypes.byref(number)))
+        region.id, region.nbytes, region.address = number.value, nbytes, address
+        region.memory, region._held, region._session = memory, held, session
+        session.regions[region.id] = region
+    return region
