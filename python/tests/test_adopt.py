@@ -123,10 +123,12 @@ def test_other_threads_write_meanwhile(node):
     for thread in threads:
         thread.start()
     begun.wait()
-    region = node.adopt(array)
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        region = node.adopt(array)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
     for me in range(2):
         assert (array[:, me] == written[me]).all()
     region.close()
