@@ -14,7 +14,7 @@ BIN = pathlib.Path(os.environ.get("KVPIPE_BIN", ROOT / "build/bin"))
 class Daemon:
     def __init__(self, home, node, ca, peers=(), config=""):
         self.home, self.node = home, node
-        home.mkdir(mode=0o700)
+        home.mkdir(mode=0o700, exist_ok=True)  # there already: a restart
         self.socket, self.admin = str(home / "kvpiped.sock"), str(home / "admin.sock")
         command = [str(BIN / "kvpiped"), "--dev", "--node", node, "--state-dir", str(home), "--ca", str(ca),
                    "--listen", "127.0.0.1:0"]

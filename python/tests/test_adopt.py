@@ -13,6 +13,7 @@ import weakref
 import kvpipe
 import pytest
 from caches import BLOCK, view
+from daemons import Daemon
 
 numpy = pytest.importorskip("numpy")
 
@@ -199,6 +200,22 @@ def test_the_object_lives_as_long_as_the_region(near):
         del array
     # The session's end is the region's.
     assert not region.registered and gone() is None
+
+
+def test_the_next_daemon_gets_it_too(folder, near):
+    """A region that begins within a page, after its daemon was killed."""
+    home, blocks = folder / "adopts", MIB // BLOCK
+    daemon = Daemon(home, "adopts", folder / "ca")
+    source, target = numpy.arange(MIB // 8, dtype=numpy.uint64), numpy.zeros(MIB // 8, numpy.uint64)
+    with kvpipe.connect(daemon.socket, engine_id="from") as a, kvpipe.connect(daemon.socket, engine_id="to") as b:
+        for node, array in ((a, source), (b, target)):
+            node.set_layout([view(node.adopt(array), blocks=blocks)], {})
+        offer = a.offer("k", list(range(blocks)), tokens=blocks * 16)
+        daemon.kill()
+        daemon = Daemon(home, "adopts", folder / "ca")
+        b.take("k", list(range(blocks)), token=offer.token, tokens=blocks * 16).wait(30)
+    daemon.stop()
+    assert (source == target).all()
 
 
 def test_children_share_it(node):
