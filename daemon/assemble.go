@@ -37,6 +37,7 @@ func (d *Daemon) assemble() error {
 	d.sessions, err = session.New(session.Config{
 		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
 		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advance.Spin.D(), Log: d.log,
+		State: c.Socket + ".state",
 	})
 	if err != nil {
 		return err
@@ -46,6 +47,7 @@ func (d *Daemon) assemble() error {
 		Inline: uint64(c.Advance.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
 	})
 	to.driver = d.driver
+	d.driver.Event(d.sessions.Awaited())
 	return nil
 }
 

@@ -156,23 +156,26 @@ func (d *Daemon) shutDown() {
 	d.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
+	// First the channels: a peer that is told nothing more asks the next daemon again, where the offers are back.
+	d.peers.Close()
 	if err := d.sessions.EndAll(ctx, transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon is stopping: connect again when it is back"}); err != nil {
 		d.log.Warn("stopping with sessions that are not fenced", "error", err)
 	}
 	if err := d.bench.finish(ctx); err != nil {
 		d.log.Warn("stopping", "error", err)
 	}
-	d.peers.Close()
 	d.closeListeners()
 }
 
 // Drain makes the daemon refuse new operations and says when those in flight have ended. kvpipectl drain calls it before a node is
 // taken out of service.
-func (d *Daemon) Drain(ctx context.Context) error {
+func (d *Daemon) Drain(ctx context.Context) error { return d.drainFor(ctx, transfer.Drain{}) }
+
+func (d *Daemon) drainFor(ctx context.Context, how transfer.Drain) error {
 	d.mu.Lock()
 	d.draining = true
 	d.mu.Unlock()
-	d.driver.Event(transfer.Drain{})
+	d.driver.Event(how)
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
 	for left := 0; ; {
@@ -199,7 +202,7 @@ func (d *Daemon) drain() {
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	if err := d.Drain(ctx); err != nil {
+	if err := d.drainFor(ctx, transfer.Drain{Stop: true}); err != nil {
 		d.log.Warn("stopping without waiting longer", "error", err)
 	}
 }

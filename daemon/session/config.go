@@ -29,6 +29,8 @@ type Config struct {
 	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 20 ms
 	Patience time.Duration // how long a client may leave its answers unread; 0: 5 s
 	Log      *slog.Logger  // nil: none
+	State    string        // file in which sessions are remembered for the next daemon; "": none
+	Await    time.Duration // how long sessions of the daemon before are waited for; 0: 10 s
 	ProcRoot string        // "": /proc
 }
 
@@ -101,6 +103,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Patience == 0 {
 		c.Patience = 5 * time.Second
+	}
+	if c.Await == 0 {
+		c.Await = 10 * time.Second
 	}
 	if c.Spin == 0 {
 		c.Spin = 20 * time.Millisecond

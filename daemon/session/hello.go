@@ -97,6 +97,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		s.discard()
 		return nil, err
 	}
+	v.remember(s, transfer.SessionID(h.Session))
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits,
@@ -138,11 +139,14 @@ func defaultTo(n, def uint32) uint32 {
 }
 
 // replace ends the session that the client wants to resume, if this daemon still has it: its process is the same, so its
-// connection is lost only if it says so. Sessions of earlier daemons are simply opened anew.
+// connection is lost only if it says so. Sessions of earlier daemons are opened anew, for who has their secret.
 func (v *Server) replace(h *ring.Hello, who identity) error {
 	old := v.find(transfer.SessionID(h.Session))
-	if h.Session == 0 || old == nil {
+	if h.Session == 0 {
 		return nil
+	}
+	if old == nil {
+		return v.state.mayResume(transfer.SessionID(h.Session), &h.Secret, &who)
 	}
 	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
 		return refuse(transfer.Denied, "session %#x is not yours to resume", h.Session)

@@ -37,6 +37,8 @@ func (s *session) takeLayout(body []byte) error {
 		return invalid("%v", err)
 	}
 	s.layout = assembly{set: true}
+	s.srv.state.hasLayout(s.id)
+	s.srv.saveState()
 	s.srv.cfg.Events(transfer.LayoutSet{Session: s.id, Layout: l})
 	s.log.Debug("layout set", "views", len(l.Views()), "fingerprint", len(l.Fingerprint()))
 	return nil

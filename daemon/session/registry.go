@@ -75,6 +75,25 @@ func (r *registry) join(s *session) error {
 	return nil
 }
 
+// expect makes the instances live that had sessions with the daemon before.
+func (r *registry) expect(sessions []remembered) {
+	for _, s := range sessions {
+		if s.Role != transfer.Endpoint {
+			r.engines[engineKey{s.Engine, s.Owner}] = &engine{instance: s.Instance, sessions: map[*session]struct{}{}}
+		}
+	}
+}
+
+// giveUp forgets the instances of which nobody came.
+func (r *registry) giveUp(sessions []remembered) {
+	for _, s := range sessions {
+		key := engineKey{s.Engine, s.Owner}
+		if e := r.engines[key]; e != nil && e.instance == s.Instance && len(e.sessions) == 0 && len(e.past) == 0 {
+			delete(r.engines, key)
+		}
+	}
+}
+
 // occupied says that a session has the rank. It may be about to go.
 type occupied struct {
 	by *session

@@ -30,6 +30,7 @@ type Server struct {
 	total     int
 	next      uint32 // session counter
 	engines   registry
+	state     *state
 	limits    Limits
 	draining  bool
 	closed    bool
@@ -75,6 +76,11 @@ func New(cfg Config) (*Server, error) {
 		poke:      make(chan struct{}, 1),
 	}
 	v.sessions.Store(&table{})
+	var err error
+	if v.state, err = loadState(cfg.State); err != nil {
+		cfg.Log.Warn("broken state file", "error", err)
+	}
+	v.engines.expect(v.state.awaited())
 	switch cfg.PollMode {
 	case "", "event":
 	case "busy":
@@ -84,6 +90,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("session: poll_mode is %q: must be \"event\" or \"busy\"", cfg.PollMode)
 	}
 	v.helpers.Go(v.watch)
+	v.helpers.Go(v.awaitReturn)
 	return v, nil
 }
 

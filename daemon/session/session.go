@@ -244,6 +244,7 @@ func (v *Server) leave(s *session) {
 	v.mu.Lock()
 	v.engines.leave(s)
 	v.mu.Unlock()
+	v.dismiss(s)
 	close(s.left)
 }
 

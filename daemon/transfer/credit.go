@@ -13,7 +13,7 @@ func (m *Machine) answer(s *session, sub *Submit) {
 // tell sends a completion for which no credit was reserved; it waits until the client has collected others.
 func (m *Machine) tell(s *session, c Complete) {
 	switch {
-	case !s.alive():
+	case !s.alive() || m.frozen && c.Status == Failed:
 	case s.credits > 0 && len(s.owed) == 0:
 		s.credits--
 		m.emit(c)

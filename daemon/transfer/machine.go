@@ -14,6 +14,7 @@ type Machine struct {
 	armed    Time
 	draining bool
 	stopping bool // the daemon is about to end, and its clients will come back to the next one
+	frozen   bool // its sessions end: what fails now has not failed, the next one is asked
 	home     homecoming
 
 	sessions map[SessionID]*session

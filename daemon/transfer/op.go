@@ -216,7 +216,7 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		c.Reason, c.Text = o.cause.Reason, o.cause.Text
 	}
 	for _, n := range o.notify {
-		if !n.alive() {
+		if !n.alive() || m.frozen && status == Failed {
 			continue
 		}
 		c.Session, c.UserData = n.id, 0

@@ -57,6 +57,7 @@ func (m *Machine) sessionClosed(ev SessionClosed) {
 		m.progress(Progress{Session: s.id, Value: ev.Progress})
 	}
 	s.closed, s.died = true, ev.Died
+	m.frozen = m.frozen || m.stopping && ev.Cause.Reason == Unavailable
 	s.waits, s.owed = nil, nil
 	m.home.arrived(m, s, true) // it was back; nobody else comes in its place
 	m.abandon(s, ev.Cause)

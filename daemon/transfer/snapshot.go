@@ -124,9 +124,15 @@ func (m *Machine) Snapshot() *Snapshot {
 
 // Busy counts the ends of transfers that may touch memory or are still to do so.
 func (m *Machine) Busy() int {
-	n := len(m.serves)
+	n := 0
+	for _, v := range m.serves {
+		if !m.stopping || v.state != serveParked {
+			n++
+		}
+	}
 	for _, t := range m.takes {
-		if t.stage != released {
+		// A daemon that stops is not held up by what the next one can do as well.
+		if t.stage != released && (!m.stopping || t.granted) {
 			n++
 		}
 	}

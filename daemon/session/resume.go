@@ -1,0 +1,60 @@
+package session
+
+import (
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Awaited is who had sessions with the daemon before this one and is expected back; the machine is to know before anybody comes.
+func (v *Server) Awaited() transfer.Awaited {
+	a := transfer.Awaited{For: transfer.Time(v.cfg.Await)}
+	for _, r := range v.state.awaited() {
+		if r.Role != transfer.Endpoint {
+			a.Sessions = append(a.Sessions, transfer.AwaitedSession{
+				Engine: r.Engine, Instance: r.Instance, Owner: r.Owner, Role: r.Role, Rank: r.Rank, Layout: r.Layout,
+			})
+		}
+	}
+	return a
+}
+
+// awaitReturn forgets, after a while, who did not come back.
+func (v *Server) awaitReturn() {
+	awaited := v.state.awaited()
+	if len(awaited) == 0 {
+		return
+	}
+	select {
+	case <-v.gone:
+		return
+	case <-time.After(v.cfg.Await):
+	}
+	v.mu.Lock()
+	v.engines.giveUp(awaited)
+	v.mu.Unlock()
+	v.state.giveUp()
+	v.saveState()
+}
+
+// remember notes a session before its client hears of it. Ends of pipes do not come back.
+func (v *Server) remember(s *session, resumes transfer.SessionID) {
+	if s.who.Role != transfer.Endpoint {
+		v.state.put(s, resumes)
+		v.saveState()
+	}
+}
+
+// dismiss forgets a session, unless it was told to come back.
+func (v *Server) dismiss(s *session) {
+	if s.cause.Reason != transfer.Unavailable {
+		v.state.drop(s.id)
+		v.saveState()
+	}
+}
+
+func (v *Server) saveState() {
+	if err := v.state.save(); err != nil {
+		v.cfg.Log.Warn("sessions cannot be remembered for a restart", "error", err)
+	}
+}

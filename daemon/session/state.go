@@ -1,0 +1,218 @@
+package session
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// state is what outlives the daemon: who has sessions, and by what they prove it. It lies in a file that is replaced as a whole,
+// before a client hears that its session is open. What sessions own is not in it: clients bring that along.
+type state struct {
+	path string // "": nothing is kept
+
+	mu      sync.Mutex
+	all     map[transfer.SessionID]remembered // of now, and of before the restart
+	changes uint64
+
+	write   sync.Mutex // one at a time
+	written uint64     // changes that are in the file
+}
+
+// remembered is one session in the file.
+type remembered struct {
+	Session  transfer.SessionID `json:"session"`
+	Engine   string             `json:"engine"`
+	Instance string             `json:"instance"`
+	Owner    string             `json:"owner"`
+	Role     transfer.Role      `json:"role"`
+	Rank     uint32             `json:"rank"`
+	Layout   bool               `json:"layout"`
+	Secret   string             `json:"secret_sha256"`
+	before   bool               // of the daemon before, and not back yet
+}
+
+// stateFile is the file's form. Fields are only added.
+type stateFile struct {
+	Version  int          `json:"version"`
+	Sessions []remembered `json:"sessions"`
+}
+
+const (
+	stateVersion  = 1
+	maxStateBytes = 16 << 20
+)
+
+// loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
+// the same.
+func loadState(path string) (*state, error) {
+	st := &state{path: path, all: map[transfer.SessionID]remembered{}}
+	if path == "" {
+		return st, nil
+	}
+	sessions, err := readState(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return st, nil
+	case err != nil:
+		aside := path + ".broken"
+		return st, errors.Join(fmt.Errorf("state %s: %w: it is set aside as %s, and sessions of before are taken for new ones", path, err, aside), os.Rename(path, aside))
+	}
+	for _, r := range sessions {
+		r.before = true
+		st.all[r.Session] = r
+	}
+	return st, nil
+}
+
+func readState(path string) ([]remembered, error) {
+	if i, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if i.Size() > maxStateBytes {
+		return nil, fmt.Errorf("%d bytes, at most %d are read", i.Size(), maxStateBytes)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var f stateFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, err
+	}
+	if f.Version < 1 {
+		return nil, fmt.Errorf("version is %d: must be at least 1", f.Version)
+	}
+	for _, r := range f.Sessions {
+		if r.Session == 0 || r.Engine == "" || r.Instance == "" || len(r.Secret) != 2*sha256.Size {
+			return nil, fmt.Errorf("session %#x of engine %q, instance %q is not complete", uint64(r.Session), r.Engine, r.Instance)
+		}
+	}
+	return f.Sessions, nil
+}
+
+// save brings the file up to date. Of many that ask at once one writes for all.
+func (st *state) save() error {
+	if st.path == "" {
+		return nil
+	}
+	st.mu.Lock()
+	want := st.changes
+	st.mu.Unlock()
+	st.write.Lock()
+	defer st.write.Unlock()
+	if st.written >= want {
+		return nil
+	}
+	st.mu.Lock()
+	f, has := stateFile{Version: stateVersion, Sessions: []remembered{}}, st.changes
+	for _, r := range st.all {
+		f.Sessions = append(f.Sessions, r)
+	}
+	st.mu.Unlock()
+	slices.SortFunc(f.Sessions, func(a, b remembered) int { return int(min(max(int64(a.Session)-int64(b.Session), -1), 1)) })
+	b, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	next := st.path + ".next"
+	if err := os.WriteFile(next, b, 0o600); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	if err := os.Rename(next, st.path); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	st.written = has
+	return nil
+}
+
+// put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances.
+func (st *state) put(s *session, resumes transfer.SessionID) {
+	sum := sha256.Sum256(s.secret[:])
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.changes++
+	delete(st.all, resumes)
+	for id, r := range st.all {
+		if r.before && r.Engine == s.who.Engine && r.Owner == s.who.Owner &&
+			(r.Instance != s.who.Instance || s.who.Role == transfer.Worker && r.Role == transfer.Worker && r.Rank == s.who.Rank) {
+			delete(st.all, id)
+		}
+	}
+	st.all[s.id] = remembered{
+		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Secret: hex.EncodeToString(sum[:]),
+	}
+}
+
+// hasLayout notes that a session comes back with one.
+func (st *state) hasLayout(id transfer.SessionID) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if r, ok := st.all[id]; ok {
+		r.Layout = true
+		st.all[id] = r
+		st.changes++
+	}
+}
+
+// drop forgets a session that does not come back.
+func (st *state) drop(id transfer.SessionID) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if _, ok := st.all[id]; ok {
+		delete(st.all, id)
+		st.changes++
+	}
+}
+
+// awaited lists who is not back yet, in the order in which they came.
+func (st *state) awaited() []remembered {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var out []remembered
+	for _, r := range st.all {
+		if r.before {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b remembered) int { return int(min(max(int64(a.Session)-int64(b.Session), -1), 1)) })
+	return out
+}
+
+// giveUp forgets who is not back by now.
+func (st *state) giveUp() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for id, r := range st.all {
+		if r.before {
+			delete(st.all, id)
+			st.changes++
+		}
+	}
+}
+
+// mayResume judges who wants to come back. A session that is not known is a new one.
+func (st *state) mayResume(id transfer.SessionID, secret *[32]byte, who *identity) error {
+	st.mu.Lock()
+	r, known := st.all[id]
+	st.mu.Unlock()
+	if !known {
+		return nil
+	}
+	sum := sha256.Sum256(secret[:])
+	want, err := hex.DecodeString(r.Secret)
+	switch {
+	case err != nil || subtle.ConstantTimeCompare(sum[:], want) != 1 || r.Owner != who.Owner,
+		r.Engine != who.Engine, r.Instance != who.Instance, r.Role != who.Role, r.Rank != who.Rank:
+		return refuse(transfer.Denied, "session %#x is not yours to resume", uint64(id))
+	}
+	return nil
+}
