@@ -8,19 +8,24 @@ import threading
 
 import pytest
 from caches import Cache
-from daemons import ROOT, Daemon
+from daemons import READER, ROOT, Daemon, logs
 
 os.environ.setdefault("KVPIPE_LIBRARY", str(ROOT / "build/lib/libkvpipe.so.0"))
 
 
 def _descriptors():
     out = {}
-    for name in os.listdir("/proc/self/fd"):
+    daemons = {str(log.fileno()) for log in logs}
+    for name in set(os.listdir("/proc/self/fd")) - daemons:
         try:
             out[name] = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the listing's own
             pass
     return out
+
+
+def _threads():
+    return {t for t in threading.enumerate() if t.name != READER}
 
 
 def _mappings():
@@ -38,12 +43,12 @@ def leaves_nothing(request):
     if "nodes" in request.fixturenames:
         request.getfixturevalue("nodes")
     gc.collect()
-    before, threads, maps = _descriptors(), set(threading.enumerate()), _mappings()
+    before, threads, maps = _descriptors(), _threads(), _mappings()
     yield
     gc.collect()
     after = _descriptors()
     assert not {fd: after[fd] for fd in set(after) - set(before)}, "descriptors left open"
-    assert not set(threading.enumerate()) - threads, "threads left running"
+    assert not _threads() - threads, "threads left running"
     assert _mappings() <= maps, "mappings left behind"
 
 

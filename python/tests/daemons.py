@@ -10,27 +10,39 @@ from collections import deque
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("KVPIPE_BIN", ROOT / "build/bin"))
 
+READER = "daemon's log"  # the name of threads that a daemon has as long as it runs
+
+logs = set()  # and the pipes
+
 
 class Daemon:
     def __init__(self, home, node, ca, peers=(), config=""):
         self.home, self.node = home, node
         home.mkdir(mode=0o700, exist_ok=True)  # there already: a restart
         self.socket, self.admin = str(home / "kvpiped.sock"), str(home / "admin.sock")
-        command = [str(BIN / "kvpiped"), "--dev", "--node", node, "--state-dir", str(home), "--ca", str(ca),
-                   "--listen", "127.0.0.1:0"]
+        self.command = [str(BIN / "kvpiped"), "--dev", "--node", node, "--state-dir", str(home), "--ca", str(ca),
+                        "--listen", "127.0.0.1:0"]
         for peer in peers:
-            command += ["--peer", peer]
+            self.command += ["--peer", peer]
         if config:
             (home / "kvpiped.toml").write_text(config)
-            command += ["--config", str(home / "kvpiped.toml")]
+            self.command += ["--config", str(home / "kvpiped.toml")]
         self.log = deque(maxlen=200)
+        self.start()
+
+    def start(self):
         self._ready = threading.Event()
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self._reader = threading.Thread(target=self._read)
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
+        logs.add(self.process.stderr)
+        self._reader = threading.Thread(target=self._read, name=READER)
         self._reader.start()
         if not self._ready.wait(30) or self.process.poll() is not None:
             self.kill()
-            raise AssertionError(f"{node} did not start:\n" + "".join(self.log))
+            raise AssertionError(f"{self.node} did not start:\n" + "".join(self.log))
+
+    def keep_port(self):
+        """Has it listen at the same address after a restart."""
+        self.command[self.command.index("--listen") + 1] = self.ask("status")["advertise"]
 
     def _read(self):
         for line in self.process.stderr:
@@ -45,11 +57,15 @@ class Daemon:
                               text=True, timeout=30, check=True)
         return json.loads(done.stdout)
 
+    def _close(self):
+        self._reader.join()
+        logs.discard(self.process.stderr)
+        self.process.stderr.close()
+
     def kill(self):
         self.process.kill()
         self.process.wait()
-        self._reader.join()
-        self.process.stderr.close()
+        self._close()
 
     def stop(self):
         """Ends it, and says what it left behind."""
@@ -59,8 +75,7 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.node} did not stop:\n" + "".join(self.log)) from None
-        self._reader.join()
-        self.process.stderr.close()
+        self._close()
         assert self.process.returncode == 0, "".join(self.log)
         left = [str(p) for p in (self.socket, self.admin) if os.path.exists(p)]
         assert not left, f"{self.node} left {left}"

@@ -1,0 +1,185 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// lives are the daemons, one after the other, of one state file.
+type lives struct {
+	t     *testing.T
+	state string
+	epoch uint32
+	log   bytes.Buffer
+}
+
+func newLives(t *testing.T) *lives {
+	return &lives{t: t, state: filepath.Join(t.TempDir(), "state"), epoch: 100}
+}
+
+func (l *lives) start(change func(*session.Config)) *node {
+	l.epoch++
+	return start(l.t, func(c *session.Config) {
+		c.State, c.Epoch, c.Log = l.state, l.epoch, slog.New(slog.NewTextHandler(&l.log, nil))
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// kill ends a daemon as if it had been killed: nothing that it does about it is remembered.
+func (l *lives) kill(n *node) {
+	l.t.Helper()
+	before, err := os.ReadFile(l.state)
+	noErr(l.t, err)
+	noErr(l.t, n.Close())
+	noErr(l.t, os.WriteFile(l.state, before, 0o600))
+}
+
+// forgets waits until the file says nothing of a name any more.
+func (l *lives) forgets(name string) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		text, err := os.ReadFile(l.state)
+		noErr(l.t, err)
+		if !strings.Contains(string(text), name) {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("the file still has %s", text)
+		}
+	}
+}
+
+func worker(engine, instance string, rank uint32) sessiontest.Options {
+	return sessiontest.Options{Engine: engine, Instance: instance, TPRank: rank, TPWorld: 2}
+}
+
+func again(o sessiontest.Options, c *sessiontest.Client) sessiontest.Options {
+	o.Instance = zeroTerminated(c.Welcome.Instance[:])
+	o.Session, o.Secret = c.Welcome.Session, c.Welcome.Secret
+	return o
+}
+
+func TestSessionsAreRememberedByTheNextDaemon(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	a, b := n.dial(worker("e", "", 0)), n.dial(worker("e", "", 1))
+	n.dial(worker("gone", "", 0)).Kill()
+	l.forgets("gone")
+	l.kill(n)
+
+	n = l.start(nil)
+	awaited := n.Awaited()
+	if len(awaited.Sessions) != 2 || awaited.Sessions[0].Rank != 0 || awaited.Sessions[1].Engine != "e" || awaited.For <= 0 {
+		t.Fatalf("awaited: %+v", awaited)
+	}
+	// Only who has the secret may come in its place.
+	wrong := again(worker("e", "", 0), a)
+	wrong.Secret[31] ^= 1
+	n.refused(wrong, transfer.Denied, "not yours to resume")
+	other := again(worker("e", "", 0), a)
+	other.Engine = "f"
+	n.refused(other, transfer.Denied, "not yours to resume")
+	swapped := again(worker("e", "", 1), a)
+	n.refused(swapped, transfer.Denied, "not yours to resume")
+	back := n.dial(again(worker("e", "", 0), a))
+	if back.Welcome.Session == a.Welcome.Session || back.Welcome.Instance != a.Welcome.Instance || back.Welcome.Epoch != 102 {
+		t.Errorf("welcome: %+v, before %+v", back.Welcome, a.Welcome)
+	}
+	// Killed once more, before everybody was back.
+	l.kill(n)
+	n = l.start(nil)
+	if got := n.Awaited().Sessions; len(got) != 2 {
+		t.Errorf("awaited: %+v", got)
+	}
+	n.dial(again(worker("e", "", 1), b))
+	n.dial(again(worker("e", "", 0), back))
+}
+
+// A session that names no instance joins those that are awaited; one that names a new one takes their place for good.
+func TestAnAwaitedInstanceIsTheLiveOne(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	b := n.dial(worker("e", "one", 1))
+	l.kill(n)
+	n = l.start(nil)
+	if name := zeroTerminated(n.dial(worker("e", "", 0)).Welcome.Instance[:]); name != "one" {
+		t.Errorf("joined %q", name)
+	}
+	n.dial(worker("e", "two", 0))
+	n.refused(again(worker("e", "", 1), b), transfer.Closed, `was replaced by "two"`)
+	l.kill(n)
+	n = l.start(nil)
+	fresh := n.dial(worker("e", "", 0)) // its process was started anew
+	if name := zeroTerminated(fresh.Welcome.Instance[:]); name != "two" {
+		t.Errorf("instance is %q", name)
+	}
+}
+
+func TestADaemonThatStopsTellsTheNextOne(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	c := n.dial(worker("e", "", 0))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	noErr(t, n.EndAll(ctx, transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon is stopping"}))
+	noErr(t, n.Close())
+	n = l.start(nil)
+	n.dial(again(worker("e", "", 0), c))
+}
+
+func TestWhoDoesNotComeBackIsForgotten(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	c := n.dial(worker("e", "one", 0))
+	l.kill(n)
+	n = l.start(func(c *session.Config) { c.Await = time.Nanosecond })
+	l.forgets("one")
+	n.dial(again(worker("e", "", 0), c)) // as a new one
+}
+
+func TestABrokenStateFileIsSetAside(t *testing.T) {
+	for _, text := range []string{"", "{", `{"version":0}`, `{"version":1,"sessions":[{"session":1}]}`, `[]`} {
+		l := newLives(t)
+		noErr(t, os.WriteFile(l.state, []byte(text), 0o600))
+		n := l.start(nil)
+		if got := n.Awaited().Sessions; len(got) != 0 {
+			t.Errorf("%q: awaited %+v", text, got)
+		}
+		n.dial(worker("e", "", 0))
+		if aside, err := os.ReadFile(l.state + ".broken"); err != nil || string(aside) != text {
+			t.Errorf("%q: set aside: %q, %v", text, aside, err)
+		}
+		if !strings.Contains(l.log.String(), "broken state file") {
+			t.Errorf("%q: log: %s", text, l.log.String())
+		}
+	}
+}
+
+// A file of a later version has more in it, and what is known of it is used.
+func TestALaterStateFileIsRead(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	c := n.dial(worker("e", "", 0))
+	l.kill(n)
+	text, err := os.ReadFile(l.state)
+	noErr(t, err)
+	later := strings.Replace(strings.Replace(string(text), `"version":1`, `"version":2,"more":[1]`, 1), `"engine"`, `"colour":"red","engine"`, 1)
+	noErr(t, os.WriteFile(l.state, []byte(later), 0o600))
+	n = l.start(nil)
+	wrong := again(worker("e", "", 0), c)
+	wrong.Secret[0] ^= 1
+	n.refused(wrong, transfer.Denied, "not yours")
+	n.dial(again(worker("e", "", 0), c))
+}

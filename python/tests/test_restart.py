@@ -1,0 +1,217 @@
+"""Daemons that are killed, stopped and started again under running engines, which go on as if nothing had been."""
+
+import signal
+import time
+
+import kvpipe
+import pytest
+from caches import BLOCK_SIZE, Cache, collect
+from daemons import Daemon
+from engines import Engine
+
+BLOCKS = 8
+TOKENS = BLOCKS * BLOCK_SIZE
+TOKEN = b"0123456789abcdef"
+IDS, BACKWARDS = list(range(BLOCKS)), list(range(BLOCKS))[::-1]
+
+
+@pytest.fixture(params=["local", "tcp"])
+def nodes(request, folder):
+    """(producer's daemon, consumer's daemon, the producer's name for the consumer), to be killed at will."""
+    n = len(list(folder.iterdir()))
+    quick = '[peers]\nheartbeat = "200ms"\ndial_max = "500ms"\n[offers]\noffer_wait = "300ms"\n'
+    daemons = [Daemon(folder / f"rp{n}", f"rp{n}", folder / "ca", config=quick)]
+    daemons[0].keep_port()
+    peer = None
+    if request.param == "tcp":
+        peer = daemons[0].node
+        address = daemons[0].ask("status")["advertise"]
+        daemons.append(Daemon(folder / f"rc{n}", f"rc{n}", folder / "ca", [f"{peer}={address}"], config=quick))
+        daemons[1].keep_port()
+    yield daemons[0], daemons[-1], peer
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def back(node, within=2.0):
+    """Waits until a session has its daemon again."""
+    deadline = time.monotonic() + within
+    while not node.connected:
+        assert time.monotonic() < deadline, f"not back within {within} s"
+
+
+def away(node):
+    """Waits until a session has noticed that its daemon is gone."""
+    deadline = time.monotonic() + 10
+    while node.connected:
+        assert time.monotonic() < deadline, "the death was not noticed"
+
+
+def restart(daemons, nodes, how):
+    for daemon in daemons:
+        daemon.kill() if how == "kill" else daemon.stop()
+    for node in nodes:
+        away(node)
+    for daemon in daemons:
+        daemon.start()
+    for node in nodes:
+        back(node)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+@pytest.mark.parametrize(("nodes", "which"), [("local", "both"), ("tcp", "producer"), ("tcp", "consumer"), ("tcp", "both")],
+                         indirect=["nodes"])
+def test_offers_and_takes_that_wait_go_on(nodes, which, how):
+    near, far, peer = nodes
+    with Cache(near.socket, "p") as p, Cache(far.socket, "d") as d:
+        [p.fill(i, i) for i in IDS]
+        waits = d.node.take("later", BACKWARDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30)
+        offer = p.node.offer("k", IDS[:4], tokens=TOKENS // 2, token=TOKEN, sealed=False)
+        offer.extend(IDS[4:], tokens=TOKENS, sealed=True)
+        for _ in range(2):  # and once more
+            daemons = {"producer": [near], "consumer": [far], "both": list({near, far})}[which]
+            restart(daemons, [c.node for c in (p, d) if (near if c is p else far) in daemons], how)
+        later = p.node.offer("later", IDS, tokens=TOKENS, token=TOKEN)
+        waits.wait(20)
+        assert all(d.holds(BLOCKS - 1 - i, i) for i in IDS)
+        later.wait(20)
+        [memoryview(d.block(layer, i)).__setitem__(slice(None), bytes(d.size)) for i in IDS for layer in range(2)]
+        d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=20).wait(20)
+        assert all(d.holds(i, i) for i in IDS)
+        offer.wait(20)
+        assert offer.released and waits.released
+        assert [(c.status, c.reason) for c in p.node.poll() + d.node.poll()] == []
+
+
+@pytest.mark.parametrize("which", ["producer", "consumer"])
+def test_a_take_with_bytes_fails_and_the_offer_serves_the_next(nodes, which):
+    near, far, peer = nodes
+    with Cache(near.socket, "p") as p, Cache(far.socket, "d") as d:
+        [p.fill(i, i) for i in IDS]
+        offer = p.node.offer("k", [], tokens=0, token=TOKEN, sealed=False)
+        offer.extend(IDS, tokens=TOKENS, after=1 << 16, layered=True, sealed=True)
+        p.node.progress(1 << 16 | 1)
+        take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30, layered=True)
+        take.wait_layer(0, 20)
+        victim = near if which == "producer" else far
+        victim.kill()
+        with pytest.raises(kvpipe.Restarted if victim is far else kvpipe.PeerGone):
+            take.wait(20)
+        take.wait_released(20)
+        victim.start()
+        back(p.node)
+        back(d.node)
+        again = d.node.take("k", BACKWARDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30)
+        p.node.progress(1 << 16 | 2)  # goes on where it was
+        again.wait(20)
+        assert all(d.holds(BLOCKS - 1 - i, i) for i in IDS)
+        offer.wait(20)
+
+
+def test_an_early_take_waits_for_an_engine_that_is_not_back_yet(nodes):
+    near, far, peer = nodes
+    with Engine(near.socket, "p", blocks=BLOCKS) as p, Cache(far.socket, "d") as d:
+        p.ask(f"[cache.fill(i, i) for i in {IDS}]")
+        p.ask(f"offer = cache.node.offer('k', {IDS}, tokens={TOKENS}, token={TOKEN!r})")
+        p.signal(signal.SIGSTOP)
+        near.kill()
+        near.start()
+        back(d.node)
+        take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30)
+        with pytest.raises(kvpipe.Timeout):
+            take.wait(1)  # longer than offer_wait: it would be unknown otherwise
+        p.signal(signal.SIGCONT)
+        take.wait(20)
+        assert all(d.holds(i, i) for i in IDS)
+        p.ask("offer.wait(20)")
+
+
+def test_ranks_come_back_together(folder):
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rr{n}", f"rr{n}", folder / "ca")
+    try:
+        with kvpipe.connect(daemon.socket, engine_id="p", role="scheduler", instance="1") as ps, \
+                kvpipe.connect(daemon.socket, engine_id="d", role="scheduler", instance="1") as ds, \
+                Cache(daemon.socket, "p", tp=2, rank=0, instance="1") as p0, Engine(daemon.socket, "p", tp=2, rank=1, instance="1") as p1, \
+                Cache(daemon.socket, "d", tp=2, rank=0, instance="1") as d0, Cache(daemon.socket, "d", tp=2, rank=1, instance="1") as d1:
+            [p0.fill(i, i) for i in IDS]
+            p1.ask(f"[cache.fill(i, i + 1) for i in {IDS}]")
+            offer = ps.offer("k", IDS, tokens=TOKENS, token=TOKEN, tag=7)
+            p1.signal(signal.SIGSTOP)  # one rank is late
+            daemon.kill()
+            daemon.start()
+            for node in (ps, ds, p0.node, d0.node, d1.node):
+                back(node)
+            take = ds.take("k", IDS, token=TOKEN, tokens=TOKENS, tag=9, timeout=30)
+            with pytest.raises(kvpipe.Timeout):
+                take.wait(0.5)
+            p1.signal(signal.SIGCONT)
+            take.wait(20)
+            offer.wait(20)
+            assert all(d0.holds(i, i) and d1.holds(i, i + 1) for i in IDS)
+            for rank in (d0, d1):  # each hears of it once
+                assert [(c.tag, c.status) for c in collect(rank.node, 1)] == [(9, kvpipe.Status.DONE)]
+                assert rank.node.poll() == []
+            # A granted one is told to the ranks by the daemon after.
+            offer = ps.offer("m", [], tokens=0, token=TOKEN, sealed=False)
+            offer.extend(IDS, tokens=TOKENS, after=1 << 16, layered=True, sealed=True)
+            p0.node.progress(1 << 16 | 1)
+            p1.ask("cache.node.progress(1 << 16 | 1)")
+            take = ds.take("m", IDS, token=TOKEN, tokens=TOKENS, tag=11, timeout=30, layered=True)
+            take.wait_layer(0, 20)
+            daemon.kill()
+            with pytest.raises(kvpipe.Restarted):
+                take.wait(20)
+            daemon.start()
+            for rank in (d0, d1):
+                done = collect(rank.node, 1)
+                assert [(c.tag, c.status, c.reason) for c in done] == [(11, kvpipe.Status.FAILED, kvpipe.Reason.RESTARTED)]
+                assert rank.node.poll() == []
+    finally:
+        daemon.stop()
+
+
+def test_a_daemon_that_never_comes_back(folder):
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rn{n}", f"rn{n}", folder / "ca")
+    with Cache(daemon.socket, "e") as c:
+        offer = c.node.offer("k", [1], tokens=BLOCK_SIZE, token=TOKEN, sealed=False)
+        take = c.node.take("m", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=1)
+        daemon.kill()
+        away(c.node)
+        began = time.monotonic()
+        with pytest.raises(kvpipe.Timeout, match="while the daemon was away"):
+            take.wait(20)
+        with pytest.raises(kvpipe.Timeout, match="while the daemon was away"):
+            c.node.take("n", [3], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.2).wait(20)
+        assert time.monotonic() - began < 3
+        assert take.released and take.cancel(1)
+        assert offer.withdraw(1) and offer.released
+        began = time.monotonic()
+    assert time.monotonic() - began < 1  # closing waits for nobody
+
+
+def test_a_daemon_that_stands_still(folder):
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rs{n}", f"rs{n}", folder / "ca")
+    try:
+        with Cache(daemon.socket, "e") as c:
+            daemon.process.send_signal(signal.SIGSTOP)
+            take = c.node.take("k", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.3)
+            with pytest.raises(kvpipe.Timeout, match="does not answer"):
+                take.wait(20)
+            assert not take.released
+            daemon.process.send_signal(signal.SIGCONT)
+            take.wait_released(20)
+            # One that is killed while it stands still touches nothing any more, either.
+            daemon.process.send_signal(signal.SIGSTOP)
+            take = c.node.take("m", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.3)
+            with pytest.raises(kvpipe.Timeout):
+                take.wait(20)
+            daemon.kill()
+            take.wait_released(20)
+            daemon.start()
+            back(c.node)
+    finally:
+        daemon.stop()
