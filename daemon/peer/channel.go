@@ -86,7 +86,7 @@ func (c *channel) start() {
 		return
 	}
 	c.up = true
-	c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Hints: c.hints})
+	c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Incarnation: c.incarnation, Hints: c.hints})
 	c.m.wg.Go(c.read)
 	c.m.wg.Go(c.write)
 	c.m.wg.Go(c.beat)
@@ -102,7 +102,7 @@ func (c *channel) announce(hint string) bool {
 	case c.over:
 		return false
 	case c.up:
-		c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Hints: []string{hint}})
+		c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Incarnation: c.incarnation, Hints: []string{hint}})
 	default:
 		c.hints = append(c.hints, hint)
 	}

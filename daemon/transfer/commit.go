@@ -171,14 +171,33 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 func (t *take) sayEnd(m *Machine) {
 	if m.now > t.endUntil {
 		t.end = nil
+		m.forgo(t.in.Peer, &t.word)
 		t.forget(m)
 		return
+	}
+	if t.peer != nil && t.peer.life != t.life {
+		m.sayConsumed(t)
 	}
 	m.send(t.peer, t.end)
 	if t.peer != nil {
 		m.arm(&t.resend, t, wakeResend, m.now+m.cfg.Resend)
 	}
 }
+
+// sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's offer was taken:
+// to one that comes back with the offer that is all that a drop says. What workers took in parts is left to the lease.
+func (m *Machine) sayConsumed(t *take) {
+	if t.end.Status == Done && t.in.Parts == 1 {
+		m.send(t.peer, &MsgKey{Engine: t.by.engine.key.name, Key: t.in.Key, Token: t.in.Token, Drop: true})
+	}
+}
+
+// lastWord has a channel opened for a commit record that was not acknowledged when the one before was lost. What is said then is
+// resayEnds' business.
+type lastWord struct{ _ bool }
+
+func (*lastWord) arrive(*Machine, *peer)   {}
+func (*lastWord) stranded(*Machine, Cause) {}
 
 // resayEnds says commit records that a lost channel may have swallowed.
 func (m *Machine) resayEnds(p *peer) {
@@ -193,6 +212,7 @@ func (m *Machine) resayEnds(p *peer) {
 func (t *take) onEndAck(m *Machine) {
 	if t.phase == over {
 		t.end = nil
+		m.forgo(t.in.Peer, &t.word)
 		m.disarm(&t.resend)
 		t.forget(m)
 	}

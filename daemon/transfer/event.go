@@ -129,9 +129,10 @@ type DropOp struct {
 // PeerUp: the channel to a node is open. Hints lists the strings by which Dial effects had asked for it. Repeated with the
 // same epoch when a further Dial asks for a node whose channel is open already.
 type PeerUp struct {
-	Node  string
-	Epoch uint64
-	Hints []string
+	Node        string
+	Epoch       uint64
+	Incarnation uint64 // of the peer's daemon: another one knows nothing of what was before
+	Hints       []string
 }
 
 // PeerDown: the channel of that epoch is gone; its links are closed. Fences of its legs still have to be asked for.

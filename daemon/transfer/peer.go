@@ -12,6 +12,7 @@ type peer struct {
 	node    string
 	up      bool
 	epoch   uint64
+	life    uint64                      // incarnation of its daemon
 	told    map[[32]byte]bool           // layouts sent on this channel
 	knows   map[[32]byte]*layout.Layout // layouts received on this channel
 	serves  int                         // of it, here
@@ -115,7 +116,7 @@ func (m *Machine) peerUp(ev PeerUp) {
 		m.lose(p, because(PeerGone, "the channel to node %q was replaced by a newer one", ev.Node))
 	}
 	if !p.up {
-		p.up, p.epoch = true, ev.Epoch
+		p.up, p.epoch, p.life = true, ev.Epoch, ev.Incarnation
 		p.told, p.knows = map[[32]byte]bool{}, map[[32]byte]*layout.Layout{}
 		m.resayEnds(p)
 		m.askDoubts(p)

@@ -20,6 +20,7 @@ type take struct {
 
 	peer    *peer  // nil: this node
 	epoch   uint64 // of the channel on which it was asked
+	life    uint64 // and of the daemon at its other end
 	asked   bool   // the producer's end may know of it
 	known   bool   // and said so
 	asks    int    // repetitions since then
@@ -44,6 +45,7 @@ type take struct {
 	hasty                      bool // a link was lost: what it carried will not come
 	name                       takeName
 	end                        *MsgEnd // said until acknowledged
+	word                       lastWord
 	endUntil                   Time
 }
 
@@ -125,7 +127,7 @@ func (m *Machine) clampTimeout(d Time) Time {
 func (t *take) arrive(m *Machine, p *peer) {
 	t.phase, t.peer = asking, p
 	if p != nil {
-		t.epoch = p.epoch
+		t.epoch, t.life = p.epoch, p.life
 		t.leg.id.Peer, t.leg.id.Epoch = p.node, p.epoch
 	}
 	if t.get != nil {
@@ -167,6 +169,8 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 	case t.phase == over && t.end != nil && t.end.Status != Done:
 		t.end = nil // the producer learns it from the same loss
 		t.forget(m)
+	case t.phase == over && t.end != nil:
+		m.reach(t.in.Peer, &t.word)
 	case t.phase == asking || t.phase == seeking:
 		if t.get != nil {
 			m.seekAnew(t)

@@ -72,7 +72,7 @@ func (w *network) come(n *Node, peer string, epoch uint64, hints []string) {
 		return
 	}
 	n.views[peer] = epoch
-	n.step(transfer.PeerUp{Node: peer, Epoch: epoch, Hints: hints})
+	n.step(transfer.PeerUp{Node: peer, Epoch: epoch, Incarnation: uint64(n.c.byName[peer].life), Hints: hints})
 }
 
 // sever breaks a channel. Each side notices later, or when the next one comes.

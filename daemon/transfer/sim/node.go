@@ -19,6 +19,7 @@ type Node struct {
 	engines  []*Engine
 	views    map[string]uint64 // peer -> epoch of the channel, as this node sees it
 	lastID   transfer.SessionID
+	await    transfer.Time // how long the daemon after the next crash waits for engines, which do not come by themselves
 }
 
 // AddNode makes a node whose daemon runs.
@@ -164,8 +165,27 @@ func (n *Node) crash(down transfer.Time) {
 	c.after(down, func() {
 		c.tracef("%s START", n.name)
 		n.start()
+		if n.await > 0 {
+			n.step(n.awaited())
+			return
+		}
 		for _, e := range n.engines {
 			e.reconnect()
 		}
 	})
+}
+
+// awaited is what a daemon's state file would have.
+func (n *Node) awaited() transfer.Awaited {
+	ev := transfer.Awaited{For: n.await}
+	for _, e := range n.engines {
+		for _, s := range e.all() {
+			a := transfer.AwaitedSession{Engine: e.name, Instance: fmt.Sprintf("i%d", e.instance), Owner: "uid 1", Role: s.role, Rank: uint32(s.rank), Layout: s.role == transfer.Worker}
+			if s.role == transfer.Scheduler {
+				a.Rank = transfer.NoRank
+			}
+			ev.Sessions = append(ev.Sessions, a)
+		}
+	}
+	return ev
 }

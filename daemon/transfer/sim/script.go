@@ -128,7 +128,7 @@ func (s *Script) commands() map[string]func(args) {
 		"cut":      func(a args) { p := ends(a.words[0], a.words[1]); s.c.net.cut[p] = true; s.c.net.sever(p) },
 		"heal":     func(a args) { delete(s.c.net.cut, ends(a.words[0], a.words[1])) },
 		"deaf":     func(a args) { s.c.net.deaf[[2]string{a.words[0], a.words[1]}] = !a.has("off") },
-		"crash":    func(a args) { s.c.byName[a.words[0]].crash(a.ms("down", 5*ms)) },
+		"crash":    s.crash,
 		"restart":  func(a args) { s.find(a.words[0]).start(); s.c.run(s.c.now) },
 		"sched":    func(a args) { e := s.find(a.words[0]); e.sched = e.newSession(transfer.Scheduler, 0); s.c.run(s.c.now) },
 		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{}) },
@@ -293,6 +293,13 @@ func (s *Script) kill(a args) {
 	default:
 		e.killRest(e.all())
 	}
+}
+
+// crash NODE [down=5] [await=MS]
+func (s *Script) crash(a args) {
+	n := s.c.byName[a.words[0]]
+	n.await = a.ms("await", 0)
+	n.crash(a.ms("down", 5*ms))
 }
 
 // remove ENGINE [rank=0] takes the rank's region away.

@@ -13,6 +13,8 @@ func describe(x any) string {
 	switch x := x.(type) {
 	case transfer.Submit:
 		return fmt.Sprintf("Submit session=%d user=%d %s", x.Session, x.UserData, describeOp(x.Op))
+	case transfer.PeerUp:
+		return fmt.Sprintf("PeerUp{Node:%s Epoch:%d Hints:%v}", x.Node, x.Epoch, x.Hints)
 	case transfer.PeerMsg:
 		return fmt.Sprintf("PeerMsg from=%s epoch=%d %s", x.Node, x.Epoch, describeMsg(x.Msg))
 	case transfer.Send:
