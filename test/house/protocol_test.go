@@ -1,47 +1,93 @@
 package house
 
 import (
+	"bytes"
 	"encoding/hex"
+	"maps"
 	"os"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kvpipe/kvpipe/daemon/layout"
-	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// TestProtocolExamples: the bytes in docs/protocol.md are those that the code writes, or that a golden test of it knows.
+// TestProtocolExamples: the bytes in docs/protocol.md are those that the code writes, or that a golden test of it knows, and nothing that
+// has an example there is left out.
 func TestProtocolExamples(t *testing.T) {
-	sqe := ring.SQE{Op: ring.OpWithdraw, UserData: 7, TimeoutNS: 5e9, Target: 5}
-	cqe := ring.CQE{UserData: 7, OpID: 12, Status: 1, Flags: ring.FlagMore, Epoch: 9}
-	want := map[string]string{
-		"ping":        hex.EncodeToString(ring.Append(nil, &ring.Ctl{Magic: ring.Magic, Type: ring.CtlPing, Seq: 7})),
-		"submission":  hex.EncodeToString(ring.Append(nil, &sqe)),
-		"completion":  hex.EncodeToString(ring.Append(nil, &cqe)),
-		"ids":         hex.EncodeToString(layout.AppendIDs(nil, []uint32{0, 1, 2, layout.NoBlock, 5, 4, 1000, layout.NoBlock - 1, 0})),
-		"need_layout": golden(t, "need_layout"),
-		"link hello":  golden(t, "link hello"),
+	want := structExamples(t)
+	for name, op := range recordExamples() {
+		_, want[name] = sessiontest.Encode(op)
 	}
-	examples := regexp.MustCompile("(?s)```hex ([^\n]+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../docs/protocol.md"), -1)
-	if len(examples) != len(want)+1 {
-		t.Errorf("%d examples, want %d", len(examples), len(want)+1)
+	for _, name := range append(peerKinds(), "link hello") {
+		want[name] = golden(t, name)
 	}
-	for _, e := range examples {
-		name, bytes := e[1], squeeze(e[2], " \n")
-		if name == "frame" {
-			// Its codec is not exported; the golden test of daemon/transport/tcp has the bytes as a literal.
-			if !strings.Contains(squeeze(read(t, "../../daemon/transport/tcp/frame_test.go"), "\"+ \n\t"), bytes) {
-				t.Errorf("frame: %s is not what daemon/transport/tcp/frame_test.go has", bytes)
-			}
-		} else if want[name] != bytes {
-			t.Errorf("%s: %s, want %s", name, bytes, want[name])
+	want["ids"] = layout.AppendIDs(nil, []uint32{0, 1, 2, layout.NoBlock, 5, 4, 1000, layout.NoBlock - 1, 0})
+	want["frame"] = frameGolden(t)
+	got := examples(t)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if !bytes.Equal(got[name], want[name]) {
+			t.Errorf("example %s is\n%x, want\n%x", name, got[name], want[name])
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("example %s is compared with nothing", name)
+	}
+}
+
+// TestProtocolRecords: what the page shows of records, the daemon reads as it is meant.
+func TestProtocolRecords(t *testing.T) {
+	got := examples(t)
+	for name, want := range recordExamples() {
+		e, _ := sessiontest.Encode(want)
+		e.RecLen = uint32(len(got[name]))
+		op, err := session.Decode(&e, got[name], 1)
+		if diff := cmp.Diff(want, op); err != nil || diff != "" {
+			t.Errorf("example %s: %v\n%s", name, err, diff)
 		}
 	}
 }
 
+// recordExamples are the operations whose records the page shows.
+func recordExamples() map[string]transfer.Op {
+	key, token := []byte("request-1"), []byte("0123456789abcdef")
+	one := []layout.BlockList{{NTokens: 40, IDs: []uint32{7, 8, 3}}}
+	arena := []layout.BlockList{{NTokens: 6, IDs: []uint32{2}}}
+	return map[string]transfer.Op{
+		"kvpipe_rec_offer": &transfer.OfferOp{
+			Key: key, Token: token, Content: []byte{0xc0, 0xde}, Trace: "t-7", Lease: 60 * transfer.Second, Consumers: 2, After: 5<<16 | 0xffff,
+			Sealed: true, Blocks: one,
+		},
+		"kvpipe_rec_extend": &transfer.ExtendOp{
+			Target: 5, After: 6 << 16, Layered: true,
+			Blocks: []layout.BlockList{
+				{FirstToken: 40, NTokens: 8, IDs: []uint32{3}},
+				{Group: 1, NTokens: 48, IDs: []uint32{layout.NoBlock, layout.NoBlock, 20, 21, 22, 23}},
+			},
+		},
+		"kvpipe_rec_take": &transfer.TakeOp{
+			Key: key, Token: token, Content: []byte{0xc0, 0xde}, Trace: "t-7", Peer: "node-a", TakeID: 4, Part: 1, Parts: 2, After: 9 << 16,
+			Layered: true, Timeout: 30 * transfer.Second, Blocks: one,
+		},
+		"kvpipe_rec_key":  &transfer.WatchOp{Key: key, Token: token, Trace: "t-7", Peer: "node-a", Timeout: transfer.Second},
+		"kvpipe_rec_bind": &transfer.BindOp{Kind: transfer.BindSend, Name: "hidden", Token: token, Capacity: 1 << 26, Linger: 10 * transfer.Second},
+		"kvpipe_rec_put": &transfer.PutOp{
+			Target: 6, Form: transfer.MatchPrefix, Bytes: 6, Meta: []byte("meta"), Key: []byte{}, Tokens: []uint32{11, 12, 13}, Blocks: arena,
+		},
+		"kvpipe_rec_get": &transfer.GetOp{
+			Target: 6, Match: transfer.MatchKey, Room: 6, Key: key, Timeout: 30 * transfer.Second, Blocks: arena,
+		},
+	}
+}
+
 // golden finds a message in the golden file of daemon/peer.
-func golden(t *testing.T, name string) string {
+func golden(t *testing.T, name string) []byte {
 	t.Helper()
 	_, rest, found := strings.Cut("\n"+read(t, "../../daemon/peer/testdata/messages.txt"), "\n"+name+"\n")
 	if !found {
@@ -54,16 +100,27 @@ func golden(t *testing.T, name string) string {
 		}
 		b.WriteString(strings.TrimSpace(line))
 	}
-	return b.String()
+	return unhex(t, b.String())
 }
 
-func squeeze(s, drop string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(drop, r) {
-			return -1
-		}
-		return r
-	}, s)
+// frameGolden is the literal in the golden test of daemon/transport/tcp: the codec of frames is not exported.
+func frameGolden(t *testing.T) []byte {
+	t.Helper()
+	_, rest, found := strings.Cut(read(t, "../../daemon/transport/tcp/frame_test.go"), "const want = ")
+	literal, _, ends := strings.Cut(rest, "\n\tif ")
+	if !found || !ends {
+		t.Fatal("daemon/transport/tcp/frame_test.go has no golden frame")
+	}
+	return unhex(t, strings.NewReplacer(`"`, "", "+", "", " ", "", "\n", "", "\t", "").Replace(literal))
+}
+
+func unhex(t *testing.T, digits string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(digits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func read(t *testing.T, path string) string {
