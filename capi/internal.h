@@ -389,13 +389,13 @@ struct kvpipe {
 	pthread_mutex_t lock;   /* all below */
 	int state;              /* enum kv_state; atomic, written under lock */
 	bool closing;           /* its end is wanted: no other daemon is looked for */
+	bool spoiled;           /* some offer is */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */
 	struct kv_op *unsent;   /* unless LIVE: no older one is to be sent to the next daemon */
-	bool spoiled;           /* some offer is */
 	uint64_t life;          /* counts daemons */
 	pthread_cond_t back;    /* the state has changed */
 	uint32_t records, inflight;
@@ -409,10 +409,10 @@ struct kvpipe {
 	bool fd_used;           /* atomic: kvpipe_fd() was asked for */
 	bool ready_set;
 	bool fresh;             /* something was queued since the bell was last rung for it */
-	struct kv_waiter *waiters;
-	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
 	bool rung;              /* the last sleeper left the cq eventfd as it was */
 	bool swapping;          /* nobody shall sleep on the cq eventfd: there will be another */
+	struct kv_waiter *waiters;
+	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
 };
 
 /* Where to look for the daemon, in order. */
