@@ -67,6 +67,22 @@ func (p *Pipe[T]) Remove(number uint64) {
 	}
 }
 
+// Compact numbers the items that are left one after the other, from First on, and says which number each has now.
+func (p *Pipe[T]) Compact(renumber func(v T, number uint64)) {
+	if p.items == len(p.slots)-p.head {
+		return
+	}
+	kept := p.slots[:p.head]
+	for _, s := range p.slots[p.head:] {
+		if s.state != Gone {
+			renumber(s.value, p.first+uint64(len(kept)-p.head))
+			kept = append(kept, s)
+		}
+	}
+	clear(p.slots[len(kept):])
+	p.slots = kept
+}
+
 // First is the oldest number that is not gone, or the next one.
 func (p *Pipe[T]) First() uint64 { return p.first }
 

@@ -168,6 +168,7 @@ func (s *session) run(buf []byte, leave func()) {
 		s.shrink()
 		s.srv.bury(s)
 		leave()
+		s.answerBye(bye)
 		close(s.over)
 		s.rest()
 		return
@@ -175,11 +176,16 @@ func (s *session) run(buf []byte, leave func()) {
 	s.mem.Close()
 	s.srv.forget(s)
 	leave() // before the client knows: it may come back at once
+	s.answerBye(bye)
+	close(s.over)
+}
+
+// answerBye tells a client that closed its session that nothing is written to its memory any more.
+func (s *session) answerBye(bye *message) {
 	if bye != nil {
 		_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(s.conn, bye.seq, 0, transfer.Cause{})
 	}
-	close(s.over)
 }
 
 // stopTaking ends the reading of submissions; none is reported after it.

@@ -39,7 +39,10 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	case m.binds[key] >= m.cfg.MaxPipes:
 		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit (limits.pipes); close some", key.name, m.binds[key])
 	case in.Kind.home():
-		if p := m.places[b.name]; p != nil && p.home != nil {
+		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
+			cause = because(Busy, "%s: its last sender is gone, and %d items that it put wait to be received, for %s at most; receive them, or use another name",
+				p, len(p.home.items), took(p.home.over.at-m.now))
+		} else if p != nil && p.home != nil {
 			cause = because(Busy, "%s has a sender already on node %q (engine %q); close that, or use another name", p, m.cfg.Node, p.home.bind.by.engine.key.name)
 		}
 	case in.Peer == "" || in.Peer == m.cfg.Node:
@@ -63,7 +66,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	b.end, b.gets = m.drawName(), map[*take]struct{}{}
 	if in.Peer == "" || in.Peer == m.cfg.Node {
 		p := m.place(b.name)
-		_, _ = p.admit(p.enter(endID{bind: b.end}), b.token)
+		_, _ = m.admitEnd(p, p.enter(endID{bind: b.end}), b.token)
 		b.asked = true
 	}
 }
@@ -121,9 +124,14 @@ func (b *bind) cancel(m *Machine, _ *op) {
 	b.over(m, WasCancelled, because(Cancelled, "%s was closed at this end", b.name))
 }
 
-func (b *bind) lost(m *Machine, _ *op, _ *session, cause Cause) { b.over(m, Failed, cause) }
-func (b *bind) busy() bool                                      { return false }
-func (b *bind) account(*op, *session) (uint64, []layout.Run)    { return 0, nil }
+func (b *bind) lost(m *Machine, _ *op, s *session, cause Cause) {
+	if b.home == nil || !b.home.stay(m, s, cause) {
+		b.over(m, Failed, cause)
+	}
+}
+
+func (b *bind) busy() bool                                   { return false }
+func (b *bind) account(*op, *session) (uint64, []layout.Run) { return 0, nil }
 func (b *bind) freed(m *Machine, _ *op) {
 	key := b.by.engine.key
 	delete(m.bound, b)

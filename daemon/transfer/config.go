@@ -23,12 +23,13 @@ type Config struct {
 	OfferWait      Time // how long a take waits for its offer; 30 s
 	FenceGrace     Time // how long a terminal report waits for its fence before it says More; 50 ms
 
-	Retries int  // how often a slice is sent again; 2
-	Resend  Time // unanswered messages are repeated after this; 1 s
-	Settle  Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
-	Linger  Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s
-	Graves  Time // how long keys of ended offers are remembered; 60 s
-	Redial  Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
+	Retries    int  // how often a slice is sent again; 2
+	Resend     Time // unanswered messages are repeated after this; 1 s
+	Settle     Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
+	Linger     Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s
+	PipeLinger Time // how long items outlive their sender; 10 s
+	Graves     Time // how long keys of ended offers are remembered; 60 s
+	Redial     Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
 
 	AtOnce int // blocks of a take within the node up to which the driver is asked to move it at once (MoveNow); 0: none
 
@@ -76,6 +77,7 @@ func (c *Config) setDefaults() {
 	def(&c.Resend, Second)
 	def(&c.Settle, Second)
 	def(&c.Linger, 10*Second)
+	def(&c.PipeLinger, 10*Second)
 	def(&c.Graves, 60*Second)
 	def(&c.Redial, 200*Millisecond)
 	def(&c.MaxOps, 4096)

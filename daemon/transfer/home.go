@@ -16,6 +16,9 @@ type home struct {
 	capacity  uint64
 	sealed    bool
 	ended     bool
+	linger    Time
+	gone      *Cause // its session is over: why
+	over      timer  // then
 	items     map[uint64]*item
 	bytes     uint64 // of the items
 	delivered uint64
@@ -30,7 +33,7 @@ type home struct {
 // openHome makes the session's bind the home of its name.
 func (m *Machine) openHome(b *bind, in *BindOp) {
 	h := &home{
-		id: m.drawName(), place: b.place, bind: b, token: in.Token, capacity: in.Capacity, items: map[uint64]*item{},
+		id: m.drawName(), place: b.place, bind: b, token: in.Token, capacity: in.Capacity, linger: m.clampLinger(in.Linger), items: map[uint64]*item{},
 	}
 	if b.place.buffer {
 		h.keys, h.keyWait = map[string]*item{}, map[string][]*seeker{}
@@ -56,12 +59,7 @@ func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
 		return
 	}
 	h.sealed = true
-	for _, k := range h.waiters() {
-		if k.match == MatchNext && k.state == seekWaiting {
-			m.unqueue(k)
-			m.matchSeeker(k)
-		}
-	}
+	m.rematch(h)
 	m.drainedHome(h)
 }
 
@@ -79,11 +77,18 @@ func (h *home) waiters() []*seeker {
 	return out
 }
 
-// drainedHome ends a sealed home without items.
+// drainedHome ends a home without items to which none will come.
 func (m *Machine) drainedHome(h *home) {
-	if h.sealed && len(h.items) == 0 && !h.ended {
-		m.endHome(h, Done, Cause{}, because(Closed, "%s was closed by its sender, and everything in it was received", h.place))
+	if verdict := h.farewell(); verdict.Reason != OK && len(h.items) == 0 && !h.ended {
+		m.endHome(h, Done, Cause{}, verdict)
 	}
+}
+
+func (m *Machine) clampLinger(d Time) Time {
+	if d <= 0 {
+		d = m.cfg.PipeLinger
+	}
+	return min(d, m.cfg.MaxLease)
 }
 
 // endHome ends a home with what is in it. verdict is what its receiving ends hear.
@@ -112,8 +117,14 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 		}
 		m.refuseSeeker(k, verdict)
 	}
+	m.disarm(&h.over)
+	s := h.bind.by
 	m.conclude(&h.bind.op, status, cause)
 	m.tidyPlace(p)
+	if s.lingers == h {
+		s.lingers = nil
+		m.drained(s)
+	}
 }
 
 // all lists the items in the order in which they came.

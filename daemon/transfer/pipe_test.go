@@ -18,6 +18,8 @@ type ends struct {
 	moves int                 // by MoveNow
 	users uint64
 	tick  transfer.Time
+	// How often memory of a session that is over was left behind, and given back.
+	orphaned, drained int
 }
 
 const block = 256 // bytes of an arena's block
@@ -72,6 +74,10 @@ func (e *ends) step(ev transfer.Event) {
 				e.done = append(e.done, eff)
 			case *transfer.Complete:
 				e.done = append(e.done, *eff)
+			case transfer.SessionOrphaned:
+				e.orphaned++
+			case transfer.SessionDrained:
+				e.drained++
 			case transfer.ArmTimer:
 				e.tick = eff.At
 			}
@@ -424,4 +430,47 @@ func TestManyItems(t *testing.T) {
 		returned += n
 		e.step(transfer.CreditsReturned{Session: 1, N: n})
 	}
+}
+
+// TestPipeLingers: what was put is received after its sender died or closed its session, for a while.
+func TestPipeLingers(t *testing.T) {
+	died := transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "the process ended"}}
+	t.Run("drained after a death", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx, rx := e.open(1, send), e.open(2, recv)
+		e.put(1, tx, 0, 300, "a")
+		e.put(1, tx, 2, 300, "b")
+		ahead := e.get(2, rx, 2, 0, 300)
+		e.step(died)
+		e.is(ahead, transfer.Failed, transfer.PeerGone, "its sender is gone after 2 items: the process ended")
+		e.is(e.open(3, send), transfer.Failed, transfer.Busy, "2 items that it put wait to be received, for 10s at most")
+		if c := e.isDone(e.get(2, rx, 0, 0, 300)); string(c.Got.Meta) != "a" || c.Bytes != 300 {
+			t.Errorf("%+v", c)
+		}
+		e.isDone(e.get(2, rx, 1, 0, 300))
+		e.is(e.get(2, rx, 2, 0, 300), transfer.Failed, transfer.PeerGone, "everything that it had put was received")
+		if e.orphaned != 1 || e.drained != 1 {
+			t.Errorf("memory was left behind %d times and given back %d times", e.orphaned, e.drained)
+		}
+	})
+	t.Run("drained after a seal", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx, rx := e.open(1, send), e.open(2, recv)
+		e.put(1, tx, 0, 300, "a")
+		e.isDone(e.submit(1, &transfer.SealOp{Target: tx}))
+		e.step(transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+		e.isDone(e.get(2, rx, 0, 0, 300))
+		e.is(e.get(2, rx, 1, 0, 300), transfer.Failed, transfer.Closed, "everything in it was received")
+	})
+	t.Run("not received", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx, rx := e.open(1, &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 20, Linger: 2e9}), e.open(2, recv)
+		e.put(1, tx, 0, 300, "a")
+		e.step(died)
+		e.pass(3e9)
+		e.is(e.get(2, rx, 0, 0, 300), transfer.Failed, transfer.PeerGone, "what it had put was not received within 2s")
+		if s := e.m.Snapshot(); e.drained != 1 || s.HoldsShared > 0 {
+			t.Errorf("memory was given back %d times: %+v", e.drained, s)
+		}
+	})
 }

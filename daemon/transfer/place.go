@@ -109,8 +109,8 @@ type closedEnd struct {
 
 func (x closedEnd) fire(m *Machine, _ wake) { m.dropEnd(x.place, x.end) }
 
-// admit judges an end at the home: its token, and that it is the pipe's only receiver. wait: not yet.
-func (p *place) admit(e *end, token []byte) (cause Cause, wait bool) {
+// admitEnd judges an end at the home: its token, and that it is the pipe's only receiver. wait: not yet.
+func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bool) {
 	h := p.home
 	switch {
 	case e.verdict != nil:
@@ -125,11 +125,22 @@ func (p *place) admit(e *end, token []byte) (cause Cause, wait bool) {
 		e.met = true
 	case !e.based:
 		p.receiver = e
+		m.closeRanks(h)
 		e.based, e.met, e.base = true, true, h.pipe.First()
 	default:
 		p.receiver, e.met = e, true
 	}
 	return Cause{}, false
+}
+
+// closeRanks numbers a pipe's items anew when its last receiver left gaps: what it had got ahead of others that it had not. Nothing moves
+// now. The home has another name from then on, so that nobody takes the old numbers for the new.
+func (m *Machine) closeRanks(h *home) {
+	if h.pipe.Next()-h.pipe.First() == uint64(h.pipe.Len()) {
+		return
+	}
+	h.pipe.Compact(func(it *item, number uint64) { it.number = number })
+	h.id = m.drawName()
 }
 
 // wakeEarly looks again at those who came too early.

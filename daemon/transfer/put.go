@@ -262,7 +262,11 @@ func (it *item) cancel(m *Machine, _ *op) {
 	m.endItem(it, WasCancelled, because(Cancelled, "withdrawn by its owner"))
 }
 
-func (it *item) lost(m *Machine, _ *op, _ *session, cause Cause) { m.endItem(it, Failed, cause) }
+func (it *item) lost(m *Machine, _ *op, s *session, cause Cause) {
+	if s.lingers != it.home {
+		m.endItem(it, Failed, cause)
+	}
+}
 
 func (it *item) busy() bool { return it.moving || it.offer != nil && it.offer.open > 0 }
 

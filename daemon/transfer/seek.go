@@ -72,7 +72,7 @@ func (m *Machine) beginSeek(k *seeker, name placeName, id endID) {
 // matchSeeker finds an item now, lets the seeker wait for one, or refuses it.
 func (m *Machine) matchSeeker(k *seeker) {
 	p := k.place
-	cause, wait := p.admit(k.end, k.token)
+	cause, wait := m.admitEnd(p, k.end, k.token)
 	switch {
 	case cause.Reason != OK:
 		m.refuseSeeker(k, cause)
@@ -122,8 +122,8 @@ func (m *Machine) seekNumber(h *home, k *seeker) {
 		m.found(k, it)
 	case state == match.Taken && it.seeker.state == seekShort && it.seeker.end == k.end:
 		m.takeOver(k, it.seeker)
-	case state == match.Ahead && h.sealed:
-		m.refuseSeeker(k, because(Closed, "%s was closed by its sender after %d items", h.place, h.pipe.Next()-k.end.base))
+	case state == match.Ahead && (h.sealed || h.gone != nil):
+		m.refuseSeeker(k, h.noMore(k.end))
 	default:
 		k.queued = queuedNumber
 		h.waiting[k.seq] = append(h.waiting[k.seq], k)

@@ -26,6 +26,7 @@ type session struct {
 	uses     map[*op]struct{} // operations that this session is told about
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
+	lingers  *home             // that outlives it
 	orphans  []*offer          // that outlive it and lie in its memory
 	orphaned bool              // whoever owns its memory was told what has to stay
 	gone     []layout.RegionID // removed
@@ -111,6 +112,9 @@ func (m *Machine) abandonMemory(s *session, cause Cause) {
 // drained says so when nothing touches memory that was asked back.
 func (m *Machine) drained(s *session) {
 	switch {
+	case s.closed && s.lingers != nil:
+		m.leftBehind(s)
+		return
 	case s.closed && len(s.orphans) > 0:
 		m.orphan(s)
 		return

@@ -11,7 +11,7 @@ type PipeInfo struct {
 	Buffer   bool
 	Home     string // node of the sender or owner; "": none has come yet
 	Engine   string // of the sender or owner, when it is here
-	State    string // "waiting" (no home), "open", "sealed"; "remote": only its receiving ends are here
+	State    string // "waiting" (no home), "open", "sealed", "lingering" (its sender is gone); "remote": only its receiving ends are here
 	Ends     int    // receiving ones that are known here
 	Items    int
 	Bytes    uint64
@@ -70,7 +70,10 @@ func (p *place) info(m *Machine) PipeInfo {
 		return i
 	}
 	i.Home, i.Engine, i.State = m.cfg.Node, h.bind.by.engine.key.name, "open"
-	if h.sealed {
+	switch {
+	case h.gone != nil:
+		i.State = "lingering"
+	case h.sealed:
 		i.State = "sealed"
 	}
 	i.Items, i.Bytes, i.Capacity, i.Delivered = len(h.items), h.bytes, h.capacity, h.delivered

@@ -106,6 +106,7 @@ func New(opts Options) *Cluster {
 	c.cfg.Linger = r.span(100*ms, 3*second)
 	if opts.Ends { // a word about an item that is in doubt is waited for longer than a partition lasts
 		c.cfg.Linger = r.span(4*second, 8*second)
+		c.cfg.PipeLinger = r.span(100*ms, 4*second)
 	}
 	c.cfg.WindowSlices = r.in(1, 8)
 	if r.hit(50) {

@@ -10,7 +10,7 @@ import (
 // quiet is true when nothing is left that has to end.
 func (c *Cluster) quiet() bool {
 	for _, o := range c.ops {
-		if o.given && !o.freed && o.kind != "small" && o.hopes() {
+		if o.given && !o.freed && (o.kind != "small" || c.opts.Ends) && o.hopes() { // ends have many items, whose completions come first
 			return false
 		}
 	}

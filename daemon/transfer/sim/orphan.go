@@ -179,7 +179,11 @@ func (s *Session) orphaned(e transfer.SessionOrphaned) {
 func (s *Session) checkReturned() {
 	const fences = 1500 * ms // one that fails, and one after it
 	c := s.node.c
-	if over := c.now - s.gone - c.cfg.OrphanLease; s.orphan && over > fences {
+	lease := c.cfg.OrphanLease
+	if s.role == transfer.Endpoint {
+		lease = c.cfg.PipeLinger
+	}
+	if over := c.now - s.gone - lease; s.orphan && over > fences {
 		c.fail("node %s: memory of session %d was given back %v late", s.node.name, s.id, over)
 	}
 }

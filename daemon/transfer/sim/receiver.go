@@ -13,9 +13,8 @@ type receiver struct {
 	eng    *Engine
 	bind   *Op
 	window int
-	next   uint64 // of the numbers to ask for
-	life   int    // of the home from which something came
-	base   int64  // number there of this end's item 0; -1: nothing came yet
+	next   uint64            // of the numbers to ask for
+	came   map[uint64]*thing // of the bind, by the number that was asked for
 }
 
 func (e *receiver) open() {
@@ -25,7 +24,7 @@ func (e *receiver) open() {
 	}
 	e.upset++ // what the end before it was given may not have been told
 	o := c.newOp("bind", e.eng.workers[0], nil)
-	e.bind, e.next, e.base = o, 0, -1
+	e.bind, e.next, e.came = o, 0, map[uint64]*thing{}
 	in := &transfer.BindOp{Kind: transfer.BindRecv, Name: e.name, Token: e.token}
 	if e.buffer {
 		in.Kind = transfer.BindSelect
@@ -133,17 +132,25 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 	}
 }
 
-// missed: a number is not there any more. Only who put it can have taken it away.
+// missed: a number is not there. Only who put it can have taken it away.
 func (e *receiver) missed(o *Op, seq uint64) {
-	if e.base < 0 || e.life != e.home.life {
-		return
-	}
 	for _, t := range e.c.items {
-		if t.home == e.home && t.life == e.life && int64(t.number) == e.base+int64(seq) && t.put.ends[t.put.sess] != nil &&
-			t.put.ends[t.put.sess].status == transfer.Done && t.got == 0 && t.upset == e.upset {
-			e.c.fail("op %d: item %d of %s is gone, and nobody received it", o.tag, seq, e.name)
+		if t.home == e.home && t.withdrawn {
+			return
 		}
 	}
+	e.c.fail("op %d: item %d of %s is gone, and none was withdrawn", o.tag, seq, e.name)
+}
+
+// inOrder checks that what came under a higher number was put later.
+func (e *receiver) inOrder(o *Op, seq uint64, t *thing) {
+	for s, was := range e.came {
+		if was.life != t.life || (s < seq) != (was.number < t.number) || s == seq {
+			e.c.fail("op %d: get %d of %s got item %d of life %d, get %d item %d of life %d", o.tag, seq, e.name, t.number, t.life, s, was.number, was.life)
+			return
+		}
+	}
+	e.came[seq] = t
 }
 
 // got checks what was received.
@@ -162,11 +169,7 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 	case x.Got.Bytes != uint64(t.tokens) || (x.Bytes == 0) != (t.tokens == 0):
 		c.fail("op %d: item %x of %d tokens came as %d, %d bytes", o.tag, t.id, t.tokens, x.Got.Bytes, x.Bytes)
 	case !e.buffer:
-		if base := int64(t.number) - int64(seq); e.base < 0 {
-			e.base, e.life = base, t.life
-		} else if base != e.base || t.life != e.life {
-			c.fail("op %d: get %d of %s got item %d of life %d, its first was item %d of life %d", o.tag, seq, e.name, t.number, t.life, e.base, e.life)
-		}
+		e.inOrder(o, seq, t)
 	case in.Match == transfer.MatchItem:
 	case !fits(in, t):
 		c.fail("op %d: query %d %v %q got entry %v %q", o.tag, in.Match, in.Tokens, in.Key, t.under, t.key)

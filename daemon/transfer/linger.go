@@ -1,0 +1,72 @@
+package transfer
+
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
+// What was put stays to be received for a while after its sender's session is over, closed or dead: its arena's blocks stay, and
+// nothing else of it. Receivers drain it; then they hear that it was sealed, or that its sender is gone.
+
+// stay keeps the home of a session that is over; false: there is nothing to keep.
+func (h *home) stay(m *Machine, s *session, cause Cause) bool {
+	if !s.closed || h.ended || len(h.items) == 0 || h.gone != nil {
+		return false
+	}
+	h.gone = &cause
+	s.lingers = h
+	m.arm(&h.over, h, wakeLinger, m.now+h.linger)
+	m.rematch(h)
+	return true
+}
+
+// fire: the time is over.
+func (h *home) fire(m *Machine, _ wake) {
+	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and what it had put was not received within %s: %s", h.place, took(h.linger), h.gone.Text))
+}
+
+// farewell is what receivers hear once everything was received, or would be asked for.
+func (h *home) farewell() Cause {
+	switch {
+	case h.sealed:
+		return because(Closed, "%s was closed by its sender, and everything in it was received", h.place)
+	case h.gone != nil:
+		return because(PeerGone, "%s: its sender is gone, and everything that it had put was received: %s", h.place, h.gone.Text)
+	}
+	return Cause{}
+}
+
+// noMore is what an end hears that asks for an item after the last.
+func (h *home) noMore(e *end) Cause {
+	n := h.pipe.Next() - e.base
+	if h.sealed {
+		return because(Closed, "%s was closed by its sender after %d items", h.place, n)
+	}
+	return because(PeerGone, "%s: its sender is gone after %d items: %s", h.place, n, h.gone.Text)
+}
+
+// rematch looks again at those who wait for items that will not come.
+func (m *Machine) rematch(h *home) {
+	for _, k := range h.waiters() {
+		if k.match == MatchNext && k.state == seekWaiting {
+			m.unqueue(k)
+			m.matchSeeker(k)
+		}
+	}
+}
+
+// leftBehind says once what has to stay of the memory of a sender that is gone.
+func (m *Machine) leftBehind(s *session) {
+	legs := s.legs
+	var keep [][]layout.BlockList
+	for _, it := range s.lingers.all() {
+		if it.offer != nil {
+			legs -= it.offer.open
+		}
+		if len(it.segs[0].blocks) > 0 {
+			keep = append(keep, it.segs[0].blocks)
+		}
+	}
+	if s.orphaned || legs > 0 {
+		return
+	}
+	s.orphaned = true
+	m.emit(SessionOrphaned{Session: s.id, Layout: s.layout, Keep: keep})
+}
