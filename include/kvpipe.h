@@ -26,6 +26,18 @@
  *  - A terminal completion (DONE, FAILED, CANCELLED) without KVPIPE_C_MORE means released: nothing touches the
  *    memory any more. With KVPIPE_C_MORE exactly one RELEASED completion follows (perhaps QUARANTINED before it).
  */
+/*
+ * When the daemon is restarted the session goes on by itself: handles, regions, layout and live offers stay valid, and
+ * kvpipe_connected() says 0 until the next daemon is there. What the application sees:
+ *  - Offers, watches, drops, and takes to which no byte was granted go on as if nothing had been; an offer's lease begins anew.
+ *  - A take with bytes ends FAILED with KVPIPE_E_RESTARTED, without KVPIPE_C_MORE: its memory is free. Take again.
+ *  - What is submitted meanwhile waits for the next daemon; it ends at its deadline (TIMEOUT; an offer EXPIRED) if none comes.
+ *    Cancelling and withdrawing take effect at once. Calls that wait for an answer wait until their own timeout.
+ *  - A session that another instance of the engine has replaced meanwhile, or that the next daemon refuses, is over: every call
+ *    says why. So are pipes and lookup buffers (KVPIPE_E_RESTARTED): open them again.
+ * A daemon that stands still without ending is none that is gone: operations end at their deadlines with KVPIPE_C_MORE, and
+ * RELEASED follows when it goes on or is killed.
+ */
 #ifndef KVPIPE_H
 #define KVPIPE_H
 
@@ -117,10 +129,10 @@ KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t *
  * NULL is allowed; closing a handle twice is not detectable once freed, so set yours to NULL. */
 KVPIPE_API void kvpipe_close(kvpipe_t *kv);
 
-KVPIPE_API int kvpipe_connected(const kvpipe_t *kv);            /* 1 while the daemon answers, else 0 */
+KVPIPE_API int kvpipe_connected(const kvpipe_t *kv);            /* 1 while the daemon answers, else 0; again 1 after its restart */
 KVPIPE_API const char *kvpipe_node(const kvpipe_t *kv);         /* the node's name; owned by the session */
 KVPIPE_API const char *kvpipe_instance(const kvpipe_t *kv);     /* the engine instance; owned by the session */
-KVPIPE_API const char *kvpipe_advertise(const kvpipe_t *kv);    /* "host:port" that other nodes dial, or "" */
+KVPIPE_API const char *kvpipe_advertise(const kvpipe_t *kv);    /* "host:port" that other nodes dial, or ""; another after a restart, perhaps */
 
 /* Readable whenever kvpipe_poll() may have something to say. Owned by the session: do not read or close it.
  * Level-triggered epoll works: it is drained by kvpipe_poll(). Once it was asked for, the daemon rings for every
