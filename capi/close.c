@@ -20,6 +20,11 @@ static void free_memory(kvpipe_t *kv)
 		if (n->op == NULL)
 			kv_note_free_foreign(n);
 	}
+	while (kv->owed != NULL) {
+		struct kv_note *n = kv->owed;
+		kv->owed = n->next;
+		kv_note_free_foreign(n);
+	}
 	for (size_t i = 0; i < KV_BUCKETS; i++) {
 		while (kv->buckets[i] != NULL) {
 			struct kv_op *op = kv->buckets[i];

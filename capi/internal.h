@@ -222,6 +222,9 @@ void kv_op_answered(kvpipe_t *kv, struct kv_op *op, bool done);
 void kv_note_push(kvpipe_t *kv, struct kv_note *n);
 /* Copies the foreign completions that still lie in the ring: it goes. */
 void kv_notes_keep_foreign(kvpipe_t *kv);
+/* A foreign completion was handed out: one that promised RELEASED is owed it, whatever becomes of the daemon. Needs lock. */
+void kv_owe_foreign(kvpipe_t *kv, const struct kvpipe_completion *c);
+void kv_notes_settle_foreign(kvpipe_t *kv); /* the daemon is gone: every one that is owed is queued */
 void kv_notes_renumber(kvpipe_t *kv); /* all of them are older than anything in the ring */
 void kv_note_free_foreign(struct kv_note *n);
 void kv_note_drop(kvpipe_t *kv, struct kv_note *n);
@@ -405,6 +408,7 @@ struct kvpipe {
 	uint64_t cq_head;       /* as published, free-running */
 	struct kv_note *first, *last; /* for kvpipe_poll() */
 	uint32_t queued;
+	struct kv_note *owed;   /* RELEASED of foreign operations that is still to come, ready to be queued */
 	uint32_t pending;       /* atomic: kvpipe_poll() has something without looking at the ring */
 	bool fd_used;           /* atomic: kvpipe_fd() was asked for */
 	bool ready_set;

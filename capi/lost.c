@@ -102,6 +102,7 @@ static void session_lost(kvpipe_t *kv)
 		lose(kv, op);
 	}
 	kv_notes_keep_foreign(kv);
+	kv_notes_settle_foreign(kv);
 	kv->unsent = kv->live;
 	kv->helper.ping = 0;
 	kv->life++;

@@ -146,6 +146,47 @@ void kv_notes_keep_foreign(kvpipe_t *kv)
 	}
 }
 
+void kv_owe_foreign(kvpipe_t *kv, const struct kvpipe_completion *c)
+{
+	struct kv_note **at = &kv->owed;
+
+	if (c->status == KVPIPE_RELEASED) {
+		while (*at != NULL && (*at)->c.op_id != c->op_id)
+			at = &(*at)->next;
+		struct kv_note *n = *at;
+		if (n != NULL) {
+			*at = n->next;
+			kv_note_free_foreign(n);
+		}
+	} else if ((c->flags & KVPIPE_C_MORE) != 0) {
+		struct kv_note *n = calloc(1, sizeof(*n));
+		if (n == NULL)
+			return;
+		n->c = *c;
+		n->c.status = KVPIPE_RELEASED;
+		n->c.reason = KVPIPE_OK;
+		n->c.flags = KVPIPE_C_FOREIGN;
+		n->c.bytes = 0;
+		n->next = kv->owed;
+		kv->owed = n;
+	}
+}
+
+void kv_notes_settle_foreign(kvpipe_t *kv)
+{
+	/* What nobody has collected yet counts as well. */
+	for (struct kv_note *n = kv->first; n != NULL; n = n->next) {
+		if (n->op == NULL)
+			kv_owe_foreign(kv, &n->c);
+	}
+	while (kv->owed != NULL) {
+		struct kv_note *n = kv->owed;
+		kv->owed = n->next;
+		n->order = kv->seen;
+		insert_before(kv, NULL, n);
+	}
+}
+
 void kv_notes_renumber(kvpipe_t *kv)
 {
 	for (struct kv_note *n = kv->first; n != NULL; n = n->next)

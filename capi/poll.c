@@ -28,6 +28,7 @@ static bool take_foreign(kvpipe_t *kv, struct kvpipe_completion *out)
 	}
 	if (!kv_note_deliver(kv, &n, out))
 		return false;
+	kv_owe_foreign(kv, &n.c);
 	kv->cq_head++;
 	kvpipe_store_release(&kv->rings.c->cq_head, (uint32_t)kv->cq_head);
 	kv_advance(kv);

@@ -547,6 +547,35 @@ static void ranks(void)
 	fake_stop(f);
 }
 
+/* What another session's take promised a rank is kept, though nobody is left to say it. */
+static void foreign_release(void)
+{
+	struct fake *f = begin();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c[8];
+	const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
+	const struct kvpipe_cqe late = { .op_id = 6, .tag = 2, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
+	const struct kvpipe_cqe both = { .op_id = 7, .tag = 3, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
+	const struct kvpipe_cqe free = { .op_id = 7, .tag = 3, .status = KVPIPE_RELEASED };
+
+	fake_post(f, both, NULL, 0, NULL);
+	fake_post(f, free, NULL, 0, NULL);
+	fake_post(f, more, NULL, 0, NULL);
+	for (int n = 0; n < 3;)
+		n += kvpipe_poll(kv, c + n, 8);
+	fake_post(f, late, NULL, 0, NULL); /* not collected */
+	fake_die(f);
+	for (int n = 0; n < 3;)
+		n += kvpipe_poll(kv, c + n, 8);
+	CHECK(c[0].op_id == 6 && c[0].status == KVPIPE_CANCELLED && c[0].flags == (KVPIPE_C_MORE | KVPIPE_C_FOREIGN));
+	for (int i = 1; i < 3; i++)
+		CHECK(c[i].status == KVPIPE_RELEASED && c[i].flags == KVPIPE_C_FOREIGN && c[i].op == 0);
+	CHECK(c[1].op_id + c[2].op_id == 5 + 6 && c[1].tag + c[2].tag == 1 + 2);
+	CHECK_INT(kvpipe_poll(kv, c, 8), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Threads that submit, wait, poll and register while the daemon dies again and again. Each operation ends once. */
 static kvpipe_t *stormy;
 static bool storm_over;
@@ -642,7 +671,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(cancelled), TEST(cancelling), TEST(never),
-		TEST(stopping), TEST(mute), TEST(refused), TEST(many), TEST(ranks), TEST(storm),
+		TEST(stopping), TEST(mute), TEST(refused), TEST(many), TEST(ranks), TEST(foreign_release), TEST(storm),
 	};
 	return RUN(tests);
 }
