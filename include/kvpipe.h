@@ -539,7 +539,8 @@ KVPIPE_API int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t k
 				 kvpipe_query_t **out);
 
 /* Waits for a query's end, at most timeout_ns (0: look). 0: *out is what it found, the caller's until kvpipe_msg_free(), once.
- * TIMEOUT while it still runs, and at its end when nothing matched in time: kvpipe_query_done() tells them apart. */
+ * TIMEOUT while it still runs, and at its end when nothing matched in time: after that, and after any other end, a further
+ * wait gives NOT_FOUND. */
 KVPIPE_API int kvpipe_query_wait(kvpipe_query_t *q, int64_t timeout_ns, kvpipe_msg_t **out);
 KVPIPE_API int kvpipe_query_done(const kvpipe_query_t *q);      /* 1: it has ended, 0: it runs */
 /* Forgets a query, and cancels it if it still runs: an entry that is on its way at that moment is lost. NULL is allowed, and so

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Tuple
 from . import _abi, _end, _values, received, tensors
 from ._end import End
 from ._values import Key
-from .errors import Error, Invalid
+from .errors import Error, Invalid, Reason
 
 if TYPE_CHECKING:
     from .node import Node
@@ -170,9 +170,12 @@ class LookupBuffer(End):
     def _look(self, query: int, ns: int, message: ctypes.c_void_p) -> int:
         """TIMEOUT only as long as the query runs; its own is raised."""
         code: int = self._lib.query_wait(query, ns, ctypes.byref(message))
-        if code < 0:
-            error: Error = self._lib.error(code)
-            if self._lib.query_done(query):
+        if code != -Reason.TIMEOUT:
+            return code
+        error = self._lib.error(code)
+        if self._lib.query_done(query):
+            code = self._lib.query_wait(query, 0, ctypes.byref(message))  # it may have ended in between
+            if code == -Reason.NOT_FOUND:
                 raise error
         return code
 
