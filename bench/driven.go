@@ -32,6 +32,7 @@ type answer struct {
 	Error   string  `json:"error"`
 	GBps    float64 `json:"gb_per_s"`
 	Seconds float64 `json:"seconds"`
+	PerS    float64 `json:"per_s"`
 	P50     float64 `json:"p50_us"`
 	P99     float64 `json:"p99_us"`
 }

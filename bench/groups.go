@@ -48,6 +48,9 @@ var groups = []group{
 	busyGroup(3, 5),
 	neighbourGroup(2),
 	describeGroup(0.1),
+	pipeGroup(0.4, 100_000),
+	pipeTCPGroup(0.8),
+	lookupGroup(1.2),
 	idleGroup(0.1, 50),
 }
 

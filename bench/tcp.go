@@ -90,14 +90,16 @@ func modes(streams int) []string {
 // againstBest tries every mode of the reference, then lets the best three take
 // turns with ours; the reference is whichever of them has the best median.
 func againstBest(e *env, r *rows, row string, ref *driven, d direction, streams int, p *pair) error {
+	from, to := d.ends(p)
+	return againstBestOf(e, r, row, ref, d, streams, rateOf(p, from, to))
+}
+
+func againstBestOf(e *env, r *rows, row string, ref *driven, d direction, streams int, ours gauge) error {
 	best, err := bestModes(ref, d, streams)
 	if err != nil {
 		return err
 	}
-	gauges := []gauge{rateOf(p, p.a, p.b)}
-	if from, to := d.ends(p); from != p.a {
-		gauges[0] = rateOf(p, from, to)
-	}
+	gauges := []gauge{ours}
 	for _, mode := range best {
 		gauges = append(gauges, rate(ref, "%s dir=%s streams=%d", mode, d.ref, streams))
 	}

@@ -13,7 +13,7 @@ uint32_t kv_block_bytes(uint64_t capacity)
 {
 	uint32_t block = 256;
 
-	while (block < 4096 && block < capacity / 65536)
+	while (block < 4096 && block < capacity / 262144)
 		block *= 2;
 	return block;
 }

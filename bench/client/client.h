@@ -24,6 +24,9 @@ struct client {
 	kvpipe_op_t offers[MAX_SMALL];
 	size_t noffers;
 	uint64_t *took;
+	kvpipe_pipe_t *pipe;
+	kvpipe_lookup_t *own, *sel; /* both ends of one buffer */
+	uint32_t entries, selected; /* inserted and selected so far */
 };
 
 /* memory.c: connects, registers, describes; exits when that fails. */
@@ -40,6 +43,14 @@ bool wait_offers(struct client *c);
  * the call that submits to the moment the end is seen. */
 bool take_list(struct client *c, const char *key, const char *peer,
 	       size_t first, size_t n, bool spin, uint64_t *ns);
+
+/* pipes.c: as above. A client has at most one end of a pipe, and one buffer. */
+bool pipe_open(struct client *c, const char *name, const char *peer, bool send);
+bool pipe_send(struct client *c, long n, size_t size);
+bool pipe_recv(struct client *c, long n, uint64_t *ns); /* without the first */
+bool lookup_fill(struct client *c, const char *name, long n);
+bool lookup_select(struct client *c, long n); /* one by one; times in took */
+void pipes_close(struct client *c);
 
 /* commands.c: answers one "run do=... key=value ..." line. */
 void client_run(void *client, const char *args);

@@ -9,7 +9,8 @@
 
 struct request {
 	char what[16], key[128], peer[256];
-	long n;	   /* of small hand-overs */
+	long n;	   /* of small hand-overs, tensors, entries */
+	size_t size; /* of a tensor */
 	bool spin; /* wait without sleeping */
 };
 
@@ -57,6 +58,14 @@ static int by_value(const void *x, const void *y)
 	return (a > b) - (a < b);
 }
 
+static void tell_times(struct client *c, long n)
+{
+	qsort(c->took, (size_t)n, sizeof *c->took, by_value);
+	printf("{\"n\":%ld,\"p50_us\":%.3f,\"p99_us\":%.3f}\n", n,
+	       (double)c->took[n / 2] / 1e3,
+	       (double)c->took[n * 99 / 100] / 1e3);
+}
+
 /* Takes them again, one at a time. */
 static void do_takes(struct client *c, const struct request *q)
 {
@@ -66,10 +75,18 @@ static void do_takes(struct client *c, const struct request *q)
 		if (!take_list(c, key, q->peer, 0, 1, q->spin, &c->took[i]))
 			return;
 	}
-	qsort(c->took, (size_t)q->n, sizeof *c->took, by_value);
-	printf("{\"n\":%ld,\"p50_us\":%.3f,\"p99_us\":%.3f}\n", q->n,
-	       (double)c->took[q->n / 2] / 1e3,
-	       (double)c->took[q->n * 99 / 100] / 1e3);
+	tell_times(c, q->n);
+}
+
+/* n tensors through the pipe that is open. */
+static void do_recv(struct client *c, const struct request *q)
+{
+	uint64_t ns;
+	if (!pipe_recv(c, q->n, &ns))
+		return;
+	double s = (double)ns / 1e9, each = (double)(q->n - 1) / s;
+	printf("{\"seconds\":%.9f,\"per_s\":%.1f,\"gb_per_s\":%.3f}\n", s, each,
+	       each * (double)q->size / 1e9);
 }
 
 static void do_check(struct client *c, uint64_t salt)
@@ -89,8 +106,38 @@ static bool understood(struct request *q, const char *args)
 	arg_text(args, "peer", q->peer, sizeof q->peer);
 	q->n = arg_long(args, "n", 1);
 	q->spin = arg_long(args, "spin", 0);
-	if (q->n < 1 || q->n > MAX_SMALL) {
+	q->size = (size_t)arg_long(args, "size", 1);
+	/* Only what is kept for each has a bound. */
+	bool kept = strcmp(q->what, "offers") == 0 ||
+		    strcmp(q->what, "takes") == 0 ||
+		    strcmp(q->what, "selects") == 0;
+	if (q->n < 1 || (kept && q->n > MAX_SMALL)) {
 		serve_error("n: %ld is not in 1..%d", q->n, MAX_SMALL);
+		return false;
+	}
+	return true;
+}
+
+/* False: it is none of these. */
+static bool run_pipes(struct client *c, const struct request *q)
+{
+	bool send = strcmp(q->what, "send") == 0;
+	if (strcmp(q->what, "recv") == 0) {
+		do_recv(c, q);
+	} else if (strcmp(q->what, "selects") == 0) {
+		if (lookup_select(c, q->n))
+			tell_times(c, q->n);
+	} else if (strcmp(q->what, "source") == 0 || strcmp(q->what, "sink") == 0) {
+		if (pipe_open(c, q->key, q->peer, q->what[1] == 'o'))
+			fine();
+	} else if (send || strcmp(q->what, "insert") == 0) {
+		if (send ? pipe_send(c, q->n, q->size)
+			 : lookup_fill(c, q->key, q->n))
+			fine();
+	} else if (strcmp(q->what, "close") == 0) {
+		pipes_close(c);
+		fine();
+	} else {
 		return false;
 	}
 	return true;
@@ -119,7 +166,8 @@ void client_run(void *client, const char *args)
 		fine();
 	} else if (strcmp(q.what, "check") == 0) {
 		do_check(c, salt);
-	} else {
-		serve_error("do: want offer, take, offers, takes, wait, fill or check");
+	} else if (!run_pipes(c, &q)) {
+		serve_error("do: want offer, take, offers, takes, wait, fill, check, "
+			    "source, sink, send, recv, insert, selects or close");
 	}
 }

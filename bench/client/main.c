@@ -26,6 +26,13 @@ static const char usage[] =
 	"  run do=wait                     until all offers are consumed\n"
 	"  run do=fill salt=S              a pattern into the source list\n"
 	"  run do=check salt=S             is it in the destination list?\n"
+	"  run do=source key=K             the sending end of pipe K\n"
+	"  run do=sink key=K [peer=NODE]   the receiving end\n"
+	"  run do=send n=N size=BYTES      N tensors, until they are received\n"
+	"  run do=recv n=N size=BYTES      these\n"
+	"  run do=insert key=K n=N         both ends of lookup buffer K, N entries\n"
+	"  run do=selects n=N              select N, one by one, and insert as many\n"
+	"  run do=close                    ends of pipe and buffer\n"
 	"  quit\n";
 
 int main(int argc, char **argv)
@@ -61,6 +68,7 @@ int main(int argc, char **argv)
 		die("no memory for %d samples", MAX_SMALL);
 	client_open(&c);
 	serve_loop("client", client_run, &c);
+	pipes_close(&c);
 	kvpipe_close(c.kv);
 	return 0;
 }
