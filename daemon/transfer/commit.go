@@ -161,6 +161,9 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 		if t.get != nil {
 			t.endUntil += 2 * m.cfg.Linger // longer than its home is in doubt
 		}
+		if t.peer != nil && t.peer.up { // perhaps over another channel than that which carried its bytes
+			t.epoch, t.asked = t.peer.epoch, true
+		}
 		t.sayEnd(m)
 	}
 	m.conclude(&t.op, status, cause)
@@ -187,7 +190,7 @@ func (t *take) sayEnd(m *Machine) {
 // sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's offer was taken:
 // to one that comes back with the offer that is all that a drop says. What workers took in parts is left to the lease.
 func (m *Machine) sayConsumed(t *take) {
-	if t.end.Status == Done && t.in.Parts == 1 {
+	if t.end.Status == Done && t.in.Parts == 1 && t.get == nil { // items do not come back
 		m.send(t.peer, &MsgKey{Engine: t.by.engine.key.name, Key: t.in.Key, Token: t.in.Token, Drop: true})
 	}
 }

@@ -305,5 +305,8 @@ func legOf(p *peer, x XferID, end End) Leg {
 
 // disown tells a producer that nobody here waits for that transfer (any more), so that it lets go of its blocks.
 func (m *Machine) disown(p *peer, x XferID) {
+	if t := m.takes[x]; t != nil && t.peer == p && t.phase == committing {
+		return // it was asked for over an earlier channel, and will say how it ended once it is fenced
+	}
 	m.send(p, &MsgEnd{Xfer: x, Status: WasCancelled, Cause: because(Cancelled, "node %q has no take of that name: it ended before", m.cfg.Node)})
 }
