@@ -67,16 +67,21 @@ func (e *env) startDaemon(node, addr, ca string, s setting, peers map[string]str
 	if s.cpu >= 0 {
 		args = append([]string{"taskset", "-c", strconv.Itoa(s.cpu)}, args...)
 	}
-	d.cmd = exec.Command(args[0], args[1:]...)
+	return d, d.start(exec.Command(args[0], args[1:]...))
+}
+
+// start runs the daemon, or runs it again.
+func (d *daemon) start(cmd *exec.Cmd) error {
+	d.cmd = cmd
 	d.cmd.SysProcAttr = dieWithParent()
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := d.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	return d, d.awaitReady(stderr)
+	return d.awaitReady(stderr)
 }
 
 // awaitReady reads the log up to "ready"; what comes after is kept out of the

@@ -52,6 +52,7 @@ var groups = []group{
 	pipeTCPGroup(0.8),
 	lookupGroup(1.2),
 	idleGroup(0.1, 50),
+	reattachGroup(64, 1000, 200),
 }
 
 func (g group) matches(text string) bool {

@@ -1,4 +1,5 @@
 /* What a bench client can be told to do. */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,45 @@ static void do_check(struct client *c, uint64_t salt)
 		fine();
 }
 
+/* n further regions of a block each. */
+static void do_regions(struct client *c, const struct request *q)
+{
+	kvpipe_region_t region;
+	void *addr;
+	for (long i = 0; i < q->n; i++) {
+		int err = kvpipe_mem_alloc(c->kv, c->block, 0, &addr, &region);
+		if (err < 0) {
+			failed("kvpipe_mem_alloc", err);
+			return;
+		}
+	}
+	fine();
+}
+
+/* Waits until the daemon was lost and another one has everything back: a watch
+ * is sent behind all that is sent again. */
+static void do_back(struct client *c)
+{
+	static const char token[16] = "a watch's token";
+	struct kvpipe_completion end;
+	kvpipe_op_t op;
+	while (kvpipe_connected(c->kv))
+		poll(NULL, 0, 1);
+	int err = kvpipe_watch(c->kv,
+			       &KVPIPE_OPTS(kvpipe_key_opts, .key = "back", .key_len = 4,
+					    .token = token, .token_len = sizeof token,
+					    .timeout_ns = 20000000000),
+			       &op);
+	if (err == 0)
+		err = kvpipe_wait(c->kv, op, KVPIPE_FOREVER, &end);
+	if (err < 0)
+		failed("kvpipe_watch", err);
+	else if (end.status != KVPIPE_DONE)
+		serve_error("watch: %s", end.message);
+	else
+		fine();
+}
+
 static bool understood(struct request *q, const char *args)
 {
 	*q = (struct request){.n = 1};
@@ -158,6 +198,10 @@ void client_run(void *client, const char *args)
 		do_offers(c, &q);
 	} else if (strcmp(q.what, "takes") == 0) {
 		do_takes(c, &q);
+	} else if (strcmp(q.what, "regions") == 0) {
+		do_regions(c, &q);
+	} else if (strcmp(q.what, "back") == 0) {
+		do_back(c);
 	} else if (strcmp(q.what, "wait") == 0) {
 		if (wait_offers(c))
 			fine();
@@ -167,7 +211,7 @@ void client_run(void *client, const char *args)
 	} else if (strcmp(q.what, "check") == 0) {
 		do_check(c, salt);
 	} else if (!run_pipes(c, &q)) {
-		serve_error("do: want offer, take, offers, takes, wait, fill, check, "
+		serve_error("do: want offer, take, offers, takes, regions, back, wait, fill, check, "
 			    "source, sink, send, recv, insert, selects or close");
 	}
 }

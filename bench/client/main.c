@@ -23,6 +23,8 @@ static const char usage[] =
 	"  run do=take key=K [peer=NODE]   take it\n"
 	"  run do=offers key=K n=N         offer one block, N times\n"
 	"  run do=takes key=K n=N [peer=NODE] [spin=1]   take these, one by one\n"
+	"  run do=regions n=N              N further regions of a block\n"
+	"  run do=back                     until a restarted daemon has all back\n"
 	"  run do=wait                     until all offers are consumed\n"
 	"  run do=fill salt=S              a pattern into the source list\n"
 	"  run do=check salt=S             is it in the destination list?\n"

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/kvpipe/kvpipe/bench/stats"
+)
+
+// reattachGroup: a daemon is killed under an engine with many regions and live
+// offers, and started again. How long after it listens has it everything back?
+func reattachGroup(regions, offers int, ms float64) group {
+	row := fmt.Sprintf("re-attach, %d regions, %d offers", regions, offers)
+	return group{
+		name:    "reattach",
+		targets: []target{{row, stats.AtMost, ms}},
+		run: func(e *env, r *rows) error {
+			d, err := e.startDaemon("a", "off", filepath.Join(e.dir, e.unique("ca")), setting{crc: "auto", cpu: -1}, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { d.stop() }()
+			s := shape{"64K", 64 << 10, 1024}
+			c, err := e.start("bench-client", clientArgs(s, "--socket", d.socket)...)
+			if err != nil {
+				return err
+			}
+			defer c.stop()
+			if _, err := c.run("do=regions n=%d", regions-1); err != nil {
+				return err
+			}
+			if _, err := c.run("do=offers key=%s n=%d", e.unique("k"), offers); err != nil {
+				return err
+			}
+			var took []float64
+			for range e.rounds {
+				t, err := e.reattachOnce(d, c)
+				if err != nil {
+					return err
+				}
+				took = append(took, float64(t)/float64(time.Millisecond))
+			}
+			r.absolute(row, stats.NewSeries("kvpipe", "ms", took))
+			return nil
+		},
+	}
+}
+
+// reattachOnce restarts the daemon and returns how long after it took its first
+// connection the client had everything back.
+func (e *env) reattachOnce(d *daemon, c *driven) (time.Duration, error) {
+	if _, err := io.WriteString(c.in, "run do=back\n"); err != nil {
+		return 0, err
+	}
+	d.kill()
+	listens := make(chan time.Time, 1)
+	go func() {
+		for late := time.Now().Add(patience); time.Now().Before(late); <-time.After(200 * time.Microsecond) {
+			if conn, err := net.Dial("unixpacket", d.socket); err == nil {
+				listens <- time.Now()
+				_ = conn.Close()
+				return
+			}
+		}
+		listens <- time.Time{}
+	}()
+	err := d.start(exec.Command(d.cmd.Path, d.cmd.Args[1:]...))
+	if err == nil {
+		_, err = c.read()
+	}
+	back, from := time.Now(), <-listens
+	return back.Sub(from), err
+}
+
+// kill ends the daemon at once.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Signal(syscall.SIGKILL)
+	<-d.log
+	_ = d.cmd.Wait()
+}
