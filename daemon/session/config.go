@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/memory"
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -29,6 +30,7 @@ type Config struct {
 	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 20 ms
 	Patience time.Duration // how long a client may leave its answers unread; 0: 5 s
 	Log      *slog.Logger  // nil: none
+	ABI      [2]uint32     // of the ring protocol, oldest and newest; zero: ring's. Others are for tests of neighbouring versions
 	State    string        // file in which sessions are remembered for the next daemon; "": none
 	Await    time.Duration // how long sessions of the daemon before are waited for; 0: 10 s
 	ProcRoot string        // "": /proc
@@ -103,6 +105,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Patience == 0 {
 		c.Patience = 5 * time.Second
+	}
+	if c.ABI == [2]uint32{} {
+		c.ABI = [2]uint32{ring.ABIMin, ring.ABI}
 	}
 	if c.Await == 0 {
 		c.Await = 10 * time.Second

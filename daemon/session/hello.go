@@ -53,9 +53,10 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if err != nil {
 		return nil, invalid("%v", err)
 	}
-	if h.ABIMin > ring.ABI || h.ABIMax < ring.ABIMin || h.ABIMin > h.ABIMax {
+	oldest, newest := v.cfg.ABI[0], v.cfg.ABI[1]
+	if h.ABIMin > newest || h.ABIMax < oldest || h.ABIMin > h.ABIMax {
 		return nil, refuse(transfer.Incompatible, "the library speaks ring protocol %d to %d, this daemon (%s) %d to %d: use a library and a daemon of neighbouring versions",
-			h.ABIMin, h.ABIMax, v.cfg.Version, ring.ABIMin, ring.ABI)
+			h.ABIMin, h.ABIMax, v.cfg.Version, oldest, newest)
 	}
 	if len(rest) != 0 {
 		return nil, invalid("hello: %d bytes too many", len(rest))
@@ -79,7 +80,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if err != nil {
 		return nil, err
 	}
-	s.abi = min(h.ABIMax, ring.ABI)
+	s.abi = min(h.ABIMax, newest)
 	v.mourn(who)
 	_ = conn.SetDeadline(time.Time{}) // from admit on, deadlines are the session's
 	err = v.admit(s)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -182,4 +183,34 @@ func TestALaterStateFileIsRead(t *testing.T) {
 	wrong.Secret[0] ^= 1
 	n.refused(wrong, transfer.Denied, "not yours")
 	n.dial(again(worker("e", "", 0), c))
+}
+
+// A daemon comes back one version older or newer, and so may the library: they speak the newest that both know.
+func TestASessionComesBackToANeighbouringVersion(t *testing.T) {
+	speaks := func(oldest, newest uint32) func(*session.Config) {
+		return func(c *session.Config) { c.ABI = [2]uint32{oldest, newest} }
+	}
+	for _, c := range []struct{ oldest, newest, libMin, libMax, want uint32 }{
+		{1, 1, 1, 1, 1}, {0, 1, 1, 1, 1}, {1, 2, 1, 1, 1}, {1, 2, 1, 2, 2}, {1, 1, 1, 2, 1}, {2, 2, 1, 2, 2}, {1, 1, 0, 1, 1},
+	} {
+		l := newLives(t)
+		n := l.start(nil)
+		first := n.dial(worker("e", "", 0))
+		if first.Welcome.ABI != ring.ABI {
+			t.Fatalf("abi is %d", first.Welcome.ABI)
+		}
+		l.kill(n)
+		n = l.start(speaks(c.oldest, c.newest))
+		o := again(worker("e", "", 0), first)
+		o.Hello = func(h *ring.Hello) { h.ABIMin, h.ABIMax = c.libMin, c.libMax }
+		if got := n.dial(o).Welcome.ABI; got != c.want {
+			t.Errorf("%+v: abi is %d", c, got)
+		}
+	}
+	l := newLives(t)
+	n := l.start(nil)
+	first := n.dial(worker("e", "", 0))
+	l.kill(n)
+	n = l.start(speaks(2, 3))
+	n.refused(again(worker("e", "", 0), first), transfer.Incompatible, "1 to 1", "2 to 3")
 }
