@@ -22,12 +22,25 @@ def test_handover(near):
     assert run("python/handover.py", KVPIPE_SOCKET=near.socket) == "163840 bytes handed over\n"
 
 
-def test_readme(near, tmp_path):
+def test_pipe(near):
+    out = run("python/pipe.py", KVPIPE_SOCKET=near.socket)
+    assert out.endswith("('float32', (4,), 2.0)\nNone\n2 tokens agree, 2 bytes of keys\n")
+
+
+@pytest.mark.parametrize("name, last", [("handover", "handover: ok"), ("pipe", "float32, 3 x 4: 0 ... 23\nNone")])
+def test_c(near, name, last):
+    done = subprocess.run([str(BIN / "examples" / name)], env={**os.environ, "KVPIPE_SOCKET": near.socket}, text=True,
+                          capture_output=True, timeout=100)
+    assert done.returncode == 0 and last in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_readme(near, tmp_path, number):
     """What a newcomer copies."""
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(snippets) == 1
+    assert len(snippets) == 2
     script = tmp_path / "readme.py"
-    script.write_text(snippets[0])
+    script.write_text(snippets[number])
     run(script, KVPIPE_SOCKET=near.socket)
 
 
