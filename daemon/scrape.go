@@ -21,6 +21,16 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	for _, o := range m.Offers {
 		s.Offers[o.State]++
 	}
+	s.Pipes = map[string]metrics.PipeKind{}
+	for i := range m.Pipes {
+		x := &m.Pipes[i]
+		p := s.Pipes[x.Kind()]
+		if x.State != "waiting" && x.State != "remote" {
+			p.Homes++
+		}
+		p.Items, p.Waiting, p.Bytes = p.Items+x.Items, p.Waiting+x.Waiting, p.Bytes+x.Bytes
+		s.Pipes[x.Kind()] = p
+	}
 	for _, t := range m.Transfers {
 		if t.End == transfer.Consumer {
 			s.Takes++

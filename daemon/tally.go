@@ -35,7 +35,7 @@ func (t *tally) completed(c *transfer.Complete) {
 	}
 	t.mu.Lock()
 	t.outcomes[outcome{c.Kind, c.Status, c.Reason}]++
-	if c.Kind == transfer.KindTake {
+	if c.Kind == transfer.KindTake || c.Kind == transfer.KindGet {
 		t.moved += c.Bytes
 	}
 	t.mu.Unlock()

@@ -160,6 +160,21 @@ func (v view) Offers(ctx context.Context) ([]admin.Offer, error) {
 	return out, nil
 }
 
+func (v view) Pipes(ctx context.Context) ([]admin.Pipe, error) {
+	m, err := v.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admin.Pipe, 0, len(m.Pipes))
+	for _, p := range m.Pipes {
+		out = append(out, admin.Pipe{
+			Name: printable(p.Name), Kind: p.Kind(), Home: p.Home, State: p.State, Engine: p.Engine, Ends: p.Ends, Items: p.Items, Bytes: p.Bytes,
+			Capacity: p.Capacity, Waiting: p.Waiting, Delivered: p.Delivered,
+		})
+	}
+	return out, nil
+}
+
 func (v view) Transfers(ctx context.Context) ([]admin.Transfer, error) {
 	m, err := v.look(ctx)
 	if err != nil {

@@ -32,6 +32,7 @@ func New(src Source) *Server {
 	get(mux, "/v1/regions", src.Regions)
 	get(mux, "/v1/offers", src.Offers)
 	get(mux, "/v1/transfers", src.Transfers)
+	get(mux, "/v1/pipes", src.Pipes)
 	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
 		e, err := src.Explain(r.Context(), r.URL.Query().Get("peer"))
 		answer(w, e, err)

@@ -37,6 +37,7 @@ func TestEverythingArrives(t *testing.T) {
 	checkGet(t, c, "regions", src.R)
 	checkGet(t, c, "offers", src.O)
 	checkGet(t, c, "transfers", src.T)
+	checkGet(t, c, "pipes", src.Pi)
 	checkGet(t, c, "explain", src.E)
 }
 

@@ -15,6 +15,8 @@ type Source interface {
 	Regions(ctx context.Context) ([]Region, error)
 	Offers(ctx context.Context) ([]Offer, error)
 	Transfers(ctx context.Context) ([]Transfer, error)
+	// Pipes lists pipes and lookup buffers; never what is in them.
+	Pipes(ctx context.Context) ([]Pipe, error)
 	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
 	Explain(ctx context.Context, peer string) (Explain, error)
 	// Bench measures what each allowed transport moves from a peer to this node, with memory of the daemons' own, and reports rows as they come.
@@ -140,6 +142,21 @@ type Transfer struct {
 	Deadline  float64 `json:"deadline_seconds"` // left
 	Age       float64 `json:"age_seconds"`
 	Trace     string  `json:"trace,omitempty"`
+}
+
+// Pipe is a pipe or a lookup buffer: its home, or the ends on this node of one whose home is elsewhere.
+type Pipe struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`  // "pipe", "buffer"
+	Home      string `json:"home"`  // node of its sender or owner; "": none has come yet
+	State     string `json:"state"` // "waiting" (for its sender), "open", "sealed", "lingering" (its sender is gone), "remote"
+	Engine    string `json:"engine"`
+	Ends      int    `json:"ends"` // receiving ones that are known here
+	Items     int    `json:"items"`
+	Bytes     uint64 `json:"bytes"`
+	Capacity  uint64 `json:"capacity_bytes"`
+	Waiting   int    `json:"waiting"` // gets that wait for an item
+	Delivered uint64 `json:"delivered"`
 }
 
 // Explain is the choice of a transport, and why the better ones were not chosen.

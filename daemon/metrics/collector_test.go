@@ -28,7 +28,8 @@ const page = "testdata/page.txt"
 func example() Snapshot {
 	return Snapshot{
 		Version: "0.1.0", Node: "prefill-0", Draining: true, Sessions: 3, Regions: 4, PinnedBytes: 5 << 30, OrphanedBytes: 1 << 30, Limits: []Limit{{"limits.offers", 17, 4096}},
-		Offers: map[string]int{"sealed": 6, "open": 1}, Takes: 7, Transfers: 8, HeldShared: 9, HeldExcl: 10,
+		Offers: map[string]int{"sealed": 6, "open": 1}, Pipes: map[string]PipeKind{"pipe": {Homes: 2, Items: 3, Waiting: 4, Bytes: 5}},
+		Takes: 7, Transfers: 8, HeldShared: 9, HeldExcl: 10,
 		Operations: map[Outcome]uint64{{"take", "done", "ok"}: 11, {"take", "failed", "timeout"}: 1, {"offer", "released", "ok"}: 2},
 		MovedBytes: 12 << 40, SlicesRetried: 13, SessionsEnded: map[string]uint64{"closed": 14, "peer_gone": 1},
 		Peers: []Peer{

@@ -9,7 +9,8 @@ type Snapshot struct {
 	Sessions, Regions        int
 	PinnedBytes              uint64
 	OrphanedBytes            uint64
-	Offers                   map[string]int // by state
+	Offers                   map[string]int      // by state
+	Pipes                    map[string]PipeKind // by kind
 	Takes, Transfers         int
 	HeldShared, HeldExcl     int
 	Operations               map[Outcome]uint64
@@ -22,6 +23,12 @@ type Snapshot struct {
 	Malformed, Refused       uint64
 	ChannelsOpened, Reopened uint64
 	CertificateUntil         time.Time // zero: none
+}
+
+// PipeKind is the homes of a kind ("pipe", "buffer") on this node, taken together.
+type PipeKind struct {
+	Homes, Items, Waiting int
+	Bytes                 uint64
 }
 
 // Limit is a limit of the configuration and how much of it is used, by the session nearest to it if it holds for each.

@@ -37,9 +37,12 @@ type QuotaInfo struct {
 }
 
 func (m *Machine) quotasOf(s *session) []QuotaInfo {
-	all := make([]QuotaInfo, numQuotas)
+	all := make([]QuotaInfo, 0, numQuotas)
 	for q := range quotas {
-		all[q] = QuotaInfo{Key: quotas[q].key, Used: s.used[q], Limit: quotas[q].limit(&m.cfg)}
+		if q := quota(q); q == quotaItems && s.role != Endpoint || q == quotaOffers && s.role == Endpoint {
+			continue
+		}
+		all = append(all, QuotaInfo{Key: quotas[q].key, Used: s.used[q], Limit: quotas[q].limit(&m.cfg)})
 	}
 	return all
 }

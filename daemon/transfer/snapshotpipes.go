@@ -22,6 +22,14 @@ type PipeInfo struct {
 	Delivered uint64
 }
 
+// Kind is "pipe" or "buffer".
+func (i *PipeInfo) Kind() string {
+	if i.Buffer {
+		return "buffer"
+	}
+	return "pipe"
+}
+
 // pipes lists what there is, by name; pipes first.
 func (m *Machine) pipes() []PipeInfo {
 	var out []PipeInfo

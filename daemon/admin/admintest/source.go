@@ -20,6 +20,7 @@ type Source struct {
 	R          []admin.Region
 	O          []admin.Offer
 	T          []admin.Transfer
+	Pi         []admin.Pipe
 	E          admin.Explain
 	Rows       []admin.BenchRow
 	BenchErr   error                 // after Rows
@@ -37,6 +38,7 @@ func (s *Source) Sessions(context.Context) ([]admin.Session, error)   { return s
 func (s *Source) Regions(context.Context) ([]admin.Region, error)     { return s.R, s.Err }
 func (s *Source) Offers(context.Context) ([]admin.Offer, error)       { return s.O, s.Err }
 func (s *Source) Transfers(context.Context) ([]admin.Transfer, error) { return s.T, s.Err }
+func (s *Source) Pipes(context.Context) ([]admin.Pipe, error)         { return s.Pi, s.Err }
 
 // Explain notes the peer. "nobody" is not known.
 func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) {
@@ -107,6 +109,11 @@ func Example() *Source {
 		T: []admin.Transfer{
 			{ID: "00c0ffee00000001", End: "producer", State: "moving", Key: "cmpl-17", Engine: "mixtral", Peer: "decode-1", Transport: "tcp", Bytes: 1 << 30, Moved: 1 << 28, Deadline: 29.5, Age: 0.5, Trace: "4bf92f3577b34da6"},
 			{ID: "00c0ffee00000002", End: "consumer", State: "asking", Key: "cmpl-18", Peer: "decode-1", Deadline: 30},
+		},
+		Pi: []admin.Pipe{
+			{Name: "hidden", Kind: "pipe", Home: "prefill-0", State: "open", Engine: "llama", Ends: 1, Items: 3, Bytes: 48 << 20, Capacity: 64 << 20, Waiting: 0, Delivered: 1200},
+			{Name: "hidden", Kind: "pipe", Home: "decode-1", State: "remote", Ends: 1, Waiting: 32},
+			{Name: "cache", Kind: "buffer", Home: "prefill-0", State: "lingering", Engine: "llama", Ends: 2, Items: 100, Bytes: 5 << 30, Capacity: 8 << 30, Waiting: 1, Delivered: 7},
 		},
 		E: admin.Explain{
 			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)"},
