@@ -12,14 +12,13 @@ import (
 type naive struct {
 	entries []*naiveEntry
 	queries []*naiveQuery
-	age     int
 }
 
 type naiveEntry struct {
-	id, age int
-	tokens  []uint32
-	taken   bool
-	real    Entry[int]
+	id     int
+	tokens []uint32
+	taken  bool
+	real   Entry[int]
 }
 
 type naiveQuery struct {

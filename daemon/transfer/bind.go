@@ -104,13 +104,6 @@ func (b *bind) over(m *Machine, status Status, cause Cause) {
 	m.conclude(&b.op, status, cause)
 }
 
-// refused: the home will have nothing to do with this end, now or ever.
-func (b *bind) refused(m *Machine, cause Cause) {
-	if b.stage == running {
-		b.over(m, Failed, cause)
-	}
-}
-
 func (b *bind) running() []*take {
 	out := make([]*take, 0, len(b.gets))
 	for t := range b.gets {
