@@ -74,6 +74,12 @@ def far(folder, near):
 
 
 @pytest.fixture
+def name(request):
+    """Of a pipe or buffer of this test's own: what an earlier one left lingers under its name."""
+    return request.node.nodeid.rpartition("/")[2]
+
+
+@pytest.fixture
 def pair(near):
     """A producer and a consumer on one node."""
     with Cache(near.socket, "producer") as producer, Cache(near.socket, "consumer") as consumer:

@@ -18,6 +18,7 @@ from daemons import Daemon
 numpy = pytest.importorskip("numpy")
 
 MIB = 1 << 20
+LARGE = 48 * MIB + 300  # more than malloc() finds among what was freed before: it maps such a piece by itself
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.malloc.argtypes = [ctypes.c_size_t]
@@ -139,13 +140,13 @@ def test_other_threads_write_meanwhile(node):
 def test_malloc(node, offset):
     """As frameworks allocate: large pieces, aligned to what vectors want."""
     place = ctypes.c_void_p()
-    assert libc.posix_memalign(ctypes.byref(place), offset, 300_000) == 0
-    memory = (ctypes.c_char * 300_000).from_address(place.value)
-    memory[299_999] = b"x"
+    assert libc.posix_memalign(ctypes.byref(place), offset, LARGE) == 0
+    memory = (ctypes.c_char * LARGE).from_address(place.value)
+    memory[LARGE - 1] = b"x"
     assert place.value % 4096 == offset % 4096
     region = node.adopt(memory)
-    assert (region.address, region.nbytes) == (place.value, 300_000)
-    assert memory[299_999] == b"x" and memfd(place.value)
+    assert (region.address, region.nbytes) == (place.value, LARGE)
+    assert memory[LARGE - 1] == b"x" and memfd(place.value)
     region.close()
     libc.free(place)
     assert not memfd(place.value)

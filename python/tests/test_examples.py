@@ -51,6 +51,6 @@ def test_demo_with_a_short_prompt(tmp_path):
     out = run("demo/demo.py", "--tokens", "1024", "--rounds", "1", "--json", str(tmp_path / "demo.json"))
     assert out.endswith("demo: ok\n")
     told = json.loads((tmp_path / "demo.json").read_text())
-    assert [row["descriptors"] for row in told["handovers"]] == [2048, 2048, 262144]
+    assert [row["descriptors"] for row in told["handovers"]] == [2048] * 4 + [262144]
     assert all(row["gb_per_s"] > 0 and row["of_memcpy"] > 0 and row["of_tcp"] > 0 for row in told["handovers"])
     assert [row["name"] for row in told["small"]] == ["local", "tcp"] and all(row["p99_us"] for row in told["small"])

@@ -1,5 +1,6 @@
 """Pipes: order, None, room, deadlines, ends; within a node and between two."""
 
+import re
 import asyncio
 import gc
 import random
@@ -22,9 +23,9 @@ def two(request, near, far):
 
 
 @pytest.fixture
-def pipe(two):
+def pipe(two, name):
     a, b, peer = two
-    with a.pipe("p", "send", capacity=1 << 20) as tx, b.pipe("p", "recv", peer=peer) as rx:
+    with a.pipe(name, "send", capacity=1 << 20) as tx, b.pipe(name, "recv", peer=peer) as rx:
         yield tx, rx
 
 
@@ -52,7 +53,7 @@ def test_500_rounds_in_both_directions(two):
                 assert t is None or (got.dtype == t.dtype and numpy.array_equal(got, t))
 
 
-def test_none_is_not_an_error_and_not_the_end(pipe):
+def test_none_is_not_an_error_and_not_the_end(pipe, name):
     tx, rx = pipe
     tx.send_tensor(None)
     tx.send_tensor(numpy.zeros((0, 3)))
@@ -62,19 +63,19 @@ def test_none_is_not_an_error_and_not_the_end(pipe):
     assert list(rx) == []
     assert none is None and empty.shape == (0, 3) and scalar.shape == () and scalar == 4
     for _ in range(2):
-        with pytest.raises(kvpipe.Closed, match='"p"'):
+        with pytest.raises(kvpipe.Closed, match=re.escape(name)):
             rx.recv_tensor()
 
 
-def test_the_receiver_may_be_first(two):
+def test_the_receiver_may_be_first(two, name):
     a, b, peer = two
-    with b.pipe("p", "recv", peer=peer) as rx:
-        with pytest.raises(kvpipe.Timeout, match="p"):
+    with b.pipe(name, "recv", peer=peer) as rx:
+        with pytest.raises(kvpipe.Timeout, match=re.escape(name)):
             rx.recv_tensor(timeout=0)
         got = []
         thread = threading.Thread(target=lambda: got.append(rx.recv_tensor(framework="raw")))
         thread.start()
-        with a.pipe("p", "send", capacity=4096) as tx:
+        with a.pipe(name, "send", capacity=4096) as tx:
             tx.send_tensor(b"first")
             thread.join(30)
             assert bytes(got[0].data) == b"first"
@@ -121,29 +122,29 @@ def test_nobody_comes(two):
         assert time.monotonic() - began < 1.5 + 1
 
 
-def test_a_second_receiver_and_a_second_sender(two):
+def test_a_second_receiver_and_a_second_sender(two, name):
     a, b, peer = two
-    with a.pipe("p", "send", capacity=4096) as tx, b.pipe("p", "recv", peer=peer, window=1) as rx:
+    with a.pipe(name, "send", capacity=4096) as tx, b.pipe(name, "recv", peer=peer, window=1) as rx:
         tx.send_tensor(b"1")
         tx.send_tensor(b"2")
         assert bytes(rx.recv_tensor(framework="raw").data) == b"1"
-        with pytest.raises(kvpipe.Busy, match="has a receiver already"), b.pipe("p", "recv", peer=peer) as second:
+        with pytest.raises(kvpipe.Busy, match="has a receiver already"), b.pipe(name, "recv", peer=peer) as second:
             second.recv_tensor(timeout=10)
         with pytest.raises(kvpipe.Busy, match="has a sender already"):
-            a.pipe("p", "send")
+            a.pipe(name, "send")
         rx.close()
-        with b.pipe("p", "recv", peer=peer) as third:  # goes on where the first one was
+        with b.pipe(name, "recv", peer=peer) as third:  # goes on where the first one was
             assert bytes(third.recv_tensor(framework="raw").data) == b"2"
 
 
-def test_wrong_token(two):
+def test_wrong_token(two, name):
     a, b, peer = two
-    with a.pipe("p", "send", capacity=4096, token=b"0" * 16) as tx:
+    with a.pipe(name, "send", capacity=4096, token=b"0" * 16) as tx:
         tx.send_tensor(b"secret")
         for wrong in (None, b"1" * 16, b"0" * 32):
-            with pytest.raises(kvpipe.Denied), b.pipe("p", "recv", peer=peer, token=wrong) as rx:
+            with pytest.raises(kvpipe.Denied), b.pipe(name, "recv", peer=peer, token=wrong) as rx:
                 rx.recv_tensor(timeout=10)
-        with b.pipe("p", "recv", peer=peer, token=b"0" * 16) as rx:
+        with b.pipe(name, "recv", peer=peer, token=b"0" * 16) as rx:
             assert bytes(rx.recv_tensor(framework="raw").data) == b"secret"
 
 
@@ -160,8 +161,8 @@ def test_kept_tensors_hold_nothing_up(pipe):
         t += 1
 
 
-def test_memory_goes_back_with_the_tensor(local):
-    with local.pipe("p", "send", capacity=1 << 20) as tx, local.pipe("p", "recv") as rx:
+def test_memory_goes_back_with_the_tensor(local, name):
+    with local.pipe(name, "send", capacity=1 << 20) as tx, local.pipe(name, "recv") as rx:
         for _ in range(200):
             tx.send_tensor(numpy.zeros(200_000, numpy.uint8))
             view = rx.recv_tensor(framework="raw").data[5:10]
@@ -191,8 +192,8 @@ def test_many_threads(pipe):
 
 
 @pytest.mark.parametrize("who", ["end", "session"])
-def test_close_ends_the_calls_of_others(local, who):
-    tx, rx = local.pipe("p", "send", capacity=1000), local.pipe("p", "recv")
+def test_close_ends_the_calls_of_others(local, who, name):
+    tx, rx = local.pipe(name, "send", capacity=1000), local.pipe(name, "recv")
     tx.send_tensor(bytes(1000))
     caught, entered = [], threading.Barrier(3)
 
@@ -224,11 +225,11 @@ def test_close_ends_the_calls_of_others(local, who):
     assert tx.closed and "closed" in repr(tx)
 
 
-def test_asyncio(two):
+def test_asyncio(two, name):
     a, b, peer = two
 
     async def main():
-        with a.pipe("p", "send", capacity=100_000) as tx, b.pipe("p", "recv", peer=peer) as rx:
+        with a.pipe(name, "send", capacity=100_000) as tx, b.pipe(name, "recv", peer=peer) as rx:
             with pytest.raises(kvpipe.Timeout):
                 await rx.recv_tensor_async(timeout=0.05)
             waiting = [asyncio.ensure_future(rx.recv_tensor_async()) for _ in range(3)]
@@ -250,21 +251,21 @@ def test_asyncio(two):
     asyncio.run(main())
 
 
-def test_bad_arguments(local):
+def test_bad_arguments(local, name):
     for error, call in [
-        ("end is 'both'", lambda: local.pipe("p", "both")),
+        ("end is 'both'", lambda: local.pipe(name, "both")),
         ("name is required", lambda: local.pipe("", "send")),
         ("longer than 256 bytes", lambda: local.pipe("x" * 257, "send")),
         ("name is 5", lambda: local.pipe(5, "send")),
-        ("token: 3 bytes", lambda: local.pipe("p", "send", token=b"abc")),
-        ("capacity is 10", lambda: local.pipe("p", "recv", capacity=10)),
-        ("window is 5000", lambda: local.pipe("p", "recv", window=5000)),
-        ("peer is \"far\"", lambda: local.pipe("p", "send", peer="far")),
-        ("linger_ns", lambda: local.pipe("p", "recv", linger=3)),
+        ("token: 3 bytes", lambda: local.pipe(name, "send", token=b"abc")),
+        ("capacity is 10", lambda: local.pipe(name, "recv", capacity=10)),
+        ("window is 5000", lambda: local.pipe(name, "recv", window=5000)),
+        ("peer is \"far\"", lambda: local.pipe(name, "send", peer="far")),
+        ("linger_ns", lambda: local.pipe(name, "recv", linger=3)),
     ]:
         with pytest.raises(kvpipe.Invalid, match=error):
             call()
-    with local.pipe("p", "send", capacity=4096) as tx, local.pipe("p", "recv") as rx:
+    with local.pipe(name, "send", capacity=4096) as tx, local.pipe(name, "recv") as rx:
         for error, call in [
             ("timeout is -1", lambda: tx.send_tensor(None, timeout=-1)),
             ("nothing waits for ever", lambda: tx.send_tensor(None, timeout=float("inf"))),

@@ -18,9 +18,9 @@ OF_ML_DTYPES = {"bfloat16"} | {d for d in DTYPES if d.startswith("float8")}
 
 
 @pytest.fixture
-def pipe(near):
+def pipe(near, name):
     with kvpipe.connect(near.socket, engine_id="a") as node:
-        with node.pipe("p", "send", capacity=1 << 20) as tx, node.pipe("p", "recv") as rx:
+        with node.pipe(name, "send", capacity=1 << 20) as tx, node.pipe(name, "recv") as rx:
             yield tx, rx
 
 
