@@ -15,7 +15,7 @@ system-deps build-deps:
 
 # Order-only: what apt brings has to be there first, but is never "newer".
 $(VENV)/.ready: scripts/requirements.txt | build-deps
-	@echo 'make deps: Python environment in $(VENV) (numpy, pytest, mypy from PyPI)'
+	@echo 'make deps: Python environment in $(VENV) (numpy, ml_dtypes, pytest, mypy from PyPI)'
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/pip install -q --disable-pip-version-check -r $< </dev/null
 	@touch $@
