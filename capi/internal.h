@@ -359,11 +359,10 @@ struct kv_end;
 struct kvpipe {
 	uint64_t process;
 	/* constant from kvpipe_connect() on */
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 	struct kv_end *end;     /* whose session it is; NULL: the caller's own. Under lock, like what it leads to */
 	struct kv_end *ends;    /* opened on it; under a lock of endpoint.c */
 	struct kvpipe_hello hello; /* with the instance that the daemon chose; session and secret: the helper's */
-	char instance[129];
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1], instance[129];
 	uint32_t role, rank, max_ids, max_views;
 	/* as the daemon of the day says; under lock */
 	const struct kv_names *names; /* atomic */
@@ -377,11 +376,11 @@ struct kvpipe {
 	struct kv_helper helper;
 
 	struct kv_region *regions, **regions_end;
-	uint32_t drawn;          /* region ids that are not a daemon's; under lock */
 
 	pthread_mutex_t layout_lock;
 	struct kv_layer *layers; /* ascending; set once, under lock */
 	uint32_t nlayers;
+	uint32_t drawn;          /* region ids that are not a daemon's; under lock */
 	struct kv_layout *layout; /* likewise */
 
 	uint64_t progress;      /* atomic: the furthest that the caller said */
