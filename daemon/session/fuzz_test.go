@@ -81,11 +81,18 @@ func FuzzSubmission(f *testing.F) {
 	runs = append(runs, 0xff, 0xff, 0xff, 0xff, 9, 0, 0, 0)
 	key := append(ring.Append(nil, &ring.RecKey{KeyLen: 8, TokenLen: 16}), "key012340123456789abcdef"...)
 	extend := append(ring.Append(nil, &ring.RecExtend{NGroups: 1}), group...)
+	bind := append(ring.Append(nil, &ring.RecBind{Kind: ring.BindSend, Capacity: 1 << 20, NameLen: 4, TokenLen: 16, LingerNS: 1}), "pipe0123456789abcdef\x00\x00\x00\x00"...)
+	recv := append(ring.Append(nil, &ring.RecBind{Kind: ring.BindRecv, NameLen: 4, PeerLen: 4}), "pipenode"...)
+	some := append(ring.Append(nil, &ring.RecGroup{NTokens: 32, Form: ring.FormIDs, Count: 2}), 1, 0, 0, 0, 2, 0, 0, 0)
+	put := append(ring.Append(nil, &ring.RecPut{Form: ring.MatchPrefix, Bytes: 32, MetaLen: 8, NTokens: 2, NGroups: 1}), "metameta\x01\x00\x00\x00\x02\x00\x00\x00"...)
+	get := append(ring.Append(nil, &ring.RecGet{Match: ring.MatchKey, Room: 32, KeyLen: 3, NGroups: 1}), "key\x00\x00\x00\x00\x00"...)
+	next := ring.Append(nil, &ring.RecGet{Match: ring.MatchNext, Seq: 3})
 	for _, s := range []struct {
 		op     uint8
 		target uint64
 		rec    []byte
 	}{
+		{ring.OpBind, 0, bind}, {ring.OpBind, 0, recv}, {ring.OpPut, 1, append(put, some...)}, {ring.OpGet, 1, append(get, some...)}, {ring.OpGet, 1, next},
 		{ring.OpNop, 0, nil}, {ring.OpOffer, 0, append(offer, group...)}, {ring.OpExtend, 1, extend}, {ring.OpSeal, 1, nil},
 		{ring.OpTake, 0, append(take, runs...)}, {ring.OpWatch, 0, key}, {ring.OpDrop, 0, key}, {ring.OpCancel, 9, nil}, {99, 0, nil},
 	} {
@@ -151,11 +158,40 @@ func check(t *testing.T, op transfer.Op) {
 			t.Errorf("take %+v", o)
 		}
 		checkBlocks(t, o.Blocks)
+	case *transfer.BindOp:
+		between("name", len(o.Name), 1, ring.MaxName)
+		between("kind", int(o.Kind), ring.BindSend, ring.BindSelect)
+		between("peer", len(o.Peer), 0, maxPeer)
+		if n := len(o.Token); n > maxToken || n > 0 && n < minToken || o.Linger < 0 || o.Linger > maxTimeout {
+			t.Errorf("bind %+v", o)
+		}
+	case *transfer.PutOp:
+		between("form", int(o.Form), ring.MatchNext, ring.MatchKey)
+		between("meta", len(o.Meta), 0, ring.MaxMeta)
+		checkSoughtOp(t, o.Form, o.Key, o.Tokens, o.Blocks, o.Bytes)
+	case *transfer.GetOp:
+		between("match", int(o.Match), ring.MatchNext, ring.MatchDecline)
+		checkSoughtOp(t, o.Match, o.Key, o.Tokens, o.Blocks, o.Room)
+		if o.Timeout <= 0 || o.Timeout > maxTimeout {
+			t.Errorf("timeout %d", o.Timeout)
+		}
 	case *transfer.WatchOp:
 		between("key", len(o.Key), 1, maxKey)
 		if o.Timeout <= 0 {
 			t.Errorf("timeout %d", o.Timeout)
 		}
+	}
+}
+
+// checkSoughtOp: what an item is found by, and the blocks that cover its bytes.
+func checkSoughtOp(t *testing.T, m transfer.Match, key []byte, tokens []uint32, blocks []layout.BlockList, size uint64) {
+	byTokens := m == transfer.MatchPrefix || m == transfer.MatchExact
+	if (m == transfer.MatchKey) != (len(key) > 0) || len(key) > maxKey || byTokens != (len(tokens) > 0) || len(tokens) > ring.MaxTokens {
+		t.Errorf("match %d by a key of %d bytes and %d tokens", m, len(key), len(tokens))
+	}
+	checkBlocks(t, blocks)
+	if len(blocks) > 1 || (len(blocks) == 1) != (size > 0) || len(blocks) == 1 && (blocks[0].FirstToken != 0 || uint64(blocks[0].NTokens) != size) {
+		t.Errorf("%d lists for %d bytes", len(blocks), size)
 	}
 }
 

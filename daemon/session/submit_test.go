@@ -40,6 +40,15 @@ func everyOp() []transfer.Op {
 		&transfer.TakeOp{Key: []byte("key"), Token: token, Content: []byte{}, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 1},
 		&transfer.WatchOp{Key: []byte("key"), Token: token, Trace: "t", Peer: "p", Timeout: 3},
 		&transfer.DropOp{Key: []byte("key"), Token: token, Timeout: 4},
+		&transfer.BindOp{Kind: transfer.BindSend, Name: "pipe", Token: token, Capacity: 1 << 20, Linger: 5e9},
+		&transfer.BindOp{Kind: transfer.BindSelect, Name: "buffer", Token: []byte{}, Peer: "node-b"},
+		&transfer.PutOp{Target: 5, Form: transfer.MatchNext, Bytes: 9, Meta: []byte("meta"), Key: []byte{}, Blocks: []layout.BlockList{{NTokens: 9, IDs: []uint32{4, 5, 0}}}},
+		&transfer.PutOp{Target: 5, Form: transfer.MatchPrefix, Meta: []byte{}, Key: []byte{}, Tokens: []uint32{7, 1 << 31, 7}},
+		&transfer.PutOp{Target: 5, Form: transfer.MatchKey, Meta: []byte("m"), Key: []byte("key")},
+		&transfer.GetOp{Target: 6, Match: transfer.MatchNext, Room: 9, Seq: 12, Key: []byte{}, Timeout: 1e9, Blocks: []layout.BlockList{{NTokens: 9, IDs: []uint32{1, 2, 3}}}},
+		&transfer.GetOp{Target: 6, Match: transfer.MatchExact, Key: []byte{}, Tokens: []uint32{1, 2}, Timeout: 2},
+		&transfer.GetOp{Target: 6, Match: transfer.MatchKey, Key: []byte("key"), Timeout: 3},
+		&transfer.GetOp{Target: 6, Match: transfer.MatchDecline, Seq: 77, Key: []byte{}, Timeout: 4},
 	}
 }
 

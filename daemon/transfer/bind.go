@@ -17,7 +17,7 @@ type bind struct {
 	base    uint64 // number there of its item 0
 	at      *peer  // where it was last asked for; nil: this node
 	asked   bool
-	gets    map[*take]struct{}
+	gets    int // that run
 	tokens  int // that its gets wait with, or its items lie under
 	verdict *Cause
 }
@@ -41,7 +41,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	case in.Kind.home():
 		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
 			cause = because(Busy, "%s: its last sender is gone, and %d items that it put wait to be received, for %s at most; receive them, or use another name",
-				p, len(p.home.items), took(p.home.over.at-m.now))
+				p, p.home.items, took(p.home.over.at-m.now))
 		} else if p != nil && p.home != nil {
 			cause = because(Busy, "%s has a sender already on node %q (engine %q); close that, or use another name", p, m.cfg.Node, p.home.bind.by.engine.key.name)
 		}
@@ -63,7 +63,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 		m.openHome(b, in)
 		return
 	}
-	b.end, b.gets = m.drawName(), map[*take]struct{}{}
+	b.end = m.drawName()
 	if in.Peer == "" || in.Peer == m.cfg.Node {
 		p := m.place(b.name)
 		_, _ = m.admitEnd(p, p.enter(endID{bind: b.end}), b.token)
@@ -104,10 +104,13 @@ func (b *bind) over(m *Machine, status Status, cause Cause) {
 	m.conclude(&b.op, status, cause)
 }
 
+// running lists the end's gets. Each end has a session of its own.
 func (b *bind) running() []*take {
-	out := make([]*take, 0, len(b.gets))
-	for t := range b.gets {
-		out = append(out, t)
+	out := make([]*take, 0, b.gets)
+	for _, o := range b.by.ops {
+		if t, ok := o.owner.(*take); ok && t.phase != over {
+			out = append(out, t)
+		}
 	}
 	sortTakes(out)
 	return out

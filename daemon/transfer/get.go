@@ -48,7 +48,7 @@ func (m *Machine) submitGet(s *session, sub *Submit, in *GetOp) {
 	t.until = m.now + m.getTimeout(in.Timeout)
 	g.reset()
 	m.takes[m.lastXfer] = t
-	b.gets[t] = struct{}{}
+	b.gets++
 	b.tokens += len(in.Tokens)
 	m.traceOp(&t.op, []byte(b.name.name), "", b.peer, m.lastXfer)
 	m.arm(&t.deadline, t, wakeDeadline, t.until)
@@ -211,7 +211,7 @@ var waitTexts = [...]string{
 // leaveGet: a GET is over. Its home on this node learns it here unless a transfer's end tells it.
 func (m *Machine) leaveGet(t *take, status Status) {
 	g := t.get
-	delete(g.end.gets, t)
+	g.end.gets--
 	g.end.tokens -= len(g.in.Tokens)
 	x := &m.trial
 	if status != Done {

@@ -19,7 +19,7 @@ type home struct {
 	linger    Time
 	gone      *Cause // its session is over: why
 	over      timer  // then
-	items     map[uint64]*item
+	items     int
 	bytes     uint64 // of the items
 	delivered uint64
 
@@ -33,7 +33,7 @@ type home struct {
 // openHome makes the session's bind the home of its name.
 func (m *Machine) openHome(b *bind, in *BindOp) {
 	h := &home{
-		id: m.drawName(), place: b.place, bind: b, token: in.Token, capacity: in.Capacity, linger: m.clampLinger(in.Linger), items: map[uint64]*item{},
+		id: m.drawName(), place: b.place, bind: b, token: in.Token, capacity: in.Capacity, linger: m.clampLinger(in.Linger),
 	}
 	if b.place.buffer {
 		h.keys, h.keyWait = map[string]*item{}, map[string][]*seeker{}
@@ -79,7 +79,7 @@ func (h *home) waiters() []*seeker {
 
 // drainedHome ends a home without items to which none will come.
 func (m *Machine) drainedHome(h *home) {
-	if verdict := h.farewell(); verdict.Reason != OK && len(h.items) == 0 && !h.ended {
+	if verdict := h.farewell(); verdict.Reason != OK && h.items == 0 && !h.ended {
 		m.endHome(h, Done, Cause{}, verdict)
 	}
 }
@@ -127,11 +127,13 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	}
 }
 
-// all lists the items in the order in which they came.
+// all lists the items in the order in which they came. They are operations of the home's session, and nearly all that it has.
 func (h *home) all() []*item {
-	out := make([]*item, 0, len(h.items))
-	for _, it := range h.items {
-		out = append(out, it)
+	out := make([]*item, 0, h.items)
+	for _, o := range h.bind.by.ops {
+		if it, ok := o.owner.(*item); ok && it.home == h && !it.ended {
+			out = append(out, it)
+		}
 	}
 	slices.SortFunc(out, func(a, b *item) int { return cmp.Compare(a.id, b.id) })
 	return out

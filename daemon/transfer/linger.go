@@ -7,7 +7,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // stay keeps the home of a session that is over; false: there is nothing to keep.
 func (h *home) stay(m *Machine, s *session, cause Cause) bool {
-	if !s.closed || h.ended || len(h.items) == 0 || h.gone != nil {
+	if !s.closed || h.ended || h.items == 0 || h.gone != nil {
 		return false
 	}
 	h.gone = &cause

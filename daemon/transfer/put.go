@@ -97,7 +97,7 @@ func (m *Machine) coversBytes(s *session, lists []layout.BlockList, bytes uint64
 // publish gives an item to who waits for it, or lets it wait.
 func (m *Machine) publish(it *item, tokens []uint32) {
 	h := it.home
-	h.items[it.id] = it
+	h.items++
 	h.bytes += it.bytes
 	switch it.form {
 	case MatchNext:
@@ -197,7 +197,7 @@ func (m *Machine) endItem(it *item, status Status, cause Cause) {
 	}
 	it.ended = true
 	h := it.home
-	delete(h.items, it.id)
+	h.items--
 	h.bytes -= it.bytes
 	h.bind.tokens -= it.tokens
 	switch it.form {

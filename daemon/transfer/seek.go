@@ -314,7 +314,7 @@ func (m *Machine) whyWaiting(k *seeker) uint8 {
 			return waitsForOther
 		}
 		return waitsForItem
-	case len(h.items) == 0:
+	case h.items == 0:
 		return waitsForItem
 	}
 	return waitsForMatch

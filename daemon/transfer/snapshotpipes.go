@@ -49,7 +49,7 @@ func (m *Machine) pipes() []PipeInfo {
 			remote[key] = r
 		}
 		r.Ends++
-		r.Waiting += len(b.gets)
+		r.Waiting += b.gets
 	}
 	for _, r := range remote {
 		out = append(out, *r)
@@ -84,7 +84,7 @@ func (p *place) info(m *Machine) PipeInfo {
 	case h.sealed:
 		i.State = "sealed"
 	}
-	i.Items, i.Bytes, i.Capacity, i.Delivered = len(h.items), h.bytes, h.capacity, h.delivered
+	i.Items, i.Bytes, i.Capacity, i.Delivered = h.items, h.bytes, h.capacity, h.delivered
 	for _, list := range h.waiting {
 		i.Waiting += len(list)
 	}
