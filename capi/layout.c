@@ -110,6 +110,16 @@ static int request(void *arg, const void *body, size_t len)
 	return kv_request(s->kv, "set_layout", s->life, KVPIPE_CTL_LAYOUT, body, len, -1, s->deadline, NULL);
 }
 
+/* Copies text to *at, which moves behind it. */
+static const char *keep(char **at, const char *text)
+{
+	size_t len = strlen(text) + 1;
+	char *to = memcpy(*at, text, len);
+
+	*at += len;
+	return to;
+}
+
 /* The layout in memory of our own: another daemon will be told as well. NULL: out of memory. */
 static struct kv_layout *copy(const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fields,
 			      uint32_t nfields)
@@ -126,10 +136,8 @@ static struct kv_layout *copy(const struct kvpipe_view *views, uint32_t nviews, 
 	char *at = (char *)(f + nfields);
 	memcpy(v, views, vbytes);
 	for (uint32_t i = 0; i < nfields; i++) {
-		f[i].key = strcpy(at, fields[i].key);
-		at += strlen(at) + 1;
-		f[i].value = strcpy(at, fields[i].value);
-		at += strlen(at) + 1;
+		f[i].key = keep(&at, fields[i].key);
+		f[i].value = keep(&at, fields[i].value);
 	}
 	*l = (struct kv_layout){ .nviews = nviews, .nfields = nfields, .views = v, .fields = f };
 	return l;

@@ -22,7 +22,7 @@ static bool push(kvpipe_t *kv, struct kv_op *op, const struct kv_saved *s, int64
 	if (kv->sq.tail - kv->sq.head >= kv->rings.sq_entries ||
 	    !kv_arena_reserve(&kv->sq, &kv->rings, e.rec_len, &e.rec_off))
 		return false;
-	if (e.rec_len > 0)
+	if (s != NULL && e.rec_len > 0)
 		memcpy(kv->rings.records + (e.rec_off & (kv->rings.record_bytes - 1)), s->record, e.rec_len);
 	else
 		e.rec_off = 0;
