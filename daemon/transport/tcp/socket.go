@@ -32,6 +32,7 @@ type socket struct {
 	lowat  int    // as set on the socket
 	marked bool   // lowat can be set there
 	active bool   // counted in streaming
+	locked bool   // its goroutine keeps its thread
 	parked func() // called before a wait that may be long; may be nil
 
 	iov   []sys.Iovec  // what is left to move
@@ -110,12 +111,14 @@ func (s *socket) call() (errno syscall.Errno) {
 	return 0
 }
 
-// streaming counts the sockets that move data now, and spinners is up to how many of them may spin: where they could take
-// the processor from one another, waiting is faster.
+// streaming counts the sockets that move data now, and spinners is up to how many of them may spin.
 var (
 	streaming atomic.Int64
 	spinners  = int64(max(runtime.NumCPU()/2, 1))
 )
+
+// crowded tells whether streams could take the processor from one another. Then waiting is faster than spinning.
+func crowded() bool { return streaming.Load() > spinners }
 
 // rest says that there is nothing to move for now.
 func (s *socket) rest() {
@@ -132,11 +135,21 @@ const patience = time.Millisecond
 func (s *socket) wait() {
 	s.since = time.Time{}
 	s.mark()
+	s.keepThread()
 	if s.wire.wait(s.sends, patience) {
 		return
 	}
 	s.park()
 	s.wire.wait(s.sends, forever)
+}
+
+// keepThread has the kernel see one thread for one end of a stream, from now on: it then runs that where the other end has
+// just run and what is in between still is in the cache. A lone stream fares better with its ends apart.
+func (s *socket) keepThread() {
+	if !s.locked && s.active && crowded() {
+		s.locked = true
+		runtime.LockOSThread()
+	}
 }
 
 // park prepares for a wait that may be long.
@@ -151,7 +164,7 @@ func (s *socket) park() {
 
 // spinning tells whether to ask again at once.
 func (s *socket) spinning() bool {
-	if s.spin <= 0 || streaming.Load() > spinners {
+	if s.spin <= 0 || crowded() {
 		return false
 	}
 	now := time.Now()
