@@ -137,7 +137,12 @@ func opener(cfg Config, links int, secure, brief bool) transporttest.Open {
 		l := newLab(t, ca, cb, links, secure)
 		return &transporttest.Pair{
 			Src: l.a, Dst: l.b, SrcSink: src, DstSink: dst, SrcPeer: "b", DstPeer: "a", Epoch: epoch, Brief: brief,
-			KillLinks: l.kill, Down: l.down, Close: sync.OnceFunc(l.close),
+			KillLinks: func() int {
+				n := l.kill()
+				src.LinkLost(t, n) // no slice is given to one of them any more
+				return n
+			},
+			Down: l.down, Close: sync.OnceFunc(l.close),
 		}
 	}
 }
