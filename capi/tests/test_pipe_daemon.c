@@ -62,6 +62,25 @@ static void there(void)
 	kvpipe_close(b);
 }
 
+/* A pipe's sender may close, and its process end, before the receiver has begun. */
+static void lingering(void)
+{
+	kvpipe_t *a = connect_as("a"), *b = connect_as("b");
+	kvpipe_pipe_t *tx = named(a, "lingering", KVPIPE_SEND, 1 << 20);
+	kvpipe_msg_t *m;
+
+	for (uint64_t n = 0; n < 40; n++)
+		send_number(tx, n);
+	kvpipe_pipe_close(tx);
+	kvpipe_close(a);
+	kvpipe_pipe_t *rx = named(b, "lingering", KVPIPE_RECV, 0);
+	for (uint64_t n = 0; n < 40; n++)
+		recv_number(rx, n);
+	CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_CLOSED, "lingering");
+	kvpipe_pipe_close(rx);
+	kvpipe_close(b);
+}
+
 /* A receiver goes; the next one goes on where it was, without what had been fetched ahead. */
 static void the_next_receiver(void)
 {
@@ -231,7 +250,7 @@ static void at_the_same_time(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(there),   TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
+		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
 		TEST(lookups), TEST(at_the_same_time),
 	};
 	return RUN(tests);

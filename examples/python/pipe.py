@@ -16,7 +16,6 @@ def prefill():
             for step in range(3):
                 tx.send_tensor(array.array("f", [step] * 4))  # or a tensor of torch or numpy: any shape, any strides
             tx.send_tensor(None)  # a value of its own: neither an error nor the end
-            tx.flush()
         with node.lookup_buffer("prompts", capacity=1 << 20) as buffer:
             for prompt in ([1, 2, 3, 4], [1, 9]):
                 tokens = array.array("q", prompt)
@@ -35,9 +34,9 @@ def main():
         with node.lookup_buffer("prompts") as buffer:
             entry = buffer.drop_select(array.array("q", [1, 9, 5]), framework="raw")
             print(f"{entry.matched} tokens agree, {len(entry[2].data)} bytes of keys")
+            buffer.drop_select(framework="raw")  # whatever is left
         with node.pipe("done", "send") as done:
             done.send_tensor(None)
-            done.flush()
     producer.join()
 
 

@@ -58,9 +58,8 @@ def test_none_is_not_an_error_and_not_the_end(pipe, name):
     tx.send_tensor(None)
     tx.send_tensor(numpy.zeros((0, 3)))
     tx.send_tensor(numpy.float16(4))
-    none, empty, scalar = (rx.recv_tensor() for _ in range(3))
     tx.close()
-    assert list(rx) == []
+    none, empty, scalar = list(rx)
     assert none is None and empty.shape == (0, 3) and scalar.shape == () and scalar == 4
     for _ in range(2):
         with pytest.raises(kvpipe.Closed, match=re.escape(name)):
@@ -241,7 +240,6 @@ def test_asyncio(two, name):
             async def send():
                 for i in range(50):
                     await tx.send_tensor_async(numpy.full(40_000, i, numpy.uint8))
-                await tx.flush_async()
                 tx.close()
 
             sending = asyncio.ensure_future(send())

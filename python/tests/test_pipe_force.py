@@ -1,0 +1,190 @@
+"""Pipes and lookup buffers whose processes are killed, whose daemons go, whose ends close at the wrong moment."""
+
+import os
+import signal
+import time
+
+import kvpipe
+import numpy
+import pytest
+from daemons import Daemon
+from engines import Engine, gone, idle, usage
+
+
+@pytest.fixture(params=["one node", "two nodes"])
+def nodes(request, folder):
+    """(sender's daemon, receiver's daemon, the sender's name for the receiver), to be killed at will."""
+    n = len(list(folder.iterdir()))
+    quick = '[peers]\nheartbeat = "200ms"\n'  # a peer that is silent for three of them is gone
+    daemons = [Daemon(folder / f"s{n}", f"s{n}", folder / "ca", config=quick)]
+    peer = None
+    if request.param == "two nodes":
+        peer = daemons[0].node
+        address = daemons[0].ask("status")["advertise"]
+        daemons.append(Daemon(folder / f"r{n}", f"r{n}", folder / "ca", [f"{peer}={address}"], config=quick))
+    yield daemons[0], daemons[-1], peer
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def sender(daemon, count, linger=10):
+    """A process that has sent `count` arrays: n times n."""
+    engine = Engine(daemon.socket, "tx", blocks=1)
+    engine.ask(f"""
+        import numpy
+        tx = cache.node.pipe("p", "send", capacity=1 << 20, linger={linger})
+        [tx.send_tensor(numpy.full(n, n)) for n in range({count})]
+        """)
+    return engine
+
+
+def receive(rx, numbers):
+    for n in numbers:
+        assert rx.recv_tensor(framework="numpy").tolist() == [n] * n
+
+
+@pytest.mark.parametrize("how", ["killed", "closed", "session closed"])
+def test_what_was_sent_is_received(nodes, how):
+    """Also when the receiver comes only then; and then it hears why nothing more comes."""
+    there, here, peer = nodes
+    for first in (0, 20):
+        with sender(there, 50) as engine, kvpipe.connect(here.socket, engine_id="rx") as node, \
+                node.pipe("p", "recv", peer=peer, window=4) as rx:
+            receive(rx, range(first))
+            if how == "killed":
+                engine.signal(signal.SIGKILL)
+                engine.process.wait()
+                gone(there, "tx")
+            else:
+                engine.ask("tx.close()" if how == "closed" else "cache.node.close()")
+            receive(rx, range(first, 50))
+            for _ in range(2):
+                with pytest.raises(kvpipe.PeerGone if how == "killed" else kvpipe.Closed):
+                    rx.recv_tensor(timeout=10)
+        idle(there), idle(here)
+
+
+def test_linger_is_over(nodes):
+    there, here, peer = nodes
+    with sender(there, 50, linger=0.2) as engine:
+        engine.ask("tx.close()")
+    idle(there)  # without anybody who looks
+    with kvpipe.connect(here.socket, engine_id="rx") as node, node.pipe("p", "recv", peer=peer) as rx:
+        with pytest.raises(kvpipe.Timeout, match="no sender opened it"):
+            rx.recv_tensor(timeout=1.2)
+
+
+def test_a_receiver_is_killed(nodes):
+    """The next one goes on; the sender notices nothing but a pause."""
+    there, here, peer = nodes
+    before = usage(there), usage(here)
+    with kvpipe.connect(there.socket, engine_id="tx") as node, node.pipe("p", "send", capacity=4000) as tx:
+        with Engine(here.socket, "rx", blocks=1) as engine:
+            engine.ask(f'rx = cache.node.pipe("p", "recv", peer={peer!r}, window=1)')
+            for n in range(5):
+                tx.send_tensor(numpy.array([n]))
+            assert engine.ask("[int(rx.recv_tensor()[0]) for _ in range(2)]") == [0, 1]
+            engine.begin("rx.recv_tensor(), rx.recv_tensor(), rx.recv_tensor(), rx.recv_tensor(timeout=60)")
+            tx.flush()
+            engine.signal(signal.SIGKILL)
+            engine.process.wait()
+        gone(here, "rx")
+        tx.send_tensor(numpy.array([5]))
+        with kvpipe.connect(here.socket, engine_id="rx") as other, other.pipe("p", "recv", peer=peer) as rx:
+            assert int(rx.recv_tensor(timeout=20)[0]) == 5
+            tx.flush()
+    idle(there), idle(here)
+    assert usage(there)[1] <= before[0][1] and usage(here)[1] <= before[1][1]
+
+
+def test_the_senders_daemon_is_killed(nodes):
+    there, here, peer = nodes
+    with kvpipe.connect(there.socket, engine_id="tx") as a, kvpipe.connect(here.socket, engine_id="rx") as b, \
+            a.pipe("p", "send", capacity=10_000) as tx, b.pipe("p", "recv", peer=peer, window=1) as rx, \
+            a.lookup_buffer("l", capacity=10_000) as own, b.lookup_buffer("l", peer=peer) as sel:
+        for n in range(10):
+            tx.send_tensor(numpy.array([n]))
+        own.insert(numpy.array([1]), None, None, None, None)
+        assert int(rx.recv_tensor()[0]) == 0
+        there.kill()
+        began = time.monotonic()
+        with pytest.raises(kvpipe.Restarted, match="open it again"):
+            while True:
+                tx.send_tensor(None, timeout=5)
+        with pytest.raises(kvpipe.Restarted):
+            own.insert(numpy.array([1]), None, None, None, None)
+        with pytest.raises((kvpipe.Restarted, kvpipe.PeerGone, kvpipe.Unavailable, kvpipe.Timeout)):
+            while True:
+                rx.recv_tensor(timeout=3)
+        with pytest.raises((kvpipe.Restarted, kvpipe.PeerGone, kvpipe.Unavailable, kvpipe.Timeout)):
+            sel.drop_select(timeout=3)
+        assert time.monotonic() - began < 15
+
+
+def test_a_daemon_that_hangs(nodes):
+    """Calls end at their deadlines, and go on when it goes on."""
+    there, here, peer = nodes
+    with kvpipe.connect(there.socket, engine_id="tx") as a, kvpipe.connect(here.socket, engine_id="rx") as b, \
+            a.pipe("p", "send", capacity=2000) as tx, b.pipe("p", "recv", peer=peer, window=1) as rx:
+        tx.send_tensor(bytes(1500))
+        assert rx.recv_tensor(framework="raw").shape == (1500,)
+        tx.flush()
+        os.kill(there.process.pid, signal.SIGSTOP)
+        try:
+            tx.send_tensor(bytes(1500))
+            for call in (lambda: tx.send_tensor(bytes(1500), timeout=0.3), lambda: tx.flush(0.3), lambda: rx.recv_tensor(0.3)):
+                began = time.monotonic()
+                with pytest.raises((kvpipe.Timeout, kvpipe.PeerGone, kvpipe.Unavailable)):
+                    call()
+                assert time.monotonic() - began < 1.5
+        finally:
+            os.kill(there.process.pid, signal.SIGCONT)
+        if peer is None:
+            assert rx.recv_tensor(timeout=20, framework="raw").shape == (1500,)
+
+
+def test_senders_are_killed_while_they_send(nodes):
+    """Whatever came is whole and in order, and nothing is left."""
+    there, here, peer = nodes
+    before = usage(there), usage(here)
+    with kvpipe.connect(here.socket, engine_id="rx") as node:
+        for i in range(10):
+            with Engine(there.socket, "tx", blocks=1) as engine:
+                engine.ask("import numpy; tx = cache.node.pipe('p', 'send', capacity=1 << 20, linger=0.1)")
+                engine.begin("[tx.send_tensor(numpy.full(n % 3000, n)) for n in range(10 ** 9)]")
+                with node.pipe("p", "recv", peer=peer) as rx:
+                    n = 0
+                    for n in range(20 * i):
+                        assert rx.recv_tensor(framework="numpy").tolist() == [n] * (n % 3000)
+                    engine.signal(signal.SIGKILL)
+                    n = 20 * i
+                    with pytest.raises((kvpipe.PeerGone, kvpipe.Timeout)):
+                        while True:
+                            assert rx.recv_tensor(timeout=5, framework="numpy").tolist() == [n] * (n % 3000)
+                            n += 1
+            gone(there, "tx")
+    idle(there), idle(here)
+    assert usage(there)[1] <= before[0][1] and usage(here)[1] <= before[1][1]
+
+
+def test_fork(near):
+    with kvpipe.connect(near.socket, engine_id="a") as node, node.pipe("p", "send", capacity=4096) as tx, \
+            node.pipe("p", "recv") as rx:
+        tx.send_tensor(b"before")
+        kept = rx.recv_tensor(framework="raw")
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                for call in (lambda: tx.send_tensor(None), rx.recv_tensor, node.poll):
+                    with pytest.raises(kvpipe.Closed, match="after fork"):
+                        call()
+                del kept
+                tx.close(), rx.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        tx.send_tensor(b"after")
+        assert bytes(rx.recv_tensor(framework="raw").data) == b"after" and bytes(kept.data) == b"before"
