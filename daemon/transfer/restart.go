@@ -31,12 +31,14 @@ type homecoming struct {
 	sessions []AwaitedSession
 	until    Time // patience with unknown keys
 	end      timer
+	late     timer        // the earliest deadline of what is held
 	held     []heldSubmit // in the order in which they came
 }
 
 type heldSubmit struct {
-	sub Submit
-	at  Time
+	sub   Submit
+	at    Time
+	until Time // of a take; 0: none
 }
 
 // afterHome is how long offers may take to come in once the last session is back.
@@ -52,7 +54,11 @@ func (m *Machine) await(ev Awaited) {
 }
 
 // fire: whoever is not back by now does not come.
-func (h *homecoming) fire(m *Machine, _ wake) {
+func (h *homecoming) fire(m *Machine, which wake) {
+	if which == wakeSettle {
+		h.endLate(m)
+		return
+	}
 	for _, a := range h.sessions {
 		m.log(warnLevel, "session of before the restart did not come back", "engine", a.Engine, "instance", a.Instance, "rank", int32(a.Rank))
 	}
@@ -112,9 +118,38 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 		}
 	}
 	if waits {
-		h.held = append(h.held, heldSubmit{*sub, m.now})
+		held := heldSubmit{sub: *sub, at: m.now}
+		if in, ok := sub.Op.(*TakeOp); ok {
+			held.until = m.now + m.clampTimeout(in.Timeout)
+		}
+		h.held = append(h.held, held)
+		h.armLate(m)
 	}
 	return waits
+}
+
+// armLate sees to it that a take that waits for ranks ends in time.
+func (h *homecoming) armLate(m *Machine) {
+	m.disarm(&h.late)
+	for i := range h.held {
+		if at := h.held[i].until; at > 0 && (h.late.pos == 0 || at < h.late.at) {
+			m.arm(&h.late, h, wakeSettle, at)
+		}
+	}
+}
+
+func (h *homecoming) endLate(m *Machine) {
+	h.held = slices.DeleteFunc(h.held, func(x heldSubmit) bool {
+		if x.until == 0 || x.until > m.now {
+			return false
+		}
+		if s := m.sessions[x.sub.Session]; s != nil && !s.closed {
+			m.refuse(s, &x.sub, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
+				h.ranksOut(s.engine), s.engine.key.name, took(m.now-x.at), m.cfg.Node))
+		}
+		return true
+	})
+	h.armLate(m)
 }
 
 // allHome goes on with what waited for engines whose ranks are complete.
@@ -133,7 +168,8 @@ func (m *Machine) allHome() {
 			held[i].resume(m)
 		}
 	}
-	h.held = still
+	h.held = append(still, h.held...)
+	h.armLate(m)
 	for _, o := range m.partOffers() {
 		o.complete(m)
 	}

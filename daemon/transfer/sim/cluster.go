@@ -47,6 +47,7 @@ type Cluster struct {
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
 	movedNow int // takes that were moved at once
+	resumed  int // sessions that came back to another daemon
 	outlived int // offers that outlived a session
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description

@@ -31,7 +31,9 @@ type Session struct {
 	rank     int
 	mem      *memory // workers
 	free     []uint32
-	open     bool // the client lives and is connected
+	open     bool            // the client lives and is connected, or waits for the next daemon
+	away     bool            // it waits
+	quiet    map[uint64]bool // user data of what the library sent again by itself
 	drained  bool
 	killed   bool          // its process died
 	ousted   bool          // it was told to go, or its memory was taken away
@@ -92,7 +94,7 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n.lastID++
 	s := &Session{
 		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
-		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, credits: e.c.credits, lazy: e.lazy,
+		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]bool{}, credits: e.c.credits, lazy: e.lazy,
 	}
 	if e.lazy {
 		s.credits = e.c.rng.in(4, 12)
@@ -101,12 +103,8 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	for i := uint32(0); i < numBlocks; i++ {
 		s.free = append(s.free, i)
 	}
-	ev := transfer.SessionOpened{
-		Session: s.id, Engine: e.name, Instance: fmt.Sprintf("i%d", e.instance), Owner: "uid 1", Role: role,
-		Rank: uint32(rank), TPWorld: uint32(e.shape.ranks()), PPWorld: 1, Credits: s.credits,
-	}
+	ev := s.opened()
 	if role == transfer.Scheduler {
-		ev.Rank = transfer.NoRank
 		n.event(0, ev)
 		return s
 	}
@@ -141,7 +139,7 @@ func (e *Engine) ready() bool {
 		return false
 	}
 	for _, s := range e.all() {
-		if !s.open {
+		if !s.open || s.away {
 			return false
 		}
 	}

@@ -157,8 +157,23 @@ func (n *Node) crash(down transfer.Time) {
 	c.tracef("%s CRASH for %dms", n.name, down/ms)
 	n.up = false
 	n.life++
+	loyal := map[*Engine]bool{}
+	for _, e := range n.engines {
+		loyal[e] = c.loyal(e)
+	}
 	for _, s := range sortedSessions(n.sessions) {
-		s.daemonGone()
+		if s.open && loyal[s.eng] {
+			s.lose()
+		} else {
+			s.daemonGone()
+		}
+	}
+	for _, e := range n.engines {
+		for _, s := range e.all() { // also those that were not back yet
+			if !loyal[e] {
+				s.daemonGone()
+			}
+		}
 	}
 	n.legs = map[transfer.Leg]*leg{}
 	c.net.nodeGone(n)
@@ -169,17 +184,38 @@ func (n *Node) crash(down transfer.Time) {
 			n.step(n.awaited())
 			return
 		}
+		if ev := n.expected(loyal); len(ev.Sessions) > 0 {
+			n.step(ev)
+		}
 		for _, e := range n.engines {
-			e.reconnect()
+			if loyal[e] {
+				e.comeBack()
+			} else {
+				e.reconnect()
+			}
 		}
 	})
 }
 
 // awaited is what a daemon's state file would have.
 func (n *Node) awaited() transfer.Awaited {
-	ev := transfer.Awaited{For: n.await}
+	all := map[*Engine]bool{}
+	for _, e := range n.engines {
+		all[e] = true
+	}
+	ev := n.expected(all)
+	ev.For = n.await
+	return ev
+}
+
+// expected is the same of some engines.
+func (n *Node) expected(which map[*Engine]bool) transfer.Awaited {
+	ev := transfer.Awaited{For: 2 * second}
 	for _, e := range n.engines {
 		for _, s := range e.all() {
+			if !which[e] || !s.open && n.await == 0 {
+				continue
+			}
 			a := transfer.AwaitedSession{Engine: e.name, Instance: fmt.Sprintf("i%d", e.instance), Owner: "uid 1", Role: s.role, Rank: uint32(s.rank), Layout: s.role == transfer.Worker}
 			if s.role == transfer.Scheduler {
 				a.Rank = transfer.NoRank

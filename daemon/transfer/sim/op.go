@@ -21,10 +21,16 @@ type Op struct {
 	lists     []layout.BlockList
 	after     uint64
 	layered   bool
-	conflict  bool          // its blocks are in use: it has to be refused
-	given     bool          // the machine has it
-	granted   bool          // bytes of it may have landed
-	limit     transfer.Time // its terminal completion has to come before that; 0: none
+	conflict  bool                 // its blocks are in use: it has to be refused
+	given     bool                 // the machine has it
+	granted   bool                 // bytes of it may have landed
+	in        transfer.Op          // what was submitted
+	more      []*transfer.ExtendOp // offers: extensions that were accepted
+	undone    bool                 // its cancel was under way when the daemon went
+	local     bool                 // the library ended it: no daemon knows it, so no rank hears of it
+	notice    bool                 // the ranks have to hear from the next daemon that it failed
+	noticed   uint64               // user data of that
+	limit     transfer.Time        // its terminal completion has to come before that; 0: none
 	timeout   transfer.Time
 	ends      map[*Session]*outcome
 	leg       transfer.XferID // of the first byte that landed
@@ -65,11 +71,12 @@ func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 // submit hands the operation to the daemon, if the session still has one.
 func (o *Op) submit(in transfer.Op) {
 	s, n := o.sess, o.sess.node
-	if !s.open || !n.up {
+	if !s.open || !n.up || s.away {
 		return
 	}
+	o.in = in
 	n.later(o.c.delay(), func() {
-		if !s.open || o.conflict && !o.conflicts() {
+		if !s.open || s.away || o.conflict && !o.conflicts() {
 			return
 		}
 		o.given = true
@@ -105,6 +112,11 @@ func (s *Session) complete(e transfer.Complete) {
 	}
 	if !s.open && s.drained {
 		c.fail("node %s: completion for session %d after it was drained", s.node.name, s.id)
+	}
+	if s == o.sess && e.UserData != 0 && e.UserData != o.user && (s.quiet[e.UserData] || e.UserData == o.noticed) {
+		s.credits--
+		s.collect() // the library's own business
+		return
 	}
 	if (s == o.sess) != (e.UserData == o.user) || s != o.sess && e.UserData != 0 {
 		c.fail("op %d: completion with user data %d in session %d", o.tag, e.UserData, s.id)
@@ -171,7 +183,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	c := o.c
 	// Answers for which no room was reserved wait until a client collects others.
 	waits := s.lazy && (o.kind == "small" || e.Status == transfer.Failed)
-	if o.limit > 0 && c.now > o.limit && !waits {
+	if o.limit > 0 && c.now > o.limit && !waits && o.noticed == 0 {
 		c.fail("op %d (%s): ended %v late", o.tag, o.kind, c.now-o.limit)
 	}
 	if e.Status == transfer.Failed && (e.Reason == transfer.OK || e.Text == "") {
@@ -193,6 +205,11 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		o.checkBytes(0, layers, e.Failed)
 	case o.kind == "offer" && e.Status == transfer.Done:
 		o.req.consumed(o)
+	}
+	if x, ok := o.in.(*transfer.ExtendOp); ok && e.Status == transfer.Done {
+		if offer := s.byUser[x.Target]; offer != nil {
+			offer.more = append(offer.more, x)
+		}
 	}
 	if s == o.sess && o.onEnd != nil {
 		o.onEnd(e)
@@ -283,7 +300,7 @@ func (o *Op) settled() bool {
 // refused: only the asker was told, and that it failed.
 func (o *Op) refused() bool {
 	u := o.ends[o.sess]
-	return u != nil && u.status == transfer.Failed && !u.more && len(o.ends) == 1
+	return u != nil && o.local || u != nil && u.status == transfer.Failed && !u.more && len(o.ends) == 1
 }
 
 // free gives the blocks back to their allocator, and their next user spoils them.

@@ -240,7 +240,7 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 		}
 	}
 	slot := transfer.NoSlot
-	if p.layered {
+	if p.layered || !c.fixed {
 		slot = uint32(o.user)
 	}
 	o.submit(&transfer.TakeOp{

@@ -22,7 +22,7 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce, outlived := 0, 0, 0
+	steps, atOnce, outlived, resumed := 0, 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c := New(Options{Seed: seed})
 		if err := c.Run(); err != nil {
@@ -34,8 +34,9 @@ func TestSim(t *testing.T) {
 		steps += c.Steps()
 		atOnce += c.movedNow
 		outlived += c.outlived
+		resumed += c.resumed
 	}
-	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine", *seeds, steps, atOnce, outlived)
+	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine, %d sessions their daemon", *seeds, steps, atOnce, outlived, resumed)
 }
 
 // TestSimEnds is TestSim with pipes and lookup buffers.

@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// An engine that outlives its daemon does what libkvpipe does: operations to which no bytes were granted are sent to the next daemon
+// under their names, granted takes have failed, and what was only waiting for RELEASED is free.
+
+// lose: the daemon is gone. The client lives, and waits for the next one.
+func (s *Session) lose() {
+	s.away, s.watch = true, 0
+	for _, o := range s.eng.c.ops {
+		if o.sess == s && o.kind == "small" && o.in != nil && o.ends[s] == nil {
+			o.loseSmall()
+		}
+	}
+	for _, o := range s.eng.c.ops {
+		if o.sess == s && o.kind != "small" && o.in != nil {
+			o.lose()
+		}
+	}
+}
+
+func (o *Op) loseSmall() {
+	target := uint64(0)
+	switch in := o.in.(type) {
+	case *transfer.CancelOp:
+		target = in.Target
+	case *transfer.WithdrawOp:
+		target = in.Target
+	default:
+		return // an extension is sent again
+	}
+	if t := o.sess.byUser[target]; t != nil {
+		t.undone = true
+	}
+	o.tell(transfer.Done, transfer.OK)
+}
+
+func (o *Op) lose() {
+	c := o.c
+	for _, r := range o.concerned {
+		if u := o.ends[r]; u != nil && !u.released && r.open {
+			o.told(r, transfer.Complete{Status: transfer.Released})
+		}
+	}
+	switch {
+	case o.ends[o.sess] != nil:
+	case o.granted || o.conflict:
+		o.notice = o.granted && len(o.concerned) > 1
+		o.local = !o.notice
+		o.tell(transfer.Failed, transfer.Restarted)
+	case o.undone:
+		o.local = true
+		o.tell(transfer.WasCancelled, transfer.Cancelled)
+	case o.limit > 0:
+		c.after(max(o.left(), 0), func() {
+			if o.sess.away && o.ends[o.sess] == nil {
+				o.local = true
+				o.tell(transfer.Failed, transfer.Timeout)
+			}
+		})
+	}
+}
+
+// left is how much of its time an operation has.
+func (o *Op) left() transfer.Time { return o.limit - o.c.bound() - o.c.now }
+
+// tell is what the library says by itself.
+func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
+	o.told(o.sess, transfer.Complete{Status: status, Reason: reason, Text: "said by the library"})
+}
+
+// comeBack: the daemon is there again. An engine that died meanwhile is started anew.
+func (e *Engine) comeBack() {
+	for _, s := range e.all() {
+		if !s.open {
+			e.killRest(e.all())
+			e.start()
+			return
+		}
+	}
+	instance := e.instance
+	for _, s := range e.all() {
+		e.node.later(e.c.rng.span(1*ms, 400*ms), func() {
+			if e.instance == instance && s.open && s.away {
+				s.resume()
+			}
+		})
+	}
+}
+
+// resume opens the session again and sends what it has.
+func (s *Session) resume() {
+	n := s.node
+	s.eng.c.resumed++
+	n.lastID++
+	s.id, s.away, s.drained = n.lastID, false, false
+	s.credits = s.eng.c.credits
+	n.sessions[s.id] = s
+	n.step(s.opened())
+	if s.mem != nil {
+		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	}
+	for _, o := range s.eng.c.ops {
+		if o.sess == s && o.in != nil {
+			o.again()
+		}
+	}
+}
+
+func (o *Op) again() {
+	s, n := o.sess, o.sess.node
+	step := func(user uint64, in transfer.Op) {
+		n.step(transfer.Submit{Session: s.id, UserData: user, Tag: o.tag, Op: in})
+	}
+	if o.notice {
+		in := *o.in.(*transfer.TakeOp)
+		in.Restarted = true
+		o.notice = false
+		s.lastUser++
+		o.noticed = s.lastUser
+		step(o.noticed, &in)
+		return
+	}
+	if o.ends[s] != nil || o.conflict {
+		return
+	}
+	if !o.given && o.timeout > 0 {
+		o.limit = o.c.now + o.timeout + o.c.bound()
+	}
+	o.given = true
+	switch in := o.in.(type) {
+	case *transfer.TakeOp:
+		again := *in
+		again.Timeout = max(o.left(), 1)
+		step(o.user, &again)
+	case *transfer.OfferOp:
+		again := *in
+		step(o.user, &again)
+		for _, x := range o.more {
+			ext := *x
+			s.lastUser++
+			s.quiet[s.lastUser] = true
+			step(s.lastUser, &ext)
+		}
+	default:
+		if o.kind == "small" {
+			o.limit = 0 // its offer may have to wait for other ranks
+		}
+		step(o.user, o.in)
+	}
+}
+
+// opened is what the daemon is told of a session.
+func (s *Session) opened() transfer.SessionOpened {
+	ev := transfer.SessionOpened{
+		Session: s.id, Engine: s.eng.name, Instance: fmt.Sprintf("i%d", s.eng.instance), Owner: "uid 1", Role: s.role,
+		Rank: uint32(s.rank), TPWorld: uint32(s.eng.shape.ranks()), PPWorld: 1, Credits: s.credits,
+	}
+	if s.role == transfer.Scheduler {
+		ev.Rank = transfer.NoRank
+	}
+	return ev
+}
+
+// loyal says whether an engine outlives this crash of its daemon. In scripts none does.
+func (c *Cluster) loyal(e *Engine) bool {
+	if c.fixed || e.down || !c.rng.hit(60) {
+		return false
+	}
+	for _, s := range e.all() {
+		if !s.open || s.role == transfer.Endpoint {
+			return false
+		}
+	}
+	return true
+}
