@@ -41,9 +41,10 @@ func (v *Server) Complete(c transfer.Complete) {
 	if final := !c.More && c.Status != transfer.Quarantined; final {
 		s.released(c.UserData)
 	}
-	if s.cq.Outstanding() > s.reserve/4 {
+	s.wanted = s.wanted || c.Last
+	if s.pressed() {
 		s.collect(s.srv.cfg.Events)
-		if s.cq.Outstanding() > s.reserve/4 && !s.eager.Swap(true) {
+		if s.pressed() && !s.eager.Swap(true) {
 			s.waiting.Store(int64(s.srv.age()))
 			s.srv.look()
 		}
@@ -99,9 +100,14 @@ func (s *session) collect(say func(transfer.Event)) {
 		return
 	}
 	if credits > 0 {
+		s.wanted = false
 		say(transfer.CreditsReturned{Session: s.id, N: credits})
 	}
 }
+
+// pressed says that what the client consumes should be noticed soon: much is not consumed, or the machine has no credit left, so that
+// refusals and small answers come one after another, each for the credit of the one before. The caller holds mu.
+func (s *session) pressed() bool { return s.wanted || s.cq.Outstanding() > s.reserve/4 }
 
 // allOf is a run that means every block of its group.
 const allOf = ^uint32(0)

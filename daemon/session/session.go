@@ -51,13 +51,14 @@ type session struct {
 	items    int             // of them
 	result   []byte          // scratch
 	progress uint64          // furthest seen
+	wanted   bool            // the machine has no credit left
 	gone     bool            // unmapped
 	removals map[layout.RegionID]*removal
 	jobs     sync.WaitGroup // goroutines that answer late
 
 	watched atomic.Uint64 // the progress that the driver waits for
 	stalled atomic.Bool   // the ring is not read until completions are consumed
-	eager   atomic.Bool   // many completions are not consumed
+	eager   atomic.Bool   // pressed, for a short time so far
 	waiting atomic.Int64  // since when one of these holds
 	ringing atomic.Int64  // when the write that wakes the client began, 0: none
 	rang    int64         // what the watch saw last of ringing, and when first

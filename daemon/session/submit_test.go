@@ -220,6 +220,52 @@ func TestRefusalsCostNoCredit(t *testing.T) {
 	}
 }
 
+// TestTheLastCreditComesBackAtOnce: operations have reserved all credits but one, and hundreds of refusals go through that one.
+func TestTheLastCreditComesBackAtOnce(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		var held []transfer.Submit
+		credits := 1
+		n.on(func(ev transfer.Event) bool {
+			n.mu.Lock()
+			switch ev := ev.(type) {
+			case transfer.Submit:
+				held = append(held, ev)
+			case transfer.CreditsReturned:
+				credits += ev.N
+			}
+			var next *transfer.Submit
+			if credits > 0 && len(held) > 0 {
+				next, held, credits = &held[0], held[1:], credits-1
+			}
+			n.mu.Unlock()
+			if next != nil {
+				n.Complete(transfer.Complete{
+					Session: next.Session, UserData: next.UserData, Status: transfer.Failed, Reason: transfer.Quota, Last: true,
+				})
+			}
+			_, closed := ev.(transfer.SessionClosed)
+			return !closed
+		})
+		const all = 400
+		c := n.dial(sessiontest.Options{SQ: 512, CQ: 2048})
+		for range all {
+			_, err := c.Submit(&transfer.SealOp{Target: 1})
+			noErr(t, err)
+		}
+		got := 0
+		eventually(t, func() bool {
+			for {
+				done, err := c.Poll()
+				noErr(t, err)
+				if done == nil {
+					return got == all
+				}
+				got++
+			}
+		}, "%d answers came", func() int { return got })
+	})
+}
+
 // TestNothingIsLostWithoutCollecting submits far more than the rings hold and only then collects.
 func TestNothingIsLostWithoutCollecting(t *testing.T) {
 	inBothModes(t, func(t *testing.T, n *node) {

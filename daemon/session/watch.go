@@ -163,7 +163,7 @@ func (s *session) glance() time.Duration {
 		if before := s.cq.Outstanding(); s.lookAtCredits() < before {
 			s.waiting.Store(int64(s.srv.age())) // it is at it
 		}
-		s.eager.Store(s.cq.Outstanding() > s.reserve/4 && waited < eagerness)
+		s.eager.Store(s.pressed() && waited < eagerness)
 	}
 	if s.stalled.Load() && s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
 		s.stalled.Store(false)

@@ -15,8 +15,7 @@ func (m *Machine) tell(s *session, c Complete) {
 	switch {
 	case !s.alive() || m.frozen && c.Status == Failed:
 	case s.credits > 0 && len(s.owed) == 0:
-		s.credits--
-		m.emit(c)
+		m.spend(s, c)
 	case len(s.owed) < maxOwed+2*m.cfg.MaxItems && s.role == Endpoint || len(s.owed) < maxOwed:
 		s.owed = append(s.owed, c)
 	default:
@@ -27,8 +26,7 @@ func (m *Machine) tell(s *session, c Complete) {
 // owe sends a completion of an operation that reserved no credits: there are as many as there are items, whoever collects them when.
 func (m *Machine) owe(s *session, c Complete) {
 	if s.credits > 0 && len(s.owed) == 0 {
-		s.credits--
-		m.emit(c)
+		m.spend(s, c)
 		return
 	}
 	s.owed = append(s.owed, c)
@@ -47,7 +45,13 @@ func (m *Machine) credit(s *session, n int) {
 		c := s.owed[0]
 		s.owed[0] = Complete{}
 		s.owed = s.owed[1:]
-		s.credits--
-		m.emit(c)
+		m.spend(s, c)
 	}
+}
+
+// spend sends a completion for a credit that nobody reserved.
+func (m *Machine) spend(s *session, c Complete) {
+	s.credits--
+	c.Last = s.credits == 0
+	m.emit(c)
 }

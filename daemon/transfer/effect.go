@@ -21,6 +21,7 @@ type Complete struct {
 	Text     string
 	Got      *Got // a GET's, when done
 	Short    bool // it moved nothing: there was no room
+	Last     bool // of the session's credits: somebody may be waiting for those that it gives back
 }
 
 // Granted: say in the session's layer slot that bytes of the take may be written from now on, before anything that comes after it.

@@ -331,3 +331,13 @@ def test_a_daemon_of_another_version(folder):
         refused(kvpipe.Incompatible, ["libkvpipe 0.1.0 speaks ring protocol 1 to 1", "kvpiped", "chose 9", "install matching versions"],
                 lambda: kvpipe.connect(path, engine_id="e"))
         thread.join()
+
+
+def test_more_offers_than_the_session_has_room_for(near):
+    """They are refused one after the other, soon enough that who withdraws the first one hears of it."""
+    cache = Cache(near.socket, "many", layers=1, blocks=8)
+    with cache.node as node:
+        offers = [node.offer(f"many-{i}", [i % 8], tokens=16) for i in range(1700)]
+        assert offers[0].withdraw() is True
+        with pytest.raises(kvpipe.Quota, match="completion ring of rank 0"):
+            offers[-1].wait(5)
