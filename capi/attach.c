@@ -18,7 +18,7 @@ struct attempt {
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
 	enum kvpipe_reason reason; /* KV_OVER: why */
-	char text[KV_TEXT];
+	char text[KV_TEXT]; /* of a daemon that refused; "" without one */
 };
 
 /* Whether it is of use to try again, after what the daemon said. */
@@ -30,6 +30,8 @@ static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 	case KVPIPE_E_QUOTA:       /* others may leave */
 	case KVPIPE_E_TIMEOUT:
 	case KVPIPE_E_PEER_GONE:
+		snprintf(a->text, sizeof(a->text), "the daemon of after the restart does not take the session yet: %.400s",
+			 text[0] != '\0' ? text : kvpipe_strerror((int)reason));
 		return KV_AGAIN;
 	default:
 		a->reason = reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
@@ -164,6 +166,16 @@ static int64_t pause_after(int64_t away)
 	return most / 2 + most / 2 * r / UINT16_MAX;
 }
 
+/* For those whose time passes meanwhile: starting a daemon would be of no use to them. */
+static void remember(kvpipe_t *kv, const struct attempt *a)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv->refused = a->text[0] != '\0';
+	if (kv->refused)
+		memcpy(kv->refusal, a->text, sizeof(kv->refusal));
+	pthread_mutex_unlock(&kv->lock);
+}
+
 enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m)
 {
 	int64_t since = kv_now();
@@ -171,6 +183,7 @@ enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m)
 	for (;;) {
 		struct attempt a = { .kv = kv, .m = m, .rings = { .sq_event = -1, .cq_event = -1 } };
 		enum kv_came came = attempt(&a);
+		remember(kv, &a);
 		if (came == KV_OVER)
 			kv_session_over(kv, a.reason, a.text);
 		if (came == KV_AGAIN)

@@ -394,6 +394,8 @@ struct kvpipe {
 	bool spoiled;           /* some offer is */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
+	bool refused;           /* AWAY: there is a daemon, which does not take the session */
+	char refusal[KV_TEXT];  /* what the last one that did not said; completions may have it as their text */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */

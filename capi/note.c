@@ -64,8 +64,8 @@ bool kv_note_deliver(const kvpipe_t *kv, const struct kv_note *n, struct kvpipe_
 	out->failed = NULL;
 	out->message = default_text(out);
 	if (n->text != NULL) {
-		/* The session's own text ends with the session; the caller's copy need not. */
-		if (n->text == kv->end_text) {
+		/* The session's own texts end with the session; the caller's copy need not. */
+		if (n->text == kv->end_text || n->text == kv->refusal) {
 			char *text = kv_thread_alloc(strlen(n->text) + 1);
 			if (text == NULL)
 				return false;

@@ -55,7 +55,9 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 	pthread_mutex_lock(&kv->lock);
 	while ((kv->state == KV_LEAVING || kv->state == KV_AWAY) && kv_now() < deadline)
 		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
-	if (kv->state == KV_LEAVING || kv->state == KV_AWAY)
+	if (kv->state == KV_AWAY && kv->refused)
+		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s", what, kv->refusal);
+	else if (kv->state == KV_LEAVING || kv->state == KV_AWAY)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon went away and is not back: start it again", what);
 	*life = kv->state == KV_GONE ? 0 : kv->life;
 	pthread_mutex_unlock(&kv->lock);

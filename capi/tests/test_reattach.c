@@ -473,11 +473,18 @@ static void refused(void)
 	/* It is asked again while it says that it may do so. */
 	struct fake *f = begin();
 	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region;
+	void *addr;
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
 	take_key(kv, "t", 0);
 	await_seen(1);
 	fake_refuse(f, KVPIPE_E_BUSY, "not yet");
 	fake_hang_up(f);
 	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
+	/* Who does not wait for that long is told what it says, not to start it. */
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_MS), KVPIPE_E_UNAVAILABLE, "does not take the session yet: not yet");
+	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "does not take the session yet: not yet");
+	check_end(kv, offer_key(kv, "o", KV_MS), KVPIPE_FAILED, KVPIPE_E_EXPIRED, "does not take the session yet: not yet");
 	fake_refuse(f, 0, NULL);
 	await_seen(2);
 	kvpipe_close(kv);
