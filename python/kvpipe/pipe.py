@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from typing import TYPE_CHECKING, Any, Optional
+from collections import deque
+from typing import TYPE_CHECKING, Any, Deque, Iterator, Optional
 
 from . import _abi, _end, _values, received, tensors
 from ._end import End
@@ -52,7 +54,7 @@ class Pipe(End):
         super().__init__(lib, handle, name, lib.pipe_close, lib.pipe_fd)
         #: "send" or "recv"
         self.end = end
-        self._unread: Optional[int] = None  # a message that could not be made a tensor
+        self._unread: Deque[int] = deque()  # messages that were received and could not be returned
 
     # ---- sending
 
@@ -91,29 +93,39 @@ class Pipe(End):
         Raises Timeout (nothing came), Closed (the sender closed the pipe, and everything was received), PeerGone (it died).
         """
         chosen = received.choose(framework)
-        if self._unread is None:
-            message = ctypes.c_void_p()
-            self._wait(lambda h, ns: int(self._lib.pipe_recv(h, ns, ctypes.byref(message))), _end.deadline(timeout))
-            self._unread = message.value
-        return self._read(chosen)
+        with self._next() as message:
+            if message.value is None:
+                self._wait(lambda h, ns: int(self._lib.pipe_recv(h, ns, ctypes.byref(message))), _end.deadline(timeout))
+            return self._read(message, chosen)
 
     async def recv_tensor_async(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
         """recv_tensor() for asyncio."""
         chosen = received.choose(framework)
-        if self._unread is None:
-            message = ctypes.c_void_p()
-            await self._wait_async(lambda h, ns: int(self._lib.pipe_recv(h, ns, ctypes.byref(message))),
-                                   _end.deadline(timeout))
-            self._unread = message.value
-        return self._read(chosen)
+        with self._next() as message:
+            if message.value is None:
+                await self._wait_async(lambda h, ns: int(self._lib.pipe_recv(h, ns, ctypes.byref(message))),
+                                       _end.deadline(timeout))
+            return self._read(message, chosen)
 
-    def _read(self, framework: str) -> Any:
-        message, self._unread = self._unread, None
-        assert message is not None
+    @contextlib.contextmanager
+    def _next(self) -> Iterator[ctypes.c_void_p]:
+        """A call's own message, which other threads do not see; one that the call does not return is the next one's."""
+        message = ctypes.c_void_p()
         try:
-            return received.tensors(self._lib, message, framework)[0]
+            with contextlib.suppress(IndexError):
+                message.value = self._unread.popleft()
+            yield message
         except BaseException:
-            self._unread = message
+            if message.value is not None:
+                self._unread.appendleft(message.value)
+            raise
+
+    def _read(self, message: ctypes.c_void_p, framework: str) -> Any:
+        handle, message.value = message.value, None
+        try:
+            return received.tensors(self._lib, handle or 0, framework)[0]
+        except Exception:  # no interrupt: that may come when the tensor has it already
+            message.value = handle
             raise
 
     def __iter__(self) -> "Pipe":
@@ -136,6 +148,5 @@ class Pipe(End):
 
     def __del__(self) -> None:
         super().__del__()
-        unread = getattr(self, "_unread", None)
-        if unread is not None:
-            self._lib.msg_free(unread)
+        for message in getattr(self, "_unread", ()):
+            self._lib.msg_free(message)

@@ -112,6 +112,24 @@ def test_a_timeout_loses_nothing(pipe):
     assert seen == list(range(300))
 
 
+def test_threads_receive_each_item_once(pipe, monkeypatch):
+    tx, rx = pipe
+    read, both, got = kvpipe.Pipe._read, threading.Barrier(2), []
+
+    def together(*args):
+        both.wait(30)  # each of them has an item
+        return read(*args)
+
+    monkeypatch.setattr(kvpipe.Pipe, "_read", together)
+    threads = [threading.Thread(target=lambda: got.append(bytes(rx.recv_tensor(framework="raw").data))) for _ in range(2)]
+    for thread, item in zip(threads, (b"1", b"2")):
+        tx.send_tensor(item)
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(got) == [b"1", b"2"]
+
+
 def test_nobody_comes(two):
     _, b, peer = two
     with b.pipe("nobody", "recv", peer=peer) as rx:
