@@ -103,6 +103,7 @@ static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
 {
 	struct kv_end *e = &p->end;
 	struct kv_get *g = slot(p, p->next);
+	bool stale = false;
 
 	*retry = false;
 	if (g->state == KV_GET_LANDED) {
@@ -118,13 +119,17 @@ static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
 			kv_end_over(e, reason, g->text);
 		if (reason == KVPIPE_E_TIMEOUT)
 			memcpy(p->said, g->text, sizeof(p->said));
-		*retry = reason == KVPIPE_E_TIMEOUT || (reason == KVPIPE_E_NOT_FOUND && g->again); /* no longer reserved */
-		return kv_get_end(e, g, "recv", out);
+		int told = kv_get_end(e, g, "recv", out);
+		/* What was asked for by its id is gone, or no longer reserved: asked for by its number the home says what is. */
+		stale = reason == KVPIPE_E_EXPIRED || (reason == KVPIPE_E_NOT_FOUND && g->again);
+		*retry = reason == KVPIPE_E_TIMEOUT;
+		if (!stale)
+			return told;
 	}
 	int err = kv_end_error(e, "recv");
 	if (err != 0)
 		return err;
-	*retry = e->shorts != NULL;
+	*retry = stale || e->shorts != NULL;
 	if (!p->started && p->said[0] != '\0')
 		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s", p->said);
 	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s \"%s\"",

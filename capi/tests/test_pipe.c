@@ -195,6 +195,19 @@ static void failures(void)
 	stop();
 }
 
+/* An item that is not where it was is asked for again, and nobody hears of it. */
+static void withdrawn(void)
+{
+	start(0, 4);
+	exchange_fail(x, 2, KVPIPE_E_EXPIRED);
+	for (uint64_t n = 0; n < 8; n++)
+		send_number(tx, n);
+	for (uint64_t n = 0; n < 8; n++)
+		recv_number(rx, n);
+	exchange_release(x);
+	stop();
+}
+
 static void the_daemon_goes(void)
 {
 	kvpipe_msg_t *m;
@@ -445,6 +458,7 @@ int main(int argc, char **argv)
 		TEST(kept_messages),
 		TEST(the_sender_closes),
 		TEST(failures),
+		TEST(withdrawn),
 		TEST(the_daemon_goes),
 		TEST(refused),
 		TEST(the_session_closes),
