@@ -187,6 +187,16 @@ func TestABrokenStateFileIsSetAside(t *testing.T) {
 	}
 }
 
+func TestAStateFileThatIsNoFileIsSetAside(t *testing.T) {
+	l := newLives(t)
+	noErr(t, os.Symlink("/dev/zero", l.state)) // reading it would never end
+	n := l.start(nil)
+	n.dial(worker("e", "", 0))
+	if !strings.Contains(l.log.String(), "no regular file") {
+		t.Errorf("log: %s", l.log.String())
+	}
+}
+
 // A file of a later version has more in it, and what is known of it is used.
 func TestALaterStateFileIsRead(t *testing.T) {
 	l := newLives(t)

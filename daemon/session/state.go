@@ -77,6 +77,8 @@ func loadState(path string) (*state, error) {
 func readState(path string) ([]remembered, error) {
 	if i, err := os.Stat(path); err != nil {
 		return nil, err
+	} else if !i.Mode().IsRegular() {
+		return nil, fmt.Errorf("it is no regular file (%v)", i.Mode())
 	} else if i.Size() > maxStateBytes {
 		return nil, fmt.Errorf("%d bytes, at most %d are read", i.Size(), maxStateBytes)
 	}

@@ -84,7 +84,7 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 	}
 	for _, n := range o.notify {
 		if n.credits < credits {
-			return because(Quota, "the completion ring of rank %s has room for %d more completions, this needs %d: collect completions (poll) first",
+			return because(Quota, "the completion ring of rank %s has room for %d more completions, this needs %d: collect completions (poll), or open the session with more cq_entries",
 				rankName(n), n.credits, credits)
 		}
 	}
