@@ -16,7 +16,7 @@ def prefill():
             for step in range(3):
                 tx.send_tensor(array.array("f", [step] * 4))  # or a tensor of torch or numpy: any shape, any strides
             tx.send_tensor(None)  # a value of its own: neither an error nor the end
-        with node.lookup_buffer("prompts", capacity=1 << 20) as buffer:
+        with node.lookup_buffer("results", capacity=1 << 20) as buffer:
             for prompt in ([1, 2, 3, 4], [1, 9]):
                 tokens = array.array("q", prompt)
                 buffer.insert(tokens, None, bytes(len(prompt)), bytes(len(prompt)), None)  # tokens, roi, key, value, hidden
@@ -31,7 +31,7 @@ def main():
         with node.pipe("activations", "recv") as rx:
             for tensor in (rx.recv_tensor(framework="raw") for _ in range(4)):
                 print(tensor and (tensor.dtype, tensor.shape, tensor.data.cast("f")[0]))
-        with node.lookup_buffer("prompts") as buffer:
+        with node.lookup_buffer("results") as buffer:
             entry = buffer.drop_select(array.array("q", [1, 9, 5]), framework="raw")
             print(f"{entry.matched} tokens agree, {len(entry[2].data)} bytes of keys")
             buffer.drop_select(framework="raw")  # whatever is left
