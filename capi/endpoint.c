@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Which ends were opened on which session: several threads may close them and it. */
@@ -345,6 +346,16 @@ void kv_end_look(struct kv_end *e)
 	if (e->kv->fd_used) /* before looking: what comes later rings again */
 		kv_event_clear(e->kv->rings.cq_event);
 	kv_drain(e->kv);
+}
+
+void kv_end_nap(struct kv_end *e)
+{
+	struct timespec ts = kv_timespec(KV_NAP_NS);
+
+	kv_end_unlock(e);
+	nanosleep(&ts, NULL);
+	pthread_mutex_lock(&e->kv->lock);
+	kv_end_look(e);
 }
 
 void kv_end_unlock(struct kv_end *e)

@@ -17,6 +17,7 @@
 #define KV_ITEM_MAX (UINT32_MAX - KV_ALIGN)   /* bytes of an item: tokens of a block list */
 #define KV_ITEMS 262144u                      /* in a pipe or buffer at a time */
 #define KV_PIPE_BYTES (64ull << 20)           /* default capacity */
+#define KV_NAP_NS 20000
 #define KV_WINDOW 32u
 #define KV_WINDOW_MAX 1024u
 #define KV_AHEAD_NS (3600 * KV_SEC)           /* how long the daemon lets a GET wait that was posted ahead */
@@ -219,6 +220,7 @@ int kv_end_error(struct kv_end *e, const char *what); /* 0, or why nothing more 
 bool kv_end_wait(struct kv_end *e, bool (*when)(void *arg), void *arg, int64_t deadline);
 void kv_end_look(struct kv_end *e); /* takes completions; before a predicate is tried */
 
+void kv_end_nap(struct kv_end *e);    /* lets go of the lock for a moment, in which the daemon need wake nobody; then looks */
 void kv_end_unlock(struct kv_end *e); /* after a look: wakes those whose wish came true, and lets go of the lock */
 
 struct kv_eop *kv_eop_find(const struct kv_end *e, uint64_t id);

@@ -81,6 +81,9 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 
 	pthread_mutex_lock(&e->kv->lock);
 	kv_end_look(e);
+	/* A pipe full of small items has room for several soon: that is better than to be woken for each. */
+	if (w.bytes <= e->capacity / 64 && e->items >= 64 && deadline - kv_now() >= KV_MS && !may_go_on(&w))
+		kv_end_nap(e);
 	bool go = kv_end_wait(e, may_go_on, &w, deadline);
 	int err = kv_end_error(e, p->what);
 	if (err == 0 && e->lost) {

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define AWAKE 512u /* waits between two attempts */
+
 static struct kv_get *slot(struct kvpipe_pipe *p, uint64_t n)
 {
 	return &p->gets[n % p->window];
@@ -136,6 +138,28 @@ static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
 		      p->started ? "nothing was sent to" : "nobody sent anything yet to", e->name);
 }
 
+/*
+ * When items come faster than a thread can be woken for each, it naps and has several at once. Whether they do is tried now and
+ * then; a nap that brought one item alone, as an answer that the sender waits with, was the last for a long while. Needs lock.
+ */
+static void nap(struct kvpipe_pipe *p, int64_t deadline)
+{
+	struct kv_end *e = &p->end;
+	uint64_t n = p->next;
+
+	if (!p->started || p->window < 8 || front_ended(p) || deadline - kv_now() < KV_MS)
+		return;
+	if (p->awake > 0) {
+		p->awake--;
+		return;
+	}
+	kv_end_nap(e);
+	while (n < p->asked && slot(p, n)->state == KV_GET_LANDED)
+		n++;
+	if (n - p->next < 4)
+		p->awake = AWAKE;
+}
+
 static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
 {
 	struct kv_end *e = &p->end;
@@ -156,6 +180,7 @@ static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
 		int64_t until = deadline;
 		if (!p->started && p->expires <= deadline) /* its word is about to come */
 			until = kv_after(deadline, KV_GRACE_NS);
+		nap(p, deadline);
 		if (err == 0 || e->over)
 			kv_end_wait(e, front_ended, p, until);
 		if (err == 0 || e->over)

@@ -74,22 +74,26 @@ static int room(kvpipe_t *kv, uint8_t opcode, size_t size, uint64_t *off)
 
 /*
  * Waits until there is room; returns with sq.lock held (0, WAITS), or with an error and without it. The daemon announces room
- * nowhere, and a full queue is rare: look again after a while, at most 1 ms.
+ * nowhere: look again after a while, at most 1 ms. Who has found it full comes back to a quarter of it, as long as the daemon
+ * takes some: it is busy enough meanwhile, and one entry at a time would be a nap for each.
  */
 static int wait_for_room(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off)
 {
 	int64_t pause = 20000;
+	uint32_t seen = 0;
 
-	for (;;) {
+	for (bool first = true;; first = false) {
 		pthread_mutex_lock(&kv->sq.lock);
 		int err = room(kv, opcode, size, off);
-		if (err >= 0)
-			return err;
 		uint32_t waiting = kv->sq.tail - kv->sq.head, entries = kv->rings.sq_entries, arena = kv->rings.record_bytes;
+		bool moves = kv->sq.head != seen;
+		seen = kv->sq.head;
+		if (err >= 0 && (first || !moves || entries - waiting >= entries / 4 || kv_now() >= deadline))
+			return err;
 		if (err == -KVPIPE_E_BUSY)
 			kv_ring_bell(kv);
 		pthread_mutex_unlock(&kv->sq.lock);
-		if (err != -KVPIPE_E_BUSY)
+		if (err < 0 && err != -KVPIPE_E_BUSY)
 			return err;
 		pthread_mutex_lock(&kv->lock);
 		err = kv_ended(kv);
