@@ -52,8 +52,12 @@ func (m *Machine) rematch(h *home) {
 	}
 }
 
-// leftBehind says once what has to stay of the memory of a sender that is gone.
+// leftBehind says once what has to stay of the memory of a sender that is gone. It is called after each transfer that ends there, so it must
+// not look at all items every time.
 func (m *Machine) leftBehind(s *session) {
+	if s.orphaned {
+		return
+	}
 	legs := s.legs
 	var keep [][]layout.BlockList
 	for _, it := range s.lingers.all() {
@@ -64,7 +68,7 @@ func (m *Machine) leftBehind(s *session) {
 			keep = append(keep, it.segs[0].blocks)
 		}
 	}
-	if s.orphaned || legs > 0 {
+	if legs > 0 {
 		return
 	}
 	s.orphaned = true
