@@ -19,7 +19,8 @@ var (
 	errFault  = errors.New("memory is not accessible")
 )
 
-// perCall is how much one system call moves at most; more evicts what was just copied.
+// perCall is how much one system call moves at most; more evicts what was just copied. What is summed goes by pieces, so that it
+// still is in the cache when it is read again.
 const perCall = 1 << 20
 
 // socket is one direction of a plain connection, for one goroutine. It asks the socket again and again for a short time
@@ -90,7 +91,11 @@ func (s *socket) call() (errno syscall.Errno) {
 			}
 		}()
 	}
-	win := window(s.iov)
+	most := perCall
+	if s.sums != nil {
+		most = piece
+	}
+	win := window(s.iov, most)
 	n, fd := 0, uintptr(s.wire.fd)
 	if s.sends {
 		n, errno = sys.Sendmsg(fd, win, s.more || len(win) < len(s.iov))
@@ -185,12 +190,12 @@ func (s *socket) mark() {
 	s.marked = sys.SetRcvLowat(uintptr(s.wire.fd), want) == nil
 }
 
-// window returns as much of iov as one call shall move.
-func window(iov []sys.Iovec) []sys.Iovec {
+// window returns as much of iov as one call shall move: most bytes, with a header and a trailer.
+func window(iov []sys.Iovec, most int) []sys.Iovec {
 	const slack = headerSize + maxTrailer
 	n := 0
 	for i := range iov {
-		if n += iov[i].Size(); n > perCall+slack && i > 0 || i == sys.MaxIovecs {
+		if n += iov[i].Size(); n > most+slack && i > 0 || i == sys.MaxIovecs {
 			return iov[:i]
 		}
 	}
