@@ -107,10 +107,7 @@ func (h *homecoming) ranksOut(e *engine) int {
 
 // hold keeps a submission that has to wait for ranks, and whatever its session submits after it.
 func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
-	waits := false
-	for i := range h.held {
-		waits = waits || h.held[i].sub.Session == s.id
-	}
+	waits := s.held > 0
 	if !waits && len(h.sessions) > 0 && s.role == Scheduler {
 		switch sub.Op.(type) {
 		case *OfferOp, *TakeOp:
@@ -123,7 +120,8 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 			held.until = m.now + m.clampTimeout(in.Timeout)
 		}
 		h.held = append(h.held, held)
-		h.armLate(m)
+		s.held++
+		h.armFor(m, held.until)
 	}
 	return waits
 }
@@ -132,9 +130,13 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 func (h *homecoming) armLate(m *Machine) {
 	m.disarm(&h.late)
 	for i := range h.held {
-		if at := h.held[i].until; at > 0 && (h.late.pos == 0 || at < h.late.at) {
-			m.arm(&h.late, h, wakeSettle, at)
-		}
+		h.armFor(m, h.held[i].until)
+	}
+}
+
+func (h *homecoming) armFor(m *Machine, at Time) {
+	if at > 0 && (h.late.pos == 0 || at < h.late.at) {
+		m.arm(&h.late, h, wakeSettle, at)
 	}
 }
 
@@ -143,7 +145,11 @@ func (h *homecoming) endLate(m *Machine) {
 		if x.until == 0 || x.until > m.now {
 			return false
 		}
-		if s := m.sessions[x.sub.Session]; s != nil && !s.closed {
+		s := m.sessions[x.sub.Session]
+		if s != nil {
+			s.held--
+		}
+		if s != nil && !s.closed {
 			m.refuse(s, &x.sub, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
 				h.ranksOut(s.engine), s.engine.key.name, took(m.now-x.at), m.cfg.Node))
 		}
@@ -157,12 +163,18 @@ func (m *Machine) allHome() {
 	h := &m.home
 	held := h.held
 	h.held = nil
+	for i := range held {
+		if s := m.sessions[held[i].sub.Session]; s != nil {
+			s.held = 0 // what is resumed must not wait for what comes after it
+		}
+	}
 	var still []heldSubmit
 	for i := range held {
 		s := m.sessions[held[i].sub.Session]
 		switch {
 		case s == nil || s.closed:
 		case h.ranksOut(s.engine) > 0:
+			s.held++
 			still = append(still, held[i])
 		default:
 			held[i].resume(m)

@@ -26,6 +26,7 @@ type session struct {
 	uses     map[*op]struct{} // operations that this session is told about
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
+	held     int               // submissions that wait for ranks of before a restart
 	lingers  *home             // that outlives it
 	orphans  []*offer          // that outlive it and lie in its memory
 	orphaned bool              // whoever owns its memory was told what has to stay
