@@ -63,7 +63,9 @@ func (c *ctl) doctor() *cobra.Command {
 		}
 		found, pid := d.connection()
 		found = append(found, d.daemon(s, err)...)
-		found = append(found, d.limits(pid)...)
+		if pid != 0 || s != nil { // it runs
+			found = append(found, d.limits(pid)...)
+		}
 		found = append(found, d.hugePages()...)
 		if s != nil {
 			found = append(found, d.certificate(s)...)

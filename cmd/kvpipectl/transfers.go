@@ -59,10 +59,18 @@ func (c *ctl) printTransfers(watch bool) func(io.Writer, []admin.Transfer) {
 			fmt.Fprintf(w, "%s  %d transfers\n", time.Now().Format(time.TimeOnly), len(all))
 		}
 		t := newTable(w, "ID", "END", "STATE", "KEY", "ENGINE", "PEER", "TRANSPORT", "MOVED", "OF", "AGE", "DEADLINE", "TRACE")
+		waiting := 0
 		for _, x := range all {
+			if x.State == "seeking" { // a receiver fetches many items ahead, and they have nothing to show
+				waiting++
+				continue
+			}
 			t.row(x.ID, x.End, x.State, x.Key, orDash(x.Engine), orDash(x.Peer), orDash(x.Transport), size(x.Moved), size(x.Bytes), age(x.Age), age(x.Deadline), orDash(x.Trace))
 		}
 		t.flush()
+		if waiting > 0 {
+			fmt.Fprintf(w, "and %d that wait for an item of a pipe or lookup buffer: kvpipectl pipes, kvpipectl buffers\n", waiting)
+		}
 		if watch {
 			fmt.Fprintln(w)
 		}
