@@ -123,17 +123,21 @@ func (e *Engine) Count(word string) int {
 	return e.said[word]
 }
 
-// Waits until the engine, in all its lives, has said word n times.
+// Waits until the engine, in all its lives, has said word n times. As long as the count grows it is not late.
 func (e *Engine) Waits(word string, n int) {
 	e.t.Helper()
 	limit := time.NewTimer(Patience)
 	defer limit.Stop()
-	for {
+	for last := 0; ; {
 		e.mu.Lock()
 		got, grew := e.said[word], e.grew
 		e.mu.Unlock()
 		if got >= n {
 			return
+		}
+		if got > last {
+			last = got
+			limit.Reset(Patience)
 		}
 		select {
 		case <-grew:

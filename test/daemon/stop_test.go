@@ -11,7 +11,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// waiter is a client whose take waits for an offer that nobody makes.
+// waiter is a client whose take has got the first half of an offer, and waits for the second, which nobody makes.
 func waiter(t *testing.T, socket string) *sessiontest.Client {
 	t.Helper()
 	c, err := sessiontest.Dial(socket, sessiontest.Options{Engine: "e", TPWorld: 1, PPWorld: 1, Timeout: patience})
@@ -19,18 +19,24 @@ func waiter(t *testing.T, socket string) *sessiontest.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Kill)
-	region, _, err := c.Alloc(4096)
+	region, _, err := c.Alloc(3 * 4096)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = c.SetLayout([]layout.View{{
-		Region: region, NumBlocks: 1, BlockStride: 4096, TokenStride: 256, HeadStride: 256, ContentBytes: 256, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
+		Region: region, NumBlocks: 3, BlockStride: 4096, TokenStride: 256, HeadStride: 256, ContentBytes: 256, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
 	}}, []layout.Field{{Key: "model", Value: "m"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = c.Submit(&transfer.OfferOp{
+		Key: []byte("k"), Token: make([]byte, 16), Consumers: 1, Lease: transfer.Time(2 * patience), Blocks: []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = c.Submit(&transfer.TakeOp{
-		Key: []byte("k"), Token: make([]byte, 16), TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Time(2 * patience), Blocks: []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}},
+		Key: []byte("k"), Token: make([]byte, 16), TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Time(2 * patience), Blocks: []layout.BlockList{{NTokens: 32, IDs: []uint32{1, 2}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +47,7 @@ func waiter(t *testing.T, socket string) *sessiontest.Client {
 // inFlight waits until the daemon has something to drain.
 func inFlight(t *testing.T, admin string) {
 	t.Helper()
-	eventually(t, "the take is in flight", func() bool { return strings.Contains(ctl(t, admin, "transfers"), "consumer") })
+	eventually(t, "the take is in flight", func() bool { return strings.Contains(ctl(t, admin, "transfers"), "moving") })
 }
 
 // TestStopDrains: SIGTERM lets what is in flight end, for as long as drain_wait says, then ends sessions with a reason.
@@ -58,7 +64,7 @@ func TestStopDrains(t *testing.T) {
 	if err != nil || cause.Reason != transfer.Unavailable || !strings.Contains(cause.Text, "connect again when it is back") {
 		t.Errorf("the client hears %+v, %v", cause, err)
 	}
-	if left := files(t, home); left != "kvpiped.sock.lock" {
+	if left := files(t, home); left != "kvpiped.sock.lock kvpiped.sock.state" {
 		t.Errorf("left behind: %s", left)
 	}
 }

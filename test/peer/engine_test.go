@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -91,11 +92,13 @@ func (e *engine) take(key, peer string, n int) *sessiontest.Completion {
 	return c
 }
 
+// handOvers counts them all: a key names one hand-over for good, also when its engine is another process by then.
+var handOvers atomic.Uint64
+
 // handOver moves n blocks, one to all, under a key of its own, and checks every byte.
 func handOver(from, to *engine, peer string, n int) {
 	from.t.Helper()
-	from.serial++
-	key := fmt.Sprintf("%s-%d-%s", from.n.Name, from.serial, to.n.Name)
+	key := fmt.Sprintf("%s-%d-%s", from.n.Name, handOvers.Add(1), to.n.Name)
 	from.offer(key, n)
 	c := to.take(key, peer, n)
 	if c.Status != uint16(transfer.Done) {
