@@ -199,8 +199,11 @@ func TestMetricsCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	producer.Kill()
-	eventually(t, "the killed session has ended", func() bool { return strings.Contains(n.page(), "\nkvpipe_sessions 0\n") })
-	page := n.page()
+	var page string
+	eventually(t, "the killed session has ended, and its memory is back", func() bool {
+		page = n.page()
+		return strings.Contains(page, "\nkvpipe_sessions 0\n") && strings.Contains(page, "\nkvpipe_pinned_bytes 0\n")
+	})
 	for _, want := range []string{
 		"kvpipe_take_seconds_count 1\n", `kvpipe_operations_total{operation="take",reason="ok",status="done"} 1`, `kvpipe_operations_total{operation="offer",reason="ok",status="done"} 1`,
 		fmt.Sprintf("kvpipe_moved_bytes_total %d\n", 8*blockBytes), `kvpipe_sessions_ended_total{reason="closed"} 1`, `kvpipe_sessions_ended_total{reason="peer_gone"} 1`, "kvpipe_pinned_bytes 0\n", `kvpipe_held_blocks{hold="exclusive"} 0`,
