@@ -90,7 +90,8 @@ func (e *serveEnd) fire(m *Machine, _ wake) {
 	}
 }
 
-// endOf handles MsgEnd: it is always acknowledged, so that the consumer can forget it.
+// endOf handles MsgEnd. It is acknowledged, so that the consumer can forget it, unless what it ends is being fenced still, over a
+// channel that was lost: then it has to be said again once that is over.
 func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 	id := legOf(p, msg.Xfer, Producer)
 	m.settleDoubt(p, msg.Xfer, msg.Status == Done)
@@ -110,10 +111,22 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)
 		}
 		e.unsure, e.offer, e.claim = false, nil, nil
+	} else if m.fencing(p, msg.Xfer) {
+		return
 	} else if p != nil { // faster than what it ends, which must not begin after it
 		m.rememberEnd(&serveEnd{leg: id, peer: p, at: m.now, until: m.now, cause: because(Expired, "this transfer has ended")})
 	}
 	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
+}
+
+// fencing says whether a transfer of that peer, of an earlier epoch, is not over yet.
+func (m *Machine) fencing(p *peer, x XferID) bool {
+	for id := range m.serves {
+		if p != nil && id.Peer == p.node && id.Xfer == x {
+			return true
+		}
+	}
+	return false
 }
 
 // took says whether a commit record is about this offer, which still counts takes.

@@ -82,6 +82,9 @@ func (o *Op) submit(in transfer.Op) {
 		o.given = true
 		if o.timeout > 0 {
 			o.limit = o.c.now + o.timeout + o.c.bound()
+			if o.kind == "small" && o.sess.eng.returning() {
+				o.limit = 0 // what it acts on may have to wait for other ranks
+			}
 		}
 		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: in})
 	})

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -13,8 +14,12 @@ import (
 func (s *Session) lose() {
 	s.away, s.watch = true, 0
 	for _, o := range s.eng.c.ops {
-		if o.sess == s && o.kind == "small" && o.in != nil && o.ends[s] == nil {
+		switch {
+		case o.sess != s || o.kind != "small" || o.in == nil:
+		case o.ends[s] == nil:
 			o.loseSmall()
+		default:
+			o.releaseAll()
 		}
 	}
 	for _, o := range s.eng.c.ops {
@@ -42,11 +47,7 @@ func (o *Op) loseSmall() {
 
 func (o *Op) lose() {
 	c := o.c
-	for _, r := range o.concerned {
-		if u := o.ends[r]; u != nil && !u.released && r.open {
-			o.told(r, transfer.Complete{Status: transfer.Released})
-		}
-	}
+	o.releaseAll()
 	switch {
 	case o.ends[o.sess] != nil:
 	case o.granted || o.conflict:
@@ -63,6 +64,15 @@ func (o *Op) lose() {
 				o.tell(transfer.Failed, transfer.Timeout)
 			}
 		})
+	}
+}
+
+// releaseAll: a daemon that is gone touches no memory, so whoever waits for RELEASED is told.
+func (o *Op) releaseAll() {
+	for _, r := range o.concerned {
+		if u := o.ends[r]; u != nil && !u.released && r.open {
+			o.told(r, transfer.Complete{Status: transfer.Released})
+		}
 	}
 }
 
@@ -91,6 +101,11 @@ func (e *Engine) comeBack() {
 			}
 		})
 	}
+}
+
+// returning says whether some of the engine's sessions have not come back yet.
+func (e *Engine) returning() bool {
+	return slices.ContainsFunc(e.all(), func(s *Session) bool { return s.open && s.away })
 }
 
 // resume opens the session again and sends what it has.
