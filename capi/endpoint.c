@@ -291,6 +291,14 @@ void kv_end_finish(struct kv_end *e)
 	pthread_mutex_unlock(&e->gate);
 }
 
+void kv_end_await(struct kv_end *e)
+{
+	pthread_mutex_lock(&e->gate);
+	while (!e->finished)
+		pthread_cond_wait(&e->idle, &e->gate);
+	pthread_mutex_unlock(&e->gate);
+}
+
 void kv_ends_finish(kvpipe_t *parent)
 {
 	for (;;) {

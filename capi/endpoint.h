@@ -210,6 +210,8 @@ void kv_end_leave(struct kv_end *e);
 void kv_end_ref(struct kv_end *e);
 /* The owner's close: ends the calls of others, then the session. */
 void kv_end_finish(struct kv_end *e);
+/* For who was told that it is closing: returns when its session is over, and nothing is put anywhere any more. */
+void kv_end_await(struct kv_end *e);
 void kv_end_unref(struct kv_end *e);  /* the last one frees it, with what it is the first of */
 /* The arena, and the layout over it; once. Needs pump, unless nobody knows the end yet. */
 int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity);

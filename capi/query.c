@@ -161,7 +161,10 @@ void kvpipe_query_free(kvpipe_query_t *q)
 		return;
 	struct kv_end *e = q->end;
 	uint64_t target = 0;
-	if (!kv_process_is(e->process) || kv_end_enter(e, "free") != 0) {
+	if (!kv_process_is(e->process)) {
+		kvpipe_msg_free(q->get.msg);
+	} else if (kv_end_enter(e, "free") != 0) {
+		kv_end_await(e); /* until then a completion may still be put into the query */
 		kvpipe_msg_free(q->get.msg);
 	} else {
 		pthread_mutex_lock(&e->kv->lock);

@@ -284,11 +284,59 @@ static void descriptors(void)
 	stop();
 }
 
+static void *closer(void *arg)
+{
+	kvpipe_lookup_close(arg);
+	return NULL;
+}
+
+static bool freed;
+
+static void *freer(void *arg)
+{
+	kvpipe_query_free(arg);
+	__atomic_store_n(&freed, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A query that is given up while another thread closes its end lives until nothing can be put into it any more. */
+static void freed_while_closing(void)
+{
+	const int64_t a[] = { 1 };
+	pthread_t closing, freeing;
+	bool begun = false, came = false;
+
+	start(1 << 16);
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	kvpipe_query_t *q = ask(a, 1, NULL, KVPIPE_PREFIX);
+	CHECK_INT(kv_end_enter(e, "test"), 0); /* a call that the close has to wait for */
+	CHECK(pthread_create(&closing, NULL, closer, sel) == 0);
+	while (!begun) {
+		pthread_mutex_lock(&e->gate);
+		begun = e->closing;
+		pthread_mutex_unlock(&e->gate);
+	}
+	CHECK(pthread_create(&freeing, NULL, freer, q) == 0);
+	insert(1, a, 1, NULL);
+	while (!came) {
+		pthread_mutex_lock(&e->kv->lock);
+		kv_end_look(e);
+		came = e->shorts != NULL || e->ended > 0; /* SHORT: nobody made room */
+		kv_end_unlock(e);
+	}
+	CHECK(!__atomic_load_n(&freed, __ATOMIC_ACQUIRE));
+	kv_end_leave(e);
+	CHECK(pthread_join(closing, NULL) == 0);
+	CHECK(pthread_join(freeing, NULL) == 0);
+	sel = NULL;
+	stop();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
-		TEST(threads),   TEST(descriptors),
+		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
 	};
 	return RUN(tests);
 }
