@@ -42,12 +42,13 @@ include scripts/mk/ctest.mk
 include scripts/mk/python.mk
 include scripts/mk/lint.mk
 include scripts/mk/test.mk
+include test/vllm/vllm.mk
 
 .PHONY: help all build demo bench clean distclean
 
 help: ## list the targets (default)
 	@echo 'usage: make TARGET [VAR=value]'
-	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 all: build
 

@@ -1,0 +1,45 @@
+# Tests that need vLLM: it is installed for a CPU in an environment of its own.
+# Other targets do without; `make test` runs the fast ones when it is there.
+
+VLLM     := $(BUILD)/vllm
+VLLM_RUN  = cd test/vllm && $(ROOT)/$(VLLM)/bin/python -B -m pytest -q -rs -p no:cacheprovider
+
+# From pytest's words to those of make test; a failure stays one.
+VLLM_REPORT := sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
+
+.PHONY: deps-vllm vllm-venv test-vllm test-vllm-full test-vllm-fast test-vllm-soak
+
+vllm-venv:
+	@PYTHON=$(PYTHON) test/vllm/install/install.sh $(VLLM)
+
+deps-vllm: build vllm-venv ## install vLLM for a CPU in build/vllm (1 GB), and kvpipe into it
+	@$(MAKE) $(VLLM)/.package
+
+$(VLLM)/.package: $(PY_SOURCES) $(VLLM)/.vllm
+	@rm -rf python/build
+	@$(VLLM)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
+	@touch $@
+
+# Real engines on this CPU. The core of it takes about eight minutes on two
+# cores; the rest as long again and more.
+test-vllm: build $(VLLM)/.package ## hand-overs between real vLLM engines, the core of it
+	@$(VLLM_RUN) cases -m core | $(VLLM_REPORT)
+
+test-vllm-full: build $(VLLM)/.package ## hand-overs between real vLLM engines, all of it
+	@$(VLLM_RUN) cases -m 'not soak' | $(VLLM_REPORT)
+
+test-vllm-soak: build $(VLLM)/.package ## SOAK=15 minutes of mixed load on two prefill and two decode engines
+	@$(VLLM_RUN) cases -m soak --soak $(or $(SOAK),15) | $(VLLM_REPORT)
+
+# vLLM's scheduler and interfaces without an engine.
+test-vllm-fast:
+ifeq ($(wildcard test/vllm/fast/test_*.py),)
+	@echo 'part skipped: there is no test/vllm/fast/test_*.py'
+else ifeq ($(wildcard $(VLLM)/.vllm),)
+	@echo 'part skipped: vLLM is not installed (make deps-vllm)'
+else
+	@$(MAKE) $(VLLM)/.package
+	@$(VLLM_RUN) fast | $(VLLM_REPORT)
+endif
+
+TEST_PARTS += test-vllm-fast
