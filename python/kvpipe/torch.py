@@ -1,0 +1,120 @@
+"""Pipe and LookupBuffer for programs of torch, with the calls that vLLM's first P/D API had.
+
+    pipe = kvpipe.torch.Pipe(node, "hidden", rank=0)                  # rank=1 on the other side, peer= its node
+    pipe.send_tensor(tensor_or_none); pipe.recv_tensor()
+
+    buffer = kvpipe.torch.LookupBuffer(node, "kv", capacity=10**9)    # the decoding side: without capacity
+    buffer.insert(tokens, roi, key, value, hidden); buffer.drop_select(tokens, roi)
+
+Thin layers over Node.pipe() and Node.lookup_buffer(), where all else is described. Calls take no timeout, as those did not:
+each side gives one for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, List, Optional
+
+from .errors import Invalid
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+def _host(tensor: Any) -> Any:
+    """A tensor's bytes have to be in host memory to be sent; None stays None."""
+    return tensor if tensor is None or tensor.device.type == "cpu" else tensor.cpu()
+
+
+class Pipe:
+    """Both directions between two ranks, tensors in order; a context manager that closes it.
+
+    - ``name``: the same on both sides, one of its own for each pair. ``rank``: 0 on one side, 1 on the other.
+    - ``peer``: the other side's node, by name or "host:port"; None: this one.
+    - ``capacity``: bytes that may be sent and not yet received (None: 64 MiB). ``token``: as for Node.pipe().
+    - ``timeout``: seconds that one call waits. ``device``: where received tensors go; None: they stay in host memory.
+
+    The sides may come in any order. One thread may send while another receives.
+    """
+
+    def __init__(self, node: "Node", name: str, rank: int, *, peer: Optional[str] = None, capacity: Optional[int] = None,
+                 token: Optional[bytes] = None, timeout: float = 30.0, device: Any = None) -> None:
+        if rank not in (0, 1):
+            raise Invalid(f"pipe: rank is {rank!r}: a pipe has two sides, 0 and 1")
+        self._timeout, self._device = timeout, device
+        with contextlib.ExitStack() as opened:
+            self._out = opened.enter_context(node.pipe(f"{name}/{rank}", "send", capacity=capacity, token=token))
+            self._in = opened.enter_context(node.pipe(f"{name}/{1 - rank}", "recv", peer=peer, token=token))
+            self._ends = opened.pop_all()
+
+    def send_tensor(self, tensor: Optional[Any]) -> None:
+        """Sends a copy of a tensor, or None; waits only for room, and raises Timeout when none comes."""
+        self._out.send_tensor(_host(tensor), timeout=self._timeout)
+
+    def recv_tensor(self) -> Optional[Any]:
+        """The next tensor of the other side, or the None that it sent. Raises Timeout, Closed (it closed), PeerGone."""
+        tensor = self._in.recv_tensor(timeout=self._timeout, framework="torch")
+        return tensor if tensor is None or self._device is None else tensor.to(self._device)
+
+    def close(self) -> None:
+        """Closes both directions; what was sent can still be received for a while. A second call does nothing."""
+        self._ends.close()
+
+    def __enter__(self) -> "Pipe":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class LookupBuffer:
+    """Entries of five tensors that are found by their tokens, and tensors under keys; a context manager that closes it.
+
+    - ``name``: the same on both sides. ``capacity``: bytes, on the side that inserts; None on the one that selects.
+    - ``peer``: the inserting side's node (selecting side), by name or "host:port"; None: this one.
+    - ``token``: as for Node.lookup_buffer(). ``timeout``: seconds that one call waits. ``device``: where selected
+      tensors go; None: they stay in host memory.
+
+    Any number of threads may select, and none waits for another.
+    """
+
+    def __init__(self, node: "Node", name: str, *, capacity: Optional[int] = None, peer: Optional[str] = None,
+                 token: Optional[bytes] = None, timeout: float = 30.0, device: Any = None) -> None:
+        self._timeout, self._device = timeout, device
+        self._end = node.lookup_buffer(name, capacity=capacity, token=token, peer=peer)
+
+    def insert(self, input_tokens: Optional[Any], roi: Optional[Any], key: Optional[Any], value: Optional[Any],
+               hidden: Optional[Any]) -> None:
+        """Inserts copies. Waits only for room, never for a query; what can never fit is Invalid at once."""
+        tokens, mask = _host(input_tokens), _host(roi)
+        self._end.insert(tokens, mask, _host(key), _host(value), _host(hidden), timeout=self._timeout)
+
+    def drop_select(self, input_tokens: Optional[Any], roi: Optional[Any]) -> List[Optional[Any]]:
+        """Waits for an entry and removes it: [tokens, roi, key, value, hidden].
+
+        Of ``input_tokens[roi]`` and the entry's own, the shorter is the beginning of the other: look at the tokens that
+        come back. None matches anything, the oldest first. Raises Timeout when nothing matched in time.
+        """
+        entry = self._end.drop_select(_host(input_tokens), _host(roi), timeout=self._timeout, framework="torch")
+        return [self._here(member) for member in entry]
+
+    def put(self, key: str, value: Optional[Any]) -> None:
+        """Keeps a copy under a key, in place of what was there."""
+        self._end.put(key, _host(value), timeout=self._timeout)
+
+    def get(self, key: str) -> Optional[Any]:
+        """Waits for a key; the buffer keeps what it has."""
+        return self._here(self._end.get(key, timeout=self._timeout, framework="torch"))
+
+    def _here(self, tensor: Optional[Any]) -> Optional[Any]:
+        return tensor if tensor is None or self._device is None else tensor.to(self._device)
+
+    def close(self) -> None:
+        """Closes this side. A second call does nothing."""
+        self._end.close()
+
+    def __enter__(self) -> "LookupBuffer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
