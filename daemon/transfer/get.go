@@ -190,7 +190,15 @@ func (t *take) whySeeking(m *Machine) Cause {
 	} else {
 		why = m.whyWaiting(&g.local)
 	}
-	return because(Timeout, "%s on node %q: %s within %s", g.end.name, node, waitTexts[min(int(why), len(waitTexts)-1)], took(t.until-t.began))
+	text := waitTexts[min(int(why), len(waitTexts)-1)]
+	switch {
+	case why == waitsForHome || why == waitsForOther:
+	case g.in.Match == MatchKey:
+		text = "nothing is under the key " + short(g.in.Key)
+	case g.end.name.buffer: // it may have been empty only when it was asked
+		text = waitTexts[waitsForMatch]
+	}
+	return because(Timeout, "%s on node %q: %s within %s", g.end.name, node, text, took(t.until-t.began))
 }
 
 // What a GET waits for.

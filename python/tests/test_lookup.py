@@ -79,7 +79,7 @@ def test_prefix_and_exact(ends):
         entry = sel.drop_select(query, match=match)
         assert (number(entry), entry.matched) == (want, matched)
     insert(own, 4, ids(5, 6))
-    with pytest.raises(kvpipe.Timeout, match="no entry matched|nothing was put"):
+    with pytest.raises(kvpipe.Timeout, match="no entry matched"):
         sel.drop_select(ids(5), match="exact", timeout=0.05)
     assert number(sel.drop_select(ids(9, 5, 6), numpy.array([False, True, True]), match="exact")) == 4
 

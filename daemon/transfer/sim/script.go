@@ -12,16 +12,18 @@ import (
 // Script is a cluster in which only happens what it is told to: everything takes a millisecond, nothing fails by itself.
 // Its commands are lines of words, some of them key=value; what the machines do comes back as text.
 type Script struct {
-	c     *Cluster
-	out   strings.Builder
-	ops   map[string]*Op // "engine key"
-	start transfer.Time
-	tick  string // a tick from which nothing followed yet
+	c      *Cluster
+	out    strings.Builder
+	ops    map[string]*Op    // "engine key", "end bind", "end item"
+	short  map[string]uint64 // "end get": which item it had no room for
+	things map[string]*thing // by name
+	start  transfer.Time
+	tick   string // a tick from which nothing followed yet
 }
 
 // NewScript returns a script without nodes.
 func NewScript() *Script {
-	s := &Script{ops: map[string]*Op{}}
+	s := &Script{ops: map[string]*Op{}, short: map[string]uint64{}, things: map[string]*thing{}}
 	s.c = newCluster(Options{Seed: 1, Trace: s.trace})
 	s.c.fixed = true
 	s.start = s.c.now
@@ -101,6 +103,9 @@ func (s *Script) Do(cmd string, fields []string) string {
 	a := parse(fields)
 	do := s.commands()[cmd]
 	if do == nil {
+		do = s.endCommands()[cmd]
+	}
+	if do == nil {
 		return "unknown command " + cmd + "\n"
 	}
 	do(a)
@@ -146,10 +151,8 @@ func each[T any](words []T, do func(T)) {
 }
 
 func (s *Script) find(name string) *Engine {
-	for _, e := range s.c.engines {
-		if e.name == name {
-			return e
-		}
+	if e := s.end(name); e != nil {
+		return e
 	}
 	panic("no engine " + name)
 }
@@ -172,6 +175,7 @@ func (s *Script) config(a args) {
 	c.FenceGrace, c.Settle = a.ms("grace", c.FenceGrace), a.ms("settle", c.Settle)
 	c.OrphanLease = a.ms("orphan_lease", c.OrphanLease)
 	c.WindowSlices, c.AtOnce = a.num("window", c.WindowSlices), a.num("at_once", c.AtOnce)
+	c.MaxItems = a.num("items", c.MaxItems)
 	s.c.inline, s.c.slice = uint64(a.num("inline", int(s.c.inline))), uint64(a.num("slice", int(s.c.slice)))
 }
 
@@ -317,7 +321,11 @@ func (s *Script) state(args) {
 			fmt.Fprintf(&s.out, "  offer %s %s tokens=%d consumed=%d/%d lease=%dms\n", o.Key, o.State, o.Tokens, o.Consumed, o.Consumers, o.Lease/ms)
 		}
 		for _, t := range x.Transfers {
-			fmt.Fprintf(&s.out, "  transfer x%d end=%d %s key=%s peer=%s %d/%d bytes\n", uint32(t.Xfer), t.End, t.State, t.Key, t.Peer, t.Moved, t.Bytes)
+			fmt.Fprintf(&s.out, "  transfer x%d end=%d %s key=%s peer=%s %d/%d bytes\n", uint32(t.Xfer), t.End, t.State, ownKey([]byte(t.Key)), t.Peer, t.Moved, t.Bytes)
+		}
+		for _, p := range x.Pipes {
+			fmt.Fprintf(&s.out, "  %s %q %s home=%s ends=%d items=%d bytes=%d waiting=%d in_doubt=%d delivered=%d\n", p.Kind(), p.Name, p.State, p.Home, p.Ends,
+				p.Items, p.Bytes, p.Waiting, p.InDoubt, p.Delivered)
 		}
 	}
 }

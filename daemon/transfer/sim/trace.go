@@ -173,7 +173,7 @@ func describeMsg(msg transfer.Msg) string {
 	case *transfer.MsgNeedLayout:
 		return fmt.Sprintf("NeedLayout x%d", uint32(m.Xfer))
 	case *transfer.MsgTake:
-		return fmt.Sprintf("Take x%d key=%s engine=%s id=%d part=%d/%d dst=%s", uint32(m.Xfer), m.Key, m.Engine, m.TakeID, m.Part, m.Parts, describeBlocks(m.Blocks, m.BlocksBy))
+		return fmt.Sprintf("Take x%d key=%s engine=%s id=%d part=%d/%d dst=%s", uint32(m.Xfer), ownKey(m.Key), m.Engine, m.TakeID, m.Part, m.Parts, describeBlocks(m.Blocks, m.BlocksBy))
 	case *transfer.MsgParked:
 		return fmt.Sprintf("Parked x%d", uint32(m.Xfer))
 	case *transfer.MsgRefuse:

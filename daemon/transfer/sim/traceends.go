@@ -14,8 +14,7 @@ func describeEnds(msg transfer.Msg) string {
 		return fmt.Sprintf("Seek x%d bind=%d home=%d base=%d %q match=%d seq=%d key=%s tokens=%v room=%d", uint32(m.Xfer), uint32(m.Bind), uint32(m.Home), m.Base,
 			m.Name, m.Match, short(m.Seq), m.Key, m.Tokens, m.Room)
 	case *transfer.MsgFound:
-		return fmt.Sprintf("Found x%d home=%d base=%d item=%d bytes=%d matched=%d key=%s", uint32(m.Xfer), uint32(m.Home), m.Base, uint32(m.Item), m.Bytes, m.Matched,
-			strings.TrimPrefix(string(m.Key), transfer.ReservedPrefix))
+		return fmt.Sprintf("Found x%d home=%d base=%d item=%d bytes=%d matched=%d key=%s", uint32(m.Xfer), uint32(m.Home), m.Base, uint32(m.Item), m.Bytes, m.Matched, ownKey(m.Key))
 	case *transfer.MsgSeekParked:
 		return fmt.Sprintf("SeekParked x%d home=%d base=%d why=%d", uint32(m.Xfer), uint32(m.Home), m.Base, m.Why)
 	case *transfer.MsgSeekRefuse:
@@ -56,3 +55,6 @@ func describeGot(e transfer.Complete) string {
 
 // short leaves out of an item's name what its daemon drew.
 func short(n uint64) uint64 { return n & (1<<32 - 1) }
+
+// ownKey leaves out what all keys of items begin with.
+func ownKey(key []byte) string { return strings.TrimPrefix(string(key), transfer.ReservedPrefix) }
