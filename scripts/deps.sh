@@ -5,6 +5,7 @@
 #   scripts/deps.sh build      what `make build` and `make demo` need
 #   scripts/deps.sh test       also what `make test` needs
 #   scripts/deps.sh generate   also what `make generate` needs
+#   scripts/deps.sh network    what `make build` and `make network` need
 #
 # Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
 set -eu
@@ -41,6 +42,11 @@ missing() {
 	command -v "$python" >/dev/null || echo python3
 	"$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 	[ "$1" != build ] || return 0
+	if [ "$1" = network ]; then
+		command -v nft >/dev/null || echo nftables
+		command -v ip >/dev/null || echo iproute2
+		return 0
+	fi
 	sanitizes || echo gcc libasan8 libubsan1
 	command -v pkg-config >/dev/null || echo pkg-config
 	command -v clang-tidy >/dev/null || echo clang-tidy

@@ -4,14 +4,17 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 PROTOC_GEN_GO    := $(TOOLS)/protoc-gen-go
 
-.PHONY: deps build-deps system-deps
+.PHONY: deps build-deps system-deps network-deps
 
 deps: system-deps $(VENV)/.ready $(GOLANGCI) ## install what is missing: apt packages, linter, Python venv
 	@$(GO) mod download
 	@echo 'make deps: all is there'
 
-system-deps build-deps:
-	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh $(if $(filter build-deps,$@),build,test)
+system-deps: purpose := test
+build-deps: purpose := build
+network-deps: purpose := network
+system-deps build-deps network-deps:
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh $(purpose)
 
 # Order-only: what apt brings has to be there first, but is never "newer".
 $(VENV)/.ready: scripts/requirements.txt | build-deps

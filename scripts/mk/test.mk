@@ -20,7 +20,7 @@ SHELL_PKGS = $$($(GO) list ./... | grep -v -e '/test/' -e '/test$$' || true)
 CYCLES   ?= 1000
 MINUTES  ?= 10
 
-.PHONY: test policy unit race sim fuzz e2e chaos hostile
+.PHONY: test policy unit race sim fuzz e2e chaos network hostile
 
 test: deps ## everything below 10 minutes on 2 cores: build, lint, all tests
 	@MAKE='$(MAKE)' scripts/test.sh $(TEST_PARTS)
@@ -57,6 +57,13 @@ e2e: build $(VENV)/.package ## tests under test/: several processes, real daemon
 
 chaos: build ## engines and daemons killed and stopped CYCLES=1000 times, at random instructions
 	@$(GO) test -count=1 -timeout 0 -v ./test/chaos -cycles=$(CYCLES)
+
+# The namespaces lie in one that ends with the test, and so do their names.
+network: build network-deps ## two daemons whose packets are lost or refused, CYCLES=1000 times; as root
+	@mkdir -p $(BUILD)/test
+	@$(GO) test -c -o $(BUILD)/test/chaos.test ./test/chaos
+	@cd test/chaos && unshare --net --mount --propagation private $(SHELL) -c 'mount -t tmpfs netns /run && \
+		exec $(ROOT)/$(BUILD)/test/chaos.test -test.v -test.timeout 0 -test.run TestNetwork -network $(CYCLES)'
 
 # With Go's own checks of pointers compiled in.
 hostile: build ## a daemon attacked by clients and peers for MINUTES=10

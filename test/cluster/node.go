@@ -46,6 +46,7 @@ type Node struct {
 	c      *Cluster
 	Name   string
 	Addr   string // of its peer port; the same after a restart
+	In     string // the network namespace that it runs in; empty: the test's own
 	Socket string // of engines
 	Args   []string
 	Ctl    *admin.Client
@@ -70,9 +71,14 @@ func (c *Cluster) Node(name string, peers ...*Node) *Node {
 	n.Ctl = admin.NewClient(filepath.Join(home, "a"))
 	n.Args = []string{
 		"--dev", "--config", n.Config, "--node", name, "--state-dir", home, "--socket", n.Socket, "--admin", filepath.Join(home, "a"),
-		"--listen", n.Addr, "--ca", c.CA(),
+		"--ca", c.CA(),
 	}
 	n.Configure("")
+	c.t.Cleanup(func() {
+		if c.t.Failed() {
+			c.t.Logf("node %s:\n%s", n.Name, n.Log())
+		}
+	})
 	for _, p := range peers {
 		n.Knows(p)
 	}
@@ -105,7 +111,11 @@ func (n *Node) Start() *Node {
 // Launch runs the daemon; it is killed when the test ends.
 func (n *Node) Launch() {
 	n.T.Helper()
-	cmd := exec.Command(kvpiped, n.Args...)
+	command := append([]string{kvpiped, "--listen", n.Addr}, n.Args...)
+	if n.In != "" {
+		command = append([]string{"ip", "netns", "exec", n.In}, command...)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+n.c.Dir)
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -133,9 +143,6 @@ func (n *Node) Launch() {
 	n.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-exited
-		if n.T.Failed() {
-			n.T.Logf("node %s:\n%s", n.Name, n.Log())
-		}
 	})
 }
 
