@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""A small proxy for disaggregated prefill: each request is prefilled by one vLLM instance and decoded by another.
+
+    proxy.py --prefill http://a:8100 --prefill http://b:8100 --decode http://c:8200 --port 8000
+
+The prefill instance gets the request with max_tokens 1 and `do_remote_decode`; the `kv_transfer_params` of its answer,
+whatever is in them, go to the decode instance with the original request. Instances take turns. When a prefill instance
+fails, the decode instance gets the request without parameters and computes the prompt itself: a user sees an error
+only where the decode instance gives one. Needs fastapi, httpx and uvicorn, which vLLM brings.
+"""
+
+import argparse
+import contextlib
+import itertools
+import logging
+import uuid
+
+import fastapi
+import httpx
+import uvicorn
+from fastapi.responses import JSONResponse, StreamingResponse
+
+log = logging.getLogger("proxy")
+
+# What a NIXL-shaped prefill request says: keep the blocks, somebody will come for them.
+PREFILL = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None,
+           "remote_host": None, "remote_port": None}
+
+
+class Proxy:
+    """Who gets the next request, and the connections to them."""
+
+    def __init__(self, prefill, decode):
+        self.prefill, self.decode = itertools.cycle(prefill), itertools.cycle(decode)
+        self.http = httpx.AsyncClient(timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None))
+
+    async def params(self, path, body, headers):
+        """Has the prompt prefilled; the answer's kv_transfer_params, None when that failed."""
+        url = next(self.prefill)
+        request = {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, "kv_transfer_params": dict(PREFILL)}
+        request.pop("stream_options", None)
+        if "max_completion_tokens" in request:
+            request["max_completion_tokens"] = 1
+        try:
+            answer = await self.http.post(url + path, json=request, headers=headers)
+            answer.raise_for_status()
+            return answer.json().get("kv_transfer_params")
+        except (httpx.HTTPError, ValueError) as error:
+            log.warning("prefill at %s failed, decode computes the prompt: %s", url, error or type(error).__name__)
+            return None
+
+    async def forward(self, path, request):
+        body = await request.json()
+        headers = {"X-Request-Id": request.headers.get("x-request-id") or uuid.uuid4().hex}
+        if "authorization" in request.headers:
+            headers["Authorization"] = request.headers["authorization"]
+        params = await self.params(path, body, headers)
+        if params:
+            body = {**body, "kv_transfer_params": params}
+        url = next(self.decode)
+        try:
+            answer = await self.http.send(self.http.build_request("POST", url + path, json=body, headers=headers),
+                                          stream=True)
+        except httpx.HTTPError as error:
+            return JSONResponse({"error": {"message": f"decode instance {url}: {error!r}", "type": "bad_gateway"}}, 502)
+
+        async def chunks():
+            try:
+                async for chunk in answer.aiter_raw():
+                    yield chunk
+            finally:  # also when the client has gone: the decode instance aborts the request
+                await answer.aclose()
+
+        return StreamingResponse(chunks(), answer.status_code,
+                                 {"content-type": answer.headers.get("content-type", "application/json")})
+
+
+def application(prefill, decode):
+    proxy = Proxy(prefill, decode)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_):
+        yield
+        await proxy.http.aclose()
+
+    app = fastapi.FastAPI(lifespan=lifespan)
+
+    @app.post("/v1/completions")
+    async def completions(request: fastapi.Request):
+        return await proxy.forward("/v1/completions", request)
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: fastapi.Request):
+        return await proxy.forward("/v1/chat/completions", request)
+
+    @app.get("/health")
+    async def health():
+        return {"status": "ok"}
+
+    return app
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prefill", action="append", required=True, metavar="URL", help="a prefill instance; may be repeated")
+    parser.add_argument("--decode", action="append", required=True, metavar="URL", help="a decode instance; may be repeated")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    args = parser.parse_args()
+    logging.basicConfig(format="%(name)s: %(message)s")
+    strip = [[url.rstrip("/") for url in urls] for urls in (args.prefill, args.decode)]
+    uvicorn.run(application(*strip), host=args.host, port=args.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What the cases stand on: a fleet for all of them, and nothing left in engines and daemons after each."""
+
+import os
+
+import pytest
+
+from harness import instance, models
+from harness.fleet import ROOT, Fleet
+
+os.environ.setdefault("KVPIPE_LIBRARY", str(ROOT / "build/lib/libkvpipe.so.0"))
+os.environ.update({name: value for name, value in instance.ENV.items() if name.startswith(("HF_", "TRANSFORMERS_"))})
+
+
+def pytest_addoption(parser):
+    parser.addoption("--soak", type=float, default=15, help="minutes of mixed load")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "core: what `make test-vllm` runs")
+    config.addinivalue_line("markers", "soak: minutes of mixed load, by itself")
+
+
+@pytest.fixture(scope="session")
+def fleet():
+    models.path("llama")
+    fleet = Fleet()
+    try:
+        fleet.reference(), fleet.prefill(), fleet.decode()  # all three at the same time
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture(autouse=True)
+def settles(fleet):
+    yield
+    fleet.settled()
+
+
+@pytest.fixture
+def reference(fleet):
+    return fleet.reference().ready()
+
+
+@pytest.fixture
+def p(fleet):
+    return fleet.prefill().ready()
+
+
+@pytest.fixture
+def d(fleet):
+    return fleet.decode().ready()

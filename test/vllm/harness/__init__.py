@@ -1,0 +1,1 @@
+"""Starts daemons and vLLM instances for tests, asks them, and ends them."""
