@@ -23,11 +23,7 @@ type keyOp struct {
 const keyTimeout = 5 * Second
 
 func (m *Machine) submitKey(s *session, sub *Submit, msg MsgKey, hint string, timeout Time) {
-	wait := m.clampTimeout(timeout)
-	if timeout <= 0 {
-		wait = keyTimeout
-	}
-	k := &keyOp{msg: msg, hint: hint, until: m.now + wait}
+	k := &keyOp{msg: msg, hint: hint, until: m.now + m.keyWait(timeout)}
 	if !msg.Drop {
 		k.msg.For = m.clampTimeout(timeout) // how long the interest lasts is also how long the answer may take
 	}
@@ -40,6 +36,14 @@ func (m *Machine) submitKey(s *session, sub *Submit, msg MsgKey, hint string, ti
 	m.traceOp(&k.op, msg.Key, msg.Trace, hint, 0)
 	m.arm(&k.deadline, k, wakeDeadline, k.until)
 	m.reach(hint, k)
+}
+
+// keyWait is how long the answer may take.
+func (m *Machine) keyWait(timeout Time) Time {
+	if timeout <= 0 {
+		return keyTimeout
+	}
+	return m.clampTimeout(timeout)
 }
 
 func (k *keyOp) arrive(m *Machine, p *peer) {

@@ -31,14 +31,7 @@ type homecoming struct {
 	sessions []AwaitedSession
 	until    Time // patience with unknown keys
 	end      timer
-	late     timer        // the earliest deadline of what is held
-	held     []heldSubmit // in the order in which they came
-}
-
-type heldSubmit struct {
-	sub   Submit
-	at    Time
-	until Time // of a take; 0: none
+	waiting  []*session // that have submissions held, in the order in which they began to
 }
 
 // afterHome is how long offers may take to come in once the last session is back.
@@ -54,11 +47,7 @@ func (m *Machine) await(ev Awaited) {
 }
 
 // fire: whoever is not back by now does not come.
-func (h *homecoming) fire(m *Machine, which wake) {
-	if which == wakeSettle {
-		h.endLate(m)
-		return
-	}
+func (h *homecoming) fire(m *Machine, _ wake) {
 	for _, a := range h.sessions {
 		m.log(warnLevel, "session of before the restart did not come back", "engine", a.Engine, "instance", a.Instance, "rank", int32(a.Rank))
 	}
@@ -105,83 +94,9 @@ func (h *homecoming) ranksOut(e *engine) int {
 	return n
 }
 
-// hold keeps a submission that has to wait for ranks, and whatever its session submits after it.
-func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
-	waits := s.held > 0
-	if !waits && len(h.sessions) > 0 && s.role == Scheduler {
-		switch sub.Op.(type) {
-		case *OfferOp, *TakeOp:
-			waits = h.ranksOut(s.engine) > 0
-		}
-	}
-	if waits {
-		held := heldSubmit{sub: *sub, at: m.now}
-		if in, ok := sub.Op.(*TakeOp); ok {
-			held.until = m.now + m.clampTimeout(in.Timeout)
-		}
-		h.held = append(h.held, held)
-		s.held++
-		h.armFor(m, held.until)
-	}
-	return waits
-}
-
-// armLate sees to it that a take that waits for ranks ends in time.
-func (h *homecoming) armLate(m *Machine) {
-	m.disarm(&h.late)
-	for i := range h.held {
-		h.armFor(m, h.held[i].until)
-	}
-}
-
-func (h *homecoming) armFor(m *Machine, at Time) {
-	if at > 0 && (h.late.pos == 0 || at < h.late.at) {
-		m.arm(&h.late, h, wakeSettle, at)
-	}
-}
-
-func (h *homecoming) endLate(m *Machine) {
-	h.held = slices.DeleteFunc(h.held, func(x heldSubmit) bool {
-		if x.until == 0 || x.until > m.now {
-			return false
-		}
-		s := m.sessions[x.sub.Session]
-		if s != nil {
-			s.held--
-		}
-		if s != nil && !s.closed {
-			m.refuse(s, &x.sub, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
-				h.ranksOut(s.engine), s.engine.key.name, took(m.now-x.at), m.cfg.Node))
-		}
-		return true
-	})
-	h.armLate(m)
-}
-
 // allHome goes on with what waited for engines whose ranks are complete.
 func (m *Machine) allHome() {
-	h := &m.home
-	held := h.held
-	h.held = nil
-	for i := range held {
-		if s := m.sessions[held[i].sub.Session]; s != nil {
-			s.held = 0 // what is resumed must not wait for what comes after it
-		}
-	}
-	var still []heldSubmit
-	for i := range held {
-		s := m.sessions[held[i].sub.Session]
-		switch {
-		case s == nil || s.closed:
-		case h.ranksOut(s.engine) > 0:
-			s.held++
-			still = append(still, held[i])
-		default:
-			held[i].resume(m)
-		}
-	}
-	h.held = append(still, h.held...)
-	h.armLate(m)
+	m.home.release(m)
 	for _, o := range m.partOffers() {
 		o.complete(m)
 	}
@@ -197,14 +112,6 @@ func (m *Machine) partOffers() []*offer {
 	}
 	slices.SortFunc(out, func(a, b *offer) int { return cmp.Compare(a.key, b.key) })
 	return out
-}
-
-// resume submits it, with the time that is left.
-func (h *heldSubmit) resume(m *Machine) {
-	if in, ok := h.sub.Op.(*TakeOp); ok && in.Timeout > 0 {
-		in.Timeout = max(in.Timeout-(m.now-h.at), 1)
-	}
-	m.submit(&h.sub)
 }
 
 // complete looks again whether all ranks are in a workers' offer.

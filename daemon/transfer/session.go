@@ -26,7 +26,7 @@ type session struct {
 	uses     map[*op]struct{} // operations that this session is told about
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
-	held     int               // submissions that wait for ranks of before a restart
+	held     heldSubmits
 	lingers  *home             // that outlives it
 	orphans  []*offer          // that outlive it and lie in its memory
 	orphaned bool              // whoever owns its memory was told what has to stay
@@ -61,6 +61,7 @@ func (m *Machine) sessionClosed(ev SessionClosed) {
 	s.closed, s.died = true, ev.Died
 	m.frozen = m.frozen || m.stopping && ev.Cause.Reason == Unavailable
 	s.waits, s.owed = nil, nil
+	m.home.forget(m, s)
 	m.home.arrived(m, s, true) // it was back; nobody else comes in its place
 	m.abandon(s, ev.Cause)
 	m.leaveEngine(s)

@@ -153,6 +153,14 @@ func (o *Op) again() {
 		again := *in
 		again.Timeout = max(o.left(), 1)
 		step(o.user, &again)
+	case *transfer.WatchOp:
+		again := *in
+		again.Timeout = max(o.left(), 1)
+		step(o.user, &again)
+	case *transfer.DropOp:
+		again := *in
+		again.Timeout = max(o.left(), 1)
+		step(o.user, &again)
 	case *transfer.OfferOp:
 		again := *in
 		step(o.user, &again)

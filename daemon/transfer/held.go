@@ -1,0 +1,179 @@
+package transfer
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// heldSubmit is a submission that waits for ranks of before a restart.
+type heldSubmit struct {
+	s     *session
+	sub   Submit
+	at    Time
+	until Time // 0: it has no time of its own
+	ids   int  // block ids in it
+	late  timer
+	ended bool // its time is over
+}
+
+// heldSubmits are those of a session, in the order in which they came.
+type heldSubmits struct {
+	list  []*heldSubmit
+	n     int // that have not ended
+	ranks int // of them, those about ranks; the others only wait their turn
+	ids   int
+}
+
+// What a session has waiting is all that it had before the restart, each extension of an offer by itself, and what it asks for meanwhile.
+const (
+	maxHeld    = 1 << 16
+	maxHeldIDs = 16 * layout.MaxIDs
+)
+
+// waits says whether a submission has to: it is about ranks that are not back, or its session has submitted something before that waits.
+func (h *homecoming) waits(s *session, op Op) bool {
+	return s.held.n > 0 || len(h.sessions) > 0 && s.role == Scheduler && aboutRanks(op) && h.ranksOut(s.engine) > 0
+}
+
+func aboutRanks(op Op) bool {
+	switch op.(type) {
+	case *OfferOp, *TakeOp:
+		return true
+	}
+	return false
+}
+
+// hold keeps a submission if it has to wait.
+func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
+	if !h.waits(s, sub.Op) {
+		return false
+	}
+	x := &heldSubmit{s: s, sub: *sub, at: m.now, until: m.endBy(sub.Op), ids: idsOf(sub.Op)}
+	if s.held.n >= maxHeld || s.held.ids+x.ids > maxHeldIDs {
+		m.refuse(s, sub, because(Quota, "this session has %d submissions with %d block ids that wait for %d ranks after the restart of the daemon of node %q, the limits are %d and %d: wait until the ranks are back",
+			s.held.n, s.held.ids, h.ranksOut(s.engine), m.cfg.Node, maxHeld, maxHeldIDs))
+		return true
+	}
+	h.keep(x)
+	if x.until > 0 {
+		m.arm(&x.late, x, wakeDeadline, x.until)
+	}
+	return true
+}
+
+func (h *homecoming) keep(x *heldSubmit) {
+	l := &x.s.held
+	if len(l.list) == 0 {
+		h.waiting = append(h.waiting, x.s)
+	}
+	l.list = append(l.list, x)
+	l.count(x, 1)
+}
+
+func (l *heldSubmits) count(x *heldSubmit, n int) {
+	l.n += n
+	l.ids += n * x.ids
+	if aboutRanks(x.sub.Op) {
+		l.ranks += n
+	}
+}
+
+// release goes on with what need not wait any more.
+func (h *homecoming) release(m *Machine) {
+	waiting := h.waiting
+	h.waiting = nil
+	for _, s := range waiting {
+		h.releaseOf(m, s)
+	}
+}
+
+func (h *homecoming) releaseOf(m *Machine, s *session) {
+	list := s.held.list
+	s.held = heldSubmits{}
+	for _, x := range list {
+		switch {
+		case x.ended:
+		case h.waits(s, x.sub.Op):
+			h.keep(x)
+		default:
+			m.disarm(&x.late)
+			x.resume(m)
+		}
+	}
+}
+
+// forget drops what a session that is closed had waiting.
+func (h *homecoming) forget(m *Machine, s *session) {
+	for _, x := range s.held.list {
+		m.disarm(&x.late)
+	}
+	s.held = heldSubmits{}
+	h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
+}
+
+// fire: its time is over. What waited for its turn behind it goes on.
+func (x *heldSubmit) fire(m *Machine, _ wake) {
+	h, s := &m.home, x.s
+	x.ended = true
+	s.held.count(x, -1)
+	m.refuse(s, &x.sub, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
+		h.ranksOut(s.engine), s.engine.key.name, took(m.now-x.at), m.cfg.Node))
+	x.sub = Submit{}
+	switch l := &s.held; {
+	case l.ranks == 0:
+		h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
+		h.releaseOf(m, s)
+	case len(l.list) > 2*l.n+16:
+		l.list = slices.DeleteFunc(l.list, func(x *heldSubmit) bool { return x.ended })
+	}
+}
+
+// resume submits it, with the time that is left.
+func (x *heldSubmit) resume(m *Machine) {
+	left := max(x.until-m.now, 1)
+	switch in := x.sub.Op.(type) {
+	case *TakeOp:
+		in.Timeout = left
+	case *WatchOp:
+		in.Timeout = left
+	case *DropOp:
+		in.Timeout = left
+	}
+	m.submit(&x.sub)
+}
+
+// endBy is when an operation that comes now has to have ended; 0: whenever what it acts on has. What the ranks have to hear of a take
+// that failed with the daemon before this one has all the time that they need.
+func (m *Machine) endBy(op Op) Time {
+	switch in := op.(type) {
+	case *TakeOp:
+		if in.Restarted {
+			return 0
+		}
+		return m.now + m.clampTimeout(in.Timeout)
+	case *WatchOp:
+		return m.now + m.keyWait(in.Timeout)
+	case *DropOp:
+		return m.now + m.keyWait(in.Timeout)
+	}
+	return 0
+}
+
+// idsOf counts the block ids of an operation.
+func idsOf(op Op) int {
+	var lists []layout.BlockList
+	switch in := op.(type) {
+	case *OfferOp:
+		lists = in.Blocks
+	case *ExtendOp:
+		lists = in.Blocks
+	case *TakeOp:
+		lists = in.Blocks
+	}
+	n := 0
+	for i := range lists {
+		n += len(lists[i].IDs)
+	}
+	return n
+}
