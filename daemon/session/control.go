@@ -92,7 +92,7 @@ func lostCause(err error) transfer.Cause {
 	var r *Refusal
 	switch {
 	case errors.Is(err, io.EOF):
-		return transfer.Cause{Reason: transfer.PeerGone, Text: "the client closed the connection without BYE"}
+		return transfer.Cause{Reason: transfer.PeerGone, Text: "its process ended, or closed the connection, without closing the session"}
 	case errors.As(err, &r):
 		return transfer.Cause(*r)
 	case errors.Is(err, sys.ErrTruncated):
