@@ -31,6 +31,7 @@
  * kvpipe_connected() says 0 until the next daemon is there. What the application sees:
  *  - Offers, watches, drops, and takes to which no byte was granted go on as if nothing had been; an offer's lease begins anew.
  *  - A take with bytes ends FAILED with KVPIPE_E_RESTARTED, without KVPIPE_C_MORE: its memory is free. Take again.
+ *    (When it is the other node's daemon that ends, it is KVPIPE_E_PEER_GONE: this side cannot wait to see whether that comes back.)
  *  - What is submitted meanwhile waits for the next daemon; it ends at its deadline (TIMEOUT; an offer EXPIRED) if none comes.
  *    Cancelling and withdrawing take effect at once. Calls that wait for an answer wait until their own timeout.
  *  - A session that another instance of the engine has replaced meanwhile, or that the next daemon refuses, is over: every call
@@ -89,7 +90,7 @@ enum kvpipe_reason {
 	KVPIPE_E_TIMEOUT = 8,       /* the deadline passed */
 	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
 	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
-	KVPIPE_E_RESTARTED = 11,    /* the daemon was restarted while bytes were granted */
+	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted */
 	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, transport not allowed or not present */
 	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, also after retries, or memory faulted */
 	KVPIPE_E_CLOSED = 14,       /* the session was closed, or ended by the daemon with a reason */

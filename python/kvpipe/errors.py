@@ -104,7 +104,7 @@ class PeerGone(Error):
 
 
 class Restarted(Error):
-    """The daemon was restarted while bytes were granted."""
+    """This node's daemon was restarted while bytes were granted; when it was the other node's, the error is PeerGone."""
 
     reason = Reason.RESTARTED
 
