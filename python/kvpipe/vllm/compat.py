@@ -1,0 +1,121 @@
+"""All that is used of vLLM, of its newest three minor versions. No other module imports it, so what a release moves is
+mended here; a symbol that is missing here is an error that names it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any, Dict, Optional, Set, Tuple
+
+OLDEST, NEWEST = (0, 30), (0, 32)
+
+_V1 = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+
+
+def _get(module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ImportError(f"kvpipe: vLLM {version()} has no {module}.{name} ({error}): this release of kvpipe is for vLLM "
+                          f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}; install a pair that fits") from None
+
+
+def version() -> str:
+    return str(importlib.import_module("vllm").__version__)
+
+
+def check_version() -> None:
+    """Raises ImportError, in one line, for a vLLM that is too old; a newer one may work, and is tried."""
+    numbers = tuple(importlib.import_module("vllm").__version_tuple__[:2])
+    if all(isinstance(n, int) for n in numbers) and (0, 0) < numbers < OLDEST:
+        raise ImportError(f"kvpipe: vLLM {version()} is not supported: use {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}")
+
+
+Base: Any = _get(_V1, "KVConnectorBase_V1")
+Metadata: Any = _get(_V1, "KVConnectorMetadata")
+Handshake: Any = _get(_V1, "KVConnectorHandshakeMetadata")
+Role: Any = _get(_V1, "KVConnectorRole")
+SupportsHMA: Any = _get(_V1, "SupportsHMA")
+Stats: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorStats")
+PromMetrics: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorPromMetrics")
+RequestStatus: Any = _get("vllm.v1.request", "RequestStatus")
+logger: Any = _get("vllm.logger", "init_logger")("vllm.kvpipe")
+
+_base = importlib.import_module(_V1)
+
+
+@dataclasses.dataclass
+class _Results:
+    finished_sending: Set[str] = dataclasses.field(default_factory=set)
+    finished_recving: Set[str] = dataclasses.field(default_factory=set)
+    failed_recving: Set[str] = dataclasses.field(default_factory=set)
+
+
+#: get_transfer_results' answer; before 0.32 only get_finished is called
+Results: Any = getattr(_base, "KVConnectorTransferResults", _Results)
+
+
+def cache_hit_source() -> Any:
+    """How hits are labelled; None before vLLM tells sources apart."""
+    try:
+        return _get("vllm.v1.metrics.cache_hit_source", "CacheHitSource").P2P
+    except ImportError:
+        return None
+
+
+def register(name: str, module: str) -> None:
+    """Makes the class known by name; once, however often plugins are loaded."""
+    factory = _get("vllm.distributed.kv_transfer.kv_connector.factory", "KVConnectorFactory")
+    if name not in factory._registry:
+        factory.register_connector(name, module, name)
+
+
+def rank(config: Any) -> Tuple[Tuple[int, int], Tuple[int, int]]:
+    """(tp, pp) of this worker, and of how many."""
+    state = "vllm.distributed.parallel_state"
+    world = (int(config.parallel_config.tensor_parallel_size), int(config.parallel_config.pipeline_parallel_size))
+    tp, pp = _get(state, "get_tp_group")(), _get(state, "get_pp_group")()
+    return (int(tp.rank_in_group), int(pp.rank_in_group)), world
+
+
+def layer_number(name: str) -> int:
+    return int(_get("vllm.model_executor.models.utils", "extract_layer_index")(name))
+
+
+def attention_format(config: Any, spec: Any) -> str:
+    """How attention lays the bytes of a block out, where that is not token after token; "" where it is."""
+    if config.device_config.device_type != "cpu":
+        return ""
+    isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")
+    return "cpu-" + str(isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype))
+
+
+def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
+    """Why this engine cannot use kvpipe, in one line; None when it can."""
+    model, parallel, device = config.model_config, config.parallel_config, config.device_config.device_type
+    if model is not None and getattr(model, "is_encoder_decoder", False):
+        return "encoder-decoder models are not supported: their cross attention is not part of a hand-over"
+    if getattr(parallel, "decode_context_parallel_size", 1) > 1:
+        return "--decode-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
+    if getattr(parallel, "prefill_context_parallel_size", 1) > 1:
+        return "--prefill-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
+    if device != "cpu":
+        return f"KV on {device} needs the GPU transport, which this build of kvpipe does not have: it moves KV of CPU engines"
+    for group in kv_cache_config.kv_cache_groups if kv_cache_config is not None else ():
+        for spec in specs_of(group).values():
+            if hasattr(spec, "shapes") or not hasattr(spec, "head_size"):
+                return f"{type(spec).__name__} (layer {group.layer_names[0]}) is not supported: only attention with paged KV is"
+            if getattr(spec, "tokens_per_state", 1) != 1 or getattr(group, "host_resident", False):
+                return f"{type(spec).__name__} (layer {group.layer_names[0]}) keeps other than one state for each token: not supported"
+    return None
+
+
+def specs_of(group: Any) -> Dict[str, Any]:
+    """Layer -> its spec: groups of layers that differ keep one for each."""
+    each = getattr(group.kv_cache_spec, "kv_cache_specs", None)
+    return {name: each[name] if each else group.kv_cache_spec for name in group.layer_names}
+
+
+def transfer_groups(kv_cache_config: Any) -> Tuple[int, ...]:
+    """Numbers of the groups that are handed over."""
+    return tuple(i for i, g in enumerate(kv_cache_config.kv_cache_groups) if getattr(g, "enable_kv_transfer", True))

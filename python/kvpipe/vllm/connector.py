@@ -1,0 +1,159 @@
+"""The class that vLLM makes: one in the scheduler's process, one in each worker. It delegates, and lets nothing out: a
+connector that raises from a hook takes the engine down, one that gives up a load has its prompt computed."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Optional, TypeVar
+
+from .. import connect
+from ..errors import Error
+from . import compat
+from .compat import Role, logger
+from .layout import Heads
+from .meta import Step
+from .params import Settings
+from .scheduler import Scheduler
+from .worker import Worker
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+compat.check_version()
+compat.Metadata.register(Step)
+
+
+def _kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
+    """What happens in a hook stays there: the log has it, and the engine gets the answer that asks for nothing."""
+
+    def wrap(hook: _F) -> _F:
+        @functools.wraps(hook)
+        def kept(*args: Any, **kw: Any) -> Any:
+            try:
+                return hook(*args, **kw)
+            except Exception:
+                logger.exception("kvpipe: %s failed; the request is served without a hand-over", hook.__name__)
+                return otherwise()
+
+        return kept  # type: ignore[return-value]
+
+    return wrap
+
+
+_nothing = _kept_in(lambda: None)
+
+
+class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
+    """Hands KV over through the node's kvpiped. See docs/vllm.md."""
+
+    _cache_hit_source = compat.cache_hit_source()
+
+    def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None, **_: Any) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        transfer = vllm_config.kv_transfer_config
+        settings = Settings.parse(transfer.kv_connector_extra_config or {})
+        why = compat.refusal(vllm_config, kv_cache_config)
+        if why:
+            raise ValueError(f"kvpipe: {why}")
+        self._scheduler: Optional[Scheduler] = None
+        self._worker: Optional[Worker] = None
+        self._settings = settings
+        if role == Role.SCHEDULER:
+            if transfer.kv_load_failure_policy != "recompute":
+                logger.warning("kvpipe: kv_load_failure_policy is %r: a request whose KV cannot be loaded fails; "
+                               "\"recompute\" computes its prompt instead", transfer.kv_load_failure_policy)
+            node = self._connect(role="scheduler", world=self._world())
+            self._scheduler = Scheduler(node, vllm_config, kv_cache_config, settings)
+        else:
+            rank, world = compat.rank(vllm_config)
+            node = self._connect(role="worker", rank=rank, world=world)
+            total = int(vllm_config.model_config.get_total_num_kv_heads())
+            if vllm_config.model_config.use_mla:
+                total = 1
+            self._worker = Worker(node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total))
+
+    def _world(self) -> Any:
+        parallel = self._vllm_config.parallel_config
+        return int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
+
+    def _connect(self, **options: Any) -> Any:
+        try:
+            return connect(self._settings.socket or None, engine_id=str(self._kv_transfer_config.engine_id),
+                           instance=getattr(self._vllm_config, "instance_id", None) or None,
+                           timeout=self._settings.connect_timeout, **options)
+        except Error as error:
+            raise RuntimeError(f"kvpipe: {error}") from None
+
+    # ---- scheduler
+
+    @_nothing
+    def on_new_request(self, request: Any) -> None:
+        self._scheduler.add(request)
+
+    @_kept_in(lambda: (0, False))
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
+        return self._scheduler.matched(request, num_computed_tokens)
+
+    @_nothing
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        self._scheduler.allocated(request, blocks, num_external_tokens)
+
+    def get_loaded_kv_cache_group_ids(self, request: Any) -> Any:
+        return compat.transfer_groups(self._kv_cache_config)
+
+    def build_connector_meta(self, scheduler_output: Any) -> Step:
+        return self._scheduler.step(scheduler_output)
+
+    @_kept_in(lambda: (False, None))
+    def request_finished(self, request: Any, block_ids: Any) -> Any:
+        return self._scheduler.finished(request, (block_ids,))
+
+    @_kept_in(lambda: (False, None))
+    def request_finished_all_groups(self, request: Any, block_ids: Any) -> Any:
+        return self._scheduler.finished(request, block_ids)
+
+    # ---- worker
+
+    def get_mem_pool_context(self) -> Any:
+        return self._worker.allocating()
+
+    def register_kv_caches(self, kv_caches: Any) -> None:
+        try:
+            self._worker.register(kv_caches)
+        except Error as error:
+            raise RuntimeError(f"kvpipe: {error}") from None
+
+    @_nothing
+    def handle_preemptions(self, kv_connector_metadata: Step) -> None:
+        self._worker.begin(kv_connector_metadata)
+
+    @_nothing
+    def start_load_kv(self, forward_context: Any, **_: Any) -> None:
+        self._worker.begin(self._get_connector_metadata())
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        return
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any) -> None:
+        return
+
+    @_nothing
+    def wait_for_save(self) -> None:
+        self._worker.saved()
+
+    @_kept_in(compat.Results)
+    def get_transfer_results(self, finished_req_ids: Any) -> Any:
+        return self._worker.results(self._connector_metadata, finished_req_ids)
+
+    @_kept_in(lambda: (None, None))
+    def get_finished(self, finished_req_ids: Any) -> Any:
+        results = self._worker.results(self._connector_metadata, finished_req_ids)
+        return results.finished_sending, results.finished_recving
+
+    @_kept_in(set)
+    def get_block_ids_with_load_errors(self) -> Any:
+        return self._worker.failed_blocks()
+
+    def shutdown(self) -> None:
+        for side in (self._scheduler, self._worker):
+            if side is not None:
+                side.close()

@@ -1,0 +1,127 @@
+"""From the engine's KV tensors to views. Strides are read from the tensors, never assumed."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+from ..errors import Incompatible
+from ..layout import View
+
+
+class Heads(NamedTuple):
+    """A rank's share of the model's kv heads."""
+
+    rank: int
+    ranks: int
+    total: int  # kv heads of the model
+
+
+class Layer(NamedTuple):
+    """What is known of a layer beside its tensor."""
+
+    name: str
+    number: int
+    group: int
+    block_size: int
+    kv_heads: int
+
+
+def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tuple[Any, int], part: str = "kv") -> List[View]:
+    """The views of one layer. place: the tensor's region, and the byte in it at which the tensor begins."""
+    region, base = place
+    item = tensor.element_size()
+    out = []
+    for name, sub in _parts(tensor, num_blocks, part):
+        blocks, slots, count, content = sub.shape
+        if blocks != num_blocks or slots != layer.block_size:
+            raise Incompatible(
+                f"kvpipe: layer {layer.name}: its tensor has {blocks} blocks of {slots} tokens, the cache {num_blocks} of "
+                f"{layer.block_size}: the attention kernel uses other blocks than the cache; set --block-size {slots}")
+        if content > 1 and sub.stride(3) != 1:
+            raise Incompatible(f"kvpipe: layer {layer.name}: the bytes of a token and head do not lie together "
+                               f"(stride {sub.stride(3)}): this layout of the cache is not supported")
+        first, total = share(count, layer.kv_heads, heads)
+        out.append(View(
+            region, base + (sub.storage_offset() - tensor.storage_offset()) * item, layer=layer.number, part=name,
+            group=layer.group, num_blocks=blocks, block_stride=sub.stride(0) * item, block_size=slots, first_head=first,
+            heads=count, total_heads=total, strides=(sub.stride(1) * item, sub.stride(2) * item), content_bytes=content * item))
+    return out
+
+
+def _parts(tensor: Any, num_blocks: int, part: str) -> List[Tuple[str, Any]]:
+    """The tensor as [block, token, head, content], K and V apart where they lie apart."""
+    if tensor.dim() == 4:  # [block, head, token, content], K and V in the content
+        return [(part, tensor.transpose(1, 2))]
+    if tensor.dim() == 3:  # [block, token, content]: MLA
+        return [(part, tensor.unsqueeze(2))]
+    if tensor.dim() == 5 and tensor.shape[0] == 2 and tensor.shape[1] == num_blocks:  # [K or V, block, token, head, content]
+        return [("k", tensor[0]), ("v", tensor[1])]
+    if tensor.dim() == 5 and tensor.shape[1] == 2:  # [block, K or V, token, head, content]
+        return [("k", tensor[:, 0]), ("v", tensor[:, 1])]
+    raise Incompatible(f"kvpipe: a KV tensor of shape {tuple(tensor.shape)} is not known to this release")
+
+
+def share(slots: int, kv_heads: int, heads: Heads) -> Tuple[int, int]:
+    """(first head, heads in all) of a rank whose tensor has ``slots`` heads: ranks beyond the model's heads hold copies."""
+    per = max(slots // max(kv_heads, 1), 1)  # some formats keep several slots for a head
+    mine = slots // per
+    if mine * heads.ranks > heads.total and mine <= heads.total:
+        if heads.total % mine == 0 and heads.ranks % (heads.total // mine) == 0:
+            return heads.rank // (heads.ranks * mine // heads.total) * mine * per, heads.total * per
+    return heads.rank * slots, heads.ranks * slots
+
+
+def parts(layers: List[Layer]) -> Dict[str, str]:
+    """Layer's name -> part: a layer number with several tensors tells them apart by their names."""
+    by_number: Dict[int, List[str]] = {}
+    for layer in layers:
+        by_number.setdefault(layer.number, []).append(layer.name)
+    return {name: "kv" if i == 0 else f"kv{i}" for names in by_number.values() for i, name in enumerate(sorted(names))}
+
+
+def views(layers: List[Layer], caches: Dict[str, Any], num_blocks: int, heads: Heads,
+          place: Callable[[Any], Tuple[Any, int]]) -> List[View]:
+    """The views of a rank. Layers that another's cache serves too have none of their own."""
+    names = parts(layers)
+    out: List[View] = []
+    for layer in layers:
+        tensor = caches[layer.name]
+        out.extend(describe(layer, tensor, num_blocks, heads, place(tensor), names[layer.name]))
+    return out
+
+
+def model_name(model: str, override: str = "") -> str:
+    """A name on which engines agree that have the model in different places: its last part, of a hub's cache the hub's."""
+    if override:
+        return override
+    path = [p for p in model.split(os.sep) if p]
+    for part in reversed(path):
+        if part.startswith("models--"):
+            return part.split("--")[-1]
+    return path[-1] if path else model
+
+
+def fingerprint(config: Any, spec: Any, form: str, override: str = "") -> Dict[str, Any]:
+    """What both sides must have in common. form: how attention fills a block, where tokens do not follow each other;
+    then blocks are handed over whole, and must be of one size."""
+    model = config.model_config
+    out: Dict[str, Any] = {
+        "model": model_name(model.model, override),
+        "revision": model.revision or "none",
+        "kv_dtype": str(spec.dtype).replace("torch.", ""),
+        "kv_cache_dtype": str(config.cache_config.cache_dtype),
+        "kv_heads": int(model.get_total_num_kv_heads()),
+        "head_size": int(spec.head_size),
+        "mla": bool(model.use_mla),
+        "format": form or "token",
+    }
+    if form:
+        out["block_size"] = int(spec.block_size)
+    return out
+
+
+def whole(tokens: int, block_size: int) -> int:
+    """Tokens, rounded up to whole blocks."""
+    return math.ceil(tokens / block_size) * block_size

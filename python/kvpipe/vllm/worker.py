@@ -1,0 +1,157 @@
+"""A worker's side: its memory, how far it is, and what has ended. Nothing here is done for each request: the scheduler's
+session submits for all ranks, and each rank hears of the ends by tag."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from .. import Completion, Node, Status
+from . import layout
+from .compat import Results, attention_format, layer_number, logger, specs_of, transfer_groups
+from .meta import Step, end_of, start_of
+from .params import Settings
+
+#: a failed run that goes this far says "all of the take"
+_ALL = 0xFFFFFFFF
+
+
+class Worker:
+    """One rank. Called by the engine's thread alone."""
+
+    def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads) -> None:
+        self._node, self._config, self._cache, self._settings, self._heads = node, config, cache, settings, heads
+        self._regions: List[Tuple[int, int, Any]] = []  # address, bytes, region
+        self._open: Dict[int, Tuple[str, bool]] = {}  # tag -> request, whether it receives
+        self._early: Dict[int, List[Completion]] = {}  # of tags that no step has named yet
+        self._failed: Dict[int, Completion] = {}  # receives that failed, and whose memory is not free yet
+        self._last = 0  # the last tag named
+        self._ended: List[Tuple[int, bool]] = []  # what the scheduler has heard, for the next look
+        self._finished: Set[str] = set()  # sends that the engine may be told of
+        self._bad: Set[int] = set()
+        self._step = 0
+        self._one_group = len(cache.kv_cache_groups) == 1
+
+    # ---- memory
+
+    @contextlib.contextmanager
+    def allocating(self) -> Iterator[None]:
+        """Lets the engine's one allocation of KV memory come from the daemon's: no copy, and none to adopt."""
+        import torch
+
+        sizes = {int(t.size) for t in self._cache.kv_cache_tensors}
+        zeros, mine = torch.zeros, threading.get_ident()
+
+        def ours(*size: Any, **options: Any) -> Any:
+            if threading.get_ident() == mine and len(size) == 1 and size[0] in sizes and options.get("dtype") is torch.int8:
+                region = self._node.alloc(size[0])
+                self._regions.append((region.address, region.nbytes, region))
+                return torch.frombuffer(region, dtype=torch.int8)
+            return zeros(*size, **options)
+
+        torch.zeros = ours
+        try:
+            yield
+        finally:
+            torch.zeros = zeros
+
+    def register(self, caches: Dict[str, Any]) -> None:
+        """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
+        layers, spec, form = [], None, ""
+        for number, index in enumerate(transfer_groups(self._cache)):
+            for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
+                form = form or attention_format(self._config, spec)
+                layers.append(layout.Layer(name, layer_number(name), number, spec.block_size, spec.num_kv_heads))
+        views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place)
+        self._node.set_layout(views, layout.fingerprint(self._config, spec, form, self._settings.model))
+        logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
+                    self._heads.ranks, len(layers), len(views), len(self._regions),
+                    sum(size for _, size, _ in self._regions) >> 20, self._node.name)
+
+    def _place(self, tensor: Any) -> Tuple[Any, int]:
+        address = int(tensor.data_ptr())
+        for start, size, region in self._regions:
+            if start <= address < start + size:
+                return region, address - start
+        import torch
+
+        region = self._node.adopt(torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()))
+        self._regions.append((region.address, region.nbytes, region))
+        return region, address - region.address
+
+    # ---- steps
+
+    def begin(self, step: Step) -> None:
+        """A step begins, and those before it are over. May be told several times."""
+        if step.number == self._step:
+            return
+        self._step = step.number
+        self._node.progress(start_of(step.number))
+        for tag, request in step.sends.items():
+            self._open[tag] = (request, False)
+        for tag, request in step.recvs.items():
+            self._open[tag] = (request, True)
+        self._last = max(self._last, step.last)
+
+    def saved(self) -> None:
+        """The step's KV is written, by drafts too."""
+        self._node.progress(end_of(self._step))
+
+    # ---- ends
+
+    def results(self, step: Optional[Step], finished: Set[str]) -> Any:
+        """What has ended since the last call, each once."""
+        out = Results()
+        completions = self._node.poll()
+        if not completions and not self._open:
+            return out
+        for c in completions:
+            if c.tag in self._open:
+                self._take_in(c, out)
+            elif c.tag > self._last:
+                self._early.setdefault(c.tag, []).append(c)
+        for tag in [tag for tag in self._early if tag <= self._last]:
+            for c in self._early.pop(tag):
+                if tag in self._open:
+                    self._take_in(c, out)
+        # The scheduler's word counts where this rank's own did not come: its daemon was replaced meanwhile.
+        for tag, done in self._ended:
+            if tag in self._open:
+                self._close(tag, out, failed=not done)
+        self._ended = list(step.ended) if step is not None else []
+        return out
+
+    def _take_in(self, c: Completion, out: Any) -> None:
+        request, receives = self._open[c.tag]
+        if receives and c.status in (Status.FAILED, Status.CANCELLED):
+            self._failed[c.tag] = c
+        if c.released:
+            failure = self._failed.pop(c.tag, None)
+            if failure is not None and self._spread(failure):
+                out.finished_recving.add(request)
+                del self._open[c.tag]
+            else:
+                self._close(c.tag, out, failed=failure is not None)
+
+    def _spread(self, c: Completion) -> bool:
+        """Names the blocks that failed; False when that cannot be done block by block."""
+        if not self._one_group or not c.failed or any(run.stop >= _ALL for run in c.failed):
+            return False
+        for run in c.failed:
+            self._bad.update(range(run.first, run.stop))
+        return True
+
+    def _close(self, tag: int, out: Any, failed: bool) -> None:
+        request, receives = self._open.pop(tag)
+        self._failed.pop(tag, None)
+        (out.finished_recving if receives else out.finished_sending).add(request)
+        if receives and failed:
+            out.failed_recving.add(request)
+
+    def failed_blocks(self) -> Set[int]:
+        bad, self._bad = self._bad, set()
+        return bad
+
+    def close(self) -> None:
+        self._node.close()
