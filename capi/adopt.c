@@ -6,14 +6,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What is adopted in this process now, in all its sessions: the kernel's maps do not say whose a file is. */
+/* What is adopted in this process now, in all its sessions: the kernel's maps do not say whose a file is. Under the process lock. */
 struct adopted {
 	struct adopted *next;
 	uintptr_t first, last;
 	uint64_t process; /* a forked child inherits the list, but not the regions */
 };
 
-static pthread_mutex_t adopted_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct adopted *adopted;
 
 /* Claims the pages for one region, or says no. */
@@ -25,14 +24,14 @@ static int claim(const struct kv_adopt *a)
 	if (mine == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	*mine = (struct adopted){ .first = a->first, .last = a->last, .process = kv_process_mark() };
-	pthread_mutex_lock(&adopted_lock);
+	kv_process_lock();
 	for (const struct adopted *x = adopted; x != NULL && !taken; x = x->next)
 		taken = x->process == mine->process && x->first < a->last && a->first < x->last;
 	if (!taken) {
 		mine->next = adopted;
 		adopted = mine;
 	}
-	pthread_mutex_unlock(&adopted_lock);
+	kv_process_unlock();
 	if (!taken)
 		return 0;
 	free(mine);
@@ -47,13 +46,13 @@ static void unclaim(uintptr_t first)
 	uint64_t process = kv_process_mark();
 	struct adopted *mine;
 
-	pthread_mutex_lock(&adopted_lock);
+	kv_process_lock();
 	struct adopted **at = &adopted;
 	while ((*at)->first != first || (*at)->process != process)
 		at = &(*at)->next;
 	mine = *at;
 	*at = mine->next;
-	pthread_mutex_unlock(&adopted_lock);
+	kv_process_unlock();
 	free(mine);
 }
 

@@ -8,9 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Which ends were opened on which session: several threads may close them and it. */
-static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
-
 /* Names no operation. */
 #define NOBODY (1ull << 62)
 
@@ -125,16 +122,16 @@ static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, 
 
 static void link_to(struct kv_end *e, kvpipe_t *parent)
 {
-	pthread_mutex_lock(&links);
+	kv_process_lock();
 	e->parent = parent;
 	e->next = parent->ends;
 	if (e->next != NULL)
 		e->next->prev = e;
 	parent->ends = e;
-	pthread_mutex_unlock(&links);
+	kv_process_unlock();
 }
 
-/* Needs links. */
+/* Needs the process lock, which guards the ends of all sessions: several threads may close them and it. */
 static void unlink_it(struct kv_end *e)
 {
 	if (e->parent == NULL)
@@ -272,9 +269,9 @@ void kv_end_finish(struct kv_end *e)
 		e->pool = NULL;
 		return;
 	}
-	pthread_mutex_lock(&links);
+	kv_process_lock();
 	unlink_it(e);
-	pthread_mutex_unlock(&links);
+	kv_process_unlock();
 	if (!close_gate(e))
 		return;
 	/* Everything that was sent has been submitted. A daemon that does not answer seals nothing, and is not waited for. */
@@ -302,14 +299,14 @@ void kv_end_await(struct kv_end *e)
 void kv_ends_finish(kvpipe_t *parent)
 {
 	for (;;) {
-		pthread_mutex_lock(&links);
+		kv_process_lock();
 		struct kv_end *e = parent->ends;
 		if (e != NULL) {
 			parent->ends = e->next;
 			unlink_it(e);
 			kv_end_ref(e);
 		}
-		pthread_mutex_unlock(&links);
+		kv_process_unlock();
 		if (e == NULL)
 			return;
 		kv_end_finish(e);

@@ -25,6 +25,8 @@
 
 /* ---- tensors (tensor.c, meta.c, tokens.c) ---- */
 int kv_tensor_check(const char *what, const struct kvpipe_tensor *user, struct kvpipe_tensor *t, uint64_t *nbytes);
+/* Frameworks have such a shape, of elements of size bytes: strides and sizes fit, also where there are no elements. */
+bool kv_shape_exists(uint32_t ndim, const uint64_t *shape, uint64_t size);
 
 struct kv_sink;
 void kv_tensor_write(struct kv_sink *to, const struct kvpipe_tensor *t);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Telling a process from its forked children, without a system call: a page that the kernel empties in the child.
- * Each process that opens sessions writes a number there that none of its ancestors used.
+ * Each process that opens sessions writes a number there that none of its ancestors used. And the one lock that all sessions
+ * of a process share: nobody holds it in a child that has just begun.
  */
 #include "internal.h"
 
@@ -12,8 +13,16 @@ static uint64_t *page; /* NULL: the kernel has no MADV_WIPEONFORK (Linux 4.14) *
 static uint64_t counter;
 static pthread_once_t page_once = PTHREAD_ONCE_INIT;
 
+static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
+
+void kv_process_lock(void) { pthread_mutex_lock(&shared); }
+void kv_process_unlock(void) { pthread_mutex_unlock(&shared); }
+
 static void make_page(void)
 {
+	/* A fork() waits for whoever holds it. That cannot fail but for want of memory, and then a child is no worse off than before. */
+	(void)pthread_atfork(kv_process_lock, kv_process_unlock, kv_process_unlock);
+
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

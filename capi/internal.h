@@ -58,6 +58,10 @@ bool kv_random(void *to, size_t n);
 /* ---- fork (fork.c) ---- */
 uint64_t kv_process_mark(void);       /* differs between a process and its forked children; never 0 */
 bool kv_process_is(uint64_t mark);
+/* Guards what all sessions of the process share, for a moment: nothing that waits is done under it. It is free in a forked child.
+ * Only for those that have called kv_process_mark() before. */
+void kv_process_lock(void);
+void kv_process_unlock(void);
 
 /* ---- arguments (args.c) ---- */
 /* Copies a sized struct of the caller's into one of ours; what the caller does not have is zero. */

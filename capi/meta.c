@@ -37,17 +37,14 @@ static bool sound(const struct kv_member *m, uint64_t bytes)
 {
 	uint64_t n = kvpipe_dtype_size(m->dtype);
 
-	if (n == 0 || m->offset > bytes)
+	if (n == 0 || m->offset > bytes || !kv_shape_exists(m->ndim, m->shape, n))
 		return false;
 	for (uint32_t i = 0; i < m->ndim; i++) {
 		if (m->shape[i] == 0)
 			return true;
 	}
-	for (uint32_t i = 0; i < m->ndim; i++) {
-		if (n == 0 || m->shape[i] > KV_ITEM_MAX / n)
-			return false;
+	for (uint32_t i = 0; i < m->ndim; i++)
 		n *= m->shape[i];
-	}
 	return n <= bytes - m->offset;
 }
 

@@ -4,6 +4,16 @@
 
 #include <string.h>
 
+bool kv_shape_exists(uint32_t ndim, const uint64_t *shape, uint64_t size)
+{
+	for (uint32_t i = 0; i < ndim; i++) {
+		if (shape[i] > INT64_MAX / size)
+			return false;
+		size *= shape[i] > 0 ? shape[i] : 1;
+	}
+	return true;
+}
+
 static int check_shape(const char *what, const struct kvpipe_tensor *t, uint64_t *nbytes)
 {
 	uint32_t size = kvpipe_dtype_size(t->dtype);
@@ -15,6 +25,8 @@ static int check_shape(const char *what, const struct kvpipe_tensor *t, uint64_t
 	if (t->ndim > KVPIPE_MAX_DIMS)
 		return kv_err(KVPIPE_E_INVALID, "%s: ndim is %u: at most %u", what, t->ndim, KVPIPE_MAX_DIMS);
 	for (uint32_t i = 0; i < t->ndim; i++) {
+		if (t->shape[i] == 0 && !kv_shape_exists(t->ndim, t->shape, size))
+			return kv_err(KVPIPE_E_INVALID, "%s: the dimensions that are not 0 make more than 2^63 - 1 bytes: no tensor has that shape", what);
 		if (t->shape[i] == 0) {
 			*nbytes = 0;
 			return 0;

@@ -37,26 +37,44 @@ static int64_t stride_of(const struct kvpipe_tensor *t)
 	return (t->flags & KVPIPE_TENSOR_STRIDED) != 0 ? t->strides[0] : (int64_t)kvpipe_dtype_size(t->dtype);
 }
 
+/* Whether roi leaves element i. */
+static bool counts(const struct kvpipe_tensor *roi, uint64_t i)
+{
+	return roi == NULL || *((const uint8_t *)roi->data + (int64_t)i * stride_of(roi)) != 0;
+}
+
+/* How many tokens count, before any memory is asked for. */
+static int count(const char *what, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi, uint32_t *n)
+{
+	const unsigned long long all = tokens->shape[0];
+	unsigned long long left = roi == NULL ? all : 0;
+
+	for (uint64_t i = 0; roi != NULL && i < all; i++)
+		left += counts(roi, i);
+	if (left == 0)
+		return kv_err(KVPIPE_E_INVALID, "%s: none of %llu tokens counts under roi: at least one must (both NULL: any entry)",
+			      what, all);
+	if (left > KVPIPE_MAX_TOKENS)
+		return kv_err(KVPIPE_E_INVALID, "%s: %llu tokens count under roi: at most %u", what, left, KVPIPE_MAX_TOKENS);
+	*n = (uint32_t)left;
+	return 0;
+}
+
+/* The caller may write to roi meanwhile: no more than n. */
 static int collect(const char *what, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi, uint32_t *to,
 		   uint32_t *n)
 {
-	uint64_t count = 0;
+	uint32_t at = 0;
 
-	for (uint64_t i = 0; i < tokens->shape[0]; i++) {
+	for (uint64_t i = 0; i < tokens->shape[0] && at < *n; i++) {
 		long long value;
-		if (roi != NULL && *((const uint8_t *)roi->data + (int64_t)i * stride_of(roi)) == 0)
+		if (!counts(roi, i))
 			continue;
-		if (!element((const uint8_t *)tokens->data + (int64_t)i * stride_of(tokens), tokens->dtype, &to[count++], &value))
+		if (!element((const uint8_t *)tokens->data + (int64_t)i * stride_of(tokens), tokens->dtype, &to[at++], &value))
 			return kv_err(KVPIPE_E_INVALID, "%s: tokens[%llu] is %lld: must be 0 to 4294967295", what,
 				      (unsigned long long)i, value);
 	}
-	if (count == 0)
-		return kv_err(KVPIPE_E_INVALID, "%s: none of %llu tokens counts under roi: at least one must (both NULL: any entry)",
-			      what, (unsigned long long)tokens->shape[0]);
-	if (count > KVPIPE_MAX_TOKENS)
-		return kv_err(KVPIPE_E_INVALID, "%s: %llu tokens count under roi: at most %u", what, (unsigned long long)count,
-			      KVPIPE_MAX_TOKENS);
-	*n = (uint32_t)count;
+	*n = at;
 	return 0;
 }
 
@@ -84,7 +102,10 @@ int kv_tokens(const char *what, const struct kvpipe_tensor *utokens, const struc
 		return kv_err(KVPIPE_E_INVALID, "%s: roi has %u dimensions of %s, the first of %llu: must be bool or uint8, one for each of %llu tokens",
 			      what, roi.ndim, kvpipe_dtype_name(roi.dtype), (unsigned long long)(roi.ndim > 0 ? roi.shape[0] : 1),
 			      (unsigned long long)tokens.shape[0]);
-	*out = malloc(tokens.shape[0] * sizeof(**out) + 1);
+	err = count(what, &tokens, uroi != NULL ? &roi : NULL, n);
+	if (err != 0)
+		return err;
+	*out = malloc(*n * sizeof(**out));
 	if (*out == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	err = collect(what, &tokens, uroi != NULL ? &roi : NULL, *out, n);

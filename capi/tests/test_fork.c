@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -161,8 +163,46 @@ static void childs_session(void)
 	fake_stop(f);
 }
 
+/* What all sessions share is not locked in a child, whatever another thread did at that moment. */
+static _Atomic int stop;
+static sem_t begun;
+
+static void *busy(void *unused)
+{
+	(void)unused;
+	while (!stop) {
+		kv_process_lock();
+		sem_post(&begun);
+		sched_yield();
+		kv_process_unlock();
+	}
+	return NULL;
+}
+
+static void takes_the_lock(void)
+{
+	alarm(20); /* instead of for ever */
+	kv_process_lock();
+	kv_process_unlock();
+}
+
+static void shared_lock(void)
+{
+	pthread_t thread;
+
+	kv_process_mark();
+	CHECK(sem_init(&begun, 0, 0) == 0);
+	CHECK(pthread_create(&thread, NULL, busy, NULL) == 0);
+	for (int i = 0; i < 50; i++) {
+		CHECK(sem_wait(&begun) == 0);
+		CHECK_INT(in_a_child(takes_the_lock), 0);
+	}
+	stop = 1;
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(parents_handle), TEST(childs_session) };
+	static const struct test tests[] = { TEST(parents_handle), TEST(childs_session), TEST(shared_lock) };
 	return RUN(tests);
 }

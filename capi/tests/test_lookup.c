@@ -120,6 +120,9 @@ static void tokens_of_any_integers(void)
 	CHECK_FAILS(kvpipe_lookup_insert(own, members, 0), KVPIPE_E_INVALID, "1 dimensions of float32: must have one, of integers");
 	t = flat(KVPIPE_U8, 2, u8);
 	CHECK_FAILS(kvpipe_lookup_select(sel, &t, &r, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "none of 2 tokens counts under roi");
+	struct kvpipe_tensor broad = t; /* four billion tokens at one place: nothing is copied before they are counted */
+	broad.flags = KVPIPE_TENSOR_STRIDED, broad.shape[0] = 4000000000u;
+	CHECK_FAILS(kvpipe_lookup_select(sel, &broad, NULL, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "4000000000 tokens count under roi: at most");
 	r.shape[0] = 1;
 	CHECK_FAILS(kvpipe_lookup_select(sel, &t, &r, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "one for each of 2 tokens");
 	CHECK_FAILS(kvpipe_lookup_select(sel, NULL, &r, KVPIPE_PREFIX, 0, &q), KVPIPE_E_INVALID, "roi without tokens");

@@ -220,6 +220,14 @@ static void metas_of_strangers(void)
 	for (size_t cut = 0; cut < len; cut++)
 		CHECK_INT(kv_meta_decode(meta, cut, 60, got, 5), 0);
 	CHECK_INT(kv_meta_decode(meta, len + 1, 60, got, 5), 0);
+	const struct kv_member odd = { .present = true, .dtype = KVPIPE_F32, .ndim = 2, .shape = { 0, 1ull << 61 } };
+	struct kv_member empty = odd;
+	empty.shape[1]--;
+	len = kv_meta_encode(meta, &odd, 1);
+	CHECK_INT(kv_meta_decode(meta, len, 60, got, 5), 0); /* no framework has that shape */
+	kv_meta_encode(meta, &empty, 1);
+	CHECK_INT(kv_meta_decode(meta, len, 60, got, 5), 1);
+	len = kv_meta_encode(meta, m, 2);
 	unsigned int seed = 7, sane = 0;
 	for (int n = 0; n < 200000; n++) { /* whatever is accepted lies within the item */
 		kv_meta_encode(meta, m, 2);
@@ -260,6 +268,8 @@ static void refusals(void)
 	CHECK_FAILS(kvpipe_pipe_send(tx, &bad, 0), KVPIPE_E_INVALID, "65537 bytes, the capacity of \"p\" is 65536");
 	bad = t, bad.shape[0] = 1ull << 62;
 	CHECK_FAILS(kvpipe_pipe_send(tx, &bad, 0), KVPIPE_E_INVALID, "more than 4294967231 bytes");
+	bad = t, bad.ndim = 2, bad.shape[0] = 0, bad.shape[1] = 1ull << 63;
+	CHECK_FAILS(kvpipe_pipe_send(tx, &bad, 0), KVPIPE_E_INVALID, "not 0 make more than 2^63 - 1 bytes");
 	CHECK_FAILS(kvpipe_pipe_send(tx, &t, -1), KVPIPE_E_INVALID, "timeout of -1 ns");
 	CHECK_FAILS(kvpipe_pipe_send(tx, &t, KVPIPE_FOREVER), KVPIPE_E_INVALID, "finite");
 	CHECK_FAILS(kvpipe_pipe_send(rx, &t, 0), KVPIPE_E_INVALID, "receiving end of \"p\"");

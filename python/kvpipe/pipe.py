@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Deque, Iterator, Optional
 
 from . import _abi, _end, _values, received, tensors
 from ._end import End
-from .errors import Closed, Invalid
+from .errors import Closed, Incompatible, Invalid
 
 if TYPE_CHECKING:
     from .node import Node
@@ -88,7 +88,8 @@ class Pipe(End):
         """Receives the next tensor, or None when None was sent. It owns its memory, which is free once it is collected.
 
         ``framework``: "torch", "numpy", "raw" (a RawTensor), or "auto": torch when it is installed, else numpy, else raw. A
-        type that the framework does not have raises Unavailable, and the tensor stays the next one.
+        type that the framework does not have raises Unavailable, and the tensor stays the next one; a shape that it cannot
+        have raises Incompatible, and the tensor is gone.
 
         Raises Timeout (nothing came), Closed (the sender closed the pipe, and everything was received), PeerGone (it died).
         """
@@ -124,6 +125,9 @@ class Pipe(End):
         handle, message.value = message.value, None
         try:
             return received.tensors(self._lib, handle or 0, framework)[0]
+        except Incompatible:  # it would be in the way for ever
+            self._lib.msg_free(handle)
+            raise
         except Exception:  # no interrupt: that may come when the tensor has it already
             message.value = handle
             raise

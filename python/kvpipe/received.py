@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _abi
 from ._library import Library
-from .errors import Invalid, Unavailable
+from .errors import Incompatible, Invalid, Unavailable
 from .tensors import RawTensor
 
 FRAMEWORKS = ("auto", "torch", "numpy", "raw")
@@ -90,7 +90,10 @@ def _member(lib: Library, t: _abi.Tensor, owner: _Message, framework: str) -> An
     if nbytes > 0:
         data = (ctypes.c_ubyte * nbytes).from_address(t.data)
         data._message = owner
-    return _MAKERS[framework](dtype, shape, data)
+    try:
+        return _MAKERS[framework](dtype, shape, data)
+    except (ValueError, RuntimeError, OverflowError) as error:  # whatever its sender's framework is, this one has no such tensor
+        raise Incompatible(f"{framework} has no tensor of {dtype} {shape}: {error}") from None
 
 
 def tensors(lib: Library, handle: int, framework: str) -> List[Any]:

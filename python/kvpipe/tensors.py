@@ -66,6 +66,8 @@ def _torch(what: str, t: Any) -> Described:
 
 
 def _numpy(what: str, a: Any) -> Described:
+    if isinstance(a, sys.modules["numpy"].ma.MaskedArray):
+        raise Invalid(f"{what}: a masked array cannot be sent, its mask would be lost: send a.filled(value), or a.data and the mask")
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
     return _struct(what, a.dtype.name, a.shape, a.ctypes.data, a.strides), a
@@ -100,7 +102,10 @@ def _raw(what: str, t: RawTensor) -> Described:
 
 
 def _buffer(what: str, view: memoryview) -> Described:
-    form = view.format[1:] if view.format[:1] in ("@", "=") else view.format
+    order, form = (view.format[:1], view.format[1:]) if view.format[:1] in ("@", "=", "<", ">", "!") else ("", view.format)
+    if view.itemsize > 1 and order in ((">", "!") if sys.byteorder == "little" else ("<",)):
+        raise Invalid(f"{what}: a buffer of format {view.format!r} has the bytes of its elements in the other order: turn them "
+                      "round; numpy.asarray(buffer) can be sent as it is")
     dtype = _FORMATS.get(form)
     if dtype is None and len(form) == 1 and form in "bBhHiIlLqQnNc":
         dtype = f"{'u' if form in 'BHILQNc' else ''}int{8 * view.itemsize}"
@@ -119,7 +124,7 @@ def describe(what: str, value: Any) -> Described:
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch(what, value)
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-        return _numpy(what, numpy.asarray(value))
+        return _numpy(what, numpy.asanyarray(value))
     if isinstance(value, RawTensor):
         return _raw(what, value)
     try:

@@ -190,3 +190,33 @@ with kvpipe.connect({near.socket!r}, engine_id="a") as node:
         assert bytes(rx.recv_tensor(framework="raw").data) == b"abc"
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_what_would_come_as_something_else_is_refused(pipe):
+    tx, rx = pipe
+    big = numpy.arange(3, dtype=">f4")
+    for error, value in [
+        ("masked array cannot be sent, its mask would be lost", numpy.ma.array([1, 2, 3], mask=[0, 1, 0])),
+        ("masked array", numpy.ma.masked),
+        ("format '>f' has the bytes of its elements in the other order", memoryview(big)),
+        ("2\\^63 - 1 bytes", RawTensor("float32", (0, 2**62), b"")),
+    ]:
+        with pytest.raises(kvpipe.Invalid, match=error):
+            tx.send_tensor(value)
+    for value in [big, memoryview(numpy.arange(3, dtype="<f4"))]:
+        tx.send_tensor(value)
+        assert rx.recv_tensor(framework="numpy").tolist() == [0, 1, 2]
+
+
+def test_a_shape_that_the_framework_cannot_have_is_not_in_the_way(pipe, monkeypatch):
+    def cannot(*_):
+        raise ValueError("array is too big")
+
+    tx, rx = pipe
+    tx.send_tensor(numpy.arange(3))
+    tx.send_tensor(numpy.arange(4))
+    with monkeypatch.context() as patch:
+        patch.setitem(received._MAKERS, "numpy", cannot)
+        with pytest.raises(kvpipe.Incompatible, match=r"numpy has no tensor of int64 \(3,\): array is too big"):
+            rx.recv_tensor(framework="numpy")
+    assert rx.recv_tensor(framework="numpy").tolist() == [0, 1, 2, 3]
