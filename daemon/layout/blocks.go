@@ -52,6 +52,9 @@ func (g *Group) CheckCount(b *BlockList) error {
 }
 
 func (g *Group) checkRange(ids []uint32) error {
+	if IsAdjacent(ids) && uint64(ids[len(ids)-1]) < g.NumBlocks {
+		return nil
+	}
 	for i, id := range ids {
 		if uint64(id) >= g.NumBlocks && id != NoBlock {
 			return fmt.Errorf("blocks: group %d: id %d at position %d; the group has %d blocks", g.ID, id, i, g.NumBlocks)

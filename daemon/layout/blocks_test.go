@@ -61,6 +61,8 @@ func drawLists(t *rapid.T, blocks int) []BlockList {
 		b := BlockList{Group: g, IDs: rapid.SliceOfN(id, 0, 6).Draw(t, "ids")}
 		if rapid.Bool().Draw(t, "sorted") {
 			slices.Sort(b.IDs)
+		} else if n := min(len(b.IDs), blocks); rapid.Bool().Draw(t, "adjacent") {
+			b.IDs = Adjacent(uint32(rapid.IntRange(0, blocks-n).Draw(t, "first")), uint32(n))
 		}
 		b.NTokens = uint32(len(b.IDs)) * []uint32{4, 2, 0}[g]
 		lists = append(lists, b)
@@ -99,6 +101,7 @@ func TestCheckBlocksFindsEveryRepeat(t *testing.T) {
 		if blocks == 1<<20 && len(lists) > 0 && rapid.Bool().Draw(t, "repeat") {
 			b := &lists[len(lists)-1]
 			if n := len(b.IDs); n > 1 {
+				b.IDs = slices.Clone(b.IDs)
 				b.IDs[n-1] = b.IDs[0]
 			}
 		}

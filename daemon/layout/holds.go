@@ -65,6 +65,14 @@ func (h *Holds) acquire(b *BlockList, exclusive bool) int {
 	if exclusive {
 		step, count = writing, &h.exclusive
 	}
+	if IsAdjacent(b.IDs) {
+		n := acquireRun(chunks, b.IDs[0], len(b.IDs), step)
+		*count += n
+		if n < len(b.IDs) {
+			return n
+		}
+		return -1
+	}
 	for k, id := range b.IDs {
 		if id == NoBlock {
 			continue
@@ -95,17 +103,68 @@ func (h *Holds) release(b *BlockList, n int, exclusive bool) {
 	if exclusive {
 		step, count = writing, &h.exclusive
 	}
+	if IsAdjacent(b.IDs[:n]) {
+		if k := releaseRun(chunks, b.IDs[0], n, step); k < n {
+			notHeld(b, b.IDs[k], chunks)
+		}
+		*count -= n
+		return
+	}
 	for _, id := range b.IDs[:n] {
 		if id == NoBlock {
 			continue
 		}
 		held := &chunks[id>>chunkShift][id&(chunkBlocks-1)]
 		if *held == 0 || (*held < 0) != exclusive {
-			panic(fmt.Sprintf("layout: release of block %d of group %d, which is not held so (%d)", id, b.Group, *held))
+			notHeld(b, id, chunks)
 		}
 		*held -= step
 		*count--
 	}
+}
+
+// acquireRun is acquire for n adjacent blocks; it returns how many it could hold.
+func acquireRun(chunks []*chunk, first uint32, n int, step int32) int {
+	for done := 0; done < n; {
+		at := first + uint32(done)
+		c := chunks[at>>chunkShift]
+		if c == nil {
+			c = new(chunk)
+			chunks[at>>chunkShift] = c
+		}
+		part := c[at&(chunkBlocks-1):]
+		part = part[:min(len(part), n-done)]
+		for i, held := range part {
+			if held < 0 || step == writing && held != 0 {
+				return done + i
+			}
+			part[i] = held + step
+		}
+		done += len(part)
+	}
+	return n
+}
+
+// releaseRun undoes it; it returns how many of them were held so.
+func releaseRun(chunks []*chunk, first uint32, n int, step int32) int {
+	for done := 0; done < n; {
+		at := first + uint32(done)
+		part := chunks[at>>chunkShift][at&(chunkBlocks-1):]
+		part = part[:min(len(part), n-done)]
+		for i, held := range part {
+			if held == 0 || (held < 0) != (step == writing) {
+				return done + i
+			}
+			part[i] = held - step
+		}
+		done += len(part)
+	}
+	return n
+}
+
+func notHeld(b *BlockList, id uint32, chunks []*chunk) {
+	held := chunks[id>>chunkShift][id&(chunkBlocks-1)]
+	panic(fmt.Sprintf("layout: release of block %d of group %d, which is not held so (%d)", id, b.Group, held))
 }
 
 func (h *Holds) conflict(group, id uint32) (Run, error) {

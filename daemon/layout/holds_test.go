@@ -104,6 +104,44 @@ func TestHoldsSayWho(t *testing.T) {
 	h.Release(take, false)
 }
 
+// TestHoldsOfRuns: a run of blocks longer than a chunk of the table is held as a whole or not at all.
+func TestHoldsOfRuns(t *testing.T) {
+	h := NewHolds(threeGroups(t, 20000))
+	run := []BlockList{{NTokens: 4 * 12000, IDs: Adjacent(3000, 12000)}}
+	one := []BlockList{{NTokens: 4, IDs: []uint32{9000}}}
+	for _, exclusive := range []bool{false, true} {
+		if _, err := h.Acquire(one, !exclusive); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := h.Acquire(run, exclusive); err == nil || at != (Run{0, 9000, 1}) {
+			t.Errorf("%v %v", at, err)
+		}
+		if s, x := h.Held(); s+x != 1 {
+			t.Errorf("%d shared and %d exclusive holds after a refusal, want 1", s, x)
+		}
+		h.Release(one, !exclusive)
+		if _, err := h.Acquire(run, exclusive); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Acquire(one, true); err == nil {
+			t.Error("a block of the run is free")
+		}
+		if s, x := h.Held(); s+x != 12000 {
+			t.Errorf("%d shared and %d exclusive holds, want 12000", s, x)
+		}
+		h.Release(run, exclusive)
+	}
+	defer func() {
+		if r := recover(); r == nil || !strings.Contains(r.(string), "block 3000 of group 0") {
+			t.Errorf("a release of what is not held: %v", r)
+		}
+	}()
+	if _, err := h.Acquire(one, true); err != nil {
+		t.Fatal(err)
+	}
+	h.Release(run, true)
+}
+
 func BenchmarkCheckAndHold(b *testing.B) {
 	const n = 262144
 	l := threeGroups(b, n)

@@ -1,12 +1,18 @@
 package layout
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Block ids travel as varints of zigzag deltas to the id before, the first one's to 0. A hole is the id -1. Runs of
 // adjacent ids are then one byte each.
 
 // AppendIDs appends the wire form of ids to dst.
 func AppendIDs(dst []byte, ids []uint32) []byte {
+	if len(ids) > 1 && IsAdjacent(ids) {
+		return appendNext(AppendIDs(dst, ids[:1:1]), len(ids)-1)
+	}
 	prev := int64(0)
 	for _, id := range ids {
 		cur := int64(id)
@@ -25,6 +31,30 @@ func AppendIDs(dst []byte, ids []uint32) []byte {
 	return dst
 }
 
+// nexts is the wire form of ids that are each one more than the one before.
+var nexts = bytes.Repeat([]byte{next}, 4096)
+
+const next = 1 << 1
+
+func appendNext(dst []byte, n int) []byte {
+	for n > len(nexts) {
+		dst = append(dst, nexts...)
+		n -= len(nexts)
+	}
+	return append(dst, nexts[:n]...)
+}
+
+// adjacent says whether b stands for ids that are each one more than the one before.
+func adjacent(b []byte) bool {
+	for len(b) > len(nexts) {
+		if !bytes.Equal(b[:len(nexts)], nexts) {
+			return false
+		}
+		b = b[len(nexts):]
+	}
+	return bytes.Equal(b, nexts[:len(b)])
+}
+
 // DecodeIDs reads exactly count ids from exactly the bytes of b. Longer forms than AppendIDs writes are errors.
 func DecodeIDs(b []byte, count int) ([]uint32, error) {
 	switch {
@@ -32,6 +62,12 @@ func DecodeIDs(b []byte, count int) ([]uint32, error) {
 		return nil, fmt.Errorf("block ids: %d; must be at most %d", count, MaxIDs)
 	case count > len(b) || len(b) > 5*count:
 		return nil, fmt.Errorf("block ids: %d bytes cannot hold %d ids", len(b), count)
+	}
+	if count >= few && b[len(b)-1] == next && adjacent(b[len(b)-count+1:]) {
+		first, err := DecodeIDs(b[:len(b)-count+1], 1)
+		if err == nil && uint64(first[0])+uint64(count) <= uint64(NoBlock) {
+			return Adjacent(first[0], uint32(count)), nil
+		}
 	}
 	ids := make([]uint32, count)
 	at, prev := 0, int64(0)
@@ -58,6 +94,9 @@ func DecodeIDs(b []byte, count int) ([]uint32, error) {
 	}
 	return ids, nil
 }
+
+// few ids are decoded before it is seen whether they are adjacent.
+const few = 16
 
 // longVarint reads a varint of at most 5 bytes; n is 0 when there is none or a shorter one would say the same.
 func longVarint(b []byte) (z uint64, n int) {

@@ -106,6 +106,9 @@ func (l *Layout) twiceError(lists []BlockList, domain int, id uint32) error {
 // bounds returns the least and the largest id, holes left out, and whether they ascend strictly. Of holes alone the
 // least is NoBlock and the largest 0.
 func bounds(ids []uint32) (least, most uint32, ascending bool) {
+	if IsAdjacent(ids) {
+		return ids[0], ids[len(ids)-1], true
+	}
 	least, ascending = NoBlock, true
 	next := uint32(0)
 	for _, id := range ids {

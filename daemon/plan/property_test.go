@@ -265,3 +265,67 @@ func TestRunsAreAppended(t *testing.T) {
 		t.Errorf("%v allocations for runs into slices that have room", n)
 	}
 }
+
+// TestAdjacentBlocks: lists that are known to be runs make the very runs of bytes that the same ids make.
+func TestAdjacentBlocks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.SampledFrom([]uint64{1, 2, 4, 5}).Draw(t, "slice")*8 + 1
+		req := plan.Request{Producer: []plan.Rank{drawAdjacent(t, "producer")}, Consumer: []plan.Rank{drawAdjacent(t, "consumer")}, SliceBytes: size}
+		p, err := plan.New(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Producer[0].Blocks = []layout.BlockList{unknown(req.Producer[0].Blocks[0])}
+		req.Consumer[0].Blocks = []layout.BlockList{unknown(req.Consumer[0].Blocks[0])}
+		q, err := plan.New(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Slices() != q.Slices() {
+			t.Fatalf("%d slices, want %d", p.Slices(), q.Slices())
+		}
+		for i := range p.Slices() {
+			if got, want := p.Src(i, nil), q.Src(i, nil); !slices.Equal(got, want) {
+				t.Fatalf("slice %d: source %v, want %v", i, got, want)
+			}
+			if got, want := p.Dst(i, nil), q.Dst(i, nil); !slices.Equal(got, want) {
+				t.Fatalf("slice %d: destination %v, want %v", i, got, want)
+			}
+			if got, want := p.Pairs(i, nil), q.Pairs(i, nil); !slices.Equal(got, want) {
+				t.Fatalf("slice %d: pairs %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+// unknown is the same list, of which nothing is known.
+func unknown(b layout.BlockList) layout.BlockList {
+	b.IDs = slices.Clone(b.IDs)
+	return b
+}
+
+// drawAdjacent draws a rank with one view and a run of its blocks: elements of a token or a block follow each other, or have gaps.
+func drawAdjacent(t *rapid.T, name string) plan.Rank {
+	const heads, content = 2, 3
+	gap := func(what string) uint64 { return uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, name+what)) }
+	v := layout.View{Region: 1, NumBlocks: 40, ContentBytes: content, Kind: layout.Paged, Heads: heads, TotalHeads: heads, Part: "kv"}
+	size := rapid.SampledFrom([]int{1, 2, 3, 4}).Draw(t, name+" block size")
+	v.BlockSize = uint32(size)
+	if rapid.Bool().Draw(t, name+" heads outside") {
+		v.TokenStride = content + gap(" between tokens")
+		v.HeadStride = uint64(size)*v.TokenStride + gap(" between heads")
+		v.BlockStride = heads*v.HeadStride + gap(" between blocks")
+	} else {
+		v.HeadStride = content + gap(" between heads")
+		v.TokenStride = heads*v.HeadStride + gap(" between tokens")
+		v.BlockStride = uint64(size)*v.TokenStride + gap(" between blocks")
+	}
+	l, err := layout.New([]layout.View{v}, nil, func(layout.RegionID) (uint64, bool) { return v.NumBlocks * v.BlockStride, true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first, n = 3, 17 // tokens
+	count := (first+n+size-1)/size - first/size
+	at := rapid.IntRange(0, int(v.NumBlocks)-count).Draw(t, name+" first block")
+	return plan.Rank{Layout: l, Blocks: []layout.BlockList{{FirstToken: first, NTokens: n, IDs: layout.Adjacent(uint32(at), uint32(count))}}}
+}

@@ -83,6 +83,9 @@ func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.
 // scan checks the range of the ids and says whether there are holes.
 func (l *list) scan(g *layout.Group) (holes bool, err error) {
 	blocks := uint32(g.NumBlocks)
+	if layout.IsAdjacent(l.ids) && l.ids[len(l.ids)-1] < blocks {
+		return false, nil
+	}
 	for i, id := range l.ids {
 		if id >= blocks {
 			if id != layout.NoBlock {
@@ -115,7 +118,7 @@ func (l *list) has(first, end uint64) bool {
 	if first < l.first || end > l.end {
 		return false
 	}
-	return !slices.Contains(l.ids[first/l.size-l.skip:(end-1)/l.size-l.skip+1], layout.NoBlock)
+	return layout.IsAdjacent(l.ids) || !slices.Contains(l.ids[first/l.size-l.skip:(end-1)/l.size-l.skip+1], layout.NoBlock)
 }
 
 func (t *track) push(first, end uint64) {

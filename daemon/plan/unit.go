@@ -65,6 +65,31 @@ func (b *builder) makeUnits(segments []segment) []unit {
 	return units
 }
 
+// straight says whether the bytes of tokens that follow each other follow each other in memory as well, at the ends of at and from
+// block to block: blocks of a pipe's arena do, and so may others that have one view.
+func (u *unit) straight(at side) bool {
+	p := &u.parts[0]
+	if len(u.parts) > 1 || !u.track.straight(at, u, p) {
+		return false
+	}
+	for k := 1; k < p.n; k++ {
+		if p.dims[k].count == 0 { // other tokens lie between a token's elements
+			return false
+		}
+	}
+	n := p.nest(1, at)
+	return n.n == 0
+}
+
+func (t *track) straight(at side, u *unit, p *part) bool {
+	return (at&atSrc == 0 || t.src.straight(p.srcTok, u.srcStride, p.perToken)) &&
+		(at&atDst == 0 || t.dst.straight(p.dstTok, u.dstStride, p.perToken))
+}
+
+func (l *list) straight(tokenStride, blockStride, perToken uint64) bool {
+	return layout.IsAdjacent(l.ids) && (l.size == 1 || tokenStride == perToken) && blockStride == l.size*perToken
+}
+
 // alike returns how many segments after the first continue it at even distances such that the views of a block make
 // longer pieces instead of more of them.
 func alike(s []segment) int {

@@ -31,6 +31,7 @@ type walk struct {
 	pairs []PairRun
 	from  int     // runs or pairs before it are the caller's
 	pair  PairRun // ranks and regions of the current unit
+	whole bool    // a span of the current unit is one piece
 }
 
 func (w *walk) slice(p *Plan, i int) {
@@ -52,6 +53,7 @@ func (w *walk) slice(p *Plan, i int) {
 // unit collects from byte at of a unit on.
 func (w *walk) unit(u *unit, at uint64) {
 	w.pair.SrcRegion, w.pair.DstRegion = u.srcRegion, u.dstRegion
+	w.whole = u.straight(w.at)
 	t := u.track
 	token := at / u.perToken // any of the chunk's
 	k := 0
@@ -79,6 +81,11 @@ func (w *walk) span(u *unit, first, end, skip uint64) {
 	si, so := first/src.size-src.skip, first%src.size
 	di, do := first/dst.size-dst.skip, first%dst.size
 	p := &u.parts[0]
+	if w.whole {
+		s, d := uint64(src.ids[si])*u.srcStride, uint64(dst.ids[di])*u.dstStride
+		w.piece(s+p.src+so*p.srcTok+skip, d+p.dst+do*p.dstTok+skip, (end-first)*u.perToken-skip)
+		return
+	}
 	var n nest
 	for tokens := uint64(0); first < end && w.left > 0; first += tokens {
 		if c := min(src.size-so, dst.size-do, end-first); c != tokens {

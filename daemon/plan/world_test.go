@@ -268,6 +268,9 @@ func drawIDs(t *rapid.T, ranks []*rank, blocks uint64, holes []bool) []uint32 {
 		t.Skip("too many blocks for the group")
 	}
 	ids := slices.Clone(free[:len(holes)])
+	if n := len(ids); n > 0 && ids[n-1]-ids[0] == uint32(n-1) && slices.IsSorted(ids) && !slices.Contains(holes, true) && flip(t, "adjacent", 2) {
+		return layout.Adjacent(ids[0], uint32(n))
+	}
 	for i, hole := range holes {
 		if hole {
 			ids[i] = layout.NoBlock

@@ -103,6 +103,9 @@ func expandRuns(b []byte, left int) ([]uint32, error) {
 			return nil, tooMany(uint64(layout.MaxIDs-left) + total)
 		}
 	}
+	if len(b) == 8 && le.Uint32(b) != layout.NoBlock {
+		return layout.Adjacent(le.Uint32(b), uint32(total)), nil
+	}
 	ids := make([]uint32, 0, total)
 	for i := 0; i < len(b); i += 8 {
 		first, n, step := le.Uint32(b[i:]), le.Uint32(b[i+4:]), uint32(1)

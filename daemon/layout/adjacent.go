@@ -1,0 +1,33 @@
+package layout
+
+// Most lists of a pipe's arena, and those of long prompts on an empty cache, are one run of adjacent ids. Such a list is a part of
+// one table in which each number stands at its own place: it costs no memory, and whoever gets it can tell without reading it.
+// Like all lists it is never written.
+
+// tabled is how many numbers the table has: more than the blocks of an arena of the default size, in 2 MiB.
+const tabled = 1 << 19
+
+var numbers = count(0, tabled)
+
+func count(first, n uint32) []uint32 {
+	ids := make([]uint32, n)
+	for i := range ids {
+		ids[i] = first + uint32(i)
+	}
+	return ids
+}
+
+// Adjacent returns the ids first, first+1 and so on, n of them, all below NoBlock. The caller must not change them. Safe for
+// concurrent use.
+func Adjacent(first, n uint32) []uint32 {
+	end := uint64(first) + uint64(n)
+	if end > tabled {
+		return count(first, n)
+	}
+	return numbers[first:end:end]
+}
+
+// IsAdjacent says whether the ids are of the table, and so adjacent. If not they may still be.
+func IsAdjacent(ids []uint32) bool {
+	return len(ids) > 0 && ids[0] < tabled && &ids[0] == &numbers[ids[0]]
+}
