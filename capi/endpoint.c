@@ -54,6 +54,25 @@ static int connect_beside(kvpipe_t *parent, int64_t deadline, kvpipe_t **out)
 	return kv_session_open(&h, &paths, deadline, out);
 }
 
+/* Waits for a daemon as other calls do. One that is there and has no session to give is not asked again. */
+static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadline, kvpipe_t **out)
+{
+	for (;;) {
+		uint64_t life = 0;
+		int err = kv_await_daemon(parent, what, deadline, &life);
+		if (err == 0 && life == 0)
+			err = kv_over(parent);
+		if (err == 0)
+			err = connect_beside(parent, deadline, out);
+		if (err != -KVPIPE_E_UNAVAILABLE || life == 0 || kv_now() >= deadline)
+			return err;
+		/* The parent's helper may be about to hear that it has gone. */
+		int there = kv_request(parent, what, life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
+		if (there != KV_LOST)
+			return there != 0 ? there : err;
+	}
+}
+
 int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity)
 {
 	const uint32_t block = kv_block_bytes(capacity);
@@ -173,7 +192,7 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 	pthread_mutex_init(&e->gate, NULL);
 	pthread_mutex_init(&e->pump, NULL);
 	pthread_cond_init(&e->idle, NULL);
-	err = connect_beside(parent, deadline, &e->kv);
+	err = connect_when_there(parent, o->what, deadline, &e->kv);
 	if (err == 0) {
 		pthread_mutex_lock(&e->kv->lock);
 		e->kv->end = e;

@@ -141,8 +141,8 @@ class Node:
         - ``window``: items fetched ahead (receiver; None: 32, 1: none). ``linger``: seconds for which what was sent can
           still be received after the sender is gone (sender; None: 10).
 
-        Raises Busy (the name has such an end already), Denied (token), Quota, Unavailable (the daemon is away: again once
-        ``connected``). After a restart of the daemon its calls raise Restarted, what was in it is lost: open it again."""
+        Raises Busy (the name has such an end already, or what one that is gone has sent waits still: for how long is said),
+        Denied (token), Quota, Unavailable (the daemon is away, and not back within 5 s). After a restart of the daemon its calls raise Restarted, what was in it is lost: open it again."""
         return open_pipe(self, name, end, capacity, token, peer, window, linger)
 
     def lookup_buffer(self, name: str, *, capacity: Optional[int] = None, token: Optional[bytes] = None,

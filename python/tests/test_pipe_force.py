@@ -1,5 +1,6 @@
 """Pipes and lookup buffers whose processes are killed, whose daemons go, whose ends close at the wrong moment."""
 
+import concurrent.futures
 import os
 import signal
 import time
@@ -120,6 +121,20 @@ def test_the_senders_daemon_is_killed(nodes):
         with pytest.raises((kvpipe.Restarted, kvpipe.PeerGone, kvpipe.Unavailable, kvpipe.Timeout)):
             sel.drop_select(timeout=3)
         assert time.monotonic() - began < 15
+
+
+def test_an_end_opened_while_the_daemon_is_away(nodes):
+    """It waits for the next daemon, as every call does."""
+    there, _, _ = nodes
+    with kvpipe.connect(there.socket, engine_id="tx") as node, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        there.kill()
+        opened = pool.submit(node.pipe, "p", "send", capacity=1000)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            opened.result(0.2)
+        there.start()
+        with opened.result(10) as tx, node.pipe("p", "recv") as rx:
+            tx.send_tensor(b"back")
+            assert bytes(rx.recv_tensor(framework="raw").data) == b"back"
 
 
 def test_a_daemon_that_hangs(nodes):
