@@ -86,6 +86,26 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 	return err;
 }
 
+/* KVPIPE_NOWAIT: submits what nobody will ask about. */
+static int tell(kvpipe_t *kv, struct kv_submission *s, kvpipe_op_t target)
+{
+	struct kv_op *op = new_internal(s->opcode);
+	kvpipe_op_t id;
+
+	if (op == NULL)
+		return -KVPIPE_E_QUOTA;
+	s->target = target;
+	s->timeout_ns = KV_CALL_NS;
+	int err = kv_submit(kv, s, op, &id);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&kv->lock);
+	leave(kv, id);
+	kv_settle(kv);
+	pthread_mutex_unlock(&kv->lock);
+	return 0;
+}
+
 /* The refusal of a small operation is its caller's error. */
 static int outcome(const char *what, const struct kvpipe_completion *c)
 {
@@ -98,6 +118,8 @@ static int outcome(const char *what, const struct kvpipe_completion *c)
 static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_op_t target, int64_t timeout_ns,
 	       struct kvpipe_completion *c)
 {
+	if (timeout_ns == KVPIPE_NOWAIT)
+		return tell(kv, s, target);
 	int64_t start = kv_now();
 	int err = kv_check_timeout(what, &timeout_ns, KV_CALL_NS);
 
@@ -179,14 +201,17 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 	struct kvpipe_completion c;
 	int64_t deadline = kv_now();
 	int state = KV_RUNNING, err = kv_enter(kv);
+	bool wait = timeout_ns != KVPIPE_NOWAIT;
 
-	if (err == 0)
+	if (err == 0 && wait)
 		err = kv_check_timeout("cancel", &timeout_ns, KV_CALL_NS);
 	if (err == 0)
 		err = state_of(kv, id, false, &state);
 	if (err == 0 && state == KV_RUNNING && ends_here(kv, id))
 		state = KV_RELEASED;
-	if (err == 0 && state == KV_RUNNING) {
+	if (err == 0 && state == KV_RUNNING && !wait) {
+		err = tell(kv, &s, id);
+	} else if (err == 0 && state == KV_RUNNING) {
 		struct kv_op *op = new_internal(KVPIPE_OPCODE_CANCEL);
 		s.timeout_ns = timeout_ns;
 		deadline = kv_after(deadline, timeout_ns);

@@ -75,6 +75,7 @@ extern "C" {
 
 #define KVPIPE_NO_BLOCK 0xffffffffu  /* a position of a block list that has no block */
 #define KVPIPE_FOREVER INT64_MAX
+#define KVPIPE_NOWAIT INT64_MIN      /* a timeout of extend, seal, withdraw and cancel: asks, and does not wait for the answer */
 
 /* ---- errors and reasons ----------------------------------------------------------------------------------
  * One numbering serves return values (negative) and the reason of a completion (positive). Values never change. */
@@ -313,13 +314,14 @@ KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kv
 KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, uint32_t *len);
 
 /* Small operations on an offer of this session. Each waits for the daemon's answer, at most timeout_ns (0: 5 s).
- * withdraw: *reusable (may be NULL) says whether the blocks are free now; else RELEASED follows. */
+ * withdraw: *reusable (may be NULL) says whether the blocks are free now; else RELEASED follows. KVPIPE_NOWAIT: returns 0 as
+ * soon as the daemon can see it. What the daemon thinks of it is told to nobody then; the offer's own end still comes. */
 KVPIPE_API int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns);
 KVPIPE_API int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns);
 KVPIPE_API int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable);
 
-/* Cancels an operation of this session and waits for its end, at most timeout_ns (0: 5 s). *reusable (may be NULL):
- * 1, the memory is yours now (also when the operation had ended before); 0, RELEASED follows. */
+/* Cancels an operation of this session and waits for its end, at most timeout_ns (0: 5 s; KVPIPE_NOWAIT: does not wait).
+ * *reusable (may be NULL): 1, the memory is yours now (also when the operation had ended before); 0, RELEASED follows. */
 KVPIPE_API int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, int *reusable);
 
 /* A queued request's consumer: watch renews the offer's lease before there are blocks, drop says that nothing is

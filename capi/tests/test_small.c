@@ -167,6 +167,38 @@ static void cancel(void)
 	fake_stop(f);
 }
 
+/* The caller goes on at once; the refusal is nobody's, the target's end is heard as ever. */
+static void not_waited_for(void)
+{
+	struct script s = { .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .end = KVPIPE_CANCELLED, .end_flags = KVPIPE_C_MORE };
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t ops[] = { offer(kv), take(kv) };
+	struct kvpipe_completion c;
+	int reusable = -1;
+
+	CHECK_INT(kvpipe_offer_withdraw(kv, ops[0], KVPIPE_NOWAIT, &reusable), 0);
+	CHECK_INT(reusable, 0);
+	CHECK_INT(kvpipe_cancel(kv, ops[1], KVPIPE_NOWAIT, &reusable), 0);
+	CHECK_INT(reusable, 0);
+	for (size_t i = 0; i < KV_COUNT(ops); i++) {
+		CHECK_INT(kvpipe_wait(kv, ops[i], WAIT, &c), 0);
+		CHECK_INT(c.status, KVPIPE_CANCELLED);
+		CHECK_INT(kvpipe_cancel(kv, ops[i], KVPIPE_NOWAIT, &reusable), 0); /* it had ended: nothing is asked */
+		CHECK_INT(reusable, 0);
+		fake_end(f, ops[i], KVPIPE_RELEASED, 0, 0);
+		CHECK_INT(kvpipe_wait_released(kv, ops[i], WAIT), 0);
+		CHECK_INT(kvpipe_cancel(kv, ops[i], KVPIPE_NOWAIT, &reusable), 0);
+		CHECK_INT(reusable, 1);
+	}
+	CHECK_FAILS(kvpipe_offer_seal(kv, ops[1], KVPIPE_NOWAIT), KVPIPE_E_NOT_FOUND, "not an offer of this session");
+	while (kvpipe_poll(kv, &c, 1) > 0)
+		CHECK(c.op == ops[0] || c.op == ops[1]);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void progress(void)
 {
 	struct fake *f = fake_start(NULL);
@@ -186,6 +218,7 @@ static void progress(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(extend_and_seal), TEST(withdraw), TEST(cancel), TEST(progress) };
+	static const struct test tests[] = { TEST(extend_and_seal), TEST(withdraw), TEST(cancel), TEST(not_waited_for),
+					     TEST(progress) };
 	return RUN(tests);
 }

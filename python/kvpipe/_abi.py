@@ -7,6 +7,7 @@ from ctypes import POINTER, c_char, c_char_p, c_int64, c_size_t, c_uint32, c_uin
 from typing import Any, Type, TypeVar
 
 FOREVER = 2**63 - 1
+NOWAIT = -(2**63)
 NO_BLOCK = 0xFFFFFFFF
 MAX_TOKEN = 32
 MAX_PART = 15  # View.part without its NUL

@@ -80,6 +80,11 @@ def duration(name: str, seconds: Optional[float]) -> int:
     return ns
 
 
+def answer(name: str, seconds: Optional[float]) -> int:
+    """Nanoseconds that a caller waits for the daemon's answer; 0 asks without waiting, None is the library's default."""
+    return _abi.NOWAIT if seconds == 0 else duration(name, seconds)
+
+
 def wait(name: str, seconds: Optional[float]) -> int:
     """Nanoseconds that a caller is ready to wait; for None until the operation's own deadline."""
     if seconds is None:

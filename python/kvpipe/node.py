@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import threading
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from . import _abi, _memory, _values, adopted, completion, region
@@ -48,6 +49,8 @@ class Node:
             self.instance: str = lib.instance(handle).decode()
             #: "host:port" that other nodes dial, or ""
             self.advertise: str = lib.advertise(handle).decode()
+        self._raws = (_abi.Completion * _POLL)()
+        self._polling = threading.Lock()  # who has _raws
 
     @property
     def connected(self) -> bool:
@@ -301,10 +304,17 @@ class Node:
         """All completions that are there, oldest first, without waiting; each once.
 
         Also those of operations that the engine's scheduler submitted, which this rank took part in."""
+        if not self._polling.acquire(False):
+            return self._poll((_abi.Completion * _POLL)())
+        try:
+            return self._poll(self._raws)
+        finally:
+            self._polling.release()
+
+    def _poll(self, raws: Any) -> List[Completion]:
         out: List[Completion] = []
         session, lib = self._session, self._session.lib
         with session as handle:
-            raws = (_abi.Completion * _POLL)()
             count = _POLL
             while count == _POLL:
                 count = lib.check(lib.poll(handle, raws, _POLL))

@@ -18,7 +18,8 @@ class Offer(Operation):
     """A shared hold on its blocks until ``released``: do not write them.
 
     wait() returns when it was consumed, raises Expired when its lease ran out and Cancelled when it was withdrawn.
-    ``token`` is what a taker must present.
+    ``token`` is what a taker must present. extend(), seal() and withdraw() wait for the daemon's answer, at most
+    ``timeout`` seconds (None: 5); with 0 they only ask, and a refusal is told to nobody.
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, end: int) -> None:
@@ -55,7 +56,7 @@ class Offer(Operation):
             flags=(_abi.OP_LAYERED if layered else 0) | (_abi.OP_SEALED if sealed else 0),
             after=_values.integer("after", after, 64),
         )
-        ns = _values.duration("timeout", timeout)
+        ns = _values.answer("timeout", timeout)
         with self._session as handle:
             lib = self._session.lib
             lib.check(lib.offer_extend(handle, self._id, ctypes.byref(opts), ns))
@@ -63,14 +64,14 @@ class Offer(Operation):
 
     def seal(self, timeout: Optional[float] = None) -> None:
         """Says that nothing will be added."""
-        ns = _values.duration("timeout", timeout)
+        ns = _values.answer("timeout", timeout)
         with self._session as handle:
             lib = self._session.lib
             lib.check(lib.offer_seal(handle, self._id, ns))
 
     def withdraw(self, timeout: Optional[float] = None) -> bool:
         """Takes it back. True: the blocks are free now, False: RELEASED follows (wait_released())."""
-        ns = _values.duration("timeout", timeout)
+        ns = _values.answer("timeout", timeout)
         reusable = ctypes.c_int()
         with self._session as handle:
             lib = self._session.lib

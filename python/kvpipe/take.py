@@ -45,11 +45,11 @@ class Take(Operation):
             self.wait(timeout)
 
     def cancel(self, timeout: Optional[float] = None) -> bool:
-        """Cancels it and waits for its end, at most ``timeout`` seconds (None: 5).
+        """Cancels it and waits for its end, at most ``timeout`` seconds (None: 5, 0: asks without waiting).
 
         True: the memory is yours now, also when the take had ended before. False: RELEASED follows (wait_released()).
         """
-        ns = _values.duration("timeout", timeout)
+        ns = _values.answer("timeout", timeout)
         reusable = ctypes.c_int()
         with self._session as handle:
             lib = self._session.lib

@@ -4,7 +4,7 @@ connector that raises from a hook takes the engine down, one that gives up a loa
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, TypeVar
 
 from .. import connect
 from ..errors import Error
@@ -14,6 +14,7 @@ from .layout import Heads
 from .meta import Step
 from .params import Settings
 from .scheduler import Scheduler
+from .stats import Counts, Metrics
 from .worker import Worker
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -54,8 +55,8 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         why = compat.refusal(vllm_config, kv_cache_config)
         if why:
             raise ValueError(f"kvpipe: {why}")
-        self._scheduler: Optional[Scheduler] = None
-        self._worker: Optional[Worker] = None
+        self._scheduler: Any = None  # one of the two
+        self._worker: Any = None
         self._settings = settings
         if role == Role.SCHEDULER:
             if transfer.kv_load_failure_policy != "recompute":
@@ -100,6 +101,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def get_loaded_kv_cache_group_ids(self, request: Any) -> Any:
         return compat.transfer_groups(self._kv_cache_config)
 
+    @_kept_in(lambda: Step(0))
     def build_connector_meta(self, scheduler_output: Any) -> Step:
         return self._scheduler.step(scheduler_output)
 
@@ -110,6 +112,15 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     @_kept_in(lambda: (False, None))
     def request_finished_all_groups(self, request: Any, block_ids: Any) -> Any:
         return self._scheduler.finished(request, block_ids)
+
+    @_kept_in(lambda: False)
+    def has_pending_block_frees(self) -> bool:
+        return self._scheduler.give_back()
+
+    @_kept_in(lambda: False)
+    def reset_cache(self) -> bool:
+        self._scheduler.give_back()
+        return True
 
     # ---- worker
 
@@ -152,6 +163,20 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     @_kept_in(set)
     def get_block_ids_with_load_errors(self) -> Any:
         return self._worker.failed_blocks()
+
+    # ---- metrics
+
+    @_nothing
+    def get_kv_connector_stats(self) -> Any:
+        return self._scheduler.counts() if self._scheduler is not None else None
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: Any = None) -> Any:
+        return Counts(data)
+
+    @classmethod
+    def build_prom_metrics(cls, vllm_config: Any, metric_types: Any, labelnames: Any, per_engine_labelvalues: Any) -> Any:
+        return Metrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     def shutdown(self) -> None:
         for side in (self._scheduler, self._worker):

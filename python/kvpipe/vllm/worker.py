@@ -7,7 +7,7 @@ import contextlib
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from .. import Completion, Node, Status
+from .. import Completion, Error, Node, Status
 from . import layout
 from .compat import Results, attention_format, layer_number, logger, specs_of, transfer_groups
 from .meta import Step, end_of, start_of
@@ -28,7 +28,9 @@ class Worker:
         self._failed: Dict[int, Completion] = {}  # receives that failed, and whose memory is not free yet
         self._last = 0  # the last tag named
         self._ended: List[Tuple[int, bool]] = []  # what the scheduler has heard, for the next look
-        self._finished: Set[str] = set()  # sends that the engine may be told of
+        self._unfinished: Set[str] = set()  # of sends, which the engine has not called finished yet
+        self._held: Set[str] = set()  # of those, which are sent
+        self._over = False
         self._bad: Set[int] = set()
         self._step = 0
         self._one_group = len(cache.kv_cache_groups) == 1
@@ -87,23 +89,35 @@ class Worker:
         if step.number == self._step:
             return
         self._step = step.number
-        self._node.progress(start_of(step.number))
+        self._reached(start_of(step.number))
         for tag, request in step.sends.items():
             self._open[tag] = (request, False)
+            self._unfinished.add(request)
         for tag, request in step.recvs.items():
             self._open[tag] = (request, True)
         self._last = max(self._last, step.last)
 
     def saved(self) -> None:
         """The step's KV is written, by drafts too."""
-        self._node.progress(end_of(self._step))
+        self._reached(end_of(self._step))
+
+    def _reached(self, progress: int) -> None:
+        if not self._over:
+            try:
+                self._node.progress(progress)
+            except Error as error:
+                self._end(error)
+
+    def _end(self, error: Error) -> None:
+        logger.error("kvpipe: rank %d: no more hand-overs until this engine is restarted: %s", self._heads.rank, error)
+        self._over = True
 
     # ---- ends
 
     def results(self, step: Optional[Step], finished: Set[str]) -> Any:
         """What has ended since the last call, each once."""
         out = Results()
-        completions = self._node.poll()
+        completions = self._poll()
         if not completions and not self._open:
             return out
         for c in completions:
@@ -115,12 +129,29 @@ class Worker:
             for c in self._early.pop(tag):
                 if tag in self._open:
                     self._take_in(c, out)
-        # The scheduler's word counts where this rank's own did not come: its daemon was replaced meanwhile.
-        for tag, done in self._ended:
+        # The scheduler's word counts where this rank's own did not come: its daemon was replaced, or its session is over.
+        for tag, done in self._ended if not self._over else [(tag, False) for tag in self._open]:
             if tag in self._open:
                 self._close(tag, out, failed=not done)
         self._ended = list(step.ended) if step is not None else []
+        if self._unfinished:
+            self._hold_back(out, finished)
         return out
+
+    def _poll(self) -> List[Completion]:
+        if not self._over:
+            try:
+                return self._node.poll()
+            except Error as error:
+                self._end(error)
+        return []
+
+    def _hold_back(self, out: Any, finished: Set[str]) -> None:
+        """The engine hears of a send only after it has called the request finished."""
+        self._unfinished -= finished
+        out.finished_sending |= self._held
+        self._held = out.finished_sending & self._unfinished
+        out.finished_sending -= self._held
 
     def _take_in(self, c: Completion, out: Any) -> None:
         request, receives = self._open[c.tag]

@@ -1,0 +1,129 @@
+"""The offers and takes of the scheduler's session, by tag. Hooks must not wait: they submit here, and each step looks once at
+what has ended."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from .. import Completion, Error, Node, Offer, Operation, Status, Take
+from .compat import logger
+from .stats import Counts
+
+#: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
+_PATIENCE = 3.0
+
+
+class Running(NamedTuple):
+    request: str
+    operation: Operation
+    began: float
+    peer: str  # of takes: the producer's node
+    blocks: int  # of offers to the next turn: how many they keep
+
+
+class Operations:
+    """Called by the engine's thread alone."""
+
+    def __init__(self, node: Node, counts: Counts, met: Callable[[str, float], None]) -> None:
+        self.node = node
+        self.running: Dict[int, Running] = {}
+        self._counts, self._met = counts, met
+        self._loads: Dict[str, int] = {}  # request -> tag of its take
+        self._tag = 0
+        self._ended: List[Tuple[int, bool]] = []
+        self._away: Optional[float] = None  # since when
+        self._over = False
+
+    @property
+    def last(self) -> int:
+        return self._tag
+
+    def tag(self) -> int:
+        self._tag += 1
+        return self._tag
+
+    def submit(self, call: Callable[..., Any], *args: Any, **options: Any) -> Optional[Any]:
+        """The operation, or None when it was refused at once."""
+        try:
+            return call(*args, **options)
+        except Error as error:
+            logger.warning("kvpipe: %s", error)
+            return None
+
+    def keep(self, tag: int, request: str, operation: Operation, peer: str = "", blocks: int = 0) -> None:
+        self.running[tag] = Running(request, operation, time.monotonic(), peer, blocks)
+        if isinstance(operation, Take):
+            self._loads[request] = tag
+
+    def failed(self, tag: int) -> None:
+        """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
+        self._ended.append((tag, False))
+
+    def stop(self, tag: int) -> None:
+        """Ends one without waiting: its completion still comes."""
+        operation = self.running[tag].operation
+        try:
+            if isinstance(operation, Offer):
+                operation.withdraw(timeout=0)
+            elif isinstance(operation, Take):
+                operation.cancel(timeout=0)
+        except Error as error:
+            logger.debug("kvpipe: %s", error)
+
+    def stop_load(self, request: str) -> None:
+        """The request is gone: whatever still lands in its blocks is for nobody."""
+        tag = self._loads.get(request)
+        if tag is not None:
+            self.stop(tag)
+
+    def collect(self) -> List[Tuple[int, bool]]:
+        """(tag, done) of what has ended since the last call, and whose memory is free."""
+        try:
+            for c in self.node.poll():
+                running = self.running.get(c.tag)
+                if running is not None:
+                    self._hear(c, running)
+            if self.running:
+                self._look_out()
+        except Error as error:  # the session is over: nothing of it touches memory any more
+            if not self._over:
+                logger.error("kvpipe: no more hand-overs until this engine is restarted: %s", error)
+            self._over = True
+            self._ended += [(tag, False) for tag in self.running]
+            self.running.clear()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _hear(self, c: Completion, running: Running) -> None:
+        take = isinstance(running.operation, Take)
+        if c.terminal:
+            seconds = time.monotonic() - running.began
+            self._counts.ended(take, c, seconds)
+            if c.status != Status.DONE:
+                logger.log(_loudness(take, c), "kvpipe: request %s: %s", running.request, c.message)
+            elif take:
+                self._met(running.peer, c.bytes / max(seconds, 1e-6))
+        if c.released:
+            end = running.operation.completion
+            self._ended.append((c.tag, end is not None and end.status == Status.DONE))
+            del self.running[c.tag]
+            if take:
+                self._loads.pop(running.request, None)
+
+    def _look_out(self) -> None:
+        if self.node.connected:
+            self._away = None
+            return
+        now = time.monotonic()
+        if self._away is None:
+            self._away = now
+        elif now - self._away > _PATIENCE:
+            for tag, running in list(self.running.items()):
+                if isinstance(running.operation, Take):
+                    self.stop(tag)
+
+
+def _loudness(take: bool, c: Completion) -> int:
+    """A load that failed costs a prefill; an offer that nobody took, or that was withdrawn, is everyday life."""
+    return 30 if take and c.status == Status.FAILED else 20

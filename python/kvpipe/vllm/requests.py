@@ -1,0 +1,58 @@
+"""What is derived from a vLLM request alone: its blocks as lists for the daemon, its key, and what its KV depends on."""
+
+from __future__ import annotations
+
+import array
+import hashlib
+from typing import Any, List, Sequence
+
+from ..blocks import NO_BLOCK
+from .layout import whole
+
+
+class Blocks:
+    """Cuts block tables into lists, one for each group that is handed over.
+
+    unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block."""
+
+    def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int) -> None:
+        self._groups, self._sizes, self.unit = tuple(groups), tuple(sizes), unit
+
+    def end(self, tokens: int) -> int:
+        """Where a list of so many tokens ends: with the last of its units."""
+        return whole(tokens, self.unit)
+
+    def lists(self, tables: Sequence[Sequence[int]], start: int, stop: int) -> List[List[int]]:
+        """The blocks of tokens start .. stop - 1. vLLM has block 0 where a sliding window has left a block."""
+        out = []
+        for index, size in zip(self._groups, self._sizes):
+            first, last = start // size, -(-stop // size)
+            ids = [i or NO_BLOCK for i in tables[index][first:last]]
+            ids.extend([NO_BLOCK] * (last - first - len(ids)))
+            out.append(ids)
+        return out
+
+
+def delivered(ids: Sequence[Sequence[int]]) -> List[List[int]]:
+    """The lists as NIXL's parameters have them: without what is not there."""
+    return [[i for i in group if i != NO_BLOCK] for group in ids]
+
+
+def key(engine: str, tag: int, request: str) -> str:
+    name = f"{engine}:{tag}:{request}"
+    return name if len(name.encode()) <= 256 else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
+
+
+def trace(request: Any) -> str:
+    """The W3C trace id, if the request is traced; else its own id."""
+    fields = (getattr(request, "trace_headers", None) or {}).get("traceparent", "").split("-")
+    return str(fields[1] if len(fields) == 4 else request.request_id.encode()[:64].decode(errors="ignore"))
+
+
+def digest(request: Any, tokens: int) -> bytes:
+    """What the KV of the first ``tokens`` depends on beside the model: both sides must have the same."""
+    h = hashlib.blake2b(array.array("i", request.all_token_ids[:tokens]).tobytes(), digest_size=16)
+    lora, features = getattr(request, "lora_request", None), getattr(request, "mm_features", None) or ()
+    h.update(repr([getattr(lora, "lora_name", None), getattr(request, "cache_salt", None),
+                   [f.identifier for f in features]]).encode())
+    return h.digest()

@@ -1,0 +1,102 @@
+"""Counts, for vLLM's log line and its Prometheus metrics. Kept by the scheduler's side, which hears of each hand-over once."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from .. import Completion, Reason, Status
+from . import compat
+
+_LISTS = ("load_seconds", "load_bytes")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_BYTES = tuple(float(1 << n) for n in range(14, 37, 2))
+
+
+def _empty() -> Dict[str, Any]:
+    return {"load_seconds": [], "load_bytes": [], "failed": {}, "offers": {}}
+
+
+def _add(to: Dict[str, int], more: Dict[str, int]) -> None:
+    for name, n in more.items():
+        to[name] = to.get(name, 0) + n
+
+
+class Counts(compat.Stats):  # type: ignore[misc]
+    """``data``: load_seconds and load_bytes, a value for each load that succeeded; failed: reason -> loads; offers: how they
+    ended -> offers. Plain values: it goes to the process that logs."""
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data=data or _empty())
+
+    def ended(self, load: bool, c: Completion, seconds: float) -> None:
+        if load and c.status == Status.DONE:
+            self.data["load_seconds"].append(seconds)
+            self.data["load_bytes"].append(c.bytes)
+        elif load:
+            _add(self.data["failed"], {_reason(c): 1})
+        else:
+            _add(self.data["offers"], {"consumed" if c.status == Status.DONE else _reason(c): 1})
+
+    def take(self) -> "Counts":
+        """What there is, which begins anew."""
+        now = Counts(self.data)
+        self.reset()
+        return now
+
+    def reset(self) -> None:
+        self.data = _empty()
+
+    def is_empty(self) -> bool:
+        return not any(self.data.values())
+
+    def aggregate(self, other: Any) -> "Counts":
+        for name in _LISTS:
+            self.data[name] = self.data[name] + other.data[name]
+        for name in ("failed", "offers"):
+            _add(self.data[name], other.data[name])
+        return self
+
+    def reduce(self) -> Dict[str, Any]:
+        seconds: List[float] = sorted(self.data["load_seconds"])
+        n, total = len(seconds), sum(self.data["load_bytes"])
+        return {
+            "loads": n,
+            "load p50 (ms)": round(seconds[n // 2] * 1e3, 3) if n else 0,
+            "load p99 (ms)": round(seconds[min(n - 1, n * 99 // 100)] * 1e3, 3) if n else 0,
+            "MB loaded": round(total / 1e6, 3),
+            "failed loads": sum(self.data["failed"].values()),
+            "offers consumed": self.data["offers"].get("consumed", 0),
+            "offers not consumed": sum(n for how, n in self.data["offers"].items() if how != "consumed"),
+        }
+
+
+def _reason(c: Completion) -> str:
+    return getattr(Reason(c.reason) if c.reason in set(Reason) else Reason.CANCELLED, "name", "").lower()
+
+
+class Metrics(compat.PromMetrics):  # type: ignore[misc]
+    """vllm:kvpipe_*, by engine."""
+
+    def __init__(self, config: Any, types: Any, labels: Any, engines: Any) -> None:
+        super().__init__(config, types, labels, engines)
+        self._labels_of = engines
+        self._hist = {
+            "load_seconds": self._histogram_cls(name="vllm:kvpipe_load_seconds", labelnames=labels, buckets=_SECONDS,
+                                                documentation="Seconds from asking for a prompt's KV until it was in place."),
+            "load_bytes": self._histogram_cls(name="vllm:kvpipe_load_bytes", labelnames=labels, buckets=_BYTES,
+                                              documentation="Bytes of KV loaded for a prompt, of all ranks."),
+        }
+        self._failed = self._counter_cls(name="vllm:kvpipe_failed_loads", labelnames=[*labels, "reason"],
+                                         documentation="Loads that failed, by reason; their prompts were computed.")
+        self._offers = self._counter_cls(name="vllm:kvpipe_offers", labelnames=[*labels, "end"],
+                                         documentation="Offers of finished KV, by how they ended.")
+
+    def observe(self, transfer_stats_data: Dict[str, Any], engine_idx: int = 0) -> None:
+        labels = self._labels_of[engine_idx]
+        for name in _LISTS:
+            for value in transfer_stats_data[name]:
+                self._hist[name].labels(*labels).observe(value)
+        for reason, n in transfer_stats_data["failed"].items():
+            self._failed.labels(*labels, reason).inc(n)
+        for end, n in transfer_stats_data["offers"].items():
+            self._offers.labels(*labels, end).inc(n)
