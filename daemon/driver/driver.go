@@ -31,7 +31,9 @@ type Sessions interface {
 // Peers is what the driver asks of the channels. No method blocks.
 type Peers interface {
 	Dial(hint string)
-	Send(node string, epoch uint64, msg transfer.Msg)
+	// Queue sends a message, at the next Flush at the latest.
+	Queue(node string, epoch uint64, msg transfer.Msg)
+	Flush()
 }
 
 // Machine is the part of transfer.Machine that the driver runs.
@@ -159,6 +161,7 @@ func (d *Driver) drain() (more bool) {
 			}
 			d.batch[i] = item{}
 		}
+		d.cfg.Peers.Flush() // a write and a wake-up for all that these events had to say, instead of one for each message
 	}
 	return !d.queue.empty()
 }

@@ -25,7 +25,8 @@ func (s *scripted) Complete(e transfer.Complete) {
 	s.log = append(s.log, fmt.Sprint("complete ", e.UserData))
 }
 func (s *scripted) Dial(string) {}
-func (s *scripted) Send(_ string, _ uint64, m transfer.Msg) {
+func (s *scripted) Flush()      { s.log = append(s.log, "sent") }
+func (s *scripted) Queue(_ string, _ uint64, m transfer.Msg) {
 	s.log = append(s.log, fmt.Sprintf("%T", m))
 }
 
@@ -38,8 +39,21 @@ func TestClientsHearBeforeTheLastWordIsSent(t *testing.T) {
 	d := New(Config{Machine: s, Sessions: s, Peers: s})
 	d.Queue(transfer.Tick{})
 	d.Flush()
-	want := []string{"*transfer.MsgGo", "complete 1", "*transfer.MsgParked", "complete 2", "*transfer.MsgEnd", "*transfer.MsgEndAck"}
+	want := []string{"*transfer.MsgGo", "complete 1", "*transfer.MsgParked", "complete 2", "*transfer.MsgEnd", "*transfer.MsgEndAck", "sent"}
 	if !slices.Equal(s.log, want) {
+		t.Errorf("%q, want %q", s.log, want)
+	}
+}
+
+// What several events have to say to peers goes out together.
+func TestMessagesOfABatchAreSentTogether(t *testing.T) {
+	s := &scripted{effects: []transfer.Effect{transfer.Send{Msg: &transfer.MsgGo{}}}}
+	d := New(Config{Machine: s, Sessions: s, Peers: s})
+	d.Queue(transfer.Tick{})
+	d.Post(func() { s.effects = []transfer.Effect{transfer.Send{Msg: &transfer.MsgSent{}}} })
+	d.Queue(transfer.Tick{})
+	d.Flush()
+	if want := []string{"*transfer.MsgGo", "*transfer.MsgSent", "sent"}; !slices.Equal(s.log, want) {
 		t.Errorf("%q, want %q", s.log, want)
 	}
 }

@@ -60,6 +60,16 @@ func (fs *frames) next(limit int) (frame, error) {
 	return parseFrame(b)
 }
 
+// more says whether another frame has come already, so that next would not wait.
+func (fs *frames) more() bool {
+	n := fs.r.Buffered() - fs.held
+	if n < 4 {
+		return false
+	}
+	head, err := fs.r.Peek(fs.held + 4)
+	return err == nil && uint64(n-4) >= uint64(binary.LittleEndian.Uint32(head[fs.held:]))
+}
+
 // body returns the n bytes after the length.
 func (fs *frames) body(n int) ([]byte, error) {
 	if 4+n <= readBuffer {

@@ -57,7 +57,7 @@ func (c *channel) tired(now int64) (why transfer.Cause, over bool) {
 // prod asks for a sign of life now, when somebody doubts the channel.
 func (c *channel) prod() {
 	now := uint64(c.m.clock())
-	_ = c.queue(false, func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, now, false) })
+	_ = c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, now, false) })
 }
 
 // heartbeat answers one, or learns from the answer to its own.
@@ -67,7 +67,7 @@ func (c *channel) heartbeat(body []byte) error {
 		return err
 	}
 	if !reply {
-		return c.queue(false, func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, seq, true) })
+		return c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, seq, true) })
 	}
 	if now := uint64(c.m.clock()); seq > 0 && seq <= now {
 		c.rtt.Store(int64(now - seq))

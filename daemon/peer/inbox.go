@@ -16,11 +16,19 @@ func (e *errGoodbye) Error() string { return "said goodbye: " + e.text }
 // read is the reader. It hangs up when it ends, after the peer has if this side said goodbye.
 func (c *channel) read() {
 	defer c.tcp.Close()
+	queued := false
 	for {
 		f, err := c.in.next(maxFrame)
 		if err == nil && !c.ended.Load() {
 			c.heard.Store(c.m.clock())
-			err = c.handle(f)
+			var event bool
+			event, err = c.handle(f)
+			queued = queued || event
+		}
+		if queued && (err != nil || !c.in.more()) {
+			// What came together is answered together.
+			queued = false
+			c.m.cfg.Flush()
 		}
 		if err != nil {
 			c.fail(err)
@@ -51,29 +59,29 @@ func (c *channel) fail(err error) {
 	c.close(c.gone(err), false)
 }
 
-// handle takes one frame. Frames of another epoch belong to a channel that is over and are dropped.
-func (c *channel) handle(f frame) error {
+// handle takes one frame; queued: it was a message for the machine. Frames of another epoch belong to a channel that is over and are
+// dropped.
+func (c *channel) handle(f frame) (queued bool, err error) {
 	if f.epoch != c.epoch && f.kind != kindHello {
-		return nil
+		return false, nil
 	}
 	switch f.kind {
 	case kindHeartbeat:
-		return c.heartbeat(f.body)
+		return false, c.heartbeat(f.body)
 	case kindClose:
 		_, text, err := decodeClose(f.body)
 		if err == nil {
 			err = &errGoodbye{text}
 		}
-		return err
+		return false, err
 	case kindHello:
-		return malformed("a second hello")
+		return false, malformed("a second hello")
 	}
 	msg, err := decode(f.kind, f.body, &c.known)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.worked.Store(c.m.clock())
 	c.m.cfg.Queue(transfer.PeerMsg{Node: c.node, Epoch: c.epoch, Msg: msg})
-	c.m.cfg.Flush()
-	return nil
+	return true, nil
 }

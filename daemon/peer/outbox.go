@@ -24,13 +24,27 @@ const (
 	farewellWait = 100 * time.Millisecond
 )
 
-// send queues a machine's message. It does not block.
+// send queues a machine's message and writes it. It does not block.
 func (c *channel) send(msg transfer.Msg) {
-	c.worked.Store(c.m.clock())
-	err := c.queue(rides(msg), func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg) })
-	if err != nil {
-		c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
+	if c.enqueue(msg) {
+		c.push()
 	}
+}
+
+// enqueue queues a machine's message; push: it has to be written.
+func (c *channel) enqueue(msg transfer.Msg) (push bool) {
+	c.worked.Store(c.m.clock())
+	late := rides(msg)
+	push, err := c.queue(late, func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg) })
+	if err != nil {
+		c.doomFor(err)
+		return false
+	}
+	return push
+}
+
+func (c *channel) doomFor(err error) {
+	c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
 }
 
 // rides says that all the peer does with the message is forget something. That is not worth a packet and a wake-up of its own, which
@@ -40,45 +54,59 @@ func rides(msg transfer.Msg) bool {
 	return ack
 }
 
-// queue appends a frame to what waits for the wire, and writes it at once when that cannot block. late: it may wait for the next one.
-func (c *channel) queue(late bool, frame func([]byte) ([]byte, error)) error {
+// queue appends a frame to what waits for the wire, and says whether it has to be written now. late: it may wait for the next one.
+func (c *channel) queue(late bool, frame func([]byte) ([]byte, error)) (push bool, err error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.over {
-		c.mu.Unlock()
-		return nil
+		return false, nil
 	}
-	if len(c.out) > maxQueued {
-		n := len(c.out)
-		c.mu.Unlock()
-		return fmt.Errorf("%d bytes wait and the peer does not read", n)
+	if n := len(c.out); n > maxQueued {
+		return false, fmt.Errorf("%d bytes wait and the peer does not read", n)
 	}
 	b, err := frame(c.out)
-	if err == nil {
-		c.out = b
+	if err != nil {
+		return false, err
 	}
-	small := c.up && len(c.out) <= maxAtOnce
+	c.out = b
 	late = late && len(c.out) <= lateMost
 	if late && !c.late {
 		c.late = true
 		time.AfterFunc(c.m.cfg.late, c.tooLate)
 	}
-	c.mu.Unlock()
-	if err != nil || late {
-		return err
+	return !late, nil
+}
+
+// say sends a frame that is no machine's message.
+func (c *channel) say(frame func([]byte) ([]byte, error)) error {
+	push, err := c.queue(false, frame)
+	if push {
+		c.push()
 	}
+	return err
+}
+
+// push writes what is queued, at once when that cannot block.
+func (c *channel) push() {
+	c.mu.Lock()
+	small := c.up && len(c.out) <= maxAtOnce
+	c.mu.Unlock()
 	// Waking the writer takes longer than a small write.
 	if small && c.wmu.TryLock() {
+		var err error
 		room := c.hasRoom()
 		if room {
 			err = c.flush(nil)
 		}
 		c.wmu.Unlock()
+		if err != nil {
+			c.doomFor(err)
+		}
 		if room {
-			return err
+			return
 		}
 	}
 	c.callWriter()
-	return nil
 }
 
 // callWriter makes the writer send what is queued.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,11 @@ type Manager struct {
 	dialing  map[target]*dial
 	pace     map[string]*backoff // by address
 	stats    Stats
+
+	lying struct { // channels with messages of Queue
+		sync.Mutex
+		on []*channel
+	}
 }
 
 // New returns a manager; Start makes it listen.
@@ -143,11 +149,35 @@ func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
 	m.nodes, m.allow = nodes, allow
 }
 
-// Send queues a message on the node's channel if it still has that epoch.
+// Send sends a message on the node's channel if it still has that epoch.
 func (m *Manager) Send(node string, epoch uint64, msg transfer.Msg) {
 	if c := m.channelOf(node); c != nil && c.epoch == epoch {
 		c.send(msg)
 	}
+}
+
+// Queue is Send that may leave the message lying until Flush: messages that go out together cost little more than one.
+func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg) {
+	c := m.channelOf(node)
+	if c == nil || c.epoch != epoch || !c.enqueue(msg) {
+		return
+	}
+	m.lying.Lock()
+	if !slices.Contains(m.lying.on, c) {
+		m.lying.on = append(m.lying.on, c)
+	}
+	m.lying.Unlock()
+}
+
+// Flush sends what Queue left lying.
+func (m *Manager) Flush() {
+	m.lying.Lock()
+	defer m.lying.Unlock()
+	for _, c := range m.lying.on {
+		c.push()
+	}
+	clear(m.lying.on)
+	m.lying.on = m.lying.on[:0]
 }
 
 func (m *Manager) channelOf(node string) *channel {
