@@ -7,7 +7,7 @@ VLLM_RUN  = cd test/vllm && $(ROOT)/$(VLLM)/bin/python -B -m pytest -q -rs -p no
 # From pytest's words to those of make test; a failure stays one.
 VLLM_REPORT := sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
 
-.PHONY: deps-vllm vllm-venv test-vllm test-vllm-full test-vllm-fast test-vllm-soak
+.PHONY: deps-vllm vllm-venv test-vllm test-vllm-full test-vllm-fast test-vllm-soak vllm-sources
 
 vllm-venv:
 	@PYTHON=$(PYTHON) test/vllm/install/install.sh $(VLLM)
@@ -31,15 +31,24 @@ test-vllm-full: build $(VLLM)/.package ## hand-overs between real vLLM engines, 
 test-vllm-soak: build $(VLLM)/.package ## SOAK=15 minutes of mixed load on two prefill and two decode engines
 	@$(VLLM_RUN) cases -m soak --soak $(or $(SOAK),15) | $(VLLM_REPORT)
 
-# vLLM's scheduler and interfaces without an engine.
-test-vllm-fast:
+# vLLM's scheduler and interfaces without a model. Bytecode is kept: importing
+# vLLM takes longer than the tests without. FAST=fast/test_scheduler.py has one
+# file alone, SEEDS=500 and SEED=n choose the runs of that.
+test-vllm-fast: ## vLLM's scheduler and interfaces with our connector, without a model
 ifeq ($(wildcard test/vllm/fast/test_*.py),)
 	@echo 'part skipped: there is no test/vllm/fast/test_*.py'
 else ifeq ($(wildcard $(VLLM)/.vllm),)
 	@echo 'part skipped: vLLM is not installed (make deps-vllm)'
 else
 	@$(MAKE) $(VLLM)/.package
-	@$(VLLM_RUN) fast | $(VLLM_REPORT)
+	@cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(BUILD)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs \
+		-p no:cacheprovider -W ignore::DeprecationWarning $(or $(FAST),fast ../../python/tests/test_torch.py) | $(VLLM_REPORT)
 endif
+
+# vLLM's own tests, and the interfaces of its neighbours, for the tests that
+# compare with them.
+vllm-sources: $(VLLM)/.vllm ## vLLM's source distribution in build/vllm-src (45 MB), for its own tests
+	@$(ROOT)/$(VLLM)/bin/python -B test/vllm/fast/sources.py $$($(VLLM)/bin/python -c \
+		'import importlib.metadata; print(importlib.metadata.version("vllm").partition("+")[0])')
 
 TEST_PARTS += test-vllm-fast

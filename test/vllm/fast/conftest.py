@@ -1,0 +1,16 @@
+"""What the fast tests stand on: real daemons, and the leak checks of the Python package's own tests."""
+
+import importlib.util
+import sys
+
+import places
+
+places.prepare()
+PACKAGE = places.ROOT / "python/tests"
+sys.path[:0] = [str(places.HERE), str(PACKAGE)]
+
+_spec = importlib.util.spec_from_file_location("package_conftest", PACKAGE / "conftest.py")
+_package = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_package)
+
+folder, near, far, leaves_nothing = _package.folder, _package.near, _package.far, _package.leaves_nothing
