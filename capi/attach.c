@@ -17,13 +17,14 @@ struct attempt {
 	struct kvpipe_welcome welcome;
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
-	enum kvpipe_reason reason; /* KV_OVER: why */
-	char text[KV_TEXT]; /* of a daemon that refused; "" without one */
+	enum kvpipe_reason reason; /* of a daemon that refused; 0 without one */
+	char text[KV_TEXT];
 };
 
 /* Whether it is of use to try again, after what the daemon said. */
 static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 {
+	a->reason = reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
 	switch (reason) {
 	case KVPIPE_E_UNAVAILABLE: /* it is about to go */
 	case KVPIPE_E_BUSY:        /* what was before us has not ended yet */
@@ -34,7 +35,6 @@ static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 			 text[0] != '\0' ? text : kvpipe_strerror((int)reason));
 		return KV_AGAIN;
 	default:
-		a->reason = reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
 		snprintf(a->text, sizeof(a->text), "the daemon of after the restart refused the session: %.400s",
 			 text[0] != '\0' ? text : kvpipe_strerror((int)reason));
 		return KV_OVER;
@@ -95,6 +95,7 @@ static enum kv_came regions(struct attempt *a)
 {
 	kvpipe_t *kv = a->kv;
 
+	kv_regions_sweep(kv);
 	for (struct kv_region *r = kv->regions; r != NULL; r = r->next) {
 		uint64_t id = 0;
 		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), r->fd, &id);
@@ -170,8 +171,8 @@ static int64_t pause_after(int64_t away)
 static void remember(kvpipe_t *kv, const struct attempt *a)
 {
 	pthread_mutex_lock(&kv->lock);
-	kv->refused = a->text[0] != '\0';
-	if (kv->refused)
+	kv->refused = a->reason;
+	if (kv->refused != 0)
 		memcpy(kv->refusal, a->text, sizeof(kv->refusal));
 	pthread_mutex_unlock(&kv->lock);
 }

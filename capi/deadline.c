@@ -10,7 +10,7 @@
 static void end_away(kvpipe_t *kv, struct kv_op *op)
 {
 	bool offer = op->opcode == KVPIPE_OPCODE_OFFER;
-	const char *text = kv->state == KV_AWAY && kv->refused ? kv->refusal : offer ? LEASE : AWAY;
+	const char *text = kv->state == KV_AWAY && kv->refused != 0 ? kv->refusal : offer ? LEASE : AWAY;
 
 	kv_op_end_here(kv, op, offer ? KVPIPE_E_EXPIRED : KVPIPE_E_TIMEOUT, text, false);
 }

@@ -334,6 +334,7 @@ struct kv_region {
 	void *addr;       /* NULL: the caller's own mapping */
 	size_t mapped;
 	bool adopted;     /* the mapping stays the program's */
+	bool gone;        /* unregistered while no daemon took the session: only the helper knows it still; under lock */
 };
 
 struct kv_layout { /* one allocation */
@@ -398,7 +399,7 @@ struct kvpipe {
 	bool spoiled;           /* some offer is */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
-	bool refused;           /* AWAY: there is a daemon, which does not take the session */
+	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session; 0: none is there */
 	char refusal[KV_TEXT];  /* what the last one that did not said; completions may have it as their text */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
@@ -499,6 +500,8 @@ int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, 
 void kv_adopt_end(void *addr, size_t mapped); /* the memory is the program's alone again, on the same file */
 void kv_progress_show(kvpipe_t *kv); /* in the ring */
 struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id); /* needs lock */
+void kv_regions_sweep(kvpipe_t *kv);                   /* forgets those that are gone; the helper's, who walks along them without lock */
+bool kv_regions_stale(const kvpipe_t *kv);             /* some are gone since; needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */
 
 void kv_event_signal(int fd);

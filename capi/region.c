@@ -14,9 +14,17 @@ struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id)
 {
 	struct kv_region *r = kv->regions;
 
-	while (r != NULL && r->id != id)
+	while (r != NULL && (r->id != id || r->gone))
 		r = r->next;
 	return r;
+}
+
+bool kv_regions_stale(const kvpipe_t *kv)
+{
+	for (const struct kv_region *r = kv->regions; r != NULL; r = r->next)
+		if (r->gone)
+			return true;
+	return false;
 }
 
 /*
@@ -123,14 +131,22 @@ int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags
 	return err;
 }
 
+static void unmap_it(struct kv_region *r)
+{
+	if (r->adopted)
+		kv_adopt_end(r->addr, r->mapped);
+	else if (r->addr != NULL)
+		munmap(r->addr, r->mapped);
+	r->adopted = false;
+	r->addr = NULL;
+}
+
 static void drop(struct kv_region *r, bool unmap)
 {
-	if (unmap && r->adopted)
-		kv_adopt_end(r->addr, r->mapped);
-	else if (unmap && r->addr != NULL)
-		munmap(r->addr, r->mapped);
-	if (unmap)
+	if (unmap) {
+		unmap_it(r);
 		close(r->fd);
+	}
 	free(r);
 }
 
@@ -143,6 +159,40 @@ static void unlist(kvpipe_t *kv, const struct kv_region *r)
 	*at = r->next;
 	if (*at == NULL)
 		kv->regions_end = at;
+}
+
+void kv_regions_sweep(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	for (struct kv_region *r = kv->regions, *next; r != NULL; r = next) {
+		next = r->next;
+		if (r->gone) {
+			unlist(kv, r);
+			drop(r, true);
+		}
+	}
+	pthread_mutex_unlock(&kv->lock);
+}
+
+/*
+ * A daemon of after a restart may refuse the session for what it holds, by a smaller quota: then it is given up here, or nobody could ever
+ * make the session smaller. 1: done; 0: it is the daemon's matter.
+ */
+static int give_up(kvpipe_t *kv, kvpipe_region_t region)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&kv->lock);
+	struct kv_region *r = kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA ? kv_region_find(kv, region) : NULL;
+	if (r != NULL && kv->live != NULL)
+		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
+	else if (r != NULL)
+		r->gone = true;
+	pthread_mutex_unlock(&kv->lock);
+	if (r == NULL || err != 0)
+		return err;
+	unmap_it(r);
+	return 1;
 }
 
 /* One attempt. KV_LOST: the daemon went meanwhile. */
@@ -187,6 +237,9 @@ int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 	if (err != 0)
 		return err;
 	int64_t deadline = kv_after(kv_now(), timeout_ns);
+	err = give_up(kv, region);
+	if (err != 0)
+		return err == 1 ? 0 : err;
 	do
 		err = unregister(kv, region, timeout_ns, deadline);
 	while (err == KV_LOST);

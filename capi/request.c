@@ -55,7 +55,7 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 	pthread_mutex_lock(&kv->lock);
 	while ((kv->state == KV_LEAVING || kv->state == KV_AWAY) && kv_now() < deadline)
 		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
-	if (kv->state == KV_AWAY && kv->refused)
+	if (kv->state == KV_AWAY && kv->refused != 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s", what, kv->refusal);
 	else if (kv->state == KV_LEAVING || kv->state == KV_AWAY)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon went away and is not back: start it again", what);

@@ -23,14 +23,11 @@ func (d *Daemon) openAdmin() error {
 	if err := sys.RemoveSocket(d.cfg.Admin); err != nil { // of a daemon that died: the lock of the client socket is ours
 		return err
 	}
-	l, err := net.Listen("unix", d.cfg.Admin)
+	l, err := sys.ListenPrivate(d.cfg.Admin)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	d.adminSocket = l
-	if err := os.Chmod(d.cfg.Admin, 0o600); err != nil {
-		return fmt.Errorf("admin: %w", err)
-	}
 	d.admin = admin.New(view{d})
 	d.metrics = metrics.New(view{d}.metrics)
 	d.tally.takes = d.metrics.Takes

@@ -188,7 +188,9 @@ struct kvpipe_adopt_opts {
 KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_region_t *region);
 
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
- * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped; what was adopted stays. */
+ * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped; what was adopted stays.
+ * While the daemon of after a restart refuses the session by a quota, regions can be taken away without it, to make the session
+ * smaller: -KVPIPE_E_BUSY then as long as operations wait for that daemon. */
 KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
 
 /* ---- layout ----------------------------------------------------------------------------------------------- */

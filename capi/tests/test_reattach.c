@@ -5,6 +5,7 @@
 #include "internal.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define TOKEN "0123456789abcdef"
@@ -491,6 +492,40 @@ static void refused(void)
 	fake_stop(f);
 }
 
+/* The next daemon has a smaller quota: the session gives up what is too much for it, and comes back without. */
+static void smaller_quota(void)
+{
+	struct fake *f = begin();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region[2];
+	kvpipe_op_t take = take_key(kv, "t", 0);
+	void *addr[2];
+
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[i], &region[i]), 0);
+	await_seen(1);
+	fake_refuse(f, KVPIPE_E_QUOTA, "8192 bytes, the limit is 4096");
+	fake_hang_up(f);
+	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], WAIT), KVPIPE_E_BUSY, "withdraw or cancel them first: ");
+	CHECK_INT(kvpipe_cancel(kv, take, WAIT, NULL), 0);
+	CHECK_INT(kvpipe_mem_unregister(kv, region[0], WAIT), 0);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], KV_MS), KVPIPE_E_UNAVAILABLE, "the limit is 4096");
+	CHECK(msync(addr[0], 4096, MS_ASYNC) != 0); /* it is not mapped any more */
+	pthread_mutex_lock(&world.lock);
+	world.regions = 0;
+	pthread_mutex_unlock(&world.lock);
+	fake_refuse(f, 0, NULL);
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[0], &region[0]), 0);
+	pthread_mutex_lock(&world.lock);
+	CHECK_INT(world.regions, 1 + 1);
+	pthread_mutex_unlock(&world.lock);
+	*(volatile char *)addr[1] = 1;
+	CHECK_INT(kvpipe_mem_unregister(kv, region[1], WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* More than a queue holds, and completions of others that nobody has collected. */
 static void many(void)
 {
@@ -678,7 +713,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(cancelled), TEST(cancelling), TEST(never),
-		TEST(stopping), TEST(mute), TEST(refused), TEST(many), TEST(ranks), TEST(foreign_release), TEST(storm),
+		TEST(stopping), TEST(mute), TEST(refused), TEST(smaller_quota), TEST(many), TEST(ranks), TEST(foreign_release), TEST(storm),
 	};
 	return RUN(tests);
 }

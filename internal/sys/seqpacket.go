@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,7 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	if err := RemoveSocket(tmp); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: tmp, Net: "unixpacket"})
+	l, err := listenPrivate("unixpacket", tmp)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -54,6 +55,23 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return l, nil
+}
+
+// ListenPrivate listens on a stream socket at path, which must not be there, for this user alone: the file never has another mode.
+// Closing the listener removes it. Errors name the path.
+func ListenPrivate(path string) (*net.UnixListener, error) { return listenPrivate("unix", path) }
+
+// listenPrivate gives the socket its mode before it has a name, whatever the umask is: Linux takes the file's from it.
+func listenPrivate(network, path string) (*net.UnixListener, error) {
+	var mode error
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return errors.Join(c.Control(func(fd uintptr) { mode = unix.Fchmod(int(fd), 0o600) }), mode)
+	}}
+	l, err := private.Listen(context.Background(), network, path)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
 }
 
 // RemoveSocket removes the socket file at path; a missing one is no error, and

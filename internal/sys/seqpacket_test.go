@@ -53,6 +53,27 @@ func TestListenAndDial(t *testing.T) {
 	}
 }
 
+// TestListenPrivate: nobody else can ever connect, whatever the umask allows.
+func TestListenPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	before := syscall.Umask(0)
+	l, err := ListenPrivate(path)
+	syscall.Umask(before)
+	noErr(t, err)
+	st, err := os.Stat(path)
+	noErr(t, err)
+	if st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", st.Mode())
+	}
+	if second, err := ListenPrivate(path); err == nil {
+		t.Error("a path that is in use was taken", second.Close())
+	}
+	noErr(t, l.Close())
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is left: %v", err)
+	}
+}
+
 func TestRemoveSocketSparesOtherFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "precious")
 	noErr(t, os.WriteFile(path, []byte("x"), 0o600))
