@@ -3,13 +3,13 @@ connector that raises from a hook takes the engine down, one that gives up a loa
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, TypeVar
+from typing import Any
 
 from .. import connect
 from ..errors import Error
 from . import compat
 from .compat import Role, logger
+from .guard import kept_in, nothing
 from .layout import Heads
 from .meta import Step
 from .params import Settings
@@ -17,30 +17,8 @@ from .scheduler import Scheduler
 from .stats import Counts, Metrics
 from .worker import Worker
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 compat.check_version()
 compat.Metadata.register(Step)
-
-
-def _kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
-    """What happens in a hook stays there: the log has it, and the engine gets the answer that asks for nothing."""
-
-    def wrap(hook: _F) -> _F:
-        @functools.wraps(hook)
-        def kept(*args: Any, **kw: Any) -> Any:
-            try:
-                return hook(*args, **kw)
-            except Exception:
-                logger.exception("kvpipe: %s failed; the request is served without a hand-over", hook.__name__)
-                return otherwise()
-
-        return kept  # type: ignore[return-value]
-
-    return wrap
-
-
-_nothing = _kept_in(lambda: None)
 
 
 class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
@@ -70,7 +48,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
             total = int(vllm_config.model_config.get_total_num_kv_heads())
             if vllm_config.model_config.use_mla:
                 total = 1
-            self._worker = Worker(node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total))
+            self._worker = Worker(node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
 
     def _world(self) -> Any:
         parallel = self._vllm_config.parallel_config
@@ -84,89 +62,112 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         except Error as error:
             raise RuntimeError(f"kvpipe: {error}") from None
 
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: Any) -> bool:
+        return bool(extra_config.get("layerwise", False))
+
     # ---- scheduler
 
-    @_nothing
+    def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+        super().bind_kv_cache_manager(kv_cache_manager)
+        self._scheduler.bind(kv_cache_manager)
+
+    @nothing
+    def set_xfer_handshake_metadata_pp_aware(self, metadata: Any) -> None:
+        self._scheduler.places(metadata)
+
+    @nothing
+    def update_connector_output(self, connector_output: Any) -> None:
+        self._scheduler.received(connector_output.finished_recving)
+
+    @nothing
     def on_new_request(self, request: Any) -> None:
         self._scheduler.add(request)
 
-    @_kept_in(lambda: (0, False))
+    @kept_in(lambda: (0, False))
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
         return self._scheduler.matched(request, num_computed_tokens)
 
-    @_nothing
+    @nothing
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         self._scheduler.allocated(request, blocks, num_external_tokens)
 
     def get_loaded_kv_cache_group_ids(self, request: Any) -> Any:
         return compat.transfer_groups(self._kv_cache_config)
 
-    @_kept_in(lambda: Step(0))
-    def build_connector_meta(self, scheduler_output: Any) -> Step:
+    @kept_in(lambda: Step(0))
+    def build_connector_meta(self, scheduler_output: Any) -> Any:
         return self._scheduler.step(scheduler_output)
 
-    @_kept_in(lambda: (False, None))
+    @kept_in(lambda: (False, None))
     def request_finished(self, request: Any, block_ids: Any) -> Any:
         return self._scheduler.finished(request, (block_ids,))
 
-    @_kept_in(lambda: (False, None))
+    @kept_in(lambda: (False, None))
     def request_finished_all_groups(self, request: Any, block_ids: Any) -> Any:
         return self._scheduler.finished(request, block_ids)
 
-    @_kept_in(lambda: False)
-    def has_pending_block_frees(self) -> bool:
+    @kept_in(lambda: False)
+    def has_pending_block_frees(self) -> Any:
         return self._scheduler.give_back()
 
-    @_kept_in(lambda: False)
+    @kept_in(lambda: False)
     def reset_cache(self) -> bool:
         self._scheduler.give_back()
         return True
 
     # ---- worker
 
+    def get_handshake_metadata(self) -> Any:
+        return self._worker.place()
+
     def get_mem_pool_context(self) -> Any:
-        return self._worker.allocating()
+        return self._worker.memory.allocating()
 
     def register_kv_caches(self, kv_caches: Any) -> None:
         try:
-            self._worker.register(kv_caches)
+            self._worker.memory.register(kv_caches)
         except Error as error:
             raise RuntimeError(f"kvpipe: {error}") from None
 
-    @_nothing
+    @nothing
     def handle_preemptions(self, kv_connector_metadata: Step) -> None:
         self._worker.begin(kv_connector_metadata)
 
-    @_nothing
+    @nothing
     def start_load_kv(self, forward_context: Any, **_: Any) -> None:
         self._worker.begin(self._get_connector_metadata())
 
+    @nothing
     def wait_for_layer_load(self, layer_name: str) -> None:
-        return
+        if self._settings.layerwise:
+            self._worker.wait_layer(layer_name)
 
+    @nothing
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any) -> None:
-        return
+        if self._settings.layerwise:
+            self._worker.layer_saved(layer_name)
 
-    @_nothing
+    @nothing
     def wait_for_save(self) -> None:
         self._worker.saved()
 
-    @_kept_in(compat.Results)
+    @kept_in(compat.Results)
     def get_transfer_results(self, finished_req_ids: Any) -> Any:
         return self._worker.results(self._connector_metadata, finished_req_ids)
 
-    @_kept_in(lambda: (None, None))
+    @kept_in(lambda: (None, None))
     def get_finished(self, finished_req_ids: Any) -> Any:
         results = self._worker.results(self._connector_metadata, finished_req_ids)
         return results.finished_sending, results.finished_recving
 
-    @_kept_in(set)
+    @kept_in(set)
     def get_block_ids_with_load_errors(self) -> Any:
         return self._worker.failed_blocks()
 
     # ---- metrics
 
-    @_nothing
+    @nothing
     def get_kv_connector_stats(self) -> Any:
         return self._scheduler.counts() if self._scheduler is not None else None
 

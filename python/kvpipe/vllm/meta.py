@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 #: phases of a step in progress values, step << 16 | phase
 SAVED = 0xFFFF
@@ -14,9 +14,35 @@ def start_of(step: int) -> int:
     return step << 16
 
 
+def layer_of(step: int, layers: int) -> int:
+    """Reached once so many layers of this step are written."""
+    return step << 16 | min(layers, SAVED - 1)
+
+
 def end_of(step: int) -> int:
     """Reached once the KV of this step is written."""
     return step << 16 | SAVED
+
+
+class Load(NamedTuple):
+    """A take that workers submit by themselves, each for its own rank, as a part of ``total``."""
+
+    tag: int
+    request: str
+    key: str
+    peer: Optional[str]
+    token: bytes
+    trace: Optional[str]
+    content: bytes
+    blocks: List[List[int]]
+    start: int
+    stop: int
+    after: int
+    parts: Dict[int, int]  # rank -> its part; ranks that are not here have nothing to do
+    total: int
+    timeout: float
+    #: the step waits for it, layer by layer; else it is reported once it is over
+    layered: bool
 
 
 @dataclasses.dataclass
@@ -25,7 +51,7 @@ class Step:
 
     #: its number, from 1 on
     number: int
-    #: the last tag given out so far
+    #: no tag up to this one will be named by a later step
     last: int = 0
     #: tag -> request, of offers and takes that began since the step before
     sends: Dict[int, str] = dataclasses.field(default_factory=dict)
@@ -34,3 +60,18 @@ class Step:
     ended: List[Tuple[int, bool]] = dataclasses.field(default_factory=list)
     #: tags of offers whose blocks may be written again in this step: not before they are released
     fences: List[int] = dataclasses.field(default_factory=list)
+    #: what workers take by themselves, and tags of such takes that nobody waits for any more
+    loads: List[Load] = dataclasses.field(default_factory=list)
+    cancelled: List[int] = dataclasses.field(default_factory=list)
+
+
+class Place:
+    """Where a worker is: it tells the scheduler once, before the first step."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Place) and other.node == self.node
+
+    __hash__ = None  # type: ignore[assignment]

@@ -91,7 +91,8 @@ class Source(NamedTuple):
     key: str
     token: bytes
     trace: Optional[str]
-    tokens: int  # that were offered, from the prompt's first on; 0: as many as the prompt has
+    tokens: int  # that are there, from the prompt's first on; 0: as many as the prompt has
+    early: bool = False  # asked for by a transfer_id, perhaps before it is computed
 
 
 def outgoing(*, blocks: Sequence[Sequence[int]], engine: str, request: str, address: str, tp: int, source: Source,
@@ -128,7 +129,11 @@ def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
         return f"kv_transfer_params.kvpipe is a {type(ours).__name__}: must be a dict"
     if ours.get("v") != VERSION:
         return f"kv_transfer_params.kvpipe.v is {ours.get('v')!r}: this engine understands {VERSION}; use the same release on both"
-    node, key, trace, tokens = ours.get("node"), ours.get("key"), ours.get("trace"), ours.get("tokens", 0)
+    transfer = params.get("transfer_id")
+    early = isinstance(transfer, str) and "key" not in ours
+    node, key, trace, tokens = ours.get("node"), ours.get("key"), ours.get("trace"), ours.get("tokens") or 0
+    if early:
+        key = f"transfer:{transfer}"
     for name, value, limit in (("node", node, _MAX_PEER), ("key", key, _MAX_KEY)):
         if not isinstance(value, str) or not 0 < len(value.encode("utf-8", "replace")) <= limit or "\0" in value:
             return f"kv_transfer_params.kvpipe.{name} is {str(value)[:40]!r}: must be a string of 1 to {limit} bytes"
@@ -139,7 +144,7 @@ def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
         return f"kv_transfer_params.kvpipe.tokens is {str(tokens)[:40]!r}: must be a number of tokens"
     if not isinstance(trace, str) or not 0 < len(trace.encode("utf-8", "replace")) <= _MAX_TRACE or "\0" in trace:
         trace = None
-    return Source(str(node), str(key), token, trace, tokens)
+    return Source(str(node), str(key), token, trace, tokens, early)
 
 
 def decode_token(text: Any) -> Optional[bytes]:

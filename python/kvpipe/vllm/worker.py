@@ -3,26 +3,30 @@ session submits for all ranks, and each rank hears of the ends by tag."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+import select
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .. import Completion, Error, Node, Status
 from . import layout
-from .compat import Results, attention_format, layer_number, logger, specs_of, transfer_groups
-from .meta import Step, end_of, start_of
+from .compat import Results, logger
+from .loads import Loads
+from .meta import Place, Step, end_of, layer_of, start_of
+from .memory import Memory
 from .params import Settings
 
 #: a failed run that goes this far says "all of the take"
 _ALL = 0xFFFFFFFF
+#: seconds that a step waits for offers whose blocks it will write
+_FENCE = 5.0
 
 
 class Worker:
     """One rank. Called by the engine's thread alone."""
 
-    def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads) -> None:
-        self._node, self._config, self._cache, self._settings, self._heads = node, config, cache, settings, heads
-        self._regions: List[Tuple[int, int, Any]] = []  # address, bytes, region
+    def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads, stage: int = 0) -> None:
+        self._node, self._heads = node, heads
+        self.memory = Memory(node, config, cache, settings, heads)
         self._open: Dict[int, Tuple[str, bool]] = {}  # tag -> request, whether it receives
         self._early: Dict[int, List[Completion]] = {}  # of tags that no step has named yet
         self._failed: Dict[int, Completion] = {}  # receives that failed, and whose memory is not free yet
@@ -34,53 +38,11 @@ class Worker:
         self._bad: Set[int] = set()
         self._step = 0
         self._one_group = len(cache.kv_cache_groups) == 1
+        self._loads = Loads(node, heads.rank + heads.ranks * stage)
+        self._pending: List[Completion] = []  # seen while a fence was waited for
 
-    # ---- memory
-
-    @contextlib.contextmanager
-    def allocating(self) -> Iterator[None]:
-        """Lets the engine's one allocation of KV memory come from the daemon's: no copy, and none to adopt."""
-        import torch
-
-        sizes = {int(t.size) for t in self._cache.kv_cache_tensors}
-        zeros, mine = torch.zeros, threading.get_ident()
-
-        def ours(*size: Any, **options: Any) -> Any:
-            if threading.get_ident() == mine and len(size) == 1 and size[0] in sizes and options.get("dtype") is torch.int8:
-                region = self._node.alloc(size[0])
-                self._regions.append((region.address, region.nbytes, region))
-                return torch.frombuffer(region, dtype=torch.int8)
-            return zeros(*size, **options)
-
-        torch.zeros = ours
-        try:
-            yield
-        finally:
-            torch.zeros = zeros
-
-    def register(self, caches: Dict[str, Any]) -> None:
-        """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
-        layers, spec, form = [], None, ""
-        for number, index in enumerate(transfer_groups(self._cache)):
-            for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
-                form = form or attention_format(self._config, spec)
-                layers.append(layout.Layer(name, layer_number(name), number, spec.block_size, spec.num_kv_heads))
-        views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place)
-        self._node.set_layout(views, layout.fingerprint(self._config, spec, form, self._settings.model))
-        logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
-                    self._heads.ranks, len(layers), len(views), len(self._regions),
-                    sum(size for _, size, _ in self._regions) >> 20, self._node.name)
-
-    def _place(self, tensor: Any) -> Tuple[Any, int]:
-        address = int(tensor.data_ptr())
-        for start, size, region in self._regions:
-            if start <= address < start + size:
-                return region, address - start
-        import torch
-
-        region = self._node.adopt(torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()))
-        self._regions.append((region.address, region.nbytes, region))
-        return region, address - region.address
+    def place(self) -> Place:
+        return Place(self._node.name)
 
     # ---- steps
 
@@ -96,6 +58,32 @@ class Worker:
         for tag, request in step.recvs.items():
             self._open[tag] = (request, True)
         self._last = max(self._last, step.last)
+        if step.fences:
+            self._fence(set(step.fences))
+        if step.loads:
+            self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
+        for tag in step.cancelled:
+            self._loads.cancel(tag)
+
+    def _fence(self, tags: Set[int]) -> None:
+        """Waits until nothing reads the blocks of these offers any more, which this step may write."""
+        until = time.monotonic() + _FENCE
+        while tags and not self._over and time.monotonic() < until:
+            completions = self._poll()
+            tags -= {c.tag for c in completions if c.released}
+            self._pending += completions
+            if tags:
+                select.select([self._node.fileno()], [], [], 0.1)
+        if tags:
+            logger.error("kvpipe: rank %d: blocks of %d preempted offers are not released", self._heads.rank, len(tags))
+
+    def wait_layer(self, name: str) -> None:
+        if name in self.memory.layers:
+            self._loads.wait_layer(self.memory.layers[name][0])
+
+    def layer_saved(self, name: str) -> None:
+        if name in self.memory.layers:
+            self._reached(layer_of(self._step, self.memory.layers[name][1] + 1))
 
     def saved(self) -> None:
         """The step's KV is written, by drafts too."""
@@ -117,8 +105,11 @@ class Worker:
     def results(self, step: Optional[Step], finished: Set[str]) -> Any:
         """What has ended since the last call, each once."""
         out = Results()
+        self._bad |= self._loads.finish()
         completions = self._poll()
-        if not completions and not self._open:
+        if self._pending:
+            completions, self._pending = self._pending + completions, []
+        if not completions and not self._open and not self._early:
             return out
         for c in completions:
             if c.tag in self._open:
@@ -162,6 +153,7 @@ class Worker:
             if failure is not None and self._spread(failure):
                 out.finished_recving.add(request)
                 del self._open[c.tag]
+                self._loads.over(c.tag)
             else:
                 self._close(c.tag, out, failed=failure is not None)
 
@@ -175,6 +167,7 @@ class Worker:
 
     def _close(self, tag: int, out: Any, failed: bool) -> None:
         request, receives = self._open.pop(tag)
+        self._loads.over(tag)
         self._failed.pop(tag, None)
         (out.finished_recving if receives else out.finished_sending).add(request)
         if receives and failed:

@@ -1,0 +1,85 @@
+"""Offers that grow while their request is computed, so that the transfer overlaps the prefill, layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from .. import Error, Node, Offer
+from . import requests
+from .compat import logger
+from .meta import start_of
+from .operations import Operations
+from .params import Settings, Source
+
+
+class _Growing(NamedTuple):
+    tag: int
+    offer: Offer
+    request: Any
+
+
+class LayeredOffers:
+    """By request. Called by the engine's thread alone."""
+
+    def __init__(self, node: Node, operations: Operations, blocks: requests.Blocks, settings: Settings) -> None:
+        self._node, self._operations, self._blocks, self._settings = node, operations, blocks, settings
+        self._offers: Dict[str, _Growing] = {}
+
+    def __contains__(self, request: str) -> bool:
+        return request in self._offers
+
+    def first(self) -> int:
+        """The oldest tag that a step has yet to name; 0: none."""
+        return min((growing.tag for growing in self._offers.values()), default=0)
+
+    def begin(self, request: Any, source: Source) -> None:
+        """Once for each key: a request that was preempted is not offered again, its key is used up."""
+        if request.num_preemptions or request.request_id in self._offers:
+            return
+        tag = self._operations.tag()
+        offer = self._operations.submit(
+            self._node.offer, source.key, [], tokens=0, token=source.token, lease=self._settings.lease, sealed=False, tag=tag,
+            trace=source.trace, content=requests.digest(request, request.num_prompt_tokens))
+        if offer is not None:
+            self._operations.keep(tag, request.request_id, offer)
+            self._offers[request.request_id] = _Growing(tag, offer, request)
+
+    def step(self, output: Any, number: int, tables: Callable[[str], Sequence[Sequence[int]]]) -> List[int]:
+        """Extends by what this step computes. Returns the tags of those that were preempted: their blocks may be written again,
+        once they are released."""
+        if not self._offers:
+            return []
+        fences = []
+        for name in self._offers.keys() & set(getattr(output, "preempted_req_ids", None) or ()):
+            tag = self._offers.pop(name).tag
+            if tag in self._operations.running:
+                self._operations.stop(tag)
+                fences.append(tag)
+        for name in self._offers.keys() & output.num_scheduled_tokens.keys():
+            self._extend(self._offers[name], output.num_scheduled_tokens[name], number, tables(name))
+        return fences
+
+    def _extend(self, growing: _Growing, scheduled: int, number: int, tables: Sequence[Sequence[int]]) -> None:
+        offer, prompt, unit = growing.offer, growing.request.num_prompt_tokens, self._blocks.unit
+        total = growing.request.num_computed_tokens + scheduled
+        slots = self._blocks.end(prompt) if total >= prompt else total // unit * unit
+        if slots <= offer.tokens:
+            return
+        try:
+            offer.extend(self._blocks.lists(tables, offer.tokens, slots), slots, start_of(number), layered=True, timeout=0)
+        except Error as error:
+            logger.warning("kvpipe: request %s is not offered further: %s", growing.request.request_id, error)
+
+    def end(self, request: Any, good: bool) -> Tuple[int, bool]:
+        """(its tag, whether it can be taken): seals it, or withdraws it."""
+        growing = self._offers.pop(request.request_id)
+        complete = good and growing.offer.tokens >= request.num_prompt_tokens
+        if growing.tag in self._operations.running:
+            if complete:
+                try:
+                    growing.offer.seal(timeout=0)
+                except Error as error:
+                    logger.debug("kvpipe: %s", error)
+            else:
+                self._operations.stop(growing.tag)
+        return growing.tag, complete

@@ -1,0 +1,69 @@
+"""A worker's KV memory: from where the engine gets it, and how it lies there."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Dict, Iterator, List, Tuple
+
+from .. import Node
+from . import layout
+from .compat import attention_format, layer_number, logger, specs_of, transfer_groups
+from .params import Settings
+
+
+class Memory:
+    """One rank's."""
+
+    def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads) -> None:
+        self._node, self._config, self._cache, self._settings, self._heads = node, config, cache, settings, heads
+        self._regions: List[Tuple[int, int, Any]] = []  # address, bytes, region
+        #: layer's name -> the model's number, how many of this rank's come before
+        self.layers: Dict[str, Tuple[int, int]] = {}
+
+    @contextlib.contextmanager
+    def allocating(self) -> Iterator[None]:
+        """Lets the engine's one allocation of KV memory come from the daemon's: no copy, and none to adopt."""
+        import torch
+
+        sizes = {int(t.size) for t in self._cache.kv_cache_tensors}
+        zeros, mine = torch.zeros, threading.get_ident()
+
+        def ours(*size: Any, **options: Any) -> Any:
+            if threading.get_ident() == mine and len(size) == 1 and size[0] in sizes and options.get("dtype") is torch.int8:
+                region = self._node.alloc(size[0])
+                self._regions.append((region.address, region.nbytes, region))
+                return torch.frombuffer(region, dtype=torch.int8)
+            return zeros(*size, **options)
+
+        torch.zeros = ours
+        try:
+            yield
+        finally:
+            torch.zeros = zeros
+
+    def register(self, caches: Dict[str, Any]) -> None:
+        """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
+        layers, spec, form = [], None, ""
+        for number, index in enumerate(transfer_groups(self._cache)):
+            for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
+                form = form or attention_format(self._config, spec)
+                layers.append(layout.Layer(name, layer_number(name), number, spec.block_size, spec.num_kv_heads))
+        numbers = sorted({layer.number for layer in layers})
+        self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
+        views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place)
+        self._node.set_layout(views, layout.fingerprint(self._config, spec, form, self._settings.model))
+        logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
+                    self._heads.ranks, len(layers), len(views), len(self._regions),
+                    sum(size for _, size, _ in self._regions) >> 20, self._node.name)
+
+    def _place(self, tensor: Any) -> Tuple[Any, int]:
+        address = int(tensor.data_ptr())
+        for start, size, region in self._regions:
+            if start <= address < start + size:
+                return region, address - start
+        import torch
+
+        region = self._node.adopt(torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()))
+        self._regions.append((region.address, region.nbytes, region))
+        return region, address - region.address

@@ -1,0 +1,121 @@
+"""The producing half of the scheduler's side: what is offered when a request is finished, or while it is computed."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from .. import Node
+from . import params as wire
+from . import requests
+from .compat import RequestStatus
+from .layered import LayeredOffers
+from .meta import Step, end_of
+from .operations import Operations
+from .params import Settings, Source
+
+_DELIVERED = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
+Answer = Tuple[bool, Optional[Dict[str, Any]]]
+_NOTHING: Answer = (False, None)
+_LONGEST = 3600.0
+
+
+class Offers:
+    """Called by the engine's thread alone."""
+
+    def __init__(self, node: Node, config: Any, settings: Settings, operations: Operations, blocks: requests.Blocks,
+                 room: int) -> None:
+        self._node, self._settings, self._operations, self._blocks, self._room = node, settings, operations, blocks, room
+        self._engine = str(config.kv_transfer_config.engine_id)
+        self._tp = int(config.parallel_config.tensor_parallel_size)
+        self._prefills: Dict[str, int] = {}  # request that will be offered -> the last step that computed it
+        self._targets: Dict[str, Source] = {}  # request -> under which key, where the proxy has said so
+        self.layered = LayeredOffers(node, operations, blocks, settings)
+        #: why nothing is offered; "" where it is
+        self.refused = ""
+
+    def add(self, request: Any, target: Optional[Source]) -> None:
+        """The request is a prefill for another engine."""
+        self._prefills[request.request_id] = 0
+        if target is not None:
+            self._targets[request.request_id] = target
+
+    def allocated(self, request: Any) -> None:
+        """It begins, or begins again."""
+        target = self._targets.get(request.request_id)
+        if target is not None and self._settings.layerwise and not self.refused and self._node.connected:
+            self.layered.begin(request, target)
+
+    def step(self, output: Any, step: Step, tables: Any) -> None:
+        if self._prefills:
+            for request in self._prefills.keys() & output.num_scheduled_tokens.keys():
+                self._prefills[request] = step.number
+            step.fences = self.layered.step(output, step.number, tables)
+
+    def finished(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:
+        """(whether its blocks stay until they are reported as sent, what its answer carries). following: the next step."""
+        name = request.request_id
+        step, target = self._prefills.pop(name, None), self._targets.pop(name, None)
+        good = request.status in _DELIVERED and self._node.connected and not self.refused
+        if name in self.layered:
+            return self._end_layered(request, tables, target, good, following)
+        if not good:
+            return _NOTHING
+        if step is not None:
+            tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
+            return self._offer(request, tables, tokens, step, self._settings.lease, target, following)
+        return self._keep(request, tables, following)
+
+    def _end_layered(self, request: Any, tables: Any, target: Optional[Source], good: bool, following: Step) -> Answer:
+        tag, complete = self.layered.end(request, good)
+        waits = tag in self._operations.running
+        if waits:
+            following.sends[tag] = request.request_id
+        if not complete or target is None:
+            return waits, None
+        source = target._replace(tokens=request.num_prompt_tokens)
+        return waits, self._params(request, self._blocks.lists(tables, 0, self._blocks.end(source.tokens)), source, True)
+
+    def _keep(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:
+        """Offers what a decode engine has computed to the prefill of the next turn, if somebody asked for that."""
+        asked, seconds = (request.kv_transfer_params or {}).get("kvpipe"), self._settings.decode_offer
+        if isinstance(asked, dict):
+            seconds = asked.get("keep", seconds)
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= _LONGEST:
+            return _NOTHING
+        kept = sum(running.blocks for running in self._operations.running.values())
+        if kept + sum(len(ids) for ids in tables) > self._room:
+            return _NOTHING
+        tokens = min(request.num_computed_tokens, request.num_tokens - 1)
+        return self._offer(request, tables, tokens, following.number - 1, float(seconds), None, following, prefill=False)
+
+    def _offer(self, request: Any, tables: Sequence[Sequence[int]], tokens: int, step: int, lease: float,
+               target: Optional[Source], following: Step, prefill: bool = True) -> Answer:
+        if tokens <= 0:
+            return _NOTHING
+        tag = self._operations.tag()
+        source = target or Source(self._node.name, requests.key(self._engine, tag, request.request_id),
+                                  secrets.token_bytes(16), requests.trace(request), 0)
+        source = source._replace(tokens=tokens)
+        slots = self._blocks.end(tokens)
+        lists = self._blocks.lists(tables, 0, slots)
+        offer = self._operations.submit(
+            self._node.offer, source.key, lists, tokens=slots, token=source.token, lease=lease, after=end_of(step), tag=tag,
+            trace=source.trace, content=requests.digest(request, tokens))
+        if offer is None:
+            return _NOTHING
+        self._operations.keep(tag, request.request_id, offer, blocks=0 if prefill else sum(len(ids) for ids in tables))
+        following.sends[tag] = request.request_id
+        return True, self._params(request, lists, source, prefill)
+
+    def _params(self, request: Any, lists: Any, source: Source, prefill: bool) -> Dict[str, Any]:
+        return wire.outgoing(
+            blocks=requests.delivered(lists), engine=self._engine, request=request.request_id, tp=self._tp, source=source,
+            address=self._settings.advertise or self._node.advertise, prefill=prefill)
+
+    def give_back(self) -> bool:
+        """Ends the offers to next turns, which only save work; whether any blocks are on their way back."""
+        kept = [tag for tag, running in self._operations.running.items() if running.blocks]
+        for tag in kept:
+            self._operations.stop(tag)
+        return bool(kept)
