@@ -149,6 +149,82 @@ func TestRace(t *testing.T) {
 	}
 }
 
+// TestRings: slices that are used again and again, in one leg after another, are in the ring of the leg they are in exactly while
+// they are idle, whatever else happens while a fence reports.
+func TestRings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const n = 5
+		var legs [2]*Leg
+		var slices [n]Slice
+		check := func() {
+			for i, l := range legs {
+				if l == nil {
+					continue
+				}
+				in := 0
+				for s := l.idle.next; s != &l.idle; s = s.next {
+					if s.leg != l || s.state != idle || s.next.prev != s || in == n {
+						t.Fatalf("leg %d: slice %+v is in its ring", i, s)
+					}
+					in++
+				}
+				for k := range slices {
+					if s := &slices[k]; s.leg == l && s.state == idle {
+						in--
+					} else if s.state != idle && (s.next != nil || s.prev != nil) {
+						t.Fatalf("slice %+v is in a ring", s)
+					}
+				}
+				if in != 0 {
+					t.Fatalf("leg %d: %d more slices in its ring than are idle", i, in)
+				}
+			}
+		}
+		var act func(depth int)
+		renew := func(i, depth int) {
+			legs[i] = NewLeg(func(transfer.SliceKey, transfer.Cause, transfer.Cause) {
+				if check(); depth < 2 {
+					act(depth + 1) // a worker, between two reports
+				}
+			})
+		}
+		act = func(depth int) {
+			s := &slices[rapid.IntRange(0, n-1).Draw(t, "slice")]
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				if s.state == ended {
+					legs[rapid.IntRange(0, 1).Draw(t, "leg")].Add(s, key(0))
+				}
+			case 1:
+				if s.state != busy && s.leg != nil {
+					s.Enter()
+				}
+			case 2:
+				if s.state == busy {
+					s.Leave()
+				}
+			case 3:
+				if s.leg != nil {
+					s.End(transfer.Cause{})
+				}
+			case 4, 5:
+				i := rapid.IntRange(0, 1).Draw(t, "leg")
+				l, stands := legs[i], false
+				l.Fence(cancelled, func() { stands = true })
+				if stands && legs[i] == l {
+					renew(i, depth)
+				}
+			}
+		}
+		renew(0, 0)
+		renew(1, 0)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			act(0)
+			check()
+		}
+	})
+}
+
 // TestFenceTwice: whoever fences a leg again waits for the same.
 func TestFenceTwice(t *testing.T) {
 	l := NewLeg(func(transfer.SliceKey, transfer.Cause, transfer.Cause) {})

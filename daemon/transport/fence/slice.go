@@ -11,7 +11,7 @@ const (
 )
 
 // Slice is one attempt of a slice at one end. It belongs to one worker at a time; only Fence acts on it from outside.
-// Once ended it can be used again.
+// Once ended it can be used again. While idle it is in the ring of its leg, and at no other time in any.
 type Slice struct {
 	leg        *Leg
 	key        transfer.SliceKey
