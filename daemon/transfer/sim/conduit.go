@@ -3,6 +3,8 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -119,7 +121,8 @@ func (p *conduit) finish() {
 	}
 	p.drains = true
 	p.small(h.eng, &transfer.SealOp{Target: h.bind.user})
-	for _, t := range p.c.items {
+	for _, id := range slices.Sorted(maps.Keys(p.c.items)) { // the same order in each run of a seed
+		t := p.c.items[id]
 		if t.home == h && t.key != "" && running(t.put) { // those stay
 			p.small(h.eng, &transfer.CancelOp{Target: t.put.user})
 		}

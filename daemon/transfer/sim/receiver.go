@@ -15,6 +15,7 @@ type receiver struct {
 	window int
 	next   uint64            // of the numbers to ask for
 	came   map[uint64]*thing // of the bind, by the number that was asked for
+	gets   int               // of the bind, under way
 }
 
 func (e *receiver) open() {
@@ -24,7 +25,7 @@ func (e *receiver) open() {
 	}
 	e.upset++ // what the end before it was given may not have been told
 	o := c.newOp("bind", e.eng.workers[0], nil)
-	e.bind, e.next, e.came = o, 0, map[uint64]*thing{}
+	e.bind, e.next, e.came, e.gets = o, 0, map[uint64]*thing{}, 0
 	in := &transfer.BindOp{Kind: transfer.BindRecv, Name: e.name, Token: e.token}
 	if e.buffer {
 		in.Kind = transfer.BindSelect
@@ -46,9 +47,9 @@ func (e *receiver) open() {
 // drainsHere: at the end of the run one end receives what is left.
 func (e *receiver) drainsHere() bool { return e.drains && e == e.ends[0] }
 
-// again binds the end anew.
+// again binds the end anew. Who drains lets what is coming come first, or the last item might never have the time.
 func (e *receiver) again(bind *Op) {
-	if running(bind) {
+	if running(bind) && !(e.drains && e.bind == bind && e.gets > 0) {
 		e.small(e.eng, &transfer.CancelOp{Target: bind.user})
 	}
 }
@@ -92,7 +93,13 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 			s.dst[id] = o
 		}
 	}
-	o.onEnd = func(x transfer.Complete) { e.ended(bind, o, in, seq, x) }
+	e.gets++
+	o.onEnd = func(x transfer.Complete) {
+		if e.bind == bind {
+			e.gets--
+		}
+		e.ended(bind, o, in, seq, x)
+	}
 	o.arrive(in)
 	if r.hit(10) && !e.drains {
 		c.after(r.span(0, 300*ms), func() {
