@@ -39,7 +39,7 @@ type channel struct {
 	free        *task
 	links       map[int]*link
 	sending     int  // links with a slice in hand
-	linked      bool // there was a link, so LinksDown will come
+	linked      bool // there was a link, or one comes, and so will LinksDown
 	down        bool
 	rate        rate
 }

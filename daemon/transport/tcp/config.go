@@ -29,7 +29,10 @@ type Config struct {
 	// Staged is the average length of runs, in bytes, below which a slice of a plain link is gathered into a buffer
 	// instead of being named to the kernel run by run. 0: DefaultStaged; negative: never.
 	Staged int
-	Log    *slog.Logger
+	// Threads is how many goroutines of plain links may each keep a thread while they wait; the others wait together, without.
+	// 0: DefaultThreads; negative: none.
+	Threads int
+	Log     *slog.Logger
 }
 
 const (
@@ -37,6 +40,8 @@ const (
 	DefaultSpin = 60 * time.Microsecond
 	// DefaultStaged: below it a copy costs less than the kernel's work per run.
 	DefaultStaged = 4 << 10
+	// DefaultThreads covers the links that are busy at once, with both their directions. Idle ones of further peers need none.
+	DefaultThreads = 64
 )
 
 func (c *Config) fill() {
@@ -45,6 +50,9 @@ func (c *Config) fill() {
 	}
 	if c.Staged == 0 {
 		c.Staged = DefaultStaged
+	}
+	if c.Threads == 0 {
+		c.Threads = DefaultThreads
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -39,8 +39,16 @@ func (t *Transport) LinkUp(tl *transport.Link) {
 		return
 	}
 	ch := t.channel(channelKey{tl.Peer, tl.Epoch})
+	ch.expect()
 	t.mu.Unlock()
 	ch.add(&link{Link: tl, ch: ch, born: time.Now()})
+}
+
+// expect says that a link comes: the channel must not be forgotten before. It is called with the transport's lock held.
+func (ch *channel) expect() {
+	ch.mu.Lock()
+	ch.linked = true
+	ch.mu.Unlock()
 }
 
 func (ch *channel) add(l *link) {
@@ -52,7 +60,6 @@ func (ch *channel) add(l *link) {
 	}
 	old := ch.links[l.Index]
 	ch.links[l.Index] = l
-	ch.linked = true
 	ch.running.Add(1)
 	ch.mu.Unlock()
 	if old != nil {
@@ -104,8 +111,8 @@ func (l *link) ends() (*sender, *receiver, error) {
 	if err := l.unplug(); err != nil {
 		return nil, nil, fmt.Errorf("data link: %w", err)
 	}
-	tx.sock = newSocket(l.wire, true, cfg.Spin)
-	rx.sock = newSocket(l.wire, false, cfg.Spin)
+	tx.sock = newSocket(l.wire, true, cfg.Spin, &l.ch.t.lot)
+	rx.sock = newSocket(l.wire, false, cfg.Spin, &l.ch.t.lot)
 	// What has ended is not kept from its owners by a peer that stalls.
 	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
 	return tx, rx, nil

@@ -44,7 +44,7 @@ func (r *receiver) flush() {
 
 // run receives frames until the link fails, and returns why.
 func (r *receiver) run() error {
-	defer r.rest()
+	defer r.end()
 	defer r.flush()
 	for {
 		if err := r.read(r.head[:]); err != nil {
@@ -69,10 +69,10 @@ func (r *receiver) run() error {
 	}
 }
 
-// rest is for when nothing comes any more.
-func (r *receiver) rest() {
+// end is for when nothing comes any more.
+func (r *receiver) end() {
 	if r.sock != nil {
-		r.sock.rest()
+		r.sock.end()
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *sender) init() {
 
 // run sends slices until the link fails, and returns why.
 func (s *sender) run() error {
-	defer s.idle()
+	defer s.end()
 	for {
 		tk := s.ch.take(s.link, s.idle)
 		if tk == nil {
@@ -58,6 +58,14 @@ func (s *sender) idle() {
 	s.flush()
 	if s.sock != nil {
 		s.sock.rest()
+	}
+}
+
+// end is for when nothing is sent any more.
+func (s *sender) end() {
+	s.flush()
+	if s.sock != nil {
+		s.sock.end()
 	}
 }
 

@@ -30,10 +30,12 @@ type socket struct {
 	wire   *wire
 	sends  bool
 	spin   time.Duration
-	lowat  int    // as set on the socket
-	marked bool   // lowat can be set there
-	active bool   // counted in streaming
-	locked bool   // its goroutine keeps its thread
+	lowat  int  // as set on the socket
+	marked bool // lowat can be set there
+	active bool // counted in streaming
+	lot    *lot
+	placed bool   // has one of its threads
+	locked bool   // its goroutine keeps that between waits, too
 	parked func() // called before a wait that may be long; may be nil
 
 	iov   []sys.Iovec  // what is left to move
@@ -46,8 +48,8 @@ type socket struct {
 	err   error
 }
 
-func newSocket(w *wire, sends bool, spin time.Duration) *socket {
-	return &socket{wire: w, sends: sends, spin: spin, lowat: 1, marked: !sends}
+func newSocket(w *wire, sends bool, spin time.Duration, l *lot) *socket {
+	return &socket{wire: w, sends: sends, spin: spin, lot: l, lowat: 1, marked: !sends}
 }
 
 // move sends or receives all of iov, which it consumes; moved says how far it came. The error is errFenced, errFault, io.EOF
@@ -131,6 +133,15 @@ func (s *socket) rest() {
 		s.active = false
 		streaming.Add(-1)
 	}
+	if s.placed && s.lot.full() {
+		s.unplace()
+	}
+}
+
+// end says that nothing will be moved any more.
+func (s *socket) end() {
+	s.rest()
+	s.unplace()
 }
 
 // patience is how long a wait is expected to take at most while the peer is busy with the same stream.
@@ -141,17 +152,45 @@ func (s *socket) wait() {
 	s.since = time.Time{}
 	s.mark()
 	s.keepThread()
-	if s.wire.wait(s.sends, patience) {
+	if s.place() && s.wire.wait(s.sends, patience) {
+		s.moveOn()
 		return
 	}
 	s.park()
-	s.wire.wait(s.sends, forever)
+	if s.placed || !s.lot.wait(s.wire.fd, s.sends) {
+		s.wire.wait(s.sends, forever)
+	}
+	s.moveOn()
+}
+
+// place asks for a thread to wait with.
+func (s *socket) place() bool {
+	s.placed = s.placed || s.lot.take()
+	return s.placed
+}
+
+func (s *socket) unplace() {
+	if s.locked {
+		s.locked = false
+		runtime.UnlockOSThread()
+	}
+	if s.placed {
+		s.placed = false
+		s.lot.give()
+	}
+}
+
+// moveOn ends a wait: others may need its thread.
+func (s *socket) moveOn() {
+	if !s.locked {
+		s.unplace()
+	}
 }
 
 // keepThread has the kernel see one thread for one end of a stream, from now on: it then runs that where the other end has
 // just run and what is in between still is in the cache. A lone stream fares better with its ends apart.
 func (s *socket) keepThread() {
-	if !s.locked && s.active && crowded() {
+	if !s.locked && s.active && crowded() && s.place() {
 		s.locked = true
 		runtime.LockOSThread()
 	}

@@ -12,6 +12,7 @@ import (
 // Transport is the tcp transport. It implements transport.Transport and transport.LinkUser.
 type Transport struct {
 	cfg Config
+	lot lot // for plain links
 
 	mu       sync.Mutex
 	source   transport.LinkSource
@@ -28,6 +29,7 @@ func New(cfg Config) *Transport {
 	cfg.fill()
 	return &Transport{
 		cfg:      cfg,
+		lot:      lot{threads: cfg.Threads},
 		source:   cfg.Source,
 		channels: map[channelKey]*channel{},
 		over:     map[string]uint64{},
@@ -191,5 +193,6 @@ func (t *Transport) Close() error {
 	for _, ch := range chans {
 		ch.close(closing)
 	}
+	t.lot.close()
 	return nil
 }

@@ -18,6 +18,7 @@ func TestConformance(t *testing.T) {
 		{"plain, one link, no spin", Config{CRC: CRCOff, Spin: -1}, 1, false, true},
 		{"plain, checksums", Config{CRC: CRCOn}, 2, false, true},
 		{"plain, all staged, checksums", Config{CRC: CRCOn, Staged: 1 << 30}, 1, false, true},
+		{"plain, no threads to wait with", Config{CRC: CRCOff, Spin: -1, Threads: -1}, 2, false, true},
 		{"tls", Config{}, 2, true, false},
 		{"tls, checksums", Config{CRC: CRCOn}, 1, true, true},
 	} {

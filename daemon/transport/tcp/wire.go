@@ -10,7 +10,8 @@ import (
 
 // wire is the socket of a plain link, taken out of the runtime's poller: that one wakes a thread for whatever arrives at any
 // of its sockets, whether a goroutine waits there or not, and a stream at full speed would wake it for every segment. The
-// goroutines of a wire wait in the kernel instead, each with its thread, for what they need and nothing else.
+// goroutines of a wire wait in the kernel instead, each with its thread, for what they need and nothing else. Where too many would hold
+// threads, they wait in a lot.
 type wire struct {
 	fd   int
 	over atomic.Bool

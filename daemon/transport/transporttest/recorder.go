@@ -10,7 +10,7 @@ import (
 )
 
 // patience is how long a report may take before the test gives it up for lost. Nothing is measured by it.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Recorder is a transport.Sink that remembers what was reported and objects to what breaks the rules: a second report of one
 // slice, or any report of a leg after its Fenced. Safe for concurrent use.
