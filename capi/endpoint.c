@@ -351,11 +351,19 @@ void kv_end_over(struct kv_end *e, enum kvpipe_reason reason, const char *text)
 	e->kv->fresh = true;
 }
 
+int kv_end_says(const struct kv_end *e, enum kvpipe_reason reason, const char *what, const char *text)
+{
+	char quoted[KVPIPE_MAX_NAME + 3];
+
+	snprintf(quoted, sizeof(quoted), "\"%s\"", e->name);
+	if (strstr(text, quoted) != NULL)
+		return kv_err(reason, "%s: %s", what, text);
+	return kv_err(reason, "%s: %s: %s", what, quoted, text);
+}
+
 int kv_end_error(struct kv_end *e, const char *what)
 {
-	if (e->over)
-		return kv_err(e->reason, "%s: \"%s\": %s", what, e->name, e->text);
-	return kv_ended(e->kv);
+	return e->over ? kv_end_says(e, e->reason, what, e->text) : kv_ended(e->kv);
 }
 
 bool kv_end_wait(struct kv_end *e, bool (*when)(void *arg), void *arg, int64_t deadline)

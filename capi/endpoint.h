@@ -221,6 +221,8 @@ int kv_end_timeout(const char *what, int64_t timeout_ns, int64_t *deadline);
 /* These need the session's lock. */
 void kv_end_over(struct kv_end *e, enum kvpipe_reason reason, const char *text);
 int kv_end_error(struct kv_end *e, const char *what); /* 0, or why nothing more comes */
+/* An error of that reason, with the text and the end's name, unless the text has that already. */
+int kv_end_says(const struct kv_end *e, enum kvpipe_reason reason, const char *what, const char *text);
 bool kv_end_wait(struct kv_end *e, bool (*when)(void *arg), void *arg, int64_t deadline);
 void kv_end_look(struct kv_end *e); /* takes completions; before a predicate is tried */
 

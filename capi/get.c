@@ -297,7 +297,7 @@ int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_
 	g->state = KV_GET_NONE;
 	*out = g->msg;
 	g->msg = NULL;
-	return landed ? 0 : kv_err(g->reason, "%s: \"%s\": %s", what, e->name, g->text);
+	return landed ? 0 : kv_end_says(e, g->reason, what, g->text);
 }
 
 void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel)

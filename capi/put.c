@@ -88,7 +88,9 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	int err = kv_end_error(e, p->what);
 	if (err == 0 && e->lost) {
 		e->lost = false;
-		err = kv_err(e->reason, "%s: an earlier entry of \"%s\" was lost: %s", p->what, e->name, e->text);
+		char lead[64];
+		snprintf(lead, sizeof(lead), "%s: an earlier entry was lost", p->what);
+		err = kv_end_says(e, e->reason, lead, e->text);
 	} else if (err == 0 && !go) {
 		err = no_room(e, p->what, &w);
 	} else if (err == 0) {

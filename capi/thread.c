@@ -59,6 +59,10 @@ int (kv_err)(enum kvpipe_reason reason, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(last_error, sizeof(last_error), fmt, ap);
 	va_end(ap);
+	/* Names are whatever their owners wrote; a message stays one line, and does nothing to who sees it. */
+	for (char *c = last_error; *c != '\0'; c++)
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
 	return -(int)reason;
 }
 

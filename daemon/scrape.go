@@ -16,7 +16,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	s := metrics.Snapshot{
 		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(m.Sessions) - m.Orphaned, PinnedBytes: v.sessions.Pinned(),
 		OrphanedBytes: v.sessions.Orphaned(),
-		Offers:        map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive, Transfers: len(m.Transfers),
+		Offers:        map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive - m.HoldsSeeking, Transfers: len(m.Transfers) - m.Seeking,
 	}
 	for _, o := range m.Offers {
 		s.Offers[o.State]++

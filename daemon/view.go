@@ -47,8 +47,8 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 		Insecure: c.Insecure, DataPlain: c.DataPlain, PollMode: c.PollMode, Transports: c.Transports, Warnings: []string{}, Pinned: v.sessions.Pinned(), Orphaned: v.sessions.Orphaned(),
 		Limits: v.limits(),
 		Counts: map[string]int{
-			"sessions": len(m.Sessions) - m.Orphaned, "orphaned": m.Orphaned, "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": len(m.Transfers),
-			"parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive,
+			"sessions": len(m.Sessions) - m.Orphaned, "orphaned": m.Orphaned, "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": len(m.Transfers) - m.Seeking,
+			"seeking": m.Seeking, "parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive - m.HoldsSeeking,
 		},
 	}
 	if v.web != nil {

@@ -448,6 +448,16 @@ static void threads(void)
 	stop();
 }
 
+/* A message is one line whatever a name has in it, and names a pipe once. */
+static void messages(void)
+{
+	static struct kv_end e = { .name = "p" };
+
+	CHECK_FAILS(kv_end_says(&e, KVPIPE_E_BUSY, "open", "pipe \"p\" has a sender"), KVPIPE_E_BUSY, "open: pipe \"p\" has a sender");
+	CHECK_FAILS(kv_end_says(&e, KVPIPE_E_BUSY, "open", "pipe \"pq\" has one"), KVPIPE_E_BUSY, "open: \"p\": pipe \"pq\" has one");
+	CHECK_FAILS(kv_err(KVPIPE_E_INVALID, "name is \"%s\"", "a\nb\x1b[2J\x7f"), KVPIPE_E_INVALID, "name is \"a?b?[2J?\"");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -464,7 +474,7 @@ int main(int argc, char **argv)
 		TEST(the_session_closes),
 		TEST(descriptors),
 		TEST(threads),
-		TEST(forked),
+		TEST(forked), TEST(messages),
 	};
 	return RUN(tests);
 }

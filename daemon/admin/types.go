@@ -43,7 +43,7 @@ type Status struct {
 	Transports  []string       `json:"transports"`
 	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
 	Certificate *Certificate   `json:"certificate,omitempty"`
-	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers, parked, peers, peers_up, holds_shared, holds_exclusive
+	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers, seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
 	Pinned      uint64         `json:"pinned_bytes"`
 	Limits      []Limit        `json:"limits"`         // of all sessions together
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers

@@ -101,7 +101,8 @@ func readState(path string) ([]remembered, error) {
 	return f.Sessions, nil
 }
 
-// save brings the file up to date. Of many that ask at once one writes for all.
+// save brings the file up to date. Of many that ask at once one writes for all. It is not synced: it has to outlive the daemon, not the
+// machine, with which all sessions end.
 func (st *state) save() error {
 	if st.path == "" {
 		return nil

@@ -19,7 +19,7 @@ func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 
 // fire: the time is over.
 func (h *home) fire(m *Machine, _ wake) {
-	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and what it had put was not received within %s: %s", h.place, took(h.linger), h.gone.Text))
+	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and %d items that it had put are lost: they were not received within %s (linger): %s", h.place, h.items, took(h.linger), h.gone.Text))
 }
 
 // farewell is what receivers hear once everything was received, or would be asked for.

@@ -468,7 +468,7 @@ func TestPipeLingers(t *testing.T) {
 		e.put(1, tx, 0, 300, "a")
 		e.step(died)
 		e.pass(3e9)
-		e.is(e.get(2, rx, 0, 0, 300), transfer.Failed, transfer.PeerGone, "what it had put was not received within 2s")
+		e.is(e.get(2, rx, 0, 0, 300), transfer.Failed, transfer.PeerGone, "items that it had put are lost: they were not received within 2s")
 		if s := e.m.Snapshot(); e.drained != 1 || s.HoldsShared > 0 {
 			t.Errorf("memory was given back %d times: %+v", e.drained, s)
 		}

@@ -78,7 +78,7 @@ func (m *Machine) sameHome(n placeName, id endID, msg *MsgSeek) Cause {
 	if p != nil && p.ends[id] != nil && p.ends[id].verdict != nil {
 		return *p.ends[id].verdict
 	}
-	return because(PeerGone, "%s: the sender that this end was connected to is gone from node %q; open the end anew", n, m.cfg.Node)
+	return because(PeerGone, "%s: the sender that this end was connected to is gone from node %q, and what this end had not received is lost; open the end anew", n, m.cfg.Node)
 }
 
 // sayAgain answers a repeated MsgSeek: the last answer may be lost.

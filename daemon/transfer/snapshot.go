@@ -17,8 +17,10 @@ type Snapshot struct {
 	Orphaned  int // sessions that are gone and offers outlive; they are listed too
 	// Blocks under holds, counted per rank; shared ones once per hold.
 	HoldsShared, HoldsExclusive int
-	Parked                      int // takes of others that wait for an offer here
-	Graves                      int // ended offers whose keys are remembered
+	// Gets that found no item yet, and the blocks under their holds. They are among Transfers and HoldsExclusive.
+	Seeking, HoldsSeeking int
+	Parked                int // takes of others that wait for an offer here
+	Graves                int // ended offers whose keys are remembered
 }
 
 // EngineInfo is the live instance of an engine.
@@ -104,6 +106,12 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	for _, t := range m.takes {
 		s.Transfers = append(s.Transfers, t.info(m.now))
+		if t.get != nil && (t.phase == reaching || t.phase == seeking) {
+			s.Seeking++
+			for _, b := range t.get.in.Blocks {
+				s.HoldsSeeking += len(b.IDs)
+			}
+		}
 	}
 	for _, v := range m.serves {
 		s.Transfers = append(s.Transfers, v.info(m.now))
