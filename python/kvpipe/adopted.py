@@ -34,6 +34,7 @@ class AdoptedRegion:
 
     @property
     def registered(self) -> bool:
+        """Whether the daemon has the memory; False once it was closed, or the session with it."""
         return self._session is not None
 
     def close(self, timeout: Optional[float] = None) -> None:

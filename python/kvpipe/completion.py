@@ -57,6 +57,7 @@ class Completion(NamedTuple):
 
     @property
     def terminal(self) -> bool:
+        """Whether the operation has ended with it: DONE, FAILED or CANCELLED. QUARANTINED and RELEASED come later."""
         return self.status in (Status.DONE, Status.FAILED, Status.CANCELLED)
 
     def error(self) -> Optional[errors.Error]:

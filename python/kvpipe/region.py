@@ -33,6 +33,7 @@ class Region(mmap.mmap):
 
     @property
     def registered(self) -> bool:
+        """Whether the daemon has the memory; False once it was closed, or the session with it."""
         return self._session is not None
 
     def close(self, timeout: Optional[float] = None) -> None:
@@ -79,6 +80,7 @@ class Region(mmap.mmap):
             self._drop()
 
     def resize(self, newsize: int) -> None:
+        """Always a TypeError: mmap's method, which would take memory away that the daemon has."""
         raise TypeError("a region cannot be resized: allocate another")
 
     def __repr__(self) -> str:
