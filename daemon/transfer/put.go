@@ -126,7 +126,9 @@ func (m *Machine) offerItem(it *item) {
 			m.found(k, it)
 		}
 	case MatchKey:
-		for _, k := range append([]*seeker(nil), h.keyWait[string(it.key)]...) {
+		waiting := h.keyWait[string(it.key)]
+		delete(h.keyWait, string(it.key)) // all at once: to take out one after the other would look at each for each
+		for _, k := range waiting {
 			if k.queued == queuedKey {
 				m.unqueue(k)
 				m.found(k, it)

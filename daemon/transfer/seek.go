@@ -226,11 +226,10 @@ func (k *seeker) fire(m *Machine, _ wake) {
 
 // unqueue takes a seeker off the list in which it waits.
 func (m *Machine) unqueue(k *seeker) {
-	is := func(x *seeker) bool { return x == k }
 	h := k.place.home
 	switch k.queued {
 	case queuedEarly:
-		k.place.early = slices.DeleteFunc(k.place.early, is)
+		k.place.early = without(k.place.early, k)
 	case queuedNumber:
 		unlist(h.waiting, k.seq, k)
 	case queuedKey:
@@ -242,11 +241,24 @@ func (m *Machine) unqueue(k *seeker) {
 }
 
 func unlist[K comparable](lists map[K][]*seeker, key K, k *seeker) {
-	list := slices.DeleteFunc(lists[key], func(x *seeker) bool { return x == k })
+	list := without(lists[key], k)
 	if len(list) == 0 {
 		delete(lists, key)
 	} else {
 		lists[key] = list
+	}
+}
+
+// without takes a seeker out of a list. Most are the first: who came first is served, and ends, first.
+func without(list []*seeker, k *seeker) []*seeker {
+	switch i := slices.Index(list, k); i {
+	case -1:
+		return list
+	case 0:
+		list[0] = nil
+		return list[1:]
+	default:
+		return slices.Delete(list, i, i+1)
 	}
 }
 
