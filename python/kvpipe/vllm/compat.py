@@ -7,7 +7,7 @@ import dataclasses
 import importlib
 from typing import Any, Dict, Optional, Set, Tuple
 
-OLDEST, NEWEST = (0, 30), (0, 32)
+OLDEST, NEWEST = (0, 31), (0, 33)
 
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1.base"
 
