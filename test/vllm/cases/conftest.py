@@ -5,9 +5,8 @@ import os
 import pytest
 
 from harness import instance, models
-from harness.fleet import ROOT, Fleet
+from harness.fleet import Fleet
 
-os.environ.setdefault("KVPIPE_LIBRARY", str(ROOT / "build/lib/libkvpipe.so.0"))
 os.environ.update({name: value for name, value in instance.ENV.items() if name.startswith(("HF_", "TRANSFORMERS_"))})
 
 

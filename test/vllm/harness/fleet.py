@@ -1,6 +1,7 @@
 """A fleet: two nodes with their daemons, and the instances that tests ask for, kept and shared between tests."""
 
 import contextlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from harness.wait import becomes
 ROOT = models.ROOT
 sys.path.append(str(ROOT / "python/tests"))
 from daemons import Daemon  # noqa: E402
+
+os.environ.setdefault("KVPIPE_LIBRARY", str(ROOT / "build/lib/libkvpipe.so.0"))
 
 NODES = ("node-a", "node-b")
 

@@ -4,6 +4,7 @@
 vLLM's own /collective_rpc. One more method, `probe_engine`, is answered by the engine core.
 """
 
+import functools
 import hashlib
 
 steps = []  # in each: request id -> tokens computed
@@ -25,6 +26,7 @@ def install():
 
     ask_workers = EngineCore.collective_rpc
 
+    @functools.wraps(ask_workers)  # vLLM looks at the signature
     def collective_rpc(self, method, *args, **kwargs):
         return [engine(self)] if method == "probe_engine" else ask_workers(self, method, *args, **kwargs)
 

@@ -80,6 +80,7 @@ def main():
         pid = os.fork()
         if pid == 0:
             control.close()
+            os.open(os.devnull, os.O_RDONLY)  # standard input again
             try:
                 child(json.loads(message), descriptors[0])
             except BaseException:

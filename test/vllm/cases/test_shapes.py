@@ -1,0 +1,123 @@
+"""Instances that differ: in tensor and pipeline parallelism, in block size, in what they have already, in the model."""
+
+import pytest
+
+from harness.handover import decode, handover, prefill, prompt, tokens
+
+TWO = ("--tensor-parallel-size", "2")
+LENGTHS = (33, 64, 100, 300, 700)
+
+
+def same(p, d, reference, seed, lengths=LENGTHS):
+    for n in lengths:
+        ids = prompt(n, seed)
+        answer = handover(p, d, ids)
+        assert tokens(answer) == tokens(reference.completion(ids)), f"{n} tokens"
+        assert d.computed(answer["id"])[0] == 1, f"{n} tokens: computed by D"
+
+
+@pytest.mark.core
+def test_two_tensor_parallel_ranks_to_one(fleet, d, reference):
+    p = fleet.start("prefill-tp2", "node-a", more=TWO).ready()
+    same(p, d, reference, "tp2 to tp1")
+
+
+@pytest.mark.core
+def test_one_rank_to_two_tensor_parallel_ones(fleet, p, reference):
+    d = fleet.start("decode-tp2", "node-b", more=TWO).ready()
+    same(p, d, reference, "tp1 to tp2")
+
+
+def test_two_to_two(fleet, reference):
+    p, d = (fleet.start(f"{role}-tp2", node, more=TWO) for role, node in (("prefill", "node-a"), ("decode", "node-b")))
+    same(p.ready(), d.ready(), reference, "tp2 to tp2")
+
+
+def test_two_pipeline_stages_to_one(fleet, d, reference):
+    p = fleet.start("prefill-pp2", "node-a", more=("--pipeline-parallel-size", "2")).ready()
+    same(p, d, reference, "pp2 to pp1")
+
+
+def test_one_to_two_pipeline_stages(fleet, p, reference):
+    d = fleet.start("decode-pp2", "node-b", more=("--pipeline-parallel-size", "2")).ready()
+    same(p, d, reference, "pp1 to pp2")
+
+
+@pytest.mark.core
+def test_small_blocks_to_large_ones(fleet, p, reference):
+    d = fleet.start("decode-block64", "node-b", block=64).ready()
+    same(p, d, reference, "32 to 64")
+
+
+def test_large_blocks_to_small_ones(fleet, d, reference):
+    p = fleet.start("prefill-block64", "node-a", block=64).ready()
+    same(p, d, reference, "64 to 32")
+
+
+@pytest.mark.core
+def test_what_d_has_already_is_not_loaded(p, d, reference):
+    begin = prompt(256, "has already")
+    decode(d, begin, None)  # D computes it, and keeps it in its prefix cache
+    loaded = d.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer")
+    ids = begin + prompt(200, "the rest")
+    answer = handover(p, d, ids)
+    assert tokens(answer) == tokens(reference.completion(ids))
+    assert d.computed(answer["id"])[0] == 1
+    assert d.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer") - loaded in (199, 200)
+
+
+@pytest.mark.core
+def test_what_d_has_wholly_is_released_at_p(p, d, reference):
+    """Nothing is left to load: P's blocks are free at once, which the end of the test waits for."""
+    ids = prompt(257, "wholly")
+    decode(d, ids[:256] + prompt(1, "other"), None)
+    answer = handover(p, d, ids)
+    assert tokens(answer) == tokens(reference.completion(ids))
+
+
+@pytest.mark.core
+def test_speculative_decoding_by_ngrams(fleet, reference):
+    speculative = ("--speculative-config",
+                   '{"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":3,"prompt_lookup_min":1}')
+    p, d = (fleet.start(f"{role}-ngram", node, more=speculative)
+            for role, node in (("prefill", "node-a"), ("decode", "node-b")))
+    p.ready(), d.ready()
+    for n in (40, 100, 300):
+        ids = prompt(n, "ngram") * 2  # what it looks up is there
+        answer = handover(p, d, ids, max_tokens=40)
+        assert tokens(answer) == tokens(reference.completion(ids, max_tokens=40))
+    assert d.metric("vllm:spec_decode_num_draft_tokens_total") > 0
+
+
+def other_model(fleet, model, lengths, *more):
+    reference = fleet.reference(model=model, more=more)
+    p, d = (fleet.start(f"{role}-{model}", node, model=model, more=more)
+            for role, node in (("prefill", "node-a"), ("decode", "node-b")))
+    for instance in (reference, p, d):
+        instance.ready()
+    same(p, d, reference, model, lengths)
+
+
+@pytest.mark.core
+def test_a_hybrid_model_with_sliding_windows(fleet):
+    """Three groups of layers in one pool; blocks that have left the window are gone at P."""
+    other_model(fleet, "gemma3", (20, 64, 100, 300, 700))
+
+
+def test_latent_attention(fleet):
+    other_model(fleet, "deepseek", (20, 64, 100, 300))
+
+
+def test_prefill_without_asking_for_more_keeps_nothing(p):
+    """An ordinary request at an instance with a connector."""
+    answer = p.completion(prompt(100, "ordinary"))
+    assert answer["kv_transfer_params"] is None
+
+
+def test_the_same_offer_is_taken_by_two(fleet, p, d, reference):
+    other = fleet.decode(1).ready()
+    ids = prompt(150, "twice")
+    params = prefill(p, ids)
+    expected = tokens(reference.completion(ids))
+    assert tokens(decode(d, ids, params)) == expected
+    assert tokens(decode(other, ids, params)) == expected  # computed again, when P has let go of it
