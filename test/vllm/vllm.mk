@@ -2,7 +2,7 @@
 # Other targets do without; `make test` runs the fast ones when it is there.
 
 VLLM     := $(BUILD)/vllm
-VLLM_RUN  = cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs -p no:cacheprovider
+VLLM_RUN  = cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs -p no:cacheprovider -W ignore::pytest.PytestDeprecationWarning
 
 # From pytest's words to those of make test; a failure stays one.
 VLLM_REPORT := sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'

@@ -49,3 +49,15 @@ def p(fleet):
 @pytest.fixture
 def d(fleet):
     return fleet.decode().ready()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """A failure comes with the last words of every engine and daemon."""
+    outcome = yield
+    report = outcome.get_result()
+    fleet = item.funcargs.get("fleet") if report.failed else None
+    if fleet is not None:
+        for name, log in fleet.logs():
+            lines = [line for line in log if " INFO: " not in line and '"GET /metrics' not in line]
+            report.sections.append((f"log of {name}", "".join(lines[-25:])))

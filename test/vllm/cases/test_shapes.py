@@ -8,6 +8,21 @@ TWO = ("--tensor-parallel-size", "2")
 LENGTHS = (33, 64, 100, 300, 700)
 
 
+@pytest.fixture
+def start(fleet):
+    """Starts instances of this test's own, which end with it: memory is for few at a time."""
+    names = []
+
+    def start(name, *args, **options):
+        names.append(name)
+        return fleet.start(name, *args, **options)
+
+    yield start
+    fleet.settled()
+    for name in names:
+        fleet.end(name)
+
+
 def same(p, d, reference, seed, lengths=LENGTHS):
     for n in lengths:
         ids = prompt(n, seed)
@@ -17,40 +32,40 @@ def same(p, d, reference, seed, lengths=LENGTHS):
 
 
 @pytest.mark.core
-def test_two_tensor_parallel_ranks_to_one(fleet, d, reference):
-    p = fleet.start("prefill-tp2", "node-a", more=TWO).ready()
+def test_two_tensor_parallel_ranks_to_one(start, d, reference):
+    p = start("prefill-tp2", "node-a", more=TWO).ready()
     same(p, d, reference, "tp2 to tp1")
 
 
 @pytest.mark.core
-def test_one_rank_to_two_tensor_parallel_ones(fleet, p, reference):
-    d = fleet.start("decode-tp2", "node-b", more=TWO).ready()
+def test_one_rank_to_two_tensor_parallel_ones(start, p, reference):
+    d = start("decode-tp2", "node-b", more=TWO).ready()
     same(p, d, reference, "tp1 to tp2")
 
 
-def test_two_to_two(fleet, reference):
-    p, d = (fleet.start(f"{role}-tp2", node, more=TWO) for role, node in (("prefill", "node-a"), ("decode", "node-b")))
+def test_two_to_two(start, reference):
+    p, d = (start(f"{role}-tp2", node, more=TWO) for role, node in (("prefill", "node-a"), ("decode", "node-b")))
     same(p.ready(), d.ready(), reference, "tp2 to tp2")
 
 
-def test_two_pipeline_stages_to_one(fleet, d, reference):
-    p = fleet.start("prefill-pp2", "node-a", more=("--pipeline-parallel-size", "2")).ready()
+def test_two_pipeline_stages_to_one(start, d, reference):
+    p = start("prefill-pp2", "node-a", more=("--pipeline-parallel-size", "2")).ready()
     same(p, d, reference, "pp2 to pp1")
 
 
-def test_one_to_two_pipeline_stages(fleet, p, reference):
-    d = fleet.start("decode-pp2", "node-b", more=("--pipeline-parallel-size", "2")).ready()
+def test_one_to_two_pipeline_stages(start, p, reference):
+    d = start("decode-pp2", "node-b", more=("--pipeline-parallel-size", "2")).ready()
     same(p, d, reference, "pp1 to pp2")
 
 
 @pytest.mark.core
-def test_small_blocks_to_large_ones(fleet, p, reference):
-    d = fleet.start("decode-block64", "node-b", block=64).ready()
+def test_small_blocks_to_large_ones(start, p, reference):
+    d = start("decode-block64", "node-b", block=64).ready()
     same(p, d, reference, "32 to 64")
 
 
-def test_large_blocks_to_small_ones(fleet, d, reference):
-    p = fleet.start("prefill-block64", "node-a", block=64).ready()
+def test_large_blocks_to_small_ones(start, d, reference):
+    p = start("prefill-block64", "node-a", block=64).ready()
     same(p, d, reference, "64 to 32")
 
 
@@ -76,10 +91,10 @@ def test_what_d_has_wholly_is_released_at_p(p, d, reference):
 
 
 @pytest.mark.core
-def test_speculative_decoding_by_ngrams(fleet, reference):
+def test_speculative_decoding_by_ngrams(start, reference):
     speculative = ("--speculative-config",
                    '{"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":3,"prompt_lookup_min":1}')
-    p, d = (fleet.start(f"{role}-ngram", node, more=speculative)
+    p, d = (start(f"{role}-ngram", node, more=speculative)
             for role, node in (("prefill", "node-a"), ("decode", "node-b")))
     p.ready(), d.ready()
     for n in (40, 100, 300):
@@ -89,9 +104,9 @@ def test_speculative_decoding_by_ngrams(fleet, reference):
     assert d.metric("vllm:spec_decode_num_draft_tokens_total") > 0
 
 
-def other_model(fleet, model, lengths, *more):
-    reference = fleet.reference(model=model, more=more)
-    p, d = (fleet.start(f"{role}-{model}", node, model=model, more=more)
+def other_model(start, model, lengths, *more):
+    reference = start(f"reference-{model}", model=model, more=more)
+    p, d = (start(f"{role}-{model}", node, model=model, more=more)
             for role, node in (("prefill", "node-a"), ("decode", "node-b")))
     for instance in (reference, p, d):
         instance.ready()
@@ -99,13 +114,13 @@ def other_model(fleet, model, lengths, *more):
 
 
 @pytest.mark.core
-def test_a_hybrid_model_with_sliding_windows(fleet):
+def test_a_hybrid_model_with_sliding_windows(start):
     """Three groups of layers in one pool; blocks that have left the window are gone at P."""
-    other_model(fleet, "gemma3", (20, 64, 100, 300, 700))
+    other_model(start, "gemma3", (20, 64, 100, 300, 700))
 
 
-def test_latent_attention(fleet):
-    other_model(fleet, "deepseek", (20, 64, 100, 300))
+def test_latent_attention(start):
+    other_model(start, "deepseek", (20, 64, 100, 300))
 
 
 def test_prefill_without_asking_for_more_keeps_nothing(p):

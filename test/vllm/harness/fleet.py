@@ -83,6 +83,11 @@ class Fleet:
                 for what in ("offers", "transfers"):
                     becomes(lambda d=daemon, w=what: d.ask(w) or [], [])
 
+    def logs(self):
+        """(name, lines) of everybody who runs."""
+        for one in (*self.nodes.values(), *self.instances.values()):
+            yield getattr(one, "node", None) or one.name, list(one.log)
+
     def close(self):
         self.stack.close()
 

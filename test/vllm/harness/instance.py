@@ -75,11 +75,12 @@ class Instance:
         if kv:
             self.argv += ["--kv-transfer-config", json.dumps(kv)]
         self.env = {"PYTHONPATH": os.pathsep.join((str(HERE.parent), os.environ.get("PYTHONPATH", ""))), **(env or {})}
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
     def start(self):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        """Starts it, for the first time or again, at the same address."""
         self.log = deque(maxlen=2000)
         self.started = threading.Event()
         ours, theirs = os.pipe()
