@@ -59,5 +59,4 @@ def pytest_runtest_makereport(item):
     fleet = item.funcargs.get("fleet") if report.failed else None
     if fleet is not None:
         for name, log in fleet.logs():
-            lines = [line for line in log if " INFO: " not in line and '"GET /metrics' not in line]
-            report.sections.append((f"log of {name}", "".join(lines[-25:])))
+            report.sections.append((f"log of {name}", "".join(log[-25:])))

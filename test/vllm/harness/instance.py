@@ -15,6 +15,7 @@ from collections import deque
 import httpx
 
 from harness import models
+from harness.wait import eventually
 
 HERE = pathlib.Path(__file__).resolve().parent
 READY = "Application startup complete"
@@ -92,9 +93,11 @@ class Instance:
         self.http = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
 
     def _read(self, descriptor):
+        """Keeps the log, but not what is in every log."""
         with open(descriptor, errors="replace") as lines:
             for line in lines:
-                self.log.append(line)
+                if " Route: /" not in line and '/collective_rpc HTTP' not in line:
+                    self.log.append(line)
                 if READY in line:
                     self.up = True
                     self.started.set()
@@ -106,7 +109,14 @@ class Instance:
         """Waits until it serves; with its log, if it never will."""
         self.started.wait(timeout)
         assert self.up, f"{self.name} did not start:\n{self.text()}"
+        eventually(self._listens)  # which it does only after it has said that it is ready
         return self
+
+    def _listens(self):
+        try:
+            return self.http.get("/health").is_success
+        except httpx.ConnectError:
+            return False
 
     def text(self):
         return "".join(self.log)

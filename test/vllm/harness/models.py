@@ -52,8 +52,9 @@ def _tokenizer(folder):
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>",
-                            model_max_length=CONTEXT).save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", model_max_length=CONTEXT)
+    fast.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
+    fast.save_pretrained(folder)
 
 
 def path(name):
