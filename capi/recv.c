@@ -29,12 +29,23 @@ bool kv_recv_ready(struct kv_end *e)
 	return front_ended(p) || slot(p, p->next)->state == KV_GET_NONE;
 }
 
-/* Is it time to ask for more? In lots, so that the way to the daemon is not gone for each item. Needs lock. */
+/* How many items may be on their way at a time: the window, as far as the room goes. Needs lock. */
+static uint64_t reach(const struct kvpipe_pipe *p)
+{
+	const struct kv_end *e = &p->end;
+
+	if (e->hint == 0 || e->pool == NULL)
+		return p->window;
+	uint32_t need = kv_pool_need(e->pool, e->hint), fit = need == 0 ? p->window : e->share / need;
+	return fit < p->window ? fit : p->window;
+}
+
+/* Is it time to ask for more? In lots, so that the way to the daemon, and to its peer, is not gone for each item. Needs lock. */
 static bool wants_more(const struct kvpipe_pipe *p)
 {
 	uint64_t waiting = p->asked - p->next;
 
-	return waiting == 0 || (p->started && waiting <= p->window / 2);
+	return waiting == 0 || (p->started && waiting <= reach(p) / 2);
 }
 
 /* Asks for the next item, and for others after it as far as the window and the room reach. Needs pump. */

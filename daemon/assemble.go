@@ -23,7 +23,7 @@ func (d *Daemon) assemble() error {
 	to.bench = d.bench
 	d.machine = transfer.New(machineConfig(c, d.incarnation))
 	var err error
-	if d.carriers, err = newCarriers(c, to, d.log); err != nil {
+	if d.carriers, err = newCarriers(c, moved{to}, d.log); err != nil {
 		return err
 	}
 	d.tcp = d.carriers.tcp

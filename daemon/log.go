@@ -31,12 +31,13 @@ func logLevel(s string) slog.Level {
 // hand-overs.
 const gcPercent = 400
 
-// tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; and the
-// collector should work harder before memory runs out.
+// tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; so does the
+// thread of a stream while it is in the kernel, and where none is left the runtime watches its threads and wakes others all the time;
+// and the collector should work harder before memory runs out.
 func tune(c config.Config) {
 	n := c.Advance.GoMaxProcs
 	if n == 0 {
-		n = max(runtime.NumCPU(), c.Local.CopyWorkers+2)
+		n = max(runtime.NumCPU(), c.Local.CopyWorkers+2) + c.TCP.Streams
 	}
 	runtime.GOMAXPROCS(n)
 	if os.Getenv("GOGC") == "" {

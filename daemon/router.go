@@ -30,6 +30,11 @@ func (s *sink) Queue(ev transfer.Event) {
 
 func (s *sink) Flush() { s.driver.Flush() }
 
+// moved is the sink of transports.
+type moved struct{ *sink }
+
+func (m moved) Flush() { m.driver.Pass() }
+
 // caught takes out what the machine need not see, and counts what it does not.
 func (s *sink) caught(ev transfer.Event) bool {
 	switch ev := ev.(type) {

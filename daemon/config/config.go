@@ -95,7 +95,7 @@ type Advance struct {
 	Spin        Duration `toml:"spin"`         // poll_mode = "busy": how long the poller spins without work
 	FenceGrace  Duration `toml:"fence_grace"`  // how long a completion waits for its fence before it says MORE
 	DrainWait   Duration `toml:"drain_wait"`   // how long a stopping daemon lets transfers finish
-	GoMaxProcs  int      `toml:"gomaxprocs"`   // 0: chosen from cores and workers
+	GoMaxProcs  int      `toml:"gomaxprocs"`   // 0: chosen from cores, workers and streams
 	MemoryLimit Size     `toml:"memory_limit"` // of the Go runtime (GOMEMLIMIT); 0B: none
 }
 

@@ -32,6 +32,27 @@ type Sink interface {
 	Event(ev transfer.Event)
 }
 
+// Batcher is a Sink that prefers several events at once: those of Queue may lie until Flush, which may work them off on the calling
+// goroutine and so is called without locks. That saves waking another goroutine on a processor that is busy moving bytes.
+type Batcher interface {
+	Sink
+	Queue(ev transfer.Event)
+	Flush()
+}
+
+// Batch returns the sink as a Batcher, which has no better way than Event when the sink has none.
+func Batch(s Sink) Batcher {
+	if b, ok := s.(Batcher); ok {
+		return b
+	}
+	return oneByOne{s}
+}
+
+type oneByOne struct{ Sink }
+
+func (o oneByOne) Queue(ev transfer.Event) { o.Event(ev) }
+func (oneByOne) Flush()                    {}
+
 // Reach says whether a transport can serve a pair of nodes, and if not why.
 type Reach struct {
 	OK     bool

@@ -36,10 +36,19 @@ func (r *receiver) init() {
 
 // flush reports the slices that have landed.
 func (r *receiver) flush() {
+	if r.endHeld() {
+		r.ch.t.sink.Flush()
+	}
+}
+
+// endHeld ends the slices that have landed; any: there were some.
+func (r *receiver) endHeld() (any bool) {
 	for _, s := range r.held {
 		s.End(transfer.Cause{})
 	}
+	any = len(r.held) > 0
 	r.held = r.held[:0]
+	return any
 }
 
 // run receives frames until the link fails, and returns why.
@@ -113,8 +122,9 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 		r.held = append(r.held, r.slice)
 		return nil
 	}
-	r.flush()
+	r.endHeld()
 	r.slice.End(cause)
+	r.ch.t.sink.Flush()
 	return err
 }
 

@@ -80,6 +80,7 @@ func (s *sender) flush() {
 	s.ch.done(s.held, s.sent)
 	clear(s.held)
 	s.held, s.sent = s.held[:0], 0
+	s.ch.t.sink.Flush()
 }
 
 // send sends one frame, notes in the task how that went, and returns how much payload was sent. The error is the link's;

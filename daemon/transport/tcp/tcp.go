@@ -11,8 +11,9 @@ import (
 
 // Transport is the tcp transport. It implements transport.Transport and transport.LinkUser.
 type Transport struct {
-	cfg Config
-	lot lot // for plain links
+	cfg  Config
+	sink transport.Batcher // cfg.Sink
+	lot  lot               // for plain links
 
 	mu       sync.Mutex
 	source   transport.LinkSource
@@ -29,6 +30,7 @@ func New(cfg Config) *Transport {
 	cfg.fill()
 	return &Transport{
 		cfg:      cfg,
+		sink:     transport.Batch(cfg.Sink),
 		lot:      lot{threads: cfg.Threads},
 		source:   cfg.Source,
 		channels: map[channelKey]*channel{},
@@ -120,11 +122,20 @@ var (
 )
 
 func (t *Transport) reportSent(key transfer.SliceKey, cause, _ transfer.Cause) {
-	t.cfg.Sink.Event(transfer.SliceSent{Key: key, Cause: cause})
+	t.report(transfer.SliceSent{Key: key, Cause: cause}, cause)
 }
 
 func (t *Transport) reportLanded(key transfer.SliceKey, _, cause transfer.Cause) {
-	t.cfg.Sink.Event(transfer.SliceLanded{Key: key, Cause: cause})
+	t.report(transfer.SliceLanded{Key: key, Cause: cause}, cause)
+}
+
+// report takes note of what went well, which only senders and receivers say, who flush afterwards. Anything else may come from anybody.
+func (t *Transport) report(ev transfer.Event, cause transfer.Cause) {
+	if cause.Reason == transfer.OK {
+		t.sink.Queue(ev)
+	} else {
+		t.sink.Event(ev)
+	}
 }
 
 // Expect makes ready for the slices of a segment.

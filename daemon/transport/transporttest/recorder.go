@@ -25,6 +25,7 @@ type Recorder struct {
 	lost    int
 	late    bool // patience is over
 	hook    func(transfer.Event)
+	lying   []transfer.Event // queued, not flushed
 }
 
 // NewRecorder returns an empty one.
@@ -36,8 +37,30 @@ func NewRecorder() *Recorder {
 
 // Event implements transport.Sink.
 func (r *Recorder) Event(ev transfer.Event) {
+	r.Queue(ev)
+	r.Flush()
+}
+
+// Queue and Flush implement transport.Batcher: what a transport queues and does not flush is never seen, or late.
+func (r *Recorder) Queue(ev transfer.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lying = append(r.lying, ev)
+}
+
+// Flush hands on what lies there.
+func (r *Recorder) Flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, ev := range r.lying {
+		r.take(ev)
+	}
+	clear(r.lying)
+	r.lying = r.lying[:0]
+}
+
+// take notes an event. It is called with the lock held.
+func (r *Recorder) take(ev transfer.Event) {
 	switch ev := ev.(type) {
 	case transfer.SliceSent:
 		r.slice(r.sent, "SliceSent", ev.Key, transfer.Producer, ev.Cause)
