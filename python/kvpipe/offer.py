@@ -76,7 +76,8 @@ class Offer(Operation):
         with self._session as handle:
             lib = self._session.lib
             lib.check(lib.offer_withdraw(handle, self._id, ns, ctypes.byref(reusable)))
-        if reusable.value:
-            self._free()
-        self._look()
+        if timeout != 0:  # else poll() gives its end to whoever does not wait
+            if reusable.value:
+                self._free()
+            self._look()
         return bool(reusable.value)

@@ -54,7 +54,8 @@ class Take(Operation):
         with self._session as handle:
             lib = self._session.lib
             lib.check(lib.cancel(handle, self._id, ns, ctypes.byref(reusable)))
-        if reusable.value:
-            self._free()
-        self._look()
+        if timeout != 0:  # else poll() gives its end to whoever does not wait
+            if reusable.value:
+                self._free()
+            self._look()
         return bool(reusable.value)

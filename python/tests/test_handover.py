@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 
 import kvpipe
 import pytest
@@ -150,6 +151,21 @@ def test_withdraw(ends):
         offer.wait(10)
     with pytest.raises(kvpipe.Expired, match="k"):
         consumer.node.take("k", [1], peer=peer, token=offer.token, tokens=16).wait(30)
+
+
+def test_asking_without_waiting(ends):
+    """poll() gives the ends of those that nobody waited for."""
+    producer, consumer, peer = ends
+    offer = producer.node.offer("asked", [1], tokens=16, tag=1)
+    take = consumer.node.take("missing", [1, 2], peer=peer, token=offer.token, tokens=32, tag=2)
+    offer.withdraw(0)
+    take.cancel(0)
+    for node, tag in ((producer.node, 1), (consumer.node, 2)):
+        heard = []
+        while not any(c.released for c in heard):
+            select.select([node.fileno()], [], [], 30)
+            heard += [c for c in node.poll() if c.tag == tag]
+        assert heard[0].status == kvpipe.Status.CANCELLED and heard[0].op in (offer, take)
 
 
 def test_watch_and_drop(ends):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import connect
 from ..errors import Error
 from . import compat
 from .compat import Role, logger
@@ -14,6 +13,7 @@ from .layout import Heads
 from .meta import Step
 from .params import Settings
 from .scheduler import Scheduler
+from .session import open_session
 from .stats import Counts, Metrics
 from .worker import Worker
 
@@ -55,12 +55,8 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         return int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
 
     def _connect(self, **options: Any) -> Any:
-        try:
-            return connect(self._settings.socket or None, engine_id=str(self._kv_transfer_config.engine_id),
-                           instance=getattr(self._vllm_config, "instance_id", None) or None,
-                           timeout=self._settings.connect_timeout, **options)
-        except Error as error:
-            raise RuntimeError(f"kvpipe: {error}") from None
+        return open_session(self._settings, str(self._kv_transfer_config.engine_id),
+                            getattr(self._vllm_config, "instance_id", None) or None, **options)
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: Any) -> bool:

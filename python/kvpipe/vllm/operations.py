@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import Completion, Error, Node, Offer, Operation, Status, Take
 from .compat import logger
+from .params import Source
 from .stats import Counts
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
@@ -30,6 +31,9 @@ class Operations:
         self.running: Dict[int, Running] = {}
         self._counts, self._met = counts, met
         self._loads: Dict[str, int] = {}  # request -> tag of its take
+        self._watches: Dict[int, str] = {}  # tag -> request
+        #: requests that have nothing to load any more, as their producer has said
+        self.gone: List[str] = []
         self._tag = 0
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
@@ -55,6 +59,13 @@ class Operations:
         self.running[tag] = Running(request, operation, time.monotonic(), peer, blocks)
         if isinstance(operation, Take):
             self._loads[request] = tag
+
+    def tell(self, what: Callable[..., Any], source: Source, seconds: float, request: str = "") -> None:
+        """Watches or drops what a request may load. request: who wants to hear that it is gone."""
+        tag = self.tag()
+        peer = None if source.node == self.node.name else source.node
+        if self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None and request:
+            self._watches[tag] = request
 
     def failed(self, tag: int) -> None:
         """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
@@ -84,6 +95,8 @@ class Operations:
                 running = self.running.get(c.tag)
                 if running is not None:
                     self._hear(c, running)
+                elif c.tag in self._watches and c.terminal:
+                    self._watched(c)
             if self.running:
                 self._look_out()
         except Error as error:  # the session is over: nothing of it touches memory any more
@@ -111,6 +124,12 @@ class Operations:
             if take:
                 self._loads.pop(running.request, None)
 
+    def _watched(self, c: Completion) -> None:
+        request = self._watches.pop(c.tag)
+        if c.status != Status.DONE:
+            logger.warning("kvpipe: request %s computes its prompt here: %s", request, c.message)
+            self.gone.append(request)
+
     def _look_out(self) -> None:
         if self.node.connected:
             self._away = None
@@ -118,10 +137,10 @@ class Operations:
         now = time.monotonic()
         if self._away is None:
             self._away = now
-        elif now - self._away > _PATIENCE:
-            for tag, running in list(self.running.items()):
-                if isinstance(running.operation, Take):
-                    self.stop(tag)
+        elif now - self._away > _PATIENCE and self._loads:
+            logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(self._loads))
+            for tag in self._loads.values():
+                self.stop(tag)
 
 
 def _loudness(take: bool, c: Completion) -> int:

@@ -51,7 +51,7 @@ class Settings:
         values: Dict[str, Any] = {}
         for key, value in extra.items():
             if key not in fields:
-                near = difflib.get_close_matches(key, fields, 1, 0.4)
+                near = difflib.get_close_matches(key, fields, 1)
                 raise ValueError(f"kvpipe: unknown key {key!r} in kv_connector_extra_config: "
                                  + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(fields)}"))
             values[key] = _typed(key, value, fields[key].default)

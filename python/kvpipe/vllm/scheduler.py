@@ -77,14 +77,14 @@ class Scheduler:
         if prefill:
             self._offers.add(request, source if target else None)
         if source is not None and not (prefill and target):
-            self._waiting[request.request_id] = self._watch(source)
+            self._waiting[request.request_id] = self._watch(request.request_id, source)
 
-    def _watch(self, source: Source) -> _Waiting:
-        self._tell(self._node.watch, source)
+    def _watch(self, request: str, source: Source) -> _Waiting:
+        self._operations.tell(self._node.watch, source, self._settings.lease, request)
         return _Waiting(source, time.monotonic() + self._settings.lease / 3)
 
-    def _tell(self, what: Any, source: Source) -> None:
-        self._operations.submit(what, source.key, self._peer(source), source.token, timeout=self._settings.lease, trace=source.trace)
+    def _drop(self, source: Source) -> None:
+        self._operations.tell(self._node.drop, source, self._settings.lease)
 
     def _peer(self, source: Source) -> Optional[str]:
         return None if source.node == self._node.name else source.node
@@ -109,7 +109,7 @@ class Scheduler:
         if waiting is not None and count > 0:
             self._load(request, waiting.source, blocks.get_block_ids(), count)
         elif waiting is not None:
-            self._tell(self._node.drop, waiting.source)
+            self._drop(waiting.source)
         self._offers.allocated(request)
 
     def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], count: int) -> None:
@@ -143,16 +143,19 @@ class Scheduler:
         step, self._next = self._next, Step(self._step + 1)
         step.ended = self._operations.collect()
         self._offers.step(output, step, self._tables)
-        if self._waiting:
+        if self._waiting or self._operations.gone:
             self._renew()
         step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
         return step
 
     def _renew(self) -> None:
+        for request in self._operations.gone:
+            self._waiting.pop(request, None)
+        self._operations.gone.clear()
         now = time.monotonic()
         for request, waiting in self._waiting.items():
             if now >= waiting.renew:
-                self._waiting[request] = self._watch(waiting.source)
+                self._waiting[request] = self._watch(request, waiting.source)
 
     def received(self, requests_: Any) -> None:
         """All ranks have them."""
@@ -168,7 +171,7 @@ class Scheduler:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
         waiting = self._waiting.pop(request.request_id, None)
         if waiting is not None:
-            self._tell(self._node.drop, waiting.source)
+            self._drop(waiting.source)
         theirs = self._theirs.pop(request.request_id, None)
         if theirs is not None:
             self._next.cancelled.append(theirs)

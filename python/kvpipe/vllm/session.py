@@ -1,0 +1,38 @@
+"""Opening a session at the engine's start: the only time that anything here waits for a daemon."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Optional
+
+from .. import Busy, Error, Node, Unavailable, connect
+from .compat import logger
+from .params import Settings
+
+_AGAIN = 0.25
+
+
+def open_session(settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
+    """Waits for the daemon at most ``connect_timeout``. Raises RuntimeError, in one line that says what to do."""
+    until, told = time.monotonic() + settings.connect_timeout, False
+    while True:
+        left = until - time.monotonic()
+        try:
+            return connect(settings.socket or None, engine_id=engine, instance=instance, timeout=max(left, _AGAIN), **options)
+        except (Unavailable, Busy) as error:  # it is about to start, or an earlier process is about to go
+            if left <= 0:
+                raise RuntimeError(_advice(error)) from None
+            if not told:
+                logger.warning("kvpipe: %s (waiting for up to %.0f s)", error, left)
+            told = True
+        except Error as error:
+            raise RuntimeError(f"kvpipe: {error}") from None
+        threading.Event().wait(min(_AGAIN, max(left, 0)))
+
+
+def _advice(error: Error) -> str:
+    what = str(error)
+    if what.startswith("no daemon at "):
+        what = what.split(": ")[0] + ': mount that directory into the pod or start "kvpiped --dev"; then run "kvpipectl doctor"'
+    return f"kvpipe: {what}"

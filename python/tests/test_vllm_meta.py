@@ -1,0 +1,26 @@
+"""What goes to workers with each step."""
+
+import pickle
+
+from kvpipe.vllm.meta import Load, Place, Step, end_of, layer_of, start_of
+
+
+def test_progress_of_a_step_lies_between_its_neighbours():
+    assert start_of(7) < layer_of(7, 1) < layer_of(7, 61) < end_of(7) < start_of(8)
+    assert layer_of(7, 1 << 20) < end_of(7)
+
+
+def test_steps_are_plain_values():
+    load = Load(3, "r", "k", None, b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(4), {1: 1}, 2, 30.0, False)
+    step = Step(4, last=3, sends={1: "a"}, recvs={2: "b"}, ended=[(1, True)], fences=[1], loads=[load], cancelled=[2])
+    assert pickle.loads(pickle.dumps(step)) == step
+
+
+def test_steps_share_nothing():
+    first, second = Step(1), Step(2)
+    first.sends[1] = "a"
+    assert not second.sends
+
+
+def test_places_are_told_apart_by_node():
+    assert pickle.loads(pickle.dumps(Place("a"))) == Place("a") != Place("b")
