@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
-from .. import Busy, Error, Node, Unavailable, connect
+from .. import Busy, Error, Node, Unavailable
 from .compat import logger
 from .params import Settings
 
 _AGAIN = 0.25
 
 
-def open_session(settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
+def open_session(connect: Callable[..., Node], settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
     """Waits for the daemon at most ``connect_timeout``. Raises RuntimeError, in one line that says what to do."""
     until, told = time.monotonic() + settings.connect_timeout, False
     while True:
