@@ -323,7 +323,11 @@ func TestPipeRefusals(t *testing.T) {
 	e.is(early, transfer.Failed, transfer.Denied, "wrong token")
 	e.is(e.open(2, recv), transfer.Failed, transfer.Denied, "wrong token")
 	e.is(e.open(3, send), transfer.Failed, transfer.Busy, "has a sender already")
-	e.is(e.put(1, tx, 0, 1001, ""), transfer.Failed, transfer.Invalid, "1001 bytes does not fit into its capacity of 1000")
+	e.is(e.put(1, tx, 0, 1321, ""), transfer.Failed, transfer.Invalid, "1321 bytes does not fit into its capacity of 1000")
+	padded := e.put(1, tx, 0, 1320, "") // five tensors, each of which begins at a multiple of 64
+	e.runs(padded)
+	e.isDone(e.submit(1, &transfer.CancelOp{Target: padded}))
+	e.is(padded, transfer.WasCancelled, transfer.Cancelled, "")
 	e.is(e.get(1, tx, 0, 0, 10), transfer.Failed, transfer.Invalid, "sending end")
 	e.is(e.submit(1, secret), transfer.Failed, transfer.Invalid, "a session of its own")
 	e.is(e.put(1, 999, 0, 10, ""), transfer.Failed, transfer.Closed, "0x3e7")

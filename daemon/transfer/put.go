@@ -31,6 +31,9 @@ type item struct {
 
 const itemPrefix = ReservedPrefix + "item/"
 
+// itemPadding is what an item of the declared capacity may have besides: each of its five tensors begins at a multiple of 64 bytes.
+const itemPadding = 5 * 64
+
 func (m *Machine) submitPut(s *session, sub *Submit, in *PutOp) {
 	b, cause := bindOf(s, in.Target)
 	if cause.Reason == OK {
@@ -68,7 +71,7 @@ func (m *Machine) mayPut(s *session, b *bind, in *PutOp) Cause {
 		return because(Closed, "%s is sealed; nothing can be put any more", b.name)
 	case (in.Form == MatchNext) == h.place.buffer || in.Form < MatchNext || in.Form > MatchKey || in.Form == MatchExact:
 		return because(Invalid, "%s: form is %d: must be 1 (next) for a pipe; 2 (any), 3 (prefix) or 5 (key) for a buffer", b.name, in.Form)
-	case in.Bytes > h.capacity:
+	case in.Bytes > h.capacity+itemPadding:
 		return because(Invalid, "%s: an item of %d bytes does not fit into its capacity of %d; open it with more", b.name, in.Bytes, h.capacity)
 	case b.tokens+len(in.Tokens) > maxHeldTokens:
 		return because(Quota, "%s: its items lie under %d tokens, with these %d; the limit is %d: wait until some are selected", b.name, b.tokens, len(in.Tokens), maxHeldTokens)

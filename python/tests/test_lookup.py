@@ -247,3 +247,17 @@ def test_bad_arguments(near, name):
             ]:
                 with pytest.raises(kvpipe.Invalid, match=error):
                     call()
+
+
+def test_an_entry_of_the_whole_capacity(near, name):
+    """Rounding of five tensors to where they begin costs no declared byte, at either end."""
+    with kvpipe.connect(near.socket, engine_id="a") as node, node.lookup_buffer(name, capacity=100_000) as own, \
+            node.lookup_buffer(name) as sel:
+        parts = [numpy.full(n, n % 251, numpy.uint8) for n in (1, 65, 100_000 - 4 - 1 - 65)]
+        for tokens in [[7], [8]]:
+            own.insert(numpy.array(tokens, dtype=numpy.int32), None, *parts, timeout=5)
+            got = sel.drop_select(numpy.array(tokens), timeout=5, framework="numpy")
+            assert [len(p) for p in got[2:]] == [len(p) for p in parts]
+            assert all((a == b).all() for a, b in zip(got[2:], parts))
+        with pytest.raises(kvpipe.Invalid, match="the capacity of"):
+            own.insert(numpy.array([9], dtype=numpy.int32), None, *parts[:2], numpy.zeros(99_931, numpy.uint8))
