@@ -123,45 +123,6 @@ func (h *Holds) release(b *BlockList, n int, exclusive bool) {
 	}
 }
 
-// acquireRun is acquire for n adjacent blocks; it returns how many it could hold.
-func acquireRun(chunks []*chunk, first uint32, n int, step int32) int {
-	for done := 0; done < n; {
-		at := first + uint32(done)
-		c := chunks[at>>chunkShift]
-		if c == nil {
-			c = new(chunk)
-			chunks[at>>chunkShift] = c
-		}
-		part := c[at&(chunkBlocks-1):]
-		part = part[:min(len(part), n-done)]
-		for i, held := range part {
-			if held < 0 || step == writing && held != 0 {
-				return done + i
-			}
-			part[i] = held + step
-		}
-		done += len(part)
-	}
-	return n
-}
-
-// releaseRun undoes it; it returns how many of them were held so.
-func releaseRun(chunks []*chunk, first uint32, n int, step int32) int {
-	for done := 0; done < n; {
-		at := first + uint32(done)
-		part := chunks[at>>chunkShift][at&(chunkBlocks-1):]
-		part = part[:min(len(part), n-done)]
-		for i, held := range part {
-			if held == 0 || (held < 0) != (step == writing) {
-				return done + i
-			}
-			part[i] = held - step
-		}
-		done += len(part)
-	}
-	return n
-}
-
 func notHeld(b *BlockList, id uint32, chunks []*chunk) {
 	held := chunks[id>>chunkShift][id&(chunkBlocks-1)]
 	panic(fmt.Sprintf("layout: release of block %d of group %d, which is not held so (%d)", id, b.Group, held))

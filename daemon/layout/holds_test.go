@@ -142,6 +142,76 @@ func TestHoldsOfRuns(t *testing.T) {
 	h.Release(run, true)
 }
 
+// TestHoldsOfOverlappingRuns compares the table with a count for each block.
+func TestHoldsOfOverlappingRuns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const blocks = 3 * chunkBlocks
+		h := NewHolds(threeGroups(t, blocks))
+		counts := make([]int32, blocks)
+		type op struct {
+			lists     []BlockList
+			exclusive bool
+		}
+		var ops []op
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			if len(ops) > 0 && rapid.Bool().Draw(t, "release") {
+				i := rapid.IntRange(0, len(ops)-1).Draw(t, "which")
+				o := ops[i]
+				ops = append(ops[:i], ops[i+1:]...)
+				h.Release(o.lists, o.exclusive)
+				for _, id := range o.lists[0].IDs {
+					counts[id] -= step(o.exclusive)
+				}
+				continue
+			}
+			first := rapid.IntRange(0, blocks-1).Draw(t, "first")
+			n := min(rapid.SampledFrom([]int{1, 63, 64, 65, 200, 4096, 5000}).Draw(t, "blocks"), blocks-first)
+			o := op{[]BlockList{{NTokens: uint32(4 * n), IDs: Adjacent(uint32(first), uint32(n))}}, rapid.Bool().Draw(t, "exclusive")}
+			free := -1
+			for _, id := range o.lists[0].IDs {
+				if counts[id] < 0 || o.exclusive && counts[id] != 0 {
+					free = int(id)
+					break
+				}
+			}
+			run, err := h.Acquire(o.lists, o.exclusive)
+			if (err != nil) != (free >= 0) || err != nil && run != (Run{0, uint32(free), 1}) {
+				t.Fatalf("%v %v, want a conflict at %d", run, err, free)
+			}
+			if err == nil {
+				ops = append(ops, o)
+				for _, id := range o.lists[0].IDs {
+					counts[id] += step(o.exclusive)
+				}
+			}
+		}
+		for id, n := range counts {
+			if free := h.Free([]BlockList{{NTokens: 4, IDs: []uint32{uint32(id)}}}); free != (n == 0) {
+				t.Fatalf("block %d is free: %v, with %d holds", id, free, n)
+			}
+		}
+	})
+}
+
+func step(exclusive bool) int32 {
+	if exclusive {
+		return writing
+	}
+	return 1
+}
+
+func BenchmarkHoldRun(b *testing.B) {
+	const n = 4096
+	h := NewHolds(threeGroups(b, 3*n))
+	lists := []BlockList{{NTokens: 4 * n, IDs: Adjacent(1000, n)}}
+	for i := 0; b.Loop(); i++ {
+		if _, err := h.Acquire(lists, i%2 == 0); err != nil {
+			b.Fatal(err)
+		}
+		h.Release(lists, i%2 == 0)
+	}
+}
+
 func BenchmarkCheckAndHold(b *testing.B) {
 	const n = 262144
 	l := threeGroups(b, n)
