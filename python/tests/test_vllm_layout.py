@@ -130,7 +130,7 @@ def test_tensors_of_one_layer_have_parts():
 @pytest.mark.parametrize("model, name", [
     ("meta-llama/Llama-3.1-8B", "Llama-3.1-8B"),
     ("/models/Llama-3.1-8B/", "Llama-3.1-8B"),
-    ("/root/.cache/huggingface/hub/models--meta-llama--Llama-3.1-8B/snapshots/0e9e39f", "Llama-3.1-8B"),
+    ("/data/hub/models--meta-llama--Llama-3.1-8B/snapshots/0e9e39f", "Llama-3.1-8B"),
 ])
 def test_models_are_called_alike(model, name):
     assert model_name(model) == name
