@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon"
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -61,6 +62,7 @@ func serve(o *options, c config.Config) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
+	var stops stopping
 	for {
 		select {
 		case err := <-done:
@@ -71,7 +73,7 @@ func serve(o *options, c config.Config) error {
 				d.Reload(next, err)
 				continue
 			}
-			if ctx.Err() != nil {
+			if stops.again(s, time.Now()) {
 				return errors.New("stopped at once by a second signal: transfers in flight were not waited for")
 			}
 			stop()

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // KnownTransports are the names that the allow-list understands.
@@ -50,23 +53,26 @@ const maxSocket = 96
 
 // checkPlaces looks at names, paths and addresses.
 func (c *Config) checkPlaces(p *problems) {
-	if c.Node == "" || len(c.Node) > 255 || strings.ContainsAny(c.Node, " :/\n") {
-		p.add("node", "%q: give a name of 1 to 255 characters without spaces, colons or slashes", c.Node)
+	odd := func(r rune) bool { return r == ' ' || r == ':' || r == '/' || !unicode.IsPrint(r) }
+	if c.Node == "" || len(c.Node) > 255 || strings.ContainsFunc(c.Node, odd) {
+		p.add("node", "%q: give a name of 1 to 255 printable characters without spaces, colons or slashes", c.Node)
 	}
 	for key, v := range map[string]string{"socket": c.Socket, "admin": c.Admin} {
 		if !strings.HasPrefix(v, "/") || len(v) > maxSocket {
 			p.add(key, "%q: give an absolute path of at most %d bytes (unix sockets may have 107, and the daemon needs some for a moment)", v, maxSocket)
+		} else if strings.HasSuffix(v, "/") {
+			p.add(key, "%q: is a directory; give the path of the socket in it", v)
 		}
 	}
 	if c.Socket == c.Admin {
 		p.add("admin", "%q: is the path of socket too; give another one", c.Admin)
 	}
 	for key, v := range map[string]string{"listen": c.Listen, "metrics": c.Metrics} {
-		if _, _, err := net.SplitHostPort(v); v != "off" && err != nil {
+		if err := hostPort(v); v != "off" && err != nil {
 			p.add(key, "%q: give host:port or \"off\" (%v)", v, err)
 		}
 	}
-	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
+	if err := hostPort(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
 		p.add("advertise", "%q: give the host:port that other nodes dial, at most 127 bytes, or leave it empty", c.Advertise)
 	}
 	for _, a := range c.Peers.Allow {
@@ -75,10 +81,19 @@ func (c *Config) checkPlaces(p *problems) {
 		}
 	}
 	for name, addr := range c.Peers.Nodes {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
+		if err := hostPort(addr); err != nil {
 			p.add("peers.nodes."+name, "%q: give host:port (%v)", addr, err)
 		}
 	}
+}
+
+// hostPort judges an address, without looking names up.
+func hostPort(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if n, bad := strconv.Atoi(port); err == nil && bad == nil && (n < 0 || n > math.MaxUint16) {
+		return fmt.Errorf("port %d is not 0 to %d", n, math.MaxUint16)
+	}
+	return err
 }
 
 func (c *Config) checkChoices(p *problems) {

@@ -40,8 +40,8 @@ func TestCheckRefuses(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{func(c *Config) { c.Node = "" }, `node: "": give a name of 1 to 255 characters without spaces, colons or slashes`},
-		{func(c *Config) { c.Node = "a:1" }, `node: "a:1": give a name of 1 to 255 characters without spaces, colons or slashes`},
+		{func(c *Config) { c.Node = "" }, `node: "": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
+		{func(c *Config) { c.Node = "a:1" }, `node: "a:1": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Socket = "s" }, `socket: "s": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = long }, `admin: "` + long + `": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = c.Socket }, `admin: "/run/kvpipe/kvpiped.sock": is the path of socket too; give another one`},
@@ -57,6 +57,9 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Log.Level = "trace" }, `log.level: "trace": give one of debug, info, warn, error`},
 		{func(c *Config) { c.Log.Format = "xml" }, `log.format: "xml": give one of text, json`},
 		{func(c *Config) { c.TCP.Streams = 0 }, `tcp.streams: 0: give 1 to 64`},
+		{func(c *Config) { c.Socket = "/run/kvpipe/" }, `socket: "/run/kvpipe/": is a directory; give the path of the socket in it`},
+		{func(c *Config) { c.Metrics = "127.0.0.1:99999" }, `metrics: "127.0.0.1:99999": give host:port or "off" (port 99999 is not 0 to 65535)`},
+		{func(c *Config) { c.Node = "a\x1b" }, `node: "a\x1b": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Local.CopyWorkers = 65 }, `local.copy_workers: 65: give 1 to 64`},
 		{func(c *Config) { c.Local.Nice = -1 }, `local.nice: -1: give 0 to 19`},
 		{func(c *Config) { c.Limits.Sessions = 0 }, `limits.sessions: 0: give 1 to 65536`},

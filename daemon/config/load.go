@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // Load reads a file over the defaults. An unknown key is an error that names the nearest known one.
 func Load(path string) (Config, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("read configuration: %w", err)
 	}
@@ -22,6 +23,22 @@ func Load(path string) (Config, error) {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
+}
+
+// maxFile is far more than a file with every key and all nodes has.
+const maxFile = 4 << 20
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes: it is no configuration", path, maxFile)
+	}
+	return b, err
 }
 
 // Parse reads TOML over the defaults, without checking it.

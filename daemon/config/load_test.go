@@ -105,3 +105,10 @@ func TestValuesSurviveWriting(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadEndless: what is no configuration is not read to its end.
+func TestLoadEndless(t *testing.T) {
+	if _, err := Load("/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero has more than 4194304 bytes") {
+		t.Errorf("%v", err)
+	}
+}
