@@ -116,14 +116,14 @@ def test_decode_daemon_while_it_stays_away(p, d, far, reference):
 
 
 def test_policy_fail_says_so(fleet, p, near, far, reference):
-    """The other policy: the request ends with an error, and the engine goes on."""
-    d = fleet.start("decode-fail", "node-b", policy="fail").ready()
+    """The other policy: the request ends with an error when its time is over, and the engine goes on."""
+    d = fleet.start("decode-fail", "node-b", {"timeout": 3}, policy="fail").ready()
     ids = prompt(340, "fail")
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         near.kill()
-        near.start()
         with pytest.raises(httpx.HTTPStatusError, match="500"):
             answer.result()
+    near.start()
     again(p, d, reference, "fail")
 
 

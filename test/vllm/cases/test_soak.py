@@ -61,8 +61,8 @@ class Load:
         ids, right = dice.choice(self.expected)
         began = time.monotonic()
         try:
-            answer = http.post("/v1/completions", json={"model": "tiny", "prompt": ids, "temperature": 0, "max_tokens": 16,
-                                                        "ignore_eos": True, "return_token_ids": True})
+            answer = http.post("/v1/completions", json={"model": "tiny", "prompt": ids, "temperature": 0,
+                                                        "max_tokens": 16, "ignore_eos": True, "return_token_ids": True})
             answer.raise_for_status()
             said = tokens(answer.json())
         except httpx.HTTPError as error:

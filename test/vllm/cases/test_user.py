@@ -17,12 +17,12 @@ LINE = {"kv_connector": "KVPipeConnector", "kv_role": "kv_both", "kv_load_failur
 
 
 def test_one_line_of_configuration(fleet, d, reference):
-    """`vllm serve` with nothing but that line; the daemon's socket is where the environment says."""
+    """`vllm serve`, with nothing of ours but that line; the daemon's socket is where the environment says."""
     port = instance.free_port()
     vllm = os.path.join(os.path.dirname(sys.executable), "vllm")
-    command = [vllm, "serve", str(models.path("llama")), "--served-model-name", "tiny", "--port", str(port), "--host",
-               "127.0.0.1", "--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", "64M",
-               "--kv-transfer-config", json.dumps(LINE)]
+    command = [vllm, "serve", str(models.path("llama")), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port",
+               str(port), "--dtype", "float32", "--enforce-eager", "--block-size", str(instance.BLOCK),
+               "--kv-cache-memory-bytes", "64M", "--kv-transfer-config", json.dumps(LINE)]
     env = {**os.environ, **instance.ENV, "KVPIPE_SOCKET": fleet.nodes["node-a"].socket}
     p = Served(command, env, port)
     try:
@@ -81,7 +81,7 @@ def test_unknown_key(fleet):
 
 
 def test_policy_fail_warns(fleet, p):
-    d = fleet.start("decode-fail", "node-b", policy="fail").ready()
+    d = fleet.start("decode-fail", "node-b", {"timeout": 3}, policy="fail").ready()
     assert "kv_load_failure_policy is 'fail'" in d.text()
 
 
@@ -108,8 +108,9 @@ def test_parameters_of_another_connector(d, reference):
 
 
 @pytest.mark.parametrize("kvpipe", [
-    {}, {"v": 99}, "text", {"v": 1, "node": "node-a", "key": "x", "token": "!"}, {"v": 1, "node": "10.1.2.3:1", "key": "x",
-                                                                                   "token": "A" * 32},
+    {}, {"v": 99}, "text",
+    {"v": 1, "node": "node-a", "key": "x", "token": "!"},
+    {"v": 1, "node": "10.1.2.3:1", "key": "x", "token": "A" * 32},
 ])
 def test_parameters_that_a_client_made_up(d, reference, kvpipe):
     ids = prompt(80, f"made up {kvpipe}")

@@ -46,10 +46,11 @@ class Fleet:
         self.nodes[name] = Daemon(self.home / name, name, self.home / "ca", peers)
         self.stack.callback(self.nodes[name].stop)
 
-    def start(self, name, node=None, settings=None, policy="recompute", **options):
-        """An instance of that name, now being started; the same one for who asks for it again."""
+    def start(self, name, node=None, settings=None, policy="recompute", wrap=lambda kv: kv, **options):
+        """An instance of that name, now being started; the same one for who asks for it again. wrap changes the value
+        of --kv-transfer-config."""
         if name not in self.instances:
-            kv = connector(self.nodes[node], policy, **(settings or {})) if node else None
+            kv = wrap(connector(self.nodes[node], policy, **(settings or {}))) if node else None
             self.instances[name] = instance.Instance(self.zygote, name, kv=kv, **options)
             self.stack.callback(self.end, name)
         return self.instances[name]

@@ -22,7 +22,8 @@ def gemma3():
     """Hybrid: five layers of six see a window of 64 tokens only."""
     from transformers import Gemma3TextConfig
     return Gemma3TextConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=6, num_attention_heads=4,
-                            num_key_value_heads=2, head_dim=64, sliding_window=64, query_pre_attn_scalar=64, **_common())
+                            num_key_value_heads=2, head_dim=64, sliding_window=64, query_pre_attn_scalar=64,
+                            **_common())
 
 
 def deepseek():
@@ -30,8 +31,8 @@ def deepseek():
     from transformers import DeepseekV2Config
     return DeepseekV2Config(hidden_size=256, intermediate_size=512, num_hidden_layers=3, num_attention_heads=4,
                             num_key_value_heads=4, kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=128,
-                            qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=2, num_experts_per_tok=1, n_shared_experts=1, first_k_dense_replace=3,
-                            moe_intermediate_size=64, **_common())
+                            qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=2, num_experts_per_tok=1,
+                            n_shared_experts=1, first_k_dense_replace=3, moe_intermediate_size=64, **_common())
 
 
 MODELS = {"llama": llama, "gemma3": gemma3, "deepseek": deepseek}
