@@ -6,15 +6,13 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .. import Completion, Error, Node, Offer, Operation, Reason, Status, Take
+from .. import Completion, Error, Node, Offer, Operation, Status, Take
 from .compat import logger
 from .params import Source
 from .stats import Counts
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
 _PATIENCE = 3.0
-#: seconds of a watch that is repeated, and nodes that are known by their address alone
-_AGAIN, _MOST = 30.0, 4096
 
 
 class Running(NamedTuple):
@@ -33,8 +31,7 @@ class Operations:
         self.running: Dict[int, Running] = {}
         self._counts, self._met = counts, met
         self._loads: Dict[str, int] = {}  # request -> tag of its take
-        self._watches: Dict[int, Tuple[str, Source]] = {}  # tag -> request
-        self._addresses: Dict[str, str] = {}  # node -> where it says it is, if the daemon does not know it by name
+        self._watches: Dict[int, str] = {}  # tag -> request
         #: requests that have nothing to load any more, as their producer has said
         self.gone: List[str] = []
         self._tag = 0
@@ -66,13 +63,9 @@ class Operations:
     def tell(self, what: Callable[..., Any], source: Source, seconds: float, request: str = "") -> None:
         """Watches or drops what a request may load. request: who wants to hear that it is gone."""
         tag = self.tag()
-        done = self.submit(what, source.key, self.peer(source), source.token, timeout=seconds, tag=tag, trace=source.trace)
-        if done is not None and request:
-            self._watches[tag] = request, source
-
-    def peer(self, source: Source) -> Optional[str]:
-        """How the daemon is told of the source's node; None: its own."""
-        return None if source.node == self.node.name else self._addresses.get(source.node, source.node)
+        peer = None if source.node == self.node.name else source.node
+        if self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None and request:
+            self._watches[tag] = request
 
     def failed(self, tag: int) -> None:
         """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
@@ -132,14 +125,8 @@ class Operations:
                 self._loads.pop(running.request, None)
 
     def _watched(self, c: Completion) -> None:
-        request, source = self._watches.pop(c.tag)
-        if c.status == Status.DONE:
-            return
-        unknown = c.reason == Reason.NOT_FOUND and f'peer "{source.node}" is not known' in c.message
-        if unknown and source.address and source.node not in self._addresses and len(self._addresses) < _MOST:
-            self._addresses[source.node] = source.address
-            self.tell(self.node.watch, source, _AGAIN, request)
-        else:
+        request = self._watches.pop(c.tag)
+        if c.status != Status.DONE:
             logger.warning("kvpipe: request %s computes its prompt here: %s", request, c.message)
             self.gone.append(request)
 

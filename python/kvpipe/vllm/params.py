@@ -93,7 +93,6 @@ class Source(NamedTuple):
     trace: Optional[str]
     tokens: int  # that are there, from the prompt's first on; 0: as many as the prompt has
     early: bool = False  # asked for by a transfer_id, perhaps before it is computed
-    address: str = ""  # of the node, a hint for a daemon that does not know its name
 
 
 def outgoing(*, blocks: Sequence[Sequence[int]], engine: str, request: str, address: str, tp: int, source: Source,
@@ -145,14 +144,7 @@ def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
         return f"kv_transfer_params.kvpipe.tokens is {str(tokens)[:40]!r}: must be a number of tokens"
     if not isinstance(trace, str) or not 0 < len(trace.encode("utf-8", "replace")) <= _MAX_TRACE or "\0" in trace:
         trace = None
-    return Source(str(node), str(key), token, trace, tokens, early, _hint(params.get("remote_host"), params.get("remote_port")))
-
-
-def _hint(host: Any, port: Any) -> str:
-    if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port < 65536:
-        return ""
-    hint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return hint if len(hint.encode("utf-8", "replace")) <= _MAX_PEER and "\0" not in hint else ""
+    return Source(str(node), str(key), token, trace, tokens, early)
 
 
 def decode_token(text: Any) -> Optional[bytes]:

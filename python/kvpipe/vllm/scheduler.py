@@ -86,6 +86,9 @@ class Scheduler:
     def _drop(self, source: Source) -> None:
         self._operations.tell(self._node.drop, source, self._settings.lease)
 
+    def _peer(self, source: Source) -> Optional[str]:
+        return None if source.node == self._node.name else source.node
+
     def matched(self, request: Any, computed: int) -> Tuple[int, bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). Changes nothing."""
         waiting = self._waiting.get(request.request_id)
@@ -113,7 +116,7 @@ class Scheduler:
         known, name, tag = self._known(request, source), request.request_id, self._operations.tag()
         layered = self._layered and source.early
         start, stop = known - count - (1 if layered and known == request.num_tokens else 0), self._blocks.end(known)
-        load = Load(tag, name, source.key, self._operations.peer(source), source.token, source.trace,
+        load = Load(tag, name, source.key, self._peer(source), source.token, source.trace,
                     requests.digest(request, source.tokens or known), self._blocks.lists(tables, start, stop), start, stop,
                     start_of(self._step + 1), dict(self._apart), len(self._apart) + 1, self._settings.timeout, layered)
         if layered:
