@@ -18,6 +18,7 @@ from .meta import Load, Place, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
+from .peers import Peers
 from .stats import Counts
 
 
@@ -43,8 +44,8 @@ class Scheduler:
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._waiting: Dict[str, _Waiting] = {}
         self._theirs: Dict[str, int] = {}  # request -> tag of a take that workers submitted
-        self._counts, self._rates = Counts(), {}  # type: ignore[var-annotated]
-        self._operations = Operations(node, self._counts, self._met)
+        self._counts = Counts()
+        self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
                               int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
@@ -161,11 +162,6 @@ class Scheduler:
         """All ranks have them."""
         for request in requests_ or ():
             self._theirs.pop(request, None)
-
-    def _met(self, peer: str, rate: float) -> None:
-        if peer not in self._rates and self._settings.log_peers:
-            logger.info("kvpipe: %s -> %s: first load at %.1f MB/s", peer, self._node.name, rate / 1e6)
-        self._rates[peer] = rate
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]]) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""

@@ -1,0 +1,61 @@
+"""One line in the log for each peer, at its first load: which transport, how fast, why no better one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import socket
+import threading
+from typing import Any, Dict
+from urllib.parse import quote
+
+logger = logging.getLogger("vllm.kvpipe")
+
+_SECONDS = 5.0
+
+
+class Peers:
+    """What the daemon knows is on its admin socket, which the engine may not be allowed to open: then the line has less. Asked by a
+    thread of its own, so that no hook waits."""
+
+    def __init__(self, node: str, session_socket: str, wanted: bool) -> None:
+        self._node, self._wanted = node, wanted
+        self._admin = os.environ.get("KVPIPE_ADMIN") or os.path.join(
+            os.path.dirname(session_socket or os.environ.get("KVPIPE_SOCKET") or "/run/kvpipe/kvpiped.sock"), "admin.sock")
+        self._peers: Dict[str, float] = {}
+
+    def met(self, peer: str, rate: float) -> None:
+        """A load of this peer's KV succeeded, at so many bytes a second."""
+        if peer not in self._peers and self._wanted:
+            threading.Thread(target=self._say, args=(peer, rate), name="kvpipe-peer", daemon=True).start()
+        self._peers[peer] = rate
+
+    def _say(self, peer: str, rate: float) -> None:
+        try:
+            told = line(self._ask(peer), rate)
+        except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
+            told = f'first load at {rate / 1e9:.3g} GB/s; "kvpipectl explain {peer}" says by which transport ({error})'
+        logger.info("kvpipe: %s -> %s: %s", peer, self._node, told)
+
+    def _ask(self, peer: str) -> Dict[str, Any]:
+        connection = http.client.HTTPConnection("kvpiped", timeout=_SECONDS)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(_SECONDS)
+            sock.connect(self._admin)
+            connection.sock = sock
+            connection.request("GET", f"/v1/explain?peer={quote(peer, safe='')}")
+            answer: Dict[str, Any] = json.loads(connection.getresponse().read())
+        return answer
+
+
+def line(explained: Dict[str, Any], rate: float) -> str:
+    """ "tcp, 5.1 GB/s measured; rdma refused: no device" """
+    measured = float(explained.get("gbps") or 0) or rate / 1e9
+    parts = [f"{explained['transport'] or 'no transport'}, {measured:.3g} GB/s measured"]
+    for tried in explained.get("choices") or ():
+        if tried["transport"] == explained["transport"]:
+            break
+        parts.append(f"{tried['transport']} {tried['answer']}" + (f": {tried['reason']}" if tried.get("reason") else ""))
+    return "; ".join(parts)

@@ -1,0 +1,51 @@
+"""The line that a peer gets at its first load."""
+
+import logging
+import threading
+
+import pytest
+
+from kvpipe.vllm.peers import Peers, line
+
+EXPLAINED = {"transport": "tcp", "gbps": 5.1, "choices": [
+    {"transport": "local", "answer": "refused", "reason": "another node"}, {"transport": "rdma", "answer": "refused", "reason": "no device"},
+    {"transport": "tcp", "answer": "chosen"}, {"transport": "slower", "answer": "possible"}]}
+
+
+def test_what_is_better_and_why_it_is_not_used():
+    assert line(EXPLAINED, 1e9) == "tcp, 5.1 GB/s measured; local refused: another node; rdma refused: no device"
+
+
+def test_a_rate_that_the_daemon_has_not_measured_is_the_first_load():
+    assert line({"transport": "local", "gbps": 0, "choices": []}, 25e8) == "local, 2.5 GB/s measured"
+
+
+@pytest.fixture
+def said(caplog):
+    def wait():
+        for thread in threading.enumerate():
+            if thread.name == "kvpipe-peer":
+                thread.join(30)
+        return [record.getMessage() for record in caplog.records]
+    caplog.set_level(logging.INFO, "vllm.kvpipe")
+    return wait
+
+
+def test_a_peer_is_met_once(near, said, monkeypatch):
+    monkeypatch.setenv("KVPIPE_ADMIN", str(near.admin))
+    peers = Peers("here", "", True)
+    for _ in range(3):
+        peers.met(near.node, 1e9)
+    assert [text for text in said() if near.node in text and "here: local, " in text] == said()
+    assert len(said()) == 1
+
+
+def test_who_may_not_ask_the_daemon_says_how_to(said, monkeypatch, tmp_path):
+    monkeypatch.delenv("KVPIPE_ADMIN", raising=False)
+    Peers("here", str(tmp_path / "kvpiped.sock"), True).met("there", 1e9)
+    assert len(said()) == 1 and 'there -> here: first load at 1 GB/s; "kvpipectl explain there"' in said()[0]
+
+
+def test_nobody_wants_to_know(said):
+    Peers("here", "", False).met("there", 1e9)
+    assert said() == []
