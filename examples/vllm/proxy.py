@@ -6,7 +6,8 @@
 The prefill instance gets the request with max_tokens 1 and `do_remote_decode`; the `kv_transfer_params` of its answer,
 whatever is in them, go to the decode instance with the original request. Instances take turns. When a prefill instance
 fails, the decode instance gets the request without parameters and computes the prompt itself: a user sees an error
-only where the decode instance gives one. Needs fastapi, httpx and uvicorn, which vLLM brings.
+only where the decode instance gives one. Without --prefill requests go round the decode instances as they are. Needs
+fastapi, httpx and uvicorn, which vLLM brings.
 """
 
 import argparse
@@ -31,7 +32,7 @@ class Proxy:
     """Who gets the next request, and the connections to them."""
 
     def __init__(self, prefill, decode):
-        self.prefill, self.decode = itertools.cycle(prefill), itertools.cycle(decode)
+        self.prefill, self.decode = prefill and itertools.cycle(prefill), itertools.cycle(decode)
         self.http = httpx.AsyncClient(timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None))
 
     async def params(self, path, body, headers):
@@ -54,7 +55,7 @@ class Proxy:
         headers = {"X-Request-Id": request.headers.get("x-request-id") or uuid.uuid4().hex}
         if "authorization" in request.headers:
             headers["Authorization"] = request.headers["authorization"]
-        params = await self.params(path, body, headers)
+        params = await self.params(path, body, headers) if self.prefill else None
         if params:
             body = {**body, "kv_transfer_params": params}
         url = next(self.decode)
@@ -102,7 +103,7 @@ def application(prefill, decode):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prefill", action="append", required=True, metavar="URL", help="a prefill instance; may be repeated")
+    parser.add_argument("--prefill", action="append", default=[], metavar="URL", help="a prefill instance; may be repeated")
     parser.add_argument("--decode", action="append", required=True, metavar="URL", help="a decode instance; may be repeated")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)

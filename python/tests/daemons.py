@@ -47,7 +47,7 @@ class Daemon:
     def _read(self):
         for line in self.process.stderr:
             self.log.append(line)
-            if "msg=ready" in line:
+            if "msg=ready" in line or '"msg":"ready"' in line:
                 self._ready.set()
         self._ready.set()
 

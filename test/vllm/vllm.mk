@@ -52,3 +52,24 @@ vllm-sources: $(VLLM)/.vllm ## vLLM's source distribution in build/vllm-src (45 
 		'import importlib.metadata; print(importlib.metadata.version("vllm").partition("+")[0])')
 
 TEST_PARTS += test-vllm-fast
+
+# Benchmarks (bench/vllm). NIXL is installed beside vLLM's environment, which tests keep as it is.
+VLLM_NIXL    := $(VLLM)-nixl
+NIXL_VERSION := 1.5.1
+VLLM_BENCH    = $(VLLM)/bin/python -B bench/vllm
+
+.PHONY: bench-vllm bench-serving trace-vllm
+
+$(VLLM_NIXL)/.$(NIXL_VERSION): $(VLLM)/.vllm
+	@rm -rf $(VLLM_NIXL)
+	@$(VLLM)/bin/pip install -q --disable-pip-version-check --no-deps --target $(VLLM_NIXL) nixl==$(NIXL_VERSION) nixl-cu13==$(NIXL_VERSION)
+	@touch $@
+
+bench-vllm: build $(VLLM)/.package $(VLLM_NIXL)/.$(NIXL_VERSION) ## kvpipe, NixlConnector and ExampleConnector in one run
+	@$(VLLM_BENCH)/handover.py --nixl $(ROOT)/$(VLLM_NIXL) $(BENCHFLAGS)
+
+bench-serving: build $(VLLM)/.package ## 1P1D by kvpipe against two vLLM instances with chunked prefill
+	@$(VLLM_BENCH)/serving.py $(BENCHFLAGS)
+
+trace-vllm: build $(VLLM)/.package ## where each millisecond of one hand-over goes
+	@$(VLLM_BENCH)/trace.py $(BENCHFLAGS)

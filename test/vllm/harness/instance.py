@@ -36,11 +36,15 @@ def free_port():
 
 
 class Zygote:
-    """The process that servers are forked from; see zygote.py. Instances end with it."""
+    """The process that servers are forked from; see zygote.py. Instances end with it.
 
-    def __init__(self):
+    install names a module in path (folders) or the harness, whose function `install` each server calls before vLLM starts.
+    """
+
+    def __init__(self, install="harness.probe", path=()):
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        env = {**os.environ, **ENV, "PYTHONPATH": str(HERE.parent)}
+        self.install = install
+        env = {**os.environ, **ENV, "PYTHONPATH": os.pathsep.join((str(HERE.parent), *path))}
         self.process = subprocess.Popen([sys.executable, str(HERE / "zygote.py")], stdin=theirs, env=env)
         theirs.close()
         self.lock = threading.Lock()
@@ -51,7 +55,7 @@ class Zygote:
             if not self.warm:
                 assert self.control.recv(16) == b"ready", "the process to fork from could not import vLLM"
                 self.warm = True
-            socket.send_fds(self.control, [json.dumps({"argv": argv, "env": env}).encode()], [output])
+            socket.send_fds(self.control, [json.dumps({"argv": argv, "env": env, "install": self.install}).encode()], [output])
             return int(self.control.recv(16))
 
     def close(self):

@@ -1,11 +1,12 @@
 """Forks vLLM API servers from one process that has imported everything, which saves each of them half a minute.
 
-Run as a program with a socket as its standard input. A request is a JSON object with "argv" and "env", and a descriptor for
-the server's output; the answer is its pid. A server leads a process group, which ends with whoever kills the group; all
-of it ends when the socket is closed.
+Run as a program with a socket as its standard input. A request is a JSON object with "argv", "env" and "install", the module
+that prepares a server, and a descriptor for the server's output; the answer is its pid. A server leads a process group,
+which ends with whoever kills the group; all of it ends when the socket is closed.
 """
 
 import ctypes
+import importlib
 import json
 import multiprocessing
 import os
@@ -55,6 +56,7 @@ def serve(argv):
 def child(request, output):
     os.setsid()
     die_with_parent()
+    os.register_at_fork(after_in_child=die_with_parent)  # engine cores and workers too
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -62,8 +64,7 @@ def child(request, output):
     os.environ.update(request["env"])
     sys.argv = ["vllm", "serve", *request["argv"]]
     fork_instead_of_spawn()
-    from harness import probe
-    probe.install()
+    importlib.import_module(request["install"]).install()
     serve(request["argv"])
 
 

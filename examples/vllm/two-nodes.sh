@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Two nodes on one machine, each with its daemon: the prefill instance on one, the decode instance on the other, the KV goes by TCP.
+#
+#   two-nodes.sh MODEL [ARGUMENT OF vllm serve]...
+#
+# On two machines each runs its half: kvpiped with a configuration that names the other node (docs/operating.md), and
+# vllm serve without KVPIPE_SOCKET.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+model=$1
+shift
+: "${PORT:=8000}"
+home=$(mktemp -d /tmp/kvp-XXXXXX)
+trap 'trap - EXIT; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$home"' EXIT
+trap exit INT TERM
+
+node() { # NAME PORT PEER=HOST:PORT
+	kvpiped --dev --node "$1" --state-dir "$home/$1" --ca "$home/ca" --listen "127.0.0.1:$2" --peer "$3" &
+}
+node node-a 7650 node-b=127.0.0.1:7660
+node node-b 7660 node-a=127.0.0.1:7650
+
+serve() { # NODE PORT [ARGUMENT]...
+	local node=$1 port=$2
+	shift 2
+	KVPIPE_SOCKET=$home/$node/kvpiped.sock vllm serve "$model" --host 127.0.0.1 --port "$port" \
+		--kv-transfer-config "$(cat "$here/kvpipe.json")" "$@" &
+}
+serve node-a $((PORT + 100)) "$@"
+serve node-b $((PORT + 200)) "$@"
+
+for port in $((PORT + 100)) $((PORT + 200)); do
+	curl -sf --retry 600 --retry-delay 1 --retry-connrefused -o /dev/null "http://127.0.0.1:$port/health"
+done
+kvpipectl --admin "$home/node-b/admin.sock" explain node-a
+echo "ready: http://127.0.0.1:$PORT/v1, model $model"
+python3 "$here/proxy.py" --port "$PORT" --prefill "http://127.0.0.1:$((PORT + 100))" --decode "http://127.0.0.1:$((PORT + 200))"
