@@ -18,6 +18,7 @@
 #define KV_ITEMS 262144u                      /* in a pipe or buffer at a time */
 #define KV_PIPE_BYTES (64ull << 20)           /* default capacity */
 #define KV_NAP_NS 20000
+#define KV_CACHED (16u << 20)                 /* bytes: what waits in a pipe beyond is read from memory, not from caches */
 #define KV_WINDOW 32u
 #define KV_WINDOW_MAX 1024u
 #define KV_AHEAD_NS (3600 * KV_SEC)           /* how long the daemon lets a GET wait that was posted ahead */
@@ -88,11 +89,16 @@ struct kv_sink {
 	const struct kv_run *run;
 	uint8_t *at;
 	size_t left; /* of the run */
+	bool past;   /* what is written will be read much later: past the caches */
 };
 void kv_sink_open(struct kv_sink *k, const struct kv_pool *p, const struct kv_span *s);
 void kv_sink_write(struct kv_sink *k, const void *from, size_t n);
 void kv_sink_skip(struct kv_sink *k, size_t n);
 void kv_span_read(const struct kv_pool *p, const struct kv_span *s, uint8_t *to, size_t n);
+
+/* ---- copies (copy.c) ---- */
+/* memcpy for what is read only after more was written than caches hold. */
+void kv_copy_past(uint8_t *to, const uint8_t *from, size_t n);
 
 /* ---- messages (msg.c) ---- */
 struct kvpipe_msg {
@@ -123,6 +129,7 @@ struct kv_eop {
 	uint32_t next_free;
 	uint32_t ahead;       /* GET: blocks that count as room given ahead */
 	uint8_t opcode, state;
+	bool past;            /* PUT: more waits before it than caches hold */
 };
 
 struct kv_done { /* a terminal completion */

@@ -265,7 +265,10 @@ static void forward(struct kv_sink *k, const uint8_t *from, size_t n)
 			turn_to(k, k->run + 1);
 		size_t some = n < k->left ? n : k->left;
 		if (from != NULL) {
-			memcpy(k->at, from, some);
+			if (k->past)
+				kv_copy_past(k->at, from, some);
+			else
+				memcpy(k->at, from, some);
 			from += some;
 		}
 		k->at += some;

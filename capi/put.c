@@ -101,6 +101,7 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	if (err == 0 && op != NULL) {
 		e->wants = false;
 		op->bytes = it->counted;
+		op->past = e->used > KV_CACHED;
 		e->used += it->counted;
 		e->items++;
 	} else if (op != NULL) {
@@ -112,12 +113,13 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	return op;
 }
 
-static void fill(struct kv_end *e, const struct kv_put *p, const struct item *it, const struct kv_span *span)
+static void fill(struct kv_end *e, const struct kv_put *p, const struct item *it, const struct kv_span *span, bool past)
 {
 	struct kv_sink sink;
 	uint64_t at = 0;
 
 	kv_sink_open(&sink, e->pool, span);
+	sink.past = past;
 	for (uint32_t i = 0; i < p->count; i++) {
 		const struct kv_member *m = &it->members[i];
 		uint64_t n = kvpipe_dtype_size(m->dtype);
@@ -145,7 +147,7 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 	struct kv_eop *op = reserve(e, p, &it, deadline, &err);
 	if (op == NULL)
 		return err;
-	fill(e, p, &it, &op->span);
+	fill(e, p, &it, &op->span, op->past);
 	struct kvpipe_rec_put rec = {
 		.form = p->form,
 		.bytes = it.bytes,
