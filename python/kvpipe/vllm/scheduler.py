@@ -40,7 +40,7 @@ class Scheduler:
         self._blocks = requests.Blocks(groups, sizes, max(sizes) if packed else 1)
         self._tp = int(config.parallel_config.tensor_parallel_size)
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
-        self._layered = settings.layerwise and len(cache.kv_cache_groups) == 1
+        self._layered = settings.layerwise
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._waiting: Dict[str, _Waiting] = {}
         self._theirs: Dict[str, int] = {}  # request -> tag of a take that workers submitted
