@@ -24,7 +24,7 @@ class Loads:
 
     def __init__(self, node: Node, rank: int) -> None:
         self._node, self._rank = node, rank
-        self._takes: Dict[int, Take] = {}  # tag -> those that nobody waits for
+        self._takes: Dict[int, Take] = {}  # tag -> those that no step waits for, until they are over
         self._awaited: Dict[int, _Awaited] = {}
         self._lost: Set[int] = set()  # of those, which failed
         self._bad: Set[int] = set()
@@ -53,8 +53,12 @@ class Loads:
                 self._takes[load.tag] = take
         return refused
 
+    def __contains__(self, tag: int) -> bool:
+        return tag in self._takes
+
     def cancel(self, tag: int) -> None:
-        take = self._takes.pop(tag, None)
+        """Asks for its end, which comes as a completion: until then its bytes may land."""
+        take = self._takes.get(tag)
         if take is not None:
             try:
                 take.cancel(timeout=0)

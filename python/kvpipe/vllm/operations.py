@@ -3,8 +3,9 @@ what has ended."""
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .. import Completion, Error, Node, Offer, Operation, Status, Take
 from .compat import logger
@@ -32,6 +33,7 @@ class Operations:
         self._counts, self._met = counts, met
         self._loads: Dict[str, int] = {}  # request -> tag of its take
         self._watches: Dict[int, str] = {}  # tag -> request
+        self._stopping: Set[int] = set()  # of those that run, which were asked to end
         #: requests that have nothing to load any more, as their producer has said
         self.gone: List[str] = []
         self._tag = 0
@@ -49,6 +51,8 @@ class Operations:
 
     def submit(self, call: Callable[..., Any], *args: Any, **options: Any) -> Optional[Any]:
         """The operation, or None when it was refused at once."""
+        if self._over:
+            return None
         try:
             return call(*args, **options)
         except Error as error:
@@ -72,13 +76,16 @@ class Operations:
         self._ended.append((tag, False))
 
     def stop(self, tag: int) -> None:
-        """Ends one without waiting: its completion still comes."""
+        """Ends one without waiting: its completion still comes. It is asked once."""
+        if tag in self._stopping:
+            return
         operation = self.running[tag].operation
         try:
             if isinstance(operation, Offer):
                 operation.withdraw(timeout=0)
             elif isinstance(operation, Take):
                 operation.cancel(timeout=0)
+            self._stopping.add(tag)
         except Error as error:
             logger.debug("kvpipe: %s", error)
 
@@ -104,7 +111,8 @@ class Operations:
                 logger.error("kvpipe: no more hand-overs until this engine is restarted: %s", error)
             self._over = True
             self._ended += [(tag, False) for tag in self.running]
-            self.running.clear()
+            for of in (self.running, self._loads, self._watches, self._stopping):
+                of.clear()
         ended, self._ended = self._ended, []
         return ended
 
@@ -114,13 +122,14 @@ class Operations:
             seconds = time.monotonic() - running.began
             self._counts.ended(take, c, seconds)
             if c.status != Status.DONE:
-                logger.log(_loudness(take, c), "kvpipe: request %s: %s", running.request, c.message)
+                logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
             elif take:
                 self._met(running.peer, c.bytes / max(seconds, 1e-6))
         if c.released:
             end = running.operation.completion
             self._ended.append((c.tag, end is not None and end.status == Status.DONE))
             del self.running[c.tag]
+            self._stopping.discard(c.tag)
             if take:
                 self._loads.pop(running.request, None)
 
@@ -137,12 +146,17 @@ class Operations:
         now = time.monotonic()
         if self._away is None:
             self._away = now
-        elif now - self._away > _PATIENCE and self._loads:
-            logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(self._loads))
-            for tag in self._loads.values():
+        elif now - self._away > _PATIENCE:
+            given_up = [tag for tag in self._loads.values() if tag not in self._stopping]
+            if given_up:
+                logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(given_up))
+            for tag in given_up:
                 self.stop(tag)
 
 
-def _loudness(take: bool, c: Completion) -> int:
-    """A load that failed costs a prefill; an offer that nobody took, or that was withdrawn, is everyday life."""
-    return 30 if take and c.status == Status.FAILED else 20
+def _loudness(running: Running, c: Completion) -> int:
+    """A load that failed costs a prefill, one that expired unseen was for nothing. Withdrawn, cancelled, dropped, or kept for a
+    turn that did not come: everyday life."""
+    if c.status == Status.FAILED and not running.blocks:
+        return logging.WARNING if isinstance(running.operation, Take) else logging.INFO
+    return logging.DEBUG

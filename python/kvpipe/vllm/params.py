@@ -119,6 +119,12 @@ def outgoing(*, blocks: Sequence[Sequence[int]], engine: str, request: str, addr
     }
 
 
+def names_source(params: Mapping[str, Any]) -> bool:
+    """Whether the ``kvpipe`` dict says where KV is; one with "keep" alone does not."""
+    ours = params.get("kvpipe")
+    return isinstance(ours, Mapping) and ("node" in ours or "key" in ours)
+
+
 def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
     """Where the KV is, or why that cannot be told, in words."""
     ours = params.get("kvpipe")

@@ -44,6 +44,7 @@ class Scheduler:
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._waiting: Dict[str, _Waiting] = {}
         self._theirs: Dict[str, int] = {}  # request -> tag of a take that workers submitted
+        self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
         self._counts = Counts()
         self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
@@ -71,7 +72,7 @@ class Scheduler:
         if not params:
             return
         prefill, target = bool(params.get("do_remote_decode")), isinstance(params.get("transfer_id"), str)
-        source = wire.incoming(params) if params.get("do_remote_prefill") or params.get("kvpipe") else None
+        source = wire.incoming(params) if params.get("do_remote_prefill") or wire.names_source(params) else None
         if isinstance(source, str):
             logger.warning("kvpipe: request %s computes its prompt here: %s", request.request_id, source)
             source = None
@@ -92,6 +93,7 @@ class Scheduler:
 
     def matched(self, request: Any, computed: int) -> Tuple[int, bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). Changes nothing."""
+        self._asking = request.request_id
         waiting = self._waiting.get(request.request_id)
         if waiting is None or not self._node.connected:
             return 0, False
@@ -106,6 +108,7 @@ class Scheduler:
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
+        self._asking = None
         waiting = self._waiting.pop(request.request_id, None)
         if waiting is not None and count > 0:
             self._load(request, waiting.source, blocks.get_block_ids(), count)
@@ -143,6 +146,9 @@ class Scheduler:
         self._step += 1
         step, self._next = self._next, Step(self._step + 1)
         step.ended = self._operations.collect()
+        if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
+            self._asking = None
+            self._offers.give_back()
         self._offers.step(output, step, self._tables)
         if self._waiting or self._operations.gone:
             self._renew()

@@ -51,6 +51,8 @@ class Worker:
         if step.number == self._step:
             return
         self._step = step.number
+        if step.fences:  # first: from the start of the step on, bytes may land in these blocks
+            self._fence(set(step.fences))
         self._reached(start_of(step.number))
         for tag, request in step.sends.items():
             self._open[tag] = (request, False)
@@ -58,8 +60,6 @@ class Worker:
         for tag, request in step.recvs.items():
             self._open[tag] = (request, True)
         self._last = max(self._last, step.last)
-        if step.fences:
-            self._fence(set(step.fences))
         if step.loads:
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
         for tag in step.cancelled:
@@ -68,6 +68,7 @@ class Worker:
     def _fence(self, tags: Set[int]) -> None:
         """Waits until nothing reads the blocks of these offers any more, which this step may write."""
         until = time.monotonic() + _FENCE
+        tags -= {c.tag for seen in (self._pending, *self._early.values()) for c in seen if c.released}
         while tags and not self._over and time.monotonic() < until:
             completions = self._poll()
             tags -= {c.tag for c in completions if c.released}
@@ -109,7 +110,7 @@ class Worker:
         completions = self._poll()
         if self._pending:
             completions, self._pending = self._pending + completions, []
-        if not completions and not self._open and not self._early:
+        if not completions and not self._open and not self._early and not self._held:
             return out
         for c in completions:
             if c.tag in self._open:
@@ -120,9 +121,10 @@ class Worker:
             for c in self._early.pop(tag):
                 if tag in self._open:
                     self._take_in(c, out)
-        # The scheduler's word counts where this rank's own did not come: its daemon was replaced, or its session is over.
+        # The scheduler's word counts where this rank's own did not come: its daemon was replaced, or its session is over. It
+        # says nothing of what this rank takes by itself.
         for tag, done in self._ended if not self._over else [(tag, False) for tag in self._open]:
-            if tag in self._open:
+            if tag in self._open and (self._over or tag not in self._loads):
                 self._close(tag, out, failed=not done)
         self._ended = list(step.ended) if step is not None else []
         if self._unfinished:

@@ -1,0 +1,151 @@
+"""What a worker and the scheduler make of the ends that they hear of, in orders that daemons seldom give them."""
+
+import logging
+import os
+import types
+
+import pytest
+
+from kvpipe import Completion, Reason, Status, Take, Unavailable
+from kvpipe.vllm import compat
+from kvpipe.vllm.layout import Heads
+from kvpipe.vllm.meta import Load, Step, start_of
+from kvpipe.vllm.operations import Operations
+from kvpipe.vllm.params import Settings, names_source
+from kvpipe.vllm.stats import Counts
+from kvpipe.vllm.worker import Worker
+
+LOAD = Load(7, "r", "k", None, b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
+
+
+def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
+    return Completion(tag, None, status, reason, 0, (), released, 0, message, tag, 1)
+
+
+class Session:
+    """A Node whose completions are put there by the test; it keeps what is asked of it."""
+
+    name = "n"
+    connected = True
+
+    def __init__(self):
+        self.coming, self.said = [], []
+        self._ready = os.eventfd(1)
+
+    def poll(self):
+        coming, self.coming = self.coming, []
+        return coming
+
+    def progress(self, n):
+        self.said.append(("progress", n))
+
+    def take(self, key, *args, **options):
+        take = Take.__new__(Take)
+        take._end, take._released = None, False
+        take.cancel = lambda timeout: self.said.append(("cancel", key))
+        take.__dict__["_session"] = None
+        return take
+
+    def fileno(self):
+        return self._ready
+
+
+@pytest.fixture
+def node():
+    session = Session()
+    yield session
+    os.close(session._ready)
+
+
+@pytest.fixture
+def worker(node):
+    cache = types.SimpleNamespace(kv_cache_groups=[None])
+    return Worker(node, None, cache, Settings(), Heads(1, 2, 2))
+
+
+def look(worker, step, finished=()):
+    worker.begin(step)
+    worker.saved()
+    return worker.results(step, set(finished))
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_the_scheduler_does_not_end_what_a_rank_takes_by_itself(node, worker, done):
+    look(worker, Step(1, last=7, recvs={7: "r"}, loads=[LOAD]))
+    look(worker, Step(2, last=7, ended=[(7, done)]))
+    assert not look(worker, Step(3, last=7)).finished_recving, "its bytes may still land"
+    node.coming = [ends(7)]
+    out = look(worker, Step(4, last=7))
+    assert (out.finished_recving, out.failed_recving) == ({"r"}, set())
+
+
+def test_nor_once_it_was_cancelled(node, worker):
+    look(worker, Step(1, last=7, recvs={7: "r"}, loads=[LOAD]))
+    look(worker, Step(2, last=7, ended=[(7, False)], cancelled=[7]))
+    assert ("cancel", "k") in node.said
+    assert not look(worker, Step(3, last=7)).finished_recving
+    node.coming = [ends(7, Status.CANCELLED, Reason.CANCELLED)]
+    assert look(worker, Step(4, last=7)).failed_recving == {"r"}
+
+
+def test_the_scheduler_ends_what_this_rank_did_not_hear_of(worker):
+    look(worker, Step(1, last=7, recvs={7: "r"}))
+    assert not look(worker, Step(2, last=7, ended=[(7, False)])).finished_recving, "one look later"
+    assert look(worker, Step(3, last=7)).failed_recving == {"r"}
+
+
+def test_a_fence_needs_no_release_that_was_heard_already(node, worker, monkeypatch):
+    monkeypatch.setattr("kvpipe.vllm.worker.select", types.SimpleNamespace(select=lambda *_: pytest.fail("waits")))
+    node.coming = [ends(3)]
+    look(worker, Step(1, last=2))
+    look(worker, Step(2, last=3, fences=[3]))
+
+
+def test_a_step_is_said_to_begin_when_its_fences_are_over(node, worker):
+    node.coming = [ends(3)]
+    worker._poll = lambda: node.said.append("polled") or node.poll()
+    worker.begin(Step(5, last=3, fences=[3]))
+    assert node.said == ["polled", ("progress", start_of(5))]
+
+
+def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, worker):
+    node.coming = [ends(4)]
+    assert not look(worker, Step(1, last=4, sends={4: "r"})).finished_sending
+    assert look(worker, Step(2, last=4), ["r"]).finished_sending == {"r"}
+
+
+@pytest.fixture
+def operations(node):
+    return Operations(node, Counts(), lambda peer, rate: None)
+
+
+def test_loads_may_be_stopped_after_the_session(node, operations):
+    tag = operations.tag()
+    operations.keep(tag, "r", node.take("k"))
+    node.poll = lambda: (_ for _ in ()).throw(Unavailable("the session is over"))
+    assert operations.collect() == [(tag, False)]
+    operations.stop_load("r")
+
+
+def test_an_operation_is_asked_once_to_end(node, operations):
+    operations.keep(operations.tag(), "r", node.take("k"))
+    operations.stop_load("r")
+    operations.stop_load("r")
+    assert node.said == [("cancel", "k")]
+
+
+@pytest.mark.parametrize("end, level", [
+    (ends(1, Status.FAILED, Reason.PEER_GONE), logging.WARNING), (ends(1, Status.CANCELLED, Reason.CANCELLED), logging.DEBUG)])
+def test_only_loads_that_failed_are_worth_a_warning(node, operations, monkeypatch, end, level):
+    levels = []
+    monkeypatch.setattr(compat.logger, "log", lambda level, *_: levels.append(level))
+    operations.keep(operations.tag(), "r", node.take("k"))
+    operations.running[1].operation._end = end
+    node.coming = [end]
+    operations.collect()
+    assert levels == [level]
+
+
+def test_asking_to_keep_says_nothing_of_where_kv_is():
+    assert not names_source({"kvpipe": {"v": 1, "keep": 60}}) and not names_source({}) and not names_source({"kvpipe": 3})
+    assert names_source({"kvpipe": {"v": 1, "node": "n"}})
