@@ -111,8 +111,10 @@ class Operations:
                 logger.error("kvpipe: no more hand-overs until this engine is restarted: %s", error)
             self._over = True
             self._ended += [(tag, False) for tag in self.running]
-            for of in (self.running, self._loads, self._watches, self._stopping):
-                of.clear()
+            self.running.clear()
+            self._loads.clear()
+            self._watches.clear()
+            self._stopping.clear()
         ended, self._ended = self._ended, []
         return ended
 
@@ -147,10 +149,10 @@ class Operations:
         if self._away is None:
             self._away = now
         elif now - self._away > _PATIENCE:
-            given_up = [tag for tag in self._loads.values() if tag not in self._stopping]
-            if given_up:
-                logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(given_up))
-            for tag in given_up:
+            late = [tag for tag in self._loads.values() if tag not in self._stopping]
+            if late:
+                logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(late))
+            for tag in late:
                 self.stop(tag)
 
 

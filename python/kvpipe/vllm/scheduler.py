@@ -145,6 +145,14 @@ class Scheduler:
         """What the workers are told with the step that is about to run."""
         self._step += 1
         step, self._next = self._next, Step(self._step + 1)
+        try:
+            self._look(output, step)
+        except Exception:  # the step goes out all the same: whatever it names would never be reported
+            logger.exception("kvpipe: step %d", step.number)
+        step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
+        return step
+
+    def _look(self, output: Any, step: Step) -> None:
         step.ended = self._operations.collect()
         if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
             self._asking = None
@@ -152,8 +160,6 @@ class Scheduler:
         self._offers.step(output, step, self._tables)
         if self._waiting or self._operations.gone:
             self._renew()
-        step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
-        return step
 
     def _renew(self) -> None:
         for request in self._operations.gone:

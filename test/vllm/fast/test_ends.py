@@ -3,6 +3,7 @@
 import logging
 import os
 import types
+from unittest import mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import Load, Step, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, names_source
+from kvpipe.vllm.scheduler import Scheduler
 from kvpipe.vllm.stats import Counts
 from kvpipe.vllm.worker import Worker
 
@@ -149,3 +151,30 @@ def test_only_loads_that_failed_are_worth_a_warning(node, operations, monkeypatc
 def test_asking_to_keep_says_nothing_of_where_kv_is():
     assert not names_source({"kvpipe": {"v": 1, "keep": 60}}) and not names_source({}) and not names_source({"kvpipe": 3})
     assert names_source({"kvpipe": {"v": 1, "node": "n"}})
+
+
+@pytest.fixture
+def scheduler(node, operations):
+    scheduler = Scheduler.__new__(Scheduler)
+    scheduler._step, scheduler._next, scheduler._asking, scheduler._waiting, scheduler._tables = 0, Step(1), None, {}, None
+    scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
+    scheduler._offers = mock.Mock()
+    scheduler._offers.layered.first.return_value = 0
+    return scheduler
+
+
+def test_a_step_goes_out_with_what_it_names_though_something_failed(scheduler):
+    scheduler._next.sends[4] = "r"
+    scheduler._offers.step.side_effect = KeyError("r")
+    assert scheduler.step(None).sends == {4: "r"}
+
+
+def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
+    request = types.SimpleNamespace(request_id="r")
+    assert scheduler.matched(request, 0) == (0, False)
+    scheduler.step(None)
+    scheduler._offers.give_back.assert_called_once()
+    assert scheduler.matched(request, 0) == (0, False)
+    scheduler.allocated(request, None, 0)
+    scheduler.step(None)
+    scheduler._offers.give_back.assert_called_once()
