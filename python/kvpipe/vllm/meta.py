@@ -64,6 +64,13 @@ class Step:
     loads: List[Load] = dataclasses.field(default_factory=list)
     cancelled: List[int] = dataclasses.field(default_factory=list)
 
+    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+        """Pickled without the empty ones at the end: most steps begin and end nothing, and every step is pickled."""
+        values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled]
+        while len(values) > 2 and not values[-1]:
+            values.pop()
+        return Step, tuple(values)
+
 
 class Place:
     """Where a worker is: it tells the scheduler once, before the first step."""
