@@ -126,3 +126,8 @@ def test_settings_are_strict(extra, word):
     with pytest.raises(ValueError, match="^kvpipe: ") as error:
         Settings.parse(extra)
     assert word in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("node", ["10.0.0.9:7650", "[::1]:1", "half \ud800", "", "n" * 256, "a\0b", None])
+def test_a_node_is_named_not_addressed(node):
+    assert "kvpipe.node is" in incoming(ours(node=node))

@@ -24,13 +24,18 @@ def end_of(step: int) -> int:
     return step << 16 | SAVED
 
 
+def peer_of(node: str, own: Any) -> Optional[str]:
+    """How a session's daemon is told of a node; None: its own. Ranks may be on other nodes than their scheduler."""
+    return None if node == own.name else node
+
+
 class Load(NamedTuple):
     """A take that workers submit by themselves, each for its own rank, as a part of ``total``."""
 
     tag: int
     request: str
     key: str
-    peer: Optional[str]
+    node: str  # the producer's
     token: bytes
     trace: Optional[str]
     content: bytes

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .. import Completion, Error, Node, Offer, Operation, Status, Take
 from .compat import logger
+from .meta import peer_of
 from .params import Source
 from .stats import Counts
 
@@ -67,7 +68,7 @@ class Operations:
     def tell(self, what: Callable[..., Any], source: Source, seconds: float, request: str = "") -> None:
         """Watches or drops what a request may load. request: who wants to hear that it is gone."""
         tag = self.tag()
-        peer = None if source.node == self.node.name else source.node
+        peer = peer_of(source.node, self.node)
         if self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None and request:
             self._watches[tag] = request
 

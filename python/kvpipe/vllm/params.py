@@ -141,16 +141,26 @@ def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
     if early:
         key = f"transfer:{transfer}"
     for name, value, limit in (("node", node, _MAX_PEER), ("key", key, _MAX_KEY)):
-        if not isinstance(value, str) or not 0 < len(value.encode("utf-8", "replace")) <= limit or "\0" in value:
+        if not _fits(value, limit):
             return f"kv_transfer_params.kvpipe.{name} is {str(value)[:40]!r}: must be a string of 1 to {limit} bytes"
+    if ":" in node:
+        return f"kv_transfer_params.kvpipe.node is {node[:40]!r}: must be a node's name, addresses are the daemon's to know"
     token = decode_token(ours.get("token"))
     if token is None:
         return "kv_transfer_params.kvpipe.token: must be 16 to 32 bytes in base64url"
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 1 << 31:
         return f"kv_transfer_params.kvpipe.tokens is {str(tokens)[:40]!r}: must be a number of tokens"
-    if not isinstance(trace, str) or not 0 < len(trace.encode("utf-8", "replace")) <= _MAX_TRACE or "\0" in trace:
+    if not _fits(trace, _MAX_TRACE):
         trace = None
     return Source(str(node), str(key), token, trace, tokens, early)
+
+
+def _fits(value: Any, limit: int) -> bool:
+    """A string of 1 to limit bytes that C takes."""
+    try:
+        return isinstance(value, str) and 0 < len(value.encode()) <= limit and "\0" not in value
+    except UnicodeEncodeError:  # JSON has half surrogates
+        return False
 
 
 def decode_token(text: Any) -> Optional[bytes]:

@@ -14,7 +14,7 @@ from .. import Node
 from . import params as wire
 from . import requests
 from .compat import logger, transfer_groups
-from .meta import Load, Place, Step, start_of
+from .meta import Load, Place, Step, peer_of, start_of
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
@@ -88,9 +88,6 @@ class Scheduler:
     def _drop(self, source: Source) -> None:
         self._operations.tell(self._node.drop, source, self._settings.lease)
 
-    def _peer(self, source: Source) -> Optional[str]:
-        return None if source.node == self._node.name else source.node
-
     def matched(self, request: Any, computed: int) -> Tuple[int, bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). Changes nothing."""
         self._asking = request.request_id
@@ -120,7 +117,7 @@ class Scheduler:
         known, name, tag = self._known(request, source), request.request_id, self._operations.tag()
         layered = self._layered and source.early
         start, stop = known - count - (1 if layered and known == request.num_tokens else 0), self._blocks.end(known)
-        load = Load(tag, name, source.key, self._peer(source), source.token, source.trace,
+        load = Load(tag, name, source.key, source.node, source.token, source.trace,
                     requests.digest(request, source.tokens or known), self._blocks.lists(tables, start, stop), start, stop,
                     start_of(self._step + 1), dict(self._apart), len(self._apart) + 1, self._settings.timeout, layered)
         if layered:
@@ -132,8 +129,8 @@ class Scheduler:
             return
         self._next.recvs[tag] = name
         take = self._operations.submit(
-            self._node.take, load.key, load.blocks, peer=load.peer, token=load.token, tokens=(start, stop), after=load.after,
-            timeout=load.timeout, tag=tag, trace=load.trace, content=load.content, part=(0, load.total))
+            self._node.take, load.key, load.blocks, peer=peer_of(load.node, self._node), token=load.token, tokens=(start, stop),
+            after=load.after, timeout=load.timeout, tag=tag, trace=load.trace, content=load.content, part=(0, load.total))
         if take is None:
             self._operations.failed(tag)
         else:

@@ -17,7 +17,7 @@ from kvpipe.vllm.scheduler import Scheduler
 from kvpipe.vllm.stats import Counts
 from kvpipe.vllm.worker import Worker
 
-LOAD = Load(7, "r", "k", None, b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
+LOAD = Load(7, "r", "k", "other", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
 
 
 def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
@@ -27,10 +27,10 @@ def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
 class Session:
     """A Node whose completions are put there by the test; it keeps what is asked of it."""
 
-    name = "n"
     connected = True
 
     def __init__(self):
+        self.name = "n"
         self.coming, self.said = [], []
         self._ready = os.eventfd(1)
 
@@ -41,7 +41,8 @@ class Session:
     def progress(self, n):
         self.said.append(("progress", n))
 
-    def take(self, key, *args, **options):
+    def take(self, key, *args, peer=None, **options):
+        self.said.append(("take", peer))
         take = Take.__new__(Take)
         take._end, take._released = None, False
         take.cancel = lambda timeout: self.said.append(("cancel", key))
@@ -79,6 +80,13 @@ def test_the_scheduler_does_not_end_what_a_rank_takes_by_itself(node, worker, do
     node.coming = [ends(7)]
     out = look(worker, Step(4, last=7))
     assert (out.finished_recving, out.failed_recving) == ({"r"}, set())
+
+
+@pytest.mark.parametrize("own, peer", [("here", "other"), ("other", None)])
+def test_a_rank_on_another_node_takes_from_where_the_kv_is(node, worker, own, peer):
+    node.name = own
+    look(worker, Step(1, last=7, recvs={7: "r"}, loads=[LOAD]))
+    assert ("take", peer) in node.said
 
 
 def test_nor_once_it_was_cancelled(node, worker):
@@ -133,7 +141,7 @@ def test_an_operation_is_asked_once_to_end(node, operations):
     operations.keep(operations.tag(), "r", node.take("k"))
     operations.stop_load("r")
     operations.stop_load("r")
-    assert node.said == [("cancel", "k")]
+    assert node.said == [("take", None), ("cancel", "k")]
 
 
 @pytest.mark.parametrize("end, level", [
