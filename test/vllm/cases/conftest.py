@@ -1,6 +1,7 @@
 """What the cases stand on: a fleet for all of them, and nothing left in engines and daemons after each."""
 
 import os
+import signal
 
 import pytest
 
@@ -15,6 +16,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # Who ends the tests ends what they have started.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     config.addinivalue_line("markers", "core: what `make test-vllm` runs")
     config.addinivalue_line("markers", "soak: minutes of mixed load, by itself")
 
