@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any, Callable, TypeVar
 
 from .compat import logger
 
+#: seconds for which a hook that goes on failing is not logged again: some are called a thousand times a second
+_QUIET = 1.0
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -14,12 +17,18 @@ def kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
     """The log has what a hook raises, and the engine gets the answer that asks for nothing."""
 
     def wrap(hook: _F) -> _F:
+        quiet = float("-inf")  # until then
+
         @functools.wraps(hook)
         def kept(*args: Any, **kw: Any) -> Any:
+            nonlocal quiet
             try:
                 return hook(*args, **kw)
             except Exception:
-                logger.exception("kvpipe: %s failed; the request is served without a hand-over", hook.__name__)
+                now = time.monotonic()
+                if now >= quiet:
+                    quiet = now + _QUIET
+                    logger.exception("kvpipe: %s failed; the request is served without a hand-over", hook.__name__)
                 return otherwise()
 
         return kept  # type: ignore[return-value]

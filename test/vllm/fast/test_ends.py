@@ -9,6 +9,7 @@ import pytest
 
 from kvpipe import Completion, Reason, Status, Take, Unavailable
 from kvpipe.vllm import compat
+from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import Load, Step, start_of
 from kvpipe.vllm.operations import Operations
@@ -186,3 +187,12 @@ def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
     scheduler.allocated(request, None, 0)
     scheduler.step(None)
     scheduler._offers.give_back.assert_called_once()
+
+
+def test_a_hook_that_goes_on_failing_is_logged_now_and_then(monkeypatch):
+    told, clock = [], iter([0.0, 0.5, 2.0])
+    monkeypatch.setattr("kvpipe.vllm.guard.time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("kvpipe.vllm.guard.logger", types.SimpleNamespace(exception=lambda *words: told.append(words)))
+    hook = kept_in(lambda: "nothing")(lambda: {}["key"])
+    assert [hook(), hook(), hook()] == ["nothing"] * 3
+    assert len(told) == 2
