@@ -35,4 +35,5 @@ for port in $((PORT + 100)) $((PORT + 200)); do
 done
 kvpipectl --admin "$home/node-b/admin.sock" explain node-a
 echo "ready: http://127.0.0.1:$PORT/v1, model $model"
-python3 "$here/proxy.py" --port "$PORT" --prefill "http://127.0.0.1:$((PORT + 100))" --decode "http://127.0.0.1:$((PORT + 200))"
+python3 "$here/proxy.py" --port "$PORT" --prefill "http://127.0.0.1:$((PORT + 100))" --decode "http://127.0.0.1:$((PORT + 200))" &
+wait $! # not in the foreground: a signal is heard at once

@@ -36,4 +36,5 @@ for ((i = 1; i < ${#urls[@]}; i += 2)); do
 	curl -sf --retry 600 --retry-delay 1 --retry-connrefused -o /dev/null "${urls[i]}/health"
 done
 echo "ready: http://127.0.0.1:$PORT/v1, model $model"
-python3 "$here/proxy.py" --port "$PORT" "${urls[@]}"
+python3 "$here/proxy.py" --port "$PORT" "${urls[@]}" &
+wait $! # not in the foreground: a signal is heard at once
