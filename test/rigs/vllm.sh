@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Hand-overs between real vLLM engines on this CPU: `make test-vllm` after
+# `make deps-vllm`, which downloads 1 GB the first time.
+set -u
+cd "$(dirname "$0")/../.."
+
+need=6 # GiB: two engines with torch in each of their processes, and a third beside them
+have=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
+if [ "$have" -lt $need ]; then
+	echo "vLLM's engines need $need GiB of memory, $have GiB are available"
+	exit 77
+fi
+
+# make hides the status of what it ran: the installer's 77 is asked for first.
+make build || exit 1
+test/vllm/install/install.sh build/vllm || exit
+make deps-vllm test-vllm
