@@ -1,0 +1,181 @@
+"""One seeded run: requests go through a prefill and a decode engine while things happen to them, in any order."""
+
+import copy
+import json
+import random
+import time
+
+from engine import Engine
+from routers import load
+from text import VOCABULARY, Text
+
+ASK = {"do_remote_decode": True, "do_remote_prefill": False}
+ROUTERS = [r for r in load() if r.decode_request({"kv_transfer_params": {"mark": 1}}).get("kv_transfer_params", {}).get("mark")]
+
+#: what becomes of a request; those in the second line are answered by what decode computes itself
+FATES = ["handed over", "handed over", "handed over", "handed over", "local", "asked twice", "part of it",
+         "no dict", "wrong token", "wrong key", "wrong node", "other prompt",
+         "rejected", "lost", "aborted in prefill", "aborted in decode", "aborted anywhere"]
+
+WITHIN = 60  # seconds for a run: all that waits in it has deadlines of at most a few
+
+
+class Journey:
+    """A request on its way. ``fate`` is drawn from FATES."""
+
+    def __init__(self, number, rng, shared):
+        self.id, self.fate = f"r{number}", rng.choice(FATES)
+        length = rng.choice([rng.randint(1, 40), rng.randint(17, 130), 16 * rng.randint(1, 8)])
+        self.prompt = (shared[:rng.choice([0, 16, 48, 70])] + [rng.randrange(2, VOCABULARY) for _ in range(length)])[-200:]
+        self.most = rng.choice([1, 2, 5, 12])
+        self.router = rng.choice(ROUTERS)
+        self.state = "new"
+        self.decodes = []  # its ids on the decode engine
+
+
+class Run:
+    """Two engines at two daemons, or at one."""
+
+    def __init__(self, seed, model, sockets):
+        self.seed, self.rng = seed, random.Random(seed)
+        rng = self.rng
+        self.told = []  # what happened, for who looks at a failure
+        options = dict(lease=2.0, timeout=2.0, kv_recompute_threshold=rng.choice([1, 17, 64]))
+        self.p, self.d = (
+            Engine(model, socket, f"{name}{seed}", blocks=rng.choice([17, 24, 60]), budget=rng.choice([32, 64, 256]),
+                   seqs=rng.choice([1, 4]), batches=rng.choice([1, 2]),
+                   policy="fail" if name == "d" and rng.random() < 0.2 else "recompute", **options)
+            for name, socket in zip("pd", sockets))
+        shared = [rng.randrange(2, VOCABULARY) for _ in range(80)]
+        self.journeys = [Journey(i, rng, shared) for i in range(rng.randint(1, 7))]
+        self.quiet, self.until = 0, time.monotonic() + WITHIN
+
+    def turn(self):
+        """Something happens. False when every request has its end, and both engines are idle."""
+        ready = [j for j in self.journeys if j.state not in ("decoding", "over")]
+        if not ready and not self.p.busy and not self.d.busy:
+            return False
+        assert time.monotonic() < self.until, (
+            f"not over within {WITHIN} s: {[(j.id, j.fate, j.state) for j in self.journeys]}")
+        self._event(ready)
+        return True
+
+    @property
+    def waits(self):
+        """Whether both engines only wait for the daemons."""
+        return self.quiet > 12
+
+    def filenos(self):
+        return {fd for engine in (self.p, self.d) if engine.busy for fd in engine.filenos()}
+
+    def check(self):
+        for journey in self.journeys:
+            self._check(journey)
+        for engine in (self.p, self.d):
+            engine.settle()
+            engine.assert_empty()
+
+    def _event(self, ready):
+        choice = self.rng.random()
+        if choice < 0.30 and ready:
+            self._advance(self.rng.choice(ready))
+        elif choice < 0.33:
+            self._interrupt(self.rng.choice(self.journeys))
+        elif choice < 0.34:
+            engine = self.rng.choice([self.p, self.d])
+            self.told.append(f"all of {engine.name} preempted")
+            engine.preempt()
+        else:
+            self._step(self.rng.choice([self.p, self.d]))
+
+    def _step(self, engine):
+        if engine.busy and engine.step():
+            self.quiet = 0
+            return
+        self.quiet += 1
+
+    # ---- a request's way
+
+    def _advance(self, j):
+        if j.state == "new":
+            self.told.append(f"{j.id} ({j.fate}, {len(j.prompt)} tokens) comes")
+            if j.fate == "local":
+                self._decode(j, j.id, None)
+            else:
+                self.p.add(j.id, j.prompt, 1, dict(ASK))
+                j.state = "prefilling"
+        elif j.state == "prefilling" and j.id in self.p.ends:
+            self._prefilled(j)
+
+    def _prefilled(self, j):
+        if self.p.ends[j.id] not in ("length", "stop") or j.fate == "lost":
+            self.told.append(f"{j.id} ends after prefill ({self.p.ends[j.id]})")
+            j.state = "over"
+            return
+        params = j.router.decode_request({"kv_transfer_params": self.p.params[j.id]}).get("kv_transfer_params")
+        prompt = j.prompt
+        if params and "kvpipe" in params:
+            params = self._tamper(j.fate, params)
+        if j.fate == "other prompt":
+            prompt = j.prompt = [*j.prompt[:-1], j.prompt[-1] % (VOCABULARY - 2) + 2]
+        self.told.append(f"{j.id} goes to decode")
+        self._decode(j, j.id, params)
+        if j.fate == "asked twice":
+            self.d.add(f"{j.id}b", prompt, j.most, copy.deepcopy(params))
+            j.decodes.append(f"{j.id}b")
+        elif j.fate == "rejected":
+            self.d.abort(j.id)
+
+    def _decode(self, j, request_id, params):
+        self.d.add(request_id, j.prompt, j.most, params)
+        j.decodes.append(request_id)
+        j.state = "decoding"
+
+    def _tamper(self, fate, params):
+        params = json.loads(json.dumps(params))
+        ours = params["kvpipe"]
+        if fate == "no dict":
+            del params["kvpipe"]
+        elif fate == "wrong token":
+            ours["token"] = "A" * 22
+        elif fate == "wrong key":
+            ours["key"] += "x"
+        elif fate == "wrong node":
+            ours["node"] = "nowhere"
+        elif fate == "part of it":
+            ours["tokens"] = max(ours["tokens"] // 32 * 16, 1)
+        return params
+
+    def _interrupt(self, j):
+        """A client that goes away, or an engine that is told so."""
+        if j.fate in ("aborted in prefill", "aborted anywhere") and j.state != "new" and j.id not in self.p.ends:
+            self.told.append(f"{j.id} aborted in prefill")
+            self.p.abort(j.id)
+        elif j.fate in ("aborted in decode", "aborted anywhere"):
+            for request_id in j.decodes:
+                if request_id not in self.d.ends:
+                    self.told.append(f"{request_id} aborted in decode")
+                    self.d.abort(request_id)
+
+    # ---- afterwards
+
+    def _check(self, j):
+        if j.id in self.p.ends and self.p.ends[j.id] != "abort":
+            assert self.p.answers[j.id] == Text(j.prompt[:-1] + [self.p._texts[j.id].prompt[-1]]).answer(1)
+            assert (self.p.params[j.id] is not None) == (j.id in self.p.sent), f"{j.id}: its blocks were not given back once"
+        for request_id in j.decodes:
+            end = self.d.ends[request_id]
+            if end in ("length", "stop"):
+                assert self.d.answers[request_id] == Text(j.prompt).answer(j.most), f"{request_id} ({j.fate}): wrong tokens"
+            elif end == "error":
+                assert request_id in self.d.failed or request_id in self.d.received, f"{request_id} failed, but not its load"
+            else:
+                assert end == "abort" and ("abort" in j.fate or j.fate == "rejected"), f"{request_id} ({j.fate}) ended: {end}"
+
+    def loaded(self):
+        """Requests whose KV came from the other engine."""
+        return [j for j in self.journeys for r in j.decodes if r in self.d.received - self.d.failed]
+
+    def close(self):
+        self.p.close()
+        self.d.close()
