@@ -36,9 +36,9 @@ def _mappings():
 @pytest.fixture(autouse=True)
 def leaves_nothing(request):
     # Daemons outlive single tests: they come first, and are not counted.
-    if {"near", "far", "pair", "apart", "ends", "sockets", "engines"} & set(request.fixturenames):
+    if {"near", "far", "pair", "apart", "ends", "sockets", "engines", "sides"} & set(request.fixturenames):
         request.getfixturevalue("near")
-    if {"far", "apart", "ends", "sockets", "engines"} & set(request.fixturenames):
+    if {"far", "apart", "ends", "sockets", "engines", "sides"} & set(request.fixturenames):
         request.getfixturevalue("far")
     if "nodes" in request.fixturenames:
         request.getfixturevalue("nodes")

@@ -63,6 +63,12 @@ def cache_hit_source() -> Any:
         return None
 
 
+def data_transport() -> Tuple[Any, Any]:
+    """vLLM's DataTransport, of its tier of KV that lies with peers, and what its poll() returns."""
+    module = "vllm.v1.kv_offload.tiering.p2p.data.base"
+    return _get(module, "DataTransport"), _get(module, "PollResult")
+
+
 def register(name: str, module: str) -> None:
     """Makes the class known by name; once, however often plugins are loaded."""
     factory = _get("vllm.distributed.kv_transfer.kv_connector.factory", "KVConnectorFactory")

@@ -1,0 +1,242 @@
+"""vLLM's DataTransport over kvpipe: two nodes that write blocks to each other, by polling alone."""
+
+import json
+import mmap
+import random
+import time
+
+import pytest
+from engines import idle
+from vllm.v1.kv_offload.tiering.p2p.data.base import DataTransport
+
+import kvpipe
+from kvpipe.vllm.tiering import KVPipeTransport
+
+BLOCKS, SIZE = 64, 8192
+
+
+class Side:
+    """A transport, its memory, and what it said is over."""
+
+    def __init__(self, socket, blocks=BLOCKS, size=SIZE, fields=None, **more):
+        self.memory = mmap.mmap(-1, blocks * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._view = memoryview(self.memory).cast("B", (blocks, size))
+        self.transport = KVPipeTransport(self._view, fields, socket=socket, **more)
+        self.size, self.done, self.failed = size, [], []
+
+    def meets(self, other, name):
+        t = other.transport
+        self.transport.add_remote_peer(name, t.get_agent_metadata(), t.base_addr, t.num_blocks, t.block_len)
+
+    def fill(self, seed):
+        self.memory[:] = random.Random(seed).randbytes(len(self.memory))
+
+    def block(self, i):
+        return self.memory[i * self.size:(i + 1) * self.size]
+
+    def forget(self):
+        """Adopted memory is the daemon's file until it is unmapped."""
+        self.transport = None
+        self._view.release()
+        self.memory.close()
+
+    def poll(self, peer=None):
+        result = self.transport.poll(peer)
+        self.done += result.done
+        self.failed += result.failed
+
+
+def until(condition, *sides):
+    """Polls, as sessions do in every step of the engine."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, [(side.done, side.failed) for side in sides]
+        for side in sides:
+            side.poll()
+
+
+@pytest.fixture
+def pair(sides):
+    a, b = sides(), sides(True)
+    a.meets(b, "b"), b.meets(a, "a")
+    return a, b
+
+
+@pytest.fixture
+def sides(near, far):
+    made = []
+
+    def make(far_away=False, **more):
+        made.append(Side((far if far_away else near).socket, **more))
+        return made[-1]
+
+    yield make
+    for side in made:
+        side.transport.close()
+        side.transport.close()
+        side.forget()
+    for daemon in (near, far):
+        idle(daemon)
+
+
+def test_it_is_what_vllm_asks_for(sides):
+    transport = sides().transport
+    assert isinstance(transport, DataTransport)
+    assert (transport.num_blocks, transport.block_len, transport.config_fingerprint) == (BLOCKS, SIZE, "")
+
+
+def test_blocks_move_both_ways_at_once(pair):
+    a, b = pair
+    a.fill(1), b.fill(2)
+    ours, theirs = [a.block(i) for i in range(BLOCKS)], [b.block(i) for i in range(BLOCKS)]
+    there = a.transport.write_blocks("b", [0, 3, 9], [5, 7, 63])
+    back = b.transport.write_blocks("a", [0, 1], [20, 21])
+    until(lambda: a.done and b.done, a, b)
+    assert (a.done, b.done, a.failed, b.failed) == ([there], [back], [], [])
+    for i, want in ((5, ours[0]), (7, ours[3]), (63, ours[9])):
+        theirs[i] = want
+    ours[20], ours[21] = theirs[0], theirs[1]
+    assert [b.block(i) for i in range(BLOCKS)] == theirs and [a.block(i) for i in range(BLOCKS)] == ours
+
+
+def test_many_writes_each_end_once(pair):
+    a, b = pair
+    a.fill(3)
+    order = random.Random(4).sample(range(BLOCKS), BLOCKS)
+    numbers = [a.transport.write_blocks("b", [i], [order[i]]) for i in range(BLOCKS)]
+    assert len(set(numbers)) == BLOCKS and all(type(n) is int for n in numbers)
+    until(lambda: len(a.done) == BLOCKS, a, b)
+    a.poll()
+    assert sorted(a.done) == sorted(numbers) and not a.failed
+    assert all(b.block(order[i]) == a.block(i) for i in range(BLOCKS))
+
+
+def test_a_poll_for_one_peer_leaves_the_others_alone(sides):
+    a, b, c = sides(), sides(True), sides(True)
+    a.meets(b, "b"), a.meets(c, "c"), b.meets(a, "a"), c.meets(a, "a")
+    first, second = a.transport.write_blocks("b", [1], [1]), a.transport.write_blocks("c", [2], [2])
+    seen = []
+    until(lambda: seen.extend(a.transport.poll("b").done) or seen, b, c)
+    assert seen == [first]
+    until(lambda: seen.extend(a.transport.poll("c").done) or len(seen) == 2, b, c)
+    assert seen == [first, second]
+
+
+def test_what_cannot_be_submitted_is_none(pair):
+    a, _ = pair
+    for peer, local, remote in [("nobody", [1], [1]), ("b", [1, 2], [1]), ("b", [], []), ("b", [1], [BLOCKS]), ("b", [1], [-1]),
+                                ("b", [BLOCKS], [1])]:
+        assert a.transport.write_blocks(peer, local, remote) is None
+
+
+def test_cancel_at_once_forgets(pair):
+    a, b = pair
+    before = bytes(b.memory)
+    number = a.transport.write_blocks("b", [1], [1])
+    assert a.transport.cancel([number, 99]) == []
+    other = a.transport.write_blocks("b", [2], [2])
+    until(lambda: a.done, a, b)
+    assert a.done == [other] and not a.failed and b.block(1) == before[SIZE:2 * SIZE]
+
+
+def test_cancel_and_wait_ends_when_no_byte_can_land(pair):
+    """The peer has not even heard of it: it has to, before its blocks are its own again."""
+    a, b = pair
+    a.fill(5)
+    number = a.transport.write_blocks("b", [1], [1])
+    assert a.transport.cancel([number], mode="wait") == [number]
+    a.poll()
+    assert not a.failed
+    until(lambda: a.failed, a, b)
+    assert a.failed == [number] and not a.done and b.block(1) == bytes(SIZE)
+    assert a.transport.cancel([number], mode="wait") == []
+
+
+def test_cancel_of_what_is_done_is_nothing_to_wait_for(pair):
+    a, b = pair
+    a.fill(6)
+    number = a.transport.write_blocks("b", [1], [1])
+    until(lambda: b.block(1) == a.block(1), b)
+    until(lambda: a.transport.cancel([number], mode="wait") == [], b)
+    assert a.transport.poll() == ([], [])
+
+
+def test_blocks_that_are_being_written_are_refused_to_a_second_write(pair):
+    """The peer ends up with one of the two, whole."""
+    a, b = pair
+    a.fill(7)
+    numbers = [a.transport.write_blocks("b", [i], [9]) for i in (1, 2)]
+    until(lambda: len(a.done) + len(a.failed) == 2, a, b)
+    assert sorted(a.done + a.failed) == sorted(numbers) and a.done
+    assert b.block(9) in [a.block(1 if n == numbers[0] else 2) for n in a.done]
+
+
+def test_a_peer_that_closes_fails_what_it_did_not_take(pair):
+    a, b = pair
+    first = a.transport.write_blocks("b", [1], [1])
+    until(lambda: a.done, a, b)
+    number = a.transport.write_blocks("b", [1], [1])
+    b.transport.close()
+    until(lambda: a.failed, a)
+    assert (a.done, a.failed) == ([first], [number])
+    assert a.transport.write_blocks("b", [1], [1]) is None
+
+
+def test_a_peer_that_never_polls(sides):
+    """The write's time is over; the peer's own take would be over by then too."""
+    a, b = sides(timeout=0.2), sides(True)
+    a.meets(b, "b"), b.meets(a, "a")
+    number = a.transport.write_blocks("b", [1], [1])
+    until(lambda: a.failed, a)
+    assert a.failed == [number]
+
+
+def test_a_peer_comes_again(pair, sides):
+    a, b = pair
+    number = a.transport.write_blocks("b", [1], [1])
+    a.transport.remove_remote_peer("b")
+    a.transport.remove_remote_peer("b")
+    assert a.transport.write_blocks("b", [1], [1]) is None and a.transport.poll() == ([], [])
+    again = sides(True)
+    a.meets(again, "b"), again.meets(a, "a")
+    a.fill(8)
+    second = a.transport.write_blocks("b", [4], [4])
+    until(lambda: a.done, a, again)
+    assert a.done == [second] != [number] and again.block(4) == a.block(4)
+
+
+def test_peers_that_do_not_fit_are_refused(sides):
+    """By ValueError, on which vLLM drops the connection."""
+    a, b = sides(fields={"model": "x", "dtype": "bf16"}), sides(True, fields={"model": "y", "dtype": "bf16"})
+    assert len(a.transport.config_fingerprint) == 16 != b.transport.config_fingerprint
+    with pytest.raises(ValueError, match="has fingerprint .*, here it is"):
+        a.meets(b, "b")
+    other = sides(True, fields={"model": "x", "dtype": "bf16"}, size=4096)
+    with pytest.raises(ValueError, match="blocks of 4096 bytes, here they have 8192"):
+        a.meets(other, "b")
+    any_peer = sides(True)
+    a.meets(any_peer, "any"), any_peer.meets(a, "a")
+    good = json.loads(b.transport.get_agent_metadata())
+    for metadata in (b"", b"nixl", b"[]", b"{}", json.dumps({**good, "v": 2}).encode(), json.dumps({**good, "secret": "ab"}).encode(),
+                     json.dumps({**good, "node": None}).encode()):
+        with pytest.raises(ValueError, match="not of a KVPipeTransport of this release"):
+            a.transport.add_remote_peer("b", metadata, 0, BLOCKS, SIZE)
+
+
+def test_without_the_secret_nothing_is_taken(pair, far):
+    """What the pipes carry, and the blocks, are for those who were given the metadata."""
+    a, b = pair
+    number = a.transport.write_blocks("b", [1], [1])
+    mine, theirs = (json.loads(side.transport.get_agent_metadata()) for side in (a, b))
+    with kvpipe.connect(far.socket, engine_id="thief") as thief:
+        with pytest.raises(kvpipe.Error), thief.pipe(f"tier/{mine['id']}/{theirs['id']}", "recv", peer=mine["address"]) as pipe:
+            pipe.recv_tensor(timeout=5)
+    until(lambda: a.done, a, b)
+    assert a.done == [number]
+
+
+def test_memory_of_a_region_is_used_as_it_is(near, sides):
+    with kvpipe.connect(near.socket, engine_id="memory") as node:
+        region = node.alloc(BLOCKS * SIZE)
+        with pytest.raises(kvpipe.Error):  # another session's
+            KVPipeTransport(memoryview(region).cast("B", (BLOCKS, SIZE)), socket=near.socket)
