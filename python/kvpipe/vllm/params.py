@@ -143,8 +143,8 @@ def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
     for name, value, limit in (("node", node, _MAX_PEER), ("key", key, _MAX_KEY)):
         if not _fits(value, limit):
             return f"kv_transfer_params.kvpipe.{name} is {str(value)[:40]!r}: must be a string of 1 to {limit} bytes"
-    if ":" in node:
-        return f"kv_transfer_params.kvpipe.node is {node[:40]!r}: must be a node's name, addresses are the daemon's to know"
+    if ":" in str(node):
+        return f"kv_transfer_params.kvpipe.node is {str(node)[:40]!r}: must be a node's name, addresses are the daemon's to know"
     token = decode_token(ours.get("token"))
     if token is None:
         return "kv_transfer_params.kvpipe.token: must be 16 to 32 bytes in base64url"
