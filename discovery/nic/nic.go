@@ -1,0 +1,110 @@
+// Package nic owns what a node knows of its network: links, their addresses, and RDMA devices with their ports and GIDs. It asks the kernel
+// by netlink and sysfs, follows changes, and never fails for want of either: what could not be read is said in the inventory.
+package nic
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// State says how far an inventory goes.
+type State string
+
+const (
+	// Complete: everything was read.
+	Complete State = "complete"
+	// Partial: some of it could not be read, and Inventory.Reason says what and why.
+	Partial State = "partial"
+	// Unknown: nothing could be read, as where netlink is forbidden.
+	Unknown State = "unknown"
+)
+
+// Inventory is the network of this node (more precisely, of this process's network namespace) at one moment. It is never changed once it was
+// handed out, and may be read by any goroutine.
+type Inventory struct {
+	State   State
+	Reason  string   // of Partial and Unknown
+	Links   []Link   // by index
+	Devices []Device // by name; none without RDMA
+}
+
+// Link is a network interface.
+type Link struct {
+	Name      string
+	Index     int    // of the kernel; a renamed link keeps it
+	MAC       string // "" none
+	MTU       int    // bytes
+	Kind      string // "ethernet", "infiniband", "loopback", or what the kernel calls a virtual one: "veth", "bond", "vlan", ...
+	Up        bool   // administratively up, and with carrier
+	SpeedMbps int    // 0 unknown
+	PCI       string // address of its function, as 0000:17:00.0; "" for virtual ones, unless all links below agree
+	NUMA      int    // node of that function; -1 unknown
+	Master    string // the bond or bridge that it is a part of
+	Addresses []netip.Prefix
+	RDMA      *PortRef // nil: none
+}
+
+// PortRef names a port of an RDMA device.
+type PortRef struct {
+	Device string
+	Port   int // from 1
+}
+
+// Device is an RDMA device.
+type Device struct {
+	Name     string
+	NodeGUID string // as sysfs has it, 0c42:a103:0065:7a5e
+	PCI      string // "" for software ones
+	NUMA     int    // -1 unknown
+	Firmware string // version
+	Ports    []Port // by number
+}
+
+// Port is a port of an RDMA device.
+type Port struct {
+	Number    int    // from 1
+	State     string // "ACTIVE", "DOWN", "INIT", "ARMED", ...
+	LinkLayer string // "Ethernet" or "InfiniBand"
+	SpeedMbps int    // lanes times their rate, as the kernel multiplies them; 0 unknown
+	Netdev    string // the link it shares its wire with; "" none
+	GIDs      []GID  // by index, without empty ones
+}
+
+// GIDType says how packets with a GID look on the wire.
+type GIDType string
+
+// What the kernel calls the types.
+const (
+	TypeIB     GIDType = "IB"
+	TypeRoCEv1 GIDType = "RoCE v1"
+	TypeRoCEv2 GIDType = "RoCE v2"
+)
+
+// GID is an entry of a port's table. Entries move when addresses do: an index is worth nothing once the inventory has changed.
+type GID struct {
+	Index  int
+	GID    netip.Addr // as IPv6; IPv4 is mapped (::ffff:10.0.0.1)
+	Type   GIDType
+	Netdev string
+}
+
+// Link finds a link by its name.
+func (v *Inventory) Link(name string) (Link, bool) {
+	i := slices.IndexFunc(v.Links, func(l Link) bool { return l.Name == name })
+	if i < 0 {
+		return Link{}, false
+	}
+	return v.Links[i], true
+}
+
+// Holder finds the link that has an address.
+func (v *Inventory) Holder(a netip.Addr) (Link, bool) {
+	a = a.Unmap().WithZone("")
+	i := slices.IndexFunc(v.Links, func(l Link) bool {
+		return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
+	})
+	if i < 0 {
+		return Link{}, false
+	}
+	return v.Links[i], true
+}
