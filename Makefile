@@ -41,6 +41,7 @@ include scripts/mk/c.mk
 include scripts/mk/ctest.mk
 include scripts/mk/python.mk
 include scripts/mk/lint.mk
+include scripts/mk/packages.mk
 include scripts/mk/test.mk
 include test/vllm/vllm.mk
 

@@ -6,6 +6,7 @@
 #   scripts/deps.sh test       also what `make test` needs
 #   scripts/deps.sh generate   also what `make generate` needs
 #   scripts/deps.sh network    what `make build` and `make network` need
+#   scripts/deps.sh packages   what `make build` and `make packages` need, for ARCHES
 #
 # Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
 set -eu
@@ -45,6 +46,18 @@ missing() {
 	if [ "$1" = network ]; then
 		command -v nft >/dev/null || echo nftables
 		command -v ip >/dev/null || echo iproute2
+		return 0
+	fi
+	if [ "$1" = packages ]; then
+		command -v rpm >/dev/null || echo rpm
+		# As packages.mk has it: the own architecture's compiler, or a cross compiler.
+		for arch in ${ARCHES-}; do
+			case $arch,$(uname -m) in
+			amd64,x86_64 | arm64,aarch64) ;;
+			amd64,*) command -v x86_64-linux-gnu-gcc >/dev/null || echo gcc-x86-64-linux-gnu libc6-dev-amd64-cross ;;
+			arm64,*) command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
+			esac
+		done
 		return 0
 	fi
 	sanitizes || echo gcc libasan8 libubsan1

@@ -1,0 +1,51 @@
+# What is installed: deb, rpm, and what goes into them. Everything lies in
+# build/packages, and is the same for the same commit, wherever it is built.
+
+NFPM_VERSION := v2.43.0
+NFPM         := $(TOOLS)/nfpm
+ARCHES       ?= amd64 arm64
+PKG          := $(BUILD)/packages
+
+HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
+triple_amd64 := x86_64-linux-gnu
+triple_arm64 := aarch64-linux-gnu
+# tool ARCH NAME: a program of the toolchain for it
+tool = $(if $(filter $(1),$(HOST_ARCH)),,$(triple_$(1))-)$(2)
+
+# Paths of this machine stay out; what Debian's own builds harden is hardened.
+PKG_CFLAGS  := -O2 -g -ffile-prefix-map=$(ROOT)=. -D_FORTIFY_SOURCE=2 -fstack-protector-strong -Wformat -Wformat-security
+PKG_LDFLAGS := -Wl,--build-id=sha1
+PKG_COMMANDS := kvpiped kvpipectl
+
+.PHONY: debs rpms packages-deps packages-compile packages-doc
+
+packages-deps:
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES='$(ARCHES)' scripts/deps.sh packages
+
+$(NFPM)-$(NFPM_VERSION):
+	@echo 'make deps: nfpm $(NFPM_VERSION) in $(TOOLS)'
+	@mkdir -p $(TOOLS)
+	@GOBIN='$(ROOT)/$(TOOLS)' $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	@touch $@
+
+# What is compiled: with the rules of `make build`, into a folder for each architecture.
+packages-compile: packages-deps
+	@$(foreach arch,$(ARCHES),$(MAKE) BUILD=$(PKG)/$(arch) CC=$(call tool,$(arch),gcc) AR=$(call tool,$(arch),ar) \
+		CFLAGS='$(PKG_CFLAGS)' LDFLAGS='$(PKG_LDFLAGS)' $(PKG)/$(arch)/lib/libkvpipe.so.0 $(PKG)/$(arch)/lib/libkvpipe.a &&) true
+	@mkdir -p $(foreach arch,$(ARCHES),$(PKG)/$(arch)/bin)
+	@$(foreach arch,$(ARCHES),$(foreach command,$(PKG_COMMANDS), \
+		printf '  GO   %s\n' $(PKG)/$(arch)/bin/$(command) && \
+		GOARCH=$(arch) CGO_ENABLED=$(if $(filter $(command),$(CGO_COMMANDS)),1,0) CC=$(call tool,$(arch),gcc) \
+		$(GOBUILD) -buildvcs=false -o $(PKG)/$(arch)/bin/$(command) ./cmd/$(command) && \
+		packaging/licences.sh $(PKG)/$(arch)/bin/$(command) >$(PKG)/$(arch)/$(command).licences &&)) true
+
+# What is written: the configuration, completions, man pages.
+packages-doc: go-build
+	@packaging/doc.sh
+
+debs rpms: %s: packages-compile packages-doc $(NFPM)-$(NFPM_VERSION)
+	@rm -f $(foreach arch,$(ARCHES),$(PKG)/*_$(arch).$* $(PKG)/*.$(firstword $(subst -, ,$(triple_$(arch)))).$*)
+	@$(foreach arch,$(ARCHES),packaging/nfpm/make.sh $* $(arch) &&) true
+
+debs: ## Debian packages in build/packages, ARCHES="amd64 arm64"
+rpms: ## Fedora's, likewise
