@@ -1,8 +1,8 @@
 // Package sys owns every Linux system call that the standard library does not
 // offer: sealed memfds and their mappings, eventfds, pidfds and peer
 // credentials, descriptor passing over SEQPACKET sockets, scattered socket
-// input and output without allocation, and thread scheduling. It is the only
-// package that imports golang.org/x/sys/unix.
+// input and output without allocation, thread scheduling, and the places of
+// pages. It is the only package that imports golang.org/x/sys/unix.
 //
 // Descriptors are plain ints. A function that returns one gives it to the
 // caller, who ends it with Close; a function that takes one only borrows it,

@@ -1,0 +1,92 @@
+package sys
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// CPUs is a set of CPUs, 0 to MaxCPU. It can be compared with ==.
+type CPUs struct{ set unix.CPUSet }
+
+// MaxCPU is the highest number of a CPU in a CPUs.
+const MaxCPU = 64*len(unix.CPUSet{}) - 1
+
+// ParseCPUs reads a list as /sys writes it, and configurations do: numbers and
+// ranges, with commas, "0-3,8". An empty list is an empty set.
+func ParseCPUs(list string) (c CPUs, err error) {
+	if strings.TrimSpace(list) == "" {
+		return c, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ok := strings.Cut(strings.TrimSpace(part), "-")
+		if !ok {
+			last = first
+		}
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || from < 0 || from > to || to > MaxCPU {
+			return CPUs{}, fmt.Errorf("CPUs %q: %q: want numbers and ranges up to %d, such as \"0-3,8\"", list, part, MaxCPU)
+		}
+		for n := from; n <= to; n++ {
+			c.set.Set(n)
+		}
+	}
+	return c, nil
+}
+
+// String is the list that ParseCPUs reads, as short as it can be.
+func (c CPUs) String() string {
+	var out strings.Builder
+	for n := 0; n <= MaxCPU; n++ {
+		if !c.set.IsSet(n) {
+			continue
+		}
+		last := n
+		for last < MaxCPU && c.set.IsSet(last+1) {
+			last++
+		}
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString(strconv.Itoa(n))
+		if last > n {
+			fmt.Fprintf(&out, "-%d", last)
+		}
+		n = last
+	}
+	return out.String()
+}
+
+// Count returns how many CPUs are in the set.
+func (c CPUs) Count() int { return c.set.Count() }
+
+// And returns the CPUs that are in both sets.
+func (c CPUs) And(o CPUs) CPUs {
+	for i := range c.set {
+		c.set[i] &= o.set[i]
+	}
+	return c
+}
+
+// ThreadCPUs returns the CPUs that the calling thread may run on. New threads
+// begin with those of the thread that makes them.
+func ThreadCPUs() (c CPUs, err error) {
+	if err := unix.SchedGetaffinity(0, &c.set); err != nil {
+		return CPUs{}, fmt.Errorf("get CPUs of thread: %w", err)
+	}
+	return c, nil
+}
+
+// SetThreadCPUs sets the CPUs that the calling thread may run on; CPUs that
+// are not there are ignored, unless none remains. Call runtime.LockOSThread
+// before, and set what was there before unlocking: else the thread keeps its
+// CPUs for whatever runs on it next.
+func SetThreadCPUs(c CPUs) error {
+	if err := unix.SchedSetaffinity(0, &c.set); err != nil {
+		return fmt.Errorf("set CPUs of thread to %q: %w", c, err)
+	}
+	return nil
+}
