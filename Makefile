@@ -30,6 +30,8 @@ VERSION ?= $(shell scripts/version.sh)
 export KVPIPE_BIN     := $(ROOT)/$(BIN)
 export KVPIPE_LIBRARY := $(ROOT)/$(LIB)/libkvpipe.so.0
 export PATH           := $(ROOT)/$(BIN):$(PATH)
+# The header of NVML calls half of its own functions deprecated, at every build.
+export CGO_CFLAGS     ?= -O2 -g -Wno-deprecated-declarations
 
 # One short line for each command; make V=1 shows them whole.
 Q   := $(if $(V),,@)

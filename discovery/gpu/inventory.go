@@ -94,9 +94,10 @@ func (f Fabric) In() bool { return f.State == "completed" && f.Status == "" }
 
 // Xid is an error that the driver reported of a GPU (https://docs.nvidia.com/deploy/xid-errors).
 type Xid struct {
-	Code  uint64
-	When  time.Time
-	Count uint64 // of errors of this GPU since the daemon looks, of any code
+	Code     uint64
+	When     time.Time
+	Instance string // UUID of the MIG instance that it is about; "" the GPU as a whole, or unknown
+	Count    uint64 // of errors of this GPU since the daemon looks, of any code
 }
 
 // Device finds a GPU by its UUID.

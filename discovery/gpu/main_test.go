@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/internal/leak"
+	"github.com/kvpipe/kvpipe/test/fakenvml"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { leak.Main(fakenvml.Built(m)) }

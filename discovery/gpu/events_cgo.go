@@ -1,0 +1,79 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// arm begins to hear of the errors of all GPUs that report them and are not lost.
+func (l *library) arm() {
+	set, r := l.nvml.EventSetCreate()
+	if r != nvml.SUCCESS {
+		return
+	}
+	l.events, l.armed = set, false
+	for _, c := range l.cards {
+		if c.dead || c.Lost {
+			continue
+		}
+		if can, r := c.nvml.GetSupportedEventTypes(); r != nvml.SUCCESS || can&nvml.EventTypeXidCriticalError == 0 {
+			continue
+		}
+		if c.nvml.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+			l.armed = true
+		}
+	}
+}
+
+func (l *library) disarm() {
+	if l.events != nil {
+		_ = l.events.Free()
+	}
+	l.events, l.armed = nil, false
+}
+
+func (l *library) wait(d time.Duration) (report, waited) {
+	if !l.armed {
+		return report{}, useless
+	}
+	e, r := l.events.Wait(uint32(d.Milliseconds()))
+	switch r {
+	case nvml.SUCCESS:
+		if e.EventType != nvml.EventTypeXidCriticalError {
+			return report{}, nothing
+		}
+		return l.report(e)
+	case nvml.ERROR_TIMEOUT:
+		return report{}, nothing
+	}
+	l.disarm() // a set with a lost GPU in it fails again and again: read makes one without
+	return report{}, failed
+}
+
+// report finds whose error it is. NVML gives the GPU, also for one of an instance.
+func (l *library) report(e nvml.EventData) (report, waited) {
+	uuid, r := e.Device.GetUUID()
+	if r != nvml.SUCCESS {
+		// A GPU that fell off the bus cannot say who it is; the handle can.
+		for _, c := range l.cards {
+			if c.nvml == e.Device {
+				uuid = c.UUID
+			}
+		}
+	}
+	out := report{uuid: uuid, code: e.EventData}
+	for _, c := range l.cards {
+		if c.UUID != uuid {
+			continue
+		}
+		for _, i := range c.Instances {
+			if uint32(i.GPU) == e.GpuInstanceId && uint32(i.Compute) == e.ComputeInstanceId {
+				out.instance = i.UUID
+			}
+		}
+	}
+	return out, arrived
+}

@@ -1,0 +1,244 @@
+package gpu
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// Config says where to look.
+type Config struct {
+	Off     bool        // do not look at all
+	Library string      // path of libnvidia-ml.so.1; "": where the loader finds it. One process can use one only
+	Root    string      // below which proc and sys are; "": "/"
+	Notify  func(Event) // hears of every change, in order, from the watcher's goroutine; may ask for the Inventory. nil: nobody
+}
+
+// How often the watcher does what. Nothing in NVML announces that a driver was installed, a MIG split was changed or an NVLink came
+// up, so it looks, seldom. Errors are announced: waiting for them takes one thread that sleeps.
+const (
+	slice     = 500 * time.Millisecond // the longest wait within NVML, which nothing can interrupt: Close takes as long
+	lookEvery = 30 * time.Second       // a few cheap questions for each GPU
+	readEvery = 10 * time.Minute       // everything again
+	retry     = 30 * time.Second       // while there are no GPUs
+	settle    = time.Second            // from an Xid to reading what it did
+	readGap   = 10 * time.Second       // between two such readings, when errors come in swarms
+	trouble   = 5 * time.Second        // after a failure of waiting that is not the first
+	stuck     = 5 * time.Second        // Close gives up on an NVML that does not return
+)
+
+// source is NVML, or what stands for it in tests. The watcher's goroutine alone calls it.
+type source interface {
+	// open starts NVML and reads everything. When the State is not OK it is closed again.
+	open() Inventory
+	// look tells cheaply whether there is something new to read.
+	look() verdict
+	read() Inventory
+	// wait returns an error of a GPU as soon as there is one, at the latest after d.
+	wait(d time.Duration) (report, waited)
+	close()
+}
+
+type verdict int
+
+const (
+	same    verdict = iota
+	changed         // read tells what
+	gone            // GPUs came or went: NVML has to start again to see that
+)
+
+// report is an Xid that arrived.
+type report struct {
+	uuid, instance string
+	code           uint64
+}
+
+type waited int
+
+const (
+	nothing waited = iota
+	arrived
+	failed  // reading will tell why, such as a lost GPU
+	useless // none of the GPUs reports errors
+)
+
+// Watcher keeps an inventory up to date. Its methods may be called from any goroutine.
+type Watcher struct {
+	src    source
+	notify func(Event)
+	stop   chan struct{}
+	done   chan struct{}
+	told   map[told]time.Time // when an Xid was told last; the goroutine's own
+
+	mu  sync.Mutex
+	now Inventory
+}
+
+type told struct {
+	uuid string
+	code uint64
+}
+
+// Watch begins to look and returns at once, before anything is known: the Inventory is Starting until the first Event. Close ends it.
+func Watch(c Config) *Watcher {
+	if c.Root == "" {
+		c.Root = "/"
+	}
+	if c.Off {
+		return watch(nil, Inventory{State: Off, Reason: "GPUs are not looked for: gpu.nvml is \"off\""}, c.Notify)
+	}
+	src, why := newSource(c)
+	return watch(src, why, c.Notify)
+}
+
+// watch runs on src, or only tells why there is none.
+func watch(src source, none Inventory, notify func(Event)) *Watcher {
+	w := &Watcher{
+		src: src, notify: notify, stop: make(chan struct{}), done: make(chan struct{}), told: map[told]time.Time{},
+		now: Inventory{State: Starting, Reason: "NVML is still starting"},
+	}
+	go func() {
+		defer close(w.done)
+		if src == nil {
+			w.publish(none)
+			return
+		}
+		w.run()
+	}()
+	return w
+}
+
+// Inventory is what is known now.
+func (w *Watcher) Inventory() Inventory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// Close ends the watching; no Event comes after it. It fails when NVML does not return, which a broken GPU can cause: then a thread
+// is left behind in it.
+func (w *Watcher) Close() error {
+	close(w.stop)
+	t := time.NewTimer(stuck)
+	defer t.Stop()
+	select {
+	case <-w.done:
+		return nil
+	case <-t.C:
+		return errors.New("NVML does not return from a call: nvidia-smi and the kernel's log may say which GPU hangs")
+	}
+}
+
+// run is the goroutine: it starts NVML, again and again while there is no GPU, and watches those that there are.
+func (w *Watcher) run() {
+	for {
+		i := w.src.open()
+		w.publish(i)
+		if i.State == OK {
+			stopped := w.attend()
+			w.src.close()
+			if stopped {
+				return
+			}
+			continue
+		}
+		if w.pause(retry) {
+			return
+		}
+	}
+}
+
+// attend watches the GPUs until Close, which it tells, or until NVML has to start again.
+func (w *Watcher) attend() (stopped bool) {
+	read := time.Now()
+	next, full := read.Add(lookEvery), read.Add(readEvery)
+	var failure time.Time
+	for !w.stopping() {
+		began := time.Now()
+		r, how := w.src.wait(slice)
+		switch how {
+		case arrived:
+			w.xid(r)
+			full = earlier(full, later(began.Add(settle), read.Add(readGap)))
+			next = earlier(next, full)
+		case failed:
+			w.publish(w.src.read())
+			if began.Sub(failure) < 2*trouble {
+				w.pause(trouble)
+			}
+			failure = began
+		case useless:
+			w.pause(time.Until(next))
+		case nothing: // NVML may return early, whenever a GPU interrupts
+			if time.Since(began) < slice/2 {
+				w.pause(slice)
+			}
+		}
+		if time.Now().Before(next) {
+			continue
+		}
+		next = time.Now().Add(lookEvery)
+		switch v := w.src.look(); {
+		case v == gone:
+			return false
+		case v == changed, !time.Now().Before(full):
+			w.publish(w.src.read())
+			read = time.Now()
+			full = read.Add(readEvery)
+		}
+	}
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (w *Watcher) stopping() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for d or for Close, and says whether it was Close.
+func (w *Watcher) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-w.stop:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// publish makes next the inventory and tells what changed.
+func (w *Watcher) publish(next Inventory) {
+	w.mu.Lock()
+	old := w.now
+	next = carry(old, next)
+	w.now = next
+	w.mu.Unlock()
+	w.tell(changes(old, next)...)
+}
+
+func (w *Watcher) tell(events ...Event) {
+	for _, e := range events {
+		if w.notify != nil && !w.stopping() {
+			w.notify(e)
+		}
+	}
+}
