@@ -11,12 +11,12 @@ require (
 
 require google.golang.org/protobuf v1.36.12
 
-require github.com/NVIDIA/go-nvml v0.13.3-0
-
 require (
-	github.com/vishvananda/netlink v1.3.1 // indirect
-	github.com/vishvananda/netns v0.0.5 // indirect
+	github.com/NVIDIA/go-nvml v0.13.3-0
+	github.com/vishvananda/netlink v1.3.1
 )
+
+require github.com/vishvananda/netns v0.0.5 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -1,0 +1,96 @@
+package nic
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func (s Source) class(name string) string {
+	root := s.Sys
+	if root == "" {
+		root = "/sys"
+	}
+	return filepath.Join(root, "class", name)
+}
+
+// describe adds what sysfs knows of a link. A sysfs of another network namespace knows other links, perhaps of the same name.
+func (s Source) describe(l *Link) {
+	dir := filepath.Join(s.class("net"), l.Name)
+	if number(dir, "ifindex") != l.Index {
+		return
+	}
+	l.SpeedMbps = max(number(dir, "speed"), 0) // -1 and errors: not known, or no carrier
+	l.PCI, l.NUMA = place(dir)
+}
+
+// unknownSpeed is what some drivers say instead of -1.
+const unknownSpeed = 1<<32 - 1
+
+// number reads a file with one; 0 when there is none.
+func number(elem ...string) int {
+	n, err := strconv.Atoi(text(elem...))
+	if err != nil || n == unknownSpeed {
+		return 0
+	}
+	return n
+}
+
+var function = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// place finds the PCI function, and its NUMA node, of what has a "device" in sysfs. Between the two may lie others, such as virtio0.
+func place(dir string) (pci string, numa int) {
+	at, err := filepath.EvalSymlinks(filepath.Join(dir, "device"))
+	if err != nil {
+		return "", -1
+	}
+	for ; len(at) > 1; at = filepath.Dir(at) {
+		if name := filepath.Base(at); function.MatchString(name) {
+			n, err := strconv.Atoi(text(at, "numa_node"))
+			if err != nil {
+				n = -1
+			}
+			return name, n
+		}
+	}
+	return "", -1
+}
+
+// inherit gives virtual links the place of what they lie on (a bond that of its NICs, a VLAN that of its link), as far as that is one.
+func (s Source) inherit(links []Link) {
+	for i := range links {
+		if l := &links[i]; l.PCI == "" {
+			l.PCI, l.NUMA = "", -1
+			for j, low := range s.lowest(links, l.Name, 4) {
+				if j == 0 {
+					l.PCI, l.NUMA = low.PCI, low.NUMA
+				}
+				if l.PCI != low.PCI {
+					l.PCI = ""
+				}
+				if l.NUMA != low.NUMA {
+					l.NUMA = -1
+				}
+			}
+		}
+	}
+}
+
+// lowest are the links with a PCI function that a link lies on; others, such as taps of guests in a bridge, are passed over.
+func (s Source) lowest(links []Link, name string, depth int) (found []Link) {
+	lower, _ := filepath.Glob(filepath.Join(s.class("net"), name, "lower_*")) // the pattern is a good one
+	for _, path := range lower {
+		below := strings.TrimPrefix(filepath.Base(path), "lower_")
+		i := slices.IndexFunc(links, func(l Link) bool { return l.Name == below })
+		switch {
+		case i < 0 || depth == 0:
+		case links[i].PCI != "":
+			found = append(found, links[i])
+		default:
+			found = append(found, s.lowest(links, below, depth-1)...)
+		}
+	}
+	return found
+}

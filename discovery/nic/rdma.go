@@ -1,0 +1,135 @@
+package nic
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// text reads a file of sysfs, without the white space around it; "" when it cannot.
+func text(elem ...string) string {
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// names lists a folder; one that is not there has none.
+func names(elem ...string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(elem...))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, nil
+}
+
+// numbers are the names that are numbers, in order.
+func numbers(names []string) (out []int) {
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n >= 0 {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// devices lists RDMA devices, as Documentation/ABI/stable/sysfs-class-infiniband of Linux describes them. Netlink's RDMA family has neither
+// GIDs nor rates. No RDMA is no error.
+func (s Source) devices() ([]Device, error) {
+	found, err := names(s.class("infiniband"))
+	var out []Device
+	for _, name := range found {
+		dir := filepath.Join(s.class("infiniband"), name)
+		d := Device{Name: name, NodeGUID: text(dir, "node_guid"), Firmware: text(dir, "fw_ver")}
+		d.PCI, d.NUMA = place(dir)
+		ports, err := names(dir, "ports")
+		if err != nil {
+			continue // it is just being removed
+		}
+		for _, n := range numbers(ports) {
+			d.Ports = append(d.Ports, port(dir, n))
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b Device) int { return cmp.Compare(a.Name, b.Name) })
+	return out, err
+}
+
+func port(device string, n int) Port {
+	dir := filepath.Join(device, "ports", strconv.Itoa(n))
+	_, state, _ := strings.Cut(text(dir, "state"), ": ") // "4: ACTIVE"
+	p := Port{Number: n, State: state, LinkLayer: text(dir, "link_layer")}
+	p.SpeedMbps, _ = parseRate(text(dir, "rate"))
+	all, _ := names(dir, "gids") // without them the port has no GIDs, which is what its readers are told
+	for _, i := range numbers(all) {
+		if g, ok := gid(dir, i); ok {
+			p.GIDs = append(p.GIDs, g)
+		}
+	}
+	p.Netdev = netdev(device, n, p.GIDs)
+	return p
+}
+
+// gid reads an entry of the table; false when it is empty.
+func gid(port string, i int) (GID, bool) {
+	index := strconv.Itoa(i)
+	addr, err := netip.ParseAddr(text(port, "gids", index))
+	if err != nil || addr.IsUnspecified() {
+		return GID{}, false
+	}
+	g := GID{Index: i, GID: addr, Type: GIDType(text(port, "gid_attrs", "types", index)), Netdev: text(port, "gid_attrs", "ndevs", index)}
+	if g.Type == "IB/RoCE v1" { // what the kernel calls both, on a port of either kind
+		g.Type = TypeRoCEv1
+		if text(port, "link_layer") == "InfiniBand" {
+			g.Type = TypeIB
+		}
+	}
+	return g, true
+}
+
+// netdev finds the link that belongs to a port: as its GIDs say (RoCE), as its function's links say (InfiniBand), or by what a software device
+// was made of.
+func netdev(device string, port int, gids []GID) string {
+	for _, g := range gids {
+		if g.Netdev != "" {
+			return g.Netdev
+		}
+	}
+	links, _ := names(device, "device", "net") // without: a software device
+	for _, name := range links {
+		dir := filepath.Join(device, "device", "net", name)
+		if at := max(number(dir, "dev_port"), number(dir, "dev_id")); at == port-1 {
+			return name
+		}
+	}
+	return text(device, "parent")
+}
+
+// join tells links of their RDMA ports, and gives both what only the other knows.
+func (s Source) join(v *Inventory) {
+	for _, d := range v.Devices {
+		for _, p := range d.Ports {
+			i := slices.IndexFunc(v.Links, func(l Link) bool { return l.Name == p.Netdev })
+			if i < 0 || v.Links[i].RDMA != nil {
+				continue
+			}
+			l := &v.Links[i]
+			l.RDMA = &PortRef{Device: d.Name, Port: p.Number}
+			if l.SpeedMbps == 0 && p.LinkLayer == "InfiniBand" {
+				l.SpeedMbps = p.SpeedMbps
+			}
+		}
+	}
+}
