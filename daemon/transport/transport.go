@@ -75,6 +75,9 @@ type Transport interface {
 	// Fence ends a leg: after the Fenced event no byte of it is read (Producer) or lands (Consumer). Posted slices that did not
 	// start are reported with Cancelled. Needs no answer from the peer.
 	Fence(leg transfer.Leg)
+	// Ping returns nil when every worker has shown within ctx that it still goes on: by an answer, or, where it waits for a peer, by
+	// waiting or having come further since the last Ping. The error says which did not. For one goroutine.
+	Ping(ctx context.Context) error
 	// Close stops all workers; everything is fenced when it returns.
 	Close() error
 }

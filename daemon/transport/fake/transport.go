@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -40,6 +41,13 @@ func newTransport(n *Network, name string, sink transport.Sink) *Transport {
 
 // Name is "fake".
 func (t *Transport) Name() string { return "fake" }
+
+// Ping answers at once: what is under way is moved by who calls Step.
+func (t *Transport) Ping(context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return nil
+}
 
 // Probe says yes to every node of the network, and to this one.
 func (t *Transport) Probe(peer string) transport.Reach {

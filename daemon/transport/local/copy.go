@@ -21,7 +21,7 @@ func (t *Transport) work() {
 	_ = sys.SetThreadNice(t.cfg.Nice)
 	w := worker{queue: &t.queue, held: make([]ended, 0, batch)}
 	defer w.flush()
-	for tk := w.queue.pop(w.flush); tk != nil; tk = w.queue.pop(w.flush) {
+	for tk := w.queue.pop(&w); tk != nil; tk = w.queue.pop(&w) {
 		start := time.Now()
 		if n := w.do(tk); n > 0 {
 			t.rate.sample(n, time.Since(start))
@@ -35,6 +35,7 @@ type worker struct {
 	copier
 	queue *queue
 	held  []ended // not reported yet, all of one leg
+	round int     // of the roll that it answered last
 }
 
 // ended is a slice that was copied, and how that went.

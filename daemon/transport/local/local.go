@@ -3,6 +3,7 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -156,6 +157,17 @@ func (t *Transport) Fence(leg transfer.Leg) {
 		}
 		t.cfg.Sink.Event(transfer.Fenced{Leg: leg})
 	})
+}
+
+// Ping asks all workers, who answer between two slices.
+func (t *Transport) Ping(ctx context.Context) error {
+	done := t.queue.call(t.cfg.Workers)
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d of %d copy workers do not answer", t.queue.silent(), t.cfg.Workers)
+	}
 }
 
 // Close ends all slices, with Closed, and the workers. It is for the goroutine that posts, or after it.

@@ -23,6 +23,7 @@ type queue struct {
 	count       int
 	free        *task
 	closed      bool
+	roll        roll
 }
 
 func (q *queue) init() { q.filled.L = &q.mu }
@@ -40,16 +41,18 @@ func (q *queue) push(tk *task) {
 	q.filled.Signal()
 }
 
-// pop waits for a task, after idle when there is none. It returns nil once the queue is closed.
-func (q *queue) pop(idle func()) *task {
+// pop waits for a task, after w has reported what it copied when there is none. It returns nil once the queue is closed.
+func (q *queue) pop(w *worker) *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.roll.answer(w)
 	if q.first == nil {
 		q.mu.Unlock()
-		idle()
+		w.flush()
 		q.mu.Lock()
 	}
 	for q.first == nil && !q.closed {
+		q.roll.answer(w) // each time: a call may have come before the wait
 		q.filled.Wait()
 	}
 	if q.closed {

@@ -115,9 +115,11 @@ func (ch *channel) take(l *link, idle func()) *task {
 		idle()
 		ch.mu.Lock()
 	}
+	l.tx.Rest()
 	for ch.first == nil && !l.dead.Load() {
 		ch.posted.Wait()
 	}
+	l.tx.Rise()
 	if l.dead.Load() {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
 var (
@@ -22,12 +23,13 @@ var (
 // link is a data connection with its two goroutines.
 type link struct {
 	*transport.Link
-	ch   *channel
-	born time.Time
-	wire *wire // of a plain link, set by ends; guarded by the channel's lock until then
-	dead atomic.Bool
-	once sync.Once
-	why  error // set before dead
+	ch     *channel
+	born   time.Time
+	wire   *wire      // of a plain link, set by ends; guarded by the channel's lock until then
+	tx, rx pulse.Beat // of the two goroutines
+	dead   atomic.Bool
+	once   sync.Once
+	why    error // set before dead
 }
 
 // LinkUp takes over a link. One whose channel is over is closed at once; one with the index of another replaces it.
@@ -111,8 +113,8 @@ func (l *link) ends() (*sender, *receiver, error) {
 	if err := l.unplug(); err != nil {
 		return nil, nil, fmt.Errorf("data link: %w", err)
 	}
-	tx.sock = newSocket(l.wire, true, cfg.Spin, &l.ch.t.lot)
-	rx.sock = newSocket(l.wire, false, cfg.Spin, &l.ch.t.lot)
+	tx.sock = newSocket(l.wire, true, cfg.Spin, &l.ch.t.lot, &l.tx)
+	rx.sock = newSocket(l.wire, false, cfg.Spin, &l.ch.t.lot, &l.rx)
 	// What has ended is not kept from its owners by a peer that stalls.
 	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
 	return tx, rx, nil

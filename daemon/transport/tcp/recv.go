@@ -59,6 +59,7 @@ func (r *receiver) run() error {
 		if err := r.read(r.head[:]); err != nil {
 			return err
 		}
+		r.rx.Tick()
 		var h header
 		if err := h.decode(&r.head); err != nil {
 			return r.malformed(err)
@@ -220,6 +221,8 @@ func (r *receiver) buffer() []byte {
 // read fills b, which is our own memory.
 func (r *receiver) read(b []byte) error {
 	if r.sock == nil {
+		r.rx.Rest()
+		defer r.rx.Rise()
 		_, err := io.ReadFull(r.Conn, b)
 		return err
 	}

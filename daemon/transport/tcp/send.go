@@ -195,6 +195,8 @@ func (s *sender) write(iov []sys.Iovec) error {
 	if s.sock != nil {
 		return s.sock.move(iov, nil, nil)
 	}
+	s.tx.Rest()
+	defer s.tx.Rise()
 	for i := range iov {
 		if _, err := s.Conn.Write(iov[i].Bytes()); err != nil {
 			return err

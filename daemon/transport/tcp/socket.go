@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
+	"github.com/kvpipe/kvpipe/internal/pulse"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -34,6 +35,7 @@ type socket struct {
 	marked bool // lowat can be set there
 	active bool // counted in streaming
 	lot    *lot
+	beat   *pulse.Beat
 	placed bool   // has one of its threads
 	locked bool   // its goroutine keeps that between waits, too
 	parked func() // called before a wait that may be long; may be nil
@@ -48,8 +50,8 @@ type socket struct {
 	err   error
 }
 
-func newSocket(w *wire, sends bool, spin time.Duration, l *lot) *socket {
-	return &socket{wire: w, sends: sends, spin: spin, lot: l, lowat: 1, marked: !sends}
+func newSocket(w *wire, sends bool, spin time.Duration, l *lot, b *pulse.Beat) *socket {
+	return &socket{wire: w, sends: sends, spin: spin, lot: l, beat: b, lowat: 1, marked: !sends}
 }
 
 // move sends or receives all of iov, which it consumes; moved says how far it came. The error is errFenced, errFault, io.EOF
@@ -152,15 +154,21 @@ func (s *socket) wait() {
 	s.since = time.Time{}
 	s.mark()
 	s.keepThread()
-	if s.place() && s.wire.wait(s.sends, patience) {
-		s.moveOn()
-		return
-	}
-	s.park()
-	if s.placed || !s.lot.wait(s.wire.fd, s.sends) {
-		s.wire.wait(s.sends, forever)
+	if !s.place() || !s.waitFor(patience) {
+		s.park()
+		s.waitFor(forever)
 	}
 	s.moveOn()
+}
+
+// waitFor waits with a thread if it has one, else in the lot, which knows forever alone.
+func (s *socket) waitFor(d time.Duration) bool {
+	s.beat.Rest()
+	defer s.beat.Rise()
+	if !s.placed && s.lot.wait(s.wire.fd, s.sends) {
+		return true
+	}
+	return s.wire.wait(s.sends, d)
 }
 
 // place asks for a thread to wait with.

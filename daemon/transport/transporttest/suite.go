@@ -25,6 +25,7 @@ func Run(t *testing.T, open Open) {
 		{"fence of nothing", fenceNothing},
 		{"links die", linksDie},
 		{"channel goes down", channelDown},
+		{"pings are answered", pings},
 		{"close with work in flight", closeBusy},
 	} {
 		t.Run(test.name, func(t *testing.T) {
