@@ -11,6 +11,8 @@ require (
 
 require google.golang.org/protobuf v1.36.12
 
+require github.com/coreos/go-systemd/v22 v22.7.0
+
 require (
 	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/vishvananda/netlink v1.3.1

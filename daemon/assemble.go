@@ -64,10 +64,13 @@ func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 func (d *Daemon) peerConfig(to *sink) peer.Config {
 	c := &d.cfg
 	pc := peer.Config{
-		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Listener: d.listener, Advertise: d.advertise(), Identity: d.identity,
+		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Advertise: d.advertise(), Identity: d.identity,
 		Insecure: c.Insecure, DataPlain: c.DataPlain, EncryptLoopback: c.TCP.EncryptLoopback, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
 		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
 		Log: d.log,
+	}
+	if d.listener != nil {
+		pc.Listener = d.listener
 	}
 	if d.tcp != nil {
 		pc.Links, pc.Streams = d.tcp, c.TCP.Streams

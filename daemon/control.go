@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/metrics"
+	"github.com/kvpipe/kvpipe/internal/pulse"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -27,7 +28,7 @@ func (d *Daemon) openAdmin() error {
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
-	d.adminSocket = l
+	d.adminSocket = pulse.Listen(l)
 	d.admin = admin.New(view{d})
 	d.metrics = metrics.New(view{d}.metrics)
 	d.tally.takes = d.metrics.Takes
@@ -38,19 +39,19 @@ func (d *Daemon) openMetrics() error {
 	if d.cfg.Metrics == "off" {
 		return nil
 	}
-	l, err := net.Listen("tcp", d.cfg.Metrics)
+	l, err := listenTCP(d.cfg.Metrics)
 	if errors.Is(err, syscall.EADDRINUSE) && d.opts.Dev {
 		// Several development daemons share a machine; only one can have the well-known port.
 		host, _, _ := net.SplitHostPort(d.cfg.Metrics)
-		l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+		l, err = listenTCP(net.JoinHostPort(host, "0"))
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("metrics: %q is in use: give another host:port or \"off\": %w", d.cfg.Metrics, err)
+		return fmt.Errorf("metrics: %q is in use%s: give another host:port or \"off\": %w", d.cfg.Metrics, usedBy(d.cfg.Metrics), err)
 	}
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	d.web = l
+	d.web = pulse.Listen(l)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", d.metrics.Handler())
 	mux.HandleFunc("GET /health", d.health)

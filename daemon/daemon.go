@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -21,13 +23,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
+	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
 // Options are what the configuration does not say.
 type Options struct {
 	Dev     bool
 	Version string
-	Log     *slog.Logger // nil: stderr, as the configuration says
+	Log     *slog.Logger          // nil: stderr, as the configuration says
+	Sockets map[string][]*os.File // that the service manager listens at, by name; New takes them over
 }
 
 // Daemon is one node's daemon. New, then Run once; Reload at any time in between.
@@ -48,12 +52,12 @@ type Daemon struct {
 	carriers *carriers
 	tcp      *tcp.Transport
 
-	listener net.Listener // peers
-	lock     lock         // of the client socket
+	listener *pulse.Listener // peers; nil when off
+	lock     lock            // of the client socket
 	admin    *admin.Server
 	metrics  *metrics.Collector
 
-	adminSocket, web net.Listener // of admin and metrics; web is nil when off
+	adminSocket, web *pulse.Listener // of admin and metrics; web is nil when off
 	webServer        *http.Server
 
 	mu       sync.Mutex
@@ -138,11 +142,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.cfg.DataPlain {
 		d.log.Warn("data_plain: data links to peers that say so too are not encrypted")
 	}
+	d.notify(sd.SdNotifyReady)
+	well, unwell := context.WithCancel(run)
+	wg.Go(func() { d.report(well) })
+	wg.Go(func() { d.watch(well) })
 	select {
 	case <-ctx.Done():
 	case failed = <-errs:
 	}
 	d.log.Info("stopping", "node", d.cfg.Node)
+	unwell()
+	d.stopping()
 	d.shutDown()
 	stop()
 	wg.Wait()

@@ -105,7 +105,7 @@ func pair(t *testing.T, change func(*config.Config)) (a, b *node) {
 	})
 	next := a.cfg
 	next.Peers.Nodes = map[string]string{"b": b.listenAddr()}
-	a.Reload(next, nil)
+	a.Reload(loaded(next))
 	return a, b
 }
 
@@ -131,4 +131,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("%s: not so after %s", what, patience)
 		}
 	}
+}
+
+// loaded is for Reload.
+func loaded(c config.Config) func() (config.Config, error) {
+	return func() (config.Config, error) { return c, nil }
 }

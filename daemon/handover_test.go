@@ -158,7 +158,7 @@ func TestInfoIsQuiet(t *testing.T) {
 	n := start(t, "a", t.TempDir(), nil)
 	quiet := n.cfg
 	quiet.Log.Level = "info"
-	n.Reload(quiet, nil)
+	n.Reload(loaded(quiet))
 	producer, consumer := n.join("prefill", 4), n.join("decode", 4)
 	before := n.log.String()
 	handOver(producer, consumer, "", "cmpl-1", "trace-1", token())

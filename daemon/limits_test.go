@@ -87,7 +87,7 @@ func TestQuotas(t *testing.T) {
 
 	next := n.cfg
 	next.Limits.Offers, next.Limits.Inflight, next.Limits.SessionPinned = 2, 8, 2*pinned
-	n.Reload(next, nil)
+	n.Reload(loaded(next))
 	f := n.join("f", 8)
 	for _, key := range []string{"three", "four"} {
 		o := offer(key)

@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/kvpipe/kvpipe/internal/pulse"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // lock is the client socket with the lock that keeps a second daemon from taking it over.
 type lock struct {
-	file   *os.File
-	socket *net.UnixListener
+	file    *os.File
+	socket  *pulse.Listener
+	managed bool // the socket and its file are the service manager's
 }
 
 // listen opens the port for peers and the socket for engines. The lock comes first: it tells best that a daemon is there already.
@@ -25,26 +27,77 @@ func (d *Daemon) listen() (err error) {
 	if err := d.lockSocket(); err != nil {
 		return err
 	}
-	if d.cfg.Listen != "off" {
-		d.listener, err = net.Listen("tcp", d.cfg.Listen)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("listen: %q is in use: another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration): %w", d.cfg.Listen, err)
+	defer d.opts.forget()
+	if err := d.opts.known(); err != nil {
+		return err
+	}
+	if err := d.listenPeers(); err != nil {
+		return err
+	}
+	return d.listenClients()
+}
+
+// listenPeers takes the service manager's socket for peers, or opens the port.
+func (d *Daemon) listenPeers() error {
+	passed, err := d.opts.passed(socketPeer)
+	if err != nil {
+		return err
+	}
+	var l *net.TCPListener
+	switch {
+	case passed != nil:
+		if l, err = peerSocket(passed, d.cfg.Listen); err != nil {
+			return errors.Join(err, passed.Close())
+		}
+	case d.cfg.Listen == "off":
+		return nil
+	default:
+		if l, err = listenTCP(d.cfg.Listen); errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("listen: %q is in use%s: another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration): %w", d.cfg.Listen, usedBy(d.cfg.Listen), err)
 		}
 		if err != nil {
 			return err
 		}
 	}
+	d.listener = pulse.Listen(l)
+	return nil
+}
+
+func listenTCP(addr string) (*net.TCPListener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// listenClients takes the service manager's socket for engines, or makes it.
+func (d *Daemon) listenClients() error {
+	passed, err := d.opts.passed(socketClient)
+	if err != nil {
+		return err
+	}
+	if passed != nil {
+		l, err := clientSocket(passed, d.cfg.Socket)
+		if err != nil {
+			return errors.Join(err, passed.Close())
+		}
+		d.lock.socket, d.lock.managed = pulse.Listen(l), true
+		d.sameGroup(d.cfg.Socket)
+		return nil
+	}
 	opt, err := d.permission()
 	if err != nil {
 		return err
 	}
-	d.lock.socket, err = sys.ListenSeqpacket(d.cfg.Socket, opt)
+	l, err := sys.ListenSeqpacket(d.cfg.Socket, opt)
 	switch {
 	case opt.GID != 0 && errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("socket: %w: the daemon's user has to be a member of group %q", err, d.cfg.Group)
 	case err != nil:
 		return fmt.Errorf("socket: %w", err)
 	}
+	d.lock.socket = pulse.Listen(l)
 	return nil
 }
 
@@ -119,7 +172,9 @@ func (d *Daemon) advertise() string {
 func (d *Daemon) closeListeners() {
 	if d.lock.socket != nil {
 		_ = d.lock.socket.Close()
-		_ = sys.RemoveSocket(d.cfg.Socket)
+		if !d.lock.managed {
+			_ = sys.RemoveSocket(d.cfg.Socket)
+		}
 	}
 	if d.listener != nil {
 		_ = d.listener.Close()

@@ -11,14 +11,18 @@ import (
 
 type logger = *slog.Logger
 
-// newLog writes to stderr. level can be changed later.
+// newLog writes to stderr, or with fields to the journal where that is what stderr leads to. level can be changed later.
 func newLog(c config.Log, level *slog.LevelVar) logger {
 	level.Set(logLevel(c.Level))
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, o))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	text := slog.NewTextHandler(os.Stderr, o)
+	if inJournal() {
+		return slog.New(newJournalHandler(level, text))
+	}
+	return slog.New(text)
 }
 
 func logLevel(s string) slog.Level {

@@ -4,8 +4,12 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// Reload takes over what can change while running and names what cannot. A file that does not check changes nothing.
-func (d *Daemon) Reload(next config.Config, err error) {
+// Reload reads the configuration again, takes over what can change while running and names what cannot. One that does not load changes
+// nothing.
+func (d *Daemon) Reload(load func() (config.Config, error)) {
+	d.reloading()
+	defer d.reloaded()
+	next, err := load()
 	if err != nil {
 		d.log.Error("reload: the configuration stays as it was", "error", err)
 		return

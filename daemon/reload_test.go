@@ -17,7 +17,7 @@ func TestReload(t *testing.T) {
 	next := n.cfg
 	next.Limits.Sessions, next.Offers.OfferWait, next.Peers.Nodes = 1, config.Duration(time.Millisecond), map[string]string{"b": "127.0.0.1:1"}
 	next.TCP.Streams, next.Advance.Window = 3, 1<<20
-	n.Reload(next, nil)
+	n.Reload(loaded(next))
 	log := n.log.String()
 	for _, want := range []string{`msg=reloaded changed="[peers.nodes offers.offer_wait limits.sessions]"`, `level=WARN msg="these settings need a restart" keys="[tcp.streams advanced.window]"`} {
 		if !strings.Contains(log, want) {
@@ -36,7 +36,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("settings that need a restart have changed: %+v", n.cfg)
 	}
 
-	n.Reload(config.Config{}, errors.New("line 1: unknown key"))
+	n.Reload(func() (config.Config, error) { return config.Config{}, errors.New("line 1: unknown key") })
 	if n.cfg.Limits.Sessions != 1 || !strings.Contains(n.log.String(), "the configuration stays as it was") {
 		t.Errorf("after a bad file: %+v", n.cfg.Limits)
 	}

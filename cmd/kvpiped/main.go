@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
+
 	"github.com/kvpipe/kvpipe/daemon"
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/internal/version"
@@ -18,7 +20,9 @@ import (
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "kvpiped:", err)
+		if !daemon.Failed(err) {
+			fmt.Fprintln(os.Stderr, "kvpiped:", err)
+		}
 		os.Exit(1)
 	}
 }
@@ -54,7 +58,7 @@ func serve(o *options, c config.Config) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	d, err := daemon.New(c, daemon.Options{Dev: o.dev, Version: version.String()})
+	d, err := daemon.New(c, daemon.Options{Dev: o.dev, Version: version.String(), Sockets: activation.FilesWithNames()})
 	if err != nil {
 		return err
 	}
@@ -69,8 +73,7 @@ func serve(o *options, c config.Config) error {
 			return err
 		case s := <-signals:
 			if s == syscall.SIGHUP {
-				next, err := o.config()
-				d.Reload(next, err)
+				d.Reload(o.config)
 				continue
 			}
 			if stops.again(s, time.Now()) {

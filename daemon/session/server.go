@@ -24,7 +24,7 @@ type Server struct {
 	start time.Time
 
 	mu        sync.Mutex
-	listeners map[*net.UnixListener]struct{}
+	listeners map[net.Listener]struct{}
 	conns     map[*net.UnixConn]struct{} // those that have not said HELLO yet
 	perUID    map[uint32]int             // connections and sessions
 	total     int
@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 	v := &Server{
 		cfg: cfg, limits: cfg.Limits, start: time.Now(),
 		pool:      memory.NewPool(cfg.Limits.memory()),
-		listeners: map[*net.UnixListener]struct{}{},
+		listeners: map[net.Listener]struct{}{},
 		conns:     map[*net.UnixConn]struct{}{},
 		perUID:    map[uint32]int{},
 		engines:   registry{engines: map[engineKey]*engine{}},
@@ -94,8 +94,8 @@ func New(cfg Config) (*Server, error) {
 	return v, nil
 }
 
-// Serve accepts connections on l, which it takes over, until Close, and then returns nil. It may run for several listeners.
-func (v *Server) Serve(l *net.UnixListener) error {
+// Serve accepts connections on l, a unix socket, which it takes over, until Close, and then returns nil. It may run for several listeners.
+func (v *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	v.mu.Lock()
 	if v.closed {
@@ -110,10 +110,10 @@ func (v *Server) Serve(l *net.UnixListener) error {
 		v.mu.Unlock()
 	}()
 	for {
-		conn, err := l.AcceptUnix()
+		conn, err := l.Accept()
 		switch {
 		case err == nil:
-			v.accept(conn)
+			v.accept(conn.(*net.UnixConn))
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case errors.Is(err, syscall.ECONNABORTED):

@@ -43,8 +43,17 @@ func tempDir(t *testing.T) string {
 // launch starts kvpiped and does not wait for anything.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(filepath.Join(bin, "kvpiped"), args...), exited: make(chan struct{}), grew: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+tempDir(t))
+	return run(t, exec.Command(filepath.Join(bin, "kvpiped"), args...))
+}
+
+// run starts a command that becomes kvpiped.
+func run(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, exited: make(chan struct{}), grew: make(chan struct{})}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+tempDir(t))
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +76,7 @@ func launch(t *testing.T, args ...string) *process {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 		if t.Failed() {
-			t.Logf("kvpiped %s:\n%s", strings.Join(args, " "), p.log())
+			t.Logf("%s:\n%s", strings.Join(cmd.Args, " "), p.log())
 		}
 	})
 	return p

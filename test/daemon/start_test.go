@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,11 +88,11 @@ func TestTaken(t *testing.T) {
 		t.Errorf("a second daemon: %s", got)
 	}
 	busy := busyPort(t)
-	if got, want := fails(t, devArgs(dir, "b", "--listen", busy)...), `kvpiped: listen: "`+busy+`" is in use: another kvpiped? Give another --listen HOST:PORT`; !strings.HasPrefix(got, want) {
+	if got, want := fails(t, devArgs(dir, "b", "--listen", busy)...), `kvpiped: listen: "`+busy+`" is in use by daemon.test (PID `+strconv.Itoa(os.Getpid())+`): another kvpiped? Give another --listen HOST:PORT`; !strings.HasPrefix(got, want) {
 		t.Errorf("a port in use: %s", got)
 	}
 	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = %q\nsocket = %q\nadmin = %q\n", busy, filepath.Join(dir, "s"), filepath.Join(dir, "m"))
-	if got, want := fails(t, "--config", file), `kvpiped: metrics: "`+busy+`" is in use: give another host:port or "off"`; !strings.HasPrefix(got, want) {
+	if got, want := fails(t, "--config", file), `kvpiped: metrics: "`+busy+`" is in use by daemon.test (PID `+strconv.Itoa(os.Getpid())+`): give another host:port or "off"`; !strings.HasPrefix(got, want) {
 		t.Errorf("a metrics port in use: %s", got)
 	}
 	blocked := write(t, filepath.Join(dir, "file"), "mine")

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// managed tells whether a service manager wants to hear of us (sd_notify(3)).
+func managed() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
+
+// notify tells the service manager, if there is one. That it does not hear is its problem: nothing of ours depends on it.
+func (d *Daemon) notify(words ...string) {
+	if _, err := sd.SdNotify(false, strings.Join(words, "\n")); err != nil {
+		d.log.Debug("the service manager does not hear", "error", err)
+	}
+}
+
+// reloading and reloaded are the two ends of a reload, which the manager of a Type=notify-reload service waits for.
+func (d *Daemon) reloading() {
+	if managed() {
+		d.notify(sd.SdNotifyReloading, strings.TrimSpace(sd.SdNotifyMonotonicUsec()))
+	}
+}
+
+func (d *Daemon) reloaded() { d.notify(sd.SdNotifyReady) }
+
+// stopping asks for as much time as draining and fencing may take, however short the manager's own patience is.
+func (d *Daemon) stopping() {
+	d.mu.Lock()
+	most := d.cfg.Advance.DrainWait.D() + endTimeout + stopSlack
+	d.mu.Unlock()
+	d.notify(sd.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()), "STATUS=stopping: transfers in flight may end")
+}
+
+const (
+	stopSlack   = 15 * time.Second // for what follows the fences: memory that is unmapped, files that are closed
+	statusEvery = 5 * time.Second
+)
+
+// report keeps the manager's status text up to date until ctx ends. It says nothing twice.
+func (d *Daemon) report(ctx context.Context) {
+	if !managed() {
+		return
+	}
+	t := time.NewTicker(statusEvery)
+	defer t.Stop()
+	for said := ""; ; {
+		if text, err := d.summary(ctx); err == nil && text != said {
+			d.notify("STATUS=" + text)
+			said = text
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// summary is the daemon in a line, from numbers that are cheap to have: no list is walked whose length clients choose.
+func (d *Daemon) summary(ctx context.Context) (string, error) {
+	var m transfer.Tally
+	if err := d.driver.Do(ctx, func() { m = d.machine.Tally() }); err != nil {
+		return "", err
+	}
+	up, down := 0, 0
+	peers, _ := d.peers.Snapshot()
+	for i := range peers {
+		if peers[i].State == "up" {
+			up++
+		} else {
+			down++
+		}
+	}
+	d.mu.Lock()
+	draining := d.draining
+	d.mu.Unlock()
+	u := d.sessions.Usage()
+	text := fmt.Sprintf("%d sessions, %v registered; %d operations in flight, %d offers held; peers: %d up, %d down",
+		u.Sessions, config.Size(u.Pinned), m.Operations, m.Offers, up, down)
+	if draining {
+		text = "draining: " + text
+	}
+	return text, nil
+}

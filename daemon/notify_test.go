@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// manager is a service manager's end of sd_notify(3).
+type manager struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+// newManager makes daemons that start after it notify it.
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "n")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	return &manager{t, conn}
+}
+
+// next returns the next message, as lines.
+func (m *manager) next() []string {
+	m.t.Helper()
+	b := make([]byte, 4096)
+	_ = m.conn.SetReadDeadline(time.Now().Add(patience))
+	n, err := m.conn.Read(b)
+	if err != nil {
+		m.t.Fatalf("no message: %v", err)
+	}
+	return strings.Split(string(b[:n]), "\n")
+}
+
+// await reads up to a message that has the line.
+func (m *manager) await(prefix string) (message []string, line string) {
+	m.t.Helper()
+	for {
+		message = m.next()
+		for _, l := range message {
+			if strings.HasPrefix(l, prefix) {
+				return message, l
+			}
+		}
+	}
+}
+
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// TestNotify: the life of a daemon as its service manager hears it. A reload is between RELOADING, with the time at which it began, and
+// READY, also when the file is bad.
+func TestNotify(t *testing.T) {
+	m := newManager(t)
+	before := monotonic()
+	n := start(t, "a", t.TempDir(), nil)
+	if first := m.next(); first[0] != "READY=1" {
+		t.Errorf("the first word is %q", first)
+	}
+	if _, status := m.await("STATUS="); status != "STATUS=0 sessions, 0B registered; 0 operations in flight, 0 offers held; peers: 0 up, 0 down" {
+		t.Errorf("status: %s", status)
+	}
+	e := n.join("e", 1)
+	if _, status := m.await("STATUS=1 sessions, "); strings.Contains(status, " 0B registered") {
+		t.Errorf("status with a session that has memory: %s", status)
+	}
+	e.Kill()
+
+	n.Reload(loaded(n.cfg))
+	reloading, word := m.await("RELOADING=1")
+	at := int64(-1)
+	for _, l := range reloading {
+		if v, ok := strings.CutPrefix(l, "MONOTONIC_USEC="); ok {
+			at, _ = strconv.ParseInt(v, 10, 64)
+		}
+	}
+	if now := monotonic(); at < before.Microseconds() || at > now.Microseconds() {
+		t.Errorf("%s at %d us, want it between %d and %d", word, at, before.Microseconds(), now.Microseconds())
+	}
+	m.await("READY=1")
+
+	n.stop()
+	stopping, _ := m.await("STOPPING=1")
+	if text := strings.Join(stopping, " "); !strings.Contains(text, "EXTEND_TIMEOUT_USEC=30000000") { // drain_wait and 20 s
+		t.Errorf("stopping: %s", text)
+	}
+}
+
+// TestNobodyToNotify: without a manager nothing is sent, and nothing runs for it.
+func TestNobodyToNotify(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	t.Setenv("WATCHDOG_USEC", "")
+	d := &Daemon{}
+	d.report(t.Context()) // returns at once
+	d.watch(t.Context())
+}
