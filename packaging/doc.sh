@@ -17,3 +17,6 @@ build/bin/kvpiped --check-config --config "$doc/kvpiped.toml" >/dev/null
 build/bin/kvpipectl completion bash >"$doc/completions/kvpipectl"
 build/bin/kvpipectl completion zsh >"$doc/completions/_kvpipectl"
 build/bin/kvpipectl completion fish >"$doc/completions/kvpipectl.fish"
+
+eval "$(packaging/version.sh)"
+${PYTHON:-python3} -B packaging/man/make.py build/bin "$doc/man" "$(cat VERSION)" "$EPOCH"

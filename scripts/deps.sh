@@ -62,6 +62,7 @@ missing() {
 	fi
 	sanitizes || echo gcc libasan8 libubsan1
 	command -v pkg-config >/dev/null || echo pkg-config
+	command -v mandoc >/dev/null || echo mandoc
 	command -v clang-tidy >/dev/null || echo clang-tidy
 	command -v clang-format >/dev/null || echo clang-format
 	[ "$1" != test ] || return 0

@@ -59,6 +59,8 @@ lay_kvpiped() {
 	[ ${#units[@]} -eq 0 ] || put 644 "${units[@]}" "$1/usr/lib/systemd/system"
 	put 640 "$doc/kvpiped.toml" "$1/etc/kvpipe"
 	text "$built/kvpiped.licences" "$1/usr/share/doc/kvpiped"
+	pages 8 "$1" kvpiped.8
+	pages 5 "$1" kvpiped.toml.5
 	papers "$1" kvpiped
 }
 
@@ -70,6 +72,7 @@ lay_kvpipectl() {
 	put 644 "$doc/completions/kvpipectl" "$1/usr/share/bash-completion/completions"
 	put 644 "$doc/completions/_kvpipectl" "$1/usr/share/zsh/$zsh"
 	put 644 "$doc/completions/kvpipectl.fish" "$1/usr/share/fish/vendor_completions.d"
+	pages 1 "$1" kvpipectl.1
 	papers "$1" kvpipectl
 }
 
@@ -89,5 +92,7 @@ lay_devel() {
 	install -d "$1$libdir/pkgconfig"
 	sed -e "s|@libdir@|$libdir|" -e 's|@includedir@|/usr/include|' -e "s|@version@|$number|" \
 		-e '/^Libs:/s|-L\S* ||' -e '/^Cflags:/d' scripts/kvpipe.pc.in >"$1$libdir/pkgconfig/kvpipe.pc"
+	local names=("$doc"/man/*.3)
+	pages 3 "$1" "${names[@]##*/}"
 	papers "$1" "$2"
 }

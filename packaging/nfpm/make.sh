@@ -131,7 +131,7 @@ linkable() {
 		sed "s/.*/ & $number~/" capi/kvpipe.symbols
 	} >"$tree/DEBIAN/symbols"
 	chmod 644 "$tree/DEBIAN"/s*
-	dpkg-deb --root-owner-group -Zxz --build "$tree" "$1" >/dev/null
+	dpkg-deb --root-owner-group -Zgzip --build "$tree" "$1" >/dev/null
 }
 
 rm -rf "$work"

@@ -17,7 +17,7 @@ PKG_CFLAGS  := -O2 -g -ffile-prefix-map=$(ROOT)=. -D_FORTIFY_SOURCE=2 -fstack-pr
 PKG_LDFLAGS := -Wl,--build-id=sha1
 PKG_COMMANDS := kvpiped kvpipectl
 
-.PHONY: debs rpms packages-deps packages-compile packages-doc
+.PHONY: debs rpms packages-deps packages-compile packages-doc test-packages
 
 packages-deps:
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES='$(ARCHES)' scripts/deps.sh packages
@@ -49,3 +49,7 @@ debs rpms: %s: packages-compile packages-doc $(NFPM)-$(NFPM_VERSION)
 
 debs: ## Debian packages in build/packages, ARCHES="amd64 arm64"
 rpms: ## Fedora's, likewise
+
+test-packages: build $(VENV)/.package ## man pages, manifests and the wheel, as far as quick
+	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages | \
+		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'

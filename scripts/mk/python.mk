@@ -26,7 +26,7 @@ endif
 
 lint-python: $(VENV)/.package
 ifneq ($(PY_PROJECT),)
-	@$(VENV)/bin/python -B scripts/pycheck.py $(firstword $(PY_TARGETS)) python examples bench scripts test
+	@$(VENV)/bin/python -B scripts/pycheck.py $(firstword $(PY_TARGETS)) python examples bench scripts test packaging
 	@for target in $(PY_TARGETS); do \
 		$(VENV)/bin/mypy --config-file python/pyproject.toml --python-version $$target \
 			--cache-dir $(BUILD)/test/mypy python/kvpipe; \

@@ -2,7 +2,7 @@
 # target of its own, and closes with one table. A part that has nothing to test
 # says so by a last line "part skipped: REASON".
 
-TEST_PARTS := build lint arm64 policy unit race sim test-c abi test-python e2e
+TEST_PARTS := build lint arm64 policy unit race sim test-c abi test-python test-packages e2e
 
 # The packages where several goroutines or processes meet.
 RACE_PKGS := $(patsubst %,./%/...,$(wildcard daemon/ring daemon/session daemon/memory daemon/driver \
