@@ -67,9 +67,18 @@ static bool read_socket(kvpipe_t *kv, struct kv_message *m)
 	return true;
 }
 
+/* Something lies in the socket. */
+static bool unread(const kvpipe_t *kv)
+{
+	struct pollfd p = { .fd = kv->ctl.fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 /*
  * Acts on deadlines that passed; returns when to look again. An offer's lease is renewed by its consumers, so its
- * deadline is a reason to ask the daemon, and only a silent daemon ends it.
+ * deadline is a reason to ask the daemon, and only a silent daemon ends it. When it was this process that stood still, the answer
+ * lies unread in the socket.
  */
 static int64_t deadlines(kvpipe_t *kv)
 {
@@ -78,7 +87,7 @@ static int64_t deadlines(kvpipe_t *kv)
 	bool ask = false;
 
 	pthread_mutex_lock(&kv->lock);
-	if (h->ping != 0 && now >= h->ping_end) {
+	if (h->ping != 0 && now >= h->ping_end && !unread(kv)) {
 		h->ping = 0;
 		kv_offers_alive(kv, false);
 	}
