@@ -12,12 +12,13 @@ binary for one that starts daemons itself. KVPIPE_TEST_DIR is the folder.
 import contextlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import time
 
-LIMIT = 120  # seconds for one program; a sanitizer makes it slow
+LIMIT = 300  # seconds for one program; a sanitizer makes it slow
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -26,6 +27,7 @@ SANITIZERS = {
     "TSAN_OPTIONS": f"suppressions={pathlib.Path(__file__).resolve().parent / 'tsan.supp'}",
 }
 SKIP = 77
+READY = re.compile(rb'msg=ready|"msg":"ready"')
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KVPIPED = ROOT / "build/bin/kvpiped"
 
@@ -45,8 +47,9 @@ def daemon(folder):
              "--admin", folder / "admin.sock", "--ca", folder / "ca", "--listen", "127.0.0.1:0"],
             stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 20
-        while not socket.exists():
+        deadline = time.monotonic() + 60
+        # A socket that is there is not yet one that is listened to.
+        while not READY.search((folder / "kvpiped.log").read_bytes()):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("kvpiped did not start:\n" + (folder / "kvpiped.log").read_text())
             time.sleep(0.02)
@@ -54,7 +57,7 @@ def daemon(folder):
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

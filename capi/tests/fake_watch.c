@@ -9,7 +9,7 @@ static void await(struct fake *f, const unsigned int *counter, unsigned int n, c
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += 20;
+	until.tv_sec += 60;
 	lock(f);
 	while (counter != NULL ? *counter < n : !*flag) {
 		if (pthread_cond_timedwait(&f->changed, &f->lock, &until) != 0)

@@ -6,7 +6,7 @@
 #include "check.h"
 #include "internal.h"
 
-#define WAIT (20 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 #define TOKEN "0123456789abcdef"
 
 static inline struct kvpipe_tensor flat(uint32_t dtype, uint64_t n, const void *data)

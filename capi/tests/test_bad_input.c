@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT (20 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 #define TOKEN "0123456789abcdef"
 
 enum { BLOCKS = 8, BLOCK_TOKENS = 16, TOKEN_BYTES = 64, BLOCK_BYTES = BLOCK_TOKENS * TOKEN_BYTES };

@@ -5,7 +5,7 @@
 #include "internal.h"
 
 #define TOKEN "0123456789abcdef"
-#define WAIT (10 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 
 static void nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
 {

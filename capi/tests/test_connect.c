@@ -142,18 +142,21 @@ static void denied_child(void)
 
 static void denied(void)
 {
-	struct fake *f = fake_start(NULL);
-	char parent[96];
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_SEQPACKET, 0); /* no fake: its thread might be anywhere when there is a fork */
 
-	denied_path = fake_path(f);
-	snprintf(parent, sizeof(parent), "%s", denied_path);
-	*strrchr(parent, '/') = '\0';
-	CHECK(chmod(parent, 0755) == 0 && chmod(denied_path, geteuid() == 0 ? 0660 : 0) == 0);
+	make_dir();
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/sock", dir);
+	denied_path = addr.sun_path;
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
+	CHECK(chmod(dir, 0755) == 0 && chmod(denied_path, geteuid() == 0 ? 0660 : 0) == 0);
 	as_nobody(denied_child);
-	CHECK(chmod(parent, geteuid() == 0 ? 0700 : 0) == 0); /* out of reach: the directory's group counts */
+	CHECK(chmod(dir, geteuid() == 0 ? 0700 : 0) == 0); /* out of reach: the directory's group counts */
 	as_nobody(denied_child);
-	CHECK(chmod(parent, 0700) == 0);
-	fake_stop(f);
+	CHECK(chmod(dir, 0700) == 0);
+	close(s);
+	unlink(denied_path);
+	rmdir(dir);
 }
 
 /* A directory in /tmp that somebody else could have made is refused. */

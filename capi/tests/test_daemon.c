@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT (20 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 #define TOKEN "0123456789abcdef"
 #define SAVED 0xffff
 
@@ -217,7 +217,7 @@ static void scheduler(void)
 	for (int i = 0; i < 2; i++) {
 		struct kvpipe_completion got;
 		struct pollfd fd = { .fd = kvpipe_fd(c[i].kv), .events = POLLIN };
-		CHECK(poll(&fd, 1, 20000) == 1);
+		CHECK(poll(&fd, 1, 60000) == 1);
 		CHECK_INT(kvpipe_poll(c[i].kv, &got, 1), 1);
 		CHECK(got.op == 0 && got.tag == 6 && got.flags == KVPIPE_C_FOREIGN && got.status == KVPIPE_DONE);
 		CHECK_INT(got.rank, i);
@@ -237,7 +237,7 @@ static void keys(void)
 	struct kvpipe_key_opts k = KVPIPE_OPTS(kvpipe_key_opts, .key = "key", .key_len = 3, .token = TOKEN, .token_len = 16);
 	kvpipe_op_t o = offer(&p, "key", 0), w, d;
 
-	k.timeout_ns = 100 * KV_MS;
+	k.timeout_ns = WAIT;
 	CHECK_INT(kvpipe_watch(c.kv, &k, &w), 0);
 	ends(c.kv, w, KVPIPE_DONE, 0, "");
 	k.timeout_ns = 0;

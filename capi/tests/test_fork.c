@@ -117,7 +117,7 @@ static void parents_handle(void)
 	CHECK_INT(kvpipe_connected(kv), 1);
 	*(volatile char *)addr = 1;
 	fake_end(f, op, KVPIPE_DONE, 0, 0);
-	CHECK_INT(kvpipe_wait(kv, op, 10 * KV_SEC, &c), 0);
+	CHECK_INT(kvpipe_wait(kv, op, 60 * KV_SEC, &c), 0);
 	kvpipe_close(kv);
 	fake_stop(f);
 }
@@ -145,7 +145,7 @@ static void child_connects(void)
 	childs = connect_quietly(own);
 	CHECK_INT(kvpipe_poll(kv, &c, 1), -KVPIPE_E_CLOSED); /* still not */
 	CHECK_INT(kvpipe_offer(childs, &offer, &op), 0);
-	CHECK_INT(kvpipe_wait(childs, op, 10 * KV_SEC, &c), 0);
+	CHECK_INT(kvpipe_wait(childs, op, 60 * KV_SEC, &c), 0);
 	CHECK_INT(in_a_child(grandchild), 0);
 	CHECK_INT(kvpipe_poll(childs, &c, 1), 0);
 	kvpipe_close(childs);

@@ -277,7 +277,7 @@ static void descriptors(void)
 	CHECK_INT(poll(&p, 1, 0), 0);
 	insert(1, a, 2, NULL);
 	while (!kvpipe_query_done(q)) {
-		CHECK_INT(poll(&p, 1, 20000), 1);
+		CHECK_INT(poll(&p, 1, 60000), 1);
 		int rc = kvpipe_query_wait(q, 0, &m);
 		if (rc == 0)
 			kvpipe_msg_free(m);

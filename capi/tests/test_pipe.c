@@ -353,7 +353,7 @@ static void descriptors(void)
 	CHECK_INT(kvpipe_pipe_recv(rx, 0, &m), -KVPIPE_E_TIMEOUT);
 	CHECK_INT(readable(p[0].fd, 0), 0);
 	while (got < 50) {
-		CHECK(poll(p, sent < 50 ? 2 : 1, 20000) > 0);
+		CHECK(poll(p, sent < 50 ? 2 : 1, 60000) > 0);
 		if (sent < 50 && p[1].revents != 0) {
 			data[0] = (uint8_t)sent;
 			int rc = kvpipe_pipe_send(tx, &t, 0);

@@ -144,10 +144,16 @@ static void nobody_comes(void)
 	kvpipe_msg_t *m;
 
 	CHECK_INT(kvpipe_pipe_recv(rx, 0, &m), -KVPIPE_E_TIMEOUT);
-	CHECK_FAILS(kvpipe_pipe_recv(rx, 20 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nobody sent anything yet to \"nobody\"");
+	CHECK_FAILS(kvpipe_pipe_recv(rx, 20 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came in time");
 	kvpipe_pipe_close(rx);
 	rx = named(kv, "nobody", KVPIPE_RECV, 0);
-	CHECK_FAILS(kvpipe_pipe_recv(rx, KV_SEC + 10 * KV_MS, &m), KVPIPE_E_TIMEOUT, "no sender opened it");
+	/* The daemon says why. One that is kept from running says so a call later. */
+	for (int i = 0; i < 10; i++) {
+		CHECK_INT(kvpipe_pipe_recv(rx, KV_SEC + 10 * KV_MS, &m), -KVPIPE_E_TIMEOUT);
+		if (strstr(kvpipe_last_error(), "nobody sent anything yet") == NULL)
+			break;
+	}
+	CHECK_HAS(kvpipe_last_error(), "no sender opened it");
 	kvpipe_pipe_t *tx = named(kv, "nobody", KVPIPE_SEND, 1 << 20);
 	send_number(tx, 1);
 	recv_number(rx, 1);

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define TOKEN "0123456789abcdef"
-#define WAIT (20 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 #define SEEN 4096
 
 /* What the daemons of a test were given, in order, all of them together. */
@@ -395,7 +395,7 @@ static void never(void)
 {
 	struct fake *f = begin();
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t take = take_key(kv, "t", 50 * KV_MS), offer = offer_key(kv, "o", 50 * KV_MS), op;
+	kvpipe_op_t take = take_key(kv, "t", KV_SEC), offer = offer_key(kv, "o", KV_SEC), op;
 	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
 
 	fake_die(f);
@@ -619,6 +619,8 @@ static void foreign_release(void)
 }
 
 /* Threads that submit, wait, poll and register while the daemon dies again and again. Each operation ends once. */
+#define LONG (600 * KV_SEC) /* an offer may be kept by one daemon after the other */
+
 static kvpipe_t *stormy;
 static bool storm_over;
 
@@ -628,8 +630,8 @@ static void *submitter(void *arg)
 	struct kvpipe_completion c;
 
 	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
-		kvpipe_op_t op = rand_r(&seed) % 2 ? take_key(stormy, "t", WAIT) : offer_key(stormy, "o", WAIT);
-		CHECK_INT(kvpipe_wait(stormy, op, WAIT, &c), 0);
+		kvpipe_op_t op = rand_r(&seed) % 2 ? take_key(stormy, "t", LONG) : offer_key(stormy, "o", LONG);
+		CHECK_INT(kvpipe_wait(stormy, op, LONG, &c), 0);
 		CHECK(c.op == op && (c.status == KVPIPE_DONE || c.reason == KVPIPE_E_RESTARTED));
 		CHECK_INT(kvpipe_wait_released(stormy, op, WAIT), 0);
 		kvpipe_op_free(stormy, op);

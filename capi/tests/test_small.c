@@ -5,7 +5,7 @@
 #include "internal.h"
 
 #define TOKEN "0123456789abcdef"
-#define WAIT (20 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 
 /* What the fake does with small operations; takes and offers it leaves alone. */
 struct script {
@@ -161,7 +161,8 @@ static void cancel(void)
 	s = (struct script){ .silent = true };
 	CHECK_FAILS(kvpipe_cancel(kv, take(kv), KV_MS, NULL), KVPIPE_E_TIMEOUT, "cancel: the daemon did not answer in time");
 	/* Answered after its caller left: nobody's completion. */
-	fake_end(f, s.small.user_data, KVPIPE_DONE, 0, 0);
+	fake_await_submissions(f, 4);
+	fake_end(f, fake_last(f).user_data, KVPIPE_DONE, 0, 0);
 	CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
 	kvpipe_close(kv);
 	fake_stop(f);

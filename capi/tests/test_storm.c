@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define WAIT (20 * KV_SEC)
+#define WAIT (60 * KV_SEC)
 #define TOKEN "0123456789abcdef"
 
 enum { THREADS = 4, ROUNDS = 150, BLOCKS = 64, MINE = BLOCKS / THREADS, BLOCK_BYTES = 4096, TOKENS = 16 };

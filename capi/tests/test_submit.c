@@ -24,7 +24,7 @@ static void finish(kvpipe_t *kv, kvpipe_op_t op)
 {
 	struct kvpipe_completion c;
 
-	CHECK_INT(kvpipe_wait(kv, op, 10 * KV_SEC, &c), 0);
+	CHECK_INT(kvpipe_wait(kv, op, 60 * KV_SEC, &c), 0);
 	CHECK_INT(c.status, KVPIPE_DONE);
 	CHECK_INT(c.op, op);
 	kvpipe_op_free(kv, op);

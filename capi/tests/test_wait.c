@@ -9,7 +9,7 @@
 #include <sched.h>
 
 #define TOKEN "0123456789abcdef"
-#define WAIT (20 * KV_SEC) /* a lost wake-up shows as a timeout */
+#define WAIT (60 * KV_SEC) /* a lost wake-up shows as a timeout */
 
 static void nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
 {
@@ -232,7 +232,7 @@ static void fd(void)
 	CHECK(!readable(event, 0));
 	fake_end(f, a, KVPIPE_DONE, 0, 0);
 	fake_end(f, b, KVPIPE_DONE, 0, 0);
-	CHECK(readable(event, 20000));
+	CHECK(readable(event, 60000));
 	CHECK_INT(kvpipe_poll(kv, c, 1), 1);
 	CHECK(readable(event, 0)); /* one is left */
 	CHECK_INT(kvpipe_wait(kv, b, WAIT, c), 0);
@@ -250,7 +250,7 @@ static void fd(void)
 	CHECK(!readable(event, 0));
 	/* Others' completions, too. */
 	fake_end(f, 0, KVPIPE_DONE, 0, 0);
-	CHECK(readable(event, 20000));
+	CHECK(readable(event, 60000));
 	CHECK_FAILS(kvpipe_wait(kv, take(kv, 0), KV_MS, c), KVPIPE_E_TIMEOUT, "still running");
 	CHECK(readable(event, 0));
 	CHECK_INT(kvpipe_poll(kv, c, 4), 1);
@@ -259,7 +259,7 @@ static void fd(void)
 	fake_await_submissions(f, 6);
 	fake_grant(f, fake_last(f).layer_slot, fake_last(f).user_data);
 	fake_hang_up(f);
-	CHECK(readable(event, 20000));
+	CHECK(readable(event, 60000));
 	CHECK_INT(kvpipe_poll(kv, c, 4), 1);
 	kvpipe_close(kv);
 	fake_stop(f);
