@@ -25,7 +25,7 @@ def collect(node, want):
     with select.epoll() as epoll:
         epoll.register(node.fileno(), select.EPOLLIN)
         while len(got) < want:
-            assert epoll.poll(30), "nothing within 30 s"
+            assert epoll.poll(60), "nothing within 60 s"
             got += node.poll()
     return got
 

@@ -36,7 +36,7 @@ class Daemon:
         logs.add(self.process.stderr)
         self._reader = threading.Thread(target=self._read, name=READER)
         self._reader.start()
-        if not self._ready.wait(30) or self.process.poll() is not None:
+        if not self._ready.wait(60) or self.process.poll() is not None:
             self.kill()
             raise AssertionError(f"{self.node} did not start:\n" + "".join(self.log))
 
@@ -54,7 +54,7 @@ class Daemon:
     def ask(self, what):
         """The admin socket's answer, by way of kvpipectl."""
         done = subprocess.run([str(BIN / "kvpipectl"), "--admin", self.admin, "--json", what], capture_output=True,
-                              text=True, timeout=30, check=True)
+                              text=True, timeout=60, check=True)
         return json.loads(done.stdout)
 
     def _close(self):
@@ -71,7 +71,7 @@ class Daemon:
         """Ends it, and says what it left behind."""
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.node} did not stop:\n" + "".join(self.log)) from None

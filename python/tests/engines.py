@@ -1,6 +1,7 @@
 """Engines in processes of their own, which tests kill, stop and ask; and what must be left of them: nothing."""
 
 import json
+import math
 import os
 import pathlib
 import select
@@ -13,6 +14,9 @@ import time
 import kvpipe
 
 HERE = pathlib.Path(__file__).resolve().parent
+
+PATIENCE = 60.0  # bounds every wait; nothing is expected to take a fraction of it
+LATE = 10.0  # how long after its deadline a call may end on a machine that is busy with something else
 
 # What a process runs: lines of code in, their values or errors out.
 _LOOP = """
@@ -52,7 +56,7 @@ class Engine:
         self.process.stdin.write(json.dumps(textwrap.dedent(code).strip()).encode() + b"\n")
         self.process.stdin.flush()
 
-    def reply(self, within=30.0):
+    def reply(self, within=PATIENCE):
         """The value, or the kvpipe.Error that was raised there."""
         assert select.select([self.process.stdout], [], [], within)[0], f"no answer within {within} s"
         answer = json.loads(self.process.stdout.readline() or '{"error": "", "text": "it died"}')
@@ -62,7 +66,7 @@ class Engine:
             raise getattr(kvpipe, answer["error"])(answer["text"])
         return answer["value"]
 
-    def ask(self, code, within=30.0):
+    def ask(self, code, within=PATIENCE):
         self.begin(code)
         return self.reply(within)
 
@@ -90,7 +94,12 @@ def usage(daemon):
     return len(os.listdir(proc / "fd")), (proc / "maps").read_text().count("memfd:")
 
 
-def idle(daemon, before=None, within=15.0):
+def mapped(daemon):
+    """usage() for idle() where a channel may be open by then that was not before."""
+    return math.inf, usage(daemon)[1]
+
+
+def idle(daemon, before=None, within=PATIENCE):
     """Waits until a daemon holds nothing for anybody any more, and no more descriptors and mappings than before."""
     deadline = time.monotonic() + within
     while True:
@@ -102,8 +111,14 @@ def idle(daemon, before=None, within=15.0):
         assert time.monotonic() < deadline, f"{daemon.node} still has {left}, (descriptors, memfds) {now}, before {before}"
 
 
-def gone(daemon, engine, within=20.0):
-    """Waits until an engine has no session any more."""
+def until(ok, what, within=PATIENCE):
+    """Waits for something that no event announces."""
     deadline = time.monotonic() + within
-    while any(s["engine"] == engine for s in daemon.ask("sessions") or []):
-        assert time.monotonic() < deadline, f"{engine} still has a session"
+    while not ok():
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+
+
+def gone(daemon, engine):
+    """Waits until an engine has neither a session nor memory any more."""
+    for table in ("sessions", "regions"):
+        until(lambda: not [x for x in daemon.ask(table) or [] if x["engine"] == engine], f"{engine} has no {table}")

@@ -102,8 +102,8 @@ def test_bytes_arrive(sockets):
             node.set_layout([view(node.adopt(array), blocks=blocks)], {})
         offer = a.offer("adopted", list(range(0, blocks, 2)), tokens=blocks // 2 * 16)
         take = b.take("adopted", list(range(blocks // 2)), peer=peer, token=offer.token, tokens=blocks // 2 * 16)
-        take.wait(30)
-        offer.wait(30)
+        take.wait(60)
+        offer.wait(60)
     wanted = source.reshape(blocks, BLOCK)[::2]
     assert (target.reshape(blocks, BLOCK)[: blocks // 2] == wanted).all()
     assert not target.reshape(blocks, BLOCK)[blocks // 2 :].any()
@@ -214,7 +214,7 @@ def test_the_next_daemon_gets_it_too(folder, near):
         offer = a.offer("k", list(range(blocks)), tokens=blocks * 16)
         daemon.kill()
         daemon = Daemon(home, "adopts", folder / "ca")
-        b.take("k", list(range(blocks)), token=offer.token, tokens=blocks * 16).wait(30)
+        b.take("k", list(range(blocks)), token=offer.token, tokens=blocks * 16).wait(60)
     daemon.stop()
     assert (source == target).all()
 

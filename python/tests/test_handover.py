@@ -25,12 +25,12 @@ def test_blocks_arrive(ends):
     offer = producer.node.offer("k", [4, 0, 31], tokens=48, tag=5, trace="trace-1")
     assert len(offer.token) == 16 and offer.tokens == 48
     take = consumer.node.take("k", numpy.array([9, 3, 7], numpy.int32), peer=peer, token=offer.token, tokens=48, tag=6)
-    done = done_take = take.wait(30)
+    done = done_take = take.wait(60)
     assert (done.status, done.op, done.tag, done.bytes) == (kvpipe.Status.DONE, take, 6, 2 * 3 * BLOCK)
     assert done.released and take.released and take.done and done.terminal and take.failed_blocks == []
     assert all(consumer.holds(block, i) for i, block in enumerate((9, 3, 7)))
     assert bytes(consumer.block(0, 8)) == bytes(BLOCK)
-    done = offer.wait(30)
+    done = offer.wait(60)
     assert (done.status, done.tag, done.released) == (kvpipe.Status.DONE, 5, True)
     assert take.wait() == take.completion == done_take
 
@@ -41,7 +41,7 @@ def test_only_the_missing_tokens(ends):
     for i in range(3):
         producer.fill(i, i)
     offer = producer.node.offer(b"\x00key", [0, 1, 2], tokens=48)
-    consumer.node.take(b"\x00key", [10, 11], peer=peer, token=offer.token, tokens=(20, 40)).wait(30)
+    consumer.node.take(b"\x00key", [10, 11], peer=peer, token=offer.token, tokens=(20, 40)).wait(60)
     row = HEADS * CONTENT
     assert consumer.block(0, 10)[4 * row :] == producer.block(0, 1)[4 * row :]
     assert bytes(consumer.block(0, 10)[: 4 * row]) == bytes(4 * row)
@@ -63,14 +63,14 @@ def test_extend_and_seal(ends):
     producer.fill(7, 7)
     offer.extend([6, 7], tokens=40)  # begins with the block in which the offer ended
     offer.seal()
-    take.wait_layer(1, 30)
-    take.wait(30)
+    take.wait_layer(1, 60)
+    take.wait(60)
     assert consumer.holds(1, 5) and consumer.holds(2, 6)
     half = 8 * HEADS * CONTENT
     assert consumer.block(1, 3)[:half] == producer.block(1, 7)[:half]
     with pytest.raises(kvpipe.Invalid, match="tokens is 8"):
         offer.extend([1], tokens=8)
-    offer.wait(30)
+    offer.wait(60)
 
 
 def test_after_waits_for_progress(ends):
@@ -85,7 +85,7 @@ def test_after_waits_for_progress(ends):
     with pytest.raises(kvpipe.Timeout):
         take.wait(0.1)
     consumer.node.progress(3 << 16)
-    take.wait(30)
+    take.wait(60)
     assert consumer.holds(2, 2)
 
 
@@ -100,13 +100,13 @@ def test_layers_come_as_they_are_written(ends):
     for block in blocks:
         producer.fill(block, block)
     producer.node.progress(step | 1)
-    take.wait_layer(0, 30)
+    take.wait_layer(0, 60)
     assert consumer.block(0, 31) == producer.block(0, 31)
     with pytest.raises(kvpipe.Timeout):
         take.wait_layer(1, 0.05)
     producer.node.progress(step | 2)
-    take.wait_layer(1, 30)
-    take.wait(30)
+    take.wait_layer(1, 60)
+    take.wait(60)
     assert all(consumer.holds(block, block) for block in blocks)
 
 
@@ -114,7 +114,7 @@ def test_a_take_that_is_not_layered_has_all_layers_at_once(pair):
     producer, consumer = pair
     offer = producer.node.offer("k", [0], tokens=16)
     take = consumer.node.take("k", [0], token=offer.token, tokens=16)
-    take.wait_layer(1, 30)
+    take.wait_layer(1, 60)
     assert take.done
 
 
@@ -124,7 +124,7 @@ def test_take_before_offer(ends):
     take = consumer.node.take("early", [1], peer=peer, token=token, tokens=16)
     producer.fill(3, 3)
     producer.node.offer("early", [3], tokens=16, token=token)
-    take.wait(30)
+    take.wait(60)
     assert consumer.holds(1, 3)
 
 
@@ -132,25 +132,25 @@ def test_cancel_gives_the_memory_back(ends):
     producer, consumer, peer = ends
     token = os.urandom(16)
     take = consumer.node.take("never", [1, 2], peer=peer, token=token, tokens=32)
-    if not take.cancel(10):
-        take.wait_released(10)
+    if not take.cancel(60):
+        take.wait_released(60)
     assert take.released and take.completion.status == kvpipe.Status.CANCELLED
     with pytest.raises(kvpipe.Cancelled) as error:
-        take.wait(10)
+        take.wait(60)
     assert error.value.completion == take.completion
-    assert take.cancel(10)  # it has ended: True again
+    assert take.cancel(60)  # it has ended: True again
     again = producer.node.offer("other", [5], tokens=16)
-    consumer.node.take("other", [1], peer=peer, token=again.token, tokens=16).wait(30)
+    consumer.node.take("other", [1], peer=peer, token=again.token, tokens=16).wait(60)
 
 
 def test_withdraw(ends):
     producer, consumer, peer = ends
     offer = producer.node.offer("k", [1], tokens=16)
-    assert offer.withdraw(10) and offer.released
+    assert offer.withdraw(60) and offer.released
     with pytest.raises(kvpipe.Cancelled):
-        offer.wait(10)
+        offer.wait(60)
     with pytest.raises(kvpipe.Expired, match="k"):
-        consumer.node.take("k", [1], peer=peer, token=offer.token, tokens=16).wait(30)
+        consumer.node.take("k", [1], peer=peer, token=offer.token, tokens=16).wait(60)
 
 
 def test_asking_without_waiting(ends):
@@ -171,10 +171,10 @@ def test_asking_without_waiting(ends):
 def test_watch_and_drop(ends):
     producer, consumer, peer = ends
     offer = producer.node.offer("queued", [1], tokens=16)
-    consumer.node.watch("queued", peer, offer.token, timeout=20).wait(30)
-    consumer.node.drop("queued", peer, offer.token).wait(30)
-    assert offer.wait(30).status == kvpipe.Status.DONE
-    offer.wait_released(30)
+    consumer.node.watch("queued", peer, offer.token, timeout=60).wait(60)
+    consumer.node.drop("queued", peer, offer.token).wait(60)
+    assert offer.wait(60).status == kvpipe.Status.DONE
+    offer.wait_released(60)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_what_is_refused(pair, error, said, change):
     offer = producer.node.offer("k", [1], tokens=16, content=b"digest")
     call = {"key": "k", "blocks": [1], "tokens": 16, "token": offer.token, "content": b"digest", **change}
     with pytest.raises(error) as caught:
-        consumer.node.take(**call).wait(30)
+        consumer.node.take(**call).wait(60)
     assert said in str(caught.value), str(caught.value)
     assert len(str(caught.value)) > 10
 
@@ -214,7 +214,7 @@ def test_fingerprints_must_agree(near):
             offer = producer.node.offer("k", [1], tokens=16)
             take = consumer.node.take("k", [1], token=offer.token, tokens=16)
             with pytest.raises(kvpipe.Incompatible, match="layers"):
-                take.wait(30)
+                take.wait(60)
             assert take.failed_blocks == [1] and take.completion.failed[0].group == 0
 
 
@@ -222,11 +222,11 @@ def test_holds(pair):
     producer, consumer = pair
     first = producer.node.offer("a", [1], tokens=16)
     second = producer.node.offer("b", [1], tokens=16)  # shared holds agree
-    consumer.node.take("a", [5], token=first.token, tokens=16).wait(30)
+    consumer.node.take("a", [5], token=first.token, tokens=16).wait(60)
     with pytest.raises(kvpipe.Busy, match="1"):
-        producer.node.take("x", [1], token=b"t" * 16, tokens=16).wait(30)
+        producer.node.take("x", [1], token=b"t" * 16, tokens=16).wait(60)
     with pytest.raises(kvpipe.Busy, match="b"):
-        producer.node.offer("b", [2], tokens=16).wait(30)
+        producer.node.offer("b", [2], tokens=16).wait(60)
     second.withdraw()
 
 
@@ -234,8 +234,8 @@ def test_lease(pair):
     producer, _ = pair
     offer = producer.node.offer("short", [1], tokens=16, lease=0.1)
     with pytest.raises(kvpipe.Expired):
-        offer.wait(30)
-    offer.wait_released(10)
+        offer.wait(60)
+    offer.wait_released(60)
     producer.node.offer("short", [1], tokens=16).withdraw()
 
 
@@ -244,11 +244,11 @@ def test_several_consumers_and_parts(near):
         producer.fill(1, 1)
         producer.fill(2, 2)
         offer = producer.node.offer("k", [1, 2], tokens=32, consumers=2)
-        one.node.take("k", [1, 2], token=offer.token, tokens=32).wait(30)
+        one.node.take("k", [1, 2], token=offer.token, tokens=32).wait(60)
         assert not offer.done
         for i in range(2):
-            two.node.take("k", [8 + i], token=offer.token, tokens=(16 * i, 16 * i + 16), part=(i, 2)).wait(30)
-        offer.wait(30)
+            two.node.take("k", [8 + i], token=offer.token, tokens=(16 * i, 16 * i + 16), part=(i, 2)).wait(60)
+        offer.wait(60)
         assert one.holds(2, 2) and two.holds(8, 1) and two.holds(9, 2)
 
 
@@ -265,12 +265,12 @@ def test_groups(near):
     source[:] = bytes(i % 251 for i in range(len(source)))
     offer = producer.offer("k", [[0, 1], [kvpipe.NO_BLOCK, 3]], tokens=32)
     take = consumer.take("k", [[5, 6], [kvpipe.NO_BLOCK, 7]], token=offer.token, tokens=32)
-    assert take.wait(30).bytes == 3 * BLOCK
+    assert take.wait(60).bytes == 3 * BLOCK
     assert target[5 * BLOCK : 7 * BLOCK] == source[: 2 * BLOCK]
     assert target[(8 + 7) * BLOCK :] == source[(8 + 3) * BLOCK : (8 + 4) * BLOCK]
     failed = consumer.take("gone", [[1], [2]], token=b"0" * 16, tokens=16, timeout=0.1)
     with pytest.raises(kvpipe.Timeout):
-        failed.wait(30)
+        failed.wait(60)
     assert failed.failed_blocks == [[1], [2]]
     producer.close()
     consumer.close()
@@ -288,7 +288,7 @@ def test_schedulers_hand_over_for_all_ranks(near, far, kind):
         producer.fill(3, 1)
         offer = producer.node.offer("k", [3], tokens=16)
         take = scheduler.take("k", [4], peer="near" if kind == "tcp" else None, token=offer.token, tokens=16, tag=42)
-        done = take.wait(30)
+        done = take.wait(60)
         assert done.bytes == 2 * BLOCK and done.rank == 0xFFFFFFFF
         for i, rank in enumerate(ranks):
             told = collect(rank.node, 1)

@@ -77,9 +77,9 @@ def test_closing_a_region_in_a_layout_ends_its_work(near):
         offer = producer.node.offer("k", [1], tokens=16)
         producer.region.close()
         with pytest.raises(kvpipe.Error) as error:
-            offer.wait(10)
+            offer.wait(60)
         assert error.value.completion is not None
-        offer.wait_released(10)
+        offer.wait_released(60)
 
 
 def test_bad_sizes(node):

@@ -11,6 +11,7 @@ import time
 import kvpipe
 import numpy
 import pytest
+from engines import LATE
 from kvpipe import RawTensor
 
 
@@ -76,7 +77,7 @@ def test_the_receiver_may_be_first(two, name):
         thread.start()
         with a.pipe(name, "send", capacity=4096) as tx:
             tx.send_tensor(b"first")
-            thread.join(30)
+            thread.join(60)
             assert bytes(got[0].data) == b"first"
 
 
@@ -117,7 +118,7 @@ def test_threads_receive_each_item_once(pipe, monkeypatch):
     read, both, got = kvpipe.Pipe._read, threading.Barrier(2), []
 
     def together(*args):
-        both.wait(30)  # each of them has an item
+        both.wait(60)  # each of them has an item
         return read(*args)
 
     monkeypatch.setattr(kvpipe.Pipe, "_read", together)
@@ -126,7 +127,7 @@ def test_threads_receive_each_item_once(pipe, monkeypatch):
         tx.send_tensor(item)
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sorted(got) == [b"1", b"2"]
 
 
@@ -135,8 +136,8 @@ def test_nobody_comes(two):
     with b.pipe("nobody", "recv", peer=peer) as rx:
         began = time.monotonic()
         with pytest.raises(kvpipe.Timeout, match="no sender opened it"):
-            rx.recv_tensor(timeout=1.5)
-        assert time.monotonic() - began < 1.5 + 1
+            rx.recv_tensor(timeout=3)
+        assert time.monotonic() - began < 3 + LATE
 
 
 def test_a_second_receiver_and_a_second_sender(two, name):
@@ -146,7 +147,7 @@ def test_a_second_receiver_and_a_second_sender(two, name):
         tx.send_tensor(b"2")
         assert bytes(rx.recv_tensor(framework="raw").data) == b"1"
         with pytest.raises(kvpipe.Busy, match="has a receiver already"), b.pipe(name, "recv", peer=peer) as second:
-            second.recv_tensor(timeout=10)
+            second.recv_tensor(timeout=60)
         with pytest.raises(kvpipe.Busy, match="has a sender already"):
             a.pipe(name, "send")
         rx.close()
@@ -160,7 +161,7 @@ def test_wrong_token(two, name):
         tx.send_tensor(b"secret")
         for wrong in (None, b"1" * 16, b"0" * 32):
             with pytest.raises(kvpipe.Denied), b.pipe(name, "recv", peer=peer, token=wrong) as rx:
-                rx.recv_tensor(timeout=10)
+                rx.recv_tensor(timeout=60)
         with b.pipe(name, "recv", peer=peer, token=b"0" * 16) as rx:
             assert bytes(rx.recv_tensor(framework="raw").data) == b"secret"
 
@@ -234,7 +235,7 @@ def test_close_ends_the_calls_of_others(local, who, name):
         local.close()
     tx.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert all(kind is kvpipe.Closed for kind in caught) and not any(t.is_alive() for t in threads)
     for call in (lambda: tx.send_tensor(None), rx.recv_tensor, tx.fileno):
         with pytest.raises(kvpipe.Closed, match="closed"):

@@ -9,20 +9,19 @@ import kvpipe
 import numpy
 import pytest
 from daemons import Daemon
-from engines import Engine, gone, idle, usage
+from engines import LATE, Engine, gone, idle, mapped
 
 
 @pytest.fixture(params=["one node", "two nodes"])
 def nodes(request, folder):
     """(sender's daemon, receiver's daemon, the sender's name for the receiver), to be killed at will."""
     n = len(list(folder.iterdir()))
-    quick = '[peers]\nheartbeat = "200ms"\n'  # a peer that is silent for three of them is gone
-    daemons = [Daemon(folder / f"s{n}", f"s{n}", folder / "ca", config=quick)]
+    daemons = [Daemon(folder / f"s{n}", f"s{n}", folder / "ca")]
     peer = None
     if request.param == "two nodes":
         peer = daemons[0].node
         address = daemons[0].ask("status")["advertise"]
-        daemons.append(Daemon(folder / f"r{n}", f"r{n}", folder / "ca", [f"{peer}={address}"], config=quick))
+        daemons.append(Daemon(folder / f"r{n}", f"r{n}", folder / "ca", [f"{peer}={address}"]))
     yield daemons[0], daemons[-1], peer
     for daemon in daemons:
         if daemon.process.poll() is None:
@@ -62,7 +61,7 @@ def test_what_was_sent_is_received(nodes, how):
             receive(rx, range(first, 50))
             for _ in range(2):
                 with pytest.raises(kvpipe.PeerGone if how == "killed" else kvpipe.Closed):
-                    rx.recv_tensor(timeout=10)
+                    rx.recv_tensor(timeout=60)
         idle(there), idle(here)
 
 
@@ -73,13 +72,13 @@ def test_linger_is_over(nodes):
     idle(there)  # without anybody who looks
     with kvpipe.connect(here.socket, engine_id="rx") as node, node.pipe("p", "recv", peer=peer) as rx:
         with pytest.raises(kvpipe.Timeout, match="no sender opened it"):
-            rx.recv_tensor(timeout=1.2)
+            rx.recv_tensor(timeout=3)
 
 
 def test_a_receiver_is_killed(nodes):
     """The next one goes on; the sender notices nothing but a pause."""
     there, here, peer = nodes
-    before = usage(there), usage(here)
+    before = mapped(there), mapped(here)
     with kvpipe.connect(there.socket, engine_id="tx") as node, node.pipe("p", "send", capacity=4000) as tx:
         with Engine(here.socket, "rx", blocks=1) as engine:
             engine.ask(f'rx = cache.node.pipe("p", "recv", peer={peer!r}, window=1)')
@@ -93,10 +92,9 @@ def test_a_receiver_is_killed(nodes):
         gone(here, "rx")
         tx.send_tensor(numpy.array([5]))
         with kvpipe.connect(here.socket, engine_id="rx") as other, other.pipe("p", "recv", peer=peer) as rx:
-            assert int(rx.recv_tensor(timeout=20)[0]) == 5
+            assert int(rx.recv_tensor(timeout=60)[0]) == 5
             tx.flush()
-    idle(there), idle(here)
-    assert usage(there)[1] <= before[0][1] and usage(here)[1] <= before[1][1]
+    idle(there, before[0]), idle(here, before[1])
 
 
 def test_the_senders_daemon_is_killed(nodes):
@@ -109,18 +107,21 @@ def test_the_senders_daemon_is_killed(nodes):
         own.insert(numpy.array([1]), None, None, None, None)
         assert int(rx.recv_tensor()[0]) == 0
         there.kill()
-        began = time.monotonic()
+        # Each end hears of it for itself; what was published before it did is lost, and the error of a later call.
         with pytest.raises(kvpipe.Restarted, match="open it again"):
             while True:
-                tx.send_tensor(None, timeout=5)
-        with pytest.raises(kvpipe.Restarted):
-            own.insert(numpy.array([1]), None, None, None, None)
-        with pytest.raises((kvpipe.Restarted, kvpipe.PeerGone, kvpipe.Unavailable, kvpipe.Timeout)):
+                tx.send_tensor(None)
+        with pytest.raises(kvpipe.Restarted, match="open it again"):
             while True:
-                rx.recv_tensor(timeout=3)
-        with pytest.raises((kvpipe.Restarted, kvpipe.PeerGone, kvpipe.Unavailable, kvpipe.Timeout)):
-            sel.drop_select(timeout=3)
-        assert time.monotonic() - began < 15
+                own.insert(None, None, None, None, None)
+        # From another node, nothing comes any more; another sender's daemon may be there at any time.
+        lost = kvpipe.Restarted if peer is None else (kvpipe.PeerGone, kvpipe.Timeout)
+        with pytest.raises(lost):
+            while True:
+                rx.recv_tensor(timeout=3 if peer else 60)
+        with pytest.raises(lost):
+            while True:
+                sel.drop_select(timeout=3 if peer else 60)
 
 
 def test_an_end_opened_while_the_daemon_is_away(nodes):
@@ -132,7 +133,7 @@ def test_an_end_opened_while_the_daemon_is_away(nodes):
         with pytest.raises(concurrent.futures.TimeoutError):
             opened.result(0.2)
         there.start()
-        with opened.result(10) as tx, node.pipe("p", "recv") as rx:
+        with opened.result(60) as tx, node.pipe("p", "recv") as rx:
             tx.send_tensor(b"back")
             assert bytes(rx.recv_tensor(framework="raw").data) == b"back"
 
@@ -152,17 +153,17 @@ def test_a_daemon_that_hangs(nodes):
                 began = time.monotonic()
                 with pytest.raises((kvpipe.Timeout, kvpipe.PeerGone, kvpipe.Unavailable)):
                     call()
-                assert time.monotonic() - began < 1.5
+                assert time.monotonic() - began < 0.3 + LATE
         finally:
             os.kill(there.process.pid, signal.SIGCONT)
         if peer is None:
-            assert rx.recv_tensor(timeout=20, framework="raw").shape == (1500,)
+            assert rx.recv_tensor(timeout=60, framework="raw").shape == (1500,)
 
 
 def test_senders_are_killed_while_they_send(nodes):
     """Whatever came is whole and in order, and nothing is left."""
     there, here, peer = nodes
-    before = usage(there), usage(here)
+    before = mapped(there), mapped(here)
     with kvpipe.connect(here.socket, engine_id="rx") as node:
         for i in range(10):
             with Engine(there.socket, "tx", blocks=1) as engine:
@@ -176,11 +177,10 @@ def test_senders_are_killed_while_they_send(nodes):
                     n = 20 * i
                     with pytest.raises((kvpipe.PeerGone, kvpipe.Timeout)):
                         while True:
-                            assert rx.recv_tensor(timeout=5, framework="numpy").tolist() == [n] * (n % 3000)
+                            assert rx.recv_tensor(timeout=3, framework="numpy").tolist() == [n] * (n % 3000)
                             n += 1
             gone(there, "tx")
-    idle(there), idle(here)
-    assert usage(there)[1] <= before[0][1] and usage(here)[1] <= before[1][1]
+    idle(there, before[0]), idle(here, before[1])
 
 
 def test_fork(near):

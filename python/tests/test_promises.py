@@ -39,9 +39,19 @@ def half(n):
     return ids
 
 
+def offered(node, key, ids, whole):
+    """An offer; one that is not whole lacks its last layer, so that no take of it is faster than who calls it off."""
+    if whole:
+        return node.offer(key, ids, tokens=TOKENS)
+    offer = node.offer(key, [], tokens=0, sealed=False)
+    offer.extend(ids, tokens=TOKENS, after=1 << 16, layered=True, sealed=True)
+    node.progress(1 << 16 | LAYERS - 1)
+    return offer
+
+
 def released(operation, free):
     if not free:
-        operation.wait_released(20)
+        operation.wait_released(60)
     assert operation.released
 
 
@@ -52,11 +62,11 @@ def test_cancel_and_reuse_at_once(ends):
     cancelled = 0
     for n in range(ROUNDS):
         ids = half(n)
-        offer = producer.node.offer(f"k{n}", half(0), tokens=TOKENS)
+        offer = offered(producer.node, f"k{n}", half(0), whole=n % 2)
         take = consumer.node.take(f"k{n}", ids, peer=peer, token=offer.token, tokens=TOKENS, layered=True)
         if n % 4:
-            take.wait_layer(n % 8, 20)
-        released(take, take.cancel(20))
+            take.wait_layer(n % 8, 60)
+        released(take, take.cancel(60))
         mine = target[:, ids[0] // HALF * HALF :][:, :HALF]
         mine[:] = 1000 + n  # the memory is ours now
         cancelled += take.completion.status == kvpipe.Status.CANCELLED
@@ -64,9 +74,9 @@ def test_cancel_and_reuse_at_once(ends):
             past = target[:, (n - 1) % 2 * HALF :][:, :HALF]
             assert (past == 999 + n).all(), f"round {n - 1}: late bytes"
         assert (mine == 1000 + n).all(), f"round {n}: late bytes"
-        released(offer, offer.withdraw(20))
+        released(offer, offer.withdraw(60))
     print(f"{cancelled} of {ROUNDS} cancelled")
-    assert cancelled > ROUNDS // 10
+    assert cancelled >= ROUNDS // 2
     del source, target, mine, past
 
 
@@ -78,23 +88,23 @@ def test_withdraw_and_reuse_at_once(ends):
         ids = half(n)
         mine = source[:, n % 2 * HALF :][:, :HALF]
         mine[:] = 2000 + n
-        offer = producer.node.offer(f"w{n}", ids, tokens=TOKENS)
+        offer = offered(producer.node, f"w{n}", ids, whole=n % 2)
         take = consumer.node.take(f"w{n}", half(0), peer=peer, token=offer.token, tokens=TOKENS, layered=True)
         if n % 4:
-            take.wait_layer(n % 8 * 4, 20)
-        released(offer, offer.withdraw(20))
+            take.wait_layer(n % 8 * 4, 60)
+        released(offer, offer.withdraw(60))
         mine[:] = 1  # no reader sees this
         try:
-            take.wait(20)
+            take.wait(60)
             done += 1
             assert (target[:, :HALF] == 2000 + n).all(), f"round {n}: done with wrong bytes"
         except (kvpipe.Expired, kvpipe.PeerGone):
             failed += 1
             assert take.failed_blocks
-            take.wait_released(20)
+            take.wait_released(60)
             assert not (target[:, :HALF] == 1).any(), f"round {n}: bytes from after the withdrawal"
     print(f"{done} done, {failed} failed")
-    assert failed > ROUNDS // 10
+    assert failed >= ROUNDS // 2
     del source, target, mine
 
 
@@ -109,13 +119,13 @@ def test_producer_killed_while_bytes_flow(ends, near, round):
             cache.node.offer("flow", list(range({HALF})), tokens={TOKENS}).token.hex()][1]""")
         ids = half(0)
         take = consumer.node.take("flow", ids, peer=peer, token=bytes.fromhex(token), tokens=TOKENS, layered=True)
-        take.wait_layer(round * 4, 20)
+        take.wait_layer(round * 4, 60)
         os.kill(producer.process.pid, 9)
         try:
-            take.wait(20)
+            take.wait(60)
             assert (target[:, :HALF] == 0x0505050505050505).all()
         except kvpipe.PeerGone:
-            take.wait_released(20)
+            take.wait_released(60)
             target[:, :HALF] = 9
             gone(near, "doomed")
             assert (target[:, :HALF] == 9).all(), "late bytes"
@@ -133,16 +143,16 @@ def test_consumer_killed_while_bytes_flow(ends, near, far, round):
     with Engine(there.socket, "doomed", layers=LAYERS, blocks=BLOCKS) as doomed:
         doomed.ask(f"""
             take = cache.node.take("flow", list(range({HALF})), peer={peer!r}, token={offer.token!r}, tokens={TOKENS}, layered=True)
-            take.wait_layer({round * 4}, 20)
+            take.wait_layer({round * 4}, 60)
             """)
         os.kill(doomed.process.pid, 9)
     if offer.done:  # it was so fast that it consumed it
         assert offer.wait().bytes == LAYERS * HALF * SIZE
     else:
         try:
-            consumer.node.take("flow", half(0), peer=peer, token=offer.token, tokens=TOKENS).wait(20)
+            consumer.node.take("flow", half(0), peer=peer, token=offer.token, tokens=TOKENS).wait(60)
             assert (target[:, :HALF] == 6).all()
         except kvpipe.Expired as error:
             assert "consumed" in str(error)
-    offer.wait(20)
+    offer.wait(60)
     del source, target

@@ -12,7 +12,7 @@ import kvpipe
 import pytest
 from caches import FINGERPRINT, Cache
 from daemons import Daemon
-from engines import idle
+from engines import LATE, idle
 
 TOKEN = b"0123456789abcdef"
 
@@ -29,21 +29,25 @@ class Ends:
         offer.seal()
         return offer
 
-    def take(self, key, blocks=(1,), tokens=None, token=TOKEN, timeout=5, **more):
+    def take(self, key, blocks=(1,), tokens=None, token=TOKEN, timeout=60, **more):
         more = {"peer": self.peer, **more}
         tokens = 16 * len(blocks) if tokens is None else tokens
         return self.consumer.node.take(key, list(blocks), tokens=tokens, token=token, timeout=timeout, **more)
 
-    def refused(self, error, said, *args, timeout=5, **more):
-        refused(error, said, lambda: self.take(*args, timeout=timeout, **more).wait(), within=timeout + 1)
+    def refused(self, error, said, *args, timeout=60, **more):
+        refused(error, said, lambda: self.take(*args, timeout=timeout, **more).wait(), within=timeout)
 
 
-def refused(error, said, call, within=1.0):
-    began = time.monotonic()
-    with pytest.raises(error) as caught:
-        call()
-    assert time.monotonic() - began < within, caught.value
-    text = str(caught.value)
+def refused(error, said, call, within=0.0):
+    """Within: the caller's own deadline, if it is that which ends the call."""
+    for _ in range(10):
+        began = time.monotonic()
+        with pytest.raises(error) as caught:
+            call()
+        assert time.monotonic() - began < within + LATE, caught.value
+        text = str(caught.value)
+        if "the daemon does not answer" not in text:
+            break  # else it was kept from running for half a second, and its library can say no more than that
     assert [word for word in said if word not in text] == [], text
     assert "0123456789abcdef" not in text  # tokens are shown to nobody
     return text
@@ -60,11 +64,11 @@ def ends(request):
 
 def test_unknown_key(ends):
     # Both nodes look at the clock: whoever is first says what it knows.
-    ends.refused(kvpipe.Timeout, ['"unheard-of"', " within ", 'node "near"', "check key and peer"], "unheard-of", timeout=0.3)
+    ends.refused(kvpipe.Timeout, ['"unheard-of"', " within ", 'node "near"', "check key and peer"], "unheard-of", timeout=1.5)
 
 
 def test_expired(ends):
-    offer = ends.offer("short", lease=0.05)
+    offer = ends.producer.node.offer("short", [1], tokens=16, token=TOKEN, lease=0.05)
     refused(kvpipe.Expired, ['"short"', "lease of 50ms", "offer it again"], offer.wait)
     ends.refused(kvpipe.Expired, ['"short"', '"giver"', '"near"', "expired", "new request"], "short")
 
@@ -138,16 +142,16 @@ def test_more_tokens_than_offered(ends):
     ends.offer("brief", [1, 2])
     take = ends.take("brief", [3, 4, 5])
     refused(kvpipe.NotFound, ['"brief"', "lacks", "block 5 of group 0", "ask for tokens that it has"], take.wait)
-    take.wait_released(5)
+    take.wait_released(60)
     assert take.failed_blocks == [5]
 
 
 def test_region_gone(ends):
     ends.offer("here")
-    take = ends.take("later", timeout=20)
+    take = ends.take("later", timeout=60)
     ends.consumer.region.close()
     refused(kvpipe.NotFound, ["region 0x", "unregistered"], take.wait)
-    take.wait_released(5)
+    take.wait_released(60)
     ends.refused(kvpipe.NotFound, ["region 0x", "unregistered", "open a new session"], "here")
     ends.producer.region.close()
     refused(kvpipe.NotFound, ["region 0x", "unregistered", "open a new session"], ends.producer.node.offer("k", [1], tokens=16).wait)
@@ -177,22 +181,22 @@ def test_key_in_use(ends, near):
     [
         (kvpipe.NotFound, "nowhere", ['"nowhere"', "not known here", "peers.nodes", "peers.allow"]),
         (kvpipe.Denied, "10.1.2.3:7650", ['"10.1.2.3:7650"', "peers.allow", "peers.nodes"]),
-        (kvpipe.PeerGone, "127.0.0.1:1", ['"127.0.0.1:1"', "not reached within 500ms", "refused"]),
+        (kvpipe.PeerGone, "127.0.0.1:1", ['"127.0.0.1:1"', "not reached within 2s", "refused"]),
     ],
     ids=["unknown", "not allowed", "down"],
 )
 def test_peers(ends, error, peer, said):
-    ends.refused(error, said, "k", peer=peer, timeout=0.5)
+    ends.refused(error, said, "k", peer=peer, timeout=2)
     refused(error if error is not kvpipe.PeerGone else kvpipe.Error, said[:1],
-            ends.consumer.node.watch("k", peer, TOKEN, timeout=0.5).wait, within=1.5)
+            ends.consumer.node.watch("k", peer, TOKEN, timeout=2).wait, within=2)
 
 
 def test_deadline(ends):
     """Neither the producer's progress nor one's own is waited for any longer."""
     ends.offer("ready", consumers=2)
-    ends.refused(kvpipe.Timeout, ['"ready"', "after = 0x50000", "300ms", "progress is 0x0"], "ready", timeout=0.3, after=5 << 16)
+    ends.refused(kvpipe.Timeout, ['"ready"', "after = 0x50000", "1.5s", "progress is 0x0"], "ready", timeout=1.5, after=5 << 16)
     ends.offer("unready", [2], after=1 << 16)
-    ends.refused(kvpipe.Timeout, ['"unready"', "300ms", "progress"], "unready", timeout=0.3)
+    ends.refused(kvpipe.Timeout, ['"unready"', "1.5s", "progress"], "unready", timeout=1.5)
 
 
 @pytest.fixture
@@ -248,7 +252,7 @@ def test_no_daemon(folder, monkeypatch):
         s.bind(silent)
         s.listen()
         refused(kvpipe.Unavailable, [silent, "does not answer in time"],
-                lambda: kvpipe.connect(silent, engine_id="e", timeout=0.3), within=1.3)
+                lambda: kvpipe.connect(silent, engine_id="e", timeout=0.3), within=0.3)
 
 
 def _as_nobody(path):
@@ -304,7 +308,7 @@ def message(kind, seq, body):
 def test_a_client_of_another_version(near):
     """From so far in the future that its HELLO is longer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-        s.settimeout(10)
+        s.settimeout(60)
         s.connect(near.socket)
         s.send(message(HELLO, 1, struct.pack("<II", 7, 9) + bytes(1016)))
         said = s.recv(65536)
@@ -337,7 +341,10 @@ def test_more_offers_than_the_session_has_room_for(near):
     """They are refused one after the other, soon enough that who withdraws the first one hears of it."""
     cache = Cache(near.socket, "many", layers=1, blocks=8)
     with cache.node as node:
-        offers = [node.offer(f"many-{i}", [i % 8], tokens=16) for i in range(1700)]
+        offers = []
+        while len(offers) < 1700:
+            with contextlib.suppress(kvpipe.Busy):  # the queue of submissions is full: try again later
+                offers.append(node.offer(f"many-{len(offers)}", [len(offers) % 8], tokens=16))
         assert offers[0].withdraw() is True
         with pytest.raises(kvpipe.Quota, match="completion ring of rank 0"):
-            offers[-1].wait(5)
+            offers[-1].wait(60)

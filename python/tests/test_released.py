@@ -42,7 +42,7 @@ class Ear:
                     self.heard[c.op_id].append(c)
                 if all(self.heard[i] and self.heard[i][-1].released for i in op_ids):
                     return
-                assert epoll.poll(30), "nothing within 30 s"
+                assert epoll.poll(60), "nothing within 60 s"
 
     def check(self, op_ids):
         """Returns how many ended with MORE."""
@@ -70,14 +70,14 @@ def test_once_in_each_session(hasty, where):
             offers.append(producer.node.offer(f"k{n}", IDS, tokens=16 * BLOCKS))
             takes.append(scheduler.take(f"k{n}", IDS[::-1], peer=None if where == "local" else near.node,
                                         token=offers[-1].token, tokens=16 * BLOCKS, layered=True))
-            takes[-1].wait_layer(n % 4, 20)
+            takes[-1].wait_layer(n % 4, 60)
             if n % 3:
-                takes[-1].cancel(20)
-            offers[-1].withdraw(20)
+                takes[-1].cancel(60)
+            offers[-1].withdraw(60)
             for op in offers[-1], takes[-1]:
-                op.wait_released(20)
+                op.wait_released(60)
                 with contextlib.suppress(kvpipe.Error):
-                    op.wait(20)
+                    op.wait(60)
         ids = {take.completion.op_id for take in takes}
         assert len(ids) == len(takes)
         late = 0
@@ -100,23 +100,23 @@ def test_nothing_adds_up(near, far, where):
         for n in range(3000):
             key, blocks = f"{where}{n}", [n % 32]
             if n % 4 == 0:
-                assert p.offer(key, blocks, tokens=16).withdraw(20)
+                assert p.offer(key, blocks, tokens=16).withdraw(60)
                 continue
             offer = p.offer(key, blocks, tokens=16, token=TOKEN)
             if n % 4 == 1:
-                c.watch(key, peer, TOKEN).wait(20)
-                c.drop(key, peer, TOKEN).wait(20)
+                c.watch(key, peer, TOKEN).wait(60)
+                c.drop(key, peer, TOKEN).wait(60)
             else:
                 take = c.take(key, blocks, peer=peer, token=TOKEN, tokens=16)
                 if n % 4 == 2:
-                    take.cancel(20)
+                    take.cancel(60)
                 else:
-                    offer.withdraw(20)
+                    offer.withdraw(60)
                     with contextlib.suppress(kvpipe.Expired, kvpipe.PeerGone):
-                        take.wait(20)
-                take.wait_released(20)
-            offer.withdraw(20)
-            offer.wait_released(20)
+                        take.wait(60)
+                take.wait_released(60)
+            offer.withdraw(60)
+            offer.wait_released(60)
         for node in p, c:
             assert node.poll() == [] and len(node._session.dropped) <= 4
         for daemon in {near, there}:

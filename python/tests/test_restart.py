@@ -7,7 +7,7 @@ import kvpipe
 import pytest
 from caches import BLOCK_SIZE, Cache, collect
 from daemons import Daemon
-from engines import Engine
+from engines import LATE, Engine, until
 
 BLOCKS = 8
 TOKENS = BLOCKS * BLOCK_SIZE
@@ -19,7 +19,7 @@ IDS, BACKWARDS = list(range(BLOCKS)), list(range(BLOCKS))[::-1]
 def nodes(request, folder):
     """(producer's daemon, consumer's daemon, the producer's name for the consumer), to be killed at will."""
     n = len(list(folder.iterdir()))
-    quick = '[peers]\nheartbeat = "200ms"\ndial_max = "500ms"\n[offers]\noffer_wait = "300ms"\n'
+    quick = '[peers]\ndial_max = "500ms"\n[offers]\noffer_wait = "300ms"\n'
     daemons = [Daemon(folder / f"rp{n}", f"rp{n}", folder / "ca", config=quick)]
     daemons[0].keep_port()
     peer = None
@@ -34,18 +34,14 @@ def nodes(request, folder):
             daemon.stop()
 
 
-def back(node, within=2.0):
+def back(node):
     """Waits until a session has its daemon again."""
-    deadline = time.monotonic() + within
-    while not node.connected:
-        assert time.monotonic() < deadline, f"not back within {within} s"
+    until(lambda: node.connected, "the session is back")
 
 
 def away(node):
     """Waits until a session has noticed that its daemon is gone."""
-    deadline = time.monotonic() + 10
-    while node.connected:
-        assert time.monotonic() < deadline, "the death was not noticed"
+    until(lambda: not node.connected, "the daemon's death is noticed")
 
 
 def restart(daemons, nodes, how):
@@ -66,20 +62,20 @@ def test_offers_and_takes_that_wait_go_on(nodes, which, how):
     near, far, peer = nodes
     with Cache(near.socket, "p") as p, Cache(far.socket, "d") as d:
         [p.fill(i, i) for i in IDS]
-        waits = d.node.take("later", BACKWARDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30)
+        waits = d.node.take("later", BACKWARDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60)
         offer = p.node.offer("k", IDS[:4], tokens=TOKENS // 2, token=TOKEN, sealed=False)
         offer.extend(IDS[4:], tokens=TOKENS, sealed=True)
         for _ in range(2):  # and once more
             daemons = {"producer": [near], "consumer": [far], "both": list({near, far})}[which]
             restart(daemons, [c.node for c in (p, d) if (near if c is p else far) in daemons], how)
         later = p.node.offer("later", IDS, tokens=TOKENS, token=TOKEN)
-        waits.wait(20)
+        waits.wait(60)
         assert all(d.holds(BLOCKS - 1 - i, i) for i in IDS)
-        later.wait(20)
+        later.wait(60)
         [memoryview(d.block(layer, i)).__setitem__(slice(None), bytes(d.size)) for i in IDS for layer in range(2)]
-        d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=20).wait(20)
+        d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60).wait(60)
         assert all(d.holds(i, i) for i in IDS)
-        offer.wait(20)
+        offer.wait(60)
         assert offer.released and waits.released
         assert [(c.status, c.reason) for c in p.node.poll() + d.node.poll()] == []
 
@@ -92,21 +88,21 @@ def test_a_take_with_bytes_fails_and_the_offer_serves_the_next(nodes, which):
         offer = p.node.offer("k", [], tokens=0, token=TOKEN, sealed=False)
         offer.extend(IDS, tokens=TOKENS, after=1 << 16, layered=True, sealed=True)
         p.node.progress(1 << 16 | 1)
-        take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30, layered=True)
-        take.wait_layer(0, 20)
+        take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60, layered=True)
+        take.wait_layer(0, 60)
         victim = near if which == "producer" else far
         victim.kill()
         with pytest.raises(kvpipe.Restarted if victim is far else kvpipe.PeerGone):
-            take.wait(20)
-        take.wait_released(20)
+            take.wait(60)
+        take.wait_released(60)
         victim.start()
         back(p.node)
         back(d.node)
-        again = d.node.take("k", BACKWARDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30)
+        again = d.node.take("k", BACKWARDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60)
         p.node.progress(1 << 16 | 2)  # goes on where it was
-        again.wait(20)
+        again.wait(60)
         assert all(d.holds(BLOCKS - 1 - i, i) for i in IDS)
-        offer.wait(20)
+        offer.wait(60)
 
 
 def test_an_early_take_waits_for_an_engine_that_is_not_back_yet(nodes):
@@ -118,13 +114,13 @@ def test_an_early_take_waits_for_an_engine_that_is_not_back_yet(nodes):
         near.kill()
         near.start()
         back(d.node)
-        take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=30)
+        take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60)
         with pytest.raises(kvpipe.Timeout):
             take.wait(1)  # longer than offer_wait: it would be unknown otherwise
         p.signal(signal.SIGCONT)
-        take.wait(20)
+        take.wait(60)
         assert all(d.holds(i, i) for i in IDS)
-        p.ask("offer.wait(20)")
+        p.ask("offer.wait(60)")
 
 
 def test_ranks_come_back_together(folder):
@@ -143,12 +139,12 @@ def test_ranks_come_back_together(folder):
             daemon.start()
             for node in (ps, ds, p0.node, d0.node, d1.node):
                 back(node)
-            take = ds.take("k", IDS, token=TOKEN, tokens=TOKENS, tag=9, timeout=30)
+            take = ds.take("k", IDS, token=TOKEN, tokens=TOKENS, tag=9, timeout=60)
             with pytest.raises(kvpipe.Timeout):
                 take.wait(0.5)
             p1.signal(signal.SIGCONT)
-            take.wait(20)
-            offer.wait(20)
+            take.wait(60)
+            offer.wait(60)
             assert all(d0.holds(i, i) and d1.holds(i, i + 1) for i in IDS)
             for rank in (d0, d1):  # each hears of it once
                 assert [(c.tag, c.status) for c in collect(rank.node, 1)] == [(9, kvpipe.Status.DONE)]
@@ -158,11 +154,11 @@ def test_ranks_come_back_together(folder):
             offer.extend(IDS, tokens=TOKENS, after=1 << 16, layered=True, sealed=True)
             p0.node.progress(1 << 16 | 1)
             p1.ask("cache.node.progress(1 << 16 | 1)")
-            take = ds.take("m", IDS, token=TOKEN, tokens=TOKENS, tag=11, timeout=30, layered=True)
-            take.wait_layer(0, 20)
+            take = ds.take("m", IDS, token=TOKEN, tokens=TOKENS, tag=11, timeout=60, layered=True)
+            take.wait_layer(0, 60)
             daemon.kill()
             with pytest.raises(kvpipe.Restarted):
-                take.wait(20)
+                take.wait(60)
             daemon.start()
             for rank in (d0, d1):
                 done = collect(rank.node, 1)
@@ -177,19 +173,19 @@ def test_a_daemon_that_never_comes_back(folder):
     daemon = Daemon(folder / f"rn{n}", f"rn{n}", folder / "ca")
     with Cache(daemon.socket, "e") as c:
         offer = c.node.offer("k", [1], tokens=BLOCK_SIZE, token=TOKEN, sealed=False)
-        take = c.node.take("m", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=1)
+        take = c.node.take("m", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=3)  # long enough for the daemon to die first
         daemon.kill()
         away(c.node)
         began = time.monotonic()
         with pytest.raises(kvpipe.Timeout, match="while the daemon was away"):
-            take.wait(20)
+            take.wait(60)
         with pytest.raises(kvpipe.Timeout, match="while the daemon was away"):
-            c.node.take("n", [3], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.2).wait(20)
-        assert time.monotonic() - began < 3
-        assert take.released and take.cancel(1)
-        assert offer.withdraw(1) and offer.released
+            c.node.take("n", [3], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.2).wait(60)
+        assert time.monotonic() - began < 3.2 + LATE
+        assert take.released and take.cancel(60)
+        assert offer.withdraw(60) and offer.released
         began = time.monotonic()
-    assert time.monotonic() - began < 1  # closing waits for nobody
+    assert time.monotonic() - began < LATE  # closing waits for nobody
 
 
 def test_a_daemon_that_stands_still(folder):
@@ -200,17 +196,17 @@ def test_a_daemon_that_stands_still(folder):
             daemon.process.send_signal(signal.SIGSTOP)
             take = c.node.take("k", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.3)
             with pytest.raises(kvpipe.Timeout, match="does not answer"):
-                take.wait(20)
+                take.wait(60)
             assert not take.released
             daemon.process.send_signal(signal.SIGCONT)
-            take.wait_released(20)
+            take.wait_released(60)
             # One that is killed while it stands still touches nothing any more, either.
             daemon.process.send_signal(signal.SIGSTOP)
             take = c.node.take("m", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.3)
             with pytest.raises(kvpipe.Timeout):
-                take.wait(20)
+                take.wait(60)
             daemon.kill()
-            take.wait_released(20)
+            take.wait_released(60)
             daemon.start()
             back(c.node)
     finally:

@@ -45,10 +45,10 @@ def test_shapes(sockets, producer, consumer, both, tokens):
         have, want = p.ids(0, 96, 1), c.ids(*tokens, 2)
         p.write(have, 0, 96, kv)
         offer = p.node.offer("k", have, tokens=96)
-        done = c.node.take("k", want, peer=peer, token=offer.token, tokens=tokens).wait(30)
+        done = c.node.take("k", want, peer=peer, token=offer.token, tokens=tokens).wait(60)
         c.check(want, *tokens, kv)
         assert done.bytes == sum(r.heads * len(r.layers) for r in c.ranks) * 8 * (tokens[1] - tokens[0]) * len(kv)
-        offer.wait(30)
+        offer.wait(60)
 
 
 def test_sliding_windows(sockets):
@@ -59,13 +59,13 @@ def test_sliding_windows(sockets):
         have, want = [[0, 1, 2, 3, 4], [HOLE, HOLE, HOLE, 3, 4]], [[9, 8, 7, 6, 5], [HOLE, HOLE, HOLE, 11, 10]]
         p.write(have, 0, 80, kv)
         offer = p.node.offer("k", have, tokens=80, consumers=2)
-        c.node.take("k", want, peer=peer, token=offer.token, tokens=80).wait(30)
+        c.node.take("k", want, peer=peer, token=offer.token, tokens=80).wait(60)
         c.check(want, 0, 80, kv)
         more = [[9, 8, 7, 6, 5], [HOLE, HOLE, 12, 11, 10]]
         take = c.node.take("k", more, peer=peer, token=offer.token, tokens=80)
         with pytest.raises(kvpipe.NotFound, match="lacks"):
-            take.wait(30)
-        take.wait_released(30)
+            take.wait(60)
+        take.wait_released(60)
         assert take.failed_blocks == [[], [12]]
         c.check(want, 0, 80, kv)
         offer.withdraw()

@@ -21,7 +21,7 @@ def two(request, near, far):
 @pytest.fixture
 def pipes(two, name):
     a, b, of_a, of_b = two
-    with Pipe(a, name, 0, peer=of_a, timeout=20) as one, Pipe(b, name, 1, peer=of_b, timeout=20) as other:
+    with Pipe(a, name, 0, peer=of_a, timeout=60) as one, Pipe(b, name, 1, peer=of_b, timeout=60) as other:
         yield one, other
 
 

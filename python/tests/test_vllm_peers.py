@@ -25,7 +25,7 @@ def said(caplog):
     def wait():
         for thread in threading.enumerate():
             if thread.name == "kvpipe-peer":
-                thread.join(30)
+                thread.join(60)
         return [record.getMessage() for record in caplog.records]
     caplog.set_level(logging.INFO, "vllm.kvpipe")
     return wait

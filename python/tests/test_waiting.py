@@ -42,8 +42,8 @@ def test_many_more_operations_than_records(pair):
     producer, consumer = pair
     for i in range(300):
         offer = producer.node.offer("k", [0], tokens=16)
-        consumer.node.take("k", [0], token=offer.token, tokens=16).wait(30)
-        offer.wait(30)
+        consumer.node.take("k", [0], token=offer.token, tokens=16).wait(60)
+        offer.wait(60)
     assert len(producer.node._session.operations) <= 1 and len(producer.node._session.dropped) <= 2
 
 
@@ -52,7 +52,7 @@ def test_threads(pair):
     results = {}
 
     def wait(i):
-        results[i] = takes[i].wait(30), takes[i % 4].wait(30), offers[i].wait(30)
+        results[i] = takes[i].wait(60), takes[i % 4].wait(60), offers[i].wait(60)
 
     threads = [threading.Thread(target=wait, args=(i,)) for i in range(16)]
     for thread in threads:
@@ -65,7 +65,7 @@ def test_threads(pair):
 def test_gil_is_released_while_waiting(pair, monkeypatch):
     """One call that waits as long as the take may take: with the GIL held it would end by its timeout."""
     monkeypatch.setattr(operation, "SLICE_NS", 60_000_000_000)
-    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16, timeout=5.0)
+    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16, timeout=20)
     entered, caught = threading.Event(), []
 
     def wait():
@@ -78,7 +78,7 @@ def test_gil_is_released_while_waiting(pair, monkeypatch):
     thread = threading.Thread(target=wait)
     thread.start()
     entered.wait()
-    assert take.cancel(10)
+    assert take.cancel(60)
     thread.join()
     assert caught == [kvpipe.Cancelled]
 
@@ -104,7 +104,7 @@ def test_close_ends_waiting(pair, how):
     thread.start()
     entered.wait()
     pair[1].close()
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive() and [type(e) for e in caught] == [kvpipe.Closed], caught
     for call in (pair[1].node.poll, pair[1].node.fileno, lambda: take.done, lambda: pair[1].node.progress(1)):
         with pytest.raises(kvpipe.Closed, match="connect again"):
@@ -123,12 +123,14 @@ def test_a_signal_interrupts_waiting(pair):
     take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16)
     before = signal.signal(signal.SIGUSR1, ring)
     try:
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
         with pytest.raises(Rang):
-            take.wait(30)
+            timer.start()
+            take.wait(60)
+        timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert take.cancel(10)
+    assert take.cancel(60)
 
 
 def test_a_signal_handler_may_close(pair):
@@ -138,7 +140,7 @@ def test_a_signal_handler_may_close(pair):
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
         timer.start()
         with pytest.raises(kvpipe.Closed):
-            take.wait(30)
+            take.wait(60)
         timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -147,9 +149,9 @@ def test_a_signal_handler_may_close(pair):
 def test_asyncio(pair):
     async def main():
         offers, takes = hand_over(pair, 20)
-        done = await asyncio.gather(*[t.wait_async() for t in takes], *[takes[0].wait_async(30) for _ in range(3)])
+        done = await asyncio.gather(*[t.wait_async() for t in takes], *[takes[0].wait_async(60) for _ in range(3)])
         assert [c.tag for c in done] == [*range(20), 0, 0, 0]
-        await asyncio.gather(*[o.wait_async(30) for o in offers])
+        await asyncio.gather(*[o.wait_async(60) for o in offers])
         never = pair[1].node.take("never", [30], token=b"0" * 16, tokens=16)
         with pytest.raises(kvpipe.Timeout) as error:
             await never.wait_async(0.05)
@@ -176,7 +178,7 @@ def test_asyncio_beside_completions_that_nobody_collects(pair):
     async def main():
         for i in range(5):
             offer = producer.node.offer(f"more{i}", [8], tokens=16)
-            await consumer.node.take(f"more{i}", [9 + i], token=offer.token, tokens=16).wait_async(30)
+            await consumer.node.take(f"more{i}", [9 + i], token=offer.token, tokens=16).wait_async(60)
         wakes = 0
         listener = next(iter(consumer.node._session.listeners.values()), None)
         assert listener is None
@@ -199,7 +201,7 @@ def test_asyncio_beside_completions_that_nobody_collects(pair):
         for _ in range(200):
             await asyncio.sleep(0)
         assert wakes <= 2
-        never.cancel(10)
+        never.cancel(60)
         with pytest.raises(kvpipe.Cancelled):
             await task
 
@@ -222,7 +224,7 @@ def test_asyncio_while_another_thread_polls(pair):
     async def main():
         for turn in range(10):
             _, takes = hand_over(pair, 8, start=turn * 8)
-            done = await asyncio.gather(*[t.wait_async(30) for t in takes])
+            done = await asyncio.gather(*[t.wait_async(60) for t in takes])
             assert [c.tag for c in done] == list(range(8))
 
     try:
@@ -239,7 +241,7 @@ def test_asyncio_in_two_loops(pair):
 
     def run(part):
         async def main():
-            return await asyncio.gather(*[t.wait_async(30) for t in part])
+            return await asyncio.gather(*[t.wait_async(60) for t in part])
 
         results.extend(asyncio.run(main()))
 
