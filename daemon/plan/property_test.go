@@ -111,6 +111,11 @@ func (w *world) moveStream(t *rapid.T, p *plan.Plan, i int, dst map[uint32]map[l
 	}
 	into := p.Dst(i, nil)
 	checkRuns(t, into, s.DstRank)
+	first := into[0]
+	first.Len = 1
+	if got := p.DstFirst(i, nil); len(got) != 1 || got[0] != first {
+		t.Fatalf("slice %d begins at %v, want %v", i, got, first)
+	}
 	for _, r := range into {
 		if uint64(len(stream)) < r.Len {
 			t.Fatalf("slice %d of %d bytes scatters more", i, s.Bytes)
@@ -263,6 +268,9 @@ func TestRunsAreAppended(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { src, dst, pairs = p.Src(3, src[:0]), p.Dst(3, dst[:0]), p.Pairs(3, pairs[:0]) }); n != 0 {
 		t.Errorf("%v allocations for runs into slices that have room", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { dst = p.DstFirst(3, dst[:0]) }); n != 0 {
+		t.Errorf("%v allocations for the first byte", n)
 	}
 }
 

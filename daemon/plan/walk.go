@@ -16,6 +16,13 @@ func (p *Plan) Dst(i int, dst []Run) []Run {
 	return w.runs
 }
 
+// DstFirst appends the destination run of slice i's first byte to dst.
+func (p *Plan) DstFirst(i int, dst []Run) []Run {
+	w := walk{at: atDst, runs: dst}
+	w.part(p, i, 1)
+	return w.runs
+}
+
 // Pairs appends the runs of slice i that are contiguous at both ends to dst, in stream order, neighbours merged.
 func (p *Plan) Pairs(i int, dst []PairRun) []PairRun {
 	w := walk{at: atBoth, pairs: dst}
@@ -34,9 +41,12 @@ type walk struct {
 	whole bool    // a span of the current unit is one piece
 }
 
-func (w *walk) slice(p *Plan, i int) {
+func (w *walk) slice(p *Plan, i int) { w.part(p, i, p.sliceBytes) }
+
+// part collects the first n bytes of a slice.
+func (w *walk) part(p *Plan, i int, n uint64) {
 	f, at := p.find(i)
-	w.left = min(p.sliceBytes, f.bytes-at)
+	w.left = min(n, p.sliceBytes, f.bytes-at)
 	w.pair.SrcRank, w.pair.DstRank = f.srcRank, f.dstRank
 	w.from = len(w.runs) + len(w.pairs)
 	k := 0
