@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
@@ -14,18 +15,25 @@ import (
 )
 
 // work is a copy worker. It has a thread of its own with a low priority: a goroutine that copies for long would keep
-// others from their processor. The thread ends with the worker.
-func (t *Transport) work() {
+// others from their processor, and runs where the memory is that it writes. The thread ends with the worker, which begins at a spot that
+// it leaves when there is nothing to do but elsewhere.
+func (t *Transport) work(spot int) {
 	runtime.LockOSThread()
 	// Fails where a policy forbids it, and then only costs latency.
 	_ = sys.SetThreadNice(t.cfg.Nice)
 	w := worker{queue: &t.queue, held: make([]ended, 0, batch)}
 	defer w.flush()
+	seat := t.cfg.Places.Seat()
+	defer seat.Leave()
+	w.sit(&seat, spot)
 	for tk := w.queue.pop(&w); tk != nil; tk = w.queue.pop(&w) {
+		at := tk.spot
+		w.sit(&seat, at)
 		start := time.Now()
 		if n := w.do(tk); n > 0 {
 			t.rate.sample(n, time.Since(start))
 			t.rate.count(n)
+			seat.Moved(at, n)
 		}
 	}
 }
@@ -35,7 +43,17 @@ type worker struct {
 	copier
 	queue *queue
 	held  []ended // not reported yet, all of one leg
+	at    int     // its spot
 	round int     // of the roll that it answered last
+}
+
+// sit moves the worker to a spot, after its reports.
+func (w *worker) sit(seat *place.Seat, spot int) {
+	if spot != place.Anywhere && spot != seat.At() {
+		w.flush()
+		seat.Take(spot)
+	}
+	w.at = seat.At()
 }
 
 // ended is a slice that was copied, and how that went.
@@ -124,6 +142,19 @@ func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
 		}
 	}
 	return true
+}
+
+// spot finds where the destination of a slice is. For the goroutine that posts.
+func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
+	if t.cfg.Places == nil {
+		return place.Anywhere
+	}
+	t.first = of.DstFirst(slice, t.first[:0])
+	b, ok := to.Dst(t.first[0])
+	if !ok {
+		return place.Anywhere // which the worker finds, and reports
+	}
+	return t.cfg.Places.Of(b)
 }
 
 // resolve finds the memory of a slice's runs.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
@@ -21,6 +22,8 @@ type Config struct {
 	Nice int
 	// AtOnce is the size in bytes up to which Post copies a slice itself: waking a worker would take longer. 0: DefaultAtOnce.
 	AtOnce uint64
+	// Places is where workers may run; nil: there is nothing to choose.
+	Places *place.Places
 	Sink   transport.Sink
 }
 
@@ -34,7 +37,8 @@ type Transport struct {
 	done  sync.WaitGroup
 	rate  rate
 
-	atOnce copier // for Post, which one goroutine calls
+	atOnce copier     // for Post, which one goroutine calls
+	first  []plan.Run // so is this
 
 	mu     sync.Mutex
 	xfers  map[transfer.XferID]*xfer
@@ -59,10 +63,15 @@ func New(cfg Config) (*Transport, error) {
 		cfg.AtOnce = DefaultAtOnce
 	}
 	t := &Transport{cfg: cfg, xfers: map[transfer.XferID]*xfer{}}
-	t.queue.init()
-	for range cfg.Workers {
+	spots := cfg.Places.Count()
+	t.queue.init(spots)
+	for i := range cfg.Workers {
+		home := place.Anywhere
+		if spots > 0 {
+			home = i % spots
+		}
 		t.done.Add(1)
-		go func() { defer t.done.Done(); t.work() }()
+		go func() { defer t.done.Done(); t.work(home) }()
 	}
 	return t, nil
 }
@@ -123,7 +132,7 @@ func (t *Transport) Post(job transport.Job) {
 		t.queue.recycle(tk)
 		return
 	}
-	t.queue.push(tk)
+	t.queue.push(tk, t.spot(job.Plan, int(job.Key.Slice), dst.Mem))
 }
 
 // MoveNow copies a small plan as a whole, without legs: who calls it fences by not returning.

@@ -6,10 +6,13 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
 )
 
-func open(workers int) transporttest.Open {
+func open(workers int) transporttest.Open { return opener(Config{Workers: workers, Nice: 10}) }
+
+func opener(cfg Config) transporttest.Open {
 	return func(t testing.TB) *transporttest.Pair {
 		sink := transporttest.NewRecorder()
-		tr, err := New(Config{Workers: workers, Nice: 10, Sink: sink})
+		cfg.Sink = sink
+		tr, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

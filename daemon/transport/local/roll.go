@@ -11,12 +11,11 @@ type roll struct {
 // for any more is replaced by the next.
 func (q *queue) call(n int) <-chan struct{} {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.roll.round++
 	q.roll.missing, q.roll.done = n, make(chan struct{})
-	done := q.roll.done
-	q.mu.Unlock()
-	q.filled.Broadcast()
-	return done
+	q.wakeAll()
+	return q.roll.done
 }
 
 // silent counts who has not answered.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
@@ -21,8 +22,8 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{shape: transporttest.Blocks(t, 8, 64<<10, 64<<10)}
-	d.worker = worker{queue: &queue{}}
-	d.queue.init()
+	d.worker = worker{queue: &queue{}, at: place.Anywhere}
+	d.queue.init(0)
 	d.src, d.dst = transporttest.NewMemory(t, d.shape.Src...), transporttest.NewMemory(t, d.shape.Dst...)
 	return d
 }

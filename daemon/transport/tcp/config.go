@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
@@ -32,7 +33,9 @@ type Config struct {
 	// Threads is how many goroutines of plain links may each keep a thread while they wait; the others wait together, without.
 	// 0: DefaultThreads; negative: none.
 	Threads int
-	Log     *slog.Logger
+	// Places is where streams may run: each goes to where the memory of its end is. nil: there is nothing to choose.
+	Places *place.Places
+	Log    *slog.Logger
 }
 
 const (

@@ -15,6 +15,7 @@ type receiver struct {
 	*link
 	sock   *socket // nil: through Conn alone
 	staged int
+	near   near
 
 	mem     pieces
 	slice   *fence.Slice // at hand, one of slices
@@ -32,6 +33,7 @@ type receiver struct {
 
 func (r *receiver) init() {
 	r.trailer = make([]byte, maxTrailer)
+	r.near.init(r.ch.t)
 }
 
 // flush reports the slices that have landed.
@@ -81,6 +83,7 @@ func (r *receiver) run() error {
 
 // end is for when nothing comes any more.
 func (r *receiver) end() {
+	r.near.leave()
 	if r.sock != nil {
 		r.sock.end()
 	}
@@ -141,6 +144,7 @@ func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
 	if cause := r.mem.resolve(seg.job.Mem.Dst, "destination"); cause.Reason != transfer.OK {
 		return cause, r.discard(h, 0)
 	}
+	spot := r.near.move(&r.mem, 0, h.length)
 	trailer := r.trailer[:h.trailerSize()]
 	var err error
 	if r.sock == nil || r.mem.small(h.length, r.staged) {
@@ -156,6 +160,7 @@ func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
 	case err != nil:
 		return transfer.Cause{}, err
 	}
+	r.near.seat.Moved(spot, uint64(h.length))
 	return r.verdict(trailer)
 }
 

@@ -13,6 +13,7 @@ type sender struct {
 	sock   *socket // nil: through Conn alone
 	crc    bool
 	staged int
+	near   near
 
 	mem     pieces
 	head    [headerSize]byte
@@ -27,6 +28,7 @@ type sender struct {
 func (s *sender) init() {
 	s.trailer = make([]byte, 0, maxTrailer)
 	s.held = make([]*task, 0, batch)
+	s.near.init(s.ch.t)
 }
 
 // run sends slices until the link fails, and returns why.
@@ -56,6 +58,7 @@ const batch = 8
 // idle is for when there is nothing to send.
 func (s *sender) idle() {
 	s.flush()
+	s.near.leave()
 	if s.sock != nil {
 		s.sock.rest()
 	}
@@ -64,6 +67,7 @@ func (s *sender) idle() {
 // end is for when nothing is sent any more.
 func (s *sender) end() {
 	s.flush()
+	s.near.leave()
 	if s.sock != nil {
 		s.sock.end()
 	}
@@ -100,6 +104,7 @@ func (s *sender) send(tk *task) (int, error) {
 		tk.cause = cause
 		return 0, nil
 	}
+	spot := s.near.move(&s.mem, 1, h.length) // behind the header
 	var err error
 	if s.sock == nil || s.mem.small(h.length, s.staged) {
 		err = s.sendStaged(tk, &h)
@@ -108,6 +113,7 @@ func (s *sender) send(tk *task) (int, error) {
 	}
 	switch {
 	case err == nil:
+		s.near.seat.Moved(spot, uint64(h.length))
 		s.ch.count.sentBytes.Add(uint64(h.length))
 		s.ch.count.sentSlices.Add(1)
 		if key.Attempt > 0 {

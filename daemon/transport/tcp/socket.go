@@ -39,6 +39,7 @@ type socket struct {
 	placed bool   // has one of its threads
 	locked bool   // its goroutine keeps that between waits, too
 	parked func() // called before a wait that may be long; may be nil
+	rested func() // called when there is nothing to move for now; may be nil
 
 	iov   []sys.Iovec  // what is left to move
 	left  int          // bytes of iov
@@ -134,6 +135,9 @@ func (s *socket) rest() {
 	if s.active {
 		s.active = false
 		streaming.Add(-1)
+	}
+	if s.rested != nil {
+		s.rested()
 	}
 	if s.placed && s.lot.full() {
 		s.unplace()

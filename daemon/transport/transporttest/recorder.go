@@ -25,7 +25,8 @@ type Recorder struct {
 	lost    int
 	late    bool // patience is over
 	hook    func(transfer.Event)
-	lying   []transfer.Event // queued, not flushed
+	queued  func(transfer.Event) // called by whoever reports; nil: nothing
+	lying   []transfer.Event     // queued, not flushed
 }
 
 // NewRecorder returns an empty one.
@@ -43,6 +44,9 @@ func (r *Recorder) Event(ev transfer.Event) {
 
 // Queue and Flush implement transport.Batcher: what a transport queues and does not flush is never seen, or late.
 func (r *Recorder) Queue(ev transfer.Event) {
+	if r.queued != nil {
+		r.queued(ev)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lying = append(r.lying, ev)

@@ -1,0 +1,68 @@
+package transporttest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/place/placetest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// Near moves transfers whose destinations lie on one node of m and on the other in turns, between transports that have m's Places, and
+// then closes them. It fails unless each slice is reported landed by a thread on the CPUs of its destination's node, and no thread
+// is left with CPUs that are not Go's. With sources the source lies on node 0, for transports whose two ends are two threads.
+func Near(t *testing.T, m *placetest.Machine, p *Pair, sources bool) {
+	t.Helper()
+	const transfers = 6
+	var mu sync.Mutex
+	from := map[transfer.XferID]map[string]int{}
+	p.DstSink.queued = func(ev transfer.Event) {
+		landed, ok := ev.(transfer.SliceLanded)
+		if !ok {
+			return
+		}
+		cpus := placetest.Here(t)
+		mu.Lock()
+		defer mu.Unlock()
+		if from[landed.Key.Xfer] == nil {
+			from[landed.Key.Xfer] = map[string]int{}
+		}
+		from[landed.Key.Xfer][cpus]++
+	}
+	s := Blocks(t, 24, 64<<10, 64<<10)
+	src := NewMemory(t, s.Src...)
+	if sources {
+		m.Put(src.ranks[0], 0)
+	}
+	var hands []*hand
+	for i := range transfers {
+		h := p.beginIn(t, s, src, NewMemory(t, s.Dst...))
+		m.Put(h.dst.ranks[0], i%2)
+		h.expect()
+		h.postAll()
+		hands = append(hands, h)
+	}
+	n := s.Plan.Slices()
+	for i, h := range hands {
+		h.landAll()
+		h.fence()
+		mu.Lock()
+		if got, want := from[h.cons.Xfer], m.CPUs[i%2]; got[want] != n || len(got) != 1 {
+			t.Errorf("slices of transfer %d landed from CPUs %v, want %d from %s", i, got, n, want)
+		}
+		mu.Unlock()
+	}
+	p.Close()
+	for _, at := range m.Places.Spots() {
+		want := transfers / 2 * n
+		if sources && at.Node == 0 {
+			want += transfers * n
+		}
+		if at.Threads != 0 || at.Slices != uint64(want) || at.Bytes != uint64(want)<<16 {
+			t.Errorf("left at a node: %+v; want no thread, %d slices", at, want)
+		}
+	}
+	if all := placetest.Threads(t); len(all) != 1 || all[m.All] == 0 {
+		t.Errorf("threads are left on CPUs %v, want %s alone", all, m.All)
+	}
+}
