@@ -6,6 +6,7 @@
 #   scripts/deps.sh test       also what `make test` needs
 #   scripts/deps.sh generate   also what `make generate` needs
 #   scripts/deps.sh network    what `make build` and `make network` need
+#   scripts/deps.sh cross      what `make build` needs, and compilers for ARCHES
 #   scripts/deps.sh packages   what `make build` and `make packages` need, for ARCHES
 #
 # Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
@@ -48,8 +49,8 @@ missing() {
 		command -v ip >/dev/null || echo iproute2
 		return 0
 	fi
-	if [ "$1" = packages ]; then
-		command -v rpm >/dev/null || echo rpm
+	if [ "$1" = packages ] || [ "$1" = cross ]; then
+		[ "$1" = cross ] || command -v rpm >/dev/null || echo rpm
 		# As packages.mk has it: the own architecture's compiler, or a cross compiler.
 		for arch in ${ARCHES-}; do
 			case $arch,$(uname -m) in

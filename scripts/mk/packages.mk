@@ -17,10 +17,12 @@ PKG_CFLAGS  := -O2 -g -ffile-prefix-map=$(ROOT)=. -D_FORTIFY_SOURCE=2 -fstack-pr
 PKG_LDFLAGS := -Wl,--build-id=sha1
 PKG_COMMANDS := kvpiped kvpipectl
 
-.PHONY: debs rpms packages-deps packages-compile packages-doc test-packages
+.PHONY: debs rpms wheels sdist cross-deps packages-deps packages-compile packages-doc test-packages
 
-packages-deps:
-	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES='$(ARCHES)' scripts/deps.sh packages
+cross-deps: purpose := cross
+packages-deps: purpose := packages
+cross-deps packages-deps:
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES='$(ARCHES)' scripts/deps.sh $(purpose)
 
 $(NFPM)-$(NFPM_VERSION):
 	@echo 'make deps: nfpm $(NFPM_VERSION) in $(TOOLS)'
@@ -29,7 +31,7 @@ $(NFPM)-$(NFPM_VERSION):
 	@touch $@
 
 # What is compiled: with the rules of `make build`, into a folder for each architecture.
-packages-compile: packages-deps
+packages-compile: cross-deps
 	@$(foreach arch,$(ARCHES),$(MAKE) BUILD=$(PKG)/$(arch) CC=$(call tool,$(arch),gcc) AR=$(call tool,$(arch),ar) \
 		CFLAGS='$(PKG_CFLAGS)' LDFLAGS='$(PKG_LDFLAGS)' $(PKG)/$(arch)/lib/libkvpipe.so.0 $(PKG)/$(arch)/lib/libkvpipe.a &&) true
 	@mkdir -p $(foreach arch,$(ARCHES),$(PKG)/$(arch)/bin)
@@ -43,13 +45,22 @@ packages-compile: packages-deps
 packages-doc: go-build
 	@packaging/doc.sh
 
-debs rpms: %s: packages-compile packages-doc $(NFPM)-$(NFPM_VERSION)
+debs rpms: %s: packages-deps packages-compile packages-doc $(NFPM)-$(NFPM_VERSION)
 	@rm -f $(foreach arch,$(ARCHES),$(PKG)/*_$(arch).$* $(PKG)/*.$(firstword $(subst -, ,$(triple_$(arch)))).$*)
 	@$(foreach arch,$(ARCHES),packaging/nfpm/make.sh $* $(arch) &&) true
+
+# The wheel and what it is made of.
+wheels: packages-compile $(VENV)/.ready ## Python wheels, and the source distribution
+	@$(foreach arch,$(ARCHES),packaging/wheel/make.sh $(arch) &&) true
+
+sdist: $(VENV)/.ready
+	@rm -f $(PKG)/kvpipe-*.tar.gz
+	@packaging/wheel/make.sh sdist
 
 debs: ## Debian packages in build/packages, ARCHES="amd64 arm64"
 rpms: ## Fedora's, likewise
 
-test-packages: build $(VENV)/.package ## man pages, manifests and the wheel, as far as quick
+test-packages: ARCHES := $(HOST_ARCH)
+test-packages: build wheels sdist $(VENV)/.package ## man pages, manifests and the wheel, as far as quick
 	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages | \
 		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
