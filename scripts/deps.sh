@@ -7,6 +7,7 @@
 #   scripts/deps.sh generate   also what `make generate` needs
 #   scripts/deps.sh network    what `make build` and `make network` need
 #   scripts/deps.sh cross      what `make build` needs, and compilers for ARCHES
+#   scripts/deps.sh guest      what `make test-systemd` needs besides packages
 #   scripts/deps.sh packages   what `make build` and `make packages` need, for ARCHES
 #
 # Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
@@ -61,9 +62,21 @@ missing() {
 		done
 		return 0
 	fi
+	if [ "$1" = guest ]; then
+		command -v qemu-system-x86_64 >/dev/null || echo qemu-system-x86
+		command -v busybox >/dev/null || echo busybox-static
+		command -v cpio >/dev/null || echo cpio
+		PATH=$PATH:/sbin:/usr/sbin command -v depmod >/dev/null || echo kmod
+		PATH=$PATH:/sbin:/usr/sbin command -v ip >/dev/null || echo iproute2
+		command -v dbus-daemon >/dev/null || echo dbus
+		[ -x /lib/systemd/systemd ] || echo systemd
+		command -v deb-systemd-helper >/dev/null || echo init-system-helpers
+		return 0
+	fi
 	sanitizes || echo gcc libasan8 libubsan1
 	command -v pkg-config >/dev/null || echo pkg-config
 	command -v mandoc >/dev/null || echo mandoc
+	command -v systemd-analyze >/dev/null || echo systemd
 	command -v clang-tidy >/dev/null || echo clang-tidy
 	command -v clang-format >/dev/null || echo clang-format
 	[ "$1" != test ] || return 0

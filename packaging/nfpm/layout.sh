@@ -57,6 +57,8 @@ lay_kvpiped() {
 	put 644 packaging/tmpfiles.d/kvpipe.conf "$1/usr/lib/tmpfiles.d"
 	local units=(packaging/systemd/*.service packaging/systemd/*.socket)
 	[ ${#units[@]} -eq 0 ] || put 644 "${units[@]}" "$1/usr/lib/systemd/system"
+	put 644 packaging/systemd/notify-reload.conf "$1/usr/share/kvpipe"
+	put 755 packaging/systemd/reload-type.sh "$1/usr/share/kvpipe"
 	put 640 "$doc/kvpiped.toml" "$1/etc/kvpipe"
 	text "$built/kvpiped.licences" "$1/usr/share/doc/kvpiped"
 	pages 8 "$1" kvpiped.8

@@ -1,0 +1,81 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const units = "../../packaging/systemd"
+
+func analyze(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skipf("the package systemd is not here: %v", err)
+	}
+	out, err := exec.Command(tool, args...).CombinedOutput()
+	return string(out), err
+}
+
+// TestUnitExposure: the service leaves little open to who takes over the daemon. --threshold counts in tenths.
+func TestUnitExposure(t *testing.T) {
+	service := filepath.Join(units, "kvpiped.service")
+	if out, err := analyze(t, "security", "--offline=true", "--threshold=30", service); err != nil {
+		t.Errorf("more than 3.0: %v\n%s", err, out)
+	}
+	open := filepath.Join(t.TempDir(), "kvpiped.service")
+	write(t, open, without(t, service, "NoNewPrivileges=", "CapabilityBoundingSet=", "SystemCall", "Protect", "Restrict", "User="))
+	if out, err := analyze(t, "security", "--offline=true", "--threshold=30", open); err == nil {
+		t.Errorf("without its sandbox it passes too:\n%s", out)
+	}
+}
+
+// TestUnitsVerify: systemd finds nothing in the units that it does not know.
+func TestUnitsVerify(t *testing.T) {
+	dir := t.TempDir()
+	all, err := filepath.Glob(filepath.Join(units, "kvpiped*"))
+	if err != nil || len(all) != 3 {
+		t.Fatalf("units: %v, %v", all, err)
+	}
+	args := []string{"verify", "--man=no"}
+	for _, unit := range all {
+		b, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(dir, filepath.Base(unit))
+		write(t, to, strings.ReplaceAll(string(b), "/usr/bin/kvpiped", "/bin/true")) // which is installed
+		args = append(args, to)
+	}
+	if out, err := analyze(t, args...); err != nil || strings.Contains(out, dir) {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	broken := filepath.Join(dir, "kvpiped.service")
+	write(t, broken, "[Service]\nExecStart=/bin/true\nNoNewPrivilege=yes\n")
+	if out, _ := analyze(t, "verify", "--man=no", broken); !strings.Contains(out, "NoNewPrivilege") {
+		t.Errorf("a misspelt key passes:\n%s", out)
+	}
+}
+
+// without returns a file's text without the lines that begin with one of the words.
+func without(t *testing.T, path string, words ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+lines:
+	for _, l := range strings.Split(string(b), "\n") {
+		for _, w := range words {
+			if strings.HasPrefix(l, w) {
+				continue lines
+			}
+		}
+		kept = append(kept, l)
+	}
+	return strings.Join(kept, "\n")
+}
