@@ -9,11 +9,13 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/driver"
 	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/local"
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
+	"github.com/kvpipe/kvpipe/internal/version"
 )
 
 // assemble makes machine, transports, channels, sessions and driver. Nothing of it runs yet.
@@ -37,7 +39,7 @@ func (d *Daemon) assemble() error {
 	d.sessions, err = session.New(session.Config{
 		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
 		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advance.Spin.D(), Log: d.log,
-		State: c.Socket + ".state",
+		State: c.Socket + ".state", ABI: version.Rings(ring.ABIMin, ring.ABI),
 	})
 	if err != nil {
 		return err
@@ -64,7 +66,7 @@ func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 func (d *Daemon) peerConfig(to *sink) peer.Config {
 	c := &d.cfg
 	pc := peer.Config{
-		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Advertise: d.advertise(), Identity: d.identity,
+		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Proto: version.Peers(peer.ProtoMin, peer.ProtoMax), Advertise: d.advertise(), Identity: d.identity,
 		Insecure: c.Insecure, DataPlain: c.DataPlain, EncryptLoopback: c.TCP.EncryptLoopback, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
 		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
 		Log: d.log,

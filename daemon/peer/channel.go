@@ -173,7 +173,7 @@ func (c *channel) close(cause transfer.Cause, goodbye bool) {
 func (c *channel) status() Status {
 	return Status{
 		Node: c.node, Address: c.addr, State: "up", Epoch: c.epoch, Incarnation: c.incarnation, Version: c.hello.Version,
-		Proto: min(c.hello.ProtoMax, ProtoMax), Advertise: c.hello.Advertise, Dialed: c.dialed, Secure: !c.m.cfg.Insecure,
+		Proto: min(c.hello.ProtoMax, c.m.cfg.Proto[1]), Advertise: c.hello.Advertise, Dialed: c.dialed, Secure: !c.m.cfg.Insecure,
 		DataPlain: c.links.plain, Links: c.links.count(), Transports: c.hello.Transports, Since: c.since, RTT: time.Duration(c.rtt.Load()),
 	}
 }

@@ -38,7 +38,7 @@ func (m *Manager) plainData(c net.Conn) bool {
 
 func (m *Manager) hello(c net.Conn) *peerpb.Hello {
 	return &peerpb.Hello{
-		ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,
+		ProtoMin: m.cfg.Proto[0], ProtoMax: m.cfg.Proto[1], Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,
 		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.plainData(c),
 	}
 }
@@ -153,9 +153,9 @@ func (m *Manager) sayHello(conn net.Conn, lost uint64) error {
 // acceptable checks who the other side is and that both speak a common version. node is what its certificate says.
 func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 	switch {
-	case h.ProtoMin > ProtoMax || h.ProtoMax < ProtoMin:
+	case h.ProtoMin > m.cfg.Proto[1] || h.ProtoMax < m.cfg.Proto[0]:
 		return final(transfer.Incompatible, "node %q (%s) speaks versions %d to %d of the peer protocol, node %q (%s) %d to %d: upgrade the older one",
-			h.Node, h.Version, h.ProtoMin, h.ProtoMax, m.cfg.Node, m.cfg.Version, ProtoMin, ProtoMax)
+			h.Node, h.Version, h.ProtoMin, h.ProtoMax, m.cfg.Node, m.cfg.Version, m.cfg.Proto[0], m.cfg.Proto[1])
 	case h.Node != node:
 		return final(transfer.Denied, "certificate of node %q, but it calls itself %q", node, h.Node)
 	case node == m.cfg.Node && h.Incarnation == m.cfg.Incarnation:

@@ -36,6 +36,7 @@ type Config struct {
 	DataPlain       bool          // data links without TLS, when both sides say so
 	EncryptLoopback bool          // data links with TLS also when both ends are loopback addresses
 	Transports      []string      // names, for the other side's explain
+	Proto           [2]uint32     // versions of peer.proto, oldest and newest; zero: ProtoMin and ProtoMax. Others are for tests of neighbouring versions
 	Streams         int           // data links per channel; 0 when no transport needs them
 	Nodes           map[string]string
 	Allow           []netip.Prefix
@@ -104,6 +105,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.Links == nil {
 		cfg.Streams = 0
+	}
+	if cfg.Proto == [2]uint32{} {
+		cfg.Proto = [2]uint32{ProtoMin, ProtoMax}
 	}
 	m := &Manager{
 		cfg: cfg, log: cfg.Log, born: time.Now(), nodes: cfg.Nodes, allow: unmapped(cfg.Allow),

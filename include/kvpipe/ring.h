@@ -20,8 +20,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef KVPIPE_ABI               /* tests of neighbouring versions set others */
 #define KVPIPE_ABI 1u            /* this protocol; a daemon serves ABI_MIN .. ABI */
 #define KVPIPE_ABI_MIN 1u
+#endif
 #define KVPIPE_MAGIC 0x4550564bu /* "KVPE" */
 
 /* ---- control messages ------------------------------------------------------------------------------------- */

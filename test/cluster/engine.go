@@ -33,6 +33,8 @@ func engineBinary(t *testing.T) string {
 type Engine struct {
 	t      *testing.T
 	Role   string
+	Env    []string            // more environment of its next start
+	As     *syscall.Credential // user of its next start; nil: the test's own
 	n      *Node
 	heard  func(word string, rest []string) // of each line that it says and that has more than a word
 	Cmd    *exec.Cmd
@@ -53,6 +55,8 @@ func NewEngine(t *testing.T, role string, n *Node, heard func(string, []string))
 func (e *Engine) Start(cancels int) {
 	e.t.Helper()
 	cmd := exec.Command(engineBinary(e.t), e.n.Socket, e.Role, e.Role, strconv.Itoa(cancels))
+	cmd.Env = append(os.Environ(), e.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: e.As}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		e.t.Fatal(err)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -47,6 +48,7 @@ type Node struct {
 	Name   string
 	Addr   string // of its peer port; the same after a restart
 	In     string // the network namespace that it runs in; empty: the test's own
+	Binary string // of its next start; empty: the kvpiped that is tested
 	Socket string // of engines
 	Args   []string
 	Ctl    *admin.Client
@@ -111,7 +113,7 @@ func (n *Node) Start() *Node {
 // Launch runs the daemon; it is killed when the test ends.
 func (n *Node) Launch() {
 	n.T.Helper()
-	command := append([]string{kvpiped, "--listen", n.Addr}, n.Args...)
+	command := append([]string{cmp.Or(n.Binary, kvpiped), "--listen", n.Addr}, n.Args...)
 	if n.In != "" {
 		command = append([]string{"ip", "netns", "exec", n.In}, command...)
 	}
