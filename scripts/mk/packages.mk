@@ -17,7 +17,7 @@ PKG_CFLAGS  := -O2 -g -ffile-prefix-map=$(ROOT)=. -D_FORTIFY_SOURCE=2 -fstack-pr
 PKG_LDFLAGS := -Wl,--build-id=sha1
 PKG_COMMANDS := kvpiped kvpipectl
 
-.PHONY: debs rpms wheels sdist cross-deps packages-deps packages-compile packages-doc test-packages
+.PHONY: packages packages-again debs rpms wheels sdist sbom cross-deps packages-deps packages-compile packages-doc test-packages
 
 cross-deps: purpose := cross
 packages-deps: purpose := packages
@@ -56,6 +56,19 @@ wheels: packages-compile $(VENV)/.ready ## Python wheels, and the source distrib
 sdist: $(VENV)/.ready
 	@rm -f $(PKG)/kvpipe-*.tar.gz
 	@packaging/wheel/make.sh sdist
+
+# What it is all made of, and what it is to be.
+sbom: packages-compile
+	@eval "$$(packaging/version.sh)"; \
+	$(PYTHON) -B packaging/sbom.py $$PACKAGE_VERSION $$EPOCH $$(packaging/glibc.sh $(PKG)/*/lib/libkvpipe.so.0) \
+		$(foreach arch,$(sort $(ARCHES)),$(PKG_COMMANDS:%=$(PKG)/$(arch)/bin/%)) >$(PKG)/kvpipe.cdx.json
+
+packages: debs rpms wheels sdist sbom ## everything that is installed: deb, rpm, wheel, sdist, SBOM, checksums
+	@cd $(PKG) && LC_ALL=C sha256sum *.deb *.rpm *.whl *.tar.gz *.json >SHA256SUMS
+	@echo '  SHA  $(PKG)/SHA256SUMS'
+
+packages-again: packages ## make the packages once more, elsewhere and from nothing; fails unless they are the same bytes
+	@packaging/again.sh '$(ARCHES)'
 
 debs: ## Debian packages in build/packages, ARCHES="amd64 arm64"
 rpms: ## Fedora's, likewise

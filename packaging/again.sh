@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Makes the packages of this tree a second time and compares: in another folder,
+# with compiler caches, a time zone, a language and file modes of its own. Only
+# the tools are the same ones.
+#
+# usage: packaging/again.sh ARCHES
+set -euo pipefail
+cd "$(dirname "$0")/.."
+first=$PWD/build/packages
+
+again=$(mktemp -d /tmp/kvpipe-again.XXXXXX)
+trap 'chmod -R u+w "$again" && rm -rf "$again"' EXIT
+tree=$again/another/place
+git clone -q --no-hardlinks . "$tree"
+# What is not committed yet belongs to it as well.
+git ls-files -z | xargs -0 sh -c 'for file; do [ ! -e "$file" ] || printf "%s\0" "$file"; done' sh | xargs -0 cp -P --parents -t "$tree"
+mkdir "$tree/build"
+ln -s "$PWD/build/tools" "$PWD/build/venv" "$tree/build/"
+
+cd "$tree"
+(
+	umask 077
+	export GOCACHE=$again/cache TZ=Asia/Kathmandu LC_ALL=C
+	make -s packages ARCHES="$1" >"$again/log" 2>&1
+) || { cat "$again/log"; exit 1; }
+if ! diff "$first/SHA256SUMS" build/packages/SHA256SUMS; then
+	echo 'packages: two builds of one tree differ in the files above' >&2
+	exit 1
+fi
+echo "packages: $(wc -l <"$first/SHA256SUMS") files are the same bytes when they are made again"
