@@ -76,6 +76,7 @@ missing() {
 	sanitizes || echo gcc libasan8 libubsan1
 	command -v pkg-config >/dev/null || echo pkg-config
 	command -v mandoc >/dev/null || echo mandoc
+	command -v abidiff >/dev/null || echo abigail-tools
 	command -v systemd-analyze >/dev/null || echo systemd
 	command -v clang-tidy >/dev/null || echo clang-tidy
 	command -v clang-format >/dev/null || echo clang-format

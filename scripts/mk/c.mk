@@ -65,11 +65,12 @@ $(BIN)/test-engine: $(C_ENGINE) $(LIB)/libkvpipe.so $(C_HEADERS)
 	$(call say,CC)
 	$(Q)$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $(C_ENGINE) -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
 
-abi: c-build ## compare the library's exported symbols with capi/kvpipe.symbols
+abi: c-build ## compare the library's symbols and types with capi/kvpipe.symbols and kvpipe.abi
 ifeq ($(C_SOURCES),)
 	@echo 'part skipped: there is no capi/*.c'
 else
 	@scripts/abi.sh $(LIB)/libkvpipe.so.0 capi/kvpipe.symbols
+	@scripts/abitypes.sh $(LIB)/libkvpipe.so.0 capi/kvpipe.abi
 endif
 
 -include $(OBJ:.o=.d)

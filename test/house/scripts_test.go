@@ -51,6 +51,51 @@ func TestSymbolCheck(t *testing.T) {
 	}
 }
 
+func TestTypeCheck(t *testing.T) {
+	const header = "struct run { unsigned group, first; };\nstruct opts { unsigned long sz; struct run *r; unsigned reserved[4]; };\n" +
+		"int f(const struct opts *o, int n);\n"
+	const source = "#include \"include/k.h\"\nint f(const struct opts *o, int n) { return (int)o->r->first + n; }\n"
+	tool, err := filepath.Abs("../../scripts/abitypes.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Chdir(dir) // where the script finds the headers
+	if err := os.Mkdir("include", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check := func(header, source string) (string, bool) {
+		write(t, "include/k.h", header)
+		return script(t, "", tool, compile(t, "lib.so", source, "-g", "-I"+dir), filepath.Join(dir, "description"))
+	}
+	t.Setenv("UPDATE", "1")
+	if out, ok := check(header, source); !ok {
+		t.Fatal(out)
+	}
+	t.Setenv("UPDATE", "")
+	for _, c := range []struct {
+		was, is string
+		want    bool
+	}{
+		{"", "", true},
+		{"unsigned group, first", "unsigned long group, first", false}, // another size
+		{"unsigned group, first", "unsigned first, group", false},      // another order
+		{"unsigned group, first", "unsigned group, first, more", false},
+		{"reserved[4]", "taken, reserved[3]", false},
+		{"int n)", "long n)", false},
+		{"int f(", "int new(void);\nint f(", true}, // abi.sh tells of names
+	} {
+		edit := func(s string) string { return strings.Replace(s, c.was, c.is, 1) }
+		text := source
+		if c.was == "int n)" {
+			text = edit(source)
+		}
+		if out, ok := check(edit(header), text); ok != c.want {
+			t.Errorf("%q instead of %q: passed %v, want %v\n%s", c.is, c.was, ok, c.want, out)
+		}
+	}
+}
+
 func TestGoReport(t *testing.T) {
 	const passed = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"p"}` + "\n"
 	for _, c := range []struct {
