@@ -87,10 +87,14 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	var rank *occupied
 	if errors.As(err, &rank) {
 		// A process that was killed and is back at once may be faster than the news of its death.
+		wait := leaveTimeout
+		if rank.by.leaving() {
+			wait = helloTimeout
+		}
 		select {
 		case <-rank.by.left:
 			err = v.admit(s)
-		case <-time.After(leaveTimeout):
+		case <-time.After(wait):
 		case <-v.stop:
 		}
 	}

@@ -146,6 +146,33 @@ func TestInstances(t *testing.T) {
 	n.dial(sessiontest.Options{TPWorld: 2}) // the rank is free again
 }
 
+// However long it takes the daemon to hear that a client has hung up: who comes next has its rank, and is not refused.
+func TestRankIsFreeOnceItsClientHangsUp(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{Engine: "e"})
+	n.mu.Lock() // the old session comes no further than to say that it has ended
+	c.Kill()
+	type joined struct {
+		c   *sessiontest.Client
+		err error
+	}
+	next := make(chan joined, 1)
+	go func() {
+		c, err := sessiontest.Dial(n.path, sessiontest.Options{Engine: "e", Timeout: patience})
+		next <- joined{c, err}
+	}()
+	select {
+	case j := <-next:
+		n.mu.Unlock()
+		t.Fatalf("not waited for: %v", j.err)
+	case <-time.After(300 * time.Millisecond): // nothing tells that it waits
+	}
+	n.mu.Unlock()
+	j := <-next
+	noErr(t, j.err)
+	j.c.Kill()
+}
+
 func TestRankIsFreeOnceItsProcessCloses(t *testing.T) {
 	n := start(t, nil)
 	n.on(func(ev transfer.Event) bool { _, closed := ev.(transfer.SessionClosed); return closed }) // never drained

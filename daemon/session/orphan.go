@@ -104,6 +104,22 @@ func (v *Server) Orphaned() (n uint64) {
 	return n
 }
 
+// leaving says that the session ends, or will as soon as it hears that its client is gone.
+func (s *session) leaving() bool {
+	select {
+	case <-s.ending:
+		return true
+	default:
+		return sys.HungUp(s.conn) || s.bereft()
+	}
+}
+
+// bereft says that the session's process has ended, or is about to.
+func (s *session) bereft() bool {
+	p := s.process.Load()
+	return p != nil && (p.gone() || s.who.PID > 0 && sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID))
+}
+
 // mourn waits until those sessions of the engine have ended that a new instance is to replace and whose process is gone already: a
 // process that was killed and is back at once may be faster than the news of its death, and what it finished is to outlive it.
 func (v *Server) mourn(who identity) {
@@ -111,7 +127,7 @@ func (v *Server) mourn(who identity) {
 		if s.who.Engine != who.Engine || s.who.Owner != who.Owner || s.who.Instance == who.Instance {
 			continue
 		}
-		if p := s.process.Load(); p == nil || !p.gone() && !sys.Exiting(v.cfg.ProcRoot, s.who.PID) {
+		if !s.bereft() {
 			continue
 		}
 		s.end(transfer.Cause{Reason: transfer.PeerGone, Text: processEnded})

@@ -107,6 +107,18 @@ func pair(t *testing.T) (a, b *net.UnixConn) {
 	return a, b
 }
 
+func TestHungUp(t *testing.T) {
+	a, b := pair(t)
+	noErr(t, Send(a, []byte("last words")))
+	if HungUp(b) {
+		t.Error("hung up, though both are open")
+	}
+	noErr(t, a.Close())
+	if !HungUp(b) || !HungUp(a) {
+		t.Error("not hung up, though one is closed")
+	}
+}
+
 func TestDescriptorsTravel(t *testing.T) {
 	a, b := pair(t)
 	fd := memfd(t, 4096, MemfdOptions{})

@@ -2,6 +2,7 @@ package sys
 
 import (
 	"fmt"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,19 @@ func WaitSocket(fd int, write bool, d time.Duration) bool {
 	}
 	n, err := unix.Poll(p[:], ms)
 	return n > 0 || err != nil
+}
+
+// HungUp tells whether the other end of a connected unix socket is closed, also when what it sent before has not been read yet. A
+// connection that is closed at this end counts too.
+func HungUp(c syscall.Conn) bool {
+	up := false
+	_ = Control(c, func(fd int) error {
+		p := [1]unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(p[:], 0)
+		up = err != nil || n == 0 || p[0].Revents&unix.POLLHUP == 0
+		return nil
+	})
+	return !up
 }
 
 // Shutdown ends both directions of the connected socket fd, for every descriptor of it, and wakes who waits for it. What has
