@@ -14,7 +14,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // node is a daemon within the test's process.
 type node struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/local"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // atOnce is up to how many blocks takes are moved while the machine waits.
 const atOnce = 64

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait; nothing is expected to take a fraction of it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // node is a manager with everything that it reported.
 type node struct {

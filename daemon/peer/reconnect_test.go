@@ -76,7 +76,7 @@ func TestAPeerThatRestartsQuicklyIsReachedAgain(t *testing.T) {
 // No reset, no end of stream: only the heartbeats tell.
 func TestAPeerThatVanishesIsNoticedByItsSilence(t *testing.T) {
 	cl := newCluster(t)
-	beats := func(c *Config) { c.Heartbeat = 50 * time.Millisecond }
+	beats := func(c *Config) { c.Heartbeat = 200 * time.Millisecond }
 	a, b := cl.node("a", beats), cl.node("b", beats)
 	p := newProxy(t, b.addr)
 	a.Reload(map[string]string{"b": p.addr}, nil)
@@ -123,7 +123,7 @@ func TestALivelyPeerIsNotMistakenForASilentOne(t *testing.T) {
 
 func TestAChannelThatNobodyUsesIsClosedAndOpensAgain(t *testing.T) {
 	cl := newCluster(t)
-	a := cl.node("a", func(c *Config) { c.IdleClose, c.Heartbeat = time.Millisecond, 400*time.Millisecond })
+	a := cl.node("a", func(c *Config) { c.IdleClose, c.Heartbeat = time.Millisecond, time.Second })
 	b := cl.node("b", func(c *Config) { c.IdleClose = time.Millisecond })
 	a.knows(b)
 	for range 2 {

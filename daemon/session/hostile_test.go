@@ -151,7 +151,7 @@ func TestScribbling(t *testing.T) {
 // TestFlood: a client that asks and never reads its answers is let go.
 func TestFlood(t *testing.T) {
 	n := start(t, func(c *session.Config) { c.Patience = 50 * time.Millisecond })
-	c := n.dial(sessiontest.Options{Timeout: 2 * time.Second})
+	c := n.dial(sessiontest.Options{Timeout: patience})
 	for {
 		if _, err := c.Send(ring.CtlPing, nil); err != nil {
 			break // it stopped reading

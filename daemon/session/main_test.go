@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // node is a server with a driver that does nothing but fence at once; tests take over what they want to see.
 type node struct {

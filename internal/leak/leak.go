@@ -16,7 +16,7 @@ const ExitCode = 99
 
 // settle is how long something that is about to end by itself, such as a
 // goroutine after its last send, may take. A clean run never waits for it.
-const settle = 2 * time.Second
+var settle = 20 * time.Second
 
 // Runner runs the tests; *testing.M is one.
 type Runner interface{ Run() int }
@@ -44,10 +44,7 @@ func run(m Runner, report io.Writer) int {
 	if code := m.Run(); code != 0 {
 		return code
 	}
-	leaks := waitClean(before)
-	if err := goleak.Find(goroutines); err != nil {
-		leaks = append(leaks, fmt.Sprintf("goroutines: %v", err))
-	}
+	leaks := waitClean(before, goroutines)
 	if len(leaks) == 0 {
 		return 0
 	}
@@ -68,7 +65,7 @@ func startPoller() error {
 
 // waitClean returns what is there and was not before, as lines for people,
 // once it is nothing or has not gone away in time.
-func waitClean(before snapshot) []string {
+func waitClean(before snapshot, goroutines goleak.Option) []string {
 	deadline := time.Now().Add(settle)
 	for {
 		now, err := takeSnapshot()
@@ -76,6 +73,9 @@ func waitClean(before snapshot) []string {
 			return []string{err.Error()}
 		}
 		leaks := now.minus(before)
+		if err := goleak.Find(goroutines); err != nil {
+			leaks = append(leaks, fmt.Sprintf("goroutines: %v", err))
+		}
 		if len(leaks) == 0 || time.Now().After(deadline) {
 			return leaks
 		}

@@ -13,7 +13,7 @@ from daemons import BIN, ROOT
 def run(script, *arguments, **environment):
     env = {**os.environ, "KVPIPE_BIN": str(BIN), **environment}
     done = subprocess.run([sys.executable, "-B", str(ROOT / "examples" / script), *arguments], env=env, text=True,
-                          capture_output=True, timeout=100)
+                          capture_output=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -30,7 +30,7 @@ def test_pipe(near):
 @pytest.mark.parametrize("name, last", [("handover", "handover: ok"), ("pipe", "float32, 3 x 4: 0 ... 23\nNone")])
 def test_c(near, name, last):
     done = subprocess.run([str(BIN / "examples" / name)], env={**os.environ, "KVPIPE_SOCKET": near.socket}, text=True,
-                          capture_output=True, timeout=100)
+                          capture_output=True, timeout=300)
     assert done.returncode == 0 and last in done.stdout, done.stdout + done.stderr
 
 

@@ -20,7 +20,7 @@ var (
 	seed   = flag.Uint64("seed", 0, "of the choice of victims and moments; 0: drawn, and told when the test fails")
 )
 
-// What the daemons are told: peers are given up soon, orphans do not outlive the test's patience.
+// What the daemons are told: orphans do not outlive the test's patience.
 const settings = `
 [offers]
 default_lease = "1s"
@@ -64,6 +64,7 @@ func describe(t *testing.T, nodes int, with ...string) *world {
 		w.daemons = append(w.daemons, c.Node(fmt.Sprintf("node-%d", i)))
 	}
 	for _, n := range w.daemons {
+		n.Beats = "200ms" // given up sooner than daemons are stopped for, at times
 		n.Configure(strings.Join(with, "\n") + settings)
 	}
 	return w

@@ -19,7 +19,7 @@ import (
 )
 
 // Patience bounds every wait; nothing is expected to take a fraction of it.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Cluster is nodes that share a CA, each at a loopback address of its own.
 type Cluster struct {
@@ -53,6 +53,7 @@ type Node struct {
 	Args   []string
 	Ctl    *admin.Client
 	Config string // its file
+	Beats  string // between heartbeats; a peer that is silent for three of them is gone
 
 	Cmd    *exec.Cmd // of the run at hand
 	exited chan struct{}
@@ -66,7 +67,7 @@ func (c *Cluster) Node(name string, peers ...*Node) *Node {
 	c.t.Helper()
 	home := filepath.Join(c.Dir, name)
 	n := &Node{
-		T: c.t, c: c, Name: name, Socket: filepath.Join(home, "s"), Config: filepath.Join(c.Dir, name+".toml"), grew: make(chan struct{}),
+		T: c.t, c: c, Name: name, Socket: filepath.Join(home, "s"), Config: filepath.Join(c.Dir, name+".toml"), Beats: "1s", grew: make(chan struct{}),
 		// Nobody else listens on a loopback address drawn at random.
 		Addr: fmt.Sprintf("127.%d.%d.%d:7650", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
 	}
@@ -93,10 +94,10 @@ func (n *Node) Knows(p *Node) { n.KnowsAt(p.Name, p.Addr) }
 // KnowsAt is Knows with an address at which p is reached by a way of the test's own.
 func (n *Node) KnowsAt(name, addr string) { n.Args = append(n.Args, "--peer", name+"="+addr) }
 
-// Configure writes the configuration file, with fast heartbeats.
+// Configure writes the configuration file.
 func (n *Node) Configure(more string) {
 	n.T.Helper()
-	text := "metrics = \"off\"\n" + more + "\n[peers]\nheartbeat = \"200ms\"\ndial_max = \"200ms\"\n"
+	text := "metrics = \"off\"\n" + more + "\n[peers]\nheartbeat = \"" + n.Beats + "\"\ndial_max = \"200ms\"\n"
 	if err := os.WriteFile(n.Config, []byte(text), 0o600); err != nil {
 		n.T.Fatal(err)
 	}

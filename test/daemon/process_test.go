@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // process is a running kvpiped.
 type process struct {

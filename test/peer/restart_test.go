@@ -82,7 +82,7 @@ func TestAPeerThatStaysDownIsNamed(t *testing.T) {
 	b := c.Node("b")
 	a := c.Node("a", b).Start()
 	e := join(a, "decode")
-	user, err := e.Submit(&transfer.TakeOp{Key: []byte("k"), Token: token, Peer: "b", TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 5e8, Blocks: list(1, 1)})
+	user, err := e.Submit(&transfer.TakeOp{Key: []byte("k"), Token: token, Peer: "b", TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 2e9, Blocks: list(1, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func Reason(err error) transfer.Reason {
 func Dial(path string, o Options) (*Client, error) {
 	timeout := o.Timeout
 	if timeout == 0 {
-		timeout = 10 * time.Second
+		timeout = time.Minute
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

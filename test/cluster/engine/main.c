@@ -34,7 +34,7 @@ enum { LAYER_BYTES = BLOCKS * BLOCK_BYTES, WORDS = BLOCK_BYTES / 8, MOST = 48, O
 #define MS 1000000ll
 #define LEASE (1000 * MS)
 #define TAKE_TIME (1500 * MS)
-#define BOUND (1000 * MS) /* how much later than its deadline an end may come */
+#define BOUND (5000 * MS) /* how much later than its deadline an end may come */
 #define REST (30 * MS)	  /* how long a released block is watched for late bytes */
 
 static const char token[] = "chaos-chaos-chaos";
@@ -358,7 +358,7 @@ static bool commands(void)
 static void start(const char *socket, const char *name)
 {
 	struct kvpipe_connect_opts opts = KVPIPE_OPTS(kvpipe_connect_opts, .socket = socket, .engine_id = name, .role = KVPIPE_ROLE_WORKER,
-						      .timeout_ns = 10000 * MS);
+						      .timeout_ns = 30000 * MS);
 	const struct kvpipe_field fingerprint[] = { { "model", "chaos" } };
 	struct kvpipe_view views[LAYERS];
 	kvpipe_region_t region;
@@ -366,7 +366,7 @@ static void start(const char *socket, const char *name)
 	int rc;
 
 	/* While the daemon is being restarted there is none. */
-	for (int64_t until = now() + 10000 * MS; (rc = kvpipe_connect(&opts, &kv)) == -KVPIPE_E_UNAVAILABLE && now() < until;)
+	for (int64_t until = now() + 30000 * MS; (rc = kvpipe_connect(&opts, &kv)) == -KVPIPE_E_UNAVAILABLE && now() < until;)
 		poll(NULL, 0, 5);
 	if (rc < 0 || (rc = kvpipe_mem_alloc(kv, (uint64_t)LAYERS * LAYER_BYTES, 0, &addr, &region)) < 0)
 		over(rc);
