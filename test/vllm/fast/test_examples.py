@@ -16,7 +16,7 @@ from kvpipe.vllm.params import Settings
 EXAMPLES = ROOT / "examples/vllm"
 BIN = ROOT / "build/bin"
 SCRIPTS = sorted(EXAMPLES.glob("*.sh"))
-MANIFESTS = [EXAMPLES / "compose.yaml", *sorted(EXAMPLES.glob("kubernetes/*.yaml"))]
+MANIFESTS = [EXAMPLES / "compose.yaml", *sorted(EXAMPLES.glob("kubernetes/*.yaml")), ROOT / "packaging/kubernetes/engine.yaml"]
 GUIDE = ROOT / "docs/vllm.md"
 
 
@@ -74,7 +74,7 @@ def test_manifests(path):
                if isinstance(value, str) and value.startswith("--kv-transfer-config=")]
     for config in configs:
         check_connector(json.loads(config))
-    assert configs or path.name == "kvpiped.yaml"
+    assert configs
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda p: p.name)
@@ -85,17 +85,6 @@ def test_the_directory_of_the_socket_is_mounted(path):
     assert "/run/kvpipe" in mounts and not [m for m in mounts if m.endswith(".sock")]
     for volume in (v for d in documents(path) for v in walk(d) if isinstance(v, dict) and "hostPath" in v):
         assert volume["hostPath"]["path"] == "/run/kvpipe" and volume["hostPath"]["type"].startswith("Directory")
-
-
-def test_the_daemon_accepts_its_configuration(tmp_path):
-    """With certificates made as its first lines say."""
-    for words in (["init"], ["node", "node-a"]):
-        subprocess.run([str(BIN / "kvpipectl"), "certs", *words, "--ca", str(tmp_path)], check=True, cwd=tmp_path, capture_output=True)
-    config, _ = documents(EXAMPLES / "kubernetes/kvpiped.yaml")
-    text = config["data"]["kvpiped.toml"].replace("/etc/kvpipe/certs/node", str(tmp_path / "node-a"))
-    path = tmp_path / "kvpiped.toml"
-    path.write_text(text.replace("/etc/kvpipe/certs", str(tmp_path)))
-    assert help_of(str(BIN / "kvpiped"), "--check-config", "--config", str(path), "--node", "node-a") == f"{path}: ok\n"
 
 
 def test_proxy():
