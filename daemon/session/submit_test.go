@@ -220,32 +220,35 @@ func TestRefusalsCostNoCredit(t *testing.T) {
 	}
 }
 
+// answerWithin has every submission answered, by at most so many completions for each event. Like the machine: never more of them than
+// credits.
+func answerWithin(n *node, credits, most int, answer transfer.Complete) {
+	var held []transfer.Submit
+	n.on(func(ev transfer.Event) bool {
+		n.mu.Lock()
+		switch ev := ev.(type) {
+		case transfer.Submit:
+			held = append(held, ev)
+		case transfer.CreditsReturned:
+			credits += ev.N
+		}
+		now := held[:min(len(held), credits, most)]
+		held, credits = held[len(now):], credits-len(now)
+		n.mu.Unlock()
+		for _, s := range now {
+			c := answer
+			c.Session, c.UserData = s.Session, s.UserData
+			n.Complete(c)
+		}
+		_, closed := ev.(transfer.SessionClosed)
+		return !closed
+	})
+}
+
 // TestTheLastCreditComesBackAtOnce: operations have reserved all credits but one, and hundreds of refusals go through that one.
 func TestTheLastCreditComesBackAtOnce(t *testing.T) {
 	inBothModes(t, func(t *testing.T, n *node) {
-		var held []transfer.Submit
-		credits := 1
-		n.on(func(ev transfer.Event) bool {
-			n.mu.Lock()
-			switch ev := ev.(type) {
-			case transfer.Submit:
-				held = append(held, ev)
-			case transfer.CreditsReturned:
-				credits += ev.N
-			}
-			var next *transfer.Submit
-			if credits > 0 && len(held) > 0 {
-				next, held, credits = &held[0], held[1:], credits-1
-			}
-			n.mu.Unlock()
-			if next != nil {
-				n.Complete(transfer.Complete{
-					Session: next.Session, UserData: next.UserData, Status: transfer.Failed, Reason: transfer.Quota, Last: true,
-				})
-			}
-			_, closed := ev.(transfer.SessionClosed)
-			return !closed
-		})
+		answerWithin(n, 1, 1, transfer.Complete{Status: transfer.Failed, Reason: transfer.Quota, Last: true})
 		const all = 400
 		c := n.dial(sessiontest.Options{SQ: 512, CQ: 2048})
 		for range all {
@@ -269,28 +272,7 @@ func TestTheLastCreditComesBackAtOnce(t *testing.T) {
 // TestNothingIsLostWithoutCollecting submits far more than the rings hold and only then collects.
 func TestNothingIsLostWithoutCollecting(t *testing.T) {
 	inBothModes(t, func(t *testing.T, n *node) {
-		// Like the machine: never more completions than credits.
-		var held []transfer.Submit
-		credits := 16
-		n.on(func(ev transfer.Event) bool {
-			n.mu.Lock()
-			switch ev := ev.(type) {
-			case transfer.Submit:
-				held = append(held, ev)
-			case transfer.CreditsReturned:
-				credits += ev.N
-			}
-			var now []transfer.Submit
-			for credits > 0 && len(held) > 0 {
-				now, held, credits = append(now, held[0]), held[1:], credits-1
-			}
-			n.mu.Unlock()
-			for _, s := range now {
-				n.Complete(transfer.Complete{Session: s.Session, UserData: s.UserData, Status: transfer.Failed, Reason: transfer.Quota, Text: "no"})
-			}
-			_, closed := ev.(transfer.SessionClosed)
-			return !closed
-		})
+		answerWithin(n, 16, 16, transfer.Complete{Status: transfer.Failed, Reason: transfer.Quota, Text: "no"})
 		c := n.dial(sessiontest.Options{SQ: 32, CQ: 16})
 		sent, got := uint64(0), map[uint64]bool{}
 		submit := func() error {
