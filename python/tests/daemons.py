@@ -1,5 +1,6 @@
 """Daemons for tests: `kvpiped --dev` in private folders on free ports, which must leave nothing behind."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -79,3 +80,17 @@ class Daemon:
         assert self.process.returncode == 0, "".join(self.log)
         left = [str(p) for p in (self.socket, self.admin) if os.path.exists(p)]
         assert not left, f"{self.node} left {left}"
+
+
+@contextlib.contextmanager
+def mortal(folder, first, second, apart):
+    """Two daemons, or one with two parts, to be killed at will: (the first, the second, the first's name for the second)."""
+    n = len(list(folder.iterdir()))
+    daemons, peer = [Daemon(folder / f"{first}{n}", f"{first}{n}", folder / "ca")], None
+    if apart:
+        peer, address = daemons[0].node, daemons[0].ask("status")["advertise"]
+        daemons.append(Daemon(folder / f"{second}{n}", f"{second}{n}", folder / "ca", [f"{peer}={address}"]))
+    yield daemons[0], daemons[-1], peer
+    for daemon in daemons:
+        if daemon.process.poll() is None:
+            daemon.stop()

@@ -5,7 +5,7 @@ import time
 
 import kvpipe
 import pytest
-from daemons import Daemon
+from daemons import Daemon, mortal
 from engines import LATE, Engine, idle, until, usage
 
 LAYERS, BLOCKS = 4, 64
@@ -18,17 +18,8 @@ LOST = (kvpipe.PeerGone, kvpipe.Timeout, kvpipe.Unavailable, kvpipe.Restarted, k
 @pytest.fixture(params=["local", "tcp"])
 def nodes(request, folder):
     """(producer's daemon, consumer's daemon, the producer's name for the consumer), to be killed at will."""
-    n = len(list(folder.iterdir()))
-    daemons = [Daemon(folder / f"p{n}", f"p{n}", folder / "ca")]
-    peer = None
-    if request.param == "tcp":
-        peer = daemons[0].node
-        address = daemons[0].ask("status")["advertise"]
-        daemons.append(Daemon(folder / f"c{n}", f"c{n}", folder / "ca", [f"{peer}={address}"]))
-    yield daemons[0], daemons[-1], peer
-    for daemon in daemons:
-        if daemon.process.poll() is None:
-            daemon.stop()
+    with mortal(folder, "p", "c", request.param == "tcp") as nodes:
+        yield nodes
 
 
 def prefill(node, name):

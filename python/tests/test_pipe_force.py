@@ -8,24 +8,15 @@ import time
 import kvpipe
 import numpy
 import pytest
-from daemons import Daemon
+from daemons import mortal
 from engines import LATE, Engine, gone, idle, mapped
 
 
 @pytest.fixture(params=["one node", "two nodes"])
 def nodes(request, folder):
     """(sender's daemon, receiver's daemon, the sender's name for the receiver), to be killed at will."""
-    n = len(list(folder.iterdir()))
-    daemons = [Daemon(folder / f"s{n}", f"s{n}", folder / "ca")]
-    peer = None
-    if request.param == "two nodes":
-        peer = daemons[0].node
-        address = daemons[0].ask("status")["advertise"]
-        daemons.append(Daemon(folder / f"r{n}", f"r{n}", folder / "ca", [f"{peer}={address}"]))
-    yield daemons[0], daemons[-1], peer
-    for daemon in daemons:
-        if daemon.process.poll() is None:
-            daemon.stop()
+    with mortal(folder, "s", "r", request.param == "two nodes") as nodes:
+        yield nodes
 
 
 def sender(daemon, count, linger=10):
