@@ -26,6 +26,11 @@ def _host(tensor: Any) -> Any:
     return tensor if tensor is None or tensor.device.type == "cpu" else tensor.cpu()
 
 
+def _placed(tensor: Any, device: Any) -> Any:
+    """A received tensor where it was asked for; None stays None."""
+    return tensor if tensor is None or device is None else tensor.to(device)
+
+
 class Pipe:
     """Both directions between two ranks, tensors in order; a context manager that closes it.
 
@@ -53,8 +58,7 @@ class Pipe:
 
     def recv_tensor(self) -> Optional[Any]:
         """The next tensor of the other side, or the None that it sent. Raises Timeout, Closed (it closed), PeerGone."""
-        tensor = self._in.recv_tensor(timeout=self._timeout, framework="torch")
-        return tensor if tensor is None or self._device is None else tensor.to(self._device)
+        return _placed(self._in.recv_tensor(timeout=self._timeout, framework="torch"), self._device)
 
     def close(self) -> None:
         """Closes both directions; what was sent can still be received for a while. A second call does nothing."""
@@ -96,7 +100,7 @@ class LookupBuffer:
         come back. None matches anything, the oldest first. Raises Timeout when nothing matched in time.
         """
         entry = self._end.drop_select(_host(input_tokens), _host(roi), timeout=self._timeout, framework="torch")
-        return [self._here(member) for member in entry]
+        return [_placed(member, self._device) for member in entry]
 
     def put(self, key: str, value: Optional[Any]) -> None:
         """Keeps a copy under a key, in place of what was there."""
@@ -104,10 +108,7 @@ class LookupBuffer:
 
     def get(self, key: str) -> Optional[Any]:
         """Waits for a key; the buffer keeps what it has."""
-        return self._here(self._end.get(key, timeout=self._timeout, framework="torch"))
-
-    def _here(self, tensor: Optional[Any]) -> Optional[Any]:
-        return tensor if tensor is None or self._device is None else tensor.to(self._device)
+        return _placed(self._end.get(key, timeout=self._timeout, framework="torch"), self._device)
 
     def close(self) -> None:
         """Closes this side. A second call does nothing."""
