@@ -3,9 +3,8 @@ mended here; a symbol that is missing here is an error that names it."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 OLDEST, NEWEST = (0, 31), (0, 33)
 
@@ -39,20 +38,8 @@ SupportsHMA: Any = _get(_V1, "SupportsHMA")
 Stats: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorStats")
 PromMetrics: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorPromMetrics")
 RequestStatus: Any = _get("vllm.v1.request", "RequestStatus")
+Results: Any = _get(_V1, "KVConnectorTransferResults")
 logger: Any = _get("vllm.logger", "init_logger")("vllm.kvpipe")
-
-_base = importlib.import_module(_V1)
-
-
-@dataclasses.dataclass
-class _Results:
-    finished_sending: Set[str] = dataclasses.field(default_factory=set)
-    finished_recving: Set[str] = dataclasses.field(default_factory=set)
-    failed_recving: Set[str] = dataclasses.field(default_factory=set)
-
-
-#: get_transfer_results' answer; before 0.32 only get_finished is called
-Results: Any = getattr(_base, "KVConnectorTransferResults", _Results)
 
 
 def cache_hit_source() -> Any:
