@@ -47,7 +47,7 @@ def download(version):
     SOURCES.mkdir(parents=True, exist_ok=True)
     tools, fresh = SOURCES / "tools", SOURCES / "fresh"
     if not tools.exists():
-        _pip("install", "-q", "--target", "tools.new", *TOOLS)
+        _pip("install", "-q", "--no-warn-conflicts", "--target", "tools.new", *TOOLS)
         (SOURCES / "tools.new").rename(tools)
     _pip("download", "-q", "--no-deps", "--no-binary", "vllm", "--no-build-isolation", "-d", str(fresh), f"vllm=={version}",
          PYTHONPATH=str(tools), VLLM_VERSION_OVERRIDE=version, VLLM_TARGET_DEVICE="empty")
