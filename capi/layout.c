@@ -271,5 +271,5 @@ int kvpipe_progress(kvpipe_t *kv, uint64_t value)
 		kvpipe_full_barrier();
 		kv_progress_show(kv);
 	}
-	return 0;
+	return __atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_GONE ? kv_over(kv) : 0;
 }

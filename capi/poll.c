@@ -53,6 +53,17 @@ bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
 	return true;
 }
 
+/* What poll answers when everything was collected: a session that is over says why. */
+static int nothing(kvpipe_t *kv)
+{
+	if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_GONE)
+		return 0;
+	pthread_mutex_lock(&kv->lock);
+	int err = kv->pending == 0 ? kv_ended(kv) : 0;
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
 int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 {
 	int n = kv_enter(kv);
@@ -64,7 +75,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 	bool fd_used = __atomic_load_n(&kv->fd_used, __ATOMIC_RELAXED);
 	if (!fd_used && __atomic_load_n(&kv->pending, __ATOMIC_RELAXED) == 0 &&
 	    kvpipe_load_acquire(&kv->rings.d->cq_tail) == (uint32_t)__atomic_load_n(&kv->seen, __ATOMIC_RELAXED))
-		return 0;
+		return nothing(kv);
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
 	if (fd_used && !kv->swapping) /* before looking: what comes later rings again */
@@ -77,7 +88,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 		n++;
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);
-	return n;
+	return n > 0 || cap == 0 ? n : nothing(kv);
 }
 
 void kv_settle(kvpipe_t *kv)

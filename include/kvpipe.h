@@ -232,7 +232,8 @@ KVPIPE_API int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, 
 				 const struct kvpipe_field *fingerprint, uint32_t nfields);
 
 /* Says how far this rank is: step << 16 | phase (0 start, l + 1 when the rank's l-th layer is written, 0xffff saved).
- * Never moving back (a smaller value is ignored). A store and, when the daemon waits for it, a wake-up. */
+ * Never moving back (a smaller value is ignored). A store and, when the daemon waits for it, a wake-up. Fails when the session
+ * is over, for good. */
 KVPIPE_API int kvpipe_progress(kvpipe_t *kv, uint64_t value);
 
 /* ---- operations ------------------------------------------------------------------------------------------- */
@@ -378,7 +379,7 @@ struct kvpipe_completion {
 /* Moves up to cap completions to out, oldest first; returns how many. Never blocks. Each completion is seen by poll
  * once, unless kvpipe_wait() (a terminal one) or kvpipe_wait_released() (a RELEASED one) saw it first. A session whose
  * completions nobody collects, others' (KVPIPE_C_FOREIGN) included, is refused new operations (QUOTA) before anything is
- * lost; its own completions are never held up by others'. */
+ * lost; its own completions are never held up by others'. Of a session that is over all of them come first, then why it is. */
 KVPIPE_API int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap);
 
 /* Waits for the terminal completion of an operation of this session, at most timeout_ns. Several threads may wait.

@@ -462,12 +462,17 @@ static void refused(void)
 		kvpipe_t *kv = fake_connect(f);
 		kvpipe_op_t take = take_key(kv, "t", 0), op;
 		struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+		struct kvpipe_completion c;
 
 		await_seen(1);
+		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+		CHECK_INT(kvpipe_progress(kv, 1), 0);
 		fake_refuse(f, reasons[i], "not you");
 		fake_hang_up(f);
 		check_end(kv, take, KVPIPE_FAILED, reasons[i], "refused the session: not you");
 		CHECK_FAILS(kvpipe_offer(kv, &o, &op), reasons[i], "close the session and connect again");
+		CHECK_FAILS(kvpipe_poll(kv, &c, 1), reasons[i], "close the session and connect again");
+		CHECK_FAILS(kvpipe_progress(kv, 1), reasons[i], "close the session and connect again");
 		kvpipe_close(kv);
 		fake_stop(f);
 	}

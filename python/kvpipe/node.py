@@ -124,7 +124,7 @@ class Node:
 
     def progress(self, n: int, stream: Any = None) -> None:
         """Says how far this rank is: step << 16 | phase (0 start, l + 1 when its l-th layer is written, 0xffff saved).
-        A store in shared memory; it never moves back."""
+        A store in shared memory; it never moves back. Raises the Error of a session that is over for good."""
         if stream is not None:
             raise Unavailable(
                 "progress: this build does not support CUDA streams: synchronise the stream, then call without it"
@@ -301,7 +301,8 @@ class Node:
     # ---- completions
 
     def poll(self) -> List[Completion]:
-        """All completions that are there, oldest first, without waiting; each once.
+        """All completions that are there, oldest first, without waiting; each once. When the session is over for good, because
+        the daemon ended it or a restarted one refused it, and all of them were collected, its Error is raised instead.
 
         Also those of operations that the engine's scheduler submitted, which this rank took part in."""
         if not self._polling.acquire(False):
@@ -317,7 +318,10 @@ class Node:
         with session as handle:
             count = _POLL
             while count == _POLL:
-                count = lib.check(lib.poll(handle, raws, _POLL))
+                count = lib.poll(handle, raws, _POLL)
+                if count < 0 and out:  # the next call says it too
+                    break
+                lib.check(count)
                 out.extend(self._read(raw) for raw in raws[:count])
             session.reap(handle)
         return out
