@@ -23,6 +23,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
+	"github.com/kvpipe/kvpipe/discovery/gpu"
 	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
@@ -51,6 +52,7 @@ type Daemon struct {
 	tally    *tally
 	carriers *carriers
 	tcp      *tcp.Transport
+	gpus     *gpu.Watcher
 
 	listener *pulse.Listener // peers; nil when off
 	lock     lock            // of the client socket
@@ -94,7 +96,11 @@ func (d *Daemon) open() (err error) {
 	if err := d.assemble(); err != nil {
 		return err
 	}
-	return d.openAdmin()
+	if err := d.openAdmin(); err != nil {
+		return err
+	}
+	d.watchGPUs() // cannot fail
+	return nil
 }
 
 // incarnation names this run of the daemon; never 0.
@@ -153,6 +159,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("stopping", "node", d.cfg.Node)
 	unwell()
 	d.stopping()
+	defer d.stopGPUs()()
 	d.shutDown()
 	stop()
 	wg.Wait()

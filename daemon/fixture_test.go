@@ -54,6 +54,7 @@ func settings(t *testing.T, name, ca string) (config.Config, Flags) {
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	c := config.Default()
 	c.Metrics, c.Log.Level = "127.0.0.1:0", "debug"
+	c.GPU.NVML = "off" // tests do not depend on what this machine has
 	return c, Flags{Node: name, StateDir: filepath.Join(dir, name), Listen: "127.0.0.1:0", CA: ca}
 }
 

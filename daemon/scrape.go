@@ -47,6 +47,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	v.tally.show(&s)
 	v.scrapePeers(&s)
 	v.scrapeTransports(&s)
+	v.scrapeGPUs(&s)
 	if v.identity != nil {
 		s.CertificateUntil, _ = v.identity.Problem()
 	}

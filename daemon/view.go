@@ -58,6 +58,7 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 		s.State = "draining"
 	}
 	s.Moved = v.tally.bytes()
+	s.GPUs = v.gpuSummary()
 	v.certificate(&s)
 	v.warn(&s)
 	return s, nil

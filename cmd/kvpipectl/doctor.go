@@ -68,6 +68,7 @@ func (c *ctl) doctor() *cobra.Command {
 		}
 		found = append(found, d.hugePages()...)
 		if s != nil {
+			found = append(found, d.gpus(s)...)
 			found = append(found, d.certificate(s)...)
 			found = append(found, d.peers(s, peers)...)
 		}

@@ -34,6 +34,21 @@ func (d *doctor) daemon(s *admin.Status, err error) []finding {
 	return found
 }
 
+// gpus: a node without GPUs is nothing to mend; one whose GPUs cannot be used is worth a warning, since host memory is moved all the same.
+func (d *doctor) gpus(s *admin.Status) []finding {
+	const check = "gpus"
+	g := s.GPUs
+	switch {
+	case g.State == "ok" && g.Lost > 0:
+		return []finding{warn(check, "kvpipectl gpus says which and why; reset or restart, engines on the other GPUs may go on", "%d of %d are lost", g.Lost, g.Count)}
+	case g.State == "ok":
+		return []finding{fine(check, "%d, driver %s", g.Count, orDash(g.Driver))}
+	case g.State == "driver_mismatch", g.State == "no_permission", g.State == "failed":
+		return []finding{warn(check, g.Fix, "%s", g.Reason)}
+	}
+	return []finding{fine(check, "none: %s", g.Reason)}
+}
+
 // soon is how long before its end a certificate should be replaced.
 const soon = 30 * 24 * time.Hour
 

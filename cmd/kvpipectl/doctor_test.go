@@ -192,6 +192,25 @@ func TestDoctorPeers(t *testing.T) {
 	}
 }
 
+// TestDoctorGPUs: a node without GPUs is well, one whose GPUs cannot be used is warned of, with what mends it.
+func TestDoctorGPUs(t *testing.T) {
+	d := doctor{}
+	for _, c := range []struct {
+		gpus admin.GPUSummary
+		want want
+	}{
+		{admin.GPUSummary{State: "ok", Count: 8, Driver: "570.133.20"}, want{"ok", "8, driver 570.133.20", ""}},
+		{admin.GPUSummary{State: "ok", Count: 8, Lost: 1}, want{"warning", "1 of 8 are lost", "kvpipectl gpus"}},
+		{admin.GPUSummary{State: "no_library", Reason: "NVML cannot be loaded", Fix: "nothing, if"}, want{"ok", "none: NVML cannot be loaded", ""}},
+		{admin.GPUSummary{State: "starting", Reason: "NVML is still starting"}, want{"ok", "none: NVML is still starting", ""}},
+		{admin.GPUSummary{State: "driver_mismatch", Reason: "different versions", Fix: "reboot"}, want{"warning", "different versions", "reboot"}},
+		{admin.GPUSummary{State: "no_permission", Reason: "may not", Fix: "let it"}, want{"warning", "may not", "let it"}},
+		{admin.GPUSummary{State: "failed", Reason: "odd", Fix: "nvidia-smi"}, want{"warning", "odd", "nvidia-smi"}},
+	} {
+		compare(t, d.gpus(&admin.Status{GPUs: c.gpus}), c.want)
+	}
+}
+
 // TestDoctorWhole: the command's exit, its JSON, and that what is wrong comes with its fix in the printed form.
 func TestDoctorWhole(t *testing.T) {
 	src := admintest.Example()

@@ -37,6 +37,7 @@ func printStatus(w io.Writer, s admin.Status) {
 		memory += fmt.Sprintf(", %s of dead engines", size(s.Orphaned))
 	}
 	t.row("memory", memory)
+	t.row("gpus", gpuLine(s.GPUs))
 	var names []string
 	for n := range s.Counts {
 		names = append(names, n)

@@ -47,6 +47,7 @@ func describe(t *testing.T) (doc openAPI) {
 // described are the types that the description has to have, each with the fields of the Go type.
 var described = []any{
 	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Limit{}, admin.Region{}, admin.Offer{}, admin.Pipe{}, admin.Transfer{},
+	admin.GPUSummary{}, admin.GPUs{}, admin.GPU{}, admin.GPUInstance{}, admin.NVLink{}, admin.Fabric{}, admin.Xid{},
 	admin.Explain{}, admin.ExplainTried{}, admin.BenchOptions{}, admin.BenchRow{}, admin.Error{},
 }
 
@@ -116,7 +117,7 @@ func TestPathsAreServed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/pipes", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/transfers",
+		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/gpus", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/pipes", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/transfers",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(doc.Paths))); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)

@@ -17,6 +17,8 @@ type Source interface {
 	Transfers(ctx context.Context) ([]Transfer, error)
 	// Pipes lists pipes and lookup buffers; never what is in them.
 	Pipes(ctx context.Context) ([]Pipe, error)
+	// GPUs lists this node's GPUs, or says why there are none.
+	GPUs(ctx context.Context) (GPUs, error)
 	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
 	Explain(ctx context.Context, peer string) (Explain, error)
 	// Bench measures what each allowed transport moves from a peer to this node, with memory of the daemons' own, and reports rows as they come.
@@ -48,6 +50,7 @@ type Status struct {
 	Limits      []Limit        `json:"limits"`         // of all sessions together
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
 	Moved       uint64         `json:"moved_bytes"`
+	GPUs        GPUSummary     `json:"gpus"`
 }
 
 // Certificate is the node's own.

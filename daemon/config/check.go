@@ -75,6 +75,9 @@ func (c *Config) checkPlaces(p *problems) {
 	if err := hostPort(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
 		p.add("advertise", "%q: give the host:port that other nodes dial, at most 127 bytes, or leave it empty", c.Advertise)
 	}
+	if v := c.GPU.NVML; v != "auto" && v != "off" && !strings.HasPrefix(v, "/") {
+		p.add("gpu.nvml", "%q: give \"auto\", \"off\" or the absolute path of libnvidia-ml.so.1", v)
+	}
 	for _, a := range c.Peers.Allow {
 		if _, err := netip.ParsePrefix(a); err != nil {
 			p.add("peers.allow", "%q: give a network such as 10.0.0.0/8 (%v)", a, err)

@@ -24,6 +24,8 @@ func TestCheckAccepts(t *testing.T) {
 		"no metrics":        func(c *Config) { c.Metrics = "off" },
 		"no transports":     func(c *Config) { c.Transports = nil },
 		"lower limits":      func(c *Config) { c.TCP.Streams, c.Advance.Window, c.Advance.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
+		"no GPUs":           func(c *Config) { c.GPU.NVML = "off" },
+		"NVML elsewhere":    func(c *Config) { c.GPU.NVML = "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1" },
 		"no memory limit":   func(c *Config) { c.Advance.MemoryLimit = 0 },
 	} {
 		c := good()
@@ -60,6 +62,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Socket = "/run/kvpipe/" }, `socket: "/run/kvpipe/": is a directory; give the path of the socket in it`},
 		{func(c *Config) { c.Metrics = "127.0.0.1:99999" }, `metrics: "127.0.0.1:99999": give host:port or "off" (port 99999 is not 0 to 65535)`},
 		{func(c *Config) { c.Node = "a\x1b" }, `node: "a\x1b": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
+		{func(c *Config) { c.GPU.NVML = "libnvidia-ml.so.1" }, `gpu.nvml: "libnvidia-ml.so.1": give "auto", "off" or the absolute path of libnvidia-ml.so.1`},
 		{func(c *Config) { c.Local.CopyWorkers = 65 }, `local.copy_workers: 65: give 1 to 64`},
 		{func(c *Config) { c.Local.Nice = -1 }, `local.nice: -1: give 0 to 19`},
 		{func(c *Config) { c.Limits.Sessions = 0 }, `limits.sessions: 0: give 1 to 65536`},

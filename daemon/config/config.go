@@ -26,6 +26,7 @@ type Config struct {
 	Peers   Peers   `toml:"peers"`
 	TCP     TCP     `toml:"tcp"`
 	Local   Local   `toml:"local"`
+	GPU     GPU     `toml:"gpu"`
 	Offers  Offers  `toml:"offers"`
 	Limits  Limits  `toml:"limits"`
 	Log     Log     `toml:"log"`
@@ -53,6 +54,11 @@ type TCP struct {
 	Streams         int      `toml:"streams"`
 	EncryptLoopback bool     `toml:"encrypt_loopback"` // TLS on data links also when both ends are loopback addresses
 	Spin            Duration `toml:"spin"`             // how long a stream polls before it sleeps; 0s: not at all
+}
+
+// GPU configures the search for GPUs.
+type GPU struct {
+	NVML string `toml:"nvml"` // "auto", "off", or the path of libnvidia-ml.so.1
 }
 
 // Local configures the local transport.
@@ -108,6 +114,7 @@ func Default() Config {
 		Peers: Peers{Heartbeat: Duration(time.Second), IdleClose: Duration(10 * time.Minute), DialMax: Duration(5 * time.Second)},
 		TCP:   TCP{Streams: 2, Spin: Duration(60 * time.Microsecond)},
 		Local: Local{CopyWorkers: 2, Nice: 10},
+		GPU:   GPU{NVML: "auto"},
 		Offers: Offers{
 			DefaultLease: Duration(30 * time.Second), MaxLease: Duration(10 * time.Minute), OrphanLease: Duration(30 * time.Second),
 			OfferWait: Duration(30 * time.Second), Tombstone: Duration(60 * time.Second),

@@ -89,6 +89,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, t := range s.Transports {
 		e.transport(t)
 	}
+	e.gpus(&s)
 	e.counter(MalformedFrames, "Frames of peers that no honest peer sends; each closed its connection.", float64(s.Malformed))
 	e.counter(RefusedPeers, "Connections of peers that were refused.", float64(s.Refused))
 	e.counter(ChannelsOpened, "Channels that were opened.", float64(s.ChannelsOpened))
@@ -112,6 +113,22 @@ func (e emitter) peer(p Peer) {
 	if p.Chosen != "" {
 		e.gauge(TransportChosen, "1 for the transport that serves the peer; kvpipectl explain says why.", 1, "peer", p.Node, "transport", p.Chosen)
 		e.gauge(TransportRate, "Measured rate of recent transfers.", p.BytesPerSecond, "peer", p.Node, "transport", p.Chosen)
+	}
+}
+
+func (e emitter) gpus(s *Snapshot) {
+	if s.GPUState == "" {
+		return
+	}
+	e.gauge(GPUDiscovery, "1 for what became of the search for GPUs; kvpipectl gpus says why.", 1, "state", s.GPUState)
+	for state, n := range s.GPUs {
+		e.gauge(GPUs, "GPUs of this node by state.", float64(n), "state", state)
+	}
+	for _, g := range s.GPUErrors {
+		e.counter(GPUErrors, "Errors (Xid) of a GPU since the start.", float64(g.Errors), "uuid", g.UUID)
+		if g.LastXid != 0 {
+			e.gauge(GPULastXid, "The last error (Xid) of a GPU.", float64(g.LastXid), "uuid", g.UUID)
+		}
 	}
 }
 

@@ -40,6 +40,7 @@ func example() Snapshot {
 			{Name: "local", SentBytes: 15, GotBytes: 15, SentSlices: 1, GotSlices: 1},
 			{Name: "tcp", Peer: "decode-1", SentBytes: 16, GotBytes: 17, SentSlices: 2, GotSlices: 3, Discarded: 18},
 		},
+		GPUState: "ok", GPUs: map[string]int{"ok": 7, "lost": 1}, GPUErrors: []GPU{{UUID: "GPU-1"}, {UUID: "GPU-2", Errors: 23, LastXid: 79}},
 		Malformed: 19, Refused: 20, ChannelsOpened: 21, Reopened: 22, CertificateUntil: time.Unix(1924988645, 0),
 	}
 }

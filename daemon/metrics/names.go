@@ -39,5 +39,9 @@ const (
 	ChannelsOpened    = "kvpipe_channels_opened_total"
 	Reconnects        = "kvpipe_channel_reconnects_total"
 	SessionsEnded     = "kvpipe_sessions_ended_total"
+	GPUDiscovery      = "kvpipe_gpu_discovery"
+	GPUs              = "kvpipe_gpus"
+	GPUErrors         = "kvpipe_gpu_errors_total"
+	GPULastXid        = "kvpipe_gpu_last_xid"
 	CertificateExpiry = "kvpipe_certificate_expiry_timestamp_seconds"
 )

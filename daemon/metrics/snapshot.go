@@ -22,6 +22,9 @@ type Snapshot struct {
 	Transports               []Transport
 	Malformed, Refused       uint64
 	ChannelsOpened, Reopened uint64
+	GPUState                 string         // of the search for them; "" shows nothing
+	GPUs                     map[string]int // by state
+	GPUErrors                []GPU
 	CertificateUntil         time.Time // zero: none
 }
 
@@ -49,6 +52,12 @@ type Peer struct {
 	Secure, DataPlain bool
 	Chosen            string // transport, "" none
 	BytesPerSecond    float64
+}
+
+// GPU is what the driver reported of one.
+type GPU struct {
+	UUID            string
+	Errors, LastXid uint64 // LastXid 0: none
 }
 
 // Transport counts what one transport moved between this node and a peer ("" this node).

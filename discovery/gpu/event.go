@@ -47,14 +47,14 @@ func (w *Watcher) xid(r report) {
 		x.Count += d.Xid.Count
 	}
 	d.Xid = &x
-	e := Event{Kind: XidArrived, Device: *d, Text: XidText(r.code)}
+	e, inventory := Event{Kind: XidArrived, Device: *d, Text: XidText(r.code)}, w.now
 	w.mu.Unlock()
 	k := told{r.uuid, r.code}
 	if last, ok := w.told[k]; ok && now.Sub(last) < xidQuiet {
 		return
 	}
 	w.told[k] = now
-	w.tell(e)
+	w.tell(inventory, e)
 }
 
 // carry keeps in next what only old knows: past errors, and what a lost GPU was.

@@ -17,7 +17,7 @@ const patience = time.Minute
 func TestWatch(t *testing.T) {
 	box := fakenvml.Open(t, fakenvml.Scenario(t, "h200"))
 	events := make(chan Event, 100)
-	w := Watch(Config{Library: fakenvml.Library(t), Root: fixture.Text(t, kernel), Notify: func(e Event) { events <- e }})
+	w := Watch(Config{Library: fakenvml.Library(t), Root: fixture.Text(t, kernel), Notify: func(_ Inventory, e Event) { events <- e }})
 	defer func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)

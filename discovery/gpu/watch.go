@@ -8,10 +8,11 @@ import (
 
 // Config says where to look.
 type Config struct {
-	Off     bool        // do not look at all
-	Library string      // path of libnvidia-ml.so.1; "": where the loader finds it. One process can use one only
-	Root    string      // below which proc and sys are; "": "/"
-	Notify  func(Event) // hears of every change, in order, from the watcher's goroutine; may ask for the Inventory. nil: nobody
+	Off     bool   // do not look at all
+	Library string // path of libnvidia-ml.so.1; "": where the loader finds it. One process can use one only
+	Root    string // below which proc and sys are; "": "/"
+	// Notify hears of every change, in order and one at a time, with the inventory as it is then. nil: nobody does.
+	Notify func(Inventory, Event)
 }
 
 // How often the watcher does what. Nothing in NVML announces that a driver was installed, a MIG split was changed or an NVLink came
@@ -65,7 +66,7 @@ const (
 // Watcher keeps an inventory up to date. Its methods may be called from any goroutine.
 type Watcher struct {
 	src    source
-	notify func(Event)
+	notify func(Inventory, Event)
 	stop   chan struct{}
 	done   chan struct{}
 	told   map[told]time.Time // when an Xid was told last; the goroutine's own
@@ -92,7 +93,7 @@ func Watch(c Config) *Watcher {
 }
 
 // watch runs on src, or only tells why there is none.
-func watch(src source, none Inventory, notify func(Event)) *Watcher {
+func watch(src source, none Inventory, notify func(Inventory, Event)) *Watcher {
 	w := &Watcher{
 		src: src, notify: notify, stop: make(chan struct{}), done: make(chan struct{}), told: map[told]time.Time{},
 		now: Inventory{State: Starting, Reason: "NVML is still starting"},
@@ -232,13 +233,13 @@ func (w *Watcher) publish(next Inventory) {
 	next = carry(old, next)
 	w.now = next
 	w.mu.Unlock()
-	w.tell(changes(old, next)...)
+	w.tell(next, changes(old, next)...)
 }
 
-func (w *Watcher) tell(events ...Event) {
+func (w *Watcher) tell(now Inventory, events ...Event) {
 	for _, e := range events {
 		if w.notify != nil && !w.stopping() {
-			w.notify(e)
+			w.notify(now, e)
 		}
 	}
 }

@@ -92,7 +92,7 @@ type heard struct {
 	list []string
 }
 
-func (h *heard) notify(e Event) {
+func (h *heard) notify(_ Inventory, e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.list = append(h.list, strings.TrimSpace(string(e.Kind)+" "+e.Device.UUID))

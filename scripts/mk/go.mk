@@ -1,12 +1,15 @@
 # The Go side: commands, the benchmark program, generated code.
 
-# Commands with a C half; all others are static.
-CGO_COMMANDS := kvpipe-nccl
+# Commands with a C half (kvpiped: NVML); all others are static.
+CGO_COMMANDS := kvpiped kvpipe-nccl
 
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 STATIC   := $(filter-out $(CGO_COMMANDS),$(COMMANDS))
 GO_LDFLAGS := -X github.com/kvpipe/kvpipe/internal/version.version=$(VERSION)
-GOBUILD  := $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)'
+# Names of hosts and users are looked up by Go's own code, whether or not there is a C half. NVML's functions are bound when they are
+# first called, since the library may not be there: no linker may be told to bind them at the start.
+GO_LDFLAGS += -extldflags=-Wl,-z,lazy
+GOBUILD  := $(GO) build -trimpath -tags netgo,osusergo -ldflags '$(GO_LDFLAGS)'
 
 .PHONY: go-build generate
 
@@ -17,7 +20,8 @@ ifneq ($(STATIC),)
 	$(Q)CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/ $(STATIC:%=./cmd/%)
 endif
 ifneq ($(filter $(CGO_COMMANDS),$(COMMANDS)),)
-	$(Q)$(GOBUILD) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
+	@printf '  GO   %s\n' '$(patsubst %,$(BIN)/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))'
+	$(Q)CGO_ENABLED=1 $(GOBUILD) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
 endif
 ifneq ($(wildcard bench/*.go),)
 	$(Q)CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/kvpipe-bench ./bench

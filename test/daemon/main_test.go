@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/internal/leak"
+	"github.com/kvpipe/kvpipe/test/fakenvml"
 )
 
 // bin is where the programs are.
 var bin string
 
-func TestMain(m *testing.M) { leak.Main(programs{m}) }
+func TestMain(m *testing.M) { leak.Main(fakenvml.Built(programs{m})) }
 
 // programs sees to it that there are some before the tests run.
 type programs struct{ leak.Runner }
@@ -31,7 +32,6 @@ func (p programs) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	build := exec.Command("go", "build", "-o", dir, "github.com/kvpipe/kvpipe/cmd/kvpiped", "github.com/kvpipe/kvpipe/cmd/kvpipectl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		return 1

@@ -37,9 +37,25 @@ func compile(t *testing.T, name, source string, flags ...string) string {
 	if err := os.WriteFile(input, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-shared", "-fPIC", "-o", output, input}, flags...)
+	gcc(t, append([]string{"-shared", "-fPIC", "-o", output, input}, flags...))
+	return output
+}
+
+// program compiles an executable.
+func program(t *testing.T, source string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	input, output := filepath.Join(dir, "a.c"), filepath.Join(dir, "a")
+	if err := os.WriteFile(input, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gcc(t, append([]string{"-o", output, input}, flags...))
+	return output
+}
+
+func gcc(t *testing.T, args []string) {
+	t.Helper()
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	return output
 }

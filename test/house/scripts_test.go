@@ -22,6 +22,21 @@ func TestLoaderCheck(t *testing.T) {
 	}
 }
 
+// TestLoaderCheckBehindNVML: go-nvml has programs linked so that no undefined symbol fails. NVML's own may be undefined, ours not.
+func TestLoaderCheckBehindNVML(t *testing.T) {
+	flags := []string{"-no-pie", "-Wl,--export-dynamic", "-Wl,--unresolved-symbols=ignore-in-object-files", "-Wl,-z,lazy"}
+	const theirs = "int nvmlInit_v2(void); int main(int n, char **v) { (void)v; return n > 1 ? nvmlInit_v2() : 0; }"
+	if out, ok := script(t, "", "ldd-check.sh", filepath.Dir(program(t, theirs, flags...))); !ok {
+		t.Errorf("a program that waits for NVML is refused:\n%s", out)
+	}
+	for _, ours := range []string{"kvpipe_nowhere_to_be_found", "nvml_of_ours"} {
+		source := "int " + ours + "(void);" + strings.Replace(theirs, "return n", "return n > 2 ? "+ours+"() : n", 1)
+		if out, ok := script(t, "", "ldd-check.sh", filepath.Dir(program(t, source, flags...))); ok || !strings.Contains(out, ours) || strings.Contains(out, "nvmlInit_v2") {
+			t.Errorf("%s is undefined, passed: %v\n%s", ours, ok, out)
+		}
+	}
+}
+
 func TestSymbolCheck(t *testing.T) {
 	dir := t.TempDir()
 	list := filepath.Join(dir, "list")

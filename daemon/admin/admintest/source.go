@@ -21,6 +21,7 @@ type Source struct {
 	O          []admin.Offer
 	T          []admin.Transfer
 	Pi         []admin.Pipe
+	G          admin.GPUs
 	E          admin.Explain
 	Rows       []admin.BenchRow
 	BenchErr   error                 // after Rows
@@ -39,6 +40,7 @@ func (s *Source) Regions(context.Context) ([]admin.Region, error)     { return s
 func (s *Source) Offers(context.Context) ([]admin.Offer, error)       { return s.O, s.Err }
 func (s *Source) Transfers(context.Context) ([]admin.Transfer, error) { return s.T, s.Err }
 func (s *Source) Pipes(context.Context) ([]admin.Pipe, error)         { return s.Pi, s.Err }
+func (s *Source) GPUs(context.Context) (admin.GPUs, error)            { return s.G, s.Err }
 
 // Explain notes the peer. "nobody" is not known.
 func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) {
@@ -83,6 +85,7 @@ func Example() *Source {
 				{Key: "limits.sessions", Used: 2, Limit: 1024}, {Key: "limits.sessions_per_uid", Used: 2, Limit: 512},
 				{Key: "limits.total_pinned", Used: 3 << 30, Limit: 4 << 40},
 			},
+			GPUs: admin.GPUSummary{State: "ok", Driver: "570.133.20", Count: 3, Lost: 1},
 		},
 		P: []admin.Peer{
 			{
@@ -115,6 +118,7 @@ func Example() *Source {
 			{Name: "hidden", Kind: "pipe", Home: "decode-1", State: "remote", Ends: 1, Waiting: 32},
 			{Name: "cache", Kind: "buffer", Home: "prefill-0", State: "lingering", Engine: "llama", Ends: 2, Items: 100, Bytes: 5 << 30, Capacity: 8 << 30, Waiting: 1, Delivered: 7},
 		},
+		G: gpus(),
 		E: admin.Explain{
 			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)"},
 			Choices: []admin.ExplainTried{
