@@ -10,6 +10,8 @@ GO_LDFLAGS := -X github.com/kvpipe/kvpipe/internal/version.version=$(VERSION)
 # first called, since the library may not be there: no linker may be told to bind them at the start.
 GO_LDFLAGS += -extldflags=-Wl,-z,lazy
 GOBUILD  := $(GO) build -trimpath -tags netgo,osusergo -ldflags '$(GO_LDFLAGS)'
+# Programs that are loaded anyway may as well be loaded at an address nobody knows.
+GOBUILD_CGO := $(GOBUILD) -buildmode=pie
 
 .PHONY: go-build generate
 
@@ -21,7 +23,7 @@ ifneq ($(STATIC),)
 endif
 ifneq ($(filter $(CGO_COMMANDS),$(COMMANDS)),)
 	@printf '  GO   %s\n' '$(patsubst %,$(BIN)/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))'
-	$(Q)CGO_ENABLED=1 $(GOBUILD) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
+	$(Q)CGO_ENABLED=1 $(GOBUILD_CGO) -o $(BIN)/ $(patsubst %,./cmd/%,$(filter $(CGO_COMMANDS),$(COMMANDS)))
 endif
 ifneq ($(wildcard bench/*.go),)
 	$(Q)CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/kvpipe-bench ./bench
