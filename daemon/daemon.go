@@ -86,7 +86,11 @@ func (d *Daemon) open() (err error) {
 	if d.log == nil {
 		d.log = newLog(d.cfg.Log, d.level)
 	}
-	tune(d.cfg)
+	cpus, err := d.confine()
+	if err != nil {
+		return err
+	}
+	tune(d.cfg, cpus)
 	if d.identity, err = identity(d.cfg); err != nil {
 		return err
 	}

@@ -38,10 +38,10 @@ const gcPercent = 400
 // tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; so does the
 // thread of a stream while it is in the kernel, and where none is left the runtime watches its threads and wakes others all the time;
 // and the collector should work harder before memory runs out.
-func tune(c config.Config) {
+func tune(c config.Config, cpus int) {
 	n := c.Advance.GoMaxProcs
 	if n == 0 {
-		n = max(runtime.NumCPU(), c.Local.CopyWorkers+2) + c.TCP.Streams
+		n = max(cpus, c.Local.CopyWorkers+2) + c.TCP.Streams
 	}
 	runtime.GOMAXPROCS(n)
 	if os.Getenv("GOGC") == "" {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // KnownTransports are the names that the allow-list understands.
@@ -106,6 +108,9 @@ func (c *Config) checkChoices(p *problems) {
 		} else if slices.Contains(c.Transports[:i], t) {
 			p.add("transports", "%q is listed twice; list each once, best first", t)
 		}
+	}
+	if _, err := sys.ParseCPUs(c.CPUs); err != nil {
+		p.add("cpus", "%q: give numbers and ranges up to %d, such as \"0-3,8\"", c.CPUs, sys.MaxCPU)
 	}
 	p.oneOf("poll_mode", c.PollMode, "event", "busy")
 	p.oneOf("crc", c.CRC, "auto", "on", "off")

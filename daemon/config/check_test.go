@@ -54,6 +54,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b"} }, `peers.nodes.b: "b": give host:port (address b: missing port in address)`},
 		{func(c *Config) { c.Transports = []string{"rdna"} }, `transports: "rdna" is not a transport of this build; known: local, tcp`},
 		{func(c *Config) { c.Transports = []string{"tcp", "tcp"} }, `transports: "tcp" is listed twice; list each once, best first`},
+		{func(c *Config) { c.CPUs = "3-1" }, `cpus: "3-1": give numbers and ranges up to 1023, such as "0-3,8"`},
 		{func(c *Config) { c.PollMode = "spin" }, `poll_mode: "spin": give one of event, busy`},
 		{func(c *Config) { c.CRC = "yes" }, `crc: "yes": give one of auto, on, off`},
 		{func(c *Config) { c.Log.Level = "trace" }, `log.level: "trace": give one of debug, info, warn, error`},

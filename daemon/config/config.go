@@ -20,6 +20,7 @@ type Config struct {
 	Insecure   bool     `toml:"insecure"`   // no TLS; loopback addresses only
 	DataPlain  bool     `toml:"data_plain"` // data links between authenticated peers without TLS
 	PollMode   string   `toml:"poll_mode"`  // "event" or "busy"
+	CPUs       string   `toml:"cpus"`       // where all threads stay, "0-3,8"; empty: wherever they may
 	CRC        string   `toml:"crc"`        // "auto", "on", "off"
 
 	TLS     TLS     `toml:"tls"`

@@ -2,6 +2,7 @@ package sys
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -87,6 +88,29 @@ func ThreadCPUs() (c CPUs, err error) {
 func SetThreadCPUs(c CPUs) error {
 	if err := unix.SchedSetaffinity(0, &c.set); err != nil {
 		return fmt.Errorf("set CPUs of thread to %q: %w", c, err)
+	}
+	return nil
+}
+
+// SetProcessCPUs sets the CPUs that every thread of this process may run on, those that are there and those that they make.
+func SetProcessCPUs(c CPUs) error {
+	done := map[string]bool{}
+	for more := true; more; { // a thread that was not done yet may have made another
+		more = false
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return fmt.Errorf("set CPUs of process: %w", err)
+		}
+		for _, t := range threads {
+			tid, err := strconv.Atoi(t.Name())
+			if err != nil || done[t.Name()] {
+				continue
+			}
+			done[t.Name()], more = true, true
+			if err := unix.SchedSetaffinity(tid, &c.set); err != nil && err != unix.ESRCH {
+				return fmt.Errorf("set CPUs of process to %q: %w", c, err)
+			}
+		}
 	}
 	return nil
 }
