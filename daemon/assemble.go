@@ -9,6 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/driver"
 	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -25,7 +26,7 @@ func (d *Daemon) assemble() error {
 	to.bench = d.bench
 	d.machine = transfer.New(machineConfig(c, d.incarnation))
 	var err error
-	if d.carriers, err = newCarriers(c, moved{to}, d.log); err != nil {
+	if d.carriers, err = newCarriers(c, moved{to}, d.log, d.places); err != nil {
 		return err
 	}
 	d.tcp = d.carriers.tcp
@@ -104,19 +105,19 @@ type carriers struct {
 	tcp   *tcp.Transport
 }
 
-func newCarriers(c *config.Config, to transport.Sink, log logger) (*carriers, error) {
+func newCarriers(c *config.Config, to transport.Sink, log logger, places *place.Places) (*carriers, error) {
 	cs := new(carriers)
 	for _, name := range c.Transports {
 		switch name {
 		case "local":
-			t, err := local.New(local.Config{Workers: c.Local.CopyWorkers, Nice: c.Local.Nice, Sink: to})
+			t, err := local.New(local.Config{Workers: c.Local.CopyWorkers, Nice: c.Local.Nice, Places: places, Sink: to})
 			if err != nil {
 				return nil, errors.Join(err, cs.close())
 			}
 			cs.local = t
 			cs.list = append(cs.list, t)
 		case "tcp":
-			cs.tcp = tcp.New(tcp.Config{Sink: to, CRC: crcMode(c.CRC), Spin: spin(c.TCP.Spin), Log: log})
+			cs.tcp = tcp.New(tcp.Config{Sink: to, CRC: crcMode(c.CRC), Spin: spin(c.TCP.Spin), Places: places, Log: log})
 			cs.list = append(cs.list, cs.tcp)
 		}
 	}

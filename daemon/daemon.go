@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -20,6 +21,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/metrics"
 	"github.com/kvpipe/kvpipe/daemon/peer"
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
@@ -33,6 +35,7 @@ type Options struct {
 	Version string
 	Log     *slog.Logger          // nil: stderr, as the configuration says
 	Sockets map[string][]*os.File // that the service manager listens at, by name; New takes them over
+	Sys     string                // root of sysfs; "": /sys
 }
 
 // Daemon is one node's daemon. New, then Run once; Reload at any time in between.
@@ -53,6 +56,9 @@ type Daemon struct {
 	carriers *carriers
 	tcp      *tcp.Transport
 	gpus     *gpu.Watcher
+	hardware *hardware
+	places   *place.Places // nil: nothing to choose
+	unplaced string        // why
 
 	listener *pulse.Listener // peers; nil when off
 	lock     lock            // of the client socket
@@ -97,6 +103,8 @@ func (d *Daemon) open() (err error) {
 	if err := d.listen(); err != nil {
 		return err
 	}
+	d.hardware = newHardware(cmp.Or(d.opts.Sys, "/sys"))
+	d.openPlaces()
 	if err := d.assemble(); err != nil {
 		return err
 	}

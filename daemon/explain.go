@@ -56,6 +56,9 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 		}
 		e.Choices = append(e.Choices, tried)
 	}
+	if p == nil {
+		e.Notes = append(e.Notes, "placement: "+v.placementState())
+	}
 	if p != nil {
 		e.Secure, e.DataPlain = p.Secure, p.DataPlain && p.Secure
 		if p.State == "up" && !p.Secure {

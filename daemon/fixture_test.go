@@ -61,6 +61,12 @@ func settings(t *testing.T, name, ca string) (config.Config, Flags) {
 // start runs a daemon until the test ends.
 func start(t *testing.T, name, ca string, change func(*config.Config)) *node {
 	t.Helper()
+	return startOn(t, name, ca, "", change)
+}
+
+// startOn is start on a machine whose sysfs is at sys; "": this one's.
+func startOn(t *testing.T, name, ca, sys string, change func(*config.Config)) *node {
+	t.Helper()
 	c, f := settings(t, name, ca)
 	if change != nil {
 		change(&c)
@@ -70,7 +76,7 @@ func start(t *testing.T, name, ca string, change func(*config.Config)) *node {
 		t.Fatal(err)
 	}
 	n := &node{t: t, log: new(logbook)}
-	n.Daemon, err = New(c, Options{Dev: true, Version: "test", Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	n.Daemon, err = New(c, Options{Dev: true, Version: "test", Sys: sys, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
 	}

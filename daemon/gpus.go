@@ -33,6 +33,7 @@ func (d *Daemon) stopGPUs() (wait func()) {
 
 // gpuChanged logs each change once. What somebody has to look at is a warning; a node without GPUs is none.
 func (d *Daemon) gpuChanged(now gpu.Inventory, e gpu.Event) {
+	d.hardware.setGPUs(now)
 	log := d.log.With("gpu", e.Device.PCI, "uuid", e.Device.UUID)
 	switch e.Kind {
 	case gpu.StateChanged:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/discovery/topology"
 	"github.com/kvpipe/kvpipe/test/fakenvml"
 )
 
@@ -105,5 +106,20 @@ func TestNoGPUsWanted(t *testing.T) {
 	n.says("level=INFO msg=\"no gpus\" state=off")
 	if g := get[admin.GPUs](n, "gpus"); g.State != "off" || g.Devices == nil {
 		t.Errorf("%+v", g)
+	}
+}
+
+// TestGPUsInTopology: what NVML finds is in the topology, with what joins it, and without /sys at least with that.
+func TestGPUsInTopology(t *testing.T) {
+	n, _ := withGPUs(t, fakenvml.Scenario(t, "h200"))
+	n.says("msg=gpus")
+	got := get[admin.Topology](n, "topology")
+	for i, d := range got.Devices {
+		if d.Kind == topology.KindGPU && i > 0 && got.Links[0][i] != topology.NV(18) {
+			t.Errorf("from GPU0 to %s it is %s, want NV18 (%+v)", d.ID, got.Links[0][i], d)
+		}
+	}
+	if len(got.Nearest) != 8 {
+		t.Errorf("%d GPUs in the topology: %+v, want 8", len(got.Nearest), got.Nearest)
 	}
 }

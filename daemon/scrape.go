@@ -48,6 +48,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	v.scrapePeers(&s)
 	v.scrapeTransports(&s)
 	v.scrapeGPUs(&s)
+	v.scrapeTopology(&s)
 	if v.identity != nil {
 		s.CertificateUntil, _ = v.identity.Problem()
 	}

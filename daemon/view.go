@@ -59,6 +59,7 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 	}
 	s.Moved = v.tally.bytes()
 	s.GPUs = v.gpuSummary()
+	s.Placement = v.placementState()
 	v.certificate(&s)
 	v.warn(&s)
 	return s, nil
@@ -140,7 +141,7 @@ func (v view) Regions(context.Context) ([]admin.Region, error) {
 	out := []admin.Region{}
 	for _, s := range v.sessions.Sessions() {
 		for _, r := range s.Regions {
-			out = append(out, admin.Region{ID: number(uint64(r.ID)), Session: number(uint64(s.ID)), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes})
+			out = append(out, admin.Region{ID: number(uint64(r.ID)), Session: number(uint64(s.ID)), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes, Nodes: v.lies(&s, &r)})
 		}
 	}
 	return out, nil

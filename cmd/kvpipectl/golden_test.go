@@ -30,7 +30,7 @@ func TestOutput(t *testing.T) {
 	empty := admintest.Serve(t, &admintest.Source{})
 	for name, args := range map[string]string{
 		"status": "status", "peers": "peers", "sessions": "sessions", "regions": "regions", "offers": "offers", "transfers": "transfers", "pipes": "pipes", "buffers": "buffers", "gpus": "gpus",
-		"explain": "explain decode-1", "bench": "bench decode-1 --seconds 0.5 --sizes 4096,1048576", "drain": "drain", "version": "version",
+		"topology": "topology", "explain": "explain decode-1", "bench": "bench decode-1 --seconds 0.5 --sizes 4096,1048576", "drain": "drain", "version": "version",
 	} {
 		for _, form := range []string{"txt", "json"} {
 			t.Run(name+"."+form, func(t *testing.T) {

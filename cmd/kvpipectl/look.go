@@ -29,6 +29,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	t.row("metrics on", orOff(s.Metrics))
 	t.row("transports", strings.Join(s.Transports, ", "))
 	t.row("poll mode", s.PollMode)
+	t.row("placement", orDash(s.Placement))
 	if s.Certificate != nil {
 		t.row("certificate", fmt.Sprintf("%s, until %s", s.Certificate.File, s.Certificate.Until.Format("2006-01-02")))
 	}
@@ -124,9 +125,9 @@ func nearest(all []admin.Limit) string {
 func (c *ctl) regions() *cobra.Command {
 	return &cobra.Command{Use: "regions", Short: "Registered memory", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "regions", nil, func(w io.Writer, all []admin.Region) {
-			t := newTable(w, "ENGINE", "SESSION", "REGION", "KIND", "SIZE")
+			t := newTable(w, "ENGINE", "SESSION", "REGION", "KIND", "SIZE", "NUMA")
 			for _, r := range all {
-				t.row(r.Engine, r.Session, r.ID, r.Kind, size(r.Bytes))
+				t.row(r.Engine, r.Session, r.ID, r.Kind, size(r.Bytes), lies(r.Nodes))
 			}
 			t.flush()
 		})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+	"github.com/kvpipe/kvpipe/discovery/topology"
 )
 
 // schema is the part of JSON Schema that the description uses.
@@ -48,6 +49,7 @@ func describe(t *testing.T) (doc openAPI) {
 var described = []any{
 	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Limit{}, admin.Region{}, admin.Offer{}, admin.Pipe{}, admin.Transfer{},
 	admin.GPUSummary{}, admin.GPUs{}, admin.GPU{}, admin.GPUInstance{}, admin.NVLink{}, admin.Fabric{}, admin.Xid{},
+	admin.Topology{}, topology.Node{}, topology.Device{}, admin.Nearest{}, admin.Placement{}, admin.PlacementNode{}, admin.PlacementRegion{}, admin.Share{},
 	admin.Explain{}, admin.ExplainTried{}, admin.BenchOptions{}, admin.BenchRow{}, admin.Error{},
 }
 
@@ -117,7 +119,7 @@ func TestPathsAreServed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/gpus", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/pipes", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/transfers",
+		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/gpus", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/pipes", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/topology", "/v1/transfers",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(doc.Paths))); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)

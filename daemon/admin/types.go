@@ -5,6 +5,8 @@ package admin
 import (
 	"context"
 	"time"
+
+	"github.com/kvpipe/kvpipe/discovery/topology"
 )
 
 // Source is what the daemon lets be seen and done. All methods may be called from any goroutine and return within ctx.
@@ -19,6 +21,8 @@ type Source interface {
 	Pipes(ctx context.Context) ([]Pipe, error)
 	// GPUs lists this node's GPUs, or says why there are none.
 	GPUs(ctx context.Context) (GPUs, error)
+	// Topology says how GPUs, NICs and memory hang together, and which threads run where.
+	Topology(ctx context.Context) (Topology, error)
 	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
 	Explain(ctx context.Context, peer string) (Explain, error)
 	// Bench measures what each allowed transport moves from a peer to this node, with memory of the daemons' own, and reports rows as they come.
@@ -51,6 +55,7 @@ type Status struct {
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
 	Moved       uint64         `json:"moved_bytes"`
 	GPUs        GPUSummary     `json:"gpus"`
+	Placement   string         `json:"placement"` // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
 }
 
 // Certificate is the node's own.
@@ -114,6 +119,14 @@ type Region struct {
 	Engine  string `json:"engine"`
 	Kind    string `json:"kind"`
 	Bytes   uint64 `json:"bytes"`
+	// Nodes says where it lies, by a sample of its pages. Empty: the kernel does not say.
+	Nodes []Share `json:"numa_nodes"`
+}
+
+// Share is how many pages of a sample lie on a NUMA node.
+type Share struct {
+	Node  int `json:"node"`
+	Pages int `json:"pages"`
 }
 
 // Offer is a key under which blocks can be taken.
@@ -160,6 +173,48 @@ type Pipe struct {
 	Capacity  uint64 `json:"capacity_bytes"`
 	Waiting   int    `json:"waiting"` // gets that wait for an item
 	Delivered uint64 `json:"delivered"`
+}
+
+// Topology is the node's hardware, as discovery/topology describes it, and what the daemon makes of it.
+type Topology struct {
+	Nodes     []topology.Node   `json:"nodes"`
+	Devices   []topology.Device `json:"devices"`
+	Links     [][]topology.Word `json:"links"`  // between devices: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", "?"
+	Memory    [][]topology.Word `json:"memory"` // between each device and the memory of each node
+	Nearest   []Nearest         `json:"nearest"`
+	Placement Placement         `json:"placement"`
+}
+
+// Nearest is the NICs to use for a GPU: all that are equally near.
+type Nearest struct {
+	GPU  string        `json:"gpu"` // a device's id
+	NICs []string      `json:"nics"`
+	Way  topology.Word `json:"way"`
+}
+
+// Placement says which threads of the daemon run where: copies and streams on the NUMA node of the memory that they work on.
+type Placement struct {
+	Active  bool              `json:"active"`
+	Reason  string            `json:"reason,omitempty"` // why not
+	Nodes   []PlacementNode   `json:"nodes"`            // to run on; none when there is nothing to choose
+	Regions []PlacementRegion `json:"regions"`
+}
+
+// PlacementNode is a NUMA node with CPUs.
+type PlacementNode struct {
+	Node    int    `json:"node"`
+	CPUs    string `json:"cpus"`    // that threads there run on
+	Own     bool   `json:"own"`     // they are CPUs of this node; else it has none that the daemon may use
+	Threads int    `json:"threads"` // copy workers and streams that are there now
+	Slices  uint64 `json:"slices"`  // moved there because their memory is there
+	Bytes   uint64 `json:"bytes"`
+}
+
+// PlacementRegion is where registered memory lies.
+type PlacementRegion struct {
+	Region string  `json:"region"` // its id
+	Engine string  `json:"engine"`
+	Nodes  []Share `json:"nodes"`
 }
 
 // Explain is the choice of a transport, and why the better ones were not chosen.

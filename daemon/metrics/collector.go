@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,6 +91,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		e.transport(t)
 	}
 	e.gpus(&s)
+	for _, n := range s.NearestNICs {
+		e.gauge(GPUNICDistance, "How far each GPU is from the NICs nearest to it: 2 one PCIe switch (PIX), 3 several (PXB), 4 one root complex (PHB), 5 one NUMA node (NODE), 6 farther (SYS).",
+			float64(n.Rank), "gpu", n.GPU, "pci", n.PCI, "nic", n.NIC, "way", n.Way)
+	}
+	for _, n := range s.NUMA {
+		e.numa(n)
+	}
 	e.counter(MalformedFrames, "Frames of peers that no honest peer sends; each closed its connection.", float64(s.Malformed))
 	e.counter(RefusedPeers, "Connections of peers that were refused.", float64(s.Refused))
 	e.counter(ChannelsOpened, "Channels that were opened.", float64(s.ChannelsOpened))
@@ -100,6 +108,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 type emitter chan<- prometheus.Metric
+
+func (e emitter) numa(n NUMANode) {
+	node := strconv.Itoa(n.Node)
+	e.gauge(NUMAThreads, "Copy workers and streams that run on a NUMA node because of their memory.", float64(n.Threads), "node", node)
+	e.counter(NUMASlices, "Slices that were moved by threads on the NUMA node of their memory.", float64(n.Slices), "node", node)
+	e.counter(NUMABytes, "Bytes that were moved by threads on the NUMA node of their memory.", float64(n.Bytes), "node", node)
+}
 
 func (e emitter) peer(p Peer) {
 	e.gauge(PeerUp, "1 while there is a channel to the peer.", number(p.Up), "peer", p.Node)

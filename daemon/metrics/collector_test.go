@@ -42,6 +42,7 @@ func example() Snapshot {
 		},
 		GPUState: "ok", GPUs: map[string]int{"ok": 7, "lost": 1}, GPUErrors: []GPU{{UUID: "GPU-1"}, {UUID: "GPU-2", Errors: 23, LastXid: 79}},
 		Malformed: 19, Refused: 20, ChannelsOpened: 21, Reopened: 22, CertificateUntil: time.Unix(1924988645, 0),
+		NearestNICs: []NearestNIC{{"GPU0", "0000:1b:00.0", "mlx5_0", "PIX", 2}}, NUMA: []NUMANode{{Node: 1, Threads: 2, Slices: 3, Bytes: 4}},
 	}
 }
 

@@ -43,5 +43,9 @@ const (
 	GPUs              = "kvpipe_gpus"
 	GPUErrors         = "kvpipe_gpu_errors_total"
 	GPULastXid        = "kvpipe_gpu_last_xid"
+	GPUNICDistance    = "kvpipe_gpu_nic_distance"
+	NUMAThreads       = "kvpipe_numa_threads"
+	NUMASlices        = "kvpipe_numa_slices_total"
+	NUMABytes         = "kvpipe_numa_bytes_total"
 	CertificateExpiry = "kvpipe_certificate_expiry_timestamp_seconds"
 )

@@ -26,6 +26,20 @@ type Snapshot struct {
 	GPUs                     map[string]int // by state
 	GPUErrors                []GPU
 	CertificateUntil         time.Time // zero: none
+	NearestNICs              []NearestNIC
+	NUMA                     []NUMANode // that threads are placed on
+}
+
+// NearestNIC is a NIC that is as near to a GPU as any.
+type NearestNIC struct {
+	GPU, PCI, NIC, Way string
+	Rank               int
+}
+
+// NUMANode is where copies and streams run because of their memory.
+type NUMANode struct {
+	Node, Threads int
+	Slices, Bytes uint64
 }
 
 // PipeKind is the homes of a kind ("pipe", "buffer") on this node, taken together.

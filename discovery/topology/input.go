@@ -33,6 +33,8 @@ type NVLink struct {
 type NIC struct {
 	// Name is what people know it by: "mlx5_0", "eth0". In the matrix it is "NIC0", ... by its place in the list.
 	Name string
+	// Netdev is the link of an RDMA device, or empty.
+	Netdev string
 	// PCI is as for GPU.
 	PCI string
 	// NUMA is as for GPU.

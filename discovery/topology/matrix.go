@@ -120,6 +120,9 @@ func (t *Topology) legend(w io.Writer) {
 // describe says in a line what a device is.
 func (d *Device) describe() string {
 	parts := []string{orNA(d.Name), d.PCI}
+	if d.Netdev != "" && d.Netdev != d.Name {
+		parts[0] += " (" + d.Netdev + ")"
+	}
 	if d.Root != "" {
 		parts = append(parts, "at "+d.Root)
 	}

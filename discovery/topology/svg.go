@@ -213,6 +213,9 @@ func (d *drawing) device(w *row) {
 	d.c.text("strong", w.x+8, w.y+16, v.ID)
 	d.c.text("small end", w.x+w.w-8, w.y+16, short(v.PCI))
 	name := strings.TrimPrefix(v.Name, "NVIDIA ")
+	if v.Netdev != "" && v.Netdev != v.Name {
+		name += ", " + v.Netdev
+	}
 	if v.MemoryNode >= 0 {
 		name += fmt.Sprintf(", node %d", v.MemoryNode)
 	}

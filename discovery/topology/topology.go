@@ -28,7 +28,9 @@ type Device struct {
 	ID   string `json:"id"` // "GPU0", "NIC3": unique
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
-	PCI  string `json:"pci"` // in the form of /sys
+	// Netdev is the link of a NIC that is an RDMA device.
+	Netdev string `json:"netdev,omitempty"`
+	PCI    string `json:"pci"` // in the form of /sys
 	// Root is the root complex, and the domain and bus it begins with: "pci0000:15". Empty: not known.
 	Root string `json:"root"`
 	// Bridges are the PCI addresses of the bridges between the root complex and the device, in that order.
@@ -61,7 +63,7 @@ func Read(root string, gpus []GPU, nics []NIC) *Topology {
 		t.Devices = append(t.Devices, d)
 	}
 	for i, n := range nics {
-		d := Device{ID: fmt.Sprintf("NIC%d", i), Kind: KindNIC, Name: n.Name, MemoryNode: -1}
+		d := Device{ID: fmt.Sprintf("NIC%d", i), Kind: KindNIC, Name: n.Name, Netdev: n.Netdev, MemoryNode: -1}
 		sys.place(&d, n.PCI, n.NUMA)
 		t.Devices = append(t.Devices, d)
 	}

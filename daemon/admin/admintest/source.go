@@ -22,6 +22,7 @@ type Source struct {
 	T          []admin.Transfer
 	Pi         []admin.Pipe
 	G          admin.GPUs
+	To         admin.Topology
 	E          admin.Explain
 	Rows       []admin.BenchRow
 	BenchErr   error                 // after Rows
@@ -41,6 +42,9 @@ func (s *Source) Offers(context.Context) ([]admin.Offer, error)       { return s
 func (s *Source) Transfers(context.Context) ([]admin.Transfer, error) { return s.T, s.Err }
 func (s *Source) Pipes(context.Context) ([]admin.Pipe, error)         { return s.Pi, s.Err }
 func (s *Source) GPUs(context.Context) (admin.GPUs, error)            { return s.G, s.Err }
+
+// Topology answers To.
+func (s *Source) Topology(context.Context) (admin.Topology, error) { return s.To, s.Err }
 
 // Explain notes the peer. "nobody" is not known.
 func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) {
@@ -80,7 +84,7 @@ func Example() *Source {
 			Warnings:    []string{"data_plain: data links between authenticated peers are not encrypted"},
 			Certificate: &admin.Certificate{File: "/etc/kvpipe/prefill-0.crt", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)},
 			Counts:      map[string]int{"sessions": 2, "orphaned": 1, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "seeking": 3, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
-			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39,
+			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39, Placement: "on, 2 NUMA nodes",
 			Limits: []admin.Limit{
 				{Key: "limits.sessions", Used: 2, Limit: 1024}, {Key: "limits.sessions_per_uid", Used: 2, Limit: 512},
 				{Key: "limits.total_pinned", Used: 3 << 30, Limit: 4 << 40},
@@ -101,8 +105,8 @@ func Example() *Source {
 				Limits: []admin.Limit{{Key: "limits.inflight", Limit: 4096}, {Key: "limits.offers", Limit: 4096}, {Key: "limits.session_pinned", Used: 3 << 30, Limit: 1 << 40}}},
 		},
 		R: []admin.Region{
-			{ID: "0x100000001", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "memfd", Bytes: 2 << 30},
-			{ID: "0x100000002", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "hugetlb memfd", Bytes: 1 << 30},
+			{ID: "0x100000001", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "memfd", Bytes: 2 << 30, Nodes: []admin.Share{{Node: 1, Pages: 16}}},
+			{ID: "0x100000002", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "hugetlb memfd", Bytes: 1 << 30, Nodes: []admin.Share{{Node: 0, Pages: 12}, {Node: 1, Pages: 4}}},
 		},
 		O: []admin.Offer{
 			{Key: "cmpl-17", Engine: "llama", State: "sealed", Tokens: 8192, Blocks: 512, Sealed: true, Consumers: 2, Consumed: 1, Lease: 29.96, Age: 0.04, Trace: "4bf92f3577b34da6"},
@@ -118,7 +122,8 @@ func Example() *Source {
 			{Name: "hidden", Kind: "pipe", Home: "decode-1", State: "remote", Ends: 1, Waiting: 32},
 			{Name: "cache", Kind: "buffer", Home: "prefill-0", State: "lingering", Engine: "llama", Ends: 2, Items: 100, Bytes: 5 << 30, Capacity: 8 << 30, Waiting: 1, Delivered: 7},
 		},
-		G: gpus(),
+		G:  gpus(),
+		To: exampleTopology(),
 		E: admin.Explain{
 			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)"},
 			Choices: []admin.ExplainTried{
