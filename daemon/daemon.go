@@ -76,7 +76,8 @@ type Daemon struct {
 // endTimeout bounds how long sessions of a stopping daemon may take to be fenced.
 const endTimeout = 5 * time.Second
 
-// New opens everything that can fail (certificates, ports, sockets), so that a daemon that runs is one that works. A failed New
+// New opens everything that can fail (ports, sockets), so that a daemon that runs is one that works, if only within its node: certificates
+// that are no good are replaced while it runs. A failed New
 // leaves nothing behind.
 func New(c config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally()}
@@ -98,7 +99,7 @@ func (d *Daemon) open() (err error) {
 	}
 	tune(d.cfg, cpus)
 	if d.identity, err = identity(d.cfg); err != nil {
-		return err
+		d.log.Error("no peer can be reached, and none reaches this node, until its certificate files are good", "error", err)
 	}
 	if err := d.listen(); err != nil {
 		return err

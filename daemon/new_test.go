@@ -30,13 +30,12 @@ func TestNewThatFails(t *testing.T) {
 		dev    bool
 		want   string
 	}{
-		"certificates": {func(c *config.Config) { c.TLS.Cert = c.TLS.CA }, true, "does not match"},
-		"port":         {func(c *config.Config) { c.Listen = taken.Addr().String() }, true, "is in use"},
-		"socket":       {func(c *config.Config) { c.Socket = filepath.Join(c.Socket, "below", "a", "file") }, true, "socket directory"},
-		"group":        {func(c *config.Config) { c.Group = "no-such-group" }, false, "create it"},
-		"session":      {func(c *config.Config) { c.Advertise = strings.Repeat("x", 200) + ":1" }, true, "too long"},
-		"admin":        {func(c *config.Config) { c.Admin = filepath.Dir(c.Admin) }, true, "not a socket"},
-		"metrics":      {func(c *config.Config) { c.Metrics = taken.Addr().String() }, false, "is in use"},
+		"port":    {func(c *config.Config) { c.Listen = taken.Addr().String() }, true, "is in use"},
+		"socket":  {func(c *config.Config) { c.Socket = filepath.Join(c.Socket, "below", "a", "file") }, true, "socket directory"},
+		"group":   {func(c *config.Config) { c.Group = "no-such-group" }, false, "create it"},
+		"session": {func(c *config.Config) { c.Advertise = strings.Repeat("x", 200) + ":1" }, true, "too long"},
+		"admin":   {func(c *config.Config) { c.Admin = filepath.Dir(c.Admin) }, true, "not a socket"},
+		"metrics": {func(c *config.Config) { c.Metrics = taken.Addr().String() }, false, "is in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, f := settings(t, "a", t.TempDir())

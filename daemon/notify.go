@@ -89,5 +89,10 @@ func (d *Daemon) summary(ctx context.Context) (string, error) {
 	if draining {
 		text = "draining: " + text
 	}
+	if d.identity != nil {
+		if err := d.identity.Ready(); err != nil {
+			text += "; no peers: " + err.Error()
+		}
+	}
 	return text, nil
 }

@@ -18,6 +18,9 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 	if m.cfg.Identity == nil {
 		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: set tls.ca, tls.cert and tls.key")
 	}
+	if err := m.cfg.Identity.Ready(); err != nil {
+		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: %v", err)
+	}
 	var t *tls.Conn
 	if client {
 		t = tls.Client(conn, m.cfg.Identity.Config(protos...))

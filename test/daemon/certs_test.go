@@ -108,20 +108,39 @@ func (c *cluster) handshake(addr string) *x509.Certificate {
 	return conn.ConnectionState().PeerCertificates[0]
 }
 
-// TestExpiredCertificate: the daemon refuses to start and says since when.
+// TestExpiredCertificate: the daemon says since when, shows it to nobody, and serves its own node; with a good one it has peers again.
 func TestExpiredCertificate(t *testing.T) {
 	c := newCluster(t)
 	if err := pki.IssueNode(c.ca, c.ca, "a", nil, -time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	file := c.config("a", "")
-	got := fails(t, "--config", file)
-	if !strings.Contains(got, "a.crt: certificate \"CN=a,O=kvpipe\" expired on ") {
-		t.Errorf("an expired certificate: %s", got)
-	}
-	if out, err := check(t, file); err == nil || !strings.Contains(out, "expired on") {
+	if out, err := check(t, c.config("a", "")); err == nil || !strings.Contains(out, "a.crt: certificate \"CN=a,O=kvpipe\" expired on ") {
 		t.Errorf("--check-config: %s, %v", out, err)
 	}
+	ctl(t, "", "certs", "node", "b", "--ca", c.ca)
+	b := c.start("b", "")
+	a := c.start("a", "[peers.nodes]\nb = \""+b.attr("listen")+"\"\n")
+	a.await("until its certificate files are good")
+	out := ctl(t, c.path("a.m"), "bench", "a", "--seconds", "0.001", "--sizes", "4096")
+	if !strings.Contains(out, "GB/s") {
+		t.Errorf("hand-overs within the node:\n%s", out)
+	}
+	if out, err := tryCtl(t, c.path("a.m"), "bench", "b", "--seconds", "0.001", "--sizes", "4096"); err == nil || !strings.Contains(out, "expired on ") {
+		t.Errorf("a peer: %v\n%s", err, out)
+	}
+	if conn, err := tls.Dial("tcp", a.attr("listen"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"kvpipe/1"}}); err == nil {
+		_ = conn.Close()
+		t.Error("a peer was shown a certificate")
+	}
+	if s := ask[admin.Status](t, c.path("a.m"), "status"); len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "expired on ") {
+		t.Errorf("warnings: %q", s.Warnings)
+	}
+	ctl(t, "", "certs", "node", "a", "--ca", c.ca)
+	if out := ctl(t, c.path("a.m"), "bench", "b", "--seconds", "0.001", "--sizes", "4096"); !strings.Contains(out, "GB/s") {
+		t.Errorf("with a good certificate:\n%s", out)
+	}
+	a.stop()
+	b.stop()
 }
 
 // TestCertificateSoonOver: an operator is warned before.

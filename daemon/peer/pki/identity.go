@@ -27,17 +27,25 @@ type papers struct {
 	roots *x509.CertPool
 }
 
-// Open reads the three files and checks that they fit together, are valid now, and that the certificate names the node.
+// Open reads the three files and checks that they fit together, are valid now, and that the certificate names the node. An error says
+// what is wrong with them; the identity that comes with it is not Ready until they have been replaced by good ones.
 func Open(ca, cert, key, node string) (*Identity, error) {
 	id := &Identity{files: [3]string{ca, cert, key}, node: node}
-	if err := id.refresh(); err != nil {
-		return nil, err
-	}
-	return id, nil
+	return id, id.Ready()
 }
 
-// Config returns the TLS configuration for one connection in either role, with the files as they are now: while they cannot be
-// used, the last good ones serve. Who the peer is, is for the caller to read from the connection's state (PeerNode).
+// Ready reads the files if they changed and returns nil when there is something to show to peers. Once there was, there always is.
+func (id *Identity) Ready() error {
+	if id.current().pair != nil {
+		return nil
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.lastErr
+}
+
+// Config returns the TLS configuration for one connection in either role of an identity that is Ready, with the files as they are now:
+// while they cannot be used, the last good ones serve. Who the peer is, is for the caller to read from the connection's state (PeerNode).
 func (id *Identity) Config(protos ...string) *tls.Config {
 	p := id.current()
 	return &tls.Config{
@@ -59,12 +67,15 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 	}
 }
 
-// Problem returns when the certificate in use ends, and what is wrong with the files now: why they could not be read again, or
-// that everybody can read the key.
+// Problem returns when the certificate in use ends (zero: there is none), and what is wrong with the files now: why they could not be
+// read again, or that everybody can read the key.
 func (id *Identity) Problem() (until time.Time, err error) {
 	p := id.current()
 	id.mu.Lock()
 	defer id.mu.Unlock()
+	if p.pair == nil {
+		return until, id.lastErr
+	}
 	if err = id.lastErr; err == nil {
 		err = id.exposed()
 	}
