@@ -26,10 +26,10 @@ def binary(name):
 
 def until(true, what):
     """Asks a daemon again and again; each answer takes a while by itself."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         if time.monotonic() > deadline:
-            raise Failed(f"not within 20 s: {what}")
+            raise Failed(f"not within a minute: {what}")
 
 
 class Daemon:
@@ -52,7 +52,7 @@ class Daemon:
         self.process = subprocess.Popen([*self._command, "--listen", self.address], stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._ready.wait(20)
+        self._ready.wait(60)
         if not self._ready.is_set() or self.process.poll() is not None:
             raise Failed(f"kvpiped {self.node} did not start:\n" + "".join(self._last))
 
@@ -68,7 +68,7 @@ class Daemon:
 
     def ask(self, *words):
         """kvpipectl's answer, as text."""
-        done = subprocess.run([binary("kvpipectl"), "--admin", self.admin, *words], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([binary("kvpipectl"), "--admin", self.admin, *words], capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise Failed(f"kvpipectl {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
@@ -90,7 +90,7 @@ class Daemon:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -14,6 +14,9 @@ import numpy as np
 from shape import BLOCK, LAYERS, Cache
 
 
+PATIENCE = 60.0  # seconds; nothing takes a fraction of it, but on a machine that is busy with something else
+
+
 class Engine:
     def __init__(self, emit):
         self._emit = emit
@@ -65,7 +68,15 @@ class Engine:
         self._offers[key] = offer
         return offer.token.hex()
 
-    def offered(self, key, timeout=30.0):
+    def offer_in_layers(self, key, ids, written):
+        """Offers what is still being computed: so many of its layers are written."""
+        offer = self._asks.offer(key, [], tokens=0, sealed=False, lease=60.0)
+        offer.extend(np.array(ids, np.uint32), tokens=len(ids) * BLOCK, after=1 << 16, layered=True, sealed=True)
+        self._asks.progress(1 << 16 | written)
+        self._offers[key] = offer
+        return offer.token.hex()
+
+    def offered(self, key, timeout=PATIENCE):
         """Waits until the blocks of an offer are the engine's own again."""
         offer = self._offers.pop(key)
         try:
@@ -74,7 +85,7 @@ class Engine:
             offer.wait_released(timeout)
             self._collect(offer.key)
 
-    def withdraw(self, key, timeout=10.0):
+    def withdraw(self, key, timeout=PATIENCE):
         offer = self._offers.pop(key)
         if not offer.withdraw(timeout):
             offer.wait_released(timeout)
@@ -84,10 +95,10 @@ class Engine:
         ids = np.array(ids, np.uint32)
         start = time.perf_counter()
         take = self._asks.take(
-            key, ids, peer=peer, token=bytes.fromhex(token), tokens=len(ids) * BLOCK, timeout=60.0, layered=show
+            key, ids, peer=peer, token=bytes.fromhex(token), tokens=len(ids) * BLOCK, timeout=PATIENCE, layered=show
         )
         for layer in range(LAYERS if show else 0):
-            take.wait_layer(layer, 60.0)
+            take.wait_layer(layer, PATIENCE)
             self._emit({"event": layer + 1})
         done = take.wait()
         seconds = time.perf_counter() - start
@@ -97,27 +108,28 @@ class Engine:
     def begin(self, key, token, ids, peer=None, layers=1):
         """Starts a take and returns when its first layers are in place."""
         take = self._asks.take(
-            key, np.array(ids, np.uint32), peer=peer, token=bytes.fromhex(token), tokens=len(ids) * BLOCK, layered=True
+            key, np.array(ids, np.uint32), peer=peer, token=bytes.fromhex(token), tokens=len(ids) * BLOCK, timeout=2 * PATIENCE,
+            layered=True,
         )
         self._takes[key] = take
         for layer in range(layers):
-            take.wait_layer(layer, 30.0)
+            take.wait_layer(layer, PATIENCE)
 
     def cancel(self, key):
         """Cancels in mid-transfer. When this returns, the blocks are the engine's own."""
         take = self._takes.pop(key)
         start = time.perf_counter()
-        at_once = take.cancel(10.0)
-        take.wait_released(10.0)
+        at_once = take.cancel(PATIENCE)
+        take.wait_released(PATIENCE)
         return {"at_once": at_once, "seconds": time.perf_counter() - start, "state": take.completion.status.name}
 
     def finish(self, key):
         """Waits for a take that begin() started; then says how many blocks it may not use."""
         take = self._takes.pop(key)
         try:
-            take.wait(30.0)
+            take.wait(2 * PATIENCE)
         except kvpipe.Error as error:
-            take.wait_released(10.0)
+            take.wait_released(PATIENCE)
             return {"error": type(error).__name__, "message": str(error), "failed": len(take.failed_blocks)}
         return {"error": None}
 
@@ -133,7 +145,7 @@ class Engine:
 
         with select.epoll() as poll:
             poll.register(node.fileno(), select.EPOLLIN)
-            for _ in range(100):
+            for _ in range(int(PATIENCE * 10)):
                 found = node.poll()
                 for completion in found:
                     if completion.error() is not None:
@@ -141,7 +153,7 @@ class Engine:
                 if found:
                     return
                 poll.poll(0.1)
-        raise kvpipe.Timeout("a rank was not told within 10 s")
+        raise kvpipe.Timeout(f"a rank was not told within {PATIENCE} s")
 
     # ---- small ones
 
@@ -172,7 +184,7 @@ class Engine:
         secret, times = bytes.fromhex(token), []
         for i in range(count):
             start = time.perf_counter_ns()
-            self._asks.take(f"small-{i}", [count - 1 - i], peer=peer, token=secret, tokens=16).wait(10.0)
+            self._asks.take(f"small-{i}", [count - 1 - i], peer=peer, token=secret, tokens=16).wait(PATIENCE)
             times.append((time.perf_counter_ns() - start) / 1e3)
         data = np.frombuffer(self._small, np.uint64).reshape(count, 512)
         if not (data == np.arange(count, 0, -1, dtype=np.uint64)[:, None]).all():
