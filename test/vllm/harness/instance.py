@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import select
 import signal
 import socket
@@ -30,9 +31,13 @@ CHUNK = 256  # tokens that one step computes at most: longer prompts are prefill
 
 
 def free_port():
-    with contextlib.closing(socket.socket()) as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that the kernel gives to nobody who asks for just any, so that it stays free until it is listened at, also again."""
+    given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(min(10000, given - 1000), given)
+        with contextlib.closing(socket.socket()) as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 class Zygote:
