@@ -13,7 +13,7 @@ trap 'chmod -R u+w "$again" && rm -rf "$again"' EXIT
 tree=$again/another/place
 git clone -q --no-hardlinks . "$tree"
 # What is not committed yet belongs to it as well.
-git ls-files -z | xargs -0 sh -c 'for file; do [ ! -e "$file" ] || printf "%s\0" "$file"; done' sh | xargs -0 cp -P --parents -t "$tree"
+git ls-files -z | xargs -0 sh -c 'for file; do [ ! -e "$file" ] || printf "%s\0" "$file"; done' sh | xargs -0 cp -Pp --parents -t "$tree"
 mkdir "$tree/build"
 ln -s "$PWD/build/tools" "$PWD/build/venv" "$tree/build/"
 

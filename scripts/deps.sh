@@ -9,6 +9,7 @@
 #   scripts/deps.sh cross      what `make build` needs, and compilers for ARCHES
 #   scripts/deps.sh guest      what `make test-systemd` needs besides packages
 #   scripts/deps.sh packages   what `make build` and `make packages` need, for ARCHES
+#   scripts/deps.sh packages-rig  also what installs and checks them
 #
 # Expected beforehand: make, gcc, Go >= 1.26, Python >= 3.9 with venv.
 set -eu
@@ -50,7 +51,7 @@ missing() {
 		command -v ip >/dev/null || echo iproute2
 		return 0
 	fi
-	if [ "$1" = packages ] || [ "$1" = cross ]; then
+	if [ "$1" = packages ] || [ "$1" = packages-rig ] || [ "$1" = cross ]; then
 		[ "$1" = cross ] || command -v rpm >/dev/null || echo rpm
 		# As packages.mk has it: the own architecture's compiler, or a cross compiler.
 		for arch in ${ARCHES-}; do
@@ -60,6 +61,11 @@ missing() {
 			arm64,*) command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
 			esac
 		done
+		[ "$1" = packages-rig ] || return 0
+		command -v lintian >/dev/null || echo lintian
+		command -v mmdebstrap >/dev/null || echo mmdebstrap
+		command -v pkg-config >/dev/null || echo pkg-config
+		command -v qemu-aarch64 >/dev/null || echo qemu-user
 		return 0
 	fi
 	if [ "$1" = guest ]; then

@@ -17,11 +17,12 @@ PKG_CFLAGS  := -O2 -g -ffile-prefix-map=$(ROOT)=. -D_FORTIFY_SOURCE=2 -fstack-pr
 PKG_LDFLAGS := -Wl,--build-id=sha1
 PKG_COMMANDS := kvpiped kvpipectl
 
-.PHONY: packages packages-again debs rpms wheels sdist sbom cross-deps packages-deps packages-compile packages-doc test-packages
+.PHONY: packages packages-again packages-rig packages-rig-deps debs rpms wheels sdist sbom cross-deps packages-deps packages-compile packages-doc test-packages
 
 cross-deps: purpose := cross
 packages-deps: purpose := packages
-cross-deps packages-deps:
+packages-rig-deps: purpose := packages-rig
+cross-deps packages-deps packages-rig-deps:
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES='$(ARCHES)' scripts/deps.sh $(purpose)
 
 $(NFPM)-$(NFPM_VERSION):
@@ -75,5 +76,9 @@ rpms: ## Fedora's, likewise
 
 test-packages: ARCHES := $(HOST_ARCH)
 test-packages: build wheels sdist $(VENV)/.package ## man pages, manifests and the wheel, as far as quick
-	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages | \
+	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider --ignore=test/packages/installed test/packages | \
 		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
+
+# Into roots of their own, which takes root: test/rigs/packages.sh.
+packages-rig: packages-rig-deps packages-again
+	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages/installed

@@ -1,9 +1,3 @@
-"""What the tests of the packages share. `make test-packages` builds what they look at."""
+"""What the tests of the packages share: this folder and that of the man pages' generator on the path."""
 
-import os
-import pathlib
-import sys
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("KVPIPE_BIN", ROOT / "build/bin"))
-sys.path.insert(0, str(ROOT / "packaging/man"))
+import places  # noqa: F401

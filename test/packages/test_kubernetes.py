@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import yaml
-from conftest import BIN, ROOT
+from places import BIN, ROOT
 
 FOLDER = ROOT / "packaging/kubernetes"
 

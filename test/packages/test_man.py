@@ -8,7 +8,7 @@ import header
 import library
 import pytest
 import settings
-from conftest import BIN, ROOT
+from places import BIN, ROOT
 
 
 @pytest.fixture(scope="module")

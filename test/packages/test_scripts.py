@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 SCRIPTS = sorted(p for folder in ("nfpm/deb", "nfpm/rpm", "container", "systemd") for p in (ROOT / "packaging" / folder).iterdir()
                  if p.suffix in (".sh", ".postinst", ".prerm", ".postrm", ".pre", ".post", ".preun", ".postun"))
