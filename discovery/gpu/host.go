@@ -22,7 +22,7 @@ func (h host) read(path string) (string, error) {
 func (h host) numa(pci string) int {
 	s, err := h.read("sys/bus/pci/devices/" + pci + "/numa_node")
 	n, bad := strconv.Atoi(s)
-	if err != nil || bad != nil || n < 0 {
+	if err != nil || bad != nil { // sysfs itself says -1 where it does not know
 		return -1
 	}
 	return n

@@ -260,6 +260,29 @@ func TestLost(t *testing.T) {
 	if d := find(t, l.read(), "GPU-a0"); d.Lost || d.Problem != "" {
 		t.Errorf("back again: %+v", d)
 	}
+	box.Say("GPU-a0", "xid 13")
+	if r, how := l.wait(slice); how != arrived || r.uuid != "GPU-a0" {
+		t.Errorf("its errors are not heard of again: %+v, %v", r, how)
+	}
+}
+
+// TestWaitingFails: a set of events that fails for whatever reason is given up, and the next reading makes another.
+func TestWaitingFails(t *testing.T) {
+	text := fakenvml.Scenario(t, "a100")
+	l, box, _ := opened(t, text)
+	box.Set("wait 999\n" + text)
+	if _, how := l.wait(slice); how != failed || l.events != nil {
+		t.Errorf("%v, %v", how, l.events)
+	}
+	if _, how := l.wait(slice); how != useless {
+		t.Errorf("without a set: %v", how)
+	}
+	box.Set(text)
+	l.read()
+	box.Say("GPU-a1", "xid 13")
+	if _, how := l.wait(slice); how != arrived {
+		t.Errorf("with another set: %v", how)
+	}
 }
 
 // TestCannotOpen: a GPU that this process may not open is listed with what is the matter, and tried again.

@@ -23,6 +23,8 @@ type script struct {
 	how     waited // what waiting gives when there is no report
 	errors  []report
 	stuck   chan struct{} // waiting does not return before it is closed; nil: it does
+	slow    chan struct{} // the same of opening
+	early   bool          // waiting returns at once, as when a GPU interrupts
 }
 
 func (s *script) set(f func(*script)) {
@@ -32,6 +34,9 @@ func (s *script) set(f func(*script)) {
 }
 
 func (s *script) open() Inventory {
+	if s.slow != nil {
+		<-s.slow
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened++
@@ -73,12 +78,12 @@ func (s *script) wait(d time.Duration) (report, waited) {
 		s.mu.Unlock()
 		return r, arrived
 	}
-	how, stuck := s.how, s.stuck
+	how, stuck, early := s.how, s.stuck, s.early
 	s.mu.Unlock()
 	if stuck != nil {
 		<-stuck
 	}
-	if how == nothing {
+	if how == nothing && !early {
 		time.Sleep(d)
 	}
 	return report{}, how
@@ -145,17 +150,18 @@ func TestFound(t *testing.T) {
 	})
 }
 
-// TestStarting: Watch returns before NVML started.
+// TestStarting: nobody waits for an NVML that takes long to start.
 func TestStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := make(chan Inventory, 1)
-		w := watch(nil, Inventory{State: NoCgo, Reason: "none"}, nil)
-		first <- w.Inventory()
+		s := &script{now: two(), slow: make(chan struct{})}
+		w := watch(s, Inventory{}, nil)
 		synctest.Wait()
-		if i := <-first; i.State != Starting && i.State != NoCgo {
+		if i := w.Inventory(); i.State != Starting || i.Reason == "" || len(i.Devices) != 0 {
 			t.Errorf("before: %+v", i)
 		}
-		if i := w.Inventory(); i.State != NoCgo {
+		close(s.slow)
+		synctest.Wait()
+		if i := w.Inventory(); i.State != OK {
 			t.Errorf("after: %+v", i)
 		}
 		if err := w.Close(); err != nil {
@@ -316,6 +322,20 @@ func TestCannotBeOpened(t *testing.T) {
 		})
 		time.Sleep(lookEvery + slice)
 		h.want(t, "lost GPU-0")
+	})
+}
+
+// TestInterrupts: NVML's waiting may end early, and does so all the time on a GPU that works; that is no reason to ask it all the time.
+func TestInterrupts(t *testing.T) {
+	watching(t, two(), func(s *script, _ *Watcher, h *heard) {
+		s.set(func(s *script) { s.early, s.waits = true, 0 })
+		time.Sleep(10 * slice)
+		s.set(func(s *script) {
+			if s.waits > 12 {
+				t.Errorf("waited %d times in %s", s.waits, 10*slice)
+			}
+		})
+		h.want(t, "state", "added GPU-0", "added GPU-1")
 	})
 }
 

@@ -190,6 +190,8 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, 
 static nvmlReturn_t next(nvmlEventData_t *out)
 {
 	const struct scenario *s = look();
+	if (s->wait)
+		return s->wait;
 	for (unsigned i = 0; i < s->count; i++) {
 		const struct gpu *g = &s->gpus[i];
 		unsigned n = delivered[i];

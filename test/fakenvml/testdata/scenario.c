@@ -76,8 +76,9 @@ static void of_gpu(struct gpu *g, const char *line)
 /* parse reads one line. */
 static void parse(struct scenario *s, const char *line)
 {
-	/* init: nvmlReturn_t of starting */
-	if (sscanf(line, "driver %79s", s->driver) == 1 || sscanf(line, "cuda %d", &s->cuda) == 1 || sscanf(line, "init %d", &s->init) == 1)
+	/* init, wait: nvmlReturn_t of starting, of waiting for events */
+	if (sscanf(line, "driver %79s", s->driver) == 1 || sscanf(line, "cuda %d", &s->cuda) == 1 || sscanf(line, "init %d", &s->init) == 1 ||
+	    sscanf(line, "wait %d", &s->wait) == 1)
 		return;
 	/* gpu PCI UUID NAME */
 	if (strncmp(line, "gpu ", 4) == 0 && s->count < MAX_GPUS) {

@@ -37,7 +37,7 @@ struct gpu {
 
 struct scenario {
 	char driver[80];
-	int cuda, init;
+	int cuda, init, wait;
 	unsigned count;
 	struct gpu gpus[MAX_GPUS];
 };
