@@ -100,11 +100,12 @@ apt_install() {
 		[ -t 0 ] || root=(sudo -n)
 	fi
 	echo "make deps: apt-get install $*"
-	local log
+	# A fresh machine may be busy with updates of its own, and a mirror may stumble.
+	local log patient=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
 	log=$(mktemp)
-	if ! { "${root[@]}" apt-get update -q &&
+	if ! { "${root[@]}" apt-get "${patient[@]}" update -q &&
 		"${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-			apt-get install -q -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+			apt-get "${patient[@]}" install -q -y --no-install-recommends "$@"; } >"$log" 2>&1; then
 		tail -n 20 "$log" >&2
 		rm -f "$log"
 		fail "apt-get could not install: $*" "install these packages by hand, then run it again"

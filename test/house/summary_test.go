@@ -35,18 +35,19 @@ esac
 		}
 	}
 	t.Setenv("MAKE", filepath.Join(dir, "make"))
-	t.Setenv("KVPIPE_PART_LIMIT", "1")
 
 	for _, c := range []struct {
 		parts string
+		limit string // seconds
 		want  bool
 		says  []string
 	}{
-		{"build good", true, []string{"7 tests", "test: ok"}},
-		{"good none some", true, []string{"there is nothing", "1 skip: TestX: no device", "test: ok"}},
-		{"bad good", false, []string{"it broke", "good         ok", "test: FAILED", ": bad"}},
-		{"late", false, []string{"ran longer than 1 s", "test: FAILED"}},
+		{"build good", "100", true, []string{"7 tests", "test: ok"}},
+		{"good none some", "100", true, []string{"there is nothing", "1 skip: TestX: no device", "test: ok"}},
+		{"bad good", "100", false, []string{"it broke", "good         ok", "test: FAILED", ": bad"}},
+		{"late", "1", false, []string{"ran longer than 1 s", "test: FAILED"}},
 	} {
+		t.Setenv("KVPIPE_PART_LIMIT", c.limit)
 		out, ok := script(t, "", filepath.Join(dir, "scripts/test.sh"), strings.Fields(c.parts)...)
 		if ok != c.want {
 			t.Errorf("%s: passed %v, want %v\n%s", c.parts, ok, c.want, out)
