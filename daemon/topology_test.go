@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -169,4 +170,26 @@ func TestOneNode(t *testing.T) {
 	if p := get[admin.Topology](n, "topology").Placement; p.Active || p.Reason != "one NUMA node" || len(p.Nodes) != 0 {
 		t.Errorf("placement %+v", p)
 	}
+}
+
+// TestPlacementKeepsToTheDaemonsCPUs: those of the thread that opens it, which is what cpus and the service manager chose.
+func TestPlacementKeepsToTheDaemonsCPUs(t *testing.T) {
+	m := placetest.New(t)
+	d := &Daemon{hardware: newHardware(twoSockets(t, [2]string{m.CPUs[0], m.CPUs[1] + ",1023"})), log: slog.New(slog.DiscardHandler)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		seat := m.Places.Seat()
+		defer seat.Leave()
+		d.openPlaces()
+		if s := d.places.Spots(); len(s) != 2 || s[0].CPUs != m.CPUs[0] || s[1].CPUs != m.CPUs[1] {
+			t.Errorf("with all CPUs: %+v, want %v", s, m.CPUs)
+		}
+		seat.Take(0)
+		d.openPlaces()
+		if want := "the daemon's CPUs, " + m.CPUs[0] + ", leave no choice"; d.places != nil || d.unplaced != want {
+			t.Errorf("with CPU %s: %+v because %q, want %q", m.CPUs[0], d.places.Spots(), d.unplaced, want)
+		}
+	}()
+	<-done
 }

@@ -24,7 +24,7 @@ func (c *ctl) topology() *cobra.Command {
 			return show(c, cmd.Context(), "topology", nil, printTopology)
 		},
 	}
-	cmd.Flags().StringVar(&svg, "svg", "", "draw it, in this file (- is standard output)")
+	cmd.Flags().StringVar(&svg, "svg", "", "draw it in `FILE` (- is standard output)")
 	return cmd
 }
 

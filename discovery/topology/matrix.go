@@ -52,6 +52,7 @@ func (t *Topology) ways(w io.Writer) {
 		rows = append(rows, row)
 	}
 	columns(w, rows)
+	fmt.Fprintln(w)
 }
 
 // memory prints how far the memory of each NUMA node is.
@@ -73,6 +74,7 @@ func (t *Topology) memory(w io.Writer) {
 		rows = append(rows, row)
 	}
 	columns(w, rows)
+	fmt.Fprintln(w)
 }
 
 // numa prints the NUMA nodes.
@@ -92,7 +94,7 @@ func (t *Topology) numa(w io.Writer) {
 
 // legend explains words and names.
 func (t *Topology) legend(w io.Writer) {
-	fmt.Fprint(w, "Legend:\n\n")
+	fmt.Fprint(w, "\nLegend:\n\n")
 	for _, l := range Legend {
 		if l.Word != Unknown || t.has(Unknown) {
 			fmt.Fprintf(w, "  %-4s = %s\n", l.Word, l.Text)
@@ -150,7 +152,7 @@ func (t *Topology) has(w Word) bool {
 	return false
 }
 
-// columns prints rows with their columns aligned, and an empty line.
+// columns prints rows with their columns aligned.
 func columns(w io.Writer, rows [][]string) {
 	var width []int
 	for _, row := range rows {
@@ -168,7 +170,6 @@ func columns(w io.Writer, rows [][]string) {
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
-	fmt.Fprintln(w)
 }
 
 func cell(x Word) string {
