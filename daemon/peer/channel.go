@@ -15,7 +15,7 @@ import (
 
 // channel is the authenticated control connection with one node, in one epoch. A reader, a writer and a heartbeat serve it.
 //
-// Locks, outer first: the manager's, wmu, mu, links.mu. None is held where the reader hands on a message, since the machine may run
+// Locks, outer first: spreading, the manager's, wmu, mu, links.mu. None is held where the reader hands on a message, since the machine may run
 // there, nor while a link user is told that links are over.
 type channel struct {
 	m           *Manager
@@ -52,6 +52,8 @@ type channel struct {
 	doomed *transfer.Cause // why the reader is to close it
 	over   bool
 	links  links
+
+	spreading sync.Mutex // held while links move
 }
 
 // sides are a connection's layers.
@@ -91,6 +93,10 @@ func (c *channel) start() {
 	c.m.wg.Go(c.write)
 	c.m.wg.Go(c.beat)
 	c.mu.Unlock()
+	if c.m.cfg.Rails != nil {
+		c.tellAddresses() // what changed since Hello
+		c.spreadAgain()
+	}
 	c.m.log.Info("peer up", "peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure, "data_plain", c.links.plain)
 }
 
@@ -174,7 +180,7 @@ func (c *channel) status() Status {
 	return Status{
 		Node: c.node, Address: c.addr, State: "up", Epoch: c.epoch, Incarnation: c.incarnation, Version: c.hello.Version,
 		Proto: min(c.hello.ProtoMax, c.m.cfg.Proto[1]), Advertise: c.hello.Advertise, Dialed: c.dialed, Secure: !c.m.cfg.Insecure,
-		DataPlain: c.links.plain, Links: c.links.count(), Transports: c.hello.Transports, Since: c.since, RTT: time.Duration(c.rtt.Load()),
+		DataPlain: c.links.plain, Links: c.links.count(), Streams: c.links.streams(), Transports: c.hello.Transports, Since: c.since, RTT: time.Duration(c.rtt.Load()),
 	}
 }
 

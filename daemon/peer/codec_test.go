@@ -214,10 +214,12 @@ func TestGoldenBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	beat, _ := appendHeartbeat(nil, 0x1122334455667788, 12345, true)
+	moved, _ := appendAddresses(nil, 0x1122334455667788, 12345, encodeAddresses([]Address{at("eth0", "10.0.0.2", 100000), at("eth1", "fd00::2", 0)}))
 	end, _ := appendClose(nil, 0x1122334455667788, uint32(transfer.Unavailable), "daemon of node \"a\" is shutting down")
 	link := linkHello{index: 1, epoch: 0x1122334455667788, serial: 2}
 	dump(&b, "hello", hello)
 	dump(&b, "heartbeat", beat)
+	dump(&b, "heartbeat with addresses", moved)
 	dump(&b, "close", end)
 	dump(&b, "link hello", link.append(nil, bytes.Repeat([]byte{0xa5}, secretSize)))
 	path := filepath.Join("testdata", "messages.txt")

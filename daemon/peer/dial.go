@@ -118,7 +118,7 @@ func (m *Manager) connect(t target) (c *channel, fresh bool, err error) {
 	if won := m.dialedTo(addrs); won != nil && (t.node == "" || won.node == t.node) {
 		return won, false, nil
 	}
-	conn, err := dialAny(ctx, addrs)
+	conn, err := dialAny(ctx, nil, addrs)
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot connect: %w", err)
 	}
@@ -153,11 +153,15 @@ func (m *Manager) dialedTo(addrs []string) *channel {
 	return nil
 }
 
-// dialAny connects to the first address that answers. Each gets its share of the time that is left.
-func dialAny(ctx context.Context, addrs []string) (*net.TCPConn, error) {
+// dialAny connects from an address of this node (nil: the routes choose it) to the first address that answers. Each gets its share of the time
+// that is left.
+func dialAny(ctx context.Context, from *net.TCPAddr, addrs []string) (*net.TCPConn, error) {
 	var errs []error
 	for i, a := range addrs {
 		d := net.Dialer{}
+		if from != nil {
+			d.LocalAddr = from
+		}
 		if until, ok := ctx.Deadline(); ok {
 			d.Timeout = time.Until(until) / time.Duration(len(addrs)-i)
 		}

@@ -138,7 +138,21 @@ func appendHeartbeat(dst []byte, epoch, seq uint64, reply bool) ([]byte, error) 
 	return f.finish()
 }
 
-func decodeHeartbeat(body []byte) (seq uint64, reply bool, err error) {
+// appendAddresses is a heartbeat that says where its sender's NICs are now.
+func appendAddresses(dst []byte, epoch, seq uint64, now *peerpb.Addresses) ([]byte, error) {
+	body, err := proto.Marshal(now)
+	if err != nil {
+		return dst, fmt.Errorf("encode addresses: %w", err)
+	}
+	f := framer{writer: writer{dst}, from: len(dst)}
+	f.start(epoch, kindHeartbeat, len(body)+16)
+	f.uint(1, seq)
+	f.element(3, body)
+	return f.finish()
+}
+
+// decodeHeartbeat reads one. moved is nil unless it has addresses.
+func decodeHeartbeat(body []byte) (seq uint64, reply bool, moved *peerpb.Addresses, err error) {
 	f := fields{what: "heartbeat", b: body}
 	for f.next() {
 		switch f.num {
@@ -146,9 +160,14 @@ func decodeHeartbeat(body []byte) (seq uint64, reply bool, err error) {
 			seq = f.uint()
 		case 2:
 			reply = f.bool()
+		case 3:
+			moved = new(peerpb.Addresses)
+			if err := proto.Unmarshal(f.bytes("addresses", maxHello), moved); err != nil {
+				f.fail("heartbeat.addresses: %v", err)
+			}
 		}
 	}
-	return seq, reply, f.err
+	return seq, reply, moved, f.err
 }
 
 func appendClose(dst []byte, epoch uint64, reason uint32, text string) ([]byte, error) {

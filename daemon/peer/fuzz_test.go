@@ -36,7 +36,9 @@ func FuzzFrame(f *testing.F) {
 			if err != nil {
 				t.Fatalf("an error of no known kind: %v", err)
 			}
-			_, _, _ = decodeHeartbeat(fr.body)
+			if _, _, moved, err := decodeHeartbeat(fr.body); err == nil {
+				_, _ = decodeAddresses(moved)
+			}
 			_, _, _ = decodeClose(fr.body)
 			m, err := decode(fr.kind, fr.body, new(names))
 			if isMalformed(err) {

@@ -15,7 +15,7 @@ const silences = 3
 func (c *channel) beat() {
 	every := int64(c.m.cfg.Heartbeat)
 	next := c.m.clock() + every // beat
-	wake := next
+	wake, tried := next, int64(0)
 	t := time.NewTimer(time.Duration(every))
 	defer t.Stop()
 	for {
@@ -36,6 +36,10 @@ func (c *channel) beat() {
 		if now >= next {
 			c.prod()
 			next = now + every
+			if c.m.rough.due() && now-tried >= int64(roughFirst) {
+				tried = now
+				c.spreadAgain() // ways that led nowhere may lead somewhere by now
+			}
 		}
 		wake = min(next, c.heard.Load()+silences*every)
 		t.Reset(time.Duration(max(wake-now, 1)))
@@ -62,9 +66,16 @@ func (c *channel) prod() {
 
 // heartbeat answers one, or learns from the answer to its own.
 func (c *channel) heartbeat(body []byte) error {
-	seq, reply, err := decodeHeartbeat(body)
+	seq, reply, moved, err := decodeHeartbeat(body)
 	if err != nil {
 		return err
+	}
+	if moved != nil {
+		theirs, err := decodeAddresses(moved)
+		if err != nil {
+			return err
+		}
+		c.theyMoved(theirs)
 	}
 	if !reply {
 		return c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, seq, true) })

@@ -36,11 +36,23 @@ func (m *Manager) plainData(c net.Conn) bool {
 	return m.cfg.DataPlain || !m.cfg.EncryptLoopback && loopbackAddr(c.LocalAddr()) && loopbackAddr(c.RemoteAddr())
 }
 
-func (m *Manager) hello(c net.Conn) *peerpb.Hello {
-	return &peerpb.Hello{
+func (m *Manager) hello(c net.Conn, own []Address) *peerpb.Hello {
+	h := &peerpb.Hello{
 		ProtoMin: m.cfg.Proto[0], ProtoMax: m.cfg.Proto[1], Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,
 		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.plainData(c),
 	}
+	if len(own) > 0 {
+		h.Addresses = encodeAddresses(own)
+	}
+	return h
+}
+
+// own are this node's addresses, for a Hello.
+func (m *Manager) own() []Address {
+	if m.cfg.Rails == nil {
+		return nil
+	}
+	return m.cfg.Rails.Own()
 }
 
 // readHello reads the first frame of a connection, which the other side may use to refuse.
@@ -90,7 +102,8 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 		old.prod()
 		return nil, &duplicateError{node: node} // found by another name
 	}
-	if err := m.sayHello(conn, m.lostEpoch(node, t.node)); err != nil {
+	own := m.own()
+	if err := m.sayHello(conn, own, m.lostEpoch(node, t.node)); err != nil {
 		return nil, err
 	}
 	in := newFrames(conn)
@@ -111,6 +124,7 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 		return nil, malformed("hello without epoch or link secret")
 	}
 	c := m.newChannel(sides{conn, tcp, in}, node, h, h.Epoch, h.LinkSecret, true)
+	c.links.told = own
 	c.addr = t.addr
 	return c, m.install(c, 0)
 }
@@ -133,8 +147,8 @@ func (m *Manager) certain(err error, node string) error {
 	return err
 }
 
-func (m *Manager) sayHello(conn net.Conn, lost uint64) error {
-	mine := m.hello(conn)
+func (m *Manager) sayHello(conn net.Conn, own []Address, lost uint64) error {
+	mine := m.hello(conn, own)
 	mine.LostEpoch = lost
 	var b []byte
 	if m.cfg.Insecure {
@@ -165,7 +179,8 @@ func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 	case !nameOK(h.Node) || len(h.Advertise) > 255 || len(h.Version) > 255 || len(h.Transports) > 16:
 		return malformed("hello with empty or oversized fields")
 	}
-	return nil
+	_, err := decodeAddresses(h.Addresses)
+	return err
 }
 
 // nameOK says whether a peer can go by that name.
@@ -193,12 +208,12 @@ func (m *Manager) welcome(s sides, node string) (*channel, error) {
 	_, _ = rand.Read(secret) // never fails
 	_, _ = rand.Read(e)
 	c := m.newChannel(s, node, h, binary.LittleEndian.Uint64(e)|1, secret, false)
-	c.addr = h.Advertise
+	c.addr, c.links.told = h.Advertise, m.own()
 	if err := m.install(c, h.LostEpoch); err != nil {
 		refuse(s.conn, err)
 		return nil, err
 	}
-	mine := m.hello(s.tcp)
+	mine := m.hello(s.tcp, c.links.told)
 	mine.Epoch, mine.LinkSecret = c.epoch, secret
 	b, err := appendHello(nil, mine)
 	if err == nil {

@@ -23,8 +23,12 @@ type links struct {
 
 	mu     sync.Mutex
 	up     []bool // by index
-	serial uint32 // dialing side: numbers the attempts
-	seen   window // accepting side: the numbers that came
+	at     []ends // by index: where a link goes, or is about to
+	moving []bool // by index
+	theirs []Address
+	told   []Address // this node's, as the peer knows them
+	serial uint32    // dialing side: numbers the attempts
+	seen   window    // accepting side: the numbers that came
 	full   chan struct{}
 	filled bool // full is closed: all wanted links came, or it is no use to wait
 }
@@ -32,7 +36,9 @@ type links struct {
 func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
 	l.plain = m.cfg.Insecure || m.plainData(tcp) && h.DataPlain
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
-	l.up, l.full = make([]bool, l.want), make(chan struct{})
+	l.up, l.at, l.full = make([]bool, l.want), make([]ends, l.want), make(chan struct{})
+	l.moving = make([]bool, l.want)
+	l.theirs, _ = decodeAddresses(h.Addresses) // acceptable looked at them
 	l.set(-1, false)
 }
 
@@ -61,6 +67,34 @@ func (l *links) set(index int, up bool) {
 		}
 	}
 	l.fill()
+}
+
+// place notes where a link goes.
+func (l *links) place(index int, at ends) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index < len(l.at) {
+		l.at[index] = at
+	}
+}
+
+// lost notes that a link is gone, and says whether its successor is on the way: a link that moves loses its old connection first, at times.
+func (l *links) lost(index int) (moving bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index >= len(l.up) {
+		return false
+	}
+	l.up[index] = false
+	return l.moving[index]
+}
+
+// move says that a link moves, or has done so; then it tells whether it is up.
+func (l *links) move(index int, moving bool) (up bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.moving[index] = moving
+	return l.up[index]
 }
 
 func (l *links) fill() {
@@ -111,14 +145,15 @@ func (c *channel) warn(text string, index int, err error) {
 	}
 }
 
-// openLink dials a link to where the channel goes.
+// openLink dials a link, along one of the ways to the peer.
 func (c *channel) openLink(index int) error {
 	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
 	defer cancel()
-	tcp, err := dialAny(ctx, []string{c.tcp.RemoteAddr().String()})
-	if err != nil {
-		return err
-	}
+	return c.dialWay(ctx, index, func(ctx context.Context, tcp *net.TCPConn) error { return c.begin(ctx, tcp, index) })
+}
+
+// begin makes a connection a link.
+func (c *channel) begin(ctx context.Context, tcp *net.TCPConn, index int) error {
 	stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(past) })
 	conn, err := c.prove(ctx, tcp, index)
 	if !stop() && err == nil {
@@ -171,6 +206,7 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 		_ = tcp.Close()
 		return
 	}
+	c.links.place(index, endsOf(tcp))
 	c.links.set(index, true)
 	// Under the channel's lock, so that close does not come to LinksDown before it.
 	c.m.cfg.Links.LinkUp(l)

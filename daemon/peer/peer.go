@@ -47,6 +47,7 @@ type Config struct {
 	Queue           func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
 	Flush           func()               // may run the machine
 	Links           transport.LinkUser   // nil: no links
+	Rails           Rails                // nil: links go where their channel goes
 	Log             *slog.Logger
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
@@ -63,6 +64,7 @@ type Manager struct {
 	born   time.Time
 
 	refusals refusals
+	rough    rough
 
 	mu       sync.Mutex
 	closed   bool

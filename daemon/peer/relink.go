@@ -20,10 +20,9 @@ func (m *Manager) Redial(ctx context.Context, peer string, epoch uint64, index i
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.over || c.links.lost(index) {
 		return
 	}
-	c.links.set(index, false)
 	m.wg.Go(func() {
 		if !c.pause(ctx, lostGrace) {
 			return

@@ -25,6 +25,7 @@ type Status struct {
 	Secure      bool
 	DataPlain   bool
 	Links       int
+	Streams     []Stream // the links that are up
 	Transports  []string
 	Since       time.Time
 	RTT         time.Duration

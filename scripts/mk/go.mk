@@ -37,5 +37,6 @@ endif
 generate: ## regenerate *.pb.go from *.proto
 	@scripts/deps.sh generate
 	@GOBIN='$(ROOT)/$(TOOLS)' $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@$$($(GO) list -m -f '{{.Version}}' google.golang.org/protobuf)
-	@find . -name '*.proto' -not -path './$(BUILD)/*' -print0 | xargs -0 -r \
-		protoc --plugin=$(PROTOC_GEN_GO) --proto_path=. --go_out=. --go_opt=paths=source_relative
+	@find . -name '*.proto' -not -path './$(BUILD)/*' -printf '%h\n' | sort -u | while read -r dir; do \
+		protoc --plugin=$(PROTOC_GEN_GO) --proto_path="$$dir" --go_out="$$dir" --go_opt=paths=source_relative "$$dir"/*.proto || exit 1; \
+	done

@@ -24,7 +24,7 @@ func TestProtocolExamples(t *testing.T) {
 	for name, op := range recordExamples() {
 		_, want[name] = sessiontest.Encode(op)
 	}
-	for _, name := range append(peerKinds(), "link hello") {
+	for _, name := range append(peerKinds(), "heartbeat with addresses", "link hello") {
 		want[name] = golden(t, name)
 	}
 	want["ids"] = layout.AppendIDs(nil, []uint32{0, 1, 2, layout.NoBlock, 5, 4, 1000, layout.NoBlock - 1, 0})

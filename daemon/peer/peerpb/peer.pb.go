@@ -465,6 +465,7 @@ type Hello struct {
 	LinkSecret    []byte                 `protobuf:"bytes,10,opt,name=link_secret,json=linkSecret,proto3" json:"link_secret,omitempty"` // 32 bytes, by the accepting side: binds data links to this channel
 	Epoch         uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`                            // by the accepting side
 	LostEpoch     uint64                 `protobuf:"varint,12,opt,name=lost_epoch,json=lostEpoch,proto3" json:"lost_epoch,omitempty"`   // the dialer's last channel with this node, known to be over
+	Addresses     *Addresses             `protobuf:"bytes,13,opt,name=addresses,proto3" json:"addresses,omitempty"`                     // of the sender's NICs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -583,10 +584,18 @@ func (x *Hello) GetLostEpoch() uint64 {
 	return 0
 }
 
+func (x *Hello) GetAddresses() *Addresses {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Reply         bool                   `protobuf:"varint,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	Addresses     *Addresses             `protobuf:"bytes,3,opt,name=addresses,proto3" json:"addresses,omitempty"` // when they have changed: those of before hold no more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -635,6 +644,118 @@ func (x *Heartbeat) GetReply() bool {
 	return false
 }
 
+func (x *Heartbeat) GetAddresses() *Addresses {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// Where the dialer of a channel may open data links, beside where the channel goes; at most 64.
+type Addresses struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	List          []*Address             `protobuf:"bytes,1,rep,name=list,proto3" json:"list,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Addresses) Reset() {
+	*x = Addresses{}
+	mi := &file_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Addresses) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Addresses) ProtoMessage() {}
+
+func (x *Addresses) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Addresses.ProtoReflect.Descriptor instead.
+func (*Addresses) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Addresses) GetList() []*Address {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
+type Address struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ip            []byte                 `protobuf:"bytes,1,opt,name=ip,proto3" json:"ip,omitempty"`      // 4 or 16 bytes
+	Mbps          uint32                 `protobuf:"varint,2,opt,name=mbps,proto3" json:"mbps,omitempty"` // speed of its NIC, 0 unknown
+	Nic           string                 `protobuf:"bytes,3,opt,name=nic,proto3" json:"nic,omitempty"`    // its name there, to be shown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Address) Reset() {
+	*x = Address{}
+	mi := &file_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Address) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Address) ProtoMessage() {}
+
+func (x *Address) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Address.ProtoReflect.Descriptor instead.
+func (*Address) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Address) GetIp() []byte {
+	if x != nil {
+		return x.Ip
+	}
+	return nil
+}
+
+func (x *Address) GetMbps() uint32 {
+	if x != nil {
+		return x.Mbps
+	}
+	return 0
+}
+
+func (x *Address) GetNic() string {
+	if x != nil {
+		return x.Nic
+	}
+	return ""
+}
+
 type Close struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        uint32                 `protobuf:"varint,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -645,7 +766,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +778,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +791,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{3}
+	return file_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Close) GetReason() uint32 {
@@ -700,7 +821,7 @@ type BlockList struct {
 
 func (x *BlockList) Reset() {
 	*x = BlockList{}
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +833,7 @@ func (x *BlockList) String() string {
 func (*BlockList) ProtoMessage() {}
 
 func (x *BlockList) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +846,7 @@ func (x *BlockList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockList.ProtoReflect.Descriptor instead.
 func (*BlockList) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{4}
+	return file_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BlockList) GetGroup() uint32 {
@@ -773,7 +894,7 @@ type RankBlocks struct {
 
 func (x *RankBlocks) Reset() {
 	*x = RankBlocks{}
-	mi := &file_peer_proto_msgTypes[5]
+	mi := &file_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +906,7 @@ func (x *RankBlocks) String() string {
 func (*RankBlocks) ProtoMessage() {}
 
 func (x *RankBlocks) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[5]
+	mi := &file_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +919,7 @@ func (x *RankBlocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBlocks.ProtoReflect.Descriptor instead.
 func (*RankBlocks) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{5}
+	return file_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RankBlocks) GetRank() uint32 {
@@ -825,7 +946,7 @@ type RankRef struct {
 
 func (x *RankRef) Reset() {
 	*x = RankRef{}
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +958,7 @@ func (x *RankRef) String() string {
 func (*RankRef) ProtoMessage() {}
 
 func (x *RankRef) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +971,7 @@ func (x *RankRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRef.ProtoReflect.Descriptor instead.
 func (*RankRef) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{6}
+	return file_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RankRef) GetRank() uint32 {
@@ -877,7 +998,7 @@ type Cause struct {
 
 func (x *Cause) Reset() {
 	*x = Cause{}
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +1010,7 @@ func (x *Cause) String() string {
 func (*Cause) ProtoMessage() {}
 
 func (x *Cause) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1023,7 @@ func (x *Cause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cause.ProtoReflect.Descriptor instead.
 func (*Cause) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{7}
+	return file_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cause) GetReason() uint32 {
@@ -929,7 +1050,7 @@ type Layout struct {
 
 func (x *Layout) Reset() {
 	*x = Layout{}
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1062,7 @@ func (x *Layout) String() string {
 func (*Layout) ProtoMessage() {}
 
 func (x *Layout) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1075,7 @@ func (x *Layout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Layout.ProtoReflect.Descriptor instead.
 func (*Layout) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{8}
+	return file_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Layout) GetDigest() []byte {
@@ -994,7 +1115,7 @@ type Take struct {
 
 func (x *Take) Reset() {
 	*x = Take{}
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1127,7 @@ func (x *Take) String() string {
 func (*Take) ProtoMessage() {}
 
 func (x *Take) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1140,7 @@ func (x *Take) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Take.ProtoReflect.Descriptor instead.
 func (*Take) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{9}
+	return file_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Take) GetXfer() uint64 {
@@ -1138,7 +1259,7 @@ type NeedLayout struct {
 
 func (x *NeedLayout) Reset() {
 	*x = NeedLayout{}
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1271,7 @@ func (x *NeedLayout) String() string {
 func (*NeedLayout) ProtoMessage() {}
 
 func (x *NeedLayout) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1284,7 @@ func (x *NeedLayout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeedLayout.ProtoReflect.Descriptor instead.
 func (*NeedLayout) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{10}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NeedLayout) GetXfer() uint64 {
@@ -1196,7 +1317,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1329,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1342,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Parked) GetXfer() uint64 {
@@ -1242,7 +1363,7 @@ type Refuse struct {
 
 func (x *Refuse) Reset() {
 	*x = Refuse{}
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1375,7 @@ func (x *Refuse) String() string {
 func (*Refuse) ProtoMessage() {}
 
 func (x *Refuse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1388,7 @@ func (x *Refuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refuse.ProtoReflect.Descriptor instead.
 func (*Refuse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{12}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Refuse) GetXfer() uint64 {
@@ -1316,7 +1437,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1449,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1462,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Grant) GetXfer() uint64 {
@@ -1473,7 +1594,7 @@ type Go struct {
 
 func (x *Go) Reset() {
 	*x = Go{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1606,7 @@ func (x *Go) String() string {
 func (*Go) ProtoMessage() {}
 
 func (x *Go) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1619,7 @@ func (x *Go) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Go.ProtoReflect.Descriptor instead.
 func (*Go) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Go) GetXfer() uint64 {
@@ -1526,7 +1647,7 @@ type Sent struct {
 
 func (x *Sent) Reset() {
 	*x = Sent{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1659,7 @@ func (x *Sent) String() string {
 func (*Sent) ProtoMessage() {}
 
 func (x *Sent) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1672,7 @@ func (x *Sent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sent.ProtoReflect.Descriptor instead.
 func (*Sent) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Sent) GetXfer() uint64 {
@@ -1587,7 +1708,7 @@ type Resend struct {
 
 func (x *Resend) Reset() {
 	*x = Resend{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1720,7 @@ func (x *Resend) String() string {
 func (*Resend) ProtoMessage() {}
 
 func (x *Resend) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1733,7 @@ func (x *Resend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resend.ProtoReflect.Descriptor instead.
 func (*Resend) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Resend) GetXfer() uint64 {
@@ -1655,7 +1776,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1788,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1801,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *End) GetXfer() uint64 {
@@ -1720,7 +1841,7 @@ type EndAck struct {
 
 func (x *EndAck) Reset() {
 	*x = EndAck{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1853,7 @@ func (x *EndAck) String() string {
 func (*EndAck) ProtoMessage() {}
 
 func (x *EndAck) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1866,7 @@ func (x *EndAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndAck.ProtoReflect.Descriptor instead.
 func (*EndAck) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EndAck) GetXfer() uint64 {
@@ -1765,7 +1886,7 @@ type Abort struct {
 
 func (x *Abort) Reset() {
 	*x = Abort{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1898,7 @@ func (x *Abort) String() string {
 func (*Abort) ProtoMessage() {}
 
 func (x *Abort) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1911,7 @@ func (x *Abort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abort.ProtoReflect.Descriptor instead.
 func (*Abort) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Abort) GetXfer() uint64 {
@@ -1822,7 +1943,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1955,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1968,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Key) GetId() uint64 {
@@ -1909,7 +2030,7 @@ type KeyAck struct {
 
 func (x *KeyAck) Reset() {
 	*x = KeyAck{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2042,7 @@ func (x *KeyAck) String() string {
 func (*KeyAck) ProtoMessage() {}
 
 func (x *KeyAck) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2055,7 @@ func (x *KeyAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAck.ProtoReflect.Descriptor instead.
 func (*KeyAck) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeyAck) GetId() uint64 {
@@ -1974,7 +2095,7 @@ type Seek struct {
 
 func (x *Seek) Reset() {
 	*x = Seek{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2107,7 @@ func (x *Seek) String() string {
 func (*Seek) ProtoMessage() {}
 
 func (x *Seek) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2120,7 @@ func (x *Seek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seek.ProtoReflect.Descriptor instead.
 func (*Seek) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Seek) GetXfer() uint64 {
@@ -2118,7 +2239,7 @@ type Found struct {
 
 func (x *Found) Reset() {
 	*x = Found{}
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2251,7 @@ func (x *Found) String() string {
 func (*Found) ProtoMessage() {}
 
 func (x *Found) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2264,7 @@ func (x *Found) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Found.ProtoReflect.Descriptor instead.
 func (*Found) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{23}
+	return file_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Found) GetXfer() uint64 {
@@ -2228,7 +2349,7 @@ type SeekParked struct {
 
 func (x *SeekParked) Reset() {
 	*x = SeekParked{}
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2361,7 @@ func (x *SeekParked) String() string {
 func (*SeekParked) ProtoMessage() {}
 
 func (x *SeekParked) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2374,7 @@ func (x *SeekParked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekParked.ProtoReflect.Descriptor instead.
 func (*SeekParked) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{24}
+	return file_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SeekParked) GetXfer() uint64 {
@@ -2295,7 +2416,7 @@ type SeekRefuse struct {
 
 func (x *SeekRefuse) Reset() {
 	*x = SeekRefuse{}
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2428,7 @@ func (x *SeekRefuse) String() string {
 func (*SeekRefuse) ProtoMessage() {}
 
 func (x *SeekRefuse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2441,7 @@ func (x *SeekRefuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekRefuse.ProtoReflect.Descriptor instead.
 func (*SeekRefuse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{25}
+	return file_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SeekRefuse) GetXfer() uint64 {
@@ -2355,7 +2476,7 @@ type Unbind struct {
 
 func (x *Unbind) Reset() {
 	*x = Unbind{}
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2488,7 @@ func (x *Unbind) String() string {
 func (*Unbind) ProtoMessage() {}
 
 func (x *Unbind) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2501,7 @@ func (x *Unbind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unbind.ProtoReflect.Descriptor instead.
 func (*Unbind) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{26}
+	return file_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Unbind) GetBind() uint64 {
@@ -2413,7 +2534,7 @@ type UnbindAck struct {
 
 func (x *UnbindAck) Reset() {
 	*x = UnbindAck{}
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2546,7 @@ func (x *UnbindAck) String() string {
 func (*UnbindAck) ProtoMessage() {}
 
 func (x *UnbindAck) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2559,7 @@ func (x *UnbindAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnbindAck.ProtoReflect.Descriptor instead.
 func (*UnbindAck) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{27}
+	return file_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UnbindAck) GetBind() uint64 {
@@ -2484,7 +2605,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06unbind\x18\x1c \x01(\v2\x16.kvpipe.peer.v1.UnbindH\x00R\x06unbind\x12:\n" +
 	"\n" +
 	"unbind_ack\x18\x1d \x01(\v2\x19.kvpipe.peer.v1.UnbindAckH\x00R\tunbindAckB\x06\n" +
-	"\x04kind\"\xde\x02\n" +
+	"\x04kind\"\x97\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tproto_min\x18\x01 \x01(\rR\bprotoMin\x12\x1b\n" +
 	"\tproto_max\x18\x02 \x01(\rR\bprotoMax\x12\x12\n" +
@@ -2503,10 +2624,18 @@ const file_peer_proto_rawDesc = "" +
 	"linkSecret\x12\x14\n" +
 	"\x05epoch\x18\v \x01(\x04R\x05epoch\x12\x1d\n" +
 	"\n" +
-	"lost_epoch\x18\f \x01(\x04R\tlostEpoch\"3\n" +
+	"lost_epoch\x18\f \x01(\x04R\tlostEpoch\x127\n" +
+	"\taddresses\x18\r \x01(\v2\x19.kvpipe.peer.v1.AddressesR\taddresses\"l\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05reply\x18\x02 \x01(\bR\x05reply\"3\n" +
+	"\x05reply\x18\x02 \x01(\bR\x05reply\x127\n" +
+	"\taddresses\x18\x03 \x01(\v2\x19.kvpipe.peer.v1.AddressesR\taddresses\"8\n" +
+	"\tAddresses\x12+\n" +
+	"\x04list\x18\x01 \x03(\v2\x17.kvpipe.peer.v1.AddressR\x04list\"?\n" +
+	"\aAddress\x12\x0e\n" +
+	"\x02ip\x18\x01 \x01(\fR\x02ip\x12\x12\n" +
+	"\x04mbps\x18\x02 \x01(\rR\x04mbps\x12\x10\n" +
+	"\x03nic\x18\x03 \x01(\tR\x03nic\"3\n" +
 	"\x05Close\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x84\x01\n" +
@@ -2672,78 +2801,83 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_peer_proto_goTypes = []any{
 	(*Frame)(nil),      // 0: kvpipe.peer.v1.Frame
 	(*Hello)(nil),      // 1: kvpipe.peer.v1.Hello
 	(*Heartbeat)(nil),  // 2: kvpipe.peer.v1.Heartbeat
-	(*Close)(nil),      // 3: kvpipe.peer.v1.Close
-	(*BlockList)(nil),  // 4: kvpipe.peer.v1.BlockList
-	(*RankBlocks)(nil), // 5: kvpipe.peer.v1.RankBlocks
-	(*RankRef)(nil),    // 6: kvpipe.peer.v1.RankRef
-	(*Cause)(nil),      // 7: kvpipe.peer.v1.Cause
-	(*Layout)(nil),     // 8: kvpipe.peer.v1.Layout
-	(*Take)(nil),       // 9: kvpipe.peer.v1.Take
-	(*NeedLayout)(nil), // 10: kvpipe.peer.v1.NeedLayout
-	(*Parked)(nil),     // 11: kvpipe.peer.v1.Parked
-	(*Refuse)(nil),     // 12: kvpipe.peer.v1.Refuse
-	(*Grant)(nil),      // 13: kvpipe.peer.v1.Grant
-	(*Go)(nil),         // 14: kvpipe.peer.v1.Go
-	(*Sent)(nil),       // 15: kvpipe.peer.v1.Sent
-	(*Resend)(nil),     // 16: kvpipe.peer.v1.Resend
-	(*End)(nil),        // 17: kvpipe.peer.v1.End
-	(*EndAck)(nil),     // 18: kvpipe.peer.v1.EndAck
-	(*Abort)(nil),      // 19: kvpipe.peer.v1.Abort
-	(*Key)(nil),        // 20: kvpipe.peer.v1.Key
-	(*KeyAck)(nil),     // 21: kvpipe.peer.v1.KeyAck
-	(*Seek)(nil),       // 22: kvpipe.peer.v1.Seek
-	(*Found)(nil),      // 23: kvpipe.peer.v1.Found
-	(*SeekParked)(nil), // 24: kvpipe.peer.v1.SeekParked
-	(*SeekRefuse)(nil), // 25: kvpipe.peer.v1.SeekRefuse
-	(*Unbind)(nil),     // 26: kvpipe.peer.v1.Unbind
-	(*UnbindAck)(nil),  // 27: kvpipe.peer.v1.UnbindAck
+	(*Addresses)(nil),  // 3: kvpipe.peer.v1.Addresses
+	(*Address)(nil),    // 4: kvpipe.peer.v1.Address
+	(*Close)(nil),      // 5: kvpipe.peer.v1.Close
+	(*BlockList)(nil),  // 6: kvpipe.peer.v1.BlockList
+	(*RankBlocks)(nil), // 7: kvpipe.peer.v1.RankBlocks
+	(*RankRef)(nil),    // 8: kvpipe.peer.v1.RankRef
+	(*Cause)(nil),      // 9: kvpipe.peer.v1.Cause
+	(*Layout)(nil),     // 10: kvpipe.peer.v1.Layout
+	(*Take)(nil),       // 11: kvpipe.peer.v1.Take
+	(*NeedLayout)(nil), // 12: kvpipe.peer.v1.NeedLayout
+	(*Parked)(nil),     // 13: kvpipe.peer.v1.Parked
+	(*Refuse)(nil),     // 14: kvpipe.peer.v1.Refuse
+	(*Grant)(nil),      // 15: kvpipe.peer.v1.Grant
+	(*Go)(nil),         // 16: kvpipe.peer.v1.Go
+	(*Sent)(nil),       // 17: kvpipe.peer.v1.Sent
+	(*Resend)(nil),     // 18: kvpipe.peer.v1.Resend
+	(*End)(nil),        // 19: kvpipe.peer.v1.End
+	(*EndAck)(nil),     // 20: kvpipe.peer.v1.EndAck
+	(*Abort)(nil),      // 21: kvpipe.peer.v1.Abort
+	(*Key)(nil),        // 22: kvpipe.peer.v1.Key
+	(*KeyAck)(nil),     // 23: kvpipe.peer.v1.KeyAck
+	(*Seek)(nil),       // 24: kvpipe.peer.v1.Seek
+	(*Found)(nil),      // 25: kvpipe.peer.v1.Found
+	(*SeekParked)(nil), // 26: kvpipe.peer.v1.SeekParked
+	(*SeekRefuse)(nil), // 27: kvpipe.peer.v1.SeekRefuse
+	(*Unbind)(nil),     // 28: kvpipe.peer.v1.Unbind
+	(*UnbindAck)(nil),  // 29: kvpipe.peer.v1.UnbindAck
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: kvpipe.peer.v1.Frame.hello:type_name -> kvpipe.peer.v1.Hello
 	2,  // 1: kvpipe.peer.v1.Frame.heartbeat:type_name -> kvpipe.peer.v1.Heartbeat
-	3,  // 2: kvpipe.peer.v1.Frame.close:type_name -> kvpipe.peer.v1.Close
-	8,  // 3: kvpipe.peer.v1.Frame.layout:type_name -> kvpipe.peer.v1.Layout
-	9,  // 4: kvpipe.peer.v1.Frame.take:type_name -> kvpipe.peer.v1.Take
-	10, // 5: kvpipe.peer.v1.Frame.need_layout:type_name -> kvpipe.peer.v1.NeedLayout
-	11, // 6: kvpipe.peer.v1.Frame.parked:type_name -> kvpipe.peer.v1.Parked
-	12, // 7: kvpipe.peer.v1.Frame.refuse:type_name -> kvpipe.peer.v1.Refuse
-	13, // 8: kvpipe.peer.v1.Frame.grant:type_name -> kvpipe.peer.v1.Grant
-	14, // 9: kvpipe.peer.v1.Frame.go:type_name -> kvpipe.peer.v1.Go
-	15, // 10: kvpipe.peer.v1.Frame.sent:type_name -> kvpipe.peer.v1.Sent
-	16, // 11: kvpipe.peer.v1.Frame.resend:type_name -> kvpipe.peer.v1.Resend
-	17, // 12: kvpipe.peer.v1.Frame.end:type_name -> kvpipe.peer.v1.End
-	18, // 13: kvpipe.peer.v1.Frame.end_ack:type_name -> kvpipe.peer.v1.EndAck
-	19, // 14: kvpipe.peer.v1.Frame.abort:type_name -> kvpipe.peer.v1.Abort
-	20, // 15: kvpipe.peer.v1.Frame.key:type_name -> kvpipe.peer.v1.Key
-	21, // 16: kvpipe.peer.v1.Frame.key_ack:type_name -> kvpipe.peer.v1.KeyAck
-	22, // 17: kvpipe.peer.v1.Frame.seek:type_name -> kvpipe.peer.v1.Seek
-	23, // 18: kvpipe.peer.v1.Frame.found:type_name -> kvpipe.peer.v1.Found
-	24, // 19: kvpipe.peer.v1.Frame.seek_parked:type_name -> kvpipe.peer.v1.SeekParked
-	25, // 20: kvpipe.peer.v1.Frame.seek_refuse:type_name -> kvpipe.peer.v1.SeekRefuse
-	26, // 21: kvpipe.peer.v1.Frame.unbind:type_name -> kvpipe.peer.v1.Unbind
-	27, // 22: kvpipe.peer.v1.Frame.unbind_ack:type_name -> kvpipe.peer.v1.UnbindAck
-	4,  // 23: kvpipe.peer.v1.RankBlocks.blocks:type_name -> kvpipe.peer.v1.BlockList
-	6,  // 24: kvpipe.peer.v1.Take.ranks:type_name -> kvpipe.peer.v1.RankRef
-	4,  // 25: kvpipe.peer.v1.Take.blocks:type_name -> kvpipe.peer.v1.BlockList
-	5,  // 26: kvpipe.peer.v1.Take.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
-	7,  // 27: kvpipe.peer.v1.Refuse.cause:type_name -> kvpipe.peer.v1.Cause
-	6,  // 28: kvpipe.peer.v1.Grant.ranks:type_name -> kvpipe.peer.v1.RankRef
-	4,  // 29: kvpipe.peer.v1.Grant.blocks:type_name -> kvpipe.peer.v1.BlockList
-	5,  // 30: kvpipe.peer.v1.Grant.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
-	7,  // 31: kvpipe.peer.v1.End.cause:type_name -> kvpipe.peer.v1.Cause
-	7,  // 32: kvpipe.peer.v1.Abort.cause:type_name -> kvpipe.peer.v1.Cause
-	7,  // 33: kvpipe.peer.v1.KeyAck.cause:type_name -> kvpipe.peer.v1.Cause
-	7,  // 34: kvpipe.peer.v1.SeekRefuse.cause:type_name -> kvpipe.peer.v1.Cause
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	5,  // 2: kvpipe.peer.v1.Frame.close:type_name -> kvpipe.peer.v1.Close
+	10, // 3: kvpipe.peer.v1.Frame.layout:type_name -> kvpipe.peer.v1.Layout
+	11, // 4: kvpipe.peer.v1.Frame.take:type_name -> kvpipe.peer.v1.Take
+	12, // 5: kvpipe.peer.v1.Frame.need_layout:type_name -> kvpipe.peer.v1.NeedLayout
+	13, // 6: kvpipe.peer.v1.Frame.parked:type_name -> kvpipe.peer.v1.Parked
+	14, // 7: kvpipe.peer.v1.Frame.refuse:type_name -> kvpipe.peer.v1.Refuse
+	15, // 8: kvpipe.peer.v1.Frame.grant:type_name -> kvpipe.peer.v1.Grant
+	16, // 9: kvpipe.peer.v1.Frame.go:type_name -> kvpipe.peer.v1.Go
+	17, // 10: kvpipe.peer.v1.Frame.sent:type_name -> kvpipe.peer.v1.Sent
+	18, // 11: kvpipe.peer.v1.Frame.resend:type_name -> kvpipe.peer.v1.Resend
+	19, // 12: kvpipe.peer.v1.Frame.end:type_name -> kvpipe.peer.v1.End
+	20, // 13: kvpipe.peer.v1.Frame.end_ack:type_name -> kvpipe.peer.v1.EndAck
+	21, // 14: kvpipe.peer.v1.Frame.abort:type_name -> kvpipe.peer.v1.Abort
+	22, // 15: kvpipe.peer.v1.Frame.key:type_name -> kvpipe.peer.v1.Key
+	23, // 16: kvpipe.peer.v1.Frame.key_ack:type_name -> kvpipe.peer.v1.KeyAck
+	24, // 17: kvpipe.peer.v1.Frame.seek:type_name -> kvpipe.peer.v1.Seek
+	25, // 18: kvpipe.peer.v1.Frame.found:type_name -> kvpipe.peer.v1.Found
+	26, // 19: kvpipe.peer.v1.Frame.seek_parked:type_name -> kvpipe.peer.v1.SeekParked
+	27, // 20: kvpipe.peer.v1.Frame.seek_refuse:type_name -> kvpipe.peer.v1.SeekRefuse
+	28, // 21: kvpipe.peer.v1.Frame.unbind:type_name -> kvpipe.peer.v1.Unbind
+	29, // 22: kvpipe.peer.v1.Frame.unbind_ack:type_name -> kvpipe.peer.v1.UnbindAck
+	3,  // 23: kvpipe.peer.v1.Hello.addresses:type_name -> kvpipe.peer.v1.Addresses
+	3,  // 24: kvpipe.peer.v1.Heartbeat.addresses:type_name -> kvpipe.peer.v1.Addresses
+	4,  // 25: kvpipe.peer.v1.Addresses.list:type_name -> kvpipe.peer.v1.Address
+	6,  // 26: kvpipe.peer.v1.RankBlocks.blocks:type_name -> kvpipe.peer.v1.BlockList
+	8,  // 27: kvpipe.peer.v1.Take.ranks:type_name -> kvpipe.peer.v1.RankRef
+	6,  // 28: kvpipe.peer.v1.Take.blocks:type_name -> kvpipe.peer.v1.BlockList
+	7,  // 29: kvpipe.peer.v1.Take.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
+	9,  // 30: kvpipe.peer.v1.Refuse.cause:type_name -> kvpipe.peer.v1.Cause
+	8,  // 31: kvpipe.peer.v1.Grant.ranks:type_name -> kvpipe.peer.v1.RankRef
+	6,  // 32: kvpipe.peer.v1.Grant.blocks:type_name -> kvpipe.peer.v1.BlockList
+	7,  // 33: kvpipe.peer.v1.Grant.blocks_by:type_name -> kvpipe.peer.v1.RankBlocks
+	9,  // 34: kvpipe.peer.v1.End.cause:type_name -> kvpipe.peer.v1.Cause
+	9,  // 35: kvpipe.peer.v1.Abort.cause:type_name -> kvpipe.peer.v1.Cause
+	9,  // 36: kvpipe.peer.v1.KeyAck.cause:type_name -> kvpipe.peer.v1.Cause
+	9,  // 37: kvpipe.peer.v1.SeekRefuse.cause:type_name -> kvpipe.peer.v1.Cause
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2782,7 +2916,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

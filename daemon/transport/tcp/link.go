@@ -184,10 +184,16 @@ func (l *link) lost() {
 	t.mu.Lock()
 	source := t.source
 	t.mu.Unlock()
-	if !mine || source == nil || !l.settle() {
+	if !mine || source == nil || !l.settle() || ch.has(l.Index) { // another one has come meanwhile
 		return
 	}
 	source.Redial(ch.ctx, l.Peer, l.Epoch, l.Index)
+}
+
+func (ch *channel) has(index int) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.links[index] != nil
 }
 
 // youth is the age up to which a link's end says that the next one will not fare better at once.

@@ -1,0 +1,118 @@
+package peer
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+)
+
+// Rails knows over which of this node's NICs data links may go. Its methods may be called from any goroutine.
+type Rails interface {
+	// Own are the addresses at which others may open data links to this node, beside the one they dialed; none when it can only be
+	// reached there.
+	Own() []Address
+	// Paths are the ways from this node's NICs to a peer's addresses that the routes allow, best first.
+	Paths(to []Address) []Path
+}
+
+// Address is one of a node's NICs, as others reach it.
+type Address struct {
+	IP   netip.Addr
+	Mbps int    // 0 unknown
+	NIC  string // its name there
+}
+
+// Path is one way for a data link.
+type Path struct {
+	From, To Address
+	Near     bool // From is on the NUMA node of the memory that moves
+}
+
+// ends are the two addresses of a link; the zero value stands for wherever the channel goes.
+type ends struct{ local, remote netip.Addr }
+
+func (p *Path) ends() ends { return ends{p.From.IP, p.To.IP} }
+
+// maxAddresses bounds what a peer may say.
+const maxAddresses = 64
+
+// spread lays n links over paths in proportion to the speed of both ends' NICs: each link goes where, with it, the busier of the two is
+// least busy, and then the other, then to the memory's NUMA node, then by the order of paths. A NIC of unknown speed counts as the slowest that is known. nil: the
+// links go where the channel goes, from home, because there is no path, or only the channel's own.
+func spread(paths []Path, n int, home ends) []Path {
+	mine, theirs := map[string]int{}, map[string]int{}
+	for _, p := range paths {
+		mine[p.From.NIC], theirs[p.To.NIC] = p.From.Mbps, p.To.Mbps
+	}
+	if len(paths) == 0 || len(mine) < 2 && len(theirs) < 2 && (paths[0].From.IP == home.local || paths[0].To.IP == home.remote) {
+		return nil
+	}
+	known(mine)
+	known(theirs)
+	out := make([]Path, 0, n)
+	used, usedThere := map[string]int{}, map[string]int{}
+	load := func(p Path) (busier, other float64) {
+		here, there := float64(used[p.From.NIC]+1)/float64(mine[p.From.NIC]), float64(usedThere[p.To.NIC]+1)/float64(theirs[p.To.NIC])
+		return max(here, there), min(here, there)
+	}
+	for range n {
+		best := slices.MinFunc(paths, func(a, b Path) int { // the first of equals
+			busyA, otherA := load(a)
+			busyB, otherB := load(b)
+			return cmp.Or(cmp.Compare(busyA, busyB), cmp.Compare(otherA, otherB), cmp.Compare(far(a), far(b)))
+		})
+		used[best.From.NIC]++
+		usedThere[best.To.NIC]++
+		out = append(out, best)
+	}
+	return out
+}
+
+func far(p Path) int {
+	if p.Near {
+		return 0
+	}
+	return 1
+}
+
+// known replaces unknown speeds.
+func known(speeds map[string]int) {
+	least := 0
+	for _, v := range speeds {
+		if v > 0 && (least == 0 || v < least) {
+			least = v
+		}
+	}
+	for nic, v := range speeds {
+		if v <= 0 {
+			speeds[nic] = max(least, 1)
+		}
+	}
+}
+
+// encodeAddresses makes what Hello and Heartbeat carry.
+func encodeAddresses(all []Address) *peerpb.Addresses {
+	out := new(peerpb.Addresses)
+	for _, a := range all[:min(len(all), maxAddresses)] {
+		out.List = append(out.List, &peerpb.Address{Ip: a.IP.AsSlice(), Mbps: uint32(max(a.Mbps, 0)), Nic: a.NIC})
+	}
+	return out
+}
+
+// decodeAddresses judges what a peer says. Addresses at which no other node can be reached are an error: no honest peer has them on its list.
+func decodeAddresses(in *peerpb.Addresses) ([]Address, error) {
+	if len(in.GetList()) > maxAddresses {
+		return nil, malformed("%d addresses, limit %d", len(in.List), maxAddresses)
+	}
+	var out []Address
+	for _, a := range in.GetList() {
+		ip, ok := netip.AddrFromSlice(a.Ip)
+		if ip = ip.Unmap(); !ok || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || len(a.Nic) > 64 || a.Mbps > 1<<30 {
+			return nil, malformed("address %v of NIC %.70q, %d Mb/s", ip, a.Nic, a.Mbps)
+		}
+		out = append(out, Address{IP: ip, Mbps: int(a.Mbps), NIC: a.Nic})
+	}
+	return out, nil
+}

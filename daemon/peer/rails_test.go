@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func at(nic, ip string, mbps int) Address {
+	return Address{IP: netip.MustParseAddr(ip), Mbps: mbps, NIC: nic}
+}
+
+// full are all pairs of some NICs here with some there, in rail order.
+func full(mine, theirs []Address) (out []Path) {
+	for i := range theirs {
+		for j := range mine {
+			out = append(out, Path{From: mine[j], To: theirs[(i+j)%len(theirs)]})
+		}
+	}
+	return out
+}
+
+func TestSpread(t *testing.T) {
+	a0, a1, a2, a3 := at("a0", "10.0.0.1", 100000), at("a1", "10.0.1.1", 100000), at("a2", "10.0.2.1", 25000), at("a3", "10.0.3.1", 0)
+	b0, b1 := at("b0", "10.0.0.2", 100000), at("b1", "10.0.1.2", 100000)
+	home := ends{a0.IP, b0.IP}
+	rails := []Path{{From: a0, To: b0}, {From: a1, To: b1}}
+	near := []Path{{From: a0, To: b0}, {From: a1, To: b1, Near: true}}
+	tests := []struct {
+		name  string
+		paths []Path
+		n     int
+		want  string
+	}{
+		{"no path", nil, 2, ""},
+		{"the channel's own path alone", rails[:1], 2, ""},
+		{"one path beside the channel's", rails[1:], 2, "a1>b1 a1>b1"},
+		{"two rails", rails, 2, "a0>b0 a1>b1"},
+		{"two rails, four links", rails, 4, "a0>b0 a1>b1 a0>b0 a1>b1"},
+		{"a single link goes to the memory's NUMA node", near, 1, "a1>b1"},
+		{"but speed decides before it", near, 2, "a1>b1 a0>b0"},
+		{"every NIC reaches every other: rails are paired", full([]Address{a0, a1}, []Address{b0, b1}), 2, "a0>b0 a1>b1"},
+		{"in proportion to speed", []Path{{From: a0, To: b0}, {From: a2, To: b1}}, 5, "a0>b0 a0>b0 a0>b0 a2>b1 a0>b0"},
+		{"what is slow at the other end is slow", []Path{{From: a0, To: at("b0", "10.0.0.2", 25000)}, {From: a1, To: b1}}, 5, "a1>b1 a1>b1 a1>b1 a0>b0 a1>b1"},
+		{"unknown speed counts as the slowest known", []Path{{From: a0, To: b0}, {From: a2, To: b0}, {From: a3, To: b0}}, 6, "a0>b0 a0>b0 a0>b0 a0>b0 a2>b0 a3>b0"},
+		{"all unknown: evenly", []Path{{From: a3, To: at("b0", "10.0.0.2", 0)}, {From: at("a4", "10.0.4.1", 0), To: at("b4", "10.0.4.2", 0)}}, 3, "a3>b0 a4>b4 a3>b0"},
+		{"one NIC here, two there", []Path{{From: a0, To: b0}, {From: a0, To: b1}}, 2, "a0>b0 a0>b1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, p := range spread(tt.paths, tt.n, home) {
+				got = append(got, p.From.NIC+">"+p.To.NIC)
+			}
+			if s := strings.Join(got, " "); s != tt.want {
+				t.Errorf("got  %s\nwant %s", s, tt.want)
+			}
+		})
+	}
+}
+
+func TestAddressesThatNobodyCanMeanAreMalformed(t *testing.T) {
+	good := []Address{at("eth0", "10.0.0.1", 100), at("eth1", "fd00::1", 0)}
+	got, err := decodeAddresses(encodeAddresses(good))
+	if err != nil || len(got) != 2 || got[0] != good[0] || got[1] != good[1] {
+		t.Errorf("%v, %v", got, err)
+	}
+	if all, err := decodeAddresses(nil); all != nil || err != nil {
+		t.Errorf("older peers say nothing: %v, %v", all, err)
+	}
+	for _, bad := range []Address{at("eth0", "0.0.0.0", 0), at("eth0", "224.0.0.1", 0), at("eth0", "fe80::1", 0), at(strings.Repeat("x", 65), "10.0.0.1", 0), {NIC: "eth0"}} {
+		if _, err := decodeAddresses(encodeAddresses([]Address{bad})); !isMalformed(err) {
+			t.Errorf("%v passes", bad)
+		}
+	}
+	many := encodeAddresses(good)
+	for range maxAddresses {
+		many.List = append(many.List, many.List[0])
+	}
+	if _, err := decodeAddresses(many); !isMalformed(err) {
+		t.Errorf("%d addresses pass", len(many.List))
+	}
+}

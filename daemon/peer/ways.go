@@ -1,0 +1,215 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// wayTimeout bounds an attempt on one of several ways, so that one that leads nowhere delays a channel little.
+const wayTimeout = 2 * time.Second
+
+// news is told that this node's NICs or their addresses changed: peers hear of it, and links move.
+func (m *Manager) news() {
+	m.rough.forget()
+	for _, c := range m.all() {
+		c.tellAddresses()
+		c.spreadAgain()
+	}
+}
+
+// NICsChanged says that what Rails answers has changed. It returns at once.
+func (m *Manager) NICsChanged() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.wg.Go(m.news)
+	}
+}
+
+// tellAddresses tells the peer where it can reach this node now, if that is not what it knows.
+func (c *channel) tellAddresses() {
+	if c.m.cfg.Rails == nil || !c.isUp() {
+		return
+	}
+	own := c.m.cfg.Rails.Own()
+	c.links.mu.Lock()
+	same := slices.Equal(own, c.links.told)
+	c.links.told = own
+	c.links.mu.Unlock()
+	if !same {
+		_ = c.say(func(b []byte) ([]byte, error) {
+			return appendAddresses(b, c.epoch, uint64(c.m.clock()), encodeAddresses(own))
+		})
+	}
+}
+
+// theyMoved takes note of the peer's addresses.
+func (c *channel) theyMoved(all []Address) {
+	c.links.mu.Lock()
+	c.links.theirs = all
+	c.links.mu.Unlock()
+	c.m.rough.forget()
+	c.spreadAgain()
+}
+
+// plan says where each of the channel's links should go; nil: where the channel goes. It asks the kernel for routes.
+func (c *channel) plan() []Path {
+	if c.m.cfg.Rails == nil || !c.dialed {
+		return nil
+	}
+	home := endsOf(c.tcp)
+	c.links.mu.Lock()
+	theirs := slices.Clone(c.links.theirs)
+	c.links.mu.Unlock()
+	c.m.mu.Lock()
+	_, named := c.m.nodes[c.node]
+	allow := c.m.allow
+	c.m.mu.Unlock()
+	// Where the channel goes a link may go too; elsewhere only the configuration can let it.
+	theirs = slices.DeleteFunc(theirs, func(a Address) bool {
+		return a.IP.Is4() != home.remote.Is4() || a.IP != home.remote && !named && !within(allow, a.IP)
+	})
+	if !slices.ContainsFunc(theirs, func(a Address) bool { return a.IP == home.remote }) {
+		theirs = append(theirs, Address{IP: home.remote})
+	}
+	return spread(c.m.rough.without(c.m.cfg.Rails.Paths(theirs)), c.links.want, home)
+}
+
+// claim chooses the way of a link that is about to be dialed, as the others leave it; nil: where the channel goes.
+func (c *channel) claim(index int) *Path {
+	left := c.plan()
+	c.links.mu.Lock()
+	defer c.links.mu.Unlock()
+	for i, at := range c.links.at {
+		if i == index {
+			continue
+		}
+		if j := slices.IndexFunc(left, func(p Path) bool { return p.ends() == at }); j >= 0 {
+			left = slices.Delete(left, j, j+1)
+		}
+	}
+	if len(left) == 0 {
+		c.links.at[index] = ends{}
+		return nil
+	}
+	c.links.at[index] = left[0].ends()
+	return &left[0]
+}
+
+// dialWay connects along one of the ways, or to where the channel goes if none is of use.
+func (c *channel) dialWay(ctx context.Context, index int, use func(context.Context, *net.TCPConn) error) error {
+	for {
+		way := c.claim(index)
+		if way == nil {
+			tcp, err := dialAny(ctx, nil, []string{c.tcp.RemoteAddr().String()})
+			if err != nil {
+				return err
+			}
+			return use(ctx, tcp)
+		}
+		err := c.tryWay(ctx, way, use)
+		if err == nil {
+			c.m.rough.smooth(way.ends())
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		c.m.rough.mark(way.ends())
+		c.m.log.Warn("data link cannot go this way, taking another", "peer", c.node, "link", index, "nic", way.From.NIC, "from", way.From.IP, "to", way.To.IP,
+			"peer_nic", way.To.NIC, "error", err)
+	}
+}
+
+func (c *channel) tryWay(ctx context.Context, way *Path, use func(context.Context, *net.TCPConn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, wayTimeout)
+	defer cancel()
+	there := netip.AddrPortFrom(way.To.IP, c.tcp.RemoteAddr().(*net.TCPAddr).AddrPort().Port())
+	tcp, err := dialAny(ctx, &net.TCPAddr{IP: way.From.IP.AsSlice()}, []string{there.String()})
+	if err != nil {
+		return err
+	}
+	return use(ctx, tcp)
+}
+
+// spreadAgain moves links to where they should be by now, in the background. A link moves by being opened anew: its successor takes the old
+// one's place at both ends, and slices in flight on the old one are sent again.
+func (c *channel) spreadAgain() {
+	if c.m.cfg.Rails == nil || !c.dialed {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || !c.up {
+		return
+	}
+	c.m.wg.Go(func() {
+		c.spreading.Lock()
+		defer c.spreading.Unlock()
+		for _, i := range c.misplaced() {
+			c.links.move(i, true)
+			err := c.openLink(i)
+			if up := c.links.move(i, false); err != nil {
+				c.warn("data link could not move", i, err)
+				if !up {
+					c.reopen(c.ctx, i, firstWait) // nobody else does: see Redial
+				}
+			}
+		}
+	})
+}
+
+// misplaced are the links that are up and go another way than planned.
+func (c *channel) misplaced() (out []int) {
+	plan := c.plan()
+	home := endsOf(c.tcp)
+	c.links.mu.Lock()
+	defer c.links.mu.Unlock()
+	stays := func(at ends) bool { return at == home }
+	if plan != nil {
+		stays = func(at ends) bool {
+			j := slices.IndexFunc(plan, func(p Path) bool { return p.ends() == at })
+			if j >= 0 {
+				plan = slices.Delete(plan, j, j+1)
+			}
+			return j >= 0
+		}
+	}
+	for i, at := range c.links.at {
+		if !stays(at) && c.links.up[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// endsOf are the addresses of a connection.
+func endsOf(c net.Conn) ends { return ends{hostOf(c.LocalAddr()), hostOf(c.RemoteAddr())} }
+
+// Stream is a data link, for people.
+type Stream struct {
+	Index         int
+	Local, Remote netip.Addr
+	PeerNIC       string // as the peer calls it; "" unknown
+}
+
+// streams lists the links that are up.
+func (l *links) streams() (out []Stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, at := range l.at {
+		if !l.up[i] {
+			continue
+		}
+		s := Stream{Index: i, Local: at.local, Remote: at.remote}
+		for _, a := range l.theirs {
+			if a.IP == at.remote {
+				s.PeerNIC = a.NIC
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// nics are a node's NICs by their last byte, on loopback: NIC 2 is 127.0.0.2, and reaches NIC 12 of another node.
+type nics struct {
+	mu sync.Mutex
+	up []byte
+}
+
+func nicAddress(n byte) Address {
+	return Address{IP: netip.AddrFrom4([4]byte{127, 0, 0, n}), Mbps: 1000, NIC: fmt.Sprintf("nic%d", n)}
+}
+
+func (r *nics) Own() (out []Address) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.up {
+		out = append(out, nicAddress(n))
+	}
+	return out
+}
+
+func (r *nics) Paths(to []Address) (out []Path) {
+	for _, mine := range r.Own() {
+		for _, there := range to {
+			if there.IP.As4()[3] == mine.IP.As4()[3]+10 {
+				out = append(out, Path{From: mine, To: there})
+			}
+		}
+	}
+	return out
+}
+
+func (r *nics) set(up ...byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.up = up
+}
+
+// multi is a node with NICs, which listens on all addresses.
+func (c *cluster) multi(name string, up ...byte) (*node, *nics) {
+	c.t.Helper()
+	r := &nics{up: up}
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n := c.node(name, func(cfg *Config) {
+		_ = cfg.Listener.Close()
+		cfg.Listener, cfg.Rails = l, r
+	})
+	n.addr = fmt.Sprintf("127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)
+	return n, r
+}
+
+// ways are where the links to a peer go, sorted.
+func (n *node) ways(peer string) string {
+	all, _ := n.Snapshot()
+	for _, s := range all {
+		if s.Node != peer {
+			continue
+		}
+		var out []string
+		for _, x := range s.Streams {
+			out = append(out, fmt.Sprintf("%d>%d", x.Local.As4()[3], x.Remote.As4()[3]))
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	return ""
+}
+
+// goes waits until the links go that way at both ends.
+func goes(a, b *node, want string) {
+	a.t.Helper()
+	for _, x := range []struct {
+		n        *node
+		peer     string
+		backward bool
+	}{{a, b.cfg.Node, false}, {b, a.cfg.Node, true}} {
+		expect := want
+		if x.backward {
+			parts := strings.Fields(want)
+			for i, p := range parts {
+				from, to, _ := strings.Cut(p, ">")
+				parts[i] = to + ">" + from
+			}
+			slices.Sort(parts)
+			expect = strings.Join(parts, " ")
+		}
+		x.n.until(func() bool { return x.n.ways(x.peer) == expect })
+	}
+}
+
+func TestLinksGoOverAllNICsThatReachThePeer(t *testing.T) {
+	cl := newCluster(t)
+	a, _ := cl.multi("a", 2, 3)
+	b, _ := cl.multi("b", 12, 13)
+	a.knows(b)
+	met(a, b)
+	goes(a, b, "2>12 3>13")
+	all, _ := a.Snapshot()
+	for _, s := range all[0].Streams {
+		if want := fmt.Sprintf("nic%d", s.Remote.As4()[3]); s.PeerNIC != want {
+			t.Errorf("link %d goes to %s, which is %s there and not %q", s.Index, s.Remote, want, s.PeerNIC)
+		}
+	}
+	a.calm()
+}
+
+// A NIC that goes down, at either end, takes no link with it for long; back again, it gets its share.
+func TestLinksFollowNICs(t *testing.T) {
+	cl := newCluster(t)
+	a, mine := cl.multi("a", 2, 3)
+	b, theirs := cl.multi("b", 12, 13)
+	a.knows(b)
+	epoch := met(a, b)
+	goes(a, b, "2>12 3>13")
+	mine.set(3)
+	a.NICsChanged()
+	goes(a, b, "3>13 3>13")
+	mine.set(2, 3)
+	a.NICsChanged()
+	goes(a, b, "2>12 3>13")
+	theirs.set(12)
+	b.NICsChanged()
+	goes(a, b, "2>12 2>12")
+	theirs.set(12, 13)
+	b.NICsChanged()
+	goes(a, b, "2>12 3>13")
+	if epochOf(a, "b") != epoch {
+		t.Error("the channel did not live")
+	}
+}
+
+// Where nobody answers, or somebody else, no link goes; the others do.
+func TestAWayThatLeadsElsewhereIsNotTaken(t *testing.T) {
+	cl := newCluster(t)
+	a, _ := cl.multi("a", 2, 3, 4)
+	b := cl.node("b", func(c *Config) { c.Rails = &nics{up: []byte{12, 13, 14}} }) // listens at 127.0.0.1 alone
+	_, port, _ := net.SplitHostPort(b.addr)
+	l, err := net.Listen("tcp4", "127.0.0.13:"+port)
+	if err != nil {
+		t.Skipf("the port is taken at another address: %v", err)
+	}
+	cl.node("c", func(c *Config) { _ = c.Listener.Close(); c.Listener = l })
+	a.knows(b)
+	met(a, b)
+	goes(a, b, "1>1 1>1")
+	a.warns(`certificate of node "c" on a link of "b"`)
+	a.warns("connection refused")
+}
+
+// A peer cannot make this node dial what its configuration does not allow.
+func TestAPeersAddressesNeedPermission(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		cl := newCluster(t)
+		a, _ := cl.multi("a", 2, 3)
+		b, _ := cl.multi("b", 12, 13)
+		allow := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/29")}
+		want := "1>1 1>1"
+		if named {
+			a.Reload(map[string]string{"b": b.addr}, allow)
+			want = "2>12 3>13"
+			a.Dial("b")
+		} else {
+			a.Reload(nil, allow)
+			a.Dial(b.addr)
+		}
+		wait(a, func(e transfer.PeerUp) bool { return e.Node == "b" })
+		goes(a, b, want)
+	}
+}
+
+func TestAHelloWithImpossibleAddressesIsRefused(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	err := rawDial(t, a.addr, cl.identity("b"), alpnControl).say(&peerpb.Hello{
+		ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: "b", Addresses: &peerpb.Addresses{List: []*peerpb.Address{{Ip: []byte{1, 2, 3}, Nic: "eth0"}}},
+	})
+	if err == nil || !strings.Contains(err.Error(), `address invalid IP of NIC "eth0"`) {
+		t.Errorf("%v", err)
+	}
+}
