@@ -33,6 +33,7 @@ func (d *Daemon) assemble() error {
 	if d.peers, err = peer.New(d.peerConfig(to)); err != nil {
 		return err
 	}
+	d.nics.peers.Store(d.peers)
 	d.bench.peers = d.peers
 	if d.tcp != nil {
 		d.tcp.SetSource(d.peers)
@@ -74,6 +75,9 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	}
 	if d.listener != nil {
 		pc.Listener = d.listener
+	}
+	if !c.Insecure { // which is loopback alone
+		pc.Rails = d.nics
 	}
 	if d.tcp != nil {
 		pc.Links, pc.Streams = d.tcp, c.TCP.Streams

@@ -59,6 +59,7 @@ type Daemon struct {
 	hardware *hardware
 	places   *place.Places // nil: nothing to choose
 	unplaced string        // why
+	nics     *nics
 
 	listener *pulse.Listener // peers; nil when off
 	lock     lock            // of the client socket
@@ -106,6 +107,7 @@ func (d *Daemon) open() (err error) {
 	}
 	d.hardware = newHardware(cmp.Or(d.opts.Sys, "/sys"))
 	d.openPlaces()
+	d.openNICs()
 	if err := d.assemble(); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (v view) Explain(_ context.Context, node string) (admin.Explain, error) {
 
 // explain asks every transport, in order of preference, and says what became of it. node "" is this one.
 func (v view) explain(node string, p *peer.Status) admin.Explain {
-	e := admin.Explain{Peer: node, Secure: !v.cfg.Insecure, Notes: []string{}}
+	e := admin.Explain{Peer: node, Secure: !v.cfg.Insecure, Notes: []string{}, Streams: v.streams(p)}
 	if node == "" {
 		e.Peer, e.Secure = v.cfg.Node, true
 	}

@@ -184,6 +184,7 @@ func (d *Daemon) closeListeners() {
 
 // release stops the movers of bytes, then gives back the memory they moved, then the name of the socket.
 func (d *Daemon) release() error {
+	d.nics.close()
 	err := d.carriers.close()
 	if d.bench != nil {
 		d.bench.release()

@@ -27,6 +27,7 @@ func (d *Daemon) Reload(load func() (config.Config, error)) {
 	config.Reload(&d.cfg, next)
 	c := &d.cfg
 	d.level.Set(logLevel(c.Log.Level))
+	d.nics.reload(c)
 	d.peers.Reload(c.Peers.Nodes, prefixes(c.Peers.Allow))
 	d.sessions.SetLimits(sessionLimits(c))
 	mc := machineConfig(c, d.incarnation)

@@ -46,6 +46,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	}
 	v.tally.show(&s)
 	v.scrapePeers(&s)
+	v.scrapeNICs(&s)
 	v.scrapeTransports(&s)
 	v.scrapeGPUs(&s)
 	v.scrapeTopology(&s)

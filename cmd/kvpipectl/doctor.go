@@ -52,11 +52,15 @@ func (c *ctl) doctor() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var s *admin.Status
 		var peers []admin.Peer
+		var nics admin.NICs
 		answer := new(admin.Status)
 		err := c.client().Get(cmd.Context(), "status", nil, answer)
 		if err == nil {
 			s = answer
 			err = c.client().Get(cmd.Context(), "peers", nil, &peers)
+			if c.client().Get(cmd.Context(), "nics", nil, &nics) != nil {
+				nics.State = "" // an older daemon
+			}
 		}
 		if d.socket == "" {
 			d.socket = engineSocket(s)
@@ -70,6 +74,7 @@ func (c *ctl) doctor() *cobra.Command {
 		if s != nil {
 			found = append(found, d.gpus(s)...)
 			found = append(found, d.certificate(s)...)
+			found = append(found, d.nics(s, nics)...)
 			found = append(found, d.peers(s, peers)...)
 		}
 		if c.json {

@@ -211,6 +211,28 @@ func TestDoctorGPUs(t *testing.T) {
 	}
 }
 
+func TestDoctorNICs(t *testing.T) {
+	d, s := doctor{}, &admin.Status{Listen: "[::]:7650"}
+	nic := func(name, refused string) admin.NIC {
+		return admin.NIC{Name: name, PCI: "0000:17:00.0", Mbps: 100000, Addresses: []string{"10.0.0.1/24"}, Used: refused == "", Refused: refused}
+	}
+	two := []admin.NIC{nic("eth0", ""), nic("eth1", "")}
+	for _, c := range []struct {
+		nics admin.NICs
+		want []want
+	}{
+		{admin.NICs{}, nil},
+		{admin.NICs{State: "complete", Streams: 2, NICs: two}, []want{{"ok", "eth0 (100 Gb/s), eth1 (100 Gb/s)", ""}}},
+		{admin.NICs{State: "complete", Streams: 1, NICs: two}, []want{{"warning", "2 could carry data links, but a channel has 1", "multiple of 2"}}},
+		{admin.NICs{State: "complete", Streams: 2, NICs: []admin.NIC{two[0], nic("eth1", "down")}}, []want{{"warning", "though they have addresses: eth1", "cable"}, {"ok", "eth0", ""}}},
+		{admin.NICs{State: "complete", Streams: 2, NICs: []admin.NIC{nic("eth0", "nic_deny names it")}}, []want{{"warning", "none is used", "nic_allow"}}},
+		{admin.NICs{State: "unknown", Reason: "netlink is forbidden here"}, []want{{"warning", "netlink is forbidden here", "let the daemon use netlink"}}},
+	} {
+		compare(t, d.nics(s, c.nics), c.want...)
+	}
+	compare(t, d.nics(&admin.Status{Listen: "off"}, admin.NICs{State: "complete", NICs: two}))
+}
+
 // TestDoctorWhole: the command's exit, its JSON, and that what is wrong comes with its fix in the printed form.
 func TestDoctorWhole(t *testing.T) {
 	src := admintest.Example()

@@ -29,7 +29,7 @@ func TestOutput(t *testing.T) {
 	socket := admintest.Serve(t, admintest.Example())
 	empty := admintest.Serve(t, &admintest.Source{})
 	for name, args := range map[string]string{
-		"status": "status", "peers": "peers", "sessions": "sessions", "regions": "regions", "offers": "offers", "transfers": "transfers", "pipes": "pipes", "buffers": "buffers", "gpus": "gpus",
+		"status": "status", "peers": "peers", "sessions": "sessions", "regions": "regions", "offers": "offers", "transfers": "transfers", "pipes": "pipes", "buffers": "buffers", "gpus": "gpus", "nics": "nics",
 		"topology": "topology", "explain": "explain decode-1", "bench": "bench decode-1 --seconds 0.5 --sizes 4096,1048576", "drain": "drain", "version": "version",
 	} {
 		for _, form := range []string{"txt", "json"} {
@@ -56,7 +56,7 @@ func TestOutput(t *testing.T) {
 		}
 		golden(t, "help.txt", got)
 	})
-	for _, name := range []string{"peers", "sessions", "regions", "offers", "transfers", "pipes", "buffers"} {
+	for _, name := range []string{"peers", "sessions", "regions", "offers", "transfers", "pipes", "buffers", "nics"} {
 		t.Run("empty "+name, func(t *testing.T) {
 			got, err := ctlRun(t.Context(), name, "--admin", empty)
 			if err != nil || strings.Count(got, "\n") != 1 {

@@ -39,6 +39,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	}
 	t.row("memory", memory)
 	t.row("gpus", gpuLine(s.GPUs))
+	t.row("nics", fmt.Sprintf("%d for data links", s.NICs))
 	var names []string
 	for n := range s.Counts {
 		names = append(names, n)
@@ -63,13 +64,13 @@ func printStatus(w io.Writer, s admin.Status) {
 func (c *ctl) peers() *cobra.Command {
 	return &cobra.Command{Use: "peers", Short: "Other nodes that are known or connected", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "peers", nil, func(w io.Writer, all []admin.Peer) {
-			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "RATE", "RTT", "LINKS", "SECURE", "SINCE", "PROBLEM")
+			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "RATE", "RTT", "LINKS", "OVER", "SECURE", "SINCE", "PROBLEM")
 			for _, p := range all {
 				if p.State != "up" {
-					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", orDash(p.Problem))
+					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", "-", orDash(p.Problem))
 					continue
 				}
-				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBps), short(p.RTT), fmt.Sprint(p.Links), secure(p.Secure, p.DataPlain), age(p.Age), orDash(p.Problem))
+				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBps), short(p.RTT), fmt.Sprint(p.Links), orDash(over(p.Streams)), secure(p.Secure, p.DataPlain), age(p.Age), orDash(p.Problem))
 			}
 			t.flush()
 		})
@@ -156,6 +157,14 @@ func (c *ctl) explain() *cobra.Command {
 	}
 }
 
+// there is the other end of a link.
+func there(s admin.Stream) string {
+	if s.PeerNIC == "" {
+		return s.Remote
+	}
+	return fmt.Sprintf("%s (%s)", s.Remote, s.PeerNIC)
+}
+
 func printExplain(w io.Writer, e admin.Explain) {
 	chosen := "no transport"
 	if e.Transport != "" {
@@ -170,6 +179,9 @@ func printExplain(w io.Writer, e admin.Explain) {
 		t.row("  "+x.Transport, x.Answer, x.Reason)
 	}
 	t.flush()
+	for _, s := range e.Streams {
+		fmt.Fprintf(w, "  link %d over %s: %s to %s\n", s.Index, cmp.Or(s.NIC, "a NIC that is not known"), s.Local, there(s))
+	}
 	for _, n := range e.Notes {
 		fmt.Fprintln(w, "  note:", n)
 	}

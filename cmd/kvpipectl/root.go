@@ -33,7 +33,7 @@ func newRoot(out io.Writer) *cobra.Command {
 	root.PersistentFlags().StringVar(&c.admin, "admin", "", "admin socket of the daemon (default $KVPIPE_ADMIN, "+config.Default().Admin+", then that of \"kvpiped --dev\")")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON for programs instead of tables for people")
 	root.AddCommand(
-		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), certs(out),
+		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.nics(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), certs(out),
 	)
 	return root
 }

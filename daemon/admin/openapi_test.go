@@ -50,6 +50,7 @@ var described = []any{
 	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Limit{}, admin.Region{}, admin.Offer{}, admin.Pipe{}, admin.Transfer{},
 	admin.GPUSummary{}, admin.GPUs{}, admin.GPU{}, admin.GPUInstance{}, admin.NVLink{}, admin.Fabric{}, admin.Xid{},
 	admin.Topology{}, topology.Node{}, topology.Device{}, admin.Nearest{}, admin.Placement{}, admin.PlacementNode{}, admin.PlacementRegion{}, admin.Share{},
+	admin.NICs{}, admin.NIC{}, admin.RDMADevice{}, admin.RDMAPort{}, admin.GID{}, admin.GIDChoice{}, admin.Stream{},
 	admin.Explain{}, admin.ExplainTried{}, admin.BenchOptions{}, admin.BenchRow{}, admin.Error{},
 }
 
@@ -119,7 +120,7 @@ func TestPathsAreServed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/gpus", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/pipes", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/topology", "/v1/transfers",
+		"/v1/bench", "/v1/drain", "/v1/explain", "/v1/gpus", "/v1/nics", "/v1/offers", "/v1/openapi.json", "/v1/peers", "/v1/pipes", "/v1/regions", "/v1/sessions", "/v1/status", "/v1/topology", "/v1/transfers",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(doc.Paths))); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)

@@ -35,6 +35,7 @@ func New(src Source) *Server {
 	get(mux, "/v1/pipes", src.Pipes)
 	get(mux, "/v1/gpus", src.GPUs)
 	get(mux, "/v1/topology", src.Topology)
+	get(mux, "/v1/nics", src.NICs)
 	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
 		e, err := src.Explain(r.Context(), r.URL.Query().Get("peer"))
 		answer(w, e, err)

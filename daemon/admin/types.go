@@ -23,6 +23,8 @@ type Source interface {
 	GPUs(ctx context.Context) (GPUs, error)
 	// Topology says how GPUs, NICs and memory hang together, and which threads run where.
 	Topology(ctx context.Context) (Topology, error)
+	// NICs lists network links and RDMA devices, and what data links use of them.
+	NICs(ctx context.Context) (NICs, error)
 	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
 	Explain(ctx context.Context, peer string) (Explain, error)
 	// Bench measures what each allowed transport moves from a peer to this node, with memory of the daemons' own, and reports rows as they come.
@@ -50,6 +52,7 @@ type Status struct {
 	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
 	Certificate *Certificate   `json:"certificate,omitempty"`
 	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers, seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
+	NICs        int            `json:"nics"`   // over which data links may go
 	Pinned      uint64         `json:"pinned_bytes"`
 	Limits      []Limit        `json:"limits"`         // of all sessions together
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
@@ -77,6 +80,7 @@ type Peer struct {
 	Secure     bool     `json:"secure"`
 	DataPlain  bool     `json:"data_plain"`
 	Links      int      `json:"links"`
+	Streams    []Stream `json:"streams"` // those links
 	Transports []string `json:"transports"`
 	Transport  string   `json:"transport"` // chosen; "" none
 	RTT        float64  `json:"rtt_seconds"`
@@ -225,6 +229,7 @@ type Explain struct {
 	Secure    bool           `json:"secure"`
 	DataPlain bool           `json:"data_plain"`
 	Notes     []string       `json:"notes"`
+	Streams   []Stream       `json:"streams"` // data links, and where they go
 	Choices   []ExplainTried `json:"choices"` // every transport there is, best first
 }
 

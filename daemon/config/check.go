@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,12 +115,20 @@ func (c *Config) checkChoices(p *problems) {
 	}
 	p.oneOf("poll_mode", c.PollMode, "event", "busy")
 	p.oneOf("crc", c.CRC, "auto", "on", "off")
+	for key, list := range map[string][]string{"nic_allow": c.NICAllow, "nic_deny": c.NICDeny} {
+		for _, pattern := range list {
+			if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.ContainsAny(pattern, "/ \t\n") {
+				p.add(key, "%q: give the name of a NIC or RDMA device, such as eth0 or mlx5_0, or a glob, such as mlx5_*", pattern)
+			}
+		}
+	}
 	p.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	p.oneOf("log.format", c.Log.Format, "text", "json")
 }
 
 func (c *Config) checkNumbers(p *problems) {
 	within(p, "tcp.streams", c.TCP.Streams, 1, 64)
+	within(p, "gid_index", c.GIDIndex, -1, 4095)
 	within(p, "local.copy_workers", c.Local.CopyWorkers, 1, 64)
 	within(p, "local.nice", c.Local.Nice, 0, 19)
 	within(p, "limits.sessions", c.Limits.Sessions, 1, 1<<16)

@@ -21,12 +21,15 @@ func TestCheckAccepts(t *testing.T) {
 		"insecure ::1":      func(c *Config) { c.Insecure, c.TLS, c.Listen, c.Advertise = true, TLS{}, "[::1]:1", "localhost:1" },
 		"no peers at all":   func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
 		"only dials":        func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
-		"no metrics":        func(c *Config) { c.Metrics = "off" },
-		"no transports":     func(c *Config) { c.Transports = nil },
-		"lower limits":      func(c *Config) { c.TCP.Streams, c.Advance.Window, c.Advance.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
-		"no GPUs":           func(c *Config) { c.GPU.NVML = "off" },
-		"NVML elsewhere":    func(c *Config) { c.GPU.NVML = "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1" },
-		"no memory limit":   func(c *Config) { c.Advance.MemoryLimit = 0 },
+		"some NICs": func(c *Config) {
+			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
+		},
+		"no metrics":      func(c *Config) { c.Metrics = "off" },
+		"no transports":   func(c *Config) { c.Transports = nil },
+		"lower limits":    func(c *Config) { c.TCP.Streams, c.Advance.Window, c.Advance.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
+		"no GPUs":         func(c *Config) { c.GPU.NVML = "off" },
+		"NVML elsewhere":  func(c *Config) { c.GPU.NVML = "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1" },
+		"no memory limit": func(c *Config) { c.Advance.MemoryLimit = 0 },
 	} {
 		c := good()
 		change(&c)
@@ -55,6 +58,9 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Transports = []string{"rdna"} }, `transports: "rdna" is not a transport of this build; known: local, tcp`},
 		{func(c *Config) { c.Transports = []string{"tcp", "tcp"} }, `transports: "tcp" is listed twice; list each once, best first`},
 		{func(c *Config) { c.CPUs = "3-1" }, `cpus: "3-1": give numbers and ranges up to 1023, such as "0-3,8"`},
+		{func(c *Config) { c.NICAllow = []string{"eth0", "eth["} }, `nic_allow: "eth[": give the name of a NIC or RDMA device, such as eth0 or mlx5_0, or a glob, such as mlx5_*`},
+		{func(c *Config) { c.NICDeny = []string{""} }, `nic_deny: "": give the name of a NIC or RDMA device, such as eth0 or mlx5_0, or a glob, such as mlx5_*`},
+		{func(c *Config) { c.GIDIndex = -2 }, `gid_index: -2: give -1 to 4095`},
 		{func(c *Config) { c.PollMode = "spin" }, `poll_mode: "spin": give one of event, busy`},
 		{func(c *Config) { c.CRC = "yes" }, `crc: "yes": give one of auto, on, off`},
 		{func(c *Config) { c.Log.Level = "trace" }, `log.level: "trace": give one of debug, info, warn, error`},

@@ -23,6 +23,10 @@ type Config struct {
 	CPUs       string   `toml:"cpus"`       // where all threads stay, "0-3,8"; empty: wherever they may
 	CRC        string   `toml:"crc"`        // "auto", "on", "off"
 
+	NICAllow []string `toml:"nic_allow"` // names or globs of links and RDMA devices; empty: what looks like a NIC
+	NICDeny  []string `toml:"nic_deny"`  // the same; wins
+	GIDIndex int      `toml:"gid_index"` // -1: chosen
+
 	TLS     TLS     `toml:"tls"`
 	Peers   Peers   `toml:"peers"`
 	TCP     TCP     `toml:"tcp"`
@@ -111,7 +115,7 @@ func Default() Config {
 	return Config{
 		Socket: "/run/kvpipe/kvpiped.sock", Admin: "/run/kvpipe/admin.sock",
 		Metrics: "127.0.0.1:7651", Listen: "[::]:7650",
-		Transports: []string{"local", "tcp"}, PollMode: "event", CRC: "auto",
+		Transports: []string{"local", "tcp"}, PollMode: "event", CRC: "auto", GIDIndex: -1,
 		Peers: Peers{Heartbeat: Duration(time.Second), IdleClose: Duration(10 * time.Minute), DialMax: Duration(5 * time.Second)},
 		TCP:   TCP{Streams: 2, Spin: Duration(60 * time.Microsecond)},
 		Local: Local{CopyWorkers: 2, Nice: 10},

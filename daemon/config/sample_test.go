@@ -57,8 +57,8 @@ func TestSampleShowsTheDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(c.Peers.Nodes) == 0 && len(c.Peers.Allow) == 0 {
-			c.Peers.Nodes, c.Peers.Allow = nil, nil
+		if len(c.Peers.Nodes) == 0 && len(c.Peers.Allow) == 0 && len(c.NICAllow) == 0 && len(c.NICDeny) == 0 {
+			c.Peers.Nodes, c.Peers.Allow, c.NICAllow, c.NICDeny = nil, nil, nil, nil
 		}
 		if diff := cmp.Diff(Default(), c); diff != "" {
 			t.Errorf("%s: (-default +sample):\n%s", name, diff)

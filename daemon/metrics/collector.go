@@ -87,6 +87,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range s.Peers {
 		e.peer(p)
 	}
+	e.gauge(NICsKnown, "1 while the node's NICs could be read; kvpipectl nics says why not.", number(s.NICsKnown))
+	for _, n := range s.NICs {
+		e.nic(n)
+	}
 	for _, t := range s.Transports {
 		e.transport(t)
 	}
@@ -145,6 +149,15 @@ func (e emitter) gpus(s *Snapshot) {
 			e.gauge(GPULastXid, "The last error (Xid) of a GPU.", float64(g.LastXid), "uuid", g.UUID)
 		}
 	}
+}
+
+func (e emitter) nic(n NIC) {
+	e.gauge(NICUp, "1 while the NIC is up and has carrier.", number(n.Up), "nic", n.Name)
+	e.gauge(NICUsed, "1 while data links may go over the NIC; kvpipectl nics says why not.", number(n.Used), "nic", n.Name)
+	if n.Mbps > 0 {
+		e.gauge(NICSpeed, "Speed of the NIC.", float64(n.Mbps)*1e6, "nic", n.Name)
+	}
+	e.gauge(NICLinks, "Data links that go over the NIC.", float64(n.Links), "nic", n.Name)
 }
 
 func (e emitter) transport(t Transport) {

@@ -36,6 +36,7 @@ func example() Snapshot {
 			{Node: "decode-1", Up: true, RTT: 45 * time.Microsecond, Links: 2, Secure: true, DataPlain: true, Chosen: "tcp", BytesPerSecond: 11.25e9},
 			{Node: "decode-2"},
 		},
+		NICsKnown: true, NICs: []NIC{{Name: "ens1f0np0", Up: true, Used: true, Mbps: 400000, Links: 2}, {Name: "ens3"}},
 		Transports: []Transport{
 			{Name: "local", SentBytes: 15, GotBytes: 15, SentSlices: 1, GotSlices: 1},
 			{Name: "tcp", Peer: "decode-1", SentBytes: 16, GotBytes: 17, SentSlices: 2, GotSlices: 3, Discarded: 18},

@@ -19,6 +19,8 @@ type Snapshot struct {
 	SessionsEnded            map[string]uint64 // by reason
 	Limits                   []Limit
 	Peers                    []Peer
+	NICsKnown                bool
+	NICs                     []NIC
 	Transports               []Transport
 	Malformed, Refused       uint64
 	ChannelsOpened, Reopened uint64
@@ -72,6 +74,14 @@ type Peer struct {
 type GPU struct {
 	UUID            string
 	Errors, LastXid uint64 // LastXid 0: none
+}
+
+// NIC is a network link of this node.
+type NIC struct {
+	Name     string
+	Up, Used bool
+	Mbps     int // 0 unknown
+	Links    int
 }
 
 // Transport counts what one transport moved between this node and a peer ("" this node).

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"path"
 	"slices"
-	"strings"
 )
 
 // Rules say which links the daemon may use, by names or globs (as of path.Match) of links or of their RDMA devices.
@@ -14,21 +13,10 @@ type Rules struct {
 	Deny  []string // wins over Allow
 }
 
-// CheckPattern judges an entry of Rules.
-func CheckPattern(p string) error {
-	if p == "" || strings.ContainsAny(p, "/ \t\n") {
-		return fmt.Errorf("give the name of a link or RDMA device, such as eth0 or mlx5_0, or a glob, such as mlx5_*")
-	}
-	if _, err := path.Match(p, ""); err != nil {
-		return fmt.Errorf("give a name or a glob; this one has an open bracket or a lone backslash")
-	}
-	return nil
-}
-
 // matches says whether one of the patterns names the link or its RDMA device.
 func matches(patterns []string, l Link) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		byName, _ := path.Match(p, l.Name) // a bad pattern, which CheckPattern refuses, names nothing
+		byName, _ := path.Match(p, l.Name) // a bad pattern, which the configuration refuses, names nothing
 		byDevice := false
 		if l.RDMA != nil {
 			byDevice, _ = path.Match(p, l.RDMA.Device)

@@ -65,16 +65,3 @@ func TestMissing(t *testing.T) {
 		t.Errorf("missing %q, want %q", got, want)
 	}
 }
-
-func TestCheckPattern(t *testing.T) {
-	for _, good := range []string{"eth0", "mlx5_*", "ens[12]f?np0", "eth0.7"} {
-		if err := CheckPattern(good); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
-	}
-	for _, bad := range []string{"", "eth[", `eth\`, "net/eth0", "a b"} {
-		if CheckPattern(bad) == nil {
-			t.Errorf("%q passes", bad)
-		}
-	}
-}

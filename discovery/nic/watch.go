@@ -15,9 +15,9 @@ import (
 // WatchConfig is what Watch needs; all of it may be left out.
 type WatchConfig struct {
 	Source  Source
-	Changed func(now *Inventory) // called after each change, by one goroutine; Close waits for it
-	Settle  time.Duration        // how long further events are waited for before all is read; 0: 20ms
-	Every   time.Duration        // how often all is read although nothing was said; 0: 30s
+	Changed func(before, now *Inventory) // called after each change, by one goroutine; Close waits for it
+	Settle  time.Duration                // how long further events are waited for before all is read; 0: 20ms
+	Every   time.Duration                // how often all is read although nothing was said; 0: 30s
 }
 
 // Watcher keeps an inventory up to date. The kernel's events only say when to look: what is published is always read as a whole, so an event
@@ -76,12 +76,11 @@ func (w *Watcher) follow() {
 		default:
 		}
 		now := w.cfg.Source.Read()
-		if reflect.DeepEqual(now, w.now.Load()) {
-			continue
-		}
-		w.now.Store(now)
-		if w.cfg.Changed != nil {
-			w.cfg.Changed(now)
+		if before := w.now.Load(); !reflect.DeepEqual(now, before) {
+			w.now.Store(now)
+			if w.cfg.Changed != nil {
+				w.cfg.Changed(before, now)
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ type watched struct {
 func watch(t *testing.T, sys string, every time.Duration) watched {
 	t.Helper()
 	w := watched{T: t, changes: make(chan *Inventory, 100)}
-	w.Watcher = Watch(WatchConfig{Source: Source{Sys: sys}, Changed: func(v *Inventory) { w.changes <- v }, Every: every})
+	w.Watcher = Watch(WatchConfig{Source: Source{Sys: sys}, Changed: func(_, now *Inventory) { w.changes <- now }, Every: every})
 	t.Cleanup(w.Close)
 	return w
 }

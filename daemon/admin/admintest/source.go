@@ -23,6 +23,7 @@ type Source struct {
 	Pi         []admin.Pipe
 	G          admin.GPUs
 	To         admin.Topology
+	N          admin.NICs
 	E          admin.Explain
 	Rows       []admin.BenchRow
 	BenchErr   error                 // after Rows
@@ -45,6 +46,7 @@ func (s *Source) GPUs(context.Context) (admin.GPUs, error)            { return s
 
 // Topology answers To.
 func (s *Source) Topology(context.Context) (admin.Topology, error) { return s.To, s.Err }
+func (s *Source) NICs(context.Context) (admin.NICs, error)         { return s.N, s.Err }
 
 // Explain notes the peer. "nobody" is not known.
 func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) {
@@ -76,6 +78,10 @@ func (s *Source) Drain(ctx context.Context) error {
 // Example is a daemon with a little of everything. Its times are fixed.
 func Example() *Source {
 	rank := uint32(1)
+	streams := []admin.Stream{
+		{Index: 0, NIC: "ens1f0np0", Local: "10.1.0.1", Remote: "10.1.0.2", PeerNIC: "ens1f0np0"},
+		{Index: 1, NIC: "ens2f0np0", Local: "10.2.0.1", Remote: "10.2.0.2"},
+	}
 	return &Source{
 		S: admin.Status{
 			Node: "prefill-0", Version: "0.1.0", Incarnation: "5a17c0de5a17c0de", Epoch: 1511506142, State: "running",
@@ -85,6 +91,7 @@ func Example() *Source {
 			Certificate: &admin.Certificate{File: "/etc/kvpipe/prefill-0.crt", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)},
 			Counts:      map[string]int{"sessions": 2, "orphaned": 1, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "seeking": 3, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
 			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39, Placement: "on, 2 NUMA nodes",
+			NICs: 2,
 			Limits: []admin.Limit{
 				{Key: "limits.sessions", Used: 2, Limit: 1024}, {Key: "limits.sessions_per_uid", Used: 2, Limit: 512},
 				{Key: "limits.total_pinned", Used: 3 << 30, Limit: 4 << 40},
@@ -94,9 +101,9 @@ func Example() *Source {
 		P: []admin.Peer{
 			{
 				Node: "decode-1", Address: "10.0.0.2:7650", State: "up", Epoch: 9007199254740993, Version: "0.1.0", Protocol: 1, Dialed: true, Secure: true,
-				DataPlain: true, Links: 2, Transports: []string{"local", "tcp"}, Transport: "tcp", RTT: 45.6e-6, GBps: 11.25, Age: 90,
+				DataPlain: true, Links: 2, Streams: streams, Transports: []string{"local", "tcp"}, Transport: "tcp", RTT: 45.6e-6, GBps: 11.25, Age: 90,
 			},
-			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
+			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Streams: []admin.Stream{}, Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
 		},
 		Se: []admin.Session{
 			{ID: "0x5a17c0de00000001", Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10,
@@ -126,12 +133,14 @@ func Example() *Source {
 		To: exampleTopology(),
 		E: admin.Explain{
 			Peer: "decode-1", Transport: "tcp", GBps: 11.25, Secure: true, DataPlain: true, Notes: []string{"data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)"},
+			Streams: streams,
 			Choices: []admin.ExplainTried{
 				{Transport: "local", Answer: "refused", Reason: "local copies need both ends on one node; decode-1 is another one"},
 				{Transport: "rdma", Answer: "refused", Reason: "not part of this build"},
 				{Transport: "tcp", Answer: "chosen"},
 			},
 		},
+		N: nics(),
 		Rows: []admin.BenchRow{
 			{Transport: "local", Error: "local copies need both ends on one node; decode-1 is another one"},
 			{Transport: "tcp", Bytes: 4096, Blocks: 1, Count: 20000, GBps: 0.0819, P50: 50e-6, P99: 98.7654e-6},

@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/discovery/nic"
+)
+
+// nics are this node's NICs as data links use them: peer.Rails over the inventory and the kernel's routes. Its methods may be called from any
+// goroutine.
+type nics struct {
+	log       *slog.Logger
+	watcher   *nic.Watcher
+	rules     atomic.Pointer[nic.Rules]
+	reachable func(netip.Addr) bool        // whether others that connect to this address come to this daemon
+	peers     atomic.Pointer[peer.Manager] // nil: none yet
+}
+
+// openNICs takes the first inventory. It never fails: what could not be read is said, and links go where the routes lead them.
+func (d *Daemon) openNICs() {
+	n := &nics{log: d.log, reachable: reachable(d.listenAddr(), d.cfg.Advertise)}
+	n.allow(&d.cfg)
+	n.watcher = nic.Watch(nic.WatchConfig{Source: nic.Source{Sys: d.opts.Sys}, Changed: n.follow})
+	d.nics = n
+	v := n.watcher.Current()
+	if v.State != nic.Complete {
+		d.log.Warn("NICs are not all known: data links go where the routes lead them", "state", v.State, "reason", v.Reason)
+	}
+	n.warnMissing(nil, v)
+	d.log.Info("NICs", "used", n.used(v), "rdma", len(v.Devices))
+}
+
+// tell lets links move.
+func (n *nics) tell() {
+	if p := n.peers.Load(); p != nil {
+		p.NICsChanged()
+	}
+}
+
+// allow takes over the rules of the configuration.
+func (n *nics) allow(c *config.Config) {
+	n.rules.Store(&nic.Rules{Allow: slices.Clone(c.NICAllow), Deny: slices.Clone(c.NICDeny)})
+}
+
+// reload is allow for a daemon that runs.
+func (n *nics) reload(c *config.Config) {
+	n.allow(c)
+	n.warnMissing(nil, n.watcher.Current())
+	n.tell()
+}
+
+func (n *nics) close() {
+	if n != nil {
+		n.watcher.Close()
+	}
+}
+
+// follow is told of each change, and says those that matter.
+func (n *nics) follow(before, now *nic.Inventory) {
+	rules := n.rules.Load()
+	for _, l := range now.Links {
+		was, known := before.Link(l.Name)
+		old, why := "not there", rules.Refuses(l)
+		if known {
+			old = rules.Refuses(was)
+		}
+		if (old == "") != (why == "") {
+			n.log.Info("NIC "+map[bool]string{true: "in use", false: "not used any more"}[why == ""], "nic", l.Name, "reason", why, "speed_mbps", l.SpeedMbps)
+		}
+	}
+	for _, l := range before.Links {
+		if _, there := now.Link(l.Name); !there && rules.Refuses(l) == "" {
+			n.log.Info("NIC not used any more", "nic", l.Name, "reason", "it is gone")
+		}
+	}
+	if now.State != before.State {
+		n.log.Warn("NICs: what is known has changed", "state", now.State, "reason", now.Reason)
+	}
+	n.warnMissing(before, now)
+	n.tell()
+}
+
+// warnMissing names entries of nic_allow for which there is nothing, once.
+func (n *nics) warnMissing(before, now *nic.Inventory) {
+	rules := n.rules.Load()
+	missing := rules.Missing(now)
+	if before != nil && slices.Equal(missing, rules.Missing(before)) || now.State == nic.Unknown {
+		return
+	}
+	for _, name := range missing {
+		n.log.Warn("nic_allow names what is not there; the others are used", "name", name, "there", strings.Join(linkNames(now), ", "))
+	}
+}
+
+func linkNames(v *nic.Inventory) (out []string) {
+	for _, l := range v.Links {
+		out = append(out, l.Name)
+	}
+	return out
+}
+
+// used are the names of the links that may be used now.
+func (n *nics) used(v *nic.Inventory) (out []string) {
+	for _, l := range v.Links {
+		if n.rules.Load().Refuses(l) == "" {
+			out = append(out, l.Name)
+		}
+	}
+	return out
+}
+
+// reachable: a daemon that listens on one address is reached there alone, and one whose advertised port is another one sits behind a translation
+// of which it knows nothing more.
+func reachable(listen, advertise string) func(netip.Addr) bool {
+	at, err := netip.ParseAddrPort(listen)
+	_, port, bad := net.SplitHostPort(advertise)
+	if err != nil || bad == nil && port != strconv.Itoa(int(at.Port())) {
+		return func(netip.Addr) bool { return false }
+	}
+	on := at.Addr().Unmap()
+	return func(a netip.Addr) bool { return a == on || on.IsUnspecified() && (on.Is6() || a.Is4()) }
+}
+
+// Own implements peer.Rails.
+func (n *nics) Own() (out []peer.Address) {
+	rules := n.rules.Load()
+	for _, l := range n.watcher.Current().Links {
+		for _, a := range rules.Routable(l) {
+			if n.reachable(a) {
+				out = append(out, address(l, a))
+			}
+		}
+	}
+	return out
+}
+
+func address(l nic.Link, a netip.Addr) peer.Address {
+	return peer.Address{IP: a, Mbps: l.SpeedMbps, NIC: l.Name}
+}
+
+// Paths implements peer.Rails: the pairs of addresses between which packets really leave by the NIC that has the local one. A NIC that has the
+// peer on a network of its own needs no gateway. First each NIC's pair with the peer's NIC of the same place in the list, then with the next.
+func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
+	rules := n.rules.Load()
+	direct := map[string]bool{} // NICs with a path without a gateway
+	var through []bool
+	links := n.watcher.Current().Links
+	for shift := range to {
+		place := 0
+		for _, l := range links {
+			own := rules.Routable(l)
+			for _, a := range own {
+				t := to[(place+shift)%len(to)]
+				if a.Is4() != t.IP.Is4() {
+					continue
+				}
+				if r, err := nic.FindRoute(a, t.IP); err == nil && r.Link == l.Index {
+					out, through = append(out, peer.Path{From: address(l, a), To: t}), append(through, !r.Direct)
+					direct[l.Name] = direct[l.Name] || r.Direct
+				}
+			}
+			if len(own) > 0 {
+				place++
+			}
+		}
+	}
+	kept := out[:0]
+	for i, p := range out {
+		if !through[i] || !direct[p.From.NIC] {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// named is the NIC that has an address, "" when that is none's.
+func (n *nics) named(a netip.Addr) string {
+	l, _ := n.watcher.Current().Holder(a)
+	return l.Name
+}

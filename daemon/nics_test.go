@@ -1,0 +1,103 @@
+package daemon
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// A daemon says what it knows of NICs; a name in nic_allow that is not there is said too, and keeps nothing from running.
+func TestNICsThatAreNotThere(t *testing.T) {
+	n := start(t, "a", t.TempDir(), func(c *config.Config) { c.NICAllow = []string{"nosuch0", "lo"} })
+	s, got := get[admin.Status](n, "status"), get[admin.NICs](n, "nics")
+	if got.State != "complete" || len(got.NICs) == 0 || s.NICs != 0 {
+		t.Fatalf("%d NICs used, %+v", s.NICs, got)
+	}
+	for _, x := range got.NICs {
+		if x.Used || x.Refused == "" {
+			t.Errorf("%s is used, and nic_allow names others", x.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"nosuch0"}, got.Missing); diff != "" {
+		t.Error(diff)
+	}
+	if want := `nic_allow names "nosuch0", which is not there`; !strings.Contains(strings.Join(s.Warnings, "\n"), want) {
+		t.Errorf("status warns of %q, not that %s", s.Warnings, want)
+	}
+	if want := `msg="nic_allow names what is not there; the others are used" name=nosuch0`; !strings.Contains(n.log.String(), want) {
+		t.Errorf("the log lacks %s", want)
+	}
+	next := n.cfg
+	next.NICAllow = nil
+	n.Reload(loaded(next))
+	if missing := get[admin.NICs](n, "nics").Missing; len(missing) > 0 {
+		t.Errorf("after a reload without it: %q are missing", missing)
+	}
+}
+
+// RDMA devices are shown with the GIDs that would be chosen, or why none is.
+func TestRDMADevicesAreShown(t *testing.T) {
+	sys := t.TempDir()
+	for path, text := range map[string]string{
+		"node_guid": "b83f:d203:0011:2233", "fw_ver": "28.39.1002", "ports/1/state": "4: ACTIVE", "ports/1/rate": "400 Gb/sec (4X NDR)",
+		"ports/1/link_layer": "Ethernet", "ports/1/gids/3": "0000:0000:0000:0000:0000:ffff:0a01:0001", "ports/1/gid_attrs/types/3": "RoCE v2",
+		"ports/1/gid_attrs/ndevs/3": "ens1",
+	} {
+		file := filepath.Join(sys, "class/infiniband/mlx5_0", path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := startOn(t, "a", t.TempDir(), sys, nil)
+	want := func(choices ...admin.GIDChoice) {
+		t.Helper()
+		if diff := cmp.Diff([]admin.RDMADevice{{
+			Name: "mlx5_0", NodeGUID: "b83f:d203:0011:2233", NUMA: -1, Firmware: "28.39.1002",
+			Ports: []admin.RDMAPort{{
+				Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", Mbps: 400000, NIC: "ens1",
+				GIDs: []admin.GID{{Index: 3, GID: "10.1.0.1", Type: "RoCE v2", NIC: "ens1"}}, Choices: choices,
+			}},
+		}}, get[admin.NICs](n, "nics").RDMA); diff != "" {
+			t.Error(diff)
+		}
+	}
+	want(admin.GIDChoice{Family: "IPv4", Index: 3, Reason: "RoCE v2, IPv4, routable"}, admin.GIDChoice{
+		Family: "IPv6", Index: -1, Reason: `port 1 has no RoCE v2 GID of IPv6 (it has 3: RoCE v2 10.1.0.1): give its link "ens1" an address of that family`,
+	})
+	next := n.cfg
+	next.GIDIndex = 7
+	n.Reload(loaded(next))
+	const none = "gid_index = 7: port 1 has no such GID (it has 3: RoCE v2 10.1.0.1); correct it, or leave it at -1 to let the daemon choose"
+	want(admin.GIDChoice{Family: "IPv4", Index: -1, Reason: none}, admin.GIDChoice{Family: "IPv6", Index: -1, Reason: none})
+}
+
+// Others are told of an address only if who connects there comes to this daemon.
+func TestReachable(t *testing.T) {
+	for _, c := range []struct {
+		listen, advertise, address string
+		want                       bool
+	}{
+		{"[::]:7650", "node-a:7650", "10.0.0.1", true},
+		{"[::]:7650", "node-a:7650", "fd00::1", true},
+		{"0.0.0.0:7650", "node-a:7650", "10.0.0.1", true},
+		{"0.0.0.0:7650", "node-a:7650", "fd00::1", false},
+		{"10.0.0.1:7650", "10.0.0.1:7650", "10.0.0.1", true},
+		{"10.0.0.1:7650", "10.0.0.1:7650", "10.0.1.1", false},
+		{"[::]:7650", "gateway:31000", "10.0.0.1", false}, // a port is translated
+		{"", "", "10.0.0.1", false},                       // listen = "off"
+	} {
+		if got := reachable(c.listen, c.advertise)(netip.MustParseAddr(c.address)); got != c.want {
+			t.Errorf("listen %q, advertise %q: %s reachable %v, want %v", c.listen, c.advertise, c.address, got, c.want)
+		}
+	}
+}
