@@ -34,8 +34,9 @@ type world struct {
 	daemons []*cluster.Node
 	prefill *cluster.Engine
 	decode  *cluster.Engine
-	between *proxy // of the two nodes; nil: none
-	cancels int    // takes of a hundred that are cancelled
+	between *proxy        // of the two nodes; nil: none
+	cancels int           // takes of a hundred that are cancelled
+	time    time.Duration // of takes; 0: a second or so
 	rest    cluster.Rest
 }
 
@@ -102,6 +103,7 @@ func (w *world) begin() {
 			w.decode.Tell("take %s %s %s", rest[0], rest[1], peer)
 		}
 	})
+	w.decode.Time, w.prefill.Time = w.time, w.time
 	w.decode.Start(w.cancels)
 	w.prefill.Start(0)
 }

@@ -35,6 +35,7 @@ type Engine struct {
 	Role   string
 	Env    []string            // more environment of its next start
 	As     *syscall.Credential // user of its next start; nil: the test's own
+	Time   time.Duration       // of a take and of an offer's lease, in whole seconds; 0: a second or so
 	n      *Node
 	heard  func(word string, rest []string) // of each line that it says and that has more than a word
 	Cmd    *exec.Cmd
@@ -54,7 +55,11 @@ func NewEngine(t *testing.T, role string, n *Node, heard func(string, []string))
 // Start runs the engine. cancels is how many takes of a hundred it cancels.
 func (e *Engine) Start(cancels int) {
 	e.t.Helper()
-	cmd := exec.Command(engineBinary(e.t), e.n.Socket, e.Role, e.Role, strconv.Itoa(cancels))
+	args := []string{e.n.Socket, e.Role, e.Role, strconv.Itoa(cancels)}
+	if e.Time > 0 {
+		args = append(args, strconv.Itoa(int(e.Time.Seconds())))
+	}
+	cmd := exec.Command(engineBinary(e.t), args...)
 	cmd.Env = append(os.Environ(), e.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: e.As}
 	in, err := cmd.StdinPipe()

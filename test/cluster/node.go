@@ -209,6 +209,14 @@ func (n *Node) Signal(s syscall.Signal) {
 	}
 }
 
+// Reload makes the daemon read its configuration again.
+func (n *Node) Reload() {
+	n.T.Helper()
+	if err := n.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		n.T.Fatal(err)
+	}
+}
+
 // Calm fails the test when the daemon's log has a warning or an error that none of but explains.
 func (n *Node) Calm(but ...string) {
 	n.T.Helper()

@@ -2,7 +2,7 @@
 /*
  * An engine to be killed: it hands KV over as fast as it can, and trusts nobody.
  *
- *   engine SOCKET prefill|decode ENGINE-ID CANCELS
+ *   engine SOCKET prefill|decode ENGINE-ID CANCELS [SECONDS]
  *
  * Each word of a block says which request, layer, position and place it belongs to. A prefill engine writes and offers
  * requests and says "offer ID BLOCKS"; a decode engine is told "take ID BLOCKS PEER" and looks at every word of what it
@@ -12,6 +12,7 @@
  *   wrong ID ... | late ID ... | hung ID ...  a broken promise
  *   idle                                      after "pause": nothing is under way
  *   over REASON                               the session is lost for good; the engine ends
+ * A take has 1.5 seconds, or SECONDS, and so has the lease of an offer.
  * "go" begins, "pause" lets all end.
  */
 #include <kvpipe.h>
@@ -32,8 +33,6 @@ enum { LAYERS = 2, BLOCKS = 256, BLOCK_TOKENS = 16, TOKEN_BYTES = 1024, BLOCK_BY
 enum { LAYER_BYTES = BLOCKS * BLOCK_BYTES, WORDS = BLOCK_BYTES / 8, MOST = 48, OPS = 8 };
 
 #define MS 1000000ll
-#define LEASE (1000 * MS)
-#define TAKE_TIME (1500 * MS)
 #define BOUND (5000 * MS) /* how much later than its deadline an end may come */
 #define REST (30 * MS)	  /* how long a released block is watched for late bytes */
 
@@ -53,6 +52,7 @@ static bool used[BLOCKS], producing, pausing;
 static uint32_t nfree = BLOCKS;
 static struct work works[OPS];
 static uint64_t state, serial, cancels;
+static int64_t lease = 1000 * MS, take_time = 1500 * MS;
 
 static int64_t now(void)
 {
@@ -217,7 +217,7 @@ static void offer(void)
 	fill(w);
 	const struct kvpipe_blocks blocks = { .ntokens = w->n * BLOCK_TOKENS, .count = w->n, .ids = w->ids };
 	struct kvpipe_offer_opts opts = KVPIPE_OPTS(kvpipe_offer_opts, .key = key, .token = token, .token_len = sizeof(token) - 1,
-						    .blocks = &blocks, .nblocks = 1, .flags = KVPIPE_OP_SEALED, .lease_ns = LEASE);
+						    .blocks = &blocks, .nblocks = 1, .flags = KVPIPE_OP_SEALED, .lease_ns = lease);
 	opts.key_len = (uint32_t)snprintf(key, sizeof(key), "%" PRIx64, id);
 	w->due = INT64_MAX; /* its lease is renewed as long as somebody is interested */
 	if (began(w, kvpipe_offer(kv, &opts, &w->op)))
@@ -235,9 +235,9 @@ static void take(uint64_t id, uint32_t n, const char *peer)
 	}
 	const struct kvpipe_blocks blocks = { .ntokens = n * BLOCK_TOKENS, .count = n, .ids = w->ids };
 	struct kvpipe_take_opts opts = KVPIPE_OPTS(kvpipe_take_opts, .key = key, .token = token, .token_len = sizeof(token) - 1,
-						   .peer = peer, .blocks = &blocks, .nblocks = 1, .timeout_ns = TAKE_TIME);
+						   .peer = peer, .blocks = &blocks, .nblocks = 1, .timeout_ns = take_time);
 	opts.key_len = (uint32_t)snprintf(key, sizeof(key), "%" PRIx64, id);
-	w->due = fair() + TAKE_TIME + BOUND;
+	w->due = fair() + take_time + BOUND;
 	if (!began(w, kvpipe_take(kv, &opts, &w->op))) {
 		say("failed %s not submitted", key);
 		return;
@@ -247,7 +247,7 @@ static void take(uint64_t id, uint32_t n, const char *peer)
 	for (int64_t until = now() + (int64_t)draw(MS / 4); now() < until;)
 		; /* let some bytes flow */
 	int reusable = 0;
-	int rc = kvpipe_cancel(kv, w->op, TAKE_TIME, &reusable);
+	int rc = kvpipe_cancel(kv, w->op, take_time, &reusable);
 	if (rc == -KVPIPE_E_CLOSED)
 		over(rc);
 }
@@ -314,7 +314,7 @@ static void pause_all(void)
 {
 	producing = false, pausing = true;
 	for (struct work *w = works; w < works + OPS; w++)
-		if (w->state == RUNNING && w->due == INT64_MAX && kvpipe_offer_withdraw(kv, w->op, TAKE_TIME, NULL) == -KVPIPE_E_CLOSED)
+		if (w->state == RUNNING && w->due == INT64_MAX && kvpipe_offer_withdraw(kv, w->op, take_time, NULL) == -KVPIPE_E_CLOSED)
 			over(-KVPIPE_E_CLOSED);
 }
 
@@ -382,12 +382,14 @@ static void start(const char *socket, const char *name)
 
 int main(int argc, char **argv)
 {
-	if (argc != 5) {
+	if (argc != 5 && argc != 6) {
 		fprintf(stderr, "usage: engine SOCKET prefill|decode ENGINE-ID CANCELS\n");
 		return 2;
 	}
 	bool prefill = strcmp(argv[2], "prefill") == 0;
 	cancels = strtoul(argv[4], NULL, 10);
+	if (argc == 6)
+		lease = take_time = strtoll(argv[5], NULL, 10) * 1000 * MS;
 	state = (uint64_t)getpid() * 2654435761u;
 	start(argv[1], argv[3]);
 	fcntl(0, F_SETFL, O_NONBLOCK);
