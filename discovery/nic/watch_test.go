@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"slices"
@@ -119,6 +120,26 @@ func TestWatcherFollowsLinks(t *testing.T) {
 
 	w.do(netlink.LinkDel(w.named("kv0")))
 	w.until("gone, with its peer", func(v *Inventory) bool { _, a := v.Link("kv0"); _, b := v.Link("rail7"); return !a && !b })
+}
+
+// Devices that are no links are told of by uevents alone. That of a link stands for theirs here.
+func TestWatcherHearsUevents(t *testing.T) {
+	if _, in := inside(t); !in {
+		return
+	}
+	w := &Watcher{cfg: WatchConfig{Every: time.Hour}, dirty: make(chan struct{}, 1)}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.wg.Go(func() { w.listen(syscall.NETLINK_KOBJECT_UEVENT, 1) })
+	defer w.Close()
+	<-w.dirty // it listens
+	if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "d0"}}); err != nil {
+		t.Skipf("no dummy links here: %v", err)
+	}
+	select {
+	case <-w.dirty:
+	case <-time.After(time.Minute):
+		t.Fatal("a uevent was not heard")
+	}
 }
 
 // A flood of changes that overruns the socket is seen in the end.

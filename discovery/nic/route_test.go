@@ -1,0 +1,55 @@
+package nic
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Two NICs on networks of their own, and a gateway on the first.
+func TestFindRoute(t *testing.T) {
+	if _, in := inside(t); !in {
+		return
+	}
+	w := watched{T: t}
+	for i, name := range []string{"kv0", "kv1"} {
+		w.do(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "far"}))
+		w.do(netlink.LinkSetUp(w.named(name)))
+		w.do(netlink.LinkSetUp(w.named(name + "far")))
+		for _, a := range [][]string{{"10.1.0.1/24", "fd00:1::1/64"}, {"10.2.0.1/24", "fd00:2::1/64"}}[i] {
+			addr := w.addr(a)
+			addr.Flags = addrNoDAD
+			w.do(netlink.AddrAdd(w.named(name), addr))
+		}
+	}
+	w.do(netlink.RouteAdd(&netlink.Route{LinkIndex: w.named("kv0").Attrs().Index, Gw: net.ParseIP("10.1.0.254")}))
+	for _, c := range []struct {
+		local, remote string
+		link          string // "": no route
+		direct        bool
+	}{
+		{"10.1.0.1", "10.1.0.2", "kv0", true},
+		{"10.2.0.1", "10.2.0.2", "kv1", true},
+		{"10.1.0.1", "10.2.0.2", "kv1", true},   // the routes decide, not the address
+		{"10.1.0.1", "192.0.2.1", "kv0", false}, // by the gateway
+		{"fd00:2::1", "fd00:2::2", "kv1", true}, // IPv6
+		{"fd00:2::1", "2001:db8::1", "", false}, // no gateway there
+		{"10.9.0.1", "10.1.0.2", "", false},     // not ours
+		{"10.1.0.1", "10.1.0.1", "lo", true},    // to itself
+	} {
+		got, err := FindRoute(netip.MustParseAddr(c.local), netip.MustParseAddr(c.remote))
+		if c.link == "" {
+			if err == nil {
+				t.Errorf("%s to %s goes by link %d, and should not", c.local, c.remote, got.Link)
+			}
+			continue
+		}
+		if want := (Route{w.named(c.link).Attrs().Index, c.direct}); err != nil || got != want {
+			t.Errorf("%s to %s: %+v, %v; want %+v", c.local, c.remote, got, err, want)
+		}
+	}
+}
+
+const addrNoDAD = 0x02 // IFA_F_NODAD: no wait until it is known to be unique
