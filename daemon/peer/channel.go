@@ -54,6 +54,7 @@ type channel struct {
 	links  links
 
 	spreading sync.Mutex // held while links move
+	spreadDue atomic.Bool
 }
 
 // sides are a connection's layers.

@@ -52,6 +52,17 @@ func (r *rough) forget() {
 	clear(r.paths)
 }
 
+// forgetTo forgets paths to some addresses.
+func (r *rough) forgetTo(all []Address) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := range r.paths {
+		if slices.ContainsFunc(all, func(a Address) bool { return a.IP == e.remote }) {
+			delete(r.paths, e)
+		}
+	}
+}
+
 // without leaves out paths that are left alone.
 func (r *rough) without(paths []Path) []Path {
 	r.mu.Lock()

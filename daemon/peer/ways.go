@@ -49,10 +49,13 @@ func (c *channel) tellAddresses() {
 // theyMoved takes note of the peer's addresses.
 func (c *channel) theyMoved(all []Address) {
 	c.links.mu.Lock()
+	same := slices.Equal(all, c.links.theirs)
 	c.links.theirs = all
 	c.links.mu.Unlock()
-	c.m.rough.forget()
-	c.spreadAgain()
+	if !same {
+		c.m.rough.forgetTo(all)
+		c.spreadAgain()
+	}
 }
 
 // plan says where each of the channel's links should go; nil: where the channel goes. It asks the kernel for routes.
@@ -142,12 +145,13 @@ func (c *channel) spreadAgain() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || !c.up {
+	if c.over || !c.up || !c.spreadDue.CompareAndSwap(false, true) { // somebody is about to look
 		return
 	}
 	c.m.wg.Go(func() {
 		c.spreading.Lock()
 		defer c.spreading.Unlock()
+		c.spreadDue.Store(false)
 		for _, i := range c.misplaced() {
 			c.links.move(i, true)
 			err := c.openLink(i)
