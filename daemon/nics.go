@@ -18,6 +18,8 @@ import (
 // goroutine.
 type nics struct {
 	log       *slog.Logger
+	hardware  *hardware  // is told of changes
+	near      func() int // NUMA node on which most registered memory lies; -1 unknown
 	watcher   *nic.Watcher
 	rules     atomic.Pointer[nic.Rules]
 	reachable func(netip.Addr) bool        // whether others that connect to this address come to this daemon
@@ -26,11 +28,12 @@ type nics struct {
 
 // openNICs takes the first inventory. It never fails: what could not be read is said, and links go where the routes lead them.
 func (d *Daemon) openNICs() {
-	n := &nics{log: d.log, reachable: reachable(d.listenAddr(), d.cfg.Advertise)}
+	n := &nics{log: d.log, hardware: d.hardware, near: view{d}.memoryNode, reachable: reachable(d.listenAddr(), d.cfg.Advertise)}
 	n.allow(&d.cfg)
 	n.watcher = nic.Watch(nic.WatchConfig{Source: nic.Source{Sys: d.opts.Sys}, Changed: n.follow})
 	d.nics = n
 	v := n.watcher.Current()
+	n.hardware.setNICs(v)
 	if v.State != nic.Complete {
 		d.log.Warn("NICs are not all known: data links go where the routes lead them", "state", v.State, "reason", v.Reason)
 	}
@@ -66,6 +69,7 @@ func (n *nics) close() {
 // follow is told of each change, and says those that matter.
 func (n *nics) follow(before, now *nic.Inventory) {
 	rules := n.rules.Load()
+	n.hardware.setNICs(now)
 	for _, l := range now.Links {
 		was, known := before.Link(l.Name)
 		old, why := "not there", rules.Refuses(l)
@@ -153,6 +157,7 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 	direct := map[string]bool{} // NICs with a path without a gateway
 	var through []bool
 	links := n.watcher.Current().Links
+	node := n.memoryNode(links)
 	for shift := range to {
 		place := 0
 		for _, l := range links {
@@ -163,7 +168,7 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 					continue
 				}
 				if r, err := nic.FindRoute(a, t.IP); err == nil && r.Link == l.Index {
-					out, through = append(out, peer.Path{From: address(l, a), To: t}), append(through, !r.Direct)
+					out, through = append(out, peer.Path{From: address(l, a), To: t, Near: node >= 0 && l.NUMA == node}), append(through, !r.Direct)
 					direct[l.Name] = direct[l.Name] || r.Direct
 				}
 			}
@@ -179,6 +184,18 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 		}
 	}
 	return kept
+}
+
+// memoryNode is the NUMA node that NICs should be on, -1 if it does not matter or is not known.
+func (n *nics) memoryNode(links []nic.Link) int {
+	one := -1
+	for _, l := range links {
+		if l.NUMA >= 0 && one >= 0 && l.NUMA != one {
+			return n.near()
+		}
+		one = max(one, l.NUMA)
+	}
+	return -1
 }
 
 // named is the NIC that has an address, "" when that is none's.

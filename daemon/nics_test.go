@@ -58,11 +58,25 @@ func TestRDMADevicesAreShown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	function := filepath.Join(sys, "devices/pci0000:16/0000:17:00.0")
+	if err := os.MkdirAll(function, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(function, "numa_node"), []byte("1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(function, filepath.Join(sys, "class/infiniband/mlx5_0/device")); err != nil {
+		t.Fatal(err)
+	}
 	n := startOn(t, "a", t.TempDir(), sys, nil)
+	all := get[admin.Topology](n, "topology").Devices
+	if len(all) != 1 || all[0].Name != "mlx5_0" || all[0].PCI != "0000:17:00.0" {
+		t.Errorf("the topology has %+v, not mlx5_0", all)
+	}
 	want := func(choices ...admin.GIDChoice) {
 		t.Helper()
 		if diff := cmp.Diff([]admin.RDMADevice{{
-			Name: "mlx5_0", NodeGUID: "b83f:d203:0011:2233", NUMA: -1, Firmware: "28.39.1002",
+			Name: "mlx5_0", NodeGUID: "b83f:d203:0011:2233", PCI: "0000:17:00.0", NUMA: 1, Firmware: "28.39.1002",
 			Ports: []admin.RDMAPort{{
 				Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", Mbps: 400000, NIC: "ens1",
 				GIDs: []admin.GID{{Index: 3, GID: "10.1.0.1", Type: "RoCE v2", NIC: "ens1"}}, Choices: choices,
@@ -79,6 +93,17 @@ func TestRDMADevicesAreShown(t *testing.T) {
 	n.Reload(loaded(next))
 	const none = "gid_index = 7: port 1 has no such GID (it has 3: RoCE v2 10.1.0.1); correct it, or leave it at -1 to let the daemon choose"
 	want(admin.GIDChoice{Family: "IPv4", Index: -1, Reason: none}, admin.GIDChoice{Family: "IPv6", Index: -1, Reason: none})
+}
+
+func TestHeaviest(t *testing.T) {
+	for _, c := range []struct {
+		bytes map[int]uint64
+		want  int
+	}{{nil, -1}, {map[int]uint64{1: 5}, 1}, {map[int]uint64{0: 4, 1: 5, 2: 5}, 1}} {
+		if got := heaviest(c.bytes); got != c.want {
+			t.Errorf("%v: node %d, want %d", c.bytes, got, c.want)
+		}
+	}
 }
 
 // Others are told of an address only if who connects there comes to this daemon.

@@ -68,6 +68,34 @@ func (v view) lies(s *session.Info, r *memory.Info) []admin.Share {
 	return out
 }
 
+// memoryNode is the NUMA node on which most registered memory lies, -1 if that is not known.
+func (v view) memoryNode() int {
+	bytes := map[int]uint64{}
+	for _, s := range v.sessions.Sessions() {
+		for _, r := range s.Regions {
+			shares, pages := v.lies(&s, &r), 0
+			for _, x := range shares {
+				pages += x.Pages
+			}
+			for _, x := range shares {
+				bytes[x.Node] += r.Bytes / uint64(pages) * uint64(x.Pages)
+			}
+		}
+	}
+	return heaviest(bytes)
+}
+
+// heaviest is the node with most bytes, the first of equals.
+func heaviest(bytes map[int]uint64) int {
+	best := -1
+	for node, n := range bytes {
+		if best < 0 || n > bytes[best] || n == bytes[best] && node < best {
+			best = node
+		}
+	}
+	return best
+}
+
 // placementState is placement in a few words.
 func (v view) placementState() string {
 	switch err := v.places.Problem(); {
