@@ -7,6 +7,7 @@
 #   scripts/deps.sh generate   also what `make generate` needs
 #   scripts/deps.sh network    what `make build` and `make network` need
 #   scripts/deps.sh cross      what `make build` needs, and compilers for ARCHES
+#   scripts/deps.sh root       what `make build` and test/rigs/root.sh need
 #   scripts/deps.sh guest      what `make test-systemd` needs besides packages
 #   scripts/deps.sh packages   what `make build` and `make packages` need, for ARCHES
 #   scripts/deps.sh packages-rig  also what installs and checks them
@@ -66,6 +67,10 @@ missing() {
 		command -v mmdebstrap >/dev/null || echo mmdebstrap
 		command -v pkg-config >/dev/null || echo pkg-config
 		command -v qemu-aarch64 >/dev/null || echo qemu-user
+		return 0
+	fi
+	if [ "$1" = root ]; then
+		command -v mmdebstrap >/dev/null || echo mmdebstrap
 		return 0
 	fi
 	if [ "$1" = guest ]; then

@@ -4,7 +4,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 PROTOC_GEN_GO    := $(TOOLS)/protoc-gen-go
 
-.PHONY: deps build-deps system-deps network-deps
+.PHONY: deps build-deps system-deps network-deps root-deps
 
 deps: system-deps $(VENV)/.ready $(GOLANGCI) ## install what is missing: apt packages, linter, Python venv
 	@$(GO) mod download
@@ -13,7 +13,8 @@ deps: system-deps $(VENV)/.ready $(GOLANGCI) ## install what is missing: apt pac
 system-deps: purpose := test
 build-deps: purpose := build
 network-deps: purpose := network
-system-deps build-deps network-deps:
+root-deps: purpose := root
+system-deps build-deps network-deps root-deps:
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh $(purpose)
 
 # Order-only: what apt brings has to be there first, but is never "newer".

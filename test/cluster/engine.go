@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -16,14 +17,14 @@ import (
 )
 
 // engineBinary is what engine/main.c was compiled to.
-func engineBinary(t *testing.T) string {
+func engineBinary(t *testing.T, root string) string {
 	t.Helper()
 	bin := os.Getenv("KVPIPE_BIN")
 	if bin == "" {
 		bin = "../../build/bin"
 	}
 	path := filepath.Join(bin, "test-engine")
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 		t.Fatalf("%v: make build makes it", err)
 	}
 	return path
@@ -33,9 +34,11 @@ func engineBinary(t *testing.T) string {
 type Engine struct {
 	t      *testing.T
 	Role   string
+	Name   string              // of its next start; empty: its role
 	Env    []string            // more environment of its next start
 	As     *syscall.Credential // user of its next start; nil: the test's own
 	Time   time.Duration       // of a take and of an offer's lease, in whole seconds; 0: a second or so
+	Root   string              // root directory of its next start, in which $KVPIPE_BIN is; empty: the test's own
 	n      *Node
 	heard  func(word string, rest []string) // of each line that it says and that has more than a word
 	Cmd    *exec.Cmd
@@ -55,13 +58,13 @@ func NewEngine(t *testing.T, role string, n *Node, heard func(string, []string))
 // Start runs the engine. cancels is how many takes of a hundred it cancels.
 func (e *Engine) Start(cancels int) {
 	e.t.Helper()
-	args := []string{e.n.Socket, e.Role, e.Role, strconv.Itoa(cancels)}
+	args := []string{e.n.Socket, e.Role, cmp.Or(e.Name, e.Role), strconv.Itoa(cancels)}
 	if e.Time > 0 {
 		args = append(args, strconv.Itoa(int(e.Time.Seconds())))
 	}
-	cmd := exec.Command(engineBinary(e.t), args...)
+	cmd := exec.Command(engineBinary(e.t, e.Root), args...)
 	cmd.Env = append(os.Environ(), e.Env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: e.As}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: e.As, Chroot: e.Root}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		e.t.Fatal(err)

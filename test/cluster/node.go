@@ -18,8 +18,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/admin"
 )
 
-// Patience bounds every wait; nothing is expected to take a fraction of it.
-const Patience = time.Minute
+// Patience bounds every wait; nothing is expected to take a fraction of it. Tests on slow machines set another before they begin.
+var Patience = time.Minute
 
 // Cluster is nodes that share a CA, each at a loopback address of its own.
 type Cluster struct {
@@ -251,6 +251,18 @@ func (n *Node) Peer(name string) admin.Peer {
 		}
 	}
 	return admin.Peer{}
+}
+
+// Epoch is that of the run at hand, as clients see it.
+func (n *Node) Epoch() uint32 {
+	n.T.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	var s admin.Status
+	if err := n.Ctl.Get(ctx, "status", nil, &s); err != nil {
+		n.T.Fatal(err)
+	}
+	return s.Epoch
 }
 
 // Eventually waits for something that no event announces. What more says is told when it does not come.
