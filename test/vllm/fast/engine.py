@@ -139,7 +139,7 @@ class Engine:
 
     def settle(self):
         """An engine without requests takes no steps; its connector hears of the last ends in the next one."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while self._held() != self._at_first and time.monotonic() < until:
             wait(self.filenos())
             output = self.scheduler.schedule()

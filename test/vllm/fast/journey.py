@@ -17,7 +17,7 @@ FATES = ["handed over", "handed over", "handed over", "handed over", "local", "a
          "no dict", "wrong token", "wrong key", "wrong node", "other prompt",
          "rejected", "lost", "aborted in prefill", "aborted in decode", "aborted anywhere"]
 
-WITHIN = 60  # seconds for a run: all that waits in it has deadlines of at most a few
+WITHIN = 300  # seconds for a run: all that waits in it has deadlines of at most a few
 
 
 class Journey:

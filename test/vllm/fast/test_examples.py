@@ -21,7 +21,7 @@ GUIDE = ROOT / "docs/vllm.md"
 
 
 def help_of(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return done.stdout + done.stderr
 
 

@@ -48,7 +48,7 @@ class Side:
 
 def until(condition, *sides):
     """Polls, as sessions do in every step of the engine."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, [(side.done, side.failed) for side in sides]
         for side in sides:
