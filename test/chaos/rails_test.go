@@ -39,9 +39,11 @@ func newRails(t *testing.T, with string) *rails {
 		r.run("", "ip", "-n", n, "addr", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", second)
 		r.run("", "ip", "-n", n, "link", "set", second, "up")
 	}
-	r.world = describe(t, 2, with, "tcp.streams = 4")
+	r.world = describe(t, 2)
 	r.cancels, r.time = 0, 20*time.Second // whoever waits for a NIC that is down waits longer
 	for i, n := range r.daemons {
+		n.Beats = "1s" // nobody is given up for being busy: no hand-over may fail
+		n.Configure(with + "\ntcp.streams = 4" + settings)
 		n.In, n.Addr = r.names[i], addrs[i]+":7650"
 		n.Args = append(n.Args, "--listen", "0.0.0.0:7650") // instead of n.Addr alone
 	}
