@@ -3,13 +3,14 @@
 # with compiler caches, a time zone, a language and file modes of its own. Only
 # the tools are the same ones.
 #
-# usage: packaging/again.sh ARCHES
+# usage: packaging/again.sh ARCHES        AGAIN_GOCACHE: a cache that exists, when minutes count
 set -euo pipefail
 cd "$(dirname "$0")/.."
 first=$PWD/build/packages
 
 again=$(mktemp -d /tmp/kvpipe-again.XXXXXX)
 trap 'chmod -R u+w "$again" && rm -rf "$again"' EXIT
+trap 'exit 143' INT TERM
 tree=$again/another/place
 git clone -q --no-hardlinks . "$tree"
 # What is not committed yet belongs to it as well.
@@ -20,7 +21,7 @@ ln -s "$PWD/build/tools" "$PWD/build/venv" "$tree/build/"
 cd "$tree"
 (
 	umask 077
-	export GOCACHE=$again/cache TZ=Asia/Kathmandu LC_ALL=C
+	export GOCACHE=${AGAIN_GOCACHE:-$again/cache} TZ=Asia/Kathmandu LC_ALL=C
 	make -s packages ARCHES="$1" >"$again/log" 2>&1
 ) || { cat "$again/log"; exit 1; }
 if ! diff "$first/SHA256SUMS" build/packages/SHA256SUMS; then

@@ -48,8 +48,9 @@ def programs(folder):
     for name in PROGRAMS:
         # The daemon loads the GPU's library when there is one, which takes cgo; kvpipectl needs nothing.
         env = dict(os.environ, CGO_ENABLED="1" if name == "kvpiped" else "0")
-        flags = f"-s -w -X github.com/kvpipe/kvpipe/internal/version.version={version}"
-        run([go, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(folder / name), f"./cmd/{name}"],
+        # Functions of the GPU's library are found when they are first called: it may not be there.
+        flags = f"-s -w -X github.com/kvpipe/kvpipe/internal/version.version={version} -extldflags=-Wl,-z,lazy"
+        run([go, "build", "-trimpath", "-buildvcs=false", "-tags", "netgo,osusergo", "-ldflags", flags, "-o", str(folder / name), f"./cmd/{name}"],
             f"compiling {name} (KVPIPE_NO_DAEMON=1 leaves it out)", cwd=NATIVE, env=env)
 
 

@@ -64,7 +64,9 @@ sbom: packages-compile
 	$(PYTHON) -B packaging/sbom.py $$PACKAGE_VERSION $$EPOCH $$(packaging/glibc.sh $(PKG)/*/lib/libkvpipe.so.0) \
 		$(foreach arch,$(sort $(ARCHES)),$(PKG_COMMANDS:%=$(PKG)/$(arch)/bin/%)) >$(PKG)/kvpipe.cdx.json
 
-packages: debs rpms wheels sdist sbom ## everything that is installed: deb, rpm, wheel, sdist, SBOM, checksums
+packages: ## everything that is installed: deb, rpm, wheel, sdist, SBOM, checksums
+	@mkdir -p $(PKG) && cd $(PKG) && rm -f *.deb *.rpm *.whl *.tar.gz *.json SHA256SUMS
+	@$(MAKE) debs rpms wheels sdist sbom ARCHES='$(ARCHES)'
 	@cd $(PKG) && LC_ALL=C sha256sum *.deb *.rpm *.whl *.tar.gz *.json >SHA256SUMS
 	@echo '  SHA  $(PKG)/SHA256SUMS'
 
