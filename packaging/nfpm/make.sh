@@ -14,6 +14,7 @@ built=$out/$arch doc=$out/doc
 work=$out/stage/$format-$arch
 eval "$(packaging/version.sh)"
 export SOURCE_DATE_EPOCH=$EPOCH
+umask 022
 number=$(cat VERSION)
 soversion=0.$number
 

@@ -15,7 +15,7 @@ import pytest
 from places import ROOT
 
 PACKAGES = ROOT / "build/packages"
-LIMIT = 120  # seconds for what takes one
+LIMIT = 600  # seconds: a busy machine is no failure
 
 
 def only(pattern):
@@ -103,7 +103,7 @@ def test_without_programs_it_says_what_to_install(env):
 def test_the_source_builds_without_go(tmp_path):
     """The library alone then, and it says so."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-v", "--no-build-isolation", "--no-deps", "--no-index"]
-    done = subprocess.run([*pip, "-w", tmp_path, only("kvpipe-*.tar.gz")], env=dict(os.environ, KVPIPE_NO_DAEMON="1"), timeout=3 * LIMIT,
+    done = subprocess.run([*pip, "-w", tmp_path, only("kvpipe-*.tar.gz")], env=dict(os.environ, KVPIPE_NO_DAEMON="1"), timeout=LIMIT,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     assert done.returncode == 0, done.stdout
     assert "neither kvpiped nor kvpipectl" in done.stdout
