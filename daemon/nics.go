@@ -34,6 +34,10 @@ func (d *Daemon) openNICs() {
 	d.nics = n
 	v := n.watcher.Current()
 	n.hardware.setNICs(v)
+	for now := n.watcher.Current(); now != v; now = n.watcher.Current() { // and may have been told of it before
+		v = now
+		n.hardware.setNICs(v)
+	}
 	if v.State != nic.Complete {
 		d.log.Warn("NICs are not all known: data links go where the routes lead them", "state", v.State, "reason", v.Reason)
 	}

@@ -21,6 +21,7 @@ type options struct {
 	file           string
 	check, version bool
 	dev            bool
+	sys            string
 	flags          daemon.Flags
 }
 
@@ -37,6 +38,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.flags.Listen, "listen", "", "`HOST:PORT` for peers, \"off\" for none")
 	f.StringVar(&o.flags.Admin, "admin", "", "`PATH` of the admin socket")
 	f.StringVar(&o.flags.CA, "ca", "", "with --dev: `DIR` of the CA; daemons that share it trust each other, the first one makes it")
+	f.StringVar(&o.sys, "sys", "", "with --dev: `DIR` to look for NUMA nodes and PCI devices in, such as a copy of another machine's (default /sys)")
 	f.Func("peer", "another node as `NAME=HOST:PORT`; may be repeated", func(s string) error {
 		name, addr, ok := strings.Cut(s, "=")
 		if !ok || name == "" || addr == "" {
@@ -60,6 +62,8 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("unexpected argument %q: kvpiped takes flags alone, see --help", f.Arg(0))
 	case o.flags.CA != "" && !o.dev:
 		return nil, fmt.Errorf("--ca goes with --dev; otherwise set tls.ca, tls.cert and tls.key in the configuration")
+	case o.sys != "" && !o.dev:
+		return nil, fmt.Errorf("--sys goes with --dev: a daemon in service places its threads by the machine it is on")
 	case o.file == "" && !o.dev:
 		o.file = defaultFile
 	}

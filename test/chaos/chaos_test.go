@@ -64,7 +64,9 @@ func describe(t *testing.T, nodes int, with ...string) *world {
 	for i := range nodes {
 		w.daemons = append(w.daemons, c.Node(fmt.Sprintf("node-%d", i)))
 	}
+	sys, _ := cluster.TwoNUMANodes(t)
 	for _, n := range w.daemons {
+		n.Args = append(n.Args, "--sys", sys)
 		n.Beats = "200ms" // given up sooner than daemons are stopped for, at times
 		n.Configure(strings.Join(with, "\n") + settings)
 	}
