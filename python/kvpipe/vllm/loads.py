@@ -7,7 +7,7 @@ from typing import Dict, List, NamedTuple, Set
 
 from .. import NO_BLOCK, Error, Node, Take
 from .compat import logger
-from .meta import Load, peer_of
+from .meta import Load
 
 #: seconds that a step waits for the daemon to let go of the blocks of a load that failed
 _FENCE = 10.0
@@ -36,10 +36,7 @@ class Loads:
             if self._rank not in load.parts:
                 continue
             try:
-                take = self._node.take(
-                    load.key, load.blocks, peer=peer_of(load.node, self._node), token=load.token, tokens=(load.start, load.stop),
-                    after=load.after, timeout=load.timeout, tag=load.tag, trace=load.trace, content=load.content,
-                    part=(load.parts[self._rank], load.total), layered=load.layered)
+                take = load.take(self._node, load.parts[self._rank])
             except Error as error:
                 logger.warning("kvpipe: request %s: %s", load.request, error)
                 if load.layered:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from .. import Node, Take
+
 #: phases of a step in progress values, step << 16 | phase
 SAVED = 0xFFFF
 
@@ -30,7 +32,7 @@ def peer_of(node: str, own: Any) -> Optional[str]:
 
 
 class Load(NamedTuple):
-    """A take that workers submit by themselves, each for its own rank, as a part of ``total``."""
+    """A take, of which the scheduler's session submits a part, and workers by themselves one for each rank that is elsewhere."""
 
     tag: int
     request: str
@@ -48,6 +50,12 @@ class Load(NamedTuple):
     timeout: float
     #: the step waits for it, layer by layer; else it is reported once it is over
     layered: bool
+
+    def take(self, node: Node, part: int) -> Take:
+        """Submits one part of it at a session. Raises Error."""
+        return node.take(
+            self.key, self.blocks, peer=peer_of(self.node, node), token=self.token, tokens=(self.start, self.stop), after=self.after,
+            timeout=self.timeout, tag=self.tag, trace=self.trace, content=self.content, part=(part, self.total), layered=self.layered)
 
 
 @dataclasses.dataclass

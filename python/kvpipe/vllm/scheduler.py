@@ -14,7 +14,7 @@ from .. import Node
 from . import params as wire
 from . import requests
 from .compat import logger, transfer_groups
-from .meta import Load, Place, Step, peer_of, start_of
+from .meta import Load, Place, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
@@ -40,11 +40,10 @@ class Scheduler:
         self._blocks = requests.Blocks(groups, sizes, max(sizes) if packed else 1)
         self._tp = int(config.parallel_config.tensor_parallel_size)
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
-        self._layered = settings.layerwise
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._waiting: Dict[str, _Waiting] = {}
         self._theirs: Dict[str, int] = {}  # request -> tag of a take that workers submitted
-        self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
+        self._asking: Optional[Tuple[str, int]] = None  # of which request was asked last, from where on, until it has blocks
         self._counts = Counts()
         self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
@@ -59,7 +58,8 @@ class Scheduler:
     def places(self, places: Dict[Tuple[int, int], Place]) -> None:
         """Where the workers are, by (pp, tp)."""
         apart = sorted(tp + pp * self._tp for (pp, tp), place in places.items() if place.node != self._node.name)
-        self._apart = {rank: i + 1 for i, rank in enumerate(apart)}
+        first = 0 if len(apart) == self._world else 1  # part 0 is of the ranks that are here, if there are any
+        self._apart = {rank: i + first for i, rank in enumerate(apart)}
         if apart:
             self._offers.refused = "its ranks are on several nodes"
             logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
@@ -90,47 +90,49 @@ class Scheduler:
 
     def matched(self, request: Any, computed: int) -> Tuple[int, bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). Changes nothing."""
-        self._asking = request.request_id
+        self._asking = request.request_id, computed
         waiting = self._waiting.get(request.request_id)
         if waiting is None or not self._node.connected:
             return 0, False
-        known, now = self._known(request, waiting.source), self._layered and waiting.source.early
-        count = known - computed - (1 if now and known == request.num_tokens else 0)  # one is computed, to sample from
-        return (count, not now) if count > 0 and count >= self._settings.kv_recompute_threshold else (0, False)
+        count = self._end(request, waiting.source) - computed
+        return (count, not self._layers(waiting.source)) if count >= max(self._settings.kv_recompute_threshold, 1) else (0, False)
 
-    @staticmethod
-    def _known(request: Any, source: Source) -> int:
+    def _layers(self, source: Source) -> bool:
+        """Whether it is loaded layer by layer, while the step waits."""
+        return self._settings.layerwise and source.early
+
+    def _end(self, request: Any, source: Source) -> int:
+        """How many tokens from the first on can be loaded."""
         prompt = int(request.num_prompt_tokens)
-        return min(prompt, source.tokens or prompt)
+        known = min(prompt, source.tokens or prompt)
+        return known - 1 if self._layers(source) and known == request.num_tokens else known  # one is computed, to sample from
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
-        self._asking = None
+        asked, self._asking = self._asking, None
         waiting = self._waiting.pop(request.request_id, None)
-        if waiting is not None and count > 0:
-            self._load(request, waiting.source, blocks.get_block_ids(), count)
+        if waiting is not None and count > 0 and asked is not None:
+            self._load(request, waiting.source, blocks.get_block_ids(), asked[1], count)
         elif waiting is not None:
             self._drop(waiting.source)
         self._offers.allocated(request)
 
-    def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], count: int) -> None:
-        known, name, tag = self._known(request, source), request.request_id, self._operations.tag()
-        layered = self._layered and source.early
-        start, stop = known - count - (1 if layered and known == request.num_tokens else 0), self._blocks.end(known)
+    def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], start: int, count: int) -> None:
+        name, tag, layered = request.request_id, self._operations.tag(), self._layers(source)
+        stop = self._blocks.end(start + count)
+        parts = {rank: rank for rank in range(self._world)} if layered else dict(self._apart)
         load = Load(tag, name, source.key, source.node, source.token, source.trace,
-                    requests.digest(request, source.tokens or known), self._blocks.lists(tables, start, stop), start, stop,
-                    start_of(self._step + 1), dict(self._apart), len(self._apart) + 1, self._settings.timeout, layered)
-        if layered:
-            load = load._replace(parts={rank: rank for rank in range(self._world)}, total=self._world)
-        if load.parts:
+                    requests.digest(request, source.tokens or int(request.num_prompt_tokens)),
+                    self._blocks.lists(tables, start, stop), start, stop, start_of(self._step + 1), parts,
+                    len(parts) + (len(parts) < self._world), self._settings.timeout, layered)
+        if parts:
             self._next.loads.append(load)
             self._theirs[name] = tag
-        if layered:
+        if not layered:
+            self._next.recvs[tag] = name
+        if len(parts) == self._world:  # nothing is left for this session to take
             return
-        self._next.recvs[tag] = name
-        take = self._operations.submit(
-            self._node.take, load.key, load.blocks, peer=peer_of(load.node, self._node), token=load.token, tokens=(start, stop),
-            after=load.after, timeout=load.timeout, tag=tag, trace=load.trace, content=load.content, part=(0, load.total))
+        take = self._operations.submit(load.take, self._node, 0)
         if take is None:
             self._operations.failed(tag)
         else:

@@ -71,7 +71,8 @@ class Counts(compat.Stats):  # type: ignore[misc]
 
 
 def _reason(c: Completion) -> str:
-    return getattr(Reason(c.reason) if c.reason in set(Reason) else Reason.CANCELLED, "name", "").lower()
+    reason = c.reason or Reason.CANCELLED
+    return reason.name.lower() if isinstance(reason, Reason) else str(reason)  # of a newer daemon
 
 
 class Metrics(compat.PromMetrics):  # type: ignore[misc]

@@ -1,13 +1,13 @@
 """What a worker and the scheduler make of the ends that they hear of, in orders that daemons seldom give them."""
 
 import logging
-import os
 import types
 from unittest import mock
 
 import pytest
+from fakes import Session, ends
 
-from kvpipe import Completion, Reason, Status, Take, Unavailable
+from kvpipe import Reason, Status, Unavailable
 from kvpipe.vllm import compat
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
@@ -21,44 +21,10 @@ from kvpipe.vllm.worker import Worker
 LOAD = Load(7, "r", "k", "other", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
 
 
-def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
-    return Completion(tag, None, status, reason, 0, (), released, 0, message, tag, 1)
-
-
-class Session:
-    """A Node whose completions are put there by the test; it keeps what is asked of it."""
-
-    connected = True
-
-    def __init__(self):
-        self.name = "n"
-        self.coming, self.said = [], []
-        self._ready = os.eventfd(1)
-
-    def poll(self):
-        coming, self.coming = self.coming, []
-        return coming
-
-    def progress(self, n):
-        self.said.append(("progress", n))
-
-    def take(self, key, *args, peer=None, **options):
-        self.said.append(("take", peer))
-        take = Take.__new__(Take)
-        take._end, take._released = None, False
-        take.cancel = lambda timeout: self.said.append(("cancel", key))
-        take.__dict__["_session"] = None
-        return take
-
-    def fileno(self):
-        return self._ready
-
-
 @pytest.fixture
 def node():
-    session = Session()
-    yield session
-    os.close(session._ready)
+    with Session() as session:
+        yield session
 
 
 @pytest.fixture

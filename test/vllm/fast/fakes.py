@@ -1,0 +1,54 @@
+"""A session without a daemon, for tests of what either side makes of its words."""
+
+import os
+
+from kvpipe import Completion, Status, Take
+
+
+def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
+    return Completion(tag, None, status, reason, 0, (), released, 0, message, tag, 1)
+
+
+class Session:
+    """A Node whose completions are put there by the test; it keeps what is asked of it."""
+
+    connected = True
+
+    def __init__(self):
+        self.name = "n"
+        self.coming, self.said = [], []
+        self.taken, self.told, self.advertise = [], [], ""
+        self._ready = os.eventfd(1)
+
+    def poll(self):
+        coming, self.coming = self.coming, []
+        return coming
+
+    def progress(self, n):
+        self.said.append(("progress", n))
+
+    def watch(self, key, peer, token, **options):
+        self.told.append(("watch", key))
+        return object()
+
+    def drop(self, key, peer, token, **options):
+        self.told.append(("drop", key))
+        return object()
+
+    def take(self, key, blocks=(), *, peer=None, **options):
+        self.said.append(("take", peer))
+        self.taken.append({"blocks": blocks, **options})
+        take = Take.__new__(Take)
+        take._end, take._released = None, False
+        take.cancel = lambda timeout: self.said.append(("cancel", key))
+        take.__dict__["_session"] = None
+        return take
+
+    def fileno(self):
+        return self._ready
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self._ready)
