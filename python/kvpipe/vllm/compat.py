@@ -4,11 +4,14 @@ mended here; a symbol that is missing here is an error that names it."""
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any, Dict, Optional, Tuple
 
 OLDEST, NEWEST = (0, 31), (0, 33)
 
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+#: how vLLM names a multimodal input that it has not hashed: by its number in this instance
+_COUNTED = re.compile(r"renderer\d+-mm-\d+-")
 
 
 def _get(module: str, name: str) -> Any:
@@ -40,6 +43,15 @@ PromMetrics: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", 
 RequestStatus: Any = _get("vllm.v1.request", "RequestStatus")
 Results: Any = _get(_V1, "KVConnectorTransferResults")
 logger: Any = _get("vllm.logger", "init_logger")("vllm.kvpipe")
+
+
+def content_of(feature: Any) -> str:
+    """What tells a multimodal input from others, on every instance: vLLM's hash of it. Where prefix caching and the processor's
+    cache are both off, vLLM only counts inputs; then a hash of what goes into the model."""
+    name = str(feature.mm_hash or feature.identifier)
+    if feature.data is None or not _COUNTED.match(name):
+        return name
+    return str(_get("vllm.multimodal.hasher", "MultiModalHasher").hash_kwargs("sha256", **feature.data.get_data()))
 
 
 def cache_hit_source() -> Any:
@@ -92,6 +104,8 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
         return "--decode-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
     if getattr(parallel, "prefill_context_parallel_size", 1) > 1:
         return "--prefill-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
+    if getattr(model, "enable_sleep_mode", False):
+        return "--enable-sleep-mode is not supported: the daemon would go on using KV memory that sleep takes away; leave it out"
     if device != "cpu":
         return f"KV on {device} needs the GPU transport, which this build of kvpipe does not have: it moves KV of CPU engines"
     for group in kv_cache_config.kv_cache_groups if kv_cache_config is not None else ():

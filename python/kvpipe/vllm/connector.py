@@ -62,6 +62,10 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def requires_piecewise_for_cudagraph(cls, extra_config: Any) -> bool:
         return bool(extra_config.get("layerwise", False))
 
+    @classmethod
+    def supports_sleep_mode(cls, kv_transfer_config: Any) -> bool:
+        return False
+
     # ---- scheduler
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
@@ -151,11 +155,6 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     @kept_in(compat.Results)
     def get_transfer_results(self, finished_req_ids: Any) -> Any:
         return self._worker.results(self._connector_metadata, finished_req_ids)
-
-    @kept_in(lambda: (None, None))
-    def get_finished(self, finished_req_ids: Any) -> Any:
-        results = self._worker.results(self._connector_metadata, finished_req_ids)
-        return results.finished_sending, results.finished_recving
 
     @kept_in(set)
     def get_block_ids_with_load_errors(self) -> Any:

@@ -7,6 +7,7 @@ import hashlib
 from typing import Any, List, Sequence
 
 from ..blocks import NO_BLOCK
+from .compat import content_of
 from .layout import whole
 
 
@@ -52,7 +53,12 @@ def trace(request: Any) -> str:
 def digest(request: Any, tokens: int) -> bytes:
     """What the KV of the first ``tokens`` depends on beside the model: both sides must have the same."""
     h = hashlib.blake2b(array.array("i", request.all_token_ids[:tokens]).tobytes(), digest_size=16)
-    lora, features = getattr(request, "lora_request", None), getattr(request, "mm_features", None) or ()
-    h.update(repr([getattr(lora, "lora_name", None), getattr(request, "cache_salt", None),
-                   [f.identifier for f in features]]).encode())
+    lora, embeds = getattr(request, "lora_request", None), getattr(request, "prompt_embeds", None)
+    inputs = [(content_of(f), f.mm_position.offset) for f in getattr(request, "mm_features", None) or ()
+              if f.mm_position.offset < tokens]
+    h.update(repr([getattr(lora, "lora_name", None), getattr(request, "cache_salt", None), inputs]).encode())
+    if embeds is not None:  # [token, hidden]; the ids of such tokens are 0
+        import torch
+
+        h.update(embeds[:tokens].cpu().contiguous().flatten().view(torch.uint8).numpy())
     return h.digest()

@@ -1,0 +1,41 @@
+"""Engines that cannot use kvpipe are told why, in one line, at their start."""
+
+import types
+
+import pytest
+
+from kvpipe.vllm import compat
+from kvpipe.vllm.connector import KVPipeConnector
+
+
+def engine(device="cpu", dcp=1, pcp=1, **model):
+    return types.SimpleNamespace(
+        model_config=types.SimpleNamespace(**model), device_config=types.SimpleNamespace(device_type=device),
+        parallel_config=types.SimpleNamespace(decode_context_parallel_size=dcp, prefill_context_parallel_size=pcp))
+
+
+def cache(**spec):
+    group = types.SimpleNamespace(layer_names=["l"], kv_cache_spec=types.SimpleNamespace(**spec))
+    return types.SimpleNamespace(kv_cache_groups=[group])
+
+
+@pytest.mark.parametrize("config, spec, why", [
+    (engine(is_encoder_decoder=True), {}, "encoder-decoder"),
+    (engine(dcp=2), {}, "--decode-context-parallel-size"),
+    (engine(pcp=2), {}, "--prefill-context-parallel-size"),
+    (engine(enable_sleep_mode=True), {}, "--enable-sleep-mode"),
+    (engine("cuda"), {}, "KV on cuda"),
+    (engine(), {"shapes": ()}, "only attention with paged KV"),
+    (engine(), {"head_size": 64, "tokens_per_state": 2}, "one state for each token"),
+])
+def test_why(config, spec, why):
+    told = compat.refusal(config, cache(**spec))
+    assert why in told and "\n" not in told
+
+
+def test_others_are_not():
+    assert compat.refusal(engine(), cache(head_size=64)) is None
+
+
+def test_vllm_is_told_that_sleep_does_not_go_with_it():
+    assert not KVPipeConnector.supports_sleep_mode(None)
