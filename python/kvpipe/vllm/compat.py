@@ -36,6 +36,7 @@ def check_version() -> None:
 Base: Any = _get(_V1, "KVConnectorBase_V1")
 Metadata: Any = _get(_V1, "KVConnectorMetadata")
 Handshake: Any = _get(_V1, "KVConnectorHandshakeMetadata")
+WorkerMetadata: Any = _get(_V1, "KVConnectorWorkerMetadata")
 Role: Any = _get(_V1, "KVConnectorRole")
 SupportsHMA: Any = _get(_V1, "SupportsHMA")
 Stats: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorStats")

@@ -10,7 +10,7 @@ from . import compat
 from .compat import Role, logger
 from .guard import kept_in, nothing
 from .layout import Heads
-from .meta import Step
+from .meta import Lost, Step
 from .params import Settings
 from .scheduler import Scheduler
 from .session import open_session
@@ -19,6 +19,7 @@ from .worker import Worker
 
 compat.check_version()
 compat.Metadata.register(Step)
+compat.WorkerMetadata.register(Lost)
 
 
 class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
@@ -79,6 +80,8 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     @nothing
     def update_connector_output(self, connector_output: Any) -> None:
         self._scheduler.received(connector_output.finished_recving)
+        if connector_output.kv_connector_worker_meta is not None:
+            self._scheduler.lost()
 
     @nothing
     def on_new_request(self, request: Any) -> None:
@@ -113,7 +116,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @kept_in(lambda: False)
     def reset_cache(self) -> bool:
-        self._scheduler.give_back()
+        self._scheduler.reset()
         return True
 
     # ---- worker
@@ -160,11 +163,15 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def get_block_ids_with_load_errors(self) -> Any:
         return self._worker.failed_blocks()
 
+    @nothing
+    def build_connector_worker_meta(self) -> Any:
+        return self._worker.lost()
+
     # ---- metrics
 
     @nothing
     def get_kv_connector_stats(self) -> Any:
-        return self._scheduler.counts() if self._scheduler is not None else None
+        return (self._scheduler or self._worker).counts()
 
     @classmethod
     def build_kv_connector_stats(cls, data: Any = None) -> Any:

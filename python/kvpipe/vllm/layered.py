@@ -16,6 +16,7 @@ class _Growing(NamedTuple):
     tag: int
     offer: Offer
     request: Any
+    withdrawn: bool = False
 
 
 class LayeredOffers:
@@ -63,17 +64,21 @@ class LayeredOffers:
         offer, prompt, unit = growing.offer, growing.request.num_prompt_tokens, self._blocks.unit
         total = growing.request.num_computed_tokens + scheduled
         slots = self._blocks.end(prompt) if total >= prompt else total // unit * unit
-        if slots <= offer.tokens:
+        if slots <= offer.tokens or growing.withdrawn:
             return
         try:
             offer.extend(self._blocks.lists(tables, offer.tokens, slots), slots, start_of(number), layered=True, timeout=0)
         except Error as error:
             logger.warning("kvpipe: request %s is not offered further: %s", growing.request.request_id, error)
 
+    def reset(self) -> None:
+        """They are being withdrawn: their requests go on without."""
+        self._offers = {name: growing._replace(withdrawn=True) for name, growing in self._offers.items()}
+
     def end(self, request: Any, good: bool) -> Tuple[int, bool]:
         """(its tag, whether it can be taken): seals it, or withdraws it."""
         growing = self._offers.pop(request.request_id)
-        complete = good and growing.offer.tokens >= request.num_prompt_tokens
+        complete = good and growing.offer.tokens >= request.num_prompt_tokens and not growing.withdrawn
         if growing.tag in self._operations.running:
             if complete:
                 try:

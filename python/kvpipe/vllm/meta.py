@@ -85,6 +85,13 @@ class Step:
         return Step, tuple(values)
 
 
+class Lost:
+    """What a worker tells the scheduler from then on that its session is over: its rank has no part in anything any more."""
+
+    def aggregate(self, _: "Lost") -> "Lost":
+        return self
+
+
 class Place:
     """Where a worker is: it tells the scheduler once, before the first step."""
 

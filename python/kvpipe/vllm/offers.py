@@ -43,7 +43,7 @@ class Offers:
     def allocated(self, request: Any) -> None:
         """It begins, or begins again."""
         target = self._targets.get(request.request_id)
-        if target is not None and self._settings.layerwise and not self.refused and self._node.connected:
+        if target is not None and self._settings.layerwise and not self.refused and self._operations.usable:
             self.layered.begin(request, target)
 
     def step(self, output: Any, step: Step, tables: Any) -> None:
@@ -56,7 +56,7 @@ class Offers:
         """(whether its blocks stay until they are reported as sent, what its answer carries). following: the next step."""
         name = request.request_id
         step, target = self._prefills.pop(name, None), self._targets.pop(name, None)
-        good = request.status in _DELIVERED and self._node.connected and not self.refused
+        good = request.status in _DELIVERED and self._operations.usable and not self.refused
         if name in self.layered:
             return self._end_layered(request, tables, target, good, following)
         if not good:
@@ -112,6 +112,13 @@ class Offers:
         return wire.outgoing(
             blocks=requests.delivered(lists), engine=self._engine, request=request.request_id, tp=self._tp, source=source,
             address=self._settings.advertise or self._node.advertise, prefill=prefill)
+
+    def reset(self) -> None:
+        """No KV of before may be taken any more: the model has changed."""
+        for tag, running in self._operations.running.items():
+            if running.source is None:
+                self._operations.stop(tag)
+        self.layered.reset()
 
     def give_back(self) -> bool:
         """Ends the offers to next turns, which only save work; whether any blocks are on their way back."""

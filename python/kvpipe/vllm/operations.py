@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from .. import Completion, Error, Node, Offer, Operation, Status, Take
 from .compat import logger
-from .meta import peer_of
+from .meta import Load, peer_of
 from .params import Source
 from .stats import Counts
 
@@ -21,17 +21,17 @@ class Running(NamedTuple):
     request: str
     operation: Operation
     began: float
-    peer: str  # of takes: the producer's node
+    source: Optional[Source]  # of takes
     blocks: int  # of offers to the next turn: how many they keep
 
 
 class Operations:
     """Called by the engine's thread alone."""
 
-    def __init__(self, node: Node, counts: Counts, met: Callable[[str, float], None]) -> None:
+    def __init__(self, node: Node, counts: Counts, met: Callable[[str, float], None], lease: float) -> None:
         self.node = node
         self.running: Dict[int, Running] = {}
-        self._counts, self._met = counts, met
+        self._counts, self._met, self._lease = counts, met, lease
         self._loads: Dict[str, int] = {}  # request -> tag of its take
         self._watches: Dict[int, str] = {}  # tag -> request
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
@@ -40,7 +40,8 @@ class Operations:
         self._tag = 0
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
-        self._over = False
+        self._over = False  # the session; ...
+        self._given_up = False  # ... or another of this engine's
 
     @property
     def last(self) -> int:
@@ -49,6 +50,17 @@ class Operations:
     def tag(self) -> int:
         self._tag += 1
         return self._tag
+
+    @property
+    def usable(self) -> bool:
+        """Whether anything can be handed over now."""
+        return not self._given_up and self.node.connected
+
+    def end(self, why: object) -> None:
+        """Nothing new is begun from now on; what runs ends by itself."""
+        if not self._given_up:
+            logger.error("kvpipe: no more hand-overs until this engine is restarted: %s", why)
+        self._given_up = True
 
     def submit(self, call: Callable[..., Any], *args: Any, **options: Any) -> Optional[Any]:
         """The operation, or None when it was refused at once."""
@@ -60,20 +72,25 @@ class Operations:
             logger.warning("kvpipe: %s", error)
             return None
 
-    def keep(self, tag: int, request: str, operation: Operation, peer: str = "", blocks: int = 0) -> None:
-        self.running[tag] = Running(request, operation, time.monotonic(), peer, blocks)
+    def keep(self, tag: int, request: str, operation: Operation, source: Optional[Source] = None, blocks: int = 0) -> None:
+        self.running[tag] = Running(request, operation, time.monotonic(), source, blocks)
         if isinstance(operation, Take):
             self._loads[request] = tag
 
-    def tell(self, what: Callable[..., Any], source: Source, seconds: float, request: str = "") -> None:
+    def tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float, request: str = "") -> None:
         """Watches or drops what a request may load. request: who wants to hear that it is gone."""
         tag = self.tag()
         peer = peer_of(source.node, self.node)
         if self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None and request:
             self._watches[tag] = request
 
+    def drop(self, source: Union[Source, Load]) -> None:
+        """Nothing of it is needed: its producer's blocks may go."""
+        self.tell(self.node.drop, source, self._lease)
+
     def failed(self, tag: int) -> None:
         """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
+        self._counts.refused()
         self._ended.append((tag, False))
 
     def stop(self, tag: int) -> None:
@@ -108,8 +125,7 @@ class Operations:
             if self.running:
                 self._look_out()
         except Error as error:  # the session is over: nothing of it touches memory any more
-            if not self._over:
-                logger.error("kvpipe: no more hand-overs until this engine is restarted: %s", error)
+            self.end(error)
             self._over = True
             self._ended += [(tag, False) for tag in self.running]
             self.running.clear()
@@ -126,8 +142,10 @@ class Operations:
             self._counts.ended(take, c, seconds)
             if c.status != Status.DONE:
                 logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
-            elif take:
-                self._met(running.peer, c.bytes / max(seconds, 1e-6))
+            if running.source is not None and c.status == Status.DONE:
+                self._met(running.source.node, c.bytes / max(seconds, 1e-6))
+            elif running.source is not None:
+                self.drop(running.source)
         if c.released:
             end = running.operation.completion
             self._ended.append((c.tag, end is not None and end.status == Status.DONE))

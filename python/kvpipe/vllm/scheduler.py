@@ -42,10 +42,10 @@ class Scheduler:
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._waiting: Dict[str, _Waiting] = {}
-        self._theirs: Dict[str, int] = {}  # request -> tag of a take that workers submitted
+        self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
         self._asking: Optional[Tuple[str, int]] = None  # of which request was asked last, from where on, until it has blocks
         self._counts = Counts()
-        self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met)
+        self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met, settings.lease)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
                               int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
@@ -85,14 +85,11 @@ class Scheduler:
         self._operations.tell(self._node.watch, source, self._settings.lease, request)
         return _Waiting(source, time.monotonic() + self._settings.lease / 3)
 
-    def _drop(self, source: Source) -> None:
-        self._operations.tell(self._node.drop, source, self._settings.lease)
-
     def matched(self, request: Any, computed: int) -> Tuple[int, bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). Changes nothing."""
         self._asking = request.request_id, computed
         waiting = self._waiting.get(request.request_id)
-        if waiting is None or not self._node.connected:
+        if waiting is None or not self._operations.usable:
             return 0, False
         count = self._end(request, waiting.source) - computed
         return (count, not self._layers(waiting.source)) if count >= max(self._settings.kv_recompute_threshold, 1) else (0, False)
@@ -114,7 +111,7 @@ class Scheduler:
         if waiting is not None and count > 0 and asked is not None:
             self._load(request, waiting.source, blocks.get_block_ids(), asked[1], count)
         elif waiting is not None:
-            self._drop(waiting.source)
+            self._operations.drop(waiting.source)
         self._offers.allocated(request)
 
     def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], start: int, count: int) -> None:
@@ -127,7 +124,7 @@ class Scheduler:
                     len(parts) + (len(parts) < self._world), self._settings.timeout, layered)
         if parts:
             self._next.loads.append(load)
-            self._theirs[name] = tag
+            self._theirs[name] = load
         if not layered:
             self._next.recvs[tag] = name
         if len(parts) == self._world:  # nothing is left for this session to take
@@ -136,7 +133,7 @@ class Scheduler:
         if take is None:
             self._operations.failed(tag)
         else:
-            self._operations.keep(tag, name, take, peer=source.node)
+            self._operations.keep(tag, name, take, source=source)
 
     # ---- steps
 
@@ -178,18 +175,26 @@ class Scheduler:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
         waiting = self._waiting.pop(request.request_id, None)
         if waiting is not None:
-            self._drop(waiting.source)
+            self._operations.drop(waiting.source)
         theirs = self._theirs.pop(request.request_id, None)
         if theirs is not None:
-            self._next.cancelled.append(theirs)
+            self._next.cancelled.append(theirs.tag)
+            self._operations.drop(theirs)
         self._operations.stop_load(request.request_id)
         return self._offers.finished(request, tables, self._next)
 
     def give_back(self) -> bool:
         return self._offers.give_back()
 
+    def reset(self) -> None:
+        self._offers.reset()
+
+    def lost(self) -> None:
+        """A rank has said that its session is over."""
+        self._operations.end("the session of one of its ranks is over")
+
     def counts(self) -> Optional[Counts]:
-        return None if self._counts.is_empty() else self._counts.take()
+        return self._counts.take()
 
     def close(self) -> None:
         self._node.close()

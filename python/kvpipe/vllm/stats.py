@@ -1,8 +1,9 @@
-"""Counts, for vLLM's log line and its Prometheus metrics. Kept by the scheduler's side, which hears of each hand-over once."""
+"""Counts, for vLLM's log line and its Prometheus metrics. Kept where a hand-over is heard of once: by the scheduler's
+side, and where that takes no part in a load, by the rank that takes its first part."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from .. import Completion, Reason, Status
 from . import compat
@@ -37,8 +38,14 @@ class Counts(compat.Stats):  # type: ignore[misc]
         else:
             _add(self.data["offers"], {"consumed" if c.status == Status.DONE else _reason(c): 1})
 
-    def take(self) -> "Counts":
-        """What there is, which begins anew."""
+    def refused(self) -> None:
+        """A load that could not even be asked for."""
+        _add(self.data["failed"], {"refused": 1})
+
+    def take(self) -> Optional["Counts"]:
+        """What there is, which begins anew; None: nothing."""
+        if self.is_empty():
+            return None
         now = Counts(self.data)
         self.reset()
         return now

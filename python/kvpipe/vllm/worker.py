@@ -11,9 +11,11 @@ from .. import Completion, Error, Node, Status
 from . import layout
 from .compat import Results, logger
 from .loads import Loads
-from .meta import Place, Step, end_of, layer_of, start_of
+from .meta import Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
 from .params import Settings
+from .peers import Peers
+from .stats import Counts
 
 #: a failed run that goes this far says "all of the take"
 _ALL = 0xFFFFFFFF
@@ -38,7 +40,7 @@ class Worker:
         self._bad: Set[int] = set()
         self._step = 0
         self._one_group = len(cache.kv_cache_groups) == 1
-        self._loads = Loads(node, heads.rank + heads.ranks * stage)
+        self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self._pending: List[Completion] = []  # seen while a fence was waited for
 
     def place(self) -> Place:
@@ -178,6 +180,13 @@ class Worker:
     def failed_blocks(self) -> Set[int]:
         bad, self._bad = self._bad, set()
         return bad
+
+    def counts(self) -> Optional[Counts]:
+        return self._loads.counts.take()
+
+    def lost(self) -> Optional[Lost]:
+        """What the scheduler has to hear once this rank can hand nothing over any more."""
+        return Lost() if self._over else None
 
     def close(self) -> None:
         self._node.close()

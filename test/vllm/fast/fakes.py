@@ -2,7 +2,7 @@
 
 import os
 
-from kvpipe import Completion, Status, Take
+from kvpipe import Completion, Offer, Status, Take
 
 
 def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
@@ -17,7 +17,8 @@ class Session:
     def __init__(self):
         self.name = "n"
         self.coming, self.said = [], []
-        self.taken, self.told, self.advertise = [], [], ""
+        self.taken, self.offered, self.told = [], [], []
+        self.advertise, self.refuses = "", None
         self._ready = os.eventfd(1)
 
     def poll(self):
@@ -35,7 +36,16 @@ class Session:
         self.told.append(("drop", key))
         return object()
 
+    def offer(self, key, blocks, **options):
+        self.offered.append(key)
+        offer = Offer.__new__(Offer)
+        offer.withdraw = lambda timeout: self.said.append(("withdraw", key))
+        offer.__dict__["_session"] = None
+        return offer
+
     def take(self, key, blocks=(), *, peer=None, **options):
+        if self.refuses:
+            raise self.refuses
         self.said.append(("take", peer))
         self.taken.append({"blocks": blocks, **options})
         take = Take.__new__(Take)

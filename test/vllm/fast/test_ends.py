@@ -11,7 +11,7 @@ from kvpipe import Reason, Status, Unavailable
 from kvpipe.vllm import compat
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
-from kvpipe.vllm.meta import Load, Step, start_of
+from kvpipe.vllm.meta import Load, Lost, Step, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, names_source
 from kvpipe.vllm.scheduler import Scheduler
@@ -91,9 +91,18 @@ def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, wor
     assert look(worker, Step(2, last=4), ["r"]).finished_sending == {"r"}
 
 
+def test_a_worker_whose_session_is_over_says_so_and_holds_nobody_up(node, worker):
+    look(worker, Step(1, last=7, recvs={7: "r"}, sends={6: "s"}))
+    assert worker.lost() is None
+    node.poll = lambda: (_ for _ in ()).throw(Unavailable("the session is over"))
+    out = look(worker, Step(2, last=7), ["s"])
+    assert (out.finished_sending, out.finished_recving, out.failed_recving) == ({"s"}, {"r"}, {"r"})
+    assert isinstance(worker.lost().aggregate(worker.lost()), Lost)
+
+
 @pytest.fixture
 def operations(node):
-    return Operations(node, Counts(), lambda peer, rate: None)
+    return Operations(node, Counts(), lambda peer, rate: None, 30.0)
 
 
 def test_loads_may_be_stopped_after_the_session(node, operations):

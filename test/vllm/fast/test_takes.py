@@ -4,9 +4,12 @@ import base64
 import types
 
 import pytest
-from fakes import Session
+from fakes import Session, ends
+from vllm.v1.request import RequestStatus
 
-from kvpipe.vllm.meta import Place
+from kvpipe import Reason, Status, Unavailable
+from kvpipe.vllm.loads import Loads
+from kvpipe.vllm.meta import Load, Place
 from kvpipe.vllm.params import Settings
 from kvpipe.vllm.scheduler import Scheduler
 
@@ -80,3 +83,98 @@ def test_a_take_has_a_part_for_the_schedulers_node_and_one_for_each_rank_elsewhe
     assert [take["part"] for take in node.taken] == [(part, total) for part in own]
     assert [(load.parts, load.total) for load in step.loads] == ([(parts, total)] if parts else [])
     assert list(step.recvs.values()) == ["r"]
+
+
+@pytest.mark.parametrize("end, dropped", [
+    (ends(2), False),
+    (ends(2, Status.FAILED, Reason.PEER_GONE), True),
+    (ends(2, Status.CANCELLED, Reason.CANCELLED), True),
+])
+def test_what_will_not_be_loaded_is_not_kept_for_it(node, end, dropped):
+    side = scheduler(node)
+    begun(side, request(100))
+    node.coming = [end]
+    step(side)
+    assert (("drop", "k") in node.told) == dropped
+
+
+def finished(side, r):
+    r.status = RequestStatus.FINISHED_ABORTED
+    return side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
+
+
+def test_a_request_that_ends_needs_nothing_any_more(node):
+    side, r = placed(scheduler(node, tp=2), "far", "far"), request(100)
+    begun(side, r)
+    assert finished(side, r) == (False, None)
+    assert step(side).cancelled == [2] and ("drop", "k") in node.told
+
+
+def test_no_load_is_begun_when_the_session_of_a_rank_is_over(node):
+    side, r = scheduler(node), request(100)
+    side.add(r)
+    assert side.matched(r, 0) == (100, True)
+    side.lost()
+    assert side.matched(r, 0) == (0, False)
+    side.allocated(r, blocks(100), 0)
+    assert not node.taken and ("drop", "k") in node.told
+
+
+def prefilled(side, name="p"):
+    r = request(100, name)
+    r.kv_transfer_params = {"do_remote_decode": True}
+    side.add(r)
+    side.step(types.SimpleNamespace(num_scheduled_tokens={name: 100}, preempted_req_ids=None))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+    return side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
+
+
+def test_nothing_is_offered_when_the_session_of_a_rank_is_over(node):
+    side = scheduler(node)
+    assert prefilled(side)[0] and len(node.offered) == 1
+    side.lost()
+    assert prefilled(side, "q") == (False, None) and len(node.offered) == 1
+
+
+def test_a_reset_cache_offers_nothing_of_before(node):
+    side = scheduler(node)
+    prefilled(side)
+    side.reset()
+    assert node.said == [("withdraw", node.offered[0])]
+
+
+def test_a_load_that_is_refused_at_once_counts(node):
+    side = scheduler(node)
+    node.refuses = Unavailable("no")
+    begun(side, request(100))
+    assert side.counts().data["failed"] == {"refused": 1}
+
+
+class Awaited:
+    """A take of a worker that has ended."""
+
+    def __init__(self, end):
+        self.completion = end
+
+    def wait(self, timeout):
+        if self.completion.status != Status.DONE:
+            raise self.completion.error()
+
+    def cancel(self):
+        return True
+
+
+@pytest.mark.parametrize("rank, end, data", [
+    (0, ends(7)._replace(bytes=50), {"load_bytes": [100], "failed": {}}),
+    (1, ends(7)._replace(bytes=50), None),
+    (0, ends(7, Status.FAILED, Reason.TIMEOUT), {"load_bytes": [], "failed": {"timeout": 1}}),
+])
+def test_a_load_layer_by_layer_is_counted_by_one_rank(node, rank, end, data):
+    met, load = [], Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, True)
+    node.take = lambda *_, **options: Awaited(end)
+    loads = Loads(node, rank, lambda peer, rate: met.append(peer))
+    loads.begin([load])
+    assert loads.finish() == (set() if end.status == Status.DONE else {1, 2})
+    counted = loads.counts.take()
+    assert (counted and {name: counted.data[name] for name in ("load_bytes", "failed")}) == data
+    assert met == (["other"] if data and data["load_bytes"] else [])
