@@ -328,7 +328,8 @@ KVPIPE_API int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t ti
 KVPIPE_API int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, int *reusable);
 
 /* A queued request's consumer: watch renews the offer's lease before there are blocks, drop says that nothing is
- * needed, so that the producer's blocks are free at once. Both complete like operations (DONE, or FAILED). */
+ * needed, so that the producer's blocks are free at once. Both complete like operations (DONE, or FAILED); a watch once there
+ * is an offer. */
 struct kvpipe_key_opts {
 	size_t sz;
 	const void *key;

@@ -8,6 +8,14 @@ type grave struct {
 	by    string // engine
 	at    Time
 	drops []dropNote
+
+	watches []watchNote
+}
+
+// watchNote is a watch that waits for the offer; by: nil is this node.
+type watchNote struct {
+	by  *peer
+	msg MsgKey
 }
 
 type dropNote struct {
@@ -72,7 +80,7 @@ func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
 		short(g.key), g.by, m.cfg.Node, g.how, took(m.now-g.at)), true
 }
 
-// applyDrops counts drops that came before the offer.
+// applyDrops counts drops that came before the offer, and answers those who watch.
 func (m *Machine) applyDrops(o *offer) {
 	g := m.graves.keys[o.key]
 	if g == nil {
@@ -83,6 +91,9 @@ func (m *Machine) applyDrops(o *offer) {
 		if sameToken(d.token, o.token) {
 			o.drop(m, d.engine)
 		}
+	}
+	for i := range g.watches {
+		m.keyAsked(g.watches[i].by, &g.watches[i].msg)
 	}
 }
 

@@ -87,6 +87,9 @@ func (k *keyOp) fire(m *Machine, which wake) {
 		c := m.trouble(k.hint)
 		if c.Reason == OK {
 			c.Text = "no answer"
+			if k.asked && !k.msg.Drop {
+				c.Text = "nothing was offered under it"
+			}
 		}
 		k.finish(m, Failed, because(Timeout, "peer %q did not answer about key %s within %s: %s", k.hint, short(k.msg.Key), took(m.now-k.began), c.Text))
 	}
@@ -112,9 +115,29 @@ func (m *Machine) keyOpsOf(p *peer) []*keyOp {
 	return out
 }
 
-// keyAsked answers a watch or a drop: the producer's side.
+// keyAsked answers a watch or a drop: the producer's side. Who watches a key that has no offer yet is answered when one comes.
 func (m *Machine) keyAsked(p *peer, msg *MsgKey) {
-	m.send(p, &MsgKeyAck{ID: msg.ID, Cause: m.keyVerdict(msg)})
+	if !m.watchEarly(p, msg) {
+		m.send(p, &MsgKeyAck{ID: msg.ID, Cause: m.keyVerdict(msg)})
+	}
+}
+
+// watchEarly remembers a watch whose offer has not come yet. It is also asked again, so that forgetting it costs a moment.
+func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
+	g := m.graves.keys[string(msg.Key)]
+	if msg.Drop || m.offers[string(msg.Key)] != nil {
+		return false
+	}
+	if g == nil {
+		g = &grave{key: string(msg.Key), at: m.now}
+		m.remember(g)
+	} else if _, past := g.verdict(m, msg.Token); past {
+		return false
+	}
+	if len(g.watches) < maxParts && !slices.ContainsFunc(g.watches, func(w watchNote) bool { return w.by == p && w.msg.ID == msg.ID }) {
+		g.watches = append(g.watches, watchNote{p, *msg})
+	}
+	return true
 }
 
 func (m *Machine) keyVerdict(msg *MsgKey) Cause {

@@ -85,3 +85,43 @@ func TestRefusals(t *testing.T) {
 	refused(3, take("gone", token, 9), transfer.Expired, "withdrawn")
 	goesOn(3, take("gone", wrong, 10)) // who has no token learns nothing of the key's past
 }
+
+// TestAWatchHearsOfTheOffer: of one that comes later as well, and of what was there.
+func TestAWatchHearsOfTheOffer(t *testing.T) {
+	n := uint64(0)
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { n++; return n << 32 }})
+	for id, engine := range map[transfer.SessionID]string{1: "p", 3: "d"} {
+		m.Step(1, transfer.SessionOpened{Session: id, Engine: engine, Instance: "i", Role: transfer.Worker, Credits: 1000})
+		m.Step(1, transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+	}
+	token, user := []byte("0123456789abcdef"), uint64(0)
+	// submit returns how watches ended in this step: their numbers and reasons.
+	submit := func(s transfer.SessionID, op transfer.Op) map[uint64]transfer.Reason {
+		user++
+		ends := map[uint64]transfer.Reason{}
+		for _, e := range m.Step(1, transfer.Submit{Session: s, UserData: user, Op: op}) {
+			if c, ok := e.(transfer.Complete); ok && c.Kind == transfer.KindWatch {
+				ends[c.UserData] = c.Reason
+			}
+		}
+		return ends
+	}
+	watch := func(token string) *transfer.WatchOp { return &transfer.WatchOp{Key: []byte("k"), Token: []byte(token)} }
+	for _, w := range []*transfer.WatchOp{watch("0123456789abcdef"), watch("fedcba9876543210")} {
+		if ends := submit(3, w); len(ends) != 0 {
+			t.Fatalf("nothing is offered, and a watch ended: %v", ends)
+		}
+	}
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{1}}}
+	ends := submit(1, &transfer.OfferOp{Key: []byte("k"), Token: token, Blocks: blocks, Sealed: true})
+	if len(ends) != 2 || ends[1] != transfer.OK || ends[2] != transfer.Denied {
+		t.Errorf("the offer came: %v", ends)
+	}
+	if ends := submit(3, watch("0123456789abcdef")); len(ends) != 1 || ends[4] != transfer.OK {
+		t.Errorf("the offer is there: %v", ends)
+	}
+	submit(1, &transfer.WithdrawOp{Target: 3})
+	if ends := submit(3, watch("0123456789abcdef")); len(ends) != 1 || ends[6] != transfer.Expired {
+		t.Errorf("the offer is gone: %v", ends)
+	}
+}

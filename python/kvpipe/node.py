@@ -261,7 +261,7 @@ class Node:
 
     def watch(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
               trace: Optional[str] = None) -> Operation:
-        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30)."""
+        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30). Done once there is one."""
         return self._about("watch", key, peer, token, timeout, tag, trace)
 
     def drop(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,

@@ -35,8 +35,8 @@ class Operations:
         self._loads: Dict[str, int] = {}  # request -> tag of its take
         self._watches: Dict[int, str] = {}  # tag -> request
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
-        #: requests that have nothing to load any more, as their producer has said
-        self.gone: List[str] = []
+        #: what watches have said: (request, whether there is something to load, else why there never will be)
+        self.heard: List[Tuple[str, bool, str]] = []
         self._tag = 0
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
@@ -155,10 +155,7 @@ class Operations:
                 self._loads.pop(running.request, None)
 
     def _watched(self, c: Completion) -> None:
-        request = self._watches.pop(c.tag)
-        if c.status != Status.DONE:
-            logger.warning("kvpipe: request %s computes its prompt here: %s", request, c.message)
-            self.gone.append(request)
+        self.heard.append((self._watches.pop(c.tag), c.status == Status.DONE, c.message))
 
     def _look_out(self) -> None:
         if self.node.connected:

@@ -7,8 +7,7 @@ were allocated in begins, an offer not before the last step that computed its re
 
 from __future__ import annotations
 
-import time
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .. import Node
 from . import params as wire
@@ -20,13 +19,7 @@ from .operations import Operations
 from .params import Settings, Source
 from .peers import Peers
 from .stats import Counts
-
-
-class _Waiting(NamedTuple):
-    """A request that may load, before it has blocks."""
-
-    source: Source
-    renew: float  # when its producer has to hear of it again
+from .waiting import Waiting
 
 
 class Scheduler:
@@ -41,11 +34,11 @@ class Scheduler:
         self._tp = int(config.parallel_config.tensor_parallel_size)
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
-        self._waiting: Dict[str, _Waiting] = {}
         self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
         self._asking: Optional[Tuple[str, int]] = None  # of which request was asked last, from where on, until it has blocks
         self._counts = Counts()
         self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met, settings.lease)
+        self._waiting = Waiting(node, self._operations, settings)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
                               int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
@@ -79,20 +72,21 @@ class Scheduler:
         if prefill:
             self._offers.add(request, source if target else None)
         if source is not None and not (prefill and target):
-            self._waiting[request.request_id] = self._watch(request.request_id, source)
+            self._waiting.add(request.request_id, source)
 
-    def _watch(self, request: str, source: Source) -> _Waiting:
-        self._operations.tell(self._node.watch, source, self._settings.lease, request)
-        return _Waiting(source, time.monotonic() + self._settings.lease / 3)
-
-    def matched(self, request: Any, computed: int) -> Tuple[int, bool]:
-        """(how many tokens can be loaded beyond ``computed``, whether while others run). Changes nothing."""
+    def matched(self, request: Any, computed: int) -> Tuple[Optional[int], bool]:
+        """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again. Changes nothing."""
         self._asking = request.request_id, computed
-        waiting = self._waiting.get(request.request_id)
-        if waiting is None or not self._operations.usable:
+        source = self._waiting.of(request.request_id)
+        if source is None or not self._operations.usable:
             return 0, False
-        count = self._end(request, waiting.source) - computed
-        return (count, not self._layers(waiting.source)) if count >= max(self._settings.kv_recompute_threshold, 1) else (0, False)
+        count = self._end(request, source) - computed
+        if count < max(self._settings.kv_recompute_threshold, 1):
+            return 0, False
+        if self._layers(source) and not self._waiting.there(request.request_id):
+            self._asking = None  # the step would wait, for a prefill that has perhaps not begun
+            return None, False
+        return count, not self._layers(source)
 
     def _layers(self, source: Source) -> bool:
         """Whether it is loaded layer by layer, while the step waits."""
@@ -107,11 +101,11 @@ class Scheduler:
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
         asked, self._asking = self._asking, None
-        waiting = self._waiting.pop(request.request_id, None)
-        if waiting is not None and count > 0 and asked is not None:
-            self._load(request, waiting.source, blocks.get_block_ids(), asked[1], count)
-        elif waiting is not None:
-            self._operations.drop(waiting.source)
+        source = self._waiting.pop(request.request_id)
+        if source is not None and count > 0 and asked is not None:
+            self._load(request, source, blocks.get_block_ids(), asked[1], count)
+        elif source is not None:
+            self._operations.drop(source)
         self._offers.allocated(request)
 
     def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], start: int, count: int) -> None:
@@ -154,17 +148,7 @@ class Scheduler:
             self._asking = None
             self._offers.give_back()
         self._offers.step(output, step, self._tables)
-        if self._waiting or self._operations.gone:
-            self._renew()
-
-    def _renew(self) -> None:
-        for request in self._operations.gone:
-            self._waiting.pop(request, None)
-        self._operations.gone.clear()
-        now = time.monotonic()
-        for request, waiting in self._waiting.items():
-            if now >= waiting.renew:
-                self._waiting[request] = self._watch(request, waiting.source)
+        self._waiting.renew()
 
     def received(self, requests_: Any) -> None:
         """All ranks have them."""
@@ -173,9 +157,9 @@ class Scheduler:
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]]) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
-        waiting = self._waiting.pop(request.request_id, None)
-        if waiting is not None:
-            self._operations.drop(waiting.source)
+        source = self._waiting.pop(request.request_id)
+        if source is not None:
+            self._operations.drop(source)
         theirs = self._theirs.pop(request.request_id, None)
         if theirs is not None:
             self._next.cancelled.append(theirs.tag)

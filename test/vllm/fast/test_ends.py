@@ -16,6 +16,7 @@ from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, names_source
 from kvpipe.vllm.scheduler import Scheduler
 from kvpipe.vllm.stats import Counts
+from kvpipe.vllm.waiting import Waiting
 from kvpipe.vllm.worker import Worker
 
 LOAD = Load(7, "r", "k", "other", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
@@ -140,7 +141,8 @@ def test_asking_to_keep_says_nothing_of_where_kv_is():
 @pytest.fixture
 def scheduler(node, operations):
     scheduler = Scheduler.__new__(Scheduler)
-    scheduler._step, scheduler._next, scheduler._asking, scheduler._waiting, scheduler._tables = 0, Step(1), None, {}, None
+    scheduler._step, scheduler._next, scheduler._asking, scheduler._tables = 0, Step(1), None, None
+    scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
     scheduler._offers = mock.Mock()
     scheduler._offers.layered.first.return_value = 0

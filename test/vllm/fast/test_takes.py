@@ -67,6 +67,19 @@ def test_tokens_are_loaded_from_where_the_engine_has_none_on(node, computed, cou
     assert [(take["tokens"], take["blocks"]) for take in node.taken] == [(tokens, [ids])]
 
 
+@pytest.mark.parametrize("end, answer", [(ends(1), (99, False)), (ends(1, Status.FAILED, Reason.TIMEOUT), (0, False))])
+def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
+    side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
+    del r.kv_transfer_params["kvpipe"]["key"]
+    side.add(r)
+    assert side.matched(r, 0) == (None, False)
+    step(side)
+    assert side.matched(r, 0) == (None, False) and node.told == [("watch", "transfer:t")]
+    node.coming = [end]
+    step(side)
+    assert side.matched(r, 0) == answer
+
+
 def placed(side, *nodes):
     side.places({(0, tp): Place(name) for tp, name in enumerate(nodes)})
     return side
