@@ -3,11 +3,13 @@
 #
 #   two-nodes.sh MODEL [ARGUMENT OF vllm serve]...
 #
+#   PORT=8000    of the proxy; the daemons are at PORT+50 and PORT+51, the instances at PORT+100 and PORT+200
+#
 # On two machines each runs its half: kvpiped with a configuration that names the other node (docs/operating.md), and
 # vllm serve without KVPIPE_SOCKET.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 model=$1
 shift
 : "${PORT:=8000}"
@@ -18,8 +20,8 @@ trap exit INT TERM
 node() { # NAME PORT PEER=HOST:PORT
 	kvpiped --dev --node "$1" --state-dir "$home/$1" --ca "$home/ca" --listen "127.0.0.1:$2" --peer "$3" &
 }
-node node-a 7650 node-b=127.0.0.1:7660
-node node-b 7660 node-a=127.0.0.1:7650
+node node-a $((PORT + 50)) "node-b=127.0.0.1:$((PORT + 51))"
+node node-b $((PORT + 51)) "node-a=127.0.0.1:$((PORT + 50))"
 
 serve() { # NODE PORT [ARGUMENT]...
 	local node=$1 port=$2

@@ -84,9 +84,10 @@ class Operations:
         if self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None and request:
             self._watches[tag] = request
 
-    def drop(self, source: Union[Source, Load]) -> None:
-        """Nothing of it is needed: its producer's blocks may go."""
-        self.tell(self.node.drop, source, self._lease)
+    def drop(self, source: Union[Source, Load], tag: int = 0) -> None:
+        """Nothing of it is needed: its producer's blocks may go. Not while another request loads it. tag: the take that failed."""
+        if not any(r.source is not None and r.source.key == source.key and t != tag for t, r in self.running.items()):
+            self.tell(self.node.drop, source, self._lease)
 
     def failed(self, tag: int) -> None:
         """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
@@ -145,7 +146,7 @@ class Operations:
             if running.source is not None and c.status == Status.DONE:
                 self._met(running.source.node, c.bytes / max(seconds, 1e-6))
             elif running.source is not None:
-                self.drop(running.source)
+                self.drop(running.source, c.tag)
         if c.released:
             end = running.operation.completion
             self._ended.append((c.tag, end is not None and end.status == Status.DONE))

@@ -18,11 +18,14 @@ class Session:
         self.name = "n"
         self.coming, self.said = [], []
         self.taken, self.offered, self.told = [], [], []
-        self.advertise, self.refuses = "", None
+        self.advertise, self.refuses, self._takes = "", None, {}
         self._ready = os.eventfd(1)
 
     def poll(self):
         coming, self.coming = self.coming, []
+        for end in coming:
+            if end.terminal and end.tag in self._takes:
+                self._takes[end.tag]._end = end
         return coming
 
     def progress(self, n):
@@ -52,6 +55,7 @@ class Session:
         take._end, take._released = None, False
         take.cancel = lambda timeout: self.said.append(("cancel", key))
         take.__dict__["_session"] = None
+        self._takes[options.get("tag")] = take
         return take
 
     def fileno(self):

@@ -111,6 +111,18 @@ def test_what_will_not_be_loaded_is_not_kept_for_it(node, end, dropped):
     assert (("drop", "k") in node.told) == dropped
 
 
+def test_what_another_request_loads_is_kept(node):
+    side = scheduler(node)
+    begun(side, request(100))
+    begun(side, request(100, "twin"))
+    node.coming = [ends(2, Status.CANCELLED, Reason.CANCELLED)]
+    step(side)
+    assert ("drop", "k") not in node.told
+    node.coming = [ends(4, Status.CANCELLED, Reason.CANCELLED)]
+    step(side)
+    assert ("drop", "k") in node.told
+
+
 def finished(side, r):
     r.status = RequestStatus.FINISHED_ABORTED
     return side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
