@@ -60,6 +60,42 @@ func TestUnitsVerify(t *testing.T) {
 	}
 }
 
+// TestReloadType: the drop-in is there for the versions of systemd that know what it says, and goes when an older one comes.
+func TestReloadType(t *testing.T) {
+	dir := t.TempDir()
+	conf, err := os.ReadFile(filepath.Join(units, "notify-reload.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"bin", "usr/share/kvpipe"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "usr/share/kvpipe/notify-reload.conf"), string(conf))
+	tool := filepath.Join(dir, "bin/systemctl")
+	for _, c := range []struct {
+		says string
+		want bool
+	}{
+		{"systemd 252 (252.38-1~deb12u1)", false}, {"systemd 253 (253)", true}, {"systemd 257 (257.7-1)", true}, {"systemd 252 (252)", false}, {"", false},
+	} {
+		write(t, tool, "#!/bin/sh\necho '"+c.says+"'\n")
+		if err := os.Chmod(tool, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/bin/sh", filepath.Join(units, "reload-type.sh"))
+		cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "DESTDIR=" + dir}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", c.says, err, out)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "usr/lib/systemd/system/kvpiped.service.d/notify-reload.conf"))
+		if (err == nil) != c.want || c.want && string(got) != string(conf) {
+			t.Errorf("%q: %q, %v", c.says, got, err)
+		}
+	}
+}
+
 // without returns a file's text without the lines that begin with one of the words.
 func without(t *testing.T, path string, words ...string) string {
 	t.Helper()
