@@ -37,6 +37,9 @@ func pattern(rank, block int) []byte {
 // offered are the blocks that the producer offers: some next to each other, some not.
 var offered = []uint32{3, 4, 5, 100, 77, 255}
 
+// producing is the connection of a producer. The collector closes connections that nobody holds.
+var producing *sessiontest.Client
+
 // produce is a worker in a process of its own that offers a finished prefill, and one that is not, and waits to be killed.
 func produce(what string) int {
 	if err := tryProduce(what); err != nil {
@@ -56,6 +59,7 @@ func tryProduce(what string) error {
 	if err != nil {
 		return err
 	}
+	producing = c
 	fd, err := sys.MemfdCreate("cache", orphanBlocks*blockBytes, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize})
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func child(what string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	held = c
 	if _, _, err := c.Alloc(1 << 20); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -50,6 +51,9 @@ func child(what string) int {
 	fmt.Println("ready")
 	select {} // until it is killed
 }
+
+// held is the connection of a child. The collector closes connections that nobody holds.
+var held *sessiontest.Client
 
 func file(c *sessiontest.Client) *os.File {
 	f, err := c.Conn.File()
