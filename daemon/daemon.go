@@ -155,6 +155,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		serve(d.serveMetrics)
 	}
 	var failed error
+	d.nics.say()
 	d.log.Info("ready", "node", d.cfg.Node, "version", d.opts.Version, "socket", d.cfg.Socket, "listen", d.listenAddr(),
 		"transports", d.cfg.Transports, "insecure", d.cfg.Insecure, "data_plain", d.cfg.DataPlain, "epoch", d.epoch())
 	if d.cfg.Insecure {

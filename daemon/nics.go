@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -18,7 +19,8 @@ import (
 // goroutine.
 type nics struct {
 	log       *slog.Logger
-	hardware  *hardware  // is told of changes
+	mu        sync.Mutex // of place
+	hardware  *hardware
 	near      func() int // NUMA node on which most registered memory lies; -1 unknown
 	watcher   *nic.Watcher
 	rules     atomic.Pointer[nic.Rules]
@@ -30,19 +32,28 @@ type nics struct {
 func (d *Daemon) openNICs() {
 	n := &nics{log: d.log, hardware: d.hardware, near: view{d}.memoryNode, reachable: reachable(d.listenAddr(), d.cfg.Advertise)}
 	n.allow(&d.cfg)
+	n.mu.Lock() // a change waits until the watcher is known
 	n.watcher = nic.Watch(nic.WatchConfig{Source: nic.Source{Sys: d.opts.Sys}, Changed: n.follow})
+	n.mu.Unlock()
+	n.place()
 	d.nics = n
+}
+
+// say tells of what there is when the daemon starts to run.
+func (n *nics) say() {
 	v := n.watcher.Current()
-	n.hardware.setNICs(v)
-	for now := n.watcher.Current(); now != v; now = n.watcher.Current() { // and may have been told of it before
-		v = now
-		n.hardware.setNICs(v)
-	}
 	if v.State != nic.Complete {
-		d.log.Warn("NICs are not all known: data links go where the routes lead them", "state", v.State, "reason", v.Reason)
+		n.log.Warn("NICs are not all known: data links go where the routes lead them", "state", v.State, "reason", v.Reason)
 	}
 	n.warnMissing(nil, v)
-	d.log.Info("NICs", "used", n.used(v), "rdma", len(v.Devices))
+	n.log.Info("NICs", "used", n.used(v), "rdma", len(v.Devices))
+}
+
+// place tells the topology, which never hears of older after newer ones.
+func (n *nics) place() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hardware.setNICs(n.watcher.Current())
 }
 
 // tell lets links move.
@@ -73,7 +84,7 @@ func (n *nics) close() {
 // follow is told of each change, and says those that matter.
 func (n *nics) follow(before, now *nic.Inventory) {
 	rules := n.rules.Load()
-	n.hardware.setNICs(now)
+	n.place()
 	for _, l := range now.Links {
 		was, known := before.Link(l.Name)
 		old, why := "not there", rules.Refuses(l)
