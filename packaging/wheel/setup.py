@@ -57,7 +57,7 @@ def programs(folder):
 class Build(build_py):
     def run(self):
         super().run()
-        package = Path(self.build_lib) / "kvpipe"
+        package = Path(self.build_lib).resolve() / "kvpipe"
         if not (package / SONAME).exists():
             (package / "bin").mkdir(parents=True, exist_ok=True)
             library(package / SONAME)

@@ -21,7 +21,7 @@ def clean(tmp_path_factory):
 def test_the_source_builds_library_and_daemon(clean):
     (source,) = PACKAGES.glob("kvpipe-*.tar.gz")
     env = {key: value for key, value in os.environ.items() if not key.startswith("KVPIPE")}
-    subprocess.run([clean / "pip", "install", "-q", "--disable-pip-version-check", source], env=env, check=True, timeout=LIMIT)
+    subprocess.run([clean / "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir", source], env=env, check=True, timeout=LIMIT)
     version = subprocess.run([clean / "python", "-m", "kvpipe", "--version"], env=env, check=True, stdout=subprocess.PIPE).stdout
     assert version == b"kvpiped " + (ROOT / "VERSION").read_bytes()
     say = "import kvpipe; print(kvpipe.version())"
