@@ -104,7 +104,19 @@ func (n *nics) follow(before, now *nic.Inventory) {
 		n.log.Warn("NICs: what is known has changed", "state", now.State, "reason", now.Reason)
 	}
 	n.warnMissing(before, now)
-	n.tell()
+	if !slices.Equal(usable(rules, before), usable(rules, now)) { // not for what containers' links do
+		n.tell()
+	}
+}
+
+// usable are the addresses that links may have.
+func usable(rules *nic.Rules, v *nic.Inventory) (out []peer.Address) {
+	for _, l := range v.Links {
+		for _, a := range rules.Routable(l) {
+			out = append(out, address(l, a))
+		}
+	}
+	return out
 }
 
 // warnMissing names entries of nic_allow for which there is nothing, once.
@@ -149,16 +161,8 @@ func reachable(listen, advertise string) func(netip.Addr) bool {
 }
 
 // Own implements peer.Rails.
-func (n *nics) Own() (out []peer.Address) {
-	rules := n.rules.Load()
-	for _, l := range n.watcher.Current().Links {
-		for _, a := range rules.Routable(l) {
-			if n.reachable(a) {
-				out = append(out, address(l, a))
-			}
-		}
-	}
-	return out
+func (n *nics) Own() []peer.Address {
+	return slices.DeleteFunc(usable(n.rules.Load(), n.watcher.Current()), func(a peer.Address) bool { return !n.reachable(a.IP) })
 }
 
 func address(l nic.Link, a netip.Addr) peer.Address {

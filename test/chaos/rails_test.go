@@ -105,6 +105,9 @@ func TestRails(t *testing.T) {
 				r.run("", "ip", "-n", end, "link", "set", second, "down")
 				r.flowing(10)
 				r.over("kv kv kv kv")
+				for _, n := range r.daemons {
+					n.Says("NIC not used any more", "nic="+second, "reason=down")
+				}
 				r.run("", "ip", "-n", end, "link", "set", second, "up")
 				r.over("kv kv kv1 kv1")
 				r.carries(second)
