@@ -45,6 +45,7 @@ include scripts/mk/python.mk
 include scripts/mk/lint.mk
 include scripts/mk/packages.mk
 include scripts/mk/test.mk
+include scripts/mk/guest.mk
 include test/vllm/vllm.mk
 
 .PHONY: help all build demo bench clean distclean

@@ -1,0 +1,29 @@
+# A guest of QEMU in which systemd is the first process; see test/guest.
+
+GUEST := $(BUILD)/guest
+# The next version, for upgrades: the same tree, which speaks protocols one higher as well.
+NEXT_LDFLAGS := $(foreach set,version=next rings=1-2 peers=1-2,-X github.com/kvpipe/kvpipe/internal/version.$(set))
+
+.PHONY: test-systemd guest-deps guest-debs
+
+guest-deps: packages-deps
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh guest
+
+# guest_debs FOLDER VERSION FLAGS: the three packages of a node, in a folder of the guest's own.
+define guest_debs
+	@PACKAGE_VERSION=$(2) $(MAKE) debs ARCHES=amd64 $(3)
+	@rm -rf $(GUEST)/debs/$(1) && mkdir -p $(GUEST)/debs/$(1)
+	@mv $(PKG)/kvpiped_$(2)-1_amd64.deb $(PKG)/kvpipectl_$(2)-1_amd64.deb $(PKG)/libkvpipe0_$(2)-1_amd64.deb $(GUEST)/debs/$(1)
+	@rm -f $(PKG)/*_$(2)-1_amd64.deb
+endef
+
+guest-debs: build guest-deps
+	$(call guest_debs,next,2.0.0,GO_SET='$(NEXT_LDFLAGS)')
+	$(call guest_debs,now,1.0.0)
+
+test-systemd: build guest-debs ## install, restart, kill, upgrade and purge under a real systemd, in a guest of QEMU
+	@test/guest/kernel.sh
+	@CGO_ENABLED=0 $(GO) test -c -o $(GUEST)/guest.test ./test/guest
+	@printf '#!/bin/sh\ncd /\n%s -tree=%s -test.v -test.timeout=0\necho "guest: ended with $$?"\n' \
+		$(ROOT)/$(GUEST)/guest.test $(ROOT) >$(GUEST)/run && chmod 755 $(GUEST)/run
+	@test/guest/boot.sh $(ROOT)/$(GUEST)/run
