@@ -6,7 +6,8 @@ NEXT_LDFLAGS := $(foreach set,version=next rings=1-2 peers=1-2,-X github.com/kvp
 
 .PHONY: test-systemd guest-deps guest-debs
 
-guest-deps: packages-deps
+guest-deps:
+	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES=amd64 scripts/deps.sh packages
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh guest
 
 # guest_debs FOLDER VERSION FLAGS: the three packages of a node, in a folder of the guest's own.
