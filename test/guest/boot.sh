@@ -25,4 +25,5 @@ tr -d '\r' <$console
 [ $rc = 0 ] || exit $rc
 status=$(tr -d '\r' <$console | sed -n 's/^guest: ended with //p' | tail -n 1)
 [ -n "$status" ] || { echo 'guest: the program said nothing of its end'; exit 1; }
+echo "the program in the guest ended with $status"
 exit "$status"
