@@ -57,33 +57,32 @@ class Session:
         self._changed = threading.Condition(threading.RLock())
         _sessions.add(self)
 
+    # Without a lock, as every call comes through here: who enters says so and then looks at the handle, close() takes the
+    # handle and then looks who is inside.
+
     def __enter__(self) -> int:
-        with self._changed:
-            # In this order: a signal handler in between may close.
-            self._inside.append(threading.get_ident())
-            handle = self._handle
-            if handle is not None:
-                return handle
-            self._leave()
-        _stay_at_exit()
+        self._inside.append(threading.get_ident())
+        handle = self._handle
+        if handle is not None:
+            return handle
+        self.__exit__()
         raise Closed(self._why)
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
-            late = self._leave()
-        if late is not None:
-            self._free(late)
+        self._inside.remove(threading.get_ident())
+        if self._handle is None:
+            self._left()
         _stay_at_exit()
 
-    def _leave(self) -> Optional[int]:
-        self._inside.remove(threading.get_ident())
-        if self._handle is not None:
-            return None
-        self._changed.notify_all()
+    def _left(self) -> None:
+        """Tells close(), or does what it could not wait for."""
         late = None
-        if not self._inside:
-            late, self._late = self._late, None
-        return late
+        with self._changed:
+            self._changed.notify_all()
+            if not self._inside:
+                late, self._late = self._late, None
+        if late is not None:
+            self._free(late)
 
     @property
     def closed(self) -> bool:
