@@ -36,7 +36,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
             raise ValueError(f"kvpipe: {why}")
         self._scheduler: Any = None  # one of the two
         self._worker: Any = None
-        self._settings = settings
+        self._settings, self._layerwise = settings, settings.layerwise
         if role == Role.SCHEDULER:
             if transfer.kv_load_failure_policy != "recompute":
                 logger.warning("kvpipe: kv_load_failure_policy is %r: a request whose KV cannot be loaded fails; "
@@ -139,17 +139,25 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @nothing
     def start_load_kv(self, forward_context: Any, **_: Any) -> None:
-        self._worker.begin(self._get_connector_metadata())
+        self._worker.begin(self._get_connector_metadata(), getattr(forward_context, "attn_metadata", None) is not None)
 
-    @nothing
+    # These two are called for each layer, mostly for nothing.
+
     def wait_for_layer_load(self, layer_name: str) -> None:
-        if self._settings.layerwise:
-            self._worker.wait_layer(layer_name)
+        if self._layerwise:
+            self._wait_layer(layer_name)
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any) -> None:
+        if self._layerwise:
+            self._layer_saved(layer_name)
 
     @nothing
-    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any) -> None:
-        if self._settings.layerwise:
-            self._worker.layer_saved(layer_name)
+    def _wait_layer(self, name: str) -> None:
+        self._worker.wait_layer(name)
+
+    @nothing
+    def _layer_saved(self, name: str) -> None:
+        self._worker.layer_saved(name)
 
     @nothing
     def wait_for_save(self) -> None:

@@ -31,7 +31,7 @@ class LayeredOffers:
 
     def first(self) -> int:
         """The oldest tag that a step has yet to name; 0: none."""
-        return min((growing.tag for growing in self._offers.values()), default=0)
+        return min(growing.tag for growing in self._offers.values()) if self._offers else 0
 
     def begin(self, request: Any, source: Source) -> None:
         """Once for each key: a request that was preempted is not offered again, its key is used up."""

@@ -76,10 +76,13 @@ class Step:
     #: what workers take by themselves, and tags of such takes that nobody waits for any more
     loads: List[Load] = dataclasses.field(default_factory=list)
     cancelled: List[int] = dataclasses.field(default_factory=list)
+    #: it computes what will be offered as soon as it is saved
+    offered: bool = False
 
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
         """Pickled without the empty ones at the end: most steps begin and end nothing, and every step is pickled."""
-        values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled]
+        values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled,
+                  self.offered]
         while len(values) > 2 and not values[-1]:
             values.pop()
         return Step, tuple(values)

@@ -50,6 +50,7 @@ class Offers:
         if self._prefills:
             for request in self._prefills.keys() & output.num_scheduled_tokens.keys():
                 self._prefills[request] = step.number
+                step.offered = True
             step.fences = self.layered.step(output, step.number, tables)
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:

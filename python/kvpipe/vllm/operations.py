@@ -116,6 +116,8 @@ class Operations:
 
     def collect(self) -> List[Tuple[int, bool]]:
         """(tag, done) of what has ended since the last call, and whose memory is free."""
+        if not (self.running or self._watches or self._ended):
+            return []  # other ends concern nobody, and wait in the ring
         try:
             for c in self.node.poll():
                 running = self.running.get(c.tag)

@@ -21,6 +21,9 @@ from .stats import Counts
 _ALL = 0xFFFFFFFF
 #: seconds that a step waits for offers whose blocks it will write
 _FENCE = 5.0
+#: milliseconds that a step which computes nothing waits for an end. The engine would come back at once, and takes the cores
+#: of who moves the bytes, where there are few
+_PAUSE = 1
 
 
 class Worker:
@@ -40,6 +43,9 @@ class Worker:
         self._bad: Set[int] = set()
         self._step = 0
         self._one_group = len(cache.kv_cache_groups) == 1
+        self._layerwise = settings.layerwise
+        self._computes = True  # this step
+        self._offered = False  # what it computes, perhaps
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self._pending: List[Completion] = []  # seen while a fence was waited for
 
@@ -48,20 +54,23 @@ class Worker:
 
     # ---- steps
 
-    def begin(self, step: Step) -> None:
-        """A step begins, and those before it are over. May be told several times."""
+    def begin(self, step: Step, computes: bool = True) -> None:
+        """A step begins, and those before it are over. May be told several times. computes: whether it has a forward pass."""
+        self._computes = computes
         if step.number == self._step:
             return
-        self._step = step.number
+        self._step, self._offered = step.number, step.offered or self._layerwise
         if step.fences:  # first: from the start of the step on, bytes may land in these blocks
             self._fence(set(step.fences))
-        self._reached(start_of(step.number))
+        if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
+            self._reached(start_of(step.number))
         for tag, request in step.sends.items():
             self._open[tag] = (request, False)
             self._unfinished.add(request)
         for tag, request in step.recvs.items():
             self._open[tag] = (request, True)
-        self._last = max(self._last, step.last)
+        if step.last > self._last:
+            self._last = step.last
         if step.loads:
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
         for tag in step.cancelled:
@@ -76,9 +85,15 @@ class Worker:
             tags -= {c.tag for c in completions if c.released}
             self._pending += completions
             if tags:
-                select.select([self._node.fileno()], [], [], 0.1)
+                self._sleep(100)
         if tags:
             logger.error("kvpipe: rank %d: blocks of %d preempted offers are not released", self._heads.rank, len(tags))
+
+    def _sleep(self, milliseconds: int) -> None:
+        """Until there is something to poll."""
+        bell = select.poll()  # select() cannot take the descriptors of an engine that has thousands
+        bell.register(self._node.fileno(), select.POLLIN)
+        bell.poll(milliseconds)
 
     def wait_layer(self, name: str) -> None:
         if name in self.memory.layers:
@@ -90,7 +105,8 @@ class Worker:
 
     def saved(self) -> None:
         """The step's KV is written, by drafts too."""
-        self._reached(end_of(self._step))
+        if self._offered:
+            self._reached(end_of(self._step))
 
     def _reached(self, progress: int) -> None:
         if not self._over:
@@ -108,12 +124,16 @@ class Worker:
     def results(self, step: Optional[Step], finished: Set[str]) -> Any:
         """What has ended since the last call, each once."""
         out = Results()
-        self._bad |= self._loads.finish()
+        if self._layerwise:
+            self._bad |= self._loads.finish()
+        if not (self._open or self._early or self._held or self._pending):
+            return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
+        if not completions and not self._computes and self._open and not self._over:
+            self._sleep(_PAUSE)
+            completions = self._poll()
         if self._pending:
             completions, self._pending = self._pending + completions, []
-        if not completions and not self._open and not self._early and not self._held:
-            return out
         for c in completions:
             if c.tag in self._open:
                 self._take_in(c, out)
@@ -178,6 +198,8 @@ class Worker:
             out.failed_recving.add(request)
 
     def failed_blocks(self) -> Set[int]:
+        if not self._bad:
+            return set()
         bad, self._bad = self._bad, set()
         return bad
 

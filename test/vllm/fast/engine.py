@@ -198,7 +198,7 @@ class Engine:
             if not output.total_num_scheduled_tokens:
                 result = KVConnectorModelRunnerMixin.kv_connector_no_forward(output, self._config)
             else:
-                with set_forward_context(None, self._config), KVConnectorModelRunnerMixin._get_kv_connector_output(output) as ended:
+                with set_forward_context({}, self._config), KVConnectorModelRunnerMixin._get_kv_connector_output(output) as ended:
                     ids, sampled = self._forward(output)
                 result = ModelRunnerOutput(req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)},
                                            sampled_token_ids=sampled, kv_connector_output=ended)

@@ -11,7 +11,7 @@ from kvpipe import Reason, Status, Unavailable
 from kvpipe.vllm import compat
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
-from kvpipe.vllm.meta import Load, Lost, Step, start_of
+from kvpipe.vllm.meta import Load, Lost, Step, end_of, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, names_source
 from kvpipe.vllm.scheduler import Scheduler
@@ -73,17 +73,59 @@ def test_the_scheduler_ends_what_this_rank_did_not_hear_of(worker):
 
 
 def test_a_fence_needs_no_release_that_was_heard_already(node, worker, monkeypatch):
-    monkeypatch.setattr("kvpipe.vllm.worker.select", types.SimpleNamespace(select=lambda *_: pytest.fail("waits")))
+    monkeypatch.setattr("kvpipe.vllm.worker.select", types.SimpleNamespace(poll=lambda *_: pytest.fail("waits")))
     node.coming = [ends(3)]
-    look(worker, Step(1, last=2))
+    look(worker, Step(1, last=2, sends={2: "other"}))
     look(worker, Step(2, last=3, fences=[3]))
 
 
 def test_a_step_is_said_to_begin_when_its_fences_are_over(node, worker):
     node.coming = [ends(3)]
     worker._poll = lambda: node.said.append("polled") or node.poll()
-    worker.begin(Step(5, last=3, fences=[3]))
+    worker.begin(Step(5, last=4, recvs={4: "r"}, fences=[3]))
     assert node.said == ["polled", ("progress", start_of(5))]
+
+
+@pytest.mark.parametrize("names, said", [
+    ({}, []),
+    ({"recvs": {1: "r"}}, [start_of(3)]),
+    ({"sends": {1: "r"}}, [start_of(3)]),
+    ({"offered": True}, [end_of(3)]),
+], ids=["nobody", "a take", "an offer of what an earlier step computed", "an offer of what it computes"])
+def test_a_step_says_how_far_it_is_when_somebody_waits_for_it(node, worker, names, said):
+    look(worker, Step(3, last=1, **names))
+    assert node.said == [("progress", n) for n in said]
+
+
+@pytest.fixture
+def naps(monkeypatch):
+    """How long the worker has slept, each time, in milliseconds."""
+    slept = []
+    poll = types.SimpleNamespace(register=lambda *_: None, poll=slept.append)
+    monkeypatch.setattr("kvpipe.vllm.worker.select", types.SimpleNamespace(poll=lambda: poll, POLLIN=1))
+    return slept
+
+
+def without_a_forward_pass(worker, step):
+    worker.begin(step)
+    worker.begin(step, computes=False)
+    return worker.results(step, set())
+
+
+def test_a_step_that_computes_nothing_waits_a_moment_for_an_end(node, worker, naps):
+    without_a_forward_pass(worker, Step(1, last=4, recvs={4: "r"}))
+    assert naps == [1]
+    node.coming = [ends(4)]
+    assert without_a_forward_pass(worker, Step(2, last=4)).finished_recving == {"r"}
+    assert naps == [1], "it was there already"
+
+
+def test_no_other_step_waits(node, worker, naps):
+    look(worker, Step(1, last=4, recvs={4: "r"}))
+    node.coming = [ends(4)]
+    look(worker, Step(2, last=4))
+    without_a_forward_pass(worker, Step(3, last=4))
+    assert not naps, "it computes, or nothing is open"
 
 
 def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, worker):
