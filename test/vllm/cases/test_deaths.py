@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from harness.fleet import BRIEF
 from harness.handover import decode, prefill, prompt, tokens
 from harness.wait import eventually
 
@@ -87,7 +88,8 @@ def test_prefill_daemon_while_decode_loads(p, d, near, far, reference):
     again(p, d, reference, "near")
 
 
-def test_prefill_daemon_while_decode_loads_and_it_stays_away(p, d, near, far, reference):
+def test_prefill_daemon_while_decode_loads_and_it_stays_away(fleet, p, near, far, reference):
+    d = fleet.start("decode-brief", "node-b", BRIEF).ready()
     ids = prompt(337, "near stays")
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         near.kill()
@@ -117,7 +119,7 @@ def test_decode_daemon_while_it_stays_away(p, d, far, reference):
 
 def test_policy_fail_says_so(fleet, p, near, far, reference):
     """The other policy: the request ends with an error when its time is over, and the engine goes on."""
-    d = fleet.start("decode-fail", "node-b", {"timeout": 3}, policy="fail").ready()
+    d = fleet.start("decode-fail", "node-b", BRIEF, policy="fail").ready()
     ids = prompt(340, "fail")
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         near.kill()
@@ -139,4 +141,4 @@ def again(p, d, reference, seed):
         return d.computed(answer["id"])[0] == 1
 
     numbers = iter(range(1000))
-    eventually(attempt, 30, 0.2)
+    eventually(attempt, every=0.2)

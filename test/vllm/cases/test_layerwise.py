@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.fleet import BRIEF
 from harness.handover import ASK, decode, handover, prompt, tokens
 
 pytestmark = pytest.mark.core
@@ -59,9 +60,9 @@ def test_one_after_the_other_still_works(pair, reference):
     assert d.computed(answer["id"])[0] == 1
 
 
-def test_a_prefill_that_never_comes(fleet, pair, reference):
+def test_a_prefill_that_never_comes(fleet, reference):
     """Nobody computes it: D gives the layers up, and computes the prompt."""
-    _, d = pair
+    d = fleet.start("decode-layerwise-brief", "node-b", {"layerwise": True, **BRIEF}).ready()
     ids = prompt(120, "layerwise, alone")
     token = base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
     answer = decode(d, ids, {"do_remote_prefill": True, "do_remote_decode": False, "transfer_id": secrets.token_hex(8),

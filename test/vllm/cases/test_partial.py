@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.fleet import BRIEF
 from harness.handover import prefill, prompt, tokens
 
 pytestmark = pytest.mark.core
@@ -19,7 +20,7 @@ N, LENGTH = 8, 200
 def wide(fleet):
     """A decode instance whose step has room for all prompts, and which gives a load up after three seconds."""
     room = ("--max-num-batched-tokens", str(N * LENGTH))
-    return fleet.start("decode-wide", "node-b", {"timeout": 3}, more=room).ready()
+    return fleet.start("decode-wide", "node-b", BRIEF, more=room).ready()
 
 
 def unknown_key(params):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from harness import instance, models
-from harness.fleet import connector
+from harness.fleet import BRIEF, connector
 from harness.handover import decode, handover, prefill, prompt, tokens
 
 pytestmark = pytest.mark.core
@@ -81,7 +81,7 @@ def test_unknown_key(fleet):
 
 
 def test_policy_fail_warns(fleet, p):
-    d = fleet.start("decode-fail", "node-b", {"timeout": 3}, policy="fail").ready()
+    d = fleet.start("decode-fail", "node-b", BRIEF, policy="fail").ready()
     assert "kv_load_failure_policy is 'fail'" in d.text()
 
 

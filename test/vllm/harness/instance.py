@@ -99,7 +99,7 @@ class Instance:
         self.pidfd = os.pidfd_open(self.pid)
         self.reader = threading.Thread(target=self._read, args=(ours,), name=f"log of {self.name}")
         self.reader.start()
-        self.http = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=300, trust_env=False)
 
     def _read(self, descriptor):
         """Keeps the log, but not what is in every log."""
@@ -114,7 +114,7 @@ class Instance:
 
     up = False
 
-    def ready(self, timeout=300):
+    def ready(self, timeout=600):
         """Waits until it serves; with its log, if it never will."""
         self.started.wait(timeout)
         assert self.up, f"{self.name} did not start:\n{self.text()}"
@@ -176,7 +176,7 @@ class Instance:
             os.killpg(self.pid, signal.SIGKILL)
         self._gone()
 
-    def stop(self, timeout=60):
+    def stop(self, timeout=180):
         """Ends it the orderly way."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)

@@ -4,7 +4,7 @@ import threading
 import time
 
 
-def eventually(look, timeout=60, every=0.05):
+def eventually(look, timeout=180, every=0.05):
     """Returns the first true value of look(); fails with the last other one."""
     end, pause = time.monotonic() + timeout, threading.Event()
     while True:
@@ -15,7 +15,7 @@ def eventually(look, timeout=60, every=0.05):
         pause.wait(every)
 
 
-def becomes(look, wanted, timeout=60):
+def becomes(look, wanted, timeout=180):
     """Waits until look() is what is wanted; fails with what it was last."""
     last = []
 
