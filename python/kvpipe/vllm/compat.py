@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import types
 from typing import Any, Dict, Optional, Tuple
 
 OLDEST, NEWEST = (0, 31), (0, 33)
@@ -94,6 +95,15 @@ def attention_format(config: Any, spec: Any) -> str:
         return ""
     isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")
     return "cpu-" + str(isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype))
+
+
+def attention_writes(config: Any, spec: Any, cache: Any, key: Any, value: Any, slots: Any) -> None:
+    """Has attention on a CPU write tokens as in a step. cache: [block, head, token, K and V]; key, value: [token, head, content];
+    slots: [token], where each goes, block * block_size + offset."""
+    form = attention_format(config, spec)
+    impl = types.SimpleNamespace(attn_type="decoder", kv_cache_dtype=config.cache_config.cache_dtype)
+    layer = types.SimpleNamespace(isa=form.partition("-")[2], _k_scale_float=1.0, _v_scale_float=1.0)
+    _get("vllm.v1.attention.backends.cpu_attn", "CPUAttentionBackendImpl").do_kv_cache_update(impl, layer, key, value, cache, slots)
 
 
 def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:

@@ -9,6 +9,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 from ..errors import Incompatible
 from ..layout import View
 
+#: keys by content and token, values by token and content (vLLM's csrc/cpu/cpu_attn_vec.hpp): see columns()
+COLUMNS = "columns"
+
 
 class Heads(NamedTuple):
     """A rank's share of the model's kv heads."""
@@ -28,12 +31,23 @@ class Layer(NamedTuple):
     kv_heads: int
 
 
-def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tuple[Any, int], part: str = "kv") -> List[View]:
-    """The views of one layer. place: the tensor's region, and the byte in it at which the tensor begins."""
+class Part(NamedTuple):
+    """Elements of a layer that one view tells of."""
+
+    name: str
+    tensor: Any  # [block, token, head, content]
+    first: int  # head, model-wide
+    total: int  # heads of the model
+
+
+def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tuple[Any, int], part: str = "kv",
+             packed: bool = False) -> List[View]:
+    """The views of one layer. place: the tensor's region, and the byte in it at which the tensor begins. packed: blocks lie
+    as columns() has them."""
     region, base = place
     item = tensor.element_size()
     out = []
-    for name, sub in _parts(tensor, num_blocks, part):
+    for name, sub, first, total in _columns(layer, tensor, heads, part) if packed else _parts(layer, tensor, num_blocks, heads, part):
         blocks, slots, count, content = sub.shape
         if blocks != num_blocks or slots != layer.block_size:
             raise Incompatible(
@@ -42,7 +56,6 @@ def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tu
         if content > 1 and sub.stride(3) != 1:
             raise Incompatible(f"kvpipe: layer {layer.name}: the bytes of a token and head do not lie together "
                                f"(stride {sub.stride(3)}): this layout of the cache is not supported")
-        first, total = share(count, layer.kv_heads, heads)
         out.append(View(
             region, base + (sub.storage_offset() - tensor.storage_offset()) * item, layer=layer.number, part=name,
             group=layer.group, num_blocks=blocks, block_stride=sub.stride(0) * item, block_size=slots, first_head=first,
@@ -50,17 +63,41 @@ def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tu
     return out
 
 
-def _parts(tensor: Any, num_blocks: int, part: str) -> List[Tuple[str, Any]]:
-    """The tensor as [block, token, head, content], K and V apart where they lie apart."""
+def _parts(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, part: str) -> List[Part]:
+    """Where elements lie as the tensor says; K and V apart where they lie apart."""
     if tensor.dim() == 4:  # [block, head, token, content], K and V in the content
-        return [(part, tensor.transpose(1, 2))]
-    if tensor.dim() == 3:  # [block, token, content]: MLA
-        return [(part, tensor.unsqueeze(2))]
-    if tensor.dim() == 5 and tensor.shape[0] == 2 and tensor.shape[1] == num_blocks:  # [K or V, block, token, head, content]
-        return [("k", tensor[0]), ("v", tensor[1])]
-    if tensor.dim() == 5 and tensor.shape[1] == 2:  # [block, K or V, token, head, content]
-        return [("k", tensor[:, 0]), ("v", tensor[:, 1])]
-    raise Incompatible(f"kvpipe: a KV tensor of shape {tuple(tensor.shape)} is not known to this release")
+        found = [(part, tensor.transpose(1, 2))]
+    elif tensor.dim() == 3:  # [block, token, content]: MLA
+        found = [(part, tensor.unsqueeze(2))]
+    elif tensor.dim() == 5 and tensor.shape[0] == 2 and tensor.shape[1] == num_blocks:  # [K or V, block, token, head, content]
+        found = [("k", tensor[0]), ("v", tensor[1])]
+    elif tensor.dim() == 5 and tensor.shape[1] == 2:  # [block, K or V, token, head, content]
+        found = [("k", tensor[:, 0]), ("v", tensor[:, 1])]
+    else:
+        raise Incompatible(f"kvpipe: a KV tensor of shape {tuple(tensor.shape)} is not known to this release")
+    return [Part(name, sub, *share(sub.shape[2], layer.kv_heads, heads)) for name, sub in found]
+
+
+def columns(tensor: Any) -> Tuple[Any, Any]:
+    """(keys, values) as [block, token, head, content], of a tensor [block, head, token, K and V] in which a block of a head
+    has its keys first, as [content, token], and then its values, as [token, content]."""
+    blocks, count, slots, both = tensor.shape
+    size, first = both // 2, tensor.storage_offset()
+    block, head = tensor.stride(0), tensor.stride(1)
+    shape = (blocks, slots, count, size)
+    return (tensor.as_strided(shape, (block, 1, head, slots), first),
+            tensor.as_strided(shape, (block, size, head, 1), first + slots * size))
+
+
+def _columns(layer: Layer, tensor: Any, heads: Heads, part: str) -> List[Part]:
+    """A view has one stride for heads: each head's keys are a part, whose heads are the rows of its content."""
+    if tensor.dim() != 4 or tensor.stride()[2:] != (tensor.shape[3], 1):
+        raise Incompatible(f"kvpipe: layer {layer.name}: a block of a head does not lie together (shape {tuple(tensor.shape)}, "
+                           f"strides {tensor.stride()}): this layout of the cache is not supported")
+    keys, values = columns(tensor)
+    first, total = share(tensor.shape[1], layer.kv_heads, heads)
+    rows = [Part(f"{part}.k{first + i}", keys[:, :, i].unsqueeze(3), 0, keys.shape[3]) for i in range(keys.shape[2])]
+    return [*rows, Part(f"{part}.v", values, first, total)]
 
 
 def share(slots: int, kv_heads: int, heads: Heads) -> Tuple[int, int]:
@@ -82,13 +119,13 @@ def parts(layers: List[Layer]) -> Dict[str, str]:
 
 
 def views(layers: List[Layer], caches: Dict[str, Any], num_blocks: int, heads: Heads,
-          place: Callable[[Any], Tuple[Any, int]]) -> List[View]:
+          place: Callable[[Any], Tuple[Any, int]], packed: bool = False) -> List[View]:
     """The views of a rank. Layers that another's cache serves too have none of their own."""
     names = parts(layers)
     out: List[View] = []
     for layer in layers:
         tensor = caches[layer.name]
-        out.extend(describe(layer, tensor, num_blocks, heads, place(tensor), names[layer.name]))
+        out.extend(describe(layer, tensor, num_blocks, heads, place(tensor), names[layer.name], packed))
     return out
 
 
@@ -104,8 +141,7 @@ def model_name(model: str, override: str = "") -> str:
 
 
 def fingerprint(config: Any, spec: Any, form: str, override: str = "") -> Dict[str, Any]:
-    """What both sides must have in common. form: how attention fills a block, where tokens do not follow each other;
-    then blocks are handed over whole, and must be of one size."""
+    """What both sides must have in common. form: how attention fills a block, where tokens do not follow each other."""
     model = config.model_config
     out: Dict[str, Any] = {
         "model": model_name(model.model, override),
@@ -117,9 +153,14 @@ def fingerprint(config: Any, spec: Any, form: str, override: str = "") -> Dict[s
         "mla": bool(model.use_mla),
         "format": form or "token",
     }
-    if form:
+    if in_whole_blocks(form):
         out["block_size"] = int(spec.block_size)
     return out
+
+
+def in_whole_blocks(form: str) -> bool:
+    """Whether no part of a block can be named: blocks move whole, and must be of one size."""
+    return form not in ("", COLUMNS)
 
 
 def whole(tokens: int, block_size: int) -> int:

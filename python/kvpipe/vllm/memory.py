@@ -7,8 +7,8 @@ import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
 from .. import Node
-from . import layout
-from .compat import attention_format, layer_number, logger, specs_of, transfer_groups
+from . import layout, packing
+from .compat import layer_number, logger, specs_of, transfer_groups
 from .params import Settings
 
 
@@ -44,15 +44,16 @@ class Memory:
 
     def register(self, caches: Dict[str, Any]) -> None:
         """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
-        layers, spec, form = [], None, ""
+        layers, specs = [], []
         for number, index in enumerate(transfer_groups(self._cache)):
             for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
-                form = form or attention_format(self._config, spec)
+                specs.append(spec)
                 layers.append(layout.Layer(name, layer_number(name), number, spec.block_size, spec.num_kv_heads))
         numbers = sorted({layer.number for layer in layers})
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
-        views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place)
-        self._node.set_layout(views, layout.fingerprint(self._config, spec, form, self._settings.model))
+        form = packing.found(self._config, specs)
+        views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place, form == layout.COLUMNS)
+        self._node.set_layout(views, layout.fingerprint(self._config, specs[-1], form, self._settings.model))
         logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
                     self._heads.ranks, len(layers), len(views), len(self._regions),
                     sum(size for _, size, _ in self._regions) >> 20, self._node.name)

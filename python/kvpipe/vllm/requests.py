@@ -14,7 +14,7 @@ from .layout import whole
 class Blocks:
     """Cuts block tables into lists, one for each group that is handed over.
 
-    unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block."""
+    unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block beyond description."""
 
     def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int) -> None:
         self._groups, self._sizes, self.unit = tuple(groups), tuple(sizes), unit

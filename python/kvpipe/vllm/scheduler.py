@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .. import Node
+from . import packing, requests
 from . import params as wire
-from . import requests
-from .compat import logger, transfer_groups
+from .compat import logger, specs_of, transfer_groups
+from .layout import in_whole_blocks
 from .meta import Load, Place, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
@@ -29,8 +30,8 @@ class Scheduler:
         self._node, self._settings = node, settings
         groups = transfer_groups(cache)
         sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
-        packed = config.device_config.device_type == "cpu"
-        self._blocks = requests.Blocks(groups, sizes, max(sizes) if packed else 1)
+        form = packing.found(config, [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()])
+        self._blocks = requests.Blocks(groups, sizes, max(sizes) if in_whole_blocks(form) else 1)
         self._tp = int(config.parallel_config.tensor_parallel_size)
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take

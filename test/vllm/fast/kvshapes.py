@@ -38,6 +38,18 @@ def _padded(flat, layers, blocks, slots, heads):
             for i in range(layers)]
 
 
+def _columns(flat, layers, blocks, slots, heads):
+    """A CPU's: of each head the keys of a block, by content and token, then its values, by token and content."""
+    return flat.view(layers, blocks, heads, slots, 2 * SIZE).unbind(0)
+
+
+def _of_columns(t):
+    blocks, heads, slots, _ = t.shape
+    halves = t.view(blocks, heads, 2, slots * SIZE)
+    return [halves[:, :, 0].view(blocks, heads, SIZE, slots).permute(0, 3, 1, 2),
+            halves[:, :, 1].view(blocks, heads, slots, SIZE).permute(0, 2, 1, 3)]
+
+
 def _split_first(flat, layers, blocks, slots, heads):
     """FlashAttention's before vLLM 0.26: all keys, then all values."""
     return flat.view(layers, 2, blocks, slots, heads, SIZE).unbind(0)
@@ -69,10 +81,11 @@ SHAPES = {
     "padded": (_padded, _PACKED),
     "K/V first": (_split_first, lambda t: [t[0], t[1]]),
     "K/V second": (_split_second, lambda t: [t[:, 0], t[:, 1]]),
+    "columns": (_columns, _of_columns),
     "MLA": (_mla, _LATENT),
     "MLA padded": (_mla_padded, _LATENT),
 }
-PACKED, SPLIT, LATENTS = list(SHAPES)[:5], list(SHAPES)[5:7], list(SHAPES)[7:]
+PACKED, SPLIT, COLUMNS, LATENTS = (list(SHAPES)[i:j] for i, j in ((0, 5), (5, 7), (7, 8), (8, 10)))
 
 
 def _elements(shape, layers, blocks, slots, heads):
@@ -101,7 +114,8 @@ class Cache:
         tensors = build(self.memory.view(dtype), layers, blocks, slots, self._mine)
         known = [layout.Layer(f"model.layers.{i}.attn", i, group(i), slots, heads) for i in range(layers)]
         caches = {layer.name: t for layer, t in zip(known, tensors)}
-        self.views = layout.views(known, caches, blocks, of_heads, lambda t: (region, t.data_ptr() - region.address))
+        self.views = layout.views(known, caches, blocks, of_heads, lambda t: (region, t.data_ptr() - region.address),
+                                  shape in COLUMNS)
         self.node.set_layout(self.views, {"model": "tiny"})
         self.parts = [(i, part) for i, t in enumerate(tensors) for part in parts(t)]
 

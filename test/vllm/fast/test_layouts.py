@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 import torch
-from kvshapes import LATENTS, PACKED, SPLIT, Cache
+from kvshapes import COLUMNS, LATENTS, PACKED, SPLIT, Cache
 
 import kvpipe
 from kvpipe.vllm import layout
@@ -62,15 +62,15 @@ def expected(rank, source, seed, there, here, tokens, skip):
     return memory
 
 
-@pytest.mark.parametrize("source, target", [(a, b) for kind in (PACKED, SPLIT, LATENTS) for a in kind for b in kind])
+@pytest.mark.parametrize("source, target", [(a, b) for kind in (PACKED, SPLIT, COLUMNS, LATENTS) for a in kind for b in kind])
 def test_any_layout_to_any_of_its_kind(engines, source, target):
     """The last block is not full."""
     hand_over(*engines(source, target), [7, 2, 3, 11], [0, 9, 10, 4], 55)
 
 
 @pytest.mark.parametrize("source, target", [("packed HND", "packed NHD"), ("cross-layer NHD", "padded"),
-                                            ("K/V first", "K/V second"), ("MLA", "MLA padded")])
-@pytest.mark.parametrize("slots", [(16, 32), (32, 16)])
+                                            ("K/V first", "K/V second"), ("columns", "columns"), ("MLA", "MLA padded")])
+@pytest.mark.parametrize("slots", [(16, 32), (32, 16), (32, 32)])
 def test_block_sizes_and_a_local_prefix(engines, source, target, slots):
     """The first 32 tokens are there already."""
     p, d = engines(source, target, p={"slots": slots[0]}, d={"slots": slots[1]})
@@ -79,7 +79,7 @@ def test_block_sizes_and_a_local_prefix(engines, source, target, slots):
 
 
 @pytest.mark.parametrize("source, target", [("packed HND", "packed HND"), ("packed NHD", "cross-layer HND"),
-                                            ("K/V second", "K/V first"), ("MLA", "MLA padded")])
+                                            ("K/V second", "K/V first"), ("columns", "columns"), ("MLA", "MLA padded")])
 @pytest.mark.parametrize("tp", [(1, 2), (2, 1), (4, 2), (1, 4), (2, 8), (8, 2)], ids=lambda n: f"tp{n[0]}-tp{n[1]}")
 def test_ranks(engines, source, target, tp):
     """Four kv heads over other numbers of ranks; more ranks than heads have copies, and with MLA all have."""
@@ -98,7 +98,8 @@ def test_a_sliding_window(engines):
     hand_over(p, d, [[0, 1, 2, 3], [none, none, 6, 7]], [[8, 9, 10, 11], [none, none, 5, 4]], 60)
 
 
-@pytest.mark.parametrize("source, target", [(PACKED[0], SPLIT[0]), (SPLIT[1], PACKED[1]), (PACKED[0], LATENTS[0])])
+@pytest.mark.parametrize("source, target", [(PACKED[0], SPLIT[0]), (SPLIT[1], PACKED[1]), (PACKED[0], LATENTS[0]),
+                                            (PACKED[0], COLUMNS[0])])
 def test_layouts_of_different_kinds_are_refused(engines, source, target):
     p, d = engines(source, target)
     before = d.ranks[0].memory.clone()
@@ -117,9 +118,9 @@ def test_every_head_has_a_rank():
             assert got == [(i * heads // ranks, heads) for i in range(ranks)], (heads, ranks)
 
 
-def one(tensor, blocks=4, slots=16):
+def one(tensor, blocks=4, slots=16, packed=False):
     known = [layout.Layer("model.layers.0.attn", 0, 0, slots, 4)]
-    return layout.views(known, {known[0].name: tensor}, blocks, layout.Heads(0, 1, 4), lambda t: (None, 0))
+    return layout.views(known, {known[0].name: tensor}, blocks, layout.Heads(0, 1, 4), lambda t: (None, 0), packed)
 
 
 @pytest.mark.parametrize("tensor, words", [
@@ -132,3 +133,9 @@ def one(tensor, blocks=4, slots=16):
 def test_tensors_that_cannot_be_handed_over(tensor, words):
     with pytest.raises(kvpipe.Incompatible, match=words):
         one(tensor)
+
+
+@pytest.mark.parametrize("tensor", [torch.empty(4, 4, 16, 32)[..., :16], torch.empty(4, 16, 16)])
+def test_columns_in_tensors_that_have_none(tensor):
+    with pytest.raises(kvpipe.Incompatible, match="does not lie together"):
+        one(tensor, packed=True)

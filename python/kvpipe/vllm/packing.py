@@ -1,0 +1,39 @@
+"""How attention on a CPU lays out the tokens of a block. Its tensors do not tell, so it is found out: some tokens are written
+by vLLM's own code, and looked for where they are expected."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable
+
+from . import layout
+from .compat import attention_format, attention_writes
+
+
+def found(config: Any, specs: Iterable[Any]) -> str:
+    """Of an engine's layers: "" where a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in whole
+    blocks. Needs no KV memory: schedulers and workers get the same answer."""
+    each: Dict[Any, str] = {}
+    for spec in specs:
+        alike = (spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None))
+        if alike not in each:
+            name = attention_format(config, spec)
+            each[alike] = layout.COLUMNS if name and in_columns(config, spec) else name
+    return "+".join(sorted(set(each.values())))
+
+
+def in_columns(config: Any, spec: Any) -> bool:
+    """Whether attention keeps keys and values as layout.columns() has them."""
+    if config.model_config.use_mla or getattr(spec, "head_size_v", spec.head_size) != spec.head_size:
+        return False
+    import torch
+
+    blocks, heads, slots, size = 2, 2, int(spec.block_size), int(spec.head_size)
+    cache = torch.zeros(blocks, heads, slots, 2 * size, dtype=spec.dtype)
+    numbers = torch.Generator().manual_seed(0)
+    key, value = (torch.randn(blocks * slots, heads, size, generator=numbers).to(spec.dtype) for _ in range(2))
+    try:
+        attention_writes(config, spec, cache, key, value, torch.arange(blocks * slots))
+    except Exception:  # another vLLM, or a type that is written otherwise
+        return False
+    keys, values = (t.reshape(key.shape) for t in layout.columns(cache))
+    return bool(torch.equal(keys, key) and torch.equal(values, value))
