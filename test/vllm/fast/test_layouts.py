@@ -86,6 +86,21 @@ def test_ranks(engines, source, target, tp):
     hand_over(*engines(source, target, p={"tp": tp[0]}, d={"tp": tp[1]}), [4, 5], [6, 1], 32)
 
 
+@pytest.mark.parametrize("shape", ["packed HND", "columns"])
+def test_an_offer_that_grows_in_the_middle_of_a_block(engines, shape):
+    """As the chunks of a prefill do."""
+    p, d = engines(shape, shape, d={"slots": 32})
+    p.fill(1)
+    wanted = expected(d.ranks[0], p.ranks[0], 1, [7, 2, 3, 11], [6, 1], 55, 0)
+    offer = p.node.offer(uuid.uuid4().hex, [7, 2], tokens=21, token=TOKEN, sealed=False)
+    take = d.node.take(offer.key, [6, 1], peer=p.node.advertise, token=TOKEN, tokens=55)
+    offer.extend([2, 3], 37)
+    offer.extend([3, 11], 55, sealed=True)
+    take.wait(30)
+    offer.wait(30)
+    assert torch.equal(d.ranks[0].memory, wanted)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.uint8], ids=str)
 def test_types(engines, dtype):
     hand_over(*engines("packed NHD", "packed HND", dtype=dtype), [1, 2], [2, 1], 32)
