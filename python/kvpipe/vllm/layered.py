@@ -61,9 +61,9 @@ class LayeredOffers:
         return fences
 
     def _extend(self, growing: _Growing, scheduled: int, number: int, tables: Sequence[Sequence[int]]) -> None:
-        offer, prompt, unit = growing.offer, growing.request.num_prompt_tokens, self._blocks.unit
+        offer, prompt = growing.offer, growing.request.num_prompt_tokens
         total = growing.request.num_computed_tokens + scheduled
-        slots = self._blocks.end(prompt) if total >= prompt else total // unit * unit
+        slots = self._blocks.end(prompt) if total >= prompt else self._blocks.filled(total)
         if slots <= offer.tokens or growing.withdrawn:
             return
         try:

@@ -17,11 +17,15 @@ class Blocks:
     unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block beyond description."""
 
     def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int) -> None:
-        self._groups, self._sizes, self.unit = tuple(groups), tuple(sizes), unit
+        self._groups, self._sizes, self._unit = tuple(groups), tuple(sizes), unit
 
     def end(self, tokens: int) -> int:
         """Where a list of so many tokens ends: with the last of its units."""
-        return whole(tokens, self.unit)
+        return whole(tokens, self._unit)
+
+    def filled(self, tokens: int) -> int:
+        """How many of so many tokens lie in full blocks."""
+        return tokens // max(self._sizes) * max(self._sizes)
 
     def lists(self, tables: Sequence[Sequence[int]], start: int, stop: int) -> List[List[int]]:
         """The blocks of tokens start .. stop - 1. vLLM has block 0 where a sliding window has left a block."""
