@@ -90,9 +90,7 @@ def layer_number(name: str) -> int:
 
 
 def attention_format(config: Any, spec: Any) -> str:
-    """How attention lays the bytes of a block out, where that is not token after token; "" where it is."""
-    if config.device_config.device_type != "cpu":
-        return ""
+    """The way in which attention on a CPU lays out the bytes of a block."""
     isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")
     return "cpu-" + str(isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype))
 

@@ -12,12 +12,14 @@ from .compat import attention_format, attention_writes
 def found(config: Any, specs: Iterable[Any]) -> str:
     """Of an engine's layers: "" where a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in whole
     blocks. Needs no KV memory: schedulers and workers get the same answer."""
+    if config.device_config.device_type != "cpu":
+        return ""
     each: Dict[Any, str] = {}
     for spec in specs:
         alike = (spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None))
         if alike not in each:
             name = attention_format(config, spec)
-            each[alike] = layout.COLUMNS if name and in_columns(config, spec) else name
+            each[alike] = layout.COLUMNS if in_columns(config, spec) else name
     return "+".join(sorted(set(each.values())))
 
 

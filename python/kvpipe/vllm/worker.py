@@ -3,12 +3,11 @@ session submits for all ranks, and each rank hears of the ends by tag."""
 
 from __future__ import annotations
 
-import select
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .. import Completion, Error, Node, Status
-from . import layout
+from . import bell, layout
 from .compat import Results, logger
 from .loads import Loads
 from .meta import Lost, Place, Step, end_of, layer_of, start_of
@@ -21,9 +20,6 @@ from .stats import Counts
 _ALL = 0xFFFFFFFF
 #: seconds that a step waits for offers whose blocks it will write
 _FENCE = 5.0
-#: milliseconds that a step which computes nothing waits for an end. The engine would come back at once, and takes the cores
-#: of who moves the bytes, where there are few
-_PAUSE = 1
 
 
 class Worker:
@@ -64,13 +60,10 @@ class Worker:
             self._fence(set(step.fences))
         if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
             self._reached(start_of(step.number))
-        for tag, request in step.sends.items():
-            self._open[tag] = (request, False)
-            self._unfinished.add(request)
-        for tag, request in step.recvs.items():
-            self._open[tag] = (request, True)
-        if step.last > self._last:
-            self._last = step.last
+        self._open.update({tag: (request, False) for tag, request in step.sends.items()})
+        self._open.update({tag: (request, True) for tag, request in step.recvs.items()})
+        self._unfinished.update(step.sends.values())
+        self._last = max(self._last, step.last)
         if step.loads:
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
         for tag in step.cancelled:
@@ -85,15 +78,9 @@ class Worker:
             tags -= {c.tag for c in completions if c.released}
             self._pending += completions
             if tags:
-                self._sleep(100)
+                bell.sleep(self._node, 100)
         if tags:
             logger.error("kvpipe: rank %d: blocks of %d preempted offers are not released", self._heads.rank, len(tags))
-
-    def _sleep(self, milliseconds: int) -> None:
-        """Until there is something to poll."""
-        bell = select.poll()  # select() cannot take the descriptors of an engine that has thousands
-        bell.register(self._node.fileno(), select.POLLIN)
-        bell.poll(milliseconds)
 
     def wait_layer(self, name: str) -> None:
         if name in self.memory.layers:
@@ -130,7 +117,7 @@ class Worker:
             return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
         if not completions and not self._computes and self._open and not self._over:
-            self._sleep(_PAUSE)
+            bell.sleep(self._node, bell.PAUSE)
             completions = self._poll()
         if self._pending:
             completions, self._pending = self._pending + completions, []
@@ -198,8 +185,6 @@ class Worker:
             out.failed_recving.add(request)
 
     def failed_blocks(self) -> Set[int]:
-        if not self._bad:
-            return set()
         bad, self._bad = self._bad, set()
         return bad
 

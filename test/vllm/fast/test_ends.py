@@ -73,7 +73,7 @@ def test_the_scheduler_ends_what_this_rank_did_not_hear_of(worker):
 
 
 def test_a_fence_needs_no_release_that_was_heard_already(node, worker, monkeypatch):
-    monkeypatch.setattr("kvpipe.vllm.worker.select", types.SimpleNamespace(poll=lambda *_: pytest.fail("waits")))
+    monkeypatch.setattr("kvpipe.vllm.bell.select", types.SimpleNamespace(poll=lambda *_: pytest.fail("waits")))
     node.coming = [ends(3)]
     look(worker, Step(1, last=2, sends={2: "other"}))
     look(worker, Step(2, last=3, fences=[3]))
@@ -102,7 +102,7 @@ def naps(monkeypatch):
     """How long the worker has slept, each time, in milliseconds."""
     slept = []
     poll = types.SimpleNamespace(register=lambda *_: None, poll=slept.append)
-    monkeypatch.setattr("kvpipe.vllm.worker.select", types.SimpleNamespace(poll=lambda: poll, POLLIN=1))
+    monkeypatch.setattr("kvpipe.vllm.bell.select", types.SimpleNamespace(poll=lambda: poll, POLLIN=1))
     return slept
 
 
