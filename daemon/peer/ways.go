@@ -154,15 +154,20 @@ func (c *channel) spreadAgain() {
 		c.spreadDue.Store(false)
 		for _, i := range c.misplaced() {
 			c.links.move(i, true)
-			err := c.openLink(i)
-			if up := c.links.move(i, false); err != nil {
-				c.warn("data link could not move", i, err)
-				if !up {
-					c.reopen(c.ctx, i, firstWait) // nobody else does: see Redial
-				}
-			}
+			c.moved(i, c.openLink(i))
 		}
 	})
+}
+
+// moved ends the move of a link. One that is down then, because its successor did not come up or was lost again at once, is opened here:
+// Redial leaves it alone while it moves.
+func (c *channel) moved(index int, err error) {
+	if err != nil {
+		c.warn("data link could not move", index, err)
+	}
+	if !c.links.move(index, false) {
+		c.reopen(c.ctx, index, firstWait)
+	}
 }
 
 // misplaced are the links that are up and go another way than planned.

@@ -184,6 +184,26 @@ func TestAPeersAddressesNeedPermission(t *testing.T) {
 	}
 }
 
+// A link that is lost in the moment in which it has moved is opened again.
+func TestALinkThatIsLostWhileItMovesComesBack(t *testing.T) {
+	cl := newCluster(t)
+	a, _ := cl.multi("a", 2, 3)
+	b, _ := cl.multi("b", 12, 13)
+	a.knows(b)
+	epoch := met(a, b)
+	goes(a, b, "2>12 3>13")
+	c := a.channelOf("b")
+	c.spreading.Lock() // no other move
+	defer c.spreading.Unlock()
+	c.links.move(0, true)
+	a.Redial(t.Context(), "b", epoch, 0)
+	if n := c.links.count(); n != 1 {
+		t.Fatalf("%d links are up, one of two was lost", n)
+	}
+	c.moved(0, nil)
+	goes(a, b, "2>12 3>13")
+}
+
 func TestAHelloWithImpossibleAddressesIsRefused(t *testing.T) {
 	cl := newCluster(t)
 	a := cl.node("a", nil)
