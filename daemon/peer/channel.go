@@ -54,6 +54,7 @@ type channel struct {
 	links  links
 
 	spreading sync.Mutex // held while links move
+	spreadAt  time.Time  // when they last did; guarded by spreading
 	spreadDue atomic.Bool
 }
 

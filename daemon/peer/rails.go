@@ -35,8 +35,11 @@ type ends struct{ local, remote netip.Addr }
 
 func (p *Path) ends() ends { return ends{p.From.IP, p.To.IP} }
 
-// maxAddresses bounds what a peer may say.
-const maxAddresses = 64
+// Bounds of what a peer may say.
+const (
+	maxAddresses = 64
+	maxMbps      = 1 << 30
+)
 
 // spread lays n links over paths in proportion to the speed of both ends' NICs: each link goes where, with it, the busier of the two is
 // least busy, and then the other, then to the memory's NUMA node, then by the order of paths. A NIC of unknown speed counts as the slowest that is known. nil: the
@@ -96,7 +99,7 @@ func known(speeds map[string]int) {
 func encodeAddresses(all []Address) *peerpb.Addresses {
 	out := new(peerpb.Addresses)
 	for _, a := range all[:min(len(all), maxAddresses)] {
-		out.List = append(out.List, &peerpb.Address{Ip: a.IP.AsSlice(), Mbps: uint32(max(a.Mbps, 0)), Nic: a.NIC})
+		out.List = append(out.List, &peerpb.Address{Ip: a.IP.AsSlice(), Mbps: uint32(min(max(a.Mbps, 0), maxMbps)), Nic: a.NIC})
 	}
 	return out
 }
@@ -109,7 +112,7 @@ func decodeAddresses(in *peerpb.Addresses) ([]Address, error) {
 	var out []Address
 	for _, a := range in.GetList() {
 		ip, ok := netip.AddrFromSlice(a.Ip)
-		if ip = ip.Unmap(); !ok || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || len(a.Nic) > 64 || a.Mbps > 1<<30 {
+		if ip = ip.Unmap(); !ok || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || len(a.Nic) > 64 || a.Mbps > maxMbps {
 			return nil, malformed("address %v of NIC %.70q, %d Mb/s", ip, a.Nic, a.Mbps)
 		}
 		out = append(out, Address{IP: ip, Mbps: int(a.Mbps), NIC: a.Nic})

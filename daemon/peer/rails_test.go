@@ -65,6 +65,9 @@ func TestAddressesThatNobodyCanMeanAreMalformed(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0] != good[0] || got[1] != good[1] {
 		t.Errorf("%v, %v", got, err)
 	}
+	if got, err := decodeAddresses(encodeAddresses([]Address{at("eth0", "10.0.0.1", 1<<40)})); err != nil || got[0].Mbps != maxMbps {
+		t.Errorf("a NIC with a mad speed keeps peers away: %v, %v", got, err)
+	}
 	if all, err := decodeAddresses(nil); all != nil || err != nil {
 		t.Errorf("older peers say nothing: %v, %v", all, err)
 	}
@@ -79,5 +82,16 @@ func TestAddressesThatNobodyCanMeanAreMalformed(t *testing.T) {
 	}
 	if _, err := decodeAddresses(many); !isMalformed(err) {
 		t.Errorf("%d addresses pass", len(many.List))
+	}
+}
+
+// A peer that names ever other addresses at which nobody answers does not fill this node's memory.
+func TestRoughPathsAreBounded(t *testing.T) {
+	var r rough
+	for i := range 3 * maxRough {
+		r.mark(ends{remote: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})})
+	}
+	if n := len(r.paths); n == 0 || n > maxRough {
+		t.Errorf("%d are remembered", n)
 	}
 }

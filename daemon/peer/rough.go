@@ -23,6 +23,9 @@ const (
 	roughLast  = 30 * time.Minute
 )
 
+// maxRough bounds how many are remembered, since peers name their ends: with more, all are forgotten.
+const maxRough = 1 << 12
+
 func (r *rough) mark(e ends) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,6 +37,9 @@ func (r *rough) mark(e ends) {
 		if now.Sub(x.until) > roughLast { // nobody goes there any more
 			delete(r.paths, old)
 		}
+	}
+	if len(r.paths) >= maxRough {
+		clear(r.paths)
 	}
 	wait := min(max(2*r.paths[e].wait, roughFirst), roughLast)
 	r.paths[e] = rest{now.Add(wait), wait}

@@ -11,6 +11,10 @@ import (
 // wayTimeout bounds an attempt on one of several ways, so that one that leads nowhere delays a channel little.
 const wayTimeout = 2 * time.Second
 
+// spreadGap is about the least time between two looks at where links should be: a peer may say as often as it likes that it has moved, and
+// each time routes are asked for and ways are tried.
+const spreadGap = time.Second
+
 // news is told that this node's NICs or their addresses changed: peers hear of it, and links move.
 func (m *Manager) news() {
 	m.rough.forget()
@@ -71,9 +75,10 @@ func (c *channel) plan() []Path {
 	_, named := c.m.nodes[c.node]
 	allow := c.m.allow
 	c.m.mu.Unlock()
-	// Where the channel goes a link may go too; elsewhere only the configuration can let it.
+	// Where the channel goes a link may go too; elsewhere only the configuration can let it. Between loopback and a network there is no way
+	// either: links beside a channel on loopback may be plain because of that, and this node's own loopback is no place of a peer's.
 	theirs = slices.DeleteFunc(theirs, func(a Address) bool {
-		return a.IP.Is4() != home.remote.Is4() || a.IP != home.remote && !named && !within(allow, a.IP)
+		return a.IP.Is4() != home.remote.Is4() || a.IP.IsLoopback() != home.remote.IsLoopback() || a.IP != home.remote && !named && !within(allow, a.IP)
 	})
 	if !slices.ContainsFunc(theirs, func(a Address) bool { return a.IP == home.remote }) {
 		theirs = append(theirs, Address{IP: home.remote})
@@ -151,7 +156,11 @@ func (c *channel) spreadAgain() {
 	c.m.wg.Go(func() {
 		c.spreading.Lock()
 		defer c.spreading.Unlock()
+		if time.Since(c.spreadAt) < spreadGap && !c.pause(c.ctx, spreadGap) {
+			return
+		}
 		c.spreadDue.Store(false)
+		defer func() { c.spreadAt = time.Now() }()
 		for _, i := range c.misplaced() {
 			c.links.move(i, true)
 			c.moved(i, c.openLink(i))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -15,8 +16,9 @@ import (
 
 // nics are a node's NICs by their last byte, on loopback: NIC 2 is 127.0.0.2, and reaches NIC 12 of another node.
 type nics struct {
-	mu sync.Mutex
-	up []byte
+	mu    sync.Mutex
+	up    []byte
+	asked int // for paths
 }
 
 func nicAddress(n byte) Address {
@@ -33,6 +35,9 @@ func (r *nics) Own() (out []Address) {
 }
 
 func (r *nics) Paths(to []Address) (out []Path) {
+	r.mu.Lock()
+	r.asked++
+	r.mu.Unlock()
 	for _, mine := range r.Own() {
 		for _, there := range to {
 			if there.IP.As4()[3] == mine.IP.As4()[3]+10 {
@@ -181,6 +186,48 @@ func TestAPeersAddressesNeedPermission(t *testing.T) {
 		}
 		wait(a, func(e transfer.PeerUp) bool { return e.Node == "b" })
 		goes(a, b, want)
+	}
+}
+
+// A channel on loopback, such as one through a tunnel, has its links there: they may be plain because of that. One over a network has none on
+// this node's own loopback.
+func TestLinksStayOnTheirSideOfLoopback(t *testing.T) {
+	cl := newCluster(t)
+	a, _ := cl.multi("a", 2, 3)
+	b, _ := cl.multi("b", 12, 13)
+	a.knows(b)
+	met(a, b)
+	goes(a, b, "2>12 3>13")
+	c := a.channelOf("b")
+	c.links.mu.Lock()
+	c.links.theirs = []Address{at("nic12", "10.0.0.12", 1000), nicAddress(13)}
+	c.links.mu.Unlock()
+	for _, p := range c.plan() {
+		if !p.To.IP.IsLoopback() {
+			t.Errorf("a link is to go to %v", p.To)
+		}
+	}
+}
+
+// However often a peer says that it has moved, this node looks for ways about once a second.
+func TestAPeerThatMovesAllTheTimeCostsLittle(t *testing.T) {
+	cl := newCluster(t)
+	a, mine := cl.multi("a", 2, 3)
+	b, _ := cl.multi("b", 12, 13)
+	a.knows(b)
+	met(a, b)
+	goes(a, b, "2>12 3>13")
+	asked := func() int {
+		mine.mu.Lock()
+		defer mine.mu.Unlock()
+		return mine.asked
+	}
+	c, before, start := a.channelOf("b"), asked(), time.Now()
+	for i := 0; time.Since(start) < spreadGap/4; i++ { // faster there and back, and no link has to move
+		c.theyMoved([]Address{at("nic12", "127.0.0.12", 1000+i%2), at("nic13", "127.0.0.13", 1000+i%2)})
+	}
+	if n, most := asked()-before, 2+int(time.Since(start)/(spreadGap/2)); n > most {
+		t.Errorf("ways were looked for %d times in %v, not %d", n, time.Since(start), most)
 	}
 }
 
