@@ -73,8 +73,9 @@ func (d *drawing) layOut() {
 	}
 	for i := range d.t.Nodes {
 		n := &d.t.Nodes[i]
-		if !slices.ContainsFunc(d.t.Devices, func(v Device) bool { return v.MemoryNode == n.ID }) { // that is shown as the GPU's
-			add(n, d.t.at(n.ID))
+		own := slices.ContainsFunc(d.t.Devices, func(v Device) bool { return v.MemoryNode == n.ID }) // that is shown as the GPU's
+		if devices := d.t.at(n.ID); !own || len(devices) > 0 {
+			add(n, devices)
 		}
 	}
 	if lost := d.t.at(-1); len(lost) > 0 {

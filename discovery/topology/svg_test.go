@@ -51,7 +51,11 @@ func TestDrawingHolds(t *testing.T) {
 		}
 		mesh = append(mesh, g)
 	}
-	tops := map[string]*Topology{"mesh": Read(odd, mesh, nil), "nothing": Read(t.TempDir(), nil, nil)}
+	home := slices.Clone(mesh) // whose memory is said to be that of the NUMA node that they are at
+	for i := range home {
+		home[i].MemoryNode = home[i].NUMA
+	}
+	tops := map[string]*Topology{"mesh": Read(odd, mesh, nil), "home": Read(odd, home, nil), "nothing": Read(t.TempDir(), nil, nil)}
 	for _, name := range machines(t) {
 		tops[name] = Read(machine(t, name))
 	}
