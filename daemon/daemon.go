@@ -82,6 +82,7 @@ const endTimeout = 5 * time.Second
 // leaves nothing behind.
 func New(c config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally()}
+	defer d.opts.forget()
 	if err := d.open(); err != nil {
 		d.closeListeners()
 		return nil, errors.Join(err, d.release())

@@ -27,7 +27,6 @@ func (d *Daemon) listen() (err error) {
 	if err := d.lockSocket(); err != nil {
 		return err
 	}
-	defer d.opts.forget()
 	if err := d.opts.known(); err != nil {
 		return err
 	}

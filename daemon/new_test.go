@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -67,5 +68,26 @@ func TestNewThatFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNewThatFailsEarly takes over what the service manager passed all the same.
+func TestNewThatFailsEarly(t *testing.T) {
+	cfg, f := settings(t, "a", t.TempDir())
+	cfg, err := Complete(cfg, f, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.CPUs = "1023"
+	passed, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Dev: true, Version: "test", Sockets: map[string][]*os.File{socketPeer: {passed}}, Log: slog.New(slog.DiscardHandler)}
+	if _, err := New(cfg, o); err == nil || !strings.Contains(err.Error(), "none of them is there") {
+		t.Errorf("%v", err)
+	}
+	if _, err := passed.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the descriptor is open still: %v", err)
 	}
 }
