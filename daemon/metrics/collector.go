@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -181,9 +182,17 @@ func (e emitter) counter(name, help string, v float64, labels ...string) {
 func (e emitter) emit(kind prometheus.ValueType, name, help string, v float64, labels []string) {
 	var keys, values []string
 	for i := 0; i+1 < len(labels); i += 2 {
-		keys, values = append(keys, labels[i]), append(values, labels[i+1])
+		keys, values = append(keys, labels[i]), append(values, legible(labels[i+1]))
 	}
 	e <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, keys, nil), kind, v, values...)
+}
+
+// legible makes a label's value UTF-8, which the kernel does not ask of names of NICs; with one that is not the whole page would be an error.
+func legible(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strconv.QuoteToASCII(s)
 }
 
 func number(b bool) float64 {

@@ -58,6 +58,18 @@ func scrape(t *testing.T, c *Collector) (code int, body string) {
 	return w.Code, string(b)
 }
 
+// TestNamesMayBeAnyBytes: a NIC can be called so, and the page shows it beside all others.
+func TestNamesMayBeAnyBytes(t *testing.T) {
+	code, body := scrape(t, New(func(context.Context) (Snapshot, error) {
+		return Snapshot{NICs: []NIC{{Name: "eth\xfe"}, {Name: "eth\xff"}, {Name: "éth"}}}, nil
+	}))
+	for _, want := range []string{`kvpipe_nic_up{nic="\"eth\\xfe\""} 0`, `kvpipe_nic_up{nic="\"eth\\xff\""} 0`, `kvpipe_nic_up{nic="éth"} 0`} {
+		if code != 200 || !strings.Contains(body, want) {
+			t.Errorf("status %d, without %s:\n%s", code, want, body)
+		}
+	}
+}
+
 // ours leaves out what the Go runtime and the process say.
 func ours(body string) string {
 	var out strings.Builder

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
@@ -95,11 +96,11 @@ func known(speeds map[string]int) {
 	}
 }
 
-// encodeAddresses makes what Hello and Heartbeat carry.
+// encodeAddresses makes what Hello and Heartbeat carry, of NICs of any name and speed.
 func encodeAddresses(all []Address) *peerpb.Addresses {
 	out := new(peerpb.Addresses)
 	for _, a := range all[:min(len(all), maxAddresses)] {
-		out.List = append(out.List, &peerpb.Address{Ip: a.IP.AsSlice(), Mbps: uint32(min(max(a.Mbps, 0), maxMbps)), Nic: a.NIC})
+		out.List = append(out.List, &peerpb.Address{Ip: a.IP.AsSlice(), Mbps: uint32(min(max(a.Mbps, 0), maxMbps)), Nic: strings.ToValidUTF8(a.NIC, "?")})
 	}
 	return out
 }
