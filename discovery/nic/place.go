@@ -29,13 +29,13 @@ func (s Source) describe(l *Link) {
 // unknownSpeed is what some drivers say instead of -1.
 const unknownSpeed = 1<<32 - 1
 
-// number reads a file with one; 0 when there is none.
+// number reads a file with one, which for dev_id is hexadecimal ("0x1"); 0 when there is none.
 func number(elem ...string) int {
-	n, err := strconv.Atoi(text(elem...))
+	n, err := strconv.ParseInt(text(elem...), 0, strconv.IntSize)
 	if err != nil || n == unknownSpeed {
 		return 0
 	}
-	return n
+	return int(n)
 }
 
 var function = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)

@@ -98,6 +98,23 @@ func TestNoRDMA(t *testing.T) {
 	}
 }
 
+// Two ports of one function, of which each has a link: some drivers number those by dev_id alone, in hexadecimal.
+func TestPortsOfOneFunction(t *testing.T) {
+	root := fixture.Text(t, `
+-- dev/device/net/ib0/dev_id --
+0x0
+-- dev/device/net/ib1/dev_id --
+0x1
+-- dev/device/net/ib2/dev_port --
+2
+`)
+	for port, want := range map[int]string{1: "ib0", 2: "ib1", 3: "ib2", 4: ""} {
+		if got := netdev(filepath.Join(root, "dev"), port, nil); got != want {
+			t.Errorf("port %d belongs to %q, want %q", port, got, want)
+		}
+	}
+}
+
 func TestRates(t *testing.T) {
 	for s, want := range map[string]int{"100 Gb/sec (4X EDR)": 100000, "2.5 Gb/sec (1X SDR)": 2500, "56 Gb/sec (4X FDR)": 56000, "12.5 Gb/sec": 12500} {
 		if got, err := parseRate(s); err != nil || got != want {
