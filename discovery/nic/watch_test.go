@@ -208,3 +208,13 @@ func TestNetlinkRefused(t *testing.T) {
 		t.Error("a route was found without netlink")
 	}
 }
+
+// Events without end do not keep a CPU busy, and a change is seen within a second all the same.
+func TestCalm(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ took, want time.Duration }{{0, 20 * ms}, {ms, 20 * ms}, {10 * ms, 90 * ms}, {time.Minute, 900 * ms}} {
+		if got := calm(20*ms, c.took); got != c.want {
+			t.Errorf("after a look of %v: %v, want %v", c.took, got, c.want)
+		}
+	}
+}
