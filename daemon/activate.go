@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"syscall"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Names by which a service manager passes sockets that it listens at (FileDescriptorName= in their units).
@@ -29,6 +31,9 @@ func (o *Options) passed(name string) (net.Listener, error) {
 	l, err := net.FileListener(files[0])
 	if err != nil {
 		return nil, fmt.Errorf("the socket named %q of the service manager: %w", name, err)
+	}
+	if c, ok := l.(syscall.Conn); !ok || !sys.Listening(c) {
+		return nil, errors.Join(fmt.Errorf("the socket named %q of the service manager does not listen: it has to be passed before anybody connects (Accept=no)", name), l.Close())
 	}
 	return l, nil
 }

@@ -91,3 +91,31 @@ func TestNewThatFailsEarly(t *testing.T) {
 		t.Errorf("the descriptor is open still: %v", err)
 	}
 }
+
+// TestPassedSocketThatDoesNotListen: what is a connection already is refused, instead of a daemon that nobody reaches.
+func TestPassedSocketThatDoesNotListen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for want, from := range map[string]interface{ File() (*os.File, error) }{"": l.(*net.TCPListener), "does not listen": conn.(*net.TCPConn)} {
+		f, err := from.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Sockets: map[string][]*os.File{socketPeer: {f}}}
+		passed, err := o.passed(socketPeer)
+		if o.forget(); err == nil {
+			_ = passed.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -37,6 +37,16 @@ func HungUp(c syscall.Conn) bool {
 	return !up
 }
 
+// Listening tells whether connections can be accepted from a socket.
+func Listening(c syscall.Conn) bool {
+	listens := 0
+	_ = Control(c, func(fd int) (err error) {
+		listens, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+		return err
+	})
+	return listens != 0
+}
+
 // Shutdown ends both directions of the connected socket fd, for every descriptor of it, and wakes who waits for it. What has
 // arrived can still be read.
 func Shutdown(fd int) error {
