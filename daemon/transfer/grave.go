@@ -25,9 +25,10 @@ type dropNote struct {
 
 // graveyard keeps graves for a while, oldest first.
 type graveyard struct {
-	keys  map[string]*grave
-	queue []*grave
-	timer timer
+	keys    map[string]*grave
+	queue   []*grave
+	watches int // of all in the queue
+	timer   timer
 }
 
 func (m *Machine) bury(o *offer, how string) {
@@ -54,6 +55,7 @@ func (m *Machine) remember(g *grave) {
 
 func (y *graveyard) forget() {
 	g := y.queue[0]
+	y.watches -= len(g.watches)
 	y.queue[0] = nil
 	y.queue = y.queue[1:]
 	if y.keys[g.key] == g {

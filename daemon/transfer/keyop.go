@@ -54,9 +54,7 @@ func (k *keyOp) arrive(m *Machine, p *peer) {
 func (k *keyOp) ask(m *Machine) {
 	msg := k.msg
 	m.send(k.peer, &msg)
-	if k.peer != nil {
-		m.arm(&k.resend, k, wakeResend, m.now+m.cfg.Resend)
-	}
+	m.arm(&k.resend, k, wakeResend, m.now+m.cfg.Resend) // within this node too: see watchEarly
 }
 
 func (k *keyOp) stranded(m *Machine, cause Cause) { k.finish(m, Failed, cause) }
@@ -122,7 +120,8 @@ func (m *Machine) keyAsked(p *peer, msg *MsgKey) {
 	}
 }
 
-// watchEarly remembers a watch whose offer has not come yet. It is also asked again, so that forgetting it costs a moment.
+// watchEarly remembers a watch whose offer has not come yet. It is also asked again, so that forgetting it, or that there are too many
+// to remember, costs a moment.
 func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	g := m.graves.keys[string(msg.Key)]
 	if msg.Drop || m.offers[string(msg.Key)] != nil {
@@ -134,8 +133,9 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	} else if _, past := g.verdict(m, msg.Token); past {
 		return false
 	}
-	if len(g.watches) < maxParts && !slices.ContainsFunc(g.watches, func(w watchNote) bool { return w.by == p && w.msg.ID == msg.ID }) {
+	if len(g.watches) < maxParts && m.graves.watches < m.cfg.MaxGraves && !slices.ContainsFunc(g.watches, func(w watchNote) bool { return w.by == p && w.msg.ID == msg.ID }) {
 		g.watches = append(g.watches, watchNote{p, *msg})
+		m.graves.watches++
 	}
 	return true
 }

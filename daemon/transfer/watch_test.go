@@ -1,0 +1,86 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// watched is a node on which one engine watches keys that another one offers.
+type watched struct {
+	m    *transfer.Machine
+	now  transfer.Time
+	user uint64
+}
+
+func newWatched(t *testing.T, cfg transfer.Config) *watched {
+	n := uint64(0)
+	cfg.Node, cfg.Random = "a", func() uint64 { n++; return n << 32 }
+	w := &watched{m: transfer.New(cfg), now: 1}
+	for id, engine := range map[transfer.SessionID]string{1: "p", 3: "d"} {
+		w.step(transfer.SessionOpened{Session: id, Engine: engine, Instance: "i", Role: transfer.Worker, Credits: 1000})
+		w.step(transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+	}
+	return w
+}
+
+// step returns how many watches heard of their offer.
+func (w *watched) step(ev transfer.Event) (heard int) {
+	for _, e := range w.m.Step(w.now, ev) {
+		if c, ok := e.(transfer.Complete); ok && c.Kind == transfer.KindWatch && c.Reason == transfer.OK {
+			heard++
+		}
+	}
+	return heard
+}
+
+var watchToken = []byte("0123456789abcdef")
+
+func (w *watched) watch(key string) int {
+	w.user++
+	return w.step(transfer.Submit{Session: 3, UserData: w.user, Op: &transfer.WatchOp{Key: []byte(key), Token: watchToken, Timeout: 600 * transfer.Second}})
+}
+
+func (w *watched) offer(key string) int {
+	w.user++
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(w.user)}}}
+	return w.step(transfer.Submit{Session: 1, UserData: w.user, Op: &transfer.OfferOp{Key: []byte(key), Token: watchToken, Blocks: blocks, Sealed: true}})
+}
+
+// wait lets seconds pass.
+func (w *watched) wait(seconds int) (heard int) {
+	for range seconds {
+		w.now += transfer.Second
+		heard += w.step(transfer.Tick{})
+	}
+	return heard
+}
+
+// TestAWatchIsNotForgotten: it waits for as long as it says, however short a while keys are remembered.
+func TestAWatchIsNotForgotten(t *testing.T) {
+	w := newWatched(t, transfer.Config{Graves: 10 * transfer.Second})
+	if w.watch("k")+w.wait(35) != 0 {
+		t.Fatal("nothing is offered, and a watch heard of it")
+	}
+	if n := w.offer("k"); n != 1 {
+		t.Errorf("%d watches hear of the offer at once, want 1", n)
+	}
+}
+
+// TestWatchesAreBounded: who is one too many to be remembered hears of the offer when it asks again, and notes of the past make room.
+func TestWatchesAreBounded(t *testing.T) {
+	w := newWatched(t, transfer.Config{MaxGraves: 2})
+	for _, key := range []string{"k", "l"} {
+		if w.watch(key)+w.watch(key)+w.watch(key) != 0 {
+			t.Fatal("nothing is offered, and a watch heard of it")
+		}
+		if n := w.offer(key); n != 2 {
+			t.Errorf("%d of 3 watches of %q hear of the offer at once, want 2", n, key)
+		}
+		if n := w.wait(2); n != 1 {
+			t.Errorf("%d more watches of %q hear of it, want 1", n, key)
+		}
+		w.wait(120)
+	}
+}
