@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
@@ -116,7 +117,15 @@ func decodeAddresses(in *peerpb.Addresses) ([]Address, error) {
 		if ip = ip.Unmap(); !ok || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || len(a.Nic) > 64 || a.Mbps > maxMbps {
 			return nil, malformed("address %v of NIC %.70q, %d Mb/s", ip, a.Nic, a.Mbps)
 		}
-		out = append(out, Address{IP: ip, Mbps: int(a.Mbps), NIC: a.Nic})
+		out = append(out, Address{IP: ip, Mbps: int(a.Mbps), NIC: strings.Map(printable, a.Nic)})
 	}
 	return out, nil
+}
+
+// printable keeps what would command a terminal out of names that are shown there.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
 }

@@ -86,9 +86,9 @@ func TestAddressesThatNobodyCanMeanAreMalformed(t *testing.T) {
 	}
 }
 
-// A name that is no UTF-8, which the kernel allows, and a speed beyond all sense keep nobody away.
+// A name that is no UTF-8, or commands a terminal, which the kernel allows, and a speed beyond all sense keep nobody away.
 func TestOddNICsAreSaid(t *testing.T) {
-	b, err := proto.Marshal(encodeAddresses([]Address{at("eth\xff", "10.0.0.1", 1<<40)}))
+	b, err := proto.Marshal(encodeAddresses([]Address{at("eth\xff\x1b[2J", "10.0.0.1", 1<<40)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestOddNICsAreSaid(t *testing.T) {
 	if err := proto.Unmarshal(b, in); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := decodeAddresses(in); err != nil || got[0] != at("eth?", "10.0.0.1", maxMbps) {
+	if got, err := decodeAddresses(in); err != nil || got[0] != at("eth??[2J", "10.0.0.1", maxMbps) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
