@@ -106,8 +106,9 @@ class Session:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
-            self._changed.wait_for(lambda: all(thread == me for thread in self._inside), patience)
-            if self._inside:
+            alone = self._changed.wait_for(lambda: all(thread == me for thread in self._inside), patience)
+            # Who came since finds no handle, and need not be waited for.
+            if self._inside and (me in self._inside or not alone):
                 self._late, handle = handle, None
         for operation in list(self.operations.values()):
             operation._abandon(Closed("the session was closed while the operation ran"))

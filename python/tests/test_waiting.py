@@ -10,6 +10,7 @@ import kvpipe
 import pytest
 from caches import collect
 from kvpipe import operation
+from kvpipe._session import Session
 
 
 def hand_over(pair, n, start=0, **more):
@@ -111,6 +112,20 @@ def test_close_ends_waiting(pair, how):
             call()
     assert not pair[1].node.connected
     pair[1].close()
+
+
+def test_who_comes_while_a_session_closes_does_not_keep_it_open():
+    class Door(threading.Condition):
+        def wait_for(self, *args):
+            alone = super().wait_for(*args)
+            session._inside.append(-1)  # another thread, which finds no handle
+            return alone
+
+    freed = []
+    session = Session(None, 7, free=freed.append)
+    session._changed = Door()
+    session.close()
+    assert freed == [7]
 
 
 def test_a_signal_interrupts_waiting(pair):
