@@ -36,7 +36,7 @@ class Scheduler:
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
-        self._asking: Optional[Tuple[str, int]] = None  # of which request was asked last, from where on, until it has blocks
+        self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
         self._counts = Counts()
         self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met, settings.lease)
         self._waiting = Waiting(node, self._operations, settings)
@@ -77,8 +77,8 @@ class Scheduler:
 
     def matched(self, request: Any, computed: int) -> Tuple[Optional[int], bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again. Changes nothing."""
-        self._asking = request.request_id, computed
-        source = self._waiting.of(request.request_id)
+        self._asking = request.request_id
+        source = self._waiting.asked(request.request_id, computed)
         if source is None or not self._operations.usable:
             return 0, False
         count = self._end(request, source) - computed
@@ -101,10 +101,10 @@ class Scheduler:
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
-        asked, self._asking = self._asking, None
+        self._asking, start = None, self._waiting.start(request.request_id)
         source = self._waiting.pop(request.request_id)
-        if source is not None and count > 0 and asked is not None:
-            self._load(request, source, blocks.get_block_ids(), asked[1], count)
+        if source is not None and count > 0:
+            self._load(request, source, blocks.get_block_ids(), start, count)
         elif source is not None:
             self._operations.drop(source)
         self._offers.allocated(request)

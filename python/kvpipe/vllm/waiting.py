@@ -15,6 +15,7 @@ class _Request(NamedTuple):
     source: Source
     renew: float  # when its producer has to hear of it again
     there: bool = False  # its producer has said that it is, at least in part
+    start: int = 0  # of its tokens, how many the engine had when it last asked
 
 
 class Waiting:
@@ -25,11 +26,19 @@ class Waiting:
         self._requests: Dict[str, _Request] = {}
 
     def add(self, request: str, source: Source) -> None:
-        self._requests[request] = self._watch(request, source)
+        self._requests[request] = _Request(source, self._watch(request, source))
 
-    def of(self, request: str) -> Optional[Source]:
+    def asked(self, request: str, computed: int) -> Optional[Source]:
+        """What it may load, beyond ``computed`` tokens."""
         known = self._requests.get(request)
-        return None if known is None else known.source
+        if known is None:
+            return None
+        self._requests[request] = known._replace(start=computed)
+        return known.source
+
+    def start(self, request: str) -> int:
+        """From which token on it loads."""
+        return self._requests[request].start if request in self._requests else 0
 
     def there(self, request: str) -> bool:
         return self._requests[request].there
@@ -38,10 +47,11 @@ class Waiting:
         known = self._requests.pop(request, None)
         return None if known is None else known.source
 
-    def _watch(self, request: str, source: Source) -> _Request:
+    def _watch(self, request: str, source: Source) -> float:
+        """Returns when it has to be renewed."""
         seconds = self._settings.timeout if source.early else self._settings.lease
         self._operations.tell(self._node.watch, source, seconds, request)
-        return _Request(source, time.monotonic() + self._settings.lease / 3)
+        return time.monotonic() + self._settings.lease / 3
 
     def renew(self) -> None:
         """Once a step."""
@@ -56,4 +66,4 @@ class Waiting:
         now = time.monotonic()
         for request, known in self._requests.items():
             if now >= known.renew:
-                self._requests[request] = self._watch(request, known.source)._replace(there=known.there)
+                self._requests[request] = known._replace(renew=self._watch(request, known.source))

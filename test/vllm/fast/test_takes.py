@@ -67,6 +67,19 @@ def test_tokens_are_loaded_from_where_the_engine_has_none_on(node, computed, cou
     assert [(take["tokens"], take["blocks"]) for take in node.taken] == [(tokens, [ids])]
 
 
+def test_blocks_that_come_later_are_loaded_into_as_was_asked(node):
+    """vLLM may hold a load back, for steps that are under way, and ask about others meanwhile."""
+    side, r, other = scheduler(node), request(100), request(100, "other")
+    side.add(r)
+    side.add(other)
+    assert side.matched(r, 32) == (68, True)
+    step(side)
+    assert side.matched(other, 64) == (36, True)
+    side.allocated(r, blocks(100), 68)
+    side.allocated(other, blocks(100), 36)
+    assert [take["tokens"] for take in node.taken] == [(32, 100), (64, 100)]
+
+
 @pytest.mark.parametrize("end, answer", [(ends(1), (99, False)), (ends(1, Status.FAILED, Reason.TIMEOUT), (0, False))])
 def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
     side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
