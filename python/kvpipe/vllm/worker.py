@@ -121,15 +121,12 @@ class Worker:
             completions = self._poll()
         if self._pending:
             completions, self._pending = self._pending + completions, []
-        for c in completions:
+        named = [tag for tag in self._early if tag <= self._last or tag in self._open]
+        for c in [*(c for tag in named for c in self._early.pop(tag)), *completions]:  # in the order in which they came
             if c.tag in self._open:
                 self._take_in(c, out)
             elif c.tag > self._last:
                 self._early.setdefault(c.tag, []).append(c)
-        for tag in [tag for tag in self._early if tag <= self._last]:
-            for c in self._early.pop(tag):
-                if tag in self._open:
-                    self._take_in(c, out)
         # The scheduler's word counts where this rank's own did not come: its daemon was replaced, or its session is over. It
         # says nothing of what this rank takes by itself.
         for tag, done in self._ended if not self._over else [(tag, False) for tag in self._open]:

@@ -86,6 +86,17 @@ def test_a_step_is_said_to_begin_when_its_fences_are_over(node, worker):
     assert node.said == ["polled", ("progress", start_of(5))]
 
 
+@pytest.mark.parametrize("last", [9, 1], ids=["a tag that steps have passed", "one after an older that no step has named"])
+def test_what_was_heard_before_a_step_named_it_counts_first(node, worker, last):
+    """A load that fails, and whose memory is free only later, is none that succeeded."""
+    look(worker, Step(1, last=0, sends={0: "open"}))
+    node.coming = [ends(9, Status.FAILED, Reason.PEER_GONE, released=False)]
+    assert not look(worker, Step(2, last=0)).finished_recving
+    node.coming = [ends(9, Status.RELEASED)]
+    out = look(worker, Step(3, last=last, recvs={9: "r"}))
+    assert (out.finished_recving, out.failed_recving) == ({"r"}, {"r"})
+
+
 @pytest.mark.parametrize("names, said", [
     ({}, []),
     ({"recvs": {1: "r"}}, [start_of(3)]),
