@@ -138,8 +138,9 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         self._worker.begin(kv_connector_metadata)
 
     @nothing
-    def start_load_kv(self, forward_context: Any, **_: Any) -> None:
-        self._worker.begin(self._get_connector_metadata(), getattr(forward_context, "attn_metadata", None) is not None)
+    def start_load_kv(self, forward_context: Any, **more: Any) -> None:
+        attention = getattr(forward_context, "attn_metadata", None), more.get("attn_metadata")  # the second with full CUDA graphs
+        self._worker.begin(self._get_connector_metadata(), any(of is not None for of in attention))
 
     # These two are called for each layer, mostly for nothing.
 

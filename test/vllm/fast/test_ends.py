@@ -9,6 +9,7 @@ from fakes import Session, ends
 
 from kvpipe import Reason, Status, Unavailable
 from kvpipe.vllm import compat
+from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import Load, Lost, Step, end_of, start_of
@@ -137,6 +138,18 @@ def test_no_other_step_waits(node, worker, naps):
     look(worker, Step(2, last=4))
     without_a_forward_pass(worker, Step(3, last=4))
     assert not naps, "it computes, or nothing is open"
+
+
+@pytest.mark.parametrize("context, more, computes", [
+    (None, {}, False),
+    ({}, {}, True),
+    (None, {"attn_metadata": {}}, True),  # full CUDA graphs run outside of a forward context
+])
+def test_a_step_computes_where_attention_has_something_to_do(context, more, computes):
+    connector = KVPipeConnector.__new__(KVPipeConnector)
+    connector._worker, connector._connector_metadata = mock.Mock(), Step(1)
+    connector.start_load_kv(types.SimpleNamespace(attn_metadata=context), **more)
+    connector._worker.begin.assert_called_once_with(Step(1), computes)
 
 
 def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, worker):
