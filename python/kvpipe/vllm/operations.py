@@ -77,12 +77,14 @@ class Operations:
         if isinstance(operation, Take):
             self._loads[request] = tag
 
-    def tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float, request: str = "") -> None:
-        """Watches or drops what a request may load. request: who wants to hear that it is gone."""
+    def tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float, request: str = "") -> bool:
+        """Watches or drops what a request may load. request: who wants to hear the answer. Returns whether one will come."""
         tag = self.tag()
         peer = peer_of(source.node, self.node)
-        if self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None and request:
+        told = self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None
+        if told and request:
             self._watches[tag] = request
+        return told
 
     def drop(self, source: Union[Source, Load], tag: int = 0) -> None:
         """Nothing of it is needed: its producer's blocks may go. Not while another request loads it. tag: the take that failed."""

@@ -14,6 +14,7 @@ from .params import Settings, Source
 class _Request(NamedTuple):
     source: Source
     renew: float  # when its producer has to hear of it again
+    asking: bool  # its producer hears of it now, or will; the answer is still to come
     there: bool = False  # its producer has said that it is, at least in part
     start: int = 0  # of its tokens, how many the engine had when it last asked
 
@@ -26,7 +27,7 @@ class Waiting:
         self._requests: Dict[str, _Request] = {}
 
     def add(self, request: str, source: Source) -> None:
-        self._requests[request] = _Request(source, self._watch(request, source))
+        self._requests[request] = self._watch(request, _Request(source, 0, False))
 
     def asked(self, request: str, computed: int) -> Optional[Source]:
         """What it may load, beyond ``computed`` tokens."""
@@ -47,11 +48,10 @@ class Waiting:
         known = self._requests.pop(request, None)
         return None if known is None else known.source
 
-    def _watch(self, request: str, source: Source) -> float:
-        """Returns when it has to be renewed."""
-        seconds = self._settings.timeout if source.early else self._settings.lease
-        self._operations.tell(self._node.watch, source, seconds, request)
-        return time.monotonic() + self._settings.lease / 3
+    def _watch(self, request: str, known: _Request) -> _Request:
+        seconds = self._settings.timeout if known.source.early else self._settings.lease
+        asking = self._operations.tell(self._node.watch, known.source, seconds, request)
+        return known._replace(renew=time.monotonic() + self._settings.lease / 3, asking=asking)
 
     def renew(self) -> None:
         """Once a step."""
@@ -59,11 +59,11 @@ class Waiting:
             return
         for request, there, why in self._operations.heard:
             if there and request in self._requests:
-                self._requests[request] = self._requests[request]._replace(there=True)
+                self._requests[request] = self._requests[request]._replace(there=True, asking=False)
             elif self._requests.pop(request, None) is not None:
                 logger.warning("kvpipe: request %s computes its prompt here: %s", request, why)
         self._operations.heard.clear()
         now = time.monotonic()
         for request, known in self._requests.items():
-            if now >= known.renew:
-                self._requests[request] = known._replace(renew=self._watch(request, known.source))
+            if now >= known.renew and not known.asking:
+                self._requests[request] = self._watch(request, known)

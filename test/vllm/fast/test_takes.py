@@ -93,6 +93,22 @@ def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
     assert side.matched(r, 0) == answer
 
 
+def test_a_producer_that_has_answered_hears_again_of_a_request_that_waits(node, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("kvpipe.vllm.waiting.time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    side, watch = scheduler(node, lease=30.0), ("watch", "k")
+    side.add(request(100))
+    clock[0] = 11
+    step(side)
+    assert node.told == [watch], "the first is still on its way"
+    node.coming = [ends(1)]
+    step(side)
+    assert node.told == [watch] * 2
+    node.coming = [ends(2)]
+    step(side)
+    assert node.told == [watch] * 2, "just now"
+
+
 def placed(side, *nodes):
     side.places({(0, tp): Place(name) for tp, name in enumerate(nodes)})
     return side
