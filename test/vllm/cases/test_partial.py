@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.fleet import BRIEF
 from harness.handover import prefill, prompt, tokens
 
 pytestmark = pytest.mark.core
@@ -18,9 +17,9 @@ N, LENGTH = 8, 200
 
 @pytest.fixture(scope="module")
 def wide(fleet):
-    """A decode instance whose step has room for all prompts, and which gives a load up after three seconds."""
+    """A decode instance whose step has room for all prompts, and which gives a load up after a time that the others never need."""
     room = ("--max-num-batched-tokens", str(N * LENGTH))
-    return fleet.start("decode-wide", "node-b", BRIEF, more=room).ready()
+    return fleet.start("decode-wide", "node-b", {"timeout": 12}, more=room).ready()
 
 
 def unknown_key(params):
