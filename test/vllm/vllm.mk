@@ -2,12 +2,12 @@
 # Other targets do without; `make test` runs the fast ones when it is there.
 
 VLLM     := $(BUILD)/vllm
-VLLM_RUN  = cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs -p no:cacheprovider -W ignore::pytest.PytestDeprecationWarning
+VLLM_RUN  = cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs -o cache_dir=$(ROOT)/$(BUILD)/test/vllm-cache -W ignore::pytest.PytestDeprecationWarning
 
 # From pytest's words to those of make test; a failure stays one.
 VLLM_REPORT := sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
 
-.PHONY: deps-vllm vllm-venv test-vllm test-vllm-full test-vllm-fast test-vllm-soak vllm-sources
+.PHONY: deps-vllm vllm-venv test-vllm test-vllm-full test-vllm-again test-vllm-fast test-vllm-soak vllm-sources
 
 vllm-venv:
 	@PYTHON=$(PYTHON) test/vllm/install/install.sh $(VLLM)
@@ -27,6 +27,9 @@ test-vllm: build $(VLLM)/.package ## hand-overs between real vLLM engines, the c
 
 test-vllm-full: build $(VLLM)/.package ## hand-overs between real vLLM engines, all of it
 	@$(VLLM_RUN) cases -m 'not soak' | $(VLLM_REPORT)
+
+test-vllm-again: build $(VLLM)/.package ## those hand-overs that failed the last time
+	@$(VLLM_RUN) cases -m 'not soak' --last-failed --last-failed-no-failures none | $(VLLM_REPORT)
 
 test-vllm-soak: build $(VLLM)/.package ## SOAK=15 minutes of mixed load on two prefill and two decode engines
 	@$(VLLM_RUN) cases -m soak --soak $(or $(SOAK),15) | $(VLLM_REPORT)
