@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/test/cluster"
+	"github.com/kvpipe/kvpipe/test/fakenvml"
 )
 
 var (
@@ -20,12 +22,14 @@ var (
 	seed   = flag.Uint64("seed", 0, "of the choice of victims and moments; 0: drawn, and told when the test fails")
 )
 
-// What the daemons are told: orphans do not outlive the test's patience.
-const settings = `
-[offers]
-default_lease = "1s"
-tombstone = "2s"
-`
+// settings is what the daemons are told: orphans do not outlive the test's patience, and there are GPUs.
+func settings(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("\n[offers]\ndefault_lease = \"1s\"\ntombstone = \"2s\"\n[gpu]\nnvml = %q\n", fakenvml.Library(t))
+}
+
+// gpus is a box of eight.
+const gpus = "h200"
 
 // world is a producer and a consumer with their daemons, which are one and the same on one node.
 type world struct {
@@ -38,6 +42,8 @@ type world struct {
 	cancels int           // takes of a hundred that are cancelled
 	time    time.Duration // of takes; 0: a second or so
 	rest    cluster.Rest
+	box     *fakenvml.Box // the GPUs of every node
+	lost    bool          // one of them is
 }
 
 func newWorld(t *testing.T, nodes int, with ...string) *world {
@@ -60,15 +66,15 @@ func describe(t *testing.T, nodes int, with ...string) *world {
 		}
 	})
 	c := cluster.New(t)
-	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15, box: fakenvml.New(t, fakenvml.Scenario(t, gpus))}
 	for i := range nodes {
 		w.daemons = append(w.daemons, c.Node(fmt.Sprintf("node-%d", i)))
 	}
 	sys, _ := cluster.TwoNUMANodes(t)
 	for _, n := range w.daemons {
-		n.Args = append(n.Args, "--sys", sys)
+		n.Args, n.Env = append(n.Args, "--sys", sys), []string{w.box.Env()}
 		n.Beats = "200ms" // given up sooner than daemons are stopped for, at times
-		n.Configure(strings.Join(with, "\n") + settings)
+		n.Configure(strings.Join(with, "\n") + settings(t))
 	}
 	return w
 }
@@ -116,9 +122,14 @@ func (w *world) flowing(n int) {
 	w.decode.Waits("ok", w.decode.Count("ok")+n)
 }
 
-// strike kills or stops somebody and brings it back.
+// strike kills or stops somebody and brings it back. A GPU of every node is lost meanwhile, or is there again.
 func (w *world) strike() string {
 	w.t.Helper()
+	if w.lost = !w.lost; w.lost {
+		w.box.Say("GPU-h3", "answer 15")
+	} else {
+		w.box.Set(fakenvml.Scenario(w.t, gpus))
+	}
 	moment := time.Duration(w.rng.Int64N(int64(20 * time.Millisecond)))
 	pause := time.Duration(w.rng.Int64N(int64(300 * time.Millisecond)))
 	victim, kill := w.rng.IntN(2+len(w.daemons)), w.rng.IntN(3) > 0
@@ -161,6 +172,10 @@ func (w *world) atRest() {
 	w.prefill.Quiet()
 	w.decode.Quiet()
 	for _, n := range w.daemons {
+		cluster.Eventually(w.t, n.Name+" knows its GPUs", func() bool {
+			var s admin.Status
+			return n.Ctl.Get(w.t.Context(), "status", nil, &s) == nil && s.GPUs.State == "ok" && s.GPUs.Count == 8
+		})
 		cluster.Clean(w.t, n, 2/len(w.daemons), w.rest)
 	}
 	w.prefill.Tell("go")

@@ -1,3 +1,3 @@
 // Package chaos owns the tests by force: engines and daemons as processes that are killed and stopped at random instructions, on
-// one node and on two, while every word that arrives is looked at.
+// one node and on two, with GPUs (test/fakenvml) and NUMA nodes, while every word that arrives is looked at.
 package chaos

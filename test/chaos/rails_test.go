@@ -43,7 +43,7 @@ func newRails(t *testing.T, with string) *rails {
 	r.cancels, r.time = 0, 20*time.Second // whoever waits for a NIC that is down waits longer
 	for i, n := range r.daemons {
 		n.Beats = "1s" // nobody is given up for being busy: no hand-over may fail
-		n.Configure(with + "\ntcp.streams = 4" + settings)
+		n.Configure(with + "\ntcp.streams = 4" + settings(n.T))
 		n.In, n.Addr = r.names[i], addrs[i]+":7650"
 		n.Args = append(n.Args, "--listen", "0.0.0.0:7650") // instead of n.Addr alone
 	}

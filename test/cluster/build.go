@@ -33,7 +33,6 @@ func (b built) Run() int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	kvpiped = filepath.Join(dir, "kvpiped")
 	build := exec.Command("go", "build", "-o", kvpiped, "github.com/kvpipe/kvpipe/cmd/kvpiped")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		return 1

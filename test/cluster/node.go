@@ -51,6 +51,7 @@ type Node struct {
 	Binary string // of its next start; empty: the kvpiped that is tested
 	Socket string // of engines
 	Args   []string
+	Env    []string // more environment of its next start
 	Ctl    *admin.Client
 	Config string // its file
 	Beats  string // between heartbeats; a peer that is silent for three of them is gone
@@ -119,7 +120,7 @@ func (n *Node) Launch() {
 		command = append([]string{"ip", "netns", "exec", n.In}, command...)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+n.c.Dir)
+	cmd.Env = append(append(os.Environ(), "XDG_RUNTIME_DIR="+n.c.Dir), n.Env...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		n.T.Fatal(err)

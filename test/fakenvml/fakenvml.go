@@ -96,21 +96,33 @@ func Scenario(t testing.TB, name string) string {
 	return string(b)
 }
 
-// Box is what the library finds, in this process and in those that it starts.
+// Box is what the library finds.
 type Box struct {
 	t    testing.TB
 	file string
 	text string
 }
 
-// Open makes text what the library answers until the test ends.
-func Open(t testing.TB, text string) *Box {
+const variable = "KVPIPE_FAKE_NVML"
+
+// New makes text what the library answers in processes that have Env, until the test ends.
+func New(t testing.TB, text string) *Box {
 	t.Helper()
 	b := &Box{t: t, file: filepath.Join(t.TempDir(), "scenario")}
 	b.Set(text)
-	t.Setenv("KVPIPE_FAKE_NVML", b.file)
 	return b
 }
+
+// Open is New for this process and those that it starts.
+func Open(t testing.TB, text string) *Box {
+	t.Helper()
+	b := New(t, text)
+	t.Setenv(variable, b.file)
+	return b
+}
+
+// Env is the variable by which a process finds the box.
+func (b *Box) Env() string { return variable + "=" + b.file }
 
 // Set replaces the whole text at once.
 func (b *Box) Set(text string) {
