@@ -43,6 +43,7 @@ func TestSystemd(t *testing.T) {
 		{"watchdog", (*guest).watchdog},
 		{"upgrade and back", (*guest).upgrades},
 		{"peers", (*guest).peers},
+		{"rdma", (*guest).rdma},
 		{"purge", (*guest).purge},
 	} {
 		began := time.Now()
