@@ -8,24 +8,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
 )
 
 // host is what the kernel tells, below a root.
 type host string
 
-func (h host) read(path string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(string(h), path))
-	return strings.TrimSpace(string(b)), err
-}
+func (h host) read(path string) string { return sysfs.Text(string(h), path) }
 
 // numa is the node of memory next to a PCI device; -1 unknown.
 func (h host) numa(pci string) int {
-	s, err := h.read("sys/bus/pci/devices/" + pci + "/numa_node")
-	n, bad := strconv.Atoi(s)
-	if err != nil || bad != nil { // sysfs itself says -1 where it does not know
-		return -1
-	}
-	return n
+	return sysfs.NUMA(filepath.Join(string(h), "sys/bus/pci/devices", pci))
 }
 
 // gpus lists the PCI addresses of the GPUs that the kernel driver has, sorted; false when it does not say.
@@ -55,8 +49,7 @@ const (
 
 // module is the line in which the kernel module says what it is, and the version in it; "" when it is not there.
 func (h host) module() (line, version string) {
-	text, _ := h.read(moduleFile)
-	line, _, _ = strings.Cut(text, "\n")
+	line, _, _ = strings.Cut(h.read(moduleFile), "\n")
 	return line, moduleVersion.FindString(line)
 }
 
@@ -72,9 +65,9 @@ func (h host) dmaBuf() (bool, string) {
 	if !strings.Contains(line, "Open Kernel Module") {
 		return false, strings.TrimSpace("the kernel module is the proprietary one "+version) + ": install NVIDIA's open kernel modules, or use nvidia-peermem"
 	}
-	release, err := h.read("proc/sys/kernel/osrelease")
+	release := h.read("proc/sys/kernel/osrelease")
 	m := kernelVersion.FindStringSubmatch(release)
-	if err != nil || m == nil {
+	if m == nil {
 		return false, "unknown: the kernel's version cannot be read from /proc/sys/kernel/osrelease"
 	}
 	major, _ := strconv.Atoi(m[1])

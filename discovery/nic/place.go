@@ -2,10 +2,11 @@ package nic
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
 )
 
 func (s Source) class(name string) string {
@@ -31,14 +32,12 @@ const unknownSpeed = 1<<32 - 1
 
 // number reads a file with one, which for dev_id is hexadecimal ("0x1"); 0 when there is none.
 func number(elem ...string) int {
-	n, err := strconv.ParseInt(text(elem...), 0, strconv.IntSize)
+	n, err := strconv.ParseInt(sysfs.Text(elem...), 0, strconv.IntSize)
 	if err != nil || n == unknownSpeed {
 		return 0
 	}
 	return int(n)
 }
-
-var function = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // place finds the PCI function, and its NUMA node, of what has a "device" in sysfs. Between the two may lie others, such as virtio0.
 func place(dir string) (pci string, numa int) {
@@ -47,12 +46,8 @@ func place(dir string) (pci string, numa int) {
 		return "", -1
 	}
 	for ; len(at) > 1; at = filepath.Dir(at) {
-		if name := filepath.Base(at); function.MatchString(name) {
-			n, err := strconv.Atoi(text(at, "numa_node"))
-			if err != nil {
-				n = -1
-			}
-			return name, n
+		if name := filepath.Base(at); sysfs.IsFunction(name) {
+			return name, sysfs.NUMA(at)
 		}
 	}
 	return "", -1

@@ -10,16 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// text reads a file of sysfs, without the white space around it; "" when it cannot.
-func text(elem ...string) string {
-	b, err := os.ReadFile(filepath.Join(elem...))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
+	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
+)
 
 // names lists a folder; one that is not there has none.
 func names(elem ...string) ([]string, error) {
@@ -52,7 +45,7 @@ func (s Source) devices() ([]Device, error) {
 	var out []Device
 	for _, name := range found {
 		dir := filepath.Join(s.class("infiniband"), name)
-		d := Device{Name: name, NodeGUID: text(dir, "node_guid"), Firmware: text(dir, "fw_ver")}
+		d := Device{Name: name, NodeGUID: sysfs.Text(dir, "node_guid"), Firmware: sysfs.Text(dir, "fw_ver")}
 		d.PCI, d.NUMA = place(dir)
 		ports, err := names(dir, "ports")
 		if err != nil {
@@ -69,9 +62,9 @@ func (s Source) devices() ([]Device, error) {
 
 func port(device string, n int) Port {
 	dir := filepath.Join(device, "ports", strconv.Itoa(n))
-	_, state, _ := strings.Cut(text(dir, "state"), ": ") // "4: ACTIVE"
-	p := Port{Number: n, State: state, LinkLayer: text(dir, "link_layer")}
-	p.SpeedMbps, _ = parseRate(text(dir, "rate"))
+	_, state, _ := strings.Cut(sysfs.Text(dir, "state"), ": ") // "4: ACTIVE"
+	p := Port{Number: n, State: state, LinkLayer: sysfs.Text(dir, "link_layer")}
+	p.SpeedMbps, _ = parseRate(sysfs.Text(dir, "rate"))
 	all, _ := names(dir, "gids") // without them the port has no GIDs, which is what its readers are told
 	for _, i := range numbers(all) {
 		if g, ok := gid(dir, i); ok {
@@ -85,14 +78,14 @@ func port(device string, n int) Port {
 // gid reads an entry of the table; false when it is empty.
 func gid(port string, i int) (GID, bool) {
 	index := strconv.Itoa(i)
-	addr, err := netip.ParseAddr(text(port, "gids", index))
+	addr, err := netip.ParseAddr(sysfs.Text(port, "gids", index))
 	if err != nil || addr.IsUnspecified() {
 		return GID{}, false
 	}
-	g := GID{Index: i, GID: addr, Type: GIDType(text(port, "gid_attrs", "types", index)), Netdev: text(port, "gid_attrs", "ndevs", index)}
+	g := GID{Index: i, GID: addr, Type: GIDType(sysfs.Text(port, "gid_attrs", "types", index)), Netdev: sysfs.Text(port, "gid_attrs", "ndevs", index)}
 	if g.Type == "IB/RoCE v1" { // what the kernel calls both, on a port of either kind
 		g.Type = TypeRoCEv1
-		if text(port, "link_layer") == "InfiniBand" {
+		if sysfs.Text(port, "link_layer") == "InfiniBand" {
 			g.Type = TypeIB
 		}
 	}
@@ -114,7 +107,7 @@ func netdev(device string, port int, gids []GID) string {
 			return name
 		}
 	}
-	return text(device, "parent")
+	return sysfs.Text(device, "parent")
 }
 
 // join tells links of their RDMA ports, and gives both what only the other knows.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
 )
 
 // Node is a NUMA node.
@@ -32,7 +34,7 @@ func Nodes(root string) []Node {
 			continue
 		}
 		at := filepath.Join(dir, e.Name())
-		nodes = append(nodes, Node{ID: id, CPUs: read(at, "cpulist"), Bytes: memTotal(at), Distance: integers(read(at, "distance"))})
+		nodes = append(nodes, Node{ID: id, CPUs: sysfs.Text(at, "cpulist"), Bytes: memTotal(at), Distance: integers(sysfs.Text(at, "distance"))})
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range nodes {
@@ -41,7 +43,7 @@ func Nodes(root string) []Node {
 		}
 	}
 	if len(nodes) == 0 {
-		nodes = []Node{{CPUs: read(root, "devices/system/cpu/online")}}
+		nodes = []Node{{CPUs: sysfs.Text(root, "devices/system/cpu/online")}}
 	}
 	return nodes
 }
@@ -58,7 +60,7 @@ func numbered(name, prefix string) (int, bool) {
 
 // memTotal reads the line "Node 0 MemTotal:  1056412 kB" of a node's meminfo.
 func memTotal(node string) uint64 {
-	for line := range strings.Lines(read(node, "meminfo")) {
+	for line := range strings.Lines(sysfs.Text(node, "meminfo")) {
 		_, rest, ok := strings.Cut(line, "MemTotal:")
 		var kib uint64
 		if _, err := fmt.Sscan(rest, &kib); ok && err == nil {
@@ -77,13 +79,4 @@ func integers(s string) (out []int) {
 		out = append(out, n)
 	}
 	return out
-}
-
-// read returns what a small file says, without white space around it; nothing when it is not there.
-func read(dir, name string) string {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
 )
 
 // tree is a /sys and its NUMA nodes.
@@ -46,10 +48,7 @@ func (s tree) place(d *Device, pci string, numa int) {
 	}
 }
 
-var (
-	rootName   = regexp.MustCompile(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
-	deviceName = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-)
+var rootName = regexp.MustCompile(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
 
 // climb notes root complex and bridges on the way to a device, and returns the folder of the root complex. What else is on the way
 // (a domain within a domain, as of storage controllers that are host bridges of their own) counts as a bridge.
@@ -58,7 +57,7 @@ func (s tree) climb(d *Device, path string) (top string) {
 	for i, p := range parts[:len(parts)-1] {
 		switch {
 		case top != "":
-			if deviceName.MatchString(p) {
+			if sysfs.IsFunction(p) {
 				d.Bridges = append(d.Bridges, p)
 			}
 		case rootName.MatchString(p):
@@ -72,7 +71,7 @@ func (s tree) climb(d *Device, path string) (top string) {
 // firmwares have none themselves.
 func (s tree) node(path, top string) int {
 	for ; len(path) > len(top); path = filepath.Dir(path) {
-		if n, err := strconv.Atoi(read(path, "numa_node")); err == nil && n >= 0 {
+		if n := sysfs.NUMA(path); n >= 0 {
 			return n
 		}
 	}
@@ -86,7 +85,7 @@ func (s tree) near(d *Device) string {
 			return n.CPUs
 		}
 	}
-	return read(filepath.Join(s.root, "bus/pci/devices", d.PCI), "local_cpulist")
+	return sysfs.Text(s.root, "bus/pci/devices", d.PCI, "local_cpulist")
 }
 
 // Address returns a PCI address as /sys writes it. It takes the forms of /sys and of NVML, and those of both without a domain.
