@@ -109,13 +109,26 @@ func goes(a, b *node, want string) {
 	}
 }
 
-func TestLinksGoOverAllNICsThatReachThePeer(t *testing.T) {
+// twoWays are two nodes with two NICs each, 2 and 3 here, 12 and 13 there, and a link over each pair.
+type twoWays struct {
+	a, b         *node
+	mine, theirs *nics
+	epoch        uint64
+}
+
+func newTwoWays(t *testing.T) (w twoWays) {
 	cl := newCluster(t)
-	a, _ := cl.multi("a", 2, 3)
-	b, _ := cl.multi("b", 12, 13)
-	a.knows(b)
-	met(a, b)
-	goes(a, b, "2>12 3>13")
+	w.a, w.mine = cl.multi("a", 2, 3)
+	w.b, w.theirs = cl.multi("b", 12, 13)
+	w.a.knows(w.b)
+	w.epoch = met(w.a, w.b)
+	goes(w.a, w.b, "2>12 3>13")
+	return w
+}
+
+func TestLinksGoOverAllNICsThatReachThePeer(t *testing.T) {
+	w := newTwoWays(t)
+	a := w.a
 	all, _ := a.Snapshot()
 	for _, s := range all[0].Streams {
 		if want := fmt.Sprintf("nic%d", s.Remote.As4()[3]); s.PeerNIC != want {
@@ -127,12 +140,8 @@ func TestLinksGoOverAllNICsThatReachThePeer(t *testing.T) {
 
 // A NIC that goes down, at either end, takes no link with it for long; back again, it gets its share.
 func TestLinksFollowNICs(t *testing.T) {
-	cl := newCluster(t)
-	a, mine := cl.multi("a", 2, 3)
-	b, theirs := cl.multi("b", 12, 13)
-	a.knows(b)
-	epoch := met(a, b)
-	goes(a, b, "2>12 3>13")
+	w := newTwoWays(t)
+	a, b, mine, theirs := w.a, w.b, w.mine, w.theirs
 	mine.set(3)
 	a.NICsChanged()
 	goes(a, b, "3>13 3>13")
@@ -145,7 +154,7 @@ func TestLinksFollowNICs(t *testing.T) {
 	theirs.set(12, 13)
 	b.NICsChanged()
 	goes(a, b, "2>12 3>13")
-	if epochOf(a, "b") != epoch {
+	if epochOf(a, "b") != w.epoch {
 		t.Error("the channel did not live")
 	}
 }
@@ -192,12 +201,8 @@ func TestAPeersAddressesNeedPermission(t *testing.T) {
 // A channel on loopback, such as one through a tunnel, has its links there: they may be plain because of that. One over a network has none on
 // this node's own loopback.
 func TestLinksStayOnTheirSideOfLoopback(t *testing.T) {
-	cl := newCluster(t)
-	a, _ := cl.multi("a", 2, 3)
-	b, _ := cl.multi("b", 12, 13)
-	a.knows(b)
-	met(a, b)
-	goes(a, b, "2>12 3>13")
+	w := newTwoWays(t)
+	a := w.a
 	c := a.channelOf("b")
 	c.links.mu.Lock()
 	c.links.theirs = []Address{at("nic12", "10.0.0.12", 1000), nicAddress(13)}
@@ -211,12 +216,8 @@ func TestLinksStayOnTheirSideOfLoopback(t *testing.T) {
 
 // However often a peer says that it has moved, this node looks for ways about once a second.
 func TestAPeerThatMovesAllTheTimeCostsLittle(t *testing.T) {
-	cl := newCluster(t)
-	a, mine := cl.multi("a", 2, 3)
-	b, _ := cl.multi("b", 12, 13)
-	a.knows(b)
-	met(a, b)
-	goes(a, b, "2>12 3>13")
+	w := newTwoWays(t)
+	a, mine := w.a, w.mine
 	asked := func() int {
 		mine.mu.Lock()
 		defer mine.mu.Unlock()
@@ -233,17 +234,13 @@ func TestAPeerThatMovesAllTheTimeCostsLittle(t *testing.T) {
 
 // A link that is lost in the moment in which it has moved is opened again.
 func TestALinkThatIsLostWhileItMovesComesBack(t *testing.T) {
-	cl := newCluster(t)
-	a, _ := cl.multi("a", 2, 3)
-	b, _ := cl.multi("b", 12, 13)
-	a.knows(b)
-	epoch := met(a, b)
-	goes(a, b, "2>12 3>13")
+	w := newTwoWays(t)
+	a, b := w.a, w.b
 	c := a.channelOf("b")
 	c.spreading.Lock() // no other move
 	defer c.spreading.Unlock()
 	c.links.move(0, true)
-	a.Redial(t.Context(), "b", epoch, 0)
+	a.Redial(t.Context(), "b", w.epoch, 0)
 	if n := c.links.count(); n != 1 {
 		t.Fatalf("%d links are up, one of two was lost", n)
 	}
