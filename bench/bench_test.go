@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -94,6 +96,29 @@ read line; echo "{\"error\":\"$line is wrong\"}"
 	}
 	if _, err := d.run("n=1"); err == nil {
 		t.Error("a program that has ended gave an answer")
+	}
+}
+
+// What a program says of an error is heard whatever is in it.
+func TestErrorsAreJSON(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("make", "-C", "ref", "BIN="+dir, "OBJ="+dir, filepath.Join(dir, "ref-memcpy")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	d, err := (&env{bin: dir}).start("ref-memcpy", "--serve", "--block", "4096", "--blocks", "16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.stop()
+	const odd = "say \"x\\y\"\t\x01"
+	if _, err := io.WriteString(d.in, odd+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.read(); err == nil || !strings.Contains(err.Error(), odd) {
+		t.Errorf("the program's error came as %v", err)
+	}
+	if a, err := d.run("threads=1"); err != nil || a.GBps <= 0 {
+		t.Errorf("the next answer is %+v, error %v", a, err)
 	}
 }
 

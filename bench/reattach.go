@@ -34,12 +34,13 @@ func reattachGroup(regions, offers int, ms float64) group {
 			if _, err := c.run("do=regions n=%d", regions-1); err != nil {
 				return err
 			}
-			if _, err := c.run("do=offers key=%s n=%d", e.unique("k"), offers); err != nil {
+			key := e.unique("k")
+			if _, err := c.run("do=offers key=%s n=%d", key, offers); err != nil {
 				return err
 			}
 			var took []float64
 			for range e.rounds {
-				t, err := e.reattachOnce(d, c)
+				t, err := reattachOnce(d, c, fmt.Sprintf("key=%s n=%d", key, offers))
 				if err != nil {
 					return err
 				}
@@ -52,9 +53,9 @@ func reattachGroup(regions, offers int, ms float64) group {
 }
 
 // reattachOnce restarts the daemon and returns how long after it took its first
-// connection the client had everything back.
-func (e *env) reattachOnce(d *daemon, c *driven) (time.Duration, error) {
-	if _, err := io.WriteString(c.in, "run do=back\n"); err != nil {
+// connection the client had everything back, the last of its offers too.
+func reattachOnce(d *daemon, c *driven, offers string) (time.Duration, error) {
+	if _, err := io.WriteString(c.in, "run do=back "+offers+"\n"); err != nil {
 		return 0, err
 	}
 	d.kill()

@@ -39,6 +39,8 @@ bool failed(const char *call, int code);
 /* ops.c. All return false when they have answered with an error. */
 bool offer_list(struct client *c, const char *key, size_t first, size_t n);
 bool wait_offers(struct client *c);
+/* Returns when the daemon has an offer under key. */
+bool watch_offer(struct client *c, const char *key);
 /* Takes n listed blocks and waits for the end: asleep, or spinning. *ns is from
  * the call that submits to the moment the end is seen. */
 bool take_list(struct client *c, const char *key, const char *peer,

@@ -115,26 +115,14 @@ static void do_regions(struct client *c, const struct request *q)
 }
 
 /* Waits until the daemon was lost and another one has everything back: a watch
- * is sent behind all that is sent again. */
-static void do_back(struct client *c)
+ * of the last of n offers is sent behind all that is sent again. */
+static void do_back(struct client *c, const struct request *q)
 {
-	static const char token[16] = "a watch's token";
-	struct kvpipe_completion end;
-	kvpipe_op_t op;
+	char key[160];
+	snprintf(key, sizeof key, "%s-%ld", q->key, q->n - 1);
 	while (kvpipe_connected(c->kv))
 		poll(NULL, 0, 1);
-	int err = kvpipe_watch(c->kv,
-			       &KVPIPE_OPTS(kvpipe_key_opts, .key = "back", .key_len = 4,
-					    .token = token, .token_len = sizeof token,
-					    .timeout_ns = 20000000000),
-			       &op);
-	if (err == 0)
-		err = kvpipe_wait(c->kv, op, KVPIPE_FOREVER, &end);
-	if (err < 0)
-		failed("kvpipe_watch", err);
-	else if (end.status != KVPIPE_DONE)
-		serve_error("watch: %s", end.message);
-	else
+	if (watch_offer(c, key))
 		fine();
 }
 
@@ -201,7 +189,7 @@ void client_run(void *client, const char *args)
 	} else if (strcmp(q.what, "regions") == 0) {
 		do_regions(c, &q);
 	} else if (strcmp(q.what, "back") == 0) {
-		do_back(c);
+		do_back(c, &q);
 	} else if (strcmp(q.what, "wait") == 0) {
 		if (wait_offers(c))
 			fine();

@@ -13,22 +13,15 @@ static const char token[] = "token-of-a-bench"; /* 16 bytes */
 
 bool failed(const char *call, int code)
 {
-	char why[256];
-	size_t n = 0;
-	/* The answer is JSON: what would need escaping is left out. */
-	for (const char *p = kvpipe_last_error(); *p && n < sizeof why - 1; p++)
-		if (*p != '"' && *p != '\\' && (unsigned char)*p >= ' ')
-			why[n++] = *p;
-	why[n] = 0;
-	serve_error("%s: %s (%s)", call, why, kvpipe_strerror(code));
+	serve_error("%s: %s (%s)", call, kvpipe_last_error(),
+		    kvpipe_strerror(code));
 	return false;
 }
 
 static bool ended_badly(const char *what, const struct kvpipe_completion *e)
 {
-	serve_error("%s ended with status %u: %s, %.100s", what, e->status,
-		    kvpipe_strerror((int)e->reason),
-		    strpbrk(e->message, "\"\\\n") ? "" : e->message);
+	serve_error("%s ended with status %u: %s, %s", what, e->status,
+		    kvpipe_strerror((int)e->reason), e->message);
 	return false;
 }
 
@@ -125,6 +118,28 @@ bool take_list(struct client *c, const char *key, const char *peer,
 		good = ended_badly("a take", &end);
 	else if (end.flags & KVPIPE_C_MORE)
 		kvpipe_wait_released(c->kv, op, DEADLINE);
+	kvpipe_op_free(c->kv, op);
+	return good;
+}
+
+bool watch_offer(struct client *c, const char *key)
+{
+	struct kvpipe_completion end = {0};
+	kvpipe_op_t op;
+	int r = kvpipe_watch(c->kv,
+			     &KVPIPE_OPTS(kvpipe_key_opts, .key = key,
+					  .key_len = (uint32_t)strlen(key),
+					  .token = token, .token_len = 16,
+					  .timeout_ns = 20 * SECOND),
+			     &op);
+	if (r < 0)
+		return failed("kvpipe_watch", r);
+	r = kvpipe_wait(c->kv, op, KVPIPE_FOREVER, &end);
+	bool good = true;
+	if (r < 0)
+		good = failed("kvpipe_wait for a watch", r);
+	else if (end.status != KVPIPE_DONE)
+		good = ended_badly("a watch", &end);
 	kvpipe_op_free(c->kv, op);
 	return good;
 }

@@ -7,12 +7,21 @@
 
 void serve_error(const char *fmt, ...)
 {
+	char text[1024];
 	va_list ap;
 	va_start(ap, fmt);
-	fputs("{\"error\":\"", stdout);
-	vprintf(fmt, ap);
-	puts("\"}");
+	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
+	fputs("{\"error\":\"", stdout);
+	for (const unsigned char *p = (unsigned char *)text; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			putchar('\\');
+		if (*p < ' ')
+			printf("\\u%04x", *p);
+		else
+			putchar(*p);
+	}
+	puts("\"}");
 	fflush(stdout);
 }
 
@@ -29,7 +38,7 @@ void serve_loop(const char *name, serve_run run, void *ctx)
 		    (line[3] == 0 || line[3] == ' '))
 			run(ctx, line + 3);
 		else
-			serve_error("unknown command, want run or quit");
+			serve_error("unknown command \"%s\", want run or quit", line);
 		fflush(stdout);
 	}
 }

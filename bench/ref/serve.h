@@ -19,7 +19,7 @@ typedef void (*serve_run)(void *ctx, const char *args);
 /* Prints {"ref": name, "ready": true} and serves commands until the end. */
 void serve_loop(const char *name, serve_run run, void *ctx);
 
-/* Answers {"error": text}. */
+/* Answers {"error": text}, of at most 1023 bytes, whatever is in it. */
 void serve_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Copies the value of key from "a=1 b=2"; false when the key isn't there or

@@ -82,15 +82,23 @@ func (k *keyOp) fire(m *Machine, which wake) {
 			k.ask(m)
 		}
 	case wakeDeadline:
-		c := m.trouble(k.hint)
-		if c.Reason == OK {
-			c.Text = "no answer"
-			if k.asked && !k.msg.Drop {
-				c.Text = "nothing was offered under it"
-			}
-		}
-		k.finish(m, Failed, because(Timeout, "peer %q did not answer about key %s within %s: %s", k.hint, short(k.msg.Key), took(m.now-k.began), c.Text))
+		k.finish(m, Failed, k.tooLate(m))
 	}
+}
+
+func (k *keyOp) tooLate(m *Machine) Cause {
+	key, limit := short(k.msg.Key), took(m.now-k.began)
+	if k.asked && k.peer == nil {
+		return because(Timeout, "nothing was offered under key %s on node %q, this one, within %s", key, m.cfg.Node, limit)
+	}
+	c := m.trouble(k.hint)
+	if c.Reason == OK {
+		c.Text = "no answer"
+		if k.asked && !k.msg.Drop {
+			c.Text = "nothing was offered under it"
+		}
+	}
+	return because(Timeout, "peer %q did not answer about key %s within %s: %s", k.hint, key, limit, c.Text)
 }
 
 func (k *keyOp) cancel(m *Machine, _ *op) {

@@ -84,3 +84,19 @@ func TestWatchesAreBounded(t *testing.T) {
 		w.wait(120)
 	}
 }
+
+// TestAWatchThatHearsNothingSaysWhere: without a peer it is about this node.
+func TestAWatchThatHearsNothingSaysWhere(t *testing.T) {
+	w := newWatched(t, transfer.Config{})
+	w.step(transfer.Submit{Session: 3, Op: &transfer.WatchOp{Key: []byte("k"), Token: watchToken, Timeout: 20 * transfer.Second}})
+	w.now += 20 * transfer.Second
+	for _, e := range w.m.Step(w.now, transfer.Tick{}) {
+		if c, ok := e.(transfer.Complete); ok && c.Kind == transfer.KindWatch {
+			if want := `nothing was offered under key "k" on node "a", this one, within 20s`; c.Reason != transfer.Timeout || c.Text != want {
+				t.Errorf("the watch ended %s: %s\nwant %s", c.Reason, c.Text, want)
+			}
+			return
+		}
+	}
+	t.Error("the watch has not ended")
+}
