@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,28 +13,39 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Who may use the socket: the group that owns it, or its directory when that is already out of reach. */
+/* The group or user that owns the file, by name, or by number when it has none. */
+static const char *owner(const struct stat *st, bool group, char *buf, size_t len)
+{
+	struct passwd pw, *user = NULL;
+	struct group gr, *members = NULL;
+
+	if (group && getgrgid_r(st->st_gid, &gr, buf, len, &members) == 0 && members != NULL)
+		return gr.gr_name;
+	if (!group && getpwuid_r(st->st_uid, &pw, buf, len, &user) == 0 && user != NULL)
+		return pw.pw_name;
+	snprintf(buf, len, "%u", (unsigned int)(group ? st->st_gid : st->st_uid));
+	return buf;
+}
+
+/* Who may use the socket, or its directory when that is already out of reach: its group when the mode lets that in. */
 static int denied(const char *path, int why)
 {
-	char owner[sizeof(((struct kv_paths *)0)->path[0])], buf[1024], group[64];
-	struct group gr, *found = NULL;
+	char file[sizeof(((struct kv_paths *)0)->path[0])], buf[1024];
 	struct stat st;
 
-	snprintf(owner, sizeof(owner), "%s", path);
-	if (stat(owner, &st) != 0) {
-		char *slash = strrchr(owner, '/');
-		if (slash == NULL || slash == owner)
+	snprintf(file, sizeof(file), "%s", path);
+	if (stat(file, &st) != 0) {
+		char *slash = strrchr(file, '/');
+		if (slash == NULL || slash == file)
 			return kv_err(KVPIPE_E_DENIED, "%s: %s", path, strerror(why));
 		*slash = '\0';
-		if (stat(owner, &st) != 0)
+		if (stat(file, &st) != 0)
 			return kv_err(KVPIPE_E_DENIED, "%s: %s", path, strerror(why));
 	}
-	if (getgrgid_r(st.st_gid, &gr, buf, sizeof(buf), &found) == 0 && found != NULL)
-		snprintf(group, sizeof(group), "\"%s\"", gr.gr_name);
-	else
-		snprintf(group, sizeof(group), "%u", (unsigned int)st.st_gid);
-	return kv_err(KVPIPE_E_DENIED, "%s: %s: %s belongs to group %s (mode %04o): run as a member of that group", path,
-		      strerror(why), owner, group, (unsigned int)(st.st_mode & 07777));
+	bool group = (st.st_mode & (S_ISDIR(st.st_mode) ? S_IXGRP : S_IWGRP)) != 0;
+	return kv_err(KVPIPE_E_DENIED, "%s: %s: %s is for %s \"%s\" alone (mode %04o): %s", path, strerror(why), file,
+		      group ? "members of group" : "user", owner(&st, group, buf, sizeof(buf)),
+		      (unsigned int)(st.st_mode & 07777), group ? "run as one of them" : "run as that user");
 }
 
 /* Returns the socket, or -errno. */

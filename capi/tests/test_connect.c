@@ -129,15 +129,23 @@ static void as_nobody(void (*run)(void))
 	CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-static const char *denied_path;
+static const char *denied_path, *denied_to;
 
 static void denied_child(void)
 {
 	struct kvpipe_connect_opts o = WORKER(.socket = denied_path);
 	kvpipe_t *kv;
 
-	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_DENIED, "belongs to group ");
-	CHECK_HAS(kvpipe_last_error(), "run as a member of that group");
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_DENIED, denied_to);
+	CHECK_HAS(kvpipe_last_error(), "run as ");
+}
+
+static void denied_when(mode_t folder, mode_t sock, const char *to)
+{
+	denied_to = to;
+	CHECK(chmod(denied_path, sock) == 0 && chmod(dir, folder) == 0);
+	as_nobody(denied_child);
+	CHECK(chmod(dir, 0700) == 0);
 }
 
 static void denied(void)
@@ -149,11 +157,12 @@ static void denied(void)
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/sock", dir);
 	denied_path = addr.sun_path;
 	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
-	CHECK(chmod(dir, 0755) == 0 && chmod(denied_path, geteuid() == 0 ? 0660 : 0) == 0);
-	as_nobody(denied_child);
-	CHECK(chmod(dir, geteuid() == 0 ? 0700 : 0) == 0); /* out of reach: the directory's group counts */
-	as_nobody(denied_child);
-	CHECK(chmod(dir, 0700) == 0);
+	if (geteuid() == 0) { /* the mode says to whom it is open; who is in that group needs no advice */
+		denied_when(0755, 0660, "/sock is for members of group \"");
+		denied_when(0710, 0666, "is for members of group \""); /* out of reach: the directory counts */
+	}
+	denied_when(0755, geteuid() == 0 ? 0600 : 0, "/sock is for user \"");
+	denied_when(geteuid() == 0 ? 0700 : 0, 0666, "is for user \"");
 	close(s);
 	unlink(denied_path);
 	rmdir(dir);

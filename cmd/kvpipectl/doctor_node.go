@@ -63,13 +63,25 @@ func (d *doctor) noPermission() finding {
 	if !ok {
 		return problem("socket", "ask for access to "+path, "%s: permission denied", d.socket)
 	}
+	open := fs.FileMode(0o020) // to write, as who connects does; of a directory to pass
+	if st.IsDir() {
+		open = 0o010
+	}
+	if st.Mode()&open == 0 {
+		name := strconv.Itoa(int(owner.Uid))
+		if u, err := user.LookupId(name); err == nil {
+			name = u.Username
+		}
+		return problem("socket", fmt.Sprintf("run the engine as user %s, or start a daemon for its user (kvpiped --dev), or one for a group (group in kvpiped.toml)", name),
+			"permission denied: %s is for user %s alone, mode %04o", path, name, st.Mode().Perm())
+	}
 	gid := strconv.Itoa(int(owner.Gid))
 	group := gid
 	if g, err := user.LookupGroupId(gid); err == nil {
 		group = g.Name
 	}
-	return problem("socket", fmt.Sprintf("run the engine as a member of group %s (usermod -aG %s USER; in Kubernetes supplementalGroups: [%s]), or set group in kvpiped.toml", group, group, gid),
-		"permission denied: %s belongs to group %s, mode %04o", path, group, st.Mode().Perm())
+	return problem("socket", fmt.Sprintf("run the engine as a member of group %s (usermod -aG %s USER, then log in anew; in Kubernetes supplementalGroups: [%s]), or set group in kvpiped.toml", group, group, gid),
+		"permission denied: %s is for members of group %s alone, mode %04o", path, group, st.Mode().Perm())
 }
 
 // What a node with many sessions needs: each has a socket, two rings, two eventfds and a pidfd, each region a memfd.

@@ -85,11 +85,20 @@ func TestDoctorSocket(t *testing.T) {
 	}
 }
 
-// TestDoctorPermission: the fix names the group. Root is refused nothing, so the finding is asked for directly.
+// TestDoctorPermission: the fix names the group where the mode lets it in, else the user. Root is refused nothing, so the finding
+// is asked for directly.
 func TestDoctorPermission(t *testing.T) {
 	path := listenEngines(t)
 	d := doctor{socket: path}
-	compare(t, []finding{d.noPermission()}, want{"problem", "permission denied: " + path + " belongs to group ", "supplementalGroups: ["})
+	for mode, w := range map[os.FileMode]want{
+		0o660: {"problem", "permission denied: " + path + " is for members of group ", "supplementalGroups: ["},
+		0o600: {"problem", "permission denied: " + path + " is for user ", "kvpiped --dev"},
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, []finding{d.noPermission()}, w)
+	}
 }
 
 // host makes a tree of what doctor reads below proc and sys.

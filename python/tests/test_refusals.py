@@ -294,7 +294,7 @@ def test_socket_permission(folder, near):
             os.chmod(locked, mode)
             said = _as_nobody(str(path))
             os.chmod(outer, 0o755)
-            assert said.startswith("Denied: ") and "belongs to group" in said and "member of that group" in said, said
+            assert said.startswith("Denied: ") and "is for user" in said and "run as that user" in said, said
             assert str(locked) in said, said
 
 
