@@ -58,9 +58,6 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 			return c, err
 		}
 	}
-	if f.StateDir != "" && !dev {
-		return c, fmt.Errorf("--state-dir %s: goes with --dev; otherwise set socket and admin in the configuration", f.StateDir)
-	}
 	set(&c.Socket, f.Socket)
 	set(&c.Listen, f.Listen)
 	set(&c.Admin, f.Admin)

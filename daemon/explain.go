@@ -41,8 +41,8 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 			tried.Reason = absent
 		case t == nil:
 			tried.Reason = fmt.Sprintf("not on the allow-list (transports = %q)", v.cfg.Transports)
-		case p != nil && p.State != "up":
-			tried.Reason = fmt.Sprintf("the peer is %s%s; the channel opens on first use", p.State, because(p.Problem))
+		case p != nil && p.State != "up" && name != "local":
+			tried.Reason = notUp(p)
 		default:
 			r := t.Probe(node)
 			switch {
@@ -71,11 +71,15 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 	return e
 }
 
-func because(problem string) string {
-	if problem == "" {
-		return ""
+// notUp says why nothing moves to a peer now. One that nobody asked for has nothing the matter with it.
+func notUp(p *peer.Status) string {
+	if p.Problem == "" && p.State == "down" {
+		return "not connected: that happens on first use"
 	}
-	return " (" + problem + ")"
+	if p.Problem == "" {
+		return "the peer is " + p.State
+	}
+	return "the peer is " + p.State + ": " + p.Problem
 }
 
 func (cs *carriers) named(name string) transport.Transport {

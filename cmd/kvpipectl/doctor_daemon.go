@@ -102,7 +102,7 @@ func peerFix(p admin.Peer) string {
 		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
 	case strings.Contains(text, "refused"):
 		return "start kvpiped on " + p.Node + ", and see that it listens on " + p.Address + " (kvpipectl status there)"
-	case strings.Contains(text, "no such host"), strings.Contains(text, "lookup"):
+	case strings.Contains(text, "no such host"), strings.Contains(text, "lookup"), strings.Contains(text, "answers there"):
 		return "mend the address of " + p.Node + " under [peers.nodes] in kvpiped.toml"
 	case strings.Contains(text, "timeout"), strings.Contains(text, "unreachable"), strings.Contains(text, "no route"):
 		return "open TCP to " + p.Address + " from here (firewall, network policy), and see that " + p.Node + " is up"

@@ -14,7 +14,11 @@ func (d *doctor) nics(s *admin.Status, n admin.NICs) []finding {
 	for _, x := range n.NICs {
 		switch {
 		case x.Used:
-			used = append(used, fmt.Sprintf("%s (%s)", x.Name, speed(x.Mbps)))
+			name := x.Name
+			if x.Mbps > 0 {
+				name += " (" + speed(x.Mbps) + ")"
+			}
+			used = append(used, name)
 		case x.PCI != "" && x.Refused == "down" && len(x.Addresses) > 0:
 			down = append(down, x.Name)
 		}

@@ -195,6 +195,7 @@ func TestDoctorPeers(t *testing.T) {
 		{[]admin.Peer{down("remote error: tls: unknown certificate")}, []want{{"problem", "unknown certificate", "same CA"}}},
 		{[]admin.Peer{down("lookup h: no such host")}, []want{{"problem", "no such host", "[peers.nodes]"}}},
 		{[]admin.Peer{down("dial tcp: i/o timeout")}, []want{{"problem", "timeout", "open TCP to h:1"}}},
+		{[]admin.Peer{down(`node "x" answers there, not "b": correct peers.nodes`)}, []want{{"problem", "answers there", "address of b under [peers.nodes]"}}},
 		{[]admin.Peer{down("strange")}, []want{{"problem", "strange", "kvpipectl doctor on b"}}},
 	} {
 		compare(t, d.peers(s, c.peers), c.want...)
@@ -232,6 +233,7 @@ func TestDoctorNICs(t *testing.T) {
 	}{
 		{admin.NICs{}, nil},
 		{admin.NICs{State: "complete", Streams: 2, NICs: two}, []want{{"ok", "eth0 (100 Gb/s), eth1 (100 Gb/s)", ""}}},
+		{admin.NICs{State: "complete", Streams: 2, NICs: []admin.NIC{{Name: "veth0", Used: true}}}, []want{{"ok", "data links may go over veth0", ""}}},
 		{admin.NICs{State: "complete", Streams: 1, NICs: two}, []want{{"warning", "2 could carry data links, but a channel has 1", "multiple of 2"}}},
 		{admin.NICs{State: "complete", Streams: 2, NICs: []admin.NIC{two[0], nic("eth1", "down")}}, []want{{"warning", "though they have addresses: eth1", "cable"}, {"ok", "eth0", ""}}},
 		{admin.NICs{State: "complete", Streams: 2, NICs: []admin.NIC{nic("eth0", "nic_deny names it")}}, []want{{"warning", "none is used", "nic_allow"}}},

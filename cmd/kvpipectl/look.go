@@ -66,6 +66,9 @@ func (c *ctl) peers() *cobra.Command {
 		return show(c, cmd.Context(), "peers", nil, func(w io.Writer, all []admin.Peer) {
 			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "RATE", "RTT", "LINKS", "OVER", "SECURE", "SINCE", "PROBLEM")
 			for _, p := range all {
+				if p.State == "down" && p.Problem == "" {
+					p.Problem = "none: connected on first use"
+				}
 				if p.State != "up" {
 					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", "-", orDash(p.Problem))
 					continue

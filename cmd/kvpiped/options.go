@@ -62,6 +62,8 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("unexpected argument %q: kvpiped takes flags alone, see --help", f.Arg(0))
 	case o.flags.CA != "" && !o.dev:
 		return nil, fmt.Errorf("--ca goes with --dev; otherwise set tls.ca, tls.cert and tls.key in the configuration")
+	case o.flags.StateDir != "" && !o.dev:
+		return nil, fmt.Errorf("--state-dir goes with --dev; otherwise set socket and admin in the configuration")
 	case o.sys != "" && !o.dev:
 		return nil, fmt.Errorf("--sys goes with --dev: a daemon in service places its threads by the machine it is on")
 	case o.file == "" && !o.dev:

@@ -80,6 +80,8 @@ func (c *Client) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no daemon at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin", c.path)
+	case errors.Is(err, syscall.EPROTOTYPE):
+		return fmt.Errorf("%s is a socket of another kind: name the admin socket with --admin, not the one of engines", c.path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: permission denied: the admin socket is for the daemon's user and root", c.path)
 	}

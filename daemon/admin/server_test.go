@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -115,6 +116,16 @@ func TestClientErrors(t *testing.T) {
 	err := admin.NewClient(none).Get(t.Context(), "status", nil, &s)
 	if want := "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin`; err == nil || err.Error() != want {
 		t.Errorf("no socket: %v, want %s", err, want)
+	}
+	engines := filepath.Join(dir, "engines")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: engines, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	err = admin.NewClient(engines).Get(t.Context(), "status", nil, &s)
+	if want := engines + " is a socket of another kind: name the admin socket with --admin, not the one of engines"; err == nil || err.Error() != want {
+		t.Errorf("engines' socket: %v, want %s", err, want)
 	}
 	src := &admintest.Source{Err: &admin.Failure{Code: http.StatusConflict, Message: "busy", Hint: "wait"}}
 	err = admin.NewClient(admintest.Serve(t, src)).Get(t.Context(), "status", nil, &s)

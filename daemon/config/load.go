@@ -12,7 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Load reads a file over the defaults. An unknown key is an error that names the nearest known one.
+// Load reads a file over the defaults. Unknown keys are errors that name the nearest known one each.
 func Load(path string) (Config, error) {
 	b, err := readFile(path)
 	if err != nil {
@@ -54,13 +54,23 @@ func Parse(b []byte) (Config, error) {
 	return c, nil
 }
 
+// maxTold is how many unknown keys are named at once.
+const maxTold = 8
+
 func explain(err error) error {
 	var strict *toml.StrictMissingError
-	if errors.As(err, &strict) && len(strict.Errors) > 0 {
-		e := strict.Errors[0]
-		key := strings.Join(e.Key(), ".")
-		row, _ := e.Position()
-		return fmt.Errorf("line %d: unknown key %q%s", row, key, nearest(key))
+	if errors.As(err, &strict) {
+		var all []error
+		for i, e := range strict.Errors {
+			if i == maxTold {
+				all = append(all, fmt.Errorf("and %d more", len(strict.Errors)-i))
+				break
+			}
+			key := strings.Join(e.Key(), ".")
+			row, _ := e.Position()
+			all = append(all, fmt.Errorf("line %d: unknown key %q%s", row, key, nearest(key)))
+		}
+		return errors.Join(all...)
 	}
 	var de *toml.DecodeError
 	if errors.As(err, &de) {

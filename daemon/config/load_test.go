@@ -13,6 +13,7 @@ func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
 		{"nodee = \"a\"", `line 1: unknown key "nodee"; did you mean "node"?`},
 		{"\n\n[peers]\nheartbeet = \"1s\"", `line 4: unknown key "peers.heartbeet"; did you mean "peers.heartbeat"?`},
+		{"nodee = \"a\"\n[tcp]\nstreams = 1\n[peer]\nnodes = {}", "line 1: unknown key \"nodee\"; did you mean \"node\"?\nline 4: unknown key \"peer\"; did you mean \"peers\"?"},
 		{"streams = 3", `line 1: unknown key "streams"; did you mean "tcp.streams"?`},
 		{"[tcpp]\nstreams = 3", `line 1: unknown key "tcpp"; did you mean "tcp"?`},
 		{"[advance]\nspin = \"1us\"", `line 1: unknown key "advance"; did you mean "advanced"?`},

@@ -198,6 +198,9 @@ func (t *take) whySeeking(m *Machine) Cause {
 	case g.end.name.buffer: // it may have been empty only when it was asked
 		text = waitTexts[waitsForMatch]
 	}
+	if !g.end.name.buffer { // asked for ahead of the caller, whose time is another
+		return because(Timeout, "%s on node %q: %s", g.end.name, node, text)
+	}
 	return because(Timeout, "%s on node %q: %s within %s", g.end.name, node, text, took(t.until-t.began))
 }
 

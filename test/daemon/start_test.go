@@ -166,6 +166,7 @@ func TestFlags(t *testing.T) {
 		{"--sockt x", "kvpiped: flag provided but not defined: -sockt: kvpiped --help lists the flags"},
 		{"--dev extra", `kvpiped: unexpected argument "extra": kvpiped takes flags alone, see --help`},
 		{"--peer b --dev", `kvpiped: invalid value "b" for flag -peer: give NAME=HOST:PORT: kvpiped --help lists the flags`},
+		{"--state-dir x", "kvpiped: --state-dir goes with --dev; otherwise set socket and admin in the configuration"},
 		{"--ca x", "kvpiped: --ca goes with --dev; otherwise set tls.ca, tls.cert and tls.key in the configuration"},
 		{"--config " + none, "kvpiped: read configuration: open " + none + ": no such file or directory"},
 		{"--dev --node a/b --state-dir " + dir + " --ca " + dir, `kvpiped: node: "a/b": give a name without spaces and slashes`},

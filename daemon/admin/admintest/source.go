@@ -104,6 +104,7 @@ func Example() *Source {
 				DataPlain: true, Links: 2, Streams: streams, Transports: []string{"local", "tcp"}, Transport: "tcp", RTT: 45.6e-6, GBps: 11.25, Age: 90,
 			},
 			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Streams: []admin.Stream{}, Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
+			{Node: "decode-3", Address: "10.0.0.4:7650", State: "down", Streams: []admin.Stream{}, Transports: []string{}},
 		},
 		Se: []admin.Session{
 			{ID: "0x5a17c0de00000001", Engine: "llama", Instance: "auto-1", Role: "scheduler", PID: 100, UID: 1000, Age: 61, Regions: 0, Operations: 2, Submitted: 12, Completed: 10,

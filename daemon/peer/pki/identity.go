@@ -105,7 +105,7 @@ func (id *Identity) refresh() error {
 	for i, path := range id.files {
 		st, err := os.Stat(path)
 		if err != nil {
-			return fmt.Errorf("certificate file: %w", err)
+			return fmt.Errorf("certificate file: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", err)
 		}
 		stamp[i] = st
 	}

@@ -59,7 +59,12 @@ func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	case now.Before(leaf.NotBefore):
 		return &UntrustedError{fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))}
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown): // a CA of the same name is known, or none; what x509 says of that misleads
+		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: unknown authority: no CA in this node's ca file signed it", leaf.Subject, leaf.Issuer)}
+	case err != nil:
 		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
 	}
 	return nil
