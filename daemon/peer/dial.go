@@ -75,7 +75,7 @@ func (m *Manager) attempt(d *dial, t target) {
 	if err == nil || errors.Is(err, errSelf) {
 		delete(m.pace, t.addr)
 	} else {
-		m.slower(t.addr, err)
+		m.slower(t, err)
 	}
 	m.mu.Unlock()
 	if errors.Is(err, errSelf) {

@@ -88,6 +88,7 @@ func TestAStrangersCertificateIsRefusedOnBothSides(t *testing.T) {
 	a, b := ours.node("a", nil), theirs.node("b", nil)
 	a.knows(b)
 	fails(t, a, "b", transfer.Denied, "certificate", "b")
+	a.warns("peer cannot be reached peer=b")
 	b.warns("connection refused")
 	// Who does not look at the server's certificate is refused by the server.
 	if err := rawDial(t, a.addr, theirs.identity("b"), alpnControl).say(&peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b"}); err == nil {

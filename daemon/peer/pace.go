@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -10,12 +12,15 @@ type backoff struct {
 	wait    time.Duration
 	until   time.Time
 	problem string
+	told    time.Time // in the log
 }
 
 const (
 	firstWait = 50 * time.Millisecond
 	// maxPaced bounds the addresses whose failures are remembered: hints are the clients' to choose.
 	maxPaced = 4096
+	// tellAgain is how long the log says nothing new of an address that keeps failing.
+	tellAgain = time.Minute
 )
 
 // rest waits until the address may be dialed again, or the manager closes.
@@ -38,12 +43,22 @@ func (m *Manager) rest(addr string) {
 	}
 }
 
-// slower notes a failure: the pause doubles up to DialMax, of which a random half to whole is waited. Called with mu held.
-func (m *Manager) slower(addr string, err error) {
+// slower notes a failure: the pause doubles up to DialMax, of which a random half to whole is waited. A configured node's goes to the log,
+// when it is the first or another one; who asked for an address is told itself. Called with mu held.
+func (m *Manager) slower(t target, err error) {
+	addr := t.addr
 	p := m.pace[addr]
 	if p == nil {
 		p = &backoff{wait: firstWait}
 		m.pace[addr] = p
+	}
+	if now := time.Now(); t.node != "" && p.problem != err.Error() && now.Sub(p.told) >= tellAgain {
+		p.told = now
+		level, final := slog.LevelInfo, (*finalError)(nil)
+		if errors.As(err, &final) { // somebody has to change something
+			level = slog.LevelWarn
+		}
+		m.log.Log(m.ctx, level, "peer cannot be reached", "peer", t.node, "address", addr, "error", err)
 	}
 	p.problem = err.Error()
 	p.until = time.Now().Add(jitter(p.wait))

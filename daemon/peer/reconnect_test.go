@@ -2,6 +2,7 @@ package peer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,7 +148,7 @@ func TestAttemptsAreSpreadOut(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for i, most := range []int{50, 100, 200, 400, 800, 1000, 1000} {
 		before := time.Now()
-		a.slower("x", errNobody)
+		a.slower(target{addr: "x"}, errNobody)
 		longest, pause := time.Duration(most)*time.Millisecond, a.pace["x"].until.Sub(before)
 		if pause < longest/2 || pause > longest+time.Since(before) {
 			t.Errorf("attempt %d: pause of %s, want %s to %s", i, pause, longest/2, longest)
@@ -156,6 +157,22 @@ func TestAttemptsAreSpreadOut(t *testing.T) {
 	}
 	if len(seen) < 5 {
 		t.Error("no jitter")
+	}
+}
+
+// What somebody has to mend is a warning, once for all attempts; a peer that is merely away, and what a client asked for, are none.
+func TestAttemptsThatFailAreLoggedOnce(t *testing.T) {
+	a := newCluster(t).node("a", nil)
+	wrong := final(transfer.Denied, "another CA")
+	a.Manager.mu.Lock()
+	for range 3 {
+		a.slower(target{addr: "x", node: "b"}, wrong)
+		a.slower(target{addr: "y", node: "c"}, errNobody)
+		a.slower(target{addr: "z"}, wrong)
+	}
+	a.Manager.mu.Unlock()
+	if want := []string{"peer cannot be reached peer=b address=x error=another CA"}; !slices.Equal(a.logged, want) {
+		t.Errorf("logged %q, want %q", a.logged, want)
 	}
 }
 

@@ -145,9 +145,9 @@ func TestFailuresOfManyAddressesAreForgotten(t *testing.T) {
 	a.Reload(map[string]string{"b": "b:1"}, nil)
 	a.Manager.mu.Lock()
 	defer a.Manager.mu.Unlock()
-	a.slower("b:1", errNobody)
+	a.slower(target{addr: "b:1"}, errNobody)
 	for i := range 2 * maxPaced {
-		a.slower(string(rune(i+0x10000)), errNobody)
+		a.slower(target{addr: string(rune(i + 0x10000))}, errNobody)
 	}
 	if len(a.pace) > maxPaced || a.pace["b:1"] == nil {
 		t.Errorf("%d kept; the configured one: %v", len(a.pace), a.pace["b:1"])
