@@ -96,7 +96,7 @@ func (c *ctl) printBench(body io.Reader) error {
 
 func (c *ctl) drain() *cobra.Command {
 	return &cobra.Command{
-		Use: "drain", Short: "Refuse new operations and wait until those in flight have ended", Args: cobra.NoArgs,
+		Use: "drain", Short: "Refuse new operations and wait until those in flight have ended", Args: noArgs,
 		Long: "Refuse new operations and wait until those in flight have ended. The daemon stays drained until it is started again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			began := time.Now()
@@ -115,7 +115,7 @@ func (c *ctl) drain() *cobra.Command {
 }
 
 func (c *ctl) version() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "The versions of kvpipectl and of the daemon", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "version", Short: "The versions of kvpipectl and of the daemon", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		v := map[string]string{"kvpipectl": version.String()}
 		var s admin.Status
 		if err := c.client().Get(cmd.Context(), "status", nil, &s); err == nil {

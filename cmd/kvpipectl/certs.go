@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"time"
@@ -16,17 +15,23 @@ import (
 const day = 24 * time.Hour
 
 // certs makes the files by which daemons authenticate each other. It needs no daemon.
-func certs(out io.Writer) *cobra.Command {
+func (c *ctl) certs() *cobra.Command {
 	cmd := &cobra.Command{Use: "certs", Short: "Make a CA and node certificates"}
-	cmd.AddCommand(certsInit(out), certsNode(out))
+	cmd.AddCommand(c.certsInit(), c.certsNode())
 	return cmd
 }
 
-func certsInit(out io.Writer) *cobra.Command {
+// made are files that were made, for programs.
+type made struct {
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+func (c *ctl) certsInit() *cobra.Command {
 	var dir, name string
 	var days int
 	cmd := &cobra.Command{
-		Use: "init", Short: "Make the cluster's CA", Args: cobra.NoArgs,
+		Use: "init", Short: "Make the cluster's CA", Args: noArgs,
 		Long: "Make the cluster's CA: ca.crt, which every node gets, and ca.key, which signs node certificates and belongs on none of them.",
 		RunE: func(*cobra.Command, []string) error {
 			if days < 1 {
@@ -35,7 +40,11 @@ func certsInit(out io.Writer) *cobra.Command {
 			if err := pki.Init(dir, name, time.Duration(days)*day); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "made %s and %s\nnext: kvpipectl certs node NAME --ca %s, once for each node\n", filepath.Join(dir, pki.CAFile), filepath.Join(dir, pki.CAKeyFile), dir)
+			m := made{filepath.Join(dir, pki.CAFile), filepath.Join(dir, pki.CAKeyFile)}
+			if c.json {
+				return c.printJSON(m)
+			}
+			fmt.Fprintf(c.out, "made %s and %s\nnext: kvpipectl certs node NAME --ca %s, once for each node\n", m.Cert, m.Key, dir)
 			return nil
 		},
 	}
@@ -45,7 +54,7 @@ func certsInit(out io.Writer) *cobra.Command {
 	return cmd
 }
 
-func certsNode(out io.Writer) *cobra.Command {
+func (c *ctl) certsNode() *cobra.Command {
 	var dir, to string
 	var hosts []string
 	var days int
@@ -73,8 +82,12 @@ func certsNode(out io.Writer) *cobra.Command {
 				return err
 			}
 			cert, key := pki.NodeFiles(to, args[0])
-			fmt.Fprintf(out, "made %s and %s\nin that node's kvpiped.toml:\n\n  node = %q\n  [tls]\n  ca = \"/etc/kvpipe/%s\"\n  cert = \"/etc/kvpipe/%s\"\n  key = \"/etc/kvpipe/%s\"\n",
-				cert, key, args[0], pki.CAFile, filepath.Base(cert), filepath.Base(key))
+			if c.json {
+				return c.printJSON(made{cert, key})
+			}
+			fmt.Fprintf(c.out, "made %s and %s\nnext: copy them and %s to that node's /etc/kvpipe, the key readable for the daemon's user alone; in its kvpiped.toml:\n\n"+
+				"  node = %q\n  [tls]\n  ca = \"/etc/kvpipe/%s\"\n  cert = \"/etc/kvpipe/%s\"\n  key = \"/etc/kvpipe/%s\"\n",
+				cert, key, filepath.Join(dir, pki.CAFile), args[0], pki.CAFile, filepath.Base(cert), filepath.Base(key))
 			return nil
 		},
 	}

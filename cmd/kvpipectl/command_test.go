@@ -23,7 +23,8 @@ func TestErrors(t *testing.T) {
 		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes`},
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
 		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
-		{"status --jsn", "unknown flag: --jsn"},
+		{"status --jsn", "unknown flag: --jsn: kvpipectl status --help lists the flags"},
+		{"regions all", "unexpected argument \"all\": kvpipectl regions takes flags alone, see --help"},
 		{"certs node", "certs node: 0 names: give the name of one node, as in its configuration"},
 		{"certs node a --ca " + none, "read certificate: open " + none + "/ca.crt: no such file or directory: make a CA first (kvpipectl certs init), or name its directory with --ca"},
 		{"certs init --days 0", "--days 0: give at least 1"},
@@ -138,6 +139,11 @@ func TestCerts(t *testing.T) {
 		t.Fatalf("%q, %v", out, err)
 	}
 	cert, key := pki.NodeFiles(to, "prefill-0")
+	out, err = ctlRun(t.Context(), "certs", "node", "prefill-0", "--ca", dir, "--out", to, "--json")
+	var m made
+	if err != nil || json.Unmarshal([]byte(out), &m) != nil || m != (made{cert, key}) {
+		t.Errorf("%q, %v", out, err)
+	}
 	if _, err := pki.Open(filepath.Join(dir, pki.CAFile), cert, key, "prefill-0"); err != nil {
 		t.Error(err)
 	}
@@ -145,6 +151,10 @@ func TestCerts(t *testing.T) {
 		if st, err := os.Stat(secret); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v %v, want mode 600", secret, st, err)
 		}
+	}
+	out, err = ctlRun(t.Context(), "certs", "init", "--ca", filepath.Join(t.TempDir(), "ca2"), "--json")
+	if err != nil || json.Unmarshal([]byte(out), &m) != nil || filepath.Base(m.Cert) != pki.CAFile || filepath.Base(m.Key) != pki.CAKeyFile {
+		t.Errorf("%q, %v", out, err)
 	}
 	if _, err := ctlRun(t.Context(), "certs", "init", "--ca", dir); err == nil {
 		t.Error("a second init replaces the CA")

@@ -13,7 +13,7 @@ import (
 )
 
 func (c *ctl) status() *cobra.Command {
-	return &cobra.Command{Use: "status", Short: "The daemon in a few lines", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "status", Short: "The daemon in a few lines", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "status", nil, printStatus)
 	}}
 }
@@ -62,7 +62,7 @@ func printStatus(w io.Writer, s admin.Status) {
 }
 
 func (c *ctl) peers() *cobra.Command {
-	return &cobra.Command{Use: "peers", Short: "Other nodes that are known or connected", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "peers", Short: "Other nodes that are known or connected", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "peers", nil, func(w io.Writer, all []admin.Peer) {
 			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "RATE", "RTT", "LINKS", "OVER", "SECURE", "SINCE", "PROBLEM")
 			for _, p := range all {
@@ -91,7 +91,7 @@ func secure(tls, plain bool) string {
 }
 
 func (c *ctl) sessions() *cobra.Command {
-	return &cobra.Command{Use: "sessions", Short: "Connected sessions of engines", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "sessions", Short: "Connected sessions of engines", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "sessions", nil, func(w io.Writer, all []admin.Session) {
 			t := newTable(w, "ENGINE", "ROLE", "RANK", "PID", "UID", "REGIONS", "MEMORY", "OPEN", "NEAREST LIMIT", "SUBMITTED", "COMPLETED", "AGE", "INSTANCE", "SESSION")
 			for _, s := range all {
@@ -127,7 +127,7 @@ func nearest(all []admin.Limit) string {
 }
 
 func (c *ctl) regions() *cobra.Command {
-	return &cobra.Command{Use: "regions", Short: "Registered memory", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "regions", Short: "Registered memory", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "regions", nil, func(w io.Writer, all []admin.Region) {
 			t := newTable(w, "ENGINE", "SESSION", "REGION", "KIND", "SIZE", "NUMA")
 			for _, r := range all {
@@ -139,7 +139,7 @@ func (c *ctl) regions() *cobra.Command {
 }
 
 func (c *ctl) offers() *cobra.Command {
-	return &cobra.Command{Use: "offers", Short: "Offers that can be taken", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "offers", Short: "Offers that can be taken", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "offers", nil, func(w io.Writer, all []admin.Offer) {
 			t := newTable(w, "KEY", "ENGINE", "STATE", "TOKENS", "BLOCKS", "CONSUMED", "LEASE", "AGE", "TRACE")
 			for _, o := range all {

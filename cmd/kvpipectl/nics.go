@@ -14,7 +14,7 @@ import (
 
 func (c *ctl) nics() *cobra.Command {
 	return &cobra.Command{
-		Use: "nics", Short: "Network links and RDMA devices, and what data links use of them", Args: cobra.NoArgs,
+		Use: "nics", Short: "Network links and RDMA devices, and what data links use of them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return show(c, cmd.Context(), "nics", nil, printNICs) },
 	}
 }

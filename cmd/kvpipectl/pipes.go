@@ -10,13 +10,13 @@ import (
 )
 
 func (c *ctl) pipes() *cobra.Command {
-	return &cobra.Command{Use: "pipes", Short: "Pipes, and how full they are", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "pipes", Short: "Pipes, and how full they are", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return c.showPipes(cmd, "pipe")
 	}}
 }
 
 func (c *ctl) buffers() *cobra.Command {
-	return &cobra.Command{Use: "buffers", Short: "Lookup buffers, and how full they are", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "buffers", Short: "Lookup buffers, and how full they are", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return c.showPipes(cmd, "buffer")
 	}}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -30,12 +31,22 @@ func newRoot(out io.Writer) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
+	})
 	root.PersistentFlags().StringVar(&c.admin, "admin", "", "admin socket of the daemon (default $KVPIPE_ADMIN, "+config.Default().Admin+", then that of \"kvpiped --dev\")")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON for programs instead of tables for people")
 	root.AddCommand(
-		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.nics(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), certs(out),
+		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.nics(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), c.certs(),
 	)
 	return root
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: %s takes flags alone, see --help", args[0], cmd.CommandPath())
+	}
+	return nil
 }
 
 // client finds the daemon: as told, in the environment, the node's service, the development daemon.

@@ -16,7 +16,7 @@ import (
 func (c *ctl) topology() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
-		Use: "topology", Short: "How GPUs, NICs and memory hang together, and which threads run where", Args: cobra.NoArgs,
+		Use: "topology", Short: "How GPUs, NICs and memory hang together, and which threads run where", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if svg != "" {
 				return c.draw(cmd, svg)

@@ -14,7 +14,7 @@ import (
 func (c *ctl) transfers() *cobra.Command {
 	var watch bool
 	var every time.Duration
-	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: noArgs}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again and again, until interrupted")
 	cmd.Flags().DurationVar(&every, "interval", time.Second, "pause between two prints with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
