@@ -39,11 +39,11 @@ func (d *Daemon) openMetrics() error {
 	if d.cfg.Metrics == "off" {
 		return nil
 	}
-	l, err := listenTCP(d.cfg.Metrics)
+	l, err := d.listenTCP("metrics", d.cfg.Metrics)
 	if errors.Is(err, syscall.EADDRINUSE) && d.opts.Dev {
 		// Several development daemons share a machine; only one can have the well-known port.
 		host, _, _ := net.SplitHostPort(d.cfg.Metrics)
-		l, err = listenTCP(net.JoinHostPort(host, "0"))
+		l, err = d.listenTCP("metrics", net.JoinHostPort(host, "0"))
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("metrics: %q is in use%s: give another host:port or \"off\": %w", d.cfg.Metrics, usedBy(d.cfg.Metrics), err)

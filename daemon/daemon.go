@@ -62,6 +62,7 @@ type Daemon struct {
 	nics     *nics
 
 	listener *pulse.Listener // peers; nil when off
+	early    []early         // listened at before they are there
 	lock     lock            // of the client socket
 	admin    *admin.Server
 	metrics  *metrics.Collector

@@ -51,7 +51,7 @@ func (d *Daemon) listenPeers() error {
 	case d.cfg.Listen == "off":
 		return nil
 	default:
-		if l, err = listenTCP(d.cfg.Listen); errors.Is(err, syscall.EADDRINUSE) {
+		if l, err = d.listenTCP("listen", d.cfg.Listen); errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("listen: %q is in use%s: another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration): %w", d.cfg.Listen, usedBy(d.cfg.Listen), err)
 		}
 		if err != nil {
@@ -60,14 +60,6 @@ func (d *Daemon) listenPeers() error {
 	}
 	d.listener = pulse.Listen(l)
 	return nil
-}
-
-func listenTCP(addr string) (*net.TCPListener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return l.(*net.TCPListener), nil
 }
 
 // listenClients takes the service manager's socket for engines, or makes it.

@@ -81,6 +81,11 @@ func (v view) certificate(s *admin.Status) {
 const certificateSoon = 14 * 24 * time.Hour
 
 func (v view) warn(s *admin.Status) {
+	for _, e := range v.early {
+		if !e.there() {
+			s.Warnings = append(s.Warnings, e.String())
+		}
+	}
 	if s.Insecure {
 		s.Warnings = append(s.Warnings, "insecure: peers are not authenticated (loopback addresses alone)")
 	}

@@ -1,7 +1,9 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +14,17 @@ import (
 // allocates nothing on success.
 func SetRcvLowat(fd uintptr, n int) error {
 	return setsockopt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n, "SO_RCVLOWAT")
+}
+
+// FreeBind is a net.ListenConfig's Control: the socket may be bound to an address that no interface has yet, and serves it once one has
+// (IP_FREEBIND, ip(7); IPV6_FREEBIND, since Linux 4.15). network is "tcp4", "tcp6", "udp4" or "udp6".
+func FreeBind(network, _ string, c syscall.RawConn) error {
+	level, opt, name := unix.SOL_IP, unix.IP_FREEBIND, "IP_FREEBIND"
+	if network[len(network)-1] == '6' {
+		level, opt, name = unix.SOL_IPV6, unix.IPV6_FREEBIND, "IPV6_FREEBIND"
+	}
+	var err error
+	return errors.Join(c.Control(func(fd uintptr) { err = setsockopt(int(fd), level, opt, 1, name) }), err)
 }
 
 func setsockopt(fd, level, opt, v int, name string) error {

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// early is an address that the daemon listens at though no interface had it when it started: networks may come up after daemons, and IPv6
+// addresses are not there before the kernel knows that nobody else has them.
+type early struct {
+	key  string // of the configuration
+	addr netip.Addr
+}
+
+// listenTCP listens at the address that a key of the configuration names.
+func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
+	l, err := net.Listen("tcp", addr)
+	absent := errors.Is(err, syscall.EADDRNOTAVAIL)
+	if absent {
+		free := net.ListenConfig{Control: sys.FreeBind}
+		l, err = free.Listen(context.Background(), "tcp", addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := l.(*net.TCPListener)
+	if absent {
+		e := early{key, t.Addr().(*net.TCPAddr).AddrPort().Addr()}
+		d.early = append(d.early, e)
+		d.log.Warn(e.String())
+	}
+	return t, nil
+}
+
+func (e early) String() string {
+	return fmt.Sprintf("%s: no interface of this node has the address %s yet: nobody can connect there until one has", e.key, e.addr)
+}
+
+// there asks the kernel whether sockets can be bound to the address by now.
+func (e early) there() bool {
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(e.addr, 0)))
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}

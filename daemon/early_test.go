@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// TestAddressesThatAreNotThereYet: a daemon that is started before the network is up serves its own node, and says what it waits for.
+func TestAddressesThatAreNotThereYet(t *testing.T) {
+	for name, addr := range map[string]string{"IPv4": "192.0.2.1", "IPv6": "2001:db8::1"} { // of no machine: RFC 5737, RFC 3849
+		t.Run(name, func(t *testing.T) {
+			n := start(t, "a", t.TempDir(), func(c *config.Config) { c.Metrics = netip.AddrPortFrom(netip.MustParseAddr(addr), 0).String() })
+			want := "metrics: no interface of this node has the address " + addr + " yet"
+			waits := func(s string) bool { return strings.HasPrefix(s, want) }
+			if s := get[admin.Status](n, "status"); !slices.ContainsFunc(s.Warnings, waits) {
+				t.Errorf("warnings are %q: none says %q", s.Warnings, want)
+			}
+			if !strings.Contains(n.log.String(), want) {
+				t.Errorf("the log does not say %q", want)
+			}
+			n.early[0].addr = netip.MustParseAddr("127.0.0.1") // now it is there
+			if s := get[admin.Status](n, "status"); slices.ContainsFunc(s.Warnings, waits) {
+				t.Errorf("it is there, but warnings are %q", s.Warnings)
+			}
+		})
+	}
+}
