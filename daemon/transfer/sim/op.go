@@ -185,7 +185,7 @@ func (o *Op) told(s *Session, e transfer.Complete) {
 func (o *Op) terminal(s *Session, e transfer.Complete) {
 	c := o.c
 	// Answers for which no room was reserved wait until a client collects others.
-	waits := s.lazy && (o.kind == "small" || e.Status == transfer.Failed)
+	waits := s.lazy && (o.kind == "small" || e.Status == transfer.Failed || o.local)
 	if o.limit > 0 && c.now > o.limit && !waits && o.noticed == 0 {
 		c.fail("op %d (%s): ended %v late", o.tag, o.kind, c.now-o.limit)
 	}
