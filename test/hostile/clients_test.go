@@ -258,6 +258,7 @@ func strangeDescriptors(t *testing.T, n *cluster.Node, r *rand.Rand) {
 	keep(os.Open("/proc/self/maps"))
 	keep(os.Open(os.Args[0]))
 	keep(os.CreateTemp(t.TempDir(), "file"))
+	keep(c.Conn.File()) // a socket: its own
 	unsealed, err := sys.MemfdCreate("unsealed", 8192, sys.MemfdOptions{})
 	if err != nil {
 		t.Error(err)

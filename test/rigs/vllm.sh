@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Hand-overs between real vLLM engines on this CPU: `make test-vllm` after
-# `make deps-vllm`, which downloads 1 GB the first time.
+# The Python tests that need torch, and hand-overs between real vLLM engines on
+# this CPU: `make test-torch test-vllm` after `make deps-vllm`, which downloads
+# 1 GB the first time.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -15,6 +16,7 @@ fi
 make build || exit 1
 test/vllm/install/install.sh build/vllm || exit
 make deps-vllm || exit
+make test-torch || exit
 make test-vllm && exit
 # Four engines that never sleep, their daemons and the tests share the cores: who had too little of them has another try, alone.
 echo "again: what failed above"

@@ -7,7 +7,10 @@ VLLM_RUN  = cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache $(ROOT)/
 # From pytest's words to those of make test; a failure stays one.
 VLLM_REPORT := sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
 
-.PHONY: deps-vllm vllm-venv test-vllm test-vllm-full test-vllm-again test-vllm-fast test-vllm-soak vllm-sources
+# What the Python tests leave out where torch is not installed; vLLM's environment has it.
+TORCH_TESTS := $(addprefix ../../python/tests/,test_torch.py test_tensors.py test_adopt.py)
+
+.PHONY: deps-vllm vllm-venv test-torch test-vllm test-vllm-full test-vllm-again test-vllm-fast test-vllm-soak vllm-sources
 
 vllm-venv:
 	@PYTHON=$(PYTHON) test/vllm/install/install.sh $(VLLM)
@@ -45,8 +48,11 @@ else ifeq ($(wildcard $(VLLM)/.vllm),)
 else
 	@$(MAKE) $(VLLM)/.package
 	@cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(BUILD)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs \
-		-p no:cacheprovider -W ignore::DeprecationWarning $(or $(FAST),fast ../../python/tests/test_torch.py) | $(VLLM_REPORT)
+		-p no:cacheprovider -W ignore::DeprecationWarning $(or $(FAST),fast $(TORCH_TESTS)) | $(VLLM_REPORT)
 endif
+
+test-torch: build deps-vllm ## the Python tests that need torch, with that of vLLM's environment
+	@$(MAKE) test-vllm-fast FAST='$(TORCH_TESTS)'
 
 # vLLM's own tests, and the interfaces of its neighbours, for the tests that
 # compare with them.
