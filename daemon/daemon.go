@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	sd "github.com/coreos/go-systemd/v22/daemon"
-
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/driver"
@@ -166,7 +164,6 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.cfg.DataPlain {
 		d.log.Warn("data_plain: data links to peers that say so too are not encrypted")
 	}
-	d.notify(sd.SdNotifyReady)
 	well, unwell := context.WithCancel(run)
 	wg.Go(func() { d.report(well) })
 	wg.Go(func() { d.watch(well) })

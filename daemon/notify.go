@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -16,11 +17,33 @@ import (
 // managed tells whether a service manager wants to hear of us (sd_notify(3)).
 func managed() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// notify tells the service manager, if there is one. That it does not hear is its problem: nothing of ours depends on it.
-func (d *Daemon) notify(words ...string) {
-	if _, err := sd.SdNotify(false, strings.Join(words, "\n")); err != nil {
+// notifyWait is how long a service manager may take to make room for a word of ours: one that hangs keeps nobody else.
+const notifyWait = time.Second
+
+// notify tells the service manager, if there is one, and whether it was told. That it does not hear is its problem: nothing of ours
+// depends on it. go-systemd's SdNotify would wait for ever where the manager's socket is full.
+func (d *Daemon) notify(words ...string) bool {
+	if !managed() {
+		return false
+	}
+	err := say(&net.UnixAddr{Name: os.Getenv("NOTIFY_SOCKET"), Net: "unixgram"}, strings.Join(words, "\n"))
+	if err != nil {
 		d.log.Debug("the service manager does not hear", "error", err)
 	}
+	return err == nil
+}
+
+func say(to *net.UnixAddr, text string) error {
+	conn, err := net.DialUnix(to.Net, nil, to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetWriteDeadline(time.Now().Add(notifyWait)); err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(text))
+	return err
 }
 
 // reloading and reloaded are the two ends of a reload, which the manager of a Type=notify-reload service waits for.
@@ -45,16 +68,20 @@ const (
 	statusEvery = 5 * time.Second
 )
 
-// report keeps the manager's status text up to date until ctx ends. It says nothing twice.
+// report says that the daemon is ready, again until it is heard, then keeps the manager's status text up to date until ctx ends. It says
+// nothing twice.
 func (d *Daemon) report(ctx context.Context) {
 	if !managed() {
 		return
 	}
 	t := time.NewTicker(statusEvery)
 	defer t.Stop()
+	ready := false
 	for said := ""; ; {
-		if text, err := d.summary(ctx); err == nil && text != said {
-			d.notify("STATUS=" + text)
+		if !ready {
+			ready = d.notify(sd.SdNotifyReady)
+		}
+		if text, err := d.summary(ctx); ready && err == nil && text != said && d.notify("STATUS="+text) {
 			said = text
 		}
 		select {

@@ -107,3 +107,27 @@ func TestNobodyToNotify(t *testing.T) {
 	d.report(t.Context()) // returns at once
 	d.watch(t.Context())
 }
+
+// TestManagerThatHangs: one whose socket is full keeps neither a reload nor the end from anybody, and hears that the daemon is ready once
+// it listens again.
+func TestManagerThatHangs(t *testing.T) {
+	m := newManager(t)
+	to := m.conn.LocalAddr().(*net.UnixAddr)
+	full := func() {
+		c, err := net.DialUnix(to.Net, nil, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for err == nil {
+			_ = c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+			_, err = c.Write([]byte("noise"))
+		}
+	}
+	full()
+	n := start(t, "a", t.TempDir(), nil)
+	n.Reload(loaded(n.cfg))
+	m.await("READY=1")
+	full()
+	n.stop()
+}

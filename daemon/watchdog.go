@@ -32,6 +32,9 @@ func (d *Daemon) parts() []part {
 	return all
 }
 
+// leastPatience is the shortest watchdog that can be fed.
+const leastPatience = 200 * time.Millisecond
+
 // watch feeds the service manager's watchdog until ctx ends, if it has one: whenever every part has answered within a quarter of its
 // patience, twice in that time. Whoever does not answer is named in the log.
 func (d *Daemon) watch(ctx context.Context) {
@@ -40,8 +43,12 @@ func (d *Daemon) watch(ctx context.Context) {
 		d.log.Warn("no watchdog", "error", err)
 		return
 	}
-	if patience == 0 {
+	if patience <= 0 { // less than nothing: longer than a Duration can be
 		return
+	}
+	if patience < leastPatience {
+		d.log.Warn("the service manager's watchdog may bite before a busy daemon can answer: set WatchdogSec= to 10s or more", "watchdog", patience)
+		patience = leastPatience // its parts are not asked all the time for that
 	}
 	parts := d.parts()
 	for {

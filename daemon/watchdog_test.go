@@ -85,3 +85,17 @@ func TestSilentParts(t *testing.T) {
 		}
 	}
 }
+
+// TestOddWatchdogs: one that is too quick to be fed is, as often as can be, and said to be; one that never bites is left alone.
+func TestOddWatchdogs(t *testing.T) {
+	m := newManager(t)
+	t.Setenv("WATCHDOG_PID", "")
+	t.Setenv("WATCHDOG_USEC", "9223372036854775807")
+	(&Daemon{}).watch(t.Context()) // returns at once
+	t.Setenv("WATCHDOG_USEC", "1")
+	n := start(t, "a", t.TempDir(), nil)
+	m.await("WATCHDOG=1")
+	if log := n.log.String(); !strings.Contains(log, "watchdog may bite") {
+		t.Errorf("the log does not say that it is too quick:\n%s", log)
+	}
+}
