@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -53,7 +54,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(prometheus.NewDesc(BuildInfo, "", nil, nil), err)
 		return
 	}
-	e := emitter(ch)
+	e := emitter{ch, map[string]bool{}}
 	e.gauge(BuildInfo, "Always 1; the labels say what runs.", 1, "version", s.Version, "node", s.Node)
 	e.gauge(Draining, "1 while no new operations are accepted.", number(s.Draining))
 	e.gauge(Sessions, "Connected sessions.", float64(s.Sessions))
@@ -112,7 +113,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-type emitter chan<- prometheus.Metric
+// emitter shows each series once, the first time that it comes: of two, the whole page would be an error. The kernel can name two devices alike
+// while one of them is renamed, and two names of NICs can look alike once they are legible.
+type emitter struct {
+	to    chan<- prometheus.Metric
+	shown map[string]bool
+}
 
 func (e emitter) numa(n NUMANode) {
 	node := strconv.Itoa(n.Node)
@@ -184,7 +190,12 @@ func (e emitter) emit(kind prometheus.ValueType, name, help string, v float64, l
 	for i := 0; i+1 < len(labels); i += 2 {
 		keys, values = append(keys, labels[i]), append(values, legible(labels[i+1]))
 	}
-	e <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, keys, nil), kind, v, values...)
+	series := name + strings.Join(values, "\xff")
+	if e.shown[series] {
+		return
+	}
+	e.shown[series] = true
+	e.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, keys, nil), kind, v, values...)
 }
 
 // legible makes a label's value UTF-8, which the kernel does not ask of names of NICs; with one that is not the whole page would be an error.

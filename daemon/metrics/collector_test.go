@@ -70,6 +70,23 @@ func TestNamesMayBeAnyBytes(t *testing.T) {
 	}
 }
 
+// TestNamesMayComeTwice: a NIC that is renamed while the kernel lists links does, and names that differ may look alike; the page is there all the
+// same, with the first of them.
+func TestNamesMayComeTwice(t *testing.T) {
+	twice := NearestNIC{"GPU0", "0000:1b:00.0", "mlx5_0", "PIX", 2}
+	code, body := scrape(t, New(func(context.Context) (Snapshot, error) {
+		return Snapshot{
+			NICs: []NIC{{Name: "eth0", Up: true}, {Name: "eth0"}, {Name: "\xff"}, {Name: `"\xff"`}}, GPUState: "ok", GPUErrors: []GPU{{UUID: "GPU-1"}, {UUID: "GPU-1"}},
+			NearestNICs: []NearestNIC{twice, twice}, Peers: []Peer{{Node: "a"}, {Node: "a", Up: true}},
+		}, nil
+	}))
+	for _, want := range []string{`kvpipe_nic_up{nic="eth0"} 1`, `kvpipe_nic_up{nic="\"\\xff\""} 0`, `kvpipe_peer_up{peer="a"} 0`, "kvpipe_malformed_frames_total 0"} {
+		if code != 200 || strings.Count(body, want) != 1 {
+			t.Errorf("status %d, without %s:\n%s", code, want, ours(body))
+		}
+	}
+}
+
 // ours leaves out what the Go runtime and the process say.
 func ours(body string) string {
 	var out strings.Builder
