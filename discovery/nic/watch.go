@@ -3,13 +3,15 @@ package nic
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/vishvananda/netlink/nl"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // WatchConfig is what Watch needs; all of it may be left out.
@@ -107,17 +109,18 @@ func (w *Watcher) wait(d time.Duration, sooner <-chan struct{}) bool {
 	return true
 }
 
-// listen touches at each event of some groups of a netlink family, as long as the watcher lives.
+// listen touches at each event of some groups of a netlink family, as long as the watcher lives. The socket is not nl.Subscribe's:
+// where the kernel refuses to bind it that closes its descriptor twice, the second time when the number may be another one's.
 func (w *Watcher) listen(family int, groups ...uint) {
 	for {
-		if s, err := nl.Subscribe(family, groups...); err == nil {
-			stop := context.AfterFunc(w.ctx, s.Close)
+		if s, err := sys.NetlinkEvents(family, groups...); err == nil {
+			stop := context.AfterFunc(w.ctx, func() { _ = s.Close() })
 			w.touch() // what happened before is not told
 			for w.event(s) {
 				w.touch()
 			}
 			if stop() {
-				s.Close()
+				_ = s.Close()
 			}
 		}
 		if !w.wait(w.cfg.Every, nil) {
@@ -126,10 +129,11 @@ func (w *Watcher) listen(family int, groups ...uint) {
 	}
 }
 
-// event waits for one; false when the socket is of no use any more.
-func (w *Watcher) event(s *nl.NetlinkSocket) bool {
-	_, _, err := s.Receive()
+// event waits for one; false when the socket is of no use any more. What it says does not matter.
+func (w *Watcher) event(s *os.File) bool {
+	var b [64]byte
+	_, err := s.Read(b[:])
 	return err == nil ||
 		errors.Is(err, syscall.ENOBUFS) || // events were lost: there were some
-		errors.Is(err, syscall.EINVAL) // not netlink messages
+		errors.Is(err, io.EOF) // an empty one, of somebody with privileges
 }

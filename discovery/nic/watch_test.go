@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 
 	"github.com/kvpipe/kvpipe/discovery/internal/fixture"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // watched is a watcher that nothing but events can tell of changes.
@@ -147,12 +147,13 @@ func TestWatcherSurvivesLostEvents(t *testing.T) {
 	if _, in := inside(t); !in {
 		return
 	}
-	s, err := nl.Subscribe(syscall.NETLINK_ROUTE, syscall.RTNLGRP_LINK)
+	s, err := sys.NetlinkEvents(syscall.NETLINK_ROUTE, syscall.RTNLGRP_LINK)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.SetReceiveBufferSize(1, false); err != nil { // as little as the kernel grants
+	err = sys.Control(s, func(fd int) error { return syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1) }) // as little as the kernel grants
+	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
