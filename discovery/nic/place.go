@@ -75,12 +75,12 @@ func (s Source) inherit(links []Link) {
 
 // lowest are the links with a PCI function that a link lies on; others, such as taps of guests in a bridge, are passed over.
 func (s Source) lowest(links []Link, name string, depth int) (found []Link) {
-	lower, _ := filepath.Glob(filepath.Join(s.class("net"), name, "lower_*")) // the pattern is a good one
-	for _, path := range lower {
-		below := strings.TrimPrefix(filepath.Base(path), "lower_")
+	entries, _ := names(s.class("net"), name) // none, if it is just being removed
+	for _, entry := range entries {
+		below, lower := strings.CutPrefix(entry, "lower_")
 		i := slices.IndexFunc(links, func(l Link) bool { return l.Name == below })
 		switch {
-		case i < 0 || depth == 0:
+		case !lower || i < 0 || depth == 0:
 		case links[i].PCI != "":
 			found = append(found, links[i])
 		default:

@@ -115,6 +115,22 @@ func TestPortsOfOneFunction(t *testing.T) {
 	}
 }
 
+// Names of links may be any bytes but space, slash and colon, and mean themselves: a bond lies on its own links, whatever else is called.
+func TestNamesAreNoPatterns(t *testing.T) {
+	root := fixture.Text(t, `
+-- class/net/b[0]*/lower_e0/x --
+-- class/net/b0/lower_e1/x --
+`)
+	links := []Link{{Name: "e0", PCI: "0000:01:00.0", NUMA: 0}, {Name: "e1", PCI: "0000:81:00.0", NUMA: 1}, {Name: "b[0]*"}, {Name: "b0"}}
+	(Source{Sys: root}).inherit(links)
+	if l := links[2]; l.PCI != "0000:01:00.0" || l.NUMA != 0 {
+		t.Errorf("%q lies on e0, not on %+v", l.Name, l)
+	}
+	if l := links[3]; l.PCI != "0000:81:00.0" || l.NUMA != 1 {
+		t.Errorf("%q lies on e1, not on %+v", l.Name, l)
+	}
+}
+
 func TestRates(t *testing.T) {
 	for s, want := range map[string]int{"100 Gb/sec (4X EDR)": 100000, "2.5 Gb/sec (1X SDR)": 2500, "56 Gb/sec (4X FDR)": 56000, "12.5 Gb/sec": 12500} {
 		if got, err := parseRate(s); err != nil || got != want {
