@@ -39,19 +39,19 @@ func (d *Daemon) openMetrics() error {
 	if d.cfg.Metrics == "off" {
 		return nil
 	}
-	l, err := d.listenTCP("metrics", d.cfg.Metrics)
+	var err error
+	d.web, err = d.port("metrics", d.cfg.Metrics, "give another host:port or \"off\"")
 	if errors.Is(err, syscall.EADDRINUSE) && d.opts.Dev {
 		// Several development daemons share a machine; only one can have the well-known port.
 		host, _, _ := net.SplitHostPort(d.cfg.Metrics)
-		l, err = d.listenTCP("metrics", net.JoinHostPort(host, "0"))
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("metrics: %q is in use%s: give another host:port or \"off\": %w", d.cfg.Metrics, usedBy(d.cfg.Metrics), err)
+		d.web, err = d.port("metrics", net.JoinHostPort(host, "0"), "")
 	}
 	if err != nil {
-		return fmt.Errorf("metrics: %w", err)
+		return err
 	}
-	d.web = pulse.Listen(l)
+	if d.web.Addr().(*net.TCPAddr).IP.IsUnspecified() { // by a name that looks harmless
+		return fmt.Errorf("metrics: %q stands for all addresses of this node, and nobody is asked there who they are: give one address", d.cfg.Metrics)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", d.metrics.Handler())
 	mux.HandleFunc("GET /health", d.health)

@@ -61,6 +61,7 @@ type Daemon struct {
 
 	listener *pulse.Listener // peers; nil when off
 	early    []early         // listened at before they are there
+	closed   ports           // those that are to be open
 	lock     lock            // of the client socket
 	admin    *admin.Server
 	metrics  *metrics.Collector
@@ -77,8 +78,7 @@ type Daemon struct {
 const endTimeout = 5 * time.Second
 
 // New opens everything that can fail (ports, sockets), so that a daemon that runs is one that works, if only within its node: certificates
-// that are no good are replaced while it runs. A failed New
-// leaves nothing behind.
+// that are no good are replaced while it runs, and ports that others have are waited for. A failed New leaves nothing behind.
 func New(c config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally()}
 	defer d.opts.forget()

@@ -42,24 +42,44 @@ func (d *Daemon) listenPeers() error {
 	if err != nil {
 		return err
 	}
-	var l *net.TCPListener
-	switch {
-	case passed != nil:
-		if l, err = peerSocket(passed, d.cfg.Listen); err != nil {
+	if passed != nil {
+		l, err := peerSocket(passed, d.cfg.Listen)
+		if err != nil {
 			return errors.Join(err, passed.Close())
 		}
-	case d.cfg.Listen == "off":
+		d.listener = pulse.Listen(l)
 		return nil
-	default:
-		if l, err = d.listenTCP("listen", d.cfg.Listen); errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("listen: %q is in use%s: another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration): %w", d.cfg.Listen, usedBy(d.cfg.Listen), err)
-		}
-		if err != nil {
-			return err
-		}
 	}
-	d.listener = pulse.Listen(l)
-	return nil
+	if d.cfg.Listen == "off" {
+		return nil
+	}
+	d.listener, err = d.port("listen", d.cfg.Listen, "another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration)")
+	return err
+}
+
+// port opens a TCP port. In service it begins to wait for one that another process has: engines of this node need neither peers nor metrics.
+func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
+	l, err := d.listenTCP(key, addr)
+	switch {
+	case err == nil:
+		return pulse.Listen(l), nil
+	case !errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	err = fmt.Errorf("%s: %q is in use%s: %s: %w", key, addr, usedBy(addr), fix, err)
+	if d.opts.Dev {
+		return nil, err
+	}
+	p, resolved := listenLate(addr, func() {
+		d.closed.open(key)
+		d.log.Info("listening after all", "key", key, "address", addr)
+	})
+	if resolved != nil {
+		return nil, errors.Join(err, resolved)
+	}
+	d.log.Error("nobody can connect here until it is free; the rest of the daemon runs, and tries again", "address", addr, "error", err)
+	d.closed.shut(key, err)
+	return pulse.Listen(p), nil
 }
 
 // listenClients takes the service manager's socket for engines, or makes it.

@@ -36,7 +36,8 @@ func TestNewThatFails(t *testing.T) {
 		"group":   {func(c *config.Config) { c.Group = "no-such-group" }, false, "create it"},
 		"session": {func(c *config.Config) { c.Advertise = strings.Repeat("x", 200) + ":1" }, true, "too long"},
 		"admin":   {func(c *config.Config) { c.Admin = filepath.Dir(c.Admin) }, true, "not a socket"},
-		"metrics": {func(c *config.Config) { c.Metrics = taken.Addr().String() }, false, "is in use"},
+		"metrics": {func(c *config.Config) { c.Metrics = "127.0.0.1:no-such-port" }, false, "metrics: "},
+		"all":     {func(c *config.Config) { c.Metrics = "0.0.0.0:0" }, false, "all addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, f := settings(t, "a", t.TempDir())

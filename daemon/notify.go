@@ -116,6 +116,9 @@ func (d *Daemon) summary(ctx context.Context) (string, error) {
 	if draining {
 		text = "draining: " + text
 	}
+	for _, problem := range d.closed.problems() {
+		text += "; " + problem
+	}
 	if d.identity != nil {
 		if err := d.identity.Ready(); err != nil {
 			text += "; no peers: " + err.Error()

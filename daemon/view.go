@@ -86,6 +86,7 @@ func (v view) warn(s *admin.Status) {
 			s.Warnings = append(s.Warnings, e.String())
 		}
 	}
+	s.Warnings = append(s.Warnings, v.closed.problems()...)
 	if s.Insecure {
 		s.Warnings = append(s.Warnings, "insecure: peers are not authenticated (loopback addresses alone)")
 	}

@@ -5,8 +5,11 @@ import (
 	"net/netip"
 )
 
-// checkSecurity: peers always authenticate, but for tests between loopback addresses.
+// checkSecurity: peers always authenticate, but for tests between loopback addresses; and nothing that asks nobody listens everywhere.
 func (c *Config) checkSecurity(p *problems) {
+	if wildcard(c.Metrics) {
+		p.add("metrics", "%q: stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others", c.Metrics)
+	}
 	if c.Insecure {
 		c.checkInsecure(p)
 		return
@@ -34,6 +37,16 @@ func (c *Config) checkInsecure(p *problems) {
 			p.add("insecure", "works on loopback addresses alone, but peers.nodes.%s is %q", name, addr)
 		}
 	}
+}
+
+// wildcard tells addresses that stand for all of a node.
+func wildcard(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.Unmap().IsUnspecified()
 }
 
 func loopback(hostport string) bool {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -91,10 +92,6 @@ func TestTaken(t *testing.T) {
 	if got, want := fails(t, devArgs(dir, "b", "--listen", busy)...), `kvpiped: listen: "`+busy+`" is in use by daemon.test (PID `+strconv.Itoa(os.Getpid())+`): another kvpiped? Give another --listen HOST:PORT`; !strings.HasPrefix(got, want) {
 		t.Errorf("a port in use: %s", got)
 	}
-	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = %q\nsocket = %q\nadmin = %q\n", busy, filepath.Join(dir, "s"), filepath.Join(dir, "m"))
-	if got, want := fails(t, "--config", file), `kvpiped: metrics: "`+busy+`" is in use by daemon.test (PID `+strconv.Itoa(os.Getpid())+`): give another host:port or "off"`; !strings.HasPrefix(got, want) {
-		t.Errorf("a metrics port in use: %s", got)
-	}
 	blocked := write(t, filepath.Join(dir, "file"), "mine")
 	if got := fails(t, devArgs(dir, "c", "--socket", blocked)...); !strings.Contains(got, "it is not a socket") {
 		t.Errorf("a file where the socket belongs: %s", got)
@@ -104,6 +101,49 @@ func TestTaken(t *testing.T) {
 	}
 	if s := ask[admin.Status](t, filepath.Join(dir, "a", "admin.sock"), "status"); s.State != "running" {
 		t.Errorf("the first daemon: %+v", s)
+	}
+	p.stop()
+}
+
+// TestPortsOfOthers: in service a daemon whose ports others have says who, serves its node, and opens them when they are free.
+func TestPortsOfOthers(t *testing.T) {
+	dir := tempDir(t)
+	var busy []net.Listener
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		busy = append(busy, l)
+	}
+	listen, metrics, at := busy[0].Addr().String(), busy[1].Addr().String(), filepath.Join(dir, "m")
+	p := start(t, "--config", write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\ninsecure = true\nlisten = %q\nmetrics = %q\nsocket = %q\nadmin = %q\n[gpu]\nnvml = \"off\"\n", listen, metrics, filepath.Join(dir, "s"), at))
+	me := "is in use by daemon.test (PID " + strconv.Itoa(os.Getpid()) + ")"
+	for _, key := range []string{"listen", "metrics"} {
+		if line := p.await(key + ": "); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, me) {
+			t.Errorf("a port of %s that this process has: %s", key, line)
+		}
+	}
+	if out := ctl(t, at, "bench", "--seconds", "0.001", "--sizes", "4096"); !strings.Contains(out, "GB/s") {
+		t.Errorf("within the node nothing moves:\n%s", out)
+	}
+	s := ask[admin.Status](t, at, "status")
+	if all := strings.Join(s.Warnings, "\n"); s.State != "running" || !strings.Contains(all, "listen: ") || !strings.Contains(all, "metrics: ") {
+		t.Errorf("status: %s, %q", s.State, s.Warnings)
+	}
+	for _, l := range busy {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, addr := range []string{listen, metrics} {
+		p.await("msg=\"listening after all\" key=")
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
 	}
 	p.stop()
 }
