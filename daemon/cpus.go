@@ -24,7 +24,8 @@ func (d *Daemon) confine() (int, error) {
 	use := want.And(have)
 	switch use.Count() {
 	case 0:
-		return 0, fmt.Errorf("cpus: %q: none of them is there for this process: give some of %s", d.cfg.CPUs, have)
+		d.log.Error("cpus: none of them is there for this process, which runs wherever it may", "cpus", d.cfg.CPUs, "there", have.String())
+		return have.Count(), nil
 	case want.Count():
 	default:
 		d.log.Warn("cpus: some of them are not there for this process", "cpus", d.cfg.CPUs, "used", use.String())

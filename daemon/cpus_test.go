@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,15 +40,17 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-// TestCPUsThatAreNotThere: a daemon that could run nowhere says where it could.
+// TestCPUsThatAreNotThere: a daemon that could run nowhere runs wherever it may, and says where it could be kept.
 func TestCPUsThatAreNotThere(t *testing.T) {
 	have, err := sys.ThreadCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{cfg: config.Config{CPUs: "1022-1023"}, log: slog.New(slog.DiscardHandler)}
-	want := `cpus: "1022-1023": none of them is there for this process: give some of ` + have.String()
-	if _, err := d.confine(); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	n := start(t, "a", t.TempDir(), func(c *config.Config) { c.CPUs = "1022-1023" })
+	if want := "cpus=1022-1023 there=" + have.String(); !strings.Contains(n.log.String(), want) {
+		t.Errorf("the log lacks %q", want)
+	}
+	if now, err := sys.ThreadCPUs(); err != nil || now != have {
+		t.Errorf("it runs on %s, %v, want %s", now, err, have)
 	}
 }

@@ -53,10 +53,11 @@ func (d *Daemon) gpuChanged(now gpu.Inventory, e gpu.Event) {
 }
 
 func (d *Daemon) logGPUs(i gpu.Inventory) {
-	switch i.State {
-	case gpu.OK:
+	named := d.cfg.GPU.NVML != "auto" // the configuration says that there is one
+	switch {
+	case i.State == gpu.OK:
 		d.log.Info("gpus", "count", len(i.Devices), "driver", i.Driver, "cuda", i.CUDA)
-	case gpu.Mismatch, gpu.NoPermission, gpu.Failed:
+	case i.State == gpu.Mismatch, i.State == gpu.NoPermission, i.State == gpu.Failed, i.State == gpu.NoLibrary && named:
 		d.log.Warn("no gpus", "state", string(i.State), "why", i.Reason, "fix", i.Fix)
 	default:
 		d.log.Info("no gpus", "state", string(i.State), "why", i.Reason)

@@ -24,6 +24,7 @@ type nics struct {
 	near      func() int // NUMA node on which most registered memory lies; -1 unknown
 	watcher   *nic.Watcher
 	rules     atomic.Pointer[nic.Rules]
+	gid       atomic.Int64                 // gid_index
 	reachable func(netip.Addr) bool        // whether others that connect to this address come to this daemon
 	peers     atomic.Pointer[peer.Manager] // nil: none yet
 }
@@ -66,6 +67,7 @@ func (n *nics) tell() {
 // allow takes over the rules of the configuration.
 func (n *nics) allow(c *config.Config) {
 	n.rules.Store(&nic.Rules{Allow: slices.Clone(c.NICAllow), Deny: slices.Clone(c.NICDeny)})
+	n.gid.Store(int64(c.GIDIndex))
 }
 
 // reload is allow for a daemon that runs.
@@ -119,16 +121,33 @@ func usable(rules *nic.Rules, v *nic.Inventory) (out []peer.Address) {
 	return out
 }
 
-// warnMissing names entries of nic_allow for which there is nothing, once.
+// warnMissing names entries of nic_allow and nic_deny for which there is nothing, and ports without the GID of gid_index, once.
 func (n *nics) warnMissing(before, now *nic.Inventory) {
-	rules := n.rules.Load()
-	missing := rules.Missing(now)
-	if before != nil && slices.Equal(missing, rules.Missing(before)) || now.State == nic.Unknown {
+	if now.State == nic.Unknown {
 		return
 	}
-	for _, name := range missing {
-		n.log.Warn("nic_allow names what is not there; the others are used", "name", name, "there", strings.Join(linkNames(now), ", "))
+	rules, gid := n.rules.Load(), int(n.gid.Load())
+	once := func(missing func(*nic.Inventory) []string, say func(name string)) {
+		known := []string{}
+		if before != nil && before.State != nic.Unknown {
+			known = missing(before)
+		}
+		for _, name := range missing(now) {
+			if !slices.Contains(known, name) {
+				say(name)
+			}
+		}
 	}
+	there := strings.Join(linkNames(now), ", ")
+	once(rules.Missing, func(name string) {
+		n.log.Warn("nic_allow names what is not there; the others are used", "name", name, "there", there)
+	})
+	once(rules.MissingDenied, func(name string) {
+		n.log.Warn("nic_deny names what is not there", "name", name, "there", there)
+	})
+	once(func(v *nic.Inventory) []string { return v.WithoutGID(gid) }, func(port string) {
+		n.log.Warn("gid_index is that of no GID of this port", "port", port, "gid_index", gid)
+	})
 }
 
 func linkNames(v *nic.Inventory) (out []string) {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,9 @@ import (
 
 // A daemon says what it knows of NICs; a name in nic_allow that is not there is said too, and keeps nothing from running.
 func TestNICsThatAreNotThere(t *testing.T) {
-	n := start(t, "a", t.TempDir(), func(c *config.Config) { c.NICAllow = []string{"nosuch0", "lo"} })
+	n := start(t, "a", t.TempDir(), func(c *config.Config) {
+		c.NICAllow, c.NICDeny = []string{"nosuch0", "lo"}, []string{"nosuch1", "docker*"}
+	})
 	s, got := get[admin.Status](n, "status"), get[admin.NICs](n, "nics")
 	if got.State != "complete" || len(got.NICs) == 0 || s.NICs != 0 {
 		t.Fatalf("%d NICs used, %+v", s.NICs, got)
@@ -31,8 +34,10 @@ func TestNICsThatAreNotThere(t *testing.T) {
 	if want := `nic_allow names "nosuch0", which is not there`; !strings.Contains(strings.Join(s.Warnings, "\n"), want) {
 		t.Errorf("status warns of %q, not that %s", s.Warnings, want)
 	}
-	if want := `msg="nic_allow names what is not there; the others are used" name=nosuch0`; !strings.Contains(n.log.String(), want) {
-		t.Errorf("the log lacks %s", want)
+	for _, want := range []string{`msg="nic_allow names what is not there; the others are used" name=nosuch0`, `msg="nic_deny names what is not there" name=nosuch1`} {
+		if strings.Count(n.log.String(), want) != 1 {
+			t.Errorf("the log lacks %s", want)
+		}
 	}
 	next := n.cfg
 	next.NICAllow = nil
@@ -93,6 +98,12 @@ func TestRDMADevicesAreShown(t *testing.T) {
 	n.Reload(loaded(next))
 	const none = "gid_index = 7: port 1 has no such GID (it has 3: RoCE v2 10.1.0.1); correct it, or leave it at -1 to let the daemon choose"
 	want(admin.GIDChoice{Family: "IPv4", Index: -1, Reason: none}, admin.GIDChoice{Family: "IPv6", Index: -1, Reason: none})
+	if want := `msg="gid_index is that of no GID of this port" port=mlx5_0/1 gid_index=7`; !strings.Contains(n.log.String(), want) {
+		t.Errorf("the log lacks %s", want)
+	}
+	if all, want := get[admin.Status](n, "status").Warnings, "gid_index = 7: port mlx5_0/1 has no such GID"; !slices.Contains(all, want) {
+		t.Errorf("status warns of %q", all)
+	}
 }
 
 func TestHeaviest(t *testing.T) {

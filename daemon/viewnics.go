@@ -36,9 +36,7 @@ func (v view) carried() map[string]int {
 }
 
 func (v view) NICs(context.Context) (admin.NICs, error) {
-	v.mu.Lock()
-	gid := v.cfg.GIDIndex
-	v.mu.Unlock()
+	gid := int(v.nics.gid.Load())
 	now, rules, links := v.nics.watcher.Current(), v.nics.rules.Load(), v.carried()
 	out := admin.NICs{
 		State: string(now.State), Reason: now.Reason, NICs: []admin.NIC{}, RDMA: []admin.RDMADevice{}, Missing: append([]string{}, rules.Missing(now)...),
@@ -104,6 +102,10 @@ func (v view) warnNICs(s *admin.Status) {
 	}
 	for _, name := range rules.Missing(now) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("nic_allow names %q, which is not there", name))
+	}
+	gid := int(v.nics.gid.Load())
+	for _, port := range now.WithoutGID(gid) {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("gid_index = %d: port %s has no such GID", gid, port))
 	}
 }
 

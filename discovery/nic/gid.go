@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,18 @@ func ChooseGID(p Port, peer netip.Addr, fixed int) (Choice, error) {
 		return Choice{}, fmt.Errorf("port %d has no RoCE v2 GID of %s (%s): give its link %q an address of that family", p.Number, family(peer), p.has(), p.Netdev)
 	}
 	return Choice{*best, reason(best, peer)}, nil
+}
+
+// WithoutGID are the active ports, as "mlx5_0/1", that have no GID of that index; none for AnyIndex.
+func (v *Inventory) WithoutGID(index int) (out []string) {
+	for _, d := range v.Devices {
+		for _, p := range d.Ports {
+			if index != AnyIndex && p.State == "ACTIVE" && !slices.ContainsFunc(p.GIDs, func(g GID) bool { return g.Index == index }) {
+				out = append(out, fmt.Sprintf("%s/%d", d.Name, p.Number))
+			}
+		}
+	}
+	return out
 }
 
 // native chooses on an InfiniBand fabric, where any address of a peer will do.

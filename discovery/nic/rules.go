@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strings"
 )
 
 // Rules say which links the daemon may use, by names or globs (as of path.Match) of links or of their RDMA devices.
@@ -73,8 +74,15 @@ func routable(l Link) (out []netip.Addr) {
 }
 
 // Missing are the entries of Allow that name no link and no device of the inventory.
-func (r Rules) Missing(v *Inventory) (out []string) {
-	for _, p := range r.Allow {
+func (r Rules) Missing(v *Inventory) []string { return unnamed(r.Allow, v) }
+
+// MissingDenied are those of Deny that do, but for globs: they are for what may come.
+func (r Rules) MissingDenied(v *Inventory) []string {
+	return slices.DeleteFunc(unnamed(r.Deny, v), func(p string) bool { return strings.ContainsAny(p, `*?[\`) })
+}
+
+func unnamed(patterns []string, v *Inventory) (out []string) {
+	for _, p := range patterns {
 		named := slices.ContainsFunc(v.Links, func(l Link) bool { return matches([]string{p}, l) }) ||
 			slices.ContainsFunc(v.Devices, func(d Device) bool { ok, _ := path.Match(p, d.Name); return ok })
 		if !named {

@@ -60,8 +60,11 @@ func TestRules(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	v := &Inventory{Links: []Link{{Name: "ens1"}}, Devices: []Device{{Name: "mlx5_0"}}}
-	got := Rules{Allow: []string{"ens1", "ens9", "mlx5_*", "mlx5_7", "ib*"}, Deny: []string{"nothing"}}.Missing(v)
-	if want := []string{"ens9", "mlx5_7", "ib*"}; !slices.Equal(got, want) {
+	r := Rules{Allow: []string{"ens1", "ens9", "mlx5_*", "mlx5_7", "ib*"}, Deny: []string{"ens1", "ens8", "docker*"}}
+	if got, want := r.Missing(v), []string{"ens9", "mlx5_7", "ib*"}; !slices.Equal(got, want) {
 		t.Errorf("missing %q, want %q", got, want)
+	}
+	if got, want := r.MissingDenied(v), []string{"ens8"}; !slices.Equal(got, want) {
+		t.Errorf("missing and denied %q, want %q", got, want)
 	}
 }

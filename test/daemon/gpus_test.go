@@ -36,12 +36,12 @@ func TestGPUs(t *testing.T) {
 	p.stop()
 }
 
-// TestNoGPUs: a node whose NVML is not there runs, and says so once, as information.
+// TestNoGPUs: a node whose NVML is not where the configuration says runs, and warns of it once.
 func TestNoGPUs(t *testing.T) {
 	dir := tempDir(t)
 	file := write(t, filepath.Join(dir, "c.toml"), "metrics = \"off\"\n[gpu]\nnvml = %q\n", filepath.Join(dir, "libnvidia-ml.so.1"))
 	p := dev(t, dir, "a", "--config", file)
-	if line := p.await("msg=\"no gpus\""); !strings.Contains(line, "level=INFO") || !strings.Contains(line, "state=no_library") {
+	if line := p.await("msg=\"no gpus\""); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "state=no_library") {
 		t.Error(line)
 	}
 	if out := ctl(t, filepath.Join(dir, "a", "admin.sock"), "gpus"); !strings.Contains(out, "none (no_library): NVML cannot be loaded") || !strings.Contains(out, "fix: nothing, if this node has no GPU") {

@@ -107,6 +107,9 @@ func (id *Identity) refresh() error {
 		if err != nil {
 			return fmt.Errorf("certificate file: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", err)
 		}
+		if !st.Mode().IsRegular() { // to read a FIFO would take for ever
+			return fmt.Errorf("certificate file: %s is no file (%v)", path, st.Mode())
+		}
 		stamp[i] = st
 	}
 	id.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -23,6 +24,10 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Open(ca, cert, key, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +38,8 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 		{"missing CA", empty + "x", cert, key, []string{empty + "x", "no such file"}},
 		{"missing certificate", ca, empty + "x", key, []string{empty + "x", "no such file"}},
 		{"missing key", ca, cert, empty + "x", []string{empty + "x", "no such file"}},
+		{"a directory", dir, cert, key, []string{dir, "is no file"}},
+		{"a FIFO", ca, cert, fifo, []string{fifo, "is no file"}},
 		{"empty CA", empty, cert, key, []string{empty, "no certificate in it"}},
 		{"empty certificate", ca, empty, key, []string{empty, key}},
 		{"empty key", ca, cert, empty, []string{cert, empty}},
