@@ -79,13 +79,13 @@ func TestNewThatFailsEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.CPUs = "1023"
+	cfg.CPUs = "no number"
 	passed, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Options{Dev: true, Version: "test", Sockets: map[string][]*os.File{socketPeer: {passed}}, Log: slog.New(slog.DiscardHandler)}
-	if _, err := New(cfg, o); err == nil || !strings.Contains(err.Error(), "none of them is there") {
+	if _, err := New(cfg, o); err == nil || !strings.Contains(err.Error(), "cpus: ") {
 		t.Errorf("%v", err)
 	}
 	if _, err := passed.Stat(); !errors.Is(err, os.ErrClosed) {
