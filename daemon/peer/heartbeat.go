@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
 // silences is how many heartbeats a peer may miss.
@@ -35,7 +36,7 @@ func (c *channel) beat() {
 		}
 		if now >= next {
 			c.prod()
-			next = now + every
+			next = now + int64(pulse.Until(time.Duration(every)))
 			if c.m.rough.due() && now-tried >= int64(roughFirst) {
 				tried = now
 				c.spreadAgain() // ways that led nowhere may lead somewhere by now

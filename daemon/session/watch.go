@@ -4,11 +4,13 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
 const (
 	slowWatch = 250 * time.Millisecond // heartbeat; credits of sessions that are told little; clients that block
 	idleWatch = 500 * time.Millisecond // the same when no session has done anything for a while
+	restWatch = time.Second            // the same when there is nothing that a client has not collected either
 	fastWatch = 200 * time.Microsecond // at first, while somebody waits for a word that nobody rings about
 	lazyWatch = 5 * time.Millisecond   // in the end
 	eagerness = 100 * time.Millisecond // how long a client that does not collect is looked at often
@@ -82,13 +84,11 @@ func (v *Server) watch() {
 		case <-v.gone:
 			return
 		case <-slow.C:
-			next := idleWatch
+			next := restWatch
 			for _, s := range v.all() {
-				if s.tick() {
-					next = slowWatch
-				}
+				next = min(next, s.tick())
 			}
-			slow.Reset(next)
+			slow.Reset(pulse.Until(next))
 		case <-v.poke:
 			fast.Reset(fastWatch)
 		case <-fast.C:
@@ -111,25 +111,29 @@ func (v *Server) age() time.Duration { return time.Since(v.start) }
 // beat is the daemon's monotonic time in milliseconds.
 func (v *Server) beat() uint64 { return uint64(v.age().Milliseconds()) + 1 }
 
-// tick is for every session, a few times a second. alive: it did something since the last time.
-func (s *session) tick() (alive bool) {
+// tick is for every session, a few times a second, and says when to come again.
+func (s *session) tick() (again time.Duration) {
 	if s.blocked() {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
 		s.fds.unblock()
-		return true
+		return slowWatch
 	}
 	if !s.mu.TryLock() {
-		return true
+		return slowWatch
 	}
 	defer s.mu.Unlock()
+	again = restWatch
 	if !s.gone {
 		s.words.Beat(s.srv.beat())
 		s.collect(s.srv.cfg.Events)
+		if s.cq.Outstanding() > 0 {
+			again = idleWatch
+		}
 	}
-	did := s.count.submissions.Load() + s.count.completions.Load()
-	alive = did != s.ticked
-	s.ticked = did
-	return alive
+	if did := s.count.submissions.Load() + s.count.completions.Load(); did != s.ticked {
+		s.ticked, again = did, slowWatch
+	}
+	return again
 }
 
 // blocked says that the client holds up whoever wakes it. The time counts from when the watch saw it first: a daemon that stood still

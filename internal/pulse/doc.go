@@ -1,3 +1,3 @@
 // Package pulse lets long-lived loops be asked whether they still turn: a Listener for those that accept, a Beat for those that wait for
-// others. It costs next to nothing while nobody asks.
+// others. It costs next to nothing while nobody asks. Until has those that wake by the clock wake together.
 package pulse
