@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where each millisecond of a hand-over goes: one prompt from a prefill to a decode server, as a table.
 
-Of --count hand-overs through real servers on this machine it shows the one of median length.
+Of --count hand-overs through real servers on this machine it shows the one of median length, or the slowest.
 """
 import argparse
 import collections
@@ -25,6 +25,7 @@ def options():
     parser.add_argument("--tokens", type=int, default=1000, help="of the prompt (default %(default)s)")
     parser.add_argument("--count", type=int, default=15, help="hand-overs (default %(default)s)")
     parser.add_argument("--nodes", type=int, choices=(1, 2), default=2, help="daemons: one for both servers, or one each")
+    parser.add_argument("--slowest", action="store_true", help="show the slowest, not the one of median length")
     return parser.parse_args()
 
 
@@ -58,12 +59,15 @@ def hand_over(pair, prompt):
     return begin, int(answered * 1e9) + offset, int(times[0] * 1e9) + offset
 
 
-def show(span, events, given):
-    begin, answered, first = span
+def show(spans, events, given):
+    spans = sorted(spans, key=lambda span: span[2] - span[1])
+    took = [(first - answered) / 1e6 for _, answered, first in spans]
+    begin, answered, first = spans[-1 if given.slowest else len(spans) // 2]
     rows = [(answered, "client", "**prefill's answer**"), (first, "client", "**decode's first token**")]
     rows += [(e["at"], e["who"], e["what"]) for e in events if begin <= e["at"] <= first]
     rows.sort()
-    print(f"{given.tokens} tokens, {given.nodes} daemon(s); milliseconds from the prefill server's answer\n")
+    print(f"{given.tokens} tokens, {given.nodes} daemon(s); milliseconds from the prefill server's answer. {len(took)} hand-overs: "
+          f"{took[0]:.1f} to {took[-1]:.1f}, median {took[len(took) // 2]:.1f}\n")
     print("| ms | + | where | what |\n|---:|---:|---|---|")
     last = None
     for at, who, what in rows:
@@ -89,8 +93,7 @@ def main():
                 pair.hand_over(prompts.draw(given.tokens))
             spans = [hand_over(pair, prompts.draw(given.tokens)) for _ in range(given.count)]
             events = collect(home / "trace", pair.daemons)
-        spans.sort(key=lambda span: span[2] - span[1])
-        show(spans[len(spans) // 2], events, given)
+        show(spans, events, given)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
