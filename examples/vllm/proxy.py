@@ -4,7 +4,8 @@
     proxy.py --prefill http://a:8100 --prefill http://b:8100 --decode http://c:8200 --port 8000
 
 The prefill instance gets the request with max_tokens 1 and `do_remote_decode`; the `kv_transfer_params` of its answer,
-whatever is in them, go to the decode instance with the original request. Instances take turns. When a prefill instance
+whatever is in them, go to the decode instance with the original request. Those of a decode instance's answer, which a
+client sends with the next turn of its conversation, go to the prefill instance. Instances take turns. When a prefill instance
 fails, the decode instance gets the request without parameters and computes the prompt itself: a user sees an error
 only where the decode instance gives one. Without --prefill requests go round the decode instances as they are. Needs
 fastapi, httpx and uvicorn, which vLLM brings.
@@ -37,8 +38,9 @@ class Proxy:
 
     async def params(self, path, body, headers):
         """Has the prompt prefilled; the answer's kv_transfer_params, None when that failed."""
-        url = next(self.prefill)
-        request = {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, "kv_transfer_params": dict(PREFILL)}
+        url, turn = next(self.prefill), body.get("kv_transfer_params")
+        request = {**body, "stream": False, "max_tokens": 1, "min_tokens": 1,
+                   "kv_transfer_params": {**(turn if isinstance(turn, dict) else {}), **PREFILL}}
         request.pop("stream_options", None)
         if "max_completion_tokens" in request:
             request["max_completion_tokens"] = 1
@@ -55,9 +57,8 @@ class Proxy:
         headers = {"X-Request-Id": request.headers.get("x-request-id") or uuid.uuid4().hex}
         if "authorization" in request.headers:
             headers["Authorization"] = request.headers["authorization"]
-        params = await self.params(path, body, headers) if self.prefill else None
-        if params:
-            body = {**body, "kv_transfer_params": params}
+        if self.prefill:
+            body["kv_transfer_params"] = await self.params(path, body, headers)
         url = next(self.decode)
         try:
             answer = await self.http.send(self.http.build_request("POST", url + path, json=body, headers=headers),
