@@ -17,6 +17,15 @@ home=$(mktemp -d /tmp/kvp-XXXXXX)
 trap 'trap - EXIT; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$home"' EXIT
 trap exit INT TERM
 
+unless_one_ends() { # COMMAND: waits for it, or for the first end of what was started before, which ends everything
+	local others first status=0
+	others=$(jobs -p)
+	"$@" &
+	wait -n -p first $! $others || status=$? # not in the foreground: a signal is heard at once
+	[ "$first" = $! ] || echo "$0: process $first has ended, its last words are above" >&2
+	[ "$first" = $! ] && [ $status = 0 ] || exit 1
+}
+
 node() { # NAME PORT PEER=HOST:PORT
 	kvpiped --dev --node "$1" --state-dir "$home/$1" --ca "$home/ca" --listen "127.0.0.1:$2" --peer "$3" &
 }
@@ -33,9 +42,9 @@ serve node-a $((PORT + 100)) "$@"
 serve node-b $((PORT + 200)) "$@"
 
 for port in $((PORT + 100)) $((PORT + 200)); do
-	curl -sf --retry 600 --retry-delay 1 --retry-connrefused -o /dev/null "http://127.0.0.1:$port/health"
+	unless_one_ends curl -sf --retry 600 --retry-delay 1 --retry-connrefused -o /dev/null "http://127.0.0.1:$port/health"
 done
 kvpipectl --admin "$home/node-b/admin.sock" explain node-a
 echo "ready: http://127.0.0.1:$PORT/v1, model $model"
-python3 "$here/proxy.py" --port "$PORT" --prefill "http://127.0.0.1:$((PORT + 100))" --decode "http://127.0.0.1:$((PORT + 200))" &
-wait $! # not in the foreground: a signal is heard at once
+unless_one_ends python3 "$here/proxy.py" --port "$PORT" \
+	--prefill "http://127.0.0.1:$((PORT + 100))" --decode "http://127.0.0.1:$((PORT + 200))"

@@ -61,6 +61,17 @@ def test_scripts(path):
             assert f"  -{name}" in known, f"kvpiped has no --{name}"
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.name)
+def test_scripts_end_with_what_they_started(path, tmp_path):
+    """An instance that does not start ends all: the output has an end too, which nobody holds open any more."""
+    for name, does in (("vllm", "echo no such model; exit 3"), ("kvpiped", "exec sleep 1000"), ("kvpipectl", "exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PORT": "1"}
+    ended = subprocess.run([path, "m"], env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 1 and "no such model" in ended.stdout and "has ended" in ended.stderr
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda p: p.name)
 def test_configurations(path):
     check_connector(json.loads(path.read_text()))
