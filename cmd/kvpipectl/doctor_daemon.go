@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -12,8 +14,11 @@ import (
 // daemon is what the daemon says of itself, or why it says nothing.
 func (d *doctor) daemon(s *admin.Status, err error) []finding {
 	const check = "daemon"
+	if s == nil && errors.Is(err, fs.ErrPermission) { // an engine's user has no business there
+		return []finding{warn(check, "run doctor as root or the daemon's user, too: it knows of limits, certificates, NICs and peers", "%v", err)}
+	}
 	if s == nil {
-		return []finding{problem(check, "start it, or run doctor as root or the daemon's user; --admin names the admin socket", "%v", err)}
+		return []finding{problem(check, "start it; --admin names the admin socket where it is another one", "%v", err)}
 	}
 	var found []finding
 	switch {
@@ -26,6 +31,9 @@ func (d *doctor) daemon(s *admin.Status, err error) []finding {
 		found = append(found, fine(check, "node %s, version %s, up for %s, %d sessions", s.Node, s.Version, age(s.Uptime), s.Counts["sessions"]))
 	}
 	for _, w := range s.Warnings {
+		if strings.HasPrefix(w, "certificate") { // has a check of its own
+			continue
+		}
 		found = append(found, warn(check, "see docs/operating.md if this is not intended", "%s", w))
 	}
 	if err != nil {
@@ -61,6 +69,8 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off)")}
 	case c == nil:
 		return []finding{warn(check, "kvpipectl certs init, then kvpipectl certs node "+s.Node+", and name the files under [tls] in kvpiped.toml", "none: peers are not authenticated (insecure)")}
+	case c.Until.IsZero() && c.Problem != "": // nothing could be read since the start
+		return []finding{problem(check, "mend that, or "+renew+"; until then this node serves its own engines alone", "%s", c.Problem)}
 	case !d.now.Before(c.Until):
 		return []finding{problem(check, renew, "%s expired on %s", c.File, c.Until.Format(time.DateOnly))}
 	case c.Problem != "":

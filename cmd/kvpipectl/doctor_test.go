@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -155,6 +156,11 @@ func TestDoctorDaemon(t *testing.T) {
 	compare(t, d.daemon(&draining, nil), want{"problem", "node n is draining", "wait"})
 	compare(t, d.daemon(&other, nil), want{"warning", "runs 0.0.9", "same release"}, want{"warning", "insecure is on", "operating.md"})
 	compare(t, d.daemon(nil, errors.New("no daemon at X")), want{"problem", "no daemon at X", "--admin"})
+	// Engines' users, whom it is for, may not ask the daemon: that keeps no engine from working.
+	compare(t, d.daemon(nil, fmt.Errorf("X: %w", fs.ErrPermission)), want{"warning", "X: permission denied", "as root"})
+	told := running
+	told.Warnings = []string{"certificate: no PEM block"}
+	compare(t, d.daemon(&told, nil), want{"ok", "node n", ""})
 
 	until := func(day int, why string) *admin.Certificate {
 		return &admin.Certificate{File: "n.crt", Until: time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC), Problem: why}
@@ -166,6 +172,7 @@ func TestDoctorDaemon(t *testing.T) {
 		{nil, want{"warning", "not authenticated", "certs init"}},
 		{until(1, ""), want{"problem", "n.crt expired on 2026-05-01", "certs node n"}},
 		{until(20, ""), want{"warning", "expires on 2026-05-20", "certs node n"}},
+		{&admin.Certificate{File: "n.crt", Problem: "n.key: permission denied"}, want{"problem", "n.key: permission denied", "mend that"}},
 		{until(60, "no PEM block"), want{"problem", "n.crt: no PEM block", "mend the file"}},
 		{until(60, ""), want{"ok", "good until 2026-06-29", ""}},
 	} {

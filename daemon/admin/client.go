@@ -83,7 +83,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, syscall.EPROTOTYPE):
 		return fmt.Errorf("%s is a socket of another kind: name the admin socket with --admin, not the one of engines", c.path)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: permission denied: the admin socket is for the daemon's user and root", c.path)
+		return fmt.Errorf("%s: %w: the admin socket is for the daemon's user and root", c.path, fs.ErrPermission)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package pki
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -146,6 +147,9 @@ func (id *Identity) read() (p papers, err error) {
 		p.roots.AddCert(c)
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
+	if errors.Is(err, fs.ErrPermission) {
+		return p, fmt.Errorf("%w: the daemon's user has to be able to read it (chown it, mode 600)", err)
+	}
 	if err != nil {
 		return p, fmt.Errorf("%s with %s: %w", cert, key, err)
 	}
