@@ -34,7 +34,7 @@ func (d *doctor) daemon(s *admin.Status, err error) []finding {
 		if strings.HasPrefix(w, "certificate") { // has a check of its own
 			continue
 		}
-		found = append(found, warn(check, "see docs/operating.md if this is not intended", "%s", w))
+		found = append(found, warn(check, "see operating.md (docs, /usr/share/doc/kvpiped) if this is not intended", "%s", w))
 	}
 	if err != nil {
 		found = append(found, problem(check, "look at the daemon's log", "it does not list its peers: %v", err))
