@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
-	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/internal/leak"
 	"github.com/kvpipe/kvpipe/internal/sys"
 
@@ -166,49 +165,6 @@ func TestResolve(t *testing.T) {
 	})
 }
 
-// TestHold: a region that was removed stays mapped, and accounted for, until it is released.
-func TestHold(t *testing.T) {
-	pool := NewPool(Limits{})
-	a, b := NewSpace(pool), NewSpace(pool)
-	fd := memfd(t, 4096, good)
-	mine, err := sys.Mmap(fd, 4096, sys.ProtWrite)
-	noErr(t, err)
-	defer sys.Munmap(mine)
-	copy(mine[100:], "hello")
-	x, err := a.Register(fd, 4096)
-	noErr(t, err)
-	y, err := b.Register(fd, 4096)
-	noErr(t, err)
-
-	var h Hold
-	h.Add(3, a)
-	h.Add(7, b)
-	if users := a.Regions()[0].Users; users != 1 {
-		t.Errorf("%d users, want 1", users)
-	}
-	noErr(t, a.Remove(x))
-	b.Close()
-	if got, ok := h.Run(plan.Run{Rank: 3, Region: x, Off: 100, Len: 5}); !ok || string(got) != "hello" {
-		t.Errorf("held bytes are %q %v", got, ok)
-	}
-	if got, ok := h.Resolve(7, y, 100, 5); !ok || string(got) != "hello" {
-		t.Errorf("held bytes are %q %v", got, ok)
-	}
-	for _, r := range []plan.Run{{Rank: 4, Region: x, Len: 1}, {Rank: 3, Region: x + 1, Len: 1}, {Rank: 3, Region: x, Off: 4096, Len: 1}} {
-		if _, ok := h.Run(r); ok {
-			t.Errorf("%+v resolves", r)
-		}
-	}
-	if pool.Bytes() != 8192 {
-		t.Errorf("%d bytes are accounted for while they are held, want 8192", pool.Bytes())
-	}
-	h.Release()
-	if pool.Bytes() != 0 {
-		t.Errorf("%d bytes are accounted for after the release", pool.Bytes())
-	}
-	a.Close()
-}
-
 // TestTruncationIsRefused: the seal that is asked for is what keeps the daemon alive.
 func TestTruncationIsRefused(t *testing.T) {
 	s := NewSpace(NewPool(Limits{}))
@@ -221,7 +177,7 @@ func TestTruncationIsRefused(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse resolves and holds while regions come and go; the race detector and the leak gate look on.
+// TestConcurrentUse resolves while regions come and go; the race detector and the leak gate look on.
 func TestConcurrentUse(t *testing.T) {
 	pool := NewPool(Limits{})
 	s := NewSpace(pool)
@@ -238,12 +194,9 @@ func TestConcurrentUse(t *testing.T) {
 			case last = <-ids:
 			default:
 			}
-			var h Hold
-			h.Add(0, s)
-			if b, ok := h.Resolve(0, last, 0, 4096); ok && b[0] != 0 {
-				t.Error("foreign bytes")
+			if b, ok := s.Resolve(last, 0, 4096); ok && len(b) != 4096 {
+				t.Errorf("%d bytes", len(b))
 			}
-			h.Release()
 		}
 	}()
 	for range 300 {

@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"sync/atomic"
-
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -20,7 +18,7 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Region is registered memory. It is mapped until it was removed from its space and the last user released it.
+// Region is registered memory, mapped until it is removed from its space.
 type Region struct {
 	id    layout.RegionID
 	kind  Kind
@@ -32,42 +30,18 @@ type Region struct {
 	pool  *Pool
 	warm  *warmer
 
-	charged uint64       // bytes that the pool and the space account for; under the space's lock until the last use ends
-	refs    atomic.Int64 // the space's own and one for each user
+	charged uint64 // bytes that the pool and the space account for; under the space's lock
 }
 
-// acquire adds a user unless the region is unmapped already.
-func (r *Region) acquire() bool {
-	for {
-		n := r.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if r.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// release ends one use; the last one unmaps.
-func (r *Region) release() {
-	if n := r.refs.Add(-1); n > 0 {
-		return
-	} else if n < 0 {
-		panic("memory: region released more often than acquired")
-	}
+// drop unmaps it. Nobody uses it any more.
+func (r *Region) drop() {
+	r.warm.end()
 	// A mapping of ours that cannot be unmapped is a bug, not a condition.
 	if err := sys.Munmap(r.whole); err != nil {
 		panic(err)
 	}
 	r.pool.use(r.file, -1)
 	r.pool.giveBack(r.charged)
-}
-
-// drop ends the space's own use.
-func (r *Region) drop() {
-	r.warm.end()
-	r.release()
 }
 
 // slice returns the n bytes at off; nil when they are not all inside.
@@ -84,5 +58,4 @@ type Info struct {
 	ID    layout.RegionID
 	Kind  Kind
 	Bytes uint64
-	Users int // transfers that hold it
 }

@@ -52,7 +52,6 @@ func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, e
 	}
 	bytes := whole[skip : uint64(skip)+n : uint64(skip)+n]
 	r := &Region{kind: Memfd, bytes: bytes, skip: uint64(skip), whole: whole, page: page, file: file, pool: s.pool, warm: warm(whole), charged: n}
-	r.refs.Store(1)
 	s.pool.use(file, 1)
 
 	regions := append([]*Region(nil), *s.regions.Load()...)
@@ -73,7 +72,7 @@ func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, e
 	return r.id, nil
 }
 
-// Remove takes the region out of the space. It stays mapped until its last user releases it.
+// Remove takes the region out of the space and unmaps it: whatever used it has ended before.
 func (s *Space) Remove(id layout.RegionID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,7 @@ func (s *Space) Remove(id layout.RegionID) error {
 	return nil
 }
 
-// Close removes all regions and refuses new ones. Closing again does nothing.
+// Close removes all regions, as Remove does, and refuses new ones. Closing again does nothing.
 func (s *Space) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +105,7 @@ func (s *Space) Close() {
 }
 
 // Resolve returns the n bytes at off of a region; ok is false when there is no such region or it is smaller. The bytes stay
-// mapped until Remove or Close, or longer for whoever has a Hold.
+// mapped until Remove or Close.
 func (s *Space) Resolve(id layout.RegionID, off, n uint64) (b []byte, ok bool) {
 	r := s.find(id)
 	if r == nil {
@@ -134,7 +133,7 @@ func (s *Space) Regions() []Info {
 	var all []Info
 	for _, r := range *s.regions.Load() {
 		if r != nil {
-			all = append(all, Info{ID: r.id, Kind: r.kind, Bytes: uint64(len(r.bytes)), Users: int(max(r.refs.Load()-1, 0))})
+			all = append(all, Info{ID: r.id, Kind: r.kind, Bytes: uint64(len(r.bytes))})
 		}
 	}
 	return all

@@ -19,7 +19,3 @@ func (k kernel) String() string { return kernelNames[k] }
 
 // best is the first implementation that this processor can run.
 var best = kernels()[0]
-
-// Implementation names what CopyRuns copies large runs with: "avx512", "avx2"
-// or "copy".
-func Implementation() string { return best.String() }

@@ -153,7 +153,7 @@ func TestSocketIOAllocatesNothing(t *testing.T) {
 	}))
 }
 
-func TestReadvWritev(t *testing.T) {
+func TestWritev(t *testing.T) {
 	var p [2]int
 	noErr(t, syscall.Pipe2(p[:], syscall.O_CLOEXEC))
 	defer CloseAll(p[:])
@@ -161,12 +161,11 @@ func TestReadvWritev(t *testing.T) {
 	if n != 5 || errno != 0 {
 		t.Fatal(n, errno)
 	}
-	x, y := make([]byte, 4), make([]byte, 4)
-	n, errno = Readv(uintptr(p[0]), []Iovec{MakeIovec(x), MakeIovec(y)})
-	if n != 5 || errno != 0 || string(x) != "hell" || y[0] != 'o' {
-		t.Fatal(n, errno, string(x), string(y))
+	got := make([]byte, 6)
+	if n, err := syscall.Read(p[0], got); n != 5 || err != nil || string(got[:n]) != "hello" {
+		t.Fatal(n, err, string(got))
 	}
-	if _, errno := Readv(1<<20, nil); errno != syscall.EBADF {
+	if _, errno := Writev(1<<20, nil); errno != syscall.EBADF {
 		t.Errorf("closed descriptor: %v", errno)
 	}
 }

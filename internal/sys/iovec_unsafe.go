@@ -86,22 +86,13 @@ func socketIO(trap, fd uintptr, iov []Iovec, flags int) (int, unix.Errno) {
 	}
 }
 
-// Readv reads into iov from fd at its position, blocking if fd does.
-func Readv(fd uintptr, iov []Iovec) (int, unix.Errno) {
-	return vectorIO(unix.SYS_READV, fd, iov)
-}
-
 // Writev writes iov to fd at its position, blocking if fd does.
 func Writev(fd uintptr, iov []Iovec) (int, unix.Errno) {
-	return vectorIO(unix.SYS_WRITEV, fd, iov)
-}
-
-func vectorIO(trap, fd uintptr, iov []Iovec) (int, unix.Errno) {
 	if len(iov) > MaxIovecs {
 		iov = iov[:MaxIovecs]
 	}
 	for {
-		n, _, errno := unix.Syscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
+		n, _, errno := unix.Syscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
 		if errno == unix.EINTR {
 			continue
 		}
