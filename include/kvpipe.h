@@ -4,7 +4,7 @@
  *
  * A process opens a session with the node's daemon (kvpiped), registers memory, describes how its KV cache lies
  * in that memory, and then offers blocks under a key or takes the blocks of a key into its own blocks. The
- * daemons move the bytes. Nothing here blocks unless its name says wait, cancel, connect, register or layout.
+ * daemons move the bytes. A function that can block says so, and for how long at most.
  *
  * Conventions
  *  - Every function that can fail returns 0 (or a count) on success and a negative KVPIPE_E_* code otherwise.
@@ -123,7 +123,7 @@ struct kvpipe_connect_opts {
 };
 
 /* Opens a session. Blocks at most timeout_ns. Errors: UNAVAILABLE (no daemon: how to start it), DENIED (socket
- * permission: which group), INCOMPATIBLE (both ABI versions), BUSY (that rank of that instance has a session). */
+ * permission: which group or user), INCOMPATIBLE (both ABI versions), BUSY (that rank of that instance has a session). */
 KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
 
 /* Ends the session: the daemon fences whatever still touches its memory, then forgets it. Offers and takes of the
@@ -137,7 +137,7 @@ KVPIPE_API const char *kvpipe_instance(const kvpipe_t *kv);     /* the engine in
 KVPIPE_API const char *kvpipe_advertise(const kvpipe_t *kv);    /* "host:port" that other nodes dial, or ""; another after a restart, perhaps */
 
 /* Readable whenever kvpipe_poll() may have something to say. Owned by the session: do not read or close it.
- * Level-triggered epoll works: it is drained by kvpipe_poll(). Once it was asked for, the daemon rings for every
+ * Level-triggered epoll works: it is drained by kvpipe_poll(). Negative: the session is over. Once it was asked for, the daemon rings for every
  * completion; a session that only waits is a little cheaper without. */
 KVPIPE_API int kvpipe_fd(const kvpipe_t *kv);
 
@@ -148,11 +148,14 @@ enum kvpipe_mem_flags {
 };
 
 /* Allocates nbytes of shared memory (sealed memfd, prefaulted, not dumped, not inherited by fork), maps it in
- * this process and registers it. *addr is page aligned and lives until kvpipe_mem_unregister(). */
+ * this process and registers it. *addr is page aligned and lives until kvpipe_mem_unregister(). Takes as long as the
+ * kernel takes to give the pages, and waits for the daemon at most 5 s, as the next two and kvpipe_set_layout() do. Errors:
+ * QUOTA (no memory, no huge pages, the daemon's limit: which), UNAVAILABLE (the daemon is away, and not back in time). */
 KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region);
 
 /* Registers nbytes of a memfd of the caller's, from its start. The memfd must be sealed against shrinking and fully
- * allocated (sparse files are refused), and readable and writable. The fd is duplicated. Mapping it, and keeping that
+ * allocated (sparse files are refused), and readable and writable; else INVALID, with what is missing. The fd is duplicated;
+ * flags is 0. Mapping it, and keeping that
  * mapping out of core dumps and forked children (MADV_DONTDUMP, MADV_DONTFORK), is up to the caller. */
 KVPIPE_API int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 
@@ -227,7 +230,8 @@ struct kvpipe_field {        /* one field of a fingerprint; both strings are req
 };
 
 /* Sets the session's layout: once, before its first operation, by workers. The fingerprint (model, revision, dtype,
- * scale mode, layers, kv heads, head size, ...; never a local path) must agree field by field with the other side's. */
+ * scale mode, layers, kv heads, head size, ...; never a local path) must agree field by field with the other side's.
+ * Errors: INVALID names the view and what is wrong with it; a layout that was refused may be set again, corrected. */
 KVPIPE_API int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
 				 const struct kvpipe_field *fingerprint, uint32_t nfields);
 
@@ -324,7 +328,8 @@ KVPIPE_API int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeou
 KVPIPE_API int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable);
 
 /* Cancels an operation of this session and waits for its end, at most timeout_ns (0: 5 s; KVPIPE_NOWAIT: does not wait).
- * *reusable (may be NULL): 1, the memory is yours now (also when the operation had ended before); 0, RELEASED follows. */
+ * *reusable (may be NULL): 1, the memory is yours now (also when the operation had ended before); 0, RELEASED follows.
+ * -KVPIPE_E_TIMEOUT: the daemon has not answered; the operation ends all the same, by its deadline at the latest. */
 KVPIPE_API int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, int *reusable);
 
 /* A queued request's consumer: watch renews the offer's lease before there are blocks, drop says that nothing is
