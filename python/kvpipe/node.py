@@ -116,7 +116,7 @@ class Node:
         """Says how this rank's KV lies in its regions: once, before its first operation, by workers.
 
         The fingerprint (model, revision, dtype, layers, kv heads, head size, ...) must agree field by field with the
-        other side's."""
+        other side's. Raises Invalid, which names the view and what is wrong with it."""
         records, fields = pack_views(views), pack_fingerprint(fingerprint)
         with self._session as handle:
             lib = self._session.lib
@@ -124,7 +124,8 @@ class Node:
 
     def progress(self, n: int, stream: Any = None) -> None:
         """Says how far this rank is: step << 16 | phase (0 start, l + 1 when its l-th layer is written, 0xffff saved).
-        A store in shared memory; it never moves back. Raises the Error of a session that is over for good."""
+        A store in shared memory; it never moves back. ``stream`` is for CUDA streams, which this build does not support:
+        None. Raises the Error of a session that is over for good."""
         if stream is not None:
             raise Unavailable(
                 "progress: this build does not support CUDA streams: synchronise the stream, then call without it"
