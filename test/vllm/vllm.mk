@@ -2,7 +2,9 @@
 # Other targets do without; `make test` runs the fast ones when it is there.
 
 VLLM     := $(BUILD)/vllm
-VLLM_RUN  = cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs -o cache_dir=$(ROOT)/$(BUILD)/test/vllm-cache -W ignore::pytest.PytestDeprecationWarning
+# Bytecode is kept, whatever the environment says: importing vLLM takes longer than many tests without.
+VLLM_KEEP := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/$(VLLM)/pycache
+VLLM_RUN  = cd test/vllm && $(VLLM_KEEP) $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs -o cache_dir=$(ROOT)/$(BUILD)/test/vllm-cache -W ignore::pytest.PytestDeprecationWarning
 
 # From pytest's words to those of make test; a failure stays one.
 VLLM_REPORT := sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
@@ -37,9 +39,8 @@ test-vllm-again: build $(VLLM)/.package ## those hand-overs that failed the last
 test-vllm-soak: build $(VLLM)/.package ## SOAK=15 minutes of mixed load on two prefill and two decode engines
 	@$(VLLM_RUN) cases -m soak --soak $(or $(SOAK),15) | $(VLLM_REPORT)
 
-# vLLM's scheduler and interfaces without a model. Bytecode is kept: importing
-# vLLM takes longer than the tests without. FAST=fast/test_scheduler.py has one
-# file alone, SEEDS=500 and SEED=n choose the runs of that.
+# vLLM's scheduler and interfaces without a model. FAST=fast/test_scheduler.py
+# has one file alone, SEEDS=500 and SEED=n choose the runs of that.
 test-vllm-fast: ## vLLM's scheduler and interfaces with our connector, without a model
 ifeq ($(wildcard test/vllm/fast/test_*.py),)
 	@echo 'part skipped: there is no test/vllm/fast/test_*.py'
@@ -47,7 +48,7 @@ else ifeq ($(wildcard $(VLLM)/.vllm),)
 	@echo 'part skipped: vLLM is not installed (make deps-vllm)'
 else
 	@$(MAKE) $(VLLM)/.package
-	@cd test/vllm && PYTHONPYCACHEPREFIX=$(ROOT)/$(BUILD)/pycache $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs \
+	@cd test/vllm && $(VLLM_KEEP) $(ROOT)/$(VLLM)/bin/python -m pytest -q -rs \
 		-p no:cacheprovider -W ignore::DeprecationWarning $(or $(FAST),fast $(TORCH_TESTS)) | $(VLLM_REPORT)
 endif
 
