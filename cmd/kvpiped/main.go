@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -47,7 +48,7 @@ func run(args []string) error {
 		if err := daemon.CheckFiles(c); err != nil {
 			return err
 		}
-		fmt.Printf("%s: ok\n", o.file)
+		fmt.Printf("%s: ok\n", cmp.Or(o.file, "the flags"))
 		return nil
 	}
 	return serve(o, c)

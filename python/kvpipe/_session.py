@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Union
 
+from . import _values
 from ._library import Library
 from .errors import Closed
 
@@ -94,6 +95,16 @@ class Session:
                 self.lib.op_free(handle, self.dropped.popleft())
             except IndexError:  # another thread was faster
                 return
+
+    def unregister(self, region: int, timeout: Optional[float]) -> None:
+        """Takes a region away from the daemon. The session's end has done that already when it came first."""
+        ns = _values.duration("timeout", timeout)
+        try:
+            with self as handle:
+                self.lib.check(self.lib.mem_unregister(handle, region, ns))
+        except Closed:
+            pass
+        self.regions.pop(region, None)
 
     def close(self, patience: Optional[float] = None) -> None:
         """Ends the session. patience: seconds that other threads' calls get to leave; None, as long as they need.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from . import _abi, _values
-from .errors import Closed, Invalid, Unavailable
+from . import _abi
+from .errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -45,13 +45,7 @@ class AdoptedRegion:
         """
         session = self._session
         if session is not None:
-            ns = _values.duration("timeout", timeout)
-            try:
-                with session as handle:
-                    session.lib.check(session.lib.mem_unregister(handle, self.id, ns))
-            except Closed:
-                pass  # the session took it along
-            session.regions.pop(self.id, None)
+            session.unregister(self.id, timeout)
         self._drop()
 
     def _drop(self) -> None:

@@ -6,8 +6,8 @@ import ctypes
 import mmap
 from typing import TYPE_CHECKING, Any, Optional
 
-from . import _memory, _values
-from .errors import Closed, Invalid, Quota
+from . import _memory
+from .errors import Invalid, Quota
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -44,13 +44,7 @@ class Region(mmap.mmap):
         """
         session = self._session
         if session is not None:
-            ns = _values.duration("timeout", timeout)
-            try:
-                with session as handle:
-                    session.lib.check(session.lib.mem_unregister(handle, self.id, ns))
-            except Closed:
-                pass  # the session took it along
-            session.regions.pop(self.id, None)
+            session.unregister(self.id, timeout)
         self._drop()
 
     def _drop(self) -> None:

@@ -62,6 +62,15 @@ func TestGroupThatDoesNotExist(t *testing.T) {
 	}
 }
 
+// TestCheckFlags: without a file the flags are checked alone.
+func TestCheckFlags(t *testing.T) {
+	dir := tempDir(t)
+	out, err := exec.Command(filepath.Join(bin, "kvpiped"), "--dev", "--check-config", "--state-dir", dir, "--ca", dir).CombinedOutput()
+	if err != nil || string(out) != "the flags: ok\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // TestReload: SIGHUP says what has changed and what needs a restart, and survives a bad file.
 func TestReload(t *testing.T) {
 	dir := tempDir(t)
