@@ -1,172 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Daemons that are restarted under a session: what comes back, what is sent again, what has ended, and nothing twice. */
-#include "check.h"
-#include "fakedaemon.h"
-#include "internal.h"
-
-#include <pthread.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#define TOKEN "0123456789abcdef"
-#define WAIT (60 * KV_SEC)
-#define SEEN 4096
-
-/* What the daemons of a test were given, in order, all of them together. */
-struct seen {
-	struct kvpipe_sqe e;
-	char key[8];
-	uint32_t flags;   /* of the record */
-	unsigned int life; /* of the daemon */
-};
-
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct seen all[SEEN];
-	unsigned int n, views, regions;
-	uint64_t view_region;
-	bool done;   /* answer everything DONE */
-	bool accept; /* answer extensions and the like */
-} world = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
-
-static void note(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
-{
-	struct kvpipe_rec_offer offer = { 0 };
-	struct kvpipe_rec_take take = { 0 };
-	struct seen s = { .e = *e };
-	bool small = e->op == KVPIPE_OPCODE_EXTEND || e->op == KVPIPE_OPCODE_SEAL;
-
-	if (e->op == KVPIPE_OPCODE_OFFER) {
-		memcpy(&offer, record, sizeof(offer));
-		memcpy(s.key, record + sizeof(offer), offer.key_len < 7 ? offer.key_len : 7);
-		s.flags = offer.flags;
-	} else if (e->op == KVPIPE_OPCODE_TAKE) {
-		memcpy(&take, record, sizeof(take));
-		memcpy(s.key, record + sizeof(take), take.key_len < 7 ? take.key_len : 7);
-		s.flags = take.flags;
-	} else if (e->op == KVPIPE_OPCODE_EXTEND) {
-		memcpy(&s.flags, record, sizeof(s.flags));
-	}
-	pthread_mutex_lock(&world.lock);
-	s.life = fake_sessions(f);
-	CHECK(world.n < SEEN);
-	world.all[world.n++] = s;
-	pthread_cond_broadcast(&world.changed);
-	bool end = world.done || (world.accept && small);
-	pthread_mutex_unlock(&world.lock);
-	if (end)
-		fake_end(f, e->user_data, KVPIPE_DONE, 0, 0);
-}
-
-static bool asked(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
-{
-	struct kvpipe_layout_msg m;
-	struct kvpipe_view v;
-
-	(void)fd;
-	if (head->type == KVPIPE_CTL_REGISTER) {
-		pthread_mutex_lock(&world.lock);
-		uint64_t id = 100 * fake_sessions(f) + ++world.regions;
-		pthread_mutex_unlock(&world.lock);
-		fake_ack(f, head->seq, 0, id, NULL);
-		return true;
-	}
-	if (head->type == KVPIPE_CTL_LAYOUT) {
-		memcpy(&m, body, sizeof(m));
-		memcpy(&v, (const uint8_t *)body + sizeof(m), sizeof(v));
-		pthread_mutex_lock(&world.lock);
-		world.views += m.nviews;
-		world.view_region = v.region;
-		pthread_mutex_unlock(&world.lock);
-	}
-	return false;
-}
-
-static struct fake_conf by_hand = { .submission = note, .request = asked, .layers = 64 };
-
-static struct fake *begin(void)
-{
-	pthread_mutex_lock(&world.lock);
-	world.n = world.views = world.regions = 0;
-	world.view_region = 0;
-	world.done = world.accept = false;
-	pthread_mutex_unlock(&world.lock);
-	return fake_start(&by_hand);
-}
-
-static void await_seen(unsigned int n)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 20;
-	pthread_mutex_lock(&world.lock);
-	while (world.n < n) {
-		if (pthread_cond_timedwait(&world.changed, &world.lock, &until) != 0)
-			FAIL("%u of %u submissions came", world.n, n);
-	}
-	pthread_mutex_unlock(&world.lock);
-}
-
-static struct seen seen(unsigned int i)
-{
-	pthread_mutex_lock(&world.lock);
-	CHECK(i < world.n);
-	struct seen s = world.all[i];
-	pthread_mutex_unlock(&world.lock);
-	return s;
-}
-
-static kvpipe_op_t take_key(kvpipe_t *kv, const char *key, int64_t timeout_ns)
-{
-	const uint32_t ids[] = { 3, 5 };
-	const struct kvpipe_blocks b = { .group = 2, .ntokens = 2, .count = 2, .ids = ids };
-	struct kvpipe_take_opts o =
-		KVPIPE_OPTS(kvpipe_take_opts, .key = key, .key_len = (uint32_t)strlen(key), .token = TOKEN, .token_len = 16,
-			    .blocks = &b, .nblocks = 1, .tag = 6, .timeout_ns = timeout_ns);
-	kvpipe_op_t op;
-
-	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
-	return op;
-}
-
-static kvpipe_op_t offer_key(kvpipe_t *kv, const char *key, int64_t lease_ns)
-{
-	const uint32_t ids[] = { 1, 2 };
-	const struct kvpipe_blocks b = { .group = 2, .ntokens = 2, .count = 2, .ids = ids };
-	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = key, .key_len = (uint32_t)strlen(key), .token = TOKEN,
-						 .token_len = 16, .blocks = &b, .nblocks = 1, .lease_ns = lease_ns);
-	kvpipe_op_t op;
-
-	CHECK_INT(kvpipe_offer(kv, &o, &op), 0);
-	return op;
-}
-
-static void check_end(kvpipe_t *kv, kvpipe_op_t op, uint32_t status, uint32_t reason, const char *words)
-{
-	struct kvpipe_completion c;
-
-	CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
-	CHECK_INT(c.status, status);
-	CHECK_INT(c.reason, reason);
-	CHECK_INT(c.flags, 0);
-	CHECK_HAS(c.message, words);
-	CHECK_INT(kvpipe_op_released(kv, op), 1);
-}
-
-static void grant_last(struct fake *f)
-{
-	struct kvpipe_sqe e = fake_last(f);
-
-	CHECK(e.op == KVPIPE_OPCODE_TAKE && e.layer_slot != UINT32_MAX);
-	fake_grant(f, e.layer_slot, e.user_data);
-}
+#include "restarts.h"
 
 /* Handles survive; offers and takes without bytes run on, a granted one has failed, what only waited for a fence is free. */
 static void everything(void)
 {
-	struct fake *f = begin();
+	struct fake *f = first_daemon();
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_view v = { .group = 2, .part = "kv" };
 	struct kvpipe_field field = { "model", "m" };
@@ -274,7 +113,7 @@ static void *extend(void *arg)
 
 static void extensions(void)
 {
-	struct fake *f = begin();
+	struct fake *f = first_daemon();
 	struct { kvpipe_t *kv; kvpipe_op_t op; } a = { .kv = fake_connect(f) };
 	pthread_t thread;
 	const uint8_t want[] = { KVPIPE_OPCODE_OFFER, KVPIPE_OPCODE_EXTEND, KVPIPE_OPCODE_OFFER, KVPIPE_OPCODE_EXTEND,
@@ -319,7 +158,7 @@ static void spoiled(void)
 	struct kvpipe_completion c;
 
 	conf.submission = refuse_extension;
-	fake_stop(begin());
+	fake_stop(first_daemon());
 	world.accept = true;
 	struct fake *f = fake_start(&conf);
 	struct { kvpipe_t *kv; kvpipe_op_t op; } a = { .kv = fake_connect(f) };
@@ -339,7 +178,7 @@ static void spoiled(void)
 /* Cancelled while no daemon knows of it: it is over at once. */
 static void cancelled(void)
 {
-	struct fake *f = begin();
+	struct fake *f = first_daemon();
 	kvpipe_t *kv = fake_connect(f);
 	kvpipe_op_t offer = offer_key(kv, "o", 0), take = take_key(kv, "t", 0);
 	int reusable = 0;
@@ -376,7 +215,7 @@ static void *cancel(void *arg)
 
 static void cancelling(void)
 {
-	struct fake *f = begin();
+	struct fake *f = first_daemon();
 	struct { kvpipe_t *kv; kvpipe_op_t op; } a = { .kv = fake_connect(f) };
 	pthread_t thread;
 
@@ -387,147 +226,6 @@ static void cancelling(void)
 	pthread_join(thread, NULL);
 	check_end(a.kv, a.op, KVPIPE_CANCELLED, KVPIPE_E_CANCELLED, "");
 	kvpipe_close(a.kv);
-	fake_stop(f);
-}
-
-/* Nobody comes back: errors at the deadline, and no hang. */
-static void never(void)
-{
-	struct fake *f = begin();
-	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t take = take_key(kv, "t", KV_SEC), offer = offer_key(kv, "o", KV_SEC), op;
-	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
-
-	fake_die(f);
-	check_end(kv, take, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "while the daemon was away");
-	check_end(kv, offer, KVPIPE_FAILED, KVPIPE_E_EXPIRED, "while the daemon was away");
-	op = offer_key(kv, "p", 10 * KV_SEC);
-	CHECK_FAILS(kvpipe_offer_extend(kv, op, &x, KV_MS), KVPIPE_E_TIMEOUT, "did not answer in time");
-	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "start it again");
-	CHECK_FAILS(kvpipe_mem_unregister(kv, 1, KV_MS), KVPIPE_E_UNAVAILABLE, "went away and is not back");
-	CHECK_INT(kvpipe_connected(kv), 0);
-	kvpipe_close(kv); /* at once */
-	fake_stop(f);
-}
-
-/* A daemon that says goodbye because it stops is awaited like one that died. */
-static void stopping(void)
-{
-	struct fake *f = begin();
-	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t take = take_key(kv, "t", 0);
-
-	await_seen(1);
-	fake_bye(f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
-	while (kvpipe_connected(kv))
-		;
-	take_key(kv, "u", 0); /* queues while that one still fences */
-	fake_hang_up(f);
-	await_seen(3);
-	CHECK(seen(1).e.user_data == take && strcmp(seen(2).key, "u") == 0);
-	kvpipe_close(kv);
-	fake_stop(f);
-}
-
-/* A daemon of before that does not say what it granted: whatever it has seen counts as granted. */
-static void mute(void)
-{
-	struct fake_conf conf = by_hand;
-
-	conf.mute = true;
-	fake_stop(begin());
-	struct fake *f = fake_start(&conf);
-	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t a = take_key(kv, "a", 0);
-	await_seen(1);
-	fake_pause(f, true);
-	kvpipe_op_t b = take_key(kv, "b", 0); /* stays in the queue */
-	fake_die(f);
-	check_end(kv, a, KVPIPE_FAILED, KVPIPE_E_RESTARTED, "");
-	fake_pause(f, false);
-	fake_return(f);
-	await_seen(2);
-	CHECK_INT(seen(1).e.user_data, b);
-	kvpipe_close(kv);
-	fake_stop(f);
-}
-
-/* What is over for good: another instance has taken the place, the secret is wrong, the versions do not fit. */
-static void refused(void)
-{
-	static const uint32_t reasons[] = { KVPIPE_E_CLOSED, KVPIPE_E_DENIED, KVPIPE_E_INCOMPATIBLE };
-
-	for (size_t i = 0; i < KV_COUNT(reasons); i++) {
-		struct fake *f = begin();
-		kvpipe_t *kv = fake_connect(f);
-		kvpipe_op_t take = take_key(kv, "t", 0), op;
-		struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
-		struct kvpipe_completion c;
-
-		await_seen(1);
-		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
-		CHECK_INT(kvpipe_progress(kv, 1), 0);
-		fake_refuse(f, reasons[i], "not you");
-		fake_hang_up(f);
-		check_end(kv, take, KVPIPE_FAILED, reasons[i], "refused the session: not you");
-		CHECK_FAILS(kvpipe_offer(kv, &o, &op), reasons[i], "close the session and connect again");
-		CHECK_FAILS(kvpipe_poll(kv, &c, 1), reasons[i], "close the session and connect again");
-		CHECK_FAILS(kvpipe_progress(kv, 1), reasons[i], "close the session and connect again");
-		kvpipe_close(kv);
-		fake_stop(f);
-	}
-	/* It is asked again while it says that it may do so. */
-	struct fake *f = begin();
-	kvpipe_t *kv = fake_connect(f);
-	kvpipe_region_t region;
-	void *addr;
-	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
-	take_key(kv, "t", 0);
-	await_seen(1);
-	fake_refuse(f, KVPIPE_E_BUSY, "not yet");
-	fake_hang_up(f);
-	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
-	/* Who does not wait for that long is told what it says, not to start it. */
-	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_MS), KVPIPE_E_UNAVAILABLE, "does not take the session yet: not yet");
-	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "does not take the session yet: not yet");
-	check_end(kv, offer_key(kv, "o", KV_MS), KVPIPE_FAILED, KVPIPE_E_EXPIRED, "does not take the session yet: not yet");
-	fake_refuse(f, 0, NULL);
-	await_seen(2);
-	kvpipe_close(kv);
-	fake_stop(f);
-}
-
-/* The next daemon has a smaller quota: the session gives up what is too much for it, and comes back without. */
-static void smaller_quota(void)
-{
-	struct fake *f = begin();
-	kvpipe_t *kv = fake_connect(f);
-	kvpipe_region_t region[2];
-	kvpipe_op_t take = take_key(kv, "t", 0);
-	void *addr[2];
-
-	for (int i = 0; i < 2; i++)
-		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[i], &region[i]), 0);
-	await_seen(1);
-	fake_refuse(f, KVPIPE_E_QUOTA, "8192 bytes, the limit is 4096");
-	fake_hang_up(f);
-	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
-	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], WAIT), KVPIPE_E_BUSY, "withdraw or cancel them first: ");
-	CHECK_INT(kvpipe_cancel(kv, take, WAIT, NULL), 0);
-	CHECK_INT(kvpipe_mem_unregister(kv, region[0], WAIT), 0);
-	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], KV_MS), KVPIPE_E_UNAVAILABLE, "the limit is 4096");
-	CHECK(msync(addr[0], 4096, MS_ASYNC) != 0); /* it is not mapped any more */
-	pthread_mutex_lock(&world.lock);
-	world.regions = 0;
-	pthread_mutex_unlock(&world.lock);
-	fake_refuse(f, 0, NULL);
-	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[0], &region[0]), 0);
-	pthread_mutex_lock(&world.lock);
-	CHECK_INT(world.regions, 1 + 1);
-	pthread_mutex_unlock(&world.lock);
-	*(volatile char *)addr[1] = 1;
-	CHECK_INT(kvpipe_mem_unregister(kv, region[1], WAIT), 0);
-	kvpipe_close(kv);
 	fake_stop(f);
 }
 
@@ -542,7 +240,7 @@ static void many(void)
 	conf.cq = 64;
 	conf.records = 4096;
 	conf.layers = 512;
-	fake_stop(begin());
+	fake_stop(first_daemon());
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	for (int i = 0; i < 300; i++) {
@@ -573,7 +271,7 @@ static void many(void)
 /* Ranks hear of a scheduler's take that failed with the daemon: the next one is asked to tell them. */
 static void ranks(void)
 {
-	struct fake *f = begin();
+	struct fake *f = first_daemon();
 	struct kvpipe_connect_opts o = KVPIPE_OPTS(kvpipe_connect_opts, .socket = fake_path(f), .engine_id = "e",
 						   .role = KVPIPE_ROLE_SCHEDULER);
 	kvpipe_t *kv;
@@ -597,7 +295,7 @@ static void ranks(void)
 /* What another session's take promised a rank is kept, though nobody is left to say it. */
 static void foreign_release(void)
 {
-	struct fake *f = begin();
+	struct fake *f = first_daemon();
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_completion c[8];
 	const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
@@ -623,104 +321,11 @@ static void foreign_release(void)
 	fake_stop(f);
 }
 
-/* Threads that submit, wait, poll and register while the daemon dies again and again. Each operation ends once. */
-#define LONG (600 * KV_SEC) /* an offer may be kept by one daemon after the other */
-
-static kvpipe_t *stormy;
-static bool storm_over;
-
-static void *submitter(void *arg)
-{
-	unsigned int seed = (unsigned int)(uintptr_t)arg;
-	struct kvpipe_completion c;
-
-	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
-		kvpipe_op_t op = rand_r(&seed) % 2 ? take_key(stormy, "t", LONG) : offer_key(stormy, "o", LONG);
-		CHECK_INT(kvpipe_wait(stormy, op, LONG, &c), 0);
-		CHECK(c.op == op && (c.status == KVPIPE_DONE || c.reason == KVPIPE_E_RESTARTED));
-		CHECK_INT(kvpipe_wait_released(stormy, op, WAIT), 0);
-		kvpipe_op_free(stormy, op);
-		CHECK_INT(kvpipe_progress(stormy, (uint64_t)op), 0);
-	}
-	return NULL;
-}
-
-static void *registrar(void *arg)
-{
-	kvpipe_region_t region;
-	void *addr;
-
-	(void)arg;
-	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
-		CHECK_INT(kvpipe_mem_alloc(stormy, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
-		CHECK_INT(kvpipe_mem_unregister(stormy, region, WAIT), 0);
-	}
-	return NULL;
-}
-
-static void *poller(void *arg)
-{
-	struct kvpipe_completion c[4];
-
-	(void)arg;
-	CHECK(kvpipe_fd(stormy) >= 0);
-	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
-		CHECK(kvpipe_poll(stormy, c, 4) >= 0);
-		(void)kvpipe_connected(stormy);
-		(void)kvpipe_advertise(stormy);
-	}
-	return NULL;
-}
-
-/* Each daemon keeps one operation until it dies. */
-static void end_or_not(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
-{
-	static unsigned int kept; /* by which daemon */
-
-	(void)record;
-	if (kept == fake_sessions(f) || e->user_data % 5 != 0)
-		fake_end(f, e->user_data, KVPIPE_DONE, 0, 0);
-	else if ((kept = fake_sessions(f)) % 2 == 0 && e->op == KVPIPE_OPCODE_TAKE && e->layer_slot != UINT32_MAX)
-		fake_grant(f, e->layer_slot, e->user_data);
-}
-
-static void storm(void)
-{
-	struct fake_conf conf = { .submission = end_or_not, .layers = 64 };
-	struct fake *f = fake_start(&conf);
-	pthread_t t[5];
-
-	stormy = fake_connect(f);
-	storm_over = false;
-	for (uintptr_t i = 0; i < 3; i++)
-		CHECK(pthread_create(&t[i], NULL, submitter, (void *)(i + 1)) == 0);
-	CHECK(pthread_create(&t[3], NULL, registrar, NULL) == 0);
-	CHECK(pthread_create(&t[4], NULL, poller, NULL) == 0);
-	for (unsigned int i = 1; i < 40; i++) {
-		fake_await_sessions(f, i);
-		fake_await_submissions(f, i * 50);
-		if (i % 2) {
-			fake_die(f);
-			fake_return(f);
-		} else {
-			fake_hang_up(f);
-		}
-		fake_await_sessions(f, i + 1);
-	}
-	fake_set_submission(f, NULL); /* from here on everything ends */
-	__atomic_store_n(&storm_over, true, __ATOMIC_RELAXED);
-	fake_hang_up(f);
-	for (int i = 0; i < 5; i++)
-		pthread_join(t[i], NULL);
-	kvpipe_close(stormy);
-	fake_stop(f);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(cancelled), TEST(cancelling), TEST(never),
-		TEST(stopping), TEST(mute), TEST(refused), TEST(smaller_quota), TEST(many), TEST(ranks), TEST(foreign_release), TEST(storm),
+		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(cancelled), TEST(cancelling),
+		TEST(many), TEST(ranks), TEST(foreign_release),
 	};
 	return RUN(tests);
 }

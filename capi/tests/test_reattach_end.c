@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions that the next daemon does not come for, does not want or wants smaller, and daemons that die again and again. */
+#include "restarts.h"
+
+#include <sys/mman.h>
+
+/* Nobody comes back: errors at the deadline, and no hang. */
+static void never(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t take = take_key(kv, "t", KV_SEC), offer = offer_key(kv, "o", KV_SEC), op;
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+
+	fake_die(f);
+	check_end(kv, take, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "while the daemon was away");
+	check_end(kv, offer, KVPIPE_FAILED, KVPIPE_E_EXPIRED, "while the daemon was away");
+	op = offer_key(kv, "p", 10 * KV_SEC);
+	CHECK_FAILS(kvpipe_offer_extend(kv, op, &x, KV_MS), KVPIPE_E_TIMEOUT, "did not answer in time");
+	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "start it again");
+	CHECK_FAILS(kvpipe_mem_unregister(kv, 1, KV_MS), KVPIPE_E_UNAVAILABLE, "went away and is not back");
+	CHECK_INT(kvpipe_connected(kv), 0);
+	kvpipe_close(kv); /* at once */
+	fake_stop(f);
+}
+
+/* A daemon that says goodbye because it stops is awaited like one that died. */
+static void stopping(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t take = take_key(kv, "t", 0);
+
+	await_seen(1);
+	fake_bye(f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	while (kvpipe_connected(kv))
+		;
+	take_key(kv, "u", 0); /* queues while that one still fences */
+	fake_hang_up(f);
+	await_seen(3);
+	CHECK(seen(1).e.user_data == take && strcmp(seen(2).key, "u") == 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* A daemon of before that does not say what it granted: whatever it has seen counts as granted. */
+static void mute(void)
+{
+	struct fake_conf conf = by_hand;
+
+	conf.mute = true;
+	fake_stop(first_daemon());
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t a = take_key(kv, "a", 0);
+	await_seen(1);
+	fake_pause(f, true);
+	kvpipe_op_t b = take_key(kv, "b", 0); /* stays in the queue */
+	fake_die(f);
+	check_end(kv, a, KVPIPE_FAILED, KVPIPE_E_RESTARTED, "");
+	fake_pause(f, false);
+	fake_return(f);
+	await_seen(2);
+	CHECK_INT(seen(1).e.user_data, b);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* What is over for good: another instance has taken the place, the secret is wrong, the versions do not fit. */
+static void refused(void)
+{
+	static const uint32_t reasons[] = { KVPIPE_E_CLOSED, KVPIPE_E_DENIED, KVPIPE_E_INCOMPATIBLE };
+
+	for (size_t i = 0; i < KV_COUNT(reasons); i++) {
+		struct fake *f = first_daemon();
+		kvpipe_t *kv = fake_connect(f);
+		kvpipe_op_t take = take_key(kv, "t", 0), op;
+		struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+		struct kvpipe_completion c;
+
+		await_seen(1);
+		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+		CHECK_INT(kvpipe_progress(kv, 1), 0);
+		fake_refuse(f, reasons[i], "not you");
+		fake_hang_up(f);
+		check_end(kv, take, KVPIPE_FAILED, reasons[i], "refused the session: not you");
+		CHECK_FAILS(kvpipe_offer(kv, &o, &op), reasons[i], "close the session and connect again");
+		CHECK_FAILS(kvpipe_poll(kv, &c, 1), reasons[i], "close the session and connect again");
+		CHECK_FAILS(kvpipe_progress(kv, 1), reasons[i], "close the session and connect again");
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
+	/* It is asked again while it says that it may do so. */
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region;
+	void *addr;
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	take_key(kv, "t", 0);
+	await_seen(1);
+	fake_refuse(f, KVPIPE_E_BUSY, "not yet");
+	fake_hang_up(f);
+	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
+	/* Who does not wait for that long is told what it says, not to start it. */
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_MS), KVPIPE_E_UNAVAILABLE, "does not take the session yet: not yet");
+	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "does not take the session yet: not yet");
+	check_end(kv, offer_key(kv, "o", KV_MS), KVPIPE_FAILED, KVPIPE_E_EXPIRED, "does not take the session yet: not yet");
+	fake_refuse(f, 0, NULL);
+	await_seen(2);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* The next daemon has a smaller quota: the session gives up what is too much for it, and comes back without. */
+static void smaller_quota(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region[2];
+	kvpipe_op_t take = take_key(kv, "t", 0);
+	void *addr[2];
+
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[i], &region[i]), 0);
+	await_seen(1);
+	fake_refuse(f, KVPIPE_E_QUOTA, "8192 bytes, the limit is 4096");
+	fake_hang_up(f);
+	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], WAIT), KVPIPE_E_BUSY, "withdraw or cancel them first: ");
+	CHECK_INT(kvpipe_cancel(kv, take, WAIT, NULL), 0);
+	CHECK_INT(kvpipe_mem_unregister(kv, region[0], WAIT), 0);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], KV_MS), KVPIPE_E_UNAVAILABLE, "the limit is 4096");
+	CHECK(msync(addr[0], 4096, MS_ASYNC) != 0); /* it is not mapped any more */
+	pthread_mutex_lock(&world.lock);
+	world.regions = 0;
+	pthread_mutex_unlock(&world.lock);
+	fake_refuse(f, 0, NULL);
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[0], &region[0]), 0);
+	pthread_mutex_lock(&world.lock);
+	CHECK_INT(world.regions, 1 + 1);
+	pthread_mutex_unlock(&world.lock);
+	*(volatile char *)addr[1] = 1;
+	CHECK_INT(kvpipe_mem_unregister(kv, region[1], WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Threads that submit, wait, poll and register while the daemon dies again and again. Each operation ends once. */
+#define LONG (600 * KV_SEC) /* an offer may be kept by one daemon after the other */
+
+static kvpipe_t *stormy;
+static bool storm_over;
+
+static void *submitter(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	struct kvpipe_completion c;
+
+	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
+		kvpipe_op_t op = rand_r(&seed) % 2 ? take_key(stormy, "t", LONG) : offer_key(stormy, "o", LONG);
+		CHECK_INT(kvpipe_wait(stormy, op, LONG, &c), 0);
+		CHECK(c.op == op && (c.status == KVPIPE_DONE || c.reason == KVPIPE_E_RESTARTED));
+		CHECK_INT(kvpipe_wait_released(stormy, op, WAIT), 0);
+		kvpipe_op_free(stormy, op);
+		CHECK_INT(kvpipe_progress(stormy, (uint64_t)op), 0);
+	}
+	return NULL;
+}
+
+static void *registrar(void *arg)
+{
+	kvpipe_region_t region;
+	void *addr;
+
+	(void)arg;
+	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
+		CHECK_INT(kvpipe_mem_alloc(stormy, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+		CHECK_INT(kvpipe_mem_unregister(stormy, region, WAIT), 0);
+	}
+	return NULL;
+}
+
+static void *poller(void *arg)
+{
+	struct kvpipe_completion c[4];
+
+	(void)arg;
+	CHECK(kvpipe_fd(stormy) >= 0);
+	while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
+		CHECK(kvpipe_poll(stormy, c, 4) >= 0);
+		(void)kvpipe_connected(stormy);
+		(void)kvpipe_advertise(stormy);
+	}
+	return NULL;
+}
+
+/* Each daemon keeps one operation until it dies. */
+static void end_or_not(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	static unsigned int kept; /* by which daemon */
+
+	(void)record;
+	if (kept == fake_sessions(f) || e->user_data % 5 != 0)
+		fake_end(f, e->user_data, KVPIPE_DONE, 0, 0);
+	else if ((kept = fake_sessions(f)) % 2 == 0 && e->op == KVPIPE_OPCODE_TAKE && e->layer_slot != UINT32_MAX)
+		fake_grant(f, e->layer_slot, e->user_data);
+}
+
+static void storm(void)
+{
+	struct fake_conf conf = { .submission = end_or_not, .layers = 64 };
+	struct fake *f = fake_start(&conf);
+	pthread_t t[5];
+
+	stormy = fake_connect(f);
+	storm_over = false;
+	for (uintptr_t i = 0; i < 3; i++)
+		CHECK(pthread_create(&t[i], NULL, submitter, (void *)(i + 1)) == 0);
+	CHECK(pthread_create(&t[3], NULL, registrar, NULL) == 0);
+	CHECK(pthread_create(&t[4], NULL, poller, NULL) == 0);
+	for (unsigned int i = 1; i < 40; i++) {
+		fake_await_sessions(f, i);
+		fake_await_submissions(f, i * 50);
+		if (i % 2) {
+			fake_die(f);
+			fake_return(f);
+		} else {
+			fake_hang_up(f);
+		}
+		fake_await_sessions(f, i + 1);
+	}
+	fake_set_submission(f, NULL); /* from here on everything ends */
+	__atomic_store_n(&storm_over, true, __ATOMIC_RELAXED);
+	fake_hang_up(f);
+	for (int i = 0; i < 5; i++)
+		pthread_join(t[i], NULL);
+	kvpipe_close(stormy);
+	fake_stop(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(never), TEST(stopping), TEST(mute), TEST(refused), TEST(smaller_quota), TEST(storm),
+	};
+	return RUN(tests);
+}
