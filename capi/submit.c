@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Putting a submission where the daemon sees it. */
-#include "internal.h"
+#include "endpoint.h"
 
 #include <string.h>
 #include <time.h>
@@ -73,6 +73,25 @@ static int room(kvpipe_t *kv, uint8_t opcode, size_t size, uint64_t *off)
 }
 
 /*
+ * Between two looks for room. The daemon reads no submission of who leaves too many completions uncollected, and of an end's nobody else
+ * collects any while its caller waits here.
+ */
+static int meanwhile(kvpipe_t *kv)
+{
+	struct kv_end *e = kv->end;
+
+	pthread_mutex_lock(&kv->lock);
+	if (e != NULL)
+		kv_end_look(e);
+	int err = kv_ended(kv);
+	if (e != NULL)
+		kv_end_unlock(e);
+	else
+		pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+/*
  * Waits until there is room; returns with sq.lock held (0, WAITS), or with an error and without it. The daemon announces room
  * nowhere: look again after a while, at most 1 ms. Who has found it full comes back to a quarter of it, as long as the daemon
  * takes some: it is busy enough meanwhile, and one entry at a time would be a nap for each.
@@ -95,9 +114,7 @@ static int wait_for_room(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t dead
 		pthread_mutex_unlock(&kv->sq.lock);
 		if (err < 0 && err != -KVPIPE_E_BUSY)
 			return err;
-		pthread_mutex_lock(&kv->lock);
-		err = kv_ended(kv);
-		pthread_mutex_unlock(&kv->lock);
+		err = meanwhile(kv);
 		if (err != 0)
 			return err;
 		if (kv_now() >= deadline)

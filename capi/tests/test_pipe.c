@@ -125,6 +125,44 @@ static void a_sender_waits_for_room_only(void)
 	stop();
 }
 
+static void *send_many(void *arg)
+{
+	for (uint64_t n = 1; n <= *(uint32_t *)arg; n++)
+		send_number(tx, n);
+	return NULL;
+}
+
+/* The daemon takes nothing from who does not collect, so whoever waits for it to take something collects. */
+static void a_sender_collects_while_the_queue_is_full(void)
+{
+	pthread_t sender;
+
+	start(0, 1);
+	struct fake *f = exchange_fake(x, 0);
+	struct kv_end *e = &tx->end;
+	uint32_t many = e->kv->rings.sq_entries + 1;
+	send_number(tx, 0);
+	exchange_await_puts(x, 1);
+	fake_pause(f, true);
+	CHECK(pthread_create(&sender, NULL, send_many, &many) == 0);
+	for (uint32_t items = 0; items < 1 + many;) { /* the last one waits, or will without another look at completions */
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		items = e->items;
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+	uint32_t head = fake_cq_head(f);
+	recv_number(rx, 0);
+	for (int64_t deadline = kv_now() + WAIT; fake_cq_head(f) == head && kv_now() < deadline;)
+		sched_yield();
+	CHECK_INT(fake_cq_head(f), head + 1);
+	fake_pause(f, false);
+	for (uint64_t n = 1; n <= many; n++)
+		recv_number(rx, n);
+	CHECK(pthread_join(sender, NULL) == 0);
+	stop();
+}
+
 /* Who keeps what he received holds nothing up; the messages keep their bytes, also when the pipe is gone. */
 static void kept_messages(void)
 {
@@ -465,6 +503,7 @@ int main(int argc, char **argv)
 		TEST(in_order),
 		TEST(late_items_are_the_next_calls),
 		TEST(a_sender_waits_for_room_only),
+		TEST(a_sender_collects_while_the_queue_is_full),
 		TEST(kept_messages),
 		TEST(the_sender_closes),
 		TEST(failures),

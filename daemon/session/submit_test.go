@@ -307,3 +307,24 @@ func TestNothingIsLostWithoutCollecting(t *testing.T) {
 		}
 	})
 }
+
+// TestItemsHoldNobodyUp: a client that had not collected is read on once it has, however many items of its nobody has received.
+func TestItemsHoldNobodyUp(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
+		c := n.dial(sessiontest.Options{SQ: 64, CQ: 16})
+		for range 32 {
+			_, err := c.Submit(&transfer.PutOp{Target: 1, Form: transfer.MatchNext})
+			noErr(t, err)
+		}
+		for range 17 { // the last one is not read before the first ones are collected
+			_, err := c.Submit(nil)
+			noErr(t, err)
+		}
+		eventually(t, func() bool { return len(n.Sessions()) > 0 && n.Sessions()[0].SQHead == 32+16 }, "%d are read", func() uint32 { return n.Sessions()[0].SQHead })
+		for range 17 {
+			_, err := c.Wait()
+			noErr(t, err)
+		}
+	})
+}

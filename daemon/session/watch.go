@@ -169,7 +169,7 @@ func (s *session) glance() time.Duration {
 		}
 		s.eager.Store(s.pressed() && waited < eagerness)
 	}
-	if s.stalled.Load() && s.cq.Outstanding()+uint32(len(s.ops)) < s.reserve {
+	if s.stalled.Load() && s.cq.Outstanding()+s.running() < s.reserve {
 		s.stalled.Store(false)
 		select {
 		case s.resume <- struct{}{}:
