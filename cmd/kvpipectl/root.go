@@ -23,7 +23,8 @@ type ctl struct {
 }
 
 func newRoot(out io.Writer) *cobra.Command {
-	c := &ctl{out: out}
+	c := new(ctl)
+	c.out = screen{out, &c.json}
 	root := &cobra.Command{
 		Use:           "kvpipectl",
 		Short:         "Look at a kvpiped and steer it",

@@ -15,7 +15,7 @@ func TestFindRoute(t *testing.T) {
 	}
 	w := watched{T: t}
 	for i, name := range []string{"kv0", "kv1"} {
-		w.do(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "far"}))
+		w.do(netlink.LinkAdd(veth(name)))
 		w.do(netlink.LinkSetUp(w.named(name)))
 		w.do(netlink.LinkSetUp(w.named(name + "far")))
 		for _, a := range [][]string{{"10.1.0.1/24", "fd00:1::1/64"}, {"10.2.0.1/24", "fd00:2::1/64"}}[i] {
