@@ -23,7 +23,8 @@ type links struct {
 
 	mu     sync.Mutex
 	up     []bool // by index
-	at     []ends // by index: where a link goes, or is about to
+	at     []ends // by index: where a link goes
+	aim    []ends // by index: where it goes or is about to
 	moving []bool // by index
 	theirs []Address
 	told   []Address // this node's, as the peer knows them
@@ -37,6 +38,7 @@ func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
 	l.plain = m.cfg.Insecure || m.plainData(tcp) && h.DataPlain
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
 	l.up, l.at, l.full = make([]bool, l.want), make([]ends, l.want), make(chan struct{})
+	l.aim = make([]ends, l.want)
 	l.moving = make([]bool, l.want)
 	l.theirs, _ = decodeAddresses(h.Addresses) // acceptable looked at them
 	l.set(-1, false)
@@ -74,7 +76,7 @@ func (l *links) place(index int, at ends) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if index < len(l.at) {
-		l.at[index] = at
+		l.at[index], l.aim[index] = at, at
 	}
 }
 
@@ -94,6 +96,9 @@ func (l *links) move(index int, moving bool) (up bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.moving[index] = moving
+	if !moving && l.up[index] {
+		l.aim[index] = l.at[index] // where it stayed, if it did not come anywhere
+	}
 	return l.up[index]
 }
 

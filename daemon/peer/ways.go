@@ -91,19 +91,19 @@ func (c *channel) claim(index int) *Path {
 	left := c.plan()
 	c.links.mu.Lock()
 	defer c.links.mu.Unlock()
-	for i, at := range c.links.at {
+	for i, aim := range c.links.aim {
 		if i == index {
 			continue
 		}
-		if j := slices.IndexFunc(left, func(p Path) bool { return p.ends() == at }); j >= 0 {
+		if j := slices.IndexFunc(left, func(p Path) bool { return p.ends() == aim }); j >= 0 {
 			left = slices.Delete(left, j, j+1)
 		}
 	}
 	if len(left) == 0 {
-		c.links.at[index] = ends{}
+		c.links.aim[index] = ends{}
 		return nil
 	}
-	c.links.at[index] = left[0].ends()
+	c.links.aim[index] = left[0].ends()
 	return &left[0]
 }
 
@@ -196,6 +196,9 @@ func (c *channel) misplaced() (out []int) {
 		}
 	}
 	for i, at := range c.links.at {
+		if !c.links.up[i] {
+			at = c.links.aim[i]
+		}
 		if !stays(at) && c.links.up[i] {
 			out = append(out, i)
 		}

@@ -258,3 +258,28 @@ func TestAHelloWithImpossibleAddressesIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestALinkThatMovesIsShownWhereItIs, until its successor has taken its place; one whose move led nowhere stays where it is.
+func TestALinkThatMovesIsShownWhereItIs(t *testing.T) {
+	at := func(n byte) ends { return ends{nicAddress(n).IP, nicAddress(n + 10).IP} }
+	l := links{up: make([]bool, 1), at: make([]ends, 1), aim: make([]ends, 1), moving: make([]bool, 1), full: make(chan struct{})}
+	shown := func(want byte) {
+		t.Helper()
+		if s := l.streams(); len(s) != 1 || s[0].Local != nicAddress(want).IP {
+			t.Errorf("the link is shown as %+v, want it on NIC %d", s, want)
+		}
+	}
+	l.place(0, at(2))
+	l.set(0, true)
+	l.move(0, true)
+	l.aim[0] = at(3)
+	shown(2)
+	if l.move(0, false); l.aim[0] != at(2) {
+		t.Errorf("after a move that led nowhere it is thought to go to %v", l.aim[0])
+	}
+	l.move(0, true)
+	l.aim[0] = at(3)
+	l.place(0, at(3))
+	l.move(0, false)
+	shown(3)
+}
