@@ -24,7 +24,7 @@ func (l *library) mig(gpu nvml.Device, d *Device, a *asking) {
 	if !a.ok(r) {
 		return
 	}
-	for n := range most {
+	for n := range min(most, maxParts) {
 		if part, r := gpu.GetMigDeviceHandleByIndex(n); a.ok(r) { // not found: the place is free
 			d.Instances = append(d.Instances, l.instance(part, d.Memory, a))
 		}

@@ -13,6 +13,12 @@ import (
 
 const libraryName = "libnvidia-ml.so.1"
 
+// What NVML may count before it is not believed.
+const (
+	maxGPUs  = 1024
+	maxParts = 64 // of a GPU, by MIG
+)
+
 // needed are functions without which nothing works; drivers have had them since R450 (2020). go-nvml binds each function when it is
 // first called, and a missing one ends the process, so nothing is called that was not looked up.
 var needed = []string{
@@ -66,6 +72,10 @@ func (l *library) open() Inventory {
 		}
 		_ = l.nvml.Shutdown()
 		return i
+	}
+	if count > maxGPUs {
+		_ = l.nvml.Shutdown()
+		return Inventory{State: Failed, Reason: fmt.Sprintf("NVML counts %d GPUs, and no machine has more than %d", count, maxGPUs), Fix: "see what nvidia-smi says", Driver: l.driver, CUDA: l.cuda}
 	}
 	l.cards = nil
 	for n := range count {

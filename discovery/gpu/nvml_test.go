@@ -331,3 +331,48 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 }
+
+// TestAnyCallMayFail: whichever question NVML does not answer, the GPUs are listed, and known in full once it answers.
+func TestAnyCallMayFail(t *testing.T) {
+	text := fakenvml.Scenario(t, "mig")
+	l, box, whole := opened(t, text)
+	for code, why := range map[int]string{3: "not supported", 15: "lost", 999: "unknown"} {
+		for at, same := 1, 0; same < 100; at++ { // so many that read does not ask so often
+			box.Set(fmt.Sprintf("fail %d %d\n%s", at, code, text))
+			i := l.read()
+			if i.State != OK || len(i.Devices) != len(whole.Devices) {
+				t.Fatalf("call %d is %s: %+v", at, why, i)
+			}
+			lost := 0
+			for _, d := range i.Devices {
+				if d.Lost {
+					lost++
+				}
+			}
+			if lost > 1 || lost == 1 && code != 15 {
+				t.Errorf("call %d is %s: %d lost GPUs", at, why, lost)
+			}
+			if same++; !cmp.Equal(i, whole) {
+				same = 0
+			}
+			box.Set(text)
+			if diff := cmp.Diff(whole, l.read()); diff != "" {
+				t.Fatalf("after call %d was %s (-want +got):\n%s", at, why, diff)
+			}
+		}
+	}
+}
+
+// TestCountsThatLie: GPUs that NVML counts and does not have cannot be opened; a count that no machine has is not believed.
+func TestCountsThatLie(t *testing.T) {
+	text := fakenvml.Scenario(t, "mig")
+	_, box, i := opened(t, "claim 4\n"+text)
+	if i.State != OK || len(i.Devices) != 4 || i.Devices[1].Problem != "" || i.Devices[2].Problem == "" || i.Devices[3].Problem == "" {
+		t.Errorf("%+v", i)
+	}
+	box.Set("claim 4000000000\n" + text)
+	src, _ := newSource(Config{Library: fakenvml.Library(t)})
+	if i := src.open(); i.State != Failed || len(i.Devices) > 0 || !strings.Contains(i.Reason, "4000000000 GPUs") {
+		t.Errorf("%s: %s, %d GPUs", i.State, i.Reason, len(i.Devices))
+	}
+}

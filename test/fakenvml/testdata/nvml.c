@@ -15,6 +15,7 @@ static struct nvmlDevice_st handles[MAX_GPUS][1 + MAX_PARTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct scenario now;
 static int started;
+static unsigned failing, asked; /* the call that is to fail, and how many there were since that is known */
 
 /* The one event set, and how many errors of each GPU were delivered or are too old to be. */
 struct nvmlEventSet_st {
@@ -41,6 +42,10 @@ static const struct gpu *of(nvmlDevice_t d, nvmlReturn_t *r)
 		return NULL;
 	}
 	*r = s->gpus[d.handle->gpu].answer;
+	if (s->fails != failing)
+		failing = s->fails, asked = 0;
+	if (failing && ++asked == failing)
+		*r = (nvmlReturn_t)s->fail;
 	return &s->gpus[d.handle->gpu];
 }
 
@@ -101,7 +106,8 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
 {
-	*count = look()->count;
+	const struct scenario *s = look();
+	*count = s->claims ? s->claims : s->count;
 	return NVML_SUCCESS;
 }
 

@@ -78,7 +78,7 @@ static void parse(struct scenario *s, const char *line)
 {
 	/* init, wait: nvmlReturn_t of starting, of waiting for events */
 	if (sscanf(line, "driver %79s", s->driver) == 1 || sscanf(line, "cuda %d", &s->cuda) == 1 || sscanf(line, "init %d", &s->init) == 1 ||
-	    sscanf(line, "wait %d", &s->wait) == 1)
+	    sscanf(line, "wait %d", &s->wait) == 1 || sscanf(line, "fail %u %u", &s->fails, &s->fail) == 2 || sscanf(line, "claim %u", &s->claims) == 1)
 		return;
 	/* gpu PCI UUID NAME */
 	if (strncmp(line, "gpu ", 4) == 0 && s->count < MAX_GPUS) {

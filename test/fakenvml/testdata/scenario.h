@@ -38,6 +38,8 @@ struct gpu {
 struct scenario {
 	char driver[80];
 	int cuda, init, wait;
+	unsigned fails, fail; /* which call about a GPU fails, from 1, and its nvmlReturn_t; 0: none */
+	unsigned claims;      /* how many GPUs it says there are, beside those that there are; 0: it tells the truth */
 	unsigned count;
 	struct gpu gpus[MAX_GPUS];
 };
