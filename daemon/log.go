@@ -16,13 +16,13 @@ func newLog(c config.Log, level *slog.LevelVar) logger {
 	level.Set(logLevel(c.Level))
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+		return slog.New(patient(slog.NewJSONHandler(os.Stderr, o)))
 	}
 	text := slog.NewTextHandler(os.Stderr, o)
 	if inJournal() {
-		return slog.New(newJournalHandler(level, text))
+		return slog.New(patient(newJournalHandler(level, text)))
 	}
-	return slog.New(text)
+	return slog.New(patient(text))
 }
 
 func logLevel(s string) slog.Level {
