@@ -15,8 +15,8 @@ import (
 
 // Flags are what the command line sets over the file. Empty means not given.
 type Flags struct {
-	Node, StateDir, Socket, Listen, Admin, CA string
-	Peers                                     map[string]string
+	Node, StateDir, Socket, Listen, Metrics, Admin, CA string
+	Peers                                              map[string]string
 }
 
 // absolute makes paths independent of the working directory: what a shell completes is often relative.
@@ -60,6 +60,7 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 	}
 	set(&c.Socket, f.Socket)
 	set(&c.Listen, f.Listen)
+	set(&c.Metrics, f.Metrics)
 	set(&c.Admin, f.Admin)
 	if len(f.Peers) > 0 {
 		nodes := maps.Clone(f.Peers)

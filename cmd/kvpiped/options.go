@@ -36,6 +36,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.flags.StateDir, "state-dir", "", "with --dev: private `DIR` for the sockets (default $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID)")
 	f.StringVar(&o.flags.Socket, "socket", "", "`PATH` of the socket for engines")
 	f.StringVar(&o.flags.Listen, "listen", "", "`HOST:PORT` for peers, \"off\" for none")
+	f.StringVar(&o.flags.Metrics, "metrics", "", "`HOST:PORT` of metrics and health, \"off\" for none")
 	f.StringVar(&o.flags.Admin, "admin", "", "`PATH` of the admin socket")
 	f.StringVar(&o.flags.CA, "ca", "", "with --dev: `DIR` of the CA; daemons that share it trust each other, the first one makes it")
 	f.StringVar(&o.sys, "sys", "", "with --dev: `DIR` to look for NUMA nodes and PCI devices in, such as a copy of another machine's (default /sys)")

@@ -118,7 +118,8 @@ func TestPortsOfOthers(t *testing.T) {
 		busy = append(busy, l)
 	}
 	listen, metrics, at := busy[0].Addr().String(), busy[1].Addr().String(), filepath.Join(dir, "m")
-	p := start(t, "--config", write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\ninsecure = true\nlisten = %q\nmetrics = %q\nsocket = %q\nadmin = %q\n[gpu]\nnvml = \"off\"\n", listen, metrics, filepath.Join(dir, "s"), at))
+	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\ninsecure = true\nlisten = %q\nmetrics = \"127.0.0.1:1\"\nsocket = %q\nadmin = %q\n[gpu]\nnvml = \"off\"\n", listen, filepath.Join(dir, "s"), at)
+	p := start(t, "--config", file, "--metrics", metrics) // flags win
 	me := "is in use by daemon.test (PID " + strconv.Itoa(os.Getpid()) + ")"
 	for _, key := range []string{"listen", "metrics"} {
 		if line := p.await(key + ": "); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, me) {
