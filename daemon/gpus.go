@@ -55,6 +55,8 @@ func (d *Daemon) gpuChanged(now gpu.Inventory, e gpu.Event) {
 func (d *Daemon) logGPUs(i gpu.Inventory) {
 	named := d.cfg.GPU.NVML != "auto" // the configuration says that there is one
 	switch {
+	case i.State == gpu.OK && i.Reason != "":
+		d.log.Warn("gpus", "count", len(i.Devices), "why", i.Reason, "fix", i.Fix)
 	case i.State == gpu.OK:
 		d.log.Info("gpus", "count", len(i.Devices), "driver", i.Driver, "cuda", i.CUDA)
 	case i.State == gpu.Mismatch, i.State == gpu.NoPermission, i.State == gpu.Failed, i.State == gpu.NoLibrary && named:

@@ -49,6 +49,8 @@ func (d *doctor) gpus(s *admin.Status) []finding {
 	switch {
 	case g.State == "ok" && g.Lost > 0:
 		return []finding{warn(check, "kvpipectl gpus says which and why; reset or restart, engines on the other GPUs may go on", "%d of %d are lost", g.Lost, g.Count)}
+	case g.State == "ok" && g.Reason != "":
+		return []finding{warn(check, g.Fix, "%s", g.Reason)}
 	case g.State == "ok":
 		return []finding{fine(check, "%d, driver %s", g.Count, orDash(g.Driver))}
 	case g.State == "driver_mismatch", g.State == "no_permission", g.State == "failed":

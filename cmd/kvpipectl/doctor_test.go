@@ -222,6 +222,7 @@ func TestDoctorGPUs(t *testing.T) {
 		{admin.GPUSummary{State: "starting", Reason: "NVML is still starting"}, want{"ok", "none: NVML is still starting", ""}},
 		{admin.GPUSummary{State: "driver_mismatch", Reason: "different versions", Fix: "reboot"}, want{"warning", "different versions", "reboot"}},
 		{admin.GPUSummary{State: "no_permission", Reason: "may not", Fix: "let it"}, want{"warning", "may not", "let it"}},
+		{admin.GPUSummary{State: "ok", Count: 8, Reason: "NVML does not return", Fix: "nvidia-smi"}, want{"warning", "NVML does not return", "nvidia-smi"}},
 		{admin.GPUSummary{State: "failed", Reason: "odd", Fix: "nvidia-smi"}, want{"warning", "odd", "nvidia-smi"}},
 	} {
 		compare(t, d.gpus(&admin.Status{GPUs: c.gpus}), c.want)

@@ -44,6 +44,9 @@ func printGPUs(w io.Writer, g admin.GPUs) {
 			fmt.Fprintf(w, "GPU %d: last of %d errors: Xid %d at %s%s: %s\n", d.Index, x.Count, x.Code, x.When.UTC().Format(time.RFC3339), of(x.Instance), x.Text)
 		}
 	}
+	if g.Reason != "" {
+		fmt.Fprintf(w, "note: %s\nfix: %s\n", g.Reason, g.Fix)
+	}
 	for _, why := range dmaBufReasons(g.Devices) {
 		fmt.Fprintln(w, "dma-buf:", why)
 	}
@@ -136,6 +139,8 @@ func gpuLine(g admin.GPUSummary) string {
 	switch {
 	case g.State != "ok":
 		return fmt.Sprintf("none (%s): %s", g.State, g.Reason)
+	case g.Reason != "":
+		return fmt.Sprintf("%d, driver %s: %s", g.Count, orDash(g.Driver), g.Reason)
 	case g.Lost > 0:
 		return fmt.Sprintf("%d, of them %d lost, driver %s", g.Count, g.Lost, orDash(g.Driver))
 	}

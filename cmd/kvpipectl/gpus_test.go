@@ -37,3 +37,15 @@ func TestFabric(t *testing.T) {
 		}
 	}
 }
+
+// TestGPUsOfAnNVMLThatHangs: what was known is shown, and that it may be old.
+func TestGPUsOfAnNVMLThatHangs(t *testing.T) {
+	if got, want := gpuLine(admin.GPUSummary{State: "ok", Count: 8, Driver: "570", Reason: "it hangs"}), "8, driver 570: it hangs"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var out strings.Builder
+	printGPUs(&out, admin.GPUs{State: "ok", Reason: "it hangs", Fix: "look", Devices: []admin.GPU{{Name: "NVIDIA H200"}}})
+	if got := out.String(); !strings.Contains(got, "NVIDIA H200") || !strings.Contains(got, "note: it hangs\nfix: look\n") {
+		t.Errorf("gpus:\n%s", got)
+	}
+}

@@ -21,7 +21,7 @@ const (
 // Inventory is the GPUs of this node at one moment. It is a value: nothing changes it later, and its slices are not to be changed.
 type Inventory struct {
 	State   State
-	Reason  string   // in words, why State is not OK; "" when it is
+	Reason  string   // in words, why State is not OK, or that all this may be old because NVML hangs; "" when it is well
 	Fix     string   // what to do about it; "" when there is nothing to do
 	Driver  string   // version of the driver, "580.65.06"; "" unknown
 	CUDA    string   // highest CUDA version that the driver serves, "13.0"; "" unknown

@@ -104,6 +104,7 @@ func watch(src source, none Inventory, notify func(Inventory, Event)) *Watcher {
 			w.publish(none)
 			return
 		}
+		w.src = prompt{src, w.hangs, w.returned}
 		w.run()
 	}()
 	return w

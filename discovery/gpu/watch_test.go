@@ -354,6 +354,27 @@ func TestStuck(t *testing.T) {
 	})
 }
 
+// TestHangs: that NVML does not return from a call is told, once, with what was known; so is that it does again.
+func TestHangs(t *testing.T) {
+	watching(t, two(), func(s *script, w *Watcher, h *heard) {
+		h.want(t, "state", "added GPU-0", "added GPU-1")
+		stuck := make(chan struct{})
+		s.set(func(s *script) { s.stuck = stuck })
+		time.Sleep(10 * hung)
+		h.want(t, "state")
+		if i := w.Inventory(); i.State != OK || i.Reason != hangs || i.Fix == "" || len(i.Devices) != 2 {
+			t.Errorf("while it hangs: %+v", i)
+		}
+		s.set(func(s *script) { s.stuck = nil })
+		close(stuck)
+		time.Sleep(slice)
+		h.want(t, "state")
+		if i := w.Inventory(); i.State != OK || i.Reason != "" || i.Fix != "" || len(i.Devices) != 2 {
+			t.Errorf("when it goes on: %+v", i)
+		}
+	})
+}
+
 // TestDifferences: a change is told in words.
 func TestDifferences(t *testing.T) {
 	up, down := []Link{{Active: true}, {Active: true}}, []Link{{Active: true}, {}}
