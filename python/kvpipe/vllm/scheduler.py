@@ -103,14 +103,22 @@ class Scheduler:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
         self._asking, start = None, self._waiting.start(request.request_id)
         source = self._waiting.pop(request.request_id)
-        if source is not None and count > 0:
-            self._load(request, source, blocks.get_block_ids(), start, count)
+        if count > 0:
+            tag, begun = self._operations.tag(), False
+            try:
+                if source is not None:  # else its offer went while the engine held the load back, for steps under way
+                    self._load(request, source, blocks.get_block_ids(), start, count, tag)
+                    begun = True
+            finally:
+                if not begun and (source is None or not self._layers(source)):  # the engine waits for an end
+                    self._next.recvs[tag] = request.request_id
+                    self._operations.failed(tag)
         elif source is not None:
             self._operations.drop(source)
         self._offers.allocated(request)
 
-    def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], start: int, count: int) -> None:
-        name, tag, layered = request.request_id, self._operations.tag(), self._layers(source)
+    def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], start: int, count: int, tag: int) -> None:
+        name, layered = request.request_id, self._layers(source)
         stop = self._blocks.end(start + count)
         parts = {rank: rank for rank in range(self._world)} if layered else dict(self._apart)
         load = Load(tag, name, source.key, source.node, source.token, source.trace,

@@ -80,6 +80,29 @@ def test_blocks_that_come_later_are_loaded_into_as_was_asked(node):
     assert [take["tokens"] for take in node.taken] == [(32, 100), (64, 100)]
 
 
+def test_a_load_that_was_held_back_until_its_offer_was_gone_fails(node):
+    """vLLM has been told that it comes, and waits for it to end."""
+    side, r = scheduler(node), request(100)
+    side.add(r)
+    assert side.matched(r, 0) == (100, True)
+    node.coming = [ends(1, Status.FAILED, Reason.NOT_FOUND)]
+    step(side)
+    side.allocated(r, blocks(100), 100)
+    told = step(side)
+    assert [told.recvs[tag] for tag, done in told.ended if not done] == ["r"] and not node.taken
+
+
+def test_a_request_that_cannot_be_told_of_does_not_wait_either(node):
+    side, r = scheduler(node), request(100)
+    side.add(r)
+    side.matched(r, 0)
+    r.prompt_embeds = "no tensor"
+    with pytest.raises(AttributeError):
+        side.allocated(r, blocks(100), 100)
+    told = step(side)
+    assert [told.recvs[tag] for tag, done in told.ended if not done] == ["r"] and not node.taken
+
+
 @pytest.mark.parametrize("end, answer", [(ends(1), (99, False)), (ends(1, Status.FAILED, Reason.TIMEOUT), (0, False))])
 def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
     side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
