@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from ..errors import Incompatible
 from ..layout import View
 
 #: keys by content and token, values by token and content (vLLM's csrc/cpu/cpu_attn_vec.hpp): see columns()
 COLUMNS = "columns"
+
+#: of a layout, as daemons accept it
+MAX_VIEWS = 4096
 
 
 class Heads(NamedTuple):
@@ -140,22 +144,27 @@ def model_name(model: str, override: str = "") -> str:
     return path[-1] if path else model
 
 
-def fingerprint(config: Any, spec: Any, form: str, override: str = "") -> Dict[str, Any]:
-    """What both sides must have in common. form: how attention fills a block, where tokens do not follow each other."""
+def fingerprint(config: Any, specs: Sequence[Any], form: str, override: str = "") -> Dict[str, Any]:
+    """What both sides must have in common. specs: of the layers, group by group; where they differ, all count. form: how attention
+    fills a block, where tokens do not follow each other."""
     model = config.model_config
     out: Dict[str, Any] = {
         "model": model_name(model.model, override),
         "revision": model.revision or "none",
-        "kv_dtype": str(spec.dtype).replace("torch.", ""),
+        "kv_dtype": _all(sorted({str(spec.dtype).replace("torch.", "") for spec in specs})),
         "kv_cache_dtype": str(config.cache_config.cache_dtype),
         "kv_heads": int(model.get_total_num_kv_heads()),
-        "head_size": int(spec.head_size),
+        "head_size": _all(sorted({int(spec.head_size) for spec in specs})),
         "mla": bool(model.use_mla),
         "format": form or "token",
     }
     if in_whole_blocks(form):
-        out["block_size"] = int(spec.block_size)
+        out["block_size"] = _all([size for size, _ in itertools.groupby(int(spec.block_size) for spec in specs)])
     return out
+
+
+def _all(values: Sequence[Any]) -> Any:
+    return values[0] if len(values) == 1 else "+".join(str(value) for value in values)
 
 
 def in_whole_blocks(form: str) -> bool:

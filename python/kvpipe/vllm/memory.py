@@ -53,7 +53,7 @@ class Memory:
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
         form = packing.found(self._config, specs)
         views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place, form == layout.COLUMNS)
-        self._node.set_layout(views, layout.fingerprint(self._config, specs[-1], form, self._settings.model))
+        self._node.set_layout(views, layout.fingerprint(self._config, specs, form, self._settings.model))
         logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
                     self._heads.ranks, len(layers), len(views), len(self._regions),
                     sum(size for _, size, _ in self._regions) >> 20, self._node.name)

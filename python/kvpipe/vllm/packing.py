@@ -11,16 +11,23 @@ from .compat import attention_format, attention_writes
 
 def found(config: Any, specs: Iterable[Any]) -> str:
     """Of an engine's layers: "" where a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in whole
-    blocks. Needs no KV memory: schedulers and workers get the same answer."""
+    blocks, which all do if some must. Needs no KV memory: schedulers and workers get the same answer."""
     if config.device_config.device_type != "cpu":
         return ""
-    each: Dict[Any, str] = {}
-    for spec in specs:
-        alike = (spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None))
-        if alike not in each:
-            name = attention_format(config, spec)
-            each[alike] = layout.COLUMNS if in_columns(config, spec) else name
-    return "+".join(sorted(set(each.values())))
+    each: Dict[Any, Any] = {}
+    layers = 0
+    for layers, spec in enumerate(specs, 1):
+        each.setdefault((spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None)), spec)
+    if _in_reach(config, layers) and all(in_columns(config, spec) for spec in each.values()):
+        return layout.COLUMNS
+    return "+".join(sorted({attention_format(config, spec) for spec in each.values()}))
+
+
+def _in_reach(config: Any, layers: int) -> bool:
+    """Whether a layout has room for a view of each head's keys, and of each layer's values. The model alone decides, on how many
+    ranks it may be: engines that are cut differently, and all ranks of one, have to agree."""
+    model = config.model_config
+    return max(layers, int(model.get_total_num_hidden_layers())) * (int(model.get_total_num_kv_heads()) + 1) <= layout.MAX_VIEWS
 
 
 def in_columns(config: Any, spec: Any) -> bool:

@@ -32,6 +32,8 @@ class Scheduler:
         sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
         form = packing.found(config, [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()])
         self._blocks = requests.Blocks(groups, sizes, max(sizes) if in_whole_blocks(form) else 1)
+        if in_whole_blocks(form):
+            logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
         self._tp = int(config.parallel_config.tensor_parallel_size)
         self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take

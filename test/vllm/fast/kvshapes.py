@@ -94,13 +94,14 @@ def _elements(shape, layers, blocks, slots, heads):
 
 
 class Cache:
-    """A worker's session with a cache of one of the SHAPES: rank ``rank`` of ``tp``, of a model with ``heads`` kv heads.
+    """A worker's session with a cache of one of the SHAPES: rank ``rank`` of ``tp``, of a model with ``heads`` kv heads. whole: of
+    columns, whose blocks only move whole.
 
-    ``parts``: [block, token, head, content] of every part of every layer, whatever the shape.
+    ``parts``: (group, [block, token, head, content]) of every part of every layer, whatever the shape.
     """
 
     def __init__(self, socket, engine, shape, *, layers=3, blocks=12, slots=16, heads=4, tp=1, rank=0,
-                 dtype=torch.float16, group=lambda layer: 0):
+                 dtype=torch.float16, group=lambda layer: 0, whole=False):
         self.node = kvpipe.connect(socket, engine_id=engine, rank=(rank, 0), world=(tp, 1))
         heads = 1 if shape in LATENTS else heads
         self.slots, self._total = slots, heads
@@ -115,9 +116,9 @@ class Cache:
         known = [layout.Layer(f"model.layers.{i}.attn", i, group(i), slots, heads) for i in range(layers)]
         caches = {layer.name: t for layer, t in zip(known, tensors)}
         self.views = layout.views(known, caches, blocks, of_heads, lambda t: (region, t.data_ptr() - region.address),
-                                  shape in COLUMNS)
+                                  shape in COLUMNS and not whole)
         self.node.set_layout(self.views, {"model": "tiny"})
-        self.parts = [(i, part) for i, t in enumerate(tensors) for part in parts(t)]
+        self.parts = [(group(i), part) for i, t in enumerate(tensors) for part in parts(t)]
 
     def model(self, seed):
         """Numbers for every part: of all heads of the model, in blocks of this cache's size."""

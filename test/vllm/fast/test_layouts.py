@@ -52,7 +52,7 @@ def expected(rank, source, seed, there, here, tokens, skip):
     """What must lie in a rank's memory: the tokens' elements, and around them what was there."""
     memory = rank.memory.clone()
     there, here = (blocks if isinstance(blocks[0], list) else [blocks] for blocks in (there, here))
-    for (_, into), numbers, group in zip(rank.parts, source.model(seed), [view.group for view in rank.views]):
+    for (group, into), numbers in zip(rank.parts, source.model(seed)):
         view = memory.view(into.dtype).as_strided(into.shape, into.stride(), into.storage_offset())
         of = rank.mine(numbers)
         for token in range(skip, tokens):
@@ -122,6 +122,23 @@ def test_layouts_of_different_kinds_are_refused(engines, source, target):
     with pytest.raises(kvpipe.Incompatible):
         d.node.take(offer.key, [1], peer=p.node.advertise, token=TOKEN, tokens=16).wait(30)
     assert torch.equal(d.ranks[0].memory, before)
+
+
+@pytest.mark.parametrize("tp", [(1, 1), (1, 2), (4, 2)], ids=lambda n: f"tp{n[0]}-tp{n[1]}")
+def test_whole_blocks_hold_columns_too(engines, tp):
+    p, d = engines("columns", "columns", p={"tp": tp[0]}, d={"tp": tp[1]}, whole=True)
+    assert len(d.ranks[0].views) == len(d.ranks[0].parts) / 2, "one for each layer"
+    hand_over(p, d, [7, 2, 3, 11], [0, 9, 10, 4], 64)
+
+
+def test_a_layout_has_room_for_so_many_views(near):
+    with kvpipe.connect(near.socket, engine_id="many") as node:
+        region = node.alloc(1 << 20)
+        views = [kvpipe.View(region, 128 * i, layer=i, part="kv", num_blocks=1, block_stride=128, block_size=1, heads=1, total_heads=1,
+                             strides=(128, 128), content_bytes=128) for i in range(layout.MAX_VIEWS + 1)]
+        with pytest.raises(kvpipe.Invalid, match="views"):
+            node.set_layout(views, {"model": "tiny"})
+        node.set_layout(views[:-1], {"model": "tiny"})
 
 
 def test_every_head_has_a_rank():

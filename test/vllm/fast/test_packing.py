@@ -8,9 +8,10 @@ import torch
 from kvpipe.vllm import compat, layout, packing
 
 
-def config(cache_dtype="auto", mla=False, device="cpu"):
+def config(cache_dtype="auto", mla=False, device="cpu", layers=2, heads=2):
     space = types.SimpleNamespace
-    return space(device_config=space(device_type=device), cache_config=space(cache_dtype=cache_dtype), model_config=space(use_mla=mla))
+    model = space(use_mla=mla, model="m", revision=None, get_total_num_hidden_layers=lambda: layers, get_total_num_kv_heads=lambda: heads)
+    return space(device_config=space(device_type=device), cache_config=space(cache_dtype=cache_dtype), model_config=model)
 
 
 def spec(dtype=torch.float32, block_size=32, head_size=64):
@@ -52,3 +53,35 @@ def test_latent_vectors_are_no_columns():
 
 def test_other_devices_have_tokens_in_order():
     assert packing.found(config(device="cuda"), [spec()]) == ""
+
+
+@pytest.mark.parametrize("here", [63, 16])  # layers: of the model, of one of its stages
+def test_more_heads_than_a_layout_has_views_for_move_in_whole_blocks(here):
+    """A view for each head's keys, and one for the values, of each layer."""
+    assert packing.found(config(layers=63, heads=64), [spec()] * here) == layout.COLUMNS
+    form = packing.found(config(layers=64, heads=64), [spec()] * here)
+    assert form == compat.attention_format(config(), spec()) and layout.in_whole_blocks(form)
+
+
+def test_layers_of_drafts_need_views_too():
+    assert layout.in_whole_blocks(packing.found(config(layers=63, heads=64), [spec()] * 64))
+
+
+def test_all_move_in_whole_blocks_if_some_must(monkeypatch):
+    monkeypatch.setattr(packing, "in_columns", lambda config, spec: spec.head_size == 64)
+    assert layout.in_whole_blocks(packing.found(config(), [spec(), spec(head_size=80)]))
+
+
+@pytest.mark.parametrize("specs, sizes", [
+    ([spec(), spec()], 32),
+    ([spec(), spec(block_size=64), spec(block_size=64), spec()], "32+64+32"),
+    ([spec(block_size=64), spec(), spec()], "64+32"),
+])
+def test_whole_blocks_have_one_size_on_both_sides_in_every_group(specs, sizes):
+    assert layout.fingerprint(config(), specs, "cpu-vec")["block_size"] == sizes
+    assert "block_size" not in layout.fingerprint(config(), specs, layout.COLUMNS)
+
+
+def test_layers_that_differ_all_count():
+    said = layout.fingerprint(config(), [spec(head_size=128), spec(), spec(head_size=128, dtype=torch.bfloat16)], layout.COLUMNS)
+    assert said["head_size"] == "64+128" and said["kv_dtype"] == "bfloat16+float32"
