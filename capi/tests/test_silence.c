@@ -236,6 +236,9 @@ static void heartbeat(void)
 	CHECK_INT(kvpipe_connected(kv), 0);
 	fake_beat(f);
 	CHECK_INT(kvpipe_connected(kv), 1);
+	kv->beat_seen -= 6 * KV_SEC; /* now it was this process that did not run, and the daemon did */
+	fake_beat(f);
+	CHECK_INT(kvpipe_connected(kv), 1);
 	kvpipe_close(kv);
 	fake_stop(f);
 }

@@ -75,7 +75,8 @@ func (v *Server) look() {
 // watch does what no client rings for. It is what frees whoever a client blocks, so it never waits for a session's lock: who has that
 // may be the one that is blocked.
 func (v *Server) watch() {
-	slow := time.NewTimer(slowWatch)
+	var still stall
+	slow := time.NewTimer(still.expect(time.Now(), slowWatch))
 	defer slow.Stop()
 	fast := time.NewTimer(time.Hour)
 	defer fast.Stop()
@@ -84,11 +85,15 @@ func (v *Server) watch() {
 		case <-v.gone:
 			return
 		case <-slow.C:
+			if late := still.late(time.Now()); late > 0 {
+				v.cfg.Log.Warn("the daemon stood still", "for", late.Round(time.Millisecond),
+					"why", "it was stopped, or all processors were taken: engines give up loads meanwhile")
+			}
 			next := restWatch
 			for _, s := range v.all() {
 				next = min(next, s.tick())
 			}
-			slow.Reset(pulse.Until(next))
+			slow.Reset(still.expect(time.Now(), pulse.Until(next)))
 		case <-v.poke:
 			fast.Reset(fastWatch)
 		case <-fast.C:

@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import signal
 import tempfile
 import threading
 
@@ -11,6 +12,15 @@ from caches import Cache
 from daemons import READER, ROOT, Daemon, logs
 
 os.environ.setdefault("KVPIPE_LIBRARY", str(ROOT / "build/lib/libkvpipe.so.0"))
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def pytest_configure(config):
+    # Who ends the tests ends their daemons too, which are in sessions of their own. In the background SIGINT is ignored.
+    signal.signal(signal.SIGTERM, _interrupt)
 
 
 def _descriptors():

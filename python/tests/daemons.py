@@ -33,7 +33,8 @@ class Daemon:
 
     def start(self):
         self._ready = threading.Event()
-        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
+        # As a service has it: processors are shared between sessions first, so it does not wait for all that runs beside the tests.
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         logs.add(self.process.stderr)
         self._reader = threading.Thread(target=self._read, name=READER)
         self._reader.start()

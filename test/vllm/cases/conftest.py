@@ -11,13 +11,17 @@ from harness.fleet import Fleet
 os.environ.update({name: value for name, value in instance.ENV.items() if name.startswith(("HF_", "TRANSFORMERS_"))})
 
 
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def pytest_addoption(parser):
     parser.addoption("--soak", type=float, default=15, help="minutes of mixed load")
 
 
 def pytest_configure(config):
-    # Who ends the tests ends what they have started.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # Who ends the tests ends what they have started. In the background SIGINT is ignored.
+    signal.signal(signal.SIGTERM, _interrupt)
     config.addinivalue_line("markers", "core: what `make test-vllm` runs")
     config.addinivalue_line("markers", "soak: minutes of mixed load, by itself")
 

@@ -14,3 +14,4 @@ _package = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_package)
 
 folder, near, far, leaves_nothing = _package.folder, _package.near, _package.far, _package.leaves_nothing
+pytest_configure = _package.pytest_configure
