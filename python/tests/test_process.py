@@ -11,7 +11,7 @@ import kvpipe
 import pytest
 from caches import Cache
 from daemons import Daemon
-from engines import gone
+from engines import gone, until
 
 
 def run(code, socket, **more):
