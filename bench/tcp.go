@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
@@ -87,56 +86,26 @@ func modes(streams int) []string {
 	return out
 }
 
-// againstBest tries every mode of the reference, then lets the best three take
-// turns with ours; the reference is whichever of them has the best median.
+// againstBest lets the way of the reference that suits this machine best take
+// turns with ours.
 func againstBest(e *env, r *rows, row string, ref *driven, d direction, streams int, p *pair) error {
 	from, to := d.ends(p)
 	return againstBestOf(e, r, row, ref, d, streams, rateOf(p, from, to))
 }
 
 func againstBestOf(e *env, r *rows, row string, ref *driven, d direction, streams int, ours gauge) error {
-	best, err := bestModes(ref, d, streams)
-	if err != nil {
-		return err
-	}
-	gauges := []gauge{ours}
-	for _, mode := range best {
-		gauges = append(gauges, rate(ref, "%s dir=%s streams=%d", mode, d.ref, streams))
-	}
-	got, err := e.turns(gauges...)
-	if err != nil {
-		return err
-	}
-	top := 1
-	for i := range best {
-		if stats.Median(got[i+1]) > stats.Median(got[top]) {
-			top = i + 1
-		}
-	}
-	r.ratio(row, gbps("kvpipe", got[0]), gbps("ref-tcp "+best[top-1], got[top]), "")
-	return nil
-}
-
-// bestModes runs each mode twice and returns the three with the best rate.
-func bestModes(ref *driven, d direction, streams int) ([]string, error) {
-	all := modes(streams)
-	rates := map[string]float64{}
-	for range 2 {
-		for _, mode := range all {
-			a, err := ref.run("%s dir=%s streams=%d", mode, d.ref, streams)
-			if err != nil {
-				return nil, err
-			}
-			rates[mode] = max(rates[mode], a.GBps)
-		}
-	}
-	slices.SortFunc(all, func(x, y string) int {
-		if rates[x] > rates[y] {
-			return -1
-		}
-		return 1
+	best, err := bestWay(modes(streams), func(mode string) gauge {
+		return rate(ref, "%s dir=%s streams=%d", mode, d.ref, streams)
 	})
-	return all[:3], nil
+	if err != nil {
+		return err
+	}
+	got, err := e.turns(ours, rate(ref, "%s dir=%s streams=%d", best, d.ref, streams))
+	if err != nil {
+		return err
+	}
+	r.ratio(row, gbps("kvpipe", got[0]), gbps("ref-tcp "+best, got[1]), "")
+	return nil
 }
 
 // crcGroup: checksums on against off, each with daemons of its own.
