@@ -113,6 +113,7 @@ def test_kill(near, far):
         with Cache(near.socket, "victim") as heir:  # the same name starts clean
             heir.fill(1, 4)
             offer = heir.node.offer("half", [1], tokens=16, token=token)
+            until(lambda: near.ask("offers"), "the offer is there, in place of the dead one's end")
             taker.node.take("half", [1], peer="near", token=offer.token, tokens=16).wait(60)
             assert taker.holds(1, 4)
 
