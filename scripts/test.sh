@@ -1,41 +1,46 @@
 #!/usr/bin/env bash
-# Runs make targets one after the other, keeps each one's output in
-# build/test/log/TARGET.log, shows the end of it when it fails, and closes with
-# one table. Ends with 1 when a part failed, ran over its time or could not run.
+# Runs make targets, two at a time since most of them wait more than they
+# compute, and `build` alone since the others stand on it. Keeps each one's
+# output in build/test/log/TARGET.log, shows the end of it when it fails, and
+# closes with one table. Ends with 1 when a part failed, ran over its time or
+# could not run.
 #
 # usage: scripts/test.sh TARGET...        KVPIPE_PART_LIMIT: seconds for one part
+#                                         KVPIPE_PARTS: how many at a time
 set -u
 cd "$(dirname "$0")/.."
 
 make=${MAKE:-make}
 limit=${KVPIPE_PART_LIMIT:-900}
+lanes=${KVPIPE_PARTS:-2}
 logs=build/test/log
 mkdir -p "$logs"
 
-child=
-trap '[ -z "$child" ] || kill "$child" 2>/dev/null; exit 130' INT TERM
+declare -A part=() began=() # by process
+declare -A row=()           # by part
+failed=()
+trap 'kill "${!part[@]}" 2>/dev/null; exit 130' INT TERM
 
-rows=() failed=()
-for part in "$@"; do
-	if [[ " ${failed[*]-} " == *' build '* ]]; then
-		rows+=("$(printf '%-12s not run  %7s  build failed' "$part" '')")
-		failed+=("$part")
-		continue
-	fi
-	printf '== %s\n' "$part"
-	log=$logs/$part.log
-	began=$SECONDS
-	timeout --kill-after=10 "$limit" $make "$part" >"$log" 2>&1 </dev/null &
-	child=$!
-	wait "$child"
+start() {
+	printf '== %s\n' "$1"
+	timeout --kill-after=10 "$limit" $make "$1" >"$logs/$1.log" 2>&1 </dev/null &
+	part[$!]=$1
+	began[$!]=$SECONDS
+}
+
+# settle: waits for one part to end, and says how.
+settle() {
+	local pid rc word note reason
+	wait -n -p pid "${!part[@]}"
 	rc=$?
-	child=
-	took="$((SECONDS - began)) s"
+	local name=${part[$pid]}
+	local log=$logs/$name.log took="$((SECONDS - began[$pid])) s"
+	unset "part[$pid]"
 	note=$(sed -n 's/^part passed: //p' "$log" | paste -sd + | sed 's|+|, |g')
 	if [ "$rc" -ne 0 ]; then
 		[ "$rc" -ne 124 ] || note="ran longer than $limit s"
 		tail -n 80 "$log"
-		failed+=("$part")
+		failed+=("$name")
 		word=FAILED
 		note=${note:+$note; }"see $log"
 	elif reason=$(grep -m 1 '^part skipped: ' "$log"); then
@@ -44,12 +49,25 @@ for part in "$@"; do
 	else
 		word=ok
 	fi
-	rows+=("$(printf '%-12s %-7s  %7s  %s' "$part" "$word" "$took" "$note")")
+	row[$name]=$(printf '%-14s %-7s  %7s  %s' "$name" "$word" "$took" "$note")
+	echo "${row[$name]}"
 	grep -h '^skip: ' "$log" | sort | uniq -c | sed 's/^/   /'
+}
+
+for name in "$@"; do
+	while [ "${#part[@]}" -ge "$lanes" ]; do settle; done
+	if [[ " ${failed[*]-} " == *' build '* ]]; then
+		row[$name]=$(printf '%-14s not run  %7s  build failed' "$name" '')
+		failed+=("$name")
+		continue
+	fi
+	start "$name"
+	[ "$name" != build ] || settle
 done
+while [ "${#part[@]}" -gt 0 ]; do settle; done
 
 printf '\n%s\n' '------------ summary'
-printf '%s\n' "${rows[@]}"
+for name in "$@"; do echo "${row[$name]}"; done
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'test: FAILED in %d s: %s\n' "$SECONDS" "${failed[*]}"
 	exit 1

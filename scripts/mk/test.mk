@@ -1,8 +1,10 @@
-# Tests. `make test` runs the parts below one after the other, each as a make
-# target of its own, and closes with one table. A part that has nothing to test
-# says so by a last line "part skipped: REASON".
+# Tests. `make test` runs the parts below, each as a make target of its own, and
+# closes with one table. Two run at a time, in this order: one that mostly waits
+# beside one that mostly computes. They share nothing but what `make build` and
+# the Python environment are, which are there before. A part that has nothing to
+# test says so by a last line "part skipped: REASON".
 
-TEST_PARTS := build lint arm64 policy unit race sim test-c abi test-python test-packages e2e
+TEST_PARTS := build test-vllm-fast test-python lint arm64 policy unit e2e race sim test-c abi test-packages
 
 # The packages where several goroutines or processes meet.
 RACE_PKGS := $(patsubst %,./%/...,$(wildcard daemon/ring daemon/session daemon/memory daemon/driver \
@@ -22,7 +24,7 @@ MINUTES  ?= 10
 
 .PHONY: test policy unit race sim fuzz e2e chaos network hostile
 
-test: deps ## everything below 10 minutes on 2 cores: build, lint, all tests
+test: deps $(VENV)/.package ## everything below 10 minutes on 2 cores: build, lint, all tests
 	@MAKE='$(MAKE)' scripts/test.sh $(TEST_PARTS)
 
 policy: ## rules about imports, cgo, unsafe, comments, words

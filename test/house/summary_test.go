@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -27,6 +28,8 @@ none) echo 'part skipped: there is nothing' ;;
 some) echo 'skip: TestX: no device' ;;
 bad) echo 'it broke'; exit 2 ;;
 late) exec sleep 100 ;;
+one) echo >"$0.fifo" ;; # ends when the other has begun
+other) read _ <"$0.fifo" ;;
 esac
 `)
 	for _, name := range []string{"make", "scripts/test.sh"} {
@@ -34,6 +37,10 @@ esac
 			t.Fatal(err)
 		}
 	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "make.fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KVPIPE_PARTS", "2")
 	t.Setenv("MAKE", filepath.Join(dir, "make"))
 
 	for _, c := range []struct {
@@ -44,7 +51,8 @@ esac
 	}{
 		{"build good", "100", true, []string{"7 tests", "test: ok"}},
 		{"good none some", "100", true, []string{"there is nothing", "1 skip: TestX: no device", "test: ok"}},
-		{"bad good", "100", false, []string{"it broke", "good         ok", "test: FAILED", ": bad"}},
+		{"bad good", "100", false, []string{"it broke", "good           ok", "test: FAILED", ": bad"}},
+		{"build one other", "100", true, []string{"\none            ok", "test: ok"}},
 		{"late", "1", false, []string{"ran longer than 1 s", "test: FAILED"}},
 	} {
 		t.Setenv("KVPIPE_PART_LIMIT", c.limit)

@@ -61,8 +61,6 @@ vllm-sources: $(VLLM)/.vllm ## vLLM's source distribution in build/vllm-src (45 
 	@$(ROOT)/$(VLLM)/bin/python -B test/vllm/fast/sources.py $$($(VLLM)/bin/python -c \
 		'import importlib.metadata; print(importlib.metadata.version("vllm").partition("+")[0])')
 
-TEST_PARTS += test-vllm-fast
-
 # Benchmarks (bench/vllm). NIXL is installed beside vLLM's environment, which tests keep as it is.
 VLLM_NIXL    := $(VLLM)-nixl
 NIXL_VERSION := 1.5.1
