@@ -119,6 +119,9 @@ func (id *Identity) refresh() error {
 		return nil
 	}
 	p, err := id.read()
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: the daemon's user has to be able to read it (chown; mode 600 for the key)", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -147,9 +150,6 @@ func (id *Identity) read() (p papers, err error) {
 		p.roots.AddCert(c)
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if errors.Is(err, fs.ErrPermission) {
-		return p, fmt.Errorf("%w: the daemon's user has to be able to read it (chown it, mode 600)", err)
-	}
 	if err != nil {
 		return p, fmt.Errorf("%s with %s: %w", cert, key, err)
 	}
