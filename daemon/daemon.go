@@ -164,6 +164,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.cfg.DataPlain {
 		d.log.Warn("data_plain: data links to peers that say so too are not encrypted")
 	}
+	if d.identity != nil {
+		if until, err := d.identity.Problem(); err == nil && time.Until(until) < certificateSoon {
+			d.log.Warn("the certificate ends soon: make it anew (kvpipectl certs node)", "file", d.cfg.TLS.Cert, "until", until)
+		}
+	}
 	well, unwell := context.WithCancel(run)
 	wg.Go(func() { d.report(well) })
 	wg.Go(func() { d.watch(well) })

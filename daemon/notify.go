@@ -120,7 +120,7 @@ func (d *Daemon) summary(ctx context.Context) (string, error) {
 		text += "; " + problem
 	}
 	if d.identity != nil {
-		if err := d.identity.Ready(); err != nil {
+		if err := d.identity.Valid(); err != nil {
 			text += "; no peers: " + err.Error()
 		}
 	}

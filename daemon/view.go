@@ -97,7 +97,7 @@ func (v view) warn(s *admin.Status) {
 		if c.Problem != "" {
 			s.Warnings = append(s.Warnings, "certificate: "+c.Problem)
 		}
-		if left := time.Until(c.Until); !c.Until.IsZero() && left < certificateSoon {
+		if left := time.Until(c.Until); left > 0 && left < certificateSoon {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("certificate %s ends in %s", c.File, left.Round(time.Hour)))
 		}
 	}

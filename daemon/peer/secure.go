@@ -21,6 +21,9 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 	if err := m.cfg.Identity.Ready(); err != nil {
 		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: %v", err)
 	}
+	if err := m.cfg.Identity.Valid(); client && err != nil { // who dials here is left to say so itself
+		return nil, "", final(transfer.Unavailable, "this daemon's certificate is refused by peers: %v", err)
+	}
 	var t *tls.Conn
 	if client {
 		t = tls.Client(conn, m.cfg.Identity.Config(protos...))

@@ -45,6 +45,22 @@ func (id *Identity) Ready() error {
 	return id.lastErr
 }
 
+// Valid is Ready for who is about to show the certificate: an error says that there is none, or that it ended while it was in use.
+func (id *Identity) Valid() error {
+	if err := id.Ready(); err != nil {
+		return err
+	}
+	return id.ended(id.current())
+}
+
+// ended says that a certificate was good, and is no more.
+func (id *Identity) ended(p papers) error {
+	if time.Now().After(p.pair.Leaf.NotAfter) {
+		return fmt.Errorf("%s: %w: make it anew (kvpipectl certs node %s)", id.files[1], expired(p.pair.Leaf), id.node)
+	}
+	return nil
+}
+
 // Config returns the TLS configuration for one connection in either role of an identity that is Ready, with the files as they are now:
 // while they cannot be used, the last good ones serve. Who the peer is, is for the caller to read from the connection's state (PeerNode).
 func (id *Identity) Config(protos ...string) *tls.Config {
@@ -68,7 +84,7 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 	}
 }
 
-// Problem returns when the certificate in use ends (zero: there is none), and what is wrong with the files now: why they could not be
+// Problem returns when the certificate in use ends (zero: there is none), and what is wrong: that it has ended, why the files could not be
 // read again, or that everybody can read the key.
 func (id *Identity) Problem() (until time.Time, err error) {
 	p := id.current()
@@ -77,7 +93,7 @@ func (id *Identity) Problem() (until time.Time, err error) {
 	if p.pair == nil {
 		return until, id.lastErr
 	}
-	if err = id.lastErr; err == nil {
+	if err = errors.Join(id.ended(p), id.lastErr); err == nil {
 		err = id.exposed()
 	}
 	return p.pair.Leaf.NotAfter, err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -52,6 +53,32 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 		_, err := Open(c.ca, c.cert, c.key, "a")
 		says(t, c.what, err, c.parts...)
 	}
+}
+
+// TestACertificateThatEndsInUse is no more shown, and named; so is that of a CA, which its node's error does not take for the node's.
+func TestACertificateThatEndsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := newCA(t) // for an hour
+		cert, key := issue(t, dir, dir, "a", time.Minute)
+		id, err := Open(filepath.Join(dir, CAFile), cert, key, "a")
+		if err != nil || id.Valid() != nil {
+			t.Fatal(err, id.Valid())
+		}
+		time.Sleep(2 * time.Minute)
+		says(t, "in use", id.Valid(), cert, "expired on 2000-01-01 00:01:00", "kvpipectl certs node a")
+		_, err = id.Problem()
+		says(t, "for people", err, cert, "expired on 2000-01-01 00:01:00")
+		if err := id.Ready(); err != nil {
+			t.Errorf("who dials cannot be told any more: %v", err)
+		}
+		issue(t, dir, dir, "a", 10*time.Hour)
+		if err := id.Valid(); err != nil {
+			t.Errorf("renewed: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		_, err = Open(filepath.Join(dir, CAFile), cert, key, "a")
+		says(t, "an old CA", err, `its CA's certificate "CN=test CA`, "expired on 2000-01-01 01:00:00")
+	})
 }
 
 func TestACertificateOfTomorrowPointsToTheClock(t *testing.T) {

@@ -55,7 +55,7 @@ func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	now := time.Now()
 	switch {
 	case now.After(leaf.NotAfter):
-		return &UntrustedError{fmt.Errorf("certificate %q expired on %s", leaf.Subject, leaf.NotAfter.Format(time.DateTime))}
+		return &UntrustedError{expired(leaf)}
 	case now.Before(leaf.NotBefore):
 		return &UntrustedError{fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))}
 	}
@@ -65,7 +65,15 @@ func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	case errors.As(err, &unknown): // a CA of the same name is known, or none; what x509 says of that misleads
 		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: unknown authority: no CA in this node's ca file signed it", leaf.Subject, leaf.Issuer)}
 	case err != nil:
+		var invalid x509.CertificateInvalidError
+		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.After(invalid.Cert.NotAfter) {
+			err = fmt.Errorf("its CA's %w", expired(invalid.Cert)) // x509 does not say whose
+		}
 		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
 	}
 	return nil
+}
+
+func expired(c *x509.Certificate) error {
+	return fmt.Errorf("certificate %q expired on %s", c.Subject, c.NotAfter.Format(time.DateTime))
 }
