@@ -7,6 +7,7 @@ import time
 from typing import Any, Callable, Optional
 
 from .. import Busy, Error, Node, Unavailable
+from .._library import library
 from .compat import logger
 from .params import Settings
 
@@ -15,6 +16,10 @@ _AGAIN = 0.25
 
 def open_session(connect: Callable[..., Node], settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
     """Waits for the daemon at most ``connect_timeout``. Raises RuntimeError, in one line that says what to do."""
+    try:
+        library()
+    except Error as error:  # it is not about to come, as a daemon may be
+        raise RuntimeError(f"kvpipe: {error}") from None
     until, told = time.monotonic() + settings.connect_timeout, False
     while True:
         left = until - time.monotonic()

@@ -4,8 +4,11 @@ import types
 
 import pytest
 
+from kvpipe import Unavailable
 from kvpipe.vllm import compat
 from kvpipe.vllm.connector import KVPipeConnector
+from kvpipe.vllm.params import Settings
+from kvpipe.vllm.session import open_session
 
 
 def engine(device="cpu", dcp=1, pcp=1, **model):
@@ -39,3 +42,12 @@ def test_others_are_not():
 
 def test_vllm_is_told_that_sleep_does_not_go_with_it():
     assert not KVPipeConnector.supports_sleep_mode(None)
+
+
+def test_a_library_that_is_not_there_is_not_waited_for(monkeypatch):
+    def library():
+        raise Unavailable("libkvpipe cannot be loaded: no such file")
+
+    monkeypatch.setattr("kvpipe.vllm.session.library", library)
+    with pytest.raises(RuntimeError, match="^kvpipe: libkvpipe cannot be loaded"):
+        open_session(None, Settings(), "engine", None)
