@@ -6,9 +6,10 @@ import select
 
 from .. import Node
 
-#: milliseconds that a step which computes nothing waits for an end. The engine would come back at once, and take the cores of
-#: who moves the bytes, where there are few
-PAUSE = 1
+#: milliseconds that a step which computes nothing waits for the end of a load, or else of an offer. The engine would come back
+#: at once, and take the cores of who moves the bytes, where there are few. A load of some megabytes ends within: missed by one
+#: step, it is reported a whole round of the engine later. Nobody waits for the end of an offer, and the next prompt may come.
+LOAD, OFFER = 3, 1
 
 
 def sleep(node: Node, milliseconds: int) -> None:

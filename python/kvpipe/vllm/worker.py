@@ -117,7 +117,7 @@ class Worker:
             return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
         if not completions and not self._computes and self._open and not self._over:
-            bell.sleep(self._node, bell.PAUSE)
+            bell.sleep(self._node, bell.LOAD if any(receives for _, receives in self._open.values()) else bell.OFFER)
             completions = self._poll()
         if self._pending:
             completions, self._pending = self._pending + completions, []

@@ -125,11 +125,13 @@ def without_a_forward_pass(worker, step):
 
 
 def test_a_step_that_computes_nothing_waits_a_moment_for_an_end(node, worker, naps):
-    without_a_forward_pass(worker, Step(1, last=4, recvs={4: "r"}))
-    assert naps == [1]
+    without_a_forward_pass(worker, Step(1, last=5, recvs={4: "r"}, sends={5: "s"}))
+    assert naps == [3]
     node.coming = [ends(4)]
-    assert without_a_forward_pass(worker, Step(2, last=4)).finished_recving == {"r"}
-    assert naps == [1], "it was there already"
+    assert without_a_forward_pass(worker, Step(2, last=5)).finished_recving == {"r"}
+    assert naps == [3], "it was there already"
+    without_a_forward_pass(worker, Step(3, last=5))
+    assert naps == [3, 1], "nobody is served by the end of an offer"
 
 
 def test_no_other_step_waits(node, worker, naps):
