@@ -3,81 +3,108 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 )
 
-// logWait is how long a record may take to be written.
-const logWait = time.Second
+const (
+	logWait = time.Second // how long a record may take to be written before nobody waits for it
+	logRoom = 1024        // records that wait to be written
+)
 
-// patientHandler hands records to another handler, and on when that takes too long: a journal that hangs, or a full pipe that nobody reads, costs
-// records, which are counted, and not the daemon, of which everything logs.
+// patientHandler hands records to another handler, one after the other, and on when that takes too long: a journal that hangs, or a full pipe
+// that nobody reads, costs records, which are counted, and not the daemon, of which everything logs. One that is only slow, such as all that
+// runs where no processor is free, costs none.
 type patientHandler struct {
 	slog.Handler
-	gate *gate
+	queue *queue
 }
 
-// gate lets one record through at a time.
-type gate struct {
-	wait  time.Duration
-	turn  chan struct{} // has one while a record is written
-	since atomic.Int64  // when that began, Unix nanoseconds
-	lost  atomic.Uint64 // records that were not written
+// queue is what is not written yet.
+type queue struct {
+	wait time.Duration
+	room int
+
+	mu      sync.Mutex
+	entries []queued // the first is being written
+	late    bool     // somebody has waited for too long, and nothing has been written since
+	lost    uint64   // records for which there was no room
+}
+
+type queued struct {
+	to     slog.Handler
+	record slog.Record
+	lost   uint64     // how many are missing before it
+	done   chan error // has room for one
 }
 
 func patient(h slog.Handler) patientHandler {
-	return patientHandler{h, &gate{wait: logWait, turn: make(chan struct{}, 1)}}
+	return patientHandler{h, &queue{wait: logWait, room: logRoom}}
 }
 
 func (p patientHandler) WithAttrs(as []slog.Attr) slog.Handler {
-	return patientHandler{p.Handler.WithAttrs(as), p.gate}
+	return patientHandler{p.Handler.WithAttrs(as), p.queue}
 }
 
 func (p patientHandler) WithGroup(name string) slog.Handler {
-	return patientHandler{p.Handler.WithGroup(name), p.gate}
+	return patientHandler{p.Handler.WithGroup(name), p.queue}
 }
 
-// Handle returns when the record is written, or does not get its turn or its end in time.
-func (p patientHandler) Handle(ctx context.Context, r slog.Record) error {
-	if !p.gate.enter() {
-		p.gate.lost.Add(1)
+// Handle returns when the record is written, or when that takes too long: it is written when it can be then.
+func (p patientHandler) Handle(_ context.Context, r slog.Record) error {
+	done := p.queue.put(p.Handler, r)
+	if done == nil {
 		return nil
 	}
-	done := make(chan error, 1)
-	go func() {
-		defer p.gate.leave()
-		if n := p.gate.lost.Swap(0); n > 0 {
-			lost := slog.NewRecord(time.Now(), slog.LevelError, "the log was not taken in time: records are missing here", 0)
-			lost.Add("records", n)
-			_ = p.Handler.Handle(ctx, lost)
-		}
-		done <- p.Handler.Handle(ctx, r.Clone())
-	}()
-	t := time.NewTimer(p.gate.wait)
+	t := time.NewTimer(p.queue.wait)
 	defer t.Stop()
 	select {
 	case err := <-done:
 		return err
 	case <-t.C:
-		return nil // it is written when it can be
+		p.queue.mu.Lock()
+		p.queue.late = true
+		p.queue.mu.Unlock()
+		return nil
 	}
 }
 
-// enter waits for its turn, unless the record that is being written takes too long already.
-func (g *gate) enter() bool {
-	select {
-	case g.turn <- struct{}{}:
-	default:
-		t := time.NewTimer(max(g.wait-time.Since(time.Unix(0, g.since.Load())), 0))
-		defer t.Stop()
-		select {
-		case g.turn <- struct{}{}:
-		case <-t.C:
-			return false
+// put queues a record, if there is room, and returns what to wait for; nil: nothing.
+func (q *queue) put(to slog.Handler, r slog.Record) <-chan error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.entries) >= q.room {
+		q.lost++
+		return nil
+	}
+	e := queued{to, r.Clone(), q.lost, make(chan error, 1)}
+	q.lost = 0
+	q.entries = append(q.entries, e)
+	if len(q.entries) == 1 {
+		go q.write()
+	}
+	if q.late {
+		return nil
+	}
+	return e.done
+}
+
+// write ends when all is written.
+func (q *queue) write() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.entries) > 0 {
+		e := q.entries[0]
+		q.mu.Unlock()
+		if e.lost > 0 {
+			lost := slog.NewRecord(time.Now(), slog.LevelError, "the log was not taken in time: records are missing here", 0)
+			lost.Add("records", e.lost)
+			_ = e.to.Handle(context.Background(), lost)
 		}
+		err := e.to.Handle(context.Background(), e.record)
+		q.mu.Lock()
+		q.entries, q.late = slices.Delete(q.entries, 0, 1), false
+		e.done <- err
 	}
-	g.since.Store(time.Now().UnixNano())
-	return true
 }
-
-func (g *gate) leave() { <-g.turn }

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +29,10 @@ func (h stallingHandler) WithAttrs(as []slog.Attr) slog.Handler {
 func TestALogThatHangs(t *testing.T) {
 	book, held := new(logbook), make(chan struct{})
 	h := patient(stallingHandler{slog.NewTextHandler(book, nil), held})
-	h.gate.wait = 50 * time.Millisecond
+	h.queue.wait, h.queue.room = 50*time.Millisecond, 2
 	log := slog.New(h).With("peer", "b")
 	log.Info("first")
+	log.Info("second")
 	began := time.Now()
 	for range 2000 { // one after the other would take 100 s to give up
 		log.Info("missing")
@@ -38,8 +41,8 @@ func TestALogThatHangs(t *testing.T) {
 		t.Errorf("2000 records took %v", took)
 	}
 	close(held)
-	eventually(t, "the log goes on", func() bool { return strings.Contains(book.String(), "first") })
-	h.gate.wait = patience
+	eventually(t, "the log goes on", func() bool { return strings.Contains(book.String(), "second") })
+	h.queue.wait = patience
 	log.Info("last")
 	got := book.String()
 	for _, want := range []string{"msg=first peer=b", "records are missing here\" peer=b records=2000", "msg=last peer=b"} {
@@ -49,5 +52,29 @@ func TestALogThatHangs(t *testing.T) {
 	}
 	if strings.Contains(got, "msg=missing") {
 		t.Errorf("what was given up is written:\n%s", got)
+	}
+}
+
+// TestALogThatIsSlow keeps nobody for long either, and has all records in their order in the end: that the daemon is ready is one of them.
+func TestALogThatIsSlow(t *testing.T) {
+	book, held := new(logbook), make(chan struct{})
+	h := patient(stallingHandler{slog.NewTextHandler(book, nil), held})
+	h.queue.wait = 10 * time.Millisecond
+	log := slog.New(h)
+	var want []string
+	for i := range 100 {
+		log.Info("record", "n", i)
+		want = append(want, fmt.Sprintf("msg=record n=%d", i))
+	}
+	close(held)
+	h.queue.wait = patience
+	log.Info("last")
+	eventually(t, "the log has everything", func() bool { return strings.Contains(book.String(), "msg=last") })
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(book.String()), "\n") {
+		got = append(got, line[strings.Index(line, "msg="):])
+	}
+	if want = append(want, "msg=last"); !slices.Equal(got, want) {
+		t.Errorf("the log has\n%s", strings.Join(got, "\n"))
 	}
 }
