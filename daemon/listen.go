@@ -93,9 +93,13 @@ func (d *Daemon) listenClients() error {
 		if err != nil {
 			return errors.Join(err, passed.Close())
 		}
-		d.lock.socket, d.lock.managed = pulse.Listen(l), true
-		d.sameGroup(d.cfg.Socket)
-		return nil
+		if _, err := os.Lstat(d.cfg.Socket); !errors.Is(err, fs.ErrNotExist) {
+			d.lock.socket, d.lock.managed = pulse.Listen(l), true
+			d.sameGroup(d.cfg.Socket)
+			return nil
+		}
+		_ = l.Close()
+		d.log.Error("somebody has removed the file of the service manager's socket: this daemon makes one of its own, at which nobody waits while none runs, until systemctl restart kvpiped.socket", "socket", d.cfg.Socket)
 	}
 	opt, err := d.permission()
 	if err != nil {
@@ -103,6 +107,8 @@ func (d *Daemon) listenClients() error {
 	}
 	l, err := sys.ListenSeqpacket(d.cfg.Socket, opt)
 	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("socket: %w: if it is the service manager, systemctl stop kvpiped.socket, or give another --socket (or socket = in the configuration)", err)
 	case opt.GID != 0 && errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("socket: %w: the daemon's user has to be a member of group %q", err, d.cfg.Group)
 	case err != nil:
@@ -114,15 +120,18 @@ func (d *Daemon) listenClients() error {
 
 // lockSocket makes this daemon the one that serves the socket.
 func (d *Daemon) lockSocket() (err error) {
-	dir := filepath.Dir(d.cfg.Socket)
+	dir, path := filepath.Dir(d.cfg.Socket), d.cfg.Socket+".lock"
 	if err = os.MkdirAll(dir, 0o755); err == nil {
-		d.lock.file, err = sys.LockFile(d.cfg.Socket + ".lock")
+		d.lock.file, err = sys.LockFile(path)
 	}
+	st, none := os.Lstat(path)
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK) && d.opts.Dev:
 		return fmt.Errorf("socket %s: another kvpiped serves it; a second one needs --state-dir and --listen of its own: %w", d.cfg.Socket, err)
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return fmt.Errorf("socket %s: another kvpiped serves it: %w", d.cfg.Socket, err)
+	case errors.Is(err, fs.ErrPermission) && none == nil:
+		return fmt.Errorf("socket: %w: user %d has run a kvpiped here: when it has ended, remove that file", err, st.Sys().(*syscall.Stat_t).Uid)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("socket: %w: make %s a directory of the user that runs kvpiped", err, dir)
 	case err != nil:

@@ -82,6 +82,9 @@ func (o *options) config() (config.Config, error) {
 			if errors.Is(err, fs.ErrNotExist) && o.file == defaultFile {
 				err = fmt.Errorf("%w: write one (packaging/kvpiped.toml is a commented sample), or try \"kvpiped --dev\"", err)
 			}
+			if errors.Is(err, fs.ErrPermission) {
+				err = fmt.Errorf("%w: user %d, who runs this kvpiped, has to be let read it: packages give it to group kvpipe (chgrp kvpipe, chmod 640)", err, os.Geteuid())
+			}
 			return c, err
 		}
 	}

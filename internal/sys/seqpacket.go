@@ -23,8 +23,9 @@ type ListenOptions struct {
 // ListenSeqpacket listens on a SOCK_SEQPACKET unix socket at path. The file
 // appears with its final mode and group, by rename, and replaces a socket that
 // was there: the caller holds a lock that says no other process serves this path
-// (see LockFile). Closing the listener leaves the file; RemoveSocket ends it.
-// Errors name the path.
+// (see LockFile). One where somebody listens all the same, who needs no such lock,
+// stays: the error wraps EADDRINUSE. Closing the listener leaves the file;
+// RemoveSocket ends it. Errors name the path.
 func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) {
 	mode := opt.Mode
 	if mode == 0 {
@@ -32,6 +33,9 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
 		return nil, fmt.Errorf("listen on %s: it is not a socket (%v): move it away", path, st.Mode())
+	}
+	if answered(path) {
+		return nil, fmt.Errorf("listen on %s: somebody listens there: %w", path, syscall.EADDRINUSE)
 	}
 	tmp := path + "." + strconv.Itoa(os.Getpid())
 	if err := RemoveSocket(tmp); err != nil {
@@ -55,6 +59,16 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return l, nil
+}
+
+// answered tells whether somebody listens at path; EAGAIN is a listener whose queue is full.
+func answered(path string) bool {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return errors.Is(err, syscall.EAGAIN)
+	}
+	_ = c.Close()
+	return true
 }
 
 // ListenPrivate listens on a stream socket at path, which must not be there, for this user alone: the file never has another mode.

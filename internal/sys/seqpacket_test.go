@@ -25,6 +25,12 @@ func TestListenAndDial(t *testing.T) {
 	if st.Mode().Perm() != 0o660 {
 		t.Errorf("mode %v", st.Mode())
 	}
+	if _, err := ListenSeqpacket(path, ListenOptions{}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a second listener: %v, want EADDRINUSE", err)
+	}
+	asked, err := l.AcceptUnix()
+	noErr(t, err)
+	noErr(t, asked.Close())
 	c, err := DialSeqpacket(context.Background(), path)
 	noErr(t, err)
 	defer c.Close()

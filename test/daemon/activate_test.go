@@ -105,6 +105,43 @@ func TestActivation(t *testing.T) {
 	}
 }
 
+// TestActivationWithoutItsFile: where an administrator has emptied the folder, engines reach the next daemon all the same.
+func TestActivationWithoutItsFile(t *testing.T) {
+	dir := tempDir(t)
+	socket := filepath.Join(dir, "s")
+	sockets := []passed{clientsAt(t, socket)}
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	p := activate(t, sockets, "--dev", "--node", "a", "--state-dir", dir, "--ca", dir+"/ca", "--socket", socket, "--listen", "off")
+	if line := p.await("until systemctl restart kvpiped.socket"); !strings.Contains(line, "level=ERROR") {
+		t.Error(line)
+	}
+	p.await("msg=ready")
+	c, err := sessiontest.Dial(socket, sessiontest.Options{Engine: "e", TPWorld: 1, PPWorld: 1, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Kill()
+	p.stop()
+}
+
+// TestBesideTheManager: a daemon that is run by hand leaves the socket alone at which the service manager listens for another.
+func TestBesideTheManager(t *testing.T) {
+	dir := tempDir(t)
+	socket := filepath.Join(dir, "s")
+	clientsAt(t, socket)
+	got := fails(t, "--dev", "--node", "a", "--state-dir", dir, "--ca", dir+"/ca", "--socket", socket, "--listen", "off")
+	if !strings.Contains(got, "somebody listens there") || !strings.Contains(got, "systemctl stop kvpiped.socket") {
+		t.Error(got)
+	}
+	if c, err := net.Dial("unixpacket", socket); err != nil {
+		t.Errorf("the manager's socket: %v", err)
+	} else {
+		_ = c.Close()
+	}
+}
+
 // TestActivationThatDoesNotFit: a socket that is not the configured one is refused, with both.
 func TestActivationThatDoesNotFit(t *testing.T) {
 	dir := tempDir(t)

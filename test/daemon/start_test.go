@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -162,6 +163,45 @@ func TestKilled(t *testing.T) {
 	if s := ask[admin.Status](t, filepath.Join(dir, "a", "admin.sock"), "status"); s.Node != "a" {
 		t.Errorf("status: %+v", s)
 	}
+	p.stop()
+}
+
+// TestFilesOfAnotherUser: what root has left behind by hand keeps the service's user from running, who says what to do.
+func TestFilesOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: no files of another user can be made")
+	}
+	const nobody = 65534
+	dir := tempDir(t)
+	home := filepath.Join(dir, "run")
+	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = \"off\"\nsocket = %q\nadmin = %q\n", filepath.Join(home, "s"), filepath.Join(home, "m"))
+	program, err := os.ReadFile(filepath.Join(bin, "kvpiped"))
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "kvpiped"), program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func() *process {
+		cmd := exec.Command(filepath.Join(dir, "kvpiped"), "--config", file)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		return run(t, cmd)
+	}
+	refused := func(want string) {
+		t.Helper()
+		if p := as(); p.end() != 1 || !strings.Contains(p.log(), want) {
+			t.Errorf("want %q:\n%s", want, p.log())
+		}
+	}
+	refused("k.toml: permission denied: user 65534, who runs this kvpiped, has to be let read it")
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start(t, "--config", file).stop()
+	refused("s.lock: permission denied: user 0 has run a kvpiped here: when it has ended, remove that file")
+	if err := os.Remove(filepath.Join(home, "s.lock")); err != nil {
+		t.Fatal(err)
+	}
+	p := as()
+	p.await("msg=ready")
 	p.stop()
 }
 
