@@ -72,7 +72,14 @@ split() {
 	done
 }
 
-# list ROOT: nfpm's list of the files below. Directories come by themselves, but for those that a package owns.
+# owned ROOT: the folders below that no other package owns. A deb's go by themselves when they are empty, a rpm's are listed.
+owned() {
+	[ "$format" = deb ] || find "$1" -type d \( -path '*/share/doc/*' -o -path '*/share/licenses/*' -o -path '*/share/kvpipe' -o -path '*/include/kvpipe' \
+		-o -path '*/debug/.build-id*' \) -printf '/%P\n' | LC_ALL=C sort
+	[ ! -d "$1/etc/kvpipe" ] || echo /etc/kvpipe
+}
+
+# list ROOT: nfpm's list of the files below, and of the folders that go with them.
 list() {
 	echo 'contents:'
 	find "$1" \( -type f -o -type l \) -printf '%P\n' | LC_ALL=C sort | while IFS= read -r path; do
@@ -92,9 +99,8 @@ list() {
 		esac
 		printf '  - {src: "%s", dst: "/%s"%s, file_info: {mode: 0%s%s}}\n' "$1/$path" "$path" "$type" "$(stat -c %a "$1/$path")" "$owner"
 	done
-	[ ! -d "$1/etc/kvpipe" ] || echo '  - {dst: /etc/kvpipe, type: dir}'
+	owned "$1" | sed 's/.*/  - {dst: "&", type: dir}/'
 	case $1 in *-dbgsym) echo "  - {src: $name, dst: /usr/share/doc/$name-dbgsym, type: symlink}" ;; esac
-	[ ! -d "$1/usr/include/kvpipe" ] || [ "$format" = deb ] || echo '  - {dst: /usr/include/kvpipe, type: dir}'
 }
 
 # pack NAME TEMPLATE ROOT [WORD=TEXT]...

@@ -1,13 +1,14 @@
 #!/bin/sh
 # kvpiped has "systemctl reload" wait for it, from systemd 253 on, which knows
 # services of Type=notify-reload. Run after installation, when systemd itself
-# may be of any version. DESTDIR: another root.
+# may be of any version, and with "remove" before removal. The folder may have
+# drop-ins of others. DESTDIR: another root.
 set -e
-dropin=${DESTDIR-}/usr/lib/systemd/system/kvpiped.service.d/notify-reload.conf
+folder=${DESTDIR-}/usr/lib/systemd/system/kvpiped.service.d
 version=$(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
-if [ "${version:-0}" -ge 253 ]; then
-	mkdir -p "${dropin%/*}"
-	cp "${DESTDIR-}/usr/share/kvpipe/notify-reload.conf" "$dropin"
+if [ "${1-}" != remove ] && [ "${version:-0}" -ge 253 ]; then
+	install -D -m 644 "${DESTDIR-}/usr/share/kvpipe/notify-reload.conf" "$folder/notify-reload.conf"
 else
-	rm -rf "${dropin%/*}"
+	rm -f "$folder/notify-reload.conf"
+	rmdir "$folder" 2>/dev/null || true
 fi

@@ -60,7 +60,8 @@ func TestUnitsVerify(t *testing.T) {
 	}
 }
 
-// TestReloadType: the drop-in is there for the versions of systemd that know what it says, and goes when an older one comes.
+// TestReloadType: the drop-in is there for the versions of systemd that know what it says, and goes when an older one comes, or with the
+// package. What others have put beside it stays.
 func TestReloadType(t *testing.T) {
 	dir := t.TempDir()
 	conf, err := os.ReadFile(filepath.Join(units, "notify-reload.conf"))
@@ -73,26 +74,34 @@ func TestReloadType(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(dir, "usr/share/kvpipe/notify-reload.conf"), string(conf))
-	tool := filepath.Join(dir, "bin/systemctl")
-	for _, c := range []struct {
-		says string
-		want bool
+	tool, folder := filepath.Join(dir, "bin/systemctl"), filepath.Join(dir, "usr/lib/systemd/system/kvpiped.service.d")
+	site := filepath.Join(folder, "site.conf")
+	for i, c := range []struct {
+		says, argument string
+		want           bool
 	}{
-		{"systemd 252 (252.38-1~deb12u1)", false}, {"systemd 253 (253)", true}, {"systemd 257 (257.7-1)", true}, {"systemd 252 (252)", false}, {"", false},
+		{"systemd 252 (252.38-1~deb12u1)", "", false}, {"systemd 253 (253)", "", true}, {"systemd 257 (257.7-1)", "remove", false},
+		{"systemd 257 (257.7-1)", "", true}, {"systemd 252 (252)", "", false}, {"systemd 257 (257.7-1)", "", true}, {"", "remove", false},
 	} {
+		if i == 4 {
+			write(t, site, "[Service]\n")
+		}
 		write(t, tool, "#!/bin/sh\necho '"+c.says+"'\n")
 		if err := os.Chmod(tool, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("/bin/sh", filepath.Join(units, "reload-type.sh"))
+		cmd := exec.Command("/bin/sh", filepath.Join(units, "reload-type.sh"), c.argument)
 		cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "DESTDIR=" + dir}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", c.says, err, out)
 		}
-		got, err := os.ReadFile(filepath.Join(dir, "usr/lib/systemd/system/kvpiped.service.d/notify-reload.conf"))
+		got, err := os.ReadFile(filepath.Join(folder, "notify-reload.conf"))
 		if (err == nil) != c.want || c.want && string(got) != string(conf) {
 			t.Errorf("%q: %q, %v", c.says, got, err)
 		}
+	}
+	if err := os.Remove(site); err != nil {
+		t.Errorf("what others have put there: %v", err)
 	}
 }
 

@@ -77,15 +77,6 @@ def test_removal_keeps_the_configuration_and_purge_leaves_nothing(root, before):
     assert "kvpipe" in root.run("getent passwd kvpipe"), "its number must not go to another user"
 
 
-def test_purge_leaves_the_key_of_a_ca(new_root):
-    root = new_root()
-    name = package("kvpiped", "deb").name
-    root.run(f"dpkg -i --force-depends {root.bring(package('kvpiped', 'deb'))}/{name}", check=False)
-    root.run("mkdir -p /etc/kvpipe && touch /etc/kvpipe/ca.key /etc/kvpipe/here.key")
-    assert "the key of a CA is left" in root.run("dpkg --purge --force-all kvpiped")
-    assert [path.name for path in (root / "etc/kvpipe").iterdir()] == ["ca.key"]
-
-
 def test_debug_symbols_belong_to_what_is_installed(tmp_path):
     for name, file in (("kvpiped", "usr/bin/kvpiped"), ("kvpipectl", "usr/bin/kvpipectl"), ("libkvpipe0", "usr/lib/*/libkvpipe.so.0.*")):
         for part in (name, f"{name}-dbgsym"):

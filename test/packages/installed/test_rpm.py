@@ -23,9 +23,15 @@ def ask(name, what):
     return rpm("-qp", what, package(name, "rpm")).split("\n")
 
 
+# What the site has added, which is no package's to take away.
+SITE = "usr/lib/systemd/system/kvpiped.service.d/site.conf"
+
+
 @pytest.fixture(scope="module")
 def root(new_root):
     root = new_root()
+    (root / SITE).parent.mkdir(parents=True)
+    (root / SITE).touch()
     files = [package(name, "rpm") for name in NAMES]
     rpm("-i", "--test", *files, root=root)
     said = rpm("-i", *files, root=root)
@@ -80,4 +86,6 @@ def test_an_upgrade_keeps_the_configuration(root, tmp_path):
 def test_removal_leaves_the_changed_configuration_alone(root):
     rpm("-e", *NAMES, root=root)
     left = {path for path in root.files() if "kvpipe" in path}
-    assert left == {CONF[1:] + ".rpmsave", CONF[1:] + ".rpmnew"}
+    assert left == {CONF[1:] + ".rpmsave", CONF[1:] + ".rpmnew", SITE}
+    folders = {str(path.relative_to(root.path)) for path in root.path.rglob("*kvpipe*") if path.is_dir()}
+    assert folders == {"etc/kvpipe", SITE.rpartition("/")[0]}
