@@ -13,7 +13,7 @@ WANTS = "/etc/systemd/system/multi-user.target.wants/kvpiped.service"
 def root(new_root):
     """With the package, where a person is called like its user, and something of /usr is left out (dpkg.cfg(5), path-exclude)."""
     root = new_root()
-    root.run("useradd --create-home --gid users --shell /bin/bash kvpipe")
+    root.run("useradd --no-create-home --home-dir /srv --gid users --shell /bin/bash kvpipe")
     (root / "etc/dpkg/dpkg.cfg.d/slim").write_text("path-exclude=/usr/share/kvpipe/*\npath-exclude=/usr/share/doc/*\n")
     root.run(f"sh {root.bring(ROOT / 'packaging/container/install.sh', package('kvpiped', 'deb'), package('kvpipectl', 'deb'))}/install.sh")
     (root / "etc/dpkg/dpkg.cfg.d/slim").unlink()
@@ -27,7 +27,7 @@ def install(root):
 
 
 def test_a_user_of_that_name_is_left_as_he_is(root):
-    assert root.run("getent passwd kvpipe").split(":")[3:] == ["100", "", "/home/kvpipe", "/bin/bash\n"]
+    assert root.run("getent passwd kvpipe").split(":")[3:] == ["100", "", "/srv", "/bin/bash\n"]
     assert root.run(f"stat -c '%a %U %G' {CONF} /run/kvpipe") == "640 root kvpipe\n755 kvpipe kvpipe\n"
 
 
