@@ -93,13 +93,13 @@ func (d *Daemon) listenClients() error {
 		if err != nil {
 			return errors.Join(err, passed.Close())
 		}
-		if _, err := os.Lstat(d.cfg.Socket); !errors.Is(err, fs.ErrNotExist) {
+		if !sys.Deserted(d.cfg.Socket) {
 			d.lock.socket, d.lock.managed = pulse.Listen(l), true
 			d.sameGroup(d.cfg.Socket)
 			return nil
 		}
 		_ = l.Close()
-		d.log.Error("somebody has removed the file of the service manager's socket: this daemon makes one of its own, at which nobody waits while none runs, until systemctl restart kvpiped.socket", "socket", d.cfg.Socket)
+		d.log.Error("somebody has removed or replaced the file of the service manager's socket: this daemon makes one of its own, at which nobody waits while none runs, until systemctl restart kvpiped.socket", "socket", d.cfg.Socket)
 	}
 	opt, err := d.permission()
 	if err != nil {

@@ -34,7 +34,7 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
 		return nil, fmt.Errorf("listen on %s: it is not a socket (%v): move it away", path, st.Mode())
 	}
-	if answered(path) {
+	if err := knock(path); err == nil || errors.Is(err, syscall.EAGAIN) {
 		return nil, fmt.Errorf("listen on %s: somebody listens there: %w", path, syscall.EADDRINUSE)
 	}
 	tmp := path + "." + strconv.Itoa(os.Getpid())
@@ -61,14 +61,19 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	return l, nil
 }
 
-// answered tells whether somebody listens at path; EAGAIN is a listener whose queue is full.
-func answered(path string) bool {
+// Deserted tells whether it is certain that nobody listens at path.
+func Deserted(path string) bool {
+	err := knock(path)
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// knock connects and goes away again. EAGAIN comes from a listener whose queue is full.
+func knock(path string) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return errors.Is(err, syscall.EAGAIN)
+	if err == nil {
+		_ = c.Close()
 	}
-	_ = c.Close()
-	return true
+	return err
 }
 
 // ListenPrivate listens on a stream socket at path, which must not be there, for this user alone: the file never has another mode.

@@ -105,7 +105,7 @@ func TestActivation(t *testing.T) {
 	}
 }
 
-// TestActivationWithoutItsFile: where an administrator has emptied the folder, engines reach the next daemon all the same.
+// TestActivationWithoutItsFile: where an administrator has emptied the folder, engines reach the next daemon all the same, and those after it.
 func TestActivationWithoutItsFile(t *testing.T) {
 	dir := tempDir(t)
 	socket := filepath.Join(dir, "s")
@@ -113,17 +113,22 @@ func TestActivationWithoutItsFile(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
-	p := activate(t, sockets, "--dev", "--node", "a", "--state-dir", dir, "--ca", dir+"/ca", "--socket", socket, "--listen", "off")
-	if line := p.await("until systemctl restart kvpiped.socket"); !strings.Contains(line, "level=ERROR") {
-		t.Error(line)
+	for _, end := range []func(*process){
+		func(p *process) { _ = p.cmd.Process.Kill(); p.end() }, // and leaves the file of its own socket
+		func(p *process) { p.stop() },
+	} {
+		p := activate(t, sockets, "--dev", "--node", "a", "--state-dir", dir, "--ca", dir+"/ca", "--socket", socket, "--listen", "off")
+		if line := p.await("until systemctl restart kvpiped.socket"); !strings.Contains(line, "level=ERROR") {
+			t.Error(line)
+		}
+		p.await("msg=ready")
+		c, err := sessiontest.Dial(socket, sessiontest.Options{Engine: "e", TPWorld: 1, PPWorld: 1, Timeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Kill()
+		end(p)
 	}
-	p.await("msg=ready")
-	c, err := sessiontest.Dial(socket, sessiontest.Options{Engine: "e", TPWorld: 1, PPWorld: 1, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Kill()
-	p.stop()
 }
 
 // TestBesideTheManager: a daemon that is run by hand leaves the socket alone at which the service manager listens for another.
