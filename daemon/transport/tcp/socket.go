@@ -36,8 +36,9 @@ type socket struct {
 	active bool // counted in streaming
 	lot    *lot
 	beat   *pulse.Beat
-	placed bool   // has one of its threads
-	locked bool   // its goroutine keeps that between waits, too
+	placed bool // has one of its threads
+	stint  stint
+	paused func() // called before each wait; may be nil
 	parked func() // called before a wait that may be long; may be nil
 	rested func() // called when there is nothing to move for now; may be nil
 
@@ -66,6 +67,9 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	}
 	for s.left > 0 && s.err == nil {
 		errno := s.call()
+		if slice != nil {
+			s.stint.tick()
+		}
 		switch {
 		case errno == 0 || s.err != nil:
 		case errno == syscall.EFAULT:
@@ -156,13 +160,15 @@ const patience = time.Millisecond
 // wait waits until the socket is worth a call.
 func (s *socket) wait() {
 	s.since = time.Time{}
+	if s.paused != nil {
+		s.paused()
+	}
 	s.mark()
-	s.keepThread()
 	if !s.place() || !s.waitFor(patience) {
 		s.park()
 		s.waitFor(forever)
 	}
-	s.moveOn()
+	s.unplace() // others may need its thread
 }
 
 // waitFor waits with a thread if it has one, else in the lot, which knows forever alone.
@@ -182,29 +188,9 @@ func (s *socket) place() bool {
 }
 
 func (s *socket) unplace() {
-	if s.locked {
-		s.locked = false
-		runtime.UnlockOSThread()
-	}
 	if s.placed {
 		s.placed = false
 		s.lot.give()
-	}
-}
-
-// moveOn ends a wait: others may need its thread.
-func (s *socket) moveOn() {
-	if !s.locked {
-		s.unplace()
-	}
-}
-
-// keepThread has the kernel see one thread for one end of a stream, from now on: it then runs that where the other end has
-// just run and what is in between still is in the cache. A lone stream fares better with its ends apart.
-func (s *socket) keepThread() {
-	if !s.locked && s.active && crowded() && s.place() {
-		s.locked = true
-		runtime.LockOSThread()
 	}
 }
 
