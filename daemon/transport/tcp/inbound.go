@@ -21,6 +21,7 @@ type segment struct {
 
 	mu    sync.Mutex
 	state []landing // per slice
+	left  int       // that have not landed
 }
 
 type landing uint8
@@ -32,7 +33,8 @@ const (
 )
 
 func newSegment(job transport.Job) *segment {
-	return &segment{job: job, state: make([]landing, job.Plan.Slices())}
+	n := job.Plan.Slices()
+	return &segment{job: job, state: make([]landing, n), left: n}
 }
 
 // claim makes a slice the caller's to write. False: it has landed, or is landing through another link.
@@ -46,11 +48,15 @@ func (g *segment) claim(i uint32) bool {
 	return true
 }
 
-// settle says how the claim ended.
-func (g *segment) settle(i uint32, s landing) {
+// settle says how the claim ended; whole: all slices have landed now.
+func (g *segment) settle(i uint32, s landing) (whole bool) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.state[i] = s
-	g.mu.Unlock()
+	if s == landed {
+		g.left--
+	}
+	return g.left == 0
 }
 
 // expected finds what a frame from that channel is for. A nil segment without an error means that nobody wants it; the error

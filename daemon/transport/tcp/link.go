@@ -117,6 +117,7 @@ func (l *link) ends() (*sender, *receiver, error) {
 	rx.sock = newSocket(l.wire, false, cfg.Spin, &l.ch.t.lot, &l.rx)
 	// What has ended is not kept from its owners by a peer that stalls.
 	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
+	rx.sock.paused = rx.pause
 	rx.sock.rested = rx.near.leave // a sender knows by itself
 	return tx, rx, nil
 }

@@ -18,10 +18,9 @@ type receiver struct {
 	near   near
 
 	mem     pieces
-	slice   *fence.Slice // at hand, one of slices
-	slices  [batch]fence.Slice
-	next    int            // of slices: the one begun longest ago
-	held    []*fence.Slice // landed, not reported yet: at most batch-1, the last ones
+	slice   fence.Slice // at hand
+	unsaid  int         // slices that have landed since the driver was last woken
+	whole   bool        // one of them was the last of its segment
 	head    [headerSize]byte
 	trailer []byte
 	sums    sums
@@ -36,21 +35,19 @@ func (r *receiver) init() {
 	r.near.init(r.ch.t)
 }
 
-// flush reports the slices that have landed.
+// flush has the driver look at what has landed.
 func (r *receiver) flush() {
-	if r.endHeld() {
+	if r.unsaid > 0 {
+		r.unsaid, r.whole = 0, false
 		r.ch.t.sink.Flush()
 	}
 }
 
-// endHeld ends the slices that have landed; any: there were some.
-func (r *receiver) endHeld() (any bool) {
-	for _, s := range r.held {
-		s.End(transfer.Cause{})
+// pause is called before a wait, however short. Somebody may wait for what is whole, while more of the rest is on its way.
+func (r *receiver) pause() {
+	if r.whole {
+		r.flush()
 	}
-	any = len(r.held) > 0
-	r.held = r.held[:0]
-	return any
 }
 
 // run receives frames until the link fails, and returns why.
@@ -99,13 +96,10 @@ func (r *receiver) malformed(err error) error {
 func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	key := seg.job.Key
 	key.Slice, key.Attempt = h.slice, h.attempt
-	r.slice = &r.slices[r.next]
-	if !in.leg.Add(r.slice, key) {
+	if !in.leg.Add(&r.slice, key) {
 		seg.settle(h.slice, missing)
 		return r.discard(h, 0)
 	}
-	// Not before: were a place used up by a slice that is refused, the next round would come to one that is still held.
-	r.next = (r.next + 1) % batch
 	defer r.mem.forget()
 	cause, err := r.payload(seg, h)
 	if err != nil {
@@ -114,21 +108,20 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	if cause.Reason != transfer.OK {
 		seg.settle(h.slice, missing)
 	} else {
-		seg.settle(h.slice, landed)
+		r.whole = seg.settle(h.slice, landed) || r.whole
 		r.ch.count.landedBytes.Add(uint64(h.length))
 		r.ch.count.landedSlices.Add(1)
 	}
 	if cause.Reason == transfer.Corrupt {
 		r.ch.count.corrupt.Add(1)
 	}
-	if cause.Reason == transfer.OK && r.sock != nil && h.length >= worthHolding && len(r.held) < batch-1 {
+	r.slice.End(cause)
+	r.unsaid++
+	if cause.Reason == transfer.OK && r.sock != nil && h.length >= worthHolding && r.unsaid < batch {
 		// The report can wait while more is coming: see batch. It does not wait for the peer: see parked.
-		r.held = append(r.held, r.slice)
 		return nil
 	}
-	r.endHeld()
-	r.slice.End(cause)
-	r.ch.t.sink.Flush()
+	r.flush()
 	return err
 }
 
@@ -191,7 +184,7 @@ func (r *receiver) recvDirect(h *header, trailer []byte) error {
 	if r.crc {
 		s = &r.sums
 	}
-	err := r.sock.move(r.mem.iov, r.slice, s)
+	err := r.sock.move(r.mem.iov, &r.slice, s)
 	if errors.Is(err, errFenced) || errors.Is(err, errFault) {
 		if e := r.discard(h, r.sock.moved); e != nil {
 			return e

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
 // TestFenceInMidFrame: a peer that stalls in the middle of a frame does not hold up the fence, and what it sends later
@@ -173,41 +174,46 @@ func TestOtherEpoch(t *testing.T) {
 	}
 }
 
-// TestRefusedAmongHeld: a slice that comes between a fence and its end takes no place from those that have landed and wait
-// to be reported. Each of them is, once, and their own fence finds an end.
-func TestRefusedAmongHeld(t *testing.T) {
+// told counts how often the driver is woken.
+type told struct {
+	transport.Batcher
+	flushed chan struct{}
+}
+
+func (b *told) Flush() {
+	b.Batcher.Flush()
+	b.flushed <- struct{}{}
+}
+
+// TestWholeIsTold: what has landed is told together, and before the receiver waits for more when somebody may wait for it: when it is
+// the last of its segment.
+func TestWholeIsTold(t *testing.T) {
 	p := newRawPeer(t, Config{})
 	near, far := connect(t)
 	p.tr.mu.Lock()
 	l := &link{Link: linkOf(near, epoch, 1), ch: p.tr.channel(channelKey{"a", epoch})}
 	p.tr.mu.Unlock()
+	told := &told{p.tr.sink, make(chan struct{}, 2*batch)}
+	p.tr.sink = told
 	_, rx, err := l.ends()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rx.sock.parked = nil // however the bytes come, as if they always came in time
-	s, refused := p.expect(1, worthHolding, batch), p.expect(2, 4<<10, 1)
-	p.tr.in[refused.leg].leg.Fence(stopped, func() {}) // and nobody has forgotten it yet
+	rx.sock.parked = nil // as if the bytes always came in time
+	part, whole := p.expect(1, worthHolding, 2), p.expect(2, worthHolding, 1)
 	ended := make(chan error)
 	go func() { ended <- rx.run() }()
 
 	usual := p.conn
 	p.conn = far
-	for i := range batch - 1 {
-		p.write(s.frame(i, 0))
+	p.write(part.frame(0, 0))
+	p.write(whole.frame(0, 0))
+	<-told.flushed
+	if n := len(told.flushed); n != 0 {
+		t.Errorf("the driver was woken %d times more, want once for both", n)
 	}
-	p.write(refused.frame(0, 0))
-	p.write(s.frame(batch-1, 0))
-	for i := range batch {
-		p.wantLanded(s.key(i, 0), transfer.OK)
-	}
-	for _, leg := range []transfer.Leg{s.leg, refused.leg} {
-		p.tr.Fence(leg)
-		p.sink.Fenced(t, leg)
-	}
-	if c, ok := p.sink.HasLanded(refused.key(0, 0)); ok {
-		t.Errorf("a slice that was refused: %+v", c)
-	}
+	p.wantLanded(part.key(0, 0), transfer.OK)
+	p.wantLanded(whole.key(0, 0), transfer.OK)
 	far.Close()
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("the receiver ended with %v", err)
