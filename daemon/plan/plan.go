@@ -37,6 +37,24 @@ type Run struct {
 	Len    uint64
 }
 
+// Hull returns the smallest run that holds r and o; ok is false when they lie in different regions. Who needs the memory of many
+// runs looks for that of their hull, once.
+func (r Run) Hull(o Run) (hull Run, ok bool) {
+	if r.Rank != o.Rank || r.Region != o.Region {
+		return r, false
+	}
+	end := max(r.Off+r.Len, o.Off+o.Len)
+	r.Off = min(r.Off, o.Off)
+	r.Len = end - r.Off
+	return r, true
+}
+
+// In returns the bytes of r from those of a run that holds it.
+func (r Run) In(hull Run, b []byte) []byte {
+	at := r.Off - hull.Off
+	return b[at : at+r.Len : at+r.Len]
+}
+
 // PairRun is a piece that is contiguous at both ends.
 type PairRun struct {
 	SrcRank, DstRank     uint32

@@ -12,7 +12,7 @@ import (
 )
 
 // Memory resolves the runs of one leg to this node's mappings. The bytes stay mapped until the leg's Forget. Safe for
-// concurrent use. Ok is false when the region is gone.
+// concurrent use. A run is any part of a region; ok is false when the region is gone, or smaller.
 type Memory interface {
 	Src(r plan.Run) (b []byte, ok bool)
 	Dst(r plan.Run) (b []byte, ok bool)

@@ -14,20 +14,36 @@ type pieces struct {
 	iov  []sys.Iovec
 }
 
-// resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB.
+// resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB. It looks once for all runs in a row that lie in one
+// region: with small blocks, a look for each took a third of the time that a stream spends outside the kernel.
 func (p *pieces) resolve(find func(plan.Run) ([]byte, bool), side string) transfer.Cause {
-	for _, r := range p.runs {
-		b, ok := find(r)
-		if !ok || uint64(len(b)) != r.Len {
-			return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
+	for rest := p.runs; len(rest) > 0; {
+		hull, n := rest[0], 1
+		for ; n < len(rest); n++ {
+			wider, ok := hull.Hull(rest[n])
+			if !ok {
+				break
+			}
+			hull = wider
 		}
-		for len(b) > 0 {
-			n := min(len(b), piece)
-			p.iov = append(p.iov, sys.MakeIovec(b[:n]))
-			b = b[n:]
+		b, ok := find(hull)
+		if !ok || uint64(len(b)) != hull.Len {
+			return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(hull.Region), hull.Rank)}
 		}
+		for _, r := range rest[:n] {
+			p.add(r.In(hull, b))
+		}
+		rest = rest[n:]
 	}
 	return transfer.Cause{}
+}
+
+func (p *pieces) add(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), piece)
+		p.iov = append(p.iov, sys.MakeIovec(b[:n]))
+		b = b[n:]
+	}
 }
 
 // forget lets go of the memory: a stale mapping must not look alive.
