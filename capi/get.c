@@ -2,9 +2,9 @@
 /*
  * Receiving: GETs with room for what is likely to come, and what becomes of their ends.
  *
- * The arena of a receiving end has one and a half times the bytes of its home's. A sixth of it may be room that was given ahead and
- * perhaps is never needed, a sixth may be lent to messages in the callers' hands; what goes beyond is asked for without room, and
- * copied out. So two thirds, which hold the largest item, always come free by themselves, and callers who keep what they received
+ * The arena of a receiving end has twice the bytes of its home's. A quarter of it may be room that was given ahead and perhaps is
+ * never needed, a quarter may be lent to messages in the callers' hands; what goes beyond is asked for without room, and copied
+ * out. So half of it, which holds the largest item, always comes free by itself, and callers who keep what they received
  * hold nothing up.
  */
 #include "endpoint.h"
@@ -193,7 +193,7 @@ int kv_get_pump(struct kv_end *e)
 		} else if (e->pool == NULL) {
 			uint64_t capacity = g->capacity > g->bytes ? g->capacity : g->bytes;
 			pthread_mutex_unlock(&e->kv->lock);
-			err = kv_end_furnish(e, kv_home_bytes(capacity) / 2 * 3, capacity);
+			err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity);
 			pthread_mutex_lock(&e->kv->lock);
 		} else {
 			err = ask_again(e);
