@@ -41,8 +41,9 @@ func TestSystemd(t *testing.T) {
 		{"reload", (*guest).reload},
 		{"restart and kill", (*guest).restarts},
 		{"watchdog", (*guest).watchdog},
-		{"upgrade and back", (*guest).upgrades},
 		{"peers", (*guest).peers},
+		{"upgrade and back", (*guest).upgrades},
+		{"administrator", (*guest).administrator},
 		{"rdma", (*guest).rdma},
 		{"purge", (*guest).purge},
 	} {

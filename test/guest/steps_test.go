@@ -96,6 +96,7 @@ func (g *guest) reload() {
 func (g *guest) restarts() {
 	for i := range *times {
 		pid := g.show("MainPID")
+		g.run("systemctl", "reset-failed", service)            // StartLimitBurst= is for those who cannot start
 		<-time.After(time.Duration(i) * 17 * time.Millisecond) // any moment will do
 		if i%2 == 0 {
 			g.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", service)
@@ -149,13 +150,7 @@ func (g *guest) upgrades() {
 	for _, which := range []string{"next", "now"} {
 		pid := g.show("MainPID")
 		g.packages(which)
-		var s admin.Status
-		g.eventually("the "+which+" daemon answers", func() bool {
-			return g.show("MainPID") != pid && g.ctl.Get(g.step.Context(), "status", nil, &s) == nil
-		})
-		if isNext := s.Version == "next"; isNext != (which == "next") {
-			g.step.Errorf("%s has version %s", which, s.Version)
-		}
+		s := g.runs(which, pid)
 		for _, l := range s.Limits {
 			if l.Key == "limits.sessions" && l.Limit != 77 {
 				g.step.Errorf("limits.sessions is %d: the configuration was not kept", l.Limit)
@@ -165,12 +160,56 @@ func (g *guest) upgrades() {
 	}
 }
 
+// runs waits for a daemon that is not the process pid, and holds it to its version.
+func (g *guest) runs(which, pid string) (s admin.Status) {
+	g.step.Helper()
+	g.eventually("the "+which+" daemon answers", func() bool {
+		return g.show("MainPID") != pid && g.ctl.Get(g.step.Context(), "status", nil, &s) == nil
+	})
+	if isNext := s.Version == "next"; isNext != (which == "next") {
+		g.step.Errorf("%s has version %s", which, s.Version)
+	}
+	return s
+}
+
+// administrator: engines go on when the socket is started anew, its folder removed, and the package taken away and brought back.
+func (g *guest) administrator() {
+	g.run("systemctl", "restart", "kvpiped.socket")
+	flowing(g.decode, 5)
+	g.run("sh", "-c", "rm -r /run/kvpipe && systemctl restart kvpiped")
+	g.says("somebody has removed or replaced the file", "PRIORITY=3")
+	flowing(g.decode, 5)
+	g.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", service)
+	flowing(g.decode, 5)
+	g.run("systemctl", "restart", "kvpiped.socket")
+	flowing(g.decode, 5)
+	g.run("dpkg", "--remove", "kvpiped")
+	if got := try("systemctl", "is-active", service, "kvpiped.socket"); got != "inactive\ninactive" {
+		g.step.Errorf("after the removal the service and its socket are %s", got)
+	}
+	g.packages("now")
+	flowing(g.decode, 5)
+}
+
 // purge: nothing is left but the user, who keeps his number.
 func (g *guest) purge() {
+	g.rest()
+	g.run("dpkg", "--purge", "kvpiped", "kvpipectl", "libkvpipe0")
+	g.nothingLeft()
+	if _, err := user.Lookup("kvpipe"); err != nil {
+		g.step.Error(fmt.Errorf("the user: %w", err))
+	}
+}
+
+// rest ends the engines.
+func (g *guest) rest() {
 	for _, quiet := range []func(){g.prefill.Quiet, g.decode.Quiet, g.prefill.Kill, g.decode.Kill} {
 		quiet()
 	}
-	g.run("dpkg", "--purge", "kvpiped", "kvpipectl", "libkvpipe0")
+}
+
+func (g *guest) nothingLeft() {
+	g.step.Helper()
 	for path := range files(g.step) {
 		if !g.before[path] && (strings.Contains(path, "kvpipe") || !strings.HasPrefix(path, "/run/")) {
 			g.step.Errorf("left behind: %s", path)
@@ -178,8 +217,5 @@ func (g *guest) purge() {
 	}
 	if left := try("systemctl", "list-units", "--all", "--no-legend", "--plain", "kvpipe*"); left != "" {
 		g.step.Errorf("units that systemd still knows:\n%s", left)
-	}
-	if _, err := user.Lookup("kvpipe"); err != nil {
-		g.step.Error(fmt.Errorf("the user: %w", err))
 	}
 }
