@@ -11,9 +11,10 @@ const (
 	portable kernel = iota // the runtime's copy
 	avx2
 	avx512
+	avx512Rows // avx512, but for long pieces, which it copies one after the other
 )
 
-var kernelNames = [...]string{portable: "copy", avx2: "avx2", avx512: "avx512"}
+var kernelNames = [...]string{portable: "copy", avx2: "avx2", avx512: "avx512", avx512Rows: "avx512-rows"}
 
 func (k kernel) String() string { return kernelNames[k] }
 

@@ -5,8 +5,11 @@ import "golang.org/x/sys/cpu"
 // kernels returns the implementations that this processor can run, best first.
 func kernels() []kernel {
 	var ks []kernel
-	if cpu.X86.HasAVX512F {
-		ks = append(ks, avx512)
+	switch {
+	case cpu.X86.HasAVX512F && fetchesRows():
+		ks = append(ks, avx512Rows, avx512)
+	case cpu.X86.HasAVX512F:
+		ks = append(ks, avx512, avx512Rows)
 	}
 	if cpu.X86.HasAVX2 {
 		ks = append(ks, avx2)
@@ -14,12 +17,24 @@ func kernels() []kernel {
 	return append(ks, portable)
 }
 
+// fetchesRows tells whether this processor copies a long piece faster than four in turn. AMD's family 1Ah (Zen 5), which looks further
+// ahead than a page, does: blocks of 64 KiB at 17 GB/s instead of 12; Intel's do not, and others were not measured.
+func fetchesRows() bool {
+	_, b, c, d := cpuid(0)
+	a, _, _, _ := cpuid(1)
+	family := a >> 8 & 0xf
+	if family == 0xf {
+		family += a >> 20 & 0xff
+	}
+	return b == 'A'|'u'<<8|'t'<<16|'h'<<24 && d == 'e'|'n'<<8|'t'<<16|'i'<<24 && c == 'c'|'A'<<8|'M'<<16|'D'<<24 && family == 0x1a
+}
+
 // four copies n bytes, a multiple of line and not 0, of each of the pieces from
 // l on, four pieces in turn, a line of each, for so many groups of four. It
 // has the beginnings of the next four fetched meanwhile, of the four behind
 // the last group too: they must exist, but may be anything.
 func (k kernel) four(l *lane, n, groups int) {
-	if k == avx512 {
+	if k != avx2 {
 		fourAVX512(l, n, groups)
 	} else {
 		fourAVX2(l, n, groups)
@@ -28,7 +43,7 @@ func (k kernel) four(l *lane, n, groups int) {
 
 // one copies n bytes, a multiple of line and not 0, of one piece.
 func (k kernel) one(l *lane, n int) {
-	if k == avx512 {
+	if k != avx2 {
 		oneAVX512(l, n)
 	} else {
 		oneAVX2(l, n)
@@ -60,3 +75,6 @@ func oneAVX2(l *lane, n int)
 func sfence()
 
 func vzeroupper()
+
+// cpuid is the instruction, for leaves without subleaves.
+func cpuid(leaf uint32) (a, b, c, d uint32)

@@ -146,3 +146,14 @@ TEXT ·sfence(SB), NOSPLIT, $0-0
 TEXT ·vzeroupper(SB), NOSPLIT, $0-0
 	VZEROUPPER
 	RET
+
+// func cpuid(leaf uint32) (a, b, c, d uint32)
+TEXT ·cpuid(SB), NOSPLIT, $0-24
+	MOVL leaf+0(FP), AX
+	XORL CX, CX
+	CPUID
+	MOVL AX, a+8(FP)
+	MOVL BX, b+12(FP)
+	MOVL CX, c+16(FP)
+	MOVL DX, d+20(FP)
+	RET

@@ -6,6 +6,8 @@ const (
 	// page is the longest piece that is copied in a row: processors fetch
 	// ahead within a page, and four pages at once.
 	page = 4096
+	// row is the size from which avx512Rows copies a piece as it is.
+	row = 32 << 10
 	// width is how many pieces are copied in turn.
 	width = 4
 )
@@ -125,6 +127,10 @@ func (c *cursor) fill(rest *lane) bool {
 		copy(dst[:head], src[:head])
 		copy(dst[head+body:], src[head+body:])
 		*rest = lane{dst[head : head+body], src[head : head+body]}
+		if c.kernel == avx512Rows && body >= row {
+			c.kernel.one(rest, body)
+			*rest = lane{}
+		}
 	}
 	return true
 }
