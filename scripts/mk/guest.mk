@@ -4,25 +4,26 @@ GUEST := $(BUILD)/guest
 # The next version, for upgrades: the same tree, which speaks protocols one higher as well.
 NEXT_LDFLAGS := $(foreach set,version=next rings=1-2 peers=1-2,-X github.com/kvpipe/kvpipe/internal/version.$(set))
 
-.PHONY: test-systemd guest-deps guest-debs
+.PHONY: test-systemd guest-deps guest-packages
 
 guest-deps:
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES=amd64 scripts/deps.sh packages
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh guest
 
-# guest_debs FOLDER VERSION FLAGS: the three packages of a node, in a folder of the guest's own.
-define guest_debs
-	@PACKAGE_VERSION=$(2) $(MAKE) debs ARCHES=amd64 $(3)
-	@rm -rf $(GUEST)/debs/$(1) && mkdir -p $(GUEST)/debs/$(1)
-	@mv $(PKG)/kvpiped_$(2)-1_amd64.deb $(PKG)/kvpipectl_$(2)-1_amd64.deb $(PKG)/libkvpipe0_$(2)-1_amd64.deb $(GUEST)/debs/$(1)
-	@rm -f $(PKG)/*_$(2)-1_amd64.deb
+# guest_packages FOLDER VERSION FLAGS: the packages of a node, in a folder of the guest's own.
+define guest_packages
+	@PACKAGE_VERSION=$(2) $(MAKE) debs rpms ARCHES=amd64 $(3)
+	@rm -rf $(GUEST)/packages/$(1) && mkdir -p $(GUEST)/packages/$(1)
+	@mv $(foreach name,kvpiped kvpipectl libkvpipe0,$(PKG)/$(name)_$(2)-1_amd64.deb) $(foreach name,kvpiped kvpipectl libkvpipe,$(PKG)/$(name)-$(2)-1.x86_64.rpm) \
+		$(GUEST)/packages/$(1)
+	@rm -f $(PKG)/*_$(2)-1_amd64.deb $(PKG)/*-$(2)-1.x86_64.rpm
 endef
 
-guest-debs: build guest-deps
-	$(call guest_debs,next,2.0.0,GO_SET='$(NEXT_LDFLAGS)')
-	$(call guest_debs,now,1.0.0)
+guest-packages: build guest-deps
+	$(call guest_packages,next,2.0.0,GO_SET='$(NEXT_LDFLAGS)')
+	$(call guest_packages,now,1.0.0)
 
-test-systemd: build guest-debs ## install, restart, kill, upgrade and purge under a real systemd, in a guest of QEMU
+test-systemd: build guest-packages ## install, restart, kill, upgrade and purge under a real systemd, in a guest of QEMU
 	@test/guest/kernel.sh
 	@CGO_ENABLED=0 $(GO) test -c -o $(GUEST)/guest.test ./test/guest
 	@printf '#!/bin/sh\ncd /\n%s -tree=%s -test.v -test.timeout=0\necho "guest: ended with $$?"\n' \

@@ -46,6 +46,7 @@ func TestSystemd(t *testing.T) {
 		{"administrator", (*guest).administrator},
 		{"rdma", (*guest).rdma},
 		{"purge", (*guest).purge},
+		{"rpm", (*guest).rpm},
 	} {
 		began := time.Now()
 		if !t.Run(step.name, func(t *testing.T) { g.step = t; step.run(g) }) || t.Failed() {
@@ -102,17 +103,23 @@ func (g *guest) says(text string, match ...string) {
 	g.eventually("the journal says "+text, func() bool { return strings.Contains(try("journalctl", args...), text) })
 }
 
-// packages installs what lies in build/guest/debs, "now" or "next", over what is there.
+// packages installs what lies in build/guest/packages, "now" or "next", over what is there.
 func (g *guest) packages(which string) {
 	g.step.Helper()
-	debs, err := filepath.Glob(filepath.Join(*tree, "build/guest/debs", which, "*.deb"))
-	if err != nil || len(debs) != 3 {
-		g.step.Fatalf("packages: %v, %v", debs, err)
-	}
-	args := append([]string{"DEBIAN_FRONTEND=noninteractive", "dpkg", "--install", "--force-downgrade"}, debs...)
+	args := append([]string{"DEBIAN_FRONTEND=noninteractive", "dpkg", "--install", "--force-downgrade"}, g.made(which, "*.deb", 3)...)
 	if out := g.run("env", args...); strings.Contains(out, "rror") {
 		g.step.Errorf("dpkg --install complains:\n%s", out)
 	}
+}
+
+// made are the packages of a kind.
+func (g *guest) made(which, kind string, n int) []string {
+	g.step.Helper()
+	all, err := filepath.Glob(filepath.Join(*tree, "build/guest/packages", which, kind))
+	if err != nil || len(all) != n {
+		g.step.Fatalf("packages: %v, %v", all, err)
+	}
+	return all
 }
 
 // edit replaces a line of the configuration.
@@ -161,7 +168,7 @@ func files(t *testing.T) map[string]bool {
 	all := map[string]bool{}
 	for _, root := range []string{
 		"/etc/kvpipe", "/etc/systemd/system", "/run", "/usr/bin", "/usr/lib/systemd/system", "/usr/lib/sysusers.d", "/usr/lib/tmpfiles.d", "/usr/share/kvpipe",
-		"/usr/share/doc", "/var/lib/kvpipe", "/var/lib/systemd", "/usr/lib/x86_64-linux-gnu",
+		"/usr/share/doc", "/usr/share/licenses", "/var/lib/kvpipe", "/var/lib/systemd", "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
 	} {
 		_ = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 			if err != nil {
