@@ -25,12 +25,25 @@ libc.malloc.argtypes = [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
 libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
 M_MMAP_THRESHOLD = -3
+IS_MMAPPED = 2  # in the size before a piece (malloc/malloc.c of glibc)
+LIMIT = 128 << 10
 
 
 @pytest.fixture(scope="module", autouse=True)
 def large_is_128_kib():
     """Otherwise what counts as large for malloc() grows with what was freed before."""
-    assert libc.mallopt(M_MMAP_THRESHOLD, 128 << 10) == 1
+    assert libc.mallopt(M_MMAP_THRESHOLD, LIMIT) == 1
+
+
+@pytest.fixture(autouse=True)
+def nothing_large_is_free():
+    """malloc() maps a large piece by itself when it finds none among what was freed before: all of those are taken."""
+    pieces = [libc.malloc(LIMIT)]
+    while not ctypes.c_size_t.from_address(pieces[-1] - ctypes.sizeof(ctypes.c_size_t)).value & IS_MMAPPED:
+        pieces.append(libc.malloc(LIMIT))
+    yield
+    for piece in pieces:
+        libc.free(piece)
 
 
 @pytest.fixture
