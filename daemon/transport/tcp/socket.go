@@ -64,14 +64,15 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	if !s.active && slice != nil {
 		s.active = true
 		streaming.Add(1)
+		s.stint.begin()
 	}
 	for s.left > 0 && s.err == nil {
 		errno := s.call()
-		if slice != nil {
-			s.stint.tick()
-		}
 		switch {
 		case errno == 0 || s.err != nil:
+			if slice != nil {
+				s.stint.tick()
+			}
 		case errno == syscall.EFAULT:
 			s.err = errFault
 		case errno != syscall.EAGAIN:

@@ -13,7 +13,10 @@ type stint struct{ since time.Time }
 
 const longest = 8 * time.Millisecond
 
-// tick makes way when it is time. It is called with no memory of clients entered, a few thousand times a second at most.
+// begin is for a stream that was at rest: its goroutine has just been let on, and owes nobody a turn.
+func (s *stint) begin() { s.since = time.Now() }
+
+// tick makes way when it is time. It is called after something was moved, with no memory of clients entered.
 func (s *stint) tick() {
 	if now := time.Now(); now.Sub(s.since) > longest {
 		s.since = now
