@@ -126,8 +126,12 @@ func TestPlacement(t *testing.T) {
 	n := startOn(t, "a", t.TempDir(), twoSockets(t, m.CPUs), nil)
 	producer, consumer := n.join("prefill", 256), n.join("decode", 256)
 	handOver(producer, consumer, "", "k", "", token())
-	p := get[admin.Topology](n, "topology").Placement
-	if len(p.Nodes) != 2 || p.Nodes[0].CPUs != m.CPUs[0] || p.Nodes[1].CPUs != m.CPUs[1] || p.Nodes[0].Threads+p.Nodes[1].Threads < 2 || len(p.Regions) != 2 {
+	var p admin.Placement
+	eventually(t, "a worker is seated at each of two nodes", func() bool { // one that had nothing to copy may not have run yet
+		p = get[admin.Topology](n, "topology").Placement
+		return len(p.Nodes) == 2 && p.Nodes[0].Threads+p.Nodes[1].Threads >= 2
+	})
+	if p.Nodes[0].CPUs != m.CPUs[0] || p.Nodes[1].CPUs != m.CPUs[1] || len(p.Regions) != 2 {
 		t.Fatalf("placement %+v, want two nodes with a worker each, and two regions", p)
 	}
 	if all := placetest.Threads(t); all[m.CPUs[0]]+all[m.CPUs[1]] < 2 {
