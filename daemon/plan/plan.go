@@ -63,6 +63,12 @@ type PairRun struct {
 	Len                  uint64
 }
 
+// Src returns the end of p that is read.
+func (p *PairRun) Src() Run { return Run{p.SrcRank, p.SrcRegion, p.SrcOff, p.Len} }
+
+// Dst returns the end of p that is written.
+func (p *PairRun) Dst() Run { return Run{p.DstRank, p.DstRegion, p.DstOff, p.Len} }
+
 // Slice describes one slice.
 type Slice struct {
 	Bytes              uint64

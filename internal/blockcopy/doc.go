@@ -7,10 +7,10 @@
 // line by line in turn, while the beginnings of the next four are fetched:
 // so the memory is kept busy where a plain loop over random blocks would wait
 // for it. Stores are non-temporal (AVX-512, else AVX2), which spares reading
-// the destination first. Processors that fetch far ahead by themselves copy
-// long runs one after the other. Tiny runs and short lists are copied by the runtime's
-// own copy, which leaves the bytes in the cache for whoever reads them next. On
-// other processors everything is.
+// the destination first. Where processors fetch ahead over the ends of pages,
+// pieces are as long as runs are. Tiny runs and short lists are copied by the
+// runtime's own copy, which leaves the bytes in the cache for whoever reads them
+// next. On other processors everything is.
 //
 // Whatever was copied is visible to all processors before a call returns, so
 // a caller may announce it with an ordinary atomic store, also after an error.

@@ -11,12 +11,20 @@ const (
 	portable kernel = iota // the runtime's copy
 	avx2
 	avx512
-	avx512Rows // avx512, but for long pieces, which it copies one after the other
+	avx512Long // avx512 with pieces as long as runs are
 )
 
-var kernelNames = [...]string{portable: "copy", avx2: "avx2", avx512: "avx512", avx512Rows: "avx512-rows"}
+var kernelNames = [...]string{portable: "copy", avx2: "avx2", avx512: "avx512", avx512Long: "avx512-long"}
 
 func (k kernel) String() string { return kernelNames[k] }
+
+// piece is the longest piece of a kernel with lanes.
+func (k kernel) piece() int {
+	if k == avx512Long {
+		return stretch
+	}
+	return page
+}
 
 // best is the first implementation that this processor can run.
 var best = kernels()[0]

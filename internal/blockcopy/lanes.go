@@ -3,13 +3,13 @@ package blockcopy
 const (
 	// line is what a non-temporal store must fill as a whole to be fast.
 	line = 64
-	// page is the longest piece that is copied in a row: processors fetch
-	// ahead within a page, and four pages at once.
+	// page is the longest piece of most kernels: processors fetch ahead
+	// within a page, and four pages at once.
 	page = 4096
-	// row is the size from which avx512Rows copies a piece as it is.
-	row = 32 << 10
 	// width is how many pieces are copied in turn.
 	width = 4
+	// stretch is the longest piece of avx512Long: a batch holds four of them.
+	stretch = Quantum / width
 )
 
 // lane is a piece that is being copied: as many bytes at both ends, a whole
@@ -78,17 +78,18 @@ func (s *lanes) copyFours(k kernel) {
 func (c *cursor) copyLanes() {
 	var s lanes
 	var rest lane
+	longest := c.kernel.piece()
 	for more := true; more; {
 		for s.n < len(s.l)-width {
 			if more = c.fill(&rest); !more {
 				break
 			}
-			n := min(len(rest.dst), page)
+			n := min(len(rest.dst), longest)
 			s.l[s.n] = lane{rest.dst[:n], rest.src[:n]}
 			s.n++
 			rest = lane{rest.dst[n:], rest.src[n:]}
 		}
-		c.peek(s.l[s.n:][:width], rest.src)
+		c.peek(s.l[s.n:][:width], rest.src, longest)
 		s.copyFours(c.kernel)
 	}
 	for i := range s.n {
@@ -98,7 +99,7 @@ func (c *cursor) copyLanes() {
 
 // peek shows the kernel which sources come next: those of rest, then those of
 // the runs from the cursor on, also beyond the batch.
-func (c *cursor) peek(l []lane, rest []byte) {
+func (c *cursor) peek(l []lane, rest []byte, longest int) {
 	i, off := c.i, c.off
 	for k := range l {
 		for len(rest) == 0 && i < len(c.runs) {
@@ -106,7 +107,7 @@ func (c *cursor) peek(l []lane, rest []byte) {
 			i, off = i+1, 0
 		}
 		l[k].src = rest
-		rest = rest[min(page, len(rest)):]
+		rest = rest[min(longest, len(rest)):]
 	}
 }
 
@@ -127,10 +128,6 @@ func (c *cursor) fill(rest *lane) bool {
 		copy(dst[:head], src[:head])
 		copy(dst[head+body:], src[head+body:])
 		*rest = lane{dst[head : head+body], src[head : head+body]}
-		if c.kernel == avx512Rows && body >= row {
-			c.kernel.one(rest, body)
-			*rest = lane{}
-		}
 	}
 	return true
 }

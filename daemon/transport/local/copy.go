@@ -64,7 +64,7 @@ type ended struct {
 
 // batch is how many slices of a leg are reported together while more of it follow: each report wakes the driver, whose thread
 // takes the processor from a worker when there is one worker for each.
-const batch = 4
+const batch = 8
 
 // do copies a slice, unless it was fenced, and sees to its report. It returns how many bytes it was.
 func (w *worker) do(tk *task) uint64 {
@@ -157,24 +157,49 @@ func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
 	return t.cfg.Places.Of(b)
 }
 
-// resolve finds the memory of a slice's runs.
+// resolve finds the memory of a slice's runs. It looks once for all in a row that lie in the same two regions: with small blocks, a look
+// for each took a twentieth of a copy's time.
 func (c *copier) resolve(of *plan.Plan, slice int, from, to transport.Memory) (sent, landed transfer.Cause, ok bool) {
 	c.pairs = of.Pairs(slice, c.pairs[:0])
 	c.runs = c.runs[:0]
-	for i := range c.pairs {
-		p := &c.pairs[i]
-		src, ok := from.Src(plan.Run{Rank: p.SrcRank, Region: p.SrcRegion, Off: p.SrcOff, Len: p.Len})
-		if !ok {
-			gone := transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("source region %#x of rank %d is gone", uint64(p.SrcRegion), p.SrcRank)}
-			return gone, gone, false
+	for rest := c.pairs; len(rest) > 0; {
+		src, dst, n := hulls(rest)
+		s, ok := from.Src(src)
+		if !ok || uint64(len(s)) != src.Len {
+			cause := gone("source", src)
+			return cause, cause, false
 		}
-		dst, ok := to.Dst(plan.Run{Rank: p.DstRank, Region: p.DstRegion, Off: p.DstOff, Len: p.Len})
-		if !ok {
-			return transfer.Cause{}, transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("destination region %#x of rank %d is gone", uint64(p.DstRegion), p.DstRank)}, false
+		d, ok := to.Dst(dst)
+		if !ok || uint64(len(d)) != dst.Len {
+			return transfer.Cause{}, gone("destination", dst), false
 		}
-		c.runs = append(c.runs, blockcopy.Run{Dst: dst, Src: src})
+		for i := range rest[:n] {
+			c.runs = append(c.runs, blockcopy.Run{Dst: rest[i].Dst().In(dst, d), Src: rest[i].Src().In(src, s)})
+		}
+		rest = rest[n:]
 	}
 	return transfer.Cause{}, transfer.Cause{}, true
+}
+
+// hulls returns the smallest runs that hold both ends of the first n pairs, as many as lie in the same two regions.
+func hulls(pairs []plan.PairRun) (src, dst plan.Run, n int) {
+	src, dst = pairs[0].Src(), pairs[0].Dst()
+	for n = 1; n < len(pairs); n++ {
+		s, ok := src.Hull(pairs[n].Src())
+		if !ok {
+			break
+		}
+		d, ok := dst.Hull(pairs[n].Dst())
+		if !ok {
+			break
+		}
+		src, dst = s, d
+	}
+	return src, dst, n
+}
+
+func gone(side string, r plan.Run) transfer.Cause {
+	return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
 }
 
 // causes says how a copy went for each end. A destination that faults is no failure of the source; bytes that could not

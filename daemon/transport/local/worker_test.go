@@ -21,7 +21,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{shape: transporttest.Blocks(t, 8, 64<<10, 64<<10)}
+	d := &desk{shape: transporttest.Blocks(t, 2*batch, 64<<10, 64<<10)}
 	d.worker = worker{queue: &queue{}, at: place.Anywhere}
 	d.queue.init(0)
 	d.src, d.dst = transporttest.NewMemory(t, d.shape.Src...), transporttest.NewMemory(t, d.shape.Dst...)
