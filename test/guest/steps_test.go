@@ -36,8 +36,10 @@ func (g *guest) install() {
 	}
 	g.eventually("the status text is there", func() bool { return strings.HasPrefix(g.show("StatusText"), "0 sessions, ") })
 	g.says("ready", "KVPIPE_SOCKET="+socket, "PRIORITY=6")
-	if got := try("journalctl", "-u", service, "-p", "warning", "-o", "cat", "--no-pager", "-q"); got != "" {
-		g.step.Errorf("warnings after the installation:\n%s", got)
+	for l := range strings.Lines(try("journalctl", "-u", service, "-p", "warning", "-o", "cat", "--no-pager", "-q")) {
+		if !strings.Contains(l, "the daemon stood still") { // as all does in a guest that its machine does not let run
+			g.step.Errorf("a warning after the installation: %s", l)
+		}
 	}
 	// Without certificates the peers' socket does not open, whatever an administrator says.
 	g.run("systemctl", "start", "kvpiped-peer.socket")

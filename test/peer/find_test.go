@@ -35,7 +35,7 @@ func TestTakesFindTheirPeerByNameAndByAddress(t *testing.T) {
 	a.Stop()
 	b.Stop()
 	a.Calm()
-	b.Calm()
+	b.Calm("data link") // a link may be seen to end before its channel, when a busy machine lets its reader wait
 }
 
 // A consumer may be on the producer's node without knowing it.
@@ -116,9 +116,13 @@ func TestATriangleOfDaemons(t *testing.T) {
 	}
 	for _, n := range all {
 		for _, o := range all {
-			if n != o && (n.Peer(o.Name).Epoch == 0 || n.Peer(o.Name).Epoch != o.Peer(n.Name).Epoch) {
-				t.Errorf("%s and %s do not agree: %+v, %+v", n.Name, o.Name, n.Peer(o.Name), o.Peer(n.Name))
+			if n == o {
+				continue
 			}
+			cluster.Eventually(t, n.Name+" and "+o.Name+" agree on a channel", func() bool { // one may replace another still
+				epoch := n.Peer(o.Name).Epoch
+				return epoch != 0 && epoch == o.Peer(n.Name).Epoch
+			})
 		}
 	}
 }
