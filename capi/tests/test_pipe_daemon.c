@@ -150,7 +150,7 @@ static void nobody_comes(void)
 	/* The daemon says why. One that is kept from running says so a call later. */
 	for (int i = 0; i < 10; i++) {
 		CHECK_INT(kvpipe_pipe_recv(rx, KV_SEC + 10 * KV_MS, &m), -KVPIPE_E_TIMEOUT);
-		if (strstr(kvpipe_last_error(), "nobody sent anything yet") == NULL)
+		if (strstr(kvpipe_last_error(), "no sender opened it") != NULL)
 			break;
 	}
 	CHECK_HAS(kvpipe_last_error(), "no sender opened it");
@@ -218,10 +218,16 @@ static void lookups(void)
 			kvpipe_query_free(one);
 		}
 	}
-	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, KV_MS, &q[0]), 0);
-	CHECK_FAILS(kvpipe_query_wait(q[0], WAIT, &m), KVPIPE_E_TIMEOUT, "no entry matched");
-	CHECK_INT(kvpipe_query_done(q[0]), 1);
-	kvpipe_query_free(q[0]);
+	bool told = false; /* by the daemon, again; in its place the library can only say that it does not answer */
+	for (int i = 0; i < 10 && !told; i++) {
+		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, KV_MS, &q[0]), 0);
+		CHECK_INT(kvpipe_query_wait(q[0], WAIT, &m), -KVPIPE_E_TIMEOUT);
+		told = strstr(kvpipe_last_error(), "no entry matched") != NULL;
+		CHECK(told || strstr(kvpipe_last_error(), "does not answer") != NULL);
+		CHECK_INT(kvpipe_query_done(q[0]), 1);
+		kvpipe_query_free(q[0]);
+	}
+	CHECK(told);
 	kvpipe_lookup_close(sel);
 	kvpipe_lookup_close(own);
 	kvpipe_close(a);

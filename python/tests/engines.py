@@ -12,6 +12,7 @@ import textwrap
 import time
 
 import kvpipe
+import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -116,6 +117,20 @@ def until(ok, what, within=PATIENCE):
     deadline = time.monotonic() + within
     while not ok():
         assert time.monotonic() < deadline, f"not within {within} s: {what}"
+
+
+def why_late(call, within):
+    """What a call says whose time, within, is over: the daemon's word. In place of a daemon that was kept from running for half a second
+    the library speaks, which does not know why, and the call is made again."""
+    for _ in range(10):
+        began = time.monotonic()
+        with pytest.raises(kvpipe.Timeout) as caught:
+            call()
+        assert time.monotonic() - began < within + LATE, caught.value
+        said = str(caught.value)
+        if "the daemon does not answer" not in said and "nobody sent anything yet" not in said:
+            break
+    return said
 
 
 def gone(daemon, engine):
