@@ -156,8 +156,9 @@ def test_cancel_of_what_is_done_is_nothing_to_wait_for(pair):
     a, b = pair
     a.fill(6)
     number = a.transport.write_blocks("b", [1], [1])
-    until(lambda: b.block(1) == a.block(1), b)
-    until(lambda: a.transport.cancel([number], mode="wait") == [], b)
+    until(lambda: a.transport._writes[number].offer.released, b)  # and not only the bytes there
+    assert b.block(1) == a.block(1)
+    assert a.transport.cancel([number], mode="wait") == []
     assert a.transport.poll() == ([], [])
 
 
