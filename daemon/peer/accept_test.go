@@ -13,7 +13,7 @@ import (
 // Whoever opens connections and says nothing takes no place from others.
 func TestTheSilentKeepOutNobodyElse(t *testing.T) {
 	cl := newCluster(t)
-	a, b := cl.node("a", nil), cl.node("b", nil)
+	a, b := cl.node("a", func(c *Config) { c.greeting = patience }), cl.node("b", nil) // nobody is refused for being slow
 	lazy := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: patience}
 	for range maxWaitingFrom + 8 {
 		conn, err := lazy.Dial("tcp", a.addr)
