@@ -2,19 +2,22 @@ package daemon
 
 import (
 	"net"
-	"strconv"
+	"net/netip"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// usedBy says by whom an address is used, for an error message; "" when its port is no number.
+// usedBy says by whom an address is used, for an error message; "" when it is none.
 func usedBy(addr string) string {
-	_, text, _ := net.SplitHostPort(addr)
-	port, err := strconv.Atoi(text)
+	tcp, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return ""
 	}
-	who, err := sys.TCPListener("/proc", port)
+	at := tcp.AddrPort()
+	if !at.Addr().IsValid() { // ":7650": all there are
+		at = netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())
+	}
+	who, err := sys.TCPListener("/proc", at)
 	if err != nil {
 		return " (by whom is not known: " + err.Error() + ")"
 	}

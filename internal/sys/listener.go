@@ -2,23 +2,25 @@ package sys
 
 import (
 	"bufio"
+	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// TCPListener names the process of this host that listens at the TCP port, as "NAME (PID n)". It reads root, which is /proc elsewhere
-// than in tests. The error says why it is not known: nobody listens there (any more), or the process is another user's, whose
-// descriptors only root sees.
-func TCPListener(root string, port int) (string, error) {
+// TCPListener names the process of this host that keeps others from listening at a TCP address, as "NAME (PID n)". It reads root, which is
+// /proc elsewhere than in tests. The error says why it is not known: nobody listens there (any more), or the process is another user's,
+// whose descriptors only root sees.
+func TCPListener(root string, at netip.AddrPort) (string, error) {
 	inodes := map[string]bool{}
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
-		listening(filepath.Join(root, table), port, inodes)
+		listening(filepath.Join(root, table), at, inodes)
 	}
 	if len(inodes) == 0 {
-		return "", fmt.Errorf("nobody listens at port %d any more", port)
+		return "", fmt.Errorf("nobody listens at port %d any more", at.Port())
 	}
 	all, _ := filepath.Glob(filepath.Join(root, "[0-9]*", "fd", "[0-9]*"))
 	for _, fd := range all {
@@ -32,11 +34,11 @@ func TCPListener(root string, port int) (string, error) {
 			return fmt.Sprintf("%s (PID %s)", strings.TrimSpace(string(name)), filepath.Base(process)), nil
 		}
 	}
-	return "", fmt.Errorf("its descriptors can't be seen from here: \"ss -ltnp sport = :%d\" as root tells", port)
+	return "", fmt.Errorf("its descriptors can't be seen from here: \"ss -ltnp sport = :%d\" as root tells", at.Port())
 }
 
-// listening notes the inodes of sockets in state LISTEN at the port, from a table as proc(5) has it.
-func listening(table string, port int, inodes map[string]bool) {
+// listening notes the inodes of sockets in state LISTEN that are in the way of one at an address, from a table as proc(5) has it.
+func listening(table string, at netip.AddrPort, inodes map[string]bool) {
 	f, err := os.Open(table)
 	if err != nil {
 		return // no IPv6, say
@@ -48,9 +50,28 @@ func listening(table string, port int, inodes map[string]bool) {
 		if len(col) <= inode || col[state] != listen {
 			continue
 		}
-		_, hex, _ := strings.Cut(col[local], ":")
-		if n, err := strconv.ParseUint(hex, 16, 16); err == nil && int(n) == port {
+		addr, port, _ := strings.Cut(col[local], ":")
+		n, err := strconv.ParseUint(port, 16, 16)
+		if a := tableAddr(addr); err == nil && uint16(n) == at.Port() && (a == at.Addr().Unmap() || covers(a, at.Addr()) || covers(at.Addr(), a)) {
 			inodes[col[inode]] = true
 		}
 	}
+}
+
+// tableAddr reads an address of the table: words of 32 bits as this machine has them, whose bytes lie in memory as on the wire.
+func tableAddr(text string) netip.Addr {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b)%4 != 0 {
+		return netip.Addr{}
+	}
+	for w := b; len(w) > 0; w = w[4:] {
+		w[0], w[1], w[2], w[3] = w[3], w[2], w[1], w[0]
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a.Unmap()
+}
+
+// covers tells whether a stands for all addresses of b's kind.
+func covers(a, b netip.Addr) bool {
+	return a == netip.IPv6Unspecified() || a == netip.IPv4Unspecified() && b.Unmap().Is4()
 }
