@@ -1,9 +1,10 @@
-"""Daemons for tests: `kvpiped --dev` in private folders on free ports, which must leave nothing behind."""
+"""Daemons for tests: `kvpiped --dev` in private folders at addresses of their own, which must leave nothing behind."""
 
 import contextlib
 import json
 import os
 import pathlib
+import secrets
 import subprocess
 import threading
 from collections import deque
@@ -16,13 +17,18 @@ READER = "daemon's log"  # the name of threads that a daemon has as long as it r
 logs = set()  # and the pipes
 
 
+def own_address():
+    """Where nobody else listens while a daemon is away: on one of loopback's many hosts, at a port that the system gives to nobody."""
+    return f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}:7650"
+
+
 class Daemon:
     def __init__(self, home, node, ca, peers=(), config=""):
         self.home, self.node = home, node
         home.mkdir(mode=0o700, exist_ok=True)  # there already: a restart
         self.socket, self.admin = str(home / "kvpiped.sock"), str(home / "admin.sock")
         self.command = [str(BIN / "kvpiped"), "--dev", "--node", node, "--state-dir", str(home), "--ca", str(ca),
-                        "--listen", "127.0.0.1:0"]
+                        "--listen", own_address()]
         for peer in peers:
             self.command += ["--peer", peer]
         if config:
@@ -41,10 +47,6 @@ class Daemon:
         if not self._ready.wait(60) or self.process.poll() is not None:
             self.kill()
             raise AssertionError(f"{self.node} did not start:\n" + "".join(self.log))
-
-    def keep_port(self):
-        """Has it listen at the same address after a restart."""
-        self.command[self.command.index("--listen") + 1] = self.ask("status")["advertise"]
 
     def _read(self):
         for line in self.process.stderr:

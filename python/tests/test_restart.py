@@ -21,13 +21,11 @@ def nodes(request, folder):
     n = len(list(folder.iterdir()))
     quick = '[peers]\ndial_max = "500ms"\n[offers]\noffer_wait = "300ms"\n'
     daemons = [Daemon(folder / f"rp{n}", f"rp{n}", folder / "ca", config=quick)]
-    daemons[0].keep_port()
     peer = None
     if request.param == "tcp":
         peer = daemons[0].node
         address = daemons[0].ask("status")["advertise"]
         daemons.append(Daemon(folder / f"rc{n}", f"rc{n}", folder / "ca", [f"{peer}={address}"], config=quick))
-        daemons[1].keep_port()
     yield daemons[0], daemons[-1], peer
     for daemon in daemons:
         if daemon.process.poll() is None:

@@ -29,14 +29,12 @@ def restored(fleet):
 
 @pytest.fixture
 def near(fleet):
-    """The daemon of the prefill side, at an address that it keeps."""
-    fleet.nodes["node-a"].keep_port()
+    """The daemon of the prefill side."""
     return fleet.nodes["node-a"]
 
 
 @pytest.fixture
 def far(fleet):
-    fleet.nodes["node-b"].keep_port()
     return fleet.nodes["node-b"]
 
 
