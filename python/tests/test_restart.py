@@ -17,12 +17,14 @@ IDS, BACKWARDS = list(range(BLOCKS)), list(range(BLOCKS))[::-1]
 
 @pytest.fixture(params=["local", "tcp"])
 def nodes(request, folder):
-    """(producer's daemon, consumer's daemon, the producer's name for the consumer), to be killed at will."""
+    """(producer's daemon, consumer's daemon, the producer's name for the consumer), to be killed at will. After "local" or "tcp" may stand how
+    long their takes wait for an offer."""
     n = len(list(folder.iterdir()))
-    quick = '[peers]\ndial_max = "500ms"\n[offers]\noffer_wait = "300ms"\n'
+    where, _, wait = request.param.partition(" ")
+    quick = '[peers]\ndial_max = "500ms"\n' + (f'[offers]\noffer_wait = "{wait}"\n' if wait else "")
     daemons = [Daemon(folder / f"rp{n}", f"rp{n}", folder / "ca", config=quick)]
     peer = None
-    if request.param == "tcp":
+    if where == "tcp":
         peer = daemons[0].node
         address = daemons[0].ask("status")["advertise"]
         daemons.append(Daemon(folder / f"rc{n}", f"rc{n}", folder / "ca", [f"{peer}={address}"], config=quick))
@@ -103,6 +105,7 @@ def test_a_take_with_bytes_fails_and_the_offer_serves_the_next(nodes, which):
         offer.wait(60)
 
 
+@pytest.mark.parametrize("nodes", ["local 2s", "tcp 2s"], indirect=True)
 def test_an_early_take_waits_for_an_engine_that_is_not_back_yet(nodes):
     near, far, peer = nodes
     with Engine(near.socket, "p", blocks=BLOCKS) as p, Cache(far.socket, "d") as d:
@@ -114,7 +117,7 @@ def test_an_early_take_waits_for_an_engine_that_is_not_back_yet(nodes):
         back(d.node)
         take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60)
         with pytest.raises(kvpipe.Timeout):
-            take.wait(1)  # longer than offer_wait: it would be unknown otherwise
+            take.wait(3)  # longer than offer_wait: it would be unknown otherwise
         p.signal(signal.SIGCONT)
         take.wait(60)
         assert all(d.holds(i, i) for i in IDS)
