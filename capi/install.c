@@ -59,6 +59,7 @@ int kv_furnish(kvpipe_t *kv, const struct kv_rings *r)
 	free(kv->slots);
 	kv->sq.tail = kv->sq.head = 0;
 	kv->sq.used = kv->sq.freed = 0;
+	kv->sq.rung = 0;
 	kv->sq.ends = ends;
 	kv->slots = slots;
 	kv->nslots = 0;
@@ -72,7 +73,7 @@ static int swap(kvpipe_t *kv, struct kv_rings *rings)
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	if (kv->fd_used)
-		__atomic_store_n(&rings->c->cq_waiting, 1u, __ATOMIC_RELAXED);
+		__atomic_store_n(&rings->c->cq_waiting, KV_RING_ALWAYS, __ATOMIC_RELAXED);
 	(void)epoll_ctl(kv->epoll, EPOLL_CTL_DEL, kv->rings.cq_event, NULL);
 	int err = kv_rings_replace(&kv->rings, rings);
 	if (epoll_ctl(kv->epoll, EPOLL_CTL_ADD, kv->rings.cq_event, &ev) != 0 && err == 0)

@@ -104,6 +104,7 @@ struct kv_sq {
 	uint32_t head;        /* the daemon's, as last seen */
 	uint64_t used, freed; /* arena: free-running ends of what is taken and of what is free again */
 	uint64_t *ends;       /* per entry: `used` after its record */
+	uint32_t rung;        /* the daemon's sleep that the bell was last rung for */
 };
 
 /* The daemon's sq_head, with what it frees taken into account. False: the index is impossible. */
@@ -420,6 +421,7 @@ struct kvpipe {
 	bool ready_set;
 	bool fresh;             /* something was queued since the bell was last rung for it */
 	bool rung;              /* the last sleeper left the cq eventfd as it was */
+	uint32_t sleep;         /* the number of the last sleep, as the daemon was told it */
 	bool swapping;          /* nobody shall sleep on the cq eventfd: there will be another */
 	struct kv_waiter *waiters;
 	struct kv_waiter *sleeper; /* the one that sleeps on the cq eventfd */
@@ -504,6 +506,7 @@ void kv_regions_sweep(kvpipe_t *kv);                   /* forgets those that are
 bool kv_regions_stale(const kvpipe_t *kv);             /* some are gone since; needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */
 
+#define KV_RING_ALWAYS 1u /* as cq_waiting and need_wakeup: ring for everything; above it once for each value */
 void kv_event_signal(int fd);
 void kv_event_clear(int fd);
 

@@ -118,7 +118,7 @@ int kvpipe_fd(const kvpipe_t *kv)
 	if (!w->fd_used) {
 		/* From now on the daemon rings for every completion, whether anybody sleeps or not. */
 		__atomic_store_n(&w->fd_used, true, __ATOMIC_RELAXED);
-		__atomic_store_n(&w->rings.c->cq_waiting, 1u, __ATOMIC_RELAXED);
+		__atomic_store_n(&w->rings.c->cq_waiting, KV_RING_ALWAYS, __ATOMIC_RELAXED);
 		kvpipe_full_barrier();
 		kv_drain(w);
 		kv_wake_waiters(w);

@@ -131,8 +131,11 @@ void kv_ring_bell(kvpipe_t *kv)
 {
 	/* The daemon sets need_wakeup, then looks at sq_tail once more: one of the two sees the other. */
 	kvpipe_full_barrier();
-	if (kvpipe_load_acquire(&kv->rings.d->need_wakeup) != 0)
+	uint32_t asleep = kvpipe_load_acquire(&kv->rings.d->need_wakeup);
+	if (asleep != 0 && (asleep == KV_RING_ALWAYS || asleep != kv->sq.rung)) {
+		kv->sq.rung = asleep;
 		kv_event_signal(kv->rings.sq_event);
+	}
 }
 
 int kv_layer_slot(kvpipe_t *kv, struct kv_op *op)

@@ -78,6 +78,14 @@ static void count(kvpipe_t *kv, const struct kv_waiter *w, int d)
 		op->release_waiters += (uint32_t)d;
 }
 
+/* The daemon rings once for each number: what comes while the sleeper is on its way to look costs no further ring. */
+static uint32_t next_sleep(kvpipe_t *kv)
+{
+	if (++kv->sleep <= KV_RING_ALWAYS)
+		kv->sleep = KV_RING_ALWAYS + 1;
+	return kv->sleep;
+}
+
 static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline)
 {
 	struct pollfd p = { .fd = kv->rings.cq_event, .events = POLLIN };
@@ -92,7 +100,7 @@ static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline
 	kv->rung = false;
 	kv->sleeper = self;
 	if (!kv->fd_used)
-		__atomic_store_n(waiting, 1u, __ATOMIC_RELAXED);
+		__atomic_store_n(waiting, next_sleep(kv), __ATOMIC_RELAXED);
 	kvpipe_full_barrier();
 	/* Last look: what came before the barrier does not ring. */
 	kv_drain(kv);

@@ -143,7 +143,7 @@ static void *serve(void *arg)
 		/* Before sleeping: ask to be woken, then look once more. */
 		bool work = false;
 		if (f->c != NULL && !paused) {
-			__atomic_store_n(&f->ring_d->need_wakeup, 1, __ATOMIC_RELAXED);
+			__atomic_store_n(&f->ring_d->need_wakeup, 1 + ++f->sleep, __ATOMIC_RELAXED);
 			kvpipe_full_barrier();
 			work = kvpipe_load_acquire(&f->ring_c->sq_tail) != f->sq_head;
 		}

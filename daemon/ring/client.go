@@ -24,6 +24,8 @@ type Client struct {
 	recTail    uint64
 	ends       []uint64 // by submission entry: where its record ends
 	seen       uint32   // sq_head up to which records are free
+	sleep      uint32   // the number of the last
+	bell       bell
 }
 
 // NewClient works on the memory of the two rings, of which ring_d may be read-only, as the table of WELCOME describes them.
@@ -52,8 +54,8 @@ func NewClient(table []Desc, ringC, ringD []byte) (*Client, error) {
 	return c, nil
 }
 
-// Submit publishes one entry with its record, whose place and length it fills in. wake: the daemon sleeps and wants its eventfd
-// rung.
+// Submit publishes one entry with its record, whose place and length it fills in. wake: the daemon sleeps, and the caller is to
+// ring its eventfd.
 func (c *Client) Submit(e SQE, record []byte) (wake bool, err error) {
 	entries := uint32(len(c.ends))
 	head := c.sqHead.Load()
@@ -87,7 +89,7 @@ func (c *Client) SubmitRaw(e SQE) (wake bool) {
 	e.Store(c.sq[i*SQESize:])
 	c.tail++
 	c.sqTail.Store(c.tail)
-	return c.wakeup.Load() != 0
+	return c.bell.due(c.wakeup.Load())
 }
 
 // Next copies the oldest completion and its result, and frees both.
@@ -106,9 +108,10 @@ func (c *Client) Next() (e CQE, result []byte, ok bool) {
 	return e, result, true
 }
 
-// Arm asks the daemon to ring, and tells whether it is safe to sleep: false means that a completion came in between.
+// Arm asks the daemon to ring once, and tells whether it is safe to sleep: false means that a completion came in between.
 func (c *Client) Arm() bool {
-	c.waiting.Store(1)
+	c.sleep = nextSleep(c.sleep)
+	c.waiting.Store(c.sleep)
 	if c.cqTail.Load() != c.head {
 		c.waiting.Store(0)
 		return false

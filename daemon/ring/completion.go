@@ -20,6 +20,7 @@ type Completions struct {
 	done    uint32 // private copy of head
 	marked  []bool // by entry: what Put was told
 	results results
+	bell    bell
 }
 
 // NewCompletions works on the memory of the two rings.
@@ -58,14 +59,14 @@ func (q *Completions) Put(e *CQE, result []byte, mark bool) error {
 	return nil
 }
 
-// Waiting tells whether the client sleeps and wants its eventfd rung. Ask after Put: the order of the two is what keeps
-// both sides from sleeping.
+// Waiting tells whether the client sleeps and its eventfd is to be rung, which the caller then does. Ask after Put: the order of the
+// two is what keeps both sides from sleeping.
 func (q *Completions) Waiting() bool {
-	waiting := true
-	if guard(func() { waiting = q.waiting.Load() != 0 }) != nil {
+	asleep := uint32(always)
+	if guard(func() { asleep = q.waiting.Load() }) != nil {
 		return true
 	}
-	return waiting
+	return q.bell.due(asleep)
 }
 
 // Consumed takes note of the client's head and returns how many completions it has consumed since the last call: those

@@ -14,6 +14,7 @@ type Submissions struct {
 	records []byte
 	mask    uint32
 	next    uint32 // private copy of head
+	sleep   uint32 // the number of the last
 }
 
 // NewSubmissions works on the memory of the two rings.
@@ -65,10 +66,11 @@ func (q *Submissions) Advance() {
 // Head returns how many entries were consumed, modulo 2^32.
 func (q *Submissions) Head() uint32 { return q.next }
 
-// Arm asks the client to ring from now on, and tells whether it is safe to sleep: false means that an entry came in
+// Arm asks the client to ring once from now on, and tells whether it is safe to sleep: false means that an entry came in
 // between, and that the request is withdrawn.
 func (q *Submissions) Arm() bool {
-	q.wake.Store(1)
+	q.sleep = nextSleep(q.sleep)
+	q.wake.Store(q.sleep)
 	// The client stores its tail, then looks at wake. Here wake comes first, then the tail: one of the two sees the other.
 	if q.Pending() {
 		q.wake.Store(0)

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -187,5 +188,50 @@ func TestArm(t *testing.T) {
 	p.sq.Disarm()
 	if wake, _ := p.client.Submit(SQE{UserData: 3}, nil); wake {
 		t.Fatal("the daemon is rung after Disarm")
+	}
+}
+
+// TestOneRingForEachSleep: what is published while the other side is on its way rings nothing.
+func TestOneRingForEachSleep(t *testing.T) {
+	p := newPair(t, small)
+	for sleep := range 3 {
+		if !p.sq.Arm() || !p.client.Arm() {
+			t.Fatal("an empty ring cannot be slept on")
+		}
+		for i, want := range []bool{true, false, false} {
+			if wake, _ := p.client.Submit(SQE{UserData: 1}, nil); wake != want {
+				t.Errorf("sleep %d of the daemon, submission %d: rung %v", sleep, i, wake)
+			}
+			noErr(t, p.cq.Put(&CQE{}, nil, false))
+			if wake := p.cq.Waiting(); wake != want {
+				t.Errorf("sleep %d of the client, completion %d: rung %v", sleep, i, wake)
+			}
+			p.sq.Advance()
+			p.client.Next()
+		}
+		_, _, err := p.cq.Consumed()
+		noErr(t, err)
+	}
+}
+
+// TestRingForEverything: a side of before, and one that others listen with, says 1 and is rung each time.
+func TestRingForEverything(t *testing.T) {
+	p := newPair(t, small)
+	p.client.waiting.Store(always)
+	p.sq.wake.Store(always)
+	for i := range 3 {
+		noErr(t, p.cq.Put(&CQE{}, nil, false))
+		if wake, _ := p.client.Submit(SQE{UserData: 1}, nil); !wake || !p.cq.Waiting() {
+			t.Errorf("entry %d rings nothing", i)
+		}
+	}
+}
+
+// TestNumbersOfSleeps: none is what says "awake" or "ring always", also when they begin anew.
+func TestNumbersOfSleeps(t *testing.T) {
+	for _, n := range []uint32{0, 1, 2, math.MaxUint32 - 1, math.MaxUint32} {
+		if next := nextSleep(n); next <= always || next == n {
+			t.Errorf("%d after %d", next, n)
+		}
 	}
 }

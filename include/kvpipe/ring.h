@@ -346,11 +346,13 @@ struct kvpipe_layer_slot {      /* 64 bytes */
 };
 
 /* ---- index pages ---------------------------------------------------------------------------------------------- */
-/* At offset 0 of ring_c. Each word alone in its cache line. */
+/* cq_waiting and need_wakeup say that their writer sleeps, or is about to, on an eventfd. 0: no. 1: ring it for whatever is
+ * published. Any other value: ring it once, and not again before the value has changed; who sleeps says another one each time
+ * (a bell that was rung is heard before that). At offset 0 of ring_c. Each word alone in its cache line. */
 struct kvpipe_ring_c {          /* 384 bytes */
 	uint32_t sq_tail;       uint8_t pad0[60];
 	uint32_t cq_head;       uint8_t pad1[60];  /* entries and their results before it are reusable */
-	uint32_t cq_waiting;    uint8_t pad2[60];  /* nonzero: the client sleeps on the cq eventfd */
+	uint32_t cq_waiting;    uint8_t pad2[60];  /* nonzero: the client sleeps on the cq eventfd (above) */
 	uint64_t progress;      uint8_t pad3[56];  /* design: step << 16 | phase */
 	uint32_t work_done_tail;uint8_t pad4[60];
 	uint32_t work_head;     uint8_t pad5[60];
@@ -360,7 +362,7 @@ struct kvpipe_ring_c {          /* 384 bytes */
 struct kvpipe_ring_d {          /* 512 bytes */
 	uint32_t sq_head;       uint8_t pad0[60];  /* entries and their records before it are reusable */
 	uint32_t cq_tail;       uint8_t pad1[60];
-	uint32_t need_wakeup;   uint8_t pad2[60];  /* nonzero: the daemon sleeps on the sq eventfd */
+	uint32_t need_wakeup;   uint8_t pad2[60];  /* nonzero: the daemon sleeps on the sq eventfd (above) */
 	uint64_t progress_wait; uint8_t pad3[56];  /* nonzero: wake the daemon when progress reaches this value */
 	uint32_t closed;        uint8_t pad4[60];  /* nonzero: the session ended; enum kvpipe_reason */
 	uint64_t heartbeat;     uint8_t pad5[56];  /* changes about once a second while the daemon runs; 0: it does not say */
