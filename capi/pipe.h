@@ -13,7 +13,7 @@ struct kvpipe_pipe {
 	uint64_t next;         /* the item that recv returns next */
 	uint64_t asked;        /* the first item that was not asked for */
 	int64_t expires;       /* when the daemon says TIMEOUT of item `next`, as long as not started */
-	uint32_t awake;        /* waits until a nap is tried again */
+	uint32_t awake, vain;  /* waits until a nap is tried again; how many were due after the last that brought little */
 	char said[KV_TEXT];    /* what it said then */
 	struct kv_get gets[];  /* item n: gets[n % window] */
 };

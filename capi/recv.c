@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define AWAKE 512u /* waits between two attempts */
+#define AWAKE 512u /* waits between two attempts, at most */
 
 static struct kv_get *slot(struct kvpipe_pipe *p, uint64_t n)
 {
@@ -151,7 +151,8 @@ static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
 
 /*
  * When items come faster than a thread can be woken for each, it naps and has several at once. Whether they do is tried now and
- * then; a nap that brought one item alone, as an answer that the sender waits with, was the last for a long while. Needs lock.
+ * then: after a nap that brought few, as an answer does that the sender waits with, not for one wait, after another one not for two, and
+ * so on. Needs lock.
  */
 static void nap(struct kvpipe_pipe *p, int64_t deadline)
 {
@@ -167,8 +168,8 @@ static void nap(struct kvpipe_pipe *p, int64_t deadline)
 	kv_end_nap(e);
 	while (n < p->asked && slot(p, n)->state == KV_GET_LANDED)
 		n++;
-	if (n - p->next < 4)
-		p->awake = AWAKE;
+	p->vain = n - p->next >= 4 ? 0 : p->vain == 0 ? 1 : p->vain < AWAKE ? p->vain * 2 : AWAKE;
+	p->awake = p->vain;
 }
 
 static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
