@@ -19,7 +19,7 @@
 #define KV_PIPE_BYTES (64ull << 20)           /* default capacity */
 #define KV_NAP_NS 20000
 #define KV_CACHED (16u << 20)                 /* bytes: what waits in a pipe beyond is read from memory, not from caches */
-#define KV_WINDOW 32u
+#define KV_WINDOW 64u
 #define KV_WINDOW_MAX 1024u
 #define KV_AHEAD_NS (3600 * KV_SEC)           /* how long the daemon lets a GET wait that was posted ahead */
 #define KV_QUERY_MAX_NS (30ll * 86400 * KV_SEC)

@@ -478,7 +478,7 @@ struct kvpipe_pipe_opts {
 	uint64_t capacity;           /* SEND: bytes, 0: 64 MiB; RECV: 0 */
 	const void *token;           /* NULL: anybody of this node, and of its peers, may open the other end */
 	uint32_t token_len;          /* 0, or 16 to 32 */
-	uint32_t window;             /* RECV: items that are fetched ahead of the caller, 0: 32, at most 1024; 1: none ahead */
+	uint32_t window;             /* RECV: items that are fetched ahead of the caller, 0: 64, at most 1024; 1: none ahead */
 	const char *peer;            /* RECV: the sender's node, by name or "host:port"; NULL: this one. SEND: NULL */
 	int64_t linger_ns;           /* SEND: 0: 10 s */
 	uint64_t reserved[4];

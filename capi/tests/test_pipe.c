@@ -62,7 +62,7 @@ static void in_order(void)
 	static uint64_t data[20000];
 	unsigned int seed = 3;
 
-	for (uint32_t window = 1; window <= 32; window += 31) {
+	for (uint32_t window = 1; window <= 64; window += 63) {
 		start(1 << 20, window);
 		for (uint64_t n = 0; n < 400; n++) {
 			data[0] = n;
