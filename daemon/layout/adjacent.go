@@ -4,10 +4,10 @@ package layout
 // one table in which each number stands at its own place: it costs no memory, and whoever gets it can tell without reading it.
 // Like all lists it is never written.
 
-// tabled is how many numbers the table has: more than the blocks of an arena of the default size, in 2 MiB.
-const tabled = 1 << 19
+// MaxTabled is how many numbers the table has: more than the blocks of an arena of the default size, in 2 MiB.
+const MaxTabled = 1 << 19
 
-var numbers = count(0, tabled)
+var numbers = count(0, MaxTabled)
 
 func count(first, n uint32) []uint32 {
 	ids := make([]uint32, n)
@@ -20,14 +20,22 @@ func count(first, n uint32) []uint32 {
 // Adjacent returns the ids first, first+1 and so on, n of them, all below NoBlock. The caller must not change them. Safe for
 // concurrent use.
 func Adjacent(first, n uint32) []uint32 {
-	end := uint64(first) + uint64(n)
-	if end > tabled {
-		return count(first, n)
+	if ids, ok := Tabled(first, n); ok {
+		return ids
 	}
-	return numbers[first:end:end]
+	return count(first, n)
+}
+
+// Tabled is Adjacent of ids that cost no memory; not ok: these would.
+func Tabled(first, n uint32) (ids []uint32, ok bool) {
+	end := uint64(first) + uint64(n)
+	if end > MaxTabled {
+		return nil, false
+	}
+	return numbers[first:end:end], true
 }
 
 // IsAdjacent says whether the ids are of the table, and so adjacent. If not they may still be.
 func IsAdjacent(ids []uint32) bool {
-	return len(ids) > 0 && ids[0] < tabled && &ids[0] == &numbers[ids[0]]
+	return len(ids) > 0 && ids[0] < MaxTabled && &ids[0] == &numbers[ids[0]]
 }

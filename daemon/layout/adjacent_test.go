@@ -12,8 +12,8 @@ func TestAdjacent(t *testing.T) {
 		first, n uint32
 		table    bool
 	}{
-		{0, 1, true}, {5, 3, true}, {0, tabled, true}, {tabled - 1, 1, true},
-		{tabled - 1, 2, false}, {NoBlock - 3, 3, false}, {9, 0, false},
+		{0, 1, true}, {5, 3, true}, {0, MaxTabled, true}, {MaxTabled - 1, 1, true},
+		{MaxTabled - 1, 2, false}, {NoBlock - 3, 3, false}, {9, 0, false},
 	} {
 		ids := Adjacent(c.first, c.n)
 		if len(ids) != int(c.n) || cap(ids) != len(ids) || IsAdjacent(ids) != c.table {
@@ -34,7 +34,7 @@ func TestAdjacent(t *testing.T) {
 func TestAdjacentTravels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{1, 2, few - 1, few, 4096, 4097, 4098, 10000}).Draw(t, "ids")
-		first := uint32(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(tabled-10000, tabled)).Draw(t, "first"))
+		first := uint32(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(MaxTabled-10000, MaxTabled)).Draw(t, "first"))
 		ids := Adjacent(first, uint32(n))
 		wire := AppendIDs([]byte("x"), ids)
 		if plain := AppendIDs([]byte("x"), slices.Clone(ids)); !slices.Equal(wire, plain) {

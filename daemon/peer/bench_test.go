@@ -131,7 +131,7 @@ func BenchmarkEncode(b *testing.B) {
 		var buf []byte
 		var err error
 		for b.Loop() {
-			if buf, err = appendMsg(buf[:0], 1<<60, msg); err != nil {
+			if buf, err = appendMsg(buf[:0], 1<<60, msg, false); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -140,7 +140,7 @@ func BenchmarkEncode(b *testing.B) {
 
 func BenchmarkDecode(b *testing.B) {
 	eachSmall(b, func(b *testing.B, msg transfer.Msg) {
-		wire, err := appendMsg(nil, 1<<60, msg)
+		wire, err := appendMsg(nil, 1<<60, msg, false)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -35,8 +35,14 @@ func TestEveryMessageComesBackAsItWas(t *testing.T) {
 type tb interface{ Fatalf(string, ...any) }
 
 func comesBack(t tb, m transfer.Msg) {
+	for _, runs := range []bool{false, true} {
+		comesBackAs(t, m, runs)
+	}
+}
+
+func comesBackAs(t tb, m transfer.Msg, runs bool) {
 	const epoch = 1 << 63
-	wire, err := appendMsg([]byte("before"), epoch, m)
+	wire, err := appendMsg([]byte("before"), epoch, m, runs)
 	if err != nil {
 		t.Fatalf("%T: %v", m, err)
 	}
@@ -107,7 +113,7 @@ func TestKindsAreThoseOfPeerProto(t *testing.T) {
 // A later version of the protocol may say more in every message.
 func TestFieldsThatAreNotKnownArePassedOver(t *testing.T) {
 	for _, m := range samples() {
-		wire, err := appendMsg(nil, 1, m)
+		wire, err := appendMsg(nil, 1, m, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +171,7 @@ func TestNestedMessagesMoveWhenTheirLengthWasGuessedWrong(t *testing.T) {
 
 func TestOversizeMessagesAreRefusedWhole(t *testing.T) {
 	before := []byte("before")
-	got, err := appendMsg(before, 1, &transfer.MsgLayout{Blob: make([]byte, maxFrame)})
+	got, err := appendMsg(before, 1, &transfer.MsgLayout{Blob: make([]byte, maxFrame)}, false)
 	if err == nil || !strings.Contains(err.Error(), "limit") || string(got) != "before" {
 		t.Errorf("%q, %v", got[:min(20, len(got))], err)
 	}
@@ -179,7 +185,7 @@ func TestTheLargestTakeFitsAFrame(t *testing.T) {
 	}
 	m := samples()[1].(*transfer.MsgTake)
 	m.Blocks, m.BlocksBy = []layout.BlockList{{NTokens: 1, IDs: ids}}, nil
-	wire, err := appendMsg(nil, 1, m)
+	wire, err := appendMsg(nil, 1, m, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +194,7 @@ func TestTheLargestTakeFitsAFrame(t *testing.T) {
 		t.Fatalf("%d bytes: other ids, or %v", len(wire), err)
 	}
 	m.BlocksBy = map[uint32][]layout.BlockList{0: {{IDs: ids[:1]}}}
-	if wire, err = appendMsg(wire[:0], 1, m); err != nil {
+	if wire, err = appendMsg(wire[:0], 1, m, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err = read(wire); !isMalformed(err) {
@@ -196,11 +202,34 @@ func TestTheLargestTakeFitsAFrame(t *testing.T) {
 	}
 }
 
+// TestRunsAreShort: a list of adjacent ids costs the same however long it is, to a peer that knows that form, and comes back without
+// memory of its own.
+func TestRunsAreShort(t *testing.T) {
+	m := samples()[1].(*transfer.MsgTake)
+	m.BlocksBy = nil
+	var size [2]int
+	for i, n := range []uint32{1000, 400_000} {
+		m.Blocks = []layout.BlockList{{NTokens: n, IDs: layout.Adjacent(70_000, n)}}
+		comesBack(t, m)
+		wire, err := appendMsg(nil, 1, m, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size[i] = len(wire)
+		if _, got, err := read(wire); err != nil || !layout.IsAdjacent(got.(*transfer.MsgTake).Blocks[0].IDs) {
+			t.Errorf("%d ids: %v", n, err)
+		}
+	}
+	if size[1] > size[0]+8 {
+		t.Errorf("1,000 ids are %d bytes, 400,000 are %d", size[0], size[1])
+	}
+}
+
 // The bytes on the wire never change: other versions read them. docs/protocol.md quotes the file.
 func TestGoldenBytes(t *testing.T) {
 	var b strings.Builder
 	for _, m := range samples() {
-		wire, err := appendMsg(nil, 0x1122334455667788, m)
+		wire, err := appendMsg(nil, 0x1122334455667788, m, false)
 		if err != nil {
 			t.Fatal(err)
 		}

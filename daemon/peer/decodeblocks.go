@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"fmt"
+
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -37,6 +39,7 @@ func (f *fields) list(to []layout.BlockList, budget *int) []layout.BlockList {
 	var l layout.BlockList
 	var count uint32
 	var ids []byte
+	var run bool
 	for in.next() {
 		switch in.num {
 		case 1:
@@ -49,6 +52,8 @@ func (f *fields) list(to []layout.BlockList, budget *int) []layout.BlockList {
 			count = in.uint32()
 		case 5:
 			ids = in.bytes("ids", maxFrame)
+		case 6:
+			run = in.bool()
 		}
 	}
 	if int64(count) > int64(*budget) {
@@ -57,12 +62,30 @@ func (f *fields) list(to []layout.BlockList, budget *int) []layout.BlockList {
 	if in.err == nil {
 		*budget -= int(count)
 		var err error
-		if l.IDs, err = layout.DecodeIDs(ids, int(count)); err != nil {
+		if run {
+			l.IDs, err = decodeRun(ids, count)
+		} else {
+			l.IDs, err = layout.DecodeIDs(ids, int(count))
+		}
+		if err != nil {
 			in.fail("%s, group %d: %v", f.what, l.Group, err)
 		}
 	}
 	f.err = in.err
 	return append(to, l)
+}
+
+// decodeRun reads ids of which only the first was said. Those that would cost memory are said one by one: that of a peer's message is
+// bounded by the message's length.
+func decodeRun(b []byte, count uint32) ([]uint32, error) {
+	first, err := layout.DecodeIDs(b, 1)
+	if err != nil {
+		return nil, err
+	}
+	if ids, ok := layout.Tabled(first[0], count); ok {
+		return ids, nil
+	}
+	return nil, fmt.Errorf("a run of %d ids from %d: those above %d are said one by one", count, first[0], layout.MaxTabled)
 }
 
 // by adds the lists of one rank.

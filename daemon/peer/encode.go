@@ -39,9 +39,9 @@ const (
 	kindUnbindAck  protowire.Number = 29
 )
 
-// appendMsg appends a machine's message as a frame. On error dst comes back as it was.
-func appendMsg(dst []byte, epoch uint64, m transfer.Msg) ([]byte, error) {
-	f := framer{writer: writer{dst}, from: len(dst)}
+// appendMsg appends a machine's message as a frame, to a peer that knows runs of ids or not. On error dst comes back as it was.
+func appendMsg(dst []byte, epoch uint64, m transfer.Msg, runs bool) ([]byte, error) {
+	f := framer{writer: writer{b: dst, runs: runs}, from: len(dst)}
 	w := &f.writer
 	switch m := m.(type) {
 	case *transfer.MsgLayout:
@@ -49,7 +49,7 @@ func appendMsg(dst []byte, epoch uint64, m transfer.Msg) ([]byte, error) {
 		w.bytes(1, m.Digest[:])
 		w.bytes(2, m.Blob)
 	case *transfer.MsgTake:
-		f.start(epoch, kindTake, 128+guess(m.Blocks))
+		f.start(epoch, kindTake, 128+w.guess(m.Blocks))
 		putTake(w, m)
 	case *transfer.MsgNeedLayout:
 		f.start(epoch, kindNeedLayout, 16+34*len(m.Digests))
@@ -67,7 +67,7 @@ func appendMsg(dst []byte, epoch uint64, m transfer.Msg) ([]byte, error) {
 		putCause(w, 2, m.Cause)
 		w.uint(3, uint64(m.Retry))
 	case *transfer.MsgGrant:
-		f.start(epoch, kindGrant, 128+len(m.Inline)+guess(m.Blocks))
+		f.start(epoch, kindGrant, 128+len(m.Inline)+w.guess(m.Blocks))
 		putGrant(w, m)
 	case *transfer.MsgGo:
 		f.start(epoch, kindGo, 0)
@@ -217,16 +217,18 @@ func putRanks(w *writer, num protowire.Number, in []transfer.RankRef) {
 func putLists(w *writer, num protowire.Number, in []layout.BlockList) {
 	for i := range in {
 		b := &in[i]
-		o := w.begin(num, guess(in[i:i+1]))
+		o := w.begin(num, w.guess(in[i:i+1]))
 		w.uint(1, uint64(b.Group))
 		w.uint(2, uint64(b.FirstToken))
 		w.uint(3, uint64(b.NTokens))
 		w.uint(4, uint64(len(b.IDs)))
-		if len(b.IDs) > 0 {
-			ids := w.begin(5, 2*len(b.IDs))
-			w.b = layout.AppendIDs(w.b, b.IDs)
-			w.end(ids)
+		ids := w.said(b.IDs)
+		if len(ids) > 0 {
+			o := w.begin(5, 2*len(ids))
+			w.b = layout.AppendIDs(w.b, ids)
+			w.end(o)
 		}
+		w.bool(6, len(ids) < len(b.IDs))
 		w.end(o)
 	}
 }
@@ -236,18 +238,26 @@ func putBy(w *writer, num protowire.Number, in map[uint32][]layout.BlockList) {
 		return
 	}
 	for _, rank := range slices.Sorted(maps.Keys(in)) {
-		o := w.begin(num, 8+guess(in[rank]))
+		o := w.begin(num, 8+w.guess(in[rank]))
 		w.uint(1, uint64(rank))
 		putLists(w, 2, in[rank])
 		w.end(o)
 	}
 }
 
+// said is what is written of ids: of a run the first alone, if the peer knows what that means.
+func (w *writer) said(ids []uint32) []uint32 {
+	if w.runs && layout.IsAdjacent(ids) {
+		return ids[:1:1]
+	}
+	return ids
+}
+
 // guess is about the encoded length of lists: ids at random places take two or three bytes.
-func guess(lists []layout.BlockList) int {
+func (w *writer) guess(lists []layout.BlockList) int {
 	n := 0
 	for i := range lists {
-		n += 16 + 2*len(lists[i].IDs)
+		n += 16 + 2*len(w.said(lists[i].IDs))
 	}
 	return n
 }

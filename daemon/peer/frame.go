@@ -124,14 +124,14 @@ func appendHello(dst []byte, h *peerpb.Hello) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("encode hello: %w", err)
 	}
-	f := framer{writer: writer{dst}, from: len(dst)}
+	f := framer{writer: writer{b: dst}, from: len(dst)}
 	f.start(0, kindHello, len(body))
 	f.b = append(f.b, body...)
 	return f.finish()
 }
 
 func appendHeartbeat(dst []byte, epoch, seq uint64, reply bool) ([]byte, error) {
-	f := framer{writer: writer{dst}, from: len(dst)}
+	f := framer{writer: writer{b: dst}, from: len(dst)}
 	f.start(epoch, kindHeartbeat, 10)
 	f.uint(1, seq)
 	f.bool(2, reply)
@@ -144,7 +144,7 @@ func appendAddresses(dst []byte, epoch, seq uint64, now *peerpb.Addresses) ([]by
 	if err != nil {
 		return dst, fmt.Errorf("encode addresses: %w", err)
 	}
-	f := framer{writer: writer{dst}, from: len(dst)}
+	f := framer{writer: writer{b: dst}, from: len(dst)}
 	f.start(epoch, kindHeartbeat, len(body)+16)
 	f.uint(1, seq)
 	f.element(3, body)
@@ -171,7 +171,7 @@ func decodeHeartbeat(body []byte) (seq uint64, reply bool, moved *peerpb.Address
 }
 
 func appendClose(dst []byte, epoch uint64, reason uint32, text string) ([]byte, error) {
-	f := framer{writer: writer{dst}, from: len(dst)}
+	f := framer{writer: writer{b: dst}, from: len(dst)}
 	f.start(epoch, kindClose, len(text)+4)
 	f.uint(1, uint64(reason))
 	f.text(2, text)

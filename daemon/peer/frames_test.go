@@ -38,21 +38,32 @@ func TestAMalformedFrameClosesItsChannel(t *testing.T) {
 		{"wrong type", func(e uint64) []byte { return rawFrame(kind(e, kindParked, []byte{0x0a, 0})) }, "parked, field 1: wire type"},
 		{"no key", func(e uint64) []byte { return rawFrame(kind(e, kindKey, nil)) }, "key without a key"},
 		{"short token", func(e uint64) []byte {
-			return must(appendMsg(nil, e, &transfer.MsgKey{Key: []byte("k"), Token: []byte("short")}))
+			return must(appendMsg(nil, e, &transfer.MsgKey{Key: []byte("k"), Token: []byte("short")}, false))
 		}, "token of 5 bytes, must be 16 to 32"},
-		{"long key", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgKey{Key: make([]byte, 257)})) }, "key.key of 257 bytes, limit 256"},
+		{"long key", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgKey{Key: make([]byte, 257)}, false)) }, "key.key of 257 bytes, limit 256"},
 		{"parts", func(e uint64) []byte {
 			m := *take.(*transfer.MsgTake)
 			m.Part = 2
-			return must(appendMsg(nil, e, &m))
+			return must(appendMsg(nil, e, &m, false))
 		}, "take.part 2 of 2"},
-		{"status", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgEnd{Status: transfer.Released})) }, "end.status 4"},
+		{"status", func(e uint64) []byte {
+			return must(appendMsg(nil, e, &transfer.MsgEnd{Status: transfer.Released}, false))
+		}, "end.status 4"},
 		{"digest", func(e uint64) []byte { return rawFrame(kind(e, kindLayout, []byte{0x0a, 1, 7})) }, "digest of 1 bytes, want 32"},
-		{"end", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgNeedLayout{End: 7})) }, "need_layout.end 7"},
+		{"end", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgNeedLayout{End: 7}, false)) }, "need_layout.end 7"},
 		{"not UTF-8", func(e uint64) []byte { return rawFrame(kind(e, kindKey, []byte{0x1a, 1, 0xff})) }, "key.engine is not UTF-8"},
 		{"ids", func(e uint64) []byte {
 			return rawFrame(kind(e, kindGrant, []byte{0x3a, 4, 0x20, 3, 0x2a, 0}))
 		}, "grant, group 0"},
+		{"run of two beginnings", func(e uint64) []byte {
+			return rawFrame(kind(e, kindGrant, []byte{0x3a, 8, 0x20, 3, 0x2a, 2, 2, 2, 0x30, 1}))
+		}, "grant, group 0"},
+		{"run that costs memory", func(e uint64) []byte {
+			return rawFrame(kind(e, kindGrant, []byte{0x3a, 9, 0x20, 0x81, 0x80, 0x20, 0x2a, 1, 0, 0x30, 1}))
+		}, "a run of 524289 ids from 0"},
+		{"run of holes", func(e uint64) []byte {
+			return rawFrame(kind(e, kindGrant, []byte{0x3a, 7, 0x20, 3, 0x2a, 1, 1, 0x30, 1}))
+		}, "a run of 3 ids from 4294967295"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cl := newCluster(t)
@@ -80,10 +91,10 @@ func TestFramesOfAnotherEpochAreDropped(t *testing.T) {
 	a := cl.node("a", nil)
 	r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
 	epoch := r.hello.Epoch
-	r.write(must(appendMsg(nil, epoch+2, &transfer.MsgParked{Xfer: 1})))
+	r.write(must(appendMsg(nil, epoch+2, &transfer.MsgParked{Xfer: 1}, false)))
 	r.write(must(appendClose(nil, epoch+2, 1, "not yours")))
 	r.write(rawFrame(kind(0, kindParked, []byte{0xff})))
-	r.write(must(appendMsg(nil, epoch, &transfer.MsgParked{Xfer: 2})))
+	r.write(must(appendMsg(nil, epoch, &transfer.MsgParked{Xfer: 2}, false)))
 	if m := wait[transfer.PeerMsg](a, nil).Msg.(*transfer.MsgParked); m.Xfer != 2 {
 		t.Errorf("xfer %d", m.Xfer)
 	}
@@ -95,7 +106,7 @@ func TestTheFirstFrameIsASmallHello(t *testing.T) {
 	a := cl.node("a", nil)
 	b := cl.identity("b")
 	for says, frame := range map[string][]byte{
-		"kind 12":                             must(appendMsg(nil, 0, &transfer.MsgNeedLayout{})),
+		"kind 12":                             must(appendMsg(nil, 0, &transfer.MsgNeedLayout{}, false)),
 		"a frame of 16385 bytes, limit 16384": {1, 0x40, 0, 0},
 		"hello: ":                             rawFrame(kind(0, kindHello, []byte{0xff})),
 		"empty or oversized":                  must(appendHello(nil, &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Advertise: string(make([]byte, 256))})),

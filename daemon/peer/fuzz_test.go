@@ -15,7 +15,7 @@ import (
 // came, and a message that was understood comes back from its own bytes.
 func FuzzFrame(f *testing.F) {
 	for _, m := range samples() {
-		wire, err := appendMsg(nil, 1, m)
+		wire, err := appendMsg(nil, 1, m, false)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func FuzzFrame(f *testing.F) {
 			if err != nil {
 				t.Fatalf("an error of no known kind: %v", err)
 			}
-			again, err := appendMsg(nil, fr.epoch, m)
+			again, err := appendMsg(nil, fr.epoch, m, false)
 			if err != nil {
 				t.Fatalf("understood %T and cannot write it: %v", m, err)
 			}

@@ -39,7 +39,7 @@ func (m *Manager) plainData(c net.Conn) bool {
 func (m *Manager) hello(c net.Conn, own []Address) *peerpb.Hello {
 	h := &peerpb.Hello{
 		ProtoMin: m.cfg.Proto[0], ProtoMax: m.cfg.Proto[1], Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,
-		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.plainData(c),
+		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.plainData(c), Runs: true,
 	}
 	if len(own) > 0 {
 		h.Addresses = encodeAddresses(own)

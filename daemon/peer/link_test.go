@@ -69,7 +69,7 @@ func TestALinkThatDoesNotBelongIsRefused(t *testing.T) {
 	if last := (linkHello{epoch: good.epoch, serial: 6, index: 1}); !rawDial(t, a.addr, b, alpnData).link(last, ch.hello.LinkSecret) {
 		t.Fatal("a link was refused whose number is lower, and fresh")
 	}
-	ch.write(must(appendMsg(nil, good.epoch, &transfer.MsgParked{Xfer: 3})))
+	ch.write(must(appendMsg(nil, good.epoch, &transfer.MsgParked{Xfer: 3}, false)))
 	wait[transfer.PeerMsg](a, nil)
 }
 

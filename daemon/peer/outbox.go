@@ -35,7 +35,7 @@ func (c *channel) send(msg transfer.Msg) {
 func (c *channel) enqueue(msg transfer.Msg) (push bool) {
 	c.worked.Store(c.m.clock())
 	late := rides(msg)
-	push, err := c.queue(late, func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg) })
+	push, err := c.queue(late, func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg, c.hello.Runs) })
 	if err != nil {
 		c.doomFor(err)
 		return false

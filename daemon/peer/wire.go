@@ -11,7 +11,10 @@ import (
 // generated code took most of its time. Tests hold the two together.
 
 // writer appends the fields of a protobuf message; zero values are left out, as proto3 has it.
-type writer struct{ b []byte }
+type writer struct {
+	b    []byte
+	runs bool // ids of a run are said by the first
+}
 
 func (w *writer) uint(num protowire.Number, v uint64) {
 	if v != 0 {

@@ -466,6 +466,7 @@ type Hello struct {
 	Epoch         uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`                            // by the accepting side
 	LostEpoch     uint64                 `protobuf:"varint,12,opt,name=lost_epoch,json=lostEpoch,proto3" json:"lost_epoch,omitempty"`   // the dialer's last channel with this node, known to be over
 	Addresses     *Addresses             `protobuf:"bytes,13,opt,name=addresses,proto3" json:"addresses,omitempty"`                     // of the sender's NICs
+	Runs          bool                   `protobuf:"varint,14,opt,name=runs,proto3" json:"runs,omitempty"`                              // the sender knows BlockList.run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +590,13 @@ func (x *Hello) GetAddresses() *Addresses {
 		return x.Addresses
 	}
 	return nil
+}
+
+func (x *Hello) GetRuns() bool {
+	if x != nil {
+		return x.Runs
+	}
+	return false
 }
 
 type Heartbeat struct {
@@ -814,7 +822,8 @@ type BlockList struct {
 	FirstToken    uint32                 `protobuf:"varint,2,opt,name=first_token,json=firstToken,proto3" json:"first_token,omitempty"`
 	Ntokens       uint32                 `protobuf:"varint,3,opt,name=ntokens,proto3" json:"ntokens,omitempty"`
 	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	Ids           []byte                 `protobuf:"bytes,5,opt,name=ids,proto3" json:"ids,omitempty"` // zigzag varint deltas, previous id starts at 0; a hole is NO_BLOCK = -1 before the delta
+	Ids           []byte                 `protobuf:"bytes,5,opt,name=ids,proto3" json:"ids,omitempty"`  // zigzag varint deltas, previous id starts at 0; a hole is NO_BLOCK = -1 before the delta
+	Run           bool                   `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"` // ids has only the first, each further one is one more; to peers whose Hello says runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -882,6 +891,13 @@ func (x *BlockList) GetIds() []byte {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *BlockList) GetRun() bool {
+	if x != nil {
+		return x.Run
+	}
+	return false
 }
 
 type RankBlocks struct {
@@ -2605,7 +2621,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06unbind\x18\x1c \x01(\v2\x16.kvpipe.peer.v1.UnbindH\x00R\x06unbind\x12:\n" +
 	"\n" +
 	"unbind_ack\x18\x1d \x01(\v2\x19.kvpipe.peer.v1.UnbindAckH\x00R\tunbindAckB\x06\n" +
-	"\x04kind\"\x97\x03\n" +
+	"\x04kind\"\xab\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tproto_min\x18\x01 \x01(\rR\bprotoMin\x12\x1b\n" +
 	"\tproto_max\x18\x02 \x01(\rR\bprotoMax\x12\x12\n" +
@@ -2625,7 +2641,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\v \x01(\x04R\x05epoch\x12\x1d\n" +
 	"\n" +
 	"lost_epoch\x18\f \x01(\x04R\tlostEpoch\x127\n" +
-	"\taddresses\x18\r \x01(\v2\x19.kvpipe.peer.v1.AddressesR\taddresses\"l\n" +
+	"\taddresses\x18\r \x01(\v2\x19.kvpipe.peer.v1.AddressesR\taddresses\x12\x12\n" +
+	"\x04runs\x18\x0e \x01(\bR\x04runs\"l\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\bR\x05reply\x127\n" +
@@ -2638,14 +2655,15 @@ const file_peer_proto_rawDesc = "" +
 	"\x03nic\x18\x03 \x01(\tR\x03nic\"3\n" +
 	"\x05Close\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x84\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x96\x01\n" +
 	"\tBlockList\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x1f\n" +
 	"\vfirst_token\x18\x02 \x01(\rR\n" +
 	"firstToken\x12\x18\n" +
 	"\antokens\x18\x03 \x01(\rR\antokens\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\rR\x05count\x12\x10\n" +
-	"\x03ids\x18\x05 \x01(\fR\x03ids\"S\n" +
+	"\x03ids\x18\x05 \x01(\fR\x03ids\x12\x10\n" +
+	"\x03run\x18\x06 \x01(\bR\x03run\"S\n" +
 	"\n" +
 	"RankBlocks\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x121\n" +
