@@ -11,10 +11,18 @@ import (
 // fourteenth of the processors.
 type stint struct{ since time.Time }
 
-const longest = 8 * time.Millisecond
+const (
+	longest = 8 * time.Millisecond
+	taken   = 20 * time.Millisecond // after so long the monitor has taken it from one that waits in the kernel
+)
 
-// begin is for a stream that was at rest: its goroutine has just been let on, and owes nobody a turn.
-func (s *stint) begin() { s.since = time.Now() }
+// begin is for a stream that was at rest. After a long one its goroutine has just been let on, and owes nobody a turn; a short one was
+// spent in the kernel, with what it runs with.
+func (s *stint) begin() {
+	if now := time.Now(); now.Sub(s.since) > taken {
+		s.since = now
+	}
+}
 
 // tick makes way when it is time. It is called after something was moved, with no memory of clients entered.
 func (s *stint) tick() {
