@@ -50,6 +50,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
             if vllm_config.model_config.use_mla:
                 total = 1
             self._worker = Worker(node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
+        self._side = self._scheduler or self._worker
 
     def _world(self) -> Any:
         parallel = self._vllm_config.parallel_config
@@ -79,7 +80,8 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @nothing
     def update_connector_output(self, connector_output: Any) -> None:
-        self._scheduler.received(connector_output.finished_recving)
+        if connector_output.finished_recving:
+            self._scheduler.received(connector_output.finished_recving)
         if connector_output.kv_connector_worker_meta is not None:
             self._scheduler.lost()
 
@@ -139,8 +141,9 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @nothing
     def start_load_kv(self, forward_context: Any, **more: Any) -> None:
-        attention = getattr(forward_context, "attn_metadata", None), more.get("attn_metadata")  # the second with full CUDA graphs
-        self._worker.begin(self._get_connector_metadata(), any(of is not None for of in attention))
+        attention = getattr(forward_context, "attn_metadata", None)
+        attention = more.get("attn_metadata") if attention is None else attention  # with full CUDA graphs
+        self._worker.begin(self._connector_metadata, attention is not None)
 
     # These two are called for each layer, mostly for nothing.
 
@@ -172,15 +175,13 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def get_block_ids_with_load_errors(self) -> Any:
         return self._worker.failed_blocks()
 
-    @nothing
     def build_connector_worker_meta(self) -> Any:
-        return self._worker.lost()
+        return self._worker.lost
 
     # ---- metrics
 
-    @nothing
     def get_kv_connector_stats(self) -> Any:
-        return (self._scheduler or self._worker).counts()
+        return self._side.counts()
 
     @classmethod
     def build_kv_connector_stats(cls, data: Any = None) -> Any:
@@ -191,6 +192,4 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         return Metrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     def shutdown(self) -> None:
-        for side in (self._scheduler, self._worker):
-            if side is not None:
-                side.close()
+        self._side.close()

@@ -79,13 +79,26 @@ class Step:
     #: it computes what will be offered as soon as it is saved
     offered: bool = False
 
+    #: nothing of the above, as a worker hears it
+    quiet = False
+
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
         """Pickled without the empty ones at the end: most steps begin and end nothing, and every step is pickled."""
         values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled,
                   self.offered]
         while len(values) > 2 and not values[-1]:
             values.pop()
-        return Step, tuple(values)
+        return Step if len(values) > 2 else _quiet, tuple(values)
+
+
+def _quiet(number: int, last: int) -> Step:
+    """One that begins and ends nothing. It shares the empty ones with all others: workers only read them."""
+    step = object.__new__(Step)
+    step.__dict__.update(_NOTHING, number=number, last=last)
+    return step
+
+
+_NOTHING = {**vars(Step(0)), "quiet": True}
 
 
 class Lost:

@@ -40,6 +40,7 @@ class Scheduler:
         self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
         self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
         self._counts = Counts()
+        self.counts = self._counts.take
         self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met, settings.lease)
         self._waiting = Waiting(node, self._operations, settings)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
@@ -147,19 +148,16 @@ class Scheduler:
         self._step += 1
         step, self._next = self._next, Step(self._step + 1)
         try:
-            self._look(output, step)
+            step.ended = self._operations.collect()
+            if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
+                self._asking = None
+                self._offers.give_back()
+            self._offers.step(output, step, self._tables)
+            self._waiting.renew()
         except Exception:  # the step goes out all the same: whatever it names would never be reported
             logger.exception("kvpipe: step %d", step.number)
         step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
         return step
-
-    def _look(self, output: Any, step: Step) -> None:
-        step.ended = self._operations.collect()
-        if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
-            self._asking = None
-            self._offers.give_back()
-        self._offers.step(output, step, self._tables)
-        self._waiting.renew()
 
     def received(self, requests_: Any) -> None:
         """All ranks have them."""
@@ -187,9 +185,6 @@ class Scheduler:
     def lost(self) -> None:
         """A rank has said that its session is over."""
         self._operations.end("the session of one of its ranks is over")
-
-    def counts(self) -> Optional[Counts]:
-        return self._counts.take()
 
     def close(self) -> None:
         self._node.close()

@@ -28,8 +28,10 @@ class Counts(compat.Stats):  # type: ignore[misc]
 
     def __init__(self, data: Any = None) -> None:
         super().__init__(data=data or _empty())
+        self._some = False  # take() is asked in each step
 
     def ended(self, load: bool, c: Completion, seconds: float) -> None:
+        self._some = True
         if load and c.status == Status.DONE:
             self.data["load_seconds"].append(seconds)
             self.data["load_bytes"].append(c.bytes)
@@ -40,18 +42,19 @@ class Counts(compat.Stats):  # type: ignore[misc]
 
     def refused(self) -> None:
         """A load that could not even be asked for."""
+        self._some = True
         _add(self.data["failed"], {"refused": 1})
 
     def take(self) -> Optional["Counts"]:
         """What there is, which begins anew; None: nothing."""
-        if self.is_empty():
+        if not self._some:
             return None
         now = Counts(self.data)
         self.reset()
         return now
 
     def reset(self) -> None:
-        self.data = _empty()
+        self.data, self._some = _empty(), False
 
     def is_empty(self) -> bool:
         return not any(self.data.values())

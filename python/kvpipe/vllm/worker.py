@@ -14,7 +14,6 @@ from .meta import Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
 from .params import Settings
 from .peers import Peers
-from .stats import Counts
 
 #: a failed run that goes this far says "all of the take"
 _ALL = 0xFFFFFFFF
@@ -44,6 +43,9 @@ class Worker:
         self._offered = False  # what it computes, perhaps
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self._pending: List[Completion] = []  # seen while a fence was waited for
+        self.counts = self._loads.counts.take
+        #: what the scheduler has to hear once this rank can hand nothing over any more
+        self.lost: Optional[Lost] = None
 
     def place(self) -> Place:
         return Place(self._node.name)
@@ -55,15 +57,18 @@ class Worker:
         self._computes = computes
         if step.number == self._step:
             return
-        self._step, self._offered = step.number, step.offered or self._layerwise
+        self._step, self._last, self._offered = step.number, max(self._last, step.last), step.offered or self._layerwise
+        if step.quiet and not self._layerwise:
+            return
         if step.fences:  # first: from the start of the step on, bytes may land in these blocks
             self._fence(set(step.fences))
         if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
             self._reached(start_of(step.number))
-        self._open.update({tag: (request, False) for tag, request in step.sends.items()})
-        self._open.update({tag: (request, True) for tag, request in step.recvs.items()})
-        self._unfinished.update(step.sends.values())
-        self._last = max(self._last, step.last)
+        if step.sends:
+            self._open.update({tag: (request, False) for tag, request in step.sends.items()})
+            self._unfinished.update(step.sends.values())
+        if step.recvs:
+            self._open.update({tag: (request, True) for tag, request in step.recvs.items()})
         if step.loads:
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
         for tag in step.cancelled:
@@ -104,7 +109,7 @@ class Worker:
 
     def _end(self, error: Error) -> None:
         logger.error("kvpipe: rank %d: no more hand-overs until this engine is restarted: %s", self._heads.rank, error)
-        self._over = True
+        self._over, self.lost = True, Lost()
 
     # ---- ends
 
@@ -184,13 +189,6 @@ class Worker:
     def failed_blocks(self) -> Set[int]:
         bad, self._bad = self._bad, set()
         return bad
-
-    def counts(self) -> Optional[Counts]:
-        return self._loads.counts.take()
-
-    def lost(self) -> Optional[Lost]:
-        """What the scheduler has to hear once this rank can hand nothing over any more."""
-        return Lost() if self._over else None
 
     def close(self) -> None:
         self._node.close()

@@ -162,11 +162,11 @@ def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, wor
 
 def test_a_worker_whose_session_is_over_says_so_and_holds_nobody_up(node, worker):
     look(worker, Step(1, last=7, recvs={7: "r"}, sends={6: "s"}))
-    assert worker.lost() is None
+    assert worker.lost is None
     node.poll = lambda: (_ for _ in ()).throw(Unavailable("the session is over"))
     out = look(worker, Step(2, last=7), ["s"])
     assert (out.finished_sending, out.finished_recving, out.failed_recving) == ({"s"}, {"r"}, {"r"})
-    assert isinstance(worker.lost().aggregate(worker.lost()), Lost)
+    assert isinstance(worker.lost.aggregate(worker.lost), Lost)
 
 
 @pytest.fixture
