@@ -34,19 +34,26 @@ def _recving(results):
     return bool(results.finished_recving or results.finished_sending or results.failed_recving)
 
 
+def _loads(metadata):
+    """What workers take by themselves in a step."""
+    return getattr(metadata, "loads", None)
+
+
 def _watch(connector, role):
     if role == "SCHEDULER":
         _around(connector, "on_new_request", lambda a, k: "engine core: the request is added; the daemon may know of it")
         _around(connector, "update_state_after_alloc",
                 lambda a, k: "scheduler: blocks are allocated" if a[2] else None,
-                lambda a, r: "scheduler: the take is submitted" if a[2] else None)
+                lambda a, r: "scheduler: the load is told of, to the daemon or to the workers" if a[2] else None)
         _around(connector, "request_finished_all_groups", lambda a, k: "scheduler: the request is finished",
                 lambda a, r: "scheduler: its blocks are offered" if r[0] else None)
         _around(connector, "update_connector_output",
                 lambda a, k: "scheduler: hears that the KV is there" if a[0].finished_recving else None)
     else:
         _around(connector, "handle_preemptions",
-                after=lambda a, r: "worker: the step with the take begins" if getattr(a[0], "recvs", None) else None)
+                after=lambda a, r: "worker: the step with the take begins" if _loads(a[0]) or getattr(a[0], "recvs", None) else None)
+        _around(connector, "start_load_kv", lambda a, k: "worker: waits for the KV" if _loads(connector._connector_metadata) else None,
+                lambda a, r: "worker: the KV is there" if _loads(connector._connector_metadata) else None)
         _around(connector, "get_transfer_results",
                 after=lambda a, r: "worker: reports the end of a hand-over" if _recving(r) else None)
     return connector

@@ -80,8 +80,8 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @nothing
     def update_connector_output(self, connector_output: Any) -> None:
-        if connector_output.finished_recving:
-            self._scheduler.received(connector_output.finished_recving)
+        if connector_output.finished_recving or connector_output.invalid_block_ids:
+            self._scheduler.ended(connector_output.finished_recving, connector_output.invalid_block_ids)
         if connector_output.kv_connector_worker_meta is not None:
             self._scheduler.lost()
 
@@ -144,6 +144,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         attention = getattr(forward_context, "attn_metadata", None)
         attention = more.get("attn_metadata") if attention is None else attention  # with full CUDA graphs
         self._worker.begin(self._connector_metadata, attention is not None)
+        self._worker.load()
 
     # These two are called for each layer, mostly for nothing.
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, List, NamedTuple, Set
+from typing import Callable, Dict, List, NamedTuple, Optional, Set
 
-from .. import NO_BLOCK, Error, Node, Status, Take
+from .. import NO_BLOCK, Completion, Error, Node, Status, Take, Timeout
 from .compat import logger
 from .meta import Load
 from .stats import Counts
 
-#: seconds that a step waits for the daemon to let go of the blocks of a load that failed
-_FENCE = 10.0
+#: seconds after which it is said that a step waits for the daemon to let go of blocks
+_SAID = 10.0
+#: a failed run that goes this far says "all of the take"
+_ALL = 0xFFFFFFFF
+
+
+def told(c: Completion) -> Set[int]:
+    """The blocks that failed, of a take that says which."""
+    if any(run.stop >= _ALL for run in c.failed):
+        return set()
+    return {block for run in c.failed for block in range(run.first, run.stop)}
 
 
 class _Begun(NamedTuple):
@@ -31,7 +40,8 @@ class Loads:
         self.counts = Counts()
         self._takes: Dict[int, _Begun] = {}  # tag -> those that no step waits for, until they are over
         self._awaited: Dict[int, _Begun] = {}
-        self._lost: Set[int] = set()  # of those, which failed
+        self._lost: Set[int] = set()  # of those, which failed, ...
+        self._there: Set[int] = set()  # ... and which were there before the step computed
         self._bad: Set[int] = set()
 
     def begin(self, loads: List[Load]) -> List[int]:
@@ -46,12 +56,12 @@ class Loads:
                 logger.warning("kvpipe: request %s: %s", load.request, error)
                 if self._counted(load):
                     self.counts.refused()
-                if load.layered:
+                if load.awaited:
                     self._spoil(load)
                 else:
                     refused.append(load.tag)
                 continue
-            (self._awaited if load.layered else self._takes)[load.tag] = _Begun(take, load, time.monotonic())
+            (self._awaited if load.awaited else self._takes)[load.tag] = _Begun(take, load, time.monotonic())
         return refused
 
     def __contains__(self, tag: int) -> bool:
@@ -59,12 +69,14 @@ class Loads:
 
     def cancel(self, tag: int) -> None:
         """Asks for its end, which comes as a completion: until then its bytes may land."""
-        begun = self._takes.get(tag)
-        if begun is not None:
-            try:
-                begun.take.cancel(timeout=0)
-            except Error as error:
-                logger.debug("kvpipe: %s", error)
+        if tag in self._takes:
+            self._ask_end(self._takes[tag])
+
+    def _ask_end(self, begun: _Begun) -> None:
+        try:
+            begun.take.cancel(timeout=0)
+        except Error as error:
+            logger.debug("kvpipe: %s", error)
 
     def over(self, tag: int) -> None:
         begun = self._takes.pop(tag, None)
@@ -77,17 +89,29 @@ class Loads:
 
     def _count(self, begun: _Begun) -> None:
         take, load, at = begun
-        end = take.completion if self._counted(load) else None
+        end = _end(take) if self._counted(load) else None
         if end is not None:
             seconds, end = time.monotonic() - at, end._replace(bytes=end.bytes * load.total)
             self.counts.ended(True, end, seconds)
-            if end.status == Status.DONE:
+            if end.status == Status.DONE and not load.at_once:  # of whose node the scheduler has said it
                 self._met(load.node, end.bytes / max(seconds, 1e-6))
+
+    def wait(self) -> None:
+        """Returns once what the step begins with is in place, or has failed."""
+        for tag, begun in self._awaited.items():
+            if begun.load.at_once:
+                try:
+                    begun.take.wait(begun.left())
+                except Error as error:
+                    logger.warning("kvpipe: request %s computes its prompt here: %s", begun.load.request, error)
+                else:
+                    self._there.add(tag)
+                    self._count(begun)
 
     def wait_layer(self, layer: int) -> None:
         """Returns once the layer is in place for all that the step waits for, or has failed."""
         for tag, begun in self._awaited.items():
-            if tag not in self._lost:
+            if begun.load.layered and tag not in self._lost:
                 try:
                     begun.take.wait_layer(layer, begun.left())
                 except Error as error:
@@ -97,28 +121,47 @@ class Loads:
     def finish(self) -> Set[int]:
         """The step is over: what it waited for ends too, and nothing lands any more. Returns the blocks that failed."""
         for tag, begun in self._awaited.items():
-            if not self._complete(begun, tag in self._lost):
-                self._spoil(begun.load)
-            self._count(begun)
-        self._awaited.clear()
-        self._lost.clear()
+            if tag not in self._there:
+                if not self._complete(begun, begun.load.at_once or tag in self._lost):
+                    self._spoil(begun.load, _end(begun.take))
+                self._count(begun)
+        for kept in (self._awaited, self._lost, self._there):
+            kept.clear()
         bad, self._bad = self._bad, set()
         return bad
 
     def _complete(self, begun: _Begun, lost: bool) -> bool:
-        take = begun.take
+        take, name = begun.take, begun.load.request
         try:
             if not lost:
                 take.wait(begun.left())
                 return True
         except Error as error:
-            logger.warning("kvpipe: %s", error)
+            logger.warning("kvpipe: request %s computes its prompt here: %s", name, error)
+        self._ask_end(begun)
         try:
-            if not take.cancel():
-                take.wait_released(_FENCE)
-        except Error as error:
-            logger.error("kvpipe: blocks of a failed load are not released: %s", error)
+            while not _freed(take):
+                logger.error("kvpipe: request %s: the daemon does not let go of the blocks: the engine waits until it does, or is "
+                             "ended, for what it still moves would overwrite what is computed", name)
+        except Error as error:  # the session is over: nothing of it touches memory any more
+            logger.error("kvpipe: request %s: %s", name, error)
         return False
 
-    def _spoil(self, load: Load) -> None:
-        self._bad.update(i for i in load.blocks[0] if i != NO_BLOCK)
+    def _spoil(self, load: Load, end: Optional[Completion] = None) -> None:
+        bad = told(end) if end is not None else set()
+        self._bad |= bad or {i for i in load.blocks[0] if i != NO_BLOCK}
+
+
+def _end(take: Take) -> Optional[Completion]:
+    try:
+        return take.completion
+    except Error:  # the session is over
+        return None
+
+
+def _freed(take: Take) -> bool:
+    try:
+        take.wait_released(_SAID)
+    except Timeout:
+        return False
+    return True

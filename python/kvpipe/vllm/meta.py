@@ -48,8 +48,13 @@ class Load(NamedTuple):
     parts: Dict[int, int]  # rank -> its part; ranks that are not here have nothing to do
     total: int
     timeout: float
-    #: the step waits for it, layer by layer; else it is reported once it is over
+    #: the step waits for it, layer by layer or before it computes; else it is reported once it is over
     layered: bool
+    at_once: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        return self.layered or self.at_once
 
     def take(self, node: Node, part: int) -> Take:
         """Submits one part of it at a session. Raises Error."""
@@ -78,6 +83,8 @@ class Step:
     cancelled: List[int] = dataclasses.field(default_factory=list)
     #: it computes what will be offered as soon as it is saved
     offered: bool = False
+    #: blocks that it would compute on, and that nobody loads
+    spoiled: List[int] = dataclasses.field(default_factory=list)
 
     #: nothing of the above, as a worker hears it
     quiet = False
@@ -85,7 +92,7 @@ class Step:
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
         """Pickled without the empty ones at the end: most steps begin and end nothing, and every step is pickled."""
         values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled,
-                  self.offered]
+                  self.offered, self.spoiled]
         while len(values) > 2 and not values[-1]:
             values.pop()
         return Step if len(values) > 2 else _quiet, tuple(values)

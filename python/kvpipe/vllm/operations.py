@@ -118,8 +118,12 @@ class Operations:
 
     def collect(self) -> List[Tuple[int, bool]]:
         """(tag, done) of what has ended since the last call, and whose memory is free."""
-        if not (self.running or self._watches or self._ended):
-            return []  # other ends concern nobody, and wait in the ring
+        if self.running or self._watches:  # other ends concern nobody, and wait in the ring
+            self.listen()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def listen(self) -> None:
         try:
             for c in self.node.poll():
                 running = self.running.get(c.tag)
@@ -137,8 +141,6 @@ class Operations:
             self._loads.clear()
             self._watches.clear()
             self._stopping.clear()
-        ended, self._ended = self._ended, []
-        return ended
 
     def _hear(self, c: Completion, running: Running) -> None:
         take = isinstance(running.operation, Take)

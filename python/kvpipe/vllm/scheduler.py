@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .. import Node
-from . import packing, requests
+from . import atonce, packing, requests
 from . import params as wire
 from .compat import logger, specs_of, transfer_groups
 from .layout import in_whole_blocks
@@ -20,7 +20,7 @@ from .operations import Operations
 from .params import Settings, Source
 from .peers import Peers
 from .stats import Counts
-from .waiting import Waiting
+from .waiting import Known, Waiting
 
 
 class Scheduler:
@@ -41,7 +41,8 @@ class Scheduler:
         self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
         self._counts = Counts()
         self.counts = self._counts.take
-        self._operations = Operations(node, self._counts, Peers(node.name, settings.socket, settings.log_peers).met, settings.lease)
+        self._at_once = atonce.AtOnce(config, cache, Peers(node.name, settings.socket, settings.log_peers).met)
+        self._operations = Operations(node, self._counts, self._at_once.met, settings.lease)
         self._waiting = Waiting(node, self._operations, settings)
         self._offers = Offers(node, config, settings, self._operations, self._blocks,
                               int(cache.num_blocks * settings.decode_offer_share))
@@ -50,7 +51,7 @@ class Scheduler:
         self._next = Step(1)
 
     def bind(self, manager: Any) -> None:
-        self._tables = manager.get_block_ids
+        self._tables, self._at_once.evict = manager.get_block_ids, manager.evict_blocks
 
     def places(self, places: Dict[Tuple[int, int], Place]) -> None:
         """Where the workers are, by (pp, tp)."""
@@ -58,6 +59,7 @@ class Scheduler:
         first = 0 if len(apart) == self._world else 1  # part 0 is of the ranks that are here, if there are any
         self._apart = {rank: i + first for i, rank in enumerate(apart)}
         if apart:
+            self._at_once.possible = False
             self._offers.refused = "its ranks are on several nodes"
             logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
                            "nothing", len(apart), self._world, self._node.name)
@@ -66,6 +68,7 @@ class Scheduler:
 
     def add(self, request: Any) -> None:
         params = request.kv_transfer_params
+        self._at_once.add(request.request_id)
         if not params:
             return
         prefill, target = bool(params.get("do_remote_decode")), isinstance(params.get("transfer_id"), str)
@@ -80,59 +83,58 @@ class Scheduler:
 
     def matched(self, request: Any, computed: int) -> Tuple[Optional[int], bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again. Changes nothing."""
-        self._asking = request.request_id
-        source = self._waiting.asked(request.request_id, computed)
+        name = self._asking = request.request_id
+        source = self._waiting.asked(name)
         if source is None or not self._operations.usable:
             return 0, False
-        count = self._end(request, source) - computed
-        if count < max(self._settings.kv_recompute_threshold, 1):
+        prompt, layers = int(request.num_prompt_tokens), self._settings.layers(source)
+        stop = min(prompt, source.tokens or prompt)
+        if stop - computed < max(self._settings.kv_recompute_threshold, 1):
             return 0, False
-        if self._layers(source) and not self._waiting.there(request.request_id):
+        if layers and not self._waiting.there(name):
             self._asking = None  # the step would wait, for a prefill that has perhaps not begun
             return None, False
-        return count, not self._layers(source)
-
-    def _layers(self, source: Source) -> bool:
-        """Whether it is loaded layer by layer, while the step waits."""
-        return self._settings.layerwise and source.early
-
-    def _end(self, request: Any, source: Source) -> int:
-        """How many tokens from the first on can be loaded."""
-        prompt = int(request.num_prompt_tokens)
-        known = min(prompt, source.tokens or prompt)
-        return known - 1 if self._layers(source) and known == request.num_tokens else known  # one is computed, to sample from
+        awaited = layers or self._at_once.may(source, stop - computed) and self._waiting.answered(name, atonce.ANSWER)
+        if self._waiting.asked(name) is None:  # its producer has just said that there is nothing
+            return 0, False
+        self._waiting.told(name, computed, awaited)
+        return stop - computed - (awaited and stop == request.num_tokens), not awaited  # one is computed, to sample from
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
-        self._asking, start = None, self._waiting.start(request.request_id)
-        source = self._waiting.pop(request.request_id)
+        self._asking, known = None, self._waiting.pop(request.request_id)
         if count > 0:
             tag, begun = self._operations.tag(), False
             try:
-                if source is not None:  # else its offer went while the engine held the load back, for steps under way
-                    self._load(request, source, blocks.get_block_ids(), start, count, tag)
+                if known is not None:  # else its offer went while the engine held the load back, for steps under way
+                    self._load(request, known, blocks.get_block_ids(), count, tag)
                     begun = True
             finally:
-                if not begun and (source is None or not self._layers(source)):  # the engine waits for an end
+                if not begun and known is not None and known.awaited:  # the engine computes on it
+                    self._next.spoiled += blocks.get_block_ids()[0]
+                elif not begun:  # the engine waits for an end
                     self._next.recvs[tag] = request.request_id
                     self._operations.failed(tag)
-        elif source is not None:
-            self._operations.drop(source)
+        elif known is not None:
+            self._operations.drop(known.source)
         self._offers.allocated(request)
 
-    def _load(self, request: Any, source: Source, tables: Sequence[Sequence[int]], start: int, count: int, tag: int) -> None:
-        name, layered = request.request_id, self._layers(source)
-        stop = self._blocks.end(start + count)
-        parts = {rank: rank for rank in range(self._world)} if layered else dict(self._apart)
+    def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
+        name, source, layered = request.request_id, known.source, self._settings.layers(known.source)
+        at_once, stop = known.awaited and not layered, self._blocks.end(known.start + count)
+        parts = {rank: rank for rank in range(self._world)} if known.awaited else dict(self._apart)
         load = Load(tag, name, source.key, source.node, source.token, source.trace,
                     requests.digest(request, source.tokens or int(request.num_prompt_tokens)),
-                    self._blocks.lists(tables, start, stop), start, stop, start_of(self._step + 1), parts,
-                    len(parts) + (len(parts) < self._world), self._settings.timeout, layered)
+                    self._blocks.lists(tables, known.start, stop), known.start, stop, start_of(self._step + 1), parts,
+                    len(parts) + (len(parts) < self._world), atonce.PATIENCE if at_once else self._settings.timeout, layered, at_once)
         if parts:
             self._next.loads.append(load)
+        if known.awaited:
+            self._at_once.begun(load, tables[0])
+            return
+        if parts:
             self._theirs[name] = load
-        if not layered:
-            self._next.recvs[tag] = name
+        self._next.recvs[tag] = name
         if len(parts) == self._world:  # nothing is left for this session to take
             return
         take = self._operations.submit(load.take, self._node, 0)
@@ -149,6 +151,7 @@ class Scheduler:
         step, self._next = self._next, Step(self._step + 1)
         try:
             step.ended = self._operations.collect()
+            self._at_once.step()
             if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
                 self._asking = None
                 self._offers.give_back()
@@ -159,16 +162,19 @@ class Scheduler:
         step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
         return step
 
-    def received(self, requests_: Any) -> None:
-        """All ranks have them."""
-        for request in requests_ or ():
+    def ended(self, received: Any, failed: Any) -> None:
+        """All ranks have these requests; on any, these blocks are not what they should be."""
+        for request in received or ():
             self._theirs.pop(request, None)
+        for load in self._at_once.failed(failed) if failed else ():
+            self._operations.drop(load)
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]]) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
-        source = self._waiting.pop(request.request_id)
-        if source is not None:
-            self._operations.drop(source)
+        known = self._waiting.pop(request.request_id)
+        if known is not None:
+            self._operations.drop(known.source)
+        self._at_once.finished(request.request_id)
         theirs = self._theirs.pop(request.request_id, None)
         if theirs is not None:
             self._next.cancelled.append(theirs.tag)

@@ -9,14 +9,12 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from .. import Completion, Error, Node, Status
 from . import bell, layout
 from .compat import Results, logger
-from .loads import Loads
+from .loads import Loads, told
 from .meta import Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
 from .params import Settings
 from .peers import Peers
 
-#: a failed run that goes this far says "all of the take"
-_ALL = 0xFFFFFFFF
 #: seconds that a step waits for offers whose blocks it will write
 _FENCE = 5.0
 
@@ -41,6 +39,7 @@ class Worker:
         self._layerwise = settings.layerwise
         self._computes = True  # this step
         self._offered = False  # what it computes, perhaps
+        self._waits = False  # perhaps, for what it computes on
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self._pending: List[Completion] = []  # seen while a fence was waited for
         self.counts = self._loads.counts.take
@@ -70,9 +69,11 @@ class Worker:
         if step.recvs:
             self._open.update({tag: (request, True) for tag, request in step.recvs.items()})
         if step.loads:
+            self._waits = True
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
         for tag in step.cancelled:
             self._loads.cancel(tag)
+        self._bad.update(step.spoiled)
 
     def _fence(self, tags: Set[int]) -> None:
         """Waits until nothing reads the blocks of these offers any more, which this step may write."""
@@ -86,6 +87,11 @@ class Worker:
                 bell.sleep(self._node, 100)
         if tags:
             logger.error("kvpipe: rank %d: blocks of %d preempted offers are not released", self._heads.rank, len(tags))
+
+    def load(self) -> None:
+        """What the step computes on is there when this returns, or never."""
+        if self._waits:
+            self._loads.wait()
 
     def wait_layer(self, name: str) -> None:
         if name in self.memory.layers:
@@ -115,10 +121,10 @@ class Worker:
 
     def results(self, step: Optional[Step], finished: Set[str]) -> Any:
         """What has ended since the last call, each once."""
-        out = Results()
-        if self._layerwise:
+        out, waited, self._waits = Results(), self._waits, False
+        if waited:
             self._bad |= self._loads.finish()
-        if not (self._open or self._early or self._held or self._pending):
+        if not (waited or self._open or self._early or self._held or self._pending):
             return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
         if not completions and not self._computes and self._open and not self._over:
@@ -172,11 +178,9 @@ class Worker:
 
     def _spread(self, c: Completion) -> bool:
         """Names the blocks that failed; False when that cannot be done block by block."""
-        if not self._one_group or not c.failed or any(run.stop >= _ALL for run in c.failed):
-            return False
-        for run in c.failed:
-            self._bad.update(range(run.first, run.stop))
-        return True
+        bad = told(c) if self._one_group else set()
+        self._bad |= bad
+        return bool(bad)
 
     def _close(self, tag: int, out: Any, failed: bool) -> None:
         request, receives = self._open.pop(tag)

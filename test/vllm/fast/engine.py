@@ -55,7 +55,8 @@ class Engine:
     """One engine at a daemon. ``batches``: how many steps may be in flight; 2 with asynchronous scheduling.
 
     ``answers``: request -> the tokens it got, ``ends``: request -> why it ended, ``params``: request -> its answer's
-    kv_transfer_params. ``sent``, ``received``, ``failed``: what the worker reported of requests, each id once.
+    kv_transfer_params. ``sent``, ``received``, ``failed``: what the worker reported of requests, each id once. ``awaited``: whose
+    load a step waited for, and had.
     """
 
     def __init__(self, model, socket, name, *, blocks=40, budget=64, seqs=4, batches=1, policy="recompute", **extra):
@@ -69,6 +70,7 @@ class Engine:
                 kv_connector="KVPipeConnector", kv_connector_module_path="kvpipe.vllm.connector", kv_role="kv_both",
                 engine_id=name, kv_load_failure_policy=policy, kv_connector_extra_config={"socket": socket, **extra}),
             device_config=DeviceConfig("cpu"))
+        config.scheduler_config.async_scheduling = batches > 1  # which vLLM turns off on a CPU
         config.cache_config.num_gpu_blocks = blocks
         config.cache_config.kv_cache_layout = "LBNHC"
         page = SLOTS * 8
@@ -81,9 +83,10 @@ class Engine:
             self._build(config, cache, blocks)
         self._queue = collections.deque()
         self._texts, self._tables, self._known = {}, {}, {}
+        self._wrong = {}  # request -> how it saw, in this step, what is not its KV
         self._handed = set()  # ids that the worker was told have finished
         self.answers, self.ends, self.params = collections.defaultdict(list), {}, {}
-        self.sent, self.received, self.failed = set(), set(), set()
+        self.sent, self.received, self.failed, self.awaited = set(), set(), set(), set()
         self._at_first = self._held()
 
     def _build(self, config, cache, blocks):
@@ -205,6 +208,7 @@ class Engine:
         finally:
             kv_transfer_state._KV_CONNECTOR_AGENT = None
         self._look(result.kv_connector_output)
+        self._waited(output, result.kv_connector_output)
         return result
 
     def _look(self, ended):
@@ -220,6 +224,14 @@ class Engine:
         bad = ended.invalid_block_ids
         self.failed |= {r for r in ended.finished_recving or () if bad & set(self.scheduler.kv_cache_manager.get_block_ids(r)[0])}
 
+    def _waited(self, output, ended):
+        """Of what a step computed on wrong KV nobody may hear: its blocks are bad, by the worker's word."""
+        bad = ended.invalid_block_ids if ended is not None else set()
+        for request_id, what in self._wrong.items():
+            assert not bad.isdisjoint(self._tables[request_id]), what
+        self._wrong.clear()
+        self.awaited |= {load.request for load in output.kv_connector_metadata.loads if bad.isdisjoint(load.blocks[0])}
+
     # ---- the forward pass
 
     def _forward(self, output):
@@ -234,6 +246,8 @@ class Engine:
             ids.append(request_id)
             if stop < self._known[request_id]:
                 sampled.append([])
+            elif request_id in self._wrong:
+                sampled.append([EOS])
             else:
                 sampled.append([self._texts[request_id].token(stop)])
                 self._known[request_id] = stop + 1
@@ -261,8 +275,8 @@ class Engine:
         have = self._kv[table].reshape(-1)[:stop]
         if not numpy.array_equal(have, want):
             first = int(numpy.argmax(have != want))
-            raise AssertionError(f"{self.name}: {request_id}: wrong KV at position {first} of {stop}, block "
-                                 f"{table[first // SLOTS]}, reported received: {request_id in self.received}")
+            self._wrong[request_id] = (f"{self.name}: {request_id}: wrong KV at position {first} of {stop}, block "
+                                       f"{table[first // SLOTS]}, reported received: {request_id in self.received}")
 
     def _write(self, request_id, start, stop):
         kv, table = self._texts[request_id].kv(start, stop), self._tables[request_id]

@@ -212,7 +212,7 @@ def scheduler(node, operations):
     scheduler._step, scheduler._next, scheduler._asking, scheduler._tables = 0, Step(1), None, None
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
-    scheduler._offers = mock.Mock()
+    scheduler._at_once, scheduler._offers = mock.Mock(), mock.Mock()
     scheduler._offers.layered.first.return_value = 0
     return scheduler
 

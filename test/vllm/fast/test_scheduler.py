@@ -90,11 +90,11 @@ def test_runs(part, model, near, far):
             stack.callback(runs[-1].close)
         together(runs)
         nothing_held([near, far])
-    fates, loaded = collections.Counter(), collections.Counter()
+    fates, loaded, awaited = collections.Counter(), collections.Counter(), sum(len(run.d.awaited) for run in runs)
     for run in runs:
         fates.update(j.fate for j in run.journeys)
         loaded.update(j.fate for j in run.loaded())
-    print(f"{len(runs)} runs, {sum(fates.values())} requests, loaded: {dict(loaded)}")
+    print(f"{len(runs)} runs, {sum(fates.values())} requests, {awaited} waited for, loaded: {dict(loaded)}")
     assert not {"no dict", "wrong token", "wrong key", "wrong node", "other prompt", "local"} & set(loaded), loaded
     if len(runs) == TOGETHER:
         assert len(fates) > len(set(FATES)) / 2 and loaded["handed over"], (fates, loaded)

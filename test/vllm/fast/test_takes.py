@@ -14,6 +14,7 @@ from kvpipe.vllm.params import Settings
 from kvpipe.vllm.scheduler import Scheduler
 
 SLOTS = 16
+BLOCK = 1 << 16  # bytes
 TOKEN = b"0123456789abcdef"
 
 
@@ -23,20 +24,22 @@ def node():
         yield session
 
 
-def scheduler(node, tp=1, **settings):
+def scheduler(node, tp=1, policy="recompute", flight=1, **settings):
     """One of an engine whose attention has tokens where they are in blocks."""
     config = types.SimpleNamespace(
-        device_config=types.SimpleNamespace(device_type="other"), kv_transfer_config=types.SimpleNamespace(engine_id="e"),
-        parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1))
+        device_config=types.SimpleNamespace(device_type="other"),
+        kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_load_failure_policy=policy),
+        parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1),
+        scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1))
     group = types.SimpleNamespace(kv_cache_spec=types.SimpleNamespace(block_size=SLOTS), layer_names=["l"])
-    cache = types.SimpleNamespace(kv_cache_groups=[group], num_blocks=100)
+    cache = types.SimpleNamespace(kv_cache_groups=[group], num_blocks=100, kv_cache_tensors=[types.SimpleNamespace(size=100 * BLOCK)])
     return Scheduler(node, config, cache, Settings(kv_recompute_threshold=1, log_peers=False, **settings))
 
 
 def request(tokens, name="r", **more):
     ours = {"v": 1, "node": "other", "key": "k", "token": base64.urlsafe_b64encode(TOKEN).decode(), **more.pop("ours", {})}
     return types.SimpleNamespace(
-        request_id=name, num_prompt_tokens=tokens, num_tokens=tokens, all_token_ids=list(range(tokens)), num_preemptions=0,
+        request_id=name, num_prompt_tokens=tokens, num_tokens=tokens, all_token_ids=list(range(tokens)), num_preemptions=0, status=None,
         kv_transfer_params={"do_remote_prefill": True, "kvpipe": ours, **more})
 
 
@@ -237,8 +240,11 @@ class Awaited:
         if self.completion.status != Status.DONE:
             raise self.completion.error()
 
-    def cancel(self):
-        return True
+    def cancel(self, timeout):
+        pass
+
+    def wait_released(self, timeout):
+        pass
 
 
 @pytest.mark.parametrize("rank, end, data", [

@@ -1,0 +1,77 @@
+"""Loads that a step waits for before it computes. What is loaded beside other requests is heard of by the next step, and computed
+on by the one after; an engine that has no other requests gains nothing by that, and a short load takes less."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from .compat import transfer_groups
+from .meta import Load
+from .params import Source
+
+#: seconds that a step waits for its load, which may be expected to take half. One that takes longer all the same is given up, and
+#: its prompt computed.
+PATIENCE = 0.025
+#: milliseconds that the engine waits before for the producer to say that the KV is there: it has nothing else to do
+ANSWER = 2
+
+
+class AtOnce:
+    """When, and what becomes of steps that waited in vain, for this or for a layer. Called by the engine's thread alone.
+
+    ``possible``: whether this engine does it at all. ``evict``: has blocks not be found by other requests any more; from vLLM
+    0.32 on, else None."""
+
+    def __init__(self, config: Any, cache: Any, met: Callable[[str, float], None]) -> None:
+        self._met = met
+        self.evict: Optional[Callable[[Set[int]], None]] = None
+        # A load that fails is told by blocks, which cannot be done in several groups, nor to a step that has begun meanwhile.
+        self.possible = (config.kv_transfer_config.kv_load_failure_policy == "recompute"
+                         and len(transfer_groups(cache)) == len(cache.kv_cache_groups) == 1
+                         and config.parallel_config.pipeline_parallel_size == 1 and not config.scheduler_config.async_scheduling)
+        self._size = _size(cache) * int(config.parallel_config.tensor_parallel_size) if self.possible else 0.0
+        self._rates: Dict[str, float] = {}  # node -> the most bytes a second that it was seen to give
+        self._requests: Set[str] = set()  # all that the engine has
+        self._next: List[Tuple[Load, Sequence[int]]] = []  # that the next step waits for, and the blocks of their requests
+        self._last: List[Tuple[Load, Sequence[int]]] = []  # that the last one did
+
+    def met(self, node: str, rate: float) -> None:
+        """A load beside others succeeded. It was heard of late, so the fastest is the nearest to the truth."""
+        self._met(node, rate)
+        self._rates[node] = max(rate, self._rates.get(node, 0))
+
+    def add(self, request: str) -> None:
+        self._requests.add(request)
+
+    def finished(self, request: str) -> None:
+        self._requests.discard(request)
+
+    def may(self, source: Source, count: int) -> bool:
+        """Whether the step that a request begins in waits for its load of so many tokens. Not where there are others: they would
+        wait too, and some find its blocks before it is known that nothing came."""
+        rate = self._rates.get(source.node, 0)
+        return (self.possible and self.evict is not None and not source.early and len(self._requests) < 2
+                and count * self._size <= PATIENCE / 2 * rate)
+
+    def begun(self, load: Load, blocks: Sequence[int]) -> None:
+        self._next.append((load, blocks))
+
+    def step(self) -> None:
+        if self._next or self._last:
+            self._last, self._next = self._next, []
+
+    def failed(self, bad: Set[int]) -> List[Load]:
+        """Those that were to fill these blocks, and did not. vLLM has them found by others as soon as they are allocated, and so
+        would have them found after their request is gone."""
+        failed = [one for one in self._last if not bad.isdisjoint(one[0].blocks[0])]
+        for load, blocks in failed:
+            self._rates.pop(load.node, None)
+            if self.evict is not None:
+                self.evict(set(blocks))
+        return [load for load, _ in failed]
+
+
+def _size(cache: Any) -> float:
+    """Bytes of a token's KV on one rank."""
+    blocks = sum(int(tensor.size) for tensor in cache.kv_cache_tensors) / max(int(cache.num_blocks), 1)
+    return blocks / int(cache.kv_cache_groups[0].kv_cache_spec.block_size)

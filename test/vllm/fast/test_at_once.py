@@ -1,0 +1,198 @@
+"""Loads that a step waits for: when, and what becomes of one that fails."""
+
+import types
+
+import pytest
+from fakes import Session, ends
+from test_takes import BLOCK, SLOTS, TOKEN, blocks, request, scheduler, step
+
+from kvpipe import Completion, Reason, Status, Timeout, Unavailable
+from kvpipe.completion import Run
+from kvpipe.vllm import atonce
+from kvpipe.vllm.layout import Heads
+from kvpipe.vllm.meta import Load, Step
+from kvpipe.vllm.params import Settings
+from kvpipe.vllm.worker import Worker
+
+
+@pytest.fixture
+def node():
+    with Session() as session:
+        yield session
+
+
+def known(node, rate=1e12, **settings):
+    """A scheduler's side that has loaded from the other node before, at so many bytes a second."""
+    side = scheduler(node, **settings)
+    side.evicted = set()
+    side._at_once.met("other", rate)
+    side._at_once.evict = side.evicted.update
+    return side
+
+
+def asked(side, r, answer=Status.DONE):
+    """What the engine hears of a request that comes, whose producer answers, or has not yet."""
+    side.add(r)
+    if answer is not None:
+        side._node.coming = [ends(side._operations.last, answer, 0 if answer == Status.DONE else Reason.NOT_FOUND)]
+    return side.matched(r, 0)
+
+
+def test_an_engine_with_nothing_else_waits_for_a_short_load(node):
+    side, r = known(node), request(100)
+    assert asked(side, r) == (99, False), "one token is left to compute"
+    side.allocated(r, blocks(100), 99)
+    told = step(side)
+    assert [(load.at_once, load.blocks, load.stop, load.timeout) for load in told.loads] == [
+        (True, [[1, 2, 3, 4, 5, 6, 7]], 99, atonce.PATIENCE)]
+    assert not told.recvs and not node.taken, "its workers take it, since they wait for it"
+
+
+def test_what_prefill_has_only_a_part_of_is_loaded_whole(node):
+    assert asked(known(node), request(100, ours={"tokens": 64})) == (64, False)
+
+
+def test_the_first_load_from_a_node_tells_how_fast_it_is(node):
+    side, first = scheduler(node), request(100)
+    side._at_once.evict = set
+    assert asked(side, first) == (100, True)
+    side.allocated(first, blocks(100), 100)
+    node.coming = [ends(side._operations.last)._replace(bytes=7 * BLOCK)]
+    step(side)
+    side.finished(first, ([],))
+    assert asked(side, request(100, "second")) == (99, False)
+
+
+#: at which 100 tokens take as long as a step waits
+SLOW = 100 * BLOCK / SLOTS / atonce.PATIENCE
+
+
+@pytest.mark.parametrize("settings, answer", [
+    ({"rate": SLOW}, Status.DONE),
+    ({}, None),
+    ({"policy": "fail"}, Status.DONE),  # one that is given up early would be an error
+    ({"flight": 2}, Status.DONE),  # the step after the one that fails has begun, and is believed
+])
+def test_others_are_loaded_beside(node, settings, answer):
+    assert asked(known(node, **settings), request(100), answer) == (100, True)
+
+
+def test_nothing_is_loaded_of_what_is_not_there(node):
+    side, r = known(node), request(100)
+    assert asked(side, r, Status.FAILED) == (0, False)
+    side.allocated(r, blocks(100), 0)
+    assert not step(side).loads
+
+
+def test_no_other_request_waits_for_a_load_or_finds_what_does_not_come(node):
+    side, r = known(node), request(100)
+    side.add(types.SimpleNamespace(request_id="other", kv_transfer_params=None))
+    assert asked(side, r) == (100, True)
+    side.finished(types.SimpleNamespace(request_id="other", status=None, kv_transfer_params=None), ([],))
+    assert side.matched(r, 0) == (99, False)
+
+
+def test_after_a_failure_nobody_finds_its_blocks_the_offer_is_dropped_and_the_next_load_is_beside(node):
+    side, r = known(node), request(100)
+    asked(side, r)
+    side.allocated(r, blocks(100), 99)
+    step(side)
+    side.ended((), {99})
+    assert not side.evicted and ("drop", "k") not in node.told, "blocks of another"
+    side.ended((), {3})
+    assert side.evicted == {1, 2, 3, 4, 5, 6, 7} and ("drop", "k") in node.told
+    side.finished(r, ([],))
+    assert asked(side, request(100, "next")) == (100, True)
+
+
+def test_a_load_that_cannot_be_told_of_fails_the_step_that_waits_for_it(node):
+    side, r = known(node), request(100)
+    asked(side, r)
+    r.prompt_embeds = "no tensor"
+    with pytest.raises(AttributeError):
+        side.allocated(r, blocks(100), 99)
+    told = step(side)
+    assert told.spoiled == [1, 2, 3, 4, 5, 6, 7] and not told.recvs
+
+
+# ---- the worker's side
+
+
+@pytest.fixture
+def worker(node):
+    return Worker(node, None, types.SimpleNamespace(kv_cache_groups=[None]), Settings(), Heads(0, 1, 1))
+
+
+LOAD = Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2, 3]], 0, 40, 1 << 16, {0: 0}, 1, 1.0, False, True)
+
+
+class Take:
+    """The daemon lets go of its blocks when it has been asked for so often."""
+
+    def __init__(self, end: Completion, late=0):
+        self.completion, self.happened, self._late = end, [], late
+
+    def wait(self, timeout):
+        self.happened.append("wait")
+        if self.completion.status != Status.DONE:
+            raise self.completion.error()
+
+    def cancel(self, timeout):
+        assert timeout == 0
+        self.happened.append("cancel")
+
+    def wait_released(self, timeout):
+        self.happened.append("released?")
+        self._late -= 1
+        if self._late >= 0:
+            raise Timeout("not yet")
+
+
+def took(node, worker, end, late=0, waits=True):
+    """(the take, what the worker reports after a step that waits for it)"""
+    take = Take(end, late)
+    node.take = lambda *_, **options: take
+    named = Step(1, last=7, loads=[LOAD])
+    worker.begin(named)
+    if waits:
+        worker.load()
+    take.happened.append("compute")
+    worker.saved()
+    node.coming = [end]
+    return take, worker.results(named, set())
+
+
+FAILED = ends(7, Status.FAILED, Reason.PEER_GONE)
+
+
+def test_the_step_computes_on_what_it_waited_for(node, worker):
+    take, out = took(node, worker, ends(7)._replace(bytes=50))
+    assert take.happened == ["wait", "compute"] and not out.finished_recving and not worker.failed_blocks()
+    assert worker.counts().data["load_bytes"] == [50], "once"
+    assert not node.coming, "its end does not stay in the ring"
+
+
+@pytest.mark.parametrize("failed, bad", [((), {1, 2, 3}), ((Run(0, 2, 4),), {2, 3})])
+def test_blocks_that_failed_are_told(node, worker, failed, bad):
+    _, out = took(node, worker, FAILED._replace(failed=failed))
+    assert not out.finished_recving and not out.failed_recving
+    assert worker.failed_blocks() == bad and worker.counts().data["failed"] == {"peer_gone": 1}
+
+
+def test_they_are_told_once_nothing_lands_in_them_any_more_however_long_that_takes(node, worker):
+    take, _ = took(node, worker, FAILED, late=3)
+    assert take.happened == ["wait", "compute", "cancel"] + 4 * ["released?"]
+
+
+def test_what_no_step_waited_for_is_not_believed(node, worker):
+    take, _ = took(node, worker, ends(7), waits=False)
+    assert take.happened == ["compute", "cancel", "released?"] and worker.failed_blocks() == {1, 2, 3}
+
+
+def test_so_are_those_of_a_load_that_is_refused_and_of_one_that_never_began(node, worker):
+    node.refuses = Unavailable("no")
+    named = Step(1, last=7, loads=[LOAD], spoiled=[9])
+    worker.begin(named)
+    worker.load()
+    worker.results(named, set())
+    assert worker.failed_blocks() == {1, 2, 3, 9}

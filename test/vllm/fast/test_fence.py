@@ -1,0 +1,84 @@
+"""A step that waited for a load in vain has its blocks computed only when nothing can land in them any more."""
+
+import signal
+import threading
+
+import models
+import places
+import pytest
+from daemons import Daemon
+from engine import Engine, wait
+from text import Text
+
+ASK = {"do_remote_decode": True, "do_remote_prefill": False}
+PROMPT = list(range(2, 72))
+
+
+@pytest.fixture
+def daemon(folder):
+    daemon = Daemon(folder / "fence", "fence", folder / "ca")
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def engines(daemon, monkeypatch):
+    """The second finds the node fast, and waits as long as it takes to hear that the KV is there."""
+    monkeypatch.setattr("kvpipe.vllm.atonce.ANSWER", 60_000)
+    model = models.opt(places.MADE / "facebook/opt-125m")
+    both = [Engine(model, daemon.socket, name, budget=256, kv_recompute_threshold=1) for name in "pd"]
+    both[1].scheduler.connector._scheduler._at_once.met(daemon.node, 1e12)
+    yield both
+    for engine in both:
+        engine.close()
+
+
+def until(engine, request):
+    while request not in engine.ends:
+        if not engine.step():
+            wait(engine.filenos())
+
+
+def prefilled(p):
+    p.add("r", PROMPT, 1, dict(ASK))
+    until(p, "r")
+    return p.params["r"]
+
+
+@pytest.mark.parametrize("how", ["goes on", "is killed"])
+def test_a_step_lasts_until_the_daemon_lets_go(daemon, engines, how):
+    p, d = engines
+    d.add("r", PROMPT, 3, prefilled(p))
+    output = d.scheduler.schedule()
+    assert [load.at_once for load in output.kv_connector_metadata.loads] == [True]
+    daemon.process.send_signal(signal.SIGSTOP)
+    results = []
+    step = threading.Thread(target=lambda: results.append(d._execute(output)))
+    step.start()
+    step.join(0.3)
+    assert step.is_alive(), "the daemon may still move bytes: it has them mapped"
+    if how == "is killed":
+        daemon.kill()
+    else:
+        daemon.process.send_signal(signal.SIGCONT)
+    step.join(60)
+    assert results[0].kv_connector_output.invalid_block_ids == set(output.kv_connector_metadata.loads[0].blocks[0])
+    d._update(output, results[0])
+    until(d, "r")
+    assert d.answers["r"] == Text(PROMPT).answer(3) and "r" not in d.awaited
+    if how == "is killed":
+        daemon.start()
+
+
+def test_what_was_not_loaded_is_not_found_by_the_next_request(daemon, engines):
+    """vLLM has blocks found from the moment in which they are allocated for a load that a step waits for."""
+    p, d = engines
+    loads, begun = d.worker._worker._loads, []
+    loads.begin = lambda named: begun.extend(named) or [loads._spoil(load) for load in named] and []
+    d.add("r", PROMPT, 3, prefilled(p))
+    d.step()
+    assert begun
+    d.abort("r")  # before its blocks are computed
+    d.add("same", PROMPT, 3, None)
+    until(d, "same")
+    assert d.answers["same"] == Text(PROMPT).answer(3)
