@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -18,6 +19,35 @@ func kind(epoch uint64, num protowire.Number, body []byte) []byte {
 	w.uint(1, epoch)
 	w.element(num, body)
 	return w.b
+}
+
+// TestRunsAreSaidToWhoKnowsThem: a daemon of before, whose Hello does not say so, gets every id.
+func TestRunsAreSaidToWhoKnowsThem(t *testing.T) {
+	const n = 1000
+	for _, knows := range []bool{false, true} {
+		cl := newCluster(t)
+		a := cl.node("a", nil)
+		r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", func(h *peerpb.Hello) { h.Runs = knows })
+		if !r.hello.Runs {
+			t.Error("this side does not say that it knows them")
+		}
+		up := wait[transfer.PeerUp](a, nil)
+		take := *samples()[1].(*transfer.MsgTake)
+		take.Blocks, take.BlocksBy = []layout.BlockList{{NTokens: n, IDs: layout.Adjacent(0, n)}}, nil
+		a.Send("b", up.Epoch, &take)
+		f, err := r.in.next(maxFrame)
+		for ; err == nil && f.kind != kindTake; f, err = r.in.next(maxFrame) {
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if short := len(f.body) < n; short != knows {
+			t.Errorf("knows %v: a take of %d adjacent ids has %d bytes", knows, n, len(f.body))
+		}
+		if got, err := decode(f.kind, f.body, nil); err != nil || len(got.(*transfer.MsgTake).Blocks[0].IDs) != n {
+			t.Errorf("knows %v: %v", knows, err)
+		}
+	}
 }
 
 func TestAMalformedFrameClosesItsChannel(t *testing.T) {
