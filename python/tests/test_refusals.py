@@ -69,8 +69,8 @@ def test_unknown_key(ends):
 
 
 def test_expired(ends):
-    offer = ends.producer.node.offer("short", [1], tokens=16, token=TOKEN, lease=0.05)
-    refused(kvpipe.Expired, ['"short"', "lease of 50ms", "offer it again"], offer.wait)
+    refused(kvpipe.Expired, ['"short"', "lease of 50ms", "offer it again"],
+            lambda: ends.producer.node.offer("short", [1], tokens=16, token=TOKEN, lease=0.05).wait())
     ends.refused(kvpipe.Expired, ['"short"', '"giver"', '"near"', "expired", "new request"], "short")
 
 
