@@ -31,8 +31,8 @@ type Sessions interface {
 // Peers is what the driver asks of the channels. No method blocks.
 type Peers interface {
 	Dial(hint string)
-	// Queue sends a message, at the next Flush at the latest.
-	Queue(node string, epoch uint64, msg transfer.Msg)
+	// Queue sends a message, at the next Flush at the latest; a moment later if more, when others of its kind follow.
+	Queue(node string, epoch uint64, msg transfer.Msg, more bool)
 	Flush()
 }
 

@@ -32,7 +32,7 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 	case transfer.Dial:
 		d.cfg.Peers.Dial(e.Hint)
 	case transfer.Send:
-		d.cfg.Peers.Queue(e.Node, e.Epoch, e.Msg)
+		d.cfg.Peers.Queue(e.Node, e.Epoch, e.Msg, e.More)
 	case *transfer.MoveNow:
 		d.moveNow(e)
 		return true

@@ -51,8 +51,8 @@ type nobody struct{ driver *Driver }
 func (n *nobody) Dial(hint string) {
 	n.driver.Event(transfer.DialFailed{Hint: hint, Final: true, Cause: transfer.Cause{Reason: transfer.NotFound, Text: "nobody there"}})
 }
-func (n *nobody) Queue(string, uint64, transfer.Msg) {}
-func (n *nobody) Flush()                             {}
+func (n *nobody) Queue(string, uint64, transfer.Msg, bool) {}
+func (n *nobody) Flush()                                   {}
 
 type rig struct {
 	*Driver

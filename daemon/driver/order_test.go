@@ -26,7 +26,7 @@ func (s *scripted) Complete(e transfer.Complete) {
 }
 func (s *scripted) Dial(string) {}
 func (s *scripted) Flush()      { s.log = append(s.log, "sent") }
-func (s *scripted) Queue(_ string, _ uint64, m transfer.Msg) {
+func (s *scripted) Queue(_ string, _ uint64, m transfer.Msg, _ bool) {
 	s.log = append(s.log, fmt.Sprintf("%T", m))
 }
 

@@ -44,8 +44,8 @@ type channel struct {
 	unsent int        // guarded by wmu: at most so many bytes are written and not acknowledged
 
 	mu     sync.Mutex
-	out    []byte // encoded frames that wait for the wire
-	late   bool   // somebody looks at out soon
+	out    []byte        // encoded frames that wait for the wire
+	late   time.Duration // somebody looks at out within that time; 0: nobody
 	wake   chan struct{}
 	up     bool            // PeerUp was emitted
 	hints  []string        // that will be part of PeerUp

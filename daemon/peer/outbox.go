@@ -18,7 +18,9 @@ const (
 	// keptBuffer is the largest buffer that is kept for the next frames.
 	keptBuffer = 1 << 20
 	// lateWait is how long a message that nobody waits for may wait for another one to ride with, and lateMost how much of that there may be.
+	// moreWait is that of one that others of its kind follow.
 	lateWait = 20 * time.Millisecond
+	moreWait = 2 * time.Millisecond
 	lateMost = 4 << 10
 	// farewellWait bounds how long a goodbye waits for a peer that does not read.
 	farewellWait = 100 * time.Millisecond
@@ -26,16 +28,15 @@ const (
 
 // send queues a machine's message and writes it. It does not block.
 func (c *channel) send(msg transfer.Msg) {
-	if c.enqueue(msg) {
+	if c.enqueue(msg, false) {
 		c.push()
 	}
 }
 
-// enqueue queues a machine's message; push: it has to be written.
-func (c *channel) enqueue(msg transfer.Msg) (push bool) {
+// enqueue queues a machine's message; push: it has to be written. more: others of its kind follow.
+func (c *channel) enqueue(msg transfer.Msg, more bool) (push bool) {
 	c.worked.Store(c.m.clock())
-	late := rides(msg)
-	push, err := c.queue(late, func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg, c.hello.Runs) })
+	push, err := c.queue(c.rides(msg, more), func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg, c.hello.Runs) })
 	if err != nil {
 		c.doomFor(err)
 		return false
@@ -47,15 +48,21 @@ func (c *channel) doomFor(err error) {
 	c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
 }
 
-// rides says that all the peer does with the message is forget something. That is not worth a packet and a wake-up of its own, which
-// would come just when the peer is about to take the next blocks.
-func rides(msg transfer.Msg) bool {
-	_, ack := msg.(*transfer.MsgEndAck)
-	return ack
+// rides says how long the message may wait for another one. Of an acknowledgement all the peer does is forget something: that is not
+// worth a packet and a wake-up of its own, which would come just when the peer is about to take the next blocks. Nor is one of
+// several that follow each other.
+func (c *channel) rides(msg transfer.Msg, more bool) time.Duration {
+	if _, ack := msg.(*transfer.MsgEndAck); ack {
+		return c.m.cfg.late
+	}
+	if more {
+		return min(c.m.cfg.late, moreWait)
+	}
+	return 0
 }
 
-// queue appends a frame to what waits for the wire, and says whether it has to be written now. late: it may wait for the next one.
-func (c *channel) queue(late bool, frame func([]byte) ([]byte, error)) (push bool, err error) {
+// queue appends a frame to what waits for the wire, and says whether it has to be written now. late: so long it may wait for the next one.
+func (c *channel) queue(late time.Duration, frame func([]byte) ([]byte, error)) (push bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -69,17 +76,19 @@ func (c *channel) queue(late bool, frame func([]byte) ([]byte, error)) (push boo
 		return false, err
 	}
 	c.out = b
-	late = late && len(c.out) <= lateMost
-	if late && !c.late {
-		c.late = true
-		time.AfterFunc(c.m.cfg.late, c.tooLate)
+	if late == 0 || len(c.out) > lateMost {
+		return true, nil
 	}
-	return !late, nil
+	if c.late == 0 || late < c.late {
+		c.late = late
+		time.AfterFunc(late, c.tooLate)
+	}
+	return false, nil
 }
 
 // say sends a frame that is no machine's message.
 func (c *channel) say(frame func([]byte) ([]byte, error)) error {
-	push, err := c.queue(false, frame)
+	push, err := c.queue(0, frame)
 	if push {
 		c.push()
 	}
@@ -120,7 +129,7 @@ func (c *channel) callWriter() {
 // tooLate sends what found nothing to ride with.
 func (c *channel) tooLate() {
 	c.mu.Lock()
-	c.late = false
+	c.late = 0
 	left := len(c.out) > 0
 	c.mu.Unlock()
 	if left {

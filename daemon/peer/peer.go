@@ -163,9 +163,9 @@ func (m *Manager) Send(node string, epoch uint64, msg transfer.Msg) {
 }
 
 // Queue is Send that may leave the message lying until Flush: messages that go out together cost little more than one.
-func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg) {
+func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg, more bool) {
 	c := m.channelOf(node)
-	if c == nil || c.epoch != epoch || !c.enqueue(msg) {
+	if c == nil || c.epoch != epoch || !c.enqueue(msg, more) {
 		return
 	}
 	m.lying.Lock()

@@ -23,12 +23,12 @@ func TestQueuedMessagesAreSentByFlush(t *testing.T) {
 	epoch := met(a, b)
 	for i := range uint64(3) {
 		before := a.waiting("b")
-		a.Queue("b", epoch, &transfer.MsgGo{Xfer: transfer.XferID(i + 1)})
+		a.Queue("b", epoch, &transfer.MsgGo{Xfer: transfer.XferID(i + 1)}, false)
 		if a.waiting("b") <= before {
 			t.Fatalf("message %d did not wait for the others", i+1)
 		}
 	}
-	a.Queue("b", epoch+1, &transfer.MsgGo{Xfer: 9}) // of another epoch, and so nobody's
+	a.Queue("b", epoch+1, &transfer.MsgGo{Xfer: 9}, false) // of another epoch, and so nobody's
 	a.Flush()
 	for i := range uint64(3) {
 		wait(b, func(e transfer.PeerMsg) bool { m, ok := e.Msg.(*transfer.MsgGo); return ok && uint64(m.Xfer) == i+1 })
@@ -60,7 +60,7 @@ func TestMessagesThatCameTogether(t *testing.T) {
 	a.knows(b)
 	epoch := met(a, b)
 	for i := range uint64(4) {
-		a.Queue("b", epoch, &transfer.MsgGo{Xfer: transfer.XferID(i + 1)})
+		a.Queue("b", epoch, &transfer.MsgGo{Xfer: transfer.XferID(i + 1)}, false)
 	}
 	a.Flush()
 	<-done

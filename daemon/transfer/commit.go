@@ -67,6 +67,7 @@ func (t *take) tryCommit(m *Machine) {
 	if !t.sent && !t.allInline() {
 		return
 	}
+	t.countLanding(committing)
 	t.phase = committing
 	m.disarm(&t.settling)
 	m.fenceLeg(&t.leg)
@@ -95,6 +96,17 @@ func (t *take) allInline() bool {
 		last = last || seg.grant.Last
 	}
 	return last
+}
+
+// countLanding keeps count of the items that are on their way from a peer; next is the phase that the take comes to.
+func (t *take) countLanding(next phase) {
+	switch {
+	case t.get == nil || t.peer == nil || t.phase == next:
+	case next == moving:
+		t.peer.landing++
+	case t.phase == moving:
+		t.peer.landing--
+	}
 }
 
 // fenced: nothing lands any more, or (cause) that cannot be had yet.
@@ -145,6 +157,7 @@ func (t *take) fail(m *Machine, status Status, cause Cause) {
 
 // finish says how the take ended: to the producer until it acknowledges, and to the sessions.
 func (t *take) finish(m *Machine, status Status, cause Cause) {
+	t.countLanding(over)
 	t.phase = over
 	m.disarm(&t.deadline)
 	m.disarm(&t.settling)
@@ -164,14 +177,14 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 		if t.peer != nil && t.peer.up { // perhaps over another channel than that which carried its bytes
 			t.epoch, t.asked = t.peer.epoch, true
 		}
-		t.sayEnd(m)
+		t.sayEnd(m, t.get != nil && status == Done && t.peer != nil && t.peer.landing > 0)
 	}
 	m.conclude(&t.op, status, cause)
 	t.forget(m)
 }
 
-// sayEnd repeats MsgEnd. A commit record is also said on a later channel.
-func (t *take) sayEnd(m *Machine) {
+// sayEnd repeats MsgEnd. A commit record is also said on a later channel. more: those of other items follow.
+func (t *take) sayEnd(m *Machine, more bool) {
 	if m.now > t.endUntil {
 		t.end = nil
 		m.forgo(t.in.Peer, &t.word)
@@ -181,7 +194,7 @@ func (t *take) sayEnd(m *Machine) {
 	if t.peer != nil && t.peer.life != t.life {
 		m.sayConsumed(t)
 	}
-	m.send(t.peer, t.end)
+	m.sendMore(t.peer, t.end, more)
 	if t.peer != nil {
 		m.arm(&t.resend, t, wakeResend, m.now+m.cfg.Resend)
 	}
@@ -207,7 +220,7 @@ func (m *Machine) resayEnds(p *peer) {
 	for _, t := range m.takesOf(p) {
 		if t.phase == over && t.end != nil {
 			t.epoch, t.asked = p.epoch, true
-			t.sayEnd(m)
+			t.sayEnd(m, false)
 		}
 	}
 }

@@ -69,11 +69,13 @@ type RegionDrained struct {
 // Dial: have a channel to the peer that a client named (node name, or host:port hint). Answered by PeerUp (Hints) or DialFailed.
 type Dial struct{ Hint string }
 
-// Send: put a message on the node's channel of that epoch; dropped when the epoch is over.
+// Send: put a message on the node's channel of that epoch; dropped when the epoch is over. More: others of its kind are about to follow,
+// and it may wait for them a moment.
 type Send struct {
 	Node  string
 	Epoch uint64
 	Msg   Msg
+	More  bool
 }
 
 // MakePlan: plan a segment of a leg. The driver keeps the plan under (Leg, Seg) until Forget. When both ends are here only the

@@ -182,12 +182,14 @@ func (m *Machine) planned(ev *Planned) {
 }
 
 // send hands a message to the other end: on the peer's channel, or (nil) within this machine, after what is at hand.
-func (m *Machine) send(p *peer, msg Msg) {
+func (m *Machine) send(p *peer, msg Msg) { m.sendMore(p, msg, false) }
+
+func (m *Machine) sendMore(p *peer, msg Msg, more bool) {
 	switch {
 	case p == nil:
 		m.inbox = append(m.inbox, msg)
 	case p.up:
-		m.emit(Send{Node: p.node, Epoch: p.epoch, Msg: msg})
+		m.emit(Send{Node: p.node, Epoch: p.epoch, Msg: msg, More: more})
 	}
 }
 

@@ -17,6 +17,7 @@ type peer struct {
 	knows   map[[32]byte]*layout.Layout // layouts received on this channel
 	serves  int                         // of it, here
 	seekers int                         // of it, here: gets that look for items
+	landing int                         // from it: items on their way to gets here
 }
 
 // maxKnown bounds the layouts that a peer can make this node remember.

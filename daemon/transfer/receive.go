@@ -70,6 +70,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		t.fail(m, Failed, because(Invalid, "node %q announced segment %d; at most %d are served", t.peer.node, g.Seg, maxSegs))
 		return
 	}
+	t.countLanding(moving)
 	t.phase, t.engine, t.incarnation = moving, g.Engine, g.Incarnation
 	m.disarm(&t.resend)
 	if t.segs == nil {

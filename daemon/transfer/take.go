@@ -208,7 +208,7 @@ func (t *take) fire(m *Machine, which wake) {
 	case which == wakeSettle:
 		t.stalled(m)
 	case which == wakeResend && t.phase == over:
-		t.sayEnd(m)
+		t.sayEnd(m, false)
 	case which == wakeResend && t.phase == seeking:
 		t.seek(m)
 	case which == wakeResend:

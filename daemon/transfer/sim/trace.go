@@ -18,7 +18,11 @@ func describe(x any) string {
 	case transfer.PeerMsg:
 		return fmt.Sprintf("PeerMsg from=%s epoch=%d %s", x.Node, x.Epoch, describeMsg(x.Msg))
 	case transfer.Send:
-		return fmt.Sprintf("Send to=%s epoch=%d %s", x.Node, x.Epoch, describeMsg(x.Msg))
+		more := ""
+		if x.More {
+			more = ", more follow"
+		}
+		return fmt.Sprintf("Send to=%s epoch=%d %s%s", x.Node, x.Epoch, describeMsg(x.Msg), more)
 	case transfer.SliceSent:
 		return fmt.Sprintf("SliceSent %s%s", describeKey(x.Key), describeCause(x.Cause))
 	case transfer.SliceLanded:
