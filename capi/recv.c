@@ -41,14 +41,14 @@ static uint64_t reach(const struct kvpipe_pipe *p)
 }
 
 /*
- * Is it time to ask for more? In lots, so that the way to the daemon, and to its peer, is not gone for each item; but while three quarters are
- * still to come, for to a peer that way is gone five times before bytes are. Needs lock.
+ * Is it time to ask for more? In lots, so that the way to the daemon, and to its peer, is not gone for each item. Of large ones, which
+ * only the room limits, while three quarters are still to come: to a peer that way is gone five times before bytes are. Needs lock.
  */
 static bool wants_more(const struct kvpipe_pipe *p)
 {
-	uint64_t waiting = p->asked - p->next;
+	uint64_t waiting = p->asked - p->next, most = reach(p);
 
-	return waiting == 0 || (p->started && waiting <= reach(p) * 3 / 4);
+	return waiting == 0 || (p->started && waiting <= (most < p->window ? most * 3 / 4 : most / 2));
 }
 
 /* Asks for the next item, and for others after it as far as the window and the room reach. Needs pump. */
