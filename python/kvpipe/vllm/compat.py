@@ -126,12 +126,16 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
     return None
 
 
-def unsuited(settings: Any, role: str, kv_cache_config: Any) -> Optional[str]:
+def unsuited(settings: Any, config: Any, kv_cache_config: Any) -> Optional[str]:
     """Which of the settings cannot work in this engine, in one line; None when all can."""
+    role = config.kv_transfer_config.kv_role
     if settings.layerwise and not hasattr(Base, "bind_kv_cache_manager"):
         return f"layerwise needs vLLM 0.32 or newer, this is {version()}: leave it out"
     if settings.layerwise and kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1:
         return "layerwise is not supported for models with several KV cache groups: a load that fails could not be reported; leave it out"
+    if settings.layerwise and role != "kv_producer" and config.scheduler_config.async_scheduling:
+        return "layerwise is not supported with asynchronous scheduling: what was computed behind a load that fails would be believed; " \
+               "add --no-async-scheduling"
     if settings.decode_offer and role == "kv_producer":
         return "decode_offer is for decode engines, and kv_role is \"kv_producer\": leave it out, or make the role \"kv_both\""
     return None

@@ -31,7 +31,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         super().__init__(vllm_config, role, kv_cache_config)
         transfer = vllm_config.kv_transfer_config
         settings = Settings.parse(transfer.kv_connector_extra_config or {})
-        why = compat.refusal(vllm_config, kv_cache_config) or compat.unsuited(settings, transfer.kv_role, kv_cache_config)
+        why = compat.refusal(vllm_config, kv_cache_config) or compat.unsuited(settings, vllm_config, kv_cache_config)
         if why:
             raise ValueError(f"kvpipe: {why}")
         self._scheduler: Any = None  # one of the two

@@ -40,6 +40,23 @@ def test_others_are_not():
     assert compat.refusal(engine(), cache(head_size=64)) is None
 
 
+def with_settings(role="kv_both", asynchronous=False):
+    return types.SimpleNamespace(kv_transfer_config=types.SimpleNamespace(kv_role=role),
+                                 scheduler_config=types.SimpleNamespace(async_scheduling=asynchronous))
+
+
+@pytest.mark.parametrize("settings, config, groups, why", [
+    ({"layerwise": True}, with_settings(), 2, "several KV cache groups"),
+    ({"layerwise": True}, with_settings(asynchronous=True), 1, "--no-async-scheduling"),
+    ({"layerwise": True}, with_settings("kv_producer", True), 1, None),
+    ({}, with_settings(asynchronous=True), 2, None),
+    ({"decode_offer": 9.0}, with_settings("kv_producer"), 1, "decode_offer is for decode engines"),
+])
+def test_settings_that_cannot_work(settings, config, groups, why):
+    told = compat.unsuited(Settings.parse(settings), config, types.SimpleNamespace(kv_cache_groups=[None] * groups))
+    assert told is None if why is None else why in told and "\n" not in told
+
+
 def test_vllm_is_told_that_sleep_does_not_go_with_it():
     assert not KVPipeConnector.supports_sleep_mode(None)
 
