@@ -139,8 +139,10 @@ func TestPortsOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, addr := range []string{listen, metrics} {
+	for range busy { // in any order
 		p.await("msg=\"listening after all\" key=")
+	}
+	for _, addr := range []string{listen, metrics} {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ class Settings:
     timeout: float = 30.0
     #: prompts with fewer tokens to load than this are computed
     kv_recompute_threshold: int = 64
-    #: load and save layer by layer, so that the transfer overlaps the prefill
+    #: load and save layer by layer, so that the transfer overlaps the prefill; not with asynchronous scheduling where KV is loaded
     layerwise: bool = False
     #: seconds that a decode engine keeps what it has finished, for the prefill of the next turn; 0: only when asked to
     decode_offer: float = 0.0
