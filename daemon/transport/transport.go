@@ -5,6 +5,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
@@ -16,6 +17,11 @@ import (
 type Memory interface {
 	Src(r plan.Run) (b []byte, ok bool)
 	Dst(r plan.Run) (b []byte, ok bool)
+}
+
+// Gone is why a slice ends whose run Memory does not find. side is "source" or "destination".
+func Gone(side string, r plan.Run) transfer.Cause {
+	return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
 }
 
 // Job is one slice to move (producer's end), or a whole segment to accept (consumer's end; Key.Slice and Attempt unused).

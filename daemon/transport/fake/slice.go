@@ -1,8 +1,6 @@
 package fake
 
 import (
-	"fmt"
-
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
@@ -143,7 +141,7 @@ func transmit(runs []plan.Run, find func(plan.Run) ([]byte, bool), side string, 
 	for _, r := range runs {
 		mem, ok := find(r)
 		if !ok {
-			return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
+			return transport.Gone(side, r)
 		}
 		if err := move(mem, at); err != nil {
 			return transfer.Cause{Reason: transfer.Corrupt, Text: err.Error()}

@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"time"
 
@@ -166,12 +165,12 @@ func (c *copier) resolve(of *plan.Plan, slice int, from, to transport.Memory) (s
 		src, dst, n := hulls(rest)
 		s, ok := from.Src(src)
 		if !ok || uint64(len(s)) != src.Len {
-			cause := gone("source", src)
+			cause := transport.Gone("source", src)
 			return cause, cause, false
 		}
 		d, ok := to.Dst(dst)
 		if !ok || uint64(len(d)) != dst.Len {
-			return transfer.Cause{}, gone("destination", dst), false
+			return transfer.Cause{}, transport.Gone("destination", dst), false
 		}
 		for i := range rest[:n] {
 			c.runs = append(c.runs, blockcopy.Run{Dst: rest[i].Dst().In(dst, d), Src: rest[i].Src().In(src, s)})
@@ -196,10 +195,6 @@ func hulls(pairs []plan.PairRun) (src, dst plan.Run, n int) {
 		src, dst = s, d
 	}
 	return src, dst, n
-}
-
-func gone(side string, r plan.Run) transfer.Cause {
-	return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
 }
 
 // causes says how a copy went for each end. A destination that faults is no failure of the source; bytes that could not

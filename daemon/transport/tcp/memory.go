@@ -1,10 +1,9 @@
 package tcp
 
 import (
-	"fmt"
-
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -28,7 +27,7 @@ func (p *pieces) resolve(find func(plan.Run) ([]byte, bool), side string) transf
 		}
 		b, ok := find(hull)
 		if !ok || uint64(len(b)) != hull.Len {
-			return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(hull.Region), hull.Rank)}
+			return transport.Gone(side, hull)
 		}
 		for _, r := range rest[:n] {
 			p.add(r.In(hull, b))
