@@ -171,7 +171,10 @@ static void nap(struct kvpipe_pipe *p, int64_t deadline)
 	kv_end_nap(e);
 	while (n < p->asked && slot(p, n)->state == KV_GET_LANDED)
 		n++;
-	p->vain = n - p->next >= 4 ? 0 : p->vain == 0 ? 1 : p->vain < AWAKE ? p->vain * 2 : AWAKE;
+	if (n - p->next >= 4)
+		p->vain = 0;
+	else if (p->vain < AWAKE)
+		p->vain += p->vain == 0 ? 1 : p->vain;
 	p->awake = p->vain;
 }
 
