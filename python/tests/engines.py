@@ -119,18 +119,25 @@ def until(ok, what, within=PATIENCE):
         assert time.monotonic() < deadline, f"not within {within} s: {what}"
 
 
-def why_late(call, within):
-    """What a call says whose time, within, is over: the daemon's word. In place of a daemon that was kept from running for half a second
-    the library speaks, which does not know why, and the call is made again."""
+def heard(call, within, *instead):
+    """The error that ends a call: the daemon's word. In place of a daemon that was kept from running for half a second the library
+    speaks, which does not know why, with some of these words instead, and the call is made again. Within: the caller's own
+    deadline, if it is that which ends the call."""
     for _ in range(10):
         began = time.monotonic()
-        with pytest.raises(kvpipe.Timeout) as caught:
+        with pytest.raises(kvpipe.Error) as caught:
             call()
         assert time.monotonic() - began < within + LATE, caught.value
-        said = str(caught.value)
-        if "the daemon does not answer" not in said and "nobody sent anything yet" not in said:
+        if not any(words in str(caught.value) for words in instead):
             break
-    return said
+    return caught.value
+
+
+def why_late(call, within):
+    """What a call says whose time, within, is over."""
+    error = heard(call, within, "the daemon does not answer", "nobody sent anything yet")
+    assert isinstance(error, kvpipe.Timeout), repr(error)
+    return str(error)
 
 
 def gone(daemon, engine):
