@@ -110,11 +110,15 @@ def table(measured):
                 yield rows.against(f"{title}", series(ours, what, unit), series(other, what, unit)) | {"note": other.pair.name}
 
 
+def uncounted(pair, prompts, count):
+    for length in LENGTHS:
+        for _ in range(count):
+            pair.hand_over(prompts.draw(length))
+
+
 def warm_up(pair, prompts):
     pair.open()
-    for length in LENGTHS:
-        for _ in range(6):
-            pair.hand_over(prompts.draw(length))
+    uncounted(pair, prompts, 6)
     pair.d.stream(prompts.draw(32), 50)
     for meter in pair.meters:
         meter.learned()
@@ -136,8 +140,7 @@ def run(given, home, report):
             report["rounds"] += 1
             for samples in order:
                 samples.pair.wake()
-                for length in LENGTHS:  # who was stopped for minutes first does what was due meanwhile
-                    samples.pair.hand_over(prompts.draw(length))
+                uncounted(samples.pair, prompts, 1)  # who was stopped for minutes first does what was due meanwhile
                 samples.round(prompts, given)
                 samples.pair.stop()
             order = order[1:] + order[:1]
