@@ -139,10 +139,8 @@ func TestPortsOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range busy { // in any order
-		p.await("msg=\"listening after all\" key=")
-	}
-	for _, addr := range []string{listen, metrics} {
+	for key, addr := range map[string]string{"listen": listen, "metrics": metrics} {
+		p.await("msg=\"listening after all\" key=" + key)
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
