@@ -5,7 +5,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 // submit dispatches an operation.
 func (m *Machine) submit(sub *Submit) {
 	s := m.sessions[sub.Session]
-	if s == nil || s.closed || m.home.hold(m, s, sub) {
+	if s == nil || s.closed || m.home.hold(m, s, sub) || m.leavesToNext(s, sub.Op) {
 		return
 	}
 	switch in := sub.Op.(type) {
@@ -26,9 +26,6 @@ func (m *Machine) submit(sub *Submit) {
 		return
 	case *ExtendOp:
 		m.submitExtend(s, sub, in)
-		return
-	}
-	if m.stopping && s.ended == nil {
 		return
 	}
 	if cause, ok := m.usable(s, sub.Op); !ok {
@@ -55,6 +52,26 @@ func (m *Machine) submit(sub *Submit) {
 	case *DropOp:
 		m.submitKey(s, sub, MsgKey{Key: in.Key, Token: in.Token, Trace: in.Trace, Drop: true}, in.Peer, in.Timeout)
 	}
+}
+
+// leavesToNext: a daemon that is about to end begins nothing and does not answer, since the client sends it again to the next one. What
+// acts on an operation that was left to the next daemon goes with it: an extension that was refused would cost the client its offer.
+func (m *Machine) leavesToNext(s *session, in Op) bool {
+	if !m.stopping || s.ended != nil {
+		return false
+	}
+	var target uint64
+	switch in := in.(type) {
+	case *CancelOp:
+		target = in.Target
+	case *WithdrawOp:
+		target = in.Target
+	case *SealOp:
+		target = in.Target
+	case *ExtendOp:
+		target = in.Target
+	}
+	return s.ops[target] == nil
 }
 
 // submitCancel ends an operation and answers once that has ended.

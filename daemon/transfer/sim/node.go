@@ -151,6 +151,13 @@ func (n *Node) session(id transfer.SessionID) *Session {
 	return s
 }
 
+// stop ends the daemon in order: it begins nothing any more, answers nothing that it leaves to the next one, and goes soon.
+func (n *Node) stop() {
+	r := n.c.rng
+	n.step(transfer.Drain{Stop: true})
+	n.later(r.span(0, n.c.bound()), func() { n.crash(r.span(10*ms, 300*ms)) })
+}
+
 // crash kills the daemon: nothing of it moves any more. Clients notice, and connect again after it is back.
 func (n *Node) crash(down transfer.Time) {
 	c := n.c

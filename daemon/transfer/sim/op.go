@@ -119,6 +119,9 @@ func (s *Session) complete(e transfer.Complete) {
 	if s == o.sess && e.UserData != 0 && e.UserData != o.user && (s.quiet[e.UserData] || e.UserData == o.noticed) {
 		s.credits--
 		s.collect() // the library's own business
+		if e.Status == transfer.Failed && s.quiet[e.UserData] && running(o) {
+			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
+		}
 		return
 	}
 	if (s == o.sess) != (e.UserData == o.user) || s != o.sess && e.UserData != 0 {

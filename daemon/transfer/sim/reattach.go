@@ -93,6 +93,9 @@ func (e *Engine) comeBack() {
 			return
 		}
 	}
+	if r := e.c.rng; r.hit(e.c.faults.drain) { // it was started for a moment only
+		e.node.later(r.span(1*ms, 400*ms), e.node.stop)
+	}
 	instance := e.instance
 	for _, s := range e.all() {
 		e.node.later(e.c.rng.span(1*ms, 400*ms), func() {

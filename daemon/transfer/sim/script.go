@@ -136,7 +136,7 @@ func (s *Script) commands() map[string]func(args) {
 		"crash":    s.crash,
 		"restart":  func(a args) { s.find(a.words[0]).start(); s.c.run(s.c.now) },
 		"sched":    func(a args) { e := s.find(a.words[0]); e.sched = e.newSession(transfer.Scheduler, 0); s.c.run(s.c.now) },
-		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{}) },
+		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{Stop: a.has("stop")}) },
 		"remove":   s.remove,
 		"next":     s.nexts,
 		"run":      s.run,

@@ -56,8 +56,12 @@ func (c *Cluster) someTrouble() {
 	}
 	if r.hit(c.faults.drain) {
 		if n := pick(r, c.nodes); n.up {
-			n.step(transfer.Drain{})
-			n.later(r.span(0, 2*second), func() { n.crash(r.span(10*ms, 300*ms)) })
+			if r.hit(50) {
+				n.stop()
+			} else {
+				n.step(transfer.Drain{})
+				n.later(r.span(0, 2*second), func() { n.crash(r.span(10*ms, 300*ms)) })
+			}
 		}
 	}
 	if r.hit(c.faults.client) {
