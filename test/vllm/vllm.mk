@@ -17,6 +17,10 @@ TORCH_TESTS := $(addprefix ../../python/tests/,test_torch.py test_tensors.py tes
 vllm-venv:
 	@PYTHON=$(PYTHON) test/vllm/install/install.sh $(VLLM)
 
+# What needs it installs it.
+$(VLLM)/.vllm:
+	@$(MAKE) vllm-venv
+
 deps-vllm: build vllm-venv ## install vLLM for a CPU in build/vllm (1 GB), and kvpipe into it
 	@$(MAKE) $(VLLM)/.package
 
