@@ -122,7 +122,7 @@ func (w *world) flowing(n int) {
 	w.decode.Waits("ok", w.decode.Count("ok")+n)
 }
 
-// strike kills or stops somebody and brings it back. A GPU of every node is lost meanwhile, or is there again.
+// strike kills, ends or stops somebody and brings it back. A GPU of every node is lost meanwhile, or is there again.
 func (w *world) strike() string {
 	w.t.Helper()
 	if w.lost = !w.lost; w.lost {
@@ -147,12 +147,29 @@ func (w *world) strike() string {
 	}
 	n := w.daemons[victim-2]
 	if kill {
-		n.Kill()
-		n.Start()
-		return n.Name + " killed"
+		return n.Name + " " + w.restart(n)
 	}
 	w.stop(n.Cmd.Process.Signal, 3*pause) // longer than its peers' patience, at times
 	return n.Name + " stopped for " + (3 * pause).String()
+}
+
+// restart ends a daemon as a crash or a service manager does, and perhaps the next one too, while clients come back to that.
+func (w *world) restart(n *cluster.Node) string {
+	w.t.Helper()
+	end, how := n.Kill, "killed"
+	if w.rng.IntN(2) == 0 {
+		end, how = n.Stop, "ended"
+	}
+	end()
+	n.Start()
+	if w.rng.IntN(3) > 0 {
+		return how
+	}
+	n.Says("session opened") // what that one had is on its way
+	<-time.After(time.Duration(w.rng.Int64N(int64(3 * time.Millisecond))))
+	n.Stop()
+	n.Start()
+	return how + ", and the next one ended at once"
 }
 
 func (w *world) stop(signal func(os.Signal) error, pause time.Duration) {

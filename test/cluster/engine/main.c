@@ -5,9 +5,9 @@
  *   engine SOCKET prefill|decode ENGINE-ID CANCELS [SECONDS]
  *
  * Each word of a block says which request, layer, position and place it belongs to. A prefill engine writes and offers
- * requests and says "offer ID BLOCKS"; a decode engine is told "take ID BLOCKS PEER" and looks at every word of what it
- * got, but for CANCELS of a hundred that it cancels. Blocks that are released are overwritten at once: what another side still reads of them, or still writes into
- * them, is seen. It says, a line each:
+ * requests, some of them bit by bit, and says "offer ID BLOCKS"; a decode engine is told "take ID BLOCKS PEER" and looks at
+ * every word of what it got, but for CANCELS of a hundred that it cancels. Blocks that are released are overwritten at once:
+ * what another side still reads of them, or still writes into them, is seen. It says, a line each:
  *   ok ID | failed ID REASON | cancelled ID   how a take ended
  *   wrong ID ... | late ID ... | hung ID ...  a broken promise
  *   idle                                      after "pause": nothing is under way
@@ -206,6 +206,22 @@ static bool began(struct work *w, int rc)
 	return false;
 }
 
+/* An offer may grow by a block at a time, and is sealed with the last. */
+static int extend(const struct work *w, uint32_t from)
+{
+	int rc = 0;
+
+	for (uint32_t i = from; i < w->n && rc == 0; i++) {
+		const struct kvpipe_blocks more = {
+			.first_token = i * BLOCK_TOKENS, .ntokens = BLOCK_TOKENS, .count = 1, .ids = w->ids + i
+		};
+		const struct kvpipe_extend_opts opts = KVPIPE_OPTS(kvpipe_extend_opts, .blocks = &more, .nblocks = 1,
+								   .flags = i + 1 == w->n ? KVPIPE_OP_SEALED : 0);
+		rc = kvpipe_offer_extend(kv, w->op, &opts, KVPIPE_NOWAIT);
+	}
+	return rc;
+}
+
 static void offer(void)
 {
 	uint64_t id = (uint64_t)getpid() << 24 | ++serial;
@@ -215,13 +231,19 @@ static void offer(void)
 	if (w == NULL)
 		return;
 	fill(w);
-	const struct kvpipe_blocks blocks = { .ntokens = w->n * BLOCK_TOKENS, .count = w->n, .ids = w->ids };
+	uint32_t whole = draw(2) ? w->n : (uint32_t)draw(w->n); /* what it begins with */
+	const struct kvpipe_blocks blocks = { .ntokens = whole * BLOCK_TOKENS, .count = whole, .ids = w->ids };
 	struct kvpipe_offer_opts opts = KVPIPE_OPTS(kvpipe_offer_opts, .key = key, .token = token, .token_len = sizeof(token) - 1,
-						    .blocks = &blocks, .nblocks = 1, .flags = KVPIPE_OP_SEALED, .lease_ns = lease);
+						    .blocks = &blocks, .nblocks = whole > 0, .lease_ns = lease,
+						    .flags = whole == w->n ? KVPIPE_OP_SEALED : 0);
 	opts.key_len = (uint32_t)snprintf(key, sizeof(key), "%" PRIx64, id);
 	w->due = INT64_MAX; /* its lease is renewed as long as somebody is interested */
-	if (began(w, kvpipe_offer(kv, &opts, &w->op)))
-		say("offer %s %u", key, w->n);
+	if (!began(w, kvpipe_offer(kv, &opts, &w->op)))
+		return;
+	say("offer %s %u", key, w->n);
+	/* One that cannot be finished is of no use to anybody. */
+	if (extend(w, whole) != 0 && kvpipe_offer_withdraw(kv, w->op, take_time, NULL) == -KVPIPE_E_CLOSED)
+		over(-KVPIPE_E_CLOSED);
 }
 
 static void take(uint64_t id, uint32_t n, const char *peer)
@@ -257,14 +279,16 @@ static void ended(struct work *w, const struct kvpipe_completion *c)
 	if (c->status == KVPIPE_QUARANTINED)
 		return;
 	if (c->status != KVPIPE_RELEASED) {
-		if (w->due == INT64_MAX)
-			; /* an offer: how it ended is its taker's to say */
-		else if (c->status == KVPIPE_DONE)
+		if (w->due == INT64_MAX) { /* an offer: how it ended is its taker's to say */
+			if (c->reason == KVPIPE_E_RESTARTED)
+				say("wrong %" PRIx64 ": offers survive their daemon: %s", w->id, c->message);
+		} else if (c->status == KVPIPE_DONE) {
 			verify(w);
-		else if (c->status == KVPIPE_CANCELLED)
+		} else if (c->status == KVPIPE_CANCELLED) {
 			say("cancelled %" PRIx64, w->id);
-		else
+		} else {
 			say("failed %" PRIx64 " %s: %s", w->id, kvpipe_strerror((int)c->reason), c->message);
+		}
 		if (c->flags & KVPIPE_C_MORE) {
 			w->state = RELEASING;
 			return;
