@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import pathlib
+import secrets
 import subprocess
 import sys
 import threading
@@ -33,7 +34,7 @@ def until(true, what):
 
 
 class Daemon:
-    """`kvpiped --dev` in a folder of its own, on a free port that stays its own when it is started again."""
+    """`kvpiped --dev` in a folder of its own, on one of loopback's many addresses, which stays its own when it is started again."""
 
     def __init__(self, home, node, ca, peers=()):
         self.home, self.node = pathlib.Path(home, node), node
@@ -42,9 +43,8 @@ class Daemon:
         self._command = [binary("kvpiped"), "--dev", "--node", node, "--state-dir", str(self.home), "--ca", str(ca)]
         for peer in peers:
             self._command += ["--peer", peer]
-        self.address = "127.0.0.1:0"
+        self.address = f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}:7650"
         self.start()
-        self.address = self.status()["advertise"]
 
     def start(self):
         self._last = collections.deque(maxlen=20)
