@@ -9,9 +9,11 @@ from .compat import transfer_groups
 from .meta import Load
 from .params import Source
 
-#: seconds that a step waits for its load, which may be expected to take half. One that takes longer all the same is given up, and
-#: its prompt computed.
-PATIENCE = 0.025
+#: seconds that a load for which a step waits may be expected to take
+SHORT = 0.0125
+#: seconds that the step waits all the same: computing the prompt takes longer than what a busy machine makes of a short load. Then it
+#: is given up.
+PATIENCE = 0.1
 #: milliseconds that the engine waits before for the producer to say that the KV is there: it has nothing else to do
 ANSWER = 2
 
@@ -51,7 +53,7 @@ class AtOnce:
         wait too, and some find its blocks before it is known that nothing came."""
         rate = self._rates.get(source.node, 0)
         return (self.possible and self.evict is not None and not source.early and len(self._requests) < 2
-                and count * self._size <= PATIENCE / 2 * rate)
+                and count * self._size <= SHORT * rate)
 
     def begun(self, load: Load, blocks: Sequence[int]) -> None:
         self._next.append((load, blocks))

@@ -63,8 +63,8 @@ def test_the_first_load_from_a_node_tells_how_fast_it_is(node):
     assert asked(side, request(100, "second")) == (99, False)
 
 
-#: at which 100 tokens take as long as a step waits
-SLOW = 100 * BLOCK / SLOTS / atonce.PATIENCE
+#: at which 100 tokens take twice as long as a step may expect to wait
+SLOW = 100 * BLOCK / SLOTS / (2 * atonce.SHORT)
 
 
 @pytest.mark.parametrize("settings, answer", [
