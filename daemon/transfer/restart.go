@@ -29,6 +29,7 @@ func (Awaited) event() {}
 // homecoming is what the machine still waits for.
 type homecoming struct {
 	sessions []AwaitedSession
+	limit    Time // nobody is awaited for longer
 	until    Time // patience with unknown keys
 	end      timer
 	waiting  []*session // that have submissions held, in the order in which they began to
@@ -42,7 +43,7 @@ func (m *Machine) await(ev Awaited) {
 		return
 	}
 	h := &m.home
-	h.sessions, h.until = ev.Sessions, m.now+ev.For
+	h.sessions, h.limit, h.until = ev.Sessions, m.now+ev.For, m.now+ev.For
 	m.arm(&h.end, h, wakeDeadline, h.until)
 }
 
@@ -70,7 +71,7 @@ func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
 		case found || a.Role != s.role || a.Rank != s.rank || a.Layout && !withLayout:
 			return false
 		}
-		found = true // of several schedulers only one
+		found, s.awaited = true, &a // of several schedulers only one
 		return true
 	})
 	if len(h.sessions) == before {
@@ -81,6 +82,21 @@ func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
 		m.arm(&h.end, h, wakeDeadline, h.until)
 	}
 	m.allHome()
+}
+
+// left is for a session that is over: nobody else comes in its place. One whose process lives, and that lost its connection alone, comes
+// again: it had said HELLO while nobody was there to answer, and gave up. Ends of pipes were not awaited, nor were those who are told to go.
+func (h *homecoming) left(m *Machine, s *session, cause Cause) {
+	again := cause.Reason == PeerGone && !s.died
+	switch {
+	case s.role == Endpoint, s.ended != nil:
+	case !again && s.awaited == nil:
+		h.arrived(m, s, true)
+	case again && s.awaited != nil && m.now < h.limit:
+		h.sessions = append(h.sessions, *s.awaited)
+		h.until = h.limit
+		m.arm(&h.end, h, wakeDeadline, h.until)
+	}
 }
 
 // ranksOut counts the workers of an engine that are not back.

@@ -27,6 +27,7 @@ type session struct {
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
 	held     heldSubmits
+	awaited  *AwaitedSession   // it is back as this one after a restart
 	lingers  *home             // that outlives it
 	orphans  []*offer          // that outlive it and lie in its memory
 	orphaned bool              // whoever owns its memory was told what has to stay
@@ -62,7 +63,7 @@ func (m *Machine) sessionClosed(ev SessionClosed) {
 	m.frozen = m.frozen || m.stopping && ev.Cause.Reason == Unavailable
 	s.waits, s.owed = nil, nil
 	m.home.forget(m, s)
-	m.home.arrived(m, s, true) // it was back; nobody else comes in its place
+	m.home.left(m, s, ev.Cause)
 	m.abandon(s, ev.Cause)
 	m.leaveEngine(s)
 	m.drained(s)

@@ -98,6 +98,9 @@ func (e *Engine) comeBack() {
 	}
 	instance := e.instance
 	for _, s := range e.all() {
+		if e.c.rng.hit(e.c.faults.client) {
+			e.node.later(e.c.rng.span(1*ms, 400*ms), s.hello)
+		}
 		e.node.later(e.c.rng.span(1*ms, 400*ms), func() {
 			if e.instance == instance && s.open && s.away {
 				s.resume()
@@ -109,6 +112,29 @@ func (e *Engine) comeBack() {
 // returning says whether some of the engine's sessions have not come back yet.
 func (e *Engine) returning() bool {
 	return slices.ContainsFunc(e.all(), func(s *Session) bool { return s.open && s.away })
+}
+
+// hello opens a session in vain: its client has given up by the time that it is answered, and comes again.
+func (s *Session) hello() {
+	if !s.eng.c.fixed && !(s.open && s.away) {
+		return
+	}
+	s.node.visit(s.opened(), transfer.Cause{Reason: transfer.PeerGone, Text: "closed the connection"})
+}
+
+// ended opens the end of a pipe beside the engine's sessions, and closes it.
+func (e *Engine) ended() {
+	e.node.visit(transfer.SessionOpened{Engine: e.name, Owner: "uid 1", Role: transfer.Endpoint, TPWorld: 1, PPWorld: 1, Credits: 8},
+		transfer.Cause{Reason: transfer.Closed, Text: "closed by its owner"})
+}
+
+// visit opens a session and closes it.
+func (n *Node) visit(ev transfer.SessionOpened, why transfer.Cause) {
+	n.lastID++
+	ev.Session = n.lastID
+	n.sessions[ev.Session] = &Session{node: n}
+	n.step(ev)
+	n.step(transfer.SessionClosed{Session: ev.Session, Cause: why})
 }
 
 // resume opens the session again and sends what it has.

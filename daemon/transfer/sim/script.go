@@ -136,6 +136,9 @@ func (s *Script) commands() map[string]func(args) {
 		"crash":    s.crash,
 		"restart":  func(a args) { s.find(a.words[0]).start(); s.c.run(s.c.now) },
 		"sched":    func(a args) { e := s.find(a.words[0]); e.sched = e.newSession(transfer.Scheduler, 0); s.c.run(s.c.now) },
+		"rank":     s.rank,
+		"hello":    func(a args) { s.find(a.words[0]).workers[a.num("rank", 0)].hello() },
+		"ended":    func(a args) { s.find(a.words[0]).ended() },
 		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{Stop: a.has("stop")}) },
 		"remove":   s.remove,
 		"next":     s.nexts,
@@ -297,6 +300,13 @@ func (s *Script) kill(a args) {
 	default:
 		e.killRest(e.all())
 	}
+}
+
+// rank ENGINE [rank=0] is back after a restart.
+func (s *Script) rank(a args) {
+	e, i := s.find(a.words[0]), a.num("rank", 0)
+	e.workers[i] = e.newSession(transfer.Worker, i)
+	s.c.run(s.c.now)
 }
 
 // crash NODE [down=5] [await=MS]
