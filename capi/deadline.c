@@ -15,6 +15,20 @@ static void end_away(kvpipe_t *kv, struct kv_op *op)
 	kv_op_end_here(kv, op, offer ? KVPIPE_E_EXPIRED : KVPIPE_E_TIMEOUT, text, false);
 }
 
+/*
+ * A small operation that nobody waits for lasts as long as what it acts on: a daemon that stops leaves it to the next one, and without
+ * an extension that was given to the library nobody gets the offer.
+ */
+static bool lasts(kvpipe_t *kv, struct kv_op *op, int64_t now)
+{
+	const struct kv_op *target = op->abandoned && op->target != 0 ? kv_op_find(kv, op->target) : NULL;
+
+	if (target == NULL || target->state != KV_RUNNING)
+		return false;
+	op->deadline = target->deadline > now ? target->deadline : now + KV_CALL_NS;
+	return true;
+}
+
 int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask)
 {
 	struct kv_op *op, *next_op;
@@ -30,7 +44,7 @@ int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask)
 		next_op = op->live_next;
 		if (op->state != KV_RUNNING)
 			continue;
-		if (op->deadline > now) {
+		if (op->deadline > now || lasts(kv, op, now)) {
 			next = op->deadline < next ? op->deadline : next;
 		} else if (kv->state == KV_AWAY || (kv_awaits(kv->state) && !op->begun)) {
 			end_away(kv, op);
@@ -43,6 +57,16 @@ int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask)
 	kv_wake_waiters(kv);
 	kv_settle(kv);
 	return next;
+}
+
+void kv_offers_left(kvpipe_t *kv)
+{
+	int64_t until = kv_now() + 2 * KV_CALL_NS;
+
+	for (struct kv_op *op = kv->live; op != NULL; op = op->live_next) {
+		if (op->opcode == KVPIPE_OPCODE_OFFER && op->state == KV_RUNNING && op->deadline < until)
+			op->deadline = until;
+	}
 }
 
 void kv_offers_alive(kvpipe_t *kv, bool alive)

@@ -25,10 +25,13 @@ static void bye(kvpipe_t *kv, const struct kv_message *m)
 		 said[0] != '\0' ? said : kvpipe_strerror((int)why.reason));
 	pthread_mutex_lock(&kv->lock);
 	kv_drain(kv);
-	if (why.reason != KVPIPE_E_UNAVAILABLE || kv->role == KVPIPE_ROLE_ENDPOINT) /* what a pipe holds does not come back */
+	if (why.reason != KVPIPE_E_UNAVAILABLE || kv->role == KVPIPE_ROLE_ENDPOINT) { /* what a pipe holds does not come back */
 		kv_session_end(kv, KV_BYE, why.reason == KVPIPE_E_UNAVAILABLE ? KVPIPE_E_UNAVAILABLE : KVPIPE_E_CLOSED, text);
-	else if (kv->state == KV_LIVE || kv->state == KV_REPLAY)
+	} else if (kv->state == KV_LIVE || kv->state == KV_REPLAY) {
 		kv_set_state(kv, KV_LEAVING); /* it will be back, and is fencing now */
+		kv->helper.ping = 0;
+		kv_offers_left(kv);
+	}
 	kv_wake_waiters(kv);
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);

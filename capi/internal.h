@@ -476,6 +476,7 @@ void kv_helper_before(kvpipe_t *kv, int64_t deadline); /* see to it that the hel
 void kv_helper_kick(kvpipe_t *kv); /* there is something to send again */
 int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask); /* acts on what has passed; the next one; needs lock */
 void kv_offers_alive(kvpipe_t *kv, bool alive);             /* needs lock */
+void kv_offers_left(kvpipe_t *kv); /* to the next daemon: this one, which is stopping, answers for them no more; needs lock */
 
 int kv_find_socket(const char *given, struct kv_paths *out);
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path);

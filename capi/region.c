@@ -180,18 +180,23 @@ void kv_regions_sweep(kvpipe_t *kv)
  */
 static int give_up(kvpipe_t *kv, kvpipe_region_t region)
 {
+	struct kv_region memory = { 0 };
 	int err = 0;
 
 	pthread_mutex_lock(&kv->lock);
 	struct kv_region *r = kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA ? kv_region_find(kv, region) : NULL;
-	if (r != NULL && kv->live != NULL)
+	if (r != NULL && kv->live != NULL) {
 		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
-	else if (r != NULL)
+	} else if (r != NULL) {
+		memory = *r; /* from here on the helper may free it */
 		r->gone = true;
+		r->adopted = false;
+		r->addr = NULL;
+	}
 	pthread_mutex_unlock(&kv->lock);
 	if (r == NULL || err != 0)
 		return err;
-	unmap_it(r);
+	unmap_it(&memory);
 	return 1;
 }
 

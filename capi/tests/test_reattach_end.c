@@ -43,6 +43,56 @@ static void stopping(void)
 	fake_stop(f);
 }
 
+/* What a daemon was asked for while it stopped is the next one's, however long it takes to fence: offers that only their consumers keep, and
+ * extensions that nobody waits for. */
+static void stopping_slowly(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	kvpipe_op_t renewed = offer_key(kv, "r", KV_SEC), open = offer_key(kv, "o", 0);
+
+	await_seen(2);
+	CHECK_INT(kvpipe_offer_extend(kv, open, &x, KVPIPE_NOWAIT), 0);
+	await_seen(3); /* and not answered: it begins nothing any more */
+	fake_bye(f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	while (kvpipe_connected(kv))
+		;
+	CHECK_INT(kvpipe_offer_extend(kv, open, &x, KVPIPE_NOWAIT), 0);
+	check_end(kv, take_key(kv, "u", 2 * KV_SEC), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, ""); /* later than the lease */
+	fake_hang_up(f);
+	await_seen(3 + 4);
+	CHECK(seen(3).e.user_data == renewed && seen(4).e.user_data == open);
+	for (unsigned int i = 5; i < 7; i++)
+		CHECK(seen(i).e.op == KVPIPE_OPCODE_EXTEND && seen(i).e.target == open && seen(i).flags == KVPIPE_OP_SEALED);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* So are those that were given to the library while no daemon was there, for as long as their offer is. */
+static void extended_away(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	kvpipe_op_t open = offer_key(kv, "o", 0), brief = offer_key(kv, "b", KV_SEC);
+
+	await_seen(2);
+	fake_die(f);
+	while (kvpipe_connected(kv))
+		;
+	CHECK_INT(kvpipe_offer_extend(kv, open, &x, KVPIPE_NOWAIT), 0);
+	CHECK_INT(kvpipe_offer_extend(kv, brief, &x, KVPIPE_NOWAIT), 0);
+	check_end(kv, take_key(kv, "u", 5 * KV_SEC + KV_SEC / 2), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "while the daemon was away");
+	fake_return(f);
+	take_key(kv, "v", 0);
+	await_seen(2 + 3);
+	CHECK(seen(2).e.user_data == open && strcmp(seen(4).key, "v") == 0);
+	CHECK(seen(3).e.op == KVPIPE_OPCODE_EXTEND && seen(3).e.target == open && seen(3).flags == KVPIPE_OP_SEALED);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* A daemon of before that does not say what it granted: whatever it has seen counts as granted. */
 static void mute(void)
 {
@@ -241,7 +291,7 @@ static void storm(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(stopping), TEST(mute), TEST(refused), TEST(smaller_quota), TEST(storm),
+		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(smaller_quota), TEST(storm),
 	};
 	return RUN(tests);
 }
