@@ -97,7 +97,8 @@ int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity)
 	}
 	pthread_mutex_lock(&e->kv->lock);
 	e->pool = p;
-	e->share = p->nblocks / 4;
+	e->share = p->nblocks / 8 * 3;
+	e->both = p->nblocks / 2;
 	pthread_mutex_unlock(&e->kv->lock);
 	return 0;
 }

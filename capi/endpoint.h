@@ -81,6 +81,7 @@ void kv_pool_give(struct kv_pool *p, struct kv_span *s);
 void kv_pool_trim(struct kv_pool *p, struct kv_span *s, uint32_t blocks); /* gives back all but the first */
 bool kv_pool_lend(struct kv_pool *p, const struct kv_span *s, uint32_t limit); /* to a message; false: copy it */
 void kv_pool_return(struct kv_pool *p, struct kv_span *s);
+uint32_t kv_pool_lent(struct kv_pool *p); /* blocks; others may return some at any time */
 const struct kv_run *kv_runs(const struct kv_span *s);
 
 /* Writing a stream of bytes into the blocks of a span. */
@@ -193,7 +194,8 @@ struct kv_end {
 	struct kv_get *shorts;  /* that need room, in order */
 	uint64_t order;
 	uint32_t ahead;         /* blocks of GETs that may never be needed */
-	uint32_t share;         /* blocks: what may be ahead, and what may be lent to messages */
+	uint32_t share;         /* blocks: what may be ahead, and what may be lent to messages, each */
+	uint32_t both;          /* and together */
 	uint64_t hint;          /* bytes of recent items */
 	uint64_t *declines;     /* items to give back */
 	uint32_t ndeclines;
@@ -297,6 +299,7 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 /* Gives room to those that need it, as far as there is some, and makes the pool first. Needs pump. */
 int kv_get_pump(struct kv_end *e);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
+uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */
 void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */
 int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out); /* of LANDED and FAILED; needs lock */
 void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel); /* its owner goes away; needs lock */

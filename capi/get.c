@@ -2,10 +2,10 @@
 /*
  * Receiving: GETs with room for what is likely to come, and what becomes of their ends.
  *
- * The arena of a receiving end has twice the bytes of its home's. A quarter of it may be room that was given ahead and perhaps is
- * never needed, a quarter may be lent to messages in the callers' hands; what goes beyond is asked for without room, and copied
- * out. So half of it, which holds the largest item, always comes free by itself, and callers who keep what they received
- * hold nothing up.
+ * The arena of a receiving end has twice the bytes of its home's. Half of it is room that was given ahead and perhaps is never
+ * needed, and what is lent to messages in the callers' hands, neither more than three eighths; what goes beyond is asked for
+ * without room, and copied out. So the other half, which holds the largest item, always comes free by itself, and callers who
+ * keep what they received hold nothing up.
  */
 #include "endpoint.h"
 
@@ -20,13 +20,26 @@ static int64_t until(int64_t deadline)
 	return left > KV_MS ? left : KV_MS;
 }
 
+/* What the share is, when others have that much of what is for both. */
+static uint32_t share_beside(const struct kv_end *e, uint32_t others)
+{
+	uint32_t left = others < e->both ? e->both - others : 0;
+
+	return left < e->share ? left : e->share;
+}
+
+uint32_t kv_get_share(struct kv_end *e)
+{
+	return share_beside(e, kv_pool_lent(e->pool));
+}
+
 /* Room as for recent items; none while there is no arena, or when it is too much. Needs lock. */
 static uint64_t give_room(struct kv_end *e, struct kv_eop *op, bool front)
 {
 	if (e->pool == NULL || e->hint == 0)
 		return 0;
 	uint32_t blocks = kv_pool_need(e->pool, e->hint);
-	if ((!front && e->ahead + blocks > e->share) || !kv_pool_take(e->pool, blocks, &op->span))
+	if ((!front && e->ahead + blocks > kv_get_share(e)) || !kv_pool_take(e->pool, blocks, &op->span))
 		return 0;
 	if (!front) {
 		op->ahead = blocks;
@@ -199,7 +212,7 @@ int kv_get_pump(struct kv_end *e)
 			err = ask_again(e);
 		}
 	}
-	if (e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - 2 * e->share)
+	if (e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - e->both)
 		too_large(e);
 	kv_end_unlock(e);
 	return err;
@@ -217,12 +230,14 @@ static void enqueue(struct kv_end *e, struct kv_get *g)
 }
 
 /* The item's bytes: lent where they lie, or copied. False: out of memory. */
-static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_span *span, uint64_t bytes)
+static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_eop *op, uint64_t bytes)
 {
+	struct kv_span *span = &op->span;
+	uint32_t ahead = e->ahead - op->ahead; /* of others */
 	void *copy;
 
 	kv_pool_trim(e->pool, span, kv_pool_need(e->pool, bytes));
-	if (kv_pool_lend(e->pool, span, e->share)) {
+	if (kv_pool_lend(e->pool, span, share_beside(e, ahead))) {
 		m->pool = e->pool;
 		m->span = *span;
 		m->data = (uint8_t *)e->pool->memory.addr + (size_t)span->one.first * e->pool->block;
@@ -236,13 +251,13 @@ static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_span *span, uint64
 	return true;
 }
 
-static void landed(struct kv_end *e, struct kv_get *g, struct kv_span *span, const struct kv_done *d)
+static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const struct kv_done *d)
 {
 	uint64_t bytes = d->got.bytes;
 	struct kv_member members[KV_MEMBERS];
 	uint32_t n = kv_meta_decode(d->meta, d->got.meta_len, bytes, members, KV_MEMBERS);
 
-	if (n == 0 || (bytes > 0 && (e->pool == NULL || (uint64_t)span->blocks * e->pool->block < bytes))) {
+	if (n == 0 || (bytes > 0 && (e->pool == NULL || (uint64_t)op->span.blocks * e->pool->block < bytes))) {
 		fail(e, g, KVPIPE_E_INCOMPATIBLE, "an item that this version of the library does not understand");
 		return;
 	}
@@ -253,7 +268,7 @@ static void landed(struct kv_end *e, struct kv_get *g, struct kv_span *span, con
 		m->count = n;
 		memcpy(m->members, members, n * sizeof(*members));
 	}
-	if (m == NULL || (bytes > 0 && !keep(e, m, span, bytes))) {
+	if (m == NULL || (bytes > 0 && !keep(e, m, op, bytes))) {
 		free(m);
 		fail(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
 		return;
@@ -283,7 +298,7 @@ void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 			g->deadline = kv_now() + KV_AHEAD_NS;
 		enqueue(e, g);
 	} else if (d->status == KVPIPE_DONE) {
-		landed(e, g, &op->span, d);
+		landed(e, g, op, d);
 	} else {
 		fail(e, g, (enum kvpipe_reason)d->reason, d->text);
 	}

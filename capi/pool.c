@@ -235,6 +235,14 @@ bool kv_pool_lend(struct kv_pool *p, const struct kv_span *s, uint32_t limit)
 	return ok;
 }
 
+uint32_t kv_pool_lent(struct kv_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	uint32_t lent = p->lent;
+	pthread_mutex_unlock(&p->lock);
+	return lent;
+}
+
 void kv_pool_return(struct kv_pool *p, struct kv_span *s)
 {
 	pthread_mutex_lock(&p->lock);

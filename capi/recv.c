@@ -30,13 +30,13 @@ bool kv_recv_ready(struct kv_end *e)
 }
 
 /* How many items may be on their way at a time: the window, as far as the room goes. Needs lock. */
-static uint64_t reach(const struct kvpipe_pipe *p)
+static uint64_t reach(struct kvpipe_pipe *p)
 {
-	const struct kv_end *e = &p->end;
+	struct kv_end *e = &p->end;
 
 	if (e->hint == 0 || e->pool == NULL)
 		return p->window;
-	uint32_t need = kv_pool_need(e->pool, e->hint), fit = need == 0 ? p->window : e->share / need;
+	uint32_t need = kv_pool_need(e->pool, e->hint), fit = need == 0 ? p->window : kv_get_share(e) / need;
 	return fit < p->window ? fit : p->window;
 }
 
@@ -44,7 +44,7 @@ static uint64_t reach(const struct kvpipe_pipe *p)
  * Is it time to ask for more? In lots, so that the way to the daemon, and to its peer, is not gone for each item. Of large ones, which
  * only the room limits, while three quarters are still to come: to a peer that way is gone five times before bytes are. Needs lock.
  */
-static bool wants_more(const struct kvpipe_pipe *p)
+static bool wants_more(struct kvpipe_pipe *p)
 {
 	uint64_t waiting = p->asked - p->next, most = reach(p);
 
@@ -63,7 +63,7 @@ static int ask(struct kvpipe_pipe *p, int64_t deadline)
 		struct kv_get *g = slot(p, n);
 		bool front = n == p->next;
 		/* One without room would only be told the size, and take a second way. */
-		bool room = e->hint == 0 || (e->pool != NULL && e->ahead + kv_pool_need(e->pool, e->hint) <= e->share);
+		bool room = e->hint == 0 || (e->pool != NULL && e->ahead + kv_pool_need(e->pool, e->hint) <= kv_get_share(e));
 		bool go = front || (p->started && n - p->next < p->window && room);
 		int64_t expires = p->started ? kv_now() + KV_AHEAD_NS : deadline;
 		if (go) {

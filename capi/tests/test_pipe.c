@@ -185,6 +185,55 @@ static void kept_messages(void)
 	}
 }
 
+static uint32_t ahead(struct kv_end *e)
+{
+	pthread_mutex_lock(&e->kv->lock);
+	uint32_t blocks = e->ahead;
+	CHECK(blocks + kv_pool_lent(e->pool) <= e->pool->nblocks / 2);
+	pthread_mutex_unlock(&e->kv->lock);
+	return blocks;
+}
+
+/* Half of the arena is for what was asked for ahead and what is lent: whoever collects late has nothing copied, and there is room for
+ * the largest item when all of it is kept. */
+static void late_collectors(void)
+{
+	enum { SIZE = 16384, MOST = 100 };
+	static uint8_t data[1 << 20];
+	struct kvpipe_tensor t = flat(KVPIPE_U8, SIZE, data), large = flat(KVPIPE_U8, sizeof(data), data);
+	kvpipe_msg_t *m[MOST];
+
+	start(sizeof(data), 0);
+	struct kv_end *e = &rx->end;
+	CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m[0]), 0);
+	kvpipe_msg_free(m[0]);
+	uint32_t n = ahead(e) / kv_pool_need(e->pool, SIZE);
+	CHECK(n > e->pool->nblocks / 4 / kv_pool_need(e->pool, SIZE) && n < MOST);
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+	CHECK_INT(kvpipe_pipe_flush(tx, WAIT), 0);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m[i]), 0);
+		CHECK(m[i]->pool != NULL);
+		ahead(e);
+	}
+	for (uint32_t i = n; i < MOST; i++) {
+		CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m[i]), 0);
+		ahead(e);
+	}
+	CHECK(m[MOST - 1]->pool == NULL && ahead(e) > 0);
+	kvpipe_msg_t *last;
+	CHECK_INT(kvpipe_pipe_send(tx, &large, WAIT), 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &last), 0);
+	CHECK_INT(member(last, 0).shape[0], sizeof(data));
+	kvpipe_msg_free(last);
+	for (uint32_t i = 0; i < MOST; i++)
+		kvpipe_msg_free(m[i]);
+	stop();
+}
+
 static void the_sender_closes(void)
 {
 	kvpipe_msg_t *m;
@@ -505,6 +554,7 @@ int main(int argc, char **argv)
 		TEST(a_sender_waits_for_room_only),
 		TEST(a_sender_collects_while_the_queue_is_full),
 		TEST(kept_messages),
+		TEST(late_collectors),
 		TEST(the_sender_closes),
 		TEST(failures),
 		TEST(withdrawn),
