@@ -79,13 +79,15 @@ func TestInflight(t *testing.T) {
 	if !refused() {
 		t.Error("a fifth operation is accepted")
 	}
+	_, err := c.Submit(&transfer.SealOp{Target: 1})
+	noErr(t, err)
 	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Failed, More: true})
 	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Quarantined})
 	if !refused() {
 		t.Error("a quarantined operation does not count")
 	}
 	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Released})
-	_, err := c.Submit(op)
+	_, err = c.Submit(op) // what acts on another one does not count
 	noErr(t, err)
-	wait(n, func(s transfer.Submit) bool { return s.UserData == 7 })
+	wait(n, func(s transfer.Submit) bool { return s.UserData == 8 })
 }

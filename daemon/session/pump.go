@@ -184,26 +184,44 @@ func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 	if op == nil {
 		return nil
 	}
-	if n := int(s.running()); n >= s.inflight && (!hasTarget(e.Op) || e.Op == ring.OpGet) {
+	as := counted(e.Op)
+	if n := s.open[large]; as == large && n >= s.inflight {
 		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, and half its cq_entries): wait for some of them, or raise that", n, s.inflight)
 	}
-	item := e.Op == ring.OpPut
-	if s.ops[e.UserData] = item; item {
-		s.items++
-	}
+	s.ops[e.UserData] = as
+	s.open[as]++
 	return nil
 }
 
-// running counts operations that are not released, but for items in a pipe or lookup buffer: those are many, and their completions wait in
-// the machine until there is room. The caller holds mu.
-func (s *session) running() uint32 { return uint32(len(s.ops) - s.items) }
+// size is how an operation counts until it is released.
+type size uint8
+
+const (
+	large size = iota
+	small      // it acts on another one, and is answered at once unless that waits for its ranks after a restart
+	item       // in a pipe or lookup buffer: those are many, and their completions wait in the machine until there is room
+	numSizes
+)
+
+func counted(op uint8) size {
+	switch {
+	case op == ring.OpPut:
+		return item
+	case hasTarget(op) && op != ring.OpGet:
+		return small
+	}
+	return large
+}
+
+// running counts operations that are not released, but for items. The caller holds mu.
+func (s *session) running() uint32 { return uint32(s.open[large] + s.open[small]) }
 
 // released forgets an operation. The caller holds mu.
 func (s *session) released(userData uint64) {
-	if s.ops[userData] {
-		s.items--
+	if as, ok := s.ops[userData]; ok {
+		s.open[as]--
+		delete(s.ops, userData)
 	}
-	delete(s.ops, userData)
 }
 
 // answerSelf completes a NOP, or refuses. The caller holds mu.

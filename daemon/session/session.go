@@ -47,8 +47,8 @@ type session struct {
 	cq       *ring.Completions
 	words    *ring.Words
 	layers   *ring.Layers
-	ops      map[uint64]bool // user_data of operations that are not released; true: an item
-	items    int             // of them
+	ops      map[uint64]size // user_data of operations that are not released
+	open     [numSizes]int   // of them
 	result   []byte          // scratch
 	progress uint64          // furthest seen
 	wanted   bool            // the machine has no credit left
@@ -88,7 +88,7 @@ type counters struct {
 func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) (*session, error) {
 	s := &session{
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
-		mem: memory.NewSpace(v.pool), ops: map[uint64]bool{}, removals: map[layout.RegionID]*removal{},
+		mem: memory.NewSpace(v.pool), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},
 		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/2),
 		resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
