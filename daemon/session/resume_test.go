@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
@@ -125,6 +126,31 @@ func TestSessionsAreRememberedByTheNextDaemon(t *testing.T) {
 	}
 	n.dial(again(worker("e", "", 1), b))
 	n.dial(again(worker("e", "", 0), back))
+}
+
+// A rank that had a layout is awaited with it, also when the daemon went in which it had not set it again yet.
+func TestALayoutIsAwaitedAlsoAfterTwoRestarts(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	c := n.dial(worker("e", "", 0))
+	region, _, err := c.Alloc(1 << 20)
+	noErr(t, err)
+	noErr(t, c.SetLayout([]layout.View{view(region)}, []layout.Field{{Key: "model", Value: "m"}}, 0))
+	for _, as := range []sessiontest.Options{again(worker("e", "", 0), c), worker("e", zeroTerminated(c.Welcome.Instance[:]), 0)} {
+		l.kill(n)
+		n = l.start(nil)
+		if got := n.Awaited().Sessions; len(got) != 1 || !got[0].Layout {
+			t.Errorf("awaited: %+v", got)
+		}
+		n.dial(as) // and no further
+	}
+	l.kill(n)
+	n = l.start(nil)
+	n.dial(worker("e", "other", 0)) // another one: it may have none
+	l.kill(n)
+	if got := l.start(nil).Awaited().Sessions; len(got) != 1 || got[0].Layout {
+		t.Errorf("awaited: %+v", got)
+	}
 }
 
 // A session that names no instance joins those that are awaited; one that names a new one takes their place for good.

@@ -137,21 +137,27 @@ func (st *state) save() error {
 	return nil
 }
 
-// put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances.
+// put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
+// layout before is about to set it again, perhaps to the daemon after this one.
 func (st *state) put(s *session, resumes transfer.SessionID) {
 	sum := sha256.Sum256(s.secret[:])
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.changes++
+	layout := st.all[resumes].Layout
 	delete(st.all, resumes)
 	for id, r := range st.all {
-		if r.before && r.Engine == s.who.Engine && r.Owner == s.who.Owner &&
-			(r.Instance != s.who.Instance || s.who.Role == transfer.Worker && r.Role == transfer.Worker && r.Rank == s.who.Rank) {
+		if !r.before || r.Engine != s.who.Engine || r.Owner != s.who.Owner {
+			continue
+		}
+		same := r.Instance == s.who.Instance
+		if rank := s.who.Role == transfer.Worker && r.Role == transfer.Worker && r.Rank == s.who.Rank; rank || !same {
+			layout = layout || same && r.Layout
 			delete(st.all, id)
 		}
 	}
 	st.all[s.id] = remembered{
-		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Secret: hex.EncodeToString(sum[:]),
+		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Layout: layout, Secret: hex.EncodeToString(sum[:]),
 	}
 }
 
