@@ -25,6 +25,10 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave fu
 		return
 	}
 	sys.CloseAll(m.fds)
+	if sys.HungUp(conn) { // it waited in the service manager's socket for longer than its client did, who comes again
+		v.cfg.Log.Debug("connection gave up before it was answered", "pid", cred.PID, "uid", cred.UID)
+		return
+	}
 	if crowd != nil {
 		err = crowd
 	}

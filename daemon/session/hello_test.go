@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -238,4 +240,32 @@ func TestCrowd(t *testing.T) {
 func zeroTerminated(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s
+}
+
+// A client that waited for a daemon that was not there yet, and gave up, is not there any more when the daemon comes.
+func TestAHelloInVainOpensNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := sys.ListenSeqpacket(path, sys.ListenOptions{})
+	noErr(t, err)
+	if _, err := sessiontest.Dial(path, sessiontest.Options{Engine: "e", Timeout: 50 * time.Millisecond}); err == nil {
+		t.Fatal("there is a daemon")
+	}
+	var opened atomic.Int32
+	v, err := session.New(session.Config{Node: "n0", Epoch: 7, Events: func(ev transfer.Event) {
+		if _, ok := ev.(transfer.SessionOpened); ok {
+			opened.Add(1)
+		}
+	}})
+	noErr(t, err)
+	served := make(chan error, 1)
+	go func() { served <- v.Serve(l) }()
+	c, err := sessiontest.Dial(path, sessiontest.Options{Engine: "f"})
+	noErr(t, err)
+	noErr(t, c.Ping())
+	c.Kill()
+	noErr(t, v.Close())
+	noErr(t, <-served)
+	if n := opened.Load(); n != 1 {
+		t.Errorf("%d sessions were opened", n)
+	}
 }
