@@ -82,7 +82,7 @@ static void lose(kvpipe_t *kv, struct kv_op *op)
 	} else if (op->opcode > KVPIPE_OPCODE_DROP) {
 		kv_op_end_here(kv, op, KVPIPE_E_RESTARTED, "the daemon went away: this does not survive its restart", false);
 	} else {
-		op->begun = op->sent = false;
+		op->begun = op->sent = op->spoiled = false; /* the next one may take it whole */
 		op->next_more = op->more;
 		op->layer_slot = KV_NO_SLOT;
 		/* Its consumers may have renewed the lease, and cannot now. */
