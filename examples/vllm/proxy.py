@@ -34,7 +34,18 @@ class Proxy:
 
     def __init__(self, prefill, decode):
         self.prefill, self.decode = prefill and itertools.cycle(prefill), itertools.cycle(decode)
-        self.http = httpx.AsyncClient(timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None))
+        # An idle connection goes before the instance closes it, which vLLM does after 5 s.
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
+        self.http = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
+
+    async def post(self, url, body, headers, stream=False):
+        """An instance's answer. One that closed a kept connection in this very moment has not seen the request, and gets it again."""
+        for last in (False, True):
+            try:
+                return await self.http.send(self.http.build_request("POST", url, json=body, headers=headers), stream=stream)
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                if last:
+                    raise
 
     async def params(self, path, body, headers):
         """Has the prompt prefilled; the answer's kv_transfer_params, None when that failed."""
@@ -45,7 +56,7 @@ class Proxy:
         if "max_completion_tokens" in request:
             request["max_completion_tokens"] = 1
         try:
-            answer = await self.http.post(url + path, json=request, headers=headers)
+            answer = await self.post(url + path, request, headers)
             answer.raise_for_status()
             return answer.json().get("kv_transfer_params")
         except (httpx.HTTPError, ValueError) as error:
@@ -61,8 +72,7 @@ class Proxy:
             body["kv_transfer_params"] = await self.params(path, body, headers)
         url = next(self.decode)
         try:
-            answer = await self.http.send(self.http.build_request("POST", url + path, json=body, headers=headers),
-                                          stream=True)
+            answer = await self.post(url + path, body, headers, stream=True)
         except httpx.HTTPError as error:
             return JSONResponse({"error": {"message": f"decode instance {url}: {error!r}", "type": "bad_gateway"}}, 502)
 
