@@ -39,13 +39,12 @@ class Proxy:
         self.http = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
 
     async def post(self, url, body, headers, stream=False):
-        """An instance's answer. One that closed a kept connection in this very moment has not seen the request, and gets it again."""
-        for last in (False, True):
-            try:
-                return await self.http.send(self.http.build_request("POST", url, json=body, headers=headers), stream=stream)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                if last:
-                    raise
+        """An instance's answer. One that goes away before it answers is asked once more: mostly it closed a kept connection just then."""
+        request = self.http.build_request("POST", url, json=body, headers=headers)
+        try:
+            return await self.http.send(request, stream=stream)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return await self.http.send(request, stream=stream)
 
     async def params(self, path, body, headers):
         """Has the prompt prefilled; the answer's kv_transfer_params, None when that failed."""

@@ -152,10 +152,13 @@ func (n *Node) session(id transfer.SessionID) *Session {
 }
 
 // stop ends the daemon in order: it begins nothing any more, answers nothing that it leaves to the next one, and goes soon.
-func (n *Node) stop() {
+func (n *Node) stop() { n.drain(transfer.Drain{Stop: true}, n.c.bound()) }
+
+// drain is told to the daemon, which goes within that time.
+func (n *Node) drain(how transfer.Drain, within transfer.Time) {
 	r := n.c.rng
-	n.step(transfer.Drain{Stop: true})
-	n.later(r.span(0, n.c.bound()), func() { n.crash(r.span(10*ms, 300*ms)) })
+	n.step(how)
+	n.later(r.span(0, within), func() { n.crash(r.span(10*ms, 300*ms)) })
 }
 
 // crash kills the daemon: nothing of it moves any more. Clients notice, and connect again after it is back.

@@ -59,8 +59,7 @@ func (c *Cluster) someTrouble() {
 			if r.hit(50) {
 				n.stop()
 			} else {
-				n.step(transfer.Drain{})
-				n.later(r.span(0, 2*second), func() { n.crash(r.span(10*ms, 300*ms)) })
+				n.drain(transfer.Drain{}, 2*second)
 			}
 		}
 	}
