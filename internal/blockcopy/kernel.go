@@ -10,21 +10,29 @@ type kernel uint8
 const (
 	portable kernel = iota // the runtime's copy
 	avx2
+	avx2Two // avx2 with two pieces in turn, as long as runs are
 	avx512
 	avx512Long // avx512 with pieces as long as runs are
 )
 
-var kernelNames = [...]string{portable: "copy", avx2: "avx2", avx512: "avx512", avx512Long: "avx512-long"}
-
-func (k kernel) String() string { return kernelNames[k] }
-
-// piece is the longest piece of a kernel with lanes.
-func (k kernel) piece() int {
-	if k == avx512Long {
-		return stretch
-	}
-	return page
+// traits of a kernel with lanes.
+type traits struct {
+	name  string
+	width int // how many pieces it copies in turn
+	piece int // the longest of them
 }
+
+var traitsOf = [...]traits{
+	portable:   {name: "copy"},
+	avx2:       {"avx2", 4, page},
+	avx2Two:    {"avx2-two", 2, Quantum / 2},
+	avx512:     {"avx512", 4, page},
+	avx512Long: {"avx512-long", 4, Quantum / 4},
+}
+
+func (k kernel) String() string { return traitsOf[k].name }
+func (k kernel) width() int     { return traitsOf[k].width }
+func (k kernel) piece() int     { return traitsOf[k].piece }
 
 // best is the first implementation that this processor can run.
 var best = kernels()[0]

@@ -117,6 +117,40 @@ loop:
 	VZEROUPPER
 	RET
 
+// func twoAVX2(l *lane, n, groups int)
+// n is a multiple of 64, more than 0; groups is more than 0.
+TEXT ·twoAVX2(SB), NOSPLIT, $0-24
+	MOVQ l+0(FP), R10
+	MOVQ n+8(FP), R11
+	MOVQ groups+16(FP), R13
+
+group:
+	AHEAD(120)
+	AHEAD(168)
+	MOVQ 0(R10), AX
+	MOVQ 24(R10), BX
+	MOVQ 48(R10), CX
+	MOVQ 72(R10), DX
+	XORQ R12, R12
+
+loop:
+	VMOVDQU  (BX)(R12*1), Y0
+	VMOVDQU  32(BX)(R12*1), Y1
+	VMOVDQU  (DX)(R12*1), Y2
+	VMOVDQU  32(DX)(R12*1), Y3
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	VMOVNTDQ Y2, (CX)(R12*1)
+	VMOVNTDQ Y3, 32(CX)(R12*1)
+	ADDQ $64, R12
+	CMPQ R12, R11
+	JB   loop
+	ADDQ $96, R10
+	DECQ R13
+	JNZ  group
+	VZEROUPPER
+	RET
+
 // func oneAVX2(l *lane, n int)
 // n is a multiple of 64, more than 0.
 TEXT ·oneAVX2(SB), NOSPLIT, $0-16

@@ -5,9 +5,9 @@ package blockcopy
 // kernels returns the implementations that this processor can run, best first.
 func kernels() []kernel { return []kernel{portable} }
 
-// four and one are for implementations with lanes, and there are none.
-func (k kernel) four(*lane, int, int) { panic("blockcopy: no lanes on this processor") }
-func (k kernel) one(*lane, int)       { panic("blockcopy: no lanes on this processor") }
+// groups and one are for implementations with lanes, and there are none.
+func (k kernel) groups(*lane, int, int) { panic("blockcopy: no lanes on this processor") }
+func (k kernel) one(*lane, int)         { panic("blockcopy: no lanes on this processor") }
 
 // fence orders nothing here: the runtime's copy uses ordinary stores, and an
 // atomic store that announces them comes after them.

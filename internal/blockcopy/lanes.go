@@ -4,12 +4,10 @@ const (
 	// line is what a non-temporal store must fill as a whole to be fast.
 	line = 64
 	// page is the longest piece of most kernels: processors fetch ahead
-	// within a page, and four pages at once.
+	// within a page, and several pages at once.
 	page = 4096
-	// width is how many pieces are copied in turn.
-	width = 4
-	// stretch is the longest piece of avx512Long: a batch holds four of them.
-	stretch = Quantum / width
+	// widest is the most pieces that a kernel copies in turn.
+	widest = 4
 )
 
 // lane is a piece that is being copied: as many bytes at both ends, a whole
@@ -18,11 +16,12 @@ type lane struct {
 	dst, src []byte
 }
 
-// lanes holds n pieces, of which four at a time are copied, and room for the
+// lanes holds n pieces, of which width at a time are copied, and room for the
 // sources that come after them.
 type lanes struct {
-	l [Quantum/page + width]lane
-	n int
+	l     [Quantum/page + widest]lane
+	n     int
+	width int
 }
 
 // uniform returns how many groups of width pieces from piece i on are n bytes
@@ -32,43 +31,45 @@ func (s *lanes) uniform(i, n int) int {
 	for j < s.n && len(s.l[j].dst) == n {
 		j++
 	}
-	return (j - i) / width
+	return (j - i) / s.width
 }
 
 // advance drops the first n bytes of the width pieces from i on. Pieces that
-// end make room for those that follow: it returns where the first four are now.
+// end make room for those that follow: it returns where the first one is now.
 func (s *lanes) advance(i, n int) int {
-	for k := i; k < i+width; k++ {
-		p := &s.l[k]
-		p.dst, p.src = p.dst[n:], p.src[n:]
-	}
-	first := i
-	for k := i; k < i+width; k++ {
-		if len(s.l[k].dst) == 0 {
-			s.l[k] = s.l[first]
+	group := s.l[i : i+s.width]
+	first := 0
+	for k := range group {
+		p := &group[k]
+		if p.dst, p.src = p.dst[n:], p.src[n:]; len(p.dst) == 0 {
+			group[k] = group[first]
 			first++
 		}
 	}
-	return first
+	return i + first
 }
 
 // shortest returns the length of the shortest of the width pieces from i on.
 func (s *lanes) shortest(i int) int {
-	return min(len(s.l[i].dst), len(s.l[i+1].dst), len(s.l[i+2].dst), len(s.l[i+3].dst))
+	n := len(s.l[i].dst)
+	for k := i + 1; k < i+s.width; k++ {
+		n = min(n, len(s.l[k].dst))
+	}
+	return n
 }
 
-// copyFours copies pieces, four in turn, while there are as many, and moves
+// copyGroups copies pieces, width in turn, while there are as many, and moves
 // what is left to the front.
-func (s *lanes) copyFours(k kernel) {
+func (s *lanes) copyGroups(k kernel) {
 	i := 0
-	for s.n-i >= width {
+	for s.n-i >= s.width {
 		n := s.shortest(i)
 		if groups := s.uniform(i, n); groups > 0 {
-			k.four(&s.l[i], n, groups)
-			i += groups * width
+			k.groups(&s.l[i], n, groups)
+			i += groups * s.width
 			continue
 		}
-		k.four(&s.l[i], n, 1)
+		k.groups(&s.l[i], n, 1)
 		i = s.advance(i, n)
 	}
 	s.n = copy(s.l[:], s.l[i:s.n])
@@ -76,11 +77,11 @@ func (s *lanes) copyFours(k kernel) {
 
 // copyLanes copies the batch. Pieces of one run and of several are alike.
 func (c *cursor) copyLanes() {
-	var s lanes
+	s := lanes{width: c.kernel.width()}
 	var rest lane
 	longest := c.kernel.piece()
 	for more := true; more; {
-		for s.n < len(s.l)-width {
+		for s.n < len(s.l)-s.width {
 			if more = c.fill(&rest); !more {
 				break
 			}
@@ -89,8 +90,8 @@ func (c *cursor) copyLanes() {
 			s.n++
 			rest = lane{rest.dst[n:], rest.src[n:]}
 		}
-		c.peek(s.l[s.n:][:width], rest.src, longest)
-		s.copyFours(c.kernel)
+		c.peek(s.l[s.n:][:s.width], rest.src, longest)
+		s.copyGroups(c.kernel)
 	}
 	for i := range s.n {
 		c.kernel.one(&s.l[i], len(s.l[i].dst))
