@@ -14,77 +14,27 @@ import (
 func TestHostilePeer(t *testing.T) {
 	l := oneRank(t)
 	rapid.Check(t, func(t *rapid.T) {
-		n := uint64(0)
-		m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { n++; return n << 32 }})
-		now := transfer.Time(1)
-		var fences []transfer.Leg
-		var xfers []transfer.XferID
-		var step func(ev transfer.Event)
-		step = func(ev transfer.Event) {
-			now += transfer.Time(rapid.IntRange(0, 300).Draw(t, "later")) * transfer.Millisecond
-			var answers []transfer.Event
-			for _, e := range m.Step(now, ev) {
-				switch e := e.(type) {
-				case transfer.MakePlan:
-					answers = append(answers, transfer.Planned{Leg: e.Leg, Seg: e.Seg, Transport: "tcp", Slices: 2, Bytes: 8192, Inline: rapid.Bool().Draw(t, "inline")})
-				case transfer.ReadInline:
-					answers = append(answers, transfer.InlineRead{Leg: e.Leg, Seg: e.Seg, Data: make([]byte, 8192)})
-				case transfer.WriteInline:
-					answers = append(answers, transfer.InlineWritten{Leg: e.Leg, Seg: e.Seg})
-				case transfer.Post:
-					for _, k := range e.Keys {
-						answers = append(answers, transfer.SliceSent{Key: k})
-					}
-				case transfer.Expect:
-					answers = append(answers, transfer.SliceLanded{Key: transfer.SliceKey{Leg: e.Leg, Seg: e.Seg, Slice: uint32(rapid.IntRange(0, 3).Draw(t, "slice"))}})
-				case transfer.Fence:
-					fences = append(fences, e.Leg)
-				case transfer.Send:
-					if ask, ok := e.Msg.(*transfer.MsgTake); ok {
-						xfers = append(xfers, ask.Xfer)
-					}
-				case transfer.Dial:
-					answers = append(answers, transfer.PeerUp{Node: "b", Epoch: 1, Hints: []string{"b"}})
-				}
-			}
-			for _, a := range answers {
-				step(a)
-			}
-		}
-		step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
-		step(transfer.LayoutSet{Session: 1, Layout: l})
-		step(transfer.PeerUp{Node: "b", Epoch: 1})
+		w := newStrained(t, l, 8192)
+		w.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+		w.step(transfer.LayoutSet{Session: 1, Layout: l})
+		w.step(transfer.PeerUp{Node: "b", Epoch: 1})
 		token := []byte("0123456789abcdef")
 		for i := range 3 {
 			key := []byte{'k', byte('0' + i)}
 			lists := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(i)}}}
-			step(transfer.Submit{Session: 1, UserData: uint64(i + 1), Op: &transfer.OfferOp{Key: key, Token: token, Sealed: i != 1, Blocks: lists}})
+			w.step(transfer.Submit{Session: 1, UserData: uint64(i + 1), Op: &transfer.OfferOp{Key: key, Token: token, Sealed: i != 1, Blocks: lists}})
 			lists = []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(i + 10)}}}
-			step(transfer.Submit{Session: 1, UserData: uint64(i + 11), Op: &transfer.TakeOp{
+			w.step(transfer.Submit{Session: 1, UserData: uint64(i + 11), Op: &transfer.TakeOp{
 				Key: key, Token: token, Peer: "b", TakeID: uint64(i), LayerSlot: uint32(i), Layered: i == 2, Blocks: lists,
 			}})
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "messages") {
-			step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: anyMsg(t, l, xfers)})
-			for _, f := range fences {
-				step(transfer.Fenced{Leg: f})
-			}
-			fences = nil
+			w.step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: anyMsg(t, l, w.xfers)})
+			w.fenced()
 		}
-		step(transfer.PeerDown{Node: "b", Epoch: 1})
-		step(transfer.SessionClosed{Session: 1})
-		for range 100 {
-			for _, f := range fences {
-				step(transfer.Fenced{Leg: f})
-			}
-			fences = nil
-			now += 60 * transfer.Second
-			step(transfer.Tick{})
-		}
-		s := m.Snapshot()
-		if len(s.Sessions)+len(s.Offers)+len(s.Transfers)+s.Parked > 0 {
-			t.Fatalf("left: %+v", *s)
-		}
+		w.step(transfer.PeerDown{Node: "b", Epoch: 1})
+		w.step(transfer.SessionClosed{Session: 1})
+		w.calm()
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 // TestClients: whatever a client does to its rings, its memory and its socket, it is its own end at most.
 func TestClients(t *testing.T) {
 	n := cluster.New(t).Node("a").Start()
-	besiege(t, []*cluster.Node{n}, "", scribbles, asksNonsense, saysNonsense, punches, strangeDescriptors, floods, neverReads)
+	besiege(t, []*cluster.Node{n}, "", scribbles, asksNonsense, saysNonsense, punches, strangeDescriptors, floods, neverReads, exchanges)
 }
 
 // join opens a session as any local process can; nil: the daemon had no place, which is its right.
