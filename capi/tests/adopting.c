@@ -43,6 +43,9 @@ void end(void)
 {
 	kvpipe_close(kv);
 	fake_stop(fake);
+	if (got.map != NULL)
+		munmap(got.map, got.size);
+	got.map = NULL;
 }
 
 int adopt(void *addr, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region)

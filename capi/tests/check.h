@@ -3,6 +3,8 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +53,52 @@ struct test {
 
 #define TEST(f) { #f, f }
 
+/* What a process can leave behind: open descriptors, and mappings of memfds. */
+struct held {
+	int descriptors, mappings;
+};
+
+static inline struct held held_now(void)
+{
+	struct held h = { 0, 0 };
+	char line[512];
+	DIR *dir = opendir("/proc/self/fd");
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	if (dir == NULL || maps == NULL)
+		FAIL("no /proc");
+	while (readdir(dir) != NULL)
+		h.descriptors++;
+	while (fgets(line, sizeof(line), maps) != NULL)
+		h.mappings += strstr(line, "memfd:") != NULL;
+	closedir(dir);
+	fclose(maps);
+	return h;
+}
+
+/* What is about to end by itself, such as a thread of a fake daemon, may take a moment; nothing announces that it has. */
+static inline void check_left(const char *name, struct held before)
+{
+	struct held now = held_now();
+
+	for (int i = 0; i < 4000 && (now.descriptors > before.descriptors || now.mappings > before.mappings); i++) {
+		poll(NULL, 0, 5);
+		now = held_now();
+	}
+	if (now.descriptors > before.descriptors || now.mappings > before.mappings)
+		FAIL("%s left behind %d descriptors and %d mappings of memfds", name, now.descriptors - before.descriptors,
+		     now.mappings - before.mappings);
+}
+
 static inline int run_tests(const struct test *tests, size_t n, int argc, char **argv)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (argc > 1 && strcmp(argv[1], tests[i].name) != 0)
 			continue;
 		fprintf(stderr, "%s\n", tests[i].name);
+		struct held before = held_now();
 		tests[i].run();
+		check_left(tests[i].name, before);
 	}
 	return 0;
 }
