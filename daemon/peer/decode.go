@@ -88,8 +88,14 @@ func decodeLayout(body []byte) (transfer.Msg, error) {
 }
 
 func decodeTake(body []byte, known *names) (transfer.Msg, error) {
-	m := new(transfer.MsgTake)
 	f := fields{what: "take", b: body}
+	m := f.take(known)
+	f.needKey(m.Key, m.Token)
+	return m, f.err
+}
+
+func (f *fields) take(known *names) *transfer.MsgTake {
+	m := new(transfer.MsgTake)
 	budget := layout.MaxIDs
 	var part, parts uint32
 	for f.next() {
@@ -133,8 +139,7 @@ func decodeTake(body []byte, known *names) (transfer.Msg, error) {
 		f.fail("take without an engine")
 	}
 	m.Part, m.Parts = int(part), int(parts)
-	f.needKey(m.Key, m.Token)
-	return m, f.err
+	return m
 }
 
 func decodeGrant(body []byte, known *names) (transfer.Msg, error) {

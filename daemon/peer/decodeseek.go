@@ -43,6 +43,10 @@ func decodeSeek(body []byte, known *names) (transfer.Msg, error) {
 			m.Keep = duration(f.uint())
 		case 14:
 			m.Deadline = duration(f.uint())
+		case 15:
+			in := f.message("seek.take")
+			m.Take = in.take(known)
+			f.err = in.err
 		}
 	}
 	if m.Match = transfer.Match(match); match < uint32(transfer.MatchNext) || match > uint32(transfer.MatchDecline) {
@@ -79,6 +83,8 @@ func decodeFound(body []byte) (transfer.Msg, error) {
 			m.Key = f.own("key", maxKey)
 		case 10:
 			m.Token = f.own("token", maxToken)
+		case 11:
+			m.Taken = f.bool()
 		}
 	}
 	if (len(m.Key) == 0) != (len(m.Token) == 0) {

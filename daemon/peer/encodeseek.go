@@ -11,7 +11,7 @@ func (f *framer) putEnds(epoch uint64, m transfer.Msg) bool {
 	w := &f.writer
 	switch m := m.(type) {
 	case *transfer.MsgSeek:
-		f.start(epoch, kindSeek, 128+2*len(m.Tokens))
+		f.start(epoch, kindSeek, 256+2*len(m.Tokens))
 		putSeek(w, m)
 	case *transfer.MsgFound:
 		f.start(epoch, kindFound, 128+len(m.Meta))
@@ -21,6 +21,7 @@ func (f *framer) putEnds(epoch uint64, m transfer.Msg) bool {
 		w.bytes(8, m.Meta)
 		w.bytes(9, m.Key)
 		w.bytes(10, m.Token)
+		w.bool(11, m.Taken)
 	case *transfer.MsgSeekParked:
 		f.start(epoch, kindSeekParked, 0)
 		w.uint(1, uint64(m.Xfer))
@@ -67,4 +68,9 @@ func putSeek(w *writer, m *transfer.MsgSeek) {
 	w.uint(12, m.Room)
 	w.uint(13, uint64(m.Keep))
 	w.uint(14, uint64(m.Deadline))
+	if m.Take != nil {
+		o := w.begin(15, 128+w.guess(m.Take.Blocks))
+		putTake(w, m.Take)
+		w.end(o)
+	}
 }

@@ -48,9 +48,11 @@ func samples() []transfer.Msg {
 		&transfer.MsgSeek{
 			Xfer: 9, Bind: 6, Home: 8, Base: 2, Buffer: true, Name: "prefill-0", Token: token, Match: transfer.MatchPrefix, Seq: 11, Key: key,
 			Tokens: []uint32{1, 300, 2}, Room: 1 << 20, Keep: 30e9, Deadline: 29e9,
+			Take: &transfer.MsgTake{Engine: "decode-0", Instance: "a1", TakeID: 4, Parts: 1, Ranks: ranks[:1], Blocks: lists},
 		},
 		&transfer.MsgFound{
 			Xfer: 9, Home: 8, Base: 2, Item: 12, Bytes: 1 << 10, Capacity: 1 << 26, Matched: 3, Meta: []byte("meta"), Key: key, Token: token,
+			Taken: true,
 		},
 		&transfer.MsgSeekParked{Xfer: 9, Home: 8, Base: 2, Why: 1},
 		&transfer.MsgSeekRefuse{Xfer: 9, Cause: why, Retry: 1e9},
@@ -92,13 +94,9 @@ func drawMsg(t *rapid.T) transfer.Msg {
 	case 0:
 		return &transfer.MsgLayout{Digest: drawDigest(t), Blob: rapid.SliceOf(rapid.Byte()).Draw(t, "blob")}
 	case 1:
-		parts := rapid.IntRange(1, maxParts).Draw(t, "parts")
-		return &transfer.MsgTake{
-			Xfer: xfer, Engine: rapid.StringN(1, 32, maxID).Draw(t, "engine"), Instance: text(maxID).Draw(t, "instance"), TakeID: u64.Draw(t, "id"),
-			Part: rapid.IntRange(0, parts-1).Draw(t, "part"), Parts: parts, Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
-			Content: rapid.SliceOfN(rapid.Byte(), 0, maxContent).Draw(t, "content"), Trace: text(maxTrace).Draw(t, "trace"), Layered: yes.Draw(t, "layered"),
-			Ranks: drawRanks(t), Blocks: drawLists(t), BlocksBy: drawBy(t), Deadline: drawTime(t),
-		}
+		m := drawTake(t)
+		m.Xfer, m.Key, m.Token, m.Deadline = xfer, key.Draw(t, "key"), token.Draw(t, "token"), drawTime(t)
+		return m
 	case 2:
 		return &transfer.MsgNeedLayout{Xfer: xfer, End: rapid.SampledFrom([]transfer.End{transfer.Producer, transfer.Consumer}).Draw(t, "end"), Digests: drawDigests(t)}
 	case 3:
@@ -131,17 +129,22 @@ func drawMsg(t *rapid.T) transfer.Msg {
 			Trace: text(maxTrace).Draw(t, "trace"), For: drawTime(t),
 		}
 	case 13:
+		var take *transfer.MsgTake
+		if yes.Draw(t, "take") {
+			take = drawTake(t)
+		}
 		return &transfer.MsgSeek{
 			Xfer: xfer, Bind: u64.Draw(t, "bind"), Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Buffer: yes.Draw(t, "buffer"),
 			Name: rapid.StringN(1, 64, maxName).Draw(t, "name"), Token: rapid.SliceOfN(rapid.Byte(), 0, maxToken).Draw(t, "token"),
 			Match: transfer.Match(rapid.IntRange(1, 7).Draw(t, "match")), Seq: u64.Draw(t, "seq"), Key: rapid.SliceOfN(rapid.Byte(), 0, maxKey).Draw(t, "key"),
 			Tokens: rapid.SliceOf(u32).Draw(t, "tokens"), Room: u64.Draw(t, "room"), Keep: drawTime(t), Deadline: drawTime(t),
+			Take: take,
 		}
 	case 14:
 		return &transfer.MsgFound{
 			Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Item: u64.Draw(t, "item"), Bytes: u64.Draw(t, "bytes"),
 			Capacity: u64.Draw(t, "capacity"), Matched: u64.Draw(t, "matched"), Meta: rapid.SliceOfN(rapid.Byte(), 0, maxMeta).Draw(t, "meta"),
-			Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
+			Key: key.Draw(t, "key"), Token: token.Draw(t, "token"), Taken: yes.Draw(t, "taken"),
 		}
 	case 15:
 		return &transfer.MsgSeekParked{Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Why: rapid.Uint8().Draw(t, "why")}
@@ -153,6 +156,17 @@ func drawMsg(t *rapid.T) transfer.Msg {
 		return &transfer.MsgUnbindAck{Bind: u64.Draw(t, "bind")}
 	}
 	return &transfer.MsgKeyAck{ID: u64.Draw(t, "id"), Cause: drawCause(t)}
+}
+
+// drawTake draws what a take says, also when it comes with a seek.
+func drawTake(t *rapid.T) *transfer.MsgTake {
+	parts := rapid.IntRange(1, maxParts).Draw(t, "parts")
+	return &transfer.MsgTake{
+		Engine: rapid.StringN(1, 32, maxID).Draw(t, "engine"), Instance: rapid.StringN(0, maxID/4, maxID).Draw(t, "instance"), TakeID: rapid.Uint64().Draw(t, "id"),
+		Part: rapid.IntRange(0, parts-1).Draw(t, "part"), Parts: parts,
+		Content: rapid.SliceOfN(rapid.Byte(), 0, maxContent).Draw(t, "content"), Trace: rapid.StringN(0, maxTrace/4, maxTrace).Draw(t, "trace"),
+		Layered: rapid.Bool().Draw(t, "layered"), Ranks: drawRanks(t), Blocks: drawLists(t), BlocksBy: drawBy(t),
+	}
 }
 
 func drawDigest(t *rapid.T) [32]byte {

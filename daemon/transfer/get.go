@@ -1,10 +1,6 @@
 package transfer
 
-import (
-	"math"
-
-	"github.com/kvpipe/kvpipe/daemon/layout"
-)
+import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // get is what a take has besides when it is a GET: what it looks for, and what it found.
 type get struct {
@@ -120,10 +116,14 @@ func (t *take) seek(m *Machine) {
 	if g.in.Match == MatchNext && b.homeID != 0 {
 		seq += b.base
 	}
-	m.send(t.peer, &MsgSeek{
+	msg := &MsgSeek{
 		Xfer: t.leg.id.Xfer, Bind: b.end, Home: b.homeID, Base: b.base, Buffer: b.name.buffer, Name: b.name.name, Token: b.token,
 		Match: g.in.Match, Seq: seq, Key: g.in.Key, Tokens: g.in.Tokens, Room: g.in.Room, Keep: m.getTimeout(g.in.Timeout), Deadline: max(t.until-m.now, 1),
-	})
+	}
+	if len(t.in.Blocks) > 0 {
+		msg.Take = t.request(m)
+	}
+	m.send(t.peer, msg)
 	m.arm(&t.resend, t, wakeResend, m.now+m.backoff(t.known, &t.asks))
 }
 
@@ -131,6 +131,7 @@ func (t *take) seek(m *Machine) {
 type finding struct {
 	Item, Bytes, Capacity, Matched uint64
 	Meta, Key, Token               []byte
+	Taken                          bool
 }
 
 // found: there is an item. It is taken if there is room for it.
@@ -160,8 +161,10 @@ func (t *take) found(m *Machine, f *finding, it *item) {
 		f.Key, f.Token = []byte(o.key), o.token
 	}
 	g.what.Key, g.what.Token = f.Key, f.Token
-	t.phase, t.known, t.asks = asking, false, 0
-	t.ask(m)
+	t.phase, t.known, t.asks = asking, f.Taken, 0
+	if !f.Taken { // else MsgTake is due when nothing was granted by the time at which MsgSeek would have been repeated
+		t.ask(m)
+	}
 }
 
 // clipTo is as much of the blocks as an item of that many bytes needs.
@@ -170,9 +173,7 @@ func (t *take) clipTo(bytes uint64) []layout.BlockList {
 		return nil
 	}
 	b := t.get.in.Blocks[0]
-	size := uint64(t.by.layout.Group(b.Group).BlockSize)
-	b.NTokens, b.IDs = uint32(min(bytes, math.MaxUint32)), b.IDs[:(bytes+size-1)/size]
-	return []layout.BlockList{b}
+	return clipTo(b, t.by.layout.Group(b.Group), bytes)
 }
 
 // finishHere ends a GET about which the home need hear nothing more.

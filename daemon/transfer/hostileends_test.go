@@ -88,11 +88,16 @@ func (w *strained) anyEndMsg() transfer.Msg {
 		if m.Match == transfer.MatchPrefix || m.Match == transfer.MatchExact {
 			m.Tokens = rapid.SliceOfN(rapid.Uint32Range(1, 3), 0, 4).Draw(w.t, "tokens")
 		}
+		if rapid.Bool().Draw(w.t, "brings a take") {
+			m.Take = w.anyTake(x, uint32(m.Room))
+			m.Take.Blocks[0].Group, m.Take.Blocks[0].FirstToken = uint32(small.Draw(w.t, "group"))/4, uint32(small.Draw(w.t, "first"))/4
+		}
 		return m
 	case 4:
 		return &transfer.MsgFound{
 			Xfer: x, Home: home, Base: large.Draw(w.t, "base"), Item: item, Bytes: large.Draw(w.t, "bytes"), Capacity: large.Draw(w.t, "capacity"),
 			Matched: large.Draw(w.t, "matched"), Key: of(w, "item's key", w.keys, key), Token: of(w, "item's token", w.tokens, []byte("0123456789abcdef")),
+			Taken: rapid.Bool().Draw(w.t, "taken"),
 		}
 	case 5:
 		return &transfer.MsgSeekParked{Xfer: x, Home: home, Base: large.Draw(w.t, "base"), Why: uint8(large.Draw(w.t, "why"))}
@@ -101,12 +106,16 @@ func (w *strained) anyEndMsg() transfer.Msg {
 	case 7:
 		return &transfer.MsgUnbind{Bind: small.Draw(w.t, "bind"), Buffer: buffer, Name: name}
 	case 8: // the item that was found is taken, or something like it
-		n := uint32(large.Draw(w.t, "bytes"))
-		return &transfer.MsgTake{
-			Xfer: x, Engine: "f", TakeID: uint64(x), Parts: 1, Key: of(w, "item's key", w.keys, []byte("k0")), Token: of(w, "item's token", w.tokens, []byte("0123456789abcdef")),
-			Ranks: []transfer.RankRef{{Digest: w.layout.Digest()}}, Blocks: []layout.BlockList{{NTokens: n, IDs: []uint32{0, 1}}},
-			Deadline: transfer.Time(rapid.Int64().Draw(w.t, "deadline")),
-		}
+		return w.anyTake(x, uint32(large.Draw(w.t, "bytes")))
 	}
 	return &transfer.MsgEnd{Xfer: x, Status: transfer.Status(small.Draw(w.t, "status")), Cause: cause}
+}
+
+// anyTake is of the item that was found, or of something like it.
+func (w *strained) anyTake(x transfer.XferID, bytes uint32) *transfer.MsgTake {
+	return &transfer.MsgTake{
+		Xfer: x, Engine: "f", TakeID: uint64(x), Parts: 1, Key: of(w, "item's key", w.keys, []byte("k0")), Token: of(w, "item's token", w.tokens, []byte("0123456789abcdef")),
+		Ranks: []transfer.RankRef{{Digest: w.layout.Digest()}}, Blocks: []layout.BlockList{{NTokens: bytes, IDs: []uint32{0, 1}}},
+		Deadline: transfer.Time(rapid.Int64().Draw(w.t, "deadline")),
+	}
 }

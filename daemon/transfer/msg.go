@@ -138,15 +138,19 @@ type MsgSeek struct {
 	Room     uint64
 	Keep     Time // how long an item is reserved that there is no room for
 	Deadline Time // duration left
+
+	// Take is what MsgTake would say of an item that fills Room, without Xfer, Key, Token and Deadline. A home of before does not know it.
+	Take *MsgTake
 }
 
 // MsgFound: an item is reserved for that GET, which takes it by Key and Token; without them there is no room for it (or a
-// reservation was given back, as asked for).
+// reservation was given back, as asked for). Taken: the home has begun the take that came with MsgSeek, as if MsgTake had come.
 type MsgFound struct {
 	Xfer                           XferID
 	Home, Base                     uint64
 	Item, Bytes, Capacity, Matched uint64
 	Meta, Key, Token               []byte
+	Taken                          bool
 }
 
 // MsgSeekParked: the GET is known and waits.

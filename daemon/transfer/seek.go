@@ -28,6 +28,7 @@ type seeker struct {
 	room     uint64
 	keep     Time // how long a reservation lasts
 
+	brought  *MsgTake // by which what is found is taken at once
 	state    seekState
 	item     *item
 	matched  uint64
@@ -195,7 +196,7 @@ func (m *Machine) hand(k *seeker) {
 	if k.state == seekFound {
 		m.arm(&k.deadline, k, wakeDeadline, max(k.until, m.now)+2*m.cfg.Resend)
 	}
-	m.sayFound(k)
+	m.takeFound(k)
 }
 
 func (k *seeker) finding() finding {

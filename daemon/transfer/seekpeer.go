@@ -30,7 +30,7 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 	msg.Deadline, msg.Keep = min(max(msg.Deadline, 0), maxGetTimeout), min(max(msg.Keep, 0), maxGetTimeout)
 	k := &seeker{
 		id: id, peer: p, match: msg.Match, seq: msg.Seq, absolute: msg.Home != 0, key: msg.Key, tokens: msg.Tokens, token: msg.Token,
-		room: msg.Room, keep: msg.Keep, until: m.now + msg.Deadline,
+		room: msg.Room, keep: msg.Keep, until: m.now + msg.Deadline, brought: msg.Take,
 	}
 	name := placeName{msg.Buffer, msg.Name}
 	if cause := msg.sound(); cause.Reason != OK {
@@ -87,8 +87,13 @@ func (m *Machine) sayAgain(k *seeker) {
 	case seekWaiting:
 		m.sayParked(k)
 	case seekFound, seekShort:
-		if k.item != nil {
-			m.sayFound(k)
+		if k.item == nil {
+			return
+		}
+		v := m.serves[k.id]
+		m.sayFound(k, v != nil)
+		if v != nil { // what it had to say meant nothing without that
+			v.repeat(m)
 		}
 	}
 }
@@ -101,10 +106,12 @@ func (m *Machine) sayParked(k *seeker) {
 	m.send(k.peer, msg)
 }
 
-func (m *Machine) sayFound(k *seeker) {
+// sayFound: taken: MsgTake need not come.
+func (m *Machine) sayFound(k *seeker, taken bool) {
 	it := k.item
 	msg := &MsgFound{
 		Xfer: k.id.Xfer, Home: it.home.id, Base: k.end.base, Item: it.id, Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta,
+		Taken: taken,
 	}
 	if k.state == seekFound {
 		o := m.asOffer(it)
@@ -152,7 +159,7 @@ func (m *Machine) claimItem(v *serve, o *offer) Cause {
 // onFound: the home has an item, and keeps it for this GET.
 func (t *take) onFound(m *Machine, msg *MsgFound) {
 	t.met(msg.Home, msg.Base)
-	t.found(m, &finding{Item: msg.Item, Bytes: msg.Bytes, Capacity: msg.Capacity, Matched: msg.Matched, Meta: msg.Meta, Key: msg.Key, Token: msg.Token}, nil)
+	t.found(m, &finding{Item: msg.Item, Bytes: msg.Bytes, Capacity: msg.Capacity, Matched: msg.Matched, Meta: msg.Meta, Key: msg.Key, Token: msg.Token, Taken: msg.Taken}, nil)
 }
 
 func (t *take) onSeekParked(msg *MsgSeekParked) {

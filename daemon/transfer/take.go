@@ -143,17 +143,24 @@ func (t *take) ask(m *Machine) {
 		return
 	}
 	t.asked = true
-	msg := &MsgTake{
-		Xfer: t.leg.id.Xfer, Engine: t.by.engine.key.name, Instance: t.by.engine.instance,
-		TakeID: t.in.TakeID, Part: t.in.Part, Parts: t.in.Parts,
-		Key: t.in.Key, Token: t.in.Token, Content: t.in.Content, Trace: t.in.Trace,
-		Layered: t.in.Layered, Blocks: t.in.Blocks, Deadline: max(t.until-m.now, 1),
-	}
+	msg := t.request(m)
+	msg.Xfer, msg.Key, msg.Token, msg.Deadline = t.leg.id.Xfer, t.in.Key, t.in.Token, max(t.until-m.now, 1)
 	if t.peer != nil {
-		msg.Ranks = m.introduce(t.peer, t.layouts)
 		m.arm(&t.resend, t, wakeResend, m.now+m.backoff(t.known, &t.asks))
 	}
 	m.send(t.peer, msg)
+}
+
+// request is MsgTake without what names an offer, and when. The peer hears of the ranks' layouts before.
+func (t *take) request(m *Machine) *MsgTake {
+	msg := &MsgTake{
+		Engine: t.by.engine.key.name, Instance: t.by.engine.instance, TakeID: t.in.TakeID, Part: t.in.Part, Parts: t.in.Parts,
+		Content: t.in.Content, Trace: t.in.Trace, Layered: t.in.Layered, Blocks: t.in.Blocks,
+	}
+	if t.peer != nil {
+		msg.Ranks = m.introduce(t.peer, t.layouts)
+	}
+	return msg
 }
 
 // stranded: the peer cannot be reached, now or ever.

@@ -179,12 +179,13 @@ func anything(r *rand.Rand) *peerpb.Frame {
 	blocks := []*peerpb.BlockList{block}
 	ranks := []*peerpb.RankRef{{Rank: r.Uint32N(3), Digest: noise(r, 32)}}
 	cause := &peerpb.Cause{Reason: r.Uint32N(20), Text: "mad"}
+	take := &peerpb.Take{
+		Xfer: xfer, Engine: "mad", Instance: "1", TakeId: r.Uint64N(4), Part: r.Uint32N(3), Parts: r.Uint32N(3), Key: key, Token: token,
+		Ranks: ranks, Blocks: blocks, DeadlineNs: r.Uint64() >> r.IntN(64),
+	}
 	switch r.IntN(20) {
 	case 0:
-		return &peerpb.Frame{Kind: &peerpb.Frame_Take{Take: &peerpb.Take{
-			Xfer: xfer, Engine: "mad", Instance: "1", TakeId: r.Uint64N(4), Part: r.Uint32N(3), Parts: r.Uint32N(3), Key: key, Token: token,
-			Ranks: ranks, Blocks: blocks, DeadlineNs: r.Uint64() >> r.IntN(64),
-		}}}
+		return &peerpb.Frame{Kind: &peerpb.Frame_Take{Take: take}}
 	case 1:
 		return &peerpb.Frame{Kind: &peerpb.Frame_Grant{Grant: &peerpb.Grant{
 			Xfer: xfer, Seg: r.Uint32N(3), Incarnation: r.Uint64(), Engine: "mad", Whole: true, Ranks: ranks, Blocks: blocks, Tokens: r.Uint32(),
@@ -216,11 +217,12 @@ func anything(r *rand.Rand) *peerpb.Frame {
 		return &peerpb.Frame{Kind: &peerpb.Frame_Seek{Seek: &peerpb.Seek{
 			Xfer: r.Uint64N(100), Bind: r.Uint64N(4), Home: r.Uint64N(2), Base: r.Uint64() >> r.IntN(64), Buffer: r.IntN(2) == 0, Name: []string{"exchange", "x", ""}[r.IntN(3)],
 			Match: r.Uint32N(9), Seq: r.Uint64N(4), Key: key, Tokens: make([]uint32, r.IntN(3)), Room: r.Uint64() >> r.IntN(64), KeepNs: r.Uint64() >> r.IntN(64),
-			DeadlineNs: r.Uint64() >> r.IntN(64),
+			DeadlineNs: r.Uint64() >> r.IntN(64), Take: take,
 		}}}
 	case 15:
 		return &peerpb.Frame{Kind: &peerpb.Frame_Found{Found: &peerpb.Found{
 			Xfer: xfer, Home: r.Uint64(), Item: r.Uint64(), Bytes: r.Uint64() >> r.IntN(64), Meta: noise(r, r.IntN(40)), Key: key, Token: token,
+			Taken: r.IntN(2) == 0,
 		}}}
 	case 16:
 		return &peerpb.Frame{Kind: &peerpb.Frame_SeekParked{SeekParked: &peerpb.SeekParked{Xfer: xfer, Home: r.Uint64(), Why: r.Uint32N(300)}}}

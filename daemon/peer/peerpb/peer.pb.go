@@ -2105,6 +2105,7 @@ type Seek struct {
 	Room          uint64                 `protobuf:"varint,12,opt,name=room,proto3" json:"room,omitempty"`
 	KeepNs        uint64                 `protobuf:"varint,13,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`             // how long an item is reserved that there is no room for
 	DeadlineNs    uint64                 `protobuf:"varint,14,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // left
+	Take          *Take                  `protobuf:"bytes,15,opt,name=take,proto3" json:"take,omitempty"`                                // of an item that fills room, without xfer, key, token and deadline_ns; some homes do not know it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2237,6 +2238,13 @@ func (x *Seek) GetDeadlineNs() uint64 {
 	return 0
 }
 
+func (x *Seek) GetTake() *Take {
+	if x != nil {
+		return x.Take
+	}
+	return nil
+}
+
 type Found struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Xfer          uint64                 `protobuf:"varint,1,opt,name=xfer,proto3" json:"xfer,omitempty"`
@@ -2249,6 +2257,7 @@ type Found struct {
 	Meta          []byte                 `protobuf:"bytes,8,opt,name=meta,proto3" json:"meta,omitempty"`
 	Key           []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"` // to take it by; empty: there is no room, or it was given back
 	Token         []byte                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
+	Taken         bool                   `protobuf:"varint,11,opt,name=taken,proto3" json:"taken,omitempty"` // Seek's take has begun with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2351,6 +2360,13 @@ func (x *Found) GetToken() []byte {
 		return x.Token
 	}
 	return nil
+}
+
+func (x *Found) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
 }
 
 type SeekParked struct {
@@ -2759,7 +2775,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06for_ns\x18\a \x01(\x04R\x05forNs\"E\n" +
 	"\x06KeyAck\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
-	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\xb8\x02\n" +
+	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\xe2\x02\n" +
 	"\x04Seek\x12\x12\n" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x12\n" +
 	"\x04bind\x18\x02 \x01(\x04R\x04bind\x12\x12\n" +
@@ -2776,7 +2792,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x04room\x18\f \x01(\x04R\x04room\x12\x17\n" +
 	"\akeep_ns\x18\r \x01(\x04R\x06keepNs\x12\x1f\n" +
 	"\vdeadline_ns\x18\x0e \x01(\x04R\n" +
-	"deadlineNs\"\xdf\x01\n" +
+	"deadlineNs\x12(\n" +
+	"\x04take\x18\x0f \x01(\v2\x14.kvpipe.peer.v1.TakeR\x04take\"\xf5\x01\n" +
 	"\x05Found\x12\x12\n" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\x04R\x04home\x12\x12\n" +
@@ -2788,7 +2805,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x04meta\x18\b \x01(\fR\x04meta\x12\x10\n" +
 	"\x03key\x18\t \x01(\fR\x03key\x12\x14\n" +
 	"\x05token\x18\n" +
-	" \x01(\fR\x05token\"Z\n" +
+	" \x01(\fR\x05token\x12\x14\n" +
+	"\x05taken\x18\v \x01(\bR\x05taken\"Z\n" +
 	"\n" +
 	"SeekParked\x12\x12\n" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12\x12\n" +
@@ -2890,12 +2908,13 @@ var file_peer_proto_depIdxs = []int32{
 	9,  // 34: kvpipe.peer.v1.End.cause:type_name -> kvpipe.peer.v1.Cause
 	9,  // 35: kvpipe.peer.v1.Abort.cause:type_name -> kvpipe.peer.v1.Cause
 	9,  // 36: kvpipe.peer.v1.KeyAck.cause:type_name -> kvpipe.peer.v1.Cause
-	9,  // 37: kvpipe.peer.v1.SeekRefuse.cause:type_name -> kvpipe.peer.v1.Cause
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	11, // 37: kvpipe.peer.v1.Seek.take:type_name -> kvpipe.peer.v1.Take
+	9,  // 38: kvpipe.peer.v1.SeekRefuse.cause:type_name -> kvpipe.peer.v1.Cause
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }

@@ -67,6 +67,9 @@ func (c *Cluster) addEnds() {
 			p.ends = append(p.ends, e)
 		}
 	}
+	for _, n := range c.nodes {
+		n.before = r.hit(20)
+	}
 }
 
 // endpoint is a client that holds an end. It binds it whenever it has a session.

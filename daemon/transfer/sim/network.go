@@ -120,6 +120,10 @@ func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
 	if from.views[to] != epoch {
 		return
 	}
+	if s, ok := msg.(*transfer.MsgSeek); ok && (from.before || c.byName[to].before) {
+		said := *s
+		said.Take, msg = nil, &said
+	}
 	copies := 1
 	if !c.calm {
 		if c.rng.hit(c.faults.loss) || w.deaf[[2]string{from.name, to}] {
@@ -127,7 +131,7 @@ func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
 		} else if c.rng.hit(c.faults.dup) {
 			copies = 2
 		}
-		if _, ok := msg.(*transfer.MsgTake); ok && c.rng.hit(c.faults.replay) {
+		if asks(msg) && c.rng.hit(c.faults.replay) {
 			for range c.rng.in(1, 4) {
 				c.after(c.rng.span(0, 1500*ms), func() { w.arrive(from.name, to, epoch, clone(msg)) })
 			}
@@ -149,10 +153,22 @@ func (w *network) arrive(from, to string, epoch uint64, msg transfer.Msg) {
 	}
 }
 
+// asks: that message begins something where it arrives.
+func asks(msg transfer.Msg) bool {
+	switch msg.(type) {
+	case *transfer.MsgTake, *transfer.MsgSeek:
+		return true
+	}
+	return false
+}
+
 // clone is what a wire does: both ends have their own.
 func clone(msg transfer.Msg) transfer.Msg {
 	switch m := msg.(type) {
 	case *transfer.MsgTake:
+		cp := *m
+		return &cp
+	case *transfer.MsgSeek:
 		cp := *m
 		return &cp
 	case *transfer.MsgGrant:

@@ -19,6 +19,7 @@ type Node struct {
 	engines  []*Engine
 	views    map[string]uint64 // peer -> epoch of the channel, as this node sees it
 	lastID   transfer.SessionID
+	before   bool          // its daemon is of the version before, as far as that matters here
 	await    transfer.Time // how long the daemon after the next crash waits for engines, which do not come by themselves
 }
 

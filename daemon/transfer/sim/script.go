@@ -142,6 +142,7 @@ func (s *Script) commands() map[string]func(args) {
 		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{Stop: a.has("stop")}) },
 		"remove":   s.remove,
 		"next":     s.nexts,
+		"before":   func(a args) { each(a.words, func(n string) { s.c.byName[n].before = true }) },
 		"run":      s.run,
 		"state":    s.state,
 	}

@@ -11,10 +11,11 @@ import (
 func describeEnds(msg transfer.Msg) string {
 	switch m := msg.(type) {
 	case *transfer.MsgSeek:
-		return fmt.Sprintf("Seek x%d bind=%d home=%d base=%d %q match=%d seq=%d key=%s tokens=%v room=%d", uint32(m.Xfer), uint32(m.Bind), uint32(m.Home), m.Base,
-			m.Name, m.Match, short(m.Seq), m.Key, m.Tokens, m.Room)
+		return fmt.Sprintf("Seek x%d bind=%d home=%d base=%d %q match=%d seq=%d key=%s tokens=%v room=%d%s", uint32(m.Xfer), uint32(m.Bind), uint32(m.Home), m.Base,
+			m.Name, m.Match, short(m.Seq), m.Key, m.Tokens, m.Room, describeBrought(m.Take))
 	case *transfer.MsgFound:
-		return fmt.Sprintf("Found x%d home=%d base=%d item=%d bytes=%d matched=%d key=%s", uint32(m.Xfer), uint32(m.Home), m.Base, uint32(m.Item), m.Bytes, m.Matched, ownKey(m.Key))
+		return fmt.Sprintf("Found x%d home=%d base=%d item=%d bytes=%d matched=%d key=%s%s", uint32(m.Xfer), uint32(m.Home), m.Base, uint32(m.Item), m.Bytes, m.Matched, ownKey(m.Key),
+			map[bool]string{true: " taken"}[m.Taken])
 	case *transfer.MsgSeekParked:
 		return fmt.Sprintf("SeekParked x%d home=%d base=%d why=%d", uint32(m.Xfer), uint32(m.Home), m.Base, m.Why)
 	case *transfer.MsgSeekRefuse:
@@ -25,6 +26,14 @@ func describeEnds(msg transfer.Msg) string {
 		return fmt.Sprintf("UnbindAck bind=%d", uint32(m.Bind))
 	}
 	return ""
+}
+
+// describeBrought writes the take that comes with a seek.
+func describeBrought(t *transfer.MsgTake) string {
+	if t == nil {
+		return ""
+	}
+	return fmt.Sprintf(" into=%s", describeBlocks(t.Blocks, t.BlocksBy))
 }
 
 // describeEnd writes the operations of ends; "": it is none of them.
