@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
@@ -188,6 +190,28 @@ func TestBenchIsBounded(t *testing.T) {
 	}
 	b.bench.mu.Unlock()
 	b.clean()
+}
+
+// TestBenchIsBoundedAtOnce: of many that are asked for at the same time no more are begun than are served.
+func TestBenchIsBoundedAtOnce(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	var admitted atomic.Int32
+	var asking sync.WaitGroup
+	for i := range uint64(32) {
+		asking.Go(func() {
+			name := benchName{"peer", benchSpec{transport: "tcp", size: 4096, blocks: 1024, name: i / 2}} // each is asked for again
+			switch s, cause := n.bench.admit(name); {
+			case s != nil:
+				admitted.Add(1)
+			case cause.Reason != transfer.Busy:
+				t.Errorf("%d: %v", i, cause)
+			}
+		})
+	}
+	asking.Wait()
+	if got, opened := admitted.Load(), n.bench.next.Load(); got != 2*benchServes || opened != benchServes {
+		t.Errorf("%d requests admitted with %d sessions, want %d with %d", got, opened, 2*benchServes, benchServes)
+	}
 }
 
 // TestBenchStopsWithTheDaemon: a measurement under way does not keep its daemon, nor the peer's, from stopping.

@@ -24,6 +24,7 @@ type bencher struct {
 	allowed func(transport string) bool
 
 	asking sync.Mutex         // held while this node measures
+	making sync.Mutex         // held while a measurement of a peer is begun; before mu
 	stop   context.Context    // ends with the daemon
 	end    context.CancelFunc // ends stop
 	wg     sync.WaitGroup

@@ -107,8 +107,11 @@ func (b *bencher) authenticated(node string) bool {
 	return false
 }
 
-// admit finds a peer's measurement, or begins it.
+// admit finds a peer's measurement, or begins it: one after the other, so that however many are asked for at a time, no more memory is
+// mapped than that of those that are served.
 func (b *bencher) admit(name benchName) (*benchServed, transfer.Cause) {
+	b.making.Lock()
+	defer b.making.Unlock()
 	b.mu.Lock()
 	s := b.serving[name]
 	full := len(b.serving) >= benchServes
@@ -136,9 +139,9 @@ func (b *bencher) admit(name benchName) (*benchServed, transfer.Cause) {
 		defer b.mu.Unlock()
 		b.dismiss(s)
 	})
-	if b.serving[name] != nil || len(b.serving) >= benchServes || b.closed { // meanwhile
+	if b.closed { // meanwhile
 		b.forget(s)
-		return nil, transfer.Cause{Reason: transfer.Busy, Text: fmt.Sprintf("node %q serves another measurement: try again later", b.node)}
+		return nil, transfer.Cause{Reason: transfer.Unavailable, Text: errStopping.Error()}
 	}
 	b.serving[name] = s
 	return s, transfer.Cause{}
