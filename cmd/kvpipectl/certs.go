@@ -12,7 +12,18 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 )
 
-const day = 24 * time.Hour
+const (
+	day     = 24 * time.Hour
+	maxDays = 36500 // a Duration ends after 292 years
+)
+
+// life is how long what --days names is valid.
+func life(days int) (time.Duration, error) {
+	if days < 1 || days > maxDays {
+		return 0, fmt.Errorf("--days %d: give 1 to %d", days, maxDays)
+	}
+	return time.Duration(days) * day, nil
+}
 
 // certs makes the files by which daemons authenticate each other. It needs no daemon.
 func (c *ctl) certs() *cobra.Command {
@@ -34,10 +45,11 @@ func (c *ctl) certsInit() *cobra.Command {
 		Use: "init", Short: "Make the cluster's CA", Args: noArgs,
 		Long: "Make the cluster's CA: ca.crt, which every node gets, and ca.key, which signs node certificates and belongs on none of them.",
 		RunE: func(*cobra.Command, []string) error {
-			if days < 1 {
-				return fmt.Errorf("--days %d: give at least 1", days)
+			valid, err := life(days)
+			if err == nil {
+				err = pki.Init(dir, name, valid)
 			}
-			if err := pki.Init(dir, name, time.Duration(days)*day); err != nil {
+			if err != nil {
 				return err
 			}
 			m := made{filepath.Join(dir, pki.CAFile), filepath.Join(dir, pki.CAKeyFile)}
@@ -68,13 +80,14 @@ func (c *ctl) certsNode() *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if days < 1 {
-				return fmt.Errorf("--days %d: give at least 1", days)
+			valid, err := life(days)
+			if err != nil {
+				return err
 			}
 			if to == "" {
 				to = dir
 			}
-			err := pki.IssueNode(dir, to, args[0], hosts, time.Duration(days)*day)
+			err = pki.IssueNode(dir, to, args[0], hosts, valid)
 			if !exists(filepath.Join(dir, pki.CAFile)) && errors.Is(err, fs.ErrNotExist) {
 				err = fmt.Errorf("%w: make a CA first (kvpipectl certs init), or name its directory with --ca", err)
 			}

@@ -27,8 +27,9 @@ func TestErrors(t *testing.T) {
 		{"regions all", "unexpected argument \"all\": kvpipectl regions takes flags alone, see --help"},
 		{"certs node", "certs node: 0 names: give the name of one node, as in its configuration"},
 		{"certs node a --ca " + none, "read certificate: open " + none + "/ca.crt: no such file or directory: make a CA first (kvpipectl certs init), or name its directory with --ca"},
-		{"certs init --days 0", "--days 0: give at least 1"},
-		{"certs node a --days -1", "--days -1: give at least 1"},
+		{"certs init --days 0", "--days 0: give 1 to 36500"},
+		{"certs init --days 200000", "--days 200000: give 1 to 36500"},
+		{"certs node a --days -1", "--days -1: give 1 to 36500"},
 	} {
 		out, err := ctlRun(t.Context(), strings.Fields(c.args)...)
 		if err == nil || err.Error() != c.want {
