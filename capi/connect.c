@@ -122,9 +122,9 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)
 		err = take_welcome(kv, &m);
 	else if (err == 0 && m.head.type == KVPIPE_CTL_ACK && kv_ctl_ack(&m, &ack, why) && ack.reason != KVPIPE_OK) {
-		if (ack.reason == KVPIPE_E_INCOMPATIBLE)
-			err = kv_err(KVPIPE_E_INCOMPATIBLE, "libkvpipe %s speaks ring protocol %u to %u; the daemon: %s",
-				     kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI, why);
+		if (ack.reason == KVPIPE_E_INCOMPATIBLE) /* of versions, or of what the instance's other ranks said */
+			err = kv_err(KVPIPE_E_INCOMPATIBLE, "connect: %s (this is libkvpipe %s, which speaks ring protocol %u to %u)", why,
+				     kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI);
 		else
 			err = kv_err(ack.reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)ack.reason : KVPIPE_E_UNAVAILABLE,
 				     "connect: %s", why[0] != '\0' ? why : kvpipe_strerror((int)ack.reason));

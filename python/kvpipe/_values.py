@@ -13,6 +13,8 @@ Key = Union[str, bytes]
 Tokens = Union[int, Tuple[int, int]]
 
 _NS = 1_000_000_000
+#: of what the daemon is asked to do, as it limits them
+_LONGEST = 30 * 86_400
 
 
 def integer(name: str, value: Any, bits: int = 32) -> int:
@@ -41,12 +43,19 @@ def text(name: str, value: Optional[str]) -> Optional[bytes]:
         raise Invalid(f"{name} is {value!r}: must be a str")
     if "\0" in value:
         raise Invalid(f"{name} is {value!r}: must not contain NUL")
-    return value.encode("utf-8", "surrogateescape")
+    return _utf8(name, value)
+
+
+def _utf8(name: str, value: str) -> bytes:
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{name} is {value!r}: {error.reason}: give another, or bytes where they will do") from None
 
 
 def key(value: Key) -> bytes:
     if isinstance(value, str):
-        return value.encode()
+        return _utf8("key", value)
     if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
         raise Invalid(f"key is {value!r}: must be str or bytes")
     return binary("key", value) or b""
@@ -77,6 +86,8 @@ def duration(name: str, seconds: Optional[float]) -> int:
         raise Invalid(f"{name} is {seconds!r}: must be more than 0 seconds, or None for the default")
     if ns == _abi.FOREVER:
         raise Invalid(f"{name} is {seconds!r}: every operation ends; give a finite number of seconds")
+    if ns > _LONGEST * _NS:
+        raise Invalid(f"{name} is {seconds!r}: at most {_LONGEST} seconds (30 days)")
     return ns
 
 

@@ -107,6 +107,8 @@ class Packed:
         lists = list(blocks) if self.grouped else [blocks]
         named = [("blocks[%d]" % g if self.grouped else "blocks", g, ids) for g, ids in enumerate(lists)]
         self._places: List[Tuple[int, _Place]] = [(g, _place(name, ids)) for name, g, ids in named if ids is not None]
+        if not self._places and (ntokens > 0 or not self.grouped):
+            raise Invalid(f"blocks is {blocks!r}: no list covers the {ntokens} tokens; leave out single groups, not all")
         if not self.grouped and ntokens == 0 and self._places[0][1][1] == 0:
             self._places = []  # nothing yet: an offer that will be extended
         self.groups = len(lists)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import ctypes
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple, Union
 
@@ -100,6 +101,8 @@ class View:
 
 
 def pack_views(views: Sequence[View]) -> Any:
+    if not isinstance(views, collections.abc.Sequence):
+        raise Invalid(f"views is {views!r}: must be a list of kvpipe.View")
     for i, view in enumerate(views):
         if not isinstance(view, View):
             raise Invalid(f"views[{i}] is {view!r}: must be a kvpipe.View")

@@ -100,6 +100,12 @@ class LookupBuffer(End):
         self._wait(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
         del held
 
+    async def put_async(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
+        """put() for asyncio."""
+        name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
+        await self._wait_async(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
+        del held
+
     # ---- selecting ends
 
     def drop_select(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None, match: str = "prefix",

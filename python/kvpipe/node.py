@@ -186,6 +186,8 @@ class Node:
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
         name, secret, digest = _values.key(key), _values.binary("token", token), _values.binary("content", content)
+        if consumers == 0:
+            raise Invalid("consumers is 0: must be at least 1")
         opts = _abi.opts(
             _abi.OfferOpts,
             key=name,
@@ -236,6 +238,8 @@ class Node:
         lists = Packed(blocks, first, count)
         name, secret, digest = _values.key(key), _values.required("token", token), _values.binary("content", content)
         number, parts = _values.pair("part", part)
+        if parts == 0:
+            raise Invalid(f"part is {part!r}: must be (i, n), the i-th of n takes, from 0")
         opts = _abi.opts(
             _abi.TakeOpts,
             key=name,

@@ -19,6 +19,9 @@ def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token:
               window: Optional[int], linger: Optional[float]) -> "Pipe":
     if end not in _abi.ENDS:
         raise Invalid(f'pipe: end is {end!r}: must be "send" or "recv"')
+    for given, value in (("capacity", capacity), ("window", window)):
+        if value is not None and _values.integer(given, value, 64) == 0:
+            raise Invalid(f"pipe: {given} is 0: must be at least 1, or None for the default")
     secret = _values.binary("token", token)
     opts = _abi.opts(
         _abi.PipeOpts,

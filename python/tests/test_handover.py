@@ -186,6 +186,7 @@ def test_watch_and_drop(ends):
         (kvpipe.Invalid, "blocks", {"blocks": [1, 2]}),
         (kvpipe.Invalid, "id 32", {"blocks": [32]}),
         (kvpipe.Invalid, "part 3 of 2", {"part": (3, 2)}),
+        (kvpipe.Invalid, "part is (0, 0)", {"part": (0, 0)}),
         (kvpipe.Invalid, "token: 5 bytes", {"token": b"short"}),
         (kvpipe.Invalid, "key", {"key": ""}),
         (kvpipe.Invalid, "key: 300 bytes", {"key": "k" * 300}),

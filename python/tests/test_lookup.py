@@ -198,7 +198,7 @@ def test_asyncio(ends):
         for i in reversed(range(50)):
             await own.insert_async(ids(i), None, None, numpy.array([i]), None)
         assert [number(e) for e in await asyncio.gather(*waiting)] == list(range(50))
-        own.put("k", numpy.array([9]))
+        await own.put_async("k", numpy.array([9]))
         assert (await got).tolist() == [9]
         with pytest.raises(kvpipe.Timeout):
             await sel.drop_select_async(ids(5), timeout=0.05)

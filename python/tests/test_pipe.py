@@ -272,6 +272,8 @@ def test_bad_arguments(local, name):
         ("name is 5", lambda: local.pipe(5, "send")),
         ("token: 3 bytes", lambda: local.pipe(name, "send", token=b"abc")),
         ("capacity is 10", lambda: local.pipe(name, "recv", capacity=10)),
+        ("capacity is 0: must be at least 1, or None", lambda: local.pipe(name, "send", capacity=0)),
+        ("window is 0: must be at least 1, or None", lambda: local.pipe(name, "recv", window=0)),
         ("window is 5000", lambda: local.pipe(name, "recv", window=5000)),
         ("peer is \"far\"", lambda: local.pipe(name, "send", peer="far")),
         ("linger_ns", lambda: local.pipe(name, "recv", linger=3)),

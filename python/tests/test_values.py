@@ -8,7 +8,7 @@ import kvpipe
 import pytest
 from kvpipe import _values, errors
 from kvpipe.blocks import Packed
-from kvpipe.layout import pack_fingerprint
+from kvpipe.layout import pack_fingerprint, pack_views
 
 numpy = pytest.importorskip("numpy")
 
@@ -124,6 +124,8 @@ def test_nothing_yet():
         (Tensor([1], device="cuda:0"), "blocks is a tensor on cuda:0"),
         (Tensor([[1]]), "blocks has 2 dimensions"),
         (7, "blocks is 7"),
+        (None, "blocks is None: no list covers the 16 tokens"),
+        ([None, None], "no list covers the 16 tokens"),
     ],
 )
 def test_bad_blocks(form, said):
@@ -145,6 +147,7 @@ def test_tokens_and_times():
         lambda: _values.wait("t", "soon"),
         lambda: _values.duration("t", 0),
         lambda: _values.duration("t", float("inf")),
+        lambda: _values.duration("t", 30 * 86_400 + 1),
         lambda: _values.integer("n", 2**64, 64),
         lambda: _values.integer("n", 1.0),
         lambda: _values.text("peer", "a\0b"),
@@ -161,6 +164,8 @@ def test_keys():
     assert _values.key("n\u00e9") == "n\u00e9".encode() and _values.key(bytearray(b"k")) == b"k"
     with pytest.raises(kvpipe.Invalid, match="key is 7: must be str or bytes"):
         _values.key(7)
+    with pytest.raises(kvpipe.Invalid, match="key is .*surrogates not allowed"):
+        _values.key("\ud800")
 
 
 def test_fingerprint():
@@ -170,6 +175,12 @@ def test_fingerprint():
     for bad in ({"a": 1.5}, {"a": None}, {1: "a"}):
         with pytest.raises(kvpipe.Invalid):
             pack_fingerprint(bad)
+
+
+def test_views():
+    for bad, said in ((7, "views is 7"), (None, "views is None"), ([7], r"views\[0\] is 7")):
+        with pytest.raises(kvpipe.Invalid, match=said):
+            pack_views(bad)
 
 
 def test_view():
