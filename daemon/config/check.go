@@ -56,10 +56,7 @@ const maxSocket = 96
 
 // checkPlaces looks at names, paths and addresses.
 func (c *Config) checkPlaces(p *problems) {
-	odd := func(r rune) bool { return r == ' ' || r == ':' || r == '/' || !unicode.IsPrint(r) }
-	if c.Node == "" || len(c.Node) > 255 || strings.ContainsFunc(c.Node, odd) {
-		p.add("node", "%q: give a name of 1 to 255 printable characters without spaces, colons or slashes", c.Node)
-	}
+	p.name("node", c.Node)
 	for key, v := range map[string]string{"socket": c.Socket, "admin": c.Admin} {
 		if !strings.HasPrefix(v, "/") || len(v) > maxSocket {
 			p.add(key, "%q: give an absolute path of at most %d bytes (unix sockets may have 107, and the daemon needs some for a moment)", v, maxSocket)
@@ -75,7 +72,7 @@ func (c *Config) checkPlaces(p *problems) {
 			p.add(key, "%q: give host:port or \"off\" (%v)", v, err)
 		}
 	}
-	if err := hostPort(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
+	if err := dialed(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
 		p.add("advertise", "%q: give the host:port that other nodes dial, at most 127 bytes, or leave it empty", c.Advertise)
 	}
 	if v := c.GPU.NVML; v != "auto" && v != "off" && !strings.HasPrefix(v, "/") {
@@ -87,13 +84,37 @@ func (c *Config) checkPlaces(p *problems) {
 		}
 	}
 	for name, addr := range c.Peers.Nodes {
-		if err := hostPort(addr); err != nil {
+		p.name("peers.nodes", name)
+		if err := dialed(addr); err != nil {
 			p.add("peers.nodes."+name, "%q: give host:port (%v)", addr, err)
 		}
 	}
 }
 
-// hostPort judges an address, without looking names up.
+// name judges what a node is called.
+func (p *problems) name(key, v string) {
+	odd := func(r rune) bool { return r == ' ' || r == ':' || r == '/' || !unicode.IsPrint(r) }
+	if v == "" || len(v) > 255 || strings.ContainsFunc(v, odd) {
+		p.add(key, "%q: give a name of 1 to 255 printable characters without spaces, colons or slashes", v)
+	}
+}
+
+// dialed judges an address that somebody connects to, without looking names up.
+func dialed(v string) error {
+	host, port, err := net.SplitHostPort(v)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil:
+		return err
+	case host == "":
+		return errors.New("the host is missing")
+	case bad != nil || n == 0:
+		return fmt.Errorf("port %q is not 1 to %d", port, math.MaxUint16)
+	}
+	return nil
+}
+
+// hostPort judges an address to listen at, without looking names up.
 func hostPort(v string) error {
 	_, port, err := net.SplitHostPort(v)
 	if n, bad := strconv.Atoi(port); err == nil && bad == nil && (n < 0 || n > math.MaxUint16) {
