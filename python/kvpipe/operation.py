@@ -75,6 +75,7 @@ class Operation:
 
     async def wait_async(self, timeout: Optional[float] = None) -> Completion:
         """wait() for asyncio: any number of tasks, on any event loop that has add_reader()."""
+        _values.wait("timeout", timeout)
         await aio.wait(self, timeout)
         return self._outcome()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import sys
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
@@ -91,7 +92,12 @@ def _raw(what: str, t: RawTensor) -> Described:
         raise Invalid(f"{what}: data is {type(t.data).__name__}: must be a buffer") from None
     if not view.c_contiguous:
         raise Invalid(f"{what}: the buffer of a RawTensor must be contiguous")
-    shape = tuple(int(n) for n in t.shape)
+    if not isinstance(t.dtype, str):
+        raise Invalid(f"{what}: dtype is {t.dtype!r}: must be a name, such as 'bfloat16'")
+    try:
+        shape = tuple(operator.index(n) for n in t.shape)
+    except TypeError:
+        raise Invalid(f"{what}: shape is {t.shape!r}: must be a tuple of integers") from None
     need: int = library().dtype_size(_number(what, t.dtype))
     for n in shape:
         need *= n

@@ -291,6 +291,9 @@ def test_bad_arguments(local, name):
             ("dtype 'complex64' cannot be sent", lambda: tx.send_tensor(numpy.zeros(3, numpy.complex64))),
             ("17 dimensions: at most 16", lambda: tx.send_tensor(numpy.zeros((1,) * 17))),
             ("has 12 bytes, its buffer 3", lambda: tx.send_tensor(RawTensor("float32", (3,), b"abc"))),
+            ("shape is 3: must be a tuple", lambda: tx.send_tensor(RawTensor("int8", 3, b"abc"))),
+            (r"shape is \('a',\)", lambda: tx.send_tensor(RawTensor("int8", ("a",), b"a"))),
+            ("dtype is 5: must be a name", lambda: tx.send_tensor(RawTensor(5, (3,), b"abc"))),
         ]:
             with pytest.raises(kvpipe.Invalid, match=error):
                 call()

@@ -171,6 +171,9 @@ def test_asyncio(pair):
         with pytest.raises(kvpipe.Timeout) as error:
             await never.wait_async(0.05)
         assert error.value.completion is None
+        for bad in (-1, float("nan"), "soon"):
+            with pytest.raises(kvpipe.Invalid, match="timeout is"):
+                await never.wait_async(bad)
         first, second = asyncio.ensure_future(never.wait_async()), asyncio.ensure_future(never.wait_async())
         await asyncio.sleep(0)
         first.cancel()
