@@ -192,6 +192,27 @@ func TestBenchIsBounded(t *testing.T) {
 	b.clean()
 }
 
+// FuzzBenchKey: a key that a peer wrote is understood only within the limits, and then is what its owner writes.
+func FuzzBenchKey(f *testing.F) {
+	s := benchSpec{transport: "tcp", size: 4096, blocks: 32, name: 7}
+	f.Add(s.key())
+	f.Add(s.offerKey(3))
+	f.Add(benchPrefix + "tcp/100/1/0")
+	f.Add(benchPrefix + "//-1/")
+	f.Fuzz(func(t *testing.T, key string) {
+		s, err := parseBench(key)
+		if err != nil {
+			return
+		}
+		if s.blocks < 1 || s.size < 64 || s.bytes() > benchBytes {
+			t.Errorf("%q: %+v is accepted", key, s)
+		}
+		if again, err := parseBench(s.key()); err != nil || again != s {
+			t.Errorf("%q is %+v, and its own key %q is %+v: %v", key, s, s.key(), again, err)
+		}
+	})
+}
+
 // TestBenchIsBoundedAtOnce: of many that are asked for at the same time no more are begun than are served.
 func TestBenchIsBoundedAtOnce(t *testing.T) {
 	n := start(t, "a", t.TempDir(), nil)

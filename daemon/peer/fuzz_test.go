@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
 	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
 
 // FuzzFrame: whatever comes, reading and decoding a frame end with a message or an error, take memory in proportion to what
@@ -55,6 +58,44 @@ func FuzzFrame(f *testing.F) {
 			if diff := cmp.Diff(m, back, cmpopts.EquateEmpty()); err != nil || diff != "" {
 				t.Fatalf("%T: %v %s", m, err, diff)
 			}
+		}
+	})
+}
+
+// FuzzHello: what a connection begins with, by whoever dialed, is a Hello, somebody's refusal, or an error of a known kind; one that is
+// accepted has fields within their limits.
+func FuzzHello(f *testing.F) {
+	m := &Manager{cfg: Config{Node: "a", Proto: [2]uint32{1, 2}, Incarnation: 7}}
+	hello := &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Incarnation: 3, Advertise: "b:7650", Version: "0.1.0", Transports: []string{"tcp"}, Streams: 2, Runs: true}
+	hello.Addresses = encodeAddresses([]Address{{IP: netip.MustParseAddr("10.0.0.2"), Mbps: 100, NIC: "eth0"}})
+	for _, change := range []func(){func() {}, func() { hello.Node = "a" }, func() { hello.ProtoMin = 9 }, func() { hello.Transports = make([]string, 17) }} {
+		change()
+		wire, err := appendHello(nil, hello)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+		f.Add(wire[:len(wire)-1])
+	}
+	refused, err := appendClose(nil, 0, closeDuplicate, "b")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(refused)
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		h, err := readHello(newFrames(bytes.NewReader(wire)))
+		if err != nil {
+			if h != nil || asCause(err, "").Text == "" {
+				t.Fatalf("%v with %v", h, err)
+			}
+			return
+		}
+		if m.acceptable(h, h.Node) != nil {
+			return
+		}
+		own, err := decodeAddresses(h.Addresses)
+		if !nameOK(h.Node) || h.Node == "a" || h.ProtoMin > 2 || h.ProtoMax < 1 || len(h.Transports) > 16 || err != nil || len(own) > 64 {
+			t.Fatalf("accepted %v with %d addresses, %v", h, len(own), err)
 		}
 	})
 }
