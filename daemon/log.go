@@ -45,8 +45,9 @@ func tune(c config.Config, cpus int) {
 	}
 	runtime.GOMAXPROCS(n)
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(-1) // a collection now would take what warm has for what lives, and the next come at several times as much
 		warm()
+		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && c.Advance.MemoryLimit > 0 {
 		debug.SetMemoryLimit(int64(c.Advance.MemoryLimit))
