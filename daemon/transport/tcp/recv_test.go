@@ -36,6 +36,46 @@ func TestFenceInMidFrame(t *testing.T) {
 	}
 }
 
+// TestHeadsComeAlong: the head of the next frame comes with the frame before, or a part of it does, or nothing. Wherever what was sent together
+// ends, each frame is the one that it was.
+func TestHeadsComeAlong(t *testing.T) {
+	for _, flags := range []uint16{0, flagCRC} {
+		for _, cut := range []int{0, 1, headerSize - 1, headerSize, headerSize + 1, headerSize + 8<<10} {
+			p := newRawPeer(t, Config{Staged: -1})
+			s := p.expect(1, 32<<10, 3)
+			var f [3][]byte
+			for i := range f {
+				h := s.header(i, 0)
+				h.flags = flags
+				f[i] = frame(h, s.payloads[i], statusWhole)
+			}
+			p.write(f[0], f[1][:cut])
+			p.wantLanded(s.key(0, 0), transfer.OK)
+			p.write(f[1][cut:], f[2])
+			p.wantLanded(s.key(1, 0), transfer.OK)
+			p.wantLanded(s.key(2, 0), transfer.OK)
+			for i := range f {
+				if !s.holds(i, s.payloads[i]) {
+					t.Errorf("flags %d, %d bytes along: slice %d has wrong bytes", flags, cut, i)
+				}
+			}
+		}
+	}
+}
+
+// TestABadHeadComesAlong: what is wrong with the next frame is nothing to the one before.
+func TestABadHeadComesAlong(t *testing.T) {
+	p := newRawPeer(t, Config{Staged: -1})
+	s := p.expect(1, 32<<10, 2)
+	p.write(s.frame(0, 0), make([]byte, headerSize))
+	p.wantLanded(s.key(0, 0), transfer.OK)
+	p.wantClosed()
+	p.sink.LinkLost(t, 1)
+	if !s.holds(0, s.payloads[0]) {
+		t.Error("wrong bytes")
+	}
+}
+
 // TestDuplicates: the second copy of a slice that has landed is thrown away, whatever its attempt.
 func TestDuplicates(t *testing.T) {
 	p := newRawPeer(t, Config{})

@@ -43,10 +43,11 @@ type socket struct {
 	rested func() // called when there is nothing to move for now; may be nil
 
 	iov   []sys.Iovec  // what is left to move
-	left  int          // bytes of iov
+	left  int          // bytes of iov that are waited for
 	slice *fence.Slice // owner of the memory in iov, asked before each system call; nil: our own memory
 	sums  *sums        // of what was moved; nil: none
 	more  bool         // another send follows at once
+	extra int          // bytes at the end of iov that are taken if they are there, and not waited for
 	moved int          // bytes so far
 	since time.Time    // when the socket was first found not ready
 	err   error
@@ -56,10 +57,11 @@ func newSocket(w *wire, sends bool, spin time.Duration, l *lot, b *pulse.Beat) *
 	return &socket{wire: w, sends: sends, spin: spin, lot: l, beat: b, lowat: 1, marked: !sends}
 }
 
-// move sends or receives all of iov, which it consumes; moved says how far it came. The error is errFenced, errFault, io.EOF
+// move sends or receives all of iov but what is extra, which counts for one move; it consumes iov, and moved says how far it came. The error is errFenced, errFault, io.EOF
 // or the connection's.
 func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
-	s.iov, s.left, s.slice, s.sums = iov, sys.IovecBytes(iov), slice, sums
+	s.iov, s.left, s.slice, s.sums = iov, sys.IovecBytes(iov)-s.extra, slice, sums
+	s.extra = 0
 	s.moved, s.since, s.err = 0, time.Time{}, nil
 	if !s.active && slice != nil {
 		s.active = true
