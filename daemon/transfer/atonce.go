@@ -88,7 +88,7 @@ func (o *offer) ready(most int) bool {
 // mayMove is everything that a take is asked at either end before its first byte.
 func (m *Machine) mayMove(s *session, o *offer, in *TakeOp) bool {
 	switch {
-	case s.role != Worker || s.layout == nil || len(s.gone) > 0 || s.progress < in.After:
+	case s.role != Worker || s.layout == nil || m.regionsThere(s).Reason != OK || s.progress < in.After:
 	case s.credits < creditsMemory || len(s.owed) > 0:
 	case count(in.Blocks) > m.cfg.AtOnce || checkBlocks(s.self[:], in.Blocks).Reason != OK:
 	case o.authorise(&MsgTake{Token: in.Token, Content: in.Content, Parts: 1}).Reason != OK:

@@ -158,7 +158,7 @@ func (m *Machine) ranks(s *session) ([]*session, Cause) {
 
 func (m *Machine) regionsThere(s *session) Cause {
 	if len(s.gone) == 0 {
-		return Cause{}
+		return s.valid()
 	}
 	return because(NotFound, "region %#x of the layout of rank %d is gone: it was unregistered; open a new session with a layout of memory that is there", uint64(s.gone[0]), s.rank)
 }

@@ -45,6 +45,19 @@ type RegionRemoved struct {
 	Region  layout.RegionID
 }
 
+// RegionInvalidated: the client gives up what is in a region, and keeps its name and the layout. Operations end as when it is removed,
+// RegionDrained follows, and new ones are refused until RegionRevalidated. Told again it is answered again.
+type RegionInvalidated struct {
+	Session SessionID
+	Region  layout.RegionID
+}
+
+// RegionRevalidated: the region has memory again.
+type RegionRevalidated struct {
+	Session SessionID
+	Region  layout.RegionID
+}
+
 // CreditsReturned: the client consumed n completions.
 type CreditsReturned struct {
 	Session SessionID
@@ -229,26 +242,28 @@ type Tick struct{}
 // about to end. Its clients come back to the next one with all that has not begun, so nothing new is refused, or answered at all.
 type Drain struct{ Stop bool }
 
-func (SessionOpened) event()   {}
-func (LayoutSet) event()       {}
-func (SessionClosed) event()   {}
-func (RegionRemoved) event()   {}
-func (CreditsReturned) event() {}
-func (Progress) event()        {}
-func (Submit) event()          {}
-func (PeerUp) event()          {}
-func (PeerDown) event()        {}
-func (LinkLost) event()        {}
-func (DialFailed) event()      {}
-func (PeerMsg) event()         {}
-func (Planned) event()         {}
-func (SliceSent) event()       {}
-func (SliceLanded) event()     {}
-func (InlineRead) event()      {}
-func (InlineWritten) event()   {}
-func (Fenced) event()          {}
-func (Tick) event()            {}
-func (Drain) event()           {}
+func (SessionOpened) event()     {}
+func (LayoutSet) event()         {}
+func (SessionClosed) event()     {}
+func (RegionRemoved) event()     {}
+func (RegionInvalidated) event() {}
+func (RegionRevalidated) event() {}
+func (CreditsReturned) event()   {}
+func (Progress) event()          {}
+func (Submit) event()            {}
+func (PeerUp) event()            {}
+func (PeerDown) event()          {}
+func (LinkLost) event()          {}
+func (DialFailed) event()        {}
+func (PeerMsg) event()           {}
+func (Planned) event()           {}
+func (SliceSent) event()         {}
+func (SliceLanded) event()       {}
+func (InlineRead) event()        {}
+func (InlineWritten) event()     {}
+func (Fenced) event()            {}
+func (Tick) event()              {}
+func (Drain) event()             {}
 
 func (*OfferOp) op()    {}
 func (*ExtendOp) op()   {}

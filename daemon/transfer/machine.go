@@ -137,6 +137,10 @@ func (m *Machine) dispatch(ev Event) {
 		m.sessionClosed(ev)
 	case RegionRemoved:
 		m.regionRemoved(ev)
+	case RegionInvalidated:
+		m.regionInvalidated(ev)
+	case RegionRevalidated:
+		m.regionRevalidated(ev)
 	case PeerUp:
 		m.peerUp(ev)
 	case PeerDown:

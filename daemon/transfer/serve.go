@@ -246,9 +246,9 @@ func (v *serve) fenced(m *Machine, cause Cause) {
 	}
 	o := v.offer
 	o.open--
-	m.leaveLeg(&v.leg)
 	v.over(m)
 	o.settle(m)
+	m.leaveLeg(&v.leg)
 }
 
 // over: the transfer has ended here. A consumer that has to hear of it is told until it answers or lingering is over.

@@ -32,7 +32,8 @@ type session struct {
 	orphans  []*offer          // that outlive it and lie in its memory
 	orphaned bool              // whoever owns its memory was told what has to stay
 	gone     []layout.RegionID // removed
-	draining []layout.RegionID // of them, those whose memory may still be touched
+	invalid  []layout.RegionID // without memory, until they are revalidated
+	draining []layout.RegionID // of both, those whose memory may still be touched
 	ended    *Cause            // it was told to go
 	closed   bool
 	died     bool // closed, because its process is gone
@@ -92,13 +93,13 @@ func (m *Machine) regionRemoved(ev RegionRemoved) {
 	if s == nil || s.closed || slices.Contains(s.gone, ev.Region) {
 		return
 	}
-	named := s.layout != nil && slices.ContainsFunc(s.layout.Views(), func(v layout.View) bool { return v.Region == ev.Region })
-	if !named {
+	s.forgetInvalid(ev.Region)
+	if !s.names(ev.Region) {
 		m.emit(RegionDrained{Session: s.id, Region: ev.Region})
 		return
 	}
 	s.gone = append(s.gone, ev.Region)
-	s.draining = append(s.draining, ev.Region)
+	s.drain(ev.Region)
 	m.abandonMemory(s, because(NotFound, "region %#x was unregistered while the operation used it", uint64(ev.Region)))
 	m.drained(s)
 }

@@ -48,6 +48,7 @@ type Cluster struct {
 	steps    int
 	movedNow int // takes that were moved at once
 	resumed  int // sessions that came back to another daemon
+	napped   int // regions that were given up for a while
 	outlived int // offers that outlived a session
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description

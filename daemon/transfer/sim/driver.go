@@ -184,7 +184,7 @@ func (n *Node) read(seg *segment, slice int) []byte {
 	for _, r := range seg.plan.Src(slice, nil) {
 		s := seg.src[r.Rank]
 		for off := int(r.Off); off < int(r.Off+r.Len); off += cell {
-			if b := s.mem.blockAt(off); s.src[b] == 0 || s.drained {
+			if b := s.mem.blockAt(off); s.src[b] == 0 || s.drained || s.invalid {
 				n.c.fail("node %s: block %d of session %d (%s rank %d) was read although no offer holds it", n.name, b, s.id, s.eng.name, s.rank)
 			}
 		}
@@ -200,7 +200,7 @@ func (n *Node) write(id transfer.Leg, seg *segment, slice int, data []byte) {
 		for off := int(r.Off); off < int(r.Off+r.Len) && len(data) > 0; off += cell {
 			b := s.mem.blockAt(off)
 			switch o := s.dst[b]; {
-			case s.drained:
+			case s.drained || s.invalid:
 				n.c.fail("node %s: a byte landed in session %d, which was drained", n.name, s.id)
 			case o == nil:
 				n.c.fail("node %s: transfer %x: a byte landed in block %d of session %d (%s rank %d), which no take holds", n.name, id.Xfer, b, s.id, s.eng.name, s.rank)

@@ -37,6 +37,8 @@ type Session struct {
 	drained  bool
 	killed   bool          // its process died
 	ousted   bool          // it was told to go, or its memory was taken away
+	sleepy   bool          // its memory was asked back for a while
+	invalid  bool          // it has none
 	orphan   bool          // its daemon was told what has to stay of its memory
 	gone     transfer.Time // killed: when the daemon heard of it
 	progress uint64
@@ -263,8 +265,6 @@ func (n *Node) drained(id transfer.SessionID) {
 	s.checkReturned()
 	delete(n.sessions, id)
 }
-
-func (s *Session) regionDrained() {}
 
 // crash kills all processes of the engine, or only one of them first.
 func (e *Engine) crash(r *rng) {

@@ -91,7 +91,7 @@ func (r *Request) standing() bool {
 		}
 		for _, s := range o.concerned {
 			switch {
-			case o.kind == "offer" && (o.ends[s] != nil || s.ousted || !s.open && !s.killed):
+			case o.kind == "offer" && (o.ends[s] != nil || s.ousted || s.sleepy || !s.open && !s.killed):
 				return false
 			case o.kind == "offer" && s.killed && s.mem != nil && !s.wrote(o):
 				return false // it died later, and earlier than its model was done

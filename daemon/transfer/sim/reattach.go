@@ -147,6 +147,7 @@ func (s *Session) resume() {
 	n.sessions[s.id] = s
 	n.step(s.opened())
 	if s.mem != nil {
+		s.comesWithout()
 		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
 	}
 	for _, o := range s.eng.c.ops {

@@ -141,6 +141,8 @@ func (s *Script) commands() map[string]func(args) {
 		"ended":    func(a args) { s.find(a.words[0]).ended() },
 		"drain":    func(a args) { s.c.byName[a.words[0]].step(transfer.Drain{Stop: a.has("stop")}) },
 		"remove":   s.remove,
+		"sleep":    func(a args) { s.find(a.words[0]).workers[a.num("rank", 0)].sleep() },
+		"wake":     func(a args) { s.find(a.words[0]).workers[a.num("rank", 0)].wake() },
 		"next":     s.nexts,
 		"before":   func(a args) { each(a.words, func(n string) { s.c.byName[n].before = true }) },
 		"run":      s.run,

@@ -27,7 +27,7 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce, outlived, resumed := 0, 0, 0, 0
+	steps, atOnce, outlived, resumed, napped := 0, 0, 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c := New(Options{Seed: seed})
 		if err := c.Run(); err != nil {
@@ -40,8 +40,9 @@ func TestSim(t *testing.T) {
 		atOnce += c.movedNow
 		outlived += c.outlived
 		resumed += c.resumed
+		napped += c.napped
 	}
-	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine, %d sessions their daemon", *seeds, steps, atOnce, outlived, resumed)
+	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while", *seeds, steps, atOnce, outlived, resumed, napped)
 }
 
 // TestSimEnds is TestSim with pipes and lookup buffers.

@@ -76,6 +76,13 @@ func (c *Cluster) someTrouble() {
 			s.node.later(r.span(0, 100*ms), func() { e.crash(r) })
 		}
 	}
+	if r.hit(20) {
+		if e := pick(r, c.engines); e.ready() && e.endpoint == nil {
+			if s := pick(r, e.workers); !s.sleepy && !s.ousted {
+				s.sleep()
+			}
+		}
+	}
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), c.someTrouble)
 }
 

@@ -1,0 +1,59 @@
+package transfer
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// An engine that sleeps gives its memory up and means to come back: what lies in the region ends as if it were removed, but its name
+// and the layout stay, so that nothing has to be said again when there is memory behind them.
+
+func (m *Machine) regionInvalidated(ev RegionInvalidated) {
+	s := m.sessions[ev.Session]
+	if s == nil || s.closed || slices.Contains(s.gone, ev.Region) {
+		return
+	}
+	if !slices.Contains(s.invalid, ev.Region) {
+		s.invalid = append(s.invalid, ev.Region)
+	}
+	if !s.names(ev.Region) {
+		m.emit(RegionDrained{Session: s.id, Region: ev.Region})
+		return
+	}
+	s.drain(ev.Region)
+	m.abandonMemory(s, because(Unavailable, "region %#x was invalidated while the operation used it", uint64(ev.Region)))
+	m.drained(s)
+}
+
+func (m *Machine) regionRevalidated(ev RegionRevalidated) {
+	if s := m.sessions[ev.Session]; s != nil {
+		s.forgetInvalid(ev.Region)
+	}
+}
+
+func (s *session) forgetInvalid(r layout.RegionID) {
+	s.invalid = slices.DeleteFunc(s.invalid, func(x layout.RegionID) bool { return x == r })
+}
+
+// names says whether the session's layout does.
+func (s *session) names(r layout.RegionID) bool {
+	return s.layout != nil && slices.ContainsFunc(s.layout.Views(), func(v layout.View) bool { return v.Region == r })
+}
+
+// drain has RegionDrained follow, once.
+func (s *session) drain(r layout.RegionID) {
+	if !slices.Contains(s.draining, r) {
+		s.draining = append(s.draining, r)
+	}
+}
+
+// valid says which region of the layout has no memory: that of a session that comes back may have been invalid before it was named.
+func (s *session) valid() Cause {
+	for _, r := range s.invalid {
+		if s.names(r) {
+			return because(Unavailable, "region %#x of the layout of rank %d is invalid: its engine has given its memory up; revalidate it first", uint64(r), s.rank)
+		}
+	}
+	return Cause{}
+}
