@@ -97,13 +97,23 @@ static enum kv_came regions(struct attempt *a)
 
 	kv_regions_sweep(kv);
 	for (struct kv_region *r = kv->regions; r != NULL; r = r->next) {
+		struct kvpipe_register body = r->body;
 		uint64_t id = 0;
-		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), r->fd, &id);
+		pthread_mutex_lock(&kv->lock);
+		bool away = r->told = r->invalid;
+		r->unsure = false;
+		pthread_mutex_unlock(&kv->lock);
+		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
+			return judge(a, KVPIPE_E_UNAVAILABLE, "it is older than invalid regions: revalidate them, or run a newer one");
+		body.flags |= away ? KVPIPE_REGISTER_INVALID : 0;
+		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &body, sizeof(body), away ? -1 : r->fd, &id);
+		pthread_mutex_lock(&kv->lock);
+		r->remote = came == KV_CAME ? id : r->remote;
+		if (came == KV_OVER && r->invalid != away)
+			came = KV_AGAIN; /* its pages went, or came, meanwhile */
+		pthread_mutex_unlock(&kv->lock);
 		if (came != KV_CAME)
 			return came;
-		pthread_mutex_lock(&kv->lock);
-		r->remote = id;
-		pthread_mutex_unlock(&kv->lock);
 	}
 	return KV_CAME;
 }

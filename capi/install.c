@@ -105,7 +105,7 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
 	wake_sleeper(kv);
-	/* What was unregistered since this daemon was told of it: once more, without. */
+	/* What was unregistered, or whose memory went or came, since this daemon was told of it: once more, as it is now. */
 	int err = kv_regions_stale(kv) ? -KVPIPE_E_BUSY : kv_furnish(kv, rings);
 	if (err == 0)
 		err = swap(kv, rings);

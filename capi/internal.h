@@ -336,6 +336,11 @@ struct kv_region {
 	size_t mapped;
 	bool adopted;     /* the mapping stays the program's */
 	bool gone;        /* unregistered while no daemon took the session: only the helper knows it still; under lock */
+	/* sleep.c; under lock */
+	bool invalid;     /* its memory is away */
+	bool told;        /* ... as the daemon that is being come back to was told */
+	bool unsure;      /* the daemon of the day may think otherwise: its answer did not come in time */
+	bool changing;    /* a thread invalidates or revalidates it: it stays listed */
 };
 
 struct kv_layout { /* one allocation */
@@ -504,7 +509,7 @@ void kv_adopt_end(void *addr, size_t mapped); /* the memory is the program's alo
 void kv_progress_show(kvpipe_t *kv); /* in the ring */
 struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id); /* needs lock */
 void kv_regions_sweep(kvpipe_t *kv);                   /* forgets those that are gone; the helper's, who walks along them without lock */
-bool kv_regions_stale(const kvpipe_t *kv);             /* some are gone since; needs lock */
+bool kv_regions_stale(const kvpipe_t *kv);             /* some are gone, or invalid or valid, since; needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */
 
 #define KV_RING_ALWAYS 1u /* as cq_waiting and need_wakeup: ring for everything; above it once for each value */

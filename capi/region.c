@@ -22,7 +22,7 @@ struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id)
 bool kv_regions_stale(const kvpipe_t *kv)
 {
 	for (const struct kv_region *r = kv->regions; r != NULL; r = r->next)
-		if (r->gone)
+		if (r->gone || r->invalid != r->told)
 			return true;
 	return false;
 }
@@ -185,7 +185,9 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region)
 
 	pthread_mutex_lock(&kv->lock);
 	struct kv_region *r = kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA ? kv_region_find(kv, region) : NULL;
-	if (r != NULL && kv->live != NULL) {
+	if (r != NULL && r->changing) {
+		err = kv_err(KVPIPE_E_BUSY, "unregister: another thread invalidates or revalidates region %#llx", (unsigned long long)region);
+	} else if (r != NULL && kv->live != NULL) {
 		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
 	} else if (r != NULL) {
 		memory = *r; /* from here on the helper may free it */
@@ -212,9 +214,12 @@ static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, 
 	pthread_mutex_lock(&kv->lock);
 	struct kv_region *r = kv_region_find(kv, region);
 	body.region = r != NULL ? r->remote : 0;
+	bool busy = r != NULL && r->changing;
 	pthread_mutex_unlock(&kv->lock);
 	if (r == NULL)
 		return kv_err(KVPIPE_E_NOT_FOUND, "unregister: region %#llx is not of this session", (unsigned long long)region);
+	if (busy)
+		return kv_err(KVPIPE_E_BUSY, "unregister: another thread invalidates or revalidates region %#llx", (unsigned long long)region);
 	/* When the session is over nothing touches the memory; a daemon that forgot the region, after an answer that came too late,
 	 * does not either. */
 	if (life != 0)

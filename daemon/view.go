@@ -148,7 +148,7 @@ func (v view) Regions(context.Context) ([]admin.Region, error) {
 	out := []admin.Region{}
 	for _, s := range v.sessions.Sessions() {
 		for _, r := range s.Regions {
-			out = append(out, admin.Region{ID: number(uint64(r.ID)), Session: number(uint64(s.ID)), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes, Nodes: v.lies(&s, &r)})
+			out = append(out, admin.Region{ID: number(uint64(r.ID)), Session: number(uint64(s.ID)), Engine: s.Engine, Kind: r.Kind.String(), Bytes: r.Bytes, Invalid: r.Vacant, Nodes: v.lies(&s, &r)})
 		}
 	}
 	return out, nil

@@ -92,7 +92,7 @@ enum kvpipe_reason {
 	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
 	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
 	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted */
-	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, transport not allowed or not present */
+	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, transport not allowed or not present, memory that is invalid */
 	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, also after retries, or memory faulted */
 	KVPIPE_E_CLOSED = 14,       /* the session was closed, or ended by the daemon with a reason */
 };
@@ -195,6 +195,32 @@ KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *op
  * While the daemon of after a restart refuses the session by a quota, regions can be taken away without it, to make the session
  * smaller: -KVPIPE_E_BUSY then as long as operations wait for that daemon. */
 KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
+
+/* For an engine that sleeps: what is in the region, and its pages, are given up for a while; its id, its address and the layout stay.
+ * Offers and takes of this session's blocks, also those of a scheduler's session and what a dead one has left, are ended and
+ * fenced first (FAILED with KVPIPE_E_UNAVAILABLE), and whatever was submitted here before is among them. Then the daemon unmaps
+ * the region, and its bytes count against no limit. New offers and takes fail with KVPIPE_E_UNAVAILABLE until kvpipe_mem_revalidate(),
+ * at schedulers, too, if a layout names the region. Waits at most timeout_ns (0: 5 s).
+ *
+ * Memory from kvpipe_mem_alloc() goes back to the system and stays mapped: do not touch it, a write takes new pages, which the
+ * next invalidation or unregistration frees. Memory of a registered fd, and what was adopted, is left as it is: give its pages back
+ * after this call, by fallocate(FALLOC_FL_PUNCH_HOLE) or MADV_REMOVE, or keep them; and allocate all of it again before it is revalidated.
+ *
+ * Of a region that is invalid it returns 0 at once. While the daemon is away, and no operation waits for it, it needs no daemon; an
+ * invalid region is one to the next daemon, too. A scheduler that is back there later brings its offers with it: withdraw those
+ * before. -KVPIPE_E_TIMEOUT: it may have begun: call it again. -KVPIPE_E_INCOMPATIBLE: the daemon is older than this. -KVPIPE_E_BUSY: another
+ * thread is at it. */
+KVPIPE_API int kvpipe_mem_invalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
+
+/* The end of that: memory from kvpipe_mem_alloc() is allocated and prefaulted again, at its address; that of a registered fd has to be
+ * there, all of it (sparse files are refused, INVALID). Then the daemon maps the region as when it was registered, and the layout
+ * holds again. What is in it is undefined. Waits for the daemon at most timeout_ns (0: 5 s), not counting what the kernel takes
+ * to give the pages.
+ *
+ * Of a region that is valid it returns 0 at once. -KVPIPE_E_QUOTA: no memory, or the daemon's limit: which; the region stays invalid, as after
+ * other errors, and its pages with the system. -KVPIPE_E_UNAVAILABLE: the daemon is away, and not back in time: the region is
+ * valid here, and comes back with it. -KVPIPE_E_TIMEOUT, -KVPIPE_E_INCOMPATIBLE and -KVPIPE_E_BUSY as above. */
+KVPIPE_API int kvpipe_mem_revalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
 
 /* ---- layout ----------------------------------------------------------------------------------------------- */
 enum kvpipe_view_kind {

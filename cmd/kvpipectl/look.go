@@ -131,7 +131,11 @@ func (c *ctl) regions() *cobra.Command {
 		return show(c, cmd.Context(), "regions", nil, func(w io.Writer, all []admin.Region) {
 			t := newTable(w, "ENGINE", "SESSION", "REGION", "KIND", "SIZE", "NUMA")
 			for _, r := range all {
-				t.row(r.Engine, r.Session, r.ID, r.Kind, size(r.Bytes), lies(r.Nodes))
+				kind := r.Kind
+				if r.Invalid {
+					kind += ", invalid"
+				}
+				t.row(r.Engine, r.Session, r.ID, kind, size(r.Bytes), lies(r.Nodes))
 			}
 			t.flush()
 		})

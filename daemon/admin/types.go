@@ -123,6 +123,7 @@ type Region struct {
 	Engine  string `json:"engine"`
 	Kind    string `json:"kind"`
 	Bytes   uint64 `json:"bytes"`
+	Invalid bool   `json:"invalid"` // without memory for now: its engine sleeps
 	// Nodes says where it lies, by a sample of its pages. Empty: the kernel does not say.
 	Nodes []Share `json:"numa_nodes"`
 }

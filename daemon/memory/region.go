@@ -18,11 +18,12 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Region is registered memory, mapped until it is removed from its space.
+// Region is registered memory, mapped until it is removed from its space or vacated.
 type Region struct {
 	id    layout.RegionID
 	kind  Kind
-	bytes []byte // what was registered
+	size  uint64 // bytes that were registered
+	bytes []byte // them; nil while it is vacant
 	skip  uint64 // bytes of the mapping before it
 	whole []byte // the mapping, whole pages
 	page  int    // their size
@@ -35,6 +36,9 @@ type Region struct {
 
 // drop unmaps it. Nobody uses it any more.
 func (r *Region) drop() {
+	if r.bytes == nil {
+		return
+	}
 	r.warm.end()
 	// A mapping of ours that cannot be unmapped is a bug, not a condition.
 	if err := sys.Munmap(r.whole); err != nil {
@@ -58,4 +62,6 @@ type Info struct {
 	ID    layout.RegionID
 	Kind  Kind
 	Bytes uint64
+	// Vacant: there is no memory behind it for now.
+	Vacant bool
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Retain gives back to the system every page of the space's regions of which keep names no byte: it calls mark for the n bytes at off
-// that have to stay. Regions of which nothing stays are removed; the others stay mapped as a whole, and what was given back reads
+// that have to stay. Regions of which nothing stays are removed, vacant ones left as they are; the others stay mapped as a whole, and what was given back reads
 // as zeros. Nothing of a memfd is given back in which another region lies, of whatever session. It is for memory that nobody writes any more, and is no longer counted as registered. Bytes outside of a region are
 // ignored. It returns how many bytes stay. Register, Remove and Close wait for it: giving back takes a while.
 func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) (kept uint64, err error) {
@@ -15,7 +15,7 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 	pages, skips := map[layout.RegionID]*pageSet{}, map[layout.RegionID]uint64{}
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	for _, r := range regions {
-		if r != nil {
+		if r != nil && r.bytes != nil {
 			pages[r.id], skips[r.id] = newPageSet(len(r.whole), r.page), r.skip
 		}
 	}
@@ -25,7 +25,7 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 		}
 	})
 	for i, r := range regions {
-		if r == nil {
+		if r == nil || r.bytes == nil {
 			continue
 		}
 		left, e := r.shrink(pages[r.id])

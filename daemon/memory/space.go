@@ -42,18 +42,33 @@ func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, e
 	if s.closed {
 		return 0, ErrClosed
 	}
-	if err := s.pool.reserve(n, s.used.Load(), s.count); err != nil {
-		return 0, err
-	}
-	whole, page, file, err := mapMemfd(fd, skip, n)
+	r, err := s.fill(Region{kind: Memfd, skip: uint64(skip), size: n}, fd, s.count)
 	if err != nil {
-		s.pool.giveBack(n)
 		return 0, err
 	}
-	bytes := whole[skip : uint64(skip)+n : uint64(skip)+n]
-	r := &Region{kind: Memfd, bytes: bytes, skip: uint64(skip), whole: whole, page: page, file: file, pool: s.pool, warm: warm(whole), charged: n}
-	s.pool.use(file, 1)
+	return s.list(r), nil
+}
 
+// fill maps the memory behind what is described of a region, for a session that has count others.
+func (s *Space) fill(of Region, fd, count int) (*Region, error) {
+	if err := s.pool.reserve(of.size, s.used.Load(), count); err != nil {
+		return nil, err
+	}
+	whole, page, file, err := mapMemfd(fd, uint32(of.skip), of.size)
+	if err != nil {
+		s.pool.giveBack(of.size)
+		return nil, err
+	}
+	r := of
+	r.bytes = whole[of.skip : of.skip+of.size : of.skip+of.size]
+	r.whole, r.page, r.file, r.pool, r.warm, r.charged = whole, page, file, s.pool, warm(whole), of.size
+	s.pool.use(file, 1)
+	s.used.Add(of.size)
+	return &r, nil
+}
+
+// list names a region and lets it be found.
+func (s *Space) list(r *Region) layout.RegionID {
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	index := 0
 	for index < len(regions) && regions[index] != nil {
@@ -67,9 +82,8 @@ func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, e
 	r.id = layout.RegionID(uint64(s.gens[index])<<32 | uint64(index))
 	regions[index] = r
 	s.regions.Store(&regions)
-	s.used.Add(n)
 	s.count++
-	return r.id, nil
+	return r.id
 }
 
 // Remove takes the region out of the space and unmaps it: whatever used it has ended before.
@@ -104,8 +118,8 @@ func (s *Space) Close() {
 	s.used.Store(0)
 }
 
-// Resolve returns the n bytes at off of a region; ok is false when there is no such region or it is smaller. The bytes stay
-// mapped until Remove or Close.
+// Resolve returns the n bytes at off of a region; ok is false when there is no such region, it is smaller, or vacant. The bytes stay
+// mapped until Remove, Vacate or Close.
 func (s *Space) Resolve(id layout.RegionID, off, n uint64) (b []byte, ok bool) {
 	r := s.find(id)
 	if r == nil {
@@ -118,7 +132,7 @@ func (s *Space) Resolve(id layout.RegionID, off, n uint64) (b []byte, ok bool) {
 // Size returns how many bytes a region has; ok is false when there is no such region.
 func (s *Space) Size(id layout.RegionID) (n uint64, ok bool) {
 	if r := s.find(id); r != nil {
-		return uint64(len(r.bytes)), true
+		return r.size, true
 	}
 	return 0, false
 }
@@ -133,7 +147,7 @@ func (s *Space) Regions() []Info {
 	var all []Info
 	for _, r := range *s.regions.Load() {
 		if r != nil {
-			all = append(all, Info{ID: r.id, Kind: r.kind, Bytes: uint64(len(r.bytes))})
+			all = append(all, Info{ID: r.id, Kind: r.kind, Bytes: r.size, Vacant: r.bytes == nil})
 		}
 	}
 	return all

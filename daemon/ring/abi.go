@@ -21,6 +21,8 @@ const (
 	CtlLayout     = 6
 	CtlBye        = 7
 	CtlPing       = 8
+	CtlInvalidate = 9
+	CtlRevalidate = 10
 )
 
 // Kinds of rings in WELCOME's table.
@@ -64,6 +66,7 @@ const (
 	OpRestarted = 1 << 31
 
 	SaysGranted = 1 // Welcome.Says
+	SaysInvalid = 2
 
 	FormIDs  = 1 // RecGroup.Form
 	FormRuns = 2
@@ -72,8 +75,9 @@ const (
 	FlagForeign = 2
 	FlagShort   = 4
 
-	RegisterMemfd = 1      // Register.Kind
-	RegisterSkip  = 0xffff // of Register.Flags: bytes of the memfd before the region
+	RegisterMemfd   = 1       // Register.Kind
+	RegisterSkip    = 0xffff  // of Register.Flags: bytes of the memfd before the region
+	RegisterInvalid = 1 << 16 // without its memory, and without a descriptor
 
 	NoSlot = ^uint32(0)
 	NoRank = ^uint32(0)

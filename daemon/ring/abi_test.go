@@ -15,7 +15,7 @@ import (
 // mirrors are our structs under the names that C has for them.
 var mirrors = map[string]any{
 	"kvpipe_ctl": Ctl{}, "kvpipe_hello": Hello{}, "kvpipe_ring_desc": Desc{}, "kvpipe_welcome": Welcome{}, "kvpipe_ack": Ack{},
-	"kvpipe_register": Register{}, "kvpipe_unregister": Unregister{}, "kvpipe_layout_msg": LayoutMsg{}, "kvpipe_view": View{},
+	"kvpipe_register": Register{}, "kvpipe_unregister": Unregister{}, "kvpipe_revalidate": Revalidate{}, "kvpipe_layout_msg": LayoutMsg{}, "kvpipe_view": View{},
 	"kvpipe_sqe": SQE{}, "kvpipe_cqe": CQE{}, "kvpipe_rec_group": RecGroup{}, "kvpipe_rec_offer": RecOffer{},
 	"kvpipe_rec_extend": RecExtend{}, "kvpipe_rec_take": RecTake{}, "kvpipe_rec_key": RecKey{}, "kvpipe_result": Result{},
 	"kvpipe_layer_slot": LayerSlot{}, "kvpipe_run": Run{}, "kvpipe_rec_bind": RecBind{}, "kvpipe_rec_put": RecPut{}, "kvpipe_rec_get": RecGet{},
@@ -27,7 +27,9 @@ var numbers = map[string]uint64{
 	"KVPIPE_ABI": ABI, "KVPIPE_ABI_MIN": ABIMin, "KVPIPE_MAGIC": Magic, "KVPIPE_CTL_MAX": CtlMax, "KVPIPE_RINGS_MAX": RingsMax,
 	"KVPIPE_CTL_HELLO": CtlHello, "KVPIPE_CTL_WELCOME": CtlWelcome, "KVPIPE_CTL_ACK": CtlAck, "KVPIPE_CTL_REGISTER": CtlRegister,
 	"KVPIPE_CTL_UNREGISTER": CtlUnregister, "KVPIPE_CTL_LAYOUT": CtlLayout, "KVPIPE_CTL_BYE": CtlBye, "KVPIPE_CTL_PING": CtlPing,
-	"KVPIPE_RING_SQ": KindSQ, "KVPIPE_RING_CQ": KindCQ, "KVPIPE_RING_RECORDS": KindRecords, "KVPIPE_RING_RESULTS": KindResults,
+	"KVPIPE_CTL_INVALIDATE": CtlInvalidate, "KVPIPE_CTL_REVALIDATE": CtlRevalidate, "KVPIPE_REGISTER_INVALID": RegisterInvalid,
+	"KVPIPE_SAYS_INVALID": SaysInvalid,
+	"KVPIPE_RING_SQ":      KindSQ, "KVPIPE_RING_CQ": KindCQ, "KVPIPE_RING_RECORDS": KindRecords, "KVPIPE_RING_RESULTS": KindResults,
 	"KVPIPE_RING_LAYERS": KindLayers, "KVPIPE_RING_WORK": KindWork, "KVPIPE_RING_WORK_DONE": KindWorkDone,
 	"KVPIPE_OPCODE_NOP": OpNop, "KVPIPE_OPCODE_OFFER": OpOffer, "KVPIPE_OPCODE_EXTEND": OpExtend, "KVPIPE_OPCODE_SEAL": OpSeal,
 	"KVPIPE_OPCODE_WITHDRAW": OpWithdraw, "KVPIPE_OPCODE_TAKE": OpTake, "KVPIPE_OPCODE_CANCEL": OpCancel, "KVPIPE_OPCODE_WATCH": OpWatch,

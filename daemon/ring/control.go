@@ -81,11 +81,17 @@ type Register struct {
 	Reserved [2]uint64
 }
 
-// Unregister is struct kvpipe_unregister.
+// Unregister is struct kvpipe_unregister, of INVALIDATE too.
 type Unregister struct {
 	Region    uint64
 	TimeoutNS uint64
 	Reserved  [2]uint64
+}
+
+// Revalidate is struct kvpipe_revalidate.
+type Revalidate struct {
+	Region   uint64
+	Reserved [3]uint64
 }
 
 // LayoutMsg is struct kvpipe_layout_msg; NViews views and NFields fields follow.

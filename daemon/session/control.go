@@ -40,16 +40,21 @@ func (s *session) control(buf []byte) (bye *message) {
 
 // answer handles one message. later: somebody else sends the answer.
 func (s *session) answer(m *message) (value uint64, later bool, err error) {
-	if len(m.fds) != 0 && m.kind != ring.CtlRegister {
-		return 0, false, invalid("control message of type %d came with a descriptor: only REGISTER (%d) has one", m.kind, ring.CtlRegister)
+	if len(m.fds) != 0 && m.kind != ring.CtlRegister && m.kind != ring.CtlRevalidate {
+		return 0, false, invalid("control message of type %d came with a descriptor: only REGISTER (%d) and REVALIDATE (%d) have one", m.kind, ring.CtlRegister, ring.CtlRevalidate)
 	}
 	switch m.kind {
 	case ring.CtlRegister:
 		value, err = s.register(m)
 		return value, false, err
 	case ring.CtlUnregister:
-		later, err = s.unregister(m)
+		later, err = s.takeBack(m, false)
 		return 0, later, err
+	case ring.CtlInvalidate:
+		later, err = s.takeBack(m, true)
+		return 0, later, err
+	case ring.CtlRevalidate:
+		return 0, false, s.revalidate(m)
 	case ring.CtlLayout:
 		return 0, false, s.takeLayout(m.body)
 	case ring.CtlPing:

@@ -19,6 +19,8 @@ func FuzzControl(f *testing.F) {
 	seed(ring.CtlHello, ring.Append(nil, &hello))
 	seed(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1}))
 	seed(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: 1 << 32}))
+	seed(ring.CtlInvalidate, ring.Append(nil, &ring.Unregister{Region: 1 << 32}))
+	seed(ring.CtlRevalidate, ring.Append(nil, &ring.Revalidate{Region: 1 << 32}))
 	view := ring.View{Region: 1 << 32, NumBlocks: 4, BlockStride: 64, TokenStride: 4, HeadStride: 2, ContentBytes: 2, Kind: 1, BlockSize: 16, Heads: 2, TotalHeads: 2}
 	copy(view.Part[:], "kv")
 	piece := ring.Append(ring.Append(nil, &ring.LayoutMsg{Flags: 1, NViews: 1, NFields: 1, TotalViews: 1}), &view)
@@ -62,9 +64,12 @@ func FuzzControl(f *testing.F) {
 		case ring.CtlRegister:
 			var r ring.Register
 			_, _ = ring.Decode(m.body, &r, "register")
-		case ring.CtlUnregister:
+		case ring.CtlUnregister, ring.CtlInvalidate:
 			var u ring.Unregister
 			_, _ = ring.Decode(m.body, &u, "unregister")
+		case ring.CtlRevalidate:
+			var r ring.Revalidate
+			_, _ = ring.Decode(m.body, &r, "revalidate")
 		}
 	})
 }

@@ -193,7 +193,7 @@ func (v *Server) admit(s *session) error {
 func (s *session) welcome(seq uint32) error {
 	g := &s.geometry
 	w := ring.Welcome{
-		ABI: s.abi, Says: ring.SaysGranted, Epoch: s.srv.cfg.Epoch, Session: uint64(s.id), Secret: s.secret,
+		ABI: s.abi, Says: ring.SaysGranted | ring.SaysInvalid, Epoch: s.srv.cfg.Epoch, Session: uint64(s.id), Secret: s.secret,
 		RingCBytes: uint64(g.CBytes), RingDBytes: uint64(g.DBytes), Rank: s.who.Rank,
 		MaxPinnedBytes: s.srv.pool.Limits().SessionBytes, Ops: ring.Ops,
 		MaxIDs: layout.MaxIDs, MaxViews: layout.MaxViews, MaxRegions: maxRegions, MaxInflight: uint32(s.inflight),

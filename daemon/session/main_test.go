@@ -81,6 +81,8 @@ func (n *node) event(ev transfer.Event) {
 			n.SessionDrained(ev.Session)
 		case transfer.RegionRemoved:
 			n.RegionDrained(transfer.RegionDrained{Session: ev.Session, Region: ev.Region})
+		case transfer.RegionInvalidated:
+			n.RegionDrained(transfer.RegionDrained{Session: ev.Session, Region: ev.Region})
 		case transfer.Submit:
 			n.Complete(transfer.Complete{Session: ev.Session, UserData: ev.UserData, Tag: ev.Tag, Status: transfer.Done})
 		}

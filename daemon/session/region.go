@@ -9,8 +9,9 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// removal is a region that the client wants back. It stays registered until a request is answered with success.
+// removal is a region that the client wants back. It stays what it is until a request is answered with success.
 type removal struct {
+	stays   bool // it loses its memory alone
 	drained bool
 	waiting bool // a request waits
 	seq     uint32
@@ -29,8 +30,10 @@ func (s *session) register(m *message) (uint64, error) {
 		return 0, invalid("register: %d bytes too many", len(rest))
 	case r.Kind != ring.RegisterMemfd:
 		return 0, invalid("register: kind is %d: this daemon knows 1 (memfd)", r.Kind)
-	case r.Flags&^ring.RegisterSkip != 0:
-		return 0, invalid("register: flags are %#x: must be %#x at most", r.Flags, ring.RegisterSkip)
+	case r.Flags&^(ring.RegisterSkip|ring.RegisterInvalid) != 0:
+		return 0, invalid("register: flags are %#x: known are %#x", r.Flags, ring.RegisterSkip|ring.RegisterInvalid)
+	case r.Flags&ring.RegisterInvalid != 0:
+		return s.registerInvalid(m, &r)
 	case len(m.fds) != 1:
 		return 0, invalid("register: came with %d descriptors: must be one", len(m.fds))
 	}
@@ -42,20 +45,42 @@ func (s *session) register(m *message) (uint64, error) {
 	return uint64(id), nil
 }
 
-// unregister asks the driver to fence a region. later: RegionDrained or the timeout answers.
-func (s *session) unregister(m *message) (later bool, err error) {
+// registerInvalid names a region of a session that comes back without its memory.
+func (s *session) registerInvalid(m *message, r *ring.Register) (uint64, error) {
+	if len(m.fds) != 0 {
+		return 0, invalid("register: came with %d descriptors: must be none where the region is invalid", len(m.fds))
+	}
+	id, err := s.mem.RegisterVacant(r.Flags&ring.RegisterSkip, r.Bytes)
+	if err != nil {
+		return 0, err
+	}
+	s.srv.cfg.Events(transfer.RegionInvalidated{Session: s.id, Region: id})
+	return uint64(id), nil
+}
+
+// takeBack asks the driver to fence a region, to unregister it or (stays) to do without its memory. later: RegionDrained or the
+// timeout answers.
+func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
+	name := "unregister"
+	if stays {
+		name = "invalidate"
+	}
 	var u ring.Unregister
-	rest, err := ring.Decode(m.body, &u, "unregister")
+	rest, err := ring.Decode(m.body, &u, name)
 	if err != nil {
 		return false, invalid("%v", err)
 	}
 	if len(rest) != 0 {
-		return false, invalid("unregister: %d bytes too many", len(rest))
+		return false, invalid("%s: %d bytes too many", name, len(rest))
 	}
 	id := layout.RegionID(u.Region)
 	wait := unregisterWait
 	if u.TimeoutNS != 0 {
 		wait = time.Duration(min(u.TimeoutNS, math.MaxInt64))
+	}
+	var tell transfer.Event = transfer.RegionRemoved{Session: s.id, Region: id}
+	if stays {
+		tell = transfer.RegionInvalidated{Session: s.id, Region: id}
 	}
 	s.mu.Lock()
 	r := s.removals[id]
@@ -65,12 +90,15 @@ func (s *session) unregister(m *message) (later bool, err error) {
 			s.mu.Unlock()
 			return false, s.mem.Remove(id) // says what is wrong with the id
 		}
-		r = &removal{}
+		r = &removal{stays: stays}
 		s.removals[id] = r
-		defer s.srv.cfg.Events(transfer.RegionRemoved{Session: s.id, Region: id})
-	case r.waiting:
+		defer s.srv.cfg.Events(tell)
+	case r.waiting || stays && !r.stays:
 		s.mu.Unlock()
-		return false, refuse(transfer.Busy, "region %#x is being unregistered already", u.Region)
+		return false, refuse(transfer.Busy, "region %#x is being %s already", u.Region, r.name())
+	case r.stays && !stays: // who wanted that does not wait for it any more
+		r.stays = false
+		defer s.srv.cfg.Events(tell)
 	}
 	r.waiting, r.seq = true, m.seq
 	if r.drained {
@@ -82,6 +110,39 @@ func (s *session) unregister(m *message) (later bool, err error) {
 	return true, nil
 }
 
+func (r *removal) name() string {
+	if r.stays {
+		return "invalidated"
+	}
+	return "unregistered"
+}
+
+// revalidate maps the memory of a region again.
+func (s *session) revalidate(m *message) error {
+	var r ring.Revalidate
+	rest, err := ring.Decode(m.body, &r, "revalidate")
+	if err != nil {
+		return invalid("%v", err)
+	}
+	id := layout.RegionID(r.Region)
+	s.mu.Lock()
+	pending := s.removals[id]
+	s.mu.Unlock()
+	switch {
+	case len(rest) != 0:
+		return invalid("revalidate: %d bytes too many", len(rest))
+	case len(m.fds) != 1:
+		return invalid("revalidate: came with %d descriptors: must be one", len(m.fds))
+	case pending != nil:
+		return refuse(transfer.Busy, "region %#x is being %s: its operations are ending", r.Region, pending.name())
+	}
+	if err := s.mem.Occupy(id, m.fds[0]); err != nil {
+		return err
+	}
+	s.srv.cfg.Events(transfer.RegionRevalidated{Session: s.id, Region: id})
+	return nil
+}
+
 // finishRemoval unmaps and answers, elsewhere: unmapping a large region takes a while. The caller holds mu.
 func (s *session) finishRemoval(id layout.RegionID, r *removal) {
 	seq := r.seq
@@ -89,8 +150,12 @@ func (s *session) finishRemoval(id layout.RegionID, r *removal) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
+	take := s.mem.Remove
+	if r.stays {
+		take = s.mem.Vacate
+	}
 	s.jobs.Go(func() {
-		_ = s.ack(seq, 0, causeOf(s.mem.Remove(id)))
+		_ = s.ack(seq, 0, causeOf(take(id)))
 	})
 }
 
@@ -106,7 +171,7 @@ func (s *session) removalTimedOut(id layout.RegionID, r *removal, wait time.Dura
 	s.mu.Unlock()
 	defer s.jobs.Done()
 	_ = s.ack(seq, 0, transfer.Cause{Reason: transfer.Timeout,
-		Text: "region is still in use after " + wait.String() + ": its operations are ending, unregister it again"})
+		Text: "region is still in use after " + wait.String() + ": its operations are ending, ask again"})
 }
 
 // forgetRemovals stops all waiting; the session has ended.

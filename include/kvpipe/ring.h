@@ -35,11 +35,14 @@ enum kvpipe_ctl_type {
 	KVPIPE_CTL_HELLO = 1,       /* c->d kvpipe_hello; answered by WELCOME or ACK(error) */
 	KVPIPE_CTL_WELCOME = 2,     /* d->c kvpipe_welcome; fds: ring_c, ring_d, sq eventfd, cq eventfd */
 	KVPIPE_CTL_ACK = 3,         /* d->c kvpipe_ack: the answer to everything else */
-	KVPIPE_CTL_REGISTER = 4,    /* c->d kvpipe_register; one fd */
+	KVPIPE_CTL_REGISTER = 4,    /* c->d kvpipe_register; one fd, none with KVPIPE_REGISTER_INVALID */
 	KVPIPE_CTL_UNREGISTER = 5,  /* c->d kvpipe_unregister; acked after the fence */
 	KVPIPE_CTL_LAYOUT = 6,      /* c->d kvpipe_layout_msg: views and fields, in as many messages as needed */
 	KVPIPE_CTL_BYE = 7,         /* both: c->d close after fence (acked), d->c the session ends, kvpipe_ack with why */
 	KVPIPE_CTL_PING = 8,        /* c->d, acked: is the daemon answering? */
+	/* of daemons with KVPIPE_SAYS_INVALID */
+	KVPIPE_CTL_INVALIDATE = 9,  /* c->d kvpipe_unregister; acked after the fence: the region stays, without memory */
+	KVPIPE_CTL_REVALIDATE = 10, /* c->d kvpipe_revalidate; one fd */
 };
 
 struct kvpipe_ctl {             /* 32 bytes, in front of every message */
@@ -112,6 +115,7 @@ struct kvpipe_welcome {         /* 1280 bytes */
 
 enum kvpipe_says {
 	KVPIPE_SAYS_GRANTED = 1u << 0,  /* keeps `granted` in the layer slots, and knows KVPIPE_OP_RESTARTED */
+	KVPIPE_SAYS_INVALID = 1u << 1,  /* knows INVALIDATE, REVALIDATE and KVPIPE_REGISTER_INVALID */
 };
 
 struct kvpipe_ack {             /* 32 bytes, then text_len bytes of UTF-8, no NUL */
@@ -122,17 +126,24 @@ struct kvpipe_ack {             /* 32 bytes, then text_len bytes of UTF-8, no NU
 };
 
 #define KVPIPE_REGISTER_SKIP 0xffffu
+#define KVPIPE_REGISTER_INVALID (1u << 16)
 struct kvpipe_register {        /* 32 bytes */
 	uint64_t bytes;
 	uint32_t kind;          /* 1 memfd; others later */
-	uint32_t flags;         /* KVPIPE_REGISTER_SKIP: how many bytes of the memfd come before the region */
+	uint32_t flags;         /* KVPIPE_REGISTER_SKIP: how many bytes of the memfd come before the region;
+				 * KVPIPE_REGISTER_INVALID: it is named alone, its memory comes with REVALIDATE */
 	uint64_t reserved[2];
 };
 
-struct kvpipe_unregister {      /* 32 bytes */
+struct kvpipe_unregister {      /* 32 bytes; of UNREGISTER and INVALIDATE */
 	uint64_t region;
 	uint64_t timeout_ns;
 	uint64_t reserved[2];
+};
+
+struct kvpipe_revalidate {      /* 32 bytes */
+	uint64_t region;
+	uint64_t reserved[3];
 };
 
 #define KVPIPE_LAYOUT_COMMIT 1u

@@ -91,6 +91,9 @@ KVPIPE_SIZE(kvpipe_unregister, 32);
 KVPIPE_OFF(kvpipe_unregister, region, 0);
 KVPIPE_OFF(kvpipe_unregister, timeout_ns, 8);
 KVPIPE_OFF(kvpipe_unregister, reserved, 16);
+KVPIPE_SIZE(kvpipe_revalidate, 32);
+KVPIPE_OFF(kvpipe_revalidate, region, 0);
+KVPIPE_OFF(kvpipe_revalidate, reserved, 8);
 
 KVPIPE_SIZE(kvpipe_layout_msg, 32);
 KVPIPE_OFF(kvpipe_layout_msg, flags, 0);

@@ -22,7 +22,7 @@ func structExamples(t *testing.T) map[string][]byte {
 	welcome := ring.Welcome{
 		ABI: ring.ABI, Epoch: 9, Session: 9<<32 | 1, Secret: secret, RingCBytes: uint64(g.CBytes), RingDBytes: uint64(g.DBytes),
 		NRings: uint32(len(g.Table())), Rank: 1, MaxPinnedBytes: 1 << 40, Ops: ring.Ops, MaxIDs: 1 << 20, MaxViews: 4096, MaxRegions: 1024, MaxInflight: 4096,
-		Says: ring.SaysGranted,
+		Says: ring.SaysGranted | ring.SaysInvalid,
 	}
 	copy(welcome.Rings[:], g.Table())
 	view := ring.View{
@@ -47,6 +47,7 @@ func structExamples(t *testing.T) map[string][]byte {
 		"kvpipe_ack":        append(ring.Append(nil, &ring.Ack{Reason: 6, TextLen: uint32(len(refused))}), refused...),
 		"kvpipe_register":   ring.Append(nil, &ring.Register{Bytes: 1 << 30, Kind: ring.RegisterMemfd, Flags: 64}),
 		"kvpipe_unregister": ring.Append(nil, &ring.Unregister{Region: 1<<32 | 7, TimeoutNS: 5e9}),
+		"kvpipe_revalidate": ring.Append(nil, &ring.Revalidate{Region: 1<<32 | 7}),
 		"kvpipe_layout_msg": append(ring.Append(nil, &ring.LayoutMsg{Flags: ring.LayoutCommit, NFields: 1, TotalViews: 32}), "\x05\x00\x08\x00dtypebfloat16"...),
 		"kvpipe_view":       ring.Append(nil, &view),
 		"kvpipe_sqe":        ring.Append(nil, &ring.SQE{Op: ring.OpWithdraw, UserData: 7, TimeoutNS: 5e9, Target: 5}),

@@ -115,6 +115,7 @@ func Example() *Source {
 		R: []admin.Region{
 			{ID: "0x100000001", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "memfd", Bytes: 2 << 30, Nodes: []admin.Share{{Node: 1, Pages: 16}}},
 			{ID: "0x100000002", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "hugetlb memfd", Bytes: 1 << 30, Nodes: []admin.Share{{Node: 0, Pages: 12}, {Node: 1, Pages: 4}}},
+			{ID: "0x100000003", Session: "0x5a17c0de00000002", Engine: "llama", Kind: "memfd", Bytes: 1 << 20, Invalid: true, Nodes: []admin.Share{}},
 		},
 		O: []admin.Offer{
 			{Key: "cmpl-17", Engine: "llama", State: "sealed", Tokens: 8192, Blocks: 512, Sealed: true, Consumers: 2, Consumed: 1, Lease: 29.96, Age: 0.04, Trace: "4bf92f3577b34da6"},

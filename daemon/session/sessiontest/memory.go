@@ -36,6 +36,18 @@ func (c *Client) Unregister(region layout.RegionID, timeout time.Duration) error
 	return err
 }
 
+// Invalidate has the daemon let go of a region's memory and keep its name; 0 is the daemon's default timeout.
+func (c *Client) Invalidate(region layout.RegionID, timeout time.Duration) error {
+	_, err := c.Request(ring.CtlInvalidate, ring.Append(nil, &ring.Unregister{Region: uint64(region), TimeoutNS: uint64(timeout)}))
+	return err
+}
+
+// Revalidate gives an invalid region the memory of fd.
+func (c *Client) Revalidate(region layout.RegionID, fd int) error {
+	_, err := c.Request(ring.CtlRevalidate, ring.Append(nil, &ring.Revalidate{Region: uint64(region)}), fd)
+	return err
+}
+
 // SetLayout sets the session's layout, in messages of at most perMessage views (0: as many as fit).
 func (c *Client) SetLayout(views []layout.View, fields []layout.Field, perMessage int) error {
 	const fit = (ring.CtlMax - 32) / ring.ViewSize / 2 // leaves half for fields

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Regions without memory: an engine that sleeps gives its pages up and has them back later, under the same name, at the same address
+ * and with the layout that was set. The daemon keeps name and layout, too; one that is restarted meanwhile is told again (attach.c).
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* One call. */
+struct change {
+	kvpipe_t *kv;
+	const char *what;
+	struct kv_region *r;
+	bool own;         /* memory of kvpipe_mem_alloc(): the pages are ours to give back */
+	int64_t deadline;
+	uint64_t life;    /* of the daemon that is asked; 0: the session is over */
+	uint64_t remote;
+};
+
+/* 1: the region is so already. Until end() nobody else changes it, and it stays listed. */
+static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t timeout_ns)
+{
+	kvpipe_t *kv = c->kv;
+	int err = kv_enter(kv);
+
+	if (err == 0)
+		err = kv_check_timeout(invalid ? "invalidate: timeout_ns" : "revalidate: timeout_ns", &timeout_ns, KV_CALL_NS);
+	if (err != 0)
+		return err;
+	c->what = invalid ? "invalidate" : "revalidate";
+	c->deadline = kv_after(kv_now(), timeout_ns);
+	pthread_mutex_lock(&kv->lock);
+	struct kv_region *r = kv_region_find(kv, region);
+	if (r == NULL)
+		err = kv_err(KVPIPE_E_NOT_FOUND, "%s: region %#llx is not of this session", c->what, (unsigned long long)region);
+	else if (r->changing)
+		err = kv_err(KVPIPE_E_BUSY, "%s: another thread invalidates or revalidates region %#llx", c->what,
+			     (unsigned long long)region);
+	else if (r->invalid == invalid && !r->unsure)
+		err = 1;
+	if (err == 0) {
+		r->changing = true;
+		c->r = r;
+		c->own = r->addr != NULL && !r->adopted;
+	}
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+static void end(struct change *c)
+{
+	pthread_mutex_lock(&c->kv->lock);
+	c->r->changing = false;
+	pthread_mutex_unlock(&c->kv->lock);
+}
+
+/*
+ * Notes the daemon's answer, if it is still the daemon. What one that does not answer in time will make of it is not known: it is asked
+ * again next time.
+ */
+static int settle(struct change *c, bool invalid, int err)
+{
+	kvpipe_t *kv = c->kv;
+
+	pthread_mutex_lock(&kv->lock);
+	if (err == 0 && c->life != 0 && kv->life != c->life)
+		err = KV_LOST;
+	if (err == 0)
+		c->r->invalid = invalid;
+	if (err == 0 || err == -KVPIPE_E_TIMEOUT)
+		c->r->unsure = err != 0;
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+/* A daemon that knows invalid regions, and what it calls this one. */
+static int find_daemon(struct change *c)
+{
+	kvpipe_t *kv = c->kv;
+	int err = kv_await_daemon(kv, c->what, c->deadline, &c->life);
+
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&kv->lock);
+	bool knows = (kv->says & KVPIPE_SAYS_INVALID) != 0;
+	c->remote = c->r->remote;
+	pthread_mutex_unlock(&kv->lock);
+	if (c->life != 0 && !knows)
+		return kv_err(KVPIPE_E_INCOMPATIBLE, "%s: kvpiped %s does not know invalid regions: run a newer one, or unregister the region",
+			      c->what, kv_names(kv)->daemon);
+	return 0;
+}
+
+/*
+ * Waits until the daemon has read all that was submitted before: what it reads after the region is valid again would be taken for an
+ * offer of what is there then. KV_LOST: ask the next one.
+ */
+static int await_read(struct change *c)
+{
+	kvpipe_t *kv = c->kv;
+	int64_t pause = 20000;
+	uint32_t upto = 0;
+	bool counted = false;
+
+	for (;;) {
+		pthread_mutex_lock(&kv->sq.lock);
+		int state = __atomic_load_n(&kv->state, __ATOMIC_RELAXED);
+		if (state == KV_LIVE && !counted) {
+			upto = kv->sq.tail;
+			counted = true;
+		}
+		bool here = state == KV_LIVE || state == KV_REPLAY;
+		bool read = !here || !kv_sq_refresh(&kv->sq, &kv->rings) || (counted && (int32_t)(kv->sq.head - upto) >= 0);
+		if (!read)
+			kv_ring_bell(kv);
+		pthread_mutex_unlock(&kv->sq.lock);
+		if (state == KV_LEAVING || state == KV_AWAY)
+			return KV_LOST;
+		if (read)
+			return 0;
+		if (kv_now() >= c->deadline)
+			return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon has not read all that was submitted before: collect completions",
+				      c->what);
+		struct timespec ts = kv_timespec(pause);
+		nanosleep(&ts, NULL);
+		pause = pause < KV_MS / 2 ? pause * 2 : KV_MS;
+	}
+}
+
+/* While no daemon has it and no operation waits for one, nothing touches the memory: the next one hears of it as it is. */
+static bool without_daemon(struct change *c)
+{
+	kvpipe_t *kv = c->kv;
+
+	pthread_mutex_lock(&kv->lock);
+	bool alone = kv->state == KV_AWAY && kv->live == NULL;
+	if (alone)
+		c->r->invalid = true;
+	pthread_mutex_unlock(&kv->lock);
+	return alone;
+}
+
+static int invalidate(struct change *c)
+{
+	int err;
+
+	do {
+		if (without_daemon(c))
+			return 0;
+		err = find_daemon(c);
+		if (err == 0 && c->life != 0)
+			err = await_read(c);
+		if (err == 0 && c->life != 0) {
+			int64_t left = c->deadline - kv_now();
+			struct kvpipe_unregister body = { .region = c->remote, .timeout_ns = (uint64_t)(left > KV_MS ? left : KV_MS) };
+			err = kv_request(c->kv, c->what, c->life, KVPIPE_CTL_INVALIDATE, &body, sizeof(body), -1,
+					 kv_after(c->deadline, KV_GRACE_NS), NULL);
+		}
+		err = settle(c, true, err);
+	} while (err == KV_LOST);
+	return err;
+}
+
+/* The pages go back to the system; the mapping stays. */
+static int give_back(const struct change *c)
+{
+	if (fallocate(c->r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->r->mapped) == 0)
+		return 0;
+	return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the region is invalid, but its pages stay: %s", c->what, strerror(errno));
+}
+
+int kvpipe_mem_invalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
+{
+	struct change c = { .kv = kv };
+	int err = begin(&c, region, true, timeout_ns);
+
+	if (err != 0)
+		return err == 1 ? 0 : err;
+	err = invalidate(&c);
+	if (err == 0 && c.own)
+		err = give_back(&c);
+	end(&c);
+	return err;
+}
+
+/* A daemon that is away is told by whoever comes back to the next one. */
+static bool for_the_next(struct change *c)
+{
+	kvpipe_t *kv = c->kv;
+
+	pthread_mutex_lock(&kv->lock);
+	bool away = kv->state == KV_AWAY || kv->state == KV_LEAVING;
+	if (away)
+		c->r->invalid = false;
+	pthread_mutex_unlock(&kv->lock);
+	return away;
+}
+
+static int revalidate(struct change *c)
+{
+	int err;
+
+	do {
+		if (for_the_next(c)) {
+			err = kv_await_daemon(c->kv, c->what, c->deadline, &c->life);
+			return err == 0 && c->life == 0 ? kv_over(c->kv) : err;
+		}
+		err = find_daemon(c);
+		if (err == 0 && c->life == 0)
+			return kv_over(c->kv);
+		if (err == -KVPIPE_E_UNAVAILABLE) { /* it went away just now, and may be back just now, too */
+			if (for_the_next(c))
+				return err;
+			err = KV_LOST;
+			continue;
+		}
+		if (err == 0) {
+			struct kvpipe_revalidate body = { .region = c->remote };
+			err = kv_request(c->kv, c->what, c->life, KVPIPE_CTL_REVALIDATE, &body, sizeof(body), c->r->fd, c->deadline, NULL);
+		}
+		err = settle(c, false, err);
+	} while (err == KV_LOST);
+	return err;
+}
+
+int kvpipe_mem_revalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
+{
+	struct change c = { .kv = kv };
+	struct stat st;
+	int err = begin(&c, region, false, timeout_ns);
+
+	if (err != 0)
+		return err == 1 ? 0 : err;
+	if (c.own) {
+		err = fstat(c.r->fd, &st) == 0 ? kv_populate(c.r->fd, c.r->addr, c.r->mapped, (size_t)st.st_blksize) : errno;
+		if (err != 0) /* EFAULT: the file has no page left */
+			err = kv_err(KVPIPE_E_QUOTA, "revalidate: no memory for %zu bytes: %s", c.r->mapped,
+				     strerror(err == EFAULT ? ENOMEM : err));
+	}
+	if (err == 0)
+		err = revalidate(&c);
+	if (err != 0 && c.own && c.r->invalid) /* nobody else changes that */
+		fallocate(c.r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c.r->mapped);
+	end(&c);
+	return err;
+}
