@@ -30,6 +30,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvpipe_mem_register_fd": (c_int, [c_void_p, c_int, c_uint64, c_uint32, POINTER(c_uint64)]),
     "kvpipe_mem_adopt": (c_int, [c_void_p, POINTER(_abi.AdoptOpts), POINTER(c_uint64)]),
     "kvpipe_mem_unregister": (c_int, [c_void_p, c_uint64, c_int64]),
+    "kvpipe_mem_invalidate": (c_int, [c_void_p, c_uint64, c_int64]),
+    "kvpipe_mem_revalidate": (c_int, [c_void_p, c_uint64, c_int64]),
     "kvpipe_set_layout": (c_int, [c_void_p, POINTER(_abi.View), c_uint32, POINTER(_abi.Field), c_uint32]),
     "kvpipe_progress": (c_int, [c_void_p, c_uint64]),
     "kvpipe_offer": (c_int, [c_void_p, POINTER(_abi.OfferOpts), POINTER(_OP)]),

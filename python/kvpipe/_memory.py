@@ -16,6 +16,7 @@ from .errors import Invalid, Quota
 
 _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
+_MADV_REMOVE = 9
 _MADV_DONTFORK = 10
 _MADV_HUGEPAGE = 14
 _MADV_DONTDUMP = 16
@@ -85,15 +86,24 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
         raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
 
 
-def populate(fd: int, address: int, size: int) -> None:
-    """Makes every page present. Raises OSError when memory runs out."""
+def populate(fd: Optional[int], address: int, size: int) -> None:
+    """Makes every page present; without the file, what is there may be lost. Raises OSError when memory runs out."""
     _libc.madvise(address, size, _MADV_HUGEPAGE)  # where shmem allows it
     if _libc.madvise(address, size, _MADV_POPULATE_WRITE) == 0:
         return
     code = ctypes.get_errno()
     if code != errno.EINVAL:
+        code = errno.ENOMEM if code == errno.EFAULT else code  # the file has no page left
         raise OSError(code, os.strerror(code))
-    os.posix_fallocate(fd, 0, size)  # before Linux 5.14: present, but mapped page by page
+    if fd is None:  # before Linux 5.14
+        ctypes.memset(address, 0, size)
+    else:
+        os.posix_fallocate(fd, 0, size)  # present, but mapped page by page
+
+
+def give_back(address: int, size: int) -> None:
+    """Every page goes back to the system; the mapping stays."""
+    _libc.madvise(address, size, _MADV_REMOVE)
 
 
 def keep_private(address: int, size: int) -> None:

@@ -106,6 +106,18 @@ class Session:
             pass
         self.regions.pop(region, None)
 
+    def invalidate(self, region: int, timeout: Optional[float]) -> None:
+        """Has the daemon let go of a region's memory, and keep its name."""
+        ns = _values.duration("timeout", timeout)
+        with self as handle:
+            self.lib.check(self.lib.mem_invalidate(handle, region, ns))
+
+    def revalidate(self, region: int, timeout: Optional[float]) -> None:
+        """Gives the region's memory, which is there again, to the daemon."""
+        ns = _values.duration("timeout", timeout)
+        with self as handle:
+            self.lib.check(self.lib.mem_revalidate(handle, region, ns))
+
     def close(self, patience: Optional[float] = None) -> None:
         """Ends the session. patience: seconds that other threads' calls get to leave; None, as long as they need.
 

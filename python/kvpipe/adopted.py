@@ -6,20 +6,21 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from . import _abi
+from ._sleep import Sleeper
 from .errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from ._session import Session
 
 
-class AdoptedRegion:
+class AdoptedRegion(Sleeper):
     """Memory of the program's that the daemon may read and write, from Node.adopt().
 
     It is used through the object that it belongs to. That object is kept alive until close() or the end of the
     session; it must not be resized before.
 
     - ``id``: names it in a layout. ``nbytes``, ``address``: the object's bytes. ``memory``: the object, None after
-      the end. ``registered``: until close().
+      the end. ``registered``: until close(). ``valid``: False from invalidate() to revalidate().
     """
 
     id: int
@@ -54,9 +55,10 @@ class AdoptedRegion:
     def _forked(self) -> None:
         """In a child: it shares the memory, but not the region."""
         self._drop()
+        self._begin_valid()
 
     def __repr__(self) -> str:
-        state = "" if self.registered else " closed"
+        state = " closed" if not self.registered else "" if self.valid else " invalid"
         return f"<kvpipe.AdoptedRegion {self.id:#x} of {self.nbytes} bytes{state}>"
 
 
@@ -113,6 +115,7 @@ def adopt(session: "Session", memory: Any, quiesced: bool) -> AdoptedRegion:
     opts = _abi.opts(_abi.AdoptOpts, addr=address, nbytes=nbytes, flags=_abi.ADOPT_QUIESCED if quiesced else 0)
     number = ctypes.c_uint64()
     region = AdoptedRegion.__new__(AdoptedRegion)
+    region._begin_valid()
     with session as handle:
         session.lib.check(session.lib.mem_adopt(handle, ctypes.byref(opts), ctypes.byref(number)))
         region.id, region.nbytes, region.address = number.value, nbytes, address

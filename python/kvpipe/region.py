@@ -7,25 +7,28 @@ import mmap
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _memory
+from ._sleep import Sleeper
 from .errors import Invalid, Quota
 
 if TYPE_CHECKING:
     from ._session import Session
 
 
-class Region(mmap.mmap):
+class Region(Sleeper, mmap.mmap):
     """Memory that the daemon may read and write, from Node.alloc() or Node.register_fd().
 
     A writable buffer of ``nbytes`` bytes: ``memoryview(region)``, ``np.frombuffer(region, ...)``,
     ``torch.frombuffer(region, ...)``. Each of them keeps the memory mapped, past close() and past the end of the session.
 
     - ``id``: names it in a layout. ``address``: where it begins in this process. ``registered``: until close().
+    - ``valid``: False from invalidate() to revalidate(), while an engine sleeps.
     """
 
     id: int
     nbytes: int
     address: int
     _size: int
+    _own: bool  # the pages are the region's, not a caller's
     _session: Optional["Session"]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Region":
@@ -47,6 +50,17 @@ class Region(mmap.mmap):
             session.unregister(self.id, timeout)
         self._drop()
 
+    def _give_back(self) -> None:
+        if self._own:
+            _memory.give_back(self.address, self._size)
+
+    def _have_back(self) -> None:
+        if self._own:
+            try:
+                _memory.populate(None, self.address, self._size)
+            except OSError as error:
+                raise Quota(f"revalidate: no memory for {self.nbytes} bytes: {error.strerror}") from None
+
     def _drop(self) -> None:
         """Unmaps now, or when the last buffer over it goes."""
         self._session = None
@@ -65,6 +79,7 @@ class Region(mmap.mmap):
     def _forked(self) -> None:
         """In a child: the memory is not here. What refers to it finds zeros, and unmaps those in the end."""
         self._session = None
+        self._begin_valid()
         if self._size and not self.closed:
             _memory.zeros_at(self.address, self._size)
             self._size = self.nbytes
@@ -78,7 +93,7 @@ class Region(mmap.mmap):
         raise TypeError("a region cannot be resized: allocate another")
 
     def __repr__(self) -> str:
-        state = "" if self.registered else " closed"
+        state = " closed" if not self.registered else "" if self.valid else " invalid"
         return f"<kvpipe.Region {self.id:#x} of {self.nbytes} bytes{state}>"
 
 
@@ -88,7 +103,8 @@ def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -
         region = mmap.mmap.__new__(Region, fd, nbytes)
     except (OSError, ValueError) as error:
         raise Invalid(f"register_fd: {nbytes} bytes of fd {fd} cannot be mapped: {error}") from None
-    region.id, region.nbytes, region._size, region._session = 0, nbytes, size, None
+    region.id, region.nbytes, region._size, region._session, region._own = 0, nbytes, size, None, fill
+    region._begin_valid()
     try:
         region.address = ctypes.addressof(ctypes.c_char.from_buffer(region))
         _memory.keep_private(region.address, size)

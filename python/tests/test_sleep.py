@@ -1,0 +1,312 @@
+"""Engines that sleep: regions give their memory up for a while, under their name, at their address and with their layout."""
+
+import fcntl
+import itertools
+import mmap
+import os
+import pathlib
+import signal
+import threading
+
+import kvpipe
+import pytest
+from caches import BLOCK_SIZE, Cache, view
+from daemons import Daemon
+from engines import Engine, usage
+
+numpy = pytest.importorskip("numpy")
+
+BLOCKS = list(range(8))
+TOKENS = BLOCK_SIZE * len(BLOCKS)
+TOKEN = b"0123456789abcdef"
+STEP = 1 << 16
+MIB = 1 << 20
+numbers = itertools.count()
+
+
+@pytest.fixture(params=["local", "tcp"])
+def ends(request, near, far):
+    """(producer, consumer, the producer's name for the consumer)"""
+    apart = request.param == "tcp"
+    with Cache(near.socket, "p") as p, Cache((far if apart else near).socket, "d") as d:
+        yield p, d, "near" if apart else None
+
+
+def hand_over(p, d, peer, salt):
+    """Byte for byte, into blocks that had something else."""
+    for block in BLOCKS:
+        p.fill(block, salt + block)
+        d.fill(block, salt + block + 100)
+    key = f"hand over {next(numbers)}"  # a consumed key is remembered for a while
+    offer = p.node.offer(key, BLOCKS, tokens=TOKENS, token=TOKEN)
+    d.node.take(key, BLOCKS, peer=peer, token=TOKEN, tokens=TOKENS).wait(60)
+    assert all(d.holds(block, salt + block) for block in BLOCKS)
+    offer.wait(60)
+
+
+def resident(region):
+    """KiB of the region that are in this process."""
+    smaps = pathlib.Path("/proc/self/smaps").read_text().split(f"{region.address:x}-")[1]
+    return int(smaps.split("\nRss:")[1].split()[0])
+
+
+def allocated(region):
+    """Bytes of its file, whoever maps it; None where the kernel does not tell."""
+    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    where = next(line.split()[0] for line in maps if line.startswith(f"{region.address:x}-"))
+    try:
+        return os.stat(f"/proc/self/map_files/{where}").st_blocks * 512
+    except PermissionError:
+        return None
+
+
+def refused(region, call):
+    with pytest.raises(kvpipe.Unavailable, match=f"region {region.id:#x} of the layout of rank 0 is invalid.*revalidate it first"):
+        call()
+
+
+@pytest.mark.parametrize("sleeps", ["producer", "consumer", "both"])
+def test_a_hand_over_before_and_after(ends, sleeps):
+    p, d, peer = ends
+    hand_over(p, d, peer, 1)
+    for salt in (20, 40):  # and once more
+        regions = [cache.region for cache in {"producer": [p], "consumer": [d], "both": [p, d]}[sleeps]]
+        addresses = [region.address for region in regions]
+        for region in regions:
+            region.invalidate()
+        for region in regions:
+            region.revalidate()
+        assert [region.address for region in regions] == addresses
+        hand_over(p, d, peer, salt)
+
+
+def test_meanwhile_everything_is_refused(ends):
+    p, d, peer = ends
+    p.region.invalidate(), d.region.invalidate()
+    assert not p.region.valid and p.region.registered and "invalid" in repr(p.region)
+    refused(p.region, p.node.offer("k", BLOCKS, tokens=TOKENS, token=TOKEN).wait)
+    refused(d.region, d.node.take("k", BLOCKS, peer=peer, token=TOKEN, tokens=TOKENS).wait)
+    p.region.revalidate(), d.region.revalidate()
+    assert p.region.valid and "invalid" not in repr(p.region)
+    hand_over(p, d, peer, 5)
+
+
+def test_a_scheduler_is_refused_too(near):
+    with Cache(near.socket, "p") as p, kvpipe.connect(near.socket, engine_id="p", role="scheduler") as scheduler:
+        offer = scheduler.offer("k", BLOCKS, tokens=TOKENS, token=TOKEN)
+        while not near.ask("offers"):  # another session's ring: read when it is read
+            pass
+        p.region.invalidate()
+        with pytest.raises(kvpipe.Unavailable, match="rank 0: region 0x.* was invalidated while the operation used it"):
+            offer.wait(60)
+        refused(p.region, scheduler.offer("k2", BLOCKS, tokens=TOKENS, token=TOKEN).wait)
+        p.region.revalidate()
+        scheduler.offer("k2", BLOCKS, tokens=TOKENS, token=TOKEN).withdraw()
+
+
+def test_memory_goes_back_to_the_system_and_comes_again(near):
+    with kvpipe.connect(near.socket, engine_id="memory") as node:
+        region = node.alloc(4 * MIB, huge=False)
+        numpy.frombuffer(region, numpy.uint8)[:] = 7
+        mapped = usage(near)[1]
+        assert resident(region) == 4096 and allocated(region) in (4 * MIB, None)
+        region.invalidate()
+        assert resident(region) == 0 and allocated(region) in (0, None)
+        assert usage(near)[1] == mapped - 1
+        (shown,) = [r for r in near.ask("regions") if r["engine"] == "memory"]
+        assert shown["invalid"] and shown["bytes"] == 4 * MIB
+        region.revalidate()
+        assert resident(region) == 4096 and allocated(region) in (4 * MIB, None)
+        assert usage(near)[1] == mapped
+        words = numpy.frombuffer(region, numpy.uint8)
+        words[:] = 9
+        assert int(words.sum()) == 9 * 4 * MIB
+        del words
+
+
+@pytest.mark.parametrize("sleeps", ["producer", "consumer"])
+def test_what_is_in_flight_ends_first(ends, sleeps):
+    p, d, peer = ends
+    offer = p.node.offer("k", [], tokens=0, sealed=False, token=TOKEN)
+    offer.extend(BLOCKS, tokens=TOKENS, after=STEP, layered=True, sealed=True)
+    for block in BLOCKS:
+        p.fill(block, block)
+    p.node.progress(STEP | 1)  # one layer of two
+    take = d.node.take("k", BLOCKS, peer=peer, token=TOKEN, tokens=TOKENS, layered=True)
+    take.wait_layer(0, 60)
+    mine, theirs = (offer, take) if sleeps == "producer" else (take, offer)
+    region = p.region if sleeps == "producer" else d.region
+    region.invalidate()
+    with pytest.raises(kvpipe.Unavailable, match="was invalidated while the operation used it"):
+        mine.wait(0)  # it has ended by now
+    assert mine.released
+    if sleeps == "producer":
+        with pytest.raises(kvpipe.Error, match="was invalidated while the operation used it"):
+            theirs.wait(60)
+    else:
+        assert not theirs.done  # others may take it
+        theirs.withdraw()
+    region.revalidate()
+    p.node.progress(2 * STEP)
+    hand_over(p, d, peer, 50)
+
+
+@pytest.fixture
+def nodes(folder):
+    daemon = Daemon(folder / f"sl{len(list(folder.iterdir()))}", "sleep", folder / "ca",
+                    config=f'[limits]\nsession_pinned = "{MIB}B"\n')
+    yield daemon
+    if daemon.process.poll() is None:
+        daemon.stop()
+
+
+def restart(daemon, *sessions):
+    daemon.kill()
+    for node in sessions:
+        while node.connected:
+            os.sched_yield()
+    daemon.start()
+    for node in sessions:
+        while not node.connected:
+            os.sched_yield()
+
+
+def test_an_invalid_region_is_one_to_the_next_daemon(nodes):
+    with Cache(nodes.socket, "p") as p, Cache(nodes.socket, "d") as d:
+        p.region.invalidate()
+        restart(nodes, p.node, d.node)
+        assert {r["engine"]: r["invalid"] for r in nodes.ask("regions")} == {"p": True, "d": False}
+        with pytest.raises(kvpipe.Unavailable, match="is invalid"):
+            p.node.offer("k", BLOCKS, tokens=TOKENS, token=TOKEN).wait(60)
+        p.region.revalidate()
+        hand_over(p, d, None, 3)  # with the layout of before
+        d.region.invalidate(), d.region.revalidate()
+        restart(nodes, p.node, d.node)
+        hand_over(p, d, None, 30)
+
+
+def test_without_a_daemon(nodes):
+    with Cache(nodes.socket, "p") as p, Cache(nodes.socket, "d") as d:
+        nodes.kill()
+        for node in (p.node, d.node):
+            while node.connected:
+                os.sched_yield()
+        p.region.invalidate(), d.region.invalidate()  # nothing touches them
+        assert resident(p.region) == 0
+        with pytest.raises(kvpipe.Unavailable, match="went away"):
+            p.region.revalidate(timeout=0.05)
+        assert p.region.valid and resident(p.region) > 0
+        nodes.start()
+        d.region.revalidate(timeout=60)
+        while not p.node.connected:
+            os.sched_yield()
+        hand_over(p, d, None, 3)
+
+
+def test_quota(nodes):
+    with kvpipe.connect(nodes.socket, engine_id="q") as node:
+        first = node.alloc(MIB)
+        with pytest.raises(kvpipe.Quota):
+            node.alloc(4096)
+        first.invalidate()
+        second = node.alloc(4096)
+        with pytest.raises(kvpipe.Quota, match="limits.session_pinned"):
+            first.revalidate()
+        assert not first.valid and resident(first) == 0
+        second.close()
+        first.revalidate()
+        assert first.valid
+
+
+def test_calls_in_any_order(near):
+    with Cache(near.socket, "p") as p:
+        p.region.revalidate()
+        p.region.invalidate(), p.region.invalidate()
+        p.region.revalidate(), p.region.revalidate()
+        p.region.invalidate()
+        p.region.close()
+        for call in (p.region.invalidate, p.region.revalidate):
+            with pytest.raises(kvpipe.Closed, match="the region is closed"):
+                call()
+    with kvpipe.connect(near.socket, engine_id="p") as node:
+        region = node.alloc(4096)
+    with pytest.raises(kvpipe.Closed):
+        region.invalidate()
+
+
+def test_threads(near):
+    with Cache(near.socket, "p") as p:
+        failed = []
+
+        def turn(calls):
+            try:
+                for i in range(60):
+                    calls[i % 2]()
+            except BaseException as error:
+                failed.append(error)
+
+        ways = [p.region.invalidate, p.region.revalidate]
+        threads = [threading.Thread(target=turn, args=(calls,)) for calls in (ways, ways[::-1])]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert not failed
+        p.region.revalidate()
+        assert memoryview(p.region)[0] == 0
+
+
+def test_memory_of_the_programs_own_stays_and_must_be_whole(near):
+    fd = os.memfd_create("own", os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, MIB)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, 0x0002)
+        with kvpipe.connect(near.socket, engine_id="own") as node:
+            region = node.register_fd(fd, MIB)
+            region[5] = 7
+            region.invalidate()
+            assert region[5] == 7 and os.fstat(fd).st_blocks * 512 == MIB
+            region.madvise(mmap.MADV_REMOVE)
+            assert os.fstat(fd).st_blocks == 0
+            with pytest.raises(kvpipe.Invalid, match="sparse"):
+                region.revalidate()
+            assert not region.valid
+            os.posix_fallocate(fd, 0, MIB)
+            region.revalidate()
+            region.close()
+    finally:
+        os.close(fd)
+
+
+def test_adopted_memory(near):
+    array = numpy.arange(40 * MIB // 8, dtype=numpy.uint64)
+    with kvpipe.connect(near.socket, engine_id="adopts") as node:
+        region = node.adopt(array)
+        region.invalidate()
+        assert not region.valid and "invalid" in repr(region)
+        array += 1  # it is the program's
+        region.revalidate()
+        assert region.valid and int(array[-1]) == len(array)
+
+
+def test_a_dead_schedulers_offers_end_with_the_memory(near):
+    with Cache(near.socket, "p") as p, Cache(near.socket, "d") as d:
+        with Engine(near.socket, "p", scheduler=True) as scheduler:
+            scheduler.ask(f"offer = node.offer('orphan', {BLOCKS}, tokens={TOKENS}, token={TOKEN!r})")
+            scheduler.signal(signal.SIGKILL)
+        while [o["state"] for o in near.ask("offers")] != ["orphaned"]:
+            pass
+        p.region.invalidate()
+        assert near.ask("offers") == []
+        with pytest.raises(kvpipe.Error):
+            d.node.take("orphan", BLOCKS, token=TOKEN, tokens=TOKENS, timeout=1).wait(60)
+
+
+def test_two_regions_of_one_layout(near):
+    with kvpipe.connect(near.socket, engine_id="two") as node:
+        regions = [node.alloc(32 * 2048) for _ in range(2)]
+        node.set_layout([view(region, layer=i, base=0) for i, region in enumerate(regions)], {})
+        for region in regions:
+            region.invalidate()
+        regions[0].revalidate()
+        refused(regions[1], node.offer("k", [1], tokens=16).wait)
+        regions[1].revalidate()
+        node.offer("k", [1], tokens=16).withdraw()
