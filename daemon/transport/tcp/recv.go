@@ -190,11 +190,13 @@ func (r *receiver) verdict(trailer []byte) (transfer.Cause, error) {
 // recvDirect lets the kernel write into the blocks. With errFenced and errFault the whole frame was read. In a stream at full speed the next
 // head is there as well, and costs no call of its own, which would be one more that has acknowledgements sent.
 func (r *receiver) recvDirect(h *header, trailer []byte) error {
-	r.mem.iov = append(r.mem.iov, sys.MakeIovec(trailer), sys.MakeIovec(r.head[:]))
-	r.sock.extra = len(r.head)
+	r.mem.iov = append(r.mem.iov, sys.MakeIovec(trailer))
 	var s *sums
 	if r.crc {
-		s = &r.sums
+		s = &r.sums // one end sums while the other one does: the sooner it wakes, the better
+	} else {
+		r.mem.iov = append(r.mem.iov, sys.MakeIovec(r.head[:]))
+		r.sock.extra = len(r.head)
 	}
 	err := r.sock.move(r.mem.iov, &r.slice, s)
 	whole := int(h.length) + len(trailer)

@@ -103,11 +103,7 @@ func (s *socket) call() (errno syscall.Errno) {
 			}
 		}()
 	}
-	most := perCall
-	if s.sums != nil {
-		most = piece
-	}
-	win := window(s.iov, most)
+	win := window(s.iov, s.most())
 	n, fd := 0, uintptr(s.wire.fd)
 	if s.sends {
 		n, errno = sys.Sendmsg(fd, win, s.more || len(win) < len(s.iov))
@@ -222,13 +218,21 @@ func (s *socket) spinning() bool {
 // mark has a reader woken only for what is worth a call: each wake-up costs as much as copying tens of KiB. The kernel wakes it sooner when
 // the socket holds no more.
 func (s *socket) mark() {
-	want := min(s.left, perCall)
+	want := min(s.left, s.most())
 	if !s.marked || want == s.lowat {
 		return
 	}
 	s.lowat = want
 	// Without a mark more wake-ups are needed, and nothing else changes.
 	s.marked = sys.SetRcvLowat(uintptr(s.wire.fd), want) == nil
+}
+
+// most is how much one call moves.
+func (s *socket) most() int {
+	if s.sums != nil {
+		return piece
+	}
+	return perCall
 }
 
 // window returns as much of iov as one call shall move: most bytes, with a header and a trailer.
