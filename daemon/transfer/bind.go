@@ -66,7 +66,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	b.end = m.drawName()
 	if in.Peer == "" || in.Peer == m.cfg.Node {
 		p := m.place(b.name)
-		_, _ = m.admitEnd(p, p.enter(endID{bind: b.end}), b.token)
+		_, _ = m.admitEnd(p, m.enter(p, endID{bind: b.end}), b.token)
 		b.asked = true
 	}
 }

@@ -36,6 +36,8 @@ type Config struct {
 	MaxOps    int // per session, not yet released; 4096
 	MaxOffers int // per session; 4096
 	MaxParked int // takes that wait for offers, per peer; 4096
+	MaxHeld   int // block ids and tokens of what a peer asks for, 4 bytes each; 64 Mi
+	MaxEnds   int // receiving ends of a peer that are remembered here; 65536
 	MaxGraves int // remembered keys; 65536
 	MaxPipes  int // ends of pipes and lookup buffers, per engine and owner; 256
 	MaxItems  int // per session: in its pipe or lookup buffer; 262144
@@ -83,6 +85,8 @@ func (c *Config) setDefaults() {
 	def(&c.MaxOps, 4096)
 	def(&c.MaxOffers, 4096)
 	def(&c.MaxParked, 4096)
+	def(&c.MaxHeld, maxHeldTokens)
+	def(&c.MaxEnds, 1<<16)
 	def(&c.MaxGraves, 65536)
 	def(&c.MaxPipes, 256)
 	def(&c.MaxItems, 262144)

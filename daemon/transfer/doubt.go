@@ -17,7 +17,7 @@ func (m *Machine) doubt(k *seeker) {
 	}
 	if m.seekers[k.id] == k {
 		delete(m.seekers, k.id)
-		k.peer.seekers--
+		k.drop()
 	}
 	k.state, k.until = seekDoubt, m.now+2*m.cfg.Linger
 	m.doubts[doubtName{k.peer.node, k.id.Xfer}] = k

@@ -31,9 +31,11 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 		m.log(warnLevel, "peer sent a bad layout", "peer", p.node, "reason", err.Error())
 		return
 	}
-	if len(p.knows) >= maxKnown {
+	if len(p.knows) >= maxKnown || p.known+len(msg.Blob) > maxKnownBytes {
 		clear(p.knows) // the peer is asked for those that are needed
+		p.known = 0
 	}
+	p.known += len(msg.Blob)
 	p.knows[msg.Digest] = l
 }
 

@@ -77,3 +77,78 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestPeerHoldsNoMore: what a peer asks for is kept up to a limit, and more of it once some has ended.
+func TestPeerHoldsNoMore(t *testing.T) {
+	token := []byte("0123456789abcdef")
+	now := transfer.Time(1)
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxHeld: 8, MaxEnds: 2})
+	m.Step(now, transfer.PeerUp{Node: "b", Epoch: 1})
+	answer := func(msg transfer.Msg) (last transfer.Msg) {
+		for _, e := range m.Step(now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: msg}) {
+			if s, ok := e.(transfer.Send); ok {
+				last = s.Msg
+			}
+		}
+		return last
+	}
+	some := func(ids int) []layout.BlockList {
+		return []layout.BlockList{{NTokens: uint32(ids), IDs: make([]uint32, ids)}}
+	}
+	var xfer transfer.XferID
+	seek := func(bind uint64, tokens, ids int) transfer.Msg {
+		xfer++
+		return answer(&transfer.MsgSeek{
+			Xfer: xfer, Bind: bind, Buffer: true, Name: "n", Match: transfer.MatchExact, Tokens: make([]uint32, tokens), Room: 1, Deadline: 1e9,
+			Take: &transfer.MsgTake{Engine: "e", Parts: 1, Blocks: some(ids)},
+		})
+	}
+	take := func(ids int) transfer.Msg {
+		xfer++
+		return answer(&transfer.MsgTake{Xfer: xfer, Engine: "e", Parts: 1, Key: []byte("k"), Token: token, Blocks: some(ids), Deadline: 1e9})
+	}
+	waits := func(msg transfer.Msg) {
+		t.Helper()
+		switch msg.(type) {
+		case *transfer.MsgSeekParked, *transfer.MsgParked:
+		default:
+			t.Errorf("%#v, want it to wait", msg)
+		}
+	}
+	refused := func(msg transfer.Msg, text string) {
+		t.Helper()
+		var cause transfer.Cause
+		var retry transfer.Time
+		switch msg := msg.(type) {
+		case *transfer.MsgSeekRefuse:
+			cause, retry = msg.Cause, msg.Retry
+		case *transfer.MsgRefuse:
+			cause, retry = msg.Cause, msg.Retry
+		}
+		if cause.Reason != transfer.Quota || !strings.Contains(cause.Text, text) || retry == 0 {
+			t.Errorf("%#v, want it to be asked again, for %q", msg, text)
+		}
+	}
+
+	waits(seek(1, 2, 1))
+	waits(take(1))
+	refused(seek(1, 4, 1), "with these 5; the limit is 8")
+	refused(take(5), "with these 5; the limit is 8")
+	waits(take(4))
+	now += 3 * transfer.Second
+	m.Step(now, transfer.Tick{}) // their time is over
+	waits(seek(1, 8, 0))
+	now += 3 * transfer.Second
+	m.Step(now, transfer.Tick{})
+
+	waits(seek(2, 1, 0))
+	refused(seek(3, 1, 0), "2 receiving ends")
+	waits(seek(1, 1, 0))
+	for bind := range uint64(100) { // one that is not here is not remembered as closed
+		answer(&transfer.MsgUnbind{Bind: 10 + bind, Buffer: true, Name: "n"})
+	}
+	answer(&transfer.MsgUnbind{Bind: 1, Buffer: true, Name: "n"})
+	now += 60 * transfer.Second
+	m.Step(now, transfer.Tick{})
+	waits(seek(3, 1, 0))
+}

@@ -15,13 +15,19 @@ type peer struct {
 	life    uint64                      // incarnation of its daemon
 	told    map[[32]byte]bool           // layouts sent on this channel
 	knows   map[[32]byte]*layout.Layout // layouts received on this channel
+	known   int                         // bytes of those, encoded
 	serves  int                         // of it, here
 	seekers int                         // of it, here: gets that look for items
+	held    int                         // block ids and tokens of both
+	ends    int                         // of it, remembered here
 	landing int                         // from it: items on their way to gets here
 }
 
-// maxKnown bounds the layouts that a peer can make this node remember.
-const maxKnown = 4096
+// What bounds the layouts that a peer can make this node remember: their number, and their bytes when they are encoded.
+const (
+	maxKnown      = 4096
+	maxKnownBytes = 32 << 20
+)
 
 // route is what a client named: a node, or an address whose node the channel will tell.
 type route struct {
@@ -118,7 +124,7 @@ func (m *Machine) peerUp(ev PeerUp) {
 	}
 	if !p.up {
 		p.up, p.epoch, p.life = true, ev.Epoch, ev.Incarnation
-		p.told, p.knows = map[[32]byte]bool{}, map[[32]byte]*layout.Layout{}
+		p.told, p.knows, p.known = map[[32]byte]bool{}, map[[32]byte]*layout.Layout{}, 0
 		m.resayEnds(p)
 		m.askDoubts(p)
 	}

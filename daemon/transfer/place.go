@@ -65,11 +65,12 @@ func (m *Machine) tidyPlace(p *place) {
 }
 
 // enter returns the end of that name, new or as it is known.
-func (p *place) enter(id endID) *end {
+func (m *Machine) enter(p *place, id endID) *end {
 	e := p.ends[id]
 	if e == nil {
 		e = &end{endID: id, bound: true}
 		p.ends[id] = e
+		m.countEnd(id, 1)
 	}
 	return e
 }
@@ -93,6 +94,7 @@ func (m *Machine) dropEnd(p *place, e *end) {
 	}
 	if e.forget.pos == 0 {
 		delete(p.ends, e.endID)
+		m.countEnd(e.endID, -1)
 	}
 	if p.receiver == e {
 		p.receiver = nil

@@ -28,6 +28,7 @@ type seeker struct {
 	room     uint64
 	keep     Time // how long a reservation lasts
 
+	held     int      // block ids and tokens, of another node's
 	brought  *MsgTake // by which what is found is taken at once
 	state    seekState
 	item     *item
@@ -64,7 +65,7 @@ func (m *Machine) beginSeek(k *seeker, name placeName, id endID) {
 	m.lastSeek++
 	k.number = m.lastSeek
 	k.place = m.place(name)
-	k.end = k.place.enter(id)
+	k.end = m.enter(k.place, id)
 	k.end.seekers++
 	k.end.bound = true // again, if its channel was lost meanwhile
 	m.matchSeeker(k)

@@ -23,21 +23,20 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
-	if p.seekers >= m.cfg.MaxParked {
-		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d gets of node %q wait on node %q, the limit", p.seekers, p.node, m.cfg.Node), Retry: m.cfg.Resend})
+	name, eid := placeName{msg.Buffer, msg.Name}, endID{p.node, msg.Bind}
+	if cause := m.maySeek(p, msg, name, eid); cause.Reason != OK {
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: cause, Retry: m.cfg.Resend})
 		return
 	}
 	msg.Deadline, msg.Keep = min(max(msg.Deadline, 0), maxGetTimeout), min(max(msg.Keep, 0), maxGetTimeout)
 	k := &seeker{
 		id: id, peer: p, match: msg.Match, seq: msg.Seq, absolute: msg.Home != 0, key: msg.Key, tokens: msg.Tokens, token: msg.Token,
-		room: msg.Room, keep: msg.Keep, until: m.now + msg.Deadline, brought: msg.Take,
+		room: msg.Room, keep: msg.Keep, until: m.now + msg.Deadline, brought: msg.Take, held: msg.held(),
 	}
-	name := placeName{msg.Buffer, msg.Name}
 	if cause := msg.sound(); cause.Reason != OK {
 		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: cause})
 		return
 	}
-	eid := endID{p.node, msg.Bind}
 	if pl := m.places[name]; pl != nil && pl.ends[eid] != nil && pl.ends[eid].closed {
 		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Closed, "%s: this end was closed", name)})
 		return
@@ -50,6 +49,7 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 	}
 	m.seekers[id] = k
 	p.seekers++
+	p.held += k.held
 	m.arm(&k.deadline, k, wakeDeadline, k.until+m.cfg.Resend)
 	m.beginSeek(k, name, eid)
 	if k.state == seekWaiting {
@@ -71,7 +71,7 @@ func (msg *MsgSeek) sound() Cause {
 func (m *Machine) sameHome(n placeName, id endID, msg *MsgSeek) Cause {
 	p := m.places[n]
 	if p != nil && p.home != nil && p.home.id == msg.Home {
-		e := p.enter(id)
+		e := m.enter(p, id)
 		e.based, e.base = true, msg.Base
 		return Cause{}
 	}
@@ -127,7 +127,7 @@ func (m *Machine) forgetSeek(k *seeker, doubtful bool) {
 		return
 	}
 	delete(m.seekers, k.id)
-	k.peer.seekers--
+	k.drop()
 	if m.serves[k.id] == nil && m.past.ends[k.id] == nil {
 		m.rememberEnd(&serveEnd{leg: k.id, peer: k.peer, at: m.now, until: m.now, cause: because(Expired, "this get has ended")})
 	}
@@ -228,11 +228,14 @@ func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
 	if p == nil {
 		return
 	}
-	pl := m.place(placeName{msg.Buffer, msg.Name})
-	if e := pl.enter(endID{p.node, msg.Bind}); !e.closed {
-		e.closed = true
-		m.arm(&e.forget, closedEnd{pl, e}, wakeLinger, m.now+m.cfg.Linger)
-		m.leave(pl, e)
+	name, id := placeName{msg.Buffer, msg.Name}, endID{p.node, msg.Bind}
+	if m.mayEnter(p, name, id) { // else nothing of it is here
+		pl := m.place(name)
+		if e := m.enter(pl, id); !e.closed {
+			e.closed = true
+			m.arm(&e.forget, closedEnd{pl, e}, wakeLinger, m.now+m.cfg.Linger)
+			m.leave(pl, e)
+		}
 	}
 	m.send(p, &MsgUnbindAck{Bind: msg.Bind})
 }

@@ -14,6 +14,7 @@ type serve struct {
 	leg       leg
 	peer      *peer
 	take      *MsgTake
+	ids       int          // of its blocks
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
@@ -65,15 +66,21 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d takes of node %q wait on node %q, the limit", p.serves, p.node, m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
+	ids := count(msg.Blocks)
+	if cause := m.mayHold(p, ids); cause.Reason != OK {
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: cause, Retry: m.cfg.Resend})
+		return
+	}
 	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
 	if p == nil && m.takes[msg.Xfer] == nil {
 		return // cancelled in the same step
 	}
-	v := &serve{peer: p, take: msg, began: m.now, until: m.now + msg.Deadline}
+	v := &serve{peer: p, take: msg, ids: ids, began: m.now, until: m.now + msg.Deadline}
 	v.leg.id = id
 	m.serves[id] = v
 	if p != nil {
 		p.serves++
+		p.held += ids
 	}
 	m.arm(&v.deadline, v, wakeDeadline, m.now+min(msg.Deadline, m.cfg.OfferWait))
 	m.admit(v)
@@ -170,7 +177,9 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 	switch v.state {
 	case serveParked:
-		v.take = msg
+		if count(msg.Blocks) <= v.ids {
+			v.take = msg
+		}
 		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
 			o.renew(m)
 		}
@@ -267,6 +276,7 @@ func (v *serve) over(m *Machine) {
 	delete(m.serves, v.leg.id)
 	if v.peer != nil {
 		v.peer.serves--
+		v.peer.held -= v.ids
 		m.remembers(v, aborted)
 	}
 	if aborted && !v.unlinked {

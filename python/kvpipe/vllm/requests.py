@@ -49,9 +49,10 @@ def key(engine: str, tag: int, request: str) -> str:
 
 
 def trace(request: Any) -> str:
-    """The W3C trace id, if the request is traced; else its own id."""
+    """The W3C trace id, if the request is traced; else its own id. Clients choose both, and daemons take 64 printable bytes."""
     fields = (getattr(request, "trace_headers", None) or {}).get("traceparent", "").split("-")
-    return str(fields[1] if len(fields) == 4 else request.request_id.encode()[:64].decode(errors="ignore"))
+    name = fields[1] if len(fields) == 4 else request.request_id
+    return "".join(filter(str.isprintable, name)).encode(errors="ignore")[:64].decode(errors="ignore")
 
 
 def digest(request: Any, tokens: int) -> bytes:

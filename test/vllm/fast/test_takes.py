@@ -8,6 +8,7 @@ from fakes import Session, ends
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Reason, Status, Unavailable
+from kvpipe.vllm import requests
 from kvpipe.vllm.loads import Loads
 from kvpipe.vllm.meta import Load, Place
 from kvpipe.vllm.params import Settings
@@ -261,3 +262,12 @@ def test_a_load_layer_by_layer_is_counted_by_one_rank(node, rank, end, data):
     counted = loads.counts.take()
     assert (counted and {name: counted.data[name] for name in ("load_bytes", "failed")}) == data
     assert met == (["other"] if data and data["load_bytes"] else [])
+
+
+@pytest.mark.parametrize("name, header, trace", [
+    ("r", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "4bf92f3577b34da6a3ce929d0e0e4736"),
+    ("r", "00-" + "\x07\u00e9\ud800" * 100 + "-1-1", "\u00e9" * 32),
+    ("a\nb\x00" + "x" * 100, "", "ab" + "x" * 62),
+])
+def test_a_trace_is_one_that_daemons_take(name, header, trace):
+    assert requests.trace(request(1, name, trace_headers={"traceparent": header})) == trace

@@ -1,0 +1,54 @@
+package transfer
+
+// What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld): a node with a good certificate may
+// be mad all the same.
+
+// mayHold tells whether a peer may ask for something that has so many block ids and tokens besides what it has asked for.
+func (m *Machine) mayHold(p *peer, n int) Cause {
+	if p == nil || p.held+n <= m.cfg.MaxHeld {
+		return Cause{}
+	}
+	return because(Quota, "what node %q waits for on node %q has %d block ids and tokens, with these %d; the limit is %d", p.node, m.cfg.Node, p.held, n, m.cfg.MaxHeld)
+}
+
+// held counts the block ids and tokens that are kept of a GET.
+func (msg *MsgSeek) held() int {
+	n := len(msg.Tokens)
+	if msg.Take != nil {
+		n += count(msg.Take.Blocks)
+	}
+	return n
+}
+
+// drop counts a GET of another node no more.
+func (k *seeker) drop() {
+	k.peer.seekers--
+	k.peer.held -= k.held
+}
+
+// mayEnter tells whether an end of a peer is known here, or may be.
+func (m *Machine) mayEnter(p *peer, name placeName, id endID) bool {
+	if p.ends < m.cfg.MaxEnds {
+		return true
+	}
+	pl := m.places[name]
+	return pl != nil && pl.ends[id] != nil
+}
+
+// maySeek tells whether a peer may wait here for one item more.
+func (m *Machine) maySeek(p *peer, msg *MsgSeek, name placeName, id endID) Cause {
+	switch {
+	case p.seekers >= m.cfg.MaxParked:
+		return because(Quota, "%d gets of node %q wait on node %q, the limit", p.seekers, p.node, m.cfg.Node)
+	case !m.mayEnter(p, name, id):
+		return because(Quota, "node %q has %d receiving ends on node %q, the limit: close some", p.node, p.ends, m.cfg.Node)
+	}
+	return m.mayHold(p, msg.held())
+}
+
+// countEnd counts the ends of other nodes.
+func (m *Machine) countEnd(id endID, by int) {
+	if p := m.peers[id.node]; p != nil {
+		p.ends += by
+	}
+}
