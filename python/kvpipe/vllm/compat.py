@@ -35,6 +35,8 @@ def check_version() -> None:
 
 
 Base: Any = _get(_V1, "KVConnectorBase_V1")
+#: whether connectors hear of it when an engine sleeps; since 0.33
+TELLS_OF_SLEEP = hasattr(Base, "unregister_kv_caches")
 Metadata: Any = _get(_V1, "KVConnectorMetadata")
 Handshake: Any = _get(_V1, "KVConnectorHandshakeMetadata")
 WorkerMetadata: Any = _get(_V1, "KVConnectorWorkerMetadata")
@@ -113,8 +115,9 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
         return "--decode-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
     if getattr(parallel, "prefill_context_parallel_size", 1) > 1:
         return "--prefill-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
-    if getattr(model, "enable_sleep_mode", False):
-        return "--enable-sleep-mode is not supported: the daemon would go on using KV memory that sleep takes away; leave it out"
+    if getattr(model, "enable_sleep_mode", False) and not TELLS_OF_SLEEP:
+        return ("--enable-sleep-mode needs vLLM 0.33 or newer: this one does not tell that sleep takes the KV memory away, and the "
+                "daemon would go on using it; leave it out")
     if device != "cpu":
         return f"KV on {device} needs the GPU transport, which this build of kvpipe does not have: it moves KV of CPU engines"
     for group in kv_cache_config.kv_cache_groups if kv_cache_config is not None else ():

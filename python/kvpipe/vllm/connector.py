@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import Error, connect
+from .. import connect
 from . import compat
 from .compat import Role, logger
-from .guard import kept_in, nothing
+from .guard import kept_in, nothing, told
 from .layout import Heads
 from .meta import Lost, Step
 from .params import Settings
@@ -41,14 +41,12 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
             if transfer.kv_load_failure_policy != "recompute":
                 logger.warning("kvpipe: kv_load_failure_policy is %r: a request whose KV cannot be loaded fails; "
                                "\"recompute\" computes its prompt instead", transfer.kv_load_failure_policy)
-            node = self._connect(role="scheduler", world=self._world())
-            self._scheduler = Scheduler(node, vllm_config, kv_cache_config, settings)
+            self._scheduler = Scheduler(self._connect(role="scheduler", world=self._world()), vllm_config, kv_cache_config, settings)
         else:
             rank, world = compat.rank(vllm_config)
             node = self._connect(role="worker", rank=rank, world=world)
-            total = int(vllm_config.model_config.get_total_num_kv_heads())
-            if vllm_config.model_config.use_mla:
-                total = 1
+            model = vllm_config.model_config
+            total = 1 if model.use_mla else int(model.get_total_num_kv_heads())
             self._worker = Worker(node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
         self._side = self._scheduler or self._worker
 
@@ -66,7 +64,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @classmethod
     def supports_sleep_mode(cls, kv_transfer_config: Any) -> bool:
-        return False
+        return compat.TELLS_OF_SLEEP
 
     # ---- scheduler
 
@@ -129,11 +127,17 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def get_mem_pool_context(self) -> Any:
         return self._worker.memory.allocating()
 
+    @told
     def register_kv_caches(self, kv_caches: Any) -> None:
-        try:
-            self._worker.memory.register(kv_caches)
-        except Error as error:
-            raise RuntimeError(f"kvpipe: {error}") from None
+        self._worker.memory.register(kv_caches)
+
+    @told
+    def unregister_kv_caches(self) -> None:
+        self._worker.memory.sleep()
+
+    @nothing
+    def restore_kv_caches(self) -> None:
+        self._worker.memory.wake()
 
     @nothing
     def handle_preemptions(self, kv_connector_metadata: Step) -> None:

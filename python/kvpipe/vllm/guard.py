@@ -6,6 +6,7 @@ import functools
 import time
 from typing import Any, Callable, TypeVar
 
+from .. import Error
 from .compat import logger
 
 #: seconds for which a hook that goes on failing is not logged again: some are called a thousand times a second
@@ -34,6 +35,19 @@ def kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
         return kept  # type: ignore[return-value]
 
     return wrap
+
+
+def told(hook: _F) -> _F:
+    """For what the engine must not go on without: it gets the Error, in one line."""
+
+    @functools.wraps(hook)
+    def telling(*args: Any, **kw: Any) -> Any:
+        try:
+            return hook(*args, **kw)
+        except Error as error:
+            raise RuntimeError(f"kvpipe: {error}") from None
+
+    return telling  # type: ignore[return-value]
 
 
 #: for hooks that return nothing

@@ -58,6 +58,16 @@ class Memory:
                     self._heads.ranks, len(layers), len(views), len(self._regions),
                     sum(size for _, size, _ in self._regions) >> 20, self._node.name)
 
+    def sleep(self) -> None:
+        """The engine is about to give the memory up, and keeps its addresses. Raises Error while a daemon may still use it."""
+        for _, _, region in self._regions:
+            region.invalidate()
+
+    def wake(self) -> None:
+        """It is there again, with nothing in it. Raises Error."""
+        for _, _, region in self._regions:
+            region.revalidate()
+
     def _place(self, tensor: Any) -> Tuple[Any, int]:
         address = int(tensor.data_ptr())
         for start, size, region in self._regions:

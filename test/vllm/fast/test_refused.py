@@ -26,7 +26,6 @@ def cache(**spec):
     (engine(is_encoder_decoder=True), {}, "encoder-decoder"),
     (engine(dcp=2), {}, "--decode-context-parallel-size"),
     (engine(pcp=2), {}, "--prefill-context-parallel-size"),
-    (engine(enable_sleep_mode=True), {}, "--enable-sleep-mode"),
     (engine("cuda"), {}, "KV on cuda"),
     (engine(), {"shapes": ()}, "only attention with paged KV"),
     (engine(), {"head_size": 64, "tokens_per_state": 2}, "one state for each token"),
@@ -57,8 +56,12 @@ def test_settings_that_cannot_work(settings, config, groups, why):
     assert told is None if why is None else why in told and "\n" not in told
 
 
-def test_vllm_is_told_that_sleep_does_not_go_with_it():
-    assert not KVPipeConnector.supports_sleep_mode(None)
+def test_sleep_goes_with_a_vllm_that_tells_of_it(monkeypatch):
+    config = engine(enable_sleep_mode=True)
+    assert KVPipeConnector.supports_sleep_mode(None) == compat.TELLS_OF_SLEEP == hasattr(compat.Base, "restore_kv_caches")
+    for tells in (False, True):
+        monkeypatch.setattr(compat, "TELLS_OF_SLEEP", tells)
+        assert (compat.refusal(config, cache(head_size=64)) is None) == tells
 
 
 def test_a_library_that_is_not_there_is_not_waited_for(monkeypatch):

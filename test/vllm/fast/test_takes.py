@@ -270,4 +270,4 @@ def test_a_load_layer_by_layer_is_counted_by_one_rank(node, rank, end, data):
     ("a\nb\x00" + "x" * 100, "", "ab" + "x" * 62),
 ])
 def test_a_trace_is_one_that_daemons_take(name, header, trace):
-    assert requests.trace(request(1, name, trace_headers={"traceparent": header})) == trace
+    assert requests.trace(types.SimpleNamespace(request_id=name, trace_headers={"traceparent": header})) == trace
