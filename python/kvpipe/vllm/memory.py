@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
-from .. import Node
+from .. import Error, Node
 from . import layout, packing
 from .compat import layer_number, logger, specs_of, transfer_groups
 from .params import Settings
@@ -64,9 +64,16 @@ class Memory:
             region.invalidate()
 
     def wake(self) -> None:
-        """It is there again, with nothing in it. Raises Error."""
+        """It is there again, with nothing in it. Raises the last Error, after all were tried: while the daemon is away the first says so,
+        and each of them is to come back with it."""
+        trouble = None
         for _, _, region in self._regions:
-            region.revalidate()
+            try:
+                region.revalidate()
+            except Error as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
 
     def _place(self, tensor: Any) -> Tuple[Any, int]:
         address = int(tensor.data_ptr())

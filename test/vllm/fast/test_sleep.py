@@ -66,6 +66,20 @@ def test_kv_memory_goes_and_comes_back_where_it_was(ranks):
     assert handed_over(p, d, "after", 5)
 
 
+def test_all_memory_comes_back_though_the_daemon_is_away(ranks, monkeypatch):
+    p, _ = ranks
+    memory, told = p.connector._worker.memory, []
+
+    def away(region):
+        told.append(region)
+        raise kvpipe.Unavailable("no daemon; the region is valid here, and comes back with it")
+
+    memory._regions += memory._regions
+    monkeypatch.setattr(kvpipe.Region, "revalidate", away)
+    p.connector.restore_kv_caches()
+    assert len(told) == 2
+
+
 def test_an_engine_does_not_sleep_while_the_daemon_may_use_its_memory(ranks, monkeypatch):
     def late(*_):
         raise kvpipe.Timeout("region 1 is still read")
