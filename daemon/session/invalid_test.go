@@ -86,6 +86,15 @@ func TestInvalidateThatIsNotFencedInTime(t *testing.T) {
 	}
 	noErr(t, c.Revalidate(region, fd))
 
+	// Who thinks better of it once nothing uses the region has it as it was.
+	says(t, c.Invalidate(region, time.Millisecond), transfer.Timeout, "still in use")
+	<-asked
+	n.RegionDrained(transfer.RegionDrained{Session: id, Region: region})
+	noErr(t, c.Revalidate(region, fd))
+	if n.Pinned() != 4096 {
+		t.Fatalf("%d bytes are registered", n.Pinned())
+	}
+
 	// Who cannot wait for that may let the region go altogether; then it cannot be kept any more.
 	says(t, c.Invalidate(region, time.Millisecond), transfer.Timeout, "still in use")
 	<-asked

@@ -125,15 +125,13 @@ func (s *session) revalidate(m *message) error {
 		return invalid("%v", err)
 	}
 	id := layout.RegionID(r.Region)
-	s.mu.Lock()
-	pending := s.removals[id]
-	s.mu.Unlock()
 	switch {
 	case len(rest) != 0:
 		return invalid("revalidate: %d bytes too many", len(rest))
 	case len(m.fds) != 1:
 		return invalid("revalidate: came with %d descriptors: must be one", len(m.fds))
-	case pending != nil:
+	}
+	if pending := s.thinkAgain(id); pending != nil {
 		return refuse(transfer.Busy, "region %#x is being %s: its operations are ending", r.Region, pending.name())
 	}
 	if err := s.mem.Occupy(id, m.fds[0]); err != nil {
@@ -143,10 +141,22 @@ func (s *session) revalidate(m *message) error {
 	return nil
 }
 
-// finishRemoval unmaps and answers, elsewhere: unmapping a large region takes a while. The caller holds mu.
+// thinkAgain forgets an invalidation for which nobody waited until nothing used the region any more. It returns what cannot be forgotten.
+func (s *session) thinkAgain(id layout.RegionID) *removal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.removals[id]
+	if r != nil && r.stays && r.drained && !r.waiting {
+		delete(s.removals, id)
+		return nil
+	}
+	return r
+}
+
+// finishRemoval unmaps and answers, elsewhere: unmapping a large region takes a while, and until then it is being taken back. The caller
+// holds mu.
 func (s *session) finishRemoval(id layout.RegionID, r *removal) {
 	seq := r.seq
-	delete(s.removals, id)
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -155,7 +165,11 @@ func (s *session) finishRemoval(id layout.RegionID, r *removal) {
 		take = s.mem.Vacate
 	}
 	s.jobs.Go(func() {
-		_ = s.ack(seq, 0, causeOf(take(id)))
+		err := take(id)
+		s.mu.Lock()
+		delete(s.removals, id)
+		s.mu.Unlock()
+		_ = s.ack(seq, 0, causeOf(err))
 	})
 }
 
