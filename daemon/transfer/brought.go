@@ -10,9 +10,11 @@ import (
 // many bytes. The home begins it with the item, as if MsgTake had come, which saves a message and a way there and back. Whatever goes wrong
 // then goes as it does with MsgTake, which the receiver sends when no grant comes.
 
-// takeFound says what was found, and begins the take that came with the MsgSeek. Where that cannot be, MsgTake has to come.
+// takeFound says what was found, and begins the take that came with the MsgSeek. Where that cannot be, MsgTake has to come. From here on
+// the take holds the block ids: counted twice, what waits could fill what its takes need, and none of them would begin.
 func (m *Machine) takeFound(k *seeker) {
 	t := k.taking(m)
+	k.letTakeGo()
 	m.sayFound(k, t != nil)
 	if t != nil {
 		m.askedFor(k.peer, t)

@@ -26,6 +26,14 @@ func (k *seeker) drop() {
 	k.peer.held -= k.held
 }
 
+// letTakeGo forgets the take that a GET of another node brought, and counts its block ids no more.
+func (k *seeker) letTakeGo() {
+	if k.brought != nil {
+		n := count(k.brought.Blocks)
+		k.held, k.peer.held, k.brought = k.held-n, k.peer.held-n, nil
+	}
+}
+
 // mayEnter tells whether an end of a peer is known here, or may be.
 func (m *Machine) mayEnter(p *peer, name placeName, id endID) bool {
 	if p.ends < m.cfg.MaxEnds {
