@@ -174,6 +174,8 @@ void kv_regions_sweep(kvpipe_t *kv)
 	pthread_mutex_unlock(&kv->lock);
 }
 
+#define BUSY_REGION "unregister: another thread invalidates, revalidates or unregisters region %#llx"
+
 /*
  * A daemon of after a restart may refuse the session for what it holds, by a smaller quota: then it is given up here, or nobody could ever
  * make the session smaller. 1: done; 0: it is the daemon's matter.
@@ -186,7 +188,7 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region)
 	pthread_mutex_lock(&kv->lock);
 	struct kv_region *r = kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA ? kv_region_find(kv, region) : NULL;
 	if (r != NULL && r->changing) {
-		err = kv_err(KVPIPE_E_BUSY, "unregister: another thread invalidates or revalidates region %#llx", (unsigned long long)region);
+		err = kv_err(KVPIPE_E_BUSY, BUSY_REGION, (unsigned long long)region);
 	} else if (r != NULL && kv->live != NULL) {
 		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
 	} else if (r != NULL) {
@@ -202,39 +204,61 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region)
 	return 1;
 }
 
+/* Until let_go() nobody else changes it, and it stays listed. */
+static int take_hold(kvpipe_t *kv, kvpipe_region_t region, struct kv_region **out, uint64_t *remote)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&kv->lock);
+	struct kv_region *r = kv_region_find(kv, region);
+	if (r == NULL) {
+		err = kv_err(KVPIPE_E_NOT_FOUND, "unregister: region %#llx is not of this session", (unsigned long long)region);
+	} else if (r->changing) {
+		err = kv_err(KVPIPE_E_BUSY, BUSY_REGION, (unsigned long long)region);
+	} else {
+		r->changing = true;
+		*remote = r->remote;
+		*out = r;
+	}
+	pthread_mutex_unlock(&kv->lock);
+	return err;
+}
+
+static void let_go(kvpipe_t *kv, struct kv_region *r)
+{
+	pthread_mutex_lock(&kv->lock);
+	r->changing = false;
+	pthread_mutex_unlock(&kv->lock);
+}
+
 /* One attempt. KV_LOST: the daemon went meanwhile. */
 static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, int64_t deadline)
 {
 	struct kvpipe_unregister body = { .timeout_ns = (uint64_t)timeout_ns };
+	struct kv_region *r = NULL;
 	uint64_t life = 0;
 	int err = kv_await_daemon(kv, "unregister", deadline, &life);
 
+	if (err == 0)
+		err = take_hold(kv, region, &r, &body.region);
 	if (err != 0)
 		return err;
-	pthread_mutex_lock(&kv->lock);
-	struct kv_region *r = kv_region_find(kv, region);
-	body.region = r != NULL ? r->remote : 0;
-	bool busy = r != NULL && r->changing;
-	pthread_mutex_unlock(&kv->lock);
-	if (r == NULL)
-		return kv_err(KVPIPE_E_NOT_FOUND, "unregister: region %#llx is not of this session", (unsigned long long)region);
-	if (busy)
-		return kv_err(KVPIPE_E_BUSY, "unregister: another thread invalidates or revalidates region %#llx", (unsigned long long)region);
 	/* When the session is over nothing touches the memory; a daemon that forgot the region, after an answer that came too late,
 	 * does not either. */
 	if (life != 0)
 		err = kv_request(kv, "unregister", life, KVPIPE_CTL_UNREGISTER, &body, sizeof(body), -1,
 				 kv_after(deadline, KV_GRACE_NS), NULL);
-	if (err != 0 && err != -KVPIPE_E_NOT_FOUND)
-		return err;
-	pthread_mutex_lock(&kv->lock);
-	r = kv_region_find(kv, region);
-	err = life != 0 && kv->life != life ? KV_LOST : 0;
-	if (err == 0 && r != NULL)
-		unlist(kv, r);
-	pthread_mutex_unlock(&kv->lock);
-	if (err == 0 && r != NULL)
+	if (err == 0 || err == -KVPIPE_E_NOT_FOUND) {
+		pthread_mutex_lock(&kv->lock);
+		err = life != 0 && kv->life != life ? KV_LOST : 0;
+		if (err == 0)
+			unlist(kv, r);
+		pthread_mutex_unlock(&kv->lock);
+	}
+	if (err == 0)
 		drop(r, true);
+	else
+		let_go(kv, r);
 	return err;
 }
 

@@ -39,7 +39,7 @@ static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t
 	if (r == NULL)
 		err = kv_err(KVPIPE_E_NOT_FOUND, "%s: region %#llx is not of this session", c->what, (unsigned long long)region);
 	else if (r->changing)
-		err = kv_err(KVPIPE_E_BUSY, "%s: another thread invalidates or revalidates region %#llx", c->what,
+		err = kv_err(KVPIPE_E_BUSY, "%s: another thread invalidates, revalidates or unregisters region %#llx", c->what,
 			     (unsigned long long)region);
 	else if (r->invalid == invalid && !r->unsure)
 		err = 1;

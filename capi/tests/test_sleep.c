@@ -281,6 +281,33 @@ static void away(void)
 	stop(&s);
 }
 
+static void *unregister(void *arg)
+{
+	struct sleeper *s = arg;
+
+	CHECK_INT(kvpipe_mem_unregister(s->kv, s->region, WAIT), 0);
+	return NULL;
+}
+
+/* What is being unregistered is about to be freed: nobody else begins anything with it. */
+static void while_unregistering(void)
+{
+	struct sleeper s = start();
+	pthread_t t;
+
+	tell(0, KVPIPE_CTL_UNREGISTER);
+	CHECK(pthread_create(&t, NULL, unregister, &s) == 0);
+	fake_await_requests(s.f, KVPIPE_CTL_UNREGISTER, 1);
+	CHECK_FAILS(kvpipe_mem_invalidate(s.kv, s.region, WAIT), KVPIPE_E_BUSY, "another thread");
+	CHECK_FAILS(kvpipe_mem_revalidate(s.kv, s.region, WAIT), KVPIPE_E_BUSY, "another thread");
+	CHECK_FAILS(kvpipe_mem_unregister(s.kv, s.region, WAIT), KVPIPE_E_BUSY, "another thread");
+	tell(0, 0);
+	fake_hang_up(s.f); /* the next daemon answers */
+	pthread_join(t, NULL);
+	CHECK_FAILS(kvpipe_mem_invalidate(s.kv, s.region, WAIT), KVPIPE_E_NOT_FOUND, "invalidate: region");
+	stop(&s);
+}
+
 /* Threads that do all of it at once while daemons come and go: each call succeeds or says that another is at it. */
 static struct sleeper storm;
 static bool storm_over;
@@ -344,7 +371,8 @@ static void threads(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away), TEST(threads),
+		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away),
+		TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);
 }
