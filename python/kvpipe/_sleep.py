@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Optional
 
-from .errors import Closed, Error, Unavailable
+from .errors import Busy, Closed, Error, Unavailable
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -65,6 +65,20 @@ class Sleeper:
                     self._give_back()
                 raise
             self._valid = True
+
+    def _take_away(self, timeout: Optional[float]) -> None:
+        """Unregisters it, unless another thread is about to give its pages back or to have them: they would be another mapping's."""
+        if not self._changing.acquire(blocking=False):
+            raise Busy("close: another thread invalidates, revalidates or closes the region")
+        try:
+            if self._session is not None:
+                self._session.unregister(self.id, timeout)
+            self._drop()
+        finally:
+            self._changing.release()
+
+    def _drop(self) -> None:
+        """What remains to be done when the daemon does not have it any more."""
 
     def _open(self) -> "Session":
         if self._session is None:

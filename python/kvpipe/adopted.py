@@ -44,10 +44,7 @@ class AdoptedRegion(Sleeper):
         Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
         was. The object stays as it is, and may be adopted again.
         """
-        session = self._session
-        if session is not None:
-            session.unregister(self.id, timeout)
-        self._drop()
+        self._take_away(timeout)
 
     def _drop(self) -> None:
         self._session = self._held = self.memory = None

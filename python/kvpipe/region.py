@@ -45,10 +45,7 @@ class Region(Sleeper, mmap.mmap):
         Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
         was. Memory that other buffers still refer to stays mapped until the last of them goes.
         """
-        session = self._session
-        if session is not None:
-            session.unregister(self.id, timeout)
-        self._drop()
+        self._take_away(timeout)
 
     def _give_back(self) -> None:
         if self._own:

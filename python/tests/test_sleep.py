@@ -254,6 +254,33 @@ def test_threads(near):
         assert memoryview(p.region)[0] == 0
 
 
+def test_what_is_changing_is_not_closed(near, monkeypatch):
+    """close() would unmap what another thread is about to give back to the system: by then another mapping may be there."""
+    with kvpipe.connect(near.socket, engine_id="changing") as node:
+        region = node.alloc(4096)
+        changes = []
+
+        def change(name):
+            before = getattr(region, name)
+
+            def closing():
+                with pytest.raises(kvpipe.Busy, match="another thread"):
+                    region.close()
+                changes.append(name)
+                before()
+
+            monkeypatch.setattr(region, name, closing)
+
+        change("_give_back")
+        change("_have_back")
+        region.invalidate()
+        region.revalidate()
+        assert changes == ["_give_back", "_have_back"] and region.registered
+        region.close()
+        region.close()
+        assert not region.registered
+
+
 def test_memory_of_the_programs_own_stays_and_must_be_whole(near):
     fd = os.memfd_create("own", os.MFD_ALLOW_SEALING)
     try:
