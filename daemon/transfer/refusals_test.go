@@ -125,3 +125,37 @@ func TestAWatchHearsOfTheOffer(t *testing.T) {
 		t.Errorf("the offer is gone: %v", ends)
 	}
 }
+
+// TestAbortOfATakeThatWasNotHeardOf: MsgFound and MsgGrant are lost, and the home's end of the take that they began is over: the GET ends at
+// once, and says so, as the home waits for that word before anybody else has the item.
+func TestAbortOfATakeThatWasNotHeardOf(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.PeerUp{Node: "b", Epoch: 1, Hints: []string{"b"}})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Endpoint, Credits: 1000})
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: arena(t, 4)})
+	m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
+	var xfer transfer.XferID
+	for _, e := range m.Step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
+		Target: 1, Match: transfer.MatchNext, Room: 10, Timeout: 60 * transfer.Second, Blocks: blocksOf(0, 10),
+	}}) {
+		if s, ok := e.(transfer.Send); ok {
+			if seek, ok := s.Msg.(*transfer.MsgSeek); ok {
+				xfer = seek.Xfer
+			}
+		}
+	}
+	gone := transfer.Cause{Reason: transfer.PeerGone, Text: "its sender died"}
+	var ended, said bool
+	for _, e := range m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgAbort{Xfer: xfer, Cause: gone}}) {
+		switch e := e.(type) {
+		case transfer.Complete:
+			ended = e.UserData == 2 && e.Status == transfer.Failed && e.Reason == transfer.PeerGone
+		case transfer.Send:
+			end, is := e.Msg.(*transfer.MsgEnd)
+			said = said || is && end.Xfer == xfer && end.Status == transfer.Failed
+		}
+	}
+	if xfer == 0 || !ended || !said {
+		t.Errorf("transfer %d: ended: %v, and its home was told: %v", xfer, ended, said)
+	}
+}

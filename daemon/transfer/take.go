@@ -201,9 +201,10 @@ func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	}
 }
 
-// onAbort: the producer's reads are fenced; what was sent may still land here until this end is fenced too.
+// onAbort: the producer's reads are fenced; what was sent may still land here until this end is fenced too. A GET that seeks may not have
+// heard that its take had begun.
 func (t *take) onAbort(m *Machine, msg *MsgAbort) {
-	if t.phase == asking || t.phase == moving {
+	if t.phase == seeking || t.phase == asking || t.phase == moving {
 		t.fail(m, Failed, msg.Cause)
 	} else if t.end != nil {
 		m.send(t.peer, t.end)
