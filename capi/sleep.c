@@ -52,6 +52,13 @@ static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t
 	return err;
 }
 
+/* Needs lock. */
+static void note(struct kv_region *r, bool invalid)
+{
+	r->turns += r->invalid != invalid;
+	r->invalid = invalid;
+}
+
 static void end(struct change *c)
 {
 	pthread_mutex_lock(&c->kv->lock);
@@ -71,7 +78,7 @@ static int settle(struct change *c, bool invalid, int err)
 	if (err == 0 && c->life != 0 && kv->life != c->life)
 		err = KV_LOST;
 	if (err == 0)
-		c->r->invalid = invalid;
+		note(c->r, invalid);
 	if (err == 0 || err == -KVPIPE_E_TIMEOUT)
 		c->r->unsure = err != 0;
 	pthread_mutex_unlock(&kv->lock);
@@ -140,7 +147,7 @@ static bool without_daemon(struct change *c)
 	pthread_mutex_lock(&kv->lock);
 	bool alone = kv->state == KV_AWAY && kv->live == NULL;
 	if (alone)
-		c->r->invalid = true;
+		note(c->r, true);
 	pthread_mutex_unlock(&kv->lock);
 	return alone;
 }
@@ -196,7 +203,7 @@ static bool for_the_next(struct change *c)
 	pthread_mutex_lock(&kv->lock);
 	bool away = kv->state == KV_AWAY || kv->state == KV_LEAVING;
 	if (away)
-		c->r->invalid = false;
+		note(c->r, false);
 	pthread_mutex_unlock(&kv->lock);
 	return away;
 }

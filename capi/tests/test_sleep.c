@@ -21,6 +21,8 @@ static struct {
 	uint32_t answer;     /* to REVALIDATE */
 	unsigned int keep;   /* requests of this type are not answered */
 	bool older;          /* it does not know invalid regions */
+	kvpipe_t *naps;      /* REGISTER finds the pages of its region away, and they are back before the answer is */
+	kvpipe_region_t napping;
 } told;
 
 static void welcome(struct kvpipe_welcome *w)
@@ -31,6 +33,15 @@ static void welcome(struct kvpipe_welcome *w)
 
 static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
 {
+	kvpipe_t *naps = told.naps;
+
+	if (naps != NULL && head->type == KVPIPE_CTL_REGISTER) {
+		told.naps = NULL;
+		CHECK_INT(kvpipe_mem_invalidate(naps, told.napping, 0), 0);
+		CHECK_FAILS(kvpipe_mem_revalidate(naps, told.napping, KV_MS), KVPIPE_E_UNAVAILABLE, "the daemon went away");
+		fake_ack(f, head->seq, KVPIPE_E_INVALID, 0, "the memfd is sparse");
+		return true;
+	}
 	struct stat st;
 	bool whole = fd >= 0 && fstat(fd, &st) == 0 && st.st_blocks * 512 >= BYTES;
 
@@ -281,6 +292,19 @@ static void away(void)
 	stop(&s);
 }
 
+/* A daemon that comes while a region's pages are away for a moment refuses it, which is not the session's end. */
+static void nap(void)
+{
+	struct sleeper s = start();
+
+	told.napping = s.region;
+	told.naps = s.kv;
+	fake_hang_up(s.f);
+	await_attached(s.f, s.kv, 3);
+	CHECK_INT(kvpipe_mem_invalidate(s.kv, s.region, WAIT), 0);
+	stop(&s);
+}
+
 static void *unregister(void *arg)
 {
 	struct sleeper *s = arg;
@@ -372,7 +396,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away),
-		TEST(while_unregistering), TEST(threads),
+		TEST(nap), TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);
 }
