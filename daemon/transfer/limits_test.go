@@ -181,3 +181,25 @@ func TestWhatWaitsLeavesRoomForItsTake(t *testing.T) {
 		t.Error("the take that came with the GET did not begin")
 	}
 }
+
+// TestARepeatedTakeIsTheOneThatWaits: a peer that repeats a take under another key has not moved it there.
+func TestARepeatedTakeIsTheOneThatWaits(t *testing.T) {
+	token := []byte("0123456789abcdef")
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	m.Step(1, transfer.PeerUp{Node: "b", Epoch: 1})
+	for _, key := range []string{"k", "other"} {
+		m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgTake{
+			Xfer: 1, Engine: "f", Parts: 1, Key: []byte(key), Token: token, Ranks: []transfer.RankRef{{}}, Blocks: blocksOf(0, 1), Deadline: 1e9,
+		}})
+	}
+	for _, e := range m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.OfferOp{
+		Key: []byte("k"), Token: token, Sealed: true, Lease: transfer.Second, Blocks: []layout.BlockList{{NTokens: 1, IDs: []uint32{0}}},
+	}}) {
+		if s, ok := e.(transfer.Send); ok && s.Node == "b" {
+			return // its layouts are asked for
+		}
+	}
+	t.Error("the offer came, and the take that waited for it was not served")
+}

@@ -177,7 +177,8 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 	switch v.state {
 	case serveParked:
-		if count(msg.Blocks) <= v.ids {
+		if count(msg.Blocks) <= v.ids && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
+			msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
 			v.take = msg
 		}
 		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
