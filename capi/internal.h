@@ -509,6 +509,9 @@ int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, 
 void kv_adopt_end(void *addr, size_t mapped); /* the memory is the program's alone again, on the same file */
 void kv_progress_show(kvpipe_t *kv); /* in the ring */
 struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id); /* needs lock */
+/* One that nobody is changing. Needs lock, with which changing may be set. NOT_FOUND, BUSY; what: the call, for the message. */
+int kv_region_ours(kvpipe_t *kv, const char *what, kvpipe_region_t id, struct kv_region **out);
+void kv_region_let_go(kvpipe_t *kv, struct kv_region *r);
 void kv_regions_sweep(kvpipe_t *kv);                   /* forgets those that are gone; the helper's, who walks along them without lock */
 bool kv_regions_stale(const kvpipe_t *kv);             /* some are gone, or invalid or valid, since; needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* 1-based among the take's, 0: none */

@@ -174,7 +174,11 @@ void kv_regions_sweep(kvpipe_t *kv)
 	pthread_mutex_unlock(&kv->lock);
 }
 
-#define BUSY_REGION "unregister: another thread invalidates, revalidates or unregisters region %#llx"
+static int busy(const char *what, kvpipe_region_t region)
+{
+	return kv_err(KVPIPE_E_BUSY, "%s: another thread invalidates, revalidates or unregisters region %#llx", what,
+		      (unsigned long long)region);
+}
 
 /*
  * A daemon of after a restart may refuse the session for what it holds, by a smaller quota: then it is given up here, or nobody could ever
@@ -188,7 +192,7 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region)
 	pthread_mutex_lock(&kv->lock);
 	struct kv_region *r = kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA ? kv_region_find(kv, region) : NULL;
 	if (r != NULL && r->changing) {
-		err = kv_err(KVPIPE_E_BUSY, BUSY_REGION, (unsigned long long)region);
+		err = busy("unregister", region);
 	} else if (r != NULL && kv->live != NULL) {
 		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
 	} else if (r != NULL) {
@@ -204,27 +208,18 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region)
 	return 1;
 }
 
-/* Until let_go() nobody else changes it, and it stays listed. */
-static int take_hold(kvpipe_t *kv, kvpipe_region_t region, struct kv_region **out, uint64_t *remote)
+int kv_region_ours(kvpipe_t *kv, const char *what, kvpipe_region_t region, struct kv_region **out)
 {
-	int err = 0;
-
-	pthread_mutex_lock(&kv->lock);
 	struct kv_region *r = kv_region_find(kv, region);
-	if (r == NULL) {
-		err = kv_err(KVPIPE_E_NOT_FOUND, "unregister: region %#llx is not of this session", (unsigned long long)region);
-	} else if (r->changing) {
-		err = kv_err(KVPIPE_E_BUSY, BUSY_REGION, (unsigned long long)region);
-	} else {
-		r->changing = true;
-		*remote = r->remote;
-		*out = r;
-	}
-	pthread_mutex_unlock(&kv->lock);
-	return err;
+	if (r == NULL)
+		return kv_err(KVPIPE_E_NOT_FOUND, "%s: region %#llx is not of this session", what, (unsigned long long)region);
+	if (r->changing)
+		return busy(what, region);
+	*out = r;
+	return 0;
 }
 
-static void let_go(kvpipe_t *kv, struct kv_region *r)
+void kv_region_let_go(kvpipe_t *kv, struct kv_region *r)
 {
 	pthread_mutex_lock(&kv->lock);
 	r->changing = false;
@@ -239,8 +234,15 @@ static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, 
 	uint64_t life = 0;
 	int err = kv_await_daemon(kv, "unregister", deadline, &life);
 
-	if (err == 0)
-		err = take_hold(kv, region, &r, &body.region);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&kv->lock);
+	err = kv_region_ours(kv, "unregister", region, &r);
+	if (err == 0) {
+		r->changing = true;
+		body.region = r->remote;
+	}
+	pthread_mutex_unlock(&kv->lock);
 	if (err != 0)
 		return err;
 	/* When the session is over nothing touches the memory; a daemon that forgot the region, after an answer that came too late,
@@ -258,7 +260,7 @@ static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, 
 	if (err == 0)
 		drop(r, true);
 	else
-		let_go(kv, r);
+		kv_region_let_go(kv, r);
 	return err;
 }
 

@@ -22,7 +22,7 @@ struct change {
 	uint64_t remote;
 };
 
-/* 1: the region is so already. Until end() nobody else changes it, and it stays listed. */
+/* 1: the region is so already. Until it is let go nobody else changes it, and it stays listed. */
 static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t timeout_ns)
 {
 	kvpipe_t *kv = c->kv;
@@ -35,18 +35,12 @@ static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t
 	c->what = invalid ? "invalidate" : "revalidate";
 	c->deadline = kv_after(kv_now(), timeout_ns);
 	pthread_mutex_lock(&kv->lock);
-	struct kv_region *r = kv_region_find(kv, region);
-	if (r == NULL)
-		err = kv_err(KVPIPE_E_NOT_FOUND, "%s: region %#llx is not of this session", c->what, (unsigned long long)region);
-	else if (r->changing)
-		err = kv_err(KVPIPE_E_BUSY, "%s: another thread invalidates, revalidates or unregisters region %#llx", c->what,
-			     (unsigned long long)region);
-	else if (r->invalid == invalid && !r->unsure)
+	err = kv_region_ours(kv, c->what, region, &c->r);
+	if (err == 0 && c->r->invalid == invalid && !c->r->unsure)
 		err = 1;
 	if (err == 0) {
-		r->changing = true;
-		c->r = r;
-		c->own = r->addr != NULL && !r->adopted;
+		c->r->changing = true;
+		c->own = c->r->addr != NULL && !c->r->adopted;
 	}
 	pthread_mutex_unlock(&kv->lock);
 	return err;
@@ -57,13 +51,6 @@ static void note(struct kv_region *r, bool invalid)
 {
 	r->turns += r->invalid != invalid;
 	r->invalid = invalid;
-}
-
-static void end(struct change *c)
-{
-	pthread_mutex_lock(&c->kv->lock);
-	c->r->changing = false;
-	pthread_mutex_unlock(&c->kv->lock);
 }
 
 /*
@@ -173,10 +160,15 @@ static int invalidate(struct change *c)
 	return err;
 }
 
+static bool punch(const struct kv_region *r)
+{
+	return fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)r->mapped) == 0;
+}
+
 /* The pages go back to the system; the mapping stays. */
 static int give_back(const struct change *c)
 {
-	if (fallocate(c->r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->r->mapped) == 0)
+	if (punch(c->r))
 		return 0;
 	return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the region is invalid, but its pages stay: %s", c->what, strerror(errno));
 }
@@ -191,7 +183,7 @@ int kvpipe_mem_invalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 	err = invalidate(&c);
 	if (err == 0 && c.own)
 		err = give_back(&c);
-	end(&c);
+	kv_region_let_go(kv, c.r);
 	return err;
 }
 
@@ -252,7 +244,7 @@ int kvpipe_mem_revalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 	if (err == 0)
 		err = revalidate(&c);
 	if (err != 0 && c.own && c.r->invalid) /* nobody else changes that */
-		fallocate(c.r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c.r->mapped);
-	end(&c);
+		punch(c.r);
+	kv_region_let_go(kv, c.r);
 	return err;
 }

@@ -49,6 +49,7 @@ const (
 // askedFor handles MsgTake.
 func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 	id := legOf(p, msg.Xfer, Producer)
+	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
 	if v := m.serves[id]; v != nil {
 		v.askedAgain(m, msg)
 		return
@@ -71,7 +72,6 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: cause, Retry: m.cfg.Resend})
 		return
 	}
-	msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
 	if p == nil && m.takes[msg.Xfer] == nil {
 		return // cancelled in the same step
 	}
@@ -178,7 +178,6 @@ func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 	switch v.state {
 	case serveParked:
 		if count(msg.Blocks) <= v.ids && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
-			msg.Deadline = min(max(msg.Deadline, 0), m.cfg.MaxTimeout)
 			v.take = msg
 		}
 		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
