@@ -31,17 +31,19 @@ type machine struct {
 	CPUs   int    `json:"cpus"`
 	Kernel string `json:"kernel"`
 	Load   string `json:"load"`
+	TCP    string `json:"tcp"` // congestion control, of kvpipe's data links and of the references
 }
 
 func newReport(o options) *report {
 	return &report{
 		Version: version.String(), Date: time.Now().UTC().Truncate(time.Second), Rounds: o.rounds,
-		Machine: machine{CPU: cpuName(), CPUs: runtime.NumCPU(), Kernel: firstField("/proc/sys/kernel/osrelease"), Load: firstField("/proc/loadavg")},
+		Machine: machine{CPU: cpuName(), CPUs: runtime.NumCPU(), Kernel: firstField("/proc/sys/kernel/osrelease"), Load: firstField("/proc/loadavg"),
+			TCP: firstField("/proc/sys/net/ipv4/tcp_congestion_control")},
 	}
 }
 
 func (m machine) String() string {
-	return fmt.Sprintf("%s, %d CPUs, Linux %s, load %s", m.CPU, m.CPUs, m.Kernel, m.Load)
+	return fmt.Sprintf("%s, %d CPUs, Linux %s, TCP %s, load %s", m.CPU, m.CPUs, m.Kernel, m.TCP, m.Load)
 }
 
 func cpuName() string {

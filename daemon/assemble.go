@@ -80,7 +80,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 		pc.Rails = d.nics
 	}
 	if d.tcp != nil {
-		pc.Links, pc.Streams = d.tcp, c.TCP.Streams
+		pc.Links, pc.Streams, pc.Congestion = d.tcp, c.TCP.Streams, c.TCP.Congestion
 	}
 	return pc
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
 	"github.com/kvpipe/kvpipe/discovery/gpu"
 	"github.com/kvpipe/kvpipe/internal/pulse"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Options are what the configuration does not say.
@@ -59,12 +60,13 @@ type Daemon struct {
 	unplaced string        // why
 	nics     *nics
 
-	listener *pulse.Listener // peers; nil when off
-	early    []early         // listened at before they are there
-	closed   ports           // those that are to be open
-	lock     lock            // of the client socket
-	admin    *admin.Server
-	metrics  *metrics.Collector
+	listener   *pulse.Listener // peers; nil when off
+	early      []early         // listened at before they are there
+	congestion string          // control of data links; "": not known
+	closed     ports           // those that are to be open
+	lock       lock            // of the client socket
+	admin      *admin.Server
+	metrics    *metrics.Collector
 
 	adminSocket, web *pulse.Listener // of admin and metrics; web is nil when off
 	webServer        *http.Server
@@ -99,6 +101,9 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	tune(d.cfg, cpus)
+	if d.congestion, err = sys.Congestion(d.cfg.TCP.Congestion); err != nil && d.cfg.TCP.Congestion != "" {
+		return fmt.Errorf("tcp.congestion: %w", err)
+	}
 	if d.identity, err = identity(d.cfg); err != nil {
 		d.log.Error("no peer can be reached, and none reaches this node, until its certificate files are good", "error", err)
 	}

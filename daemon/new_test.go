@@ -72,6 +72,20 @@ func TestNewThatFails(t *testing.T) {
 	}
 }
 
+// TestCongestionThatIsNotThere is said at the start, with what there is.
+func TestCongestionThatIsNotThere(t *testing.T) {
+	cfg, f := settings(t, "a", t.TempDir())
+	cfg, err := Complete(cfg, f, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.TCP.Congestion = "nosuch"
+	o := Options{Dev: true, Version: "test", Log: slog.New(slog.DiscardHandler)}
+	if _, err := New(cfg, o); err == nil || !strings.Contains(err.Error(), `tcp.congestion: "nosuch": this kernel has `) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestNewThatFailsEarly takes over what the service manager passed all the same.
 func TestNewThatFailsEarly(t *testing.T) {
 	cfg, f := settings(t, "a", t.TempDir())

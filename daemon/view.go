@@ -59,7 +59,7 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 	}
 	s.Moved = v.tally.bytes()
 	s.GPUs = v.gpuSummary()
-	s.Placement = v.placementState()
+	s.Placement, s.Congestion = v.placementState(), v.congestion
 	v.certificate(&s)
 	v.warn(&s)
 	v.warnNICs(&s)

@@ -75,6 +75,7 @@ func (c *ctl) doctor() *cobra.Command {
 			found = append(found, d.gpus(s)...)
 			found = append(found, d.certificate(s)...)
 			found = append(found, d.nics(s, nics)...)
+			found = append(found, d.congestion(s)...)
 			found = append(found, d.peers(s, peers)...)
 		}
 		if c.json {

@@ -83,6 +83,19 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 	return []finding{fine(check, "%s is good until %s", c.File, c.Until.Format(time.DateOnly))}
 }
 
+// congestion: controls that pace are made for long ways, and keep data links below what a fast network could carry.
+func (d *doctor) congestion(s *admin.Status) []finding {
+	const check = "congestion control"
+	switch {
+	case s.Congestion == "" || s.Listen == "" || s.Listen == "off":
+		return nil // an older daemon, or one without peers
+	case strings.HasPrefix(s.Congestion, "bbr"):
+		return []finding{warn(check, `congestion = "cubic" under [tcp] in kvpiped.toml, for kvpiped alone; or sysctl -w net.ipv4.tcp_congestion_control=cubic; and restart kvpiped`,
+			"data links have %s, which paces what it sends: on a fast network it carries less than cubic", s.Congestion)}
+	}
+	return []finding{fine(check, "data links have %s", s.Congestion)}
+}
+
 func (d *doctor) peers(s *admin.Status, peers []admin.Peer) []finding {
 	const check = "peers"
 	var found []finding

@@ -102,6 +102,18 @@ func TestDoctorPermission(t *testing.T) {
 	}
 }
 
+func TestDoctorCongestion(t *testing.T) {
+	d := doctor{}
+	for name, w := range map[string][]want{
+		"cubic": {{"ok", "data links have cubic", ""}},
+		"bbr":   {{"warning", "data links have bbr, which paces", "sysctl -w net.ipv4.tcp_congestion_control=cubic"}},
+		"":      nil, // a daemon that does not say
+	} {
+		compare(t, d.congestion(&admin.Status{Listen: "127.0.0.1:7650", Congestion: name}), w...)
+	}
+	compare(t, d.congestion(&admin.Status{Listen: "off", Congestion: "bbr"}))
+}
+
 // host makes a tree of what doctor reads below proc and sys.
 func host(t *testing.T, files map[string]string) string {
 	t.Helper()

@@ -30,6 +30,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	t.row("transports", strings.Join(s.Transports, ", "))
 	t.row("poll mode", s.PollMode)
 	t.row("placement", orDash(s.Placement))
+	t.row("congestion", orDash(s.Congestion))
 	if s.Certificate != nil {
 		t.row("certificate", fmt.Sprintf("%s, until %s", s.Certificate.File, s.Certificate.Until.Format("2006-01-02")))
 	}

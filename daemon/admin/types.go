@@ -58,7 +58,8 @@ type Status struct {
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
 	Moved       uint64         `json:"moved_bytes"`
 	GPUs        GPUSummary     `json:"gpus"`
-	Placement   string         `json:"placement"` // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
+	Placement   string         `json:"placement"`  // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
+	Congestion  string         `json:"congestion"` // control of data links, as the kernel names it: "cubic"; "": not known
 }
 
 // Certificate is the node's own.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,6 +124,9 @@ func hostPort(v string) error {
 	return err
 }
 
+// congestionName is what the kernel takes for one: TCP_CA_NAME_MAX is 16, with a NUL (linux/tcp.h).
+var congestionName = regexp.MustCompile(`^[a-z0-9_-]{0,15}$`)
+
 func (c *Config) checkChoices(p *problems) {
 	for i, t := range c.Transports {
 		if !slices.Contains(KnownTransports, t) {
@@ -133,6 +137,9 @@ func (c *Config) checkChoices(p *problems) {
 	}
 	if _, err := sys.ParseCPUs(c.CPUs); err != nil {
 		p.add("cpus", "%q: give numbers and ranges up to %d, such as \"0-3,8\"", c.CPUs, sys.MaxCPU)
+	}
+	if !congestionName.MatchString(c.TCP.Congestion) {
+		p.add("tcp.congestion", "%q: give a name as in net.ipv4.tcp_available_congestion_control, such as \"cubic\", or nothing for the system's", c.TCP.Congestion)
 	}
 	p.oneOf("poll_mode", c.PollMode, "event", "busy")
 	p.oneOf("crc", c.CRC, "auto", "on", "off")

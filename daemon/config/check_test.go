@@ -97,6 +97,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Peers.Heartbeat = 1 }, `peers.heartbeat: 1ns: give 10ms to 1m0s`},
 		{func(c *Config) { c.Peers.IdleClose = 0 }, `peers.idle_close: 0s: give 10ms to 8760h0m0s`},
 		{func(c *Config) { c.Peers.DialMax = 0 }, `peers.dial_max: 0s: give 10ms to 24h0m0s`},
+		{func(c *Config) { c.TCP.Congestion = "CUBIC!" }, `tcp.congestion: "CUBIC!": give a name as in net.ipv4.tcp_available_congestion_control, such as "cubic", or nothing for the system's`},
 		{func(c *Config) { c.TCP.Spin = Duration(time.Second) }, `tcp.spin: 1s: give 0s to 10ms`},
 		{func(c *Config) { c.Offers.OfferWait = 0 }, `offers.offer_wait: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Offers.Tombstone = 0 }, `offers.tombstone: 0s: give 1ms to 24h0m0s`},

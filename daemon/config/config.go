@@ -59,6 +59,7 @@ type TCP struct {
 	Streams         int      `toml:"streams"`
 	EncryptLoopback bool     `toml:"encrypt_loopback"` // TLS on data links also when both ends are loopback addresses
 	Spin            Duration `toml:"spin"`             // how long a stream polls before it sleeps; 0s: not at all
+	Congestion      string   `toml:"congestion"`       // congestion control of data links, as the kernel names it; "": the system's
 }
 
 // GPU configures the search for GPUs.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // maxStreams bounds the links of a channel.
@@ -205,6 +206,7 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 	if conn == net.Conn(tcp) {
 		l.TCP = tcp
 	}
+	c.pace(tcp)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -215,6 +217,17 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 	c.links.set(index, true)
 	// Under the channel's lock, so that close does not come to LinksDown before it.
 	c.m.cfg.Links.LinkUp(l)
+}
+
+// pace sets the congestion control of what this node sends over a link; the other node sets its own.
+func (c *channel) pace(tcp *net.TCPConn) {
+	name := c.m.cfg.Congestion
+	if name == "" {
+		return
+	}
+	if err := sys.Control(tcp, func(fd int) error { return sys.SetCongestion(fd, name) }); err != nil {
+		c.m.log.Warn("tcp.congestion: a data link has the system's", "peer", c.node, "error", err)
+	}
 }
 
 // awaitLinks gives the dialing side time to open the links, so that the first transfer finds them.

@@ -47,6 +47,7 @@ type Config struct {
 	Queue           func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
 	Flush           func()               // may run the machine
 	Links           transport.LinkUser   // nil: no links
+	Congestion      string               // congestion control of links; "": the system's
 	Rails           Rails                // nil: links go where their channel goes
 	Log             *slog.Logger
 

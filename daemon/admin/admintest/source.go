@@ -90,7 +90,7 @@ func Example() *Source {
 			Warnings:    []string{"data_plain: data links between authenticated peers are not encrypted"},
 			Certificate: &admin.Certificate{File: "/etc/kvpipe/prefill-0.crt", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)},
 			Counts:      map[string]int{"sessions": 2, "orphaned": 1, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "seeking": 3, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
-			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39, Placement: "on, 2 NUMA nodes",
+			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39, Placement: "on, 2 NUMA nodes", Congestion: "cubic",
 			NICs: 2,
 			Limits: []admin.Limit{
 				{Key: "limits.sessions", Used: 2, Limit: 1024}, {Key: "limits.sessions_per_uid", Used: 2, Limit: 512},
