@@ -160,3 +160,6 @@ func (c *Client) Corrupt(sqTail, cqHead uint32) {
 	c.sqTail.Store(sqTail)
 	c.cqHead.Store(cqHead)
 }
+
+// Follow goes on where the indices stand: another process that shares the rings may have moved them.
+func (c *Client) Follow() { c.tail, c.head = c.sqTail.Load(), c.cqHead.Load() }

@@ -19,7 +19,7 @@ import (
 // TestClients: whatever a client does to its rings, its memory and its socket, it is its own end at most.
 func TestClients(t *testing.T) {
 	n := cluster.New(t).Node("a").Start()
-	besiege(t, []*cluster.Node{n}, "", scribbles, asksNonsense, saysNonsense, punches, strangeDescriptors, floods, neverReads, exchanges)
+	besiege(t, []*cluster.Node{n}, "", scribbles, asksNonsense, saysNonsense, punches, strangeDescriptors, floods, neverReads, exchanges, forks)
 }
 
 // join opens a session as any local process can; nil: the daemon had no place, which is its right.
@@ -43,23 +43,29 @@ func join(t *testing.T, n *cluster.Node, o sessiontest.Options) *sessiontest.Cli
 // withMemory gives the client a small region and a layout in it, and returns the region's memfd; negative: it has none.
 func withMemory(t *testing.T, c *sessiontest.Client) (fd int) {
 	t.Helper()
-	const blocks, bytes = 16, 4096
-	fd, err := sys.MemfdCreate("hostile", blocks*bytes, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize})
-	if err != nil {
-		t.Error(err)
-		return -1
-	}
-	region, err := c.Register(fd, blocks*bytes)
-	if err == nil {
-		err = c.SetLayout([]layout.View{{
-			Region: region, NumBlocks: blocks, BlockStride: bytes, TokenStride: 256, HeadStride: 256, ContentBytes: 256, Kind: layout.Paged,
-			BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
-		}}, []layout.Field{{Key: "model", Value: "hostile"}}, 0)
-	}
+	fd, err := furnish(c)
 	if err != nil {
 		t.Errorf("set up: %v", err)
 	}
 	return fd
+}
+
+const memoryBlocks, memoryBlock = 16, 4096
+
+func furnish(c *sessiontest.Client) (fd int, err error) {
+	const bytes = memoryBlocks * memoryBlock
+	fd, err = sys.MemfdCreate("hostile", bytes, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize})
+	if err != nil {
+		return -1, err
+	}
+	region, err := c.Register(fd, bytes)
+	if err != nil {
+		return fd, err
+	}
+	return fd, c.SetLayout([]layout.View{{
+		Region: region, NumBlocks: memoryBlocks, BlockStride: memoryBlock, TokenStride: 256, HeadStride: 256, ContentBytes: 256, Kind: layout.Paged,
+		BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
+	}}, []layout.Field{{Key: "model", Value: "hostile"}}, 0)
 }
 
 // anyOp draws an operation that makes some sense, about keys that others of its kind use too.

@@ -26,7 +26,7 @@ var (
 type attack func(t *testing.T, n *cluster.Node, r *rand.Rand)
 
 // besiege attacks the nodes from several sides while two engines hand KV over, and wants the daemons to stay as they are: the
-// same processes, within bounds, serving right, and with nothing left of the attackers.
+// same processes, within bounds, serving right, and with nothing left of the attackers: no more files and mappings than before.
 func besiege(t *testing.T, nodes []*cluster.Node, peer string, all ...attack) {
 	t.Helper()
 	s := *seed
@@ -48,6 +48,20 @@ func besiege(t *testing.T, nodes []*cluster.Node, peer string, all ...attack) {
 	decode.Start(0)
 	prefill.Start(0)
 	decode.Waits("ok", 20)
+	rest := cluster.Rest{}
+	clean := func() {
+		t.Helper()
+		prefill.Quiet()
+		decode.Quiet()
+		for _, n := range nodes {
+			n.Alive()
+			bounded(t, n)
+			cluster.Clean(t, n, 2/len(nodes), rest)
+		}
+	}
+	clean()
+	prefill.Tell("go")
+	decode.Tell("go")
 
 	ctx, cancel := context.WithCancel(context.Background())
 	if *minutes > 0 {
@@ -67,13 +81,7 @@ func besiege(t *testing.T, nodes []*cluster.Node, peer string, all ...attack) {
 	}
 	attackers.Wait()
 	decode.Waits("ok", decode.Count("ok")+20)
-	prefill.Quiet()
-	decode.Quiet()
-	for _, n := range nodes {
-		n.Alive()
-		bounded(t, n)
-		cluster.Clean(t, n, 2/len(nodes), cluster.Rest{})
-	}
+	clean()
 	t.Logf("taken meanwhile: %v", decode.All())
 }
 

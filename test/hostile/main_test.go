@@ -1,10 +1,16 @@
 package hostile
 
 import (
+	"os"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/internal/leak"
 	"github.com/kvpipe/kvpipe/test/cluster"
 )
 
-func TestMain(m *testing.M) { leak.Main(cluster.Built(m)) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv(forkEnv); what != "" {
+		os.Exit(forked(what))
+	}
+	leak.Main(cluster.Built(m))
+}

@@ -1,6 +1,7 @@
 package sessiontest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type Client struct {
 	seq          uint32
 	user         uint64
 	ringC, ringD []byte
-	sq           int
+	sq, ringDFD  int
 	cq           *os.File
 	mapped       [][]byte
 	bye          *Error
@@ -66,22 +67,27 @@ func Reason(err error) transfer.Reason {
 
 // Dial opens a session at the daemon's socket.
 func Dial(path string, o Options) (*Client, error) {
-	timeout := o.Timeout
-	if timeout == 0 {
-		timeout = time.Minute
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(o.Timeout, time.Minute))
 	defer cancel()
 	conn, err := sys.DialSeqpacket(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Conn: conn, timeout: timeout, sq: -1, RingC: -1, buf: make([]byte, 32+ring.CtlMax)}
+	return Hello(conn, o)
+}
+
+// Hello opens a session on a connection to the daemon, which it takes over.
+func Hello(conn *net.UnixConn, o Options) (*Client, error) {
+	c := newClient(conn, cmp.Or(o.Timeout, time.Minute))
 	if err := c.hello(o); err != nil {
 		c.Kill()
 		return nil, err
 	}
 	return c, nil
+}
+
+func newClient(conn *net.UnixConn, timeout time.Duration) *Client {
+	return &Client{Conn: conn, timeout: timeout, sq: -1, ringDFD: -1, RingC: -1, buf: make([]byte, 32+ring.CtlMax)}
 }
 
 func (c *Client) hello(o Options) error {
@@ -111,8 +117,7 @@ func (c *Client) hello(o Options) error {
 
 // adopt maps the rings: ring_d read-only, as it cannot be mapped otherwise.
 func (c *Client) adopt(fds []int) (err error) {
-	c.RingC, c.sq, c.CQEvent = fds[0], fds[2], fds[3] // the last lives as long as cq
-	defer sys.Close(fds[1])
+	c.RingC, c.ringDFD, c.sq, c.CQEvent = fds[0], fds[1], fds[2], fds[3] // the last lives as long as cq
 	if c.cq, err = sys.PollFile(fds[3], "cq"); err != nil {
 		sys.CloseAll(fds[3:])
 		return err
@@ -240,7 +245,8 @@ func (c *Client) Kill() {
 	_ = c.Conn.Close()
 	_ = sys.Close(c.sq)
 	_ = sys.Close(c.RingC)
-	c.sq, c.RingC = -1, -1
+	_ = sys.Close(c.ringDFD)
+	c.sq, c.RingC, c.ringDFD = -1, -1, -1
 	if c.cq != nil {
 		_ = c.cq.Close()
 	}
