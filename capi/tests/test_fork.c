@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ static kvpipe_t *kv;
 static kvpipe_op_t op;
 static void *addr;
 static kvpipe_region_t region;
+static uint8_t page[4096]; /* that nobody adopts */
 
 static bool mapped(const void *p)
 {
@@ -33,7 +35,12 @@ static void in_child(void)
 	struct kvpipe_extend_opts extend = KVPIPE_OPTS(kvpipe_extend_opts, .nblocks = 0);
 	struct kvpipe_view view = { .layer = 1 };
 	struct kvpipe_probe probe = { .sz = sizeof(probe) };
+	struct kvpipe_adopt_opts adopt = KVPIPE_OPTS(kvpipe_adopt_opts, .addr = page, .nbytes = sizeof(page));
+	struct kvpipe_pipe_opts pipe_opts = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_RECV);
+	struct kvpipe_lookup_opts lookup_opts = KVPIPE_OPTS(kvpipe_lookup_opts, .name = "l");
 	struct kvpipe_completion c;
+	kvpipe_pipe_t *p;
+	kvpipe_lookup_t *l;
 	uint8_t token[32];
 	uint32_t len = sizeof(token);
 	kvpipe_op_t id;
@@ -58,12 +65,19 @@ static void in_child(void)
 	CLOSED(kvpipe_cancel(kv, op, 0, NULL));
 	CLOSED(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region));
 	CLOSED(kvpipe_mem_register_fd(kv, 0, 4096, 0, &region));
+	CLOSED(kvpipe_mem_adopt(kv, &adopt, &region));
+	CLOSED(kvpipe_mem_invalidate(kv, region, 0));
+	CLOSED(kvpipe_mem_revalidate(kv, region, 0));
 	CLOSED(kvpipe_mem_unregister(kv, region, 0));
 	CLOSED(kvpipe_set_layout(kv, &view, 1, NULL, 0));
 	CLOSED(kvpipe_progress(kv, 5));
 	CLOSED(kvpipe_probe(kv, &probe));
+	CLOSED(kvpipe_pipe_open(kv, &pipe_opts, &p));
+	CLOSED(kvpipe_lookup_open(kv, &lookup_opts, &l));
 	CHECK_INT(kvpipe_connected(kv), 0);
 	CHECK_INT(strcmp(kvpipe_node(kv), ""), 0);
+	CHECK_INT(strcmp(kvpipe_instance(kv), ""), 0);
+	CHECK_INT(strcmp(kvpipe_advertise(kv), ""), 0);
 	kvpipe_op_free(kv, op);
 	kvpipe_close(kv);
 	CHECK(fcntl(fd, F_GETFD) >= 0); /* the number may be somebody else's by now: left alone */
@@ -79,8 +93,7 @@ static kvpipe_t *connect_quietly(struct fake *to)
 	return own;
 }
 
-/* Returns the child's exit status. */
-static int in_a_child(void (*run)(void))
+static int how_a_child_ends(void (*run)(void))
 {
 	int status;
 	pid_t pid = fork();
@@ -92,6 +105,14 @@ static int in_a_child(void (*run)(void))
 		_exit(0);
 	}
 	CHECK(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+/* Returns the child's exit status. */
+static int in_a_child(void (*run)(void))
+{
+	int status = how_a_child_ends(run);
+
 	CHECK(WIFEXITED(status));
 	return WEXITSTATUS(status);
 }
@@ -118,6 +139,39 @@ static void parents_handle(void)
 	*(volatile char *)addr = 1;
 	fake_end(f, op, KVPIPE_DONE, 0, 0);
 	CHECK_INT(kvpipe_wait(kv, op, 60 * KV_SEC, &c), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Whichever way a child ends that never touched the session, it is none of the session's ends. */
+static void exits(void)
+{
+	_exit(0);
+}
+
+static void is_killed(void)
+{
+	raise(SIGKILL);
+}
+
+static void childs_end(void)
+{
+	void (*const ends[])(void) = { in_child, exits, is_killed };
+	struct kvpipe_offer_opts offer = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	struct kvpipe_completion c;
+
+	f = fake_start(NULL);
+	kv = connect_quietly(f);
+	for (size_t i = 0; i < KV_COUNT(ends); i++) {
+		int status = how_a_child_ends(ends[i]);
+		CHECK(ends[i] == is_killed ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		CHECK_INT(kvpipe_connected(kv), 1);
+		CHECK_INT(kvpipe_offer(kv, &offer, &op), 0);
+		CHECK_INT(kvpipe_wait(kv, op, 60 * KV_SEC, &c), 0);
+		kvpipe_op_free(kv, op);
+		CHECK_INT(kvpipe_mem_unregister(kv, region, 0), 0);
+		CHECK_INT(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), 0);
+	}
 	kvpipe_close(kv);
 	fake_stop(f);
 }
@@ -203,6 +257,6 @@ static void shared_lock(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(parents_handle), TEST(childs_session), TEST(shared_lock) };
+	static const struct test tests[] = { TEST(parents_handle), TEST(childs_end), TEST(childs_session), TEST(shared_lock) };
 	return RUN(tests);
 }

@@ -6,6 +6,8 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct exchange *x;
 static kvpipe_t *kv;
@@ -335,11 +337,49 @@ static void freed_while_closing(void)
 	stop();
 }
 
+/* A child has neither end nor queries; the parent has them as before. */
+static void forked(void)
+{
+	const int64_t a[] = { 1 };
+	struct kvpipe_tensor t = flat(KVPIPE_I64, 1, a);
+	const struct kvpipe_tensor *members[5] = { &t, NULL, NULL, &t, NULL };
+	kvpipe_query_t *q;
+	kvpipe_msg_t *m;
+	int status;
+
+	start(1 << 16);
+	kvpipe_query_t *runs = ask(a, 1, NULL, KVPIPE_EXACT);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+#define CLOSED(call) CHECK_FAILS(call, KVPIPE_E_CLOSED, "belongs to the parent process")
+		CLOSED(kvpipe_lookup_insert(own, members, 0));
+		CLOSED(kvpipe_lookup_put(own, "k", 1, &t, 0));
+		CLOSED(kvpipe_lookup_select(sel, &t, NULL, KVPIPE_EXACT, 0, &q));
+		CLOSED(kvpipe_lookup_get(sel, "k", 1, 0, &q));
+		CLOSED(kvpipe_lookup_fd(sel));
+		CLOSED(kvpipe_query_wait(runs, 0, &m));
+		CHECK_INT(kvpipe_query_done(runs), 1); /* for the child */
+		kvpipe_query_free(runs);
+		kvpipe_lookup_close(own);
+		kvpipe_lookup_close(sel);
+		kvpipe_close(kv);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK_INT(kvpipe_query_done(runs), 0);
+	insert(7, a, 1, NULL);
+	expect(runs, 7, 1);
+	stop();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
+		TEST(forked),
 	};
 	return RUN(tests);
 }

@@ -474,6 +474,8 @@ static void forked(void)
 	if (child == 0) {
 		CHECK_FAILS(kvpipe_pipe_send(tx, NULL, 0), KVPIPE_E_CLOSED, "belongs to the parent process");
 		CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_CLOSED, "belongs to the parent process");
+		CHECK_FAILS(kvpipe_pipe_flush(tx, 0), KVPIPE_E_CLOSED, "belongs to the parent process");
+		CHECK_FAILS(kvpipe_pipe_fd(rx), KVPIPE_E_CLOSED, "belongs to the parent process");
 		kvpipe_msg_free(kept);
 		kvpipe_pipe_close(tx);
 		kvpipe_pipe_close(rx);
