@@ -75,6 +75,8 @@ void kv_eops_drop(struct kv_end *e)
 	for (uint32_t i = 0; i < e->nchunks; i++)
 		free(e->chunks[i]);
 	free(e->chunks);
+	e->chunks = NULL;
+	e->nchunks = e->free_op = e->nops = 0;
 }
 
 struct kv_eop *kv_eop_find(const struct kv_end *e, uint64_t id)
@@ -279,22 +281,31 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 	return 0;
 }
 
+struct asked {
+	struct kv_answer answer;
+	const kvpipe_t *kv;
+};
+
+/* Or nobody answers any more. */
 static bool answered(void *arg)
 {
-	return ((struct kv_answer *)arg)->done;
+	const struct asked *a = arg;
+	int state = a->kv->state;
+
+	return a->answer.done || state == KV_BYE || state == KV_BROKEN || state == KV_GONE;
 }
 
 int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline)
 {
 	kvpipe_t *kv = e->kv;
-	struct kv_answer answer = { 0 };
+	struct asked a = { .kv = kv };
 	struct kv_record r = { .opcode = opcode, .target = target, .timeout_ns = KV_CALL_NS };
 	uint64_t id = 0;
 
 	pthread_mutex_lock(&kv->lock);
 	struct kv_eop *op = kv_eop_new(e, opcode);
 	if (op != NULL)
-		op->answer = &answer;
+		op->answer = &a.answer;
 	pthread_mutex_unlock(&kv->lock);
 	if (op == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
@@ -302,7 +313,7 @@ int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadli
 	pthread_mutex_lock(&kv->lock);
 	if (err != 0) {
 		kv_eop_free(e, op);
-	} else if (!kv_end_wait(e, answered, &answer, deadline)) {
+	} else if (!kv_end_wait(e, answered, &a, deadline) || !a.answer.done) {
 		op = kv_eop_find(e, id);
 		if (op != NULL)
 			op->answer = NULL;
@@ -310,7 +321,7 @@ int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadli
 		if (err == 0)
 			err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not answer");
 	} else {
-		err = (int)answer.status;
+		err = (int)a.answer.status;
 	}
 	pthread_mutex_unlock(&kv->lock);
 	return err;

@@ -55,19 +55,18 @@ static int connect_beside(kvpipe_t *parent, int64_t deadline, kvpipe_t **out)
 }
 
 /* Waits for a daemon as other calls do. One that is there and has no session to give is not asked again. */
-static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadline, kvpipe_t **out)
+static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadline, uint64_t *life, kvpipe_t **out)
 {
 	for (;;) {
-		uint64_t life = 0;
-		int err = kv_await_daemon(parent, what, deadline, &life);
-		if (err == 0 && life == 0)
+		int err = kv_await_daemon(parent, what, deadline, life);
+		if (err == 0 && *life == 0)
 			err = kv_over(parent);
 		if (err == 0)
 			err = connect_beside(parent, deadline, out);
-		if (err != -KVPIPE_E_UNAVAILABLE || life == 0 || kv_now() >= deadline)
+		if (err != -KVPIPE_E_UNAVAILABLE || *life == 0 || kv_now() >= deadline)
 			return err;
 		/* The parent's helper may be about to hear that it has gone. */
-		int there = kv_request(parent, what, life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
+		int there = kv_request(parent, what, *life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
 		if (there != KV_LOST)
 			return there != 0 ? there : err;
 	}
@@ -132,12 +131,64 @@ static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, 
 	int err = op == NULL ? kv_err(KVPIPE_E_QUOTA, "out of memory") : kv_end_submit(e, op, &r, deadline, &e->bind);
 	if (err == 0)
 		err = kv_end_sync(e, deadline);
+	if (err == -KVPIPE_E_TIMEOUT)
+		return kv_end_says(e, KVPIPE_E_TIMEOUT, o->what, "the daemon does not answer");
 	if (err < 0)
 		return err;
 	pthread_mutex_lock(&e->kv->lock);
 	err = kv_end_error(e, o->what);
 	pthread_mutex_unlock(&e->kv->lock);
 	return err;
+}
+
+/* One attempt, with a daemon of that life of the parent's. */
+static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t deadline, uint64_t *life)
+{
+	int err = connect_when_there(parent, o->what, deadline, life, &e->kv);
+
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&e->kv->lock);
+	e->kv->end = e;
+	pthread_mutex_unlock(&e->kv->lock);
+	if (e->home)
+		err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity);
+	return err != 0 ? err : bind(e, o, peer_len, deadline);
+}
+
+/* The daemon of an end that nobody knows yet has gone; one that refuses it, or breaks the protocol, has not. */
+static bool left(struct kv_end *e)
+{
+	if (e->kv == NULL)
+		return false;
+	pthread_mutex_lock(&e->kv->lock);
+	bool gone = (e->kv->state == KV_GONE || e->kv->state == KV_BYE) && e->kv->end_reason == KVPIPE_E_UNAVAILABLE;
+	pthread_mutex_unlock(&e->kv->lock);
+	return gone;
+}
+
+/* Nothing of the end was in its daemon but its name, which the next one does not know: it is as if it had not been asked for. */
+static void start_over(struct kv_end *e)
+{
+	kvpipe_close(e->kv);
+	e->kv = NULL;
+	if (e->pool != NULL)
+		kv_pool_unref(e->pool);
+	e->pool = NULL;
+	kv_eops_drop(e);
+	e->over = false;
+	e->bind = 0;
+}
+
+static int open_beside(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t deadline)
+{
+	for (uint64_t asked = 0, life = 0;; asked = life) {
+		int err = attempt(parent, o, e, peer_len, deadline, &life);
+		/* Once more, the parent may not have heard of it yet; a daemon that stays is not asked for ever. */
+		if (err == 0 || !left(e) || life == asked)
+			return err;
+		start_over(e);
+	}
 }
 
 static void link_to(struct kv_end *e, kvpipe_t *parent)
@@ -193,20 +244,14 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 	pthread_mutex_init(&e->gate, NULL);
 	pthread_mutex_init(&e->pump, NULL);
 	pthread_cond_init(&e->idle, NULL);
-	err = connect_when_there(parent, o->what, deadline, &e->kv);
-	if (err == 0) {
-		pthread_mutex_lock(&e->kv->lock);
-		e->kv->end = e;
-		pthread_mutex_unlock(&e->kv->lock);
-		if (e->home)
-			err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity);
-		if (err == 0)
-			err = bind(e, o, peer_len, deadline);
-	}
+	err = open_beside(parent, o, e, peer_len, deadline);
 	if (err != 0) {
+		char why[KV_TEXT];
+		snprintf(why, sizeof(why), "%s", kvpipe_last_error());
+		e->bind = 0; /* nothing is to be sealed */
 		kv_end_finish(e);
 		kv_end_unref(e);
-		return err;
+		return kv_err((enum kvpipe_reason)-err, "%s", why); /* not why a daemon that stands still did not take its leave */
 	}
 	link_to(e, parent);
 	return 0;

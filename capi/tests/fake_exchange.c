@@ -52,6 +52,7 @@ struct exchange {
 	struct get *gets[GETS];
 	uint32_t ngets;
 	bool held, sealed;
+	unsigned int mute;
 	unsigned int fail, shorts, seen_gets, seen_puts, declines;
 	uint32_t reason, refuse, ready_to_release;
 	const char *refusal;
@@ -244,6 +245,10 @@ static void submission(struct fake *f, const struct kvpipe_sqe *s, const uint8_t
 	struct kvpipe_rec_bind bind;
 
 	pthread_mutex_lock(&x->lock);
+	if (fake_sessions(f) <= x->mute) {
+		pthread_mutex_unlock(&x->lock);
+		return;
+	}
 	switch (s->op) {
 	case KVPIPE_OPCODE_BIND:
 		memcpy(&bind, record, sizeof(bind));
@@ -282,6 +287,8 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 
 	if (head->type == KVPIPE_CTL_REGISTER) {
 		memcpy(&r, body, sizeof(r));
+		if (e->memory != NULL) /* of a session before */
+			munmap(e->memory, e->size);
 		e->size = r.bytes;
 		e->memory = mmap(NULL, r.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		CHECK(e->memory != MAP_FAILED);
@@ -377,6 +384,13 @@ void exchange_refuse(struct exchange *x, uint32_t reason, const char *text)
 	pthread_mutex_lock(&x->lock);
 	x->refuse = reason;
 	x->refusal = text;
+	pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_mute(struct exchange *x, unsigned int sessions)
+{
+	pthread_mutex_lock(&x->lock);
+	x->mute = sessions;
 	pthread_mutex_unlock(&x->lock);
 }
 

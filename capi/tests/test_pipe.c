@@ -347,6 +347,61 @@ static void refused(void)
 	exchange_stop(x);
 }
 
+static void *open_sender(void *arg)
+{
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_SEND);
+
+	*(int *)arg = kvpipe_pipe_open(kv, &o, &tx);
+	return NULL;
+}
+
+/* A daemon that ends before it answered is followed by one that is asked again. One that only hangs up, again, is not. */
+static void opened_again(void)
+{
+	pthread_t opener;
+	int err;
+
+	for (unsigned int rounds = 1; rounds <= 2; rounds++) {
+		x = exchange_start(2);
+		kv = exchange_session(x);
+		exchange_next(x, kv, 0);
+		exchange_mute(x, rounds);
+		CHECK(pthread_create(&opener, NULL, open_sender, &err) == 0);
+		for (unsigned int i = 1; i <= rounds; i++) {
+			fake_await_submissions(exchange_fake(x, 0), 2 * i); /* BIND, and what asks whether it was seen */
+			fake_hang_up(exchange_fake(x, 0));
+		}
+		CHECK(pthread_join(opener, NULL) == 0);
+		CHECK_INT(fake_sessions(exchange_fake(x, 0)), 2);
+		CHECK_INT(err, rounds == 1 ? 0 : -KVPIPE_E_RESTARTED);
+		if (rounds == 1) {
+			exchange_mute(x, 0);
+			exchange_next(x, kv, 1);
+			rx = open_pipe(kv, KVPIPE_RECV, 0, 0);
+			send_number(tx, 5);
+			recv_number(rx, 5);
+			stop();
+		} else {
+			kvpipe_close(kv);
+			exchange_stop(x);
+		}
+	}
+}
+
+/* One that stands still does not answer in time, and is not taken for one that is away. */
+static void opened_in_vain(void)
+{
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_SEND);
+
+	x = exchange_start(1);
+	kv = exchange_session(x);
+	exchange_next(x, kv, 0);
+	exchange_mute(x, 1);
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &tx), KVPIPE_E_TIMEOUT, "pipe: \"p\": the daemon does not answer");
+	kvpipe_close(kv);
+	exchange_stop(x);
+}
+
 static void *wait_for_an_item(void *arg)
 {
 	kvpipe_msg_t *m;
@@ -562,6 +617,8 @@ int main(int argc, char **argv)
 		TEST(withdrawn),
 		TEST(the_daemon_goes),
 		TEST(refused),
+		TEST(opened_again),
+		TEST(opened_in_vain),
 		TEST(the_session_closes),
 		TEST(descriptors),
 		TEST(threads),

@@ -146,7 +146,8 @@ class Node:
           still be received after the sender is gone (sender; None: 10).
 
         Raises Busy (the name has such an end already, or what one that is gone has sent waits still: for how long is said),
-        Denied (token), Quota, Unavailable (the daemon is away, and not back within 5 s). After a restart of the daemon its calls raise Restarted, what was in it is lost: open it again."""
+        Denied (token), Quota, Unavailable (the daemon is away, and not back within 5 s), Timeout (it is there, and does not answer).
+        After a restart of the daemon its calls raise Restarted, what was in it is lost: open it again."""
         return open_pipe(self, name, end, capacity, token, peer, window, linger)
 
     def lookup_buffer(self, name: str, *, capacity: Optional[int] = None, token: Optional[bytes] = None,
