@@ -298,7 +298,7 @@ struct kvpipe_offer_opts {
 	const char *trace;           /* shows in logs of both nodes, or NULL */
 	uint64_t after;              /* blocks are ready once every rank's progress has reached it */
 	uint64_t tag;                /* comes back in the completions of every session concerned */
-	int64_t lease_ns;            /* 0: 30 s; the daemon's max_lease limits it */
+	int64_t lease_ns;            /* 0: the daemon's default_lease (30 s); cut to its max_lease (10 min), refused beyond 30 days */
 	uint64_t reserved[4];
 };
 
@@ -506,7 +506,7 @@ struct kvpipe_pipe_opts {
 	uint32_t token_len;          /* 0, or 16 to 32 */
 	uint32_t window;             /* RECV: items that are fetched ahead of the caller, 0: 64, at most 1024; 1: none ahead */
 	const char *peer;            /* RECV: the sender's node, by name or "host:port"; NULL: this one. SEND: NULL */
-	int64_t linger_ns;           /* SEND: 0: 10 s */
+	int64_t linger_ns;           /* SEND: 0: 10 s; cut to the daemon's max_lease */
 	uint64_t reserved[4];
 };
 
@@ -544,7 +544,7 @@ struct kvpipe_lookup_opts {
 	uint32_t token_len;
 	uint32_t flags;              /* 0 */
 	const char *peer;            /* selecting end: the owner's node; NULL: this one */
-	int64_t linger_ns;           /* owner: 0: 10 s */
+	int64_t linger_ns;           /* owner: 0: 10 s; cut to the daemon's max_lease */
 	uint64_t reserved[4];
 };
 

@@ -1,6 +1,8 @@
 package transfer_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +76,63 @@ func TestLimits(t *testing.T) {
 		m.Step(start, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
 		if end := ends(c.op("k"), c.at); end.Status != transfer.Failed || end.Reason != c.reason {
 			t.Errorf("%+v, want reason %d at %d", end, c.reason, c.at)
+		}
+	}
+}
+
+// TestACutLeaseIsTold: what is left of it is shown, the log has it once for each session, and its end does not advise to ask for more.
+func TestACutLeaseIsTold(t *testing.T) {
+	now := transfer.Time(1)
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxLease: 600 * transfer.Second})
+	var said []string
+	var ended []string
+	step := func(ev transfer.Event) {
+		for _, e := range m.Step(now, ev) {
+			switch e := e.(type) {
+			case transfer.Log:
+				if e.Level >= 0 {
+					said = append(said, fmt.Sprint(e.Level, e.Text, e.Attrs))
+				}
+			case transfer.Complete:
+				ended = append(ended, e.Text)
+			}
+		}
+	}
+	block := uint32(0)
+	offer := func(session transfer.SessionID, lease transfer.Time) {
+		block++
+		step(transfer.Submit{Session: session, UserData: uint64(block), Op: &transfer.OfferOp{
+			Key: fmt.Append(nil, block), Token: []byte("0123456789abcdef"), Sealed: true, Lease: lease,
+			Blocks: []layout.BlockList{{NTokens: 1, IDs: []uint32{block}}},
+		}})
+	}
+	for id := transfer.SessionID(1); id <= 2; id++ {
+		step(transfer.SessionOpened{Session: id, Engine: fmt.Sprint("e", id), Instance: "i", Role: transfer.Worker, Credits: 1000})
+		step(transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+		offer(id, 600*transfer.Second)
+		if len(said) != int(id)-1 {
+			t.Fatalf("said %q", said)
+		}
+		offer(id, 3600*transfer.Second)
+		offer(id, 1800*transfer.Second)
+	}
+	const words = "4a lease was cut to offers.max_lease, and so are all longer ones of this session[engine e%d instance i rank 0 asked 1h0m0s granted 10m0s]"
+	if want := []string{fmt.Sprintf(words, 1), fmt.Sprintf(words, 2)}; !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	for _, o := range m.Snapshot().Offers {
+		if o.Lease != 600*transfer.Second {
+			t.Errorf("offer %s shows a lease of %d", o.Key, o.Lease)
+		}
+	}
+	now += 600 * transfer.Second
+	step(transfer.Tick{})
+	if len(ended) != 6 {
+		t.Fatalf("%d offers ended, want 6: %q", len(ended), ended)
+	}
+	for _, text := range ended {
+		if !strings.Contains(text, "its lease of 10m0s ran out and nobody renewed it; offer it again, and have it taken sooner: leases are cut to offers.max_lease") {
+			t.Errorf("an end says %q", text)
 		}
 	}
 }

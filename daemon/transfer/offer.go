@@ -98,6 +98,7 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 		mb.add(in.Blocks, in.After, in.Layered)
 	}
 	o.expireBy(m, m.now+m.clampLease(in.Lease))
+	m.tellCut(s, in.Lease)
 	m.applyDrops(o)
 	o.grown(m)
 	if old != nil {
@@ -110,6 +111,16 @@ func (m *Machine) clampLease(lease Time) Time {
 		lease = m.cfg.DefaultLease
 	}
 	return min(lease, m.cfg.MaxLease)
+}
+
+// tellCut says, once for each session, that a lease is shorter than was asked for.
+func (m *Machine) tellCut(s *session, asked Time) {
+	if asked <= m.cfg.MaxLease || s.cut {
+		return
+	}
+	s.cut = true
+	m.log(warnLevel, "a lease was cut to offers.max_lease, and so are all longer ones of this session", "engine", s.engine.key.name, "instance", s.engine.instance,
+		"rank", rankName(s), "asked", took(asked), "granted", took(m.cfg.MaxLease))
 }
 
 func (m *Machine) newOffer(s *session, in *OfferOp) *offer {

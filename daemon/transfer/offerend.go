@@ -30,7 +30,11 @@ func (o *offer) fire(m *Machine, _ wake) {
 		o.end(m, Failed, because(Expired, "key %s: engine %q died, and offers.orphan_lease is over since; make a new request", short(o.key), o.engine.key.name), "outlived its engine and ended")
 		return
 	}
-	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, for longer", short(o.key), took(o.lease)), "expired")
+	advice := "for longer"
+	if o.lease >= m.cfg.MaxLease {
+		advice = "and have it taken sooner: leases are cut to offers.max_lease"
+	}
+	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, %s", short(o.key), took(o.lease), advice), "expired")
 }
 
 // end is the offer's end, for all its ranks. Reads in flight are fenced before blocks are reported free. how is for whoever asks

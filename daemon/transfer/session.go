@@ -35,6 +35,7 @@ type session struct {
 	invalid  []layout.RegionID // without memory, until they are revalidated
 	draining []layout.RegionID // of both, those whose memory may still be touched
 	ended    *Cause            // it was told to go
+	cut      bool              // it was said that a lease of it was cut
 	closed   bool
 	died     bool // closed, because its process is gone
 }
