@@ -138,7 +138,7 @@ class Session:
         if handle is not None:
             self._free(handle)
         for region in list(self.regions.values()):
-            region._drop()
+            region._end()
         self.regions.clear()
 
     def _forked(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Optional
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Iterator, Optional
 
 from .errors import Busy, Closed, Error, Unavailable
 
@@ -18,9 +19,36 @@ class Sleeper:
     _session: Optional["Session"]
     _valid: bool
     _changing: threading.Lock
+    _over: bool  # its session has ended; whoever changes it drops it
 
     def _begin_valid(self) -> None:
-        self._valid, self._changing = True, threading.Lock()
+        self._valid, self._changing, self._over = True, threading.Lock(), False
+
+    @contextmanager
+    def _change(self, what: str = "") -> Iterator[bool]:
+        """Nobody else changes the region meanwhile, or drops it. what: a call that does not wait for that, for its error; False: there is
+        nothing left to change."""
+        if not self._changing.acquire(blocking=not what):
+            if not self._over:
+                raise Busy(f"{what}: another thread invalidates, revalidates or closes the region")
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._changing.release()
+            if self._over:
+                self._end()
+
+    def _end(self) -> None:
+        """The session has ended. Waits for nobody: a thread that changes the region may be about to give its pages back or to have them,
+        which would be another mapping's, and may be the one that ends the session."""
+        self._over = True
+        if self._changing.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._changing.release()
 
     @property
     def valid(self) -> bool:
@@ -38,7 +66,7 @@ class Sleeper:
         Waits at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it: call it again; Incompatible when
         the daemon is older than this. Of a region that is invalid it returns at once.
         """
-        with self._changing:
+        with self._change():
             self._open().invalidate(self.id, timeout)
             self._valid = False
             self._give_back()
@@ -51,7 +79,7 @@ class Sleeper:
         daemon's limits, and Invalid when pages are missing: then the region stays invalid. Unavailable: the daemon is away;
         the region is valid here, and comes back with it. Of a region that is valid it returns at once.
         """
-        with self._changing:
+        with self._change():
             session = self._open()
             try:
                 if not self._valid:
@@ -67,15 +95,12 @@ class Sleeper:
             self._valid = True
 
     def _take_away(self, timeout: Optional[float]) -> None:
-        """Unregisters it, unless another thread is about to give its pages back or to have them: they would be another mapping's."""
-        if not self._changing.acquire(blocking=False):
-            raise Busy("close: another thread invalidates, revalidates or closes the region")
-        try:
-            if self._session is not None:
+        """Unregisters it, unless another thread changes it."""
+        with self._change("close") as mine:
+            if mine and self._session is not None:
                 self._session.unregister(self.id, timeout)
-            self._drop()
-        finally:
-            self._changing.release()
+            if mine:
+                self._drop()
 
     def _drop(self) -> None:
         """What remains to be done when the daemon does not have it any more."""

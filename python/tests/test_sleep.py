@@ -281,6 +281,62 @@ def test_what_is_changing_is_not_closed(near, monkeypatch):
         assert not region.registered
 
 
+@pytest.mark.parametrize("step", ["_give_back", "_have_back"])
+def test_the_session_is_closed_while_a_region_changes(near, monkeypatch, step):
+    """As there: the memory is unmapped once the thread that changes it is done, which hears that it is closed."""
+    node = kvpipe.connect(near.socket, engine_id="changing")
+    region, other = node.alloc(4096), node.alloc(4096)
+    before, seen = getattr(region, step), []
+
+    def closing():
+        closer = threading.Thread(target=node.close)
+        closer.start()
+        closer.join()
+        seen.append((region.closed, other.closed))
+        before()
+
+    if step == "_have_back":
+        region.invalidate()
+        monkeypatch.setattr(region, step, closing)
+        with pytest.raises(kvpipe.Closed):
+            region.revalidate()
+    else:
+        monkeypatch.setattr(region, step, closing)
+        region.invalidate()
+    assert seen == [(False, True)]
+    assert region.closed and not region.registered
+    region.close()
+    with pytest.raises(kvpipe.Closed, match="the region is closed"):
+        region.revalidate()
+
+
+def test_a_session_that_ends_under_threads_that_change_regions(near):
+    """Each call ends well, or says that it is closed; the memory that comes to lie there is left alone."""
+    for _ in range(30):
+        node = kvpipe.connect(near.socket, engine_id="changing")
+        regions = [node.alloc(MIB, huge=False) for _ in range(3)]
+        begun, ended = threading.Semaphore(0), []
+
+        def turn(region):
+            try:
+                while True:
+                    region.invalidate()
+                    begun.release()
+                    region.revalidate()
+            except BaseException as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=turn, args=(region,)) for region in regions]
+        [thread.start() for thread in threads]
+        [begun.acquire() for _ in threads]
+        node.close()
+        others = [numpy.full(MIB, 7, numpy.uint8) for _ in regions]
+        [thread.join() for thread in threads]
+        assert [type(error) for error in ended] == [kvpipe.Closed] * 3, ended
+        assert all((other == 7).all() for other in others)
+        assert not any(region.registered or not region.closed for region in regions)
+
+
 def test_memory_of_the_programs_own_stays_and_must_be_whole(near):
     fd = os.memfd_create("own", os.MFD_ALLOW_SEALING)
     try:
