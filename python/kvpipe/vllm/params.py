@@ -25,7 +25,8 @@ class Settings:
     socket: str = ""
     #: seconds that the engine waits for the daemon at its start
     connect_timeout: float = 30.0
-    #: seconds that a finished prefill is kept for its decode engine, which renews it while the request waits there
+    #: seconds that a finished prefill is kept for its decode engine, which renews it while the request waits there;
+    #: at most the daemon's `offers.max_lease`
     lease: float = 30.0
     #: seconds that a decode engine tries to load a prompt's KV, before it computes it
     timeout: float = 30.0
