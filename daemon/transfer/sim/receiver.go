@@ -139,14 +139,14 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 	}
 }
 
-// missed: a number is not there. Only who put it can have taken it away.
+// missed: a number is not there. Only who put it can have taken it away, or who received in this end's place while it was cut off.
 func (e *receiver) missed(o *Op, seq uint64) {
 	for _, t := range e.c.items {
-		if t.home == e.home && t.withdrawn {
+		if t.home == e.home && (t.withdrawn || t.got > 0 && t.gotBy != e.eng.node) {
 			return
 		}
 	}
-	e.c.fail("op %d: item %d of %s is gone, and none was withdrawn", o.tag, seq, e.name)
+	e.c.fail("op %d: item %d of %s is gone, and none was withdrawn or received elsewhere", o.tag, seq, e.name)
 }
 
 // inOrder checks that what came under a higher number was put later.
