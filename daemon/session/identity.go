@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -60,6 +61,9 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	if err != nil {
 		_ = sys.Close(id.pidfd)
 		return id, refuse(transfer.PeerGone, "hello: %v", err)
+	}
+	if ring.CheckText([]byte(group), "cgroup") != nil {
+		group = strconv.Quote(group) // the kernel takes any bytes; logs and the state file, which has to give the same again, do not
 	}
 	id.Owner = fmt.Sprintf("uid %d, cgroup %s", cred.UID, group)
 	return id, nil

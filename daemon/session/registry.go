@@ -78,9 +78,7 @@ func (r *registry) join(s *session) error {
 // expect makes the instances live that had sessions with the daemon before.
 func (r *registry) expect(sessions []remembered) {
 	for _, s := range sessions {
-		if s.Role != transfer.Endpoint {
-			r.engines[engineKey{s.Engine, s.Owner}] = &engine{instance: s.Instance, sessions: map[*session]struct{}{}}
-		}
+		r.engines[engineKey{s.Engine, s.Owner}] = &engine{instance: s.Instance, sessions: map[*session]struct{}{}}
 	}
 }
 

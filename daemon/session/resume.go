@@ -10,11 +10,9 @@ import (
 func (v *Server) Awaited() transfer.Awaited {
 	a := transfer.Awaited{For: transfer.Time(v.cfg.Await)}
 	for _, r := range v.state.awaited() {
-		if r.Role != transfer.Endpoint {
-			a.Sessions = append(a.Sessions, transfer.AwaitedSession{
-				Engine: r.Engine, Instance: r.Instance, Owner: r.Owner, Role: r.Role, Rank: r.Rank, Layout: r.Layout,
-			})
-		}
+		a.Sessions = append(a.Sessions, transfer.AwaitedSession{
+			Engine: r.Engine, Instance: r.Instance, Owner: r.Owner, Role: r.Role, Rank: r.Rank, Layout: r.Layout,
+		})
 	}
 	return a
 }

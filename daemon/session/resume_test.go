@@ -3,9 +3,11 @@ package session_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +175,34 @@ func TestAnAwaitedInstanceIsTheLiveOne(t *testing.T) {
 	}
 }
 
+// The kernel lets cgroups have any name; who is in one that is no text comes back all the same.
+func TestAnOwnerOfAnyNameComesBack(t *testing.T) {
+	proc := t.TempDir()
+	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
+	noErr(t, os.Mkdir(own, 0o700))
+	noErr(t, os.WriteFile(filepath.Join(own, "statm"), []byte("1 1 1 1 1 1 1\n"), 0o600)) // it lives
+	names := func(group string) {
+		noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::"+group+"\n"), 0o600))
+	}
+	rooted := func(c *session.Config) { c.ProcRoot = proc }
+	for _, group := range []string{"/a", "/a\xff", "/\x1b[1m"} {
+		names(group)
+		l := newLives(t)
+		n := l.start(rooted)
+		c := n.dial(worker("e", "", 0))
+		owner := n.Sessions()[0].Owner
+		l.kill(n)
+		n = l.start(rooted)
+		if got := n.Awaited().Sessions; len(got) != 1 || got[0].Owner != owner {
+			t.Errorf("%q: awaited %+v, its owner was %q", group, got, owner)
+		}
+		names(group + "?")
+		n.refused(again(worker("e", "", 0), c), transfer.Denied, "not yours to resume")
+		names(group)
+		n.dial(again(worker("e", "", 0), c))
+	}
+}
+
 func TestADaemonThatStopsTellsTheNextOne(t *testing.T) {
 	l := newLives(t)
 	n := l.start(nil)
@@ -196,7 +226,15 @@ func TestWhoDoesNotComeBackIsForgotten(t *testing.T) {
 }
 
 func TestABrokenStateFileIsSetAside(t *testing.T) {
-	for _, text := range []string{"", "{", `{"version":0}`, `{"version":1,"sessions":[{"session":1}]}`, `[]`} {
+	made := func(more string) string {
+		return fmt.Sprintf(`{"version":1,"sessions":[{"session":1,"engine":"e","instance":"i","owner":"u","role":1,"secret_sha256":"%064x"%s}]}`, 1, more)
+	}
+	for _, text := range []string{
+		"", "{", `{"version":0}`, `{"version":1,"sessions":[{"session":1}]}`, `[]`,
+		// Nobody can come back as these.
+		made(`,"session":0`), made(`,"role":0`), made(`,"rank":65536`), made(`,"role":2`), made(`,"engine":"a\u0000b"`), made(`,"engine":""`),
+		made(`,"instance":"` + strings.Repeat("i", 129) + `"`), made(`,"secret_sha256":"` + strings.Repeat("z", 64) + `"`),
+	} {
 		l := newLives(t)
 		noErr(t, os.WriteFile(l.state, []byte(text), 0o600))
 		n := l.start(nil)
@@ -219,6 +257,27 @@ func TestAStateFileThatIsNoFileIsSetAside(t *testing.T) {
 	n := l.start(nil)
 	n.dial(worker("e", "", 0))
 	if !strings.Contains(l.log.String(), "no regular file") {
+		t.Errorf("log: %s", l.log.String())
+	}
+}
+
+// Ends of pipes are never remembered, and a role that this daemon does not know does not come to it.
+func TestRolesThatDoNotComeBackAreNotAwaited(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	n.dial(worker("e", "", 0))
+	l.kill(n)
+	text, err := os.ReadFile(l.state)
+	noErr(t, err)
+	for _, role := range []string{`"role":3`, `"role":4`} {
+		noErr(t, os.WriteFile(l.state, bytes.Replace(text, []byte(`"role":1`), []byte(role), 1), 0o600))
+		n = l.start(nil)
+		if got := n.Awaited().Sessions; len(got) != 0 {
+			t.Errorf("%s: awaited: %+v", role, got)
+		}
+		noErr(t, n.Close())
+	}
+	if strings.Contains(l.log.String(), "broken state file") {
 		t.Errorf("log: %s", l.log.String())
 	}
 }

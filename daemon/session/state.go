@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -67,11 +69,16 @@ func loadState(path string) (*state, error) {
 		aside := path + ".broken"
 		return st, errors.Join(fmt.Errorf("state %s: %w: it is set aside as %s, and sessions of before are taken for new ones", path, err, aside), os.Rename(path, aside))
 	}
+	st.recall(sessions)
+	return st, nil
+}
+
+// recall awaits the sessions of the daemon before.
+func (st *state) recall(sessions []remembered) {
 	for _, r := range sessions {
 		r.before = true
 		st.all[r.Session] = r
 	}
-	return st, nil
 }
 
 func readState(path string) ([]remembered, error) {
@@ -86,6 +93,11 @@ func readState(path string) ([]remembered, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseState(b)
+}
+
+// parseState leaves out who does not come back to this daemon: ends of pipes, and roles of a later version.
+func parseState(b []byte) ([]remembered, error) {
 	var f stateFile
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
@@ -93,12 +105,41 @@ func readState(path string) ([]remembered, error) {
 	if f.Version < 1 {
 		return nil, fmt.Errorf("version is %d: must be at least 1", f.Version)
 	}
-	for _, r := range f.Sessions {
-		if r.Session == 0 || r.Engine == "" || r.Instance == "" || len(r.Secret) != 2*sha256.Size {
-			return nil, fmt.Errorf("session %#x of engine %q, instance %q is not complete", uint64(r.Session), r.Engine, r.Instance)
+	f.Sessions = slices.DeleteFunc(f.Sessions, func(r remembered) bool { return r.Role >= transfer.Endpoint })
+	for i := range f.Sessions {
+		if err := f.Sessions[i].check(); err != nil {
+			return nil, fmt.Errorf("session %#x: %w", uint64(f.Sessions[i].Session), err)
 		}
 	}
 	return f.Sessions, nil
+}
+
+// check says why no HELLO can have made it that session: nobody else could come back as it.
+func (r *remembered) check() error {
+	var h ring.Hello
+	for _, n := range []struct {
+		name, text string
+		limit      int
+	}{{"engine", r.Engine, len(h.Engine)}, {"instance", r.Instance, len(h.Instance)}} {
+		if n.text == "" || len(n.text) > n.limit {
+			return fmt.Errorf("%s of %d bytes: must be 1 to %d", n.name, len(n.text), n.limit)
+		}
+		if err := ring.CheckText([]byte(n.text), n.name); err != nil {
+			return err
+		}
+	}
+	secret, err := hex.DecodeString(r.Secret)
+	switch {
+	case r.Session == 0 || r.Role == 0:
+		return errors.New("its id or its role is 0")
+	case err != nil || len(secret) != sha256.Size:
+		return fmt.Errorf("secret_sha256 of %d bytes: must be %d digits", len(r.Secret), 2*sha256.Size)
+	case r.Role == transfer.Worker && r.Rank >= maxWorld:
+		return fmt.Errorf("rank is %d: must be below %d", r.Rank, maxWorld)
+	case r.Role == transfer.Scheduler && r.Rank != transfer.NoRank:
+		return fmt.Errorf("rank is %d: a scheduler has none (%d)", r.Rank, uint32(transfer.NoRank))
+	}
+	return nil
 }
 
 // save brings the file up to date. Of many that ask at once one writes for all. It is not synced: it has to outlive the daemon, not the
@@ -115,14 +156,7 @@ func (st *state) save() error {
 	if st.written >= want {
 		return nil
 	}
-	st.mu.Lock()
-	f, has := stateFile{Version: stateVersion, Sessions: []remembered{}}, st.changes
-	for _, r := range st.all {
-		f.Sessions = append(f.Sessions, r)
-	}
-	st.mu.Unlock()
-	slices.SortFunc(f.Sessions, func(a, b remembered) int { return int(min(max(int64(a.Session)-int64(b.Session), -1), 1)) })
-	b, err := json.Marshal(f)
+	b, has, err := st.encode()
 	if err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
@@ -135,6 +169,21 @@ func (st *state) save() error {
 	}
 	st.written = has
 	return nil
+}
+
+func bySession(a, b remembered) int { return cmp.Compare(a.Session, b.Session) }
+
+// encode returns the file, and how many changes are in it.
+func (st *state) encode() (b []byte, changes uint64, err error) {
+	st.mu.Lock()
+	f, changes := stateFile{Version: stateVersion, Sessions: []remembered{}}, st.changes
+	for _, r := range st.all {
+		f.Sessions = append(f.Sessions, r)
+	}
+	st.mu.Unlock()
+	slices.SortFunc(f.Sessions, bySession)
+	b, err = json.Marshal(f)
+	return b, changes, err
 }
 
 // put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
@@ -192,7 +241,7 @@ func (st *state) awaited() []remembered {
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b remembered) int { return int(min(max(int64(a.Session)-int64(b.Session), -1), 1)) })
+	slices.SortFunc(out, bySession)
 	return out
 }
 
