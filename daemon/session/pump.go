@@ -107,6 +107,16 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 	return n, false
 }
 
+// readOut reads what a client that is gone had published, and perhaps not rung for any more: to its caller it was submitted. Not more than a
+// full queue, since a child of its may go on writing.
+func (s *session) readOut() {
+	for left := int(s.geometry.SQ); left > 0; left -= batch {
+		if n, stalled := s.pump(); n < batch || stalled {
+			return
+		}
+	}
+}
+
 // violated ends a session that broke the protocol. The caller holds in.
 func (s *session) violated(err error) {
 	s.stopped = true

@@ -148,6 +148,9 @@ func (s *session) run(buf []byte, leave func()) {
 	}
 
 	bye := s.control(buf)
+	if s.cause.Reason == transfer.PeerGone {
+		s.readOut()
+	}
 	s.stopTaking()
 	helpers.Wait()
 	died := s.died()

@@ -328,3 +328,24 @@ func TestItemsHoldNobodyUp(t *testing.T) {
 		}
 	})
 }
+
+// TestPublishedBeforeDeath: what a client published before it died was submitted, whether it came to ringing or not.
+func TestPublishedBeforeDeath(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		c := n.dial(sessiontest.Options{SQ: 256})
+		id := transfer.SessionID(c.Welcome.Session)
+		const published = 200
+		for i := range published {
+			e, rec := sessiontest.Encode(&transfer.SealOp{Target: 1})
+			e.UserData = uint64(i + 1)
+			if _, err := c.Rings.Submit(e, rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Kill()
+		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+		if got := count[transfer.Submit](n); got != published {
+			t.Errorf("%d of %d submissions were read", got, published)
+		}
+	})
+}
