@@ -121,7 +121,8 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon closed the connection without a reason", kv->path);
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)
 		err = take_welcome(kv, &m);
-	else if (err == 0 && m.head.type == KVPIPE_CTL_ACK && kv_ctl_ack(&m, &ack, why) && ack.reason != KVPIPE_OK) {
+	else if (err == 0 && (m.head.type == KVPIPE_CTL_ACK || m.head.type == KVPIPE_CTL_BYE) && kv_ctl_ack(&m, &ack, why) &&
+		 ack.reason != KVPIPE_OK) { /* BYE: it stops, and the session was over before it was welcome */
 		if (ack.reason == KVPIPE_E_INCOMPATIBLE) /* of versions, or of what the instance's other ranks said */
 			err = kv_err(KVPIPE_E_INCOMPATIBLE, "connect: %s (this is libkvpipe %s, which speaks ring protocol %u to %u)", why,
 				     kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI);

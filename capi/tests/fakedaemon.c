@@ -56,7 +56,9 @@ static void hello(struct fake *f, const struct kvpipe_ctl *head, const uint8_t *
 	CHECK_INT(head->type, KVPIPE_CTL_HELLO);
 	CHECK_INT(head->len, sizeof(f->hello));
 	memcpy(&f->hello, body, sizeof(f->hello));
-	if (f->conf.refuse != 0)
+	if (f->conf.farewell)
+		fake_bye(f, f->conf.refuse, f->conf.refusal);
+	else if (f->conf.refuse != 0)
 		fake_ack(f, head->seq, f->conf.refuse, 0, f->conf.refusal);
 	else if (f->conf.hang_up)
 		f->hang_up = true;

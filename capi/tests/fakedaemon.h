@@ -22,6 +22,7 @@ struct fake_conf {
 	uint64_t ops;          /* 0: all */
 	uint32_t refuse;       /* answer HELLO with this reason */
 	const char *refusal;
+	bool farewell;         /* refuse by BYE: the daemon stops */
 	bool silent;           /* do not answer HELLO */
 	bool hang_up;          /* close the connection instead of answering */
 	bool unsealed;         /* ring_d can shrink */

@@ -217,6 +217,11 @@ static void refused(void)
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "kvpiped 9.9.9 chose 3");
 	fake_stop(f);
 
+	conf = (struct fake_conf){ .refuse = KVPIPE_E_UNAVAILABLE, .refusal = "the daemon is stopping", .farewell = true };
+	f = fake_start(&conf);
+	o.socket = fake_path(f);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	fake_stop(f);
 	conf = (struct fake_conf){ .hang_up = true };
 	f = fake_start(&conf);
 	o.socket = fake_path(f);
