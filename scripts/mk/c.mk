@@ -60,10 +60,10 @@ $(BIN)/bench-client: $(C_BENCH) $(C_BENCH_SHARED) $(wildcard bench/client/*.h be
 	$(Q)$(CC) $(CSTD) -Wall -Wextra -Werror $(CFLAGS) -Iinclude -Ibench/client -Ibench/ref $(C_BENCH) $(C_BENCH_SHARED) -o $@ \
 		-L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
 
-$(BIN)/test-engine: $(C_ENGINE) $(LIB)/libkvpipe.so $(C_HEADERS)
+$(BIN)/test-engine: $(C_ENGINE) $(wildcard test/cluster/engine/*.h) $(LIB)/libkvpipe.so $(C_HEADERS)
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude $(C_ENGINE) -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
+	$(Q)$(CC) $(CSTD) $(CWARN) $(CFLAGS) -Iinclude -Itest/cluster/engine $(C_ENGINE) -o $@ -L$(LIB) -lkvpipe -Wl,-rpath,'$$ORIGIN/../lib' -pthread
 
 abi: c-build ## compare the library's symbols and types with capi/kvpipe.symbols and kvpipe.abi
 ifeq ($(C_SOURCES),)

@@ -44,6 +44,7 @@ type world struct {
 	rest    cluster.Rest
 	box     *fakenvml.Box // the GPUs of every node
 	lost    bool          // one of them is
+	pipe    bool          // they have one, from the producer to the consumer
 }
 
 func newWorld(t *testing.T, nodes int, with ...string) *world {
@@ -66,7 +67,7 @@ func describe(t *testing.T, nodes int, with ...string) *world {
 		}
 	})
 	c := cluster.New(t)
-	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15, box: fakenvml.New(t, fakenvml.Scenario(t, gpus))}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15, pipe: true, box: fakenvml.New(t, fakenvml.Scenario(t, gpus))}
 	for i := range nodes {
 		w.daemons = append(w.daemons, c.Node(fmt.Sprintf("node-%d", i)))
 	}
@@ -112,14 +113,22 @@ func (w *world) begin() {
 		}
 	})
 	w.decode.Time, w.prefill.Time = w.time, w.time
+	if w.pipe {
+		ledger := cluster.Ledger(w.t)
+		w.prefill.Pipe, w.decode.Pipe = "send p "+ledger, "recv p "+ledger+" "+peer
+	}
 	w.decode.Start(w.cancels)
 	w.prefill.Start(0)
 }
 
-// flowing waits until n more requests have been handed over, right in every word.
+// flowing waits until n more requests have been handed over, right in every word, and some items of the pipe for each.
 func (w *world) flowing(n int) {
 	w.t.Helper()
-	w.decode.Waits("ok", w.decode.Count("ok")+n)
+	ok, piped := w.decode.Count("ok"), w.decode.Count("piped")
+	w.decode.Waits("ok", ok+n)
+	if w.pipe {
+		w.decode.Waits("piped", piped+n)
+	}
 }
 
 // strike kills, ends or stops somebody and brings it back. A GPU of every node is lost meanwhile, or is there again.
@@ -183,17 +192,27 @@ func (w *world) stop(signal func(os.Signal) error, pause time.Duration) {
 	}
 }
 
-// atRest lets all work end and looks for what is left of it.
+// atRest lets all work end and looks for what is left of it. The pipe may stay open, and goes on then.
 func (w *world) atRest() {
 	w.t.Helper()
-	w.prefill.Quiet()
-	w.decode.Quiet()
+	open := w.pipe && w.rng.IntN(2) == 0
+	for _, e := range []*cluster.Engine{w.prefill, w.decode} {
+		if open {
+			e.Quiet()
+		} else {
+			e.Silent()
+		}
+	}
 	for _, n := range w.daemons {
 		cluster.Eventually(w.t, n.Name+" knows its GPUs", func() bool {
 			var s admin.Status
 			return n.Ctl.Get(w.t.Context(), "status", nil, &s) == nil && s.GPUs.State == "ok" && s.GPUs.Count == 8
 		})
-		cluster.Clean(w.t, n, 2/len(w.daemons), w.rest)
+		if each := 2 / len(w.daemons); open {
+			cluster.Drained(w.t, n, each, each)
+		} else {
+			cluster.Clean(w.t, n, each, w.rest)
+		}
 	}
 	w.prefill.Tell("go")
 	w.decode.Tell("go")
@@ -225,7 +244,7 @@ func TestCancelledBlocksAreReusedAtOnce(t *testing.T) {
 	for nodes, transport := range map[int]string{1: "local", 2: "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			w := describe(t, nodes)
-			w.cancels = 90
+			w.cancels, w.pipe = 90, false
 			w.begin()
 			w.decode.Waits("cancelled", *rounds)
 			w.atRest()

@@ -1,3 +1,4 @@
 // Package chaos owns the tests by force: engines and daemons as processes that are killed and stopped at random instructions, on
-// one node and on two, with GPUs (test/fakenvml) and NUMA nodes, while every word that arrives is looked at.
+// one node and on two, with GPUs (test/fakenvml) and NUMA nodes, while every word that arrives is looked at: of hand-overs, and of the
+// items of a pipe beside them.
 package chaos

@@ -38,6 +38,7 @@ type Engine struct {
 	Env    []string            // more environment of its next start
 	As     *syscall.Credential // user of its next start; nil: the test's own
 	Time   time.Duration       // of a take and of an offer's lease, in whole seconds; 0: a second or so
+	Pipe   string              // the end of a pipe that it has, as engine/engine.h says it; empty: none
 	Root   string              // root directory of its next start, in which $KVPIPE_BIN is; empty: the test's own
 	n      *Node
 	heard  func(word string, rest []string) // of each line that it says and that has more than a word
@@ -92,8 +93,24 @@ func (e *Engine) Start(cancels int) {
 		_ = cmd.Process.Kill()
 		<-exited
 	})
+	if e.Pipe != "" {
+		e.Tell("pipe %s", e.Pipe)
+	}
 	e.Tell("go")
 }
+
+// Ledger makes the file by which engines that have ends of one pipe know of each other's lives.
+func Ledger(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ledger")
+	if err := os.WriteFile(file, make([]byte, ledgerBytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// ledgerBytes is enough for the struct of engine/pipe.h.
+const ledgerBytes = 64 << 10
 
 // hear takes note of one line. Broken promises fail the test where they are said.
 func (e *Engine) hear(line string) {
@@ -103,6 +120,9 @@ func (e *Engine) hear(line string) {
 	}
 	e.mu.Lock()
 	e.said[words[0]]++
+	if words[0] == "parted" {
+		e.said["parted: "+strings.Join(words[1:], " ")]++
+	}
 	if words[0] == "failed" && len(words) > 2 {
 		e.said["failed: "+strings.SplitN(strings.Join(words[2:], " "), ":", 2)[0]]++
 	}
@@ -170,11 +190,16 @@ func (e *Engine) All() map[string]int {
 	return all
 }
 
-// Quiet lets everything under way end.
-func (e *Engine) Quiet() {
+// Quiet lets everything under way end. A pipe stays open, and nothing is in it.
+func (e *Engine) Quiet() { e.t.Helper(); e.quiet("pause") }
+
+// Silent is Quiet without a pipe.
+func (e *Engine) Silent() { e.t.Helper(); e.quiet("close") }
+
+func (e *Engine) quiet(word string) {
 	e.t.Helper()
 	n := e.Count("idle")
-	e.Tell("pause")
+	e.Tell("%s", word)
 	e.Waits("idle", n+1)
 }
 

@@ -11,28 +11,25 @@
  *   ok ID | failed ID REASON | cancelled ID   how a take ended
  *   wrong ID ... | late ID ... | hung ID ...  a broken promise
  *   idle                                      after "pause": nothing is under way
+ *   piped ...                                 items of a pipe came; pipe.c says what else
  *   over REASON                               the session is lost for good; the engine ends
  * A take has 1.5 seconds, or SECONDS, and so has the lease of an offer.
- * "go" begins, "pause" lets all end.
+ * "pipe WHAT" opens the end of a pipe (engine.h) beside that. "go" begins, "pause" lets all end but the pipe, which stays open when
+ * nothing is in it; "close" lets that end, too.
  */
-#include <kvpipe.h>
+#include "engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LAYERS = 2, BLOCKS = 256, BLOCK_TOKENS = 16, TOKEN_BYTES = 1024, BLOCK_BYTES = BLOCK_TOKENS * TOKEN_BYTES };
 enum { LAYER_BYTES = BLOCKS * BLOCK_BYTES, WORDS = BLOCK_BYTES / 8, MOST = 48, OPS = 8 };
 
-#define MS 1000000ll
 #define BOUND (5000 * MS) /* how much later than its deadline an end may come */
 #define REST (30 * MS)	  /* how long a released block is watched for late bytes */
 
@@ -54,54 +51,10 @@ static struct work works[OPS];
 static uint64_t state, serial, cancels;
 static int64_t lease = 1000 * MS, take_time = 1500 * MS;
 
-static int64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 * MS + t.tv_nsec;
-}
-
-static int64_t stolen; /* how long the engine was kept from running when it wanted to */
-
-/* The time that had been there to be used. What a busy machine takes from the engine it takes from the daemons as well, and
- * that is no broken promise. */
-static int64_t fair(void) { return now() - stolen; }
-
-static void nap(struct pollfd *fds, nfds_t n)
-{
-	int64_t until = now() + 5 * MS;
-
-	poll(fds, n, 5);
-	int64_t late = now() - until;
-	if (late > MS)
-		stolen += late;
-}
-
 static uint64_t draw(uint64_t below)
 {
 	state += 0x9e3779b97f4a7c15u;
-	uint64_t z = state;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return (z ^ z >> 31) % below;
-}
-
-__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
-{
-	va_list a;
-
-	va_start(a, format);
-	vprintf(format, a);
-	va_end(a);
-	putchar('\n');
-	fflush(stdout);
-}
-
-static void over(int rc)
-{
-	say("over %s: %s", kvpipe_strerror(rc), kvpipe_last_error());
-	exit(3);
+	return mix(state) % below;
 }
 
 static uint64_t *block(uint32_t layer, uint32_t id)
@@ -351,9 +304,13 @@ static void command(char *line)
 	if (sscanf(line, "take %" SCNx64 " %u %63s", &id, &n, peer) >= 2)
 		take(id, n, peer);
 	else if (strcmp(line, "go") == 0)
-		producing = true, pausing = false;
+		producing = true, pausing = false, pipe_go();
 	else if (strcmp(line, "pause") == 0)
-		pause_all();
+		pause_all(), pipe_pause(false);
+	else if (strcmp(line, "close") == 0)
+		pause_all(), pipe_pause(true);
+	else if (strncmp(line, "pipe ", 5) == 0)
+		pipe_begin(kv, line + 5);
 }
 
 /* Reads what there is; false at the end. */
@@ -426,11 +383,13 @@ int main(int argc, char **argv)
 			break;
 		if (prefill && producing)
 			offer();
-		if (!look() && pausing) {
+		pipe_look();
+		if (!look() && pausing && pipe_idle()) {
 			pausing = false;
 			say("idle");
 		}
 	}
+	pipe_stop();
 	kvpipe_close(kv);
 	return 0;
 }

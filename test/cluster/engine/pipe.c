@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a pipe that an engine may have beside its hand-overs, in a thread of its own. What is received names its sender and its
+ * number, and the ledger knows how many there are of whom. It says, a line each:
+ *   piped SERIAL NUMBER     some items came, as they were sent and in their order
+ *   parted REASON           the end is over, and is opened again
+ *   wrong pipe ...          a broken promise
+ *   hung pipe ...           a call that does not end a second after its deadline
+ */
+#include "pipe.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LATE (1000 * MS) /* how much later than its deadline a call may end */
+
+static struct end end;
+static pthread_t thread;
+static bool begun, receives;
+static _Atomic bool stopping;
+static _Atomic(const char *) call;
+static _Atomic int64_t due; /* in fair time; 0: no call */
+
+void call_begins(const char *what, int64_t timeout)
+{
+	call = what;
+	due = fair() + timeout + LATE;
+}
+
+void call_ends(void) { due = 0; }
+
+void pipe_look(void)
+{
+	int64_t until = due;
+
+	if (until != 0 && fair() > until) {
+		say("hung pipe: %s has not ended %lld ms after its deadline", call, (long long)((fair() - until + LATE) / MS));
+		due = INT64_MAX;
+	}
+}
+
+uint64_t end_draw(struct end *e, uint64_t below) { return mix(++e->state) % below; }
+
+void end_close(struct end *e)
+{
+	call_begins("close", 6000 * MS); /* a second until it is sealed, 5 s until it is closed */
+	kvpipe_pipe_close(e->pipe);
+	call_ends();
+	e->pipe = NULL;
+}
+
+bool end_open(struct end *e, const struct kvpipe_pipe_opts *opts)
+{
+	call_begins("open", 5000 * MS);
+	int rc = kvpipe_pipe_open(e->kv, opts, &e->pipe);
+	call_ends();
+	if (rc == 0)
+		return true;
+	e->pipe = NULL;
+	/* The last one's end is not over yet; or there is no daemon. */
+	if (rc != -KVPIPE_E_BUSY && rc != -KVPIPE_E_UNAVAILABLE && rc != -KVPIPE_E_TIMEOUT && rc != -KVPIPE_E_RESTARTED)
+		say("wrong pipe: open: %s: %s", kvpipe_strerror(rc), kvpipe_last_error());
+	poll(NULL, 0, 5);
+	return false;
+}
+
+static void *send_all(void *e)
+{
+	while (!stopping)
+		sender_turn(e);
+	return NULL;
+}
+
+static void *receive_all(void *e)
+{
+	while (!stopping)
+		receiver_turn(e);
+	return NULL;
+}
+
+void pipe_begin(kvpipe_t *kv, const char *what)
+{
+	struct end *e = &end;
+	char role[8];
+	int fd;
+
+	if (sscanf(what, "%7s %63s %255s %63s", role, e->name, e->file, e->peer) < 3 || (fd = open(e->file, O_RDWR)) < 0) {
+		say("wrong pipe: %s: %m", what);
+		return;
+	}
+	e->ledger = mmap(NULL, sizeof(*e->ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	e->kv = kv;
+	e->state = (uint64_t)getpid() << 32;
+	receives = strcmp(role, "recv") == 0;
+	begun = e->ledger != MAP_FAILED && pthread_create(&thread, NULL, receives ? receive_all : send_all, e) == 0;
+	if (!begun)
+		say("wrong pipe: %s: %m", what);
+}
+
+void pipe_go(void)
+{
+	end.pausing = end.closing = end.done = false;
+}
+
+void pipe_pause(bool close)
+{
+	end.done = false;
+	end.closing = close;
+	end.pausing = true;
+}
+
+bool pipe_idle(void) { return !begun || (receives ? receiver_idle(&end) : end.done); }
+
+void pipe_stop(void)
+{
+	stopping = true;
+	if (begun)
+		pthread_join(thread, NULL);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipe.h - what the two ends of the engine's pipe share: the ledger, which outlives them, and how items look. */
+#ifndef ENGINE_PIPE_H
+#define ENGINE_PIPE_H
+
+#include "engine.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define CALL (1000 * MS)      /* what a call has */
+#define CAPACITY (2u << 20)   /* bytes */
+#define WINDOW 64u	      /* items that an end fetches ahead at most, and loses when it dies */
+#define MOST_WORDS (1u << 16) /* of an item */
+
+/*
+ * A sender's life, from the opening of its end on. Its serial says when that was, in the order of all openings of ends, and where
+ * in the ledger it is.
+ */
+enum fate { OPEN = 1, CLOSED, LOST };
+enum { PLACE_BITS = 10, PLACES = 1 << PLACE_BITS };
+
+struct sender {
+	_Atomic uint64_t serial;
+	_Atomic uint64_t sent;    /* items that were sent for certain */
+	_Atomic uint64_t got;     /* number of the item that is received next */
+	_Atomic uint64_t missing; /* items that dead receivers had fetched */
+	_Atomic int fate, pid;
+	_Atomic bool again; /* the receiver's daemon went, perhaps before it told the sender's of the last items: these may come again */
+};
+
+struct ledger { /* a file, which all engines of a test map */
+	_Atomic uint64_t openings, places;
+	_Atomic uint64_t newest; /* sender that is open */
+	_Atomic uint64_t heard;  /* newest sender of which an item came */
+	_Atomic bool closed;     /* and no sender comes before all begins again */
+	struct sender senders[PLACES];
+};
+
+struct end {
+	kvpipe_t *kv;
+	kvpipe_pipe_t *pipe; /* NULL: not open */
+	char name[64], file[256], peer[64];
+	struct ledger *ledger;
+	_Atomic bool pausing, closing; /* closing: and not to be open when all is done */
+	_Atomic bool done;	       /* what pausing asked for */
+	uint64_t opening;
+	uint64_t state; /* of what is drawn */
+
+	struct sender *sender; /* of this end; of the receiving one once it is known */
+	uint64_t serial, number;
+	/* receiving */
+	uint64_t nones; /* that came after the last tensor, and whose numbers are not known */
+	uint64_t count;
+	struct sender *doubted; /* it is said to be dead */
+	uint64_t doubt, lacking;
+};
+
+/* Of a call: whoever looks knows when it must have ended. */
+void call_begins(const char *what, int64_t timeout);
+void call_ends(void);
+
+uint64_t end_draw(struct end *e, uint64_t below);
+void end_close(struct end *e);
+/* Opens the end; false: not now. */
+bool end_open(struct end *e, const struct kvpipe_pipe_opts *opts);
+
+void sender_turn(struct end *e);   /* send.c: does something for at most a second or so */
+void receiver_turn(struct end *e); /* recv.c */
+bool receiver_idle(struct end *e); /* for another thread: also while a call of it waits */
+
+/* ---- items (item.c) ---- */
+enum kind { NONE, EMPTY, WORDS };
+enum kind item_kind(uint64_t serial, uint64_t number);
+/* Makes t, over data of MOST_WORDS, of a kind that is not NONE. */
+void item_make(struct kvpipe_tensor *t, uint64_t *data, uint64_t serial, uint64_t number);
+/* Who sent it, as it says itself; false: no item of ours. */
+bool item_names(const struct kvpipe_tensor *t, uint64_t *serial, uint64_t *number);
+bool item_right(const struct kvpipe_tensor *t, uint64_t serial, uint64_t number);
+
+#endif
