@@ -33,6 +33,8 @@ func (m *Machine) granted(p *peer, g *MsgGrant) {
 		return
 	case t.phase != asking && t.phase != moving:
 		return
+	case m.stopping && t.get != nil && !t.granted: // see onFound
+		return
 	}
 	if t.incarnation != 0 && t.incarnation != g.Incarnation && !m.cfg.Broken.Incarnation {
 		t.fail(m, Failed, because(Expired, "key %s: the offer was replaced by another one while it was being taken", short(t.in.Key)))

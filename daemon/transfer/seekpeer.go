@@ -159,6 +159,9 @@ func (m *Machine) claimItem(v *serve, o *offer) Cause {
 // onFound: the home has an item, and keeps it for this GET.
 func (t *take) onFound(m *Machine, msg *MsgFound) {
 	t.met(msg.Home, msg.Base)
+	if m.stopping { // how it ends might not be heard any more, and the item would be received again
+		return
+	}
 	t.found(m, &finding{Item: msg.Item, Bytes: msg.Bytes, Capacity: msg.Capacity, Matched: msg.Matched, Meta: msg.Meta, Key: msg.Key, Token: msg.Token, Taken: msg.Taken}, nil)
 }
 
