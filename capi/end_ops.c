@@ -290,9 +290,8 @@ struct asked {
 static bool answered(void *arg)
 {
 	const struct asked *a = arg;
-	int state = a->kv->state;
 
-	return a->answer.done || state == KV_BYE || state == KV_BROKEN || state == KV_GONE;
+	return a->answer.done || kv_is_over(a->kv->state);
 }
 
 int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline)

@@ -449,6 +449,7 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text); /* nothing touches the memory any more */
 void kv_daemon_gone(kvpipe_t *kv);           /* end of file */
 bool kv_awaits(int state);                   /* submissions wait for the next daemon */
+bool kv_is_over(int state);                   /* it does not come back */
 void kv_set_state(kvpipe_t *kv, enum kv_state state); /* needs lock */
 
 /* ---- coming back (attach.c, install.c, replay.c): the helper's ---- */

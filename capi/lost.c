@@ -115,7 +115,7 @@ void kv_daemon_gone(kvpipe_t *kv)
 {
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
-	bool over = kv->closing || kv->role == KVPIPE_ROLE_ENDPOINT || kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_GONE;
+	bool over = kv->closing || kv->role == KVPIPE_ROLE_ENDPOINT || kv_is_over(kv->state);
 	if (!over)
 		session_lost(kv);
 	pthread_mutex_unlock(&kv->lock);

@@ -21,6 +21,11 @@ bool kv_awaits(int state)
 	return state == KV_LEAVING || state == KV_AWAY || state == KV_REPLAY;
 }
 
+bool kv_is_over(int state)
+{
+	return state == KV_BYE || state == KV_BROKEN || state == KV_GONE;
+}
+
 int kv_ended(kvpipe_t *kv)
 {
 	switch (kv->state) {
@@ -72,7 +77,7 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 {
 	struct kv_op *op, *next;
 
-	if (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_GONE)
+	if (kv_is_over(kv->state))
 		return;
 	set_end(kv, state, reason, text);
 	for (op = kv->live; op != NULL; op = next) {

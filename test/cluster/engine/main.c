@@ -53,8 +53,7 @@ static int64_t lease = 1000 * MS, take_time = 1500 * MS;
 
 static uint64_t draw(uint64_t below)
 {
-	state += 0x9e3779b97f4a7c15u;
-	return mix(state) % below;
+	return mix(++state) % below;
 }
 
 static uint64_t *block(uint32_t layer, uint32_t id)
