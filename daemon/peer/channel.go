@@ -90,6 +90,9 @@ func (c *channel) start() {
 		return
 	}
 	c.up = true
+	if u := c.m.cfg.Links; u != nil {
+		u.ChannelUp(c.node, c.epoch) // before the machine can choose a transport
+	}
 	c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Incarnation: c.incarnation, Hints: c.hints})
 	c.m.wg.Go(c.read)
 	c.m.wg.Go(c.write)

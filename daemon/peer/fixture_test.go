@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ type node struct {
 	mu     sync.Mutex
 	events []transfer.Event
 	links  []*transport.Link
+	heard  []uint64 // epochs of channels, as a user of links hears of them
 	more   chan struct{}
 	handle func(transfer.PeerMsg) // instead of keeping messages, guarded by mu
 	logged []string               // warnings and errors
@@ -41,6 +43,9 @@ func (n *node) event(ev transfer.Event) {
 		return
 	}
 	defer n.mu.Unlock()
+	if up, ok := ev.(transfer.PeerUp); ok && up.Node != n.cfg.Node && n.cfg.Links != nil && !slices.Contains(n.heard, up.Epoch) {
+		n.t.Errorf("%s: the machine hears of channel %d, and those who move bytes did not", n.cfg.Node, up.Epoch)
+	}
 	n.events = append(n.events, ev)
 	close(n.more)
 	n.more = make(chan struct{})
@@ -53,7 +58,13 @@ func (n *node) onMessage(f func(transfer.PeerMsg)) {
 	n.handle = f
 }
 
-// LinkUp and LinksDown make the node a transport.LinkUser.
+// ChannelUp, LinkUp and LinksDown make the node a transport.LinkUser.
+func (n *node) ChannelUp(_ string, epoch uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heard = append(n.heard, epoch)
+}
+
 func (n *node) LinkUp(l *transport.Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -107,9 +107,12 @@ type Link struct {
 
 // LinkUser is told about the links of every channel. Implemented by transports that need connections; called by the peer package.
 type LinkUser interface {
+	// ChannelUp: the channel to peer works, and its links come: they are tried for until there are as many as are wanted. Until the first
+	// one, what is posted waits.
+	ChannelUp(peer string, epoch uint64)
 	// LinkUp hands over a link. The user owns it until it closes it or LinkDown (channel over) told it to.
 	LinkUp(l *Link)
-	// LinksDown: the channel of that epoch is over. Returns when no byte of its links is landing any more.
+	// LinksDown: the channel of that epoch is over, or never came up. Returns when no byte of its links is landing any more.
 	LinksDown(peer string, epoch uint64)
 }
 

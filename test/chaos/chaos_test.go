@@ -45,6 +45,7 @@ type world struct {
 	box     *fakenvml.Box // the GPUs of every node
 	lost    bool          // one of them is
 	pipe    bool          // they have one, from the producer to the consumer
+	ledger  *cluster.Ledger
 }
 
 func newWorld(t *testing.T, nodes int, with ...string) *world {
@@ -114,8 +115,8 @@ func (w *world) begin() {
 	})
 	w.decode.Time, w.prefill.Time = w.time, w.time
 	if w.pipe {
-		ledger := cluster.Ledger(w.t)
-		w.prefill.Pipe, w.decode.Pipe = "send p "+ledger, "recv p "+ledger+" "+peer
+		w.ledger = cluster.NewLedger(w.t)
+		w.prefill.Pipe, w.decode.Pipe = "send p "+w.ledger.Path, "recv p "+w.ledger.Path+" "+peer
 	}
 	w.decode.Start(w.cancels)
 	w.prefill.Start(0)
@@ -169,15 +170,20 @@ func (w *world) restart(n *cluster.Node) string {
 	if w.rng.IntN(2) == 0 {
 		end, how = n.Stop, "ended"
 	}
-	end()
-	n.Start()
+	again := func(end func()) {
+		end()
+		if w.pipe && n == w.daemons[len(w.daemons)-1] {
+			w.ledger.Ended()
+		}
+		n.Start()
+	}
+	again(end)
 	if w.rng.IntN(3) > 0 {
 		return how
 	}
 	n.Says("session opened") // what that one had is on its way
 	<-time.After(time.Duration(w.rng.Int64N(int64(3 * time.Millisecond))))
-	n.Stop()
-	n.Start()
+	again(n.Stop)
 	return how + ", and the next one ended at once"
 }
 

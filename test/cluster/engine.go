@@ -99,19 +99,6 @@ func (e *Engine) Start(cancels int) {
 	e.Tell("go")
 }
 
-// Ledger makes the file by which engines that have ends of one pipe know of each other's lives.
-func Ledger(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "ledger")
-	if err := os.WriteFile(file, make([]byte, ledgerBytes), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// ledgerBytes is enough for the struct of engine/pipe.h.
-const ledgerBytes = 64 << 10
-
 // hear takes note of one line. Broken promises fail the test where they are said.
 func (e *Engine) hear(line string) {
 	words := strings.Fields(line)

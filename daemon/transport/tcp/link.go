@@ -32,6 +32,13 @@ type link struct {
 	why    error // set before dead
 }
 
+// ChannelUp notes that a channel works, which has no link yet.
+func (t *Transport) ChannelUp(peer string, epoch uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up[peer] = epoch
+}
+
 // LinkUp takes over a link. One whose channel is over is closed at once; one with the index of another replaces it.
 func (t *Transport) LinkUp(tl *transport.Link) {
 	t.mu.Lock()
@@ -75,6 +82,9 @@ func (t *Transport) LinksDown(peer string, epoch uint64) {
 	key := channelKey{peer, epoch}
 	t.mu.Lock()
 	t.over[peer] = epoch
+	if t.up[peer] == epoch {
+		delete(t.up, peer)
+	}
 	ch := t.channels[key]
 	delete(t.channels, key)
 	t.mu.Unlock()

@@ -165,6 +165,30 @@ func TestForgottenChannel(t *testing.T) {
 	}
 }
 
+// TestAChannelWithoutLinksIsNotDown: after one that ended, the next channel of a peer is as good as the first before any of its links came.
+func TestAChannelWithoutLinksIsNotDown(t *testing.T) {
+	tr := New(Config{Sink: transporttest.NewRecorder()})
+	for _, step := range []struct {
+		what string
+		do   func()
+		ok   bool
+	}{
+		{"nothing is known of the peer", func() {}, true},
+		{"a channel ended", func() { tr.LinksDown("a", epoch) }, false},
+		{"the next one is up", func() { tr.ChannelUp("a", epoch+1) }, true},
+		{"another one ended, which both sides had dialed", func() { tr.LinksDown("a", epoch+2) }, true},
+		{"it ended", func() { tr.LinksDown("a", epoch+1) }, false},
+	} {
+		step.do()
+		if r := tr.Probe("a"); r.OK != step.ok || r.OK == (r.Reason != "") {
+			t.Errorf("%s: %+v", step.what, r)
+		}
+	}
+	if err := tr.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // source notes what was asked for again.
 type source struct {
 	mu    sync.Mutex

@@ -18,6 +18,7 @@ type Transport struct {
 	mu       sync.Mutex
 	source   transport.LinkSource
 	channels map[channelKey]*channel
+	up       map[string]uint64 // the epoch of the channel that works, per peer
 	over     map[string]uint64 // the epoch that ended last, per peer
 	out      map[transfer.Leg]*fence.Leg
 	in       map[transfer.Leg]*inbound
@@ -34,6 +35,7 @@ func New(cfg Config) *Transport {
 		lot:      lot{threads: cfg.Threads},
 		source:   cfg.Source,
 		channels: map[channelKey]*channel{},
+		up:       map[string]uint64{},
 		over:     map[string]uint64{},
 		out:      map[transfer.Leg]*fence.Leg{},
 		in:       map[transfer.Leg]*inbound{},
@@ -51,20 +53,21 @@ func (t *Transport) SetSource(s transport.LinkSource) {
 // Name is "tcp".
 func (t *Transport) Name() string { return "tcp" }
 
-// Probe says yes to every node whose channel is not known to be down: links of a live channel that were lost come back.
+// Probe says yes to every node whose channel is not known to be down: links of a live channel that were lost, or did not come yet, come.
 func (t *Transport) Probe(peer string) transport.Reach {
 	if peer == "" {
 		return transport.Reach{Reason: "tcp moves between nodes; both ends are on this one"}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	_, up := t.up[peer]
 	_, was := t.over[peer]
 	for key, ch := range t.channels {
 		if key.peer == peer {
 			return transport.Reach{OK: true, GBps: ch.gbps()}
 		}
 	}
-	if was {
+	if was && !up {
 		return transport.Reach{Reason: "the channel to " + peer + " is down"}
 	}
 	return transport.Reach{OK: true}

@@ -10,6 +10,7 @@
 
 #define CALL (1000 * MS)      /* what a call has */
 #define CAPACITY (2u << 20)   /* bytes */
+#define LINGER (60000 * MS)   /* longer than a bad network keeps a dead sender's items from being received */
 #define WINDOW 64u	      /* items that an end fetches ahead at most, and loses when it dies */
 #define MOST_WORDS (1u << 16) /* of an item */
 
@@ -26,10 +27,11 @@ struct sender {
 	_Atomic uint64_t got;     /* number of the item that is received next */
 	_Atomic uint64_t missing; /* items that dead receivers had fetched */
 	_Atomic int fate, pid;
-	_Atomic bool again; /* the receiver's daemon went, perhaps before it told the sender's of the last items: these may come again */
+	_Atomic uint64_t lives;	  /* of the receiver's daemon, when its items were last begun to be received */
 };
 
 struct ledger { /* a file, which all engines of a test map */
+	_Atomic uint64_t lives; /* how often the receiver's daemon has ended: the test writes it (../ledger.go) */
 	_Atomic uint64_t openings, places;
 	_Atomic uint64_t newest; /* sender that is open */
 	_Atomic uint64_t heard;  /* newest sender of which an item came */
@@ -51,6 +53,7 @@ struct end {
 	uint64_t serial, number;
 	/* receiving */
 	uint64_t nones; /* that came after the last tensor, and whose numbers are not known */
+	bool again;	/* the daemon went, perhaps before it told the sender's of the last items: these may come again */
 	uint64_t count;
 	struct sender *doubted; /* it is said to be dead */
 	uint64_t doubt, lacking;

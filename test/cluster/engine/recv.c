@@ -40,6 +40,11 @@ static bool meet(struct end *e, uint64_t serial)
 		return false;
 	}
 	e->ledger->heard = serial;
+	if (e->sender == NULL) {
+		uint64_t lives = e->ledger->lives;
+		e->again = s->lives != lives;
+		s->lives = lives;
+	}
 	e->sender = s, e->serial = serial;
 	return true;
 }
@@ -50,7 +55,7 @@ static bool in_order(struct end *e, uint64_t number)
 	struct sender *s = e->sender;
 	uint64_t next = s->got, nones = 0;
 
-	if (s->again && number < next && next - number <= WINDOW) {
+	if (e->again && number < next && next - number <= WINDOW) {
 		s->got = next = number;
 		e->nones = 0;
 	}
@@ -60,9 +65,9 @@ static bool in_order(struct end *e, uint64_t number)
 	}
 	for (uint64_t n = next; n < number; n++)
 		nones += item_kind(e->serial, n) == NONE;
-	if (s->again && e->nones > nones)
+	if (e->again && e->nones > nones)
 		e->nones = nones;
-	s->again = false;
+	e->again = false;
 	uint64_t missing = number - next - e->nones;
 	if (e->nones > nones || s->missing + missing > allowed(e)) {
 		say("wrong pipe: after item %llu of sender %llx came %llu times None, and then item %llu; %llu were missing before, %llu may be",
@@ -123,8 +128,6 @@ static void parted(struct end *e, int rc)
 		e->doubted = s, e->doubt = e->serial, e->lacking = lacking(e);
 		pthread_mutex_unlock(&doubts);
 	}
-	if (s != NULL && rc == -KVPIPE_E_RESTARTED && s->serial == e->serial)
-		s->again = true;
 	say("parted %s", kvpipe_strerror(rc));
 	end_close(e);
 }

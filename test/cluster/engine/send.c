@@ -6,7 +6,8 @@
 
 static void begin(struct end *e)
 {
-	const struct kvpipe_pipe_opts opts = KVPIPE_OPTS(kvpipe_pipe_opts, .name = e->name, .end = KVPIPE_SEND, .capacity = CAPACITY);
+	const struct kvpipe_pipe_opts opts = KVPIPE_OPTS(kvpipe_pipe_opts, .name = e->name, .end = KVPIPE_SEND, .capacity = CAPACITY,
+							 .linger_ns = LINGER);
 
 	e->ledger->closed = false;
 	if (e->sender == NULL)
@@ -15,7 +16,7 @@ static void begin(struct end *e)
 	/* Anew at each attempt: the later it is, the fewer receivers may have met another sender. */
 	e->serial = ++e->ledger->openings << PLACE_BITS | (uint64_t)(s - e->ledger->senders);
 	s->sent = s->got = s->missing = 0;
-	s->again = false;
+	s->lives = e->ledger->lives;
 	s->fate = OPEN;
 	s->pid = getpid();
 	s->serial = e->serial;
