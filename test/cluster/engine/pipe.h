@@ -56,7 +56,7 @@ struct end {
 	bool again;	/* the daemon went, perhaps before it told the sender's of the last items: these may come again */
 	uint64_t count;
 	struct sender *doubted; /* it is said to be dead */
-	uint64_t doubt, lacking;
+	uint64_t doubt, lacking, reached; /* its serial; items that had not come; the one that was to come next */
 };
 
 /* Of a call: whoever looks knows when it must have ended. */
