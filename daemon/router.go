@@ -71,6 +71,8 @@ func (r *router) Complete(c transfer.Complete) {
 	r.tally.completed(&c)
 }
 
+func (r *router) Ring() { r.clients.Ring() }
+
 func (r *router) Resolve(id transfer.SessionID, run plan.Run) ([]byte, bool) {
 	if isOwn(id) {
 		return r.bench.resolve(id, run)

@@ -15,7 +15,8 @@ import (
 
 // Sessions is what the driver asks of the local clients. No method blocks on a client.
 type Sessions interface {
-	Complete(transfer.Complete)
+	Complete(transfer.Complete) // Ring follows
+	Ring()
 	Granted(transfer.Granted)
 	LayerReady(transfer.LayerReady)
 	WatchProgress(transfer.WatchProgress)
@@ -72,6 +73,7 @@ type Driver struct {
 	now   trial
 
 	lively lively
+	bell   bell
 }
 
 // New returns a driver that does nothing until Run.
@@ -157,11 +159,13 @@ func (d *Driver) drain() (more bool) {
 			return false
 		}
 		for i := range d.batch {
+			d.bell.more = i < len(d.batch)-1
 			if d.batch[i].fn != nil {
 				d.batch[i].fn()
 			} else {
 				d.step(d.batch[i].ev)
 			}
+			d.ring()
 			d.batch[i] = item{}
 		}
 		d.cfg.Peers.Flush() // a write and a wake-up for all that these events had to say, instead of one for each message

@@ -12,9 +12,9 @@ import (
 func (d *Driver) execute(e transfer.Effect) (long bool) {
 	switch e := e.(type) {
 	case transfer.Complete:
-		d.cfg.Sessions.Complete(e)
+		d.complete(e)
 	case *transfer.Complete:
-		d.cfg.Sessions.Complete(*e)
+		d.complete(*e)
 	case transfer.Granted:
 		d.cfg.Sessions.Granted(e)
 	case transfer.LayerReady:

@@ -29,6 +29,7 @@ type clients struct {
 
 func (c *clients) Granted(transfer.Granted)                 {}
 func (c *clients) Complete(e transfer.Complete)             { c.done <- e }
+func (c *clients) Ring()                                    {}
 func (c *clients) LayerReady(transfer.LayerReady)           {}
 func (c *clients) WatchProgress(transfer.WatchProgress)     {}
 func (c *clients) EndSession(e transfer.EndSession)         { c.ended = append(c.ended, e) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -24,6 +25,7 @@ func (s *scripted) Step(transfer.Time, transfer.Event) []transfer.Effect {
 func (s *scripted) Complete(e transfer.Complete) {
 	s.log = append(s.log, fmt.Sprint("complete ", e.UserData))
 }
+func (s *scripted) Ring()       { s.log = append(s.log, "ring") }
 func (s *scripted) Dial(string) {}
 func (s *scripted) Flush()      { s.log = append(s.log, "sent") }
 func (s *scripted) Queue(_ string, _ uint64, m transfer.Msg, _ bool) {
@@ -39,7 +41,7 @@ func TestClientsHearBeforeTheLastWordIsSent(t *testing.T) {
 	d := New(Config{Machine: s, Sessions: s, Peers: s})
 	d.Queue(transfer.Tick{})
 	d.Flush()
-	want := []string{"*transfer.MsgGo", "complete 1", "*transfer.MsgParked", "complete 2", "*transfer.MsgEnd", "*transfer.MsgEndAck", "sent"}
+	want := []string{"*transfer.MsgGo", "complete 1", "ring", "*transfer.MsgParked", "complete 2", "ring", "*transfer.MsgEnd", "*transfer.MsgEndAck", "sent"}
 	if !slices.Equal(s.log, want) {
 		t.Errorf("%q, want %q", s.log, want)
 	}
@@ -54,6 +56,36 @@ func TestMessagesOfABatchAreSentTogether(t *testing.T) {
 	d.Queue(transfer.Tick{})
 	d.Flush()
 	if want := []string{"*transfer.MsgGo", "*transfer.MsgSent", "sent"}; !slices.Equal(s.log, want) {
+		t.Errorf("%q, want %q", s.log, want)
+	}
+}
+
+// Clients are woken at once for what is alone, or the last of a batch; for what comes before that together, before peers hear, and not after
+// more than half a millisecond.
+func TestClientsAreWokenForABatch(t *testing.T) {
+	done := func(n uint64) []transfer.Effect { return []transfer.Effect{transfer.Complete{UserData: n}} }
+	s := &scripted{effects: done(1)}
+	d := New(Config{Machine: s, Sessions: s, Peers: s})
+	turn := func(between ...func()) {
+		d.Queue(transfer.Tick{})
+		for _, f := range between {
+			d.Post(f)
+			d.Queue(transfer.Tick{})
+		}
+		d.Flush()
+	}
+	turn()
+	want := []string{"complete 1", "ring", "sent"}
+
+	s.effects = done(2)
+	turn(func() { s.effects = done(3) }, func() {})
+	want = append(want, "complete 2", "complete 3", "ring", "sent")
+
+	s.effects = done(4)
+	turn(func() { d.start = d.start.Add(-2 * time.Duration(ringWithin)) }, func() { s.effects = done(5) })
+	want = append(want, "complete 4", "ring", "complete 5", "ring", "sent")
+
+	if !slices.Equal(s.log, want) {
 		t.Errorf("%q, want %q", s.log, want)
 	}
 }

@@ -29,6 +29,8 @@ type node struct {
 	t    testing.TB
 	path string
 
+	completing sync.Mutex // instead of the driver's turn
+
 	mu     sync.Mutex
 	events []transfer.Event
 	grew   chan struct{}                    // closed and replaced when events grow
@@ -87,6 +89,14 @@ func (n *node) event(ev transfer.Event) {
 			n.Complete(transfer.Complete{Session: ev.Session, UserData: ev.UserData, Tag: ev.Tag, Status: transfer.Done})
 		}
 	}()
+}
+
+// Complete does what the driver does with what is completed alone.
+func (n *node) Complete(c transfer.Complete) {
+	n.completing.Lock()
+	defer n.completing.Unlock()
+	n.Server.Complete(c)
+	n.Server.Ring()
 }
 
 // wait returns the first event, from the beginning, that is what f looks for.

@@ -241,5 +241,9 @@ func (s *session) answerSelf(e *ring.SQE, c transfer.Cause) error {
 		s.count.refusals.Add(1)
 		cqe.Status, cqe.Reason = uint16(transfer.Failed), uint16(c.Reason)
 	}
-	return s.put(&cqe, nil, nil, c.Text, true)
+	if err := s.put(&cqe, nil, nil, c.Text, true); err != nil {
+		return err
+	}
+	s.ring()
+	return nil
 }

@@ -36,6 +36,7 @@ type Server struct {
 	closed    bool
 
 	sessions atomic.Pointer[table] // replaced, never changed
+	unrung   []*session            // completed for since the last Ring; the driver's alone
 
 	stop    chan struct{}  // closed by Close
 	forced  chan struct{}  // closed by Close: sessions do not wait for the driver any more

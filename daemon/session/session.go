@@ -58,6 +58,7 @@ type session struct {
 
 	watched atomic.Uint64 // the progress that the driver waits for
 	stalled atomic.Bool   // the ring is not read until completions are consumed
+	unrung  bool          // in the server's list of that name
 	eager   atomic.Bool   // pressed, for a short time so far
 	waiting atomic.Int64  // since when one of these holds
 	ringing atomic.Int64  // when the write that wakes the client began, 0: none
