@@ -1,9 +1,10 @@
 """What goes to workers with each step."""
 
+import dataclasses
 import pickle
 from types import SimpleNamespace
 
-from kvpipe.vllm.meta import Load, Place, Step, end_of, layer_of, peer_of, start_of
+from kvpipe.vllm.meta import Load, Place, Quiet, Step, end_of, layer_of, peer_of, start_of
 
 
 def test_progress_of_a_step_lies_between_its_neighbours():
@@ -18,7 +19,15 @@ def test_steps_are_plain_values():
     for name in ("sends", "recvs", "ended", "fences", "loads", "cancelled"):
         alone = Step(4, **{name: getattr(step, name)})
         assert pickle.loads(pickle.dumps(alone)) == alone
-    assert len(pickle.dumps(Step(4))) < len(pickle.dumps(step)) / 3
+        assert not alone.empty and not alone.quiet
+
+
+def test_a_quiet_step_is_an_empty_one_in_short():
+    quiet, empty = pickle.loads(pickle.dumps(Quiet(4, 3))), Step(4, last=3)
+    assert quiet.quiet and quiet.empty and empty.empty
+    for field in dataclasses.fields(Step):
+        assert getattr(quiet, field.name) == getattr(empty, field.name), field.name
+    assert len(pickle.dumps(quiet)) < 100
 
 
 def test_steps_share_nothing():

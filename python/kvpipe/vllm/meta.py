@@ -86,26 +86,39 @@ class Step:
     #: blocks that it would compute on, and that nobody loads
     spoiled: List[int] = dataclasses.field(default_factory=list)
 
-    #: nothing of the above, as a worker hears it
     quiet = False
 
+    @property
+    def empty(self) -> bool:
+        return not (self.sends or self.recvs or self.ended or self.fences or self.loads or self.cancelled or self.offered or self.spoiled)
+
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
-        """Pickled without the empty ones at the end: most steps begin and end nothing, and every step is pickled."""
+        """Pickled without the empty ones at the end."""
         values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled,
                   self.offered, self.spoiled]
-        while len(values) > 2 and not values[-1]:
+        while len(values) > 1 and not values[-1]:
             values.pop()
-        return Step if len(values) > 2 else _quiet, tuple(values)
+        return Step, tuple(values)
 
 
-def _quiet(number: int, last: int) -> Step:
-    """One that begins and ends nothing. It shares the empty ones with all others: workers only read them."""
-    step = object.__new__(Step)
-    step.__dict__.update(_NOTHING, number=number, last=last)
-    return step
+class Quiet(Step):
+    """One that begins and ends nothing. Most are, and each is made, pickled and read: it carries no more than it says."""
 
+    __slots__ = ("number", "last")
+    sends: Dict[int, str] = {}
+    recvs: Dict[int, str] = {}
+    ended: List[Tuple[int, bool]] = []
+    fences: List[int] = []
+    loads: List[Load] = []
+    cancelled: List[int] = []
+    spoiled: List[int] = []
+    quiet = True
 
-_NOTHING = {**vars(Step(0)), "quiet": True}
+    def __init__(self, number: int, last: int) -> None:
+        self.number, self.last = number, last
+
+    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+        return Quiet, (self.number, self.last)
 
 
 class Lost:

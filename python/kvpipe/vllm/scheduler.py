@@ -14,7 +14,7 @@ from . import atonce, packing, requests
 from . import params as wire
 from .compat import logger, specs_of, transfer_groups
 from .layout import in_whole_blocks
-from .meta import Load, Place, Step, start_of
+from .meta import Load, Place, Quiet, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
@@ -48,7 +48,7 @@ class Scheduler:
                               int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
         self._step = 0
-        self._next = Step(1)
+        self._next, self._spare = Step(1), Step(0)  # the latter is empty
 
     def bind(self, manager: Any) -> None:
         self._tables, self._at_once.evict = manager.get_block_ids, manager.evict_blocks
@@ -148,7 +148,8 @@ class Scheduler:
     def step(self, output: Any) -> Step:
         """What the workers are told with the step that is about to run."""
         self._step += 1
-        step, self._next = self._next, Step(self._step + 1)
+        step, self._next = self._next, self._spare
+        self._next.number = self._step + 1
         try:
             step.ended = self._operations.collect()
             self._at_once.step()
@@ -160,7 +161,8 @@ class Scheduler:
         except Exception:  # the step goes out all the same: whatever it names would never be reported
             logger.exception("kvpipe: step %d", step.number)
         step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
-        return step
+        self._spare = step if step.empty else Step(0)
+        return Quiet(step.number, step.last) if step.empty else step
 
     def ended(self, received: Any, failed: Any) -> None:
         """All ranks have these requests; on any, these blocks are not what they should be."""
