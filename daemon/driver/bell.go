@@ -9,8 +9,8 @@ import (
 // ringWithin is how long a client may sleep on while others' events, or its own, are worked off.
 const ringWithin = transfer.Time(500 * time.Microsecond)
 
-// bell wakes clients. The last event of a batch, which mostly is its only one, wakes at each completion; those before it wake when the
-// batch is done. A client with many operations under way finds many completions then, where it would have run, on another
+// bell wakes clients that wait for several things; those that wait for one the session wakes by itself. The last event of a batch, which mostly
+// is its only one, wakes at each completion; those before it wake when the batch is done. A client with many operations under way finds many completions then, where it would have run, on another
 // processor, after the first, found that one, and gone to sleep again: a system call here and two switches there for each.
 type bell struct {
 	more  bool          // the batch has further events
@@ -23,12 +23,10 @@ func (d *Driver) complete(e transfer.Complete) {
 	if b := &d.bell; !b.owes {
 		b.owes, b.since = true, d.clock
 	}
-	if !d.bell.more {
-		d.ring()
-	}
+	d.ring()
 }
 
-// ring is called after each event, and wakes if it is time.
+// ring is called whenever the clock was read, and after each event, and wakes if it is time.
 func (d *Driver) ring() {
 	if b := &d.bell; b.owes && (!b.more || d.clock-b.since > ringWithin) {
 		b.owes = false

@@ -162,6 +162,7 @@ func (d *Driver) drain() (more bool) {
 			d.bell.more = i < len(d.batch)-1
 			if d.batch[i].fn != nil {
 				d.batch[i].fn()
+				d.clock = d.Now()
 			} else {
 				d.step(d.batch[i].ev)
 			}
@@ -182,8 +183,11 @@ func (d *Driver) step(ev transfer.Event) {
 
 // flush runs the events in own, and those that they cause.
 func (d *Driver) flush() {
-	d.clock = d.Now()
 	for i := 0; i < len(d.own); i++ {
+		if i == 0 || d.bell.owes {
+			d.clock = d.Now()
+			d.ring()
+		}
 		effects := d.cfg.Machine.Step(d.clock, d.own[i])
 		late := 0
 		for _, e := range effects {
@@ -191,6 +195,7 @@ func (d *Driver) flush() {
 				late++
 			} else if d.execute(e) {
 				d.clock = d.Now()
+				d.ring()
 			}
 		}
 		for j := 0; late > 0; j++ {

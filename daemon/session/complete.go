@@ -10,8 +10,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Complete puts one completion into the session's ring; Ring, which has to follow, wakes the client if it sleeps. Sessions that are
-// gone, and completions that they cannot get any more, are ignored. It takes less than a microsecond. Both are for one goroutine
+// Complete puts one completion into the session's ring, and wakes the client if it sleeps and waits for nothing else; others are woken by
+// Ring, which has to follow. Sessions that are gone, and completions that they cannot get any more, are ignored. It takes less than a microsecond. Both are for one goroutine
 // at a time, the driver's.
 func (v *Server) Complete(c transfer.Complete) {
 	s := v.find(c.Session)
@@ -39,7 +39,9 @@ func (v *Server) Complete(c transfer.Complete) {
 		s.end(transfer.Cause{Reason: transfer.Corrupt, Text: fmt.Sprintf("completion could not be written: %v", err)})
 		return
 	}
-	if !s.unrung {
+	if s.alone(c.UserData) {
+		s.ring()
+	} else if !s.unrung {
 		s.unrung = true
 		v.unrung = append(v.unrung, s)
 	}
@@ -54,6 +56,12 @@ func (v *Server) Complete(c transfer.Complete) {
 			s.srv.look()
 		}
 	}
+}
+
+// alone says that the session waits for nothing else: no other completion is near that it could be woken for as well. The caller holds mu.
+func (s *session) alone(userData uint64) bool {
+	_, its := s.ops[userData]
+	return len(s.ops) == 0 || its && len(s.ops) == 1
 }
 
 // Ring wakes those clients for which something was completed since the last call, and which sleep.

@@ -158,9 +158,9 @@ class Scheduler:
                 self._offers.give_back()
             self._offers.step(output, step, self._tables)
             self._waiting.renew()
+            step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
         except Exception:  # the step goes out all the same: whatever it names would never be reported
             logger.exception("kvpipe: step %d", step.number)
-        step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
         self._spare = step if step.empty else Step(0)
         return Quiet(step.number, step.last) if step.empty else step
 

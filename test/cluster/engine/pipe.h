@@ -38,6 +38,7 @@ struct ledger { /* a file, which all engines of a test map */
 	_Atomic bool closed;     /* and no sender comes before all begins again */
 	struct sender senders[PLACES];
 };
+_Static_assert(sizeof(struct ledger) <= 64 << 10, "ledger.go makes a file of ledgerBytes");
 
 struct end {
 	kvpipe_t *kv;
@@ -53,6 +54,7 @@ struct end {
 	uint64_t serial, number;
 	/* receiving */
 	uint64_t nones; /* that came after the last tensor, and whose numbers are not known */
+	uint64_t lives; /* of the daemon, when the end was opened */
 	bool again;	/* the daemon went, perhaps before it told the sender's of the last items: these may come again */
 	uint64_t count;
 	struct sender *doubted; /* it is said to be dead */

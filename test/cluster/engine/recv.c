@@ -16,6 +16,7 @@ static void begin(struct end *e)
 	e->sender = NULL;
 	e->nones = 0;
 	e->opening = ++e->ledger->openings;
+	e->lives = e->ledger->lives;
 	end_open(e, &opts);
 }
 
@@ -41,9 +42,8 @@ static bool meet(struct end *e, uint64_t serial)
 	}
 	e->ledger->heard = serial;
 	if (e->sender == NULL) {
-		uint64_t lives = e->ledger->lives;
-		e->again = s->lives != lives;
-		s->lives = lives;
+		e->again = s->lives != e->ledger->lives;
+		s->lives = e->lives;
 	}
 	e->sender = s, e->serial = serial;
 	return true;
