@@ -9,9 +9,10 @@ import (
 // ringWithin is how long a client may sleep on while others' events, or its own, are worked off.
 const ringWithin = transfer.Time(500 * time.Microsecond)
 
-// bell wakes clients that wait for several things; those that wait for one the session wakes by itself. The last event of a batch, which mostly
-// is its only one, wakes at each completion; those before it wake when the batch is done. A client with many operations under way finds many completions then, where it would have run, on another
-// processor, after the first, found that one, and gone to sleep again: a system call here and two switches there for each.
+// bell wakes clients that wait for several things; those that wait for one are woken by Sessions.Complete. The last event of a batch,
+// which mostly is its only one, wakes at each completion; those before it wake when the batch is done. A client with many
+// operations under way finds many completions then, where it would have run, on another processor, after the first, found that
+// one, and gone to sleep again: a system call here and two switches there for each.
 type bell struct {
 	more  bool          // the batch has further events
 	owes  bool          // somebody may sleep for whom something is completed

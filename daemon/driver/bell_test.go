@@ -8,6 +8,36 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
+// Clients are woken at once for what is alone, or the last of a batch; for what comes before that together, before peers hear, and not after
+// more than half a millisecond.
+func TestClientsAreWokenForABatch(t *testing.T) {
+	done := func(n uint64) []transfer.Effect { return []transfer.Effect{transfer.Complete{UserData: n}} }
+	s := &scripted{effects: done(1)}
+	d := New(Config{Machine: s, Sessions: s, Peers: s})
+	turn := func(between ...func()) {
+		d.Queue(transfer.Tick{})
+		for _, f := range between {
+			d.Post(f)
+			d.Queue(transfer.Tick{})
+		}
+		d.Flush()
+	}
+	turn()
+	want := []string{"complete 1", "ring", "sent"}
+
+	s.effects = done(2)
+	turn(func() { s.effects = done(3) }, func() {})
+	want = append(want, "complete 2", "complete 3", "ring", "sent")
+
+	s.effects = done(4)
+	turn(func() { d.start = d.start.Add(-2 * time.Duration(ringWithin)) }, func() { s.effects = done(5) })
+	want = append(want, "complete 4", "ring", "complete 5", "ring", "sent")
+
+	if !slices.Equal(s.log, want) {
+		t.Errorf("%q, want %q", s.log, want)
+	}
+}
+
 // stepper gives each step its own effects, each of which takes longer than a client may sleep on.
 type stepper struct {
 	scripted

@@ -10,9 +10,9 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Complete puts one completion into the session's ring, and wakes the client if it sleeps and waits for nothing else; others are woken by
-// Ring, which has to follow. Sessions that are gone, and completions that they cannot get any more, are ignored. It takes less than a microsecond. Both are for one goroutine
-// at a time, the driver's.
+// Complete puts one completion into the session's ring, and wakes the client if it sleeps and waits for nothing else; others are
+// woken by Ring, which has to follow. Sessions that are gone, and completions that they cannot get any more, are ignored. It takes
+// about a microsecond. Both are for one goroutine at a time, the driver's.
 func (v *Server) Complete(c transfer.Complete) {
 	s := v.find(c.Session)
 	if s == nil {
@@ -60,8 +60,11 @@ func (v *Server) Complete(c transfer.Complete) {
 
 // alone says that the session waits for nothing else: no other completion is near that it could be woken for as well. The caller holds mu.
 func (s *session) alone(userData uint64) bool {
+	if len(s.ops) != 1 {
+		return len(s.ops) == 0
+	}
 	_, its := s.ops[userData]
-	return len(s.ops) == 0 || its && len(s.ops) == 1
+	return its
 }
 
 // Ring wakes those clients for which something was completed since the last call, and which sleep.

@@ -86,8 +86,6 @@ class Step:
     #: blocks that it would compute on, and that nobody loads
     spoiled: List[int] = dataclasses.field(default_factory=list)
 
-    quiet = False
-
     @property
     def empty(self) -> bool:
         return not (self.sends or self.recvs or self.ended or self.fences or self.loads or self.cancelled or self.offered or self.spoiled)
@@ -112,7 +110,7 @@ class Quiet(Step):
     loads: List[Load] = []
     cancelled: List[int] = []
     spoiled: List[int] = []
-    quiet = True
+    empty = True
 
     def __init__(self, number: int, last: int) -> None:
         self.number, self.last = number, last

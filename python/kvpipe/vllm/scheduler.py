@@ -48,7 +48,7 @@ class Scheduler:
                               int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
         self._step = 0
-        self._next, self._spare = Step(1), Step(0)  # the latter is empty
+        self._next = Step(1)
 
     def bind(self, manager: Any) -> None:
         self._tables, self._at_once.evict = manager.get_block_ids, manager.evict_blocks
@@ -148,8 +148,7 @@ class Scheduler:
     def step(self, output: Any) -> Step:
         """What the workers are told with the step that is about to run."""
         self._step += 1
-        step, self._next = self._next, self._spare
-        self._next.number = self._step + 1
+        step = self._next
         try:
             step.ended = self._operations.collect()
             self._at_once.step()
@@ -161,8 +160,11 @@ class Scheduler:
             step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
         except Exception:  # the step goes out all the same: whatever it names would never be reported
             logger.exception("kvpipe: step %d", step.number)
-        self._spare = step if step.empty else Step(0)
-        return Quiet(step.number, step.last) if step.empty else step
+        if step.empty:  # it is the next one as well
+            step.number += 1
+            return Quiet(step.number - 1, step.last)
+        self._next = Step(self._step + 1)
+        return step
 
     def ended(self, received: Any, failed: Any) -> None:
         """All ranks have these requests; on any, these blocks are not what they should be."""

@@ -57,7 +57,7 @@ class Worker:
         if step.number == self._step:
             return
         self._step, self._last, self._offered = step.number, max(self._last, step.last), step.offered or self._layerwise
-        if step.quiet and not self._layerwise:
+        if step.empty and not self._layerwise:
             return
         if step.fences:  # first: from the start of the step on, bytes may land in these blocks
             self._fence(set(step.fences))

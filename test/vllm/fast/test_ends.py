@@ -209,7 +209,7 @@ def test_asking_to_keep_says_nothing_of_where_kv_is():
 @pytest.fixture
 def scheduler(node, operations):
     scheduler = Scheduler.__new__(Scheduler)
-    scheduler._step, scheduler._next, scheduler._spare, scheduler._asking, scheduler._tables = 0, Step(1), Step(0), None, None
+    scheduler._step, scheduler._next, scheduler._asking, scheduler._tables = 0, Step(1), None, None
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
     scheduler._at_once, scheduler._offers = mock.Mock(), mock.Mock()
