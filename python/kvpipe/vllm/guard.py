@@ -50,5 +50,15 @@ def told(hook: _F) -> _F:
     return telling  # type: ignore[return-value]
 
 
+def ask(end: Callable[..., Any]) -> bool:
+    """Asks for an operation's end, or its seal, without waiting. False: it was refused, as of what is over already."""
+    try:
+        end(timeout=0)
+    except Error as error:
+        logger.debug("kvpipe: %s", error)
+        return False
+    return True
+
+
 #: for hooks that return nothing
 nothing = kept_in(lambda: None)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 from .. import Error, Node, Offer
 from . import requests
 from .compat import logger
+from .guard import ask
 from .meta import start_of
 from .operations import Operations
 from .params import Settings, Source
@@ -81,10 +82,7 @@ class LayeredOffers:
         complete = good and growing.offer.tokens >= request.num_prompt_tokens and not growing.withdrawn
         if growing.tag in self._operations.running:
             if complete:
-                try:
-                    growing.offer.seal(timeout=0)
-                except Error as error:
-                    logger.debug("kvpipe: %s", error)
+                ask(growing.offer.seal)
             else:
                 self._operations.stop(growing.tag)
         return growing.tag, complete

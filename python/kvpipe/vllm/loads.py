@@ -7,6 +7,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set
 
 from .. import NO_BLOCK, Completion, Error, Node, Status, Take, Timeout
 from .compat import logger
+from .guard import ask
 from .meta import Load
 from .stats import Counts
 
@@ -70,13 +71,7 @@ class Loads:
     def cancel(self, tag: int) -> None:
         """Asks for its end, which comes as a completion: until then its bytes may land."""
         if tag in self._takes:
-            self._ask_end(self._takes[tag])
-
-    def _ask_end(self, begun: _Begun) -> None:
-        try:
-            begun.take.cancel(timeout=0)
-        except Error as error:
-            logger.debug("kvpipe: %s", error)
+            ask(self._takes[tag].take.cancel)
 
     def over(self, tag: int) -> None:
         begun = self._takes.pop(tag, None)
@@ -138,7 +133,7 @@ class Loads:
                 return True
         except Error as error:
             logger.warning("kvpipe: request %s computes its prompt here: %s", name, error)
-        self._ask_end(begun)
+        ask(take.cancel)
         try:
             while not _freed(take):
                 logger.error("kvpipe: request %s: the daemon does not let go of the blocks: the engine waits until it does, or is "

@@ -7,8 +7,9 @@ import logging
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from .. import Completion, Error, Node, Offer, Operation, Status, Take
+from .. import Completion, Error, Node, Offer, Status, Take
 from .compat import logger
+from .guard import ask
 from .meta import Load, peer_of
 from .params import Source
 from .stats import Counts
@@ -19,7 +20,7 @@ _PATIENCE = 3.0
 
 class Running(NamedTuple):
     request: str
-    operation: Operation
+    operation: Union[Offer, Take]
     began: float
     source: Optional[Source]  # of takes
     blocks: int  # of offers to the next turn: how many they keep
@@ -72,7 +73,7 @@ class Operations:
             logger.warning("kvpipe: %s", error)
             return None
 
-    def keep(self, tag: int, request: str, operation: Operation, source: Optional[Source] = None, blocks: int = 0) -> None:
+    def keep(self, tag: int, request: str, operation: Union[Offer, Take], source: Optional[Source] = None, blocks: int = 0) -> None:
         self.running[tag] = Running(request, operation, time.monotonic(), source, blocks)
         if isinstance(operation, Take):
             self._loads[request] = tag
@@ -98,17 +99,9 @@ class Operations:
 
     def stop(self, tag: int) -> None:
         """Ends one without waiting: its completion still comes. It is asked once."""
-        if tag in self._stopping:
-            return
         operation = self.running[tag].operation
-        try:
-            if isinstance(operation, Offer):
-                operation.withdraw(timeout=0)
-            elif isinstance(operation, Take):
-                operation.cancel(timeout=0)
+        if tag not in self._stopping and ask(operation.cancel if isinstance(operation, Take) else operation.withdraw):
             self._stopping.add(tag)
-        except Error as error:
-            logger.debug("kvpipe: %s", error)
 
     def stop_load(self, request: str) -> None:
         """The request is gone: whatever still lands in its blocks is for nobody."""

@@ -15,7 +15,8 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from .. import Error, Offer, Region, Status, View, connect
 from . import compat
-from .tierpeer import Peer, ask, read
+from .guard import ask
+from .tierpeer import Peer, read
 
 _Transport: Any = compat.data_transport()[0]
 _PollResult: Any = compat.data_transport()[1]

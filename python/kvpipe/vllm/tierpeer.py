@@ -8,6 +8,7 @@ import json
 from typing import Any, Dict, List, Set
 
 from .. import Error, Node, Pipe, Status, Take, Timeout
+from .guard import ask
 
 
 def read(metadata: bytes) -> Dict[str, Any]:
@@ -86,11 +87,3 @@ class Peer:
             pass  # no room: at the next poll
         except Error:
             self.gone = True
-
-
-def ask(end: Any) -> None:
-    """Asks for an operation's end without waiting; what is over already needs none."""
-    try:
-        end(0)
-    except Error:
-        pass
