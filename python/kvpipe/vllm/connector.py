@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import connect
 from . import compat
 from .compat import Role, logger
 from .guard import kept_in, nothing, told
@@ -55,7 +54,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         return int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
 
     def _connect(self, **options: Any) -> Any:
-        return open_session(connect, self._settings, str(self._kv_transfer_config.engine_id),
+        return open_session(self._settings, str(self._kv_transfer_config.engine_id),
                             getattr(self._vllm_config, "instance_id", None) or None, **options)
 
     @classmethod

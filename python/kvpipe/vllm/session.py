@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
-from .. import Busy, Error, Node, Unavailable
+from .. import Busy, Error, Node, Unavailable, connect
 from .._library import library
 from .compat import logger
+from .guard import told
 from .params import Settings
 
 _AGAIN = 0.25
 
 
-def open_session(connect: Callable[..., Node], settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
+@told
+def open_session(settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
     """Waits for the daemon at most ``connect_timeout``. Raises RuntimeError, in one line that says what to do."""
-    try:
-        library()
-    except Error as error:  # it is not about to come, as a daemon may be
-        raise RuntimeError(f"kvpipe: {error}") from None
-    until, told = time.monotonic() + settings.connect_timeout, False
+    library()  # one that is missing is not about to come, as a daemon may be
+    until, warned = time.monotonic() + settings.connect_timeout, False
     while True:
         left = until - time.monotonic()
         try:
@@ -28,11 +27,9 @@ def open_session(connect: Callable[..., Node], settings: Settings, engine: str, 
         except (Unavailable, Busy) as error:  # it is about to start, or an earlier process is about to go
             if left <= 0:
                 raise RuntimeError(_advice(error)) from None
-            if not told:
+            if not warned:
                 logger.warning("kvpipe: %s (waiting for up to %.0f s)", error, left)
-            told = True
-        except Error as error:
-            raise RuntimeError(f"kvpipe: {error}") from None
+            warned = True
         threading.Event().wait(min(_AGAIN, max(left, 0)))
 
 

@@ -70,4 +70,4 @@ def test_a_library_that_is_not_there_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr("kvpipe.vllm.session.library", library)
     with pytest.raises(RuntimeError, match="^kvpipe: libkvpipe cannot be loaded"):
-        open_session(None, Settings(), "engine", None)
+        open_session(Settings(), "engine", None)
