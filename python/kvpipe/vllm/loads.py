@@ -41,8 +41,7 @@ class Loads:
         self.counts = Counts()
         self._takes: Dict[int, _Begun] = {}  # tag -> those that no step waits for, until they are over
         self._awaited: Dict[int, _Begun] = {}
-        self._lost: Set[int] = set()  # of those, which failed, ...
-        self._there: Set[int] = set()  # ... and which were there before the step computed
+        self._lost: Set[int] = set()  # of those, which failed
         self._bad: Set[int] = set()
 
     def begin(self, loads: List[Load]) -> List[int]:
@@ -93,15 +92,14 @@ class Loads:
 
     def wait(self) -> None:
         """Returns once what the step begins with is in place, or has failed."""
-        for tag, begun in self._awaited.items():
+        for tag, begun in list(self._awaited.items()):
             if begun.load.at_once:
                 try:
                     begun.take.wait(begun.left())
                 except Error as error:
                     logger.warning("kvpipe: request %s computes its prompt here: %s", begun.load.request, error)
                 else:
-                    self._there.add(tag)
-                    self._count(begun)
+                    self._count(self._awaited.pop(tag))
 
     def wait_layer(self, layer: int) -> None:
         """Returns once the layer is in place for all that the step waits for, or has failed."""
@@ -114,14 +112,13 @@ class Loads:
                     self._lost.add(tag)
 
     def finish(self) -> Set[int]:
-        """The step is over: what it waited for ends too, and nothing lands any more. Returns the blocks that failed."""
+        """The step is over: what it still waits for ends too, and nothing lands any more. Returns the blocks that failed."""
         for tag, begun in self._awaited.items():
-            if tag not in self._there:
-                if not self._complete(begun, begun.load.at_once or tag in self._lost):
-                    self._spoil(begun.load, _end(begun.take))
-                self._count(begun)
-        for kept in (self._awaited, self._lost, self._there):
-            kept.clear()
+            if not self._complete(begun, begun.load.at_once or tag in self._lost):
+                self._spoil(begun.load, _end(begun.take))
+            self._count(begun)
+        self._awaited.clear()
+        self._lost.clear()
         bad, self._bad = self._bad, set()
         return bad
 
@@ -134,13 +131,16 @@ class Loads:
         except Error as error:
             logger.warning("kvpipe: request %s computes its prompt here: %s", name, error)
         ask(take.cancel)
-        try:
-            while not _freed(take):
+        while True:
+            try:
+                take.wait_released(_SAID)
+                return False
+            except Timeout:
                 logger.error("kvpipe: request %s: the daemon does not let go of the blocks: the engine waits until it does, or is "
                              "ended, for what it still moves would overwrite what is computed", name)
-        except Error as error:  # the session is over: nothing of it touches memory any more
-            logger.error("kvpipe: request %s: %s", name, error)
-        return False
+            except Error as error:  # the session is over: nothing of it touches memory any more
+                logger.error("kvpipe: request %s: %s", name, error)
+                return False
 
     def _spoil(self, load: Load, end: Optional[Completion] = None) -> None:
         bad = told(end) if end is not None else set()
@@ -152,11 +152,3 @@ def _end(take: Take) -> Optional[Completion]:
         return take.completion
     except Error:  # the session is over
         return None
-
-
-def _freed(take: Take) -> bool:
-    try:
-        take.wait_released(_SAID)
-    except Timeout:
-        return False
-    return True
