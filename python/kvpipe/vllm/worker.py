@@ -32,7 +32,6 @@ class Worker:
         self._ended: List[Tuple[int, bool]] = []  # what the scheduler has heard, for the next look
         self._unfinished: Set[str] = set()  # of sends, which the engine has not called finished yet
         self._held: Set[str] = set()  # of those, which are sent
-        self._over = False
         self._bad: Set[int] = set()
         self._step = 0
         self._one_group = len(cache.kv_cache_groups) == 1
@@ -43,7 +42,7 @@ class Worker:
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self._pending: List[Completion] = []  # seen while a fence was waited for
         self.counts = self._loads.counts.take
-        #: what the scheduler has to hear once this rank can hand nothing over any more
+        #: what the scheduler has to hear once the session is over, and this rank can hand nothing over any more
         self.lost: Optional[Lost] = None
 
     def place(self) -> Place:
@@ -79,7 +78,7 @@ class Worker:
         """Waits until nothing reads the blocks of these offers any more, which this step may write."""
         until = time.monotonic() + _FENCE
         tags -= {c.tag for seen in (self._pending, *self._early.values()) for c in seen if c.released}
-        while tags and not self._over and time.monotonic() < until:
+        while tags and not self.lost and time.monotonic() < until:
             completions = self._poll()
             tags -= {c.tag for c in completions if c.released}
             self._pending += completions
@@ -107,7 +106,7 @@ class Worker:
             self._reached(end_of(self._step))
 
     def _reached(self, progress: int) -> None:
-        if not self._over:
+        if not self.lost:
             try:
                 self._node.progress(progress)
             except Error as error:
@@ -115,7 +114,7 @@ class Worker:
 
     def _end(self, error: Error) -> None:
         logger.error("kvpipe: rank %d: no more hand-overs until this engine is restarted: %s", self._heads.rank, error)
-        self._over, self.lost = True, Lost()
+        self.lost = Lost()
 
     # ---- ends
 
@@ -127,7 +126,7 @@ class Worker:
         if not (waited or self._open or self._early or self._held or self._pending):
             return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
-        if not completions and not self._computes and self._open and not self._over:
+        if not completions and not self._computes and self._open and not self.lost:
             bell.sleep(self._node, bell.LOAD if any(receives for _, receives in self._open.values()) else bell.OFFER)
             completions = self._poll()
         if self._pending:
@@ -140,8 +139,8 @@ class Worker:
                 self._early.setdefault(c.tag, []).append(c)
         # The scheduler's word counts where this rank's own did not come: its daemon was replaced, or its session is over. It
         # says nothing of what this rank takes by itself.
-        for tag, done in self._ended if not self._over else [(tag, False) for tag in self._open]:
-            if tag in self._open and (self._over or tag not in self._loads):
+        for tag, done in self._ended if not self.lost else [(tag, False) for tag in self._open]:
+            if tag in self._open and (self.lost or tag not in self._loads):
                 self._close(tag, out, failed=not done)
         self._ended = list(step.ended) if step is not None else []
         if self._unfinished:
@@ -149,7 +148,7 @@ class Worker:
         return out
 
     def _poll(self) -> List[Completion]:
-        if not self._over:
+        if not self.lost:
             try:
                 return self._node.poll()
             except Error as error:
@@ -164,17 +163,12 @@ class Worker:
         out.finished_sending -= self._held
 
     def _take_in(self, c: Completion, out: Any) -> None:
-        request, receives = self._open[c.tag]
+        _, receives = self._open[c.tag]
         if receives and c.status in (Status.FAILED, Status.CANCELLED):
             self._failed[c.tag] = c
         if c.released:
             failure = self._failed.pop(c.tag, None)
-            if failure is not None and self._spread(failure):
-                out.finished_recving.add(request)
-                del self._open[c.tag]
-                self._loads.over(c.tag)
-            else:
-                self._close(c.tag, out, failed=failure is not None)
+            self._close(c.tag, out, failed=failure is not None and not self._spread(failure))
 
     def _spread(self, c: Completion) -> bool:
         """Names the blocks that failed; False when that cannot be done block by block."""
