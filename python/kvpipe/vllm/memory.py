@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
-from .. import Error, Node
+from .. import AdoptedRegion, Error, Node, Region
 from . import layout, packing
 from .compat import layer_number, logger, specs_of, transfer_groups
 from .params import Settings
@@ -17,7 +17,7 @@ class Memory:
 
     def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads) -> None:
         self._node, self._config, self._cache, self._settings, self._heads = node, config, cache, settings, heads
-        self._regions: List[Tuple[int, int, Any]] = []  # address, bytes, region
+        self._regions: List[Union[Region, AdoptedRegion]] = []
         #: layer's name -> the model's number, how many of this rank's come before
         self.layers: Dict[str, Tuple[int, int]] = {}
 
@@ -32,7 +32,7 @@ class Memory:
         def ours(*size: Any, **options: Any) -> Any:
             if threading.get_ident() == mine and len(size) == 1 and size[0] in sizes and options.get("dtype") is torch.int8:
                 region = self._node.alloc(size[0])
-                self._regions.append((region.address, region.nbytes, region))
+                self._regions.append(region)
                 return torch.frombuffer(region, dtype=torch.int8)
             return zeros(*size, **options)
 
@@ -56,18 +56,18 @@ class Memory:
         self._node.set_layout(views, layout.fingerprint(self._config, specs, form, self._settings.model))
         logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
                     self._heads.ranks, len(layers), len(views), len(self._regions),
-                    sum(size for _, size, _ in self._regions) >> 20, self._node.name)
+                    sum(region.nbytes for region in self._regions) >> 20, self._node.name)
 
     def sleep(self) -> None:
         """The engine is about to give the memory up, and keeps its addresses. Raises Error while a daemon may still use it."""
-        for _, _, region in self._regions:
+        for region in self._regions:
             region.invalidate()
 
     def wake(self) -> None:
         """It is there again, with nothing in it. Raises the last Error, after all were tried: while the daemon is away the first says so,
         and each of them is to come back with it."""
         trouble = None
-        for _, _, region in self._regions:
+        for region in self._regions:
             try:
                 region.revalidate()
             except Error as error:
@@ -77,11 +77,11 @@ class Memory:
 
     def _place(self, tensor: Any) -> Tuple[Any, int]:
         address = int(tensor.data_ptr())
-        for start, size, region in self._regions:
-            if start <= address < start + size:
-                return region, address - start
+        for region in self._regions:
+            if region.address <= address < region.address + region.nbytes:
+                return region, address - region.address
         import torch
 
-        region = self._node.adopt(torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()))
-        self._regions.append((region.address, region.nbytes, region))
-        return region, address - region.address
+        adopted = self._node.adopt(torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()))
+        self._regions.append(adopted)
+        return adopted, address - adopted.address

@@ -24,7 +24,7 @@ class Rank:
         memory = Memory(self.node, None, cache, Settings(), Heads(0, 1, 1))
         with memory.allocating():
             self.kv = torch.zeros(BLOCK * BLOCKS, dtype=torch.int8).view(BLOCKS, BLOCK)
-        (_, _, region), = memory._regions
+        region, = memory._regions
         self.node.set_layout([kvpipe.View(region, 0, layer=0, num_blocks=BLOCKS, block_stride=BLOCK, block_size=1, heads=1, total_heads=1,
                                           strides=(BLOCK, BLOCK), content_bytes=BLOCK)], fingerprint={})
         self.connector = KVPipeConnector.__new__(KVPipeConnector)
