@@ -38,7 +38,6 @@ Base: Any = _get(_V1, "KVConnectorBase_V1")
 #: whether connectors hear of it when an engine sleeps; since 0.33
 TELLS_OF_SLEEP = hasattr(Base, "unregister_kv_caches")
 Metadata: Any = _get(_V1, "KVConnectorMetadata")
-Handshake: Any = _get(_V1, "KVConnectorHandshakeMetadata")
 WorkerMetadata: Any = _get(_V1, "KVConnectorWorkerMetadata")
 Role: Any = _get(_V1, "KVConnectorRole")
 SupportsHMA: Any = _get(_V1, "SupportsHMA")
@@ -79,12 +78,11 @@ def register(name: str, module: str) -> None:
         factory.register_connector(name, module, name)
 
 
-def rank(config: Any) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-    """(tp, pp) of this worker, and of how many."""
+def rank() -> Tuple[int, int]:
+    """(tp, pp) of this worker."""
     state = "vllm.distributed.parallel_state"
-    world = (int(config.parallel_config.tensor_parallel_size), int(config.parallel_config.pipeline_parallel_size))
     tp, pp = _get(state, "get_tp_group")(), _get(state, "get_pp_group")()
-    return (int(tp.rank_in_group), int(pp.rank_in_group)), world
+    return int(tp.rank_in_group), int(pp.rank_in_group)
 
 
 def layer_number(name: str) -> int:
@@ -111,10 +109,9 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
     model, parallel, device = config.model_config, config.parallel_config, config.device_config.device_type
     if model is not None and getattr(model, "is_encoder_decoder", False):
         return "encoder-decoder models are not supported: their cross attention is not part of a hand-over"
-    if getattr(parallel, "decode_context_parallel_size", 1) > 1:
-        return "--decode-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
-    if getattr(parallel, "prefill_context_parallel_size", 1) > 1:
-        return "--prefill-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
+    for kind in ("decode", "prefill"):
+        if getattr(parallel, f"{kind}_context_parallel_size", 1) > 1:
+            return f"--{kind}-context-parallel-size above 1 is not supported: its KV is spread over ranks by token; use 1"
     if getattr(model, "enable_sleep_mode", False) and not TELLS_OF_SLEEP:
         return ("--enable-sleep-mode needs vLLM 0.33 or newer: this one does not tell that sleep takes the KV memory away, and the "
                 "daemon would go on using it; leave it out")

@@ -35,27 +35,22 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
             raise ValueError(f"kvpipe: {why}")
         self._scheduler: Any = None  # one of the two
         self._worker: Any = None
-        self._settings, self._layerwise = settings, settings.layerwise
-        if role == Role.SCHEDULER:
-            if transfer.kv_load_failure_policy != "recompute":
-                logger.warning("kvpipe: kv_load_failure_policy is %r: a request whose KV cannot be loaded fails; "
-                               "\"recompute\" computes its prompt instead", transfer.kv_load_failure_policy)
-            self._scheduler = Scheduler(self._connect(role="scheduler", world=self._world()), vllm_config, kv_cache_config, settings)
+        self._layerwise = settings.layerwise
+        scheduling = role == Role.SCHEDULER
+        if scheduling and transfer.kv_load_failure_policy != "recompute":
+            logger.warning("kvpipe: kv_load_failure_policy is %r: a request whose KV cannot be loaded fails; "
+                           "\"recompute\" computes its prompt instead", transfer.kv_load_failure_policy)
+        parallel, model = vllm_config.parallel_config, vllm_config.model_config
+        world = int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
+        rank = (0, 0) if scheduling else compat.rank()  # a scheduler has none
+        self._node = open_session(settings, str(transfer.engine_id), getattr(vllm_config, "instance_id", None) or None,
+                                  role="scheduler" if scheduling else "worker", rank=rank, world=world)
+        if scheduling:
+            self._scheduler = Scheduler(self._node, vllm_config, kv_cache_config, settings)
         else:
-            rank, world = compat.rank(vllm_config)
-            node = self._connect(role="worker", rank=rank, world=world)
-            model = vllm_config.model_config
             total = 1 if model.use_mla else int(model.get_total_num_kv_heads())
-            self._worker = Worker(node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
+            self._worker = Worker(self._node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
         self._side = self._scheduler or self._worker
-
-    def _world(self) -> Any:
-        parallel = self._vllm_config.parallel_config
-        return int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
-
-    def _connect(self, **options: Any) -> Any:
-        return open_session(self._settings, str(self._kv_transfer_config.engine_id),
-                            getattr(self._vllm_config, "instance_id", None) or None, **options)
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: Any) -> bool:
@@ -121,7 +116,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     # ---- worker
 
     def get_handshake_metadata(self) -> Any:
-        return self._worker.place()
+        return self._worker.place
 
     def get_mem_pool_context(self) -> Any:
         return self._worker.memory.allocating()
@@ -196,4 +191,4 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         return Metrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     def shutdown(self) -> None:
-        self._side.close()
+        self._node.close()

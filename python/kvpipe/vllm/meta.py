@@ -126,13 +126,8 @@ class Lost:
         return self
 
 
+@dataclasses.dataclass
 class Place:
     """Where a worker is: it tells the scheduler once, before the first step."""
 
-    def __init__(self, node: str) -> None:
-        self.node = node
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Place) and other.node == self.node
-
-    __hash__ = None  # type: ignore[assignment]
+    node: str

@@ -195,6 +195,3 @@ class Scheduler:
     def lost(self) -> None:
         """A rank has said that its session is over."""
         self._operations.end("the session of one of its ranks is over")
-
-    def close(self) -> None:
-        self._node.close()

@@ -24,6 +24,7 @@ class Worker:
 
     def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads, stage: int = 0) -> None:
         self._node, self._heads = node, heads
+        self.place = Place(node.name)
         self.memory = Memory(node, config, cache, settings, heads)
         self._open: Dict[int, Tuple[str, bool]] = {}  # tag -> request, whether it receives
         self._early: Dict[int, List[Completion]] = {}  # of tags that no step has named yet
@@ -44,9 +45,6 @@ class Worker:
         self.counts = self._loads.counts.take
         #: what the scheduler has to hear once the session is over, and this rank can hand nothing over any more
         self.lost: Optional[Lost] = None
-
-    def place(self) -> Place:
-        return Place(self._node.name)
 
     # ---- steps
 
@@ -187,6 +185,3 @@ class Worker:
     def failed_blocks(self) -> Set[int]:
         bad, self._bad = self._bad, set()
         return bad
-
-    def close(self) -> None:
-        self._node.close()

@@ -79,7 +79,7 @@ class Engine:
             num_blocks=blocks, kv_cache_groups=[KVCacheGroupSpec([LAYER], spec)],
             kv_cache_tensors=[KVCacheTensor(size=blocks * page, layers=[LAYER], layer_stride=blocks * page, block_stride=page)])
         self.name, self._config, self._batches = name, config, batches
-        with mock.patch("kvpipe.vllm.compat.rank", lambda config: ((0, 0), (1, 1))):
+        with mock.patch("kvpipe.vllm.compat.rank", lambda: (0, 0)):
             self._build(config, cache, blocks)
         self._queue = collections.deque()
         self._texts, self._tables, self._known = {}, {}, {}
