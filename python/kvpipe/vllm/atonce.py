@@ -21,8 +21,8 @@ ANSWER = 2
 class AtOnce:
     """When, and what becomes of steps that waited in vain, for this or for a layer. Called by the engine's thread alone.
 
-    ``possible``: whether this engine does it at all. ``evict``: has blocks not be found by other requests any more; from vLLM
-    0.32 on, else None."""
+    ``possible``: whether this engine does it at all. ``requests``: all that the engine has. ``evict``: has blocks not be found by
+    other requests any more; from vLLM 0.32 on, else None."""
 
     def __init__(self, config: Any, cache: Any, met: Callable[[str, float], None]) -> None:
         self._met = met
@@ -33,7 +33,7 @@ class AtOnce:
                          and config.parallel_config.pipeline_parallel_size == 1 and not config.scheduler_config.async_scheduling)
         self._size = _size(cache) * int(config.parallel_config.tensor_parallel_size) if self.possible else 0.0
         self._rates: Dict[str, float] = {}  # node -> the most bytes a second that it was seen to give
-        self._requests: Set[str] = set()  # all that the engine has
+        self.requests: Set[str] = set()
         self._next: List[Tuple[Load, Sequence[int]]] = []  # that the next step waits for, and the blocks of their requests
         self._last: List[Tuple[Load, Sequence[int]]] = []  # that the last one did
 
@@ -42,17 +42,11 @@ class AtOnce:
         self._met(node, rate)
         self._rates[node] = max(rate, self._rates.get(node, 0))
 
-    def add(self, request: str) -> None:
-        self._requests.add(request)
-
-    def finished(self, request: str) -> None:
-        self._requests.discard(request)
-
     def may(self, source: Source, count: int) -> bool:
         """Whether the step that a request begins in waits for its load of so many tokens. Not where there are others: they would
         wait too, and some find its blocks before it is known that nothing came."""
         rate = self._rates.get(source.node, 0)
-        return (self.possible and self.evict is not None and not source.early and len(self._requests) < 2
+        return (self.possible and self.evict is not None and not source.early and len(self.requests) < 2
                 and count * self._size <= SHORT * rate)
 
     def begun(self, load: Load, blocks: Sequence[int]) -> None:

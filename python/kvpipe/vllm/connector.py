@@ -106,11 +106,11 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @kept_in(lambda: False)
     def has_pending_block_frees(self) -> Any:
-        return self._scheduler.give_back()
+        return self._scheduler.offers.give_back()
 
     @kept_in(lambda: False)
     def reset_cache(self) -> bool:
-        self._scheduler.reset()
+        self._scheduler.offers.reset()
         return True
 
     # ---- worker

@@ -38,19 +38,15 @@ class Operations:
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
         #: what watches have said: (request, whether there is something to load, else why there never will be)
         self.heard: List[Tuple[str, bool, str]] = []
-        self._tag = 0
+        self.last = 0  # of the tags given out
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
         self._over = False  # the session; ...
         self._given_up = False  # ... or another of this engine's
 
-    @property
-    def last(self) -> int:
-        return self._tag
-
     def tag(self) -> int:
-        self._tag += 1
-        return self._tag
+        self.last += 1
+        return self.last
 
     @property
     def usable(self) -> bool:

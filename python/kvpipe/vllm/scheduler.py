@@ -39,13 +39,13 @@ class Scheduler:
         self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
         self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
         self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
-        self._counts = Counts()
-        self.counts = self._counts.take
+        counts = Counts()
+        self.counts = counts.take
         self._at_once = atonce.AtOnce(config, cache, Peers(node.name, settings.socket, settings.log_peers).met)
-        self._operations = Operations(node, self._counts, self._at_once.met, settings.lease)
+        self._operations = Operations(node, counts, self._at_once.met, settings.lease)
         self._waiting = Waiting(node, self._operations, settings)
-        self._offers = Offers(node, config, settings, self._operations, self._blocks,
-                              int(cache.num_blocks * settings.decode_offer_share))
+        self.offers = Offers(node, config, settings, self._operations, self._blocks,
+                             int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
         self._step = 0
         self._next = Step(1)
@@ -60,7 +60,7 @@ class Scheduler:
         self._apart = {rank: i + first for i, rank in enumerate(apart)}
         if apart:
             self._at_once.possible = False
-            self._offers.refused = "its ranks are on several nodes"
+            self.offers.refused = "its ranks are on several nodes"
             logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
                            "nothing", len(apart), self._world, self._node.name)
 
@@ -68,7 +68,7 @@ class Scheduler:
 
     def add(self, request: Any) -> None:
         params = request.kv_transfer_params
-        self._at_once.add(request.request_id)
+        self._at_once.requests.add(request.request_id)
         if not params:
             return
         prefill, target = bool(params.get("do_remote_decode")), isinstance(params.get("transfer_id"), str)
@@ -77,32 +77,32 @@ class Scheduler:
             logger.warning("kvpipe: request %s computes its prompt here: %s", request.request_id, source)
             source = None
         if prefill:
-            self._offers.add(request, source if target else None)
+            self.offers.add(request, source if target else None)
         if source is not None and not (prefill and target):
             self._waiting.add(request.request_id, source)
 
     def matched(self, request: Any, computed: int) -> Tuple[Optional[int], bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again. Changes nothing."""
         name = self._asking = request.request_id
-        source = self._waiting.asked(name)
-        if source is None or not self._operations.usable:
+        known = self._waiting.requests.get(name)
+        if known is None or not self._operations.usable:
             return 0, False
-        prompt, layers = int(request.num_prompt_tokens), self._settings.layers(source)
-        stop = min(prompt, source.tokens or prompt)
+        source, prompt = known.source, int(request.num_prompt_tokens)
+        layers, stop = self._settings.layers(source), min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1):
             return 0, False
-        if layers and not self._waiting.there(name):
+        if layers and not known.there:
             self._asking = None  # the step would wait, for a prefill that has perhaps not begun
             return None, False
         awaited = layers or self._at_once.may(source, stop - computed) and self._waiting.answered(name, atonce.ANSWER)
-        if self._waiting.asked(name) is None:  # its producer has just said that there is nothing
+        if name not in self._waiting.requests:  # its producer has just said that there is nothing
             return 0, False
         self._waiting.told(name, computed, awaited)
         return stop - computed - (awaited and stop == request.num_tokens), not awaited  # one is computed, to sample from
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
-        self._asking, known = None, self._waiting.pop(request.request_id)
+        self._asking, known = None, self._waiting.requests.pop(request.request_id, None)
         if count > 0:
             tag, begun = self._operations.tag(), False
             try:
@@ -117,7 +117,7 @@ class Scheduler:
                     self._operations.failed(tag)
         elif known is not None:
             self._operations.drop(known.source)
-        self._offers.allocated(request)
+        self.offers.allocated(request)
 
     def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
         name, source, layered = request.request_id, known.source, self._settings.layers(known.source)
@@ -154,10 +154,10 @@ class Scheduler:
             self._at_once.step()
             if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
                 self._asking = None
-                self._offers.give_back()
-            self._offers.step(output, step, self._tables)
+                self.offers.give_back()
+            self.offers.step(output, step, self._tables)
             self._waiting.renew()
-            step.last = (self._offers.layered.first() or self._operations.last + 1) - 1
+            step.last = (self.offers.layered.first() or self._operations.last + 1) - 1
         except Exception:  # the step goes out all the same: whatever it names would never be reported
             logger.exception("kvpipe: step %d", step.number)
         if step.empty:  # it is the next one as well
@@ -175,22 +175,16 @@ class Scheduler:
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]]) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
-        known = self._waiting.pop(request.request_id)
+        known = self._waiting.requests.pop(request.request_id, None)
         if known is not None:
             self._operations.drop(known.source)
-        self._at_once.finished(request.request_id)
+        self._at_once.requests.discard(request.request_id)
         theirs = self._theirs.pop(request.request_id, None)
         if theirs is not None:
             self._next.cancelled.append(theirs.tag)
             self._operations.drop(theirs)
         self._operations.stop_load(request.request_id)
-        return self._offers.finished(request, tables, self._next)
-
-    def give_back(self) -> bool:
-        return self._offers.give_back()
-
-    def reset(self) -> None:
-        self._offers.reset()
+        return self.offers.finished(request, tables, self._next)
 
     def lost(self) -> None:
         """A rank has said that its session is over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple
 
 from .. import Node
 from . import bell
@@ -28,21 +28,13 @@ class Waiting:
 
     def __init__(self, node: Node, operations: Operations, settings: Settings) -> None:
         self._node, self._operations, self._settings = node, operations, settings
-        self._requests: Dict[str, Known] = {}
+        self.requests: Dict[str, Known] = {}
 
     def add(self, request: str, source: Source) -> None:
-        self._requests[request] = self._watch(request, Known(source, 0, False))
-
-    def asked(self, request: str) -> Optional[Source]:
-        """What it may load."""
-        known = self._requests.get(request)
-        return None if known is None else known.source
+        self.requests[request] = self._watch(request, Known(source, 0, False))
 
     def told(self, request: str, start: int, awaited: bool) -> None:
-        self._requests[request] = self._requests[request]._replace(start=start, awaited=awaited)
-
-    def there(self, request: str) -> bool:
-        return request in self._requests and self._requests[request].there
+        self.requests[request] = self.requests[request]._replace(start=start, awaited=awaited)
 
     def answered(self, request: str, milliseconds: int) -> bool:
         """Whether its producer has said that it is there, or says so within this time."""
@@ -53,13 +45,10 @@ class Waiting:
             if not self._asking(request) or time.monotonic() >= until:
                 break
             bell.sleep(self._node, 1)
-        return self.there(request)
+        return request in self.requests and self.requests[request].there
 
     def _asking(self, request: str) -> bool:
-        return request in self._requests and self._requests[request].asking
-
-    def pop(self, request: str) -> Optional[Known]:
-        return self._requests.pop(request, None)
+        return request in self.requests and self.requests[request].asking
 
     def _watch(self, request: str, known: Known) -> Known:
         seconds = self._settings.timeout if known.source.early else self._settings.lease
@@ -70,16 +59,16 @@ class Waiting:
         """Once a step."""
         if self._operations.heard:
             self._hear()
-        if self._requests:
+        if self.requests:
             now = time.monotonic()
-            for request, known in self._requests.items():
+            for request, known in self.requests.items():
                 if now >= known.renew and not known.asking:
-                    self._requests[request] = self._watch(request, known)
+                    self.requests[request] = self._watch(request, known)
 
     def _hear(self) -> None:
         for request, there, why in self._operations.heard:
-            if there and request in self._requests:
-                self._requests[request] = self._requests[request]._replace(there=True, asking=False)
-            elif self._requests.pop(request, None) is not None:
+            if there and request in self.requests:
+                self.requests[request] = self.requests[request]._replace(there=True, asking=False)
+            elif self.requests.pop(request, None) is not None:
                 logger.warning("kvpipe: request %s computes its prompt here: %s", request, why)
         self._operations.heard.clear()

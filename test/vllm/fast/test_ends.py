@@ -212,14 +212,14 @@ def scheduler(node, operations):
     scheduler._step, scheduler._next, scheduler._asking, scheduler._tables = 0, Step(1), None, None
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
-    scheduler._at_once, scheduler._offers = mock.Mock(), mock.Mock()
-    scheduler._offers.layered.first.return_value = 0
+    scheduler._at_once, scheduler.offers = mock.Mock(), mock.Mock()
+    scheduler.offers.layered.first.return_value = 0
     return scheduler
 
 
 def test_a_step_goes_out_with_what_it_names_though_something_failed(scheduler):
     scheduler._next.sends[4] = "r"
-    scheduler._offers.step.side_effect = KeyError("r")
+    scheduler.offers.step.side_effect = KeyError("r")
     assert scheduler.step(None).sends == {4: "r"}
 
 
@@ -227,11 +227,11 @@ def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
     request = types.SimpleNamespace(request_id="r")
     assert scheduler.matched(request, 0) == (0, False)
     scheduler.step(None)
-    scheduler._offers.give_back.assert_called_once()
+    scheduler.offers.give_back.assert_called_once()
     assert scheduler.matched(request, 0) == (0, False)
     scheduler.allocated(request, None, 0)
     scheduler.step(None)
-    scheduler._offers.give_back.assert_called_once()
+    scheduler.offers.give_back.assert_called_once()
 
 
 def test_a_hook_that_goes_on_failing_is_logged_now_and_then(monkeypatch):

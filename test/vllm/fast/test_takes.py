@@ -220,7 +220,7 @@ def test_nothing_is_offered_when_the_session_of_a_rank_is_over(node):
 def test_a_reset_cache_offers_nothing_of_before(node):
     side = scheduler(node)
     prefilled(side)
-    side.reset()
+    side.offers.reset()
     assert node.said == [("withdraw", node.offered[0])]
 
 
