@@ -119,7 +119,7 @@ class Operations:
                 if running is not None:
                     self._hear(c, running)
                 elif c.tag in self._watches and c.terminal:
-                    self._watched(c)
+                    self.heard.append((self._watches.pop(c.tag), c.status == Status.DONE, c.message))
             if self.running:
                 self._look_out()
         except Error as error:  # the session is over: nothing of it touches memory any more
@@ -149,9 +149,6 @@ class Operations:
             self._stopping.discard(c.tag)
             if take:
                 self._loads.pop(running.request, None)
-
-    def _watched(self, c: Completion) -> None:
-        self.heard.append((self._watches.pop(c.tag), c.status == Status.DONE, c.message))
 
     def _look_out(self) -> None:
         if self.node.connected:

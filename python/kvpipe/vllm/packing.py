@@ -3,22 +3,19 @@ by vLLM's own code, and looked for where they are expected."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable
+from typing import Any, Sequence
 
 from . import layout
 from .compat import attention_format, attention_writes
 
 
-def found(config: Any, specs: Iterable[Any]) -> str:
+def found(config: Any, specs: Sequence[Any]) -> str:
     """Of an engine's layers: "" where a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in whole
     blocks, which all do if some must. Needs no KV memory: schedulers and workers get the same answer."""
     if config.device_config.device_type != "cpu":
         return ""
-    each: Dict[Any, Any] = {}
-    layers = 0
-    for layers, spec in enumerate(specs, 1):
-        each.setdefault((spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None)), spec)
-    if _in_reach(config, layers) and all(in_columns(config, spec) for spec in each.values()):
+    each = {(spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None)): spec for spec in specs}
+    if _in_reach(config, len(specs)) and all(in_columns(config, spec) for spec in each.values()):
         return layout.COLUMNS
     return "+".join(sorted({attention_format(config, spec) for spec in each.values()}))
 
