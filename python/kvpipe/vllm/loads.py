@@ -34,7 +34,7 @@ class _Begun(NamedTuple):
 
 
 class Loads:
-    """One rank's. Called by the engine's thread alone."""
+    """One rank's. Called by the engine's thread alone. ``bad``: blocks that failed, once nothing lands in them any more."""
 
     def __init__(self, node: Node, rank: int, met: Callable[[str, float], None]) -> None:
         self._node, self._rank, self._met = node, rank, met
@@ -42,7 +42,7 @@ class Loads:
         self._takes: Dict[int, _Begun] = {}  # tag -> those that no step waits for, until they are over
         self._awaited: Dict[int, _Begun] = {}
         self._lost: Set[int] = set()  # of those, which failed
-        self._bad: Set[int] = set()
+        self.bad: Set[int] = set()
 
     def begin(self, loads: List[Load]) -> List[int]:
         """Submits this rank's part of each. Returns the tags of those that could not be."""
@@ -111,16 +111,14 @@ class Loads:
                     logger.warning("kvpipe: request %s computes its prompt here: layer %d: %s", begun.load.request, layer, error)
                     self._lost.add(tag)
 
-    def finish(self) -> Set[int]:
-        """The step is over: what it still waits for ends too, and nothing lands any more. Returns the blocks that failed."""
+    def finish(self) -> None:
+        """The step is over: what it still waits for ends too, and nothing lands any more."""
         for tag, begun in self._awaited.items():
             if not self._complete(begun, begun.load.at_once or tag in self._lost):
                 self._spoil(begun.load, _end(begun.take))
             self._count(begun)
         self._awaited.clear()
         self._lost.clear()
-        bad, self._bad = self._bad, set()
-        return bad
 
     def _complete(self, begun: _Begun, lost: bool) -> bool:
         take, name = begun.take, begun.load.request
@@ -144,7 +142,7 @@ class Loads:
 
     def _spoil(self, load: Load, end: Optional[Completion] = None) -> None:
         bad = told(end) if end is not None else set()
-        self._bad |= bad or {i for i in load.blocks[0] if i != NO_BLOCK}
+        self.bad |= bad or {i for i in load.blocks[0] if i != NO_BLOCK}
 
 
 def _end(take: Take) -> Optional[Completion]:

@@ -33,7 +33,6 @@ class Worker:
         self._ended: List[Tuple[int, bool]] = []  # what the scheduler has heard, for the next look
         self._unfinished: Set[str] = set()  # of sends, which the engine has not called finished yet
         self._held: Set[str] = set()  # of those, which are sent
-        self._bad: Set[int] = set()
         self._step = 0
         self._one_group = len(cache.kv_cache_groups) == 1
         self._layerwise = settings.layerwise
@@ -70,7 +69,7 @@ class Worker:
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]
         for tag in step.cancelled:
             self._loads.cancel(tag)
-        self._bad.update(step.spoiled)
+        self._loads.bad.update(step.spoiled)
 
     def _fence(self, tags: Set[int]) -> None:
         """Waits until nothing reads the blocks of these offers any more, which this step may write."""
@@ -120,7 +119,7 @@ class Worker:
         """What has ended since the last call, each once."""
         out, waited, self._waits = Results(), self._waits, False
         if waited:
-            self._bad |= self._loads.finish()
+            self._loads.finish()
         if not (waited or self._open or self._early or self._held or self._pending):
             return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
@@ -171,7 +170,7 @@ class Worker:
     def _spread(self, c: Completion) -> bool:
         """Names the blocks that failed; False when that cannot be done block by block."""
         bad = told(c) if self._one_group else set()
-        self._bad |= bad
+        self._loads.bad |= bad
         return bool(bad)
 
     def _close(self, tag: int, out: Any, failed: bool) -> None:
@@ -183,5 +182,5 @@ class Worker:
             out.failed_recving.add(request)
 
     def failed_blocks(self) -> Set[int]:
-        bad, self._bad = self._bad, set()
+        bad, self._loads.bad = self._loads.bad, set()
         return bad

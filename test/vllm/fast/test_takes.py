@@ -258,7 +258,8 @@ def test_a_load_layer_by_layer_is_counted_by_one_rank(node, rank, end, data):
     node.take = lambda *_, **options: Awaited(end)
     loads = Loads(node, rank, lambda peer, rate: met.append(peer))
     loads.begin([load])
-    assert loads.finish() == (set() if end.status == Status.DONE else {1, 2})
+    loads.finish()
+    assert loads.bad == (set() if end.status == Status.DONE else {1, 2})
     counted = loads.counts.take()
     assert (counted and {name: counted.data[name] for name in ("load_bytes", "failed")}) == data
     assert met == (["other"] if data and data["load_bytes"] else [])
