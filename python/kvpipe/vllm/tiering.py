@@ -23,7 +23,6 @@ _PollResult: Any = compat.data_transport()[1]
 
 
 class _Write(NamedTuple):
-    peer_id: str
     peer: Peer
     offer: Offer
     over: float  # when the peer has given it up, whatever is heard
@@ -75,7 +74,7 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
 
     def remove_remote_peer(self, peer_id: str) -> None:
         """Ends what goes on with the peer, and forgets its writes."""
-        self.cancel([number for number, w in self._writes.items() if w.peer_id == peer_id])
+        self.cancel([number for number, write in self._writes.items() if write.peer is self._peers.get(peer_id)])
         peer = self._peers.pop(peer_id, None)
         if peer is not None:
             peer.close()
@@ -99,35 +98,33 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
         except Error:
             ask(offer.withdraw)
             return None
-        self._writes[number] = _Write(peer_id, peer, offer, time.monotonic() + 2 * self._timeout)
+        self._writes[number] = _Write(peer, offer, time.monotonic() + 2 * self._timeout)
         return number
 
     def poll(self, peer_id: Optional[str] = None) -> Any:
         """Takes what peers write here, and tells which of our writes are over: done when their bytes are in place there."""
-        for name, peer in self._peers.items():
-            if peer_id is None or name == peer_id:
-                peer.hear()
-                peer.serve()
+        peers = [peer for name, peer in self._peers.items() if peer_id in (None, name)]
+        for peer in peers:
+            peer.hear()
+            peer.serve()
         done: List[int] = []
         failed: List[int] = []
         for number, write in list(self._writes.items()):
-            if peer_id is None or write.peer_id == peer_id:
-                good = self._over(number, write)
-                if good is not None:
-                    (done if good else failed).append(number)
-                    self._forget(number)
+            good = self._over(number, write) if write.peer in peers else None
+            if good is not None:
+                (done if good else failed).append(number)
+                self._forget(number)
         return _PollResult(done, failed)
 
     def _over(self, number: int, write: _Write) -> Optional[bool]:
         """Whether it went well; None: it is not over. A write that failed may be landing until the peer says otherwise."""
         end = write.offer.completion
-        if end is not None and end.status == Status.DONE:
-            return True if write.offer.released else None
-        if not (number in write.peer.refused or write.peer.gone or time.monotonic() >= write.over):
+        good = end is not None and end.status == Status.DONE
+        if not good and not (number in write.peer.refused or write.peer.gone or time.monotonic() >= write.over):
             return None
         if end is None:
             ask(write.offer.withdraw)
-        return False if write.offer.released else None
+        return good if write.offer.released else None
 
     def cancel(self, transfer_ids: Iterable[int], mode: str = "immediate") -> List[int]:
         """Withdraws writes. mode "wait": returns those that the peer may still receive bytes of; poll() gives their end."""
@@ -146,9 +143,7 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
         return running
 
     def _forget(self, number: int) -> None:
-        write = self._writes.pop(number, None)
-        if write is not None:
-            write.peer.refused.discard(number)
+        self._writes.pop(number).peer.refused.discard(number)
 
     def close(self) -> None:
         """Ends everything; the memory is the caller's alone then. A second call does nothing."""
