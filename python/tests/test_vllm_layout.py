@@ -3,7 +3,7 @@
 import pytest
 
 import kvpipe
-from kvpipe.vllm.layout import Heads, Layer, describe, model_name, parts, share, whole
+from kvpipe.vllm.layout import Heads, Layer, describe, model_name, parts, share
 
 
 class Strided:
@@ -135,8 +135,3 @@ def test_tensors_of_one_layer_have_parts():
 def test_models_are_called_alike(model, name):
     assert model_name(model) == name
     assert model_name(model, "other") == "other"
-
-
-def test_whole_blocks():
-    assert [whole(n, 32) for n in (0, 1, 32, 33)] == [0, 32, 32, 64]
-    assert whole(33, 1) == 33

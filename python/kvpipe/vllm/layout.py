@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -170,8 +169,3 @@ def _all(values: Sequence[Any]) -> Any:
 def in_whole_blocks(form: str) -> bool:
     """Whether no part of a block can be named: blocks move whole, and must be of one size."""
     return form not in ("", COLUMNS)
-
-
-def whole(tokens: int, block_size: int) -> int:
-    """Tokens, rounded up to whole blocks."""
-    return math.ceil(tokens / block_size) * block_size

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import threading
-from typing import Any, Dict
+from typing import Any, Dict, Set
 from urllib.parse import quote
 
 logger = logging.getLogger("vllm.kvpipe")
@@ -24,13 +24,13 @@ class Peers:
         self._node, self._wanted = node, wanted
         self._admin = os.environ.get("KVPIPE_ADMIN") or os.path.join(
             os.path.dirname(session_socket or os.environ.get("KVPIPE_SOCKET") or "/run/kvpipe/kvpiped.sock"), "admin.sock")
-        self._peers: Dict[str, float] = {}
+        self._peers: Set[str] = set()
 
     def met(self, peer: str, rate: float) -> None:
         """A load of this peer's KV succeeded, at so many bytes a second."""
         if peer not in self._peers and self._wanted:
             threading.Thread(target=self._say, args=(peer, rate), name="kvpipe-peer", daemon=True).start()
-        self._peers[peer] = rate
+        self._peers.add(peer)
 
     def _say(self, peer: str, rate: float) -> None:
         try:

@@ -8,7 +8,6 @@ from typing import Any, List, Sequence
 
 from ..blocks import NO_BLOCK
 from .compat import content_of
-from .layout import whole
 
 
 class Blocks:
@@ -21,7 +20,7 @@ class Blocks:
 
     def end(self, tokens: int) -> int:
         """Where a list of so many tokens ends: with the last of its units."""
-        return whole(tokens, self._unit)
+        return -(-tokens // self._unit) * self._unit
 
     def filled(self, tokens: int) -> int:
         """How many of so many tokens lie in full blocks."""

@@ -272,3 +272,8 @@ def test_a_load_layer_by_layer_is_counted_by_one_rank(node, rank, end, data):
 ])
 def test_a_trace_is_one_that_daemons_take(name, header, trace):
     assert requests.trace(types.SimpleNamespace(request_id=name, trace_headers={"traceparent": header})) == trace
+
+
+@pytest.mark.parametrize("unit, ends", [(32, [0, 32, 32, 64]), (1, [0, 1, 32, 33])])
+def test_lists_end_with_the_last_of_their_units(unit, ends):
+    assert [requests.Blocks([0], [32], unit).end(tokens) for tokens in (0, 1, 32, 33)] == ends
