@@ -24,7 +24,7 @@ class Known(NamedTuple):
 
 
 class Waiting:
-    """Called by the engine's thread alone."""
+    """Called by the engine's thread alone. ``requests``: what each may load."""
 
     def __init__(self, node: Node, operations: Operations, settings: Settings) -> None:
         self._node, self._operations, self._settings = node, operations, settings
