@@ -50,6 +50,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         else:
             total = 1 if model.use_mla else int(model.get_total_num_kv_heads())
             self._worker = Worker(self._node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
+            self._wait_layer, self._layer_saved = nothing(self._worker.wait_layer), nothing(self._worker.layer_saved)
         self._side = self._scheduler or self._worker
 
     @classmethod
@@ -153,14 +154,6 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any) -> None:
         if self._layerwise:
             self._layer_saved(layer_name)
-
-    @nothing
-    def _wait_layer(self, name: str) -> None:
-        self._worker.wait_layer(name)
-
-    @nothing
-    def _layer_saved(self, name: str) -> None:
-        self._worker.layer_saved(name)
 
     @nothing
     def wait_for_save(self) -> None:
