@@ -1,5 +1,6 @@
 """A step that waited for a load in vain has its blocks computed only when nothing can land in them any more."""
 
+import os
 import signal
 import threading
 
@@ -52,6 +53,7 @@ def test_a_step_lasts_until_the_daemon_lets_go(daemon, engines, how):
     output = d.scheduler.schedule()
     assert [load.at_once for load in output.kv_connector_metadata.loads] == [True]
     daemon.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # all of its threads: on a busy machine that takes a while
     results = []
     step = threading.Thread(target=lambda: results.append(d._execute(output)))
     step.start()
