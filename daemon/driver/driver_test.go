@@ -112,23 +112,8 @@ func BenchmarkSmallHandOver(b *testing.B) {
 	}
 }
 
-// completionsOff throws completions away.
-func (r *rig) completionsOff() {
-	end := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		for {
-			select {
-			case <-r.clients.done:
-			case <-end:
-				return
-			}
-		}
-	}()
-	r.tb.Cleanup(func() { close(end); wg.Wait() })
-}
+// completionsOff throws completions away, those of the driver's end too.
+func (r *rig) completionsOff() { r.Post(func() { r.clients.done = nil }) }
 
 // BenchmarkSmallTake is the take's part of it: offers lie there already, as they do when an engine asks for them.
 func BenchmarkSmallTake(b *testing.B) {
