@@ -250,6 +250,18 @@ static int prepare(struct kv_end *e, struct kv_eop *op, const struct kv_record *
 	return err;
 }
 
+/* Why there is no room for a submission. When the end is over its session's end says less: that what was in it is lost. */
+static int no_submission(struct kv_end *e, int err)
+{
+	pthread_mutex_lock(&e->kv->lock);
+	if (e->over)
+		err = kv_end_error(e, "submit");
+	else if (err == -KVPIPE_E_BUSY)
+		err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not take submissions");
+	pthread_mutex_unlock(&e->kv->lock);
+	return err;
+}
+
 int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, int64_t deadline, uint64_t *id)
 {
 	kvpipe_t *kv = e->kv;
@@ -269,10 +281,9 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 		if (over)
 			break;
 	} while (err == -KVPIPE_E_BUSY && kv_now() < deadline);
-	if (err == -KVPIPE_E_BUSY)
-		return kv_err(KVPIPE_E_TIMEOUT, "the daemon does not take submissions");
-	if (err == 0)
-		err = prepare(e, op, r, off, &s);
+	if (err != 0)
+		return no_submission(e, err);
+	err = prepare(e, op, r, off, &s);
 	if (err != 0)
 		return err;
 	if (id != NULL)

@@ -214,6 +214,8 @@ int kv_get_pump(struct kv_end *e)
 	}
 	if (e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - e->both)
 		too_large(e);
+	if (err != 0 && e->over) /* meanwhile: its session's end says less */
+		err = kv_end_error(e, "get");
 	kv_end_unlock(e);
 	return err;
 }
@@ -299,6 +301,11 @@ void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 		enqueue(e, g);
 	} else if (d->status == KVPIPE_DONE) {
 		landed(e, g, op, d);
+	} else if (e->lookup && g->again && d->reason == KVPIPE_E_NOT_FOUND) {
+		/* It is kept for as long as the query waits, unless its home loses sight of this end. */
+		bool late = kv_now() >= g->deadline;
+		fail(e, g, late ? KVPIPE_E_TIMEOUT : KVPIPE_E_PEER_GONE,
+		     late ? "an entry was found, and there was no room for it in time" : "the entry that was found went back: its node was out of reach");
 	} else {
 		fail(e, g, (enum kvpipe_reason)d->reason, d->text);
 	}

@@ -596,7 +596,8 @@ KVPIPE_API void kvpipe_lookup_close(kvpipe_lookup_t *l);
 KVPIPE_API uint32_t kvpipe_msg_count(const kvpipe_msg_t *m);    /* members: 1, or 5 of an entry of a lookup buffer */
 /* Describes member i; set out->sz before. 1: a tensor, in C order at a multiple of 64 bytes, writable; 0: None. */
 KVPIPE_API int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *out);
-KVPIPE_API uint64_t kvpipe_msg_matched(const kvpipe_msg_t *m);  /* tokens that agreed with the query's; 0: none were asked for */
+/* Tokens that agreed with the query's; those of the entry for a query for anything. 0: there are none, or it was found by its key. */
+KVPIPE_API uint64_t kvpipe_msg_matched(const kvpipe_msg_t *m);
 KVPIPE_API void kvpipe_msg_free(kvpipe_msg_t *m);               /* NULL is allowed */
 
 /* ---- about -------------------------------------------------------------------------------------------------- */

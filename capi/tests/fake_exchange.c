@@ -53,6 +53,7 @@ struct exchange {
 	uint32_t ngets;
 	bool held, sealed;
 	unsigned int mute;
+	bool leave;
 	unsigned int fail, shorts, seen_gets, seen_puts, declines;
 	uint32_t reason, refuse, ready_to_release;
 	const char *refusal;
@@ -285,6 +286,13 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 	struct kvpipe_register r;
 	struct kvpipe_view v;
 
+	pthread_mutex_lock(&e->x->lock);
+	bool leave = e->x->leave && head->type == KVPIPE_CTL_REGISTER;
+	pthread_mutex_unlock(&e->x->lock);
+	if (leave) {
+		fake_hang_up(f);
+		return true;
+	}
 	if (head->type == KVPIPE_CTL_REGISTER) {
 		memcpy(&r, body, sizeof(r));
 		if (e->memory != NULL) /* of a session before */
@@ -391,6 +399,13 @@ void exchange_mute(struct exchange *x, unsigned int sessions)
 {
 	pthread_mutex_lock(&x->lock);
 	x->mute = sessions;
+	pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_leave(struct exchange *x)
+{
+	pthread_mutex_lock(&x->lock);
+	x->leave = true;
 	pthread_mutex_unlock(&x->lock);
 }
 

@@ -26,6 +26,8 @@ void exchange_release(struct exchange *x);
 void exchange_refuse(struct exchange *x, uint32_t reason, const char *text);
 /* Submissions of each fake's first sessions are taken and forgotten. */
 void exchange_mute(struct exchange *x, unsigned int sessions);
+/* From now on the fakes hang up instead of answering REGISTER. */
+void exchange_leave(struct exchange *x);
 /* Waits until that many GETs (DECLINE and ITEM included) or PUTs came. */
 void exchange_await_gets(struct exchange *x, unsigned int n);
 void exchange_await_puts(struct exchange *x, unsigned int n);

@@ -67,6 +67,49 @@ static void expect(kvpipe_query_t *q, uint64_t number, uint64_t matched)
 	kvpipe_query_free(q);
 }
 
+/* While a selecting end makes room for its first entry: what was in the buffer is lost, too. */
+static void the_daemon_goes(void)
+{
+	kvpipe_query_t *q;
+	kvpipe_msg_t *m;
+
+	start(1 << 16);
+	exchange_leave(x);
+	insert(1, NULL, 0, NULL);
+	q = ask(NULL, 0, NULL, KVPIPE_PREFIX);
+	CHECK_FAILS(kvpipe_query_wait(q, WAIT, &m), KVPIPE_E_RESTARTED, "open it again once the daemon is back");
+	kvpipe_query_free(q);
+	stop();
+}
+
+/* What a query found, and had no room for, is not kept for it any more when it asks for that: its time is over, or the node was away. */
+static void not_kept(void)
+{
+	const struct {
+		int64_t timeout;
+		enum kvpipe_reason reason;
+		const char *text;
+	} cases[] = {
+		{ 1, KVPIPE_E_TIMEOUT, "no room for it in time" },
+		{ WAIT, KVPIPE_E_PEER_GONE, "out of reach" },
+	};
+	kvpipe_query_t *q;
+	kvpipe_msg_t *m;
+
+	for (size_t i = 0; i < KV_COUNT(cases); i++) {
+		start(1 << 16);
+		insert(1, NULL, 0, NULL);
+		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, cases[i].timeout, &q), 0);
+		exchange_await_gets(x, 1);
+		CHECK_INT(exchange_shorts(x), 1);
+		exchange_fail(x, 1, KVPIPE_E_NOT_FOUND);
+		CHECK_FAILS(kvpipe_query_wait(q, WAIT, &m), cases[i].reason, cases[i].text);
+		kvpipe_query_free(q);
+		exchange_release(x);
+		stop();
+	}
+}
+
 static void prefixes(void)
 {
 	const int64_t a[] = { 1, 2, 3, 4 }, b[] = { 1, 2, 9 }, c[] = { 7 };
@@ -379,7 +422,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
-		TEST(forked),
+		TEST(forked),    TEST(the_daemon_goes),    TEST(not_kept),
 	};
 	return RUN(tests);
 }
