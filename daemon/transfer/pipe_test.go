@@ -223,7 +223,7 @@ func TestPipeShort(t *testing.T) {
 	e.is(other, transfer.Failed, transfer.Timeout, "nothing was put into it")
 	e.is(item(transfer.MatchItem, 4000), transfer.Failed, transfer.NotFound, "is not reserved for this end")
 	e.runs(put)
-	if c := e.isDone(e.get(2, rx, 0, 0, 0)); !c.Short {
+	if c = e.isDone(e.get(2, rx, 0, 0, 0)); !c.Short {
 		t.Errorf("asked for its size, item 0 is %+v", c)
 	}
 	if got := e.isDone(item(transfer.MatchItem, 4000)); got.Short || got.Bytes != 3000 {
@@ -409,6 +409,31 @@ func TestBuffer(t *testing.T) {
 	e.is(never, transfer.Failed, transfer.Timeout, `buffer "b" on node "a": no entry matched within 1s`)
 	e.isDone(e.submit(1, &transfer.CancelOp{Target: own}))
 	e.is(two, transfer.WasCancelled, transfer.Cancelled, "")
+}
+
+// TestWhoseReservation: what was reserved for one get of an end, and is for another one by then, is that one's, with what it matched.
+func TestWhoseReservation(t *testing.T) {
+	e := newEnds(t, nil)
+	own, sel := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "b", Capacity: 1 << 16}), e.open(2, &transfer.BindOp{Kind: transfer.BindSelect, Name: "b"})
+	put := e.submit(1, &transfer.PutOp{Target: own, Form: transfer.MatchPrefix, Bytes: 1000, Tokens: []uint32{1, 2, 3}, Blocks: blocksOf(0, 1000)})
+	get := func(op *transfer.GetOp) uint64 {
+		op.Target, op.Timeout = sel, 1e9
+		op.Blocks = blocksOf(0, int(op.Room))
+		return e.submit(2, op)
+	}
+	first := e.isDone(get(&transfer.GetOp{Match: transfer.MatchPrefix, Tokens: []uint32{1}}))
+	e.pass(2e9)
+	second := e.isDone(get(&transfer.GetOp{Match: transfer.MatchPrefix, Tokens: []uint32{1, 2}}))
+	if !first.Short || !second.Short || first.Got.Item == second.Got.Item {
+		t.Fatalf("both have no room: %+v, %+v", first.Got, second.Got)
+	}
+	for _, m := range []transfer.Match{transfer.MatchItem, transfer.MatchDecline} {
+		e.is(get(&transfer.GetOp{Match: m, Seq: first.Got.Item}), transfer.Failed, transfer.NotFound, "is not reserved for this end")
+	}
+	if c := e.isDone(get(&transfer.GetOp{Match: transfer.MatchItem, Seq: second.Got.Item, Room: 1000})); c.Short || c.Got.Matched != 2 {
+		t.Errorf("with room: %+v of %+v", c.Got, c)
+	}
+	e.isDone(put)
 }
 
 // TestManyItems: a buffer holds more items than a session may have operations or credits; their ends come when there is room.

@@ -225,7 +225,11 @@ func (m *Machine) endItem(it *item, status Status, cause Cause) {
 	}
 	it.seeker, it.readers = nil, nil
 	if it.offer != nil {
-		it.offer.end(m, status, cause, consumed)
+		how := consumed
+		if status != Done { // whoever is receiving it hears why
+			how = "withdrawn"
+		}
+		it.offer.end(m, status, cause, how)
 	} else {
 		m.conclude(&it.op, status, cause)
 	}

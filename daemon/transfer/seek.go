@@ -26,7 +26,8 @@ type seeker struct {
 	tokens   []uint32
 	token    []byte
 	room     uint64
-	keep     Time // how long a reservation lasts
+	keep     Time   // how long a reservation lasts
+	ticket   uint64 // what ITEM and DECLINE call it: the same item may be reserved for another get of the end by then
 
 	held     int      // block ids and tokens, of another node's
 	brought  *MsgTake // by which what is found is taken at once
@@ -134,9 +135,9 @@ func (m *Machine) seekNumber(h *home, k *seeker) {
 
 // seekReserved finds what an earlier GET of the same end had no room for, to take it or to give it back.
 func (m *Machine) seekReserved(k *seeker) {
-	i := slices.IndexFunc(k.end.shorts, func(old *seeker) bool { return old.item.id == k.seq })
+	i := slices.IndexFunc(k.end.shorts, func(old *seeker) bool { return old.ticket == k.seq })
 	if i < 0 {
-		m.refuseSeeker(k, because(NotFound, "%s: item %#x is not reserved for this end (any more); get it anew", k.place, k.seq))
+		m.refuseSeeker(k, because(NotFound, "%s: %#x is not reserved for this end (any more); get it anew", k.place, k.seq))
 		return
 	}
 	old := k.end.shorts[i]
@@ -158,7 +159,7 @@ func (m *Machine) seekReserved(k *seeker) {
 // takeOver gives one seeker what is reserved for another one of its end.
 func (m *Machine) takeOver(k, old *seeker) {
 	it := old.item
-	k.item, k.matched = it, old.matched
+	k.item, k.matched, k.ticket = it, old.matched, old.ticket
 	if old.item = nil; it.seeker == old {
 		it.seeker = k
 	} else if i := slices.Index(it.readers, old); i >= 0 {
@@ -186,6 +187,9 @@ func (m *Machine) hand(k *seeker) {
 	k.state = seekFound
 	if it.bytes > k.room {
 		k.state = seekShort
+		if k.ticket == 0 {
+			k.ticket = m.drawName()
+		}
 		k.end.shorts = append(k.end.shorts, k)
 		m.arm(&k.deadline, k, wakeDeadline, m.now+k.keep)
 	}
@@ -200,9 +204,17 @@ func (m *Machine) hand(k *seeker) {
 	m.takeFound(k)
 }
 
+// called is the number by which the answer names what was found.
+func (k *seeker) called() uint64 {
+	if k.state == seekShort {
+		return k.ticket
+	}
+	return k.item.id
+}
+
 func (k *seeker) finding() finding {
 	it := k.item
-	return finding{Item: it.id, Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta}
+	return finding{Item: k.called(), Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta}
 }
 
 // fire: a reservation is over, or nothing was found in time.

@@ -110,7 +110,7 @@ func (m *Machine) sayParked(k *seeker) {
 func (m *Machine) sayFound(k *seeker, taken bool) {
 	it := k.item
 	msg := &MsgFound{
-		Xfer: k.id.Xfer, Home: it.home.id, Base: k.end.base, Item: it.id, Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta,
+		Xfer: k.id.Xfer, Home: it.home.id, Base: k.end.base, Item: k.called(), Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta,
 		Taken: taken,
 	}
 	if k.state == seekFound {

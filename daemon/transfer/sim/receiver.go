@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -97,6 +98,9 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	o.onEnd = func(x transfer.Complete) {
 		if e.bind == bind {
 			e.gets--
+		}
+		if in.Match == transfer.MatchItem && x.Status == transfer.Done && (x.Got.Matched != short.Matched || !bytes.Equal(x.Got.Meta, short.Meta)) {
+			c.fail("op %d: what an earlier get had no room for, %+v, came as %+v", o.tag, short, x.Got)
 		}
 		e.ended(bind, o, in, seq, x)
 	}
