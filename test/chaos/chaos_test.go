@@ -44,8 +44,8 @@ type world struct {
 	rest    cluster.Rest
 	box     *fakenvml.Box // the GPUs of every node
 	lost    bool          // one of them is
-	pipe    bool          // they have one, from the producer to the consumer
-	ledger  *cluster.Ledger
+	ends    bool          // they have those of a pipe and of a lookup buffer, from the producer to the consumer
+	ledgers []*cluster.Ledger
 }
 
 func newWorld(t *testing.T, nodes int, with ...string) *world {
@@ -68,7 +68,7 @@ func describe(t *testing.T, nodes int, with ...string) *world {
 		}
 	})
 	c := cluster.New(t)
-	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15, pipe: true, box: fakenvml.New(t, fakenvml.Scenario(t, gpus))}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(s, uint64(nodes))), rest: cluster.Rest{}, cancels: 15, ends: true, box: fakenvml.New(t, fakenvml.Scenario(t, gpus))}
 	for i := range nodes {
 		w.daemons = append(w.daemons, c.Node(fmt.Sprintf("node-%d", i)))
 	}
@@ -114,21 +114,24 @@ func (w *world) begin() {
 		}
 	})
 	w.decode.Time, w.prefill.Time = w.time, w.time
-	if w.pipe {
-		w.ledger = cluster.NewLedger(w.t)
-		w.prefill.Pipe, w.decode.Pipe = "send p "+w.ledger.Path, "recv p "+w.ledger.Path+" "+peer
+	if w.ends {
+		pipe, lookup := cluster.NewLedger(w.t), cluster.NewLedger(w.t)
+		w.ledgers = []*cluster.Ledger{pipe, lookup}
+		w.prefill.Pipe, w.decode.Pipe = "send p "+pipe.Path, "recv p "+pipe.Path+" "+peer
+		w.prefill.Lookup, w.decode.Lookup = "own l "+lookup.Path, "select l "+lookup.Path+" "+peer
 	}
 	w.decode.Start(w.cancels)
 	w.prefill.Start(0)
 }
 
-// flowing waits until n more requests have been handed over, right in every word, and some items of the pipe for each.
+// flowing waits until n more requests have been handed over, right in every word, and some items of the pipe and entries of the buffer for each.
 func (w *world) flowing(n int) {
 	w.t.Helper()
-	ok, piped := w.decode.Count("ok"), w.decode.Count("piped")
+	ok, piped, found := w.decode.Count("ok"), w.decode.Count("piped"), w.decode.Count("found")
 	w.decode.Waits("ok", ok+n)
-	if w.pipe {
+	if w.ends {
 		w.decode.Waits("piped", piped+n)
+		w.decode.Waits("found", found+n)
 	}
 }
 
@@ -172,8 +175,8 @@ func (w *world) restart(n *cluster.Node) string {
 	}
 	again := func(end func()) {
 		end()
-		if w.pipe && n == w.daemons[len(w.daemons)-1] {
-			w.ledger.Ended()
+		for _, l := range w.ledgers {
+			l.Ended(n == w.daemons[len(w.daemons)-1], n == w.daemons[0])
 		}
 		n.Start()
 	}
@@ -198,10 +201,10 @@ func (w *world) stop(signal func(os.Signal) error, pause time.Duration) {
 	}
 }
 
-// atRest lets all work end and looks for what is left of it. The pipe may stay open, and goes on then.
+// atRest lets all work end and looks for what is left of it. The pipe and the buffer may stay open, and go on then.
 func (w *world) atRest() {
 	w.t.Helper()
-	open := w.pipe && w.rng.IntN(2) == 0
+	open := w.ends && w.rng.IntN(2) == 0
 	for _, e := range []*cluster.Engine{w.prefill, w.decode} {
 		if open {
 			e.Quiet()
@@ -215,7 +218,7 @@ func (w *world) atRest() {
 			return n.Ctl.Get(w.t.Context(), "status", nil, &s) == nil && s.GPUs.State == "ok" && s.GPUs.Count == 8
 		})
 		if each := 2 / len(w.daemons); open {
-			cluster.Drained(w.t, n, each, each)
+			cluster.Drained(w.t, n, each, 2*each)
 		} else {
 			cluster.Clean(w.t, n, each, w.rest)
 		}
@@ -250,7 +253,7 @@ func TestCancelledBlocksAreReusedAtOnce(t *testing.T) {
 	for nodes, transport := range map[int]string{1: "local", 2: "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			w := describe(t, nodes)
-			w.cancels, w.pipe = 90, false
+			w.cancels, w.ends = 90, false
 			w.begin()
 			w.decode.Waits("cancelled", *rounds)
 			w.atRest()

@@ -39,6 +39,7 @@ type Engine struct {
 	As     *syscall.Credential // user of its next start; nil: the test's own
 	Time   time.Duration       // of a take and of an offer's lease, in whole seconds; 0: a second or so
 	Pipe   string              // the end of a pipe that it has, as engine/engine.h says it; empty: none
+	Lookup string              // the end of a lookup buffer, likewise
 	Root   string              // root directory of its next start, in which $KVPIPE_BIN is; empty: the test's own
 	n      *Node
 	heard  func(word string, rest []string) // of each line that it says and that has more than a word
@@ -95,6 +96,9 @@ func (e *Engine) Start(cancels int) {
 	})
 	if e.Pipe != "" {
 		e.Tell("pipe %s", e.Pipe)
+	}
+	if e.Lookup != "" {
+		e.Tell("lookup %s", e.Lookup)
 	}
 	e.Tell("go")
 }
@@ -177,10 +181,10 @@ func (e *Engine) All() map[string]int {
 	return all
 }
 
-// Quiet lets everything under way end. A pipe stays open, and nothing is in it.
+// Quiet lets everything under way end. A pipe and a lookup buffer stay open, and nothing is in them.
 func (e *Engine) Quiet() { e.t.Helper(); e.quiet("pause") }
 
-// Silent is Quiet without a pipe.
+// Silent is Quiet without these.
 func (e *Engine) Silent() { e.t.Helper(); e.quiet("close") }
 
 func (e *Engine) quiet(word string) {

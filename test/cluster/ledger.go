@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// Ledger is the file by which engines that have ends of one pipe know of each other's lives, and of the receiver's daemon's.
+// Ledger is the file by which engines that have ends of one pipe or lookup buffer know of each other's lives, and of their daemons'.
 type Ledger struct {
 	t     *testing.T
 	Path  string
-	ended uint64
+	ended [2]uint64
 }
 
 // NewLedger makes an empty one.
@@ -24,19 +24,25 @@ func NewLedger(t *testing.T) *Ledger {
 	return l
 }
 
-// ledgerBytes is enough for the struct of engine/pipe.h.
-const ledgerBytes = 64 << 10
+// ledgerBytes is enough for the structs of engine/pipe.h and lookup.h.
+const ledgerBytes = 256 << 10
 
-// Ended notes that the receiver's daemon has ended, before the next one is started: what it could not tell the sender's may come again.
-func (l *Ledger) Ended() {
+// Ended notes that the receiver's daemon has ended, the sender's, or one that is both, before the next one is started: what it could not
+// tell the other may come again, and what was in it is lost.
+func (l *Ledger) Ended(receivers, senders bool) {
 	l.t.Helper()
-	l.ended++
+	for i, is := range []bool{receivers, senders} {
+		if is {
+			l.ended[i]++
+		}
+	}
 	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(binary.NativeEndian.AppendUint64(nil, l.ended), 0); err != nil { // the struct's first field
+	b := binary.NativeEndian.AppendUint64(nil, l.ended[0])
+	if _, err := f.WriteAt(binary.NativeEndian.AppendUint64(b, l.ended[1]), 0); err != nil { // the first fields of either struct
 		l.t.Fatal(err)
 	}
 }

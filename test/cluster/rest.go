@@ -46,7 +46,7 @@ func look(n *Node) (holdings, error) {
 }
 
 // idle says what the daemon still has that it should not, with that many sessions at rest, each with one region, and that many open ends of
-// pipes in which nothing is.
+// pipes and lookup buffers in which nothing is.
 func (h holdings) idle(sessions, ends int) (left []string) {
 	for what, n := range h.counts {
 		least, most := 0, 0
@@ -79,7 +79,7 @@ func (h holdings) idle(sessions, ends int) (left []string) {
 // regionBytes is what an engine registers: 2 layers of 256 blocks of 16 KiB.
 const regionBytes = 2 * 256 * 16 << 10
 
-// Of the end of a pipe, by engine/pipe.h: the memory of a receiving one, at most, and what it asks for ahead.
+// Of the end of a pipe or lookup buffer, by engine/pipe.h and lookup.h: the memory of a receiving one, at most, and what it asks for ahead.
 const (
 	arenaBytes = 2 * (2<<20 + 2<<20/8 + 64<<10)
 	maxAhead   = 64
@@ -106,7 +106,7 @@ func Clean(t *testing.T, n *Node, sessions int, rest Rest) {
 	}
 }
 
-// Drained waits until the daemon has nothing but its sessions and open ends of pipes, with nothing in them.
+// Drained waits until the daemon has nothing but its sessions and open ends of pipes and lookup buffers, with nothing in them.
 func Drained(t *testing.T, n *Node, sessions, ends int) {
 	t.Helper()
 	settle(t, n, func(h holdings) []string { return h.idle(sessions, ends) })

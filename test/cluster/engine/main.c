@@ -11,11 +11,11 @@
  *   ok ID | failed ID REASON | cancelled ID   how a take ended
  *   wrong ID ... | late ID ... | hung ID ...  a broken promise
  *   idle                                      after "pause": nothing is under way
- *   piped ...                                 items of a pipe came; pipe.c says what else
+ *   piped ... | found ...                     items of a pipe and entries of a lookup buffer came; pipe.c and lookup.c say what else
  *   over REASON                               the session is lost for good; the engine ends
  * A take has 1.5 seconds, or SECONDS, and so has the lease of an offer.
- * "pipe WHAT" opens the end of a pipe (engine.h) beside that. "go" begins, "pause" lets all end but the pipe, which stays open when
- * nothing is in it; "close" lets that end, too.
+ * "pipe WHAT" and "lookup WHAT" open the end of a pipe and of a lookup buffer (engine.h) beside that. "go" begins, "pause" lets all end
+ * but these, which stay open when nothing is in them; "close" lets them end, too.
  */
 #include "engine.h"
 
@@ -303,13 +303,13 @@ static void command(char *line)
 	if (sscanf(line, "take %" SCNx64 " %u %63s", &id, &n, peer) >= 2)
 		take(id, n, peer);
 	else if (strcmp(line, "go") == 0)
-		producing = true, pausing = false, pipe_go();
+		producing = true, pausing = false, ends_go();
 	else if (strcmp(line, "pause") == 0)
-		pause_all(), pipe_pause(false);
+		pause_all(), ends_pause(false);
 	else if (strcmp(line, "close") == 0)
-		pause_all(), pipe_pause(true);
-	else if (strncmp(line, "pipe ", 5) == 0)
-		pipe_begin(kv, line + 5);
+		pause_all(), ends_pause(true);
+	else
+		ends_begin(kv, line);
 }
 
 /* Reads what there is; false at the end. */
@@ -382,13 +382,13 @@ int main(int argc, char **argv)
 			break;
 		if (prefill && producing)
 			offer();
-		pipe_look();
-		if (!look() && pausing && pipe_idle()) {
+		calls_look();
+		if (!look() && pausing && ends_idle()) {
 			pausing = false;
 			say("idle");
 		}
 	}
-	pipe_stop();
+	ends_stop();
 	kvpipe_close(kv);
 	return 0;
 }

@@ -5,7 +5,7 @@
  *   piped SERIAL NUMBER     some items came, as they were sent and in their order
  *   parted REASON           the end is over, and is opened again
  *   wrong pipe ...          a broken promise
- *   hung pipe ...           a call that does not end a second after its deadline
+ *   hung pipe: ...          a call that does not end a second after its deadline
  */
 #include "pipe.h"
 
@@ -16,38 +16,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LATE (1000 * MS) /* how much later than its deadline a call may end */
-
 static struct end end;
 static pthread_t thread;
 static bool begun, receives;
 static _Atomic bool stopping;
-static _Atomic(const char *) call;
-static _Atomic int64_t due; /* in fair time; 0: no call */
-
-void call_begins(const char *what, int64_t timeout)
-{
-	call = what;
-	due = fair() + timeout + LATE;
-}
-
-void call_ends(void) { due = 0; }
-
-void pipe_look(void)
-{
-	int64_t until = due;
-
-	if (until != 0 && fair() > until) {
-		say("hung pipe: %s has not ended %lld ms after its deadline", call, (long long)((fair() - until + LATE) / MS));
-		due = INT64_MAX;
-	}
-}
 
 uint64_t end_draw(struct end *e, uint64_t below) { return mix(++e->state) % below; }
 
 void end_close(struct end *e)
 {
-	call_begins("close", 6000 * MS); /* a second until it is sealed, 5 s until it is closed */
+	call_begins("pipe: close", 6000 * MS); /* a second until it is sealed, 5 s until it is closed */
 	kvpipe_pipe_close(e->pipe);
 	call_ends();
 	e->pipe = NULL;
@@ -55,7 +33,7 @@ void end_close(struct end *e)
 
 bool end_open(struct end *e, const struct kvpipe_pipe_opts *opts)
 {
-	call_begins("open", 5000 * MS);
+	call_begins("pipe: open", 5000 * MS);
 	int rc = kvpipe_pipe_open(e->kv, opts, &e->pipe);
 	call_ends();
 	if (rc == 0)

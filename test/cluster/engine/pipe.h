@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#define CALL (1000 * MS)      /* what a call has */
 #define CAPACITY (2u << 20)   /* bytes */
 #define LINGER (60000 * MS)   /* longer than a bad network keeps a dead sender's items from being received */
 #define WINDOW 64u	      /* items that an end fetches ahead at most, and loses when it dies */
@@ -31,14 +30,14 @@ struct sender {
 };
 
 struct ledger { /* a file, which all engines of a test map */
-	_Atomic uint64_t lives; /* how often the receiver's daemon has ended: the test writes it (../ledger.go) */
+	_Atomic uint64_t lives, homes; /* how often the receiver's daemon has ended, and the sender's: the test writes it (../ledger.go) */
 	_Atomic uint64_t openings, places;
 	_Atomic uint64_t newest; /* sender that is open */
 	_Atomic uint64_t heard;  /* newest sender of which an item came */
 	_Atomic bool closed;     /* and no sender comes before all begins again */
 	struct sender senders[PLACES];
 };
-_Static_assert(sizeof(struct ledger) <= 64 << 10, "ledger.go makes a file of ledgerBytes");
+_Static_assert(sizeof(struct ledger) <= 256 << 10, "ledger.go makes a file of ledgerBytes");
 
 struct end {
 	kvpipe_t *kv;
@@ -60,10 +59,6 @@ struct end {
 	struct sender *doubted; /* it is said to be dead */
 	uint64_t doubt, lacking, reached; /* its serial; items that had not come; the one that was to come next */
 };
-
-/* Of a call: whoever looks knows when it must have ended. */
-void call_begins(const char *what, int64_t timeout);
-void call_ends(void);
 
 uint64_t end_draw(struct end *e, uint64_t below);
 void end_close(struct end *e);

@@ -200,7 +200,7 @@ void receiver_turn(struct end *e)
 		return;
 	}
 	int64_t timeout = e->pausing ? CALL / 50 : CALL;
-	call_begins("recv", timeout);
+	call_begins("pipe: recv", timeout);
 	int rc = kvpipe_pipe_recv(e->pipe, timeout, &m);
 	call_ends();
 	if (rc == 0) {

@@ -49,7 +49,7 @@ static bool put(struct end *e)
 
 	if (item_kind(e->serial, e->number) != NONE)
 		item_make(what = &t, data, e->serial, e->number);
-	call_begins("send", CALL);
+	call_begins("pipe: send", CALL);
 	int rc = kvpipe_pipe_send(e->pipe, what, CALL);
 	call_ends();
 	if (rc == 0)
@@ -62,7 +62,7 @@ static bool put(struct end *e)
 /* Everything that was sent was received, and the receiver says so itself. */
 static bool settled(struct end *e)
 {
-	call_begins("flush", CALL);
+	call_begins("pipe: flush", CALL);
 	int rc = kvpipe_pipe_flush(e->pipe, CALL);
 	call_ends();
 	if (rc != 0 && rc != -KVPIPE_E_TIMEOUT)
