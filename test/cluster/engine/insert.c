@@ -26,8 +26,12 @@ static void begin(struct look *l)
 	o->serial = l->serial;
 	l->number = 0;
 	l->tried = false;
-	if (look_open(l, &opts))
+	if (!look_open(l, &opts))
+		return;
+	if (o->homes == s->homes)
 		s->newest = l->serial;
+	else /* whose daemon it is is not known */
+		look_close(l);
 }
 
 static void finish(struct look *l, enum stay fate)

@@ -11,11 +11,12 @@ static void begin(struct look *l)
 {
 	const struct kvpipe_lookup_opts opts = KVPIPE_OPTS(kvpipe_lookup_opts, .name = l->name, .peer = l->peer[0] != '\0' ? l->peer : NULL);
 
-	l->lives = l->shelf->lives;
 	l->owner = NULL;
 	l->ending = 0;
 	l->tried = false;
-	(void)look_open(l, &opts);
+	/* Not before: the daemon may take a while to end, and who opens waits for the next one. */
+	if (look_open(l, &opts))
+		l->lives = l->shelf->lives;
 }
 
 /* The query is over. What came of it is known, or it may have taken an entry along. */
@@ -54,7 +55,8 @@ static bool enter(struct look *l, uint64_t serial, uint32_t number)
 	if (o->got[number] != 0) {
 		if (again(l, o, number))
 			return true;
-		say("wrong lookup: entry %u of owner %" PRIx64 " came again", number, serial);
+		say("wrong lookup: entry %u of owner %" PRIx64 " came in life %u of the daemon, and again in %" PRIu64, number, serial,
+		    o->got[number] - 1u, l->lives);
 		return false;
 	}
 	o->got[number] = (uint16_t)(l->lives + 1);
