@@ -99,6 +99,7 @@ static void not_kept(void)
 	for (size_t i = 0; i < KV_COUNT(cases); i++) {
 		start(1 << 16);
 		insert(1, NULL, 0, NULL);
+		exchange_await_puts(x, 1);
 		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, cases[i].timeout, &q), 0);
 		exchange_await_gets(x, 1);
 		CHECK_INT(exchange_shorts(x), 1);
