@@ -4,6 +4,17 @@
 
 #include <string.h>
 
+bool end_opened(const char *what, int rc)
+{
+	if (rc == 0)
+		return true;
+	/* The last one is not over yet, as when a buffer's entries are not all out; or there is no daemon. */
+	if (rc != -KVPIPE_E_BUSY && rc != -KVPIPE_E_UNAVAILABLE && rc != -KVPIPE_E_TIMEOUT && rc != -KVPIPE_E_RESTARTED)
+		say("wrong %s: open: %s: %s", what, kvpipe_strerror(rc), kvpipe_last_error());
+	poll(NULL, 0, 5);
+	return false;
+}
+
 void ends_begin(kvpipe_t *kv, const char *line)
 {
 	if (strncmp(line, "pipe ", 5) == 0)

@@ -45,6 +45,7 @@ bool lookup_idle(void);
 void lookup_stop(void);
 
 /* ---- both (ends.c) ---- */
+bool end_opened(const char *what, int rc); /* of an end; false: not now, and after a moment */
 void ends_begin(kvpipe_t *kv, const char *line); /* "pipe WHAT", "lookup WHAT" */
 void ends_go(void);
 void ends_pause(bool close);

@@ -34,14 +34,9 @@ bool look_open(struct look *l, const struct kvpipe_lookup_opts *opts)
 	call_begins("lookup: open", 5000 * MS);
 	int rc = kvpipe_lookup_open(l->kv, opts, &l->end);
 	call_ends();
-	if (rc == 0)
-		return true;
-	l->end = NULL;
-	/* The last owner's entries are not all out yet; or there is no daemon. */
-	if (rc != -KVPIPE_E_BUSY && rc != -KVPIPE_E_UNAVAILABLE && rc != -KVPIPE_E_TIMEOUT && rc != -KVPIPE_E_RESTARTED)
-		say("wrong lookup: open: %s: %s", kvpipe_strerror(rc), kvpipe_last_error());
-	poll(NULL, 0, 5);
-	return false;
+	if (rc != 0)
+		l->end = NULL;
+	return end_opened("lookup", rc);
 }
 
 void look_close(struct look *l)

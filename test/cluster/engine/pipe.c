@@ -36,14 +36,9 @@ bool end_open(struct end *e, const struct kvpipe_pipe_opts *opts)
 	call_begins("pipe: open", 5000 * MS);
 	int rc = kvpipe_pipe_open(e->kv, opts, &e->pipe);
 	call_ends();
-	if (rc == 0)
-		return true;
-	e->pipe = NULL;
-	/* The last one's end is not over yet; or there is no daemon. */
-	if (rc != -KVPIPE_E_BUSY && rc != -KVPIPE_E_UNAVAILABLE && rc != -KVPIPE_E_TIMEOUT && rc != -KVPIPE_E_RESTARTED)
-		say("wrong pipe: open: %s: %s", kvpipe_strerror(rc), kvpipe_last_error());
-	poll(NULL, 0, 5);
-	return false;
+	if (rc != 0)
+		e->pipe = NULL;
+	return end_opened("pipe", rc);
 }
 
 static void *send_all(void *e)
