@@ -25,7 +25,7 @@ static bool opened(struct look *l, bool own)
 /* At rest the end is closed, whatever is in it. */
 static bool resting(struct look *l)
 {
-	if (l->pausing && !l->done) {
+	if (!l->done && l->pausing) { /* in this order: lookup_go ends both in the other */
 		if (l->end != NULL)
 			look_close(l);
 		l->done = true;

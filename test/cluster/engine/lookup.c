@@ -98,8 +98,10 @@ void lookup_begin(kvpipe_t *kv, const char *what)
 
 void lookup_go(void)
 {
-	for (struct part *p = parts; p < parts + PARTS; p++)
-		p->look.pausing = p->look.closing = p->look.done = false;
+	for (struct part *p = parts; p < parts + PARTS; p++) {
+		p->look.pausing = p->look.closing = false;
+		p->look.done = false; /* last: until then the part does nothing, and so it never sees what is neither */
+	}
 }
 
 void lookup_pause(bool close)

@@ -77,7 +77,8 @@ void pipe_begin(kvpipe_t *kv, const char *what)
 
 void pipe_go(void)
 {
-	end.pausing = end.closing = end.done = false;
+	end.pausing = end.closing = false;
+	end.done = false; /* last: until then the end does nothing, and so it never sees what is neither */
 }
 
 void pipe_pause(bool close)
