@@ -82,10 +82,10 @@ void kvpipe_close(kvpipe_t *kv)
 		uint64_t life = kv->life;
 		kv->closing = true;
 		pthread_mutex_unlock(&kv->lock);
-		if (attached) /* a daemon that goes meanwhile has fenced */
+		if (attached && !kv->curt) /* a daemon that goes meanwhile has fenced */
 			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);
 		kv_helper_stop(kv);
-		if (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_LEAVING)
+		if (!kv->curt && (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_LEAVING))
 			await_fence(kv);
 	}
 	kv_regions_drop(kv, true);

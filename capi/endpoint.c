@@ -72,32 +72,49 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 	}
 }
 
-int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity)
+/* The daemon is told of the memory, and of the layout over it. One that knows the layout already says so. */
+static int tell(struct kv_end *e, int64_t deadline)
 {
-	const uint32_t block = kv_block_bytes(capacity);
+	const struct kv_pool *p = e->made;
 	const struct kvpipe_field field = { "kvpipe", "bytes" };
 	struct kvpipe_view v = {
-		.block_stride = block, .token_stride = 1, .head_stride = 1, .content_bytes = 1,
-		.kind = KVPIPE_VIEW_PAGED, .block_size = block, .heads = 1, .total_heads = 1, .part = "kv",
+		.num_blocks = p->nblocks, .block_stride = p->block, .token_stride = 1, .head_stride = 1, .content_bytes = 1,
+		.kind = KVPIPE_VIEW_PAGED, .block_size = p->block, .heads = 1, .total_heads = 1, .part = "kv",
 	};
-	struct kv_pool *p;
+	int err = 0;
 
-	int err = kv_pool_new(bytes, block, &p);
+	/* The session has a descriptor of its own; the memory is the pool's, which may outlive it. */
+	if (e->region == 0)
+		err = kv_region_add_fd(e->kv, p->memory.fd, (uint64_t)p->nblocks * p->block, deadline, &e->region);
+	v.region = e->region;
+	return err != 0 ? err : kv_layout_set(e->kv, &v, 1, &field, 1, deadline);
+}
+
+static void drop_made(struct kv_end *e)
+{
+	if (e->made != NULL)
+		kv_pool_unref(e->made);
+	e->made = NULL;
+	e->region = 0;
+}
+
+int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline)
+{
+	int err = e->made != NULL ? 0 : kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
+
 	if (err != 0)
 		return err;
-	/* The session has a descriptor of its own; the memory is the pool's, which may outlive it. */
-	err = kvpipe_mem_register_fd(e->kv, p->memory.fd, (uint64_t)p->nblocks * block, 0, &v.region);
-	v.num_blocks = p->nblocks;
-	if (err == 0)
-		err = kvpipe_set_layout(e->kv, &v, 1, &field, 1);
+	err = tell(e, deadline);
 	if (err != 0) {
-		kv_pool_unref(p);
+		if (err != -KVPIPE_E_TIMEOUT)
+			drop_made(e);
 		return err;
 	}
 	pthread_mutex_lock(&e->kv->lock);
-	e->pool = p;
-	e->share = p->nblocks / 8 * 3;
-	e->both = p->nblocks / 2;
+	e->pool = e->made;
+	e->made = NULL;
+	e->share = e->pool->nblocks / 8 * 3;
+	e->both = e->pool->nblocks / 2;
 	pthread_mutex_unlock(&e->kv->lock);
 	return 0;
 }
@@ -152,7 +169,7 @@ static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end 
 	e->kv->end = e;
 	pthread_mutex_unlock(&e->kv->lock);
 	if (e->home)
-		err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity);
+		err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity, deadline);
 	return err != 0 ? err : bind(e, o, peer_len, deadline);
 }
 
@@ -175,6 +192,7 @@ static void start_over(struct kv_end *e)
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);
 	e->pool = NULL;
+	drop_made(e);
 	kv_eops_drop(e);
 	e->over = false;
 	e->bind = 0;
@@ -249,6 +267,8 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 		char why[KV_TEXT];
 		snprintf(why, sizeof(why), "%s", kvpipe_last_error());
 		e->bind = 0; /* nothing is to be sealed */
+		if (e->kv != NULL && err == -KVPIPE_E_TIMEOUT)
+			e->kv->curt = true;
 		kv_end_finish(e);
 		kv_end_unref(e);
 		return kv_err((enum kvpipe_reason)-err, "%s", why); /* not why a daemon that stands still did not take its leave */
@@ -330,8 +350,10 @@ void kv_end_finish(struct kv_end *e)
 		kvpipe_close(e->kv); /* in a child: what is ours alone */
 		if (e->pool != NULL)
 			kv_pool_forget(e->pool);
+		if (e->made != NULL)
+			kv_pool_forget(e->made);
 		e->kv = NULL;
-		e->pool = NULL;
+		e->pool = e->made = NULL;
 		return;
 	}
 	kv_process_lock();
@@ -345,6 +367,7 @@ void kv_end_finish(struct kv_end *e)
 	kvpipe_close(e->kv);
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);
+	drop_made(e);
 	pthread_mutex_lock(&e->gate);
 	e->kv = NULL;
 	e->pool = NULL;

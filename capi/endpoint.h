@@ -173,6 +173,8 @@ struct kv_end {
 
 	pthread_mutex_t pump;   /* who posts GETs, and sets the pool up */
 	struct kv_pool *pool;   /* NULL: no arena yet; written under pump and lock */
+	struct kv_pool *made;   /* one that the daemon has not said it knows: the next attempt goes on with it */
+	kvpipe_region_t region; /* of it; 0: not yet */
 
 	/* under the session's lock */
 	struct kv_eop **chunks; /* of KV_EOP_CHUNK operations */
@@ -224,8 +226,8 @@ void kv_end_finish(struct kv_end *e);
 /* For who was told that it is closing: returns when its session is over, and nothing is put anywhere any more. */
 void kv_end_await(struct kv_end *e);
 void kv_end_unref(struct kv_end *e);  /* the last one frees it, with what it is the first of */
-/* The arena, and the layout over it; once. Needs pump, unless nobody knows the end yet. */
-int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity);
+/* The arena, and the layout over it; once, and again after TIMEOUT. Needs pump, unless nobody knows the end yet. */
+int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline);
 int kv_end_timeout(const char *what, int64_t timeout_ns, int64_t *deadline);
 /* These need the session's lock. */
 void kv_end_over(struct kv_end *e, enum kvpipe_reason reason, const char *text);
@@ -296,8 +298,8 @@ struct kv_ask { /* what to ask for */
 };
 /* Submits a GET for g (state NONE), with room for what came recently as far as there is some. Needs pump. */
 int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline);
-/* Gives room to those that need it, as far as there is some, and makes the pool first. Needs pump. */
-int kv_get_pump(struct kv_end *e);
+/* Gives room to those that need it, as far as there is some, and makes the pool first, by deadline or in a second. Needs pump. */
+int kv_get_pump(struct kv_end *e, int64_t deadline);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
 uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */
 void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */

@@ -194,8 +194,9 @@ static void too_large(struct kv_end *e)
 	fail(e, g, KVPIPE_E_QUOTA, text);
 }
 
-int kv_get_pump(struct kv_end *e)
+int kv_get_pump(struct kv_end *e, int64_t deadline)
 {
+	int64_t least = kv_now() + KV_SEC;
 	int err = 0;
 
 	pthread_mutex_lock(&e->kv->lock);
@@ -206,7 +207,7 @@ int kv_get_pump(struct kv_end *e)
 		} else if (e->pool == NULL) {
 			uint64_t capacity = g->capacity > g->bytes ? g->capacity : g->bytes;
 			pthread_mutex_unlock(&e->kv->lock);
-			err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity);
+			err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity, deadline > least ? deadline : least);
 			pthread_mutex_lock(&e->kv->lock);
 		} else {
 			err = ask_again(e);

@@ -403,6 +403,7 @@ struct kvpipe {
 	pthread_mutex_t lock;   /* all below */
 	int state;              /* enum kv_state; atomic, written under lock */
 	bool closing;           /* its end is wanted: no other daemon is looked for */
+	bool curt;              /* and the daemon, which does not answer, is not told */
 	bool spoiled;           /* some offer is */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
@@ -468,6 +469,9 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 /* Sends again as much as there is room for. True: nothing is left. */
 bool kv_replay(kvpipe_t *kv);
 void kv_withdraw_spoiled(kvpipe_t *kv);
+/* kvpipe_set_layout(), by deadline. */
+int kv_layout_set(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fingerprint,
+		  uint32_t nfields, int64_t deadline);
 int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void *arg, const void *body, size_t len), void *arg);
 
 struct kv_names { /* what a daemon says of itself; kept until the session is closed */
@@ -504,6 +508,8 @@ int kv_populate(int fd, void *addr, size_t len, size_t page);
 
 void kv_regions_drop(kvpipe_t *kv, bool unmap);
 int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region);
+/* kvpipe_mem_register_fd(), by deadline. */
+int kv_region_add_fd(kvpipe_t *kv, int fd, uint64_t nbytes, int64_t deadline, kvpipe_region_t *region);
 /* A region after the first skip bytes of the mapping, which stays when the region ends. */
 int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, void *addr, size_t mapped,
 			  kvpipe_region_t *region);

@@ -168,9 +168,9 @@ static uint32_t sort_layers(struct kv_layer *layers, const struct kvpipe_view *v
 }
 
 /* Tells the daemon and keeps the layout; takes it and layers over. */
-static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint32_t nlayers)
+static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint32_t nlayers, int64_t deadline)
 {
-	struct sending s = { .kv = kv, .deadline = kv_now() + KV_CALL_NS };
+	struct sending s = { .kv = kv, .deadline = deadline };
 	int err;
 
 	do {
@@ -196,13 +196,11 @@ static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint
 	return err;
 }
 
-int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
-		      const struct kvpipe_field *fingerprint, uint32_t nfields)
+int kv_layout_set(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fingerprint,
+		  uint32_t nfields, int64_t deadline)
 {
-	int err = kv_enter(kv);
+	int err = check(kv, views, nviews, fingerprint, nfields);
 
-	if (err == 0)
-		err = check(kv, views, nviews, fingerprint, nfields);
 	if (err != 0)
 		return err;
 	struct kv_layout *l = copy(views, nviews, fingerprint, nfields);
@@ -215,9 +213,17 @@ int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nv
 	uint32_t n = sort_layers(layers, views, nviews);
 	/* The messages of one layout must not mix with those of another thread's. */
 	pthread_mutex_lock(&kv->layout_lock);
-	err = tell(kv, l, layers, n);
+	err = tell(kv, l, layers, n, deadline);
 	pthread_mutex_unlock(&kv->layout_lock);
 	return err;
+}
+
+int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
+		      const struct kvpipe_field *fingerprint, uint32_t nfields)
+{
+	int err = kv_enter(kv);
+
+	return err != 0 ? err : kv_layout_set(kv, views, nviews, fingerprint, nfields, kv_now() + KV_CALL_NS);
 }
 
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer)

@@ -28,7 +28,7 @@ static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64
 	q->get.order = ++e->order;
 	err = kv_get_ask(e, &q->get, a, false, kv_after(kv_now(), timeout_ns));
 	if (err == 0 && e->ndeclines > 0)
-		(void)kv_get_pump(e);
+		(void)kv_get_pump(e, 0);
 	pthread_mutex_unlock(&e->pump);
 	if (err != 0) {
 		free(q);
@@ -116,7 +116,7 @@ static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 		kv_end_unlock(e);
 		if (again) {
 			pthread_mutex_lock(&e->pump);
-			err = kv_get_pump(e);
+			err = kv_get_pump(e, deadline);
 			pthread_mutex_unlock(&e->pump);
 		}
 		if (err == 0 && running && !again)

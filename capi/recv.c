@@ -107,7 +107,7 @@ static int pump(struct kvpipe_pipe *p, int64_t deadline)
 	if (again)
 		err = kv_get_ask(e, g, &a, true, p->started ? kv_now() + KV_AHEAD_NS : deadline);
 	if (err == 0 && shorts)
-		err = kv_get_pump(e);
+		err = kv_get_pump(e, deadline);
 	if (err == 0 && more)
 		err = ask(p, deadline);
 	pthread_mutex_unlock(&e->pump);

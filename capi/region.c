@@ -40,9 +40,8 @@ static void list(kvpipe_t *kv, struct kv_region *r)
 	kv->regions_end = &r->next;
 }
 
-static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_region as, kvpipe_region_t *region)
+static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_region as, int64_t deadline, kvpipe_region_t *region)
 {
-	int64_t deadline = kv_now() + KV_CALL_NS;
 	struct kv_region *r = calloc(1, sizeof(*r));
 	int err;
 
@@ -75,13 +74,14 @@ static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_r
 
 int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region)
 {
-	return add(kv, fd, 0, nbytes, (struct kv_region){ .addr = addr, .mapped = mapped }, region);
+	return add(kv, fd, 0, nbytes, (struct kv_region){ .addr = addr, .mapped = mapped }, kv_now() + KV_CALL_NS, region);
 }
 
 int kv_region_add_adopted(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, void *addr, size_t mapped,
 			  kvpipe_region_t *region)
 {
-	return add(kv, fd, skip, nbytes, (struct kv_region){ .addr = addr, .mapped = mapped, .adopted = true }, region);
+	return add(kv, fd, skip, nbytes, (struct kv_region){ .addr = addr, .mapped = mapped, .adopted = true }, kv_now() + KV_CALL_NS,
+		   region);
 }
 
 static int check_fd(int fd, uint64_t nbytes)
@@ -110,6 +110,21 @@ static int check_fd(int fd, uint64_t nbytes)
 	return 0;
 }
 
+int kv_region_add_fd(kvpipe_t *kv, int fd, uint64_t nbytes, int64_t deadline, kvpipe_region_t *region)
+{
+	int err = check_fd(fd, nbytes);
+
+	if (err != 0)
+		return err;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return kv_err(KVPIPE_E_QUOTA, "register_fd: cannot duplicate fd %d: %s", fd, strerror(errno));
+	err = add(kv, own, 0, nbytes, (struct kv_region){ 0 }, deadline, region);
+	if (err != 0)
+		close(own);
+	return err;
+}
+
 int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region)
 {
 	int err = kv_enter(kv);
@@ -118,17 +133,7 @@ int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags
 		err = kv_err(KVPIPE_E_INVALID, "register_fd: region is NULL");
 	if (err == 0 && flags != 0)
 		err = kv_err(KVPIPE_E_INVALID, "register_fd: flags is %#x: must be 0", flags);
-	if (err == 0)
-		err = check_fd(fd, nbytes);
-	if (err != 0)
-		return err;
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (own < 0)
-		return kv_err(KVPIPE_E_QUOTA, "register_fd: cannot duplicate fd %d: %s", fd, strerror(errno));
-	err = kv_region_add(kv, own, nbytes, NULL, 0, region);
-	if (err != 0)
-		close(own);
-	return err;
+	return err != 0 ? err : kv_region_add_fd(kv, fd, nbytes, kv_now() + KV_CALL_NS, region);
 }
 
 static void unmap_it(struct kv_region *r)

@@ -257,7 +257,8 @@ struct kvpipe_field {        /* one field of a fingerprint; both strings are req
 
 /* Sets the session's layout: once, before its first operation, by workers. The fingerprint (model, revision, dtype,
  * scale mode, layers, kv heads, head size, ...; never a local path) must agree field by field with the other side's.
- * Errors: INVALID names the view and what is wrong with it; a layout that was refused may be set again, corrected. */
+ * Errors: INVALID names the view and what is wrong with it; a layout that was refused may be set again, corrected. TIMEOUT: the
+ * daemon does not answer, and may have the layout; the very same one may be set again. */
 KVPIPE_API int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
 				 const struct kvpipe_field *fingerprint, uint32_t nfields);
 

@@ -19,6 +19,8 @@ struct end {
 	uint8_t *memory;
 	size_t size;
 	uint64_t bind, block;
+	uint64_t region;      /* of the layout of that session */
+	unsigned int session;
 };
 
 struct item {
@@ -54,6 +56,7 @@ struct exchange {
 	bool held, sealed;
 	unsigned int mute;
 	bool leave;
+	uint16_t still; /* 0: none */
 	unsigned int fail, shorts, seen_gets, seen_puts, declines;
 	uint32_t reason, refuse, ready_to_release;
 	const char *refusal;
@@ -280,15 +283,36 @@ static void submission(struct fake *f, const struct kvpipe_sqe *s, const uint8_t
 	pthread_mutex_unlock(&x->lock);
 }
 
+/* A session has one layout: it is set again only by who was not answered. */
+static void set_layout(struct fake *f, struct end *e, const void *body)
+{
+	struct kvpipe_view v;
+
+	memcpy(&v, (const uint8_t *)body + sizeof(struct kvpipe_layout_msg), sizeof(v));
+	e->block = v.block_stride;
+	CHECK_INT(v.num_blocks * v.block_stride, e->size);
+	if (e->session == fake_sessions(f))
+		CHECK_INT(v.region, e->region);
+	e->session = fake_sessions(f);
+	e->region = v.region;
+}
+
 static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
 {
 	struct end *e = fake_arg(f);
 	struct kvpipe_register r;
-	struct kvpipe_view v;
 
+	if (head->type == KVPIPE_CTL_LAYOUT)
+		set_layout(f, e, body);
 	pthread_mutex_lock(&e->x->lock);
-	bool leave = e->x->leave && head->type == KVPIPE_CTL_REGISTER;
+	bool leave = e->x->leave && head->type == KVPIPE_CTL_REGISTER, still = head->type == e->x->still;
+	if (still)
+		e->x->still = 0;
 	pthread_mutex_unlock(&e->x->lock);
+	if (still) {
+		fake_pause(f, true);
+		return true;
+	}
 	if (leave) {
 		fake_hang_up(f);
 		return true;
@@ -300,10 +324,6 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 		e->size = r.bytes;
 		e->memory = mmap(NULL, r.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		CHECK(e->memory != MAP_FAILED);
-	} else if (head->type == KVPIPE_CTL_LAYOUT) {
-		memcpy(&v, (const uint8_t *)body + sizeof(struct kvpipe_layout_msg), sizeof(v));
-		e->block = v.block_stride;
-		CHECK_INT(v.num_blocks * v.block_stride, e->size);
 	}
 	return false;
 }
@@ -406,6 +426,13 @@ void exchange_leave(struct exchange *x)
 {
 	pthread_mutex_lock(&x->lock);
 	x->leave = true;
+	pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_stand_still(struct exchange *x, uint16_t type)
+{
+	pthread_mutex_lock(&x->lock);
+	x->still = type;
 	pthread_mutex_unlock(&x->lock);
 }
 

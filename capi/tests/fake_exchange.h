@@ -28,6 +28,8 @@ void exchange_refuse(struct exchange *x, uint32_t reason, const char *text);
 void exchange_mute(struct exchange *x, unsigned int sessions);
 /* From now on the fakes hang up instead of answering REGISTER. */
 void exchange_leave(struct exchange *x);
+/* The next request of that type is not answered: its fake stands still then, until fake_pause() lets it go on. */
+void exchange_stand_still(struct exchange *x, uint16_t type);
 /* Waits until that many GETs (DECLINE and ITEM included) or PUTs came. */
 void exchange_await_gets(struct exchange *x, unsigned int n);
 void exchange_await_puts(struct exchange *x, unsigned int n);

@@ -82,6 +82,28 @@ static void the_daemon_goes(void)
 	stop();
 }
 
+/* Likewise, when the daemon stands still just then: a wait ends in its time, or a second, and a later one goes on where it was. */
+static void the_daemon_stands_still(void)
+{
+	const uint16_t at[] = { KVPIPE_CTL_REGISTER, KVPIPE_CTL_LAYOUT };
+	kvpipe_msg_t *m;
+
+	for (size_t i = 0; i < KV_COUNT(at); i++) {
+		start(1 << 16);
+		insert(1, NULL, 0, NULL);
+		kvpipe_query_t *q = ask(NULL, 0, NULL, KVPIPE_PREFIX);
+		struct pollfd found = { .fd = kvpipe_lookup_fd(sel), .events = POLLIN };
+		CHECK_INT(poll(&found, 1, 60000), 1);
+		exchange_stand_still(x, at[i]);
+		int64_t begun = kv_now();
+		CHECK_FAILS(kvpipe_query_wait(q, KV_MS, &m), KVPIPE_E_TIMEOUT, "the daemon does not answer");
+		CHECK(kv_now() - begun < 4 * KV_SEC);
+		fake_pause(exchange_fake(x, 1), false);
+		expect(q, 1, 0);
+		stop();
+	}
+}
+
 /* What a query found, and had no room for, is not kept for it any more when it asks for that: its time is over, or the node was away. */
 static void not_kept(void)
 {
@@ -423,7 +445,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
-		TEST(forked),    TEST(the_daemon_goes),    TEST(not_kept),
+		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(not_kept),
 	};
 	return RUN(tests);
 }

@@ -398,6 +398,12 @@ static void opened_in_vain(void)
 	exchange_next(x, kv, 0);
 	exchange_mute(x, 1);
 	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &tx), KVPIPE_E_TIMEOUT, "pipe: \"p\": the daemon does not answer");
+	/* Nor is one that stands still asked to take its leave. */
+	exchange_stand_still(x, KVPIPE_CTL_REGISTER);
+	int64_t begun = kv_now();
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &tx), KVPIPE_E_TIMEOUT, "the daemon does not answer");
+	CHECK(kv_now() - begun < 9 * KV_SEC);
+	fake_pause(exchange_fake(x, 0), false);
 	kvpipe_close(kv);
 	exchange_stop(x);
 }

@@ -175,7 +175,12 @@ func TestLayoutInPieces(t *testing.T) {
 	if got := set.Layout; len(got.Views()) != 40 || len(got.Fingerprint()) != 2 || got.Views()[39] != views[39] {
 		t.Errorf("layout of %d views: %+v, %v", len(got.Views()), got.Views()[39], got.Fingerprint())
 	}
-	says(t, c.SetLayout(views, fields, 0), transfer.Invalid, "set once")
+	noErr(t, c.SetLayout(views, fields, 0)) // who gave up waiting asks again
+	says(t, c.SetLayout(views[1:], fields, 0), transfer.Invalid, "set once")
+	says(t, c.SetLayout(views, fields[:1], 0), transfer.Invalid, "set once")
+	if got := count[transfer.LayoutSet](n); got != 1 {
+		t.Errorf("%d layouts were set", got)
+	}
 
 	s := n.dial(sessiontest.Options{Role: transfer.Scheduler})
 	says(t, s.SetLayout(views, fields, 0), transfer.Invalid, "scheduler")

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -12,31 +14,34 @@ type assembly struct {
 	views  []layout.View
 	fields []layout.Field
 	begun  bool
-	set    bool // the session has its layout
 }
 
-// takeLayout takes one piece, and reports the layout after the last. A mistake throws all pieces away.
+// takeLayout takes one piece, and reports the layout after the last. A mistake throws all pieces away. The layout that the session has
+// may be set again: who was not answered in time does not know that it has it.
 func (s *session) takeLayout(body []byte) error {
 	if s.who.Role == transfer.Scheduler {
 		return invalid("layout: a scheduler owns no blocks: its workers set layouts")
 	}
-	if s.layout.set {
-		return invalid("layout: the session has one already: it is set once")
-	}
-	commit, err := s.layout.add(body)
-	if err != nil {
-		s.layout = assembly{}
-		return err
-	}
-	if !commit {
+	commit, err := s.coming.add(body)
+	if err == nil && !commit {
 		return nil
 	}
-	l, err := layout.New(s.layout.views, s.layout.fields, s.mem.Size)
+	got := s.coming
+	s.coming = assembly{}
 	if err != nil {
-		s.layout = assembly{}
-		return invalid("%v", err)
+		return err
 	}
-	s.layout = assembly{set: true}
+	l, err := layout.New(got.views, got.fields, s.mem.Size)
+	switch {
+	case err != nil:
+		return invalid("%v", err)
+	case s.layout == nil:
+	case slices.Equal(l.Views(), s.layout.Views()) && slices.Equal(l.Fingerprint(), s.layout.Fingerprint()):
+		return nil
+	default:
+		return invalid("layout: the session has another one already: it is set once")
+	}
+	s.layout = l
 	s.srv.state.hasLayout(s.id)
 	s.srv.saveState()
 	s.srv.cfg.Events(transfer.LayoutSet{Session: s.id, Layout: l})

@@ -64,8 +64,9 @@ type session struct {
 	ringing atomic.Int64  // when the write that wakes the client began, 0: none
 	rang    int64         // what the watch saw last of ringing, and when first
 	rangAt  time.Duration
-	ticked  uint64 // what it had done at the watch's last look
-	layout  assembly
+	ticked  uint64         // what it had done at the watch's last look
+	coming  assembly       // a layout's pieces so far
+	layout  *layout.Layout // nil: not set yet; both belong to the control goroutine
 	count   counters
 
 	endOnce  sync.Once
