@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run C test programs, each in a folder of its own, and judge them.
+"""Run C test programs, each in a folder of its own, a few side by side, and judge them.
 
 usage: ctest.py PROGRAM...
 
@@ -9,6 +9,7 @@ finds a running `kvpiped --dev` at KVPIPE_SOCKET; KVPIPED names the daemon's
 binary for one that starts daemons itself. KVPIPE_TEST_DIR is the folder.
 """
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -19,6 +20,7 @@ import tempfile
 import time
 
 LIMIT = 300  # seconds for one program; a sanitizer makes it slow
+AT_ONCE = 3  # programs: some wait for deadlines most of their time
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -80,9 +82,10 @@ def run(program):
 
 def main():
     passed = skipped = failed = 0
-    for program in sys.argv[1:]:
+    programs = sys.argv[1:]
+    pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+    for program, (status, output) in zip(programs, pool.map(run, programs)):
         name = pathlib.Path(program).name
-        status, output = run(program)
         lines = output.strip().splitlines() or ["no reason given"]
         if status == 0:
             passed += 1

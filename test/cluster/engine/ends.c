@@ -1,8 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ends of a pipe and of a lookup buffer that an engine may have: what they are told together. */
+/* The ends of a pipe and of a lookup buffer that an engine may have: their threads, and what they are told together. */
 #include "engine.h"
 
 #include <string.h>
+
+enum { PARTS = 3 };
+
+static struct part *parts[PARTS]; /* the main thread's */
+static unsigned int nparts;
+static _Atomic bool stopping;
+
+static void *run(void *arg)
+{
+	struct part *p = arg;
+
+	while (!stopping)
+		if (p->done)
+			poll(NULL, 0, 2);
+		else
+			p->turn(p);
+	return NULL;
+}
+
+bool part_begin(struct part *p)
+{
+	if (nparts == PARTS || pthread_create(&p->thread, NULL, run, p) != 0)
+		return false;
+	parts[nparts++] = p;
+	return true;
+}
 
 bool end_opened(const char *what, int rc)
 {
@@ -25,20 +51,33 @@ void ends_begin(kvpipe_t *kv, const char *line)
 
 void ends_go(void)
 {
-	pipe_go();
-	lookup_go();
+	for (unsigned int i = 0; i < nparts; i++) {
+		parts[i]->pausing = parts[i]->closing = false;
+		parts[i]->done = false; /* last: until then it has no turn, and so it never sees itself half asked to rest */
+	}
 }
 
 void ends_pause(bool close)
 {
-	pipe_pause(close);
-	lookup_pause(close);
+	for (unsigned int i = 0; i < nparts; i++) {
+		parts[i]->closing = close;
+		parts[i]->done = false;
+		parts[i]->pausing = true;
+	}
 }
 
-bool ends_idle(void) { return pipe_idle() && lookup_idle(); }
+bool ends_idle(void)
+{
+	bool idle = true;
+
+	for (unsigned int i = 0; i < nparts; i++)
+		idle &= parts[i]->idle != NULL ? parts[i]->idle(parts[i]) : parts[i]->done;
+	return idle;
+}
 
 void ends_stop(void)
 {
-	pipe_stop();
-	lookup_stop();
+	stopping = true;
+	for (unsigned int i = 0; i < nparts; i++)
+		pthread_join(parts[i]->thread, NULL);
 }

@@ -6,6 +6,8 @@
 #include <kvpipe.h>
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,28 +30,26 @@ void call_begins(const char *what, int64_t timeout);
 void call_ends(void);
 void calls_look(void); /* is one late? */
 
-/* ---- the end of a pipe (pipe.c) ---- */
-/* "send NAME LEDGER" or "recv NAME LEDGER [PEER]": opens it, and opens it again after each end, in a thread of its own. */
-void pipe_begin(kvpipe_t *kv, const char *what);
-void pipe_go(void);
-void pipe_pause(bool close);
-bool pipe_idle(void); /* as is one that was not begun */
-void pipe_stop(void);
+/* ---- ends of a pipe and of a lookup buffer, each in a thread of its own (ends.c) ---- */
+struct part {
+	void (*turn)(struct part *p);  /* does something for at most a second or so; called again and again, but not while done */
+	bool (*idle)(struct part *p);  /* for the main thread: is what pausing asked for there? NULL: when done */
+	_Atomic bool pausing, closing; /* closing: and the end is not to be open when all is done */
+	_Atomic bool done;	       /* what pausing asked for */
+	pthread_t thread;
+};
+bool part_begin(struct part *p);
 
-/* ---- the end of a lookup buffer (lookup.c): likewise ---- */
-/* "own NAME LEDGER" or "select NAME LEDGER [PEER]" */
-void lookup_begin(kvpipe_t *kv, const char *what);
-void lookup_go(void);
-void lookup_pause(bool close);
-bool lookup_idle(void);
-void lookup_stop(void);
-
-/* ---- both (ends.c) ---- */
-bool end_opened(const char *what, int rc); /* of an end; false: not now, and after a moment */
+bool end_opened(const char *what, int rc);	 /* of an end; false: not now, and after a moment */
 void ends_begin(kvpipe_t *kv, const char *line); /* "pipe WHAT", "lookup WHAT" */
 void ends_go(void);
 void ends_pause(bool close);
-bool ends_idle(void);
+bool ends_idle(void); /* as are none */
 void ends_stop(void);
+
+/* "send NAME LEDGER" or "recv NAME LEDGER [PEER]": opens the end of a pipe, and opens it again after each of its ends (pipe.c). */
+void pipe_begin(kvpipe_t *kv, const char *what);
+/* "own NAME LEDGER" or "select NAME LEDGER [PEER]": likewise, of a lookup buffer (lookup.c). */
+void lookup_begin(kvpipe_t *kv, const char *what);
 
 #endif

@@ -97,7 +97,7 @@ static void rest(struct look *l)
 		return;
 	l->owner->rested = l->number;
 	uint64_t serial = l->serial;
-	if (l->closing) {
+	if (l->part.closing) {
 		for (uint64_t n = look_draw(l, 4); n > 0 && put(l, false); n--)
 			;
 		if (l->end == NULL)
@@ -106,22 +106,22 @@ static void rest(struct look *l)
 	}
 	l->shelf->settled = serial;
 	l->tried = false;
-	l->done = true;
+	l->part.done = true;
 }
 
-void owner_turn(struct look *l)
+void owner_turn(struct part *p)
 {
-	if (l->done)
-		poll(NULL, 0, 2);
-	else if (l->end == NULL)
+	struct look *l = look_of(p);
+
+	if (l->end == NULL)
 		begin(l);
-	else if (l->pausing)
+	else if (l->part.pausing)
 		rest(l);
 	else if (l->number + SPARE >= ENTRIES || look_draw(l, 200) == 0)
 		finish(l, LEFT);
 	else {
 		l->shelf->resting = false;
-		for (uint64_t n = look_draw(l, look_draw(l, 20) == 0 ? 100 : 8); n > 0 && !l->pausing && l->number + SPARE < ENTRIES && put(l, false); n--)
+		for (uint64_t n = look_draw(l, look_draw(l, 20) == 0 ? 100 : 8); n > 0 && !l->part.pausing && l->number + SPARE < ENTRIES && put(l, false); n--)
 			;
 		poll(NULL, 0, 10);
 	}

@@ -25,14 +25,12 @@ static bool opened(struct look *l, bool own)
 /* At rest the end is closed, whatever is in it. */
 static bool resting(struct look *l)
 {
-	if (!l->done && l->pausing) { /* in this order: lookup_go ends both in the other */
-		if (l->end != NULL)
-			look_close(l);
-		l->done = true;
-	}
-	if (l->done)
-		poll(NULL, 0, 2);
-	return l->done;
+	if (!l->part.pausing)
+		return false;
+	if (l->end != NULL)
+		look_close(l);
+	l->part.done = true;
+	return true;
 }
 
 static void parted(struct look *l, bool own, int rc)
@@ -42,9 +40,10 @@ static void parted(struct look *l, bool own, int rc)
 	look_close(l);
 }
 
-void putter_turn(struct look *l)
+void putter_turn(struct part *p)
 {
 	static uint64_t data[MOST_WORDS];
+	struct look *l = look_of(p);
 	uint64_t key = look_draw(l, KEYS);
 	struct key *k = &l->shelf->keys[key];
 	struct kvpipe_tensor t;
@@ -78,8 +77,9 @@ static void examine(const struct key *k, uint64_t key, uint64_t least, const kvp
 		say("wrong lookup: put %llu has other content", (unsigned long long)(serial / KEYS));
 }
 
-void getter_turn(struct look *l)
+void getter_turn(struct part *p)
 {
+	struct look *l = look_of(p);
 	uint64_t key = look_draw(l, KEYS);
 	const struct key *k = &l->shelf->keys[key];
 	kvpipe_query_t *q = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The end of a lookup buffer that an engine may have beside its hand-overs, in a thread of its own: as that of a pipe, but what is in it
- * has no order. Beside it is one for what lies under keys (keys.c). What is selected names its owner and its number, and the ledger knows which ones somebody has. It says, a line each:
+ * has no order. Beside it is one for what lies under keys (keys.c). What is selected names its owner and its number, and the ledger knows
+ * which ones somebody has. It says, a line each:
  *   found SERIAL NUMBER     some entries came, as they were inserted, to who may have them
  *   got KEY                 so did some of what was put under a key
  *   parted lookup: REASON   the end is over, and is opened again
@@ -11,21 +12,14 @@
 #include "lookup.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PARTS = 2 }; /* entries, and what lies under keys */
+static struct look entries, keys;
 
-static struct part {
-	struct look look;
-	void (*turn)(struct look *l);
-	pthread_t thread;
-	bool begun;
-} parts[PARTS];
-static _Atomic bool stopping;
+struct look *look_of(struct part *p) { return (struct look *)(void *)p; }
 
 uint64_t look_draw(struct look *l, uint64_t below) { return mix(++l->state) % below; }
 
@@ -58,22 +52,12 @@ uint32_t lacking(const struct owner *o, uint32_t from)
 	return n;
 }
 
-static void *run(void *of)
+static bool start(struct look *l, const struct look *as, void (*turn)(struct part *p))
 {
-	struct part *p = of;
-
-	while (!stopping)
-		p->turn(&p->look);
-	return NULL;
-}
-
-static bool start(struct part *p, const struct look *as, void (*turn)(struct look *l))
-{
-	p->look = *as;
-	p->turn = turn;
-	p->look.state += (uint64_t)(p - parts) << 36;
-	p->begun = pthread_create(&p->thread, NULL, run, p) == 0;
-	return p->begun;
+	*l = *as;
+	l->part.turn = turn;
+	l->state += (uint64_t)(l == &keys) << 36;
+	return part_begin(&l->part);
 }
 
 void lookup_begin(kvpipe_t *kv, const char *what)
@@ -91,41 +75,7 @@ void lookup_begin(kvpipe_t *kv, const char *what)
 	bool selects = strcmp(role, "select") == 0;
 	if (selects && l.shelf != MAP_FAILED) /* what the last one had asked for when it died may have died with it */
 		l.shelf->risked += atomic_exchange(&l.shelf->asked, 0);
-	if (l.shelf == MAP_FAILED || !start(&parts[0], &l, selects ? selector_turn : owner_turn) ||
-	    !start(&parts[1], &l, selects ? getter_turn : putter_turn))
+	if (l.shelf == MAP_FAILED || !start(&entries, &l, selects ? selector_turn : owner_turn) ||
+	    !start(&keys, &l, selects ? getter_turn : putter_turn))
 		say("wrong lookup: %s: %m", what);
-}
-
-void lookup_go(void)
-{
-	for (struct part *p = parts; p < parts + PARTS; p++) {
-		p->look.pausing = p->look.closing = false;
-		p->look.done = false; /* last: until then the part does nothing, and so it never sees what is neither */
-	}
-}
-
-void lookup_pause(bool close)
-{
-	for (struct part *p = parts; p < parts + PARTS; p++) {
-		p->look.done = false;
-		p->look.closing = close;
-		p->look.pausing = true;
-	}
-}
-
-bool lookup_idle(void)
-{
-	bool idle = true;
-
-	for (struct part *p = parts; p < parts + PARTS; p++)
-		idle &= !p->begun || p->look.done;
-	return idle;
-}
-
-void lookup_stop(void)
-{
-	stopping = true;
-	for (struct part *p = parts; p < parts + PARTS; p++)
-		if (p->begun)
-			pthread_join(p->thread, NULL);
 }

@@ -5,7 +5,6 @@
 
 #include "engine.h"
 
-#include <stdatomic.h>
 #include <stddef.h>
 
 #define SHELF_BYTES (2u << 20)	   /* capacity */
@@ -64,11 +63,11 @@ struct query {
 };
 
 struct look {
+	struct part part; /* first */
 	kvpipe_t *kv;
 	kvpipe_lookup_t *end; /* NULL: not open */
 	char name[64], file[256], peer[64];
 	struct shelf *shelf;
-	_Atomic bool pausing, closing, done; /* as of a pipe's end */
 	uint64_t state;			     /* of what is drawn */
 
 	struct owner *owner; /* of this end; of the selecting one the last that it met */
@@ -90,10 +89,11 @@ struct owner *owner_of(struct shelf *s, uint64_t serial);
 /* Entries from that number on that nobody has. */
 uint32_t lacking(const struct owner *o, uint32_t from);
 
-void owner_turn(struct look *l);    /* insert.c: does something for at most a second or so */
-void selector_turn(struct look *l); /* select.c */
-void putter_turn(struct look *l);   /* keys.c */
-void getter_turn(struct look *l);
+struct look *look_of(struct part *p);
+void owner_turn(struct part *p);    /* insert.c */
+void selector_turn(struct part *p); /* select.c */
+void putter_turn(struct part *p);   /* keys.c */
+void getter_turn(struct part *p);
 
 /* ---- entries (entry.c) ---- */
 /* Draws tokens of which few are different, so that many match. */

@@ -10,16 +10,14 @@
 #include "pipe.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 static struct end end;
-static pthread_t thread;
-static bool begun, receives;
-static _Atomic bool stopping;
+
+struct end *end_of(struct part *p) { return (struct end *)(void *)p; }
 
 uint64_t end_draw(struct end *e, uint64_t below) { return mix(++e->state) % below; }
 
@@ -41,20 +39,6 @@ bool end_open(struct end *e, const struct kvpipe_pipe_opts *opts)
 	return end_opened("pipe", rc);
 }
 
-static void *send_all(void *e)
-{
-	while (!stopping)
-		sender_turn(e);
-	return NULL;
-}
-
-static void *receive_all(void *e)
-{
-	while (!stopping)
-		receiver_turn(e);
-	return NULL;
-}
-
 void pipe_begin(kvpipe_t *kv, const char *what)
 {
 	struct end *e = &end;
@@ -69,30 +53,9 @@ void pipe_begin(kvpipe_t *kv, const char *what)
 	close(fd);
 	e->kv = kv;
 	e->state = (uint64_t)getpid() << 32;
-	receives = strcmp(role, "recv") == 0;
-	begun = e->ledger != MAP_FAILED && pthread_create(&thread, NULL, receives ? receive_all : send_all, e) == 0;
-	if (!begun)
+	bool receives = strcmp(role, "recv") == 0;
+	e->part.turn = receives ? receiver_turn : sender_turn;
+	e->part.idle = receives ? receiver_idle : NULL;
+	if (e->ledger == MAP_FAILED || !part_begin(&e->part))
 		say("wrong pipe: %s: %m", what);
-}
-
-void pipe_go(void)
-{
-	end.pausing = end.closing = false;
-	end.done = false; /* last: until then the end does nothing, and so it never sees what is neither */
-}
-
-void pipe_pause(bool close)
-{
-	end.done = false;
-	end.closing = close;
-	end.pausing = true;
-}
-
-bool pipe_idle(void) { return !begun || (receives ? receiver_idle(&end) : end.done); }
-
-void pipe_stop(void)
-{
-	stopping = true;
-	if (begun)
-		pthread_join(thread, NULL);
 }

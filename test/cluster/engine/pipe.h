@@ -5,7 +5,6 @@
 
 #include "engine.h"
 
-#include <stdatomic.h>
 #include <stddef.h>
 
 #define CAPACITY (2u << 20)   /* bytes */
@@ -40,12 +39,11 @@ struct ledger { /* a file, which all engines of a test map */
 _Static_assert(sizeof(struct ledger) <= 256 << 10, "ledger.go makes a file of ledgerBytes");
 
 struct end {
+	struct part part; /* first */
 	kvpipe_t *kv;
 	kvpipe_pipe_t *pipe; /* NULL: not open */
 	char name[64], file[256], peer[64];
 	struct ledger *ledger;
-	_Atomic bool pausing, closing; /* closing: and not to be open when all is done */
-	_Atomic bool done;	       /* what pausing asked for */
 	uint64_t opening;
 	uint64_t state; /* of what is drawn */
 
@@ -65,9 +63,10 @@ void end_close(struct end *e);
 /* Opens the end; false: not now. */
 bool end_open(struct end *e, const struct kvpipe_pipe_opts *opts);
 
-void sender_turn(struct end *e);   /* send.c: does something for at most a second or so */
-void receiver_turn(struct end *e); /* recv.c */
-bool receiver_idle(struct end *e); /* for another thread: also while a call of it waits */
+struct end *end_of(struct part *p);
+void sender_turn(struct part *p);   /* send.c */
+void receiver_turn(struct part *p); /* recv.c */
+bool receiver_idle(struct part *p); /* also while a call of it waits */
 
 /* ---- items (item.c) ---- */
 enum kind { NONE, EMPTY, WORDS };

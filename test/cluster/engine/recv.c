@@ -2,7 +2,6 @@
 /* The receiving end, which looks at every word, at the order, and at what is said when the sender is gone. */
 #include "pipe.h"
 
-#include <pthread.h>
 #include <signal.h>
 
 static pthread_mutex_t doubts = PTHREAD_MUTEX_INITIALIZER; /* the main thread settles them */
@@ -164,32 +163,35 @@ static bool drained(const struct end *e)
 {
 	const struct sender *s = &e->ledger->senders[e->ledger->newest % PLACES];
 
-	return s->got == s->sent && (!e->closing || s->fate == CLOSED);
+	return s->got == s->sent && (!e->part.closing || s->fate == CLOSED);
 }
 
 /* Closes an end that is not to stay open; one that has met the newest sender hears that it is closed. */
 static void rest(struct end *e)
 {
-	if (e->done || !e->closing || !drained(e))
+	if (!e->part.closing || !drained(e))
 		return;
 	if (e->pipe != NULL && (e->sender == NULL || e->serial != e->ledger->newest))
 		end_close(e);
-	e->done = e->pipe == NULL;
+	e->part.done = e->pipe == NULL;
 }
 
-bool receiver_idle(struct end *e)
+bool receiver_idle(struct part *p)
 {
-	if (!e->pausing || !(e->closing ? e->done : drained(e)))
+	struct end *e = end_of(p);
+
+	if (!e->part.pausing || !(e->part.closing ? e->part.done : drained(e)))
 		return false;
 	settle(e);
 	return true;
 }
 
-void receiver_turn(struct end *e)
+void receiver_turn(struct part *p)
 {
+	struct end *e = end_of(p);
 	kvpipe_msg_t *m;
 
-	if (e->pausing)
+	if (e->part.pausing)
 		rest(e);
 	if (e->pipe == NULL && e->ledger->closed && drained(e)) {
 		poll(NULL, 0, 2);
@@ -199,7 +201,7 @@ void receiver_turn(struct end *e)
 		begin(e);
 		return;
 	}
-	int64_t timeout = e->pausing ? CALL / 50 : CALL;
+	int64_t timeout = e->part.pausing ? CALL / 50 : CALL;
 	call_begins("pipe: recv", timeout);
 	int rc = kvpipe_pipe_recv(e->pipe, timeout, &m);
 	call_ends();

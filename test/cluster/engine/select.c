@@ -207,32 +207,29 @@ static void rest(struct look *l)
 {
 	if (running(l) > 0 || !out(l->shelf))
 		return;
-	if (l->closing && l->end != NULL)
+	if (l->part.closing && l->end != NULL)
 		parted(l);
-	if (l->closing || l->tried) {
+	if (l->part.closing || l->tried) {
 		judge(l);
 		l->tried = false;
-		l->done = true;
+		l->part.done = true;
 	}
 }
 
-void selector_turn(struct look *l)
+void selector_turn(struct part *p)
 {
+	struct look *l = look_of(p);
 	struct shelf *s = l->shelf;
 
-	if (l->done) {
-		poll(NULL, 0, 2);
-		return;
-	}
-	if (l->pausing)
+	if (l->part.pausing)
 		rest(l);
-	if (l->done)
+	if (l->part.done)
 		return;
 	if (l->end == NULL) {
 		begin(l);
 		return;
 	}
-	bool resting = l->pausing || s->resting, hasty = !resting && look_draw(l, 300) == 0;
+	bool resting = l->part.pausing || s->resting, hasty = !resting && look_draw(l, 300) == 0;
 	if (hasty && look_draw(l, 2) == 0) {
 		parted(l);
 		return;
@@ -244,7 +241,7 @@ void selector_turn(struct look *l)
 			ask(l, q, (int64_t)(5 + look_draw(l, 60)) * MS, false);
 	/* At rest one at a time; when all is out, one that finds nothing, so that the end is known to be alive. */
 	if (resting && l->ending == 0 && running(l) == 0) {
-		l->tried = l->pausing && out(s);
+		l->tried = l->part.pausing && out(s);
 		ask(l, l->queries, (l->tried ? 1 : 50) * MS, true);
 	}
 	collect_all(l);

@@ -79,9 +79,9 @@ static bool settled(struct end *e)
 
 static void rest(struct end *e)
 {
-	if (e->done || !settled(e))
+	if (!settled(e))
 		return;
-	if (e->closing) {
+	if (e->part.closing) {
 		for (uint64_t n = end_draw(e, 4); n > 0 && put(e); n--)
 			;
 		if (e->pipe == NULL)
@@ -89,21 +89,21 @@ static void rest(struct end *e)
 		e->ledger->closed = true;
 		finish(e, CLOSED);
 	}
-	e->done = true;
+	e->part.done = true;
 }
 
-void sender_turn(struct end *e)
+void sender_turn(struct part *p)
 {
-	if (e->done)
-		poll(NULL, 0, 2);
-	else if (e->pipe == NULL)
+	struct end *e = end_of(p);
+
+	if (e->pipe == NULL)
 		begin(e);
-	else if (e->pausing)
+	else if (e->part.pausing)
 		rest(e);
 	else if (end_draw(e, 200) == 0)
 		finish(e, CLOSED);
 	else {
-		for (uint64_t n = end_draw(e, end_draw(e, 50) == 0 ? 2000 : 32); n > 0 && !e->pausing && put(e); n--)
+		for (uint64_t n = end_draw(e, end_draw(e, 50) == 0 ? 2000 : 32); n > 0 && !e->part.pausing && put(e); n--)
 			;
 		poll(NULL, 0, 5);
 	}
