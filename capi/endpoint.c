@@ -72,7 +72,21 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 	}
 }
 
-/* The daemon is told of the memory, and of the layout over it. One that knows the layout already says so. */
+/*
+ * After an attempt that was not answered in time: not before the daemon answers again, when what was asked then is answered too, and
+ * a registration that nobody waited for is undone. So they do not pile up, and pin the memory several times.
+ */
+static int answers(struct kv_end *e, int64_t deadline)
+{
+	uint64_t life = 0;
+	int err = kv_await_daemon(e->kv, "register", deadline, &life);
+
+	if (err == 0 && life != 0)
+		err = kv_request(e->kv, "register", life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
+	return err == KV_LOST ? 0 : err; /* who goes on hears of it */
+}
+
+/* The daemon is told of the memory, and of the layout over it. The layout it may know already, from an attempt before. */
 static int tell(struct kv_end *e, int64_t deadline)
 {
 	const struct kv_pool *p = e->made;
@@ -100,11 +114,10 @@ static void drop_made(struct kv_end *e)
 
 int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline)
 {
-	int err = e->made != NULL ? 0 : kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
+	int err = e->made != NULL ? answers(e, deadline) : kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
 
-	if (err != 0)
-		return err;
-	err = tell(e, deadline);
+	if (err == 0)
+		err = tell(e, deadline);
 	if (err != 0) {
 		if (err != -KVPIPE_E_TIMEOUT)
 			drop_made(e);

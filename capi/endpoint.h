@@ -298,7 +298,7 @@ struct kv_ask { /* what to ask for */
 };
 /* Submits a GET for g (state NONE), with room for what came recently as far as there is some. Needs pump. */
 int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline);
-/* Gives room to those that need it, as far as there is some, and makes the pool first, by deadline or in a second. Needs pump. */
+/* Gives room to those that need it, as far as there is some, and makes the pool first, by deadline, but in 1 to 5 s. Needs pump. */
 int kv_get_pump(struct kv_end *e, int64_t deadline);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
 uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */
