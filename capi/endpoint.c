@@ -72,66 +72,6 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 	}
 }
 
-/*
- * After an attempt that was not answered in time: not before the daemon answers again, when what was asked then is answered too, and
- * a registration that nobody waited for is undone. So they do not pile up, and pin the memory several times.
- */
-static int answers(struct kv_end *e, int64_t deadline)
-{
-	uint64_t life = 0;
-	int err = kv_await_daemon(e->kv, "register", deadline, &life);
-
-	if (err == 0 && life != 0)
-		err = kv_request(e->kv, "register", life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
-	return err == KV_LOST ? 0 : err; /* who goes on hears of it */
-}
-
-/* The daemon is told of the memory, and of the layout over it. The layout it may know already, from an attempt before. */
-static int tell(struct kv_end *e, int64_t deadline)
-{
-	const struct kv_pool *p = e->made;
-	const struct kvpipe_field field = { "kvpipe", "bytes" };
-	struct kvpipe_view v = {
-		.num_blocks = p->nblocks, .block_stride = p->block, .token_stride = 1, .head_stride = 1, .content_bytes = 1,
-		.kind = KVPIPE_VIEW_PAGED, .block_size = p->block, .heads = 1, .total_heads = 1, .part = "kv",
-	};
-	int err = 0;
-
-	/* The session has a descriptor of its own; the memory is the pool's, which may outlive it. */
-	if (e->region == 0)
-		err = kv_region_add_fd(e->kv, p->memory.fd, (uint64_t)p->nblocks * p->block, deadline, &e->region);
-	v.region = e->region;
-	return err != 0 ? err : kv_layout_set(e->kv, &v, 1, &field, 1, deadline);
-}
-
-static void drop_made(struct kv_end *e)
-{
-	if (e->made != NULL)
-		kv_pool_unref(e->made);
-	e->made = NULL;
-	e->region = 0;
-}
-
-int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline)
-{
-	int err = e->made != NULL ? answers(e, deadline) : kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
-
-	if (err == 0)
-		err = tell(e, deadline);
-	if (err != 0) {
-		if (err != -KVPIPE_E_TIMEOUT)
-			drop_made(e);
-		return err;
-	}
-	pthread_mutex_lock(&e->kv->lock);
-	e->pool = e->made;
-	e->made = NULL;
-	e->share = e->pool->nblocks / 8 * 3;
-	e->both = e->pool->nblocks / 2;
-	pthread_mutex_unlock(&e->kv->lock);
-	return 0;
-}
-
 int kv_end_sync(struct kv_end *e, int64_t deadline)
 {
 	/* A cancel, too, is answered by the daemon's machine, in its turn. */
@@ -205,7 +145,7 @@ static void start_over(struct kv_end *e)
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);
 	e->pool = NULL;
-	drop_made(e);
+	kv_end_drop_made(e);
 	kv_eops_drop(e);
 	e->over = false;
 	e->bind = 0;
@@ -380,7 +320,7 @@ void kv_end_finish(struct kv_end *e)
 	kvpipe_close(e->kv);
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);
-	drop_made(e);
+	kv_end_drop_made(e);
 	pthread_mutex_lock(&e->gate);
 	e->kv = NULL;
 	e->pool = NULL;

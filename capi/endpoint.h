@@ -226,8 +226,6 @@ void kv_end_finish(struct kv_end *e);
 /* For who was told that it is closing: returns when its session is over, and nothing is put anywhere any more. */
 void kv_end_await(struct kv_end *e);
 void kv_end_unref(struct kv_end *e);  /* the last one frees it, with what it is the first of */
-/* The arena, and the layout over it; once, and again after TIMEOUT. Needs pump, unless nobody knows the end yet. */
-int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline);
 int kv_end_timeout(const char *what, int64_t timeout_ns, int64_t *deadline);
 /* These need the session's lock. */
 void kv_end_over(struct kv_end *e, enum kvpipe_reason reason, const char *text);
@@ -253,6 +251,11 @@ int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadli
 /* Returns, not negative, once the daemon has seen all that was submitted before. */
 int kv_end_sync(struct kv_end *e, int64_t deadline);
 void kv_end_cancel(struct kv_end *e, uint64_t target); /* waits for nothing */
+
+/* ---- the arena of an end (arena.c) ---- */
+/* The arena, and the layout over it; once, and again after TIMEOUT. Needs pump, unless nobody knows the end yet. */
+int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline);
+void kv_end_drop_made(struct kv_end *e); /* what an attempt in vain has left */
 
 /* ---- sending (put.c) ---- */
 struct kv_put {

@@ -68,7 +68,7 @@ struct look {
 	kvpipe_lookup_t *end; /* NULL: not open */
 	char name[64], file[256], peer[64];
 	struct shelf *shelf;
-	uint64_t state;			     /* of what is drawn */
+	uint64_t state; /* of what is drawn */
 
 	struct owner *owner; /* of this end; of the selecting one the last that it met */
 	uint64_t serial;
