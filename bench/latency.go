@@ -40,14 +40,13 @@ func sum(a, b trips) trips {
 func us(name string, samples []float64) *stats.Series { return stats.NewSeries(name, "us", samples) }
 
 // handOvers moves single 4 KiB blocks, one at a time, after all were offered.
-func (p *pair) handOvers(n int, from, to *end, spin bool) (answer, error) {
+func (p *pair) handOvers(n int, from, to *end) (answer, error) { return p.takes(n, from, to, "") }
+
+// takes is handOvers with further arguments for the taker.
+func (p *pair) takes(n int, from, to *end, how string) (answer, error) {
 	key := p.e.unique("small")
 	if _, err := from.run("do=offers key=%s n=%d", key, n); err != nil {
 		return answer{}, err
-	}
-	how := ""
-	if spin {
-		how = " spin=1"
 	}
 	took, err := to.run("do=takes key=%s n=%d%s%s", key, n, peerOf(from, to), how)
 	if err != nil {
@@ -57,8 +56,11 @@ func (p *pair) handOvers(n int, from, to *end, spin bool) (answer, error) {
 	return took, err
 }
 
-// small4K are the clients' flags for single pages.
-func small4K() []string { return clientArgs(page, "--cpu", strconv.Itoa(clientCPU)) }
+// small4K are the clients' flags for single pages. The producer collects nothing while its offers are taken, so there has to be
+// room for how all of them end: short of that its daemon looks after it all the time.
+func small4K() []string {
+	return clientArgs(page, "--cpu", strconv.Itoa(clientCPU), "--completions", "8192")
+}
 
 // smallLocal starts one daemon on the taker's CPU.
 func (e *env) smallLocal(busy bool) (*pair, error) {
@@ -111,8 +113,8 @@ func latencyGroup(limit float64) group {
 		parts := []part{
 			{&event, func() (answer, error) { return ref.run("kind=eventfd n=%d", e.small) }},
 			{&tcp, func() (answer, error) { return ref.run("kind=tcp n=%d", e.small) }},
-			{&here, func() (answer, error) { return local.handOvers(e.small, local.a, local.b, false) }},
-			{&there, func() (answer, error) { return remote.handOvers(e.small, remote.a, remote.b, false) }},
+			{&here, func() (answer, error) { return local.handOvers(e.small, local.a, local.b) }},
+			{&there, func() (answer, error) { return remote.handOvers(e.small, remote.a, remote.b) }},
 		}
 		if err := e.smallTurns(parts); err != nil {
 			return err
@@ -148,11 +150,11 @@ func (e *env) smallTurns(parts []part) error {
 	return nil
 }
 
-// A round of the busy group is settling times as many hand-overs that nobody times, and then most: 1 % of a few hundred would
-// be two or three interruptions by the machine.
+// A round of the busy group is settling hand-overs that nobody times, and then most: 1 % of a few hundred would be two or three
+// interruptions by the machine.
 const (
-	most     = 1000
-	settling = 3
+	settling = 300
+	most     = 1500
 )
 
 // busyGroup: the daemon polls instead of sleeping, and so does the taker.
@@ -185,15 +187,10 @@ func (e *env) spinning(open func(busy bool) (*pair, error)) (t trips, err error)
 		return t, err
 	}
 	defer p.stop()
+	// The first ones find a daemon that fell asleep after the last round, a runtime that has just begun to look after a thread
+	// that never rests, and whoever asked for them still on a processor. They are not what a daemon that polls gives.
 	err = e.smallTurns([]part{{&t, func() (answer, error) {
-		// The first ones find a daemon that fell asleep after the last round, and a runtime that has just begun to look
-		// after a thread that never rests. They are not what a daemon that polls gives.
-		for range settling {
-			if a, err := p.handOvers(most, p.a, p.b, true); err != nil {
-				return a, err
-			}
-		}
-		return p.handOvers(most, p.a, p.b, true)
+		return p.takes(settling+most, p.a, p.b, fmt.Sprintf(" spin=1 settle=%d", settling))
 	}}})
 	return t, err
 }

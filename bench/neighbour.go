@@ -35,7 +35,7 @@ func neighbourGroup(limit float64) group {
 			with := func(live func(*sessiontest.Client, *rand.Rand)) func() (answer, error) {
 				return func() (answer, error) {
 					stop := p.a.d.neighbour(live)
-					a, err := p.handOvers(e.small, p.a, p.b, false)
+					a, err := p.handOvers(e.small, p.a, p.b)
 					if died := stop(); err == nil {
 						err = died
 					}

@@ -38,8 +38,12 @@ func (d *Daemon) assemble() error {
 	if d.tcp != nil {
 		d.tcp.SetSource(d.peers)
 	}
+	flush := to.Flush
+	if c.PollMode == "busy" {
+		flush = to.Pass // the poller keeps the Go runtime awake by itself
+	}
 	d.sessions, err = session.New(session.Config{
-		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
+		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: flush,
 		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advance.Spin.D(), Log: d.log,
 		State: c.Socket + ".state", ABI: version.Rings(ring.ABIMin, ring.ABI),
 	})

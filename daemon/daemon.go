@@ -71,6 +71,8 @@ type Daemon struct {
 	adminSocket, web *pulse.Listener // of admin and metrics; web is nil when off
 	webServer        *http.Server
 
+	ballast []byte // of the heap
+
 	mu       sync.Mutex
 	cfg      config.Config
 	draining bool
@@ -100,7 +102,7 @@ func (d *Daemon) open() (err error) {
 	if err != nil {
 		return err
 	}
-	tune(d.cfg, cpus)
+	d.ballast = tune(d.cfg, cpus)
 	if d.congestion, err = sys.Congestion(d.cfg.TCP.Congestion); err != nil && d.cfg.TCP.Congestion != "" {
 		return fmt.Errorf("tcp.congestion: %w", err)
 	}

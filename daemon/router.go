@@ -30,10 +30,12 @@ func (s *sink) Queue(ev transfer.Event) {
 
 func (s *sink) Flush() { s.driver.Flush() }
 
+func (s *sink) Pass() { s.driver.Pass() }
+
 // moved is the sink of transports.
 type moved struct{ *sink }
 
-func (m moved) Flush() { m.driver.Pass() }
+func (m moved) Flush() { m.Pass() }
 
 // caught takes out what the machine need not see, and counts what it does not.
 func (s *sink) caught(ev transfer.Event) bool {

@@ -17,6 +17,7 @@ struct client {
 	const char *socket, *engine;
 	size_t block, blocks, tokens; /* bytes a block, blocks, tokens a block */
 	uint64_t seed;
+	uint32_t completions; /* in the ring; 0: the library's default */
 	bool sequential; /* blocks 0, 1, 2, ... instead of a random list */
 	kvpipe_t *kv;
 	uint8_t *base;

@@ -11,6 +11,7 @@
 struct request {
 	char what[16], key[128], peer[256];
 	long n;	   /* of small hand-overs, tensors, entries */
+	long settle; /* of those, how many are not timed */
 	size_t size; /* of a tensor */
 	bool spin; /* wait without sleeping */
 };
@@ -59,12 +60,11 @@ static int by_value(const void *x, const void *y)
 	return (a > b) - (a < b);
 }
 
-static void tell_times(struct client *c, long n)
+static void tell_times(uint64_t *took, long n)
 {
-	qsort(c->took, (size_t)n, sizeof *c->took, by_value);
+	qsort(took, (size_t)n, sizeof *took, by_value);
 	printf("{\"n\":%ld,\"p50_us\":%.3f,\"p99_us\":%.3f}\n", n,
-	       (double)c->took[n / 2] / 1e3,
-	       (double)c->took[n * 99 / 100] / 1e3);
+	       (double)took[n / 2] / 1e3, (double)took[n * 99 / 100] / 1e3);
 }
 
 /* Takes them again, one at a time. */
@@ -76,7 +76,7 @@ static void do_takes(struct client *c, const struct request *q)
 		if (!take_list(c, key, q->peer, 0, 1, q->spin, &c->took[i]))
 			return;
 	}
-	tell_times(c, q->n);
+	tell_times(c->took + q->settle, q->n - q->settle);
 }
 
 /* n tensors through the pipe that is open. */
@@ -133,6 +133,7 @@ static bool understood(struct request *q, const char *args)
 	arg_text(args, "key", q->key, sizeof q->key);
 	arg_text(args, "peer", q->peer, sizeof q->peer);
 	q->n = arg_long(args, "n", 1);
+	q->settle = arg_long(args, "settle", 0);
 	q->spin = arg_long(args, "spin", 0);
 	q->size = (size_t)arg_long(args, "size", 1);
 	/* Only what is kept for each has a bound. */
@@ -141,6 +142,10 @@ static bool understood(struct request *q, const char *args)
 		    strcmp(q->what, "selects") == 0;
 	if (q->n < 1 || (kept && q->n > MAX_SMALL)) {
 		serve_error("n: %ld is not in 1..%d", q->n, MAX_SMALL);
+		return false;
+	}
+	if (q->settle < 0 || q->settle >= q->n) {
+		serve_error("settle: %ld is not in 0..%ld", q->settle, q->n - 1);
 		return false;
 	}
 	return true;
@@ -154,7 +159,7 @@ static bool run_pipes(struct client *c, const struct request *q)
 		do_recv(c, q);
 	} else if (strcmp(q->what, "selects") == 0) {
 		if (lookup_select(c, q->n))
-			tell_times(c, q->n);
+			tell_times(c->took, q->n);
 	} else if (strcmp(q->what, "source") == 0 || strcmp(q->what, "sink") == 0) {
 		if (pipe_open(c, q->key, q->peer, q->what[1] == 'o'))
 			fine();

@@ -17,12 +17,13 @@ static const char usage[] =
 	"  --seed N          of the lists, see list.h (default 1)\n"
 	"  --sequential      list 0, 1, 2, ... instead of a random one\n"
 	"  --cpu N           where this process runs (default -1: anywhere)\n"
+	"  --completions N   room in the completion ring (default: the library's)\n"
 	"  --help\n"
 	"Then, a line each on stdin:\n"
 	"  run do=offer key=K              offer the whole list\n"
 	"  run do=take key=K [peer=NODE]   take it\n"
 	"  run do=offers key=K n=N         offer one block, N times\n"
-	"  run do=takes key=K n=N [peer=NODE] [spin=1]   take these, one by one\n"
+	"  run do=takes key=K n=N [peer=NODE] [spin=1] [settle=M]   take these, one by one, M untimed\n"
 	"  run do=regions n=N              N further regions of a block\n"
 	"  run do=back                     until a restarted daemon has all back\n"
 	"  run do=wait                     until all offers are consumed\n"
@@ -44,6 +45,7 @@ int main(int argc, char **argv)
 		{"block", 1, 0, 'b'},  {"blocks", 1, 0, 'n'},
 		{"tokens", 1, 0, 't'}, {"seed", 1, 0, 'S'},
 		{"cpu", 1, 0, 'c'},    {"sequential", 0, 0, 'q'},
+		{"completions", 1, 0, 'C'},
 		{"help", 0, 0, 'h'},   {0, 0, 0, 0}};
 	static struct client c = {.engine = "bench", .block = 65536,
 				  .blocks = 16384, .tokens = 16, .seed = 1};
@@ -57,6 +59,10 @@ int main(int argc, char **argv)
 		case 't': c.tokens = parse_size("--tokens", optarg); break;
 		case 'S': c.seed = parse_size("--seed", optarg); break;
 		case 'c': pin_cpu(atoi(optarg)); break;
+		case 'C':
+			c.completions =
+				(uint32_t)parse_size("--completions", optarg);
+			break;
 		case 'q': c.sequential = true; break;
 		case 'h': fputs(usage, stdout); return 0;
 		default: fputs(usage, stderr); return 2;

@@ -56,6 +56,7 @@ void client_open(struct client *c)
 	     kvpipe_connect(&KVPIPE_OPTS(kvpipe_connect_opts,
 					 .socket = c->socket,
 					 .engine_id = c->engine,
+					 .cq_entries = c->completions,
 					 .role = KVPIPE_ROLE_WORKER),
 			    &c->kv));
 	/* Ordinary pages, as the references use. */

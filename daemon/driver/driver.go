@@ -106,7 +106,8 @@ func (d *Driver) Flush() {
 	d.turn.take(d.drain)
 }
 
-// Pass is Flush for who is busy moving bytes: nobody waits for the next event so closely that the runtime should stay awake for it.
+// Pass is Flush for who polls, or is busy moving bytes: nobody waits for the next event so closely that the runtime should be kept
+// awake for it, or it is anyway.
 func (d *Driver) Pass() { d.turn.take(d.drain) }
 
 // Do runs f on the driver's goroutine between two events, where the machine may be read, and returns after it. An error

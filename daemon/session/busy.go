@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// poller reads the rings of all sessions on one thread while there is something to read, and Config.Spin longer. Then it asks all
+// poller reads the rings of all sessions on one goroutine while there is something to read, and Config.Spin longer. Then it asks all
 // clients to ring, and sleeps until a reader wakes it.
 type poller struct {
 	srv     *Server
@@ -23,11 +23,15 @@ func (p *poller) wake() {
 	}
 }
 
-// between is how many rounds that find nothing pass between two looks at the clock.
+// between is how many rounds pass between two looks at the clock.
 const between = 64
 
+// yield is how often the goroutine lets others run, which costs it nothing when there are none. The Go runtime interrupts one that
+// never does after 10 ms, and when it finds such a one in a system call, a wake-up of a client, it takes its processor away and
+// looks after it every 100 us for the next milliseconds: each look is an interruption of several microseconds.
+const yield = 4 * time.Millisecond
+
 func (p *poller) run() {
-	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
 	for {
 		select {
 		case <-p.srv.stop:
@@ -36,26 +40,33 @@ func (p *poller) run() {
 		}
 		p.polling.Store(true)
 		p.disarm()
-		idle := time.Now()
-		for rounds := 1; ; rounds++ {
-			if p.visit() {
-				rounds = 0
-				continue
-			}
-			if rounds%between != 0 {
-				continue
-			}
-			now := time.Now()
-			if rounds == between {
-				idle = now // about when it began
-			}
-			if now.Sub(idle) > p.srv.cfg.Spin || p.stopping() {
-				break
-			}
-		}
+		p.poll()
 		p.polling.Store(false)
 		if p.arm() {
 			p.wake()
+		}
+	}
+}
+
+// poll visits the sessions until there was nothing to read for Config.Spin, or the server stops.
+func (p *poller) poll() {
+	now := time.Now()
+	last, yielded, found := now, now, false
+	for rounds := 1; ; rounds++ {
+		found = p.visit() || found
+		if rounds%between != 0 {
+			continue
+		}
+		now = time.Now()
+		if found {
+			last, found = now, false
+		}
+		if now.Sub(last) > p.srv.cfg.Spin || p.stopping() {
+			return
+		}
+		if now.Sub(yielded) > yield {
+			yielded = now
+			runtime.Gosched()
 		}
 	}
 }

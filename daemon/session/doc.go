@@ -6,8 +6,8 @@
 //   - a goroutine that sleeps until the client rings, and then reads the submission ring;
 //   - a goroutine that waits for the end of the client's process.
 //
-// With PollMode "busy" one goroutine, locked to its thread, reads the rings of all sessions instead for as long as there
-// is something to read, and a little longer.
+// With PollMode "busy" one goroutine reads the rings of all sessions instead for as long as there is something to read, and a
+// little longer.
 //
 // Nothing of a client's is trusted. A submission is copied once and judged by Decode, which does no I/O; what is wrong with
 // a single submission fails that submission, what breaks the protocol ends the session with a reason. Only completions

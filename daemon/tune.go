@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; so does the
+// thread of a stream while it is in the kernel, and where none is left the runtime watches its threads and wakes others all the time;
+// and the collector should work harder before memory runs out. What it returns has to be kept for as long as the daemon runs.
+func tune(c config.Config, cpus int) (ballast []byte) {
+	n := c.Advance.GoMaxProcs
+	if n == 0 {
+		n = max(cpus, c.Local.CopyWorkers+2) + c.TCP.Streams
+	}
+	runtime.GOMAXPROCS(n)
+	if os.Getenv("GOMEMLIMIT") == "" && c.Advance.MemoryLimit > 0 {
+		debug.SetMemoryLimit(int64(c.Advance.MemoryLimit))
+	}
+	if os.Getenv("GOGC") == "" {
+		return heapFor(c.PollMode, debug.SetMemoryLimit(-1)).begin()
+	}
+	return nil
+}
+
+// heap is how the Go runtime's heap begins, and when it is collected.
+type heap struct {
+	percent int // it may grow by, of what lives and of ballast, between two collections
+	warm    int // bytes that it has from the beginning
+	ballast int // bytes that count as living, and take no memory
+}
+
+var (
+	// eventHeap grows to 16 MiB before it is collected: what lives is small, and a collection is in the way of a hundred hand-overs.
+	eventHeap = heap{percent: 400, warm: 12 << 20}
+
+	// busyHeap is for a daemon that polls, for the sake of microseconds: a page that the kernel has yet to give costs several of them
+	// on a virtual machine. It has room for some ten thousand hand-overs between two collections, and with the ballast it is neither
+	// given back nor grows by a multiple when there is more to remember for a while.
+	busyHeap = heap{percent: 100, warm: 60 << 20, ballast: 64 << 20}
+)
+
+// heapFor returns the heap of a daemon that may use so much memory.
+func heapFor(pollMode string, limit int64) heap {
+	if pollMode == "busy" && limit >= 4*int64(busyHeap.ballast) {
+		return busyHeap
+	}
+	return eventHeap
+}
+
+func (h heap) begin() (ballast []byte) {
+	debug.SetGCPercent(-1) // a collection now would take what warm has for what lives, and the next come at several times as much
+	ballast = make([]byte, h.ballast)
+	warm(h.warm)
+	debug.SetGCPercent(h.percent)
+	return ballast
+}
+
+// warm has the kernel give the heap its pages now, instead of one by one while hand-overs wait for them. A heap of that size is
+// never given back.
+func warm(size int) {
+	b := make([]byte, size)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	// The next collection takes b. To wait for one here would never end for threads of a real-time policy on one CPU.
+}
