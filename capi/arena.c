@@ -44,8 +44,15 @@ void kv_end_drop_made(struct kv_end *e)
 
 int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline)
 {
-	int err = e->made != NULL ? answers(e, deadline) : kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
+	int err;
 
+	if (e->made != NULL) {
+		err = answers(e, deadline);
+	} else {
+		err = kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
+		int64_t least = kv_now() + KV_SEC; /* large memory takes a while, and the daemon is not to blame */
+		deadline = deadline > least ? deadline : least;
+	}
 	if (err == 0)
 		err = tell(e, deadline);
 	if (err != 0) {

@@ -301,8 +301,13 @@ struct kv_ask { /* what to ask for */
 };
 /* Submits a GET for g (state NONE), with room for what came recently as far as there is some. Needs pump. */
 int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline);
-/* Gives room to those that need it, as far as there is some, and makes the pool first, by deadline, but in 1 to 5 s. Needs pump. */
-int kv_get_pump(struct kv_end *e, int64_t deadline);
+/*
+ * Until when a caller with that deadline waits for the daemon in kv_get_pump(): 1 to 5 s from now. To be asked before pump is taken, so
+ * that those who wait for it wait for the daemon at the same time, not one after the other.
+ */
+int64_t kv_get_patience(int64_t deadline);
+/* Gives room to those that need it, as far as there is some, and makes the pool first. Needs pump. */
+int kv_get_pump(struct kv_end *e, int64_t patience);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
 uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */
 void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */

@@ -194,15 +194,14 @@ static void too_large(struct kv_end *e)
 	fail(e, g, KVPIPE_E_QUOTA, text);
 }
 
-/* Until when the daemon is waited for: others may wait for this end's pump meanwhile. */
-static int64_t patience(int64_t deadline)
+int64_t kv_get_patience(int64_t deadline)
 {
 	int64_t now = kv_now();
 
 	return deadline < now + KV_SEC ? now + KV_SEC : deadline < now + KV_CALL_NS ? deadline : now + KV_CALL_NS;
 }
 
-int kv_get_pump(struct kv_end *e, int64_t deadline)
+int kv_get_pump(struct kv_end *e, int64_t patience)
 {
 	int err = 0;
 
@@ -214,7 +213,10 @@ int kv_get_pump(struct kv_end *e, int64_t deadline)
 		} else if (e->pool == NULL) {
 			uint64_t capacity = g->capacity > g->bytes ? g->capacity : g->bytes;
 			pthread_mutex_unlock(&e->kv->lock);
-			err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity, patience(deadline));
+			if (kv_now() < patience)
+				err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity, patience);
+			else /* while another thread tried */
+				err = kv_err(KVPIPE_E_TIMEOUT, "register: the daemon does not answer");
 			pthread_mutex_lock(&e->kv->lock);
 		} else {
 			err = ask_again(e);

@@ -390,6 +390,7 @@ struct kvpipe {
 	struct kv_region *regions, **regions_end;
 
 	pthread_mutex_t layout_lock;
+	uint64_t torn; /* the life of the daemon that may have the beginning of a layout; needs layout_lock */
 	struct kv_layer *layers; /* ascending; set once, under lock */
 	uint32_t nlayers;
 	uint32_t drawn;          /* region ids that are not a daemon's; under lock */

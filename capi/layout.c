@@ -101,13 +101,34 @@ struct sending {
 	kvpipe_t *kv;
 	uint64_t life;
 	int64_t deadline;
+	bool several; /* messages, not one */
 };
 
 static int request(void *arg, const void *body, size_t len)
 {
-	const struct sending *s = arg;
+	struct sending *s = arg;
+	struct kvpipe_layout_msg m;
 
+	memcpy(&m, body, sizeof(m));
+	s->several = s->several || (m.flags & KVPIPE_LAYOUT_COMMIT) == 0;
 	return kv_request(s->kv, "set_layout", s->life, KVPIPE_CTL_LAYOUT, body, len, -1, s->deadline, NULL);
+}
+
+/* All messages, from the first. What the daemon may have of an attempt that was not answered in time is no part of it. */
+static int send_all(struct sending *s, const struct kv_layout *l)
+{
+	static const struct kvpipe_layout_msg nothing; /* which is refused, and whatever came before with it */
+	int err = 0;
+
+	if (s->kv->torn == s->life)
+		err = request(s, &nothing, sizeof(nothing));
+	if (err == 0 || err == -KVPIPE_E_INVALID) {
+		s->kv->torn = 0;
+		err = kv_layout_messages(s->kv, l, request, s);
+		if (err == -KVPIPE_E_TIMEOUT && s->several)
+			s->kv->torn = s->life;
+	}
+	return err;
 }
 
 /* Copies text to *at, which moves behind it. */
@@ -178,7 +199,7 @@ static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint
 		if (err == 0 && s.life == 0)
 			err = kv_over(kv);
 		if (err == 0)
-			err = kv_layout_messages(kv, l, request, &s);
+			err = send_all(&s, l);
 		pthread_mutex_lock(&kv->lock);
 		if (err == 0 && kv->life != s.life)
 			err = KV_LOST; /* it was told to a daemon that has gone since */

@@ -28,7 +28,7 @@ static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64
 	q->get.order = ++e->order;
 	err = kv_get_ask(e, &q->get, a, false, kv_after(kv_now(), timeout_ns));
 	if (err == 0 && e->ndeclines > 0)
-		(void)kv_get_pump(e, 0);
+		(void)kv_get_pump(e, kv_get_patience(0));
 	pthread_mutex_unlock(&e->pump);
 	if (err != 0) {
 		free(q);
@@ -115,8 +115,9 @@ static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 		bool running = err == 0 && !q->told;
 		kv_end_unlock(e);
 		if (again) {
+			int64_t patience = kv_get_patience(deadline);
 			pthread_mutex_lock(&e->pump);
-			err = kv_get_pump(e, deadline);
+			err = kv_get_pump(e, patience);
 			pthread_mutex_unlock(&e->pump);
 		}
 		if (err == 0 && running && !again)

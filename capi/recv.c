@@ -90,6 +90,7 @@ static int ask(struct kvpipe_pipe *p, int64_t deadline)
 static int pump(struct kvpipe_pipe *p, int64_t deadline)
 {
 	struct kv_end *e = &p->end;
+	int64_t patience = kv_get_patience(deadline);
 	int err = 0;
 
 	pthread_mutex_lock(&e->pump);
@@ -107,7 +108,7 @@ static int pump(struct kvpipe_pipe *p, int64_t deadline)
 	if (again)
 		err = kv_get_ask(e, g, &a, true, p->started ? kv_now() + KV_AHEAD_NS : deadline);
 	if (err == 0 && shorts)
-		err = kv_get_pump(e, deadline);
+		err = kv_get_pump(e, patience);
 	if (err == 0 && more)
 		err = ask(p, deadline);
 	pthread_mutex_unlock(&e->pump);

@@ -73,7 +73,7 @@ static void refused(void)
 	REFUSED(q, PAGE, "kvpipe_mem_register_fd()");
 	munmap(q, PAGE);
 	int fd = open("file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	CHECK(fd >= 0 && ftruncate(fd, PAGE) == 0);
+	CHECK(fd >= 0 && unlink("file") == 0 && ftruncate(fd, PAGE) == 0);
 	q = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	close(fd);
 	REFUSED(q, PAGE, "mapping of a file");

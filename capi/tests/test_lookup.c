@@ -82,6 +82,42 @@ static void the_daemon_goes(void)
 	stop();
 }
 
+static void *wait_in_vain(void *arg)
+{
+	kvpipe_msg_t *m;
+	int64_t begun;
+
+	do { /* first until the entry is found */
+		begun = kv_now();
+		CHECK_INT(kvpipe_query_wait(arg, KV_MS, &m), -KVPIPE_E_TIMEOUT);
+	} while (strstr(kvpipe_last_error(), "still running") != NULL);
+	CHECK_HAS(kvpipe_last_error(), "the daemon does not answer");
+	CHECK(kv_now() - begun < 4 * KV_SEC);
+	return NULL;
+}
+
+/* While the daemon stands still, those who wait for their first entries do so at the same time, not one after the other. */
+static void many_wait_while_it_stands(void)
+{
+	kvpipe_query_t *q[6];
+	pthread_t t[KV_COUNT(q)];
+
+	start(1 << 16);
+	exchange_stand_still(x, KVPIPE_CTL_REGISTER);
+	for (size_t i = 0; i < KV_COUNT(q); i++) {
+		insert(i, NULL, 0, NULL);
+		q[i] = ask(NULL, 0, NULL, KVPIPE_PREFIX);
+	}
+	for (size_t i = 0; i < KV_COUNT(q); i++)
+		CHECK_INT(pthread_create(&t[i], NULL, wait_in_vain, q[i]), 0);
+	for (size_t i = 0; i < KV_COUNT(q); i++)
+		CHECK_INT(pthread_join(t[i], NULL), 0);
+	fake_pause(exchange_fake(x, 1), false);
+	for (size_t i = 0; i < KV_COUNT(q); i++)
+		expect(q[i], i, 0);
+	stop();
+}
+
 /* Likewise, when the daemon stands still just then: a wait ends in its time, or a second, and a later one goes on where it was. */
 static void the_daemon_stands_still(void)
 {
@@ -447,7 +483,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
-		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(not_kept),
+		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
 	};
 	return RUN(tests);
 }

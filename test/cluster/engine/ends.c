@@ -49,6 +49,7 @@ void ends_begin(kvpipe_t *kv, const char *line)
 		lookup_begin(kv, line + 7);
 }
 
+/* Once all are idle: one that has not rested yet could miss it. */
 void ends_go(void)
 {
 	for (unsigned int i = 0; i < nparts; i++) {
