@@ -90,8 +90,8 @@ func TestTwoThatDialEachOtherAtOnceEndWithOneChannel(t *testing.T) {
 		b.knows(a)
 		go b.Dial("a")
 		a.Dial("b")
-		wait(a, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
-		wait(b, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
+		meet(a, "b")
+		meet(b, "a")
 		// Whatever is in flight settles by a message that needs the same epoch on both sides.
 		deadline := time.Now().Add(patience)
 		for epochOf(a, "b") != epochOf(b, "a") || epochOf(a, "b") == 0 {
@@ -99,10 +99,35 @@ func TestTwoThatDialEachOtherAtOnceEndWithOneChannel(t *testing.T) {
 				t.Fatalf("epochs %d and %d", epochOf(a, "b"), epochOf(b, "a"))
 			}
 			a.Dial("b")
-			wait(a, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
+			meet(a, "b")
 		}
 		a.Close()
 		b.Close()
+	}
+}
+
+// meet waits until n, which has dialed, has a channel with other, and dials again after an attempt that is not the last word: the
+// connection that the other side opened may take its place before it was answered.
+func meet(n *node, other string) {
+	n.t.Helper()
+	for {
+		ev := wait(n, func(e transfer.Event) bool {
+			switch e := e.(type) {
+			case transfer.PeerUp:
+				return len(e.Hints) > 0
+			case transfer.DialFailed:
+				return true
+			}
+			return false
+		})
+		failed, is := ev.(transfer.DialFailed)
+		switch {
+		case !is:
+			return
+		case failed.Final:
+			n.t.Fatalf("%s: %+v", n.cfg.Node, failed)
+		}
+		n.Dial(other)
 	}
 }
 
