@@ -513,8 +513,9 @@ struct kvpipe_pipe_opts {
 
 /* Opens one end of a pipe on a session's node. Waits for this node's daemon alone, at most 5 s. Errors: BUSY (the name has a
  * sender, or a receiver, that lives, or items of one that is gone wait still: for how long is said), DENIED (token), QUOTA (pipes
- * of this engine), UNAVAILABLE (the daemon is away, and not back in time), TIMEOUT (it is there, and does not answer). If
- * it ends before it has answered, the next one is asked, within the same time. What only the sender's node can know comes with the first recv. */
+ * of this engine), UNAVAILABLE (the daemon is away, and not back in time), TIMEOUT (it is there, and does not answer: once it
+ * does, it may find this open first, so that the next one is BUSY for a moment). If it ends before it has answered, the next
+ * one is asked, within the same time. What only the sender's node can know comes with the first recv. */
 KVPIPE_API int kvpipe_pipe_open(kvpipe_t *kv, const struct kvpipe_pipe_opts *opts, kvpipe_pipe_t **out);
 
 /* Sends a tensor, or None (t NULL): copies it, so that t is the caller's again, and waits only for room. TIMEOUT: no room in
