@@ -1,5 +1,6 @@
-/* ref-memcpy: what plain memcpy gives for a list of blocks at random places,
- * between two shared memory mappings, with one or more threads. */
+/* ref-memcpy: what plain memcpy, or plain C with non-temporal stores, gives for
+ * a list of blocks at random places, between two shared memory mappings, with
+ * one or more threads. */
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "list.h"
 #include "serve.h"
+#include "stream.h"
 #include "util.h"
 
 #define MAX_THREADS 64
@@ -24,12 +26,18 @@ struct bench {
 struct part {
 	const struct bench *b;
 	size_t first, last;
+	bool stream;
 };
 
 static void *copy_part(void *arg)
 {
 	const struct part *p = arg;
 	const struct bench *b = p->b;
+	if (p->stream) {
+		stream_copy(b->dst, b->to + p->first, b->src, b->from + p->first,
+			    p->last - p->first, b->block);
+		return NULL;
+	}
 	for (size_t i = p->first; i < p->last; i++)
 		memcpy(b->dst + (size_t)b->to[i] * b->block,
 		       b->src + (size_t)b->from[i] * b->block, b->block);
@@ -38,7 +46,7 @@ static void *copy_part(void *arg)
 
 /* Thread t copies the t-th contiguous share of the list; share 0 is copied by
  * the caller, so one thread means no thread at all. */
-static double copy_all(const struct bench *b, long threads)
+static double copy_all(const struct bench *b, long threads, bool stream)
 {
 	struct part part[MAX_THREADS];
 	pthread_t id[MAX_THREADS];
@@ -46,7 +54,7 @@ static double copy_all(const struct bench *b, long threads)
 	for (long t = 0; t < threads; t++) {
 		part[t] = (struct part){
 			b, b->blocks * (size_t)t / (size_t)threads,
-			b->blocks * (size_t)(t + 1) / (size_t)threads};
+			b->blocks * (size_t)(t + 1) / (size_t)threads, stream};
 		if (t && pthread_create(&id[t], NULL, copy_part, &part[t]))
 			die("pthread_create failed");
 	}
@@ -64,11 +72,16 @@ static void run(void *ctx, const char *args)
 		serve_error("threads: %ld is not in 1..%d", threads, MAX_THREADS);
 		return;
 	}
+	bool stream = arg_long(args, "stream", 0);
+	if (stream && (!stream_can() || b->block % 64)) {
+		serve_error("stream: needs AVX-512 and blocks of whole lines");
+		return;
+	}
 	if (arg_long(args, "verify", 0)) {
 		mem_fill(b->src, b->from, b->blocks, b->block, now_ns());
 		memset(b->dst, 0, b->pool * b->block);
 	}
-	double s = copy_all(b, threads);
+	double s = copy_all(b, threads, stream);
 	double bytes = (double)b->blocks * (double)b->block;
 	if (arg_long(args, "verify", 0)) {
 		for (size_t i = 0; i < b->blocks; i++)
@@ -93,7 +106,8 @@ static const char usage[] =
 	"  --list FILE       lists from a file instead, see list.h\n"
 	"  --threads N       copying threads (default 1)\n"
 	"  --rounds N        measured rounds, each one JSON line (default 5)\n"
-	"  --serve           take commands from stdin: run [threads=N] [verify=1]\n"
+	"  --serve           take commands from stdin: run [threads=N] [stream=1]\n"
+	"                    [verify=1]\n"
 	"  --digest          print digests of both lists and end\n"
 	"  --help\n";
 
@@ -151,7 +165,7 @@ int main(int argc, char **argv)
 		serve_loop("memcpy", run, &b);
 		return 0;
 	}
-	copy_all(&b, 1);
+	copy_all(&b, 1, false);
 	for (size_t r = 0; r < b.rounds; r++)
 		run(&b, "");
 	return 0;

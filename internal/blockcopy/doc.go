@@ -9,7 +9,8 @@
 // for it. Stores are non-temporal (AVX-512, else AVX2), which spares reading
 // the destination first. Where processors fetch ahead over the ends of pages,
 // or are slow at stores to four pages in turn, pieces are as long as runs are,
-// four or two at a time. Tiny runs and short lists are copied by the
+// four or two at a time; where one of them still waits for memory, every line is
+// fetched early. Tiny runs and short lists are copied by the
 // runtime's own copy, which leaves the bytes in the cache for whoever reads them
 // next. On other processors everything is.
 //

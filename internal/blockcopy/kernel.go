@@ -13,6 +13,7 @@ const (
 	avx2Two // avx2 with two pieces in turn, as long as runs are
 	avx512
 	avx512Long // avx512 with pieces as long as runs are
+	avx512Far  // the same, with all lines fetched early
 )
 
 // traits of a kernel with lanes.
@@ -28,6 +29,7 @@ var traitsOf = [...]traits{
 	avx2Two:    {"avx2-two", 2, Quantum / 2},
 	avx512:     {"avx512", 4, page},
 	avx512Long: {"avx512-long", 4, Quantum / 4},
+	avx512Far:  {"avx512-far", 4, Quantum / 4},
 }
 
 func (k kernel) String() string { return traitsOf[k].name }

@@ -52,6 +52,108 @@ loop:
 	JNZ  group
 	RET
 
+// What fourFarAVX512 fetches ahead, in bytes.
+#define FAR 2048
+
+// NEXT asks for a line that a lane of the next group will read: as far from its beginning as the source of this group that is
+// read now is from its own last FAR bytes.
+#define NEXT(offset) \
+	MOVQ       offset(R10), R14; \
+	PREFETCHT0 (R14)(R15*1);     \
+	PREFETCHT0 64(R14)(R15*1)
+
+// TWOLINES copies two lines of each of the four pieces.
+#define TWOLINES \
+	VMOVDQU64 (BX)(R12*1), Z16;   \
+	VMOVDQU64 64(BX)(R12*1), Z17; \
+	VMOVDQU64 (DX)(R12*1), Z18;   \
+	VMOVDQU64 64(DX)(R12*1), Z19; \
+	VMOVDQU64 (DI)(R12*1), Z20;   \
+	VMOVDQU64 64(DI)(R12*1), Z21; \
+	VMOVDQU64 (R9)(R12*1), Z22;   \
+	VMOVDQU64 64(R9)(R12*1), Z23; \
+	VMOVNTDQ  Z16, (AX)(R12*1);   \
+	VMOVNTDQ  Z17, 64(AX)(R12*1); \
+	VMOVNTDQ  Z18, (CX)(R12*1);   \
+	VMOVNTDQ  Z19, 64(CX)(R12*1); \
+	VMOVNTDQ  Z20, (SI)(R12*1);   \
+	VMOVNTDQ  Z21, 64(SI)(R12*1); \
+	VMOVNTDQ  Z22, (R8)(R12*1);   \
+	VMOVNTDQ  Z23, 64(R8)(R12*1); \
+	ADDQ      $128, R12
+
+// func fourFarAVX512(l *lane, n, groups int)
+// n is a multiple of 64, more than 0; groups is more than 0.
+//
+// Like fourAVX512, but two lines of a piece at a time, and every line is asked for FAR bytes before it is read: within the piece
+// first, then, when less than that is left of it, in the pieces of the next group.
+TEXT ·fourFarAVX512(SB), NOSPLIT, $0-24
+	MOVQ l+0(FP), R10
+	MOVQ groups+16(FP), R13
+
+group:
+	MOVQ n+8(FP), R11
+	MOVQ 0(R10), AX
+	MOVQ 24(R10), BX
+	MOVQ 48(R10), CX
+	MOVQ 72(R10), DX
+	MOVQ 96(R10), SI
+	MOVQ 120(R10), DI
+	MOVQ 144(R10), R8
+	MOVQ 168(R10), R9
+	XORQ R12, R12
+	XORQ R15, R15
+	SUBQ $FAR, R11
+	JBE  last
+
+own:
+	PREFETCHT0 FAR(BX)(R12*1)
+	PREFETCHT0 (FAR+64)(BX)(R12*1)
+	PREFETCHT0 FAR(DX)(R12*1)
+	PREFETCHT0 (FAR+64)(DX)(R12*1)
+	PREFETCHT0 FAR(DI)(R12*1)
+	PREFETCHT0 (FAR+64)(DI)(R12*1)
+	PREFETCHT0 FAR(R9)(R12*1)
+	PREFETCHT0 (FAR+64)(R9)(R12*1)
+	TWOLINES
+	CMPQ R12, R11
+	JB   own
+
+last:
+	MOVQ n+8(FP), R11
+	SUBQ $128, R11
+	CMPQ R12, R11
+	JGT  odd
+
+lines:
+	NEXT(216)
+	NEXT(264)
+	NEXT(312)
+	NEXT(360)
+	TWOLINES
+	ADDQ $128, R15
+	CMPQ R12, R11
+	JLE  lines
+
+odd:
+	ADDQ $128, R11
+	CMPQ R12, R11
+	JGE  done
+	VMOVDQU64 (BX)(R12*1), Z16
+	VMOVDQU64 (DX)(R12*1), Z17
+	VMOVDQU64 (DI)(R12*1), Z18
+	VMOVDQU64 (R9)(R12*1), Z19
+	VMOVNTDQ  Z16, (AX)(R12*1)
+	VMOVNTDQ  Z17, (CX)(R12*1)
+	VMOVNTDQ  Z18, (SI)(R12*1)
+	VMOVNTDQ  Z19, (R8)(R12*1)
+
+done:
+	ADDQ $192, R10
+	DECQ R13
+	JNZ  group
+	RET
+
 // func oneAVX512(l *lane, n int)
 // n is a multiple of 64, more than 0.
 TEXT ·oneAVX512(SB), NOSPLIT, $0-16

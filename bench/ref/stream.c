@@ -1,0 +1,59 @@
+/* Four blocks in turn keep the memory busy where one would wait for it, and a
+ * non-temporal store spares reading the destination first. */
+#include <string.h>
+
+#include "stream.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define WAYS 4
+
+bool stream_can(void)
+{
+	return __builtin_cpu_supports("avx512f");
+}
+
+__attribute__((target("avx512f"))) static void four(uint8_t *const dst[WAYS], const uint8_t *const src[WAYS],
+                                                    size_t block)
+{
+	for (size_t at = 0; at < block; at += 64) {
+		__m512i line[WAYS];
+		for (int i = 0; i < WAYS; i++)
+			line[i] = _mm512_loadu_si512(src[i] + at);
+		for (int i = 0; i < WAYS; i++)
+			_mm512_stream_si512((__m512i *)(void *)(dst[i] + at), line[i]);
+	}
+}
+
+void stream_copy(uint8_t *dst, const uint32_t *to, const uint8_t *src, const uint32_t *from, size_t n, size_t block)
+{
+	size_t i = 0;
+	for (; i + WAYS <= n; i += WAYS) {
+		uint8_t *d[WAYS];
+		const uint8_t *s[WAYS];
+		for (size_t k = 0; k < WAYS; k++) {
+			d[k] = dst + (size_t)to[i + k] * block;
+			s[k] = src + (size_t)from[i + k] * block;
+		}
+		four(d, s, block);
+	}
+	for (; i < n; i++)
+		memcpy(dst + (size_t)to[i] * block, src + (size_t)from[i] * block, block);
+	_mm_sfence();
+}
+
+#else
+
+bool stream_can(void)
+{
+	return false;
+}
+
+void stream_copy(uint8_t *dst, const uint32_t *to, const uint8_t *src, const uint32_t *from, size_t n, size_t block)
+{
+	for (size_t i = 0; i < n; i++)
+		memcpy(dst + (size_t)to[i] * block, src + (size_t)from[i] * block, block);
+}
+
+#endif
