@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,10 +30,7 @@ func (v view) Explain(_ context.Context, node string) (admin.Explain, error) {
 
 // explain asks every transport, in order of preference, and says what became of it. node "" is this one.
 func (v view) explain(node string, p *peer.Status) admin.Explain {
-	e := admin.Explain{Peer: node, Secure: !v.cfg.Insecure, Notes: []string{}, Streams: v.streams(p)}
-	if node == "" {
-		e.Peer, e.Secure = v.cfg.Node, true
-	}
+	e := admin.Explain{Peer: cmp.Or(node, v.cfg.Node), Notes: []string{}, Streams: v.streams(p)}
 	for _, name := range everyTransport {
 		tried := admin.ExplainTried{Transport: name, Answer: "refused"}
 		t := v.carriers.named(name)
@@ -59,16 +57,34 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 	if p == nil {
 		e.Notes = append(e.Notes, "placement: "+v.placementState())
 	}
-	if p != nil {
-		e.Secure, e.DataPlain = p.Secure, p.DataPlain && p.Secure
-		if p.State == "up" && !p.Secure {
-			e.Notes = append(e.Notes, "insecure: the peer did not authenticate itself (loopback addresses alone)")
-		}
-		if e.DataPlain {
-			e.Notes = append(e.Notes, "data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)")
-		}
+	if p != nil && p.State == "up" {
+		explainChannel(&e, p)
+	} else {
+		v.explainConfigured(&e)
 	}
 	return e
+}
+
+// explainChannel says how a channel that is there is protected.
+func explainChannel(e *admin.Explain, p *peer.Status) {
+	e.Secure, e.DataPlain = p.Secure, p.DataPlain && p.Secure
+	if !e.Secure {
+		e.Notes = append(e.Notes, "insecure: the peer did not authenticate itself (loopback addresses alone)")
+	}
+	if e.DataPlain {
+		e.Notes = append(e.Notes, "data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)")
+	}
+}
+
+// explainConfigured says it where there is no channel, of the next one.
+func (v view) explainConfigured(e *admin.Explain) {
+	e.Secure, e.DataPlain = !v.cfg.Insecure, v.cfg.DataPlain
+	if !e.Secure {
+		e.Notes = append(e.Notes, "insecure is configured: peers do not authenticate themselves (loopback addresses alone)")
+	}
+	if e.DataPlain {
+		e.Notes = append(e.Notes, "data_plain is configured: data links to peers that say so too are not encrypted")
+	}
 }
 
 // notUp says why nothing moves to a peer now. One that nobody asked for has nothing the matter with it.

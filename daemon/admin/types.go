@@ -228,8 +228,8 @@ type Explain struct {
 	Peer      string         `json:"peer"`
 	Transport string         `json:"transport"` // "" none
 	GBps      float64        `json:"gbps"`
-	Secure    bool           `json:"secure"`
-	DataPlain bool           `json:"data_plain"`
+	Secure    bool           `json:"secure"`     // of the channel; without one: as configured
+	DataPlain bool           `json:"data_plain"` // likewise
 	Notes     []string       `json:"notes"`
 	Streams   []Stream       `json:"streams"` // data links, and where they go
 	Choices   []ExplainTried `json:"choices"` // every transport there is, best first

@@ -71,6 +71,8 @@ func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, err
 	return nil, malformed("a frame of unknown kind %d", kind)
 }
 
+// decodeLayout looks into the blob as well: the machine would ask for one that is no layout again and again. What is one is part of the
+// protocol's version, so no honest peer is hit.
 func decodeLayout(body []byte) (transfer.Msg, error) {
 	m := new(transfer.MsgLayout)
 	f := fields{what: "layout", b: body}
@@ -84,6 +86,14 @@ func decodeLayout(body []byte) (transfer.Msg, error) {
 		}
 	}
 	m.Digest = f.digest(d)
+	if f.err != nil {
+		return m, f.err
+	}
+	if l, err := layout.Decode(m.Blob); err != nil {
+		f.fail("layout.blob: %v", err)
+	} else if l.Digest() != m.Digest {
+		f.fail("layout.digest %x, must be that of its blob, %x", m.Digest, l.Digest())
+	}
 	return m, f.err
 }
 

@@ -80,6 +80,19 @@ func TestAMalformedFrameClosesItsChannel(t *testing.T) {
 			return must(appendMsg(nil, e, &transfer.MsgEnd{Status: transfer.Released}, false))
 		}, "end.status 4"},
 		{"digest", func(e uint64) []byte { return rawFrame(kind(e, kindLayout, []byte{0x0a, 1, 7})) }, "digest of 1 bytes, want 32"},
+		{"no layout", func(e uint64) []byte {
+			return must(appendMsg(nil, e, &transfer.MsgLayout{Blob: []byte{1, 2, 3}}, false))
+		}, "layout.blob: layout: malformed at byte"},
+		{"layout of another version", func(e uint64) []byte {
+			m := introduction(8)
+			m.Blob[0] = 2
+			return must(appendMsg(nil, e, m, false))
+		}, "layout.blob: layout: version 2; this daemon reads version 1"},
+		{"digest of another layout", func(e uint64) []byte {
+			m := introduction(8)
+			m.Blob = introduction(9).Blob
+			return must(appendMsg(nil, e, m, false))
+		}, "layout.digest "},
 		{"end", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgNeedLayout{End: 7}, false)) }, "need_layout.end 7"},
 		{"not UTF-8", func(e uint64) []byte { return rawFrame(kind(e, kindKey, []byte{0x1a, 1, 0xff})) }, "key.engine is not UTF-8"},
 		{"ids", func(e uint64) []byte {

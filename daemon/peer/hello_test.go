@@ -173,6 +173,10 @@ func TestInsecureIsForLoopbackAlone(t *testing.T) {
 	a := newCluster(t).node("a", func(c *Config) { c.Insecure = true })
 	a.Reload(map[string]string{"far": "192.0.2.1:7650"}, nil)
 	fails(t, a, "far", transfer.Denied, "not a loopback address", "insecure")
+	// Nor by its address, which peers.allow has. One that it does not have is refused for that.
+	a.Reload(nil, prefixes("192.0.2.0/24"))
+	fails(t, a, "192.0.2.1:7650", transfer.Denied, `"192.0.2.1:7650" is not a loopback address`, "insecure", "tls.ca")
+	fails(t, a, "127.0.0.1:7650", transfer.Denied, `"127.0.0.1:7650" is not inside peers.allow`, "192.0.2.0/24")
 }
 
 func TestWithoutCertificatesNobodyIsDialed(t *testing.T) {

@@ -13,6 +13,18 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
+// introduction carries a layout of so many blocks.
+func introduction(blocks uint64) *transfer.MsgLayout {
+	l, err := layout.New([]layout.View{{
+		Region: 1, NumBlocks: blocks, BlockStride: 128, TokenStride: 32, HeadStride: 16, ContentBytes: 16, Kind: layout.Paged, BlockSize: 4, Heads: 2,
+		TotalHeads: 2, Part: "kv",
+	}}, []layout.Field{{Key: "dtype", Value: "bf16"}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	return &transfer.MsgLayout{Digest: l.Digest(), Blob: l.Encode()}
+}
+
 // samples is one message of each kind with every field set.
 func samples() []transfer.Msg {
 	var d, e [32]byte
@@ -25,7 +37,7 @@ func samples() []transfer.Msg {
 	key, token := []byte("request-1"), []byte("0123456789abcdef")
 	why := transfer.Cause{Reason: transfer.Expired, Text: "the lease ended"}
 	return []transfer.Msg{
-		&transfer.MsgLayout{Digest: d, Blob: []byte{1, 2, 3}},
+		introduction(8),
 		&transfer.MsgTake{
 			Xfer: 9, Engine: "decode-0", Instance: "a1", TakeID: 4, Part: 1, Parts: 2, Key: key, Token: token, Content: []byte{0xc0}, Trace: "t-7",
 			Layered: true, Ranks: ranks, Blocks: lists, BlocksBy: by, Deadline: 30e9,
@@ -92,7 +104,7 @@ func drawMsg(t *rapid.T) transfer.Msg {
 	text := func(n int) *rapid.Generator[string] { return rapid.StringN(0, n/4, n) }
 	switch rapid.IntRange(0, 19).Draw(t, "kind") {
 	case 0:
-		return &transfer.MsgLayout{Digest: drawDigest(t), Blob: rapid.SliceOf(rapid.Byte()).Draw(t, "blob")}
+		return introduction(rapid.Uint64Range(1, layout.MaxBlocks).Draw(t, "blocks"))
 	case 1:
 		m := drawTake(t)
 		m.Xfer, m.Key, m.Token, m.Deadline = xfer, key.Draw(t, "key"), token.Draw(t, "token"), drawTime(t)

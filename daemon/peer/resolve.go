@@ -25,7 +25,7 @@ func (m *Manager) resolve(hint string) (target, *finalError) {
 	m.mu.Lock()
 	addr, known := m.nodes[hint]
 	names := slices.Sorted(maps.Keys(m.nodes))
-	closed := len(m.allow) == 0
+	allow := m.allow
 	m.mu.Unlock()
 	if known {
 		return target{addr, hint}, nil
@@ -38,8 +38,8 @@ func (m *Manager) resolve(hint string) (target, *finalError) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
 		return target{}, finally(transfer.Invalid, "peer address %q: give host:port with a port of 1 to 65535", hint)
 	}
-	if closed {
-		return target{}, m.outside(hint)
+	if len(allow) == 0 {
+		return target{}, m.outside(hint, allow)
 	}
 	return target{addr: hint}, nil
 }
@@ -51,8 +51,19 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (m *Manager) outside(addr string) *finalError {
-	return finally(transfer.Denied, "peer address %q is not inside peers.allow of node %q: name the peer in peers.nodes, or allow its network", addr, m.cfg.Node)
+// maxShown is how many networks an error lists.
+const maxShown = 8
+
+func (m *Manager) outside(addr string, allow []netip.Prefix) *finalError {
+	var nets []string
+	for _, p := range allow[:min(len(allow), maxShown)] {
+		nets = append(nets, p.String())
+	}
+	if more := len(allow) - len(nets); more > 0 {
+		nets = append(nets, fmt.Sprintf("%d more", more))
+	}
+	return finally(transfer.Denied, "peer address %q is not inside peers.allow of node %q (%s): name the peer in peers.nodes, or allow its network",
+		addr, m.cfg.Node, orNone(nets))
 }
 
 // addresses looks up host:port and keeps what may be dialed. Configured peers need no permission of their own. What was looked up is
@@ -70,21 +81,24 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	allow := m.allow
 	m.mu.Unlock()
 	var out []string
+	far := false // there is one that would do, but for insecure
 	for _, ip := range ips {
 		ip = ip.Unmap()
 		switch {
+		case t.node == "" && !within(allow, ip):
 		case m.cfg.Insecure && !ip.IsLoopback():
-		case t.node != "" || within(allow, ip):
+			far = true
+		default:
 			out = append(out, net.JoinHostPort(ip.String(), port))
 		}
 	}
 	switch {
 	case len(out) > 0:
 		return out, nil
-	case m.cfg.Insecure && t.node != "":
-		return nil, final(transfer.Denied, "peer address %q is not a loopback address, and this daemon runs insecure", t.addr)
+	case far:
+		return nil, final(transfer.Denied, "peer address %q is not a loopback address, and this daemon runs insecure: name one that is, or remove insecure and give tls.ca, tls.cert and tls.key", t.addr)
 	}
-	return nil, m.outside(t.addr)
+	return nil, m.outside(t.addr, allow)
 }
 
 func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {

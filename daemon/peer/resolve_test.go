@@ -26,11 +26,11 @@ func TestHintsLeadOnlyWherePeersAllowSays(t *testing.T) {
 		want  string // addresses, or part of the error
 	}{
 		{"10.0.0.0/8", "10.1.2.3:7650", "10.1.2.3:7650"},
-		{"10.0.0.0/8", "11.1.2.3:7650", "not inside peers.allow"},
+		{"10.0.0.0/8", "11.1.2.3:7650", `not inside peers.allow of node "a" (10.0.0.0/8)`},
 		{"10.0.0.0/8", "192.0.2.7:7650", "not inside peers.allow"}, // the address of a configured peer is no permission
 		{"10.0.0.0/8", "b", "192.0.2.7:7650"},
 		{"", "b", "192.0.2.7:7650"},
-		{"", "10.1.2.3:7650", "not inside peers.allow"},
+		{"", "10.1.2.3:7650", `not inside peers.allow of node "a" (none)`},
 		{"", "some.name.invalid:7650", "not inside peers.allow"}, // and is not looked up
 		{"10.0.0.0/8", "[::ffff:10.1.2.3]:7650", "10.1.2.3:7650"},
 		{"10.0.0.0/8", "[::ffff:11.1.2.3]:7650", "not inside peers.allow"},
@@ -78,6 +78,17 @@ func TestAHintOutsideAllowIsDeniedAtOnceAndNobodyIsDialed(t *testing.T) {
 	if _, st := b.Snapshot(); st.Opened+st.Refused != 0 {
 		t.Errorf("b was dialed: %+v", st)
 	}
+}
+
+// A long list is cut short: the error travels.
+func TestARefusalShowsSomeOfTheNetworks(t *testing.T) {
+	a := newCluster(t).node("a", nil)
+	var allow []netip.Prefix
+	for i := range byte(maxShown + 3) {
+		allow = append(allow, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, i, 0, 0}), 16))
+	}
+	a.Reload(nil, allow)
+	fails(t, a, "11.1.2.3:7650", transfer.Denied, "(10.0.0.0/16, 10.1.0.0/16", "10.7.0.0/16, 3 more)")
 }
 
 func TestAHintInsideAllowFindsTheNodeAndItsNameJoinsTheSameChannel(t *testing.T) {

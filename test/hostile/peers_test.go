@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,38 @@ func TestPeers(t *testing.T) {
 	besiege(t, []*cluster.Node{a, b}, "a", shouts, knocks(nil), knocks(stranger), raves(mad), bindsLinks(mad))
 	for _, n := range []*cluster.Node{a, b} {
 		cluster.Eventually(t, "what the mad node left is gone", func() bool { return n.Peer("mad").State != "up" })
+		brings(t, n, mad)
+		n.Says("malformed frame, channel closed", "peer=mad", "layout.blob")
+	}
+}
+
+// brings sends a layout that is none, alone in all that it says: the channel is closed for it.
+func brings(t *testing.T, n *cluster.Node, id *pki.Identity) {
+	t.Helper()
+	tcp, err := net.Dial("tcp", n.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tcp.Close() }()
+	_ = tcp.SetDeadline(time.Now().Add(cluster.Patience))
+	conn := tls.Client(tcp, id.Config("kvpipe/1"))
+	send(conn, &peerpb.Frame{Kind: &peerpb.Frame_Hello{Hello: &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "mad", Incarnation: 1, Version: "mad"}}})
+	hello, err := receive(conn)
+	if err != nil || hello.GetHello() == nil {
+		t.Fatalf("%v, %v: want a hello", hello, err)
+	}
+	send(conn, &peerpb.Frame{Epoch: hello.GetHello().GetEpoch(), Kind: &peerpb.Frame_Layout{Layout: &peerpb.Layout{Digest: make([]byte, 32), Blob: []byte("mad")}}})
+	for {
+		f, err := receive(conn)
+		if err != nil {
+			t.Fatalf("hung up without a reason: %v", err)
+		}
+		if c := f.GetClose(); c != nil {
+			if !strings.Contains(c.GetText(), "layout.blob") {
+				t.Errorf("closed for %q", c.GetText())
+			}
+			return
+		}
 	}
 }
 

@@ -96,9 +96,11 @@ func (r *receiver) end() {
 	}
 }
 
-// malformed notes that the peer does not keep to the protocol.
+// malformed notes that the peer does not keep to the protocol. It is said here, once for each link: that a link is lost may be the end of its
+// channel, or be another's fault by then.
 func (r *receiver) malformed(err error) error {
 	r.ch.count.bad.Add(1)
+	r.ch.t.cfg.Log.Warn("malformed frame, data link closed", "peer", r.Peer, "epoch", r.Epoch, "link", r.Index, "error", err)
 	return fmt.Errorf("malformed: %w", err)
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -133,34 +135,36 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestMalformed: frames that are not as they must be end the link, count, and report the slice that they hit.
+// TestMalformed: frames that are not as they must be end the link, count, are told with their reason, and report the slice that they hit.
 func TestMalformed(t *testing.T) {
 	le := binary.LittleEndian
 	resum := func(f []byte) { le.PutUint32(f[36:], crc32.Checksum(f[:36], castagnoli)) }
 	for _, c := range []struct {
 		name  string
 		spoil func(f []byte)
+		says  string
 	}{
-		{"magic", func(f []byte) { f[0] ^= 1; resum(f) }},
-		{"checksum of the header", func(f []byte) { f[36] ^= 1 }},
-		{"version", func(f []byte) { f[4] = 9; resum(f) }},
-		{"type", func(f []byte) { f[5] = 9; resum(f) }},
-		{"flags", func(f []byte) { le.PutUint16(f[6:], 0x8000); resum(f) }},
-		{"reserved", func(f []byte) { f[32] = 1; resum(f) }},
-		{"length 0", func(f []byte) { le.PutUint32(f[28:], 0); resum(f) }},
-		{"length beyond the limit", func(f []byte) { le.PutUint32(f[28:], maxLength+1); resum(f) }},
-		{"length of another plan", func(f []byte) { le.PutUint32(f[28:], 4<<10); resum(f) }},
-		{"slice beyond the plan", func(f []byte) { le.PutUint32(f[20:], 2); resum(f) }},
-		{"slice far beyond the plan", func(f []byte) { le.PutUint32(f[20:], 1<<31); resum(f) }},
-		{"checksum of the trailer", func(f []byte) { f[len(f)-1] ^= 1 }},
+		{"magic", func(f []byte) { f[0] ^= 1; resum(f) }, "frame header: magic"},
+		{"checksum of the header", func(f []byte) { f[36] ^= 1 }, "frame header: checksum"},
+		{"version", func(f []byte) { f[4] = 9; resum(f) }, "frame header: version 9"},
+		{"type", func(f []byte) { f[5] = 9; resum(f) }, "frame header: type 9"},
+		{"flags", func(f []byte) { le.PutUint16(f[6:], 0x8000); resum(f) }, "frame header: flags 0x8000"},
+		{"reserved", func(f []byte) { f[32] = 1; resum(f) }, "frame header: reserved field 0x1"},
+		{"length 0", func(f []byte) { le.PutUint32(f[28:], 0); resum(f) }, "frame header: length 0: must be 1 to 67108864"},
+		{"length beyond the limit", func(f []byte) { le.PutUint32(f[28:], maxLength+1); resum(f) }, "frame header: length 67108865: must be 1 to 67108864"},
+		{"length of another plan", func(f []byte) { le.PutUint32(f[28:], 4<<10); resum(f) }, "frame header: length 4096: slice 1 of the plan has 8192 bytes"},
+		{"slice beyond the plan", func(f []byte) { le.PutUint32(f[20:], 2); resum(f) }, "frame header: slice 2: the plan has 2"},
+		{"slice far beyond the plan", func(f []byte) { le.PutUint32(f[20:], 1<<31); resum(f) }, "frame header: slice 2147483648: the plan has 2"},
+		{"checksum of the trailer", func(f []byte) { f[len(f)-1] ^= 1 }, "frame trailer: checksum"},
 		{"status", func(f []byte) {
 			at := len(f) - 8
 			f[at] = 7
 			le.PutUint32(f[at+4:], crc32.Checksum(f[at:at+4], castagnoli))
-		}},
+		}, "frame trailer: status 7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newRawPeer(t, Config{})
+			var log bytes.Buffer // at info, as daemons log
+			p := newRawPeer(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			s := p.expect(1, 8<<10, 2)
 			f := s.frame(1, 0)
 			c.spoil(f)
@@ -169,6 +173,10 @@ func TestMalformed(t *testing.T) {
 			p.sink.LinkLost(t, 1)
 			if st := p.tr.Stats()["a"]; st.Malformed != 1 || st.LinksLost != 1 {
 				t.Errorf("%+v, want one malformed frame and one lost link", st)
+			}
+			head := `level=WARN msg="malformed frame, data link closed" peer=a epoch=7 link=0 error="` + c.says
+			if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, head) {
+				t.Errorf("the log has\n%swant %s", said, head)
 			}
 		})
 	}

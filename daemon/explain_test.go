@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
+)
+
+// explains asks the admin interface about a peer; "": the node itself.
+func (n *node) explains(peer string) (e admin.Explain) {
+	n.t.Helper()
+	if err := n.ctl.Get(n.t.Context(), "explain", url.Values{"peer": {peer}}, &e); err != nil {
+		n.t.Fatal(err)
+	}
+	return e
+}
+
+// TestWhatIsNotProtectedShows: insecure and data_plain are in the log from the start, in status and in explain, with a channel and without one.
+func TestWhatIsNotProtectedShows(t *testing.T) {
+	for name, c := range map[string]struct {
+		change     func(*config.Config)
+		log        []string
+		warning    string // of status
+		configured string // notes of explain, without a channel
+		there      string // and with one
+		secure     bool
+		plain      bool
+	}{
+		"neither": {
+			change: func(*config.Config) {}, log: []string{"msg=ready", "insecure=false data_plain=false"}, secure: true,
+		},
+		"insecure": {
+			change: func(c *config.Config) { c.Insecure = true },
+			log:    []string{"insecure=true data_plain=false", `level=WARN msg="insecure: peers are not authenticated`}, warning: "insecure: ",
+			configured: "insecure is configured: ", there: "insecure: the peer did not authenticate itself",
+		},
+		"data_plain": {
+			change: func(c *config.Config) { c.DataPlain = true },
+			log:    []string{"insecure=false data_plain=true", `level=WARN msg="data_plain: data links to peers that say so too`}, warning: "data_plain: ",
+			configured: "data_plain is configured: ", there: "data links are not encrypted: ", secure: true, plain: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t, func(cfg *config.Config) {
+				cfg.TCP.EncryptLoopback = true // or links on this machine are plain anyway
+				c.change(cfg)
+			})
+			for _, want := range c.log {
+				eventually(t, "the log has "+want, func() bool { return strings.Contains(a.log.String(), want) })
+			}
+			shows(t, "status", get[admin.Status](a, "status").Warnings, c.warning)
+			check := func(peer, note string) {
+				t.Helper()
+				e := a.explains(peer)
+				if e.Secure != c.secure || e.DataPlain != c.plain {
+					t.Errorf("explain %q: secure %v, data_plain %v, want %v and %v", peer, e.Secure, e.DataPlain, c.secure, c.plain)
+				}
+				shows(t, "explain "+peer, e.Notes, note)
+			}
+			check("", c.configured)
+			check("b", c.configured)
+			a.peers.Dial("b")
+			up := func() bool { p, err := view{a.Daemon}.status("b"); return err == nil && p.State == "up" }
+			eventually(t, "a channel", up)
+			check("b", c.there)
+			b.stop()
+			eventually(t, "no channel", func() bool { return !up() })
+			check("b", c.configured)
+		})
+	}
+}
+
+// shows wants one text that begins with want, "": none, among those about protection.
+func shows(t *testing.T, where string, all []string, want string) {
+	t.Helper()
+	got := slices.DeleteFunc(slices.Clone(all), func(s string) bool {
+		return !strings.Contains(s, "insecure") && !strings.Contains(s, "data_plain") && !strings.Contains(s, "not encrypted")
+	})
+	if want == "" && len(got) == 0 || want != "" && len(got) == 1 && strings.HasPrefix(got[0], want) {
+		return
+	}
+	t.Errorf("%s says %q, want one that begins with %q", where, got, want)
+}
