@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"time"
 
@@ -24,7 +25,10 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		return nil, invalid("flags is %d and reserved fields are %d, %d, %d: must be 0", e.Flags, e.Reserved0, e.Reserved1, e.Reserved2)
 	}
 	if e.TimeoutNS > math.MaxInt64 || transfer.Time(e.TimeoutNS) > maxTimeout {
-		return nil, invalid("timeout is %d ns, the limit is %d (30 days): every operation has a deadline", e.TimeoutNS, maxTimeout)
+		if e.Op == ring.OpOffer {
+			return nil, invalid("lease is %s, the limit is %s: ask for less, consumers that wait renew it", span(e.TimeoutNS), span(uint64(maxTimeout)))
+		}
+		return nil, invalid("timeout is %s, the limit is %s: every operation has a deadline", span(e.TimeoutNS), span(uint64(maxTimeout)))
 	}
 	timeout := transfer.Time(e.TimeoutNS)
 	switch {
@@ -57,12 +61,12 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		return &transfer.CancelOp{Target: e.Target}, nil
 	case ring.OpBind:
 		if timeout != 0 {
-			return nil, invalid("timeout is %d ns: an end stays open until it is closed, so it must be 0", e.TimeoutNS)
+			return nil, invalid("timeout is %s: an end stays open until it is closed, so it must be 0", span(e.TimeoutNS))
 		}
 		return decodeBind(rec)
 	case ring.OpPut:
 		if timeout != 0 {
-			return nil, invalid("timeout is %d ns: an item stays until it is received or withdrawn, so it must be 0", e.TimeoutNS)
+			return nil, invalid("timeout is %s: an item stays until it is received or withdrawn, so it must be 0", span(e.TimeoutNS))
 		}
 		return decodePut(rec, e.Target)
 	case ring.OpGet:
@@ -78,6 +82,19 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		return &d, nil
 	}
 	return nil, invalid("operation %d is not known: WELCOME's ops says which are", e.Op)
+}
+
+// span writes a client's time for people, any number of nanoseconds; days are rounded up, so that what is beyond a limit reads so.
+func span(ns uint64) string {
+	const day = uint64(24 * time.Hour)
+	if ns < day {
+		return time.Duration(ns).String()
+	}
+	hundredths := ns / (day / 100)
+	if ns%(day/100) != 0 {
+		hundredths++
+	}
+	return fmt.Sprintf("%g days", float64(hundredths)/100)
 }
 
 func hasRecord(op uint8) bool {

@@ -1,9 +1,11 @@
 package session_test
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
@@ -71,6 +73,34 @@ func TestEveryOperation(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTimesBeyondTheLimit: refused in the words of who gave them, and for people.
+func TestTimesBeyondTheLimit(t *testing.T) {
+	const month = uint64(30 * 24 * time.Hour)
+	for _, c := range []struct {
+		op   transfer.Op
+		ns   uint64
+		want string
+	}{
+		{&transfer.OfferOp{Key: []byte("k"), Token: token, Consumers: 1}, month + 1, "lease is 30.01 days, the limit is 30 days: ask for less"},
+		{&transfer.TakeOp{Key: []byte("k"), Token: token, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot}, 2 * month, "timeout is 60 days, the limit is 30 days: every"},
+		{&transfer.WatchOp{Key: []byte("k"), Token: token}, math.MaxUint64, "timeout is 213503.99 days, the limit is 30 days"},
+		{&transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1}, 1500e6, "timeout is 1.5s: an end stays open"},
+		{&transfer.PutOp{Target: 5, Form: transfer.MatchKey, Key: []byte("k")}, 1500e3, "timeout is 1.5ms: an item stays"},
+	} {
+		e, rec := sessiontest.Encode(c.op)
+		e.TimeoutNS = month
+		if _, limited := c.op.(*transfer.OfferOp); limited {
+			if _, err := session.Decode(&e, rec, 0); err != nil {
+				t.Errorf("a lease of 30 days: %v", err)
+			}
+		}
+		e.TimeoutNS = c.ns
+		if _, err := session.Decode(&e, rec, 0); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%T for %d ns: %v, want %s", c.op, c.ns, err, c.want)
+		}
+	}
 }
 
 // TestManySubmissions keeps the rings full; every answer comes, in the end in both modes.

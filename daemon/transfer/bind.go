@@ -22,7 +22,7 @@ type bind struct {
 	verdict *Cause
 }
 
-// maxHeldTokens bounds the memory that one end's queries or entries take.
+// maxHeldTokens bounds the memory that one end's queries or entries take (docs/operating.md has it).
 const maxHeldTokens = 64 << 20
 
 func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
@@ -37,7 +37,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	switch {
 	case cause.Reason != OK:
 	case m.binds[key] >= m.cfg.MaxPipes:
-		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit (limits.pipes); close some", key.name, m.binds[key])
+		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit is limits.pipes = %d: close some, or raise that", key.name, m.binds[key], m.cfg.MaxPipes)
 	case in.Kind.home():
 		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
 			cause = because(Busy, "%s: its last sender is gone, and %d items that it put wait to be received, for %s at most; receive them, or use another name",
@@ -93,6 +93,9 @@ func (b *bind) over(m *Machine, status Status, cause Cause) {
 	}
 	if h := b.home; h != nil {
 		verdict := because(PeerGone, "%s: its sender is gone: %s", b.name, cause.Text)
+		if h.broken != nil {
+			verdict = h.gap()
+		}
 		m.endHome(h, status, cause, verdict)
 		return
 	}

@@ -54,6 +54,7 @@ type Broken struct {
 	Commit      bool // a take is done although slices are missing
 	Incarnation bool // bytes of two offers under one key may mix
 	Unfinished  bool // offers outlive an engine that had not written all their blocks
+	Gap         bool // a pipe goes on behind an item that was refused
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
 	Doubt       bool // one that may have been received goes back
 	LateSlice   bool // a slice that is spoiled after it had landed stays landed

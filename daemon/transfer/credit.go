@@ -2,6 +2,9 @@ package transfer
 
 // refuse answers a submission that is not accepted.
 func (m *Machine) refuse(s *session, sub *Submit, cause Cause) {
+	if in, put := sub.Op.(*PutOp); put {
+		m.breakPipe(s, in, cause)
+	}
 	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Kind: KindOf(sub.Op), Op: m.newOp(), Status: Failed, Reason: cause.Reason, Text: cause.Text})
 }
 

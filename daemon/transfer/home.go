@@ -15,6 +15,7 @@ type home struct {
 	token     []byte
 	capacity  uint64
 	sealed    bool
+	broken    *Cause // an item of it was refused: why
 	ended     bool
 	linger    Time
 	gone      *Cause // its session is over: why
@@ -52,6 +53,10 @@ func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
 	h := b.home
 	if h == nil {
 		m.refuse(s, sub, because(Invalid, "%s: this is a receiving end; its sender seals it", b.place))
+		return
+	}
+	if h.broken != nil {
+		m.refuse(s, sub, *h.broken)
 		return
 	}
 	m.answer(s, sub)

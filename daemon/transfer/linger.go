@@ -27,6 +27,8 @@ func (h *home) farewell() Cause {
 	switch {
 	case h.sealed:
 		return because(Closed, "%s was closed by its sender, and everything in it was received", h.place)
+	case h.gone != nil && h.broken != nil:
+		return h.gap()
 	case h.gone != nil:
 		return because(PeerGone, "%s: its sender is gone, and everything that it had put was received: %s", h.place, h.gone.Text)
 	}
@@ -36,8 +38,11 @@ func (h *home) farewell() Cause {
 // noMore is what an end hears that asks for an item after the last.
 func (h *home) noMore(e *end) Cause {
 	n := h.pipe.Next() - e.base
-	if h.sealed {
+	switch {
+	case h.sealed:
 		return because(Closed, "%s was closed by its sender after %d items", h.place, n)
+	case h.broken != nil:
+		return h.gap()
 	}
 	return because(PeerGone, "%s: its sender is gone after %d items: %s", h.place, n, h.gone.Text)
 }

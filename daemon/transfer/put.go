@@ -67,6 +67,8 @@ func (m *Machine) mayPut(s *session, b *bind, in *PutOp) Cause {
 	switch {
 	case h == nil:
 		return because(Invalid, "%s: this is a receiving end; only its sender puts", b.name)
+	case h.broken != nil:
+		return *h.broken
 	case h.sealed:
 		return because(Closed, "%s is sealed; nothing can be put any more", b.name)
 	case (in.Form == MatchNext) == h.place.buffer || in.Form < MatchNext || in.Form > MatchKey || in.Form == MatchExact:

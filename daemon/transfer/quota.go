@@ -37,12 +37,15 @@ type QuotaInfo struct {
 }
 
 func (m *Machine) quotasOf(s *session) []QuotaInfo {
-	all := make([]QuotaInfo, 0, numQuotas)
+	all := make([]QuotaInfo, 0, numQuotas+1)
 	for q := range quotas {
 		if q := quota(q); q == quotaItems && s.role != Endpoint || q == quotaOffers && s.role == Endpoint {
 			continue
 		}
 		all = append(all, QuotaInfo{Key: quotas[q].key, Used: s.used[q], Limit: quotas[q].limit(&m.cfg)})
+	}
+	if s.role == Endpoint { // which it shares with the other ends of its engine
+		all = append(all, QuotaInfo{Key: "limits.pipes", Used: m.binds[s.engine.key], Limit: m.cfg.MaxPipes})
 	}
 	return all
 }

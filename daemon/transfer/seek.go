@@ -125,7 +125,7 @@ func (m *Machine) seekNumber(h *home, k *seeker) {
 		m.found(k, it)
 	case state == match.Taken && it.seeker.state == seekShort && it.seeker.end == k.end:
 		m.takeOver(k, it.seeker)
-	case state == match.Ahead && (h.sealed || h.gone != nil):
+	case state == match.Ahead && h.final():
 		m.refuseSeeker(k, h.noMore(k.end))
 	default:
 		k.queued = queuedNumber

@@ -181,6 +181,9 @@ func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
 		m.arm(&t.resend, t, wakeResend, m.now+min(msg.Retry, 8*m.cfg.Resend))
 		return
 	}
+	if msg.Cause.Reason == Restarted { // which here would be this node's daemon
+		msg.Cause.Reason = PeerGone
+	}
 	t.refusedSeek(m, msg.Cause)
 }
 

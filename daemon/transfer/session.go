@@ -150,14 +150,17 @@ func (m *Machine) endSession(s *session, cause Cause) {
 
 // usable says whether the session may begin an operation.
 func (m *Machine) usable(s *session, in Op) (Cause, bool) {
+	_, put := in.(*PutOp)
 	switch {
 	case s.ended != nil:
 		return *s.ended, false
+	case m.stopping && put:
+		return because(Restarted, "the daemon of node %q is about to end, and so are its pipes and lookup buffers; open them again", m.cfg.Node), false
 	case m.draining:
 		return because(Unavailable, "the daemon of node %q is shutting down; submit again after its restart", m.cfg.Node), false
 	}
 	counts := quotaOps
-	if _, put := in.(*PutOp); put { // a lookup buffer may hold many more
+	if put { // a lookup buffer may hold many more
 		counts = quotaItems
 	}
 	c := m.within(s, counts)

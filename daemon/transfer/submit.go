@@ -56,12 +56,15 @@ func (m *Machine) submit(sub *Submit) {
 
 // leavesToNext: a daemon that is about to end begins nothing and does not answer, since the client sends it again to the next one. What
 // acts on an operation that was left to the next daemon goes with it: an extension that was refused would cost the client its offer.
+// A PUT is refused: nobody sends it again, since no end comes back.
 func (m *Machine) leavesToNext(s *session, in Op) bool {
 	if !m.stopping || s.ended != nil {
 		return false
 	}
 	var target uint64
 	switch in := in.(type) {
+	case *PutOp:
+		return false
 	case *CancelOp:
 		target = in.Target
 	case *WithdrawOp:

@@ -18,6 +18,7 @@ func TestBroken(t *testing.T) {
 		{"commit", Options{Broken: transfer.Broken{Commit: true}}, 100},
 		{"incarnation", Options{Broken: transfer.Broken{Incarnation: true}}, 3000},
 		{"late slice", Options{Broken: transfer.Broken{LateSlice: true}}, 3000},
+		{"pipe that goes on behind a gap", Options{Ends: true, Broken: transfer.Broken{Gap: true}}, 100},
 		{"item that does not go back", Options{Ends: true, Broken: transfer.Broken{Return: true}}, 100},
 		{"item in doubt that goes back", Options{Ends: true, Broken: transfer.Broken{Doubt: true}}, 3000},
 		{"unfinished", Options{Broken: transfer.Broken{Unfinished: true}}, 300},

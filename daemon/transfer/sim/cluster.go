@@ -109,6 +109,9 @@ func New(opts Options) *Cluster {
 	if opts.Ends { // a word about an item that is in doubt is waited for longer than a partition lasts
 		c.cfg.Linger = r.span(4*second, 8*second)
 		c.cfg.PipeLinger = r.span(100*ms, 4*second)
+		if r.hit(20) {
+			c.cfg.MaxItems = r.in(2, 12)
+		}
 	}
 	c.cfg.WindowSlices = r.in(1, 8)
 	if r.hit(50) {
@@ -119,6 +122,9 @@ func New(opts Options) *Cluster {
 		c.inline = uint64(r.in(16, 256))
 	}
 	c.faults = someFaults(r)
+	if opts.Ends {
+		c.faults.drain *= 3
+	}
 	for i := range r.in(3, 8) {
 		c.AddNode(fmt.Sprintf("n%d", i))
 	}

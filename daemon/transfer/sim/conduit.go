@@ -43,11 +43,12 @@ type thing struct {
 // sender is a home's end.
 type sender struct {
 	*conduit
-	eng  *Engine
-	bind *Op
-	life int // binds so far
-	next uint64
-	last map[string]*thing // by key
+	eng   *Engine
+	bind  *Op
+	life  int // binds so far
+	next  uint64
+	last  map[string]*thing // by key
+	terms map[int]*term     // by life
 }
 
 // addEnds makes pipes and lookup buffers between nodes and within them.
@@ -59,7 +60,7 @@ func (c *Cluster) addEnds() {
 			p.token = fmt.Appendf(nil, "token-of-pipe-%04d", i)
 		}
 		c.pipes = append(c.pipes, p)
-		p.home = &sender{conduit: p, last: map[string]*thing{}}
+		p.home = &sender{conduit: p, last: map[string]*thing{}, terms: map[int]*term{}}
 		p.home.eng = c.endpoint(pick(r, c.nodes), "s"+p.name, p.home.open)
 		for k := range r.in(1, 3) {
 			e := &receiver{conduit: p, window: r.in(1, 4)}
@@ -110,7 +111,7 @@ func (p *conduit) trouble() {
 		p.closing = bind
 		p.small(eng, &transfer.CancelOp{Target: bind.user})
 	case r.hit(30) && of == nil && running(bind):
-		p.small(eng, &transfer.SealOp{Target: bind.user})
+		p.home.seal()
 	}
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), p.trouble)
 }
@@ -123,7 +124,11 @@ func (p *conduit) finish() {
 		return
 	}
 	p.drains = true
-	p.small(h.eng, &transfer.SealOp{Target: h.bind.user})
+	h.seal().onEnd = func(e transfer.Complete) {
+		if e.Status == transfer.Failed { // an item was refused
+			p.stop()
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(p.c.items)) { // the same order in each run of a seed
 		t := p.c.items[id]
 		if t.home == h && t.key != "" && running(t.put) { // those stay
@@ -166,8 +171,10 @@ func (p *conduit) binds() (all []*Op) {
 func running(o *Op) bool { return o != nil && o.sess.open && o.ends[o.sess] == nil }
 
 // small submits a cancel or a seal.
-func (p *conduit) small(e *Engine, in transfer.Op) {
-	p.c.newOp("small", e.workers[0], nil).arrive(in)
+func (p *conduit) small(e *Engine, in transfer.Op) *Op {
+	o := p.c.newOp("small", e.workers[0], nil)
+	o.arrive(in)
+	return o
 }
 
 // arrive hands an operation to the daemon, after all earlier ones of the end.
@@ -195,12 +202,14 @@ func (h *sender) open() {
 	o := c.newOp("bind", h.eng.workers[0], nil)
 	h.bind, h.next, h.last = o, 0, map[string]*thing{}
 	h.life++
+	h.terms[h.life] = &term{sealed: -1}
 	kind := transfer.BindSend
 	if h.buffer {
 		kind = transfer.BindOwn
 	}
 	o.onEnd = func(e transfer.Complete) {
-		if h.drains && o != h.closing && e.Status != transfer.Done && e.Reason != transfer.Quota && e.Reason != transfer.Busy { // those: it was never open
+		unopened := e.Reason == transfer.Quota || e.Reason == transfer.Busy || e.Reason == transfer.Unavailable
+		if h.drains && o != h.closing && e.Status != transfer.Done && !unopened {
 			c.fail("op %d: %s was sealed, and ended %d %s", o.tag, h.name, e.Status, e.Text)
 		}
 		if h.drains {
@@ -260,6 +269,8 @@ func (h *sender) put(bind *Op) {
 	t.put, o.ids = o, ids
 	t.number = h.next
 	h.next++
+	term := h.terms[h.life]
+	term.things = append(term.things, t)
 	if t.tokens > 0 {
 		b := list(bs, 0, t.tokens, ids)
 		in.Blocks = append(in.Blocks, b)
@@ -269,6 +280,9 @@ func (h *sender) put(bind *Op) {
 		s.mem.write(int(t.id), 0, b, 0, layers)
 	}
 	o.onEnd = func(e transfer.Complete) {
+		if e.Status == transfer.Failed && e.Reason != transfer.Closed && !h.buffer {
+			h.refused(bind, term, t)
+		}
 		if e.Status == transfer.Done && t.got == 0 && h.upset == t.upset && !t.replaced {
 			c.fail("op %d: item %x of %s is done, and nobody received it", o.tag, t.id, h.name)
 		}

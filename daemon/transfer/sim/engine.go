@@ -40,7 +40,7 @@ type Session struct {
 	sleepy   bool          // its memory was asked back for a while
 	invalid  bool          // it has none
 	orphan   bool          // its daemon was told what has to stay of its memory
-	gone     transfer.Time // killed: when the daemon heard of it
+	gone     transfer.Time // when the daemon heard that it is closed or dead
 	progress uint64
 	watch    uint64
 	writes   []write

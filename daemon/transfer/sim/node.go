@@ -159,6 +159,11 @@ func (n *Node) stop() { n.drain(transfer.Drain{Stop: true}, n.c.bound()) }
 func (n *Node) drain(how transfer.Drain, within transfer.Time) {
 	r := n.c.rng
 	n.step(how)
+	for _, p := range n.c.pipes { // applications end with their node's service
+		if r := &n.c.rng; p.home.eng.node == n && r.hit(50) {
+			n.later(r.span(0, within/2), p.home.leave)
+		}
+	}
 	n.later(r.span(0, within), func() { n.crash(r.span(10*ms, 300*ms)) })
 }
 

@@ -12,11 +12,12 @@ import (
 func (s *Session) end() {
 	n, c := s.node, s.eng.c
 	ev := transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}}
+	s.gone = c.now
 	if !s.killed || n.sessions[s.id] != s {
 		n.step(ev)
 		return
 	}
-	ev.Died, ev.Progress, s.gone = true, s.progress, c.now
+	ev.Died, ev.Progress = true, s.progress
 	if !c.fixed {
 		n.step(transfer.Progress{}) // nothing, but the machine looks at its clock
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -11,13 +12,17 @@ import (
 // receiver is a receiving end.
 type receiver struct {
 	*conduit
-	eng    *Engine
-	bind   *Op
-	window int
-	next   uint64            // of the numbers to ask for
-	came   map[uint64]*thing // of the bind, by the number that was asked for
-	gets   int               // of the bind, under way
+	eng     *Engine
+	bind    *Op
+	window  int
+	next    uint64            // of the numbers to ask for
+	came    map[uint64]*thing // of the bind, by the number that was asked for
+	gets    int               // of the bind, under way
+	closed  uint64            // of the bind: the first number for which its pipe was said to be closed; none: open
+	givenUp bool              // of the bind: it lacks numbers that it will not get
 }
+
+const open = ^uint64(0)
 
 func (e *receiver) open() {
 	c, r := e.c, &e.c.rng
@@ -26,7 +31,7 @@ func (e *receiver) open() {
 	}
 	e.upset++ // what the end before it was given may not have been told
 	o := c.newOp("bind", e.eng.workers[0], nil)
-	e.bind, e.next, e.came, e.gets = o, 0, map[uint64]*thing{}, 0
+	e.bind, e.next, e.came, e.gets, e.closed, e.givenUp = o, 0, map[uint64]*thing{}, 0, open, false
 	in := &transfer.BindOp{Kind: transfer.BindRecv, Name: e.name, Token: e.token}
 	if e.buffer {
 		in.Kind = transfer.BindSelect
@@ -128,19 +133,46 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 		c.after(r.span(0, 100*ms), func() { e.get(bind, seq, x.Got) })
 	case x.Status == transfer.Done:
 		e.got(bind, o, in, seq, x)
+		if e.atEnd(bind, o) {
+			return
+		}
 		next := e.next
 		e.next++
 		c.after(r.span(0, 50*ms), func() { e.get(bind, next, nil) })
 	case x.Reason == transfer.Quota: // it collects slowly
 		c.after(r.span(100*ms, 900*ms), asked)
-	case x.Reason == transfer.Closed || x.Reason == transfer.PeerGone || x.Reason == transfer.Busy || !e.drains && r.hit(5):
-		c.after(r.span(0, 100*ms), func() { e.again(bind) })
+	case x.Reason == transfer.Closed && e.bind == bind && strings.Contains(x.Text, "closed by its sender") && !e.buffer:
+		e.closed = min(e.closed, seq)
+		if !e.atEnd(bind, o) && (e.givenUp || r.hit(30)) { // else what comes before is waited for
+			e.giveUp(bind)
+		}
+	case x.Reason == transfer.Closed || x.Reason == transfer.PeerGone || x.Reason == transfer.Restarted || x.Reason == transfer.Busy || !e.drains && r.hit(5):
+		e.giveUp(bind)
 	case x.Reason == transfer.Invalid && !e.buffer:
 		e.missed(o, seq)
-		c.after(r.span(0, 100*ms), func() { e.again(bind) })
+		e.giveUp(bind)
 	default:
 		c.after(r.span(0, 50*ms), asked)
 	}
+}
+
+// atEnd: everything that comes before the pipe's end has come, so that its receiver is told that there is no more.
+func (e *receiver) atEnd(bind, o *Op) bool {
+	if e.bind != bind || e.closed == open || uint64(len(e.came)) < e.closed {
+		return false
+	}
+	if t := e.came[0]; t != nil {
+		e.home.whole(o, t.life)
+	}
+	e.giveUp(bind)
+	return true
+}
+
+func (e *receiver) giveUp(bind *Op) {
+	if e.bind == bind {
+		e.givenUp = true
+	}
+	e.c.after(e.c.rng.span(0, 100*ms), func() { e.again(bind) })
 }
 
 // missed: a number is not there. Only who put it can have taken it away, or who received in this end's place while it was cut off.
@@ -162,6 +194,9 @@ func (e *receiver) inOrder(o *Op, seq uint64, t *thing) {
 		}
 	}
 	e.came[seq] = t
+	if gap := e.home.terms[t.life].refused; gap != nil && gap.number < t.number {
+		e.c.fail("op %d: get %d of %s got item %d of life %d, and item %d was refused", o.tag, seq, e.name, t.number, t.life, gap.number)
+	}
 }
 
 // got checks what was received.

@@ -1,0 +1,97 @@
+package transfer_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestPipeGap: behind an item that is refused, whatever for, a pipe takes no more and is not sealed: what was put before is received, and
+// then both ends hear why there is no more.
+func TestPipeGap(t *testing.T) {
+	small := &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1000}
+	good := func(e *ends, tx uint64) uint64 { return e.put(1, tx, 2, 10, "") }
+	for _, tc := range []struct {
+		name    string
+		before  transfer.Event // what makes a good item be refused
+		put     func(e *ends, tx uint64) uint64
+		reason  transfer.Reason
+		says    string
+		hears   transfer.Reason // the receiver
+		refuses bool            // its daemon refuses it everything new, so that it gets nothing that it has not asked for
+	}{
+		{"too large", nil, func(e *ends, tx uint64) uint64 { return e.put(1, tx, 2, 1321, "") }, transfer.Invalid, "1321 bytes does not fit into its capacity of 1000", transfer.PeerGone, false},
+		{"not for a pipe", nil, func(e *ends, tx uint64) uint64 {
+			return e.submit(1, &transfer.PutOp{Target: tx, Form: transfer.MatchPrefix, Tokens: []uint32{1}})
+		}, transfer.Invalid, "form is 3", transfer.PeerGone, false},
+		{"too many", nil, good, transfer.Quota, "the limit is limits.items = 1", transfer.PeerGone, false},
+		{"drained", transfer.Drain{}, good, transfer.Unavailable, "is shutting down", transfer.PeerGone, true},
+		{"stopped", transfer.Drain{Stop: true}, good, transfer.Restarted, "is about to end", transfer.Restarted, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := newEnds(t, func(c *transfer.Config) { c.MaxItems = 1 })
+			tx, rx := e.open(1, small), e.open(2, recv)
+			first := e.get(2, rx, 0, 0, 10)
+			ahead := e.get(2, rx, 1, 2, 10)
+			e.isDone(e.put(1, tx, 0, 10, ""))
+			e.isDone(first)
+			second := e.put(1, tx, 0, 10, "")
+			e.isDone(ahead)
+			waits := e.get(2, rx, 3, 0, 10)
+			if tc.reason == transfer.Quota {
+				second = e.put(1, tx, 0, 10, "")
+			}
+			if tc.before != nil {
+				e.step(tc.before)
+			}
+			e.is(tc.put(e, tx), transfer.Failed, tc.reason, tc.says)
+			e.is(waits, transfer.Failed, tc.hears, tc.says)
+			e.is(good(e, tx), transfer.Failed, tc.reason, tc.says)
+			e.is(e.submit(1, &transfer.SealOp{Target: tx}), transfer.Failed, tc.reason, tc.says)
+			e.runs(tx)
+			if tc.refuses {
+				return
+			}
+			if tc.reason == transfer.Quota {
+				e.isDone(e.get(2, rx, 2, 0, 10))
+			}
+			e.isDone(second)
+			e.is(good(e, tx), transfer.Failed, tc.reason, tc.says) // although there is room now
+			e.step(transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+			e.is(e.get(2, rx, 3, 0, 10), transfer.Failed, tc.hears, tc.says)
+		})
+	}
+}
+
+// TestBufferGap: an entry that is refused is nobody's business but its owner's.
+func TestBufferGap(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.MaxItems = 1 })
+	own := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "b", Capacity: 1 << 20})
+	sel := e.open(2, &transfer.BindOp{Kind: transfer.BindSelect, Name: "b"})
+	insert := func() uint64 { return e.submit(1, &transfer.PutOp{Target: own, Form: transfer.MatchAny}) }
+	one := insert()
+	e.is(insert(), transfer.Failed, transfer.Quota, "limits.items = 1")
+	e.isDone(e.submit(2, &transfer.GetOp{Target: sel, Match: transfer.MatchAny}))
+	e.isDone(one)
+	waits := e.submit(2, &transfer.GetOp{Target: sel, Match: transfer.MatchAny})
+	e.isDone(insert())
+	e.isDone(waits)
+	e.step(transfer.Drain{Stop: true})
+	e.is(insert(), transfer.Failed, transfer.Restarted, "is about to end")
+	e.isDone(e.submit(1, &transfer.SealOp{Target: own}))
+	e.isDone(own)
+}
+
+// TestPipesAreCounted: each end shows how many its engine has.
+func TestPipesAreCounted(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 3 })
+	e.open(1, send)
+	e.open(2, recv)
+	want := transfer.QuotaInfo{Key: "limits.pipes", Used: 2, Limit: 3}
+	for _, s := range e.m.Snapshot().Sessions {
+		if !slices.Contains(s.Quotas, want) {
+			t.Errorf("session %d has %+v, want %+v among them", s.Session, s.Quotas, want)
+		}
+	}
+}

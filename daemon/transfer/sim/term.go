@@ -1,0 +1,65 @@
+package sim
+
+import "github.com/kvpipe/kvpipe/daemon/transfer"
+
+// term is what the home's end did in one of its lives.
+type term struct {
+	things  []*thing // in the order in which they were put
+	sealed  int      // how many there were when it was sealed; -1: it was not
+	refused *thing   // the first that was not taken; nil: none
+}
+
+// seal ends what is put. What an end puts after that is refused, and nobody misses it.
+func (h *sender) seal() *Op {
+	if t := h.terms[h.life]; t.sealed < 0 {
+		t.sealed = len(t.things)
+	}
+	return h.small(h.eng, &transfer.SealOp{Target: h.bind.user})
+}
+
+// refused: an item of a pipe was not taken. Its application hears of it at a later call, and closes the end then.
+func (h *sender) refused(bind *Op, term *term, t *thing) {
+	if term.refused == nil || t.number < term.refused.number {
+		term.refused = t
+	}
+	h.c.after(h.c.rng.span(0, 300*ms), func() {
+		if h.bind == bind {
+			h.leave()
+		}
+	})
+}
+
+// leave closes the end as the library does: SEAL, and once that is answered the session ends. What was sent just before counts.
+func (h *sender) leave() {
+	c, bind := h.c, h.bind
+	if h.drains || !running(bind) || !h.eng.ready() {
+		return
+	}
+	if !c.calm {
+		h.put(bind)
+	}
+	h.seal().onEnd = func(transfer.Complete) {
+		if h.drains || !bind.sess.open {
+			return
+		}
+		h.eng.down = true
+		bind.sess.close("its end was closed")
+		h.eng.node.later(c.rng.span(0, 600*ms), h.eng.start)
+	}
+}
+
+// whole checks what a receiver of that life takes for all that there was.
+func (h *sender) whole(o *Op, life int) {
+	t := h.terms[life]
+	if t.sealed < 0 {
+		h.c.fail("op %d: %s is said to be closed by its sender, who did not in life %d", o.tag, h.name, life)
+		return
+	}
+	for _, x := range t.things[:t.sealed] {
+		failed := x.put.ends[x.put.sess] != nil && x.put.ends[x.put.sess].status == transfer.Failed
+		if x.got == 0 && !x.withdrawn && (failed || x.upset == h.upset) {
+			h.c.fail("op %d: %s is said to be closed by its sender, and item %d of life %d was received by nobody", o.tag, h.name, x.number, life)
+			return
+		}
+	}
+}
