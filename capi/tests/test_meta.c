@@ -187,10 +187,65 @@ static void shapes_that_no_framework_has(void)
 	CHECK_INT(decode(meta, len, 0, got, KV_MEMBERS), 0);
 }
 
+/* The meta of docs/protocol.md, which other versions of the library have to write and to read; test/house compares it with the page. */
+static const uint8_t golden[] = {
+	0x01, 0x05, 0x00, 0x00,
+	0x01, 0x09, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x01, 0x0b, 0x02, 0x00, 0x01, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x01, 0x0e, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x01, 0x0c, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00,
+};
+
+static const struct kv_member entry[] = {
+	{ .present = true, .dtype = KVPIPE_I64, .ndim = 1, .shape = { 3 }, .offset = 0 },
+	{ .present = false },
+	{ .present = true, .dtype = KVPIPE_BF16, .ndim = 2, .shape = { 2, 4 }, .offset = 64 },
+	{ .present = true, .dtype = KVPIPE_F8_E4M3FN, .ndim = 2, .shape = { 0, 8 }, .offset = 0 },
+	{ .present = true, .dtype = KVPIPE_F32, .ndim = 0, .offset = 128 },
+};
+
+#define ENTRY_BYTES 132
+
+static void the_protocols_example(void)
+{
+	struct kv_member got[KV_MEMBERS];
+	uint8_t meta[KVPIPE_MAX_META];
+
+	CHECK_INT(kv_meta_encode(meta, entry, KV_COUNT(entry)), sizeof(golden));
+	for (size_t i = 0; i < sizeof(golden); i++) {
+		if (meta[i] != golden[i])
+			FAIL("byte %zu is %02x, want %02x", i, meta[i], golden[i]);
+	}
+	CHECK_INT(decode(golden, sizeof(golden), ENTRY_BYTES, got, KV_MEMBERS), KV_COUNT(entry));
+	for (size_t i = 0; i < KV_COUNT(entry); i++) {
+		CHECK(got[i].present == entry[i].present && got[i].dtype == entry[i].dtype && got[i].ndim == entry[i].ndim);
+		CHECK(got[i].offset == entry[i].offset && memcmp(got[i].shape, entry[i].shape, entry[i].ndim * sizeof(*entry[i].shape)) == 0);
+	}
+	CHECK_INT(decode(golden, sizeof(golden), ENTRY_BYTES - 1, got, KV_MEMBERS), 0);
+	for (size_t len = 0; len < sizeof(golden); len++)
+		CHECK_INT(decode(golden, len, ENTRY_BYTES, got, KV_MEMBERS), 0);
+	memcpy(meta, golden, sizeof(golden));
+	for (uint8_t version = 0; version < 4; version++) {
+		meta[0] = version;
+		CHECK_INT(decode(meta, sizeof(golden), ENTRY_BYTES, got, KV_MEMBERS), version == 1 ? (int)KV_COUNT(entry) : 0);
+	}
+	memcpy(meta, golden, sizeof(golden));
+	static const size_t zeros[] = { 2, 3, 7, 23, 31, 55, 79 }; /* what is reserved, of the whole and of each member */
+	for (size_t i = 0; i < KV_COUNT(zeros); i++) {
+		meta[zeros[i]] = 1;
+		CHECK_INT(decode(meta, sizeof(golden), ENTRY_BYTES, got, KV_MEMBERS), 0);
+		meta[zeros[i]] = 0;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(what_senders_write), TEST(what_others_write), TEST(what_makes_no_sense), TEST(shapes_that_no_framework_has),
+		TEST(the_protocols_example),
 	};
 	return RUN(tests);
 }

@@ -67,9 +67,13 @@ network: build network-deps ## two daemons whose packets are lost or refused, CY
 	@cd test/chaos && unshare --net --mount --propagation private $(SHELL) -c 'mount -t tmpfs netns /run && \
 		exec $(ROOT)/$(BUILD)/test/chaos.test -test.v -test.timeout 0 -test.run TestNetwork -network $(CYCLES)'
 
-# With Go's own checks of pointers compiled in.
-hostile: build ## a daemon attacked by clients and peers for MINUTES=10
-	@mkdir -p $(BUILD)/checked
-	@CGO_ENABLED=0 $(GO) build -gcflags=all=-d=checkptr -o $(BUILD)/checked/kvpiped ./cmd/kvpiped
-	@ln -sf ../bin/test-engine $(BUILD)/checked/test-engine
-	@KVPIPE_BIN=$(CURDIR)/$(BUILD)/checked $(GO) test -count=1 -timeout 0 -v ./test/hostile -minutes=$(MINUTES)
+# The daemon with Go's own checks of pointers compiled in, between engines whose library, and who themselves, run under ASan with UBSan.
+hostile: build $(BUILD)/hostile/test-engine ## a daemon attacked by clients and peers for MINUTES=10
+	@CGO_ENABLED=0 $(GO) build -gcflags=all=-d=checkptr -o $(BUILD)/hostile/kvpiped ./cmd/kvpiped
+	@KVPIPE_BIN=$(CURDIR)/$(BUILD)/hostile $(GO) test -count=1 -timeout 0 -v ./test/hostile -minutes=$(MINUTES)
+
+$(BUILD)/hostile/test-engine: $(C_ENGINE) $(wildcard test/cluster/engine/*.h) $(BUILD)/test/asan/lib.a $(C_HEADERS) scripts/mk/test.mk
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CSTD) $(CWARN) -O1 -g -fno-omit-frame-pointer $(asan_flags) -Iinclude -Itest/cluster/engine $(C_ENGINE) -o $@ \
+		$(BUILD)/test/asan/lib.a -pthread

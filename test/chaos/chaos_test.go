@@ -218,7 +218,7 @@ func (w *world) atRest() {
 			return n.Ctl.Get(w.t.Context(), "status", nil, &s) == nil && s.GPUs.State == "ok" && s.GPUs.Count == 8
 		})
 		if each := 2 / len(w.daemons); open {
-			cluster.Drained(w.t, n, each, 2*each)
+			cluster.Drained(w.t, n, each, 2*each, w.rest)
 		} else {
 			cluster.Clean(w.t, n, each, w.rest)
 		}

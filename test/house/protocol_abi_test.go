@@ -135,7 +135,7 @@ func TestProtocolValues(t *testing.T) {
 		}
 	}
 	header := read(t, "../../include/kvpipe.h")
-	for _, enum := range []string{"reason", "role", "view_kind", "op_flags", "status", "completion_flags"} {
+	for _, enum := range []string{"reason", "role", "view_kind", "op_flags", "status", "completion_flags", "dtype"} {
 		_, body, _ := strings.Cut(header, "enum kvpipe_"+enum+" {")
 		body, _, found := strings.Cut(body, "};")
 		if !found {
@@ -149,7 +149,7 @@ func TestProtocolValues(t *testing.T) {
 // missing complains of names that get a number in text and have no row.
 func missing(t *testing.T, seen map[string]bool, text string) {
 	t.Helper()
-	for _, name := range regexp.MustCompile(`(?m)^\s*(?:#define )?(KVPIPE_[A-Z_]+)\s+(?:= |\(?[0-9])`).FindAllStringSubmatch(text, -1) {
+	for _, name := range regexp.MustCompile(`(?m)^\s*(?:#define )?(KVPIPE_[A-Z0-9_]+)\s+(?:= |\(?[0-9])`).FindAllStringSubmatch(text, -1) {
 		if !seen[name[1]] {
 			t.Errorf("%s has no row in a table of values", name[1])
 		}

@@ -29,6 +29,7 @@ func TestProtocolExamples(t *testing.T) {
 	}
 	want["ids"] = layout.AppendIDs(nil, []uint32{0, 1, 2, layout.NoBlock, 5, 4, 1000, layout.NoBlock - 1, 0})
 	want["frame"] = frameGolden(t)
+	want["item meta"] = metaGolden(t)
 	got := examples(t)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if !bytes.Equal(got[name], want[name]) {
