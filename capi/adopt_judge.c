@@ -38,9 +38,9 @@ static const char *reason(const struct vma *v)
 	if (strcmp(v->name, "[stack]") == 0 || has(v, "gd"))
 		return "it is a stack: use memory of malloc() or mmap()";
 	if (v->perms[0] != 'r' || v->perms[1] != 'w')
-		return "it cannot be read and written: only ordinary memory can be adopted";
+		return "it cannot be read and written: make it so with mprotect(), or adopt other memory";
 	if (v->perms[2] != '-')
-		return "it is executable: only data can be adopted";
+		return "it is executable: take PROT_EXEC away with mprotect(), or adopt other memory";
 	if (!adopted_before(v)) {
 		if (v->perms[3] != 'p')
 			return "it is shared memory: register the memfd behind it with kvpipe_mem_register_fd()";
@@ -124,7 +124,8 @@ static int survey(struct kv_adopt *a, struct survey *s)
 	struct vma v = { .start = 0 }, next;
 
 	if (f == NULL)
-		return kv_err(KVPIPE_E_UNAVAILABLE, "mem_adopt: /proc/self/smaps, which tells memory's kind: %s", strerror(errno));
+		return kv_err(KVPIPE_E_UNAVAILABLE, "mem_adopt: /proc/self/smaps, which tells memory's kind: %s: mount /proc, or use "
+			      "kvpipe_mem_alloc()", strerror(errno));
 	while (v.start < a->last && getline(&line, &size, f) > 0) {
 		if (parse(line, &next))
 			v = next;
@@ -147,8 +148,8 @@ int kv_adopt_judge(struct kv_adopt *a)
 	if (err != 0)
 		return err;
 	if (s.reached < a->last)
-		return kv_err(KVPIPE_E_INVALID, "mem_adopt: addr %#zx to %#zx: nothing is mapped at %#zx", (size_t)a->addr,
-			      (size_t)a->end, (size_t)s.reached);
+		return kv_err(KVPIPE_E_INVALID, "mem_adopt: addr %#zx to %#zx: nothing is mapped at %#zx: adopt what malloc() or mmap() gave, "
+			      "and no more", (size_t)a->addr, (size_t)a->end, (size_t)s.reached);
 	if (a->first <= here && here < a->last)
 		return kv_err(KVPIPE_E_INVALID, "mem_adopt: addr %#zx: it is a stack: use memory of malloc() or mmap()",
 			      (size_t)a->addr);

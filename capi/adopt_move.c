@@ -123,7 +123,8 @@ static int move_all(const struct kv_adopt *a, int uffd, int fd)
 		if (err != 0)
 			return kv_err(err == EPERM ? KVPIPE_E_INVALID : KVPIPE_E_QUOTA,
 				      "mem_adopt: addr %#zx: byte %zu of %zu could not be moved: %s; all of it stays usable, the bytes "
-				      "before are shared with children that are forked from now on",
+				      "before are shared with children that are forked from now on: make room for it in memory (its "
+				      "cgroup's, too) and adopt it again, or adopt other memory",
 				      (size_t)a->addr, done, len, strerror(err));
 		done += n;
 	}
@@ -147,7 +148,8 @@ int kv_adopt_move(const struct kv_adopt *a, int *out)
 			      strerror(errno));
 	int fd = kv_memfd(KV_ADOPT_NAME, 0);
 	if (fd < 0 || ftruncate(fd, (off_t)(a->last - a->first)) != 0 || fcntl(fd, F_ADD_SEALS, seals) != 0)
-		err = kv_err(KVPIPE_E_QUOTA, "mem_adopt: no file for %zu bytes: %s", (size_t)(a->last - a->first), strerror(errno));
+		err = kv_err(KVPIPE_E_QUOTA, "mem_adopt: no file for %zu bytes: %s: free memory, or files (ulimit -n), and adopt it again",
+			     (size_t)(a->last - a->first), strerror(errno));
 	if (err == 0)
 		err = move_all(a, uffd, fd);
 	if (uffd >= 0)

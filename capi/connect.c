@@ -107,6 +107,7 @@ static int take_welcome(kvpipe_t *kv, struct kv_message *m)
 static int greet(kvpipe_t *kv, int64_t deadline)
 {
 	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
+	int64_t start = kv_now();
 	struct kvpipe_ack ack;
 	char why[KV_TEXT];
 
@@ -116,7 +117,7 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 			      sizeof(kv->hello), -1, deadline);
 	int got = err == 0 ? kv_ctl_recv(kv->ctl.fd, &m, deadline) : 0;
 	if (err == 0 && got == 0)
-		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer in time", kv->path);
+		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer within %s: " KV_LOOK, kv->path, KV_SPAN(deadline - start));
 	else if (err == 0 && got < 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon closed the connection without a reason", kv->path);
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)

@@ -2,17 +2,29 @@
 /* Deadlines of operations, for when the daemon does not keep them. */
 #include "internal.h"
 
-#define SILENT "the deadline passed and the daemon does not answer"
-#define AWAY "the deadline passed while the daemon was away: start it again"
-#define LEASE "the lease ran out while the daemon was away: start it again"
+#include <stdio.h>
+
+#define SILENT "and the daemon does not answer: " KV_LOOK
+#define AWAY "while the daemon was away: start it again"
+
+static void end_late(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *meanwhile, bool more)
+{
+	char text[KV_TEXT];
+
+	snprintf(text, sizeof(text), "the %s of %s passed %s", op->opcode == KVPIPE_OPCODE_OFFER ? "lease" : "deadline",
+		 KV_SPAN(op->timeout_ns), meanwhile);
+	kv_op_end_here(kv, op, reason, text, more);
+}
 
 /* Nothing touches its memory: no daemon knows of it. */
 static void end_away(kvpipe_t *kv, struct kv_op *op)
 {
-	bool offer = op->opcode == KVPIPE_OPCODE_OFFER;
-	const char *text = kv->state == KV_AWAY && kv->refused != 0 ? kv->refusal : offer ? LEASE : AWAY;
+	enum kvpipe_reason reason = op->opcode == KVPIPE_OPCODE_OFFER ? KVPIPE_E_EXPIRED : KVPIPE_E_TIMEOUT;
 
-	kv_op_end_here(kv, op, offer ? KVPIPE_E_EXPIRED : KVPIPE_E_TIMEOUT, text, false);
+	if (kv->state == KV_AWAY && kv->refused != 0)
+		kv_op_end_here(kv, op, reason, kv->refusal, false);
+	else
+		end_late(kv, op, reason, AWAY, false);
 }
 
 /*
@@ -51,7 +63,7 @@ int64_t kv_deadlines(kvpipe_t *kv, int64_t now, bool *ask)
 		} else if (op->opcode == KVPIPE_OPCODE_OFFER && (kv->state == KV_LIVE || kv->state == KV_REPLAY)) {
 			*ask = true;
 		} else {
-			kv_op_end_here(kv, op, KVPIPE_E_TIMEOUT, SILENT, true);
+			end_late(kv, op, KVPIPE_E_TIMEOUT, SILENT, true);
 		}
 	}
 	kv_wake_waiters(kv);
@@ -81,7 +93,7 @@ void kv_offers_alive(kvpipe_t *kv, bool alive)
 		if (alive)
 			op->deadline = kv_after(now, op->timeout_ns > KV_SEC ? op->timeout_ns : KV_SEC);
 		else
-			kv_op_end_here(kv, op, KVPIPE_E_TIMEOUT, SILENT, true);
+			end_late(kv, op, KVPIPE_E_TIMEOUT, SILENT, true);
 	}
 	kv_wake_waiters(kv);
 	kv_settle(kv);

@@ -76,6 +76,8 @@ static int dial_one(const char *path, int64_t deadline)
 
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path)
 {
+	int64_t start = kv_now();
+
 	for (int i = 0; i < paths->n; i++) {
 		*path = paths->path[i];
 		*sock = dial_one(*path, deadline);
@@ -90,11 +92,15 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 		case EPERM:
 			return denied(*path, -*sock);
 		case EAGAIN:
-			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not accept connections in time", *path);
+			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not accept connections within %s: " KV_LOOK, *path,
+				      KV_SPAN(deadline - start));
 		default:
 			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s: is it the socket of kvpiped?", *path, strerror(-*sock));
 		}
 	}
+	if (paths->err != 0)
+		return kv_err((enum kvpipe_reason)-paths->err, "no daemon at %s, and of \"kvpiped --dev\" none is looked for: %s",
+			      paths->path[0], paths->why);
 	return kv_err(KVPIPE_E_UNAVAILABLE,
 		      "no daemon at %s%s%s: start \"kvpiped --dev\", or point KVPIPE_SOCKET at a running daemon's socket",
 		      paths->path[0], paths->n > 1 ? " or " : "", paths->n > 1 ? paths->path[1] : "");

@@ -8,6 +8,7 @@
 #define CHUNK 256u
 #define INDEX_BITS 20 /* of user_data; a generation above them */
 #define RESERVED 4u   /* operations for BIND, CANCEL, SEAL */
+#define COMPLETIONS 3u /* of a GET, at most: the daemon takes none for which it may lack room in the ring */
 
 static struct kv_eop *at(const struct kv_end *e, uint32_t index)
 {
@@ -17,8 +18,10 @@ static struct kv_eop *at(const struct kv_end *e, uint32_t index)
 uint32_t kv_eop_limit(const struct kv_end *e)
 {
 	/* Items that nobody received yet are not operations in flight: the daemon keeps their completions until there is room. */
-	uint32_t most = e->home ? KV_ITEMS : e->kv->max_inflight;
+	uint32_t most = e->home ? KV_ITEMS : e->kv->max_inflight, told = e->kv->hello.cq_entries / COMPLETIONS;
 
+	if (!e->home && told < most)
+		most = told;
 	return most > RESERVED ? most - RESERVED : 1;
 }
 
@@ -329,7 +332,7 @@ int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadli
 			op->answer = NULL;
 		err = kv_end_error(e, "open");
 		if (err == 0)
-			err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not answer");
+			err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not answer: " KV_LOOK);
 	} else {
 		err = (int)a.answer.status;
 	}

@@ -102,7 +102,7 @@ static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, 
 	if (err == 0)
 		err = kv_end_sync(e, deadline);
 	if (err == -KVPIPE_E_TIMEOUT)
-		return kv_end_says(e, KVPIPE_E_TIMEOUT, o->what, "the daemon does not answer");
+		return kv_end_says(e, KVPIPE_E_TIMEOUT, o->what, "the daemon does not answer: " KV_LOOK);
 	if (err < 0)
 		return err;
 	pthread_mutex_lock(&e->kv->lock);

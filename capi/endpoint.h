@@ -194,6 +194,8 @@ struct kv_end {
 
 	/* receiving: get.c */
 	struct kv_get *shorts;  /* that need room, in order */
+	uint32_t nshorts;
+	struct kv_get *queued, *queued_last; /* that wait for an operation, in order */
 	uint64_t order;
 	uint32_t ahead;         /* blocks of GETs that may never be needed */
 	uint32_t share;         /* blocks: what may be ahead, and what may be lent to messages, each */
@@ -276,7 +278,7 @@ bool kv_put_ready(struct kv_end *e);
 struct kv_end *kv_lookup_enter(kvpipe_lookup_t *l, const char *what, bool home, int *err); /* NULL: *err */
 
 /* ---- receiving (get.c) ---- */
-enum kv_get_state { KV_GET_NONE, KV_GET_ASKED, KV_GET_SHORT, KV_GET_LANDED, KV_GET_FAILED };
+enum kv_get_state { KV_GET_NONE, KV_GET_QUEUED, KV_GET_ASKED, KV_GET_SHORT, KV_GET_LANDED, KV_GET_FAILED };
 
 struct kv_get {
 	enum kv_get_state state;
@@ -285,7 +287,8 @@ struct kv_get {
 	uint64_t item, bytes, capacity, matched; /* SHORT */
 	int64_t deadline;      /* until when it is wanted */
 	bool again;            /* it was SHORT, and asked for with room */
-	struct kv_get *next;   /* in shorts */
+	struct kv_get *next;   /* in shorts or queued */
+	struct kv_ask *kept;   /* QUEUED: what to ask for */
 	kvpipe_msg_t *msg;     /* LANDED */
 	enum kvpipe_reason reason; /* FAILED */
 	char text[KV_TEXT];
@@ -299,14 +302,17 @@ struct kv_ask { /* what to ask for */
 	const uint32_t *tokens;
 	uint32_t ntokens;
 };
-/* Submits a GET for g (state NONE), with room for what came recently as far as there is some. Needs pump. */
+/*
+ * Submits a GET for g (state NONE), with room for what came recently as far as there is some. A query's waits in kv_get_pump() when the
+ * daemon takes no more for now. Needs pump.
+ */
 int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline);
 /*
  * Until when a caller with that deadline waits for the daemon in kv_get_pump(): 1 to 5 s from now. To be asked before pump is taken, so
  * that those who wait for it wait for the daemon at the same time, not one after the other.
  */
 int64_t kv_get_patience(int64_t deadline);
-/* Gives room to those that need it, as far as there is some, and makes the pool first. Needs pump. */
+/* Gives room to those that need it, as far as there is some, and makes the pool first; then submits what is queued. Needs pump. */
 int kv_get_pump(struct kv_end *e, int64_t patience);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
 uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */

@@ -75,45 +75,110 @@ static int submit(struct kv_end *e, struct kv_eop *op, const struct kv_ask *a, u
 	return kv_end_submit(e, op, &r, kv_now() + KV_SEC, NULL);
 }
 
-int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline)
-{
-	uint64_t room = 0;
-
-	pthread_mutex_lock(&e->kv->lock);
-	int err = kv_end_error(e, "get");
-	struct kv_eop *op = NULL;
-	if (err == 0 && e->nops >= kv_eop_limit(e))
-		err = kv_err(KVPIPE_E_QUOTA, "\"%s\" has %u operations outstanding: that is the limit", e->name, e->nops);
-	else if (err == 0 && (op = kv_eop_new(e, KVPIPE_OPCODE_GET)) == NULL)
-		err = kv_err(KVPIPE_E_QUOTA, "out of memory");
-	if (err == 0) {
-		room = give_room(e, op, front);
-		op->get = g;
-		g->state = KV_GET_ASKED;
-		g->op = op->id;
-		g->deadline = deadline;
-		g->again = false;
-		g->matched = 0;
-	}
-	pthread_mutex_unlock(&e->kv->lock);
-	if (err != 0)
-		return err;
-	err = submit(e, op, a, room, deadline);
-	if (err != 0) {
-		pthread_mutex_lock(&e->kv->lock);
-		g->state = KV_GET_NONE;
-		kv_eop_free(e, op);
-		pthread_mutex_unlock(&e->kv->lock);
-	}
-	return err;
-}
-
 static void fail(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *text)
 {
 	g->state = KV_GET_FAILED;
 	g->reason = reason;
 	snprintf(g->text, sizeof(g->text), "%s", text);
 	e->ended++;
+}
+
+/* Submits a GET for g. Returns with lock, as it was called; on failure g, unless its owner has gone meanwhile, has failed as well. */
+static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front)
+{
+	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_GET);
+	int64_t deadline = g->deadline;
+
+	if (op == NULL) {
+		fail(e, g, KVPIPE_E_QUOTA, "out of memory");
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
+	}
+	uint64_t room = give_room(e, op, front);
+	op->get = g;
+	g->state = KV_GET_ASKED;
+	g->op = op->id;
+	pthread_mutex_unlock(&e->kv->lock);
+	int err = submit(e, op, a, room, deadline);
+	pthread_mutex_lock(&e->kv->lock);
+	if (err != 0) {
+		if (op->get != NULL)
+			fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
+		kv_eop_free(e, op);
+	}
+	return err;
+}
+
+/* A query that waits for an operation; what it asks for is the caller's. */
+static int queue(struct kv_end *e, struct kv_get *g, const struct kv_ask *a)
+{
+	size_t tokens = (size_t)a->ntokens * sizeof(*a->tokens), len = tokens > 0 ? tokens : a->key_len; /* it has one of them at most */
+	struct kv_ask *kept = malloc(sizeof(*kept) + len);
+
+	if (kept == NULL)
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
+	*kept = *a;
+	if (len > 0)
+		memcpy(kept + 1, tokens > 0 ? a->tokens : a->key, len);
+	kept->key = kept->tokens = (void *)(kept + 1);
+	g->kept = kept;
+	g->next = NULL;
+	g->state = KV_GET_QUEUED;
+	*(e->queued == NULL ? &e->queued : &e->queued_last->next) = g;
+	e->queued_last = g;
+	return 0;
+}
+
+static void unqueue(struct kv_end *e, struct kv_get *g)
+{
+	struct kv_get *last = NULL, **at = &e->queued;
+
+	while (*at != g)
+		at = &(last = *at)->next;
+	*at = g->next;
+	if (e->queued_last == g)
+		e->queued_last = last;
+	free(g->kept);
+	g->kept = NULL;
+}
+
+/* The first of those that are queued. Returns with lock, as it was called. */
+static void ask_queued(struct kv_end *e)
+{
+	struct kv_get *g = e->queued;
+	struct kv_ask *a = g->kept;
+
+	g->kept = NULL;
+	unqueue(e, g);
+	if (kv_now() >= g->deadline)
+		fail(e, g, KVPIPE_E_TIMEOUT, "its time passed while as many queries as the daemon takes were under way: free some that wait in vain");
+	else
+		(void)ask(e, g, a, false); /* an error is that query's */
+	free(a);
+}
+
+/* The daemon takes no more for now: what needs room will need an operation again. */
+static bool full(const struct kv_end *e)
+{
+	return e->nops + e->nshorts >= kv_eop_limit(e);
+}
+
+int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline)
+{
+	pthread_mutex_lock(&e->kv->lock);
+	int err = kv_end_error(e, "get");
+	g->deadline = deadline;
+	g->again = false;
+	g->matched = 0;
+	if (err == 0 && e->lookup && (e->queued != NULL || full(e))) {
+		err = queue(e, g, a);
+	} else if (err == 0 && full(e)) {
+		err = kv_err(KVPIPE_E_QUOTA, "\"%s\" has %u operations outstanding: that is the limit", e->name, e->nops);
+	} else if (err == 0 && (err = ask(e, g, a, front)) != 0) {
+		e->ended--;
+		g->state = KV_GET_NONE;
+	}
+	pthread_mutex_unlock(&e->kv->lock);
+	return err;
 }
 
 static bool decline(struct kv_end *e, uint64_t item)
@@ -144,11 +209,17 @@ static int give_back(struct kv_end *e)
 	return err;
 }
 
-bool kv_get_pumpable(struct kv_end *e)
+/* For the first of those that need some, or it can be made. */
+static bool has_room(struct kv_end *e)
 {
 	const struct kv_get *g = e->shorts;
 
-	return e->ndeclines > 0 || (g != NULL && (e->pool == NULL || kv_pool_fits(e->pool, kv_pool_need(e->pool, g->bytes))));
+	return g != NULL && (e->pool == NULL || kv_pool_fits(e->pool, kv_pool_need(e->pool, g->bytes)));
+}
+
+bool kv_get_pumpable(struct kv_end *e)
+{
+	return e->ndeclines > 0 || has_room(e) || (e->queued != NULL && !full(e));
 }
 
 /* Asks again for the first of those that had no room. Returns with lock, as it was called. */
@@ -165,6 +236,7 @@ static int ask_again(struct kv_end *e)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	}
 	e->shorts = g->next;
+	e->nshorts--;
 	op->get = g;
 	g->again = true;
 	g->state = KV_GET_ASKED;
@@ -190,6 +262,7 @@ static void too_large(struct kv_end *e)
 	snprintf(text, sizeof(text), "an item of %llu bytes, more than the capacity that this end was opened on: open it again",
 		 (unsigned long long)g->bytes);
 	e->shorts = g->next;
+	e->nshorts--;
 	decline(e, g->item);
 	fail(e, g, KVPIPE_E_QUOTA, text);
 }
@@ -210,13 +283,15 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 		struct kv_get *g = e->shorts;
 		if (e->ndeclines > 0) {
 			err = give_back(e);
+		} else if (!has_room(e)) {
+			ask_queued(e);
 		} else if (e->pool == NULL) {
 			uint64_t capacity = g->capacity > g->bytes ? g->capacity : g->bytes;
 			pthread_mutex_unlock(&e->kv->lock);
 			if (kv_now() < patience)
 				err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity, patience);
 			else /* while another thread tried */
-				err = kv_err(KVPIPE_E_TIMEOUT, "register: the daemon does not answer");
+				err = kv_err(KVPIPE_E_TIMEOUT, "register: the daemon does not answer: " KV_LOOK);
 			pthread_mutex_lock(&e->kv->lock);
 		} else {
 			err = ask_again(e);
@@ -238,6 +313,7 @@ static void enqueue(struct kv_end *e, struct kv_get *g)
 		at = &(*at)->next;
 	g->next = *at;
 	*at = g;
+	e->nshorts++;
 	g->state = KV_GET_SHORT;
 }
 
@@ -340,10 +416,13 @@ void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel)
 	if (op != NULL) {
 		op->get = NULL;
 		*cancel = g->op;
+	} else if (g->state == KV_GET_QUEUED) {
+		unqueue(e, g);
 	} else if (g->state == KV_GET_SHORT) {
 		while (*at != g)
 			at = &(*at)->next;
 		*at = g->next;
+		e->nshorts--;
 		decline(e, g->item);
 	} else if (g->state == KV_GET_LANDED || g->state == KV_GET_FAILED) {
 		e->ended--;

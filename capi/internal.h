@@ -41,6 +41,11 @@
 int64_t kv_now(void);                             /* CLOCK_MONOTONIC */
 int64_t kv_after(int64_t start, int64_t ns);      /* start + ns, at most INT64_MAX */
 struct timespec kv_timespec(int64_t ns);
+/* For people: "50 ms", "1.5 s", "30 days". Returns to; KV_SPAN()'s lasts as long as the block around it. */
+const char *kv_span(char to[32], int64_t ns);
+#define KV_SPAN(ns) kv_span((char[32]){ 0 }, ns)
+/* What to do about a daemon that is there and silent. */
+#define KV_LOOK "is it stopped, or short of CPU? its log and \"kvpipectl doctor\" say more"
 
 /* ---- errors (thread.c) ---- */
 /* Keeps the text for kvpipe_last_error() and returns -reason. */
@@ -129,6 +134,7 @@ struct kv_submission {
 	uint64_t target;
 	uint64_t tag;
 	int64_t timeout_ns;
+	bool lets_daemon; /* choose the time: timeout_ns is what is waited for where there is none */
 	const void *head; /* the record's fixed part, or NULL: no record */
 	size_t head_len;
 	struct kv_string strings[5];
@@ -173,7 +179,7 @@ struct kv_note { /* one completion of an operation, queued for kvpipe_poll() or 
 	struct kv_op *op; /* NULL: foreign, copied from a ring that is gone; on the heap */
 	uint64_t order;   /* position among the completions of the ring */
 	bool queued, all_failed;
-	const char *text; /* static text, when there is no blob */
+	const char *text; /* static text, when there is no blob or none in it */
 	struct kv_blob *blob;
 	struct kvpipe_completion c;
 };
@@ -195,6 +201,7 @@ struct kv_op {
 	uint32_t end_waiters, release_waiters;
 	uint32_t token_len;
 	uint8_t opcode, state;
+	bool lets_daemon; /* as in kv_submission */
 	bool internal;    /* of a small operation: its caller waits, kvpipe_poll() never sees it */
 	bool abandoned;   /* its caller went away */
 	bool detached;    /* kvpipe_op_free() */
@@ -216,7 +223,7 @@ struct kv_op *kv_op_find(const kvpipe_t *kv, uint64_t id);
 int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id);
 void kv_op_remove(kvpipe_t *kv, struct kv_op *op);   /* and destroys it */
 void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob, const char *text);
-void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *text, bool more);
+void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *text, bool more); /* copies text */
 void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op); /* its owner's wish; no daemon knows it */
 void kv_op_quarantine(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
 void kv_op_release(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
@@ -233,8 +240,9 @@ void kv_notes_settle_foreign(kvpipe_t *kv); /* the daemon is gone: every one tha
 void kv_notes_renumber(kvpipe_t *kv); /* all of them are older than anything in the ring */
 void kv_note_free_foreign(struct kv_note *n);
 void kv_note_drop(kvpipe_t *kv, struct kv_note *n);
+const char *kv_note_text(const struct kv_note *n); /* lasts as long as the note */
 /* Fills what the caller sees. False: out of memory. */
-bool kv_note_deliver(const kvpipe_t *kv, const struct kv_note *n, struct kvpipe_completion *out);
+bool kv_note_deliver(const struct kv_note *n, struct kvpipe_completion *out);
 
 /* What a completion's result must look like; -1: it does not. *size: bytes of its kv_blob. */
 int kv_result_check(const struct kv_rings *r, const struct kvpipe_cqe *e, struct kvpipe_result *head, size_t *size);
@@ -409,7 +417,7 @@ struct kvpipe {
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
 	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session; 0: none is there */
-	char refusal[KV_TEXT];  /* what the last one that did not said; completions may have it as their text */
+	char refusal[KV_TEXT];  /* what the last one that did not said */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */
@@ -439,6 +447,8 @@ struct kvpipe {
 struct kv_paths {
 	int n;
 	char path[2][sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
+	int err;           /* why there is no second one: what to say when nobody is at the first; 0: nothing is wrong */
+	char why[KV_TEXT]; /* and its text */
 };
 /* HELLO as it is, over the socket that answers first. */
 int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *paths, int64_t deadline, kvpipe_t **out);
@@ -491,6 +501,7 @@ void kv_offers_alive(kvpipe_t *kv, bool alive);             /* needs lock */
 void kv_offers_left(kvpipe_t *kv); /* to the next daemon: this one, which is stopping, answers for them no more; needs lock */
 
 int kv_find_socket(const char *given, struct kv_paths *out);
+int kv_find_default(const char *system, struct kv_paths *out); /* of whom nobody told where it is: the system's, then that of --dev */
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path);
 
 /* Shared memory of ours: a sealed memfd, mapped (alloc.c). what: for errors. */

@@ -58,37 +58,30 @@ static bool deliver_all_failed(uint64_t groups, struct kvpipe_completion *out)
 	return true;
 }
 
-bool kv_note_deliver(const kvpipe_t *kv, const struct kv_note *n, struct kvpipe_completion *out)
+const char *kv_note_text(const struct kv_note *n)
+{
+	if (n->blob != NULL && n->blob->text_len > 0)
+		return (const char *)(n->blob->runs + n->blob->nfailed);
+	return n->text != NULL ? n->text : default_text(&n->c);
+}
+
+bool kv_note_deliver(const struct kv_note *n, struct kvpipe_completion *out)
 {
 	*out = n->c;
 	out->failed = NULL;
-	out->message = default_text(out);
-	if (n->text != NULL) {
-		/* The session's own texts end with the session; the caller's copy need not. */
-		if (n->text == kv->end_text || n->text == kv->refusal) {
-			char *text = kv_thread_alloc(strlen(n->text) + 1);
-			if (text == NULL)
-				return false;
-			memcpy(text, n->text, strlen(n->text) + 1);
-			out->message = text;
-		} else {
-			out->message = n->text;
-		}
+	out->message = kv_note_text(n);
+	if (n->blob != NULL) { /* it ends with the operation; the caller's copy need not */
+		size_t size = sizeof(*n->blob) + n->blob->nfailed * sizeof(struct kvpipe_run) + n->blob->text_len + 1;
+		struct kv_blob *copy = kv_thread_alloc(size);
+		if (copy == NULL)
+			return false;
+		memcpy(copy, n->blob, size);
+		out->nfailed = copy->nfailed;
+		out->failed = copy->nfailed > 0 ? copy->runs : NULL;
+		if (copy->text_len > 0)
+			out->message = (const char *)(copy->runs + copy->nfailed);
 	}
-	if (n->all_failed)
-		return deliver_all_failed(n->op->groups, out);
-	if (n->blob == NULL)
-		return true;
-	size_t size = sizeof(*n->blob) + n->blob->nfailed * sizeof(struct kvpipe_run) + n->blob->text_len + 1;
-	struct kv_blob *copy = kv_thread_alloc(size);
-	if (copy == NULL)
-		return false;
-	memcpy(copy, n->blob, size);
-	out->nfailed = copy->nfailed;
-	out->failed = copy->nfailed > 0 ? copy->runs : NULL;
-	if (copy->text_len > 0)
-		out->message = (const char *)(copy->runs + copy->nfailed);
-	return true;
+	return !n->all_failed || deliver_all_failed(n->op->groups, out);
 }
 
 /* A foreign completion, with its place among ours. NULL: out of memory. */

@@ -30,14 +30,17 @@ int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t
 	struct kvpipe_offer_opts o;
 	size_t trace_len;
 	uint64_t groups;
+	bool lets_daemon = false;
 	int err = kv_enter(kv);
 
 	if (err == 0)
 		err = kv_copy_opts("offer", opts, &o, sizeof(o));
 	if (err == 0)
 		err = id == NULL ? kv_err(KVPIPE_E_INVALID, "offer: op is NULL") : check(kv, &o, &trace_len, &groups);
-	if (err == 0)
+	if (err == 0) {
+		lets_daemon = o.lease_ns == 0;
 		err = kv_check_timeout("offer: lease_ns", &o.lease_ns, KV_OP_NS);
+	}
 	if (err != 0)
 		return err;
 	struct kv_op *op = kv_op_new(KVPIPE_OPCODE_OFFER);
@@ -71,6 +74,7 @@ int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t
 		.opcode = KVPIPE_OPCODE_OFFER,
 		.tag = o.tag,
 		.timeout_ns = o.lease_ns,
+		.lets_daemon = lets_daemon,
 		.head = &rec,
 		.head_len = sizeof(rec),
 		.strings = { { o.key, o.key_len }, { token, op->token_len }, { o.content, o.content_len }, { o.trace, trace_len } },

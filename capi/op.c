@@ -158,6 +158,19 @@ void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c
 		kv_note_push(kv, &op->end);
 }
 
+/* The text as a result, as the daemon sends it. NULL, out of memory: the reason's own words have to do. */
+static struct kv_blob *said(const char *text)
+{
+	size_t len = strlen(text);
+	struct kv_blob *b = malloc(sizeof(*b) + len + 1);
+
+	if (b != NULL) {
+		*b = (struct kv_blob){ .text_len = (uint32_t)len };
+		memcpy(b->runs, text, len + 1);
+	}
+	return b;
+}
+
 void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *text, bool more)
 {
 	struct kvpipe_completion c = {
@@ -171,7 +184,7 @@ void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, c
 
 	op->local_end = true;
 	op->end.all_failed = op->opcode == KVPIPE_OPCODE_TAKE;
-	kv_op_end(kv, op, &c, NULL, text);
+	kv_op_end(kv, op, &c, said(text), NULL);
 }
 
 void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op)

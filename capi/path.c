@@ -58,6 +58,19 @@ static int add_dev(struct kv_paths *out)
 	return add(out, path, "the user id");
 }
 
+int kv_find_default(const char *system, struct kv_paths *out)
+{
+	*out = (struct kv_paths){ 0 };
+	int err = add(out, system, "the system");
+
+	if (err == 0)
+		out->err = add_dev(out);
+	/* Anybody may spoil the directory in /tmp: that must not keep us from the system's daemon, and is said when there is none. */
+	if (out->err != 0)
+		snprintf(out->why, sizeof(out->why), "%s", kvpipe_last_error());
+	return err;
+}
+
 int kv_find_socket(const char *given, struct kv_paths *out)
 {
 	*out = (struct kv_paths){ 0 };
@@ -66,6 +79,5 @@ int kv_find_socket(const char *given, struct kv_paths *out)
 	given = secure_getenv("KVPIPE_SOCKET");
 	if (given != NULL && given[0] != '\0')
 		return add(out, given, "KVPIPE_SOCKET");
-	int err = add(out, SYSTEM_SOCKET, "the system");
-	return err != 0 ? err : add_dev(out);
+	return kv_find_default(SYSTEM_SOCKET, out);
 }

@@ -106,7 +106,8 @@ int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
 		bool done = kv_end_wait(e, all_received, e, deadline);
 		err = kv_end_error(e, "flush");
 		if (err == 0 && !done)
-			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u items of \"%s\" were not received in time", e->items, e->name);
+			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u items of \"%s\" were not received within %s: does its receiver run?", e->items, e->name,
+				     KV_SPAN(timeout_ns));
 		kv_end_unlock(e);
 	}
 	kv_end_leave(e);

@@ -26,7 +26,7 @@ static bool take_foreign(kvpipe_t *kv, struct kvpipe_completion *out)
 		kv_result_fill(&kv->rings, &e, &head, blob);
 		n.blob = blob;
 	}
-	if (!kv_note_deliver(kv, &n, out))
+	if (!kv_note_deliver(&n, out))
 		return false;
 	kv_owe_foreign(kv, &n.c);
 	kv->cq_head++;
@@ -42,7 +42,7 @@ bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
 
 	if (foreign && (n == NULL || kv->cq_head < n->order))
 		return take_foreign(kv, out);
-	if (n == NULL || !kv_note_deliver(kv, n, out))
+	if (n == NULL || !kv_note_deliver(n, out))
 		return false;
 	kv_note_drop(kv, n);
 	struct kv_op *op = n->op;

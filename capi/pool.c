@@ -13,14 +13,18 @@ uint32_t kv_block_bytes(uint64_t capacity)
 {
 	uint32_t block = 256;
 
-	while (block < 4096 && block < capacity / 262144)
+	while (block < 4096 && block < capacity / (2 * KV_ITEMS))
 		block *= 2;
 	return block;
 }
 
+/*
+ * More, as items take whole blocks and their tensors begin at multiples of KV_ALIGN. With a quarter more, items of 1,700 bytes in five
+ * tensors fill any capacity: such a one takes 2048 bytes, as blocks larger than that are for capacities that KV_ITEMS of them do not fill.
+ */
 uint64_t kv_home_bytes(uint64_t capacity)
 {
-	return capacity + capacity / 8 + 65536;
+	return capacity + capacity / 4 + 65536;
 }
 
 int kv_pool_new(uint64_t bytes, uint32_t block, struct kv_pool **out)

@@ -45,6 +45,7 @@ struct wish {
 	struct kv_end *e;
 	uint64_t bytes;
 	uint32_t blocks;
+	int64_t timeout_ns; /* the caller's */
 };
 
 static bool has_room(struct kv_end *e, uint64_t bytes, uint32_t blocks)
@@ -69,14 +70,27 @@ static int no_room(struct kv_end *e, const char *what, const struct wish *w)
 	e->wants = true;
 	e->wanted_bytes = w->bytes;
 	e->wanted_blocks = w->blocks;
-	return kv_err(KVPIPE_E_TIMEOUT, "%s: no room in time: \"%s\" holds %llu of %llu bytes in %u items that nobody received yet",
-		      what, e->name, (unsigned long long)e->used, (unsigned long long)e->capacity, e->items);
+	const char *within = KV_SPAN(w->timeout_ns);
+	if (e->used + w->bytes > e->capacity)
+		return kv_err(KVPIPE_E_TIMEOUT,
+			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u items that nobody received yet", what,
+			      (unsigned long long)w->bytes, within, e->name, (unsigned long long)e->used,
+			      (unsigned long long)e->capacity, e->items);
+	if (e->nops >= kv_eop_limit(e))
+		return kv_err(KVPIPE_E_TIMEOUT,
+			      "%s: no room for an item within %s: \"%s\" holds %u that nobody received yet, the limit is %u, whatever the capacity",
+			      what, within, e->name, e->items, kv_eop_limit(e));
+	return kv_err(KVPIPE_E_TIMEOUT,
+		      "%s: no room for %u blocks within %s: \"%s\" holds %u items that nobody received yet, in %u of %u blocks of %u bytes; "
+		      "each takes whole ones: open it with more capacity, or send fewer and larger ones",
+		      what, w->blocks, within, e->name, e->items, e->pool->nblocks - e->pool->nfree, e->pool->nblocks, e->pool->block);
 }
 
 /* Waits for room and takes it. NULL: *error says why not. */
-static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const struct item *it, int64_t deadline, int *error)
+static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const struct item *it, int64_t timeout_ns, int64_t deadline,
+			      int *error)
 {
-	struct wish w = { .e = e, .bytes = it->counted, .blocks = kv_pool_need(e->pool, it->bytes) };
+	struct wish w = { .e = e, .bytes = it->counted, .blocks = kv_pool_need(e->pool, it->bytes), .timeout_ns = timeout_ns };
 	struct kv_eop *op = NULL;
 
 	pthread_mutex_lock(&e->kv->lock);
@@ -144,7 +158,7 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 		err = describe(e, p, &it);
 	if (err != 0)
 		return err;
-	struct kv_eop *op = reserve(e, p, &it, deadline, &err);
+	struct kv_eop *op = reserve(e, p, &it, timeout_ns, deadline, &err);
 	if (op == NULL)
 		return err;
 	fill(e, p, &it, &op->span, op->past);

@@ -8,7 +8,8 @@ struct kvpipe_query {
 	struct kv_end *end;
 	struct kv_get get;     /* under the session's lock, as long as there is one */
 	const char *what;
-	bool told;             /* its end was collected */
+	int64_t timeout_ns;
+	bool told;             /* its end was collected, or is the library's word */
 };
 
 static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64_t timeout_ns, kvpipe_query_t **out)
@@ -24,6 +25,7 @@ static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	q->end = e;
 	q->what = what;
+	q->timeout_ns = timeout_ns;
 	pthread_mutex_lock(&e->pump);
 	q->get.order = ++e->order;
 	err = kv_get_ask(e, &q->get, a, false, kv_after(kv_now(), timeout_ns));
@@ -84,12 +86,47 @@ static bool ended(const struct kvpipe_query *q)
 	return q->get.state == KV_GET_LANDED || q->get.state == KV_GET_FAILED;
 }
 
+/* When it is over at the latest. The daemon says so before; one that does not answer has lost its say. */
+static int64_t due(const struct kvpipe_query *q)
+{
+	return kv_after(q->get.deadline, KV_GRACE_NS);
+}
+
 /* Also true when there is room for one that was SHORT, whosever it is: whoever waits passes it on. */
 static bool may_go_on(void *arg)
 {
 	const struct kvpipe_query *q = arg;
 
-	return q->end->over || q->told || ended(q) || kv_get_pumpable(q->end);
+	return q->end->over || q->told || ended(q) || kv_get_pumpable(q->end) || kv_now() >= due(q);
+}
+
+/* After a wait: what it found, or why not; *again: first room is to be made, or a queued one submitted. Needs lock. */
+static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
+{
+	struct kv_end *e = q->end;
+	bool told = q->told;
+	int err;
+
+	*again = false;
+	if (ended(q)) {
+		q->told = true;
+		err = kv_get_end(e, &q->get, q->what, out);
+		if (err == 0 || !told)
+			return err;
+	}
+	if (told)
+		return kv_err(KVPIPE_E_NOT_FOUND, "wait: the query's end was collected before");
+	err = kv_end_error(e, q->what);
+	if (err != 0)
+		return err;
+	q->told = kv_now() >= due(q);
+	*again = !q->told && kv_get_pumpable(e);
+	if (*again)
+		return 0;
+	if (q->told || kv_now() >= q->get.deadline)
+		return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": nothing came within %s, and the daemon does not answer: " KV_LOOK, q->what,
+			      e->name, KV_SPAN(q->timeout_ns));
+	return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": still running", q->what, e->name);
 }
 
 static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
@@ -101,27 +138,15 @@ static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 	do {
 		pthread_mutex_lock(&e->kv->lock);
 		kv_end_look(e);
-		kv_end_wait(e, may_go_on, q, deadline);
-		again = false;
-		if (q->told) {
-			err = kv_err(KVPIPE_E_NOT_FOUND, "wait: the query's end was collected before");
-		} else if (ended(q)) {
-			err = kv_get_end(e, &q->get, q->what, out);
-			q->told = true;
-		} else {
-			err = kv_end_error(e, q->what);
-			again = err == 0 && kv_get_pumpable(e);
-		}
-		bool running = err == 0 && !q->told;
+		kv_end_wait(e, may_go_on, q, deadline < due(q) ? deadline : due(q));
+		err = collect(q, out, &again);
 		kv_end_unlock(e);
 		if (again) {
-			int64_t patience = kv_get_patience(deadline);
+			int64_t patience = kv_get_patience(deadline < due(q) ? deadline : due(q));
 			pthread_mutex_lock(&e->pump);
 			err = kv_get_pump(e, patience);
 			pthread_mutex_unlock(&e->pump);
 		}
-		if (err == 0 && running && !again)
-			err = kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": still running", q->what, e->name);
 	} while (err == 0 && again);
 	return err;
 }
@@ -150,7 +175,7 @@ int kvpipe_query_done(const kvpipe_query_t *q)
 	struct kv_end *e = q->end;
 	pthread_mutex_lock(&e->kv->lock);
 	kv_end_look(e);
-	bool done = e->over || ended(q) || q->told;
+	bool done = e->over || ended(q) || q->told || kv_now() >= due(q);
 	kv_end_unlock(e);
 	kv_end_leave(e);
 	return done;
@@ -177,5 +202,6 @@ void kvpipe_query_free(kvpipe_query_t *q)
 		kv_end_leave(e);
 	}
 	kv_end_unref(e);
+	free(q->get.kept);
 	free(q);
 }

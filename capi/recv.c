@@ -116,7 +116,7 @@ static int pump(struct kvpipe_pipe *p, int64_t deadline)
 }
 
 /* After a wait: the next item, or why not. -TIMEOUT with *retry: look again. Needs lock. */
-static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
+static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out, bool *retry)
 {
 	struct kv_end *e = &p->end;
 	struct kv_get *g = slot(p, p->next);
@@ -148,8 +148,8 @@ static int collect(struct kvpipe_pipe *p, kvpipe_msg_t **out, bool *retry)
 		return err;
 	*retry = stale || e->shorts != NULL;
 	if (!p->started && p->said[0] != '\0')
-		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s", p->said);
-	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came in time: %s \"%s\"",
+		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s", KV_SPAN(timeout_ns), p->said);
+	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s \"%s\"", KV_SPAN(timeout_ns),
 		      p->started ? "nothing was sent to" : "nobody sent anything yet to", e->name);
 }
 
@@ -179,7 +179,7 @@ static void nap(struct kvpipe_pipe *p, int64_t deadline)
 	p->awake = p->vain;
 }
 
-static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
+static int receive(struct kvpipe_pipe *p, int64_t timeout_ns, int64_t deadline, kvpipe_msg_t **out)
 {
 	struct kv_end *e = &p->end;
 	bool retry, more;
@@ -203,7 +203,7 @@ static int receive(struct kvpipe_pipe *p, int64_t deadline, kvpipe_msg_t **out)
 		if (err == 0 || e->over)
 			kv_end_wait(e, front_ended, p, until);
 		if (err == 0 || e->over)
-			err = collect(p, out, &retry);
+			err = collect(p, timeout_ns, out, &retry);
 		else
 			retry = false;
 		more = err == 0 && p->window > 1 && wants_more(p);
@@ -229,7 +229,7 @@ int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out)
 	if (p->end.home)
 		err = kv_err(KVPIPE_E_INVALID, "recv: this is the sending end of \"%s\"", p->end.name);
 	else
-		err = receive(p, deadline, out);
+		err = receive(p, timeout_ns, deadline, out);
 	kv_end_leave(&p->end);
 	return err;
 }

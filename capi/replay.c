@@ -58,7 +58,7 @@ static int64_t time_left(const struct kv_op *op)
 	int64_t left = op->deadline - KV_GRACE_NS - kv_now();
 
 	if (op->opcode == KVPIPE_OPCODE_OFFER)
-		return op->timeout_ns; /* a lease begins anew */
+		return op->lets_daemon ? 0 : op->timeout_ns; /* a lease begins anew */
 	return left > KV_MS ? left : KV_MS;
 }
 

@@ -108,6 +108,7 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	struct kv_ctl *ctl = &kv->ctl;
 	struct kv_pending p = { .type = type };
 	struct timespec ts = kv_timespec(deadline);
+	int64_t start = kv_now();
 
 	init_cond(&p.cond);
 	int err = send_request(kv, life, &p, body, len, fd, deadline);
@@ -121,7 +122,7 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	bool waited = err == 0;
 	while (err == 0 && !p.done) {
 		if (pthread_cond_timedwait(&p.cond, &ctl->lock, &ts) != 0 && !p.done)
-			err = kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon does not answer", what);
+			err = kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon does not answer within %s: " KV_LOOK, what, KV_SPAN(deadline - start));
 	}
 	unlink_pending(ctl, &p);
 	if (waited && err != 0 && type == KVPIPE_CTL_REGISTER)

@@ -55,9 +55,9 @@ static void leave(kvpipe_t *kv, kvpipe_op_t id)
 		op->abandoned = true;
 }
 
-static int timed_out(const char *what)
+static int timed_out(const char *what, int64_t timeout_ns)
 {
-	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer in time", what);
+	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer within %s: " KV_LOOK, what, KV_SPAN(timeout_ns));
 }
 
 /* Submits and waits for the end. 0: *c says how it ended (its pointers are the calling thread's). */
@@ -74,10 +74,10 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 		return err;
 	pthread_mutex_lock(&kv->lock);
 	if (!kv_wait_until(kv, &w, deadline)) {
-		err = timed_out(what);
+		err = timed_out(what, s->timeout_ns);
 	} else {
 		op = kv_op_find(kv, w.op);
-		if (op == NULL || !kv_note_deliver(kv, &op->end, c))
+		if (op == NULL || !kv_note_deliver(&op->end, c))
 			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
 	}
 	leave(kv, w.op);
@@ -224,12 +224,12 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 		struct kv_op *target = kv_op_find(kv, id);
 		op = kv_op_find(kv, w.op);
 		if (!ended)
-			err = timed_out("cancel");
+			err = timed_out("cancel", timeout_ns);
 		else if (target == NULL || target->detached)
 			err = kv_err(KVPIPE_E_NOT_FOUND, "cancel: operation %llu was freed meanwhile", (unsigned long long)id);
 		else if (target->state != KV_RUNNING)
 			state = target->state;
-		else if (op != NULL && kv_note_deliver(kv, &op->end, &c))
+		else if (op != NULL && kv_note_deliver(&op->end, &c))
 			err = outcome("cancel", &c);
 		leave(kv, w.op);
 		kv_settle(kv);

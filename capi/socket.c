@@ -52,7 +52,7 @@ int kv_ctl_send(int sock, uint16_t type, uint32_t seq, const void *body, size_t 
 		if (errno != EAGAIN && errno != ENOBUFS)
 			return kv_err(KVPIPE_E_UNAVAILABLE, "the daemon closed the connection: %s", strerror(errno));
 		if (!wait_ready(sock, POLLOUT, deadline))
-			return kv_err(KVPIPE_E_TIMEOUT, "the daemon does not read its socket");
+			return kv_err(KVPIPE_E_TIMEOUT, "the daemon does not read its socket: " KV_LOOK);
 	}
 }
 

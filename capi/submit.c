@@ -231,7 +231,7 @@ int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvp
 	size_t size = bound(s);
 	struct kvpipe_sqe e = {
 		.op = s->opcode,
-		.timeout_ns = (uint64_t)s->timeout_ns,
+		.timeout_ns = s->lets_daemon ? 0 : (uint64_t)s->timeout_ns,
 		.target = s->target,
 		.tag = s->tag,
 	};
@@ -244,6 +244,7 @@ int kv_submit(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, kvp
 	op->begun = op->sent = err == 0;
 	op->sq_index = kv->sq.tail;
 	op->timeout_ns = s->timeout_ns;
+	op->lets_daemon = s->lets_daemon;
 	op->target = s->target;
 	op->tag = s->tag;
 	op->deadline = kv_after(kv_after(kv_now(), s->timeout_ns), KV_GRACE_NS);

@@ -2,6 +2,7 @@
 /* Times: nanoseconds of CLOCK_MONOTONIC. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <time.h>
 
 int64_t kv_now(void)
@@ -15,6 +16,19 @@ int64_t kv_now(void)
 int64_t kv_after(int64_t start, int64_t ns)
 {
 	return ns > INT64_MAX - start ? INT64_MAX : start + ns;
+}
+
+const char *kv_span(char to[32], int64_t ns)
+{
+	int64_t ms = ns <= 0 ? 0 : ns / KV_MS + (ns % KV_MS >= KV_MS / 2);
+
+	if (ms < 1000)
+		snprintf(to, 32, "%d ms", (int)ms);
+	else if (ms < 86400000)
+		snprintf(to, 32, "%.6g s", (double)ms / 1e3);
+	else
+		snprintf(to, 32, "%.6g days", (double)ms / 864e5);
+	return to;
 }
 
 struct timespec kv_timespec(int64_t ns)

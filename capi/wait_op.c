@@ -15,24 +15,25 @@ static struct kv_op *visible(kvpipe_t *kv, kvpipe_op_t id)
 	return op == NULL || op->internal || op->detached ? NULL : op;
 }
 
-static int deadline_of(kvpipe_t *kv, const char *what, kvpipe_op_t id, int64_t timeout_ns, int64_t *deadline)
+static int deadline_of(kvpipe_t *kv, const char *what, kvpipe_op_t id, int64_t *timeout_ns, int64_t *deadline)
 {
 	int64_t now = kv_now();
 
-	if (timeout_ns < 0)
-		return kv_err(KVPIPE_E_INVALID, "%s: timeout of %lld ns is negative", what, (long long)timeout_ns);
+	if (*timeout_ns < 0)
+		return kv_err(KVPIPE_E_INVALID, "%s: timeout of %lld ns is negative", what, (long long)*timeout_ns);
 	struct kv_op *op = visible(kv, id);
 	if (op == NULL)
 		return unknown(id);
-	*deadline = kv_after(now, timeout_ns);
-	if (timeout_ns == KVPIPE_FOREVER) /* nothing waits for ever */
-		*deadline = kv_after(op->deadline > now ? op->deadline : now, KV_FOREVER_NS);
+	if (*timeout_ns == KVPIPE_FOREVER) /* nothing waits for ever */
+		*timeout_ns = kv_after(op->deadline > now ? op->deadline : now, KV_FOREVER_NS) - now;
+	*deadline = kv_after(now, *timeout_ns);
 	return 0;
 }
 
-static int still_running(kvpipe_op_t id, const char *what)
+static int not_yet(kvpipe_op_t id, const char *what, int64_t timeout_ns, const char *advice)
 {
-	return kv_err(KVPIPE_E_TIMEOUT, "operation %llu: %s", (unsigned long long)id, what);
+	return kv_err(KVPIPE_E_TIMEOUT, "operation %llu: %s after %s: wait again%s", (unsigned long long)id, what, KV_SPAN(timeout_ns),
+		      advice);
 }
 
 int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_completion *out)
@@ -46,14 +47,14 @@ int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_
 		return err;
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
-	err = deadline_of(kv, "wait", id, timeout_ns, &deadline);
+	err = deadline_of(kv, "wait", id, &timeout_ns, &deadline);
 	if (err == 0 && !kv_wait_until(kv, &w, deadline)) {
-		err = still_running(id, "still running");
+		err = not_yet(id, "still running", timeout_ns, ", or cancel it");
 	} else if (err == 0) {
 		struct kv_op *op = visible(kv, id);
 		if (op == NULL)
 			err = unknown(id);
-		else if (!kv_note_deliver(kv, &op->end, out != NULL ? out : &unused))
+		else if (!kv_note_deliver(&op->end, out != NULL ? out : &unused))
 			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
 		else
 			kv_note_drop(kv, &op->end);
@@ -73,9 +74,9 @@ int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns)
 		return err;
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
-	err = deadline_of(kv, "wait_released", id, timeout_ns, &deadline);
+	err = deadline_of(kv, "wait_released", id, &timeout_ns, &deadline);
 	if (err == 0 && !kv_wait_until(kv, &w, deadline)) {
-		err = still_running(id, "not released yet");
+		err = not_yet(id, "not released yet", timeout_ns, " before its memory is used");
 	} else if (err == 0) {
 		struct kv_op *op = visible(kv, id);
 		if (op == NULL)
@@ -88,6 +89,7 @@ int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns)
 	return err;
 }
 
+/* The completion stays for whoever collects it; its words are told here as well. */
 static int layer_outcome(kvpipe_t *kv, kvpipe_op_t id)
 {
 	struct kv_op *op = visible(kv, id);
@@ -97,8 +99,7 @@ static int layer_outcome(kvpipe_t *kv, kvpipe_op_t id)
 	if (op->state == KV_RUNNING || op->end.c.status == KVPIPE_DONE)
 		return 0;
 	uint32_t reason = op->end.c.reason != 0 ? op->end.c.reason : KVPIPE_E_CANCELLED;
-	return kv_err((enum kvpipe_reason)reason, "operation %llu failed: %s", (unsigned long long)id,
-		      kvpipe_strerror((int)reason));
+	return kv_err((enum kvpipe_reason)reason, "operation %llu failed: %s", (unsigned long long)id, kv_note_text(&op->end));
 }
 
 int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t id, uint32_t layer, int64_t timeout_ns)
@@ -110,7 +111,7 @@ int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t id, uint32_t layer, int64_t time
 	if (err != 0)
 		return err;
 	pthread_mutex_lock(&kv->lock);
-	err = deadline_of(kv, "wait_layer", id, timeout_ns, &deadline);
+	err = deadline_of(kv, "wait_layer", id, &timeout_ns, &deadline);
 	struct kv_op *op = err == 0 ? visible(kv, id) : NULL;
 	if (err == 0 && !op->layered) {
 		err = kv_err(KVPIPE_E_INVALID, "operation %llu is not a take with KVPIPE_OP_LAYERED", (unsigned long long)id);
@@ -121,7 +122,7 @@ int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t id, uint32_t layer, int64_t time
 				     (unsigned long long)id);
 	}
 	if (err == 0)
-		err = kv_wait_until(kv, &w, deadline) ? layer_outcome(kv, id) : still_running(id, "layer not in place yet");
+		err = kv_wait_until(kv, &w, deadline) ? layer_outcome(kv, id) : not_yet(id, "layer not in place yet", timeout_ns, "");
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);
 	return err;

@@ -484,6 +484,10 @@ struct kvpipe_tensor {
  *  - An end has a connection of its own to the daemon, beside the session's that it was opened on, and memory of its own. The
  *    sending side holds at most `capacity` bytes that nobody has received yet, and waits for room beyond that; a slow receiver
  *    slows nobody else. None (a NULL tensor) and tensors without bytes are values like others and take no room.
+ *  - The memory behind a capacity is a quarter and 64 KiB larger, present from the start, and twice that at a receiving end. An item with
+ *    bytes takes whole blocks of it: of 256 bytes, doubled with the capacity from 128 MiB on, 4096 at most; its tensors begin at multiples
+ *    of 64. So small items may fill the blocks before the capacity, and there are 262,140 items at a time at most; an item of 1,700 bytes in five
+ *    tensors never waits for anything but the capacity, or that. What ran out is said.
  *  - A name lives on its node. `token` (16 to 32 bytes, or none): both ends must give the same.
  *  - What was published stays receivable for `linger` after its end was closed or its process died, then the receiver gets
  *    CLOSED or PEER_GONE. What is in a pipe or buffer does not survive its daemon: RESTARTED.
@@ -519,12 +523,13 @@ struct kvpipe_pipe_opts {
 KVPIPE_API int kvpipe_pipe_open(kvpipe_t *kv, const struct kvpipe_pipe_opts *opts, kvpipe_pipe_t **out);
 
 /* Sends a tensor, or None (t NULL): copies it, so that t is the caller's again, and waits only for room. TIMEOUT: no room in
- * time, nothing was sent. INVALID at once: larger than the capacity. A send that failed later (the receiver's node is gone, the
- * daemon was restarted) is the error of every following call. */
+ * time, nothing was sent. INVALID at once: larger than the capacity. A send that failed later (the daemon was restarted, is being
+ * drained, or has a limit of items below the library's) is the error of every following call: nothing is sent behind it. */
 KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t, int64_t timeout_ns);
 
 /* Receives the next item; *out is the caller's until kvpipe_msg_free(). TIMEOUT: it has not come; it stays the next one, and
- * nothing is lost. CLOSED: the sender closed the pipe and everything was received. PEER_GONE: the sender died, likewise. */
+ * nothing is lost. CLOSED: the sender closed the pipe and everything was received. PEER_GONE: the sender died, or an item that it
+ * sent was not taken by its daemon, likewise: what was sent before was received. RESTARTED: this node's daemon ends. */
 KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out);
 
 /* Readable when a try (recv or send with timeout 0) may succeed, from the moment on that one has returned TIMEOUT. For poll and
@@ -560,12 +565,14 @@ KVPIPE_API int kvpipe_lookup_open(kvpipe_t *kv, const struct kvpipe_lookup_opts 
 
 /* Owner: inserts an entry {tokens, roi, key, value, hidden}; each may be NULL (None). Copies, and waits only while the capacity
  * is exceeded. It is found by its tokens under roi (kvpipe_lookup_select); without tokens only by a query for anything.
- * INVALID: larger than the capacity, or tokens or roi are not such (below). An entry that could not be kept after all is the
- * error of a following call, once. */
+ * INVALID: larger than the capacity, or tokens or roi are not such (below). An entry that could not be kept after all (QUOTA: the
+ * daemon's limit of items, or 67,108,864 tokens of all entries together) is the error of a following call, once; others stay. */
 KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tensor *const members[5], int64_t timeout_ns);
 
 /* Selecting end: asks for the oldest entry that matches, and removes it from the buffer; waits for one to come until timeout_ns
- * (0: 30 s; at most 30 days) has passed. Returns at once; any number of queries may be outstanding, and none waits for another.
+ * (0: 30 s; at most 30 days) has passed. Returns at once; any number of queries may be outstanding. Of an end's 1,360 (fewer where the
+ * daemon's limits.inflight is less) look for entries at a time, and none of these waits for another; further ones wait for some to end,
+ * in order, within their own time.
  * tokens: one dimension of any integer dtype, each 0 to 2^32 - 1; roi: bool or uint8 of the same length, which of them count, or
  * NULL for all; at least one must count, at most 262,144. Both NULL: any entry. match: enum kvpipe_lookup_match. */
 KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi,
@@ -573,7 +580,8 @@ KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tens
 
 /* By key (1 .. KVPIPE_MAX_KEY bytes), beside the entries with tokens. put (owner) replaces what the key had, for every get
  * that begins after it returned; get (selecting end) leaves it there, and waits for the key to come as select does. value NULL:
- * None. */
+ * None. put: TIMEOUT also when the daemon does not say in time, or half a second, that it knows of it: it replaces what the key had once
+ * the daemon goes on. */
 KVPIPE_API int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value,
 				 int64_t timeout_ns);
 KVPIPE_API int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t key_len, int64_t timeout_ns,
@@ -581,11 +589,13 @@ KVPIPE_API int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t k
 
 /* Waits for a query's end, at most timeout_ns (0: look). 0: *out is what it found, the caller's until kvpipe_msg_free(), once.
  * TIMEOUT while it still runs, and at its end when nothing matched in time: after that, and after any other end, a further
- * wait gives NOT_FOUND. */
+ * wait gives NOT_FOUND. When the daemon does not answer the query ends half a second after its time; an entry that the daemon turns out
+ * to have had for it is then what a further wait gives. */
 KVPIPE_API int kvpipe_query_wait(kvpipe_query_t *q, int64_t timeout_ns, kvpipe_msg_t **out);
-KVPIPE_API int kvpipe_query_done(const kvpipe_query_t *q);      /* 1: it has ended, 0: it runs */
-/* Forgets a query, and cancels it if it still runs: an entry that is on its way at that moment is lost. NULL is allowed, and so
- * is a query whose end was closed. */
+/* 1: it has ended, 0: it runs. It only looks: what waits for memory, or for other queries, goes on in a wait, of whichever query. */
+KVPIPE_API int kvpipe_query_done(const kvpipe_query_t *q);
+/* Forgets a query, and cancels it if it still runs, also when it ended because the daemon did not answer: an entry that is on its way
+ * at that moment is lost. NULL is allowed, and so is a query whose end was closed. */
 KVPIPE_API void kvpipe_query_free(kvpipe_query_t *q);
 
 /* Readable when a try (a query's wait, an insert, a put) may succeed, as kvpipe_pipe_fd(). */

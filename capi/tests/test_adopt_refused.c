@@ -54,9 +54,9 @@ static void refused(void)
 	REFUSED(q + 64, 5 * PAGE, "may hold others' data"); /* not from its beginning */
 	REFUSED(q, whole, "may hold others' data");         /* more than it is */
 	CHECK(munmap(q - 64, whole + 2 * PAGE) == 0);
-	REFUSED(p - PAGE, 2 * PAGE, "cannot be read and written");
+	REFUSED(p - PAGE, 2 * PAGE, "cannot be read and written: make it so with mprotect()");
 	CHECK(munmap(p + 3 * PAGE, PAGE) == 0);
-	REFUSED(p, 8 * PAGE, "nothing is mapped at");
+	REFUSED(p, 8 * PAGE, "adopt what malloc() or mmap() gave, and no more");
 	CHECK(mmap(p + 3 * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 	REFUSED(p, 8 * PAGE, "cannot be read and written");
 	/* Sanitizers leave these two out. */
@@ -66,7 +66,7 @@ static void refused(void)
 	REFUSED(p, 8 * PAGE, "MADV_WIPEONFORK");
 	CHECK(madvise(p, PAGE, MADV_KEEPONFORK) == 0);
 	if (mprotect(p, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) == 0) { /* some systems allow no such memory at all */
-		REFUSED(p, 8 * PAGE, "it is executable");
+		REFUSED(p, 8 * PAGE, "it is executable: take PROT_EXEC away with mprotect()");
 		CHECK(mprotect(p, PAGE, PROT_READ | PROT_WRITE) == 0);
 	}
 	q = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -88,8 +88,32 @@ static void arguments(void)
 	fake_stop(f);
 }
 
+/* Times in messages. */
+static void spans(void)
+{
+	const struct {
+		int64_t ns;
+		const char *want;
+	} spans[] = {
+		{ -5, "0 ms" },
+		{ KV_MS / 2, "1 ms" },
+		{ 50 * KV_MS, "50 ms" },
+		{ KV_SEC - 1, "1 s" },
+		{ 1500 * KV_MS, "1.5 s" },
+		{ 30 * KV_SEC, "30 s" },
+		{ 86399 * KV_SEC, "86399 s" },
+		{ 30 * 86400 * KV_SEC, "30 days" },
+		{ INT64_MAX, "106752 days" },
+	};
+
+	for (size_t i = 0; i < KV_COUNT(spans); i++) {
+		if (strcmp(KV_SPAN(spans[i].ns), spans[i].want) != 0)
+			FAIL("%lld ns is \"%s\", want \"%s\"", (long long)spans[i].ns, KV_SPAN(spans[i].ns), spans[i].want);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(arguments) };
+	static const struct test tests[] = { TEST(arguments), TEST(spans) };
 	return RUN(tests);
 }

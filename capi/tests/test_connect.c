@@ -2,6 +2,7 @@
 /* Opening sessions: what goes wrong, and what the caller is told to do about it. */
 #include "check.h"
 #include "fakedaemon.h"
+#include "internal.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -168,30 +169,94 @@ static void denied(void)
 	rmdir(dir);
 }
 
+struct said {
+	int rc;
+	char text[KV_TEXT];
+};
+
+/* As whoever is not told where the daemon is, with system for the system's socket. */
+static struct said dial_default(const char *system)
+{
+	struct said s = { .rc = 0 };
+	struct kv_paths paths;
+	const char *at;
+	int sock = -1;
+
+	s.rc = kv_find_default(system, &paths);
+	if (s.rc == 0)
+		s.rc = kv_dial(&paths, kv_now() + KV_CALL_NS, &sock, &at);
+	if (s.rc == 0)
+		close(sock);
+	else
+		snprintf(s.text, sizeof(s.text), "%s", kvpipe_last_error());
+	return s;
+}
+
+/* When nothing is at the system's place, when a daemon that is gone has left its socket there, and when one listens. */
+static void dial_in_turn(struct said out[3])
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	make_dir();
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/sock", dir);
+	out[0] = dial_default(addr.sun_path);
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	out[1] = dial_default(addr.sun_path);
+	CHECK(listen(s, 1) == 0);
+	out[2] = dial_default(addr.sun_path);
+	close(s);
+	unlink(addr.sun_path);
+	rmdir(dir);
+}
+
+/* What is wrong with the place of --dev counts where the system has no daemon, and only there. */
+static void only_without_system(const struct said s[3], int reason, const char *words)
+{
+	for (int i = 0; i < 2; i++) {
+		CHECK_INT(s[i].rc, -reason);
+		CHECK_HAS(s[i].text, "no daemon at /tmp/kvpipe-test-");
+		CHECK_HAS(s[i].text, words);
+	}
+	CHECK_INT(s[2].rc, 0);
+}
+
 /* A directory in /tmp that somebody else could have made is refused. */
 static void planted_child(void)
 {
-	struct kvpipe_connect_opts o = WORKER(.socket = NULL);
+	struct said open_to_all[3], file[3];
 	char path[64];
-	kvpipe_t *kv;
 
 	unsetenv("XDG_RUNTIME_DIR");
-	unsetenv("KVPIPE_SOCKET");
 	snprintf(path, sizeof(path), "/tmp/kvpipe-%u", (unsigned int)geteuid());
 	if (mkdir(path, 0777) != 0)
 		return; /* somebody's real daemon: leave it alone */
 	CHECK(chmod(path, 0777) == 0);
-	int rc = kvpipe_connect(&o, &kv);
-	char said[512];
-	snprintf(said, sizeof(said), "%s", kvpipe_last_error());
+	dial_in_turn(open_to_all);
 	rmdir(path);
-	CHECK_INT(rc, -KVPIPE_E_DENIED);
-	CHECK_HAS(said, "with mode 0777, must be uid");
+	close(open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+	dial_in_turn(file);
+	unlink(path); /* before anything can fail: the next run is to find nothing */
+	only_without_system(open_to_all, KVPIPE_E_DENIED, "with mode 0777, must be uid");
+	only_without_system(file, KVPIPE_E_DENIED, "is not a directory");
 }
 
 static void planted(void)
 {
 	as_nobody(planted_child);
+}
+
+static void long_dev_default(void)
+{
+	struct said said[3];
+	char deep[150];
+
+	memset(deep, '/', sizeof(deep) - 1);
+	deep[sizeof(deep) - 1] = '\0';
+	setenv("XDG_RUNTIME_DIR", deep, 1);
+	dial_in_turn(said);
+	unsetenv("XDG_RUNTIME_DIR");
+	only_without_system(said, KVPIPE_E_INVALID, "socket path from XDG_RUNTIME_DIR has 169 bytes, must be 1 to 107");
 }
 
 static void refused(void)
@@ -232,7 +297,8 @@ static void refused(void)
 	f = fake_start(&conf);
 	o.socket = fake_path(f);
 	o.timeout_ns = 50000000;
-	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "does not answer in time");
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "does not answer within ");
+	CHECK_HAS(kvpipe_last_error(), "kvpipectl doctor");
 	fake_stop(f);
 }
 
@@ -403,8 +469,8 @@ static void codes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(refused),
-		TEST(bad_welcomes), TEST(arguments), TEST(sizes),	TEST(codes),
+		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
+		TEST(refused), TEST(bad_welcomes), TEST(arguments), TEST(sizes),	TEST(codes),
 	};
 	return RUN(tests);
 }

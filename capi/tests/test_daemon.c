@@ -146,6 +146,9 @@ static void refusals(void)
 
 	kvpipe_op_t o = offer(&p, "ref", 0);
 	ends(c.kv, take_with(&c, "ref", "fedcba9876543210", 0, 0), KVPIPE_FAILED, KVPIPE_E_DENIED, "token");
+	kvpipe_op_t layered = take_with(&c, "ref", "fedcba9876543210", KVPIPE_OP_LAYERED, 0);
+	CHECK_FAILS(kvpipe_wait_layer(c.kv, layered, 0, WAIT), KVPIPE_E_DENIED, "failed: key \"ref\": wrong token");
+	ends(c.kv, layered, KVPIPE_FAILED, KVPIPE_E_DENIED, "wrong token");
 	struct engine bad = c;
 	bad.ids[3] = BLOCKS;
 	ends(c.kv, take(&bad, "ref"), KVPIPE_FAILED, KVPIPE_E_INVALID, "64");

@@ -171,6 +171,138 @@ static void not_kept(void)
 	}
 }
 
+/*
+ * A query is over half a second after its time also when the daemon does not answer. An entry that the daemon had for it all the same is
+ * what a further wait gives; one that was given up is cancelled.
+ */
+static void over_without_the_daemon(void)
+{
+	kvpipe_query_t *q, *other;
+	kvpipe_msg_t *m;
+	int64_t begun;
+	uint64_t got;
+	int rc;
+
+	start(1 << 16);
+	insert(1, NULL, 0, NULL);
+	expect(ask(NULL, 0, NULL, KVPIPE_PREFIX), 1, 0);
+	fake_pause(exchange_fake(x, 1), true);
+	begun = kv_now();
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, 50 * KV_MS, &q), 0);
+	CHECK_FAILS(kvpipe_query_wait(q, WAIT, &m), KVPIPE_E_TIMEOUT, "\"l\": nothing came within 50 ms, and the daemon does not answer");
+	CHECK(kv_now() - begun >= 50 * KV_MS + KV_GRACE_NS && kv_now() - begun < 10 * KV_SEC);
+	CHECK_INT(kvpipe_query_done(q), 1);
+	CHECK_FAILS(kvpipe_query_wait(q, 0, &m), KVPIPE_E_NOT_FOUND, "collected before");
+	begun = kv_now();
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, 1, &other), 0);
+	while (!kvpipe_query_done(other))
+		CHECK(kv_now() - begun < 10 * KV_SEC);
+	kvpipe_query_free(other);
+	insert(2, NULL, 0, NULL);
+	exchange_await_puts(x, 2);
+	fake_pause(exchange_fake(x, 1), false);
+	begun = kv_now();
+	while ((rc = kvpipe_query_wait(q, 0, &m)) == -KVPIPE_E_NOT_FOUND)
+		CHECK(kv_now() - begun < WAIT);
+	CHECK_INT(rc, 0);
+	memcpy(&got, member(m, 3).data, sizeof(got));
+	CHECK_INT(got, 2);
+	kvpipe_msg_free(m);
+	CHECK_FAILS(kvpipe_query_wait(q, 0, &m), KVPIPE_E_NOT_FOUND, "collected before");
+	kvpipe_query_free(q);
+	q = ask(NULL, 0, NULL, KVPIPE_PREFIX);
+	exchange_await_gets(x, 5); /* and the CANCEL before it */
+	insert(3, NULL, 0, NULL);
+	expect(q, 3, 0);
+	stop();
+}
+
+/* A put, too, that nobody confirms; tried again it is not in the buffer twice. */
+static void put_without_the_daemon(void)
+{
+	const uint64_t n = 1;
+	struct kvpipe_tensor t = flat(KVPIPE_U64, 1, &n);
+	struct kv_end *e;
+
+	start(1 << 16);
+	e = (struct kv_end *)(void *)own;
+	fake_pause(exchange_fake(x, 0), true);
+	for (int i = 0; i < 3; i++) {
+		int64_t begun = kv_now();
+		CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, KV_MS), KVPIPE_E_TIMEOUT, "put: \"l\": it takes effect once the daemon answers");
+		CHECK(kv_now() - begun < 4 * KV_SEC);
+		CHECK_INT(e->items, 1);
+	}
+	fake_pause(exchange_fake(x, 0), false);
+	CHECK_INT(kvpipe_lookup_put(own, "k", 1, &t, WAIT), 0);
+	CHECK_INT(e->items, 2);
+	stop();
+}
+
+/* Queries beyond what the daemon takes at a time wait here, in their order, and are with it as others end. */
+static void more_than_the_daemon_takes(void)
+{
+	enum { N = 40, AT_ONCE = 6 }; /* the BIND among these */
+	kvpipe_query_t *q[N], *late, *unwanted[2];
+	kvpipe_msg_t *m;
+
+	start(1 << 16);
+	insert(99, NULL, 0, NULL);
+	expect(ask(NULL, 0, NULL, KVPIPE_PREFIX), 99, 0);
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	pthread_mutex_lock(&e->kv->lock);
+	e->kv->max_inflight = AT_ONCE + 4;
+	pthread_mutex_unlock(&e->kv->lock);
+	for (int64_t i = 0; i < N; i++)
+		q[i] = ask(&i, 1, NULL, KVPIPE_EXACT);
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, 1, &late), 0);
+	unwanted[0] = ask((int64_t[]){ 7 }, 1, NULL, KVPIPE_EXACT);
+	CHECK_INT(kvpipe_lookup_get(sel, "key", 3, WAIT, &unwanted[1]), 0);
+	exchange_await_gets(x, 2 + AT_ONCE - 1);
+	CHECK_INT(e->nops, AT_ONCE);
+	kvpipe_query_free(unwanted[1]);
+	kvpipe_query_free(unwanted[0]);
+	for (int64_t i = 0; i < N; i++)
+		insert((uint64_t)i, &i, 1, NULL);
+	for (int i = N; i-- > 0;) {
+		expect(q[i], (uint64_t)i, 1);
+		CHECK(e->nops <= AT_ONCE);
+	}
+	CHECK_FAILS(kvpipe_query_wait(late, WAIT, &m), KVPIPE_E_TIMEOUT, "as many queries as the daemon takes were under way");
+	kvpipe_query_free(late);
+	late = ask(NULL, 0, NULL, KVPIPE_PREFIX); /* also after those of an end that closes */
+	for (int64_t i = 0; i < N; i++)
+		q[i] = ask(&i, 1, NULL, KVPIPE_EXACT);
+	kvpipe_lookup_close(sel);
+	sel = NULL;
+	for (int i = 0; i < N; i++)
+		kvpipe_query_free(q[i]);
+	kvpipe_query_free(late);
+	stop();
+}
+
+/* Entries of 1,700 bytes in five tensors fill any capacity. */
+static void capacities(void)
+{
+	static uint8_t data[1700];
+	const int64_t token = 1;
+	const struct kvpipe_tensor t[5] = {
+		flat(KVPIPE_I64, 1, &token), flat(KVPIPE_BOOL, 1, "\1"), flat(KVPIPE_U8, 563, data), flat(KVPIPE_U8, 564, data),
+		flat(KVPIPE_U8, 564, data),
+	};
+	const struct kvpipe_tensor *members[5] = { &t[0], &t[1], &t[2], &t[3], &t[4] };
+
+	for (uint64_t capacity = 1700; capacity < 1ull << 40; capacity += capacity / 7 + 1) {
+		uint64_t n = capacity / 1700 < KV_ITEMS ? capacity / 1700 : KV_ITEMS, block = kv_block_bytes(capacity);
+		CHECK(n * ((1700 + 4 * 63 + block - 1) / block * block) <= kv_home_bytes(capacity));
+	}
+	start(17000000);
+	for (int i = 0; i < 10000; i++)
+		CHECK_INT(kvpipe_lookup_insert(own, members, 0), 0);
+	CHECK_FAILS(kvpipe_lookup_insert(own, members, 0), KVPIPE_E_TIMEOUT, "holds 17000000 of 17000000 bytes in 10000 items");
+	stop();
+}
+
 static void prefixes(void)
 {
 	const int64_t a[] = { 1, 2, 3, 4 }, b[] = { 1, 2, 9 }, c[] = { 7 };
@@ -484,6 +616,7 @@ int main(int argc, char **argv)
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
+		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(capacities),
 	};
 	return RUN(tests);
 }

@@ -87,12 +87,12 @@ static void late_items_are_the_next_calls(void)
 	start(0, 0);
 	CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_TIMEOUT, "nobody sent anything yet to \"p\"");
 	CHECK(m == NULL);
-	CHECK_FAILS(kvpipe_pipe_recv(rx, 2 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came in time");
+	CHECK_FAILS(kvpipe_pipe_recv(rx, 2 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came within 2 ms: ");
 	exchange_hold(x, true);
 	for (uint64_t n = 0; n < 5; n++)
 		send_number(tx, n);
 	exchange_await_puts(x, 5);
-	CHECK_FAILS(kvpipe_pipe_recv(rx, KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came in time");
+	CHECK_FAILS(kvpipe_pipe_recv(rx, KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came within 1 ms: ");
 	exchange_hold(x, false);
 	for (uint64_t n = 0; n < 5; n++)
 		recv_number(rx, n);
@@ -111,9 +111,10 @@ static void a_sender_waits_for_room_only(void)
 	start(100000, 1);
 	CHECK_INT(kvpipe_pipe_send(tx, &t, 0), 0);
 	CHECK_INT(kvpipe_pipe_send(tx, &t, 0), 0);
-	CHECK_FAILS(kvpipe_pipe_send(tx, &t, 0), KVPIPE_E_TIMEOUT, "\"p\" holds 80000 of 100000 bytes in 2 items that nobody received yet");
+	CHECK_FAILS(kvpipe_pipe_send(tx, &t, KV_MS), KVPIPE_E_TIMEOUT,
+		    "no room for 40000 bytes within 1 ms: \"p\" holds 80000 of 100000 bytes in 2 items that nobody received yet");
 	CHECK_INT(kvpipe_pipe_send(tx, NULL, 0), 0); /* needs none */
-	CHECK_FAILS(kvpipe_pipe_flush(tx, KV_MS), KVPIPE_E_TIMEOUT, "3 items of \"p\" were not received in time");
+	CHECK_FAILS(kvpipe_pipe_flush(tx, KV_MS), KVPIPE_E_TIMEOUT, "3 items of \"p\" were not received within 1 ms: ");
 	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
 	kvpipe_msg_free(m);
 	CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
@@ -122,6 +123,24 @@ static void a_sender_waits_for_room_only(void)
 		kvpipe_msg_free(m);
 	}
 	CHECK_INT(kvpipe_pipe_flush(tx, WAIT), 0);
+	stop();
+}
+
+/* Small items take whole blocks, of which there are enough for the capacity only when they are larger. */
+static void blocks_run_out(void)
+{
+	uint64_t n = 0;
+	struct kvpipe_tensor t = flat(KVPIPE_U64, 1, &n);
+	int rc;
+
+	start(1 << 16, 1);
+	while ((rc = kvpipe_pipe_send(tx, &t, 0)) == 0)
+		n++;
+	CHECK_INT(rc, -KVPIPE_E_TIMEOUT);
+	CHECK_INT(n, kv_home_bytes(1 << 16) / 256);
+	CHECK_HAS(kvpipe_last_error(), "no room for 1 blocks within 0 ms: \"p\" holds 576 items that nobody received yet, in 576 of 576 blocks of 256 bytes");
+	for (uint64_t k = 0; k < n; k++)
+		recv_number(rx, k);
 	stop();
 }
 
@@ -614,7 +633,7 @@ int main(int argc, char **argv)
 		TEST(none_is_a_value),
 		TEST(in_order),
 		TEST(late_items_are_the_next_calls),
-		TEST(a_sender_waits_for_room_only),
+		TEST(a_sender_waits_for_room_only), TEST(blocks_run_out),
 		TEST(a_sender_collects_while_the_queue_is_full),
 		TEST(kept_messages),
 		TEST(late_collectors),

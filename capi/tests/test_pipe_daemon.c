@@ -144,7 +144,7 @@ static void nobody_comes(void)
 	kvpipe_msg_t *m;
 
 	CHECK_INT(kvpipe_pipe_recv(rx, 0, &m), -KVPIPE_E_TIMEOUT);
-	CHECK_FAILS(kvpipe_pipe_recv(rx, 20 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came in time");
+	CHECK_FAILS(kvpipe_pipe_recv(rx, 20 * KV_MS, &m), KVPIPE_E_TIMEOUT, "nothing came within 20 ms: ");
 	kvpipe_pipe_close(rx);
 	rx = named(kv, "nobody", KVPIPE_RECV, 0);
 	/* The daemon says why. One that is kept from running says so a call later. */
@@ -159,6 +159,35 @@ static void nobody_comes(void)
 	recv_number(rx, 1);
 	kvpipe_pipe_close(tx);
 	kvpipe_pipe_close(rx);
+	kvpipe_close(kv);
+}
+
+/* More than the daemon takes of an end at a time: each has its own entry, the last of them, which wait here, first. */
+static void five_thousand_queries(void)
+{
+	enum { N = 5000 };
+	static kvpipe_query_t *q[N];
+	kvpipe_t *kv = connect_as("a");
+	kvpipe_lookup_t *own = open_lookup(kv, 2 << 20), *sel = open_lookup(kv, 0);
+	kvpipe_msg_t *m;
+
+	for (int64_t i = 0; i < N; i++) {
+		struct kvpipe_tensor t = flat(KVPIPE_I64, 1, &i);
+		CHECK_INT(kvpipe_lookup_select(sel, &t, NULL, KVPIPE_EXACT, WAIT, &q[i]), 0);
+	}
+	for (int64_t i = N; i-- > 0;) {
+		struct kvpipe_tensor t = flat(KVPIPE_I64, 1, &i);
+		const struct kvpipe_tensor *members[5] = { &t };
+		CHECK_INT(kvpipe_lookup_insert(own, members, WAIT), 0);
+	}
+	for (int64_t i = N; i-- > 0;) {
+		CHECK_INT(kvpipe_query_wait(q[i], WAIT, &m), 0);
+		CHECK_INT(*(int64_t *)member(m, 0).data, i);
+		kvpipe_msg_free(m);
+		kvpipe_query_free(q[i]);
+	}
+	kvpipe_lookup_close(own);
+	kvpipe_lookup_close(sel);
 	kvpipe_close(kv);
 }
 
@@ -263,7 +292,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
-		TEST(lookups), TEST(at_the_same_time),
+		TEST(five_thousand_queries), TEST(lookups), TEST(at_the_same_time),
 	};
 	return RUN(tests);
 }

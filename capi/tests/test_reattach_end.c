@@ -13,10 +13,10 @@ static void never(void)
 	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
 
 	fake_die(f);
-	check_end(kv, take, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "while the daemon was away");
-	check_end(kv, offer, KVPIPE_FAILED, KVPIPE_E_EXPIRED, "while the daemon was away");
+	check_end(kv, take, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "the deadline of 1 s passed while the daemon was away");
+	check_end(kv, offer, KVPIPE_FAILED, KVPIPE_E_EXPIRED, "the lease of 1 s passed while the daemon was away");
 	op = offer_key(kv, "p", 10 * KV_SEC);
-	CHECK_FAILS(kvpipe_offer_extend(kv, op, &x, KV_MS), KVPIPE_E_TIMEOUT, "did not answer in time");
+	CHECK_FAILS(kvpipe_offer_extend(kv, op, &x, KV_MS), KVPIPE_E_TIMEOUT, "extend: the daemon did not answer within 1 ms: ");
 	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "start it again");
 	CHECK_FAILS(kvpipe_mem_unregister(kv, 1, KV_MS), KVPIPE_E_UNAVAILABLE, "went away and is not back");
 	CHECK_INT(kvpipe_connected(kv), 0);

@@ -64,7 +64,8 @@ static void deadline(void)
 		kvpipe_op_t op = take_for(kv, KV_MS);
 		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
 		CHECK(c.status == KVPIPE_FAILED && c.reason == KVPIPE_E_TIMEOUT && c.flags == KVPIPE_C_MORE && c.tag == 6);
-		CHECK_HAS(c.message, "the daemon does not answer");
+		CHECK_HAS(c.message, "the deadline of 1 ms passed and the daemon does not answer: ");
+		CHECK_HAS(c.message, "kvpipectl doctor");
 		CHECK_INT(c.nfailed, 2); /* nothing of it may be used */
 		CHECK(c.failed[0].group == 2 && c.failed[1].group == 5 && c.failed[1].count == UINT32_MAX);
 		CHECK_INT(kvpipe_op_released(kv, op), 0);
@@ -72,7 +73,7 @@ static void deadline(void)
 			fake_end(f, op, late[i], 0, 0);
 		} else {
 			fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE);
-			CHECK_FAILS(kvpipe_wait_released(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "not released yet");
+			CHECK_FAILS(kvpipe_wait_released(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "not released yet after 1 ms: ");
 			fake_end(f, op, KVPIPE_RELEASED, 0, 0);
 		}
 		CHECK_INT(kvpipe_poll(kv, &c, 1), 1);
@@ -86,8 +87,8 @@ static void deadline(void)
 	kvpipe_op_t op = take_for(kv, KV_MS);
 	CHECK_INT(kvpipe_wait(kv, op, KVPIPE_FOREVER, &c), 0);
 	CHECK_INT(c.reason, KVPIPE_E_TIMEOUT);
-	CHECK_FAILS(kvpipe_cancel(kv, take_for(kv, 0), KV_MS, NULL), KVPIPE_E_TIMEOUT, "did not answer in time");
-	CHECK_FAILS(kvpipe_offer_seal(kv, offer_for(kv, 0), KV_MS), KVPIPE_E_TIMEOUT, "did not answer in time");
+	CHECK_FAILS(kvpipe_cancel(kv, take_for(kv, 0), KV_MS, NULL), KVPIPE_E_TIMEOUT, "did not answer within 1 ms: ");
+	CHECK_FAILS(kvpipe_offer_seal(kv, offer_for(kv, 0), KV_MS), KVPIPE_E_TIMEOUT, "did not answer within 1 ms: ");
 	fake_pause(f, false);
 	kvpipe_close(kv);
 	fake_stop(f);
@@ -121,7 +122,7 @@ static void lease(void)
 	f = fake_start(&conf);
 	kv = fake_connect(f);
 	op = offer_for(kv, KV_MS);
-	check_end(kv, op, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE, "does not answer");
+	check_end(kv, op, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE, "the lease of 1 ms passed and the daemon does not answer: ");
 	fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_EXPIRED, 0);
 	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
 	kvpipe_close(kv);

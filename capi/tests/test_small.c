@@ -73,7 +73,7 @@ static void extend_and_seal(void)
 	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_EXPIRED, "extend: because");
 	CHECK_FAILS(kvpipe_offer_seal(kv, op, 0), KVPIPE_E_EXPIRED, "seal: because");
 	s = (struct script){ .silent = true };
-	CHECK_FAILS(kvpipe_offer_seal(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "seal: the daemon did not answer in time");
+	CHECK_FAILS(kvpipe_offer_seal(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "seal: the daemon did not answer within 1 ms: ");
 	o.flags = 8;
 	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_INVALID, "extend: flags is 0x8");
 	CHECK_FAILS(kvpipe_offer_seal(kv, op, KVPIPE_FOREVER), KVPIPE_E_INVALID, "KVPIPE_FOREVER");
@@ -159,7 +159,7 @@ static void cancel(void)
 	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_DENIED };
 	CHECK_FAILS(kvpipe_cancel(kv, take(kv), 0, NULL), KVPIPE_E_DENIED, "cancel: because");
 	s = (struct script){ .silent = true };
-	CHECK_FAILS(kvpipe_cancel(kv, take(kv), KV_MS, NULL), KVPIPE_E_TIMEOUT, "cancel: the daemon did not answer in time");
+	CHECK_FAILS(kvpipe_cancel(kv, take(kv), KV_MS, NULL), KVPIPE_E_TIMEOUT, "cancel: the daemon did not answer within 1 ms: ");
 	/* Answered after its caller left: nobody's completion. */
 	fake_await_submissions(f, 4);
 	fake_end(f, fake_last(f).user_data, KVPIPE_DONE, 0, 0);

@@ -78,6 +78,11 @@ static void offer_record(void)
 	const uint32_t zero = 0;
 	CHECK(memcmp(p + sizeof(g) + sizeof(odd), &zero, 4) == 0);
 	CHECK_INT(seen.e.rec_len, p + sizeof(g) + sizeof(odd) + 4 - seen.record);
+	o.lease_ns = 0; /* the daemon's default_lease, which it alone knows */
+	CHECK_INT(kvpipe_offer(kv, &o, &op), 0);
+	finish(kv, op);
+	CHECK_INT(seen.e.op, KVPIPE_OPCODE_OFFER);
+	CHECK_INT(seen.e.timeout_ns, 0);
 	kvpipe_close(kv);
 	fake_stop(f);
 }

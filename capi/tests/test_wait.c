@@ -251,7 +251,7 @@ static void fd(void)
 	/* Others' completions, too. */
 	fake_end(f, 0, KVPIPE_DONE, 0, 0);
 	CHECK(readable(event, 60000));
-	CHECK_FAILS(kvpipe_wait(kv, take(kv, 0), KV_MS, c), KVPIPE_E_TIMEOUT, "still running");
+	CHECK_FAILS(kvpipe_wait(kv, take(kv, 0), KV_MS, c), KVPIPE_E_TIMEOUT, "still running after 1 ms: wait again, or cancel it");
 	CHECK(readable(event, 0));
 	CHECK_INT(kvpipe_poll(kv, c, 4), 1);
 	CHECK(!readable(event, 0));
@@ -298,7 +298,7 @@ static void layers(void)
 		fake_await_submissions(f, (unsigned int)round + 1);
 		if (round == 0) {
 			fake_layer(f, fake_last(f).layer_slot, 12345, 3); /* an older take's */
-			CHECK_FAILS(kvpipe_wait_layer(kv, op, 10, KV_MS), KVPIPE_E_TIMEOUT, "layer not in place yet");
+			CHECK_FAILS(kvpipe_wait_layer(kv, op, 10, KV_MS), KVPIPE_E_TIMEOUT, "layer not in place yet after 1 ms: ");
 			CHECK_FAILS(kvpipe_wait_layer(kv, op, 15, 0), KVPIPE_E_INVALID, "layer 15 is not among those");
 		}
 		struct one o = { .kv = (kvpipe_t *)(void *)f, .op = op };
@@ -319,8 +319,11 @@ static void layers(void)
 	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
 						.flags = KVPIPE_OP_LAYERED);
 	CHECK_FAILS(kvpipe_take(kv, &o, &more), KVPIPE_E_QUOTA, "4 takes are not released yet");
-	fake_end(f, op[0], KVPIPE_FAILED, KVPIPE_E_PEER_GONE, KVPIPE_C_MORE);
-	CHECK_FAILS(kvpipe_wait_layer(kv, op[0], 10, WAIT), KVPIPE_E_PEER_GONE, "failed: ");
+	fake_post(f, (struct kvpipe_cqe){ .user_data = op[0], .status = KVPIPE_FAILED, .reason = KVPIPE_E_PEER_GONE, .flags = KVPIPE_C_MORE },
+		  NULL, 0, "key \"k\": node \"b\" is gone");
+	CHECK_FAILS(kvpipe_wait_layer(kv, op[0], 10, WAIT), KVPIPE_E_PEER_GONE, "failed: key \"k\": node \"b\" is gone");
+	CHECK_INT(kvpipe_wait(kv, op[0], 0, &c), 0); /* it stays for whoever collects it */
+	CHECK(c.op == op[0] && c.reason == KVPIPE_E_PEER_GONE);
 	CHECK_FAILS(kvpipe_take(kv, &o, &more), KVPIPE_E_QUOTA, "not released yet");
 	fake_end(f, op[0], KVPIPE_RELEASED, 0, 0);
 	CHECK_INT(kvpipe_wait_released(kv, op[0], WAIT), 0);

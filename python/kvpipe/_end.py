@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 import time
 from typing import Any, Callable, Dict, Optional, Set
@@ -16,6 +17,8 @@ from .operation import SLICE_NS
 #: seconds that a call waits when its timeout is None
 TIMEOUT = 30.0
 
+_WITHIN = re.compile(r"within [0-9.]+ m?s:")
+
 Call = Callable[[int, int], int]  # (handle, ns) -> the library's code
 
 
@@ -25,6 +28,13 @@ def deadline(timeout: Optional[float]) -> int:
     if ns >= 1 << 62:
         raise Invalid(f"timeout is {timeout!r}: nothing waits for ever; give a finite number of seconds")
     return time.monotonic_ns() + ns
+
+
+def _whole(error: Error, ns: int) -> Error:
+    """The library's word names a slice of the call's time: puts all of it there."""
+    ms = round(max(ns, 0) / 1e6)
+    error.args = (_WITHIN.sub(f"within {ms} ms:" if ms < 1000 else f"within {ms / 1e3:.6g} s:", str(error), count=1),)
+    return error
 
 
 class End:
@@ -81,13 +91,14 @@ class End:
 
     def _wait(self, call: Call, until: int) -> None:
         """Calls in slices until it succeeds; Timeout when the time is over."""
+        began = time.monotonic_ns()
         while True:
             left = max(until - time.monotonic_ns(), 0)
             error = self._try(call, min(left, SLICE_NS))
             if error is None:
                 return
             if left <= SLICE_NS:
-                raise error
+                raise _whole(error, until - began)
 
     async def _wait_async(self, call: Call, until: int) -> None:
         """The same on an event loop that has add_reader()."""
@@ -96,6 +107,7 @@ class End:
         if listener is None:
             listener = self._listeners[loop] = _Listener(self, loop)
         listener.users += 1
+        began = time.monotonic_ns()
         try:
             while True:
                 heard = listener.listen()  # before looking: what comes later is heard
@@ -105,7 +117,7 @@ class End:
                         return
                     left = (until - time.monotonic_ns()) / 1e9
                     if left <= 0:
-                        raise error
+                        raise _whole(error, until - began)
                     await asyncio.wait((heard,), timeout=left)
                 finally:
                     listener.waiting.discard(heard)

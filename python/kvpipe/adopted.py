@@ -65,7 +65,7 @@ _Place = Tuple[int, int, Any]
 
 def _tensor(tensor: Any) -> _Place:
     if tensor.device.type != "cpu":
-        raise Unavailable(f"adopt: the tensor is on {tensor.device}: this build adopts memory of the CPU alone")
+        raise Unavailable(f"adopt: the tensor is on {tensor.device}: this build adopts memory of the CPU alone: move it there, with .cpu()")
     if not tensor.is_contiguous():
         raise Invalid("adopt: the tensor is not contiguous: adopt the one that it is a view of")
     return int(tensor.data_ptr()), int(tensor.numel()) * int(tensor.element_size()), tensor
@@ -76,7 +76,7 @@ def _array(array: Any) -> _Place:
     interface = array.__array_interface__
     address, readonly = interface["data"]
     if readonly:
-        raise Invalid("adopt: the array is read-only: takes write there")
+        raise Invalid("adopt: the array is read-only, and takes write there: adopt a copy of it")
     if interface.get("strides") is not None:
         raise Invalid("adopt: the array is not C-contiguous: adopt the one that it is a view of")
     return int(address), int(array.nbytes), array
@@ -86,9 +86,9 @@ def _buffer(memory: Any) -> _Place:
     try:
         view = memoryview(memory)
     except TypeError:
-        raise Invalid(f"adopt: memory is {memory!r}: must be a tensor, an array or a buffer") from None
+        raise Invalid(f"adopt: memory is {memory!r}: must be a tensor, an array or a buffer like bytearray") from None
     if view.readonly:
-        raise Invalid("adopt: the buffer is read-only: takes write there")
+        raise Invalid("adopt: the buffer is read-only, and takes write there: adopt one that can be written, like bytearray")
     if not view.c_contiguous:
         raise Invalid("adopt: the buffer is not contiguous: adopt the one that it is a view of")
     if not view.nbytes:
@@ -108,7 +108,7 @@ def adopt(session: "Session", memory: Any, quiesced: bool) -> AdoptedRegion:
     """Adopts the object's memory in that session."""
     address, nbytes, held = _place(memory)
     if nbytes == 0:
-        raise Invalid("adopt: the memory has no bytes: must have at least 1")
+        raise Invalid("adopt: the memory has no bytes: adopt one that has at least 1")
     opts = _abi.opts(_abi.AdoptOpts, addr=address, nbytes=nbytes, flags=_abi.ADOPT_QUIESCED if quiesced else 0)
     number = ctypes.c_uint64()
     region = AdoptedRegion.__new__(AdoptedRegion)

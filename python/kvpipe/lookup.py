@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .node import Node
 
 _MEMBERS = ("tokens", "roi", "key", "value", "hidden")
-# What the daemon is given beyond a query's time to say so itself.
-_GRACE_NS = 2_000_000_000
+# What the daemon is given beyond a query's time to say so itself; then the library does.
+_GRACE_NS = 500_000_000
 
 
 class Entry(tuple):  # type: ignore[type-arg]
@@ -58,8 +58,8 @@ def open_lookup(node: "Node", name: str, capacity: Optional[int], token: Optiona
 class LookupBuffer(End):
     """One end of a lookup buffer, from Node.lookup_buffer(): the owner's inserts and puts, a selecting one selects and gets.
 
-    Tensors and timeouts are as for Pipe. All methods may be called from any thread, any number of queries at a time; none
-    waits for another.
+    Tensors and timeouts are as for Pipe. All methods may be called from any thread, any number of queries at a time. Of an
+    end's 1,360 look for entries at once, and none of these waits for another; further ones wait for some to end.
     """
 
     def __init__(self, node: "Node", handle: int, name: str) -> None:
@@ -95,7 +95,10 @@ class LookupBuffer(End):
         return array, described
 
     def put(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
-        """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced."""
+        """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced.
+
+        Timeout, when it says that the daemon does not answer: it is there once the daemon goes on.
+        """
         name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
         self._wait(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
         del held
@@ -113,7 +116,8 @@ class LookupBuffer(End):
         """Waits for an entry that matches, removes it from the buffer, and returns its five members, with ``.matched``.
 
         ``match``: "prefix", one of the two sequences of tokens (under their roi) begins with the other; "exact", they are
-        equal. Without tokens any entry matches. The oldest of several is taken. Raises Timeout when none came.
+        equal. Without tokens any entry matches. The oldest of several is taken. Raises Timeout when none came; when it says that
+        the daemon does not answer, an entry that this had on its way then is lost.
         """
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as query:

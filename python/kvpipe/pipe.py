@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Deque, Iterator, Optional
 
 from . import _abi, _end, _values, received, tensors
 from ._end import End
-from .errors import Closed, Incompatible, Invalid
+from .errors import Closed, Incompatible, Invalid, Timeout
 
 if TYPE_CHECKING:
     from .node import Node
@@ -49,7 +49,7 @@ class Pipe(End):
     like others. All methods may be called from any thread; those that wait release the GIL. A ``timeout`` is in seconds; None
     is 30, and 0 a try. Timeout loses nothing: what did not come in time is what the next call returns.
 
-    Iterating receives until the sender has closed the pipe.
+    Iterating receives until the sender has closed the pipe, however long it is quiet.
     """
 
     def __init__(self, node: "Node", handle: int, name: str, end: str) -> None:
@@ -139,19 +139,23 @@ class Pipe(End):
         return self
 
     def __next__(self) -> Any:
-        try:
-            return self.recv_tensor()
-        except Closed:
-            raise StopIteration from None
+        while True:
+            with contextlib.suppress(Timeout):  # it may be quiet for long
+                try:
+                    return self.recv_tensor()
+                except Closed:
+                    raise StopIteration from None
 
     def __aiter__(self) -> "Pipe":
         return self
 
     async def __anext__(self) -> Any:
-        try:
-            return await self.recv_tensor_async()
-        except Closed:
-            raise StopAsyncIteration from None
+        while True:
+            with contextlib.suppress(Timeout):
+                try:
+                    return await self.recv_tensor_async()
+                except Closed:
+                    raise StopAsyncIteration from None
 
     def __del__(self) -> None:
         super().__del__()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from . import _values
 from .blocks import Ids32
+from .errors import Reason
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -32,17 +33,31 @@ class Take(Operation):
         return self._ids.within(end.failed if end is not None else ())
 
     def wait_layer(self, layer: int, timeout: Optional[float] = None) -> None:
-        """Waits until a layer is in place; raises the take's Error when that failed.
+        """Waits until a layer is in place; raises the take's Error, as wait() does, when that failed.
 
         Layers come one by one for a take with ``layered=True``; otherwise each is in place when all are.
         """
         number = _values.integer("layer", layer)
         if self._layered:
-            lib = self._session.lib
-            self._sliced("wait_layer", timeout, lambda h, ns: int(lib.wait_layer(h, self._id, number, ns)),
-                         lambda: None)
+            self._sliced("wait_layer", timeout, lambda h, ns: self._await_layer(h, number, ns), lambda: None)
         else:
             self.wait(timeout)
+
+    def _await_layer(self, handle: int, layer: int, ns: int) -> int:
+        """The library's answer. That the take failed is raised here: by its code alone it looks like an error of the call, and one
+        that ran into its own deadline like a take that still runs."""
+        lib = self._session.lib
+        code = int(lib.wait_layer(handle, self._id, layer, ns))
+        if code == 0:
+            return 0
+        error = lib.error(code)  # before the next call has its own
+        end = self.completion
+        failure = None if end is None else end.error()
+        if failure is not None and failure.reason == error.reason:
+            raise failure
+        if code != -Reason.TIMEOUT:
+            raise error
+        return code
 
     def cancel(self, timeout: Optional[float] = None) -> bool:
         """Cancels it and waits for its end, at most ``timeout`` seconds (None: 5, 0: asks without waiting).

@@ -35,6 +35,45 @@ def local(near):
         yield node
 
 
+def test_iteration_outlasts_silence(pipe, monkeypatch):
+    """Until the sender has closed the pipe, however often nothing comes in the time that a call has."""
+    tx, rx = pipe
+    monkeypatch.setattr(kvpipe._end, "TIMEOUT", 0.02)
+    calls = []
+
+    def call(result):
+        calls.append(result)
+        if len(calls) == 3:
+            tx.send_tensor(b"late")
+        if len(calls) == 6:
+            tx.close()
+        return result
+
+    receive, receive_async = rx.recv_tensor, rx.recv_tensor_async
+    monkeypatch.setattr(rx, "recv_tensor", lambda: call(receive)(timeout=10 if len(calls) == 3 else None, framework="raw"))
+    monkeypatch.setattr(rx, "recv_tensor_async", lambda: call(receive_async)(framework="raw"))
+    assert bytes(next(rx).data) == b"late" and len(calls) == 3
+
+    async def main():
+        return [t async for t in rx]
+
+    assert asyncio.run(main()) == [] and len(calls) >= 6
+
+
+def test_timeouts_say_the_whole_time(local, name):
+    """Though the library waits in slices of it."""
+    with local.pipe(name, "send", capacity=100) as tx, local.pipe(name, "recv") as rx:
+        tx.send_tensor(bytes(100))
+        for call in (lambda: tx.send_tensor(bytes(50), timeout=0.4), lambda: asyncio.run(tx.send_tensor_async(bytes(50), timeout=0.4))):
+            with pytest.raises(kvpipe.Timeout, match="no room for 50 bytes within 400 ms: .* holds 100 of 100 bytes in 1 items"):
+                call()
+        with pytest.raises(kvpipe.Timeout, match="1 items of .* were not received within 400 ms: "):
+            tx.flush(0.4)
+        rx.recv_tensor()
+        with pytest.raises(kvpipe.Timeout, match="nothing came within 1.5 s: nothing was sent"):
+            rx.recv_tensor(timeout=1.5)
+
+
 def test_500_rounds_in_both_directions(two):
     """Three tensors a round, one in twenty of them None, the direction by turns."""
     a, b, peer = two

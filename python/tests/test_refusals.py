@@ -39,7 +39,7 @@ class Ends:
 
 def refused(error, said, call, within=0.0):
     """Within: the caller's own deadline, if it is that which ends the call."""
-    caught = heard(call, within, "the deadline passed and the daemon does not answer")
+    caught = heard(call, within, "passed and the daemon does not answer")
     assert isinstance(caught, error), repr(caught)
     text = str(caught)
     assert [word for word in said if word not in text] == [], text
@@ -59,6 +59,23 @@ def ends(request):
 def test_unknown_key(ends):
     # Both nodes look at the clock: whoever is first says what it knows.
     ends.refused(kvpipe.Timeout, ['"unheard-of"', " within ", 'node "near"', "check key and peer"], "unheard-of", timeout=1.5)
+
+
+def test_layer_of_a_take_that_is_over(ends):
+    """Its own deadline ends the wait as well, which has none."""
+    takes = []
+
+    def over():
+        takes.append(ends.take("unheard-of", timeout=0.05, layered=True))
+        takes[-1].wait_layer(0)
+
+    text, take = refused(kvpipe.Timeout, ['"unheard-of"'], over), takes[-1]
+    with pytest.raises(kvpipe.Timeout) as caught:
+        take.wait_layer(0, timeout=60)
+    assert caught.value.completion == take.completion and str(caught.value) == text
+    with pytest.raises(kvpipe.Invalid, match="layer 77 is not among those") as caught:
+        take.wait_layer(77)
+    assert caught.value.completion is None
 
 
 def test_expired(ends):
@@ -84,6 +101,12 @@ def test_wrong_token(ends):
     other = b"fedcba9876543210"
     use = ['"secret"', "wrong token", "use the one that the offer was made with"]
     ends.refused(kvpipe.Denied, use, "secret", token=other)
+    for layered in (True, False):
+        take = ends.take("secret", token=other, layered=layered)
+        refused(kvpipe.Denied, use, lambda: take.wait_layer(0), within=60)
+        with pytest.raises(kvpipe.Denied) as caught:
+            take.wait_layer(0)
+        assert caught.value.completion == take.completion and take.completion.op is take
     node = ends.consumer.node
     refused(kvpipe.Denied, use, node.watch("secret", ends.peer, other).wait)
     refused(kvpipe.Denied, use, node.drop("secret", ends.peer, other).wait)
@@ -245,7 +268,7 @@ def test_no_daemon(folder, monkeypatch):
         silent = str(folder / "silent.sock")
         s.bind(silent)
         s.listen()
-        refused(kvpipe.Unavailable, [silent, "does not answer in time"],
+        refused(kvpipe.Unavailable, [silent, "does not answer within ", "kvpipectl doctor"],
                 lambda: kvpipe.connect(silent, engine_id="e", timeout=0.3), within=0.3)
 
 

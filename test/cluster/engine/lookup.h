@@ -58,6 +58,7 @@ struct query {
 	kvpipe_query_t *query; /* NULL: none */
 	uint32_t match;	       /* 0: any entry */
 	bool told;	       /* a wait said TIMEOUT, perhaps as its end */
+	bool silent;	       /* because the daemon did not answer */
 	struct sequence asked;
 	int64_t due; /* in fair time */
 };

@@ -30,7 +30,7 @@
 enum { LAYERS = 2, BLOCKS = 256, BLOCK_TOKENS = 16, TOKEN_BYTES = 1024, BLOCK_BYTES = BLOCK_TOKENS * TOKEN_BYTES };
 enum { LAYER_BYTES = BLOCKS * BLOCK_BYTES, WORDS = BLOCK_BYTES / 8, MOST = 48, OPS = 8 };
 
-#define BOUND (5000 * MS) /* how much later than its deadline an end may come */
+#define BOUND (1000 * MS) /* how much later than its deadline an end may come */
 #define REST (30 * MS)	  /* how long a released block is watched for late bytes */
 
 static const char token[] = "chaos-chaos-chaos";

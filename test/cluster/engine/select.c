@@ -4,8 +4,9 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <string.h>
 
-#define OVERDUE (5000 * MS) /* how much later than its time a query may end: its daemon may be stopped for a second or so */
+#define OVERDUE (1000 * MS) /* how much later than its time a query may end, also while its daemon is stopped */
 
 static void begin(struct look *l)
 {
@@ -104,6 +105,7 @@ static void collect(struct look *l, struct query *q)
 	call_ends();
 	if (rc == -KVPIPE_E_TIMEOUT) { /* of this wait or of the query: the next one knows */
 		q->told = true;
+		q->silent = strstr(kvpipe_last_error(), "the daemon does not answer") != NULL;
 		if (!kvpipe_query_done(q->query) && fair() > q->due) {
 			say("hung lookup: a query, %lld ms after its deadline", (long long)((fair() - q->due + OVERDUE) / MS));
 			q->due = INT64_MAX;
@@ -114,7 +116,7 @@ static void collect(struct look *l, struct query *q)
 		forget(l, q, true);
 	} else {
 		failed(l, q, rc);
-		forget(l, q, rc != -KVPIPE_E_RESTARTED); /* the daemon that ended may have had one */
+		forget(l, q, rc != -KVPIPE_E_RESTARTED && !q->silent); /* the daemon that ended, or stands still, may have had one */
 	}
 }
 
@@ -150,7 +152,7 @@ static uint32_t running(const struct look *l)
 /* The end is over; was it time? What is still asked may be lost with it. */
 static void parted(struct look *l)
 {
-	if (l->ending == -KVPIPE_E_CLOSED && l->owner != NULL && l->owner->serial == l->serial && l->owner->fate != LEFT)
+	if (l->ending == -KVPIPE_E_CLOSED && l->owner != NULL && l->owner->serial == l->serial && l->owner->fate == OWNING)
 		say("wrong lookup: closed, and its owner %" PRIx64 " is not", l->serial);
 	if (l->ending == -KVPIPE_E_PEER_GONE && l->owner != NULL)
 		l->doubt = l->serial;
