@@ -247,11 +247,11 @@ def test_children_share_it(node):
 def test_refused(node):
     array = numpy.zeros((64, MIB // 64), numpy.uint8)
     for memory, said in [
-        (bytes(MIB), "read-only"),
+        (bytes(MIB), "read-only, and takes write there: adopt one that can be written"),
         (array[:, 1:], "not C-contiguous"),
         (array[2:9], "may hold others' data"),
         (memoryview(bytearray(MIB))[::2], "not contiguous"),
-        (numpy.zeros(0), "no bytes"),
+        (numpy.zeros(0), "no bytes: adopt one that has"),
         (numpy.broadcast_to(array, (2, 64, MIB // 64)), "read-only"),
         (7, "must be a tensor, an array or a buffer"),
         (node.alloc(MIB), "kvpipe_mem_register_fd"),

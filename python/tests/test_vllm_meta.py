@@ -2,9 +2,8 @@
 
 import dataclasses
 import pickle
-from types import SimpleNamespace
 
-from kvpipe.vllm.meta import Load, Place, Quiet, Step, end_of, layer_of, peer_of, start_of
+from kvpipe.vllm.meta import Load, Place, Quiet, Step, end_of, layer_of, start_of
 
 
 def test_progress_of_a_step_lies_between_its_neighbours():
@@ -14,9 +13,9 @@ def test_progress_of_a_step_lies_between_its_neighbours():
 
 def test_steps_are_plain_values():
     load = Load(3, "r", "k", "n", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(4), {1: 1}, 2, 30.0, False)
-    step = Step(4, last=3, sends={1: "a"}, recvs={2: "b"}, ended=[(1, True)], fences=[1], loads=[load], cancelled=[2])
+    step = Step(4, last=3, sends={1: "a"}, recvs={2: "b"}, ended=[(1, True)], loads=[load], cancelled=[2])
     assert pickle.loads(pickle.dumps(step)) == step
-    for name in ("sends", "recvs", "ended", "fences", "loads", "cancelled"):
+    for name in ("sends", "recvs", "ended", "loads", "cancelled"):
         alone = Step(4, **{name: getattr(step, name)})
         assert pickle.loads(pickle.dumps(alone)) == alone
         assert not alone.empty
@@ -35,11 +34,6 @@ def test_steps_share_nothing():
     first, second = Step(1), Step(2)
     first.sends[1] = "a"
     assert not second.sends
-
-
-def test_a_node_is_a_peer_of_others_alone():
-    assert peer_of("a", SimpleNamespace(name="a")) is None
-    assert peer_of("a", SimpleNamespace(name="b")) == "a"
 
 
 def test_places_are_told_apart_by_node():

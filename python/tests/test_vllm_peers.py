@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kvpipe.vllm.peers import Peers, line
+from kvpipe.vllm.peers import Peers, admin, line
 
 EXPLAINED = {"transport": "tcp", "gbps": 5.1, "choices": [
     {"transport": "local", "answer": "refused", "reason": "another node"}, {"transport": "rdma", "answer": "refused", "reason": "no device"},
@@ -44,6 +44,24 @@ def test_who_may_not_ask_the_daemon_says_how_to(said, monkeypatch, tmp_path):
     monkeypatch.delenv("KVPIPE_ADMIN", raising=False)
     Peers("here", str(tmp_path / "kvpiped.sock"), True).met("there", 1e9)
     assert len(said()) == 1 and 'there -> here: first load at 1 GB/s; "kvpipectl explain there"' in said()[0]
+
+
+@pytest.mark.parametrize("there, given, found", [
+    ([], "", "{system}"), (["system", "dev"], "", "{system}"), (["dev"], "", "{dev}"),
+    (["system", "dev"], "/else/kvpiped.sock", "/else/admin.sock"),
+])
+def test_the_daemon_is_asked_where_kvpipectl_finds_it(monkeypatch, tmp_path, there, given, found):
+    system, dev = tmp_path / "run/admin.sock", tmp_path / "xdg/kvpipe/admin.sock"
+    for name, path in (("system", system), ("dev", dev)):
+        path.parent.mkdir(parents=True)
+        if name in there:
+            path.touch()
+    monkeypatch.setattr("kvpipe.vllm.peers._SYSTEM", str(system))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
+    monkeypatch.delenv("KVPIPE_ADMIN", raising=False)
+    assert admin(given) == found.format(system=system, dev=dev)
+    monkeypatch.setenv("KVPIPE_ADMIN", "/told")
+    assert admin(given) == "/told"
 
 
 def test_nobody_wants_to_know(said):

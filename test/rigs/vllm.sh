@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The Python tests that need torch, and hand-overs between real vLLM engines on
-# this CPU: `make test-torch test-vllm` after `make deps-vllm`, which downloads
-# 1 GB the first time.
+# The Python tests that need torch, the connector against vLLM's interfaces, and
+# hand-overs between real vLLM engines on this CPU: `make test-torch test-vllm`
+# after `make deps-vllm`, which downloads 1 GB the first time.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -17,7 +17,14 @@ make build || exit 1
 test/vllm/install/install.sh build/vllm || exit
 make deps-vllm || exit
 make test-torch || exit
+make test-vllm-fast FAST=fast/test_drift.py || exit
+wrong=build/test/vllm-cache/v/kvpipe/wrong # cases that saw other tokens than they should have
+rm -f "$wrong"
 make test-vllm && exit
+if [ -s "$wrong" ]; then
+	echo "wrong tokens are no matter of cores, there is no other try: $(tr -d '\n' <"$wrong")"
+	exit 1
+fi
 # Four engines that never sleep, their daemons and the tests share the cores: who had too little of them has another try, alone.
 echo "again: what failed above"
 make test-vllm-again

@@ -1,8 +1,14 @@
 """vLLM's connector: ``--kv-transfer-config '{"kv_connector":"KVPipeConnector","kv_role":"kv_both",...}'``."""
 
+import logging
+
 
 def register() -> None:
-    """The entry point of ``vllm.general_plugins``: makes KVPipeConnector known by its name."""
-    from . import compat
+    """The entry point of ``vllm.general_plugins``: makes KVPipeConnector known by its name. vLLM calls it in all its processes, also
+    of those who do not use it: with a vLLM that does not fit they go on, and the log says so before vLLM does not find the name."""
+    try:
+        from . import compat
 
-    compat.register("KVPipeConnector", "kvpipe.vllm.connector")
+        compat.register("KVPipeConnector", "kvpipe.vllm.connector")
+    except ImportError as error:
+        logging.getLogger("vllm.kvpipe").warning("%s; until then there is no KVPipeConnector", error)

@@ -133,6 +133,9 @@ def unsuited(settings: Any, config: Any, kv_cache_config: Any) -> Optional[str]:
         return f"layerwise needs vLLM 0.32 or newer, this is {version()}: leave it out"
     if settings.layerwise and kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1:
         return "layerwise is not supported for models with several KV cache groups: a load that fails could not be reported; leave it out"
+    if settings.layerwise and config.parallel_config.pipeline_parallel_size > 1:
+        return "layerwise is not supported with --pipeline-parallel-size above 1: several steps are under way at a time, and what was " \
+               "computed behind a load that fails would be believed; leave one of the two out"
     if settings.layerwise and role != "kv_producer" and config.scheduler_config.async_scheduling:
         return "layerwise is not supported with asynchronous scheduling: what was computed behind a load that fails would be believed; " \
                "add --no-async-scheduling"

@@ -6,11 +6,13 @@ import functools
 import time
 from typing import Any, Callable, TypeVar
 
-from .. import Error
+from .. import Error, Take, Timeout
 from .compat import logger
 
 #: seconds for which a hook that goes on failing is not logged again: some are called a thousand times a second
 _QUIET = 1.0
+#: seconds after which it is said that the engine waits for the daemon to let go of blocks
+SAID = 10.0
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -58,6 +60,20 @@ def ask(end: Callable[..., Any]) -> bool:
         logger.debug("kvpipe: %s", error)
         return False
     return True
+
+
+def released(take: Take, request: str) -> None:
+    """Returns when nothing of a take, which was asked to end, touches memory any more: however long that takes."""
+    while True:
+        try:
+            take.wait_released(SAID)
+            return
+        except Timeout:
+            logger.error("kvpipe: request %s: the daemon does not let go of the blocks: the engine waits until it does, or is ended, for "
+                         "what it still moves would overwrite what is computed", request)
+        except Error as error:  # the session is over: nothing of it touches memory any more
+            logger.error("kvpipe: request %s: %s", request, error)
+            return
 
 
 #: for hooks that return nothing

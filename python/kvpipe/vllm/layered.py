@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 from .. import Error, Node, Offer
 from . import requests
@@ -46,20 +46,14 @@ class LayeredOffers:
             self._operations.keep(tag, request.request_id, offer)
             self._offers[request.request_id] = _Growing(tag, offer, request)
 
-    def step(self, output: Any, number: int, tables: Callable[[str], Sequence[Sequence[int]]]) -> List[int]:
-        """Extends by what this step computes. Returns the tags of those that were preempted: their blocks may be written again,
-        once they are released."""
+    def step(self, output: Any, number: int, tables: Callable[[str], Sequence[Sequence[int]]]) -> None:
+        """Extends by what this step computes. Returns when those are released that were preempted: the step writes their blocks."""
         if not self._offers:
-            return []
-        fences = []
-        for name in self._offers.keys() & set(getattr(output, "preempted_req_ids", None) or ()):
-            tag = self._offers.pop(name).tag
-            if tag in self._operations.running:
-                self._operations.stop(tag)
-                fences.append(tag)
+            return
+        gone = map(self._offers.pop, self._offers.keys() & set(output.preempted_req_ids or ()))
+        self._operations.wait_over({growing.tag for growing in gone})
         for name in self._offers.keys() & output.num_scheduled_tokens.keys():
             self._extend(self._offers[name], output.num_scheduled_tokens[name], number, tables(name))
-        return fences
 
     def _extend(self, growing: _Growing, scheduled: int, number: int, tables: Sequence[Sequence[int]]) -> None:
         offer, prompt = growing.offer, growing.request.num_prompt_tokens

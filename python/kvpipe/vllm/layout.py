@@ -54,10 +54,10 @@ def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tu
         blocks, slots, count, content = sub.shape
         if blocks != num_blocks or slots != layer.block_size:
             raise Incompatible(
-                f"kvpipe: layer {layer.name}: its tensor has {blocks} blocks of {slots} tokens, the cache {num_blocks} of "
+                f"layer {layer.name}: its tensor has {blocks} blocks of {slots} tokens, the cache {num_blocks} of "
                 f"{layer.block_size}: the attention kernel uses other blocks than the cache; set --block-size {slots}")
         if content > 1 and sub.stride(3) != 1:
-            raise Incompatible(f"kvpipe: layer {layer.name}: the bytes of a token and head do not lie together "
+            raise Incompatible(f"layer {layer.name}: the bytes of a token and head do not lie together "
                                f"(stride {sub.stride(3)}): this layout of the cache is not supported")
         out.append(View(
             region, base + (sub.storage_offset() - tensor.storage_offset()) * item, layer=layer.number, part=name,
@@ -77,7 +77,7 @@ def _parts(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, part: str) 
     elif tensor.dim() == 5 and tensor.shape[1] == 2:  # [block, K or V, token, head, content]
         found = [("k", tensor[:, 0]), ("v", tensor[:, 1])]
     else:
-        raise Incompatible(f"kvpipe: a KV tensor of shape {tuple(tensor.shape)} is not known to this release")
+        raise Incompatible(f"a KV tensor of shape {tuple(tensor.shape)} is not known to this release")
     return [Part(name, sub, *share(sub.shape[2], layer.kv_heads, heads)) for name, sub in found]
 
 
@@ -95,7 +95,7 @@ def columns(tensor: Any) -> Tuple[Any, Any]:
 def _columns(layer: Layer, tensor: Any, heads: Heads, part: str) -> List[Part]:
     """A view has one stride for heads: each head's keys are a part, whose heads are the rows of its content."""
     if tensor.dim() != 4 or tensor.stride()[2:] != (tensor.shape[3], 1):
-        raise Incompatible(f"kvpipe: layer {layer.name}: a block of a head does not lie together (shape {tuple(tensor.shape)}, "
+        raise Incompatible(f"layer {layer.name}: a block of a head does not lie together (shape {tuple(tensor.shape)}, "
                            f"strides {tensor.stride()}): this layout of the cache is not supported")
     keys, values = columns(tensor)
     first, total = share(tensor.shape[1], layer.kv_heads, heads)
@@ -152,6 +152,7 @@ def fingerprint(config: Any, specs: Sequence[Any], form: str, override: str = ""
         "revision": model.revision or "none",
         "kv_dtype": _all(sorted({str(spec.dtype).replace("torch.", "") for spec in specs})),
         "kv_cache_dtype": str(config.cache_config.cache_dtype),
+        "layers": int(model.get_total_num_hidden_layers()),
         "kv_heads": int(model.get_total_num_kv_heads()),
         "head_size": _all(sorted({int(spec.head_size) for spec in specs})),
         "mla": bool(model.use_mla),

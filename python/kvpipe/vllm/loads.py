@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Set
 
-from .. import NO_BLOCK, Completion, Error, Node, Status, Take, Timeout
+from .. import NO_BLOCK, Completion, Error, Node, Status, Take
 from .compat import logger
-from .guard import ask
+from .guard import ask, released
 from .meta import Load
 from .stats import Counts
 
-#: seconds after which it is said that a step waits for the daemon to let go of blocks
-_SAID = 10.0
 #: a failed run that goes this far says "all of the take"
 _ALL = 0xFFFFFFFF
 
@@ -129,16 +127,8 @@ class Loads:
         except Error as error:
             logger.warning("kvpipe: request %s computes its prompt here: %s", name, error)
         ask(take.cancel)
-        while True:
-            try:
-                take.wait_released(_SAID)
-                return False
-            except Timeout:
-                logger.error("kvpipe: request %s: the daemon does not let go of the blocks: the engine waits until it does, or is "
-                             "ended, for what it still moves would overwrite what is computed", name)
-            except Error as error:  # the session is over: nothing of it touches memory any more
-                logger.error("kvpipe: request %s: %s", name, error)
-                return False
+        released(take, name)
+        return False
 
     def _spoil(self, load: Load, end: Optional[Completion] = None) -> None:
         bad = told(end) if end is not None else set()

@@ -26,11 +26,6 @@ def end_of(step: int) -> int:
     return step << 16 | SAVED
 
 
-def peer_of(node: str, own: Any) -> Optional[str]:
-    """How a session's daemon is told of a node; None: its own. Ranks may be on other nodes than their scheduler."""
-    return None if node == own.name else node
-
-
 class Load(NamedTuple):
     """A take, of which the scheduler's session submits a part, and workers by themselves one for each rank that is elsewhere."""
 
@@ -59,7 +54,7 @@ class Load(NamedTuple):
     def take(self, node: Node, part: int) -> Take:
         """Submits one part of it at a session. Raises Error."""
         return node.take(
-            self.key, self.blocks, peer=peer_of(self.node, node), token=self.token, tokens=(self.start, self.stop), after=self.after,
+            self.key, self.blocks, peer=self.node, token=self.token, tokens=(self.start, self.stop), after=self.after,
             timeout=self.timeout, tag=self.tag, trace=self.trace, content=self.content, part=(part, self.total), layered=self.layered)
 
 
@@ -76,8 +71,6 @@ class Step:
     recvs: Dict[int, str] = dataclasses.field(default_factory=dict)
     #: (tag, done) of those that are over, and whose memory is free, as the scheduler's session has heard
     ended: List[Tuple[int, bool]] = dataclasses.field(default_factory=list)
-    #: tags of offers whose blocks may be written again in this step: not before they are released
-    fences: List[int] = dataclasses.field(default_factory=list)
     #: what workers take by themselves, and tags of such takes that nobody waits for any more
     loads: List[Load] = dataclasses.field(default_factory=list)
     cancelled: List[int] = dataclasses.field(default_factory=list)
@@ -88,11 +81,11 @@ class Step:
 
     @property
     def empty(self) -> bool:
-        return not (self.sends or self.recvs or self.ended or self.fences or self.loads or self.cancelled or self.offered or self.spoiled)
+        return not (self.sends or self.recvs or self.ended or self.loads or self.cancelled or self.offered or self.spoiled)
 
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
         """Pickled without the empty ones at the end."""
-        values = [self.number, self.last, self.sends, self.recvs, self.ended, self.fences, self.loads, self.cancelled,
+        values = [self.number, self.last, self.sends, self.recvs, self.ended, self.loads, self.cancelled,
                   self.offered, self.spoiled]
         while len(values) > 1 and not values[-1]:
             values.pop()
@@ -106,7 +99,6 @@ class Quiet(Step):
     sends: Dict[int, str] = {}
     recvs: Dict[int, str] = {}
     ended: List[Tuple[int, bool]] = []
-    fences: List[int] = []
     loads: List[Load] = []
     cancelled: List[int] = []
     spoiled: List[int] = []

@@ -51,7 +51,7 @@ class Offers:
             for request in self._prefills.keys() & output.num_scheduled_tokens.keys():
                 self._prefills[request] = step.number
                 step.offered = True
-            step.fences = self.layered.step(output, step.number, tables)
+            self.layered.step(output, step.number, tables)
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries). following: the next step."""

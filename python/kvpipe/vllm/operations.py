@@ -1,5 +1,5 @@
 """The offers and takes of the scheduler's session, by tag. Hooks must not wait: they submit here, and each step looks once at
-what has ended."""
+what has ended. Only a step that writes blocks of an offer waits until nothing reads them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import logging
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from .. import Completion, Error, Node, Offer, Status, Take
+from .. import Completion, Error, Node, Offer, Reason, Status, Take
+from . import bell
 from .compat import logger
-from .guard import ask
-from .meta import Load, peer_of
+from .guard import SAID, ask
+from .meta import Load
 from .params import Source
 from .stats import Counts
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
 _PATIENCE = 3.0
+#: seconds for which a node that is gone has to answer before anything is loaded from there
+_SILENCE = 30.0
 
 
 class Running(NamedTuple):
@@ -33,11 +36,10 @@ class Operations:
         self.node = node
         self.running: Dict[int, Running] = {}
         self._counts, self._met, self._lease = counts, met, lease
-        self._loads: Dict[str, int] = {}  # request -> tag of its take
-        self._watches: Dict[int, str] = {}  # tag -> request
+        self._watches: Dict[int, Tuple[str, float, Callable[[Completion], None]]] = {}  # tag -> node, when it began, who hears
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
-        #: what watches have said: (request, whether there is something to load, else why there never will be)
-        self.heard: List[Tuple[str, bool, str]] = []
+        self._heard: Dict[str, float] = {}  # other node -> when something of it went well
+        self._silent: Dict[str, float] = {}  # other node -> until when it counts as gone
         self.last = 0  # of the tags given out
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
@@ -71,22 +73,40 @@ class Operations:
 
     def keep(self, tag: int, request: str, operation: Union[Offer, Take], source: Optional[Source] = None, blocks: int = 0) -> None:
         self.running[tag] = Running(request, operation, time.monotonic(), source, blocks)
-        if isinstance(operation, Take):
-            self._loads[request] = tag
 
-    def tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float, request: str = "") -> bool:
-        """Watches or drops what a request may load. request: who wants to hear the answer. Returns whether one will come."""
-        tag = self.tag()
-        peer = peer_of(source.node, self.node)
-        told = self.submit(what, source.key, peer, source.token, timeout=seconds, tag=tag, trace=source.trace) is not None
-        if told and request:
-            self._watches[tag] = request
-        return told
+    def watch(self, source: Source, seconds: float, heard: Callable[[Completion], None]) -> bool:
+        """Its producer hears that somebody will come. Returns whether heard() will be called, with the answer."""
+        tag = self._tell(self.node.watch, source, seconds)
+        if tag:
+            self._watches[tag] = source.node, time.monotonic(), heard
+        return bool(tag)
 
     def drop(self, source: Union[Source, Load], tag: int = 0) -> None:
         """Nothing of it is needed: its producer's blocks may go. Not while another request loads it. tag: the take that failed."""
         if not any(r.source is not None and r.source.key == source.key and t != tag for t, r in self.running.items()):
-            self.tell(self.node.drop, source, self._lease)
+            self._tell(self.node.drop, source, self._lease)
+
+    def _tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float) -> int:
+        """The tag under which the answer comes; 0: it was refused at once."""
+        tag = self.tag()
+        told = self.submit(what, source.key, source.node, source.token, timeout=seconds, tag=tag, trace=source.trace)
+        return tag if told is not None else 0
+
+    def silent(self, node: str) -> bool:
+        """Whether a node was found to be gone, and a load from there would wait for its deadline."""
+        return time.monotonic() < self._silent.get(node, 0)
+
+    def _answered(self, node: str, began: float, c: Completion) -> None:
+        """began: of what had to be answered by now, if there is anybody."""
+        now = time.monotonic()
+        if c.status == Status.DONE:
+            self._heard[node] = now
+            self._silent.pop(node, None)
+        elif node != self.node.name and (
+                c.reason == Reason.PEER_GONE or c.reason == Reason.TIMEOUT and self._heard.get(node, 0) < began):
+            if not self.silent(node):
+                logger.warning("kvpipe: node %s, or an engine there, is gone: until it answers, prompts that it has are computed here", node)
+            self._silent[node] = now + _SILENCE
 
     def failed(self, tag: int) -> None:
         """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
@@ -99,10 +119,23 @@ class Operations:
         if tag not in self._stopping and ask(operation.cancel if isinstance(operation, Take) else operation.withdraw):
             self._stopping.add(tag)
 
+    def wait_over(self, tags: Set[int]) -> None:
+        """Ends these, and returns when nothing of them touches memory any more: however long that takes."""
+        said = time.monotonic() + SAID
+        while left := tags & self.running.keys():
+            for tag in left:
+                self.stop(tag)
+            self.listen()
+            if tags & self.running.keys():
+                bell.sleep(self.node, 100)
+            if time.monotonic() > said:
+                said += SAID
+                logger.error("kvpipe: the daemon does not let go of blocks of %d preempted requests: the engine waits until it does, or "
+                             "is ended, for what it still reads would not be what was computed", len(left))
+
     def stop_load(self, request: str) -> None:
         """The request is gone: whatever still lands in its blocks is for nobody."""
-        tag = self._loads.get(request)
-        if tag is not None:
+        for tag in [tag for tag, r in self.running.items() if r.request == request and isinstance(r.operation, Take)]:
             self.stop(tag)
 
     def collect(self) -> List[Tuple[int, bool]]:
@@ -119,7 +152,9 @@ class Operations:
                 if running is not None:
                     self._hear(c, running)
                 elif c.tag in self._watches and c.terminal:
-                    self.heard.append((self._watches.pop(c.tag), c.status == Status.DONE, c.message))
+                    node, began, heard = self._watches.pop(c.tag)
+                    self._answered(node, began, c)
+                    heard(c)
             if self.running:
                 self._look_out()
         except Error as error:  # the session is over: nothing of it touches memory any more
@@ -127,28 +162,26 @@ class Operations:
             self._over = True
             self._ended += [(tag, False) for tag in self.running]
             self.running.clear()
-            self._loads.clear()
             self._watches.clear()
             self._stopping.clear()
 
     def _hear(self, c: Completion, running: Running) -> None:
-        take = isinstance(running.operation, Take)
         if c.terminal:
             seconds = time.monotonic() - running.began
-            self._counts.ended(take, c, seconds)
+            self._counts.ended(isinstance(running.operation, Take), c, seconds)
             if c.status != Status.DONE:
                 logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
-            if running.source is not None and c.status == Status.DONE:
-                self._met(running.source.node, c.bytes / max(seconds, 1e-6))
-            elif running.source is not None:
-                self.drop(running.source, c.tag)
+            if running.source is not None:
+                self._answered(running.source.node, 0, c)  # one whose time is over may have been too slow
+                if c.status == Status.DONE:
+                    self._met(running.source.node, c.bytes / max(seconds, 1e-6))
+                else:
+                    self.drop(running.source, c.tag)
         if c.released:
             end = running.operation.completion
             self._ended.append((c.tag, end is not None and end.status == Status.DONE))
             del self.running[c.tag]
             self._stopping.discard(c.tag)
-            if take:
-                self._loads.pop(running.request, None)
 
     def _look_out(self) -> None:
         if self.node.connected:
@@ -158,7 +191,7 @@ class Operations:
         if self._away is None:
             self._away = now
         elif now - self._away > _PATIENCE:
-            late = [tag for tag in self._loads.values() if tag not in self._stopping]
+            late = [tag for tag, r in self.running.items() if isinstance(r.operation, Take) and tag not in self._stopping]
             if late:
                 logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(late))
             for tag in late:

@@ -14,6 +14,16 @@ from urllib.parse import quote
 logger = logging.getLogger("vllm.kvpipe")
 
 _SECONDS = 5.0
+_SYSTEM = "/run/kvpipe/admin.sock"
+
+
+def admin(session_socket: str) -> str:
+    """The daemon's admin socket: beside the session's, if that is named; else by kvpipectl's rule."""
+    run = os.environ.get("XDG_RUNTIME_DIR", "")
+    dev = os.path.join(run, "kvpipe") if os.path.isabs(run) else f"/tmp/kvpipe-{os.geteuid()}"
+    beside = os.path.join(os.path.dirname(session_socket) if session_socket else dev, "admin.sock")
+    use_system = not session_socket and (os.path.exists(_SYSTEM) or not os.path.exists(beside))
+    return os.environ.get("KVPIPE_ADMIN") or (_SYSTEM if use_system else beside)
 
 
 class Peers:
@@ -22,8 +32,7 @@ class Peers:
 
     def __init__(self, node: str, session_socket: str, wanted: bool) -> None:
         self._node, self._wanted = node, wanted
-        self._admin = os.environ.get("KVPIPE_ADMIN") or os.path.join(
-            os.path.dirname(session_socket or os.environ.get("KVPIPE_SOCKET") or "/run/kvpipe/kvpiped.sock"), "admin.sock")
+        self._admin = admin(session_socket or os.environ.get("KVPIPE_SOCKET", ""))
         self._peers: Set[str] = set()
 
     def met(self, peer: str, rate: float) -> None:

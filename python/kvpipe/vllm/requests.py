@@ -49,7 +49,7 @@ def key(engine: str, tag: int, request: str) -> str:
 
 def trace(request: Any) -> str:
     """The W3C trace id, if the request is traced; else its own id. Clients choose both, and daemons take 64 printable bytes."""
-    fields = (getattr(request, "trace_headers", None) or {}).get("traceparent", "").split("-")
+    fields = (request.trace_headers or {}).get("traceparent", "").split("-")
     name = fields[1] if len(fields) == 4 else request.request_id
     return "".join(filter(str.isprintable, name)).encode(errors="ignore")[:64].decode(errors="ignore")
 
@@ -57,10 +57,9 @@ def trace(request: Any) -> str:
 def digest(request: Any, tokens: int) -> bytes:
     """What the KV of the first ``tokens`` depends on beside the model: both sides must have the same."""
     h = hashlib.blake2b(array.array("i", request.all_token_ids[:tokens]).tobytes(), digest_size=16)
-    lora, embeds = getattr(request, "lora_request", None), getattr(request, "prompt_embeds", None)
-    inputs = [(content_of(f), f.mm_position.offset) for f in getattr(request, "mm_features", None) or ()
-              if f.mm_position.offset < tokens]
-    h.update(repr([getattr(lora, "lora_name", None), getattr(request, "cache_salt", None), inputs]).encode())
+    lora, embeds = request.lora_request, request.prompt_embeds
+    inputs = [(content_of(f), f.mm_position.offset) for f in request.mm_features or () if f.mm_position.offset < tokens]
+    h.update(repr([lora.lora_name if lora is not None else None, request.cache_salt, inputs]).encode())
     if embeds is not None:  # [token, hidden]; the ids of such tokens are 0
         import torch
 

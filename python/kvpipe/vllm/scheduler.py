@@ -82,7 +82,10 @@ class Scheduler:
             self._waiting.add(request.request_id, source)
 
     def matched(self, request: Any, computed: int) -> Tuple[Optional[int], bool]:
-        """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again. Changes nothing."""
+        """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again.
+
+        It may be asked any number of times. What producers have said meanwhile is heard, for which an engine that has nothing else
+        to do waits atonce.ANSWER; and if the request finds no room, the next step makes some."""
         name = self._asking = request.request_id
         known = self._waiting.requests.get(name)
         if known is None or not self._operations.usable:
@@ -91,7 +94,10 @@ class Scheduler:
         layers, stop = self._settings.layers(source), min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1):
             return 0, False
-        if layers and not known.there:
+        silent = known.asking and self._operations.silent(source.node) and not self._waiting.answered(name, 0)
+        if silent and not self._waiting.fresh(known):
+            return 0, False
+        if silent or layers and not known.there:
             self._asking = None  # the step would wait, for a prefill that has perhaps not begun
             return None, False
         awaited = layers or self._at_once.may(source, stop - computed) and self._waiting.answered(name, atonce.ANSWER)

@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Optional
 from .. import Completion, Reason, Status
 from . import compat
 
-_LISTS = ("load_seconds", "load_bytes")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _BYTES = tuple(float(1 << n) for n in range(14, 37, 2))
 
@@ -60,10 +59,11 @@ class Counts(compat.Stats):  # type: ignore[misc]
         return not any(self.data.values())
 
     def aggregate(self, other: Any) -> "Counts":
-        for name in _LISTS:
-            self.data[name] = self.data[name] + other.data[name]
-        for name in ("failed", "offers"):
-            _add(self.data[name], other.data[name])
+        for name, more in other.data.items():
+            if isinstance(more, dict):
+                _add(self.data[name], more)
+            else:
+                self.data[name] = self.data[name] + more
         return self
 
     def reduce(self) -> Dict[str, Any]:
@@ -91,23 +91,23 @@ class Metrics(compat.PromMetrics):  # type: ignore[misc]
     def __init__(self, config: Any, types: Any, labels: Any, engines: Any) -> None:
         super().__init__(config, types, labels, engines)
         self._labels_of = engines
-        self._hist = {
+        self._metrics = {
             "load_seconds": self._histogram_cls(name="vllm:kvpipe_load_seconds", labelnames=labels, buckets=_SECONDS,
                                                 documentation="Seconds from asking for a prompt's KV until it was in place."),
             "load_bytes": self._histogram_cls(name="vllm:kvpipe_load_bytes", labelnames=labels, buckets=_BYTES,
                                               documentation="Bytes of KV loaded for a prompt, of all ranks."),
+            "failed": self._counter_cls(name="vllm:kvpipe_failed_loads", labelnames=[*labels, "reason"],
+                                        documentation="Loads that failed, by reason; their prompts were computed."),
+            "offers": self._counter_cls(name="vllm:kvpipe_offers", labelnames=[*labels, "end"],
+                                        documentation="Offers of finished KV, by how they ended."),
         }
-        self._failed = self._counter_cls(name="vllm:kvpipe_failed_loads", labelnames=[*labels, "reason"],
-                                         documentation="Loads that failed, by reason; their prompts were computed.")
-        self._offers = self._counter_cls(name="vllm:kvpipe_offers", labelnames=[*labels, "end"],
-                                         documentation="Offers of finished KV, by how they ended.")
 
     def observe(self, transfer_stats_data: Dict[str, Any], engine_idx: int = 0) -> None:
         labels = self._labels_of[engine_idx]
-        for name in _LISTS:
-            for value in transfer_stats_data[name]:
-                self._hist[name].labels(*labels).observe(value)
-        for reason, n in transfer_stats_data["failed"].items():
-            self._failed.labels(*labels, reason).inc(n)
-        for end, n in transfer_stats_data["offers"].items():
-            self._offers.labels(*labels, end).inc(n)
+        for name, values in transfer_stats_data.items():
+            metric = self._metrics[name]
+            for value in values:
+                if isinstance(values, dict):
+                    metric.labels(*labels, value).inc(values[value])
+                else:
+                    metric.labels(*labels).observe(value)

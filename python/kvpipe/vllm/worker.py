@@ -3,7 +3,6 @@ session submits for all ranks, and each rank hears of the ends by tag."""
 
 from __future__ import annotations
 
-import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .. import Completion, Error, Node, Status
@@ -14,9 +13,6 @@ from .meta import Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
 from .params import Settings
 from .peers import Peers
-
-#: seconds that a step waits for offers whose blocks it will write
-_FENCE = 5.0
 
 
 class Worker:
@@ -40,7 +36,6 @@ class Worker:
         self._offered = False  # what it computes, perhaps
         self._waits = False  # perhaps, for what it computes on
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
-        self._pending: List[Completion] = []  # seen while a fence was waited for
         self.counts = self._loads.counts.take
         #: what the scheduler has to hear once the session is over, and this rank can hand nothing over any more
         self.lost: Optional[Lost] = None
@@ -55,8 +50,6 @@ class Worker:
         self._step, self._last, self._offered = step.number, max(self._last, step.last), step.offered or self._layerwise
         if step.empty and not self._layerwise:
             return
-        if step.fences:  # first: from the start of the step on, bytes may land in these blocks
-            self._fence(set(step.fences))
         if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
             self._reached(start_of(step.number))
         if step.sends:
@@ -70,19 +63,6 @@ class Worker:
         for tag in step.cancelled:
             self._loads.cancel(tag)
         self._loads.bad.update(step.spoiled)
-
-    def _fence(self, tags: Set[int]) -> None:
-        """Waits until nothing reads the blocks of these offers any more, which this step may write."""
-        until = time.monotonic() + _FENCE
-        tags -= {c.tag for seen in (self._pending, *self._early.values()) for c in seen if c.released}
-        while tags and not self.lost and time.monotonic() < until:
-            completions = self._poll()
-            tags -= {c.tag for c in completions if c.released}
-            self._pending += completions
-            if tags:
-                bell.sleep(self._node, 100)
-        if tags:
-            logger.error("kvpipe: rank %d: blocks of %d preempted offers are not released", self._heads.rank, len(tags))
 
     def load(self) -> None:
         """What the step computes on is there when this returns, or never."""
@@ -120,14 +100,12 @@ class Worker:
         out, waited, self._waits = Results(), self._waits, False
         if waited:
             self._loads.finish()
-        if not (waited or self._open or self._early or self._held or self._pending):
+        if not (waited or self._open or self._early or self._held):
             return out  # what came of tags that are not named yet stays in the ring
         completions = self._poll()
         if not completions and not self._computes and self._open and not self.lost:
             bell.sleep(self._node, bell.LOAD if any(receives for _, receives in self._open.values()) else bell.OFFER)
             completions = self._poll()
-        if self._pending:
-            completions, self._pending = self._pending + completions, []
         named = [tag for tag in self._early if tag <= self._last or tag in self._open]
         for c in [*(c for tag in named for c in self._early.pop(tag)), *completions]:  # in the order in which they came
             if c.tag in self._open:

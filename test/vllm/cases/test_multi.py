@@ -8,7 +8,7 @@ from harness.handover import handover, prompt, tokens
 def beside(folder, first):
     """kvpipe and vLLM's connector to a folder, in either order."""
     def wrap(kv):
-        ours = {key: kv[key] for key in ("kv_connector", "kv_role", "kv_connector_extra_config")}
+        ours = {key: kv[key] for key in ("kv_connector", "kv_role", "kv_load_failure_policy", "kv_connector_extra_config")}
         other = {"kv_connector": "ExampleConnector", "kv_role": "kv_both",
                  "kv_connector_extra_config": {"shared_storage_path": str(folder)}}
         return {"kv_connector": "MultiConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",

@@ -54,7 +54,7 @@ def stream(engine, ids, params):
 
 def batch(p, d, reference, k, fail, seed):
     """N hand-overs at the same time of which k fail; (first-token seconds of the others, of the k)."""
-    ids = [prompt(LENGTH, f"{seed} {k} {i}") for i in range(N)]
+    ids = [prompt(LENGTH, f"{seed} {i}") for i in range(N)]
     params = [prefill(p, x) for x in ids]
     failing = set(range(0, 2 * k, 2)) if 2 * k <= N else set(range(k))
     for i in failing:
@@ -69,26 +69,31 @@ def batch(p, d, reference, k, fail, seed):
     return [a[1] for i, a in enumerate(answers) if i not in failing], [answers[i][1] for i in failing]
 
 
-def report(capsys, fail, failures, rows):
+def run(p, d, reference, failures, fail, capsys):
+    """A batch for each k of failures, and what it took. The others are not later for those that fail: than without failures, by what
+    batches differ on a machine whose cores engines and test share. Of three without, twice the slowest request is less than a second,
+    where waiting for a load that fails takes many."""
+    rows = [(k, *batch(p, d, reference, k, fail, f"{fail.__name__} {n}")) for n, k in enumerate((0, 0, *failures))]
     with capsys.disabled():
         print(f"\n{fail.__name__}: time to first token in ms of {N} requests, k of which fail")
-        for k, (others, failed) in zip(failures, rows):
+        for k, others, failed in rows:
             line = f"  k={k}"
             for what, seconds in (("others", others), ("failed", failed)):
                 if seconds:
                     line += f"   {what}: median {statistics.median(seconds) * 1e3:6.1f}, last {max(seconds) * 1e3:6.1f}"
             print(line)
+    without = [seconds for k, others, _ in rows if k == 0 for seconds in others]
+    limit = statistics.median(without) + 2 * max(without)
+    for k, others, _ in rows:
+        assert statistics.median(others) <= limit, f"the others were later when {k} of {N} failed"
+    return rows
 
 
 def test_k_of_n_are_refused(p, wide, reference, capsys):
-    failures = range(N)
-    report(capsys, wrong_token, failures, [batch(p, wide, reference, k, wrong_token, "refused") for k in failures])
+    run(p, wide, reference, range(N), wrong_token, capsys)
 
 
 def test_k_of_n_never_come(p, wide, reference, capsys):
     """The others do not wait for the end of a load that will fail: all of their first tokens come before."""
-    failures = (0, 1, 4)
-    rows = [batch(p, wide, reference, k, unknown_key, "never") for k in failures]
-    for others, failed in rows[1:]:
-        assert max(others) < min(failed)
-    report(capsys, unknown_key, failures, rows)
+    for k, others, failed in run(p, wide, reference, (0, 1, 4), unknown_key, capsys):
+        assert k == 0 or max(others) < min(failed)

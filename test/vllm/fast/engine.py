@@ -33,7 +33,7 @@ init_none_hash(sha256)
 _hasher = get_request_block_hasher(SLOTS, sha256)
 _models = {}
 # Of our connector's attributes: what each step replaces, and what is kept of each peer.
-_KEPT = {"_ended", "_peers", "_rates"}
+_KEPT = {"_ended", "_peers", "_rates", "_heard", "_silent"}
 
 
 def _model(folder):
@@ -56,7 +56,7 @@ class Engine:
 
     ``answers``: request -> the tokens it got, ``ends``: request -> why it ended, ``params``: request -> its answer's
     kv_transfer_params. ``sent``, ``received``, ``failed``: what the worker reported of requests, each id once. ``awaited``: whose
-    load a step waited for, and had.
+    load a step waited for, and had. ``meanwhile``: what happens elsewhere while a step waits for a layer.
     """
 
     def __init__(self, model, socket, name, *, blocks=40, budget=64, seqs=4, batches=1, policy="recompute", **extra):
@@ -87,6 +87,7 @@ class Engine:
         self._handed = set()  # ids that the worker was told have finished
         self.answers, self.ends, self.params = collections.defaultdict(list), {}, {}
         self.sent, self.received, self.failed, self.awaited = set(), set(), set(), set()
+        self.meanwhile = lambda: None
         self._at_first = self._held()
 
     def _build(self, config, cache, blocks):
@@ -236,6 +237,9 @@ class Engine:
 
     def _forward(self, output):
         self._batch(output)
+        if any(load.layered for load in output.kv_connector_metadata.loads):
+            self.meanwhile()
+        self.worker.wait_for_layer_load(LAYER)
         ids, sampled = [], []
         computed = {r.req_id: r.num_computed_tokens for r in output.scheduled_new_reqs}
         computed.update(zip(output.scheduled_cached_reqs.req_ids, output.scheduled_cached_reqs.num_computed_tokens))
@@ -251,6 +255,7 @@ class Engine:
             else:
                 sampled.append([self._texts[request_id].token(stop)])
                 self._known[request_id] = stop + 1
+        self.worker.save_kv_layer(LAYER, None, None)
         return ids, sampled
 
     def _batch(self, output):

@@ -12,7 +12,8 @@ TOKENS = 64
 
 
 def request(ids=range(TOKENS), **more):
-    return types.SimpleNamespace(all_token_ids=list(ids), **more)
+    nothing = dict.fromkeys(("lora_request", "cache_salt", "prompt_embeds", "mm_features"))
+    return types.SimpleNamespace(all_token_ids=list(ids), **{**nothing, **more})
 
 
 def image(name, pixels=None, offset=8):

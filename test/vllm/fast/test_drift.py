@@ -10,6 +10,7 @@ import sys
 import facts
 import pytest
 
+import kvpipe.vllm
 from kvpipe.vllm import compat
 from kvpipe.vllm.connector import KVPipeConnector
 
@@ -114,6 +115,14 @@ def test_what_an_older_version_lacks_is_done_without(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.v1.request", None)
     with pytest.raises(ImportError, match=r"kvpipe: vLLM .* has no vllm\.v1\.request\.RequestStatus .*install a pair that fits"):
         compat._get("vllm.v1.request", "RequestStatus")
+
+
+def test_who_does_not_use_kvpipe_goes_on_with_a_vllm_that_does_not_fit(monkeypatch, caplog):
+    """vLLM calls this in all its processes, and lets nothing be raised. Who uses kvpipe reads why its name is not known."""
+    monkeypatch.setitem(sys.modules, "vllm.distributed.kv_transfer.kv_connector.factory", None)
+    kvpipe.vllm.register()
+    record, = caplog.records
+    assert record.name == "vllm.kvpipe" and "has no vllm.distributed" in record.getMessage() and "\n" not in record.getMessage()
 
 
 @pytest.mark.parametrize("version, works", [((0, 29), False), ((0, 30), False), ((0, 31), True), ((0, 33), True), ((0, 40), True),

@@ -46,6 +46,7 @@ def check_connector(config):
             check_connector(child)
     elif config["kv_connector"] == "KVPipeConnector":
         Settings.parse(extra)
+        assert config["kv_load_failure_policy"] == "recompute", "also within MultiConnector, whose own does not reach it"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.name)

@@ -1,4 +1,4 @@
-"""A step that waited for a load in vain has its blocks computed only when nothing can land in them any more."""
+"""Blocks are computed only when nothing can land in them any more, and nothing is read from them."""
 
 import os
 import signal
@@ -68,6 +68,37 @@ def test_a_step_lasts_until_the_daemon_lets_go(daemon, engines, how):
     d._update(output, results[0])
     until(d, "r")
     assert d.answers["r"] == Text(PROMPT).answer(3) and "r" not in d.awaited
+    if how == "is killed":
+        daemon.start()
+
+
+@pytest.mark.parametrize("how", ["goes on", "is killed"])
+def test_blocks_of_a_preempted_request_wait_for_the_daemon_too(daemon, how):
+    p = Engine(models.opt(places.MADE / "facebook/opt-125m"), daemon.socket, "l", budget=32, layerwise=True)
+    ours = {"v": 1, "node": daemon.node, "token": "A" * 22}
+    p.add("r", PROMPT, 1, {**ASK, "transfer_id": "t", "kvpipe": ours})
+    p.step()
+    running = p.scheduler.connector._scheduler._operations.running
+    (tag, offer), = running.items()
+    assert offer.operation.tokens == 32
+    p.preempt()
+    daemon.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
+    outputs = []
+    scheduling = threading.Thread(target=lambda: outputs.append(p.scheduler.schedule()))
+    scheduling.start()
+    scheduling.join(0.3)
+    assert scheduling.is_alive(), "the daemon may still read them"
+    if how == "is killed":
+        daemon.kill()
+    else:
+        daemon.process.send_signal(signal.SIGCONT)
+    scheduling.join(60)
+    p._update(outputs[0], p._execute(outputs[0]))
+    until(p, "r")
+    assert p.answers["r"] == Text(PROMPT).answer(1)
+    assert tag not in running
+    p.close()
     if how == "is killed":
         daemon.start()
 

@@ -39,8 +39,9 @@ def test_others_are_not():
     assert compat.refusal(engine(), cache(head_size=64)) is None
 
 
-def with_settings(role="kv_both", asynchronous=False):
+def with_settings(role="kv_both", asynchronous=False, pp=1):
     return types.SimpleNamespace(kv_transfer_config=types.SimpleNamespace(kv_role=role),
+                                 parallel_config=types.SimpleNamespace(pipeline_parallel_size=pp),
                                  scheduler_config=types.SimpleNamespace(async_scheduling=asynchronous))
 
 
@@ -48,6 +49,8 @@ def with_settings(role="kv_both", asynchronous=False):
     ({"layerwise": True}, with_settings(), 2, "several KV cache groups"),
     ({"layerwise": True}, with_settings(asynchronous=True), 1, "--no-async-scheduling"),
     ({"layerwise": True}, with_settings("kv_producer", True), 1, None),
+    ({"layerwise": True}, with_settings("kv_producer", pp=2), 1, "--pipeline-parallel-size"),
+    ({}, with_settings(pp=2), 1, None),
     ({}, with_settings(asynchronous=True), 2, None),
     ({"decode_offer": 9.0}, with_settings("kv_producer"), 1, "decode_offer is for decode engines"),
 ])

@@ -41,6 +41,7 @@ def request(tokens, name="r", **more):
     ours = {"v": 1, "node": "other", "key": "k", "token": base64.urlsafe_b64encode(TOKEN).decode(), **more.pop("ours", {})}
     return types.SimpleNamespace(
         request_id=name, num_prompt_tokens=tokens, num_tokens=tokens, all_token_ids=list(range(tokens)), num_preemptions=0, status=None,
+        lora_request=None, cache_salt=None, prompt_embeds=None, mm_features=[], trace_headers=None,
         kv_transfer_params={"do_remote_prefill": True, "kvpipe": ours, **more})
 
 
@@ -136,6 +137,73 @@ def test_a_producer_that_has_answered_hears_again_of_a_request_that_waits(node, 
     assert node.told == [watch] * 2, "just now"
 
 
+#: of a request's watch, and of its take
+GONE = [ends(1, Status.FAILED, Reason.TIMEOUT), ends(2, Status.FAILED, Reason.PEER_GONE)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now, told = [100.0], types.SimpleNamespace(monotonic=lambda: now[0])
+    for module in ("operations", "waiting"):
+        monkeypatch.setattr(f"kvpipe.vllm.{module}.time", told)
+    return now
+
+
+def next_of(side, clock, answered=False, stepped=True):
+    """What the engine hears of one more request for that node, at once and after a moment, in which it answers or not."""
+    r = request(100, f"at {clock[0]}")
+    side.add(r)
+    first = side.matched(r, 0)
+    clock[0] += 1
+    side._node.coming = [ends(side._operations.last)] if answered else []
+    if stepped:
+        step(side)
+    return first, side.matched(r, 0)
+
+
+@pytest.mark.parametrize("end", GONE)
+def test_nobody_waits_for_a_node_that_does_not_answer(node, clock, end):
+    side = scheduler(node)
+    begun(side, request(100))
+    node.coming = [end]
+    step(side)
+    assert next_of(side, clock) == ((None, False), (0, False)), "its own watch may yet say that the node is back"
+    clock[0] += 60
+    assert next_of(side, clock) == ((100, True),) * 2, "somebody has to try"
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_it_is_loaded_from_again_once_it_answers(node, clock, stepped):
+    """Also where the answer is heard only when the request is asked about: steps may take long."""
+    side = scheduler(node)
+    begun(side, request(100))
+    node.coming = GONE[1:]
+    step(side)
+    assert next_of(side, clock, answered=True, stepped=stepped) == ((None, False), (100, True))
+    assert next_of(side, clock) == ((100, True),) * 2
+
+
+def test_a_key_that_is_not_there_says_nothing_of_a_node_that_answers_others(node, clock):
+    side = scheduler(node)
+    begun(side, request(100))
+    next_of(side, clock, answered=True)
+    node.coming = GONE[:1]
+    step(side)
+    assert next_of(side, clock) == ((100, True),) * 2
+
+
+def test_a_prefill_that_does_not_begin_is_not_waited_for_where_nobody_answers(node, clock):
+    side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
+    begun(side, request(100, "other"))
+    node.coming = GONE[1:]
+    step(side)
+    del r.kv_transfer_params["kvpipe"]["key"]
+    side.add(r)
+    assert side.matched(r, 0) == (None, False)
+    clock[0] += 1
+    assert side.matched(r, 0) == (0, False)
+
+
 def placed(side, *nodes):
     side.places({(0, tp): Place(name) for tp, name in enumerate(nodes)})
     return side
@@ -215,6 +283,20 @@ def test_nothing_is_offered_when_the_session_of_a_rank_is_over(node):
     assert prefilled(side)[0] and len(node.offered) == 1
     side.lost()
     assert prefilled(side, "q") == (False, None) and len(node.offered) == 1
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
+    side, r = scheduler(node, layerwise=True), request(100, "p", do_remote_decode=True, do_remote_prefill=False, transfer_id="t")
+    del r.kv_transfer_params["kvpipe"]["key"]
+    side.add(r)
+    side.allocated(r, None, 0)
+    (tag, running), = side._operations.running.items()
+    running.operation._end = ends(tag, Status.CANCELLED, released=False)
+    heard = iter([[], *[[]] * late, [running.operation._end], [ends(tag, Status.RELEASED)]])
+    node.poll = heard.__next__
+    side.step(types.SimpleNamespace(num_scheduled_tokens={}, preempted_req_ids={"p"}))
+    assert node.said == [("withdraw", "transfer:t")] and list(heard) == [] and tag not in side._operations.running
 
 
 def test_a_reset_cache_offers_nothing_of_before(node):
