@@ -13,6 +13,18 @@
 	PREFETCHT0 (R12);            \
 	PREFETCHT0 64(R12)
 
+// LANES has the ends of the four lanes at R10 in registers, and the offset at 0.
+#define LANES \
+	MOVQ 0(R10), AX;   \
+	MOVQ 24(R10), BX;  \
+	MOVQ 48(R10), CX;  \
+	MOVQ 72(R10), DX;  \
+	MOVQ 96(R10), SI;  \
+	MOVQ 120(R10), DI; \
+	MOVQ 144(R10), R8; \
+	MOVQ 168(R10), R9; \
+	XORQ R12, R12
+
 // func fourAVX512(l *lane, n, groups int)
 // n is a multiple of 64, more than 0; groups is more than 0.
 TEXT ·fourAVX512(SB), NOSPLIT, $0-24
@@ -25,15 +37,7 @@ group:
 	AHEAD(264)
 	AHEAD(312)
 	AHEAD(360)
-	MOVQ 0(R10), AX
-	MOVQ 24(R10), BX
-	MOVQ 48(R10), CX
-	MOVQ 72(R10), DX
-	MOVQ 96(R10), SI
-	MOVQ 120(R10), DI
-	MOVQ 144(R10), R8
-	MOVQ 168(R10), R9
-	XORQ R12, R12
+	LANES
 
 loop:
 	VMOVDQU64 (BX)(R12*1), Z16
@@ -93,15 +97,7 @@ TEXT ·fourFarAVX512(SB), NOSPLIT, $0-24
 
 group:
 	MOVQ n+8(FP), R11
-	MOVQ 0(R10), AX
-	MOVQ 24(R10), BX
-	MOVQ 48(R10), CX
-	MOVQ 72(R10), DX
-	MOVQ 96(R10), SI
-	MOVQ 120(R10), DI
-	MOVQ 144(R10), R8
-	MOVQ 168(R10), R9
-	XORQ R12, R12
+	LANES
 	XORQ R15, R15
 	SUBQ $FAR, R11
 	JBE  last
@@ -183,15 +179,7 @@ group:
 	AHEAD(264)
 	AHEAD(312)
 	AHEAD(360)
-	MOVQ 0(R10), AX
-	MOVQ 24(R10), BX
-	MOVQ 48(R10), CX
-	MOVQ 72(R10), DX
-	MOVQ 96(R10), SI
-	MOVQ 120(R10), DI
-	MOVQ 144(R10), R8
-	MOVQ 168(R10), R9
-	XORQ R12, R12
+	LANES
 
 loop:
 	VMOVDQU  (BX)(R12*1), Y0
