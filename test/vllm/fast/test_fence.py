@@ -46,26 +46,32 @@ def prefilled(p):
     return p.params["r"]
 
 
+def outlasts(daemon, how, work, why):
+    """What work() returns, which begins while the daemon stands still, and must not be over before it goes on or is killed."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # all of its threads: on a busy machine that takes a while
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive(), why
+    if how == "is killed":
+        daemon.kill()
+    else:
+        daemon.process.send_signal(signal.SIGCONT)
+    thread.join(60)
+    return results[0]
+
+
 @pytest.mark.parametrize("how", ["goes on", "is killed"])
 def test_a_step_lasts_until_the_daemon_lets_go(daemon, engines, how):
     p, d = engines
     d.add("r", PROMPT, 3, prefilled(p))
     output = d.scheduler.schedule()
     assert [load.at_once for load in output.kv_connector_metadata.loads] == [True]
-    daemon.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # all of its threads: on a busy machine that takes a while
-    results = []
-    step = threading.Thread(target=lambda: results.append(d._execute(output)))
-    step.start()
-    step.join(0.3)
-    assert step.is_alive(), "the daemon may still move bytes: it has them mapped"
-    if how == "is killed":
-        daemon.kill()
-    else:
-        daemon.process.send_signal(signal.SIGCONT)
-    step.join(60)
-    assert results[0].kv_connector_output.invalid_block_ids == set(output.kv_connector_metadata.loads[0].blocks[0])
-    d._update(output, results[0])
+    result = outlasts(daemon, how, lambda: d._execute(output), "the daemon may still move bytes: it has them mapped")
+    assert result.kv_connector_output.invalid_block_ids == set(output.kv_connector_metadata.loads[0].blocks[0])
+    d._update(output, result)
     until(d, "r")
     assert d.answers["r"] == Text(PROMPT).answer(3) and "r" not in d.awaited
     if how == "is killed":
@@ -82,19 +88,8 @@ def test_blocks_of_a_preempted_request_wait_for_the_daemon_too(daemon, how):
     (tag, offer), = running.items()
     assert offer.operation.tokens == 32
     p.preempt()
-    daemon.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
-    outputs = []
-    scheduling = threading.Thread(target=lambda: outputs.append(p.scheduler.schedule()))
-    scheduling.start()
-    scheduling.join(0.3)
-    assert scheduling.is_alive(), "the daemon may still read them"
-    if how == "is killed":
-        daemon.kill()
-    else:
-        daemon.process.send_signal(signal.SIGCONT)
-    scheduling.join(60)
-    p._update(outputs[0], p._execute(outputs[0]))
+    output = outlasts(daemon, how, p.scheduler.schedule, "the daemon may still read them")
+    p._update(output, p._execute(output))
     until(p, "r")
     assert p.answers["r"] == Text(PROMPT).answer(1)
     assert tag not in running
