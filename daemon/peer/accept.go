@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -128,7 +127,7 @@ func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Con
 	if err != nil {
 		return nil, err
 	}
-	switch proto := secured.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto {
+	switch proto := secured.(*corked).ConnectionState().NegotiatedProtocol; proto {
 	case alpnControl:
 		return m.welcome(sides{secured, tcp, newFrames(secured)}, node)
 	case alpnData:

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"crypto/tls"
 	"net"
 	"testing"
 
@@ -47,8 +46,8 @@ func TestEachNodePacesItsOwnLinks(t *testing.T) {
 
 func congestionOf(t *testing.T, conn net.Conn) (name string) {
 	t.Helper()
-	if s, ok := conn.(*tls.Conn); ok {
-		conn = s.NetConn()
+	if s, ok := conn.(*corked); ok {
+		conn = s.below.Conn
 	}
 	if r, ok := conn.(*rewound); ok { // who was dialed has read from it before TLS
 		conn = r.Conn

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/netip"
 
@@ -24,12 +23,7 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 	if err := m.cfg.Identity.Valid(); client && err != nil { // who dials here is left to say so itself
 		return nil, "", final(transfer.Unavailable, "this daemon's certificate is refused by peers: %v", err)
 	}
-	var t *tls.Conn
-	if client {
-		t = tls.Client(conn, m.cfg.Identity.Config(protos...))
-	} else {
-		t = tls.Server(conn, m.cfg.Identity.Config(protos...))
-	}
+	t := newCorked(conn, client, m.cfg.Identity.Config(protos...))
 	if err := t.HandshakeContext(ctx); err != nil {
 		return nil, "", tlsError("TLS handshake", err)
 	}
