@@ -7,8 +7,8 @@ import (
 )
 
 // corked is a TLS connection that hands the records of one Write to the kernel together. crypto/tls makes a system call of each record of
-// 16 KiB, and the kernel a segment of each call: a bulk stream loses a third of its rate by that. As with *tls.Conn, any goroutine
-// may call it.
+// 16 KiB, and the kernel a segment of each call: a bulk stream loses a quarter of its rate by that. As with *tls.Conn, any goroutine
+// may call it. Its Close says farewell, and so waits for a peer that does not read: who cannot wait closes what is below.
 type corked struct {
 	*tls.Conn
 	below *cork
@@ -34,7 +34,7 @@ func (c *corked) Write(p []byte) (int, error) {
 }
 
 // cork is the connection that records are written to. While somebody holds it they are kept, up to keptMost. The lock is held also while
-// the kernel takes them, so that none overtakes another; Close needs no lock, and ends a write that waits.
+// the kernel takes them, so that none overtakes another; the cork's Close needs no lock, and ends a write that waits.
 type cork struct {
 	net.Conn
 	mu      sync.Mutex

@@ -2,15 +2,12 @@ package peer
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 )
 
 // counted counts the writes to a connection, and fails them once broken.
@@ -36,8 +33,8 @@ func corkedPair(t *testing.T) (a, b *corked, below *counted) {
 	cl := newCluster(t)
 	x, y := net.Pipe()
 	below = &counted{Conn: x}
-	a = newCorked(below, true, config(t, cl.identity("a")))
-	b = newCorked(y, false, config(t, cl.identity("b")))
+	a = newCorked(below, true, cl.identity("a").Config(alpnData))
+	b = newCorked(y, false, cl.identity("b").Config(alpnData))
 	shaken := make(chan error, 1)
 	go func() { shaken <- b.Handshake() }()
 	if err := errors.Join(a.Handshake(), <-shaken); err != nil {
@@ -45,14 +42,6 @@ func corkedPair(t *testing.T) (a, b *corked, below *counted) {
 	}
 	t.Cleanup(func() { _ = x.Close(); _ = y.Close() })
 	return a, b, below
-}
-
-func config(t *testing.T, id *pki.Identity) *tls.Config {
-	t.Helper()
-	if err := id.Ready(); err != nil {
-		t.Fatal(err)
-	}
-	return id.Config(alpnData)
 }
 
 // TestCorkedWrites: what one Write gives is one write to the kernel, however many records it makes; a long one is written in parts.
