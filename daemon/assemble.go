@@ -61,7 +61,8 @@ func (d *Daemon) assemble() error {
 
 func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 	return transfer.Config{
-		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window), AtOnce: 64,
+		Node: c.Node, Incarnation: incarnation, Random: random, AtOnce: 64,
+		WindowBytes: uint64(c.Advance.Window), WindowHere: uint64(c.Advance.Window) * uint64(c.Local.CopyWorkers),
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
 		OfferWait: transfer.Time(c.Offers.OfferWait),
 		Graves:    transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),

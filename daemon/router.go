@@ -30,6 +30,8 @@ func (s *sink) Queue(ev transfer.Event) {
 
 func (s *sink) Flush() { s.driver.Flush() }
 
+func (s *sink) Wake() { s.driver.Wake() }
+
 func (s *sink) Pass() { s.driver.Pass() }
 
 // moved is the sink of transports.

@@ -96,8 +96,11 @@ func New(cfg Config) *Driver {
 // Event queues what happened; it never blocks. Order is kept per calling goroutine.
 func (d *Driver) Event(ev transfer.Event) { d.queue.push(item{ev: ev}); d.turn.nudge() }
 
-// Queue is Event without waking anybody: the caller calls Flush soon.
+// Queue is Event without waking anybody: the caller calls Flush or Wake soon.
 func (d *Driver) Queue(ev transfer.Event) { d.queue.push(item{ev: ev}) }
+
+// Wake has what is queued worked off by whoever is at it, or by the goroutine of Run.
+func (d *Driver) Wake() { d.turn.nudge() }
 
 // Flush works off what is queued, on the calling goroutine if nobody is at it, which saves waking another one: the larger part of
 // a small hand-over's time. Call it without locks that effects may want, and not from threads of low priority.

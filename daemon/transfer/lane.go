@@ -146,7 +146,11 @@ func (m *Machine) pumpLane(l *lane) {
 }
 
 func (l *lane) room(m *Machine) bool {
-	return l.slices == 0 || l.slices < m.cfg.WindowSlices && l.bytes < m.cfg.WindowBytes
+	bytes := m.cfg.WindowBytes
+	if l.key.peer == "" {
+		bytes = m.cfg.WindowHere
+	}
+	return l.slices == 0 || l.slices < m.cfg.WindowSlices && l.bytes < bytes
 }
 
 // take1 removes the next slice of the segment: one to send again first.

@@ -38,12 +38,14 @@ type Sink interface {
 	Event(ev transfer.Event)
 }
 
-// Batcher is a Sink that prefers several events at once: those of Queue may lie until Flush, which may work them off on the calling
-// goroutine and so is called without locks. That saves waking another goroutine on a processor that is busy moving bytes.
+// Batcher is a Sink that prefers several events at once: those of Queue may lie until Flush or Wake. Flush may work them off on the
+// calling goroutine, and so is called without locks: that saves waking another one on a processor that is busy moving bytes. Wake leaves
+// them to another goroutine: it is for threads of low priority, on which everybody would wait.
 type Batcher interface {
 	Sink
 	Queue(ev transfer.Event)
 	Flush()
+	Wake()
 }
 
 // Batch returns the sink as a Batcher, which has no better way than Event when the sink has none.
@@ -58,6 +60,7 @@ type oneByOne struct{ Sink }
 
 func (o oneByOne) Queue(ev transfer.Event) { o.Event(ev) }
 func (oneByOne) Flush()                    {}
+func (oneByOne) Wake()                     {}
 
 // Reach says whether a transport can serve a pair of nodes, and if not why.
 type Reach struct {

@@ -20,7 +20,7 @@ func (t *Transport) work(spot int) {
 	runtime.LockOSThread()
 	// Fails where a policy forbids it, and then only costs latency.
 	_ = sys.SetThreadNice(t.cfg.Nice)
-	w := worker{queue: &t.queue, held: make([]ended, 0, batch)}
+	w := worker{queue: &t.queue, wake: t.sink.Wake, held: make([]ended, 0, batch), longest: longest}
 	defer w.flush()
 	seat := t.cfg.Places.Seat()
 	defer seat.Leave()
@@ -40,10 +40,13 @@ func (t *Transport) work(spot int) {
 // worker copies slices and reports their ends.
 type worker struct {
 	copier
-	queue *queue
-	held  []ended // not reported yet, all of one leg
-	at    int     // its spot
-	round int     // of the roll that it answered last
+	queue   *queue
+	wake    func()        // has reports seen
+	held    []ended       // not reported yet, all of one leg
+	since   time.Time     // when the first of them ended
+	longest time.Duration // how long one is held
+	at      int           // its spot
+	round   int           // of the roll that it answered last
 }
 
 // sit moves the worker to a spot, after its reports.
@@ -61,9 +64,12 @@ type ended struct {
 	sent, landed transfer.Cause
 }
 
-// batch is how many slices of a leg are reported together while more of it follow: each report wakes the driver, whose thread
-// takes the processor from a worker when there is one worker for each.
-const batch = 8
+// Slices of a leg are reported together while more of it follow, up to batch slices that took up to longest: each report wakes the driver,
+// whose thread takes the processor from a worker when there is one worker for each. A worker holds back less than is posted for it.
+const (
+	batch   = 8
+	longest = time.Millisecond
+)
 
 // do copies a slice, unless it was fenced, and sees to its report. It returns how many bytes it was.
 func (w *worker) do(tk *task) uint64 {
@@ -75,15 +81,22 @@ func (w *worker) do(tk *task) uint64 {
 		w.queue.recycle(tk)
 		return n
 	}
+	now := time.Now()
+	if len(w.held) == 0 {
+		w.since = now
+	}
 	w.held = append(w.held, ended{tk, sent, landed})
-	if len(w.held) == batch || landed.Reason != transfer.OK {
+	if len(w.held) == batch || now.Sub(w.since) >= w.longest || landed.Reason != transfer.OK {
 		w.flush()
 	}
 	return n
 }
 
-// flush reports what was copied.
+// flush reports what was copied. Nobody is woken before all is done: who wakes takes the worker's processor, and wants the locks.
 func (w *worker) flush() {
+	if len(w.held) == 0 {
+		return
+	}
 	for i := range w.held {
 		e := &w.held[i]
 		e.tk.EndBoth(e.sent, e.landed)
@@ -91,6 +104,7 @@ func (w *worker) flush() {
 	}
 	clear(w.held)
 	w.held = w.held[:0]
+	w.wake()
 }
 
 // copier copies slices, with buffers that it keeps. For one goroutine.

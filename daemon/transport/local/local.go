@@ -33,6 +33,7 @@ const DefaultAtOnce = 32 << 10
 // Transport is the local transport.
 type Transport struct {
 	cfg   Config
+	sink  transport.Batcher // cfg.Sink
 	queue queue
 	done  sync.WaitGroup
 	rate  rate
@@ -62,7 +63,7 @@ func New(cfg Config) (*Transport, error) {
 	if cfg.AtOnce == 0 {
 		cfg.AtOnce = DefaultAtOnce
 	}
-	t := &Transport{cfg: cfg, xfers: map[transfer.XferID]*xfer{}}
+	t := &Transport{cfg: cfg, sink: transport.Batch(cfg.Sink), xfers: map[transfer.XferID]*xfer{}}
 	spots := cfg.Places.Count()
 	t.queue.init(spots)
 	for i := range cfg.Workers {
@@ -104,7 +105,7 @@ func (t *Transport) Expect(job transport.Job) {
 // more) ends with SliceSent, Cancelled; there is no end that it could land at.
 func (t *Transport) Post(job transport.Job) {
 	if i := job.Key.Slice; int(i) >= job.Plan.Slices() {
-		t.sent(job.Key, transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("slice %d: the plan has %d", i, job.Plan.Slices())})
+		t.refuse(job.Key, transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("slice %d: the plan has %d", i, job.Plan.Slices())})
 		return
 	}
 	t.mu.Lock()
@@ -117,19 +118,20 @@ func (t *Transport) Post(job transport.Job) {
 	}
 	t.mu.Unlock()
 	if closed {
-		t.sent(job.Key, closing)
+		t.refuse(job.Key, closing)
 		return
 	}
 	tk := t.queue.spare()
 	if !expected || !x.leg.Add(&tk.Slice, job.Key) {
 		t.queue.recycle(tk)
-		t.sent(job.Key, transfer.Cause{Reason: transfer.Cancelled, Text: "the consumer's end does not expect this slice"})
+		t.refuse(job.Key, transfer.Cause{Reason: transfer.Cancelled, Text: "the consumer's end does not expect this slice"})
 		return
 	}
 	tk.job, tk.dst = job, dst.Mem
 	if job.Plan.Slice(int(job.Key.Slice)).Bytes <= t.cfg.AtOnce {
 		t.rate.count(t.atOnce.do(tk))
 		t.queue.recycle(tk)
+		t.sink.Wake()
 		return
 	}
 	t.queue.push(tk, t.spot(job.Plan, int(job.Key.Slice), dst.Mem))
@@ -155,7 +157,7 @@ func (t *Transport) Fence(leg transfer.Leg) {
 	x := t.xfers[leg.Xfer]
 	t.mu.Unlock()
 	if x == nil {
-		t.cfg.Sink.Event(transfer.Fenced{Leg: leg})
+		t.sink.Event(transfer.Fenced{Leg: leg})
 		return
 	}
 	x.leg.Fence(stopped, func() {
@@ -164,7 +166,7 @@ func (t *Transport) Fence(leg transfer.Leg) {
 			delete(t.xfers, leg.Xfer)
 			t.mu.Unlock()
 		}
-		t.cfg.Sink.Event(transfer.Fenced{Leg: leg})
+		t.sink.Event(transfer.Fenced{Leg: leg})
 	})
 }
 
@@ -193,17 +195,20 @@ func (t *Transport) Close() error {
 	}
 	t.queue.close()
 	t.done.Wait()
+	t.sink.Wake() // a worker that was inside a slice has left it now
 	return nil
 }
 
-// report tells both ends of a slice.
+// report tells both ends of a slice, once somebody says Wake or something happens.
 func (t *Transport) report(key transfer.SliceKey, sent, landed transfer.Cause) {
-	t.sent(key, sent)
+	key.End = transfer.Producer
+	t.sink.Queue(transfer.SliceSent{Key: key, Cause: sent})
 	key.End = transfer.Consumer
-	t.cfg.Sink.Event(transfer.SliceLanded{Key: key, Cause: landed})
+	t.sink.Queue(transfer.SliceLanded{Key: key, Cause: landed})
 }
 
-func (t *Transport) sent(key transfer.SliceKey, cause transfer.Cause) {
+// refuse tells the producer's end of a slice that does not begin.
+func (t *Transport) refuse(key transfer.SliceKey, cause transfer.Cause) {
 	key.End = transfer.Producer
-	t.cfg.Sink.Event(transfer.SliceSent{Key: key, Cause: cause})
+	t.sink.Event(transfer.SliceSent{Key: key, Cause: cause})
 }

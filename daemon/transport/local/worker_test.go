@@ -3,6 +3,7 @@ package local
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/place"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -17,12 +18,13 @@ type desk struct {
 	shape    transporttest.Shape
 	src, dst *transporttest.Memory
 	reported []transfer.XferID
+	woken    []int // how many were reported when somebody was woken
 	causes   []transfer.Cause
 }
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{shape: transporttest.Blocks(t, 2*batch, 64<<10, 64<<10)}
-	d.worker = worker{queue: &queue{}, at: place.Anywhere}
+	d.worker = worker{queue: &queue{}, wake: func() { d.woken = append(d.woken, len(d.reported)) }, longest: time.Hour, at: place.Anywhere}
 	d.queue.init(0)
 	d.src, d.dst = transporttest.NewMemory(t, d.shape.Src...), transporttest.NewMemory(t, d.shape.Dst...)
 	return d
@@ -57,8 +59,8 @@ func TestReportsTogether(t *testing.T) {
 		}
 		d.copySlice(t, one, 1, i)
 	}
-	if len(d.reported) != batch {
-		t.Fatalf("%d reports of %d slices", len(d.reported), batch)
+	if want := []int{batch}; !slices.Equal(d.woken, want) {
+		t.Fatalf("somebody was woken at %v reports, want %v", d.woken, want)
 	}
 	d.reported = nil
 	d.copySlice(t, one, 1, batch)
@@ -69,6 +71,18 @@ func TestReportsTogether(t *testing.T) {
 	d.flush()
 	if want := []transfer.XferID{1, 2}; !slices.Equal(d.reported, want) {
 		t.Fatalf("reports of transfers %v, want %v", d.reported, want)
+	}
+}
+
+// TestNoReportIsHeldForLong: slices that take long are not waited for.
+func TestNoReportIsHeldForLong(t *testing.T) {
+	d := newDesk(t)
+	d.longest = 0
+	l := d.leg()
+	d.copySlice(t, l, 1, 0)
+	d.copySlice(t, l, 1, 1)
+	if want := []int{1, 2}; !slices.Equal(d.woken, want) {
+		t.Errorf("somebody was woken at %v reports, want %v", d.woken, want)
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *Recorder) Event(ev transfer.Event) {
 	r.Flush()
 }
 
-// Queue and Flush implement transport.Batcher: what a transport queues and does not flush is never seen, or late.
+// Queue, Flush and Wake implement transport.Batcher: what a transport queues and does not flush is never seen, or late.
 func (r *Recorder) Queue(ev transfer.Event) {
 	if r.queued != nil {
 		r.queued(ev)
@@ -62,6 +62,9 @@ func (r *Recorder) Flush() {
 	clear(r.lying)
 	r.lying = r.lying[:0]
 }
+
+// Wake is Flush: nobody here is of low priority.
+func (r *Recorder) Wake() { r.Flush() }
 
 // take notes an event. It is called with the lock held.
 func (r *Recorder) take(ev transfer.Event) {
