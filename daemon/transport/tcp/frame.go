@@ -14,7 +14,7 @@ const (
 	headerSize = 40
 	// maxLength bounds a frame's payload.
 	maxLength = 64 << 20
-	// piece is how much one checksum covers, and how much is touched between two looks at a fence.
+	// piece is how much one checksum covers, and how much is gathered or scattered between two looks at a fence.
 	piece = 256 << 10
 	// maxTrailer is the size of the longest trailer.
 	maxTrailer = 8 + 4*(maxLength/piece)

@@ -139,7 +139,9 @@ func (l *link) unplug() (err error) {
 	if l.dead.Load() {
 		return l.why
 	}
-	l.wire, err = newWire(l.TCP)
+	if l.wire, err = newWire(l.TCP); err == nil && loopback(l.TCP.RemoteAddr()) {
+		l.wire.keep(nearby)
+	}
 	return err
 }
 

@@ -20,9 +20,12 @@ var (
 	errFault  = errors.New("memory is not accessible")
 )
 
-// perCall is how much one system call moves at most; more evicts what was just copied. What is summed goes by pieces, so that it
-// still is in the cache when it is read again.
-const perCall = 1 << 20
+// What one system call moves at most. More than perCall evicts what was just copied. What is summed is read again, and so goes by less, to
+// find it in the cache; but each call may have to wait for the other end.
+const (
+	perCall   = 1 << 20
+	perSummed = 2 * piece
+)
 
 // socket is one direction of a plain connection, for one goroutine. It asks the socket again and again for a short time
 // before it waits in the kernel, because a stream at full speed is never empty for long and a sleep costs more than the
@@ -230,7 +233,7 @@ func (s *socket) mark() {
 // most is how much one call moves.
 func (s *socket) most() int {
 	if s.sums != nil {
-		return piece
+		return perSummed
 	}
 	return perCall
 }

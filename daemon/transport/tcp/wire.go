@@ -31,6 +31,14 @@ func newWire(c *net.TCPConn) (*wire, error) {
 	return w, nil
 }
 
+// nearby is how much a link to a peer on this host keeps on its way. The kernel would let it grow to some MiB, as if there were a path to
+// fill; what the two ends copy would not meet in the processor's caches then, and two streams take turns of that length. With two on two
+// CPUs blocks of 64 KiB came at 1.0 to 1.4 times the rate, of 8 KiB at 1.1 to 1.2 times; one stream gains less, and none loses.
+const nearby = 512 << 10
+
+// keep bounds what was written and not taken by the peer. It is best effort: the system may allow less (net.core.wmem_max).
+func (w *wire) keep(n int) { _ = sys.SetSndBuf(uintptr(w.fd), n) }
+
 // forever is for wait.
 const forever = -1
 
