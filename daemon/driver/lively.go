@@ -16,6 +16,7 @@ type lively struct {
 	seen atomic.Bool // something was done since the last look
 	woke chan struct{}
 	on   atomic.Bool
+	nap  func()
 }
 
 const (
@@ -23,7 +24,10 @@ const (
 	livelyIdle = 4                    // naps during which nothing was done, after which it ends
 )
 
-func (l *lively) init() { l.woke = make(chan struct{}, 1) }
+func (l *lively) init() {
+	l.woke = make(chan struct{}, 1)
+	l.nap = func() { sys.Nap(livelyNap) }
+}
 
 // stir is told of each turn.
 func (l *lively) stir() {
@@ -31,11 +35,17 @@ func (l *lively) stir() {
 		return
 	}
 	l.seen.Store(true)
-	if !l.on.Load() {
-		select {
-		case l.woke <- struct{}{}:
-		default:
-		}
+	l.call()
+}
+
+// call has run begin, unless it naps and will look again.
+func (l *lively) call() {
+	if l.on.Load() {
+		return
+	}
+	select {
+	case l.woke <- struct{}{}:
+	default:
 	}
 }
 
@@ -51,10 +61,12 @@ func (l *lively) run(stop <-chan struct{}) {
 			if l.seen.Swap(false) {
 				idle = 0
 			}
-			sys.Nap(livelyNap)
+			l.nap()
 			runtime.Gosched() // one that never lets others on is taken its processor, and the runtime watches closely again
 		}
 		l.on.Store(false)
-		// What came in between the last look and here says so again with the next turn.
+		if l.seen.Load() { // since the last look, when stir relied on another one; it does not call twice
+			l.call()
+		}
 	}
 }

@@ -29,3 +29,26 @@ func TestLively(t *testing.T) {
 	close(stop)
 	done.Wait()
 }
+
+// TestLivelyAtTheLastMoment: what is done during the last nap counts, and so does what comes after it.
+func TestLivelyAtTheLastMoment(t *testing.T) {
+	var l lively
+	l.init()
+	begin, end := make(chan struct{}), make(chan struct{})
+	l.nap = func() { begin <- struct{}{}; <-end }
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() { l.run(stop) })
+	l.stir()
+	for more := 2; more >= 0; more-- {
+		for nap := range livelyIdle {
+			<-begin
+			if nap == livelyIdle-1 && more > 0 {
+				l.stir()
+			}
+			end <- struct{}{}
+		}
+	}
+	close(stop)
+	done.Wait()
+}
