@@ -64,8 +64,8 @@ func (e *env) start(name string, args ...string) (*driven, error) {
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // startRef runs a reference that serves the list of that shape.
-func (e *env) startRef(name string, s shape) (*driven, error) {
-	return e.start(name, "--serve", "--block", strconv.Itoa(s.block), "--blocks", strconv.Itoa(s.blocks))
+func (e *env) startRef(name string, s shape, args ...string) (*driven, error) {
+	return e.start(name, append([]string{"--serve", "--block", strconv.Itoa(s.block), "--blocks", strconv.Itoa(s.blocks)}, args...)...)
 }
 
 // run gives one command and returns its answer.

@@ -42,20 +42,31 @@ func (e *env) startRemote(set setting, s shape) (*pair, error) {
 	return p, nil
 }
 
+// sndbuf is the send buffer that a daemon gives its plain links over loopback.
+const sndbuf = "524288"
+
 // tcpGroup: two daemons, plain links, no CRC, against the best way in which a
-// plain C program moves the same list.
+// plain C program moves the same list with the kernel's buffers; and, as a
+// report, with the daemon's send buffer.
 func tcpGroup(s shape, streams int, limit float64) group {
 	row := func(d direction) string { return fmt.Sprintf("tcp %s, %d stream(s), %s", s.name, streams, d.name) }
 	g := group{name: fmt.Sprintf("tcp %s %d", s.name, streams)}
+	bounded := fmt.Sprintf("tcp %s, %d stream(s), same send buffer", s.name, streams)
 	for _, d := range directions {
 		g.targets = append(g.targets, target{row(d), stats.AtLeast, limit})
 	}
+	g.targets = append(g.targets, target{bounded, stats.None, 0})
 	g.run = func(e *env, r *rows) error {
 		ref, err := e.startRef("ref-tcp", s)
 		if err != nil {
 			return err
 		}
 		defer ref.stop()
+		same, err := e.startRef("ref-tcp", s, "--sndbuf", sndbuf)
+		if err != nil {
+			return err
+		}
+		defer same.stop()
 		p, err := e.startRemote(plainSetting(streams, "off"), s)
 		if err != nil {
 			return err
@@ -66,7 +77,7 @@ func tcpGroup(s shape, streams int, limit float64) group {
 				return err
 			}
 		}
-		return nil
+		return againstBest(e, r, bounded, same, directions[0], streams, p)
 	}
 	return g
 }

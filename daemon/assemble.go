@@ -61,8 +61,7 @@ func (d *Daemon) assemble() error {
 
 func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 	return transfer.Config{
-		Node: c.Node, Incarnation: incarnation, Random: random, AtOnce: 64,
-		WindowBytes: uint64(c.Advance.Window), WindowHere: uint64(c.Advance.Window) * uint64(c.Local.CopyWorkers),
+		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
 		OfferWait: transfer.Time(c.Offers.OfferWait),
 		Graves:    transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),

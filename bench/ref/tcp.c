@@ -20,7 +20,7 @@
 
 struct bench {
 	struct tcp_side send, recv; /* share base; ids differ */
-	size_t pool, rounds, sockbuf;
+	size_t pool, rounds, sndbuf;
 	uint64_t seed;
 	const char *list;
 	long streams;
@@ -40,12 +40,10 @@ struct order {
 
 static void tune(const struct bench *b, int fd)
 {
-	int one = 1, size = (int)b->sockbuf;
+	int one = 1, size = (int)b->sndbuf;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-	if (size) {
+	if (size)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-	}
 }
 
 static int listen_on(struct bench *b, struct sockaddr_in *a)
@@ -204,7 +202,7 @@ static const char usage[] =
 	"  --chunk BYTES     most bytes a system call, 0: a slice (default 0)\n"
 	"  --lowat BYTES     most that SO_RCVLOWAT asks for (default 256K)\n"
 	"  --spin-us N       how long bspin spins (default 60)\n"
-	"  --sockbuf BYTES   SO_SNDBUF and SO_RCVBUF, 0: the kernel's (default 0)\n"
+	"  --sndbuf BYTES    SO_SNDBUF, 0: what the kernel chooses (default 0)\n"
 	"  --pin             A on CPU 0, B on CPU 1\n"
 	"  --rounds N        measured rounds a mode, each one JSON line (default 5)\n"
 	"  --serve           take commands from stdin: run [mode=] [dir=]\n"
@@ -216,7 +214,7 @@ static const struct option options[] = {
 	{"seed", 1, 0, 's'},	{"streams", 1, 0, 't'}, {"dir", 1, 0, 'D'},
 	{"mode", 1, 0, 'm'},	{"joint", 1, 0, 'j'},  {"slice", 1, 0, 'l'},
 	{"chunk", 1, 0, 'c'},	{"lowat", 1, 0, 'w'},  {"spin-us", 1, 0, 'u'},
-	{"sockbuf", 1, 0, 'B'}, {"pin", 0, 0, 'P'},    {"rounds", 1, 0, 'r'},
+	{"sndbuf", 1, 0, 'B'}, {"pin", 0, 0, 'P'},    {"rounds", 1, 0, 'r'},
 	{"serve", 0, 0, 'S'},	{"list", 1, 0, 'L'},   {"help", 0, 0, 'h'},
 	{0, 0, 0, 0}};
 
@@ -243,7 +241,7 @@ static void parse(struct bench *b, int argc, char **argv, bool *serve)
 		case 'c': b->o.chunk = parse_size("--chunk", optarg); break;
 		case 'w': b->o.lowat = parse_size("--lowat", optarg); break;
 		case 'u': b->o.spin_ns = 1000 * parse_size("--spin-us", optarg); break;
-		case 'B': b->sockbuf = parse_size("--sockbuf", optarg); break;
+		case 'B': b->sndbuf = parse_size("--sndbuf", optarg); break;
 		case 'P': b->pin = true; break;
 		case 'r': b->rounds = parse_size("--rounds", optarg); break;
 		case 'S': *serve = true; break;

@@ -103,7 +103,7 @@ type Log struct {
 // Advance holds what few should touch.
 type Advance struct {
 	Inline      Size     `toml:"inline"`       // a hand-over of at most this rides inside control messages
-	Window      Size     `toml:"window"`       // bytes posted at a time, per peer and, within the node, per copy worker
+	Window      Size     `toml:"window"`       // bytes posted at a time, per peer; within the node, times copy workers
 	Spin        Duration `toml:"spin"`         // poll_mode = "busy": how long the poller spins without work
 	FenceGrace  Duration `toml:"fence_grace"`  // how long a completion waits for its fence before it says MORE
 	DrainWait   Duration `toml:"drain_wait"`   // how long a stopping daemon lets transfers finish

@@ -38,7 +38,7 @@ func (l *lively) stir() {
 	l.call()
 }
 
-// call has run begin, unless it naps and will look again.
+// call has run begin, unless it is on: then it looks at seen once more when it no longer is.
 func (l *lively) call() {
 	if l.on.Load() {
 		return
@@ -65,7 +65,7 @@ func (l *lively) run(stop <-chan struct{}) {
 			runtime.Gosched() // one that never lets others on is taken its processor, and the runtime watches closely again
 		}
 		l.on.Store(false)
-		if l.seen.Load() { // since the last look, when stir relied on another one; it does not call twice
+		if l.seen.Load() { // since the last look: stir saw on, and will not call again
 			l.call()
 		}
 	}

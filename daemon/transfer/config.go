@@ -14,7 +14,7 @@ type Config struct {
 
 	WindowBytes  uint64 // posted and not ended, per peer and transport; 64 MiB
 	WindowSlices int    // likewise; 128
-	WindowHere   uint64 // WindowBytes within the node; as there
+	WindowsHere  int    // how many such windows there are within the node; 1
 
 	DefaultTimeout Time // of takes, watches and drops; 30 s
 	MaxTimeout     Time // 1 h
@@ -71,7 +71,7 @@ const (
 func (c *Config) setDefaults() {
 	def(&c.WindowBytes, 64<<20)
 	def(&c.WindowSlices, 128)
-	def(&c.WindowHere, c.WindowBytes)
+	def(&c.WindowsHere, 1)
 	def(&c.DefaultTimeout, 30*Second)
 	def(&c.MaxTimeout, 3600*Second)
 	def(&c.DefaultLease, 30*Second)

@@ -146,11 +146,11 @@ func (m *Machine) pumpLane(l *lane) {
 }
 
 func (l *lane) room(m *Machine) bool {
-	bytes := m.cfg.WindowBytes
+	n := 1
 	if l.key.peer == "" {
-		bytes = m.cfg.WindowHere
+		n = m.cfg.WindowsHere
 	}
-	return l.slices == 0 || l.slices < m.cfg.WindowSlices && l.bytes < bytes
+	return l.slices == 0 || l.slices < n*m.cfg.WindowSlices && l.bytes < uint64(n)*m.cfg.WindowBytes
 }
 
 // take1 removes the next slice of the segment: one to send again first.

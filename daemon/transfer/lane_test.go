@@ -39,16 +39,11 @@ const (
 
 const deafCredits = 10
 
-// newYard opens the sessions, with a window that counts slices alone.
+// newYard opens the sessions.
 func newYard(t *testing.T, engines map[string]load) *yard {
-	return newYardWith(t, engines, transfer.Config{WindowSlices: yardWindow, WindowBytes: 1 << 40})
-}
-
-func newYardWith(t *testing.T, engines map[string]load, cfg transfer.Config) *yard {
 	n := uint64(0)
 	y := &yard{t: t, load: engines, engine: map[transfer.SessionID]string{}, of: map[transfer.XferID]string{}, ends: map[transfer.SessionID]int{}}
-	cfg.Node, cfg.Random = "a", func() uint64 { n++; return n }
-	y.m = transfer.New(cfg)
+	y.m = transfer.New(transfer.Config{Node: "a", WindowSlices: yardWindow, WindowBytes: 1 << 40, Random: func() uint64 { n++; return n }})
 	l := oneRank(t)
 	for i, name := range []string{"decode", "busy", "small", "deaf"} {
 		id := transfer.SessionID(i + 1)
@@ -125,28 +120,6 @@ func (y *yard) all() {
 	}
 	if len(y.posted) != want {
 		y.t.Fatalf("%d slices posted, want %d", len(y.posted), want)
-	}
-}
-
-// TestWindowOfBytes: what is posted within the node has a window of its own, which is that to a peer when none is given.
-func TestWindowOfBytes(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		cfg  transfer.Config
-		want int
-	}{
-		{"own", transfer.Config{WindowBytes: 2 << 20, WindowHere: 5 << 20}, 5},
-		{"none given", transfer.Config{WindowBytes: 2 << 20}, 2},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			y := newYardWith(t, map[string]load{"busy": {1, 7, 1 << 20}}, tc.cfg)
-			y.begin(busy, decode)
-			if len(y.flying) != tc.want {
-				t.Errorf("%d slices of 1 MiB are posted, want %d", len(y.flying), tc.want)
-			}
-			y.land()
-			y.all()
-		})
 	}
 }
 

@@ -6,9 +6,9 @@ import "golang.org/x/sys/cpu"
 func kernels() []kernel {
 	var ks []kernel
 	switch {
-	case cpu.X86.HasAVX512F && amd() && family() == zen5:
+	case cpu.X86.HasAVX512F && amd() && family() == family1A:
 		ks = append(ks, avx512Far, avx512Long, avx512)
-	case cpu.X86.HasAVX512F && amd() && family() == zen4:
+	case cpu.X86.HasAVX512F && amd() && family() == family19:
 		ks = append(ks, avx512Long, avx512, avx512Far)
 	case cpu.X86.HasAVX512F:
 		ks = append(ks, avx512, avx512Long, avx512Far)
@@ -22,16 +22,16 @@ func kernels() []kernel {
 	return append(ks, portable)
 }
 
-// AMD's families with AVX-512 that were measured (BenchmarkBlocks). Intel's want four pages in turn, and so may those that were not.
+// AMD's families of which one with AVX-512 was measured (BenchmarkBlocks). Intel's want four pages in turn.
 const (
-	// zen4 copies four runs in turn faster: blocks of 64 KiB at 18.3 GB/s instead of 13.2 by one thread, at 23.8 instead of 20.2 by two,
-	// and of 8 KiB at 10.6 either way. To ask for its lines early costs it a fifth. Zen 3 is of the same family, without AVX-512.
-	zen4 = 0x19
-	// zen5 fetches ahead beyond the end of a page, so that four pages in turn have it fetch what another lane fetches too: blocks of
+	// family19, measured on Zen 4, copies four runs in turn faster: blocks of 64 KiB at 18.3 GB/s instead of 13.2 by one thread, at 23.8
+	// instead of 20.2 by two, and of 8 KiB at 10.6 either way. To ask for every line early costs it a fifth.
+	family19 = 0x19
+	// family1A, measured on Zen 5, fetches ahead beyond the end of a page, so that four pages in turn have it fetch what another lane fetches too: blocks of
 	// 64 KiB at 19.6 GB/s with runs in turn instead of 13.7 by one thread, at 37 instead of 24 by two. It does not fetch soon enough:
 	// with every line asked for 2 KiB early, one thread has blocks of 64 KiB at 28.2 GB/s instead of 25.8, of 8 KiB at 18.9 instead
 	// of 16.8.
-	zen5 = 0x1a
+	family1A = 0x1a
 )
 
 // amd tells whether AMD made this processor. With AVX2 its Zen 3 copies two runs in turn faster than four pages: blocks of 64 KiB at 1.97

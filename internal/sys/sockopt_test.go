@@ -56,7 +56,7 @@ func TestRcvLowat(t *testing.T) {
 func TestSndBuf(t *testing.T) {
 	a, _ := tcpPair(t)
 	noErr(t, raw(t, a).Control(func(fd uintptr) {
-		const n = 64 << 10
+		const n = 16 << 10
 		noErr(t, SetSndBuf(fd, n))
 		got, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
 		noErr(t, err)

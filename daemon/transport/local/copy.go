@@ -44,7 +44,7 @@ type worker struct {
 	wake    func()        // has reports seen
 	held    []ended       // not reported yet, all of one leg
 	since   time.Time     // when the first of them ended
-	longest time.Duration // how long one is held
+	longest time.Duration // after since, the next to end has all reported
 	at      int           // its spot
 	round   int           // of the roll that it answered last
 }
@@ -64,8 +64,9 @@ type ended struct {
 	sent, landed transfer.Cause
 }
 
-// Slices of a leg are reported together while more of it follow, up to batch slices that took up to longest: each report wakes the driver,
-// whose thread takes the processor from a worker when there is one worker for each. A worker holds back less than is posted for it.
+// Slices of a leg are reported together while more of it follow, because each report wakes the driver, whose thread takes the processor
+// from a worker when there is one worker for each: batch of them, or those that there are when one ends longest after the first. What a
+// worker holds back is less than its window, so that there is work for it meanwhile.
 const (
 	batch   = 8
 	longest = time.Millisecond
@@ -77,8 +78,9 @@ func (w *worker) do(tk *task) uint64 {
 		w.flush()
 	}
 	n, sent, landed, inside := w.copy(tk)
-	if !inside || !tk.Leave() { // a fence has reported it
+	if !inside || !tk.Leave() { // a fence has reported it, perhaps by the worker's leaving
 		w.queue.recycle(tk)
+		w.wake()
 		return n
 	}
 	now := time.Now()
@@ -92,7 +94,7 @@ func (w *worker) do(tk *task) uint64 {
 	return n
 }
 
-// flush reports what was copied. Nobody is woken before all is done: who wakes takes the worker's processor, and wants the locks.
+// flush reports what was copied. Nobody is woken before all is done: who is woken takes the worker's processor, and wants the locks.
 func (w *worker) flush() {
 	if len(w.held) == 0 {
 		return

