@@ -27,10 +27,10 @@ const (
 	// family19, measured on Zen 4, copies four runs in turn faster: blocks of 64 KiB at 18.3 GB/s instead of 13.2 by one thread, at 23.8
 	// instead of 20.2 by two, and of 8 KiB at 10.6 either way. To ask for every line early costs it a fifth.
 	family19 = 0x19
-	// family1A, measured on Zen 5, fetches ahead beyond the end of a page, so that four pages in turn have it fetch what another lane fetches too: blocks of
-	// 64 KiB at 19.6 GB/s with runs in turn instead of 13.7 by one thread, at 37 instead of 24 by two. It does not fetch soon enough:
-	// with every line asked for 2 KiB early, one thread has blocks of 64 KiB at 28.2 GB/s instead of 25.8, of 8 KiB at 18.9 instead
-	// of 16.8.
+	// family1A, measured on Zen 5, fetches ahead beyond the end of a page, so that four pages in turn have it fetch what another lane
+	// fetches too: blocks of 64 KiB at 19.6 GB/s with runs in turn instead of 13.7 by one thread, at 37 instead of 24 by two. It does not
+	// fetch soon enough: with every line asked for 2 KiB early, one thread has blocks of 64 KiB at 28.2 GB/s instead of 25.8, of 8 KiB at
+	// 18.9 instead of 16.8.
 	family1A = 0x1a
 )
 

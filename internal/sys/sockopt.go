@@ -16,12 +16,6 @@ func SetRcvLowat(fd uintptr, n int) error {
 	return setsockopt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n, "SO_RCVLOWAT")
 }
 
-// SetSndBuf bounds how many bytes may be written to the socket that the other end has not acknowledged, to at most net.core.wmem_max, and
-// has the kernel no longer choose by itself. The kernel doubles n, for what it keeps beside the bytes (SO_SNDBUF, socket(7)).
-func SetSndBuf(fd uintptr, n int) error {
-	return setsockopt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, n, "SO_SNDBUF")
-}
-
 // FreeBind is a net.ListenConfig's Control: the socket may be bound to an address that no interface has yet, and serves it once one has
 // (IP_FREEBIND, ip(7); IPV6_FREEBIND, since Linux 4.15). network is "tcp4", "tcp6", "udp4" or "udp6".
 func FreeBind(network, _ string, c syscall.RawConn) error {

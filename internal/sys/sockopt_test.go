@@ -3,8 +3,6 @@ package sys
 import (
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // With a low-water mark the poller reports a socket only when that much is
@@ -50,18 +48,4 @@ func TestRcvLowat(t *testing.T) {
 	if n != 5 {
 		t.Fatalf("%d bytes at the end, want 5", n)
 	}
-}
-
-// A send buffer is twice what was asked for, as socket(7) says.
-func TestSndBuf(t *testing.T) {
-	a, _ := tcpPair(t)
-	noErr(t, raw(t, a).Control(func(fd uintptr) {
-		const n = 16 << 10
-		noErr(t, SetSndBuf(fd, n))
-		got, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
-		noErr(t, err)
-		if got != 2*n {
-			t.Errorf("the send buffer is %d bytes, want %d", got, 2*n)
-		}
-	}))
 }

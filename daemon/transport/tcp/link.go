@@ -139,9 +139,10 @@ func (l *link) unplug() (err error) {
 	if l.dead.Load() {
 		return l.why
 	}
-	if l.wire, err = newWire(l.TCP); err == nil && loopback(l.TCP.RemoteAddr()) {
-		l.wire.boundUnacked(loopbackUnacked)
+	if loopback(l.TCP.RemoteAddr()) {
+		_ = l.TCP.SetWriteBuffer(loopbackUnacked) // as far as the system allows it; without it the stream is slower
 	}
+	l.wire, err = newWire(l.TCP)
 	return err
 }
 

@@ -38,9 +38,6 @@ func newWire(c *net.TCPConn) (*wire, error) {
 // and no worse than nothing.
 const loopbackUnacked = 512 << 10
 
-// boundUnacked sets the send buffer, as far as the system allows it.
-func (w *wire) boundUnacked(n int) { _ = sys.SetSndBuf(uintptr(w.fd), n) }
-
 // forever is for wait.
 const forever = -1
 
