@@ -9,7 +9,7 @@ from . import compat
 from .compat import Role, logger
 from .guard import kept_in, nothing, told
 from .layout import Heads
-from .meta import Lost, Step
+from .meta import QUIET, Lost, Step
 from .params import Settings
 from .scheduler import Scheduler
 from .session import open_session
@@ -50,6 +50,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         else:
             total = 1 if model.use_mla else int(model.get_total_num_kv_heads())
             self._worker = Worker(self._node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
+            self._begin, self._saved = nothing(self._worker.begin), nothing(self._worker.saved)
             self._wait_layer, self._layer_saved = nothing(self._worker.wait_layer), nothing(self._worker.layer_saved)
         self._side = self._scheduler or self._worker
 
@@ -134,9 +135,11 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def restore_kv_caches(self) -> None:
         self._worker.memory.wake()
 
-    @nothing
+    # Most steps have nothing to say: they pass these by.
+
     def handle_preemptions(self, kv_connector_metadata: Step) -> None:
-        self._worker.begin(kv_connector_metadata)
+        if kv_connector_metadata is not QUIET:
+            self._begin(kv_connector_metadata)
 
     @nothing
     def start_load_kv(self, forward_context: Any, **more: Any) -> None:
@@ -144,8 +147,6 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         attention = more.get("attn_metadata") if attention is None else attention  # with full CUDA graphs
         self._worker.begin(self._connector_metadata, attention is not None)
         self._worker.load()
-
-    # These two are called for each layer, mostly for nothing.
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         if self._layerwise:
@@ -155,9 +156,9 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         if self._layerwise:
             self._layer_saved(layer_name)
 
-    @nothing
     def wait_for_save(self) -> None:
-        self._worker.saved()
+        if self._worker.offered:
+            self._saved()
 
     @kept_in(compat.Results)
     def get_transfer_results(self, finished_req_ids: Any) -> Any:

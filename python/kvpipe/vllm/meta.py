@@ -92,23 +92,14 @@ class Step:
         return Step, tuple(values)
 
 
-class Quiet(Step):
-    """One that begins and ends nothing. Most are, and each is made, pickled and read: it carries no more than it says."""
+class _Quiet(Step):
+    """One that begins and ends nothing. Most are, and each is pickled and read: it is one object on each side, and has no number."""
 
-    __slots__ = ("number", "last")
-    sends: Dict[int, str] = {}
-    recvs: Dict[int, str] = {}
-    ended: List[Tuple[int, bool]] = []
-    loads: List[Load] = []
-    cancelled: List[int] = []
-    spoiled: List[int] = []
-    empty = True
+    def __reduce__(self) -> str:  # type: ignore[override]
+        return "QUIET"
 
-    def __init__(self, number: int, last: int) -> None:
-        self.number, self.last = number, last
 
-    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
-        return Quiet, (self.number, self.last)
+QUIET = _Quiet(0)
 
 
 class Lost:

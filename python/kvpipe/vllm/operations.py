@@ -7,18 +7,17 @@ import logging
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from .. import Completion, Error, Node, Offer, Reason, Status, Take
+from .. import Completion, Error, Node, Offer, Status, Take
 from . import bell
 from .compat import logger
 from .guard import SAID, ask
 from .meta import Load
 from .params import Source
+from .silence import Silence
 from .stats import Counts
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
 _PATIENCE = 3.0
-#: seconds for which a node that is gone has to answer before anything is loaded from there
-_SILENCE = 30.0
 
 
 class Running(NamedTuple):
@@ -38,8 +37,7 @@ class Operations:
         self._counts, self._met, self._lease = counts, met, lease
         self._watches: Dict[int, Tuple[str, float, Callable[[Completion], None]]] = {}  # tag -> node, when it began, who hears
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
-        self._heard: Dict[str, float] = {}  # other node -> when something of it went well
-        self._silent: Dict[str, float] = {}  # other node -> until when it counts as gone
+        self.silence = Silence(node.name)
         self.last = 0  # of the tags given out
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
@@ -92,22 +90,6 @@ class Operations:
         told = self.submit(what, source.key, source.node, source.token, timeout=seconds, tag=tag, trace=source.trace)
         return tag if told is not None else 0
 
-    def silent(self, node: str) -> bool:
-        """Whether a node was found to be gone, and a load from there would wait for its deadline."""
-        return time.monotonic() < self._silent.get(node, 0)
-
-    def _answered(self, node: str, began: float, c: Completion) -> None:
-        """began: of what had to be answered by now, if there is anybody."""
-        now = time.monotonic()
-        if c.status == Status.DONE:
-            self._heard[node] = now
-            self._silent.pop(node, None)
-        elif node != self.node.name and (
-                c.reason == Reason.PEER_GONE or c.reason == Reason.TIMEOUT and self._heard.get(node, 0) < began):
-            if not self.silent(node):
-                logger.warning("kvpipe: node %s, or an engine there, is gone: until it answers, prompts that it has are computed here", node)
-            self._silent[node] = now + _SILENCE
-
     def failed(self, tag: int) -> None:
         """A take that could not be submitted: the workers, who know the tag, are told with the next step."""
         self._counts.refused()
@@ -153,7 +135,7 @@ class Operations:
                     self._hear(c, running)
                 elif c.tag in self._watches and c.terminal:
                     node, began, heard = self._watches.pop(c.tag)
-                    self._answered(node, began, c)
+                    self.silence.answered(node, began, c)
                     heard(c)
             if self.running:
                 self._look_out()
@@ -172,7 +154,7 @@ class Operations:
             if c.status != Status.DONE:
                 logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
             if running.source is not None:
-                self._answered(running.source.node, 0, c)  # one whose time is over may have been too slow
+                self.silence.answered(running.source.node, 0, c)  # one whose time is over may have been too slow
                 if c.status == Status.DONE:
                     self._met(running.source.node, c.bytes / max(seconds, 1e-6))
                 else:

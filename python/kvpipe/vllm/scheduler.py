@@ -14,7 +14,7 @@ from . import atonce, packing, requests
 from . import params as wire
 from .compat import logger, specs_of, transfer_groups
 from .layout import in_whole_blocks
-from .meta import Load, Place, Quiet, Step, start_of
+from .meta import QUIET, Load, Place, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
@@ -47,7 +47,7 @@ class Scheduler:
         self.offers = Offers(node, config, settings, self._operations, self._blocks,
                              int(cache.num_blocks * settings.decode_offer_share))
         self._tables: Any = None  # request -> its block tables
-        self._step = 0
+        self._step = self._last = 0  # and the last tag that workers were told of
         self._next = Step(1)
 
     def bind(self, manager: Any) -> None:
@@ -94,7 +94,7 @@ class Scheduler:
         layers, stop = self._settings.layers(source), min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1):
             return 0, False
-        silent = known.asking and self._operations.silent(source.node) and not self._waiting.answered(name, 0)
+        silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
         if silent and not self._waiting.fresh(known):
             return 0, False
         if silent or layers and not known.there:
@@ -166,10 +166,10 @@ class Scheduler:
             step.last = (self.offers.layered.first() or self._operations.last + 1) - 1
         except Exception:  # the step goes out all the same: whatever it names would never be reported
             logger.exception("kvpipe: step %d", step.number)
-        if step.empty:  # it is the next one as well
+        if step.empty and step.last == self._last:  # it is the next one as well
             step.number += 1
-            return Quiet(step.number - 1, step.last)
-        self._next = Step(self._step + 1)
+            return QUIET
+        self._next, self._last = Step(self._step + 1), step.last
         return step
 
     def ended(self, received: Any, failed: Any) -> None:

@@ -9,7 +9,7 @@ from .. import Completion, Error, Node, Status
 from . import bell, layout
 from .compat import Results, logger
 from .loads import Loads, told
-from .meta import Lost, Place, Step, end_of, layer_of, start_of
+from .meta import QUIET, Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
 from .params import Settings
 from .peers import Peers
@@ -33,7 +33,7 @@ class Worker:
         self._one_group = len(cache.kv_cache_groups) == 1
         self._layerwise = settings.layerwise
         self._computes = True  # this step
-        self._offered = False  # what it computes, perhaps
+        self.offered = False  # what it computes, perhaps
         self._waits = False  # perhaps, for what it computes on
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self.counts = self._loads.counts.take
@@ -45,11 +45,12 @@ class Worker:
     def begin(self, step: Step, computes: bool = True) -> None:
         """A step begins, and those before it are over. May be told several times. computes: whether it has a forward pass."""
         self._computes = computes
+        if step is QUIET:
+            self.offered = False
+            return
         if step.number == self._step:
             return
-        self._step, self._last, self._offered = step.number, max(self._last, step.last), step.offered or self._layerwise
-        if step.empty and not self._layerwise:
-            return
+        self._step, self._last, self.offered = step.number, max(self._last, step.last), step.offered
         if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
             self._reached(start_of(step.number))
         if step.sends:
@@ -74,12 +75,12 @@ class Worker:
             self._loads.wait_layer(self.memory.layers[name][0])
 
     def layer_saved(self, name: str) -> None:
-        if name in self.memory.layers:
+        if self.offered and name in self.memory.layers:
             self._reached(layer_of(self._step, self.memory.layers[name][1] + 1))
 
     def saved(self) -> None:
         """The step's KV is written, by drafts too."""
-        if self._offered:
+        if self.offered:
             self._reached(end_of(self._step))
 
     def _reached(self, progress: int) -> None:

@@ -12,7 +12,7 @@ from kvpipe.vllm import compat
 from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
-from kvpipe.vllm.meta import Load, Lost, Step, end_of, start_of
+from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, names_source
 from kvpipe.vllm.scheduler import Scheduler
@@ -193,7 +193,7 @@ def test_asking_to_keep_says_nothing_of_where_kv_is():
 @pytest.fixture
 def scheduler(node, operations):
     scheduler = Scheduler.__new__(Scheduler)
-    scheduler._step, scheduler._next, scheduler._asking, scheduler._tables = 0, Step(1), None, None
+    scheduler._step, scheduler._last, scheduler._next, scheduler._asking, scheduler._tables = 0, 0, Step(1), None, None
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
     scheduler._at_once, scheduler.offers = mock.Mock(), mock.Mock()
@@ -205,6 +205,23 @@ def test_a_step_goes_out_with_what_it_names_though_something_failed(scheduler):
     scheduler._next.sends[4] = "r"
     scheduler.offers.step.side_effect = KeyError("r")
     assert scheduler.step(None).sends == {4: "r"}
+
+
+def test_a_step_is_quiet_until_there_is_something_to_say_or_a_tag_to_forget(scheduler):
+    assert scheduler.step(None) is QUIET and scheduler.step(None) is QUIET
+    tag = scheduler._operations.tag()
+    told = scheduler.step(None)
+    assert (told.number, told.last) == (3, tag), "early ends of that tag concern nobody"
+    assert scheduler.step(None) is QUIET
+    scheduler._next.sends[2] = "r"
+    assert scheduler.step(None).number == 5
+
+
+def test_a_quiet_step_says_not_how_far_it_is(node, worker):
+    look(worker, Step(3, last=1, offered=True))
+    node.said.clear()
+    look(worker, QUIET)
+    assert node.said == []
 
 
 def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):

@@ -144,7 +144,7 @@ GONE = [ends(1, Status.FAILED, Reason.TIMEOUT), ends(2, Status.FAILED, Reason.PE
 @pytest.fixture
 def clock(monkeypatch):
     now, told = [100.0], types.SimpleNamespace(monotonic=lambda: now[0])
-    for module in ("operations", "waiting"):
+    for module in ("operations", "silence", "waiting"):
         monkeypatch.setattr(f"kvpipe.vllm.{module}.time", told)
     return now
 
