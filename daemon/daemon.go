@@ -25,7 +25,6 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
 	"github.com/kvpipe/kvpipe/discovery/gpu"
 	"github.com/kvpipe/kvpipe/internal/pulse"
-	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Options are what the configuration does not say.
@@ -103,8 +102,8 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	d.ballast = tune(d.cfg, cpus)
-	if d.congestion, err = sys.Congestion(d.cfg.TCP.Congestion); err != nil && d.cfg.TCP.Congestion != "" {
-		return fmt.Errorf("tcp.congestion: %w", err)
+	if d.congestion, err = congestion(d.cfg); err != nil {
+		return err
 	}
 	if d.identity, err = identity(d.cfg); err != nil {
 		d.log.Error("no peer can be reached, and none reaches this node, until its certificate files are good", "error", err)

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // devLife is how long certificates of "kvpiped --dev" last.
@@ -14,15 +16,27 @@ const devLife = 365 * 24 * time.Hour
 // renewAt: development certificates with less than a week left are issued anew.
 func renewAt() time.Time { return time.Now().Add(7 * 24 * time.Hour) }
 
-// CheckFiles checks what the configuration points to: certificates that can be read, fit together, are valid and name this node, and a
-// group that exists.
+// CheckFiles checks what the configuration points to: certificates that can be read, fit together, are valid and name this node, a
+// group that exists, and a congestion control that the kernel has.
 func CheckFiles(c config.Config) error {
 	_, err := identity(c)
+	if _, unknown := congestion(c); unknown != nil {
+		err = errors.Join(err, unknown)
+	}
 	if c.Group != "" {
 		_, unknown := groupID(c.Group)
 		err = errors.Join(err, unknown)
 	}
 	return err
+}
+
+// congestion is what data links use; the kernel's default where nothing is said. An error: it has no such.
+func congestion(c config.Config) (string, error) {
+	name, err := sys.Congestion(c.TCP.Congestion)
+	if err != nil && c.TCP.Congestion != "" {
+		return "", fmt.Errorf("tcp.congestion: %w", err)
+	}
+	return name, nil
 }
 
 // identity opens the node's certificates; nil when peers are not authenticated or not listened to.

@@ -12,10 +12,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-func TestCheckFilesGroup(t *testing.T) {
-	err := CheckFiles(config.Config{Group: "no-such-group"})
-	if err == nil || !strings.Contains(err.Error(), "create it, or name one that exists") {
-		t.Errorf("%v", err)
+func TestCheckFiles(t *testing.T) {
+	err := CheckFiles(config.Config{Group: "no-such-group", TCP: config.TCP{Congestion: "nosuch"}})
+	if err == nil {
+		t.Fatal("all is well")
+	}
+	for _, part := range []string{"create it, or name one that exists", `tcp.congestion: "nosuch": this kernel has `} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: lacks %q", err, part)
+		}
 	}
 }
 

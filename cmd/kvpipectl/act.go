@@ -53,6 +53,9 @@ func (c *ctl) bench() *cobra.Command {
 			}
 			o.Sizes = append(o.Sizes, n)
 		}
+		if o.Seconds <= 0 {
+			return fmt.Errorf("--seconds %v: give a number above 0", o.Seconds)
+		}
 		body, err := c.client().Post(cmd.Context(), "bench", peerQuery(args), o)
 		if err != nil {
 			return err
@@ -63,25 +66,25 @@ func (c *ctl) bench() *cobra.Command {
 	return cmd
 }
 
-// printBench prints rows as they are measured.
+// printBench prints rows as they are measured, or all of them for programs. That nothing could be measured is an error.
 func (c *ctl) printBench(body io.Reader) error {
 	const form = "%-10s %10s %8v %8v %12s %10s %10s\n"
 	if !c.json {
 		fmt.Fprintf(c.out, form, "TRANSPORT", "BLOCK", "BLOCKS", "COUNT", "RATE", "P50", "P99")
 	}
-	dec := json.NewDecoder(body)
-	for {
+	rows, measured := []admin.BenchRow{}, false
+	for dec := json.NewDecoder(body); ; {
 		var r admin.BenchRow
 		err := dec.Decode(&r)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
 			return fmt.Errorf("answer to bench: %w", err)
+		}
+		rows, measured = append(rows, r), measured || r.Error == ""
+		switch {
 		case c.json:
-			if err := json.NewEncoder(c.out).Encode(r); err != nil {
-				return err
-			}
 		case r.Error != "":
 			block := "-"
 			if r.Bytes > 0 {
@@ -92,6 +95,15 @@ func (c *ctl) printBench(body io.Reader) error {
 			fmt.Fprintf(c.out, form, r.Transport, size(r.Bytes), r.Blocks, r.Count, rate(r.GBps), short(r.P50), short(r.P99))
 		}
 	}
+	if c.json {
+		if err := c.printJSON(rows); err != nil {
+			return err
+		}
+	}
+	if !measured {
+		return errors.New("nothing could be measured: each row says why")
+	}
+	return nil
 }
 
 func (c *ctl) drain() *cobra.Command {

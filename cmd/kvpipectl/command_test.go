@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 )
@@ -21,10 +22,13 @@ func TestErrors(t *testing.T) {
 		{"explain nobody --admin " + socket, `peer "nobody" is not known (known: decode-1): kvpipectl peers lists what is known`},
 		{"explain a b --admin " + socket, "accepts at most 1 arg(s), received 2"},
 		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes`},
+		{"bench --seconds 0 --admin " + socket, "--seconds 0: give a number above 0"},
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
 		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
 		{"status --jsn", "unknown flag: --jsn: kvpipectl status --help lists the flags"},
 		{"regions all", "unexpected argument \"all\": kvpipectl regions takes flags alone, see --help"},
+		{"certs nod n1", "unknown command \"nod\" for \"kvpipectl certs\": kvpipectl certs --help lists them"},
+		{"completion bahs", "unknown command \"bahs\" for \"kvpipectl completion\": kvpipectl completion --help lists them"},
 		{"certs node", "certs node: 0 names: give the name of one node, as in its configuration"},
 		{"certs node a --ca " + none, "read certificate: open " + none + "/ca.crt: no such file or directory: make a CA first (kvpipectl certs init), or name its directory with --ca"},
 		{"certs init --days 0", "--days 0: give 1 to 36500"},
@@ -82,6 +86,19 @@ func TestBenchAsksWhatItWasTold(t *testing.T) {
 	}
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 5 || !strings.Contains(lines[4], "the peer left") {
 		t.Errorf("printed %q", out)
+	}
+}
+
+// TestBenchOfNothing: a script learns that no row was measured, and people learn why.
+func TestBenchOfNothing(t *testing.T) {
+	src := admintest.Example()
+	src.Rows = []admin.BenchRow{{Transport: "tcp", Bytes: 4096, Error: "the daemon of node \"decode-1\" is draining"}}
+	socket := admintest.Serve(t, src)
+	for _, form := range []string{"--json=false", "--json"} {
+		out, err := ctlRun(t.Context(), "bench", "decode-1", form, "--admin", socket)
+		if err == nil || err.Error() != "nothing could be measured: each row says why" || !strings.Contains(out, "is draining") {
+			t.Errorf("%s: %q, %v", form, out, err)
+		}
 	}
 }
 

@@ -66,8 +66,9 @@ func (c *ctl) doctor() *cobra.Command {
 			d.socket = engineSocket(s)
 		}
 		found, pid := d.connection()
+		connected := found[0].Answer != "problem"
 		found = append(found, d.daemon(s, err)...)
-		if pid != 0 || s != nil { // it runs
+		if connected {
 			found = append(found, d.limits(pid)...)
 		}
 		found = append(found, d.hugePages()...)

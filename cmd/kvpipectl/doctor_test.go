@@ -281,6 +281,10 @@ func TestDoctorWhole(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	none := filepath.Join(t.TempDir(), "none")
+	out, err = ctlRun(t.Context(), "doctor", "--admin", args[2], "--socket", none)
+	if err == nil || !strings.Contains(out, none+" does not exist") || strings.Contains(out, "limits:") {
+		t.Errorf("a socket that is not there says nothing of the daemon's limits: %v\n%s", err, out)
+	}
 	out, err = ctlRun(t.Context(), "doctor", "--admin", none, "--socket", none)
 	if err == nil || !strings.HasSuffix(err.Error(), "checks found a problem: socket, daemon") || !strings.Contains(out, "fix: start the daemon") {
 		t.Errorf("%v\n%s", err, out)

@@ -40,7 +40,24 @@ func newRoot(out io.Writer) *cobra.Command {
 	root.AddCommand(
 		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.nics(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), c.certs(),
 	)
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.HasSubCommands() {
+			ofItsOwn(cmd)
+		}
+	}
 	return root
+}
+
+// ofItsOwn: a command that only has others does nothing but say which; cobra would take a misspelt one of these for no error.
+func ofItsOwn(cmd *cobra.Command) {
+	cmd.Args = nil
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q for %q: %[2]s --help lists them", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -73,6 +73,9 @@ func (c *Config) checkPlaces(p *problems) {
 			p.add(key, "%q: give host:port or \"off\" (%v)", v, err)
 		}
 	}
+	if c.Listen == c.Metrics && c.Listen != "off" && !strings.HasSuffix(c.Listen, ":0") {
+		p.add("metrics", "%q: is what listen says too; give another port", c.Metrics)
+	}
 	if err := dialed(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
 		p.add("advertise", "%q: give the host:port that other nodes dial, at most 127 bytes, or leave it empty", c.Advertise)
 	}

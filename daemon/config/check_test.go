@@ -50,6 +50,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Socket = "s" }, `socket: "s": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = long }, `admin: "` + long + `": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = c.Socket }, `admin: "/run/kvpipe/kvpiped.sock": is the path of socket too; give another one`},
+		{func(c *Config) { c.Listen = c.Metrics }, `metrics: "127.0.0.1:7651": is what listen says too; give another port`},
 		{func(c *Config) { c.Listen = "7650" }, `listen: "7650": give host:port or "off" (address 7650: missing port in address)`},
 		{func(c *Config) { c.Metrics = "localhost" }, `metrics: "localhost": give host:port or "off" (address localhost: missing port in address)`},
 		{func(c *Config) { c.Metrics = ":7651" }, `metrics: ":7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
@@ -102,7 +103,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Offers.OfferWait = 0 }, `offers.offer_wait: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Offers.Tombstone = 0 }, `offers.tombstone: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Offers.MaxLease = Duration(time.Second) }, `offers.default_lease: 30s: is above offers.max_lease, 1s`},
-		{func(c *Config) { c.TLS.Key = "" }, `tls.key: missing: peers authenticate each other. Make files with "kvpipectl certs init" and "kvpipectl certs node", or set listen = "off" and name no peers`},
+		{func(c *Config) { c.TLS.Key = "" }, `tls.key: missing: peers authenticate each other. Make files with "kvpipectl certs init" and "kvpipectl certs node", or set listen = "off" and name no peers, by peers.nodes or peers.allow`},
 		{func(c *Config) { c.Insecure = true }, `insecure: works on loopback addresses alone, but listen is "[::]:7650": remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them)`},
 		{func(c *Config) {
 			c.Insecure, c.Listen, c.Peers.Nodes = true, "off", map[string]string{"b": "10.0.0.1:1"}

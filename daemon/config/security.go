@@ -20,7 +20,7 @@ func (c *Config) checkSecurity(p *problems) {
 	}
 	for key, v := range map[string]string{"tls.ca": c.TLS.CA, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
 		if v == "" {
-			p.add(key, "missing: peers authenticate each other. Make files with \"kvpipectl certs init\" and \"kvpipectl certs node\", or set listen = \"off\" and name no peers")
+			p.add(key, "missing: peers authenticate each other. Make files with \"kvpipectl certs init\" and \"kvpipectl certs node\", or set listen = \"off\" and name no peers, by peers.nodes or peers.allow")
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestPipeGap(t *testing.T) {
 			return e.submit(1, &transfer.PutOp{Target: tx, Form: transfer.MatchPrefix, Tokens: []uint32{1}})
 		}, transfer.Invalid, "form is 3", transfer.PeerGone, false},
 		{"too many", nil, good, transfer.Quota, "the limit is limits.items = 1", transfer.PeerGone, false},
-		{"drained", transfer.Drain{}, good, transfer.Unavailable, "is shutting down", transfer.PeerGone, true},
+		{"drained", transfer.Drain{}, good, transfer.Unavailable, "is draining", transfer.PeerGone, true},
 		{"stopped", transfer.Drain{Stop: true}, good, transfer.Restarted, "is about to end", transfer.Restarted, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

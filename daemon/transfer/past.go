@@ -29,7 +29,7 @@ type serveEnd struct {
 func (m *Machine) remembers(v *serve, aborted bool) {
 	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, until: v.until, cause: v.cause}
 	if e.cause.Reason == OK {
-		e.cause = because(Expired, "this transfer has ended")
+		e.cause = Cause{Reason: Expired, Text: "this transfer has ended"}
 	}
 	if v.ended {
 		e.until = m.now

@@ -20,7 +20,7 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 		return
 	}
 	if m.draining {
-		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node), Retry: m.cfg.Resend})
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining", m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
 	name, eid := placeName{msg.Buffer, msg.Name}, endID{p.node, msg.Bind}

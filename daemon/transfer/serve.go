@@ -60,7 +60,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 	}
 	if m.draining {
 		// The offer may come back with the daemon.
-		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is shutting down", m.cfg.Node), Retry: m.cfg.Resend})
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining", m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
 	if p != nil && p.serves >= m.cfg.MaxParked {

@@ -157,7 +157,7 @@ func (m *Machine) usable(s *session, in Op) (Cause, bool) {
 	case m.stopping && put:
 		return because(Restarted, "the daemon of node %q is about to end, and so are its pipes and lookup buffers; open them again", m.cfg.Node), false
 	case m.draining:
-		return because(Unavailable, "the daemon of node %q is shutting down; submit again after its restart", m.cfg.Node), false
+		return because(Unavailable, "the daemon of node %q is draining; submit again after its restart", m.cfg.Node), false
 	}
 	counts := quotaOps
 	if put { // a lookup buffer may hold many more

@@ -93,8 +93,8 @@ def ctl(bin_folder, date, version):
         body += flags(command.flags)
         body += roff.verbatim(command.examples) if command.examples else []
     body += [
-        ".SS kvpipectl completion bash|zsh|fish",
-        *roff.fill("Completion for a shell. Packages install it."),
+        ".SS kvpipectl completion bash|zsh|fish|powershell",
+        *roff.fill("Completion for a shell. Packages install those of the first three."),
         ".SH FLAGS OF ALL COMMANDS", *flags(root.flags),
         ".SH ENVIRONMENT", ".TP", ".B KVPIPE_ADMIN", "The admin socket.", ".TP", ".B KVPIPE_SOCKET", "The socket for engines.",
         ".SH FILES", ".TP", ".I /run/kvpipe/admin.sock", "The admin socket of the node's daemon.",

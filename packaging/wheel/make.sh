@@ -31,6 +31,7 @@ grep -q "^version = \"$PYTHON_VERSION\"" "$tree/pyproject.toml"
 native() {
 	tracked VERSION go.mod go.sum include capi cmd daemon discovery internal |
 		grep -zv -e '_test\.go$' -e '/testdata/' -e '^capi/tests/' | xargs -0 cp --parents -t "$1"
+	scripts/version.sh >"$1/VERSION" # what its programs say of themselves: this tree, not the release that it leads to
 }
 
 case $what in

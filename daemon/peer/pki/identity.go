@@ -121,15 +121,19 @@ func (id *Identity) current() papers {
 // refresh reads the files if they changed. What is not good in every respect is not used.
 func (id *Identity) refresh() error {
 	var stamp [3]fs.FileInfo
+	var bad error
 	for i, path := range id.files {
 		st, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("certificate file: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", err)
-		}
-		if !st.Mode().IsRegular() { // to read a FIFO would take for ever
-			return fmt.Errorf("certificate file: %s is no file (%v)", path, st.Mode())
+		switch {
+		case err != nil:
+			bad = errors.Join(bad, fmt.Errorf("certificate file: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", err))
+		case !st.Mode().IsRegular(): // to read a FIFO would take for ever
+			bad = errors.Join(bad, fmt.Errorf("certificate file: %s is no file (%v)", path, st.Mode()))
 		}
 		stamp[i] = st
+	}
+	if bad != nil {
+		return bad
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()

@@ -39,6 +39,7 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 		{"missing CA", empty + "x", cert, key, []string{empty + "x", "no such file"}},
 		{"missing certificate", ca, empty + "x", key, []string{empty + "x", "no such file"}},
 		{"missing key", ca, cert, empty + "x", []string{empty + "x", "no such file"}},
+		{"missing all", empty + "x", empty + "y", empty + "z", []string{empty + "x", empty + "y", empty + "z"}},
 		{"a directory", dir, cert, key, []string{dir, "is no file"}},
 		{"a FIFO", ca, cert, fifo, []string{fifo, "is no file"}},
 		{"empty CA", empty, cert, key, []string{empty, "no certificate in it"}},
