@@ -101,7 +101,7 @@ func (c *ctl) sessions() *cobra.Command {
 					rank = fmt.Sprint(*s.Rank)
 				}
 				t.row(s.Engine, s.Role, rank, fmt.Sprint(s.PID), fmt.Sprint(s.UID), fmt.Sprint(s.Regions), size(s.Pinned), fmt.Sprint(s.Operations), nearest(s.Limits),
-					fmt.Sprint(s.Submitted), fmt.Sprint(s.Completed), age(s.Age), s.Instance, s.ID)
+					fmt.Sprint(s.Submitted), fmt.Sprint(s.Completed), age(s.Age), orDash(s.Instance), s.ID)
 			}
 			t.flush()
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/internal/version"
 )
 
 // ctl is what all commands share.
@@ -28,10 +29,12 @@ func newRoot(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kvpipectl",
 		Short:         "Look at a kvpiped and steer it",
+		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
+	root.SetVersionTemplate("kvpipectl {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})
