@@ -336,7 +336,7 @@ int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadli
 	} else {
 		err = (int)a.answer.status;
 	}
-	pthread_mutex_unlock(&kv->lock);
+	kv_end_unlock(e); /* it collected for others, too */
 	return err;
 }
 

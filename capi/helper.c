@@ -145,11 +145,9 @@ static enum kv_state state_of(kvpipe_t *kv)
 static void *run(void *arg)
 {
 	kvpipe_t *kv = arg;
-	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
+	struct kv_message m = { .body = kv->helper.body };
 	enum kv_came came = KV_AGAIN;
 
-	if (m.body == NULL) /* no answers can be read: the same as no daemon */
-		kv_session_over(kv, KVPIPE_E_QUOTA, "out of memory");
 	while (came != KV_STOP) {
 		if (state_of(kv) == KV_AWAY) {
 			came = kv_reattach(kv, &m);
@@ -162,7 +160,6 @@ static void *run(void *arg)
 		if (came == KV_CAME && !read_socket(kv, &m))
 			kv_daemon_gone(kv);
 	}
-	free(m.body);
 	return NULL;
 }
 
@@ -170,12 +167,17 @@ int kv_helper_start(kvpipe_t *kv)
 {
 	sigset_t all, old;
 
+	kv->helper.body = malloc(KVPIPE_CTL_MAX);
+	if (kv->helper.body == NULL)
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int err = pthread_create(&kv->helper.thread, NULL, run, kv);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err != 0)
+	if (err != 0) {
+		free(kv->helper.body);
 		return kv_err(KVPIPE_E_QUOTA, "cannot start the session's thread: %s", strerror(err));
+	}
 	kv->helper.started = true;
 	pthread_setname_np(kv->helper.thread, "kvpipe");
 	return 0;
@@ -188,6 +190,7 @@ void kv_helper_stop(kvpipe_t *kv)
 	pthread_mutex_unlock(&kv->lock);
 	kv_event_signal(kv->helper.wake);
 	pthread_join(kv->helper.thread, NULL);
+	free(kv->helper.body);
 	kv->helper.started = false;
 }
 

@@ -366,6 +366,7 @@ struct kv_layer {
 struct kv_helper {
 	pthread_t thread;
 	bool started;
+	void *body;       /* KVPIPE_CTL_MAX bytes for what is read */
 	int wake;         /* eventfd */
 	int64_t target;   /* when it looks at deadlines again; under lock */
 	bool stop;        /* under lock */

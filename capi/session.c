@@ -108,6 +108,8 @@ void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 			kv_op_release(kv, op, &released, NULL);
 		}
 	}
+	kv_notes_keep_foreign(kv); /* nor does anything touch what other sessions' operations held here */
+	kv_notes_settle_foreign(kv);
 	if (kv->end != NULL)
 		kv_end_over(kv->end, KVPIPE_E_RESTARTED,
 			    "the daemon went away, and what was in it with it: open it again once the daemon is back");

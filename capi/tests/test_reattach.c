@@ -324,11 +324,41 @@ static void foreign_release(void)
 	fake_stop(f);
 }
 
+/* So it is when the session is over for good, and the daemon has said so. */
+static void foreign_release_at_the_end(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c[8];
+	const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
+	const struct kvpipe_cqe late = { .op_id = 6, .tag = 2, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
+	int n = 0;
+
+	fake_post(f, more, NULL, 0, NULL);
+	while (n == 0)
+		n = kvpipe_poll(kv, c, 8);
+	fake_post(f, late, NULL, 0, NULL); /* not collected */
+	fake_bye(f, KVPIPE_E_CLOSED, "replaced");
+	fake_hang_up(f);
+	for (n = 0; n < 3;) {
+		int more_of_them = kvpipe_poll(kv, c + n, 8 - (uint32_t)n);
+		CHECK(more_of_them >= 0);
+		n += more_of_them;
+	}
+	CHECK(c[0].op_id == 6 && c[0].status == KVPIPE_CANCELLED);
+	for (int i = 1; i < 3; i++)
+		CHECK(c[i].status == KVPIPE_RELEASED && c[i].flags == KVPIPE_C_FOREIGN);
+	CHECK(c[1].op_id + c[2].op_id == 5 + 6);
+	CHECK_FAILS(kvpipe_poll(kv, c, 8), KVPIPE_E_CLOSED, "replaced");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(cancelled), TEST(cancelling),
-		TEST(many), TEST(ranks), TEST(foreign_release),
+		TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
 	return RUN(tests);
 }

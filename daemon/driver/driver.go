@@ -65,7 +65,7 @@ type Driver struct {
 	start time.Time
 	timer *time.Timer
 	legs  map[transfer.Leg]*leg
-	plans chan planJob
+	plans chan transfer.MakePlan
 	batch []item           // being worked off
 	own   []transfer.Event // answers of the step at hand
 	runs  []plan.Run       // scratch
@@ -84,7 +84,7 @@ func New(cfg Config) *Driver {
 	if cfg.Planners < 1 {
 		cfg.Planners = 1
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, plans: make(chan planJob, 1024)}
+	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, plans: make(chan transfer.MakePlan, 1024)}
 	d.queue.init()
 	d.turn.init()
 	d.lively.init()

@@ -11,11 +11,6 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// planJob is a plan on its way through a worker.
-type planJob struct {
-	e transfer.MakePlan
-}
-
 // makePlan plans small requests at once, where a hop to a worker would cost more than the planning, and the rest in workers.
 func (d *Driver) makePlan(e transfer.MakePlan) {
 	if e.Leg.Peer == "" {
@@ -30,7 +25,7 @@ func (d *Driver) makePlan(e transfer.MakePlan) {
 		return
 	}
 	select {
-	case d.plans <- planJob{e}:
+	case d.plans <- e:
 	default: // all workers are busy and a thousand plans wait: this goroutine is the back-pressure
 		p, err := plan.New(request(e))
 		d.planned(e, p, err)
@@ -38,10 +33,10 @@ func (d *Driver) makePlan(e transfer.MakePlan) {
 }
 
 func (d *Driver) planWorker() {
-	for job := range d.plans {
-		p, err := plan.New(request(job.e))
+	for e := range d.plans {
+		p, err := plan.New(request(e))
 		d.Post(func() {
-			d.planned(job.e, p, err)
+			d.planned(e, p, err)
 			d.flush()
 		})
 	}

@@ -44,7 +44,7 @@ func (m *Manager) accept() {
 			c := m.incoming(conn.(*net.TCPConn))
 			waiting.leave(from)
 			if c != nil {
-				c.awaitLinks()
+				c.awaitLinks(nil)
 				_ = c.tcp.SetDeadline(time.Time{})
 				c.start()
 			}

@@ -76,9 +76,6 @@ func (m *Manager) newChannel(s sides, node string, h *peerpb.Hello, epoch uint64
 		c.raw = raw
 	}
 	c.links.init(m, s.tcp, h)
-	now := m.clock()
-	c.heard.Store(now)
-	c.worked.Store(now)
 	return c
 }
 
@@ -90,6 +87,9 @@ func (c *channel) start() {
 		return
 	}
 	c.up = true
+	now := c.m.clock() // until now nobody listened
+	c.heard.Store(now)
+	c.worked.Store(now)
 	if u := c.m.cfg.Links; u != nil {
 		u.ChannelUp(c.node, c.epoch) // before the machine can choose a transport
 	}

@@ -65,7 +65,7 @@ func (m *Manager) attempt(d *dial, t target) {
 	m.rest(t.addr)
 	c, fresh, err := m.connect(t)
 	if fresh {
-		c.openLinks() // before it is up, so that the first transfer finds them
+		c.awaitLinks(c.openLinks())
 		c.start()
 	}
 

@@ -11,7 +11,12 @@ const maxLost = 4096
 
 // install makes c the node's channel. Of two channels opened at the same time the one dialed by the node whose name sorts first stays;
 // a node that restarted, or knows its old channel to be over, always gets the new one.
-func (m *Manager) install(c *channel, lostEpoch uint64) error {
+func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
+	defer func() {
+		if err != nil {
+			c.cancel() // nobody will close it
+		}
+	}()
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()

@@ -130,9 +130,9 @@ func (l *links) fresh(serial uint32) bool {
 	return l.seen.fresh(serial)
 }
 
-// openLinks dials all wanted links and returns when each is up or failed. Those that failed are tried again meanwhile: a channel
-// without them still serves small hand-overs.
-func (c *channel) openLinks() {
+// openLinks dials all wanted links; the channel that it returns is closed when each is up or failed. Those that failed are tried
+// again: a channel without them still serves small hand-overs.
+func (c *channel) openLinks() <-chan struct{} {
 	var all sync.WaitGroup
 	for i := range c.links.want {
 		all.Go(func() {
@@ -142,7 +142,9 @@ func (c *channel) openLinks() {
 			}
 		})
 	}
-	all.Wait()
+	tried := make(chan struct{})
+	c.m.wg.Go(func() { all.Wait(); close(tried) })
+	return tried
 }
 
 func (c *channel) warn(text string, index int, err error) {
@@ -230,12 +232,14 @@ func (c *channel) pace(tcp *net.TCPConn) {
 	}
 }
 
-// awaitLinks gives the dialing side time to open the links, so that the first transfer finds them.
-func (c *channel) awaitLinks() {
-	t := time.NewTimer(dialTimeout)
+// awaitLinks gives the dialing side time to open the links, so that the first transfer finds them; tried: when it is no use to wait any
+// more. The other side hears nothing meanwhile, and gives up after several heartbeats: it is one at most.
+func (c *channel) awaitLinks(tried <-chan struct{}) {
+	t := time.NewTimer(min(dialTimeout, c.m.cfg.Heartbeat))
 	defer t.Stop()
 	select {
 	case <-c.links.full:
+	case <-tried:
 	case <-t.C:
 	}
 }

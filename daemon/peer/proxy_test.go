@@ -14,6 +14,8 @@ type proxy struct {
 	mu    sync.Mutex
 	lit   *sync.Cond
 	dark  bool
+	alone bool // the first connection is passed on, and no other
+	close bool // which are hung up
 	over  bool
 	conns []net.Conn
 }
@@ -32,6 +34,9 @@ func newProxy(t testing.TB, to string) *proxy {
 			in, err := l.Accept()
 			if err != nil {
 				return
+			}
+			if p.turnedAway(in) {
+				continue
 			}
 			out, err := net.Dial("tcp", to)
 			if err != nil {
@@ -78,6 +83,27 @@ func (p *proxy) pass(from, to net.Conn) {
 			return
 		}
 	}
+}
+
+// first passes on the first connection alone; those after it are hung up, or hear nothing.
+func (p *proxy) first(hangUp bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alone, p.close = true, hangUp
+}
+
+func (p *proxy) turnedAway(in net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alone || len(p.conns) == 0 {
+		return false
+	}
+	if p.close {
+		_ = in.Close()
+	} else {
+		p.conns = append(p.conns, in)
+	}
+	return true
 }
 
 func (p *proxy) setDark(dark bool) {

@@ -119,9 +119,9 @@ func (v *Server) Serve(l net.Listener) error {
 			return nil
 		case errors.Is(err, syscall.ECONNABORTED):
 			// It went while it was queued.
-		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
+		case scarce(err):
 			// The connection stays queued. Somebody has to go before it can be served.
-			v.cfg.Log.Warn("no descriptor left for a new session", "error", err)
+			v.cfg.Log.Warn("no descriptor or no memory for a new session", "error", err)
 			select {
 			case <-v.stop:
 				return nil
@@ -131,6 +131,16 @@ func (v *Server) Serve(l net.Listener) error {
 			return fmt.Errorf("accept session: %w", err)
 		}
 	}
+}
+
+// scarce says that a connection could be accepted if only there were more of something.
+func scarce(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // crowdRoom is how many connections beyond a limit are told why there is no room, which takes a while if they do not ask. More are

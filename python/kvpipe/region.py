@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from ._session import Session
 
 
+def _unmapped(nbytes: int) -> int:
+    """How much munmap() of so many bytes takes, of a mapping of small pages."""
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
 class Region(Sleeper, mmap.mmap):
     """Memory that the daemon may read and write, from Node.alloc() or Node.register_fd().
 
@@ -68,9 +73,9 @@ class Region(Sleeper, mmap.mmap):
         self._unmap_rest()
 
     def _unmap_rest(self) -> None:
-        # Huge pages go only whole, so that munmap() of nbytes did nothing.
+        # Huge pages go only whole, so that munmap() of nbytes did nothing. Where it did, somebody else may be there by now.
         size, self._size = self._size, 0
-        if size and size != self.nbytes:
+        if size and size != _unmapped(self.nbytes):
             _memory.unmap(self.address, size)
 
     def _forked(self) -> None:
@@ -79,10 +84,10 @@ class Region(Sleeper, mmap.mmap):
         self._begin_valid()
         if self._size and not self.closed:
             _memory.zeros_at(self.address, self._size)
-            self._size = self.nbytes
+            self._size = _unmapped(self.nbytes)
 
     def __del__(self) -> None:
-        if getattr(self, "_size", 0) and self._size != self.nbytes:
+        if getattr(self, "_size", 0) and self._size != _unmapped(self.nbytes):
             self._drop()
 
     def resize(self, newsize: int) -> None:

@@ -119,6 +119,18 @@ def test_transparent_huge_pages(node, monkeypatch):
     region.close()
 
 
+@pytest.mark.parametrize("nbytes", [1, 4096, 5000])
+def test_memory_is_unmapped_once(node, monkeypatch, nbytes):
+    """Another thread may have mapped something there meanwhile."""
+    again = []
+    monkeypatch.setattr(kvpipe._memory, "unmap", lambda *where: again.append(where))
+    node.alloc(nbytes, huge=False).close()
+    region = node.alloc(nbytes, huge=False)
+    del region
+    gc.collect()
+    assert again == []
+
+
 def memfd(size, allocated=None, seals=fcntl.F_SEAL_SHRINK):
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)

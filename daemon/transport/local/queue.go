@@ -67,14 +67,11 @@ func (q *queue) push(tk *task, spot int) {
 	for i := 0; l.idle == 0 && i < len(q.lanes); i++ {
 		l = &q.lanes[i]
 	}
-	wake := l.idle > 0
-	if wake {
+	if l.idle > 0 {
 		l.idle--
+		l.filled.Signal() // with the lock held: wakeAll in between would have somebody counted idle who is woken by this
 	}
 	q.mu.Unlock()
-	if wake {
-		l.filled.Signal()
-	}
 }
 
 // pop waits for a task, after w has reported what it copied when there is none. It returns nil once the queue is closed.

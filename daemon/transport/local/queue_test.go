@@ -2,6 +2,7 @@ package local
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -73,6 +74,48 @@ func TestWhoIsWoken(t *testing.T) {
 		synctest.Wait()
 		if len(got) != 0 || q.count != 1 {
 			t.Errorf("a task was taken by nobody: %d, %d left", len(got), q.count)
+		}
+		q.close()
+	})
+}
+
+// TestNobodyIsIdleTwice: whatever pushes and calls come between, who is counted idle waits, and nobody else is.
+func TestNobodyIsIdleTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		q.init(2)
+		const workers = 3
+		for at := range workers {
+			go func() {
+				w := &worker{queue: &q, wake: func() {}, at: at % 2}
+				for tk := q.pop(w); tk != nil; tk = q.pop(w) {
+					w.at = tk.spot // as sit does
+				}
+			}()
+		}
+		for range 200 {
+			var all sync.WaitGroup
+			for spot := range 2 {
+				all.Go(func() {
+					for range 50 {
+						q.push(new(task), spot)
+					}
+				})
+			}
+			all.Go(func() {
+				for range 50 {
+					q.call(workers)
+				}
+			})
+			all.Wait()
+			synctest.Wait()
+			idle := 0
+			for i := range q.lanes {
+				idle += q.lanes[i].idle
+			}
+			if idle != workers || q.count != 0 {
+				t.Fatalf("%d of %d workers are idle, %d tasks wait", idle, workers, q.count)
+			}
 		}
 		q.close()
 	})

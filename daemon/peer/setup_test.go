@@ -1,0 +1,65 @@
+package peer
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestLinksThatDoNotOpen: a channel whose links are refused, or never answered, is up soon, and stays: each side hears the other in time.
+func TestLinksThatDoNotOpen(t *testing.T) {
+	const beat = 200 * time.Millisecond
+	for name, refused := range map[string]bool{"refused": true, "never answered": false} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t)
+			beats := func(c *Config) { c.Heartbeat = beat }
+			a, b := cl.node("a", beats), cl.node("b", beats)
+			p := newProxy(t, b.addr)
+			a.Reload(map[string]string{"b": p.addr}, nil)
+			p.first(refused)
+			a.Dial("b")
+			at, bt := wait[transfer.PeerUp](a, nil), wait[transfer.PeerUp](b, nil)
+			if at.Epoch != bt.Epoch {
+				t.Fatalf("epochs %d and %d", at.Epoch, bt.Epoch)
+			}
+			ca, cb := a.channelOf("b"), b.channelOf("a")
+			if ca == nil || cb == nil {
+				t.Fatal("the channel is over")
+			}
+			more := time.NewTimer((silences + 1) * beat) // than either side would bear
+			defer more.Stop()
+			select {
+			case <-ca.ctx.Done():
+				t.Error("a gave the channel up")
+			case <-cb.ctx.Done():
+				t.Error("b gave the channel up")
+			case <-more.C:
+			}
+			if n := ca.links.count() + cb.links.count(); n != 0 {
+				t.Errorf("%d links have opened", n)
+			}
+		})
+	}
+}
+
+// TestARefusedChannelLeavesNothing: of the manager's context hangs what lives.
+func TestARefusedChannelLeavesNothing(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	a.knows(b)
+	met(a, b)
+	old := b.channelOf("a")
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	c := b.newChannel(sides{here, old.tcp, newFrames(here)}, "a", &peerpb.Hello{Incarnation: old.incarnation}, 7, nil, true)
+	if err := b.install(c, 0); err == nil {
+		t.Fatal("two channels of the same two daemons")
+	}
+	if c.ctx.Err() == nil {
+		t.Error("its context is still there")
+	}
+}
