@@ -7,7 +7,6 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
-	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Complete puts one completion into the session's ring, and wakes the client if it sleeps and waits for nothing else; others are
@@ -115,15 +114,15 @@ func (s *session) ring() {
 
 // signal wakes the client. The caller holds mu.
 func (s *session) signal() {
-	s.count.rings.Add(1)
-	// A client can make this write block, by changing the flags of the open file and filling its count. The watch notices, takes
-	// the count and ends the session.
-	s.ringing.Store(int64(s.srv.age()) | 1)
-	err := sys.EventfdSignal(s.fds.cq)
-	s.ringing.Store(0)
-	if err != nil {
-		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
+	if s.gone {
+		return
 	}
+	s.count.rings.Add(1)
+	if s.apart.Load() {
+		s.signalApart()
+		return
+	}
+	s.wake()
 }
 
 // collect takes note of what the client consumed and reports it with say, Events or Queue. The caller holds mu.

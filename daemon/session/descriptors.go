@@ -87,6 +87,13 @@ func (d *descriptors) unblock() {
 	_, _ = sys.EventfdDrain(d.cq)
 }
 
+// full says that a write to cq would wait, if the client lets it.
+func (d *descriptors) full() bool {
+	d.shut.Lock()
+	defer d.shut.Unlock()
+	return d.cq >= 0 && sys.EventfdFull(d.cq)
+}
+
 func (d *descriptors) close() {
 	d.shut.Lock()
 	defer d.shut.Unlock()

@@ -194,6 +194,41 @@ func TestBlockedWakeUp(t *testing.T) {
 	n.empties(1)
 }
 
+// TestBlockedWakeUpsOfOneUser: after the first, its clients hold up nobody but themselves.
+func TestBlockedWakeUpsOfOneUser(t *testing.T) {
+	n := start(t, nil)
+	first := blocked(n)
+	n.Complete(transfer.Complete{Session: transfer.SessionID(first.Welcome.Session), UserData: 9, Status: transfer.Done})
+	if _, err := first.Bye(); err != nil {
+		t.Fatal(err)
+	}
+	free := 0
+	for range 5 { // one may be set free just before it is looked at
+		c := blocked(n)
+		n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: 9, Status: transfer.Done})
+		if sys.EventfdFull(c.CQEvent) {
+			free++ // nothing has been written yet, and nobody waits for it
+		}
+		cause, err := c.Bye()
+		noErr(t, err)
+		if !strings.Contains(cause.Text, "blocks its completion eventfd") {
+			t.Errorf("told %+v", cause)
+		}
+	}
+	if free == 0 {
+		t.Error("who wakes such a client waits until it is set free")
+	}
+	honest := n.dial(sessiontest.Options{Engine: "honest"})
+	honest.Rings.Arm()
+	n.Complete(transfer.Complete{Session: transfer.SessionID(honest.Welcome.Session), UserData: 9, Status: transfer.Done})
+	for count := uint64(0); count == 0; {
+		var err error
+		count, err = sys.EventfdRead(honest.CQEvent)
+		noErr(t, err)
+	}
+	n.empties(1)
+}
+
 // TestCloseWithBlockedWakeUp: the server's end comes while such a client is being woken.
 func TestCloseWithBlockedWakeUp(t *testing.T) {
 	n := start(t, nil)

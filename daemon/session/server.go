@@ -32,6 +32,7 @@ type Server struct {
 	engines   registry
 	state     *state
 	limits    Limits
+	wary      wary
 	draining  bool
 	closed    bool
 

@@ -56,14 +56,16 @@ type session struct {
 	removals map[layout.RegionID]*removal
 	jobs     sync.WaitGroup // goroutines that answer late
 
-	watched atomic.Uint64 // the progress that the driver waits for
-	stalled atomic.Bool   // the ring is not read until completions are consumed
-	unrung  bool          // in the server's list of that name
-	eager   atomic.Bool   // pressed, for a short time so far
-	waiting atomic.Int64  // since when one of these holds
-	ringing atomic.Int64  // when the write that wakes the client began, 0: none
-	rang    int64         // what the watch saw last of ringing, and when first
-	rangAt  time.Duration
+	watched atomic.Uint64  // the progress that the driver waits for
+	stalled atomic.Bool    // the ring is not read until completions are consumed
+	unrung  bool           // in the server's list of that name
+	eager   atomic.Bool    // pressed, for a short time so far
+	waiting atomic.Int64   // since when one of these holds
+	apart   atomic.Bool    // whether a goroutine wakes the client
+	bell    chan struct{}  // has it do so
+	woken   chan struct{}  // closed when it is over; nil: it has not begun
+	ringing atomic.Int64   // when the write that wakes the client began, 0: none
+	rang    int64          // what the watch saw last of ringing
 	ticked  uint64         // what it had done at the watch's last look
 	coming  assembly       // a layout's pieces so far
 	layout  *layout.Layout // nil: not set yet; both belong to the control goroutine
@@ -92,9 +94,10 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
 		mem: memory.NewSpace(v.pool), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},
 		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/2),
-		resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
+		bell: make(chan struct{}, 1), resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
 	}
+	s.apart.Store(v.wary.of(who.UID))
 	s.fds.none()
 	s.fds.pid = who.pidfd
 	// The daemon may write as much by itself as the machine may: see pump.go.
@@ -238,6 +241,7 @@ func (s *session) unmap() {
 	s.gone = true
 	s.mu.Unlock()
 	s.in.Unlock()
+	s.hush()
 	s.discard()
 }
 

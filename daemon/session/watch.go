@@ -14,7 +14,7 @@ const (
 	fastWatch = 200 * time.Microsecond // at first, while somebody waits for a word that nobody rings about
 	lazyWatch = 5 * time.Millisecond   // in the end
 	eagerness = 100 * time.Millisecond // how long a client that does not collect is looked at often
-	ringLimit = 200 * time.Millisecond // a wake-up that takes longer is being blocked
+	ringWatch = 5 * time.Millisecond   // when to look again at a wake-up that was under way
 )
 
 // WatchProgress reports the session's progress, once, when it has reached Value; 0: no longer.
@@ -118,10 +118,17 @@ func (v *Server) beat() uint64 { return uint64(v.age().Milliseconds()) + 1 }
 
 // tick is for every session, a few times a second, and says when to come again.
 func (s *session) tick() (again time.Duration) {
-	if s.blocked() {
+	switch began := s.ringing.Load(); {
+	case began == 0 || began != s.rang:
+		s.rang = began
+	case s.fds.full():
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
-		s.fds.unblock()
-		return slowWatch
+		s.srv.beware(s.who.UID)
+		s.setFree()
+		return ringWatch
+	}
+	if s.rang != 0 {
+		return ringWatch
 	}
 	if !s.mu.TryLock() {
 		return slowWatch
@@ -139,17 +146,6 @@ func (s *session) tick() (again time.Duration) {
 		s.ticked, again = did, slowWatch
 	}
 	return again
-}
-
-// blocked says that the client holds up whoever wakes it. The time counts from when the watch saw it first: a daemon that stood still
-// in the middle of a wake-up has no blocking client.
-func (s *session) blocked() bool {
-	began, now := s.ringing.Load(), s.srv.age()
-	if began == 0 || began != s.rang {
-		s.rang, s.rangAt = began, now
-		return false
-	}
-	return now-s.rangAt > ringLimit
 }
 
 // glance looks at a session that waits for something, and says when to look again: after a sixteenth of the time that it has waited

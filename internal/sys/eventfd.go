@@ -62,6 +62,18 @@ func EventfdRead(fd int) (uint64, error) {
 	}
 }
 
+// EventfdFull tells whether the count is so high that EventfdSignal would have
+// to wait for somebody to take it.
+func EventfdFull(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	for {
+		n, err := unix.Poll(p, 0)
+		if err != unix.EINTR {
+			return err == nil && n == 0
+		}
+	}
+}
+
 // EventfdDrain takes the count without ever blocking, also when a stranger who
 // shares the eventfd made it a blocking one. 0: there was no signal.
 func EventfdDrain(fd int) (uint64, error) {

@@ -45,7 +45,14 @@ func TestSignalOfAFullEventfd(t *testing.T) {
 	_, err = f.Write([]byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	noErr(t, err)
 	noErr(t, f.Close())
+	if !EventfdFull(fd) {
+		t.Error("it is full")
+	}
 	noErr(t, EventfdSignal(fd))
+	must(EventfdDrain(fd))
+	if EventfdFull(fd) {
+		t.Error("it is empty")
+	}
 }
 
 func TestBlockingEventfdWaits(t *testing.T) {

@@ -1,0 +1,109 @@
+package session
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// A client shares the open file of its completion eventfd: it can fill the count and make writes to it block, and so hold up who wakes it.
+// The watch sets that one free. From then on sessions of the same user are woken apart, each by a goroutine of its own, which its client
+// may hold up for as long as it likes: a hop for each wake-up, and nobody else waits.
+
+// wary knows the users whose clients have done that.
+type wary struct {
+	mu   sync.Mutex
+	uids map[uint32]struct{}
+}
+
+func (w *wary) of(uid uint32) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, is := w.uids[uid]
+	return is
+}
+
+// add returns whether that is news.
+func (w *wary) add(uid uint32) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, is := w.uids[uid]; is {
+		return false
+	}
+	if w.uids == nil {
+		w.uids = map[uint32]struct{}{}
+	}
+	w.uids[uid] = struct{}{}
+	return true
+}
+
+// beware has all clients of a user woken apart, those to come too.
+func (v *Server) beware(uid uint32) {
+	if v.wary.add(uid) {
+		v.cfg.Log.Warn("a client blocks its completion eventfd: those of its user are woken apart until this daemon is restarted", "uid", uid)
+	}
+	for _, s := range v.all() {
+		if s.who.UID == uid {
+			s.apart.Store(true)
+		}
+	}
+}
+
+// signalApart has the goroutine wake the client. The caller holds mu.
+func (s *session) signalApart() {
+	if s.woken == nil {
+		s.woken = make(chan struct{})
+		go s.wakeApart()
+	}
+	select {
+	case s.bell <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+func (s *session) wakeApart() {
+	defer close(s.woken)
+	for range s.bell {
+		s.wake()
+	}
+}
+
+// hush returns when nobody wakes the client apart any more. Nobody rings after it.
+func (s *session) hush() {
+	close(s.bell)
+	for s.woken != nil {
+		select {
+		case <-s.woken:
+			return
+		default:
+			s.fds.unblock()
+			runtime.Gosched()
+		}
+	}
+}
+
+// wake writes to the client's eventfd.
+func (s *session) wake() {
+	s.ringing.Store(int64(s.srv.age()) | 1)
+	err := sys.EventfdSignal(s.fds.cq)
+	s.ringing.Store(0)
+	if err != nil {
+		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
+	}
+}
+
+// unblockTries bounds how long the watch contends with a client's own writers at one go.
+const unblockTries = 1 << 12
+
+// setFree lets whoever is held up in wake go on.
+func (s *session) setFree() {
+	for range unblockTries {
+		if s.ringing.Load() != s.rang {
+			return
+		}
+		s.fds.unblock()
+		runtime.Gosched()
+	}
+}
