@@ -24,6 +24,7 @@ func (d *Driver) makePlan(e transfer.MakePlan) {
 		d.planned(e, p, err)
 		return
 	}
+	d.leg(e.Leg) // until Forget
 	select {
 	case d.plans <- e:
 	default: // all workers are busy and a thousand plans wait: this goroutine is the back-pressure
@@ -36,8 +37,10 @@ func (d *Driver) planWorker() {
 	for e := range d.plans {
 		p, err := plan.New(request(e))
 		d.Post(func() {
-			d.planned(e, p, err)
-			d.flush()
+			if d.legs[e.Leg] != nil { // else nobody waits for it any more
+				d.planned(e, p, err)
+				d.flush()
+			}
 		})
 	}
 }
@@ -111,8 +114,14 @@ func (d *Driver) choose(peer, only string) (transport.Transport, string) {
 	return nil, fmt.Sprintf("no transport reaches %s: %s", where, strings.Join(why, "; "))
 }
 
+// ids is how much there is to plan, in block ids; a view that has to be looked at counts as one.
 func ids(e transfer.MakePlan) int {
 	n := count(e.Src) + count(e.Dst)
+	for _, ranks := range [][]transfer.RankLayout{e.Producer, e.Consumer} {
+		for _, r := range ranks {
+			n += len(r.Layout.Views())
+		}
+	}
 	for _, b := range e.SrcBy {
 		n += count(b)
 	}

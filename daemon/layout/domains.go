@@ -14,6 +14,10 @@ import (
 // maxPairs bounds the comparisons of one layout: every two of MaxViews views.
 const maxPairs = MaxViews * (MaxViews + 1) / 2
 
+// maxPieces bounds what views are cut into, by a few numbers that a client or a peer gives: a view of an engine is one, or one for each of
+// its heads, or for each head and token of a block.
+const maxPieces = 1 << 15
+
 // piece is a part of a view whose elements of one block lie within one block stride.
 type piece struct {
 	region RegionID
@@ -106,8 +110,9 @@ func (l *Layout) pieces(index []int) ([]piece, error) {
 			case x.name == "block_stride":
 			case v.NumBlocks == 1 || x.stride < v.BlockStride:
 				p.extent += (x.count - 1) * x.stride
-			case uint64(len(at)+len(out))+(x.count-1)*uint64(len(at)) > maxPairs:
-				return nil, fmt.Errorf("layout: view %d: %s %d spreads the tokens and heads of a block over too many places", index[i], d[k].name, x.stride)
+			case uint64(len(at)+len(out))+(x.count-1)*uint64(len(at)) > maxPieces:
+				return nil, fmt.Errorf("layout: view %d: %s %d spreads the tokens and heads of a block over too many places (more than %d in all views); use tensors whose blocks are whole",
+					index[i], d[k].name, x.stride, maxPieces)
 			default:
 				for _, first := range at {
 					for c := uint64(1); c < x.count; c++ {

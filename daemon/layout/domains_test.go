@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -127,6 +128,19 @@ func TestDomainsOfHybridModels(t *testing.T) {
 	}
 	if run, err := h.Acquire(lists[1:], false); err == nil || run != (Run{Group: 2, First: 2, Count: 1}) {
 		t.Errorf("group 2 may read what group 0 writes: %v %v", run, err)
+	}
+}
+
+// TestPlacesAreBounded: a few numbers must not make a layout that takes seconds to look at, here and at every peer.
+func TestPlacesAreBounded(t *testing.T) {
+	v := View{Region: 1, NumBlocks: 2, BlockStride: 1, ContentBytes: 1, HeadStride: 2, TokenStride: 16, Kind: Paged, BlockSize: maxPieces / 8, Heads: 8, TotalHeads: 8, Part: "kv"}
+	if _, err := New([]View{v}, nil, oneRegion(16<<20)); err != nil {
+		t.Error(err)
+	}
+	v.BlockSize++
+	_, err := New([]View{v}, nil, oneRegion(16<<20))
+	if err == nil || !strings.Contains(err.Error(), "spreads the tokens and heads of a block over too many places (more than 32768 in all views)") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -4,12 +4,14 @@ package layout
 // at off of a region. The lists must have passed CheckBlocks; lists of groups that the layout lacks are left out. Some bytes
 // may be visited more than once.
 func (l *Layout) Extents(lists []BlockList, visit func(r RegionID, off, n uint64)) {
-	pieces, err := l.pieces(nil)
-	if err != nil {
-		panic(err) // New made the same pieces
-	}
-	for i := range pieces {
-		p := &pieces[i]
+	l.cut.Do(func() {
+		var err error
+		if l.cuts, err = l.pieces(nil); err != nil {
+			panic(err) // New made the same pieces
+		}
+	})
+	for i := range l.cuts {
+		p := &l.cuts[i]
 		for k := range lists {
 			if lists[k].Group != l.views[p.view].Group {
 				continue

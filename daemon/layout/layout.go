@@ -2,6 +2,8 @@
 // blocks are held by whom. It is pure: it knows offsets and ids, never addresses, files or clocks.
 package layout
 
+import "sync"
+
 // NoBlock marks a position of a block list that has no block (a freed sliding-window block, for example).
 const NoBlock = ^uint32(0)
 
@@ -74,6 +76,9 @@ type Layout struct {
 	domains     []uint64 // blocks of each hold domain
 	fingerprint []Field
 	digest      [32]byte
+
+	cut  sync.Once // Extents keeps what views are cut into; layouts that nobody asks, such as peers', need it once
+	cuts []piece
 }
 
 // Group is a group of a layout: its block ids index every one of its views.

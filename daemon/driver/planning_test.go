@@ -1,0 +1,59 @@
+package driver
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestALatePlanIsForNobody: what a worker planned for a transfer that is over leaves nothing behind.
+func TestALatePlanIsForNobody(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PlanInline = 0 })
+	l, err := layout.New([]layout.View{{
+		Region: 1, NumBlocks: 1, BlockStride: 16, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
+	}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank, blocks := []transfer.RankLayout{{Layout: l}}, []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+	leg := func(x transfer.XferID) transfer.Leg { return transfer.Leg{Xfer: x, End: transfer.Consumer} }
+	do := func(f func()) {
+		t.Helper()
+		if err := r.Do(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(func() { // the worker's answers come after this
+		for x := range transfer.XferID(2) {
+			r.makePlan(transfer.MakePlan{Leg: leg(x), Producer: rank, Consumer: rank, Src: blocks, Dst: blocks})
+		}
+		r.execute(transfer.Forget{Leg: leg(0)})
+	})
+	for planned := false; !planned; { // one worker: the first is planned by then
+		do(func() { g := r.legs[leg(1)]; planned = g != nil && g.first != nil })
+	}
+	do(func() {
+		if len(r.legs) != 1 {
+			t.Errorf("%d legs, want that of the second alone", len(r.legs))
+		}
+	})
+}
+
+// TestManyViewsAreMuchToPlan: they take as long as block ids do.
+func TestManyViewsAreMuchToPlan(t *testing.T) {
+	l, err := layout.New([]layout.View{
+		{Region: 1, NumBlocks: 1, BlockStride: 16, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "k"},
+		{Region: 1, Base: 16, NumBlocks: 1, BlockStride: 16, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "v"},
+	}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := transfer.MakePlan{
+		Producer: []transfer.RankLayout{{Layout: l}, {Rank: 1, Layout: l}}, Consumer: []transfer.RankLayout{{Layout: l}},
+		Src: []layout.BlockList{{IDs: []uint32{0}}}, Dst: []layout.BlockList{{IDs: []uint32{0}}},
+	}
+	if n := ids(e); n != 2+6 {
+		t.Errorf("counted as %d, want 2 ids and 6 views", n)
+	}
+}
