@@ -29,6 +29,12 @@ PREFILL = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_
            "remote_host": None, "remote_port": None}
 
 
+def kept(params):
+    """Of a client's parameters, what is for a decode instance that has nothing to load: for how long it keeps the KV."""
+    ours = params.get("kvpipe") if isinstance(params, dict) else None
+    return {"kvpipe": {"v": ours.get("v"), "keep": ours["keep"]}} if isinstance(ours, dict) and "keep" in ours else None
+
+
 class Proxy:
     """Who gets the next request, and the connections to them."""
 
@@ -49,7 +55,7 @@ class Proxy:
     async def params(self, path, body, headers):
         """Has the prompt prefilled; the answer's kv_transfer_params, None when that failed."""
         url, turn = next(self.prefill), body.get("kv_transfer_params")
-        request = {**body, "stream": False, "max_tokens": 1, "min_tokens": 1,
+        request = {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, "n": 1,
                    "kv_transfer_params": {**(turn if isinstance(turn, dict) else {}), **PREFILL}}
         request.pop("stream_options", None)
         if "max_completion_tokens" in request:
@@ -64,11 +70,12 @@ class Proxy:
 
     async def forward(self, path, request):
         body = await request.json()
-        headers = {"X-Request-Id": request.headers.get("x-request-id") or uuid.uuid4().hex}
+        # Bytes are passed on as they come, so they have to be those that the client can read.
+        headers = {"Accept-Encoding": "identity", "X-Request-Id": request.headers.get("x-request-id") or uuid.uuid4().hex}
         if "authorization" in request.headers:
             headers["Authorization"] = request.headers["authorization"]
         if self.prefill:
-            body["kv_transfer_params"] = await self.params(path, body, headers)
+            body["kv_transfer_params"] = await self.params(path, body, headers) or kept(body.get("kv_transfer_params"))
         url = next(self.decode)
         try:
             answer = await self.post(url + path, body, headers, stream=True)
@@ -79,7 +86,7 @@ class Proxy:
             try:
                 async for chunk in answer.aiter_raw():
                     yield chunk
-            finally:  # also when the client has gone: the decode instance aborts the request
+            finally:  # also when the client of a stream has gone: the decode instance aborts the request
                 await answer.aclose()
 
         return StreamingResponse(chunks(), answer.status_code,

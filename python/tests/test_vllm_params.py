@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from kvpipe.vllm.params import Settings, Source, decode_token, incoming, outgoing
+from kvpipe.vllm.params import Settings, Source, decode_token, incoming, keep, outgoing
 
 TOKEN = bytes(range(16))
 SOURCE = Source("prefill-0", "engine:1:request", TOKEN, "0af7651916cd43dd8448eb211c80319c", 96)
@@ -118,6 +118,7 @@ def test_settings_have_defaults():
     ({"layerwise": 1}, "bool"),
     ({"kv_recompute_threshold": 1.5}, "int"),
     ({"kv_recompute_threshold": -1}, "negative"),
+    ({"decode_offer": 7200}, "0 to 3600 seconds"),
     ({"decode_offer_share": 20}, "0 to 1"),
     ({"advertise": "host"}, "host:port"),
     ({"advertise": "host:70000"}, "host:port"),
@@ -131,3 +132,17 @@ def test_settings_are_strict(extra, word):
 @pytest.mark.parametrize("node", ["10.0.0.9:7650", "[::1]:1", "half \ud800", "", "n" * 256, "a\0b", None])
 def test_a_node_is_named_not_addressed(node):
     assert "kvpipe.node is" in incoming(ours(node=node))
+
+
+@pytest.mark.parametrize("asked, seconds", [(60, 60), (0.5, 0.5), (3600, 3600), (3601, 0), (0, 0), (-1, 0), (True, 0), ("60", 0), (float("nan"), 0)])
+def test_a_request_may_ask_that_its_kv_be_kept(asked, seconds):
+    assert keep({"kvpipe": {"v": 1, "keep": asked}}, 30) == seconds
+    assert keep({"kvpipe": {"v": 1}}, 30) == keep({}, 30) == keep(None, 30) == keep({"kvpipe": "x"}, 30) == 30
+
+
+def test_what_a_client_asks_of_decode_goes_through_prefill():
+    """A proxy passes on prefill's answer, and no more."""
+    source = Source("n", "k", TOKEN, None, 8)
+    answer = dict(blocks=[[1]], engine="e", request="r", address="", tp=1, source=source)
+    assert keep(outgoing(**answer, keep=60.0)) == 60
+    assert "keep" not in outgoing(**answer)["kvpipe"]

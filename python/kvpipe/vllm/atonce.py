@@ -53,8 +53,7 @@ class AtOnce:
         self._next.append((load, blocks))
 
     def step(self) -> None:
-        if self._next or self._last:
-            self._last, self._next = self._next, []
+        self._last, self._next = self._next, []
 
     def failed(self, bad: Set[int]) -> List[Load]:
         """Those that were to fill these blocks, and did not. vLLM has them found by others as soon as they are allocated, and so

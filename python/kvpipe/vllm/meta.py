@@ -81,12 +81,14 @@ class Step:
 
     @property
     def empty(self) -> bool:
-        return not (self.sends or self.recvs or self.ended or self.loads or self.cancelled or self.offered or self.spoiled)
+        return not any(self._values()[2:])
+
+    def _values(self) -> List[Any]:
+        return list(vars(self).values())
 
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
         """Pickled without the empty ones at the end."""
-        values = [self.number, self.last, self.sends, self.recvs, self.ended, self.loads, self.cancelled,
-                  self.offered, self.spoiled]
+        values = self._values()
         while len(values) > 1 and not values[-1]:
             values.pop()
         return Step, tuple(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .. import Node
@@ -17,7 +18,8 @@ from .params import Settings, Source
 _DELIVERED = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
 Answer = Tuple[bool, Optional[Dict[str, Any]]]
 _NOTHING: Answer = (False, None)
-_LONGEST = 3600.0
+#: seconds that blocks may be on their way back, before the engine looks for others
+_BACK = 1.0
 
 
 class Offers:
@@ -31,6 +33,7 @@ class Offers:
         self._prefills: Dict[str, int] = {}  # request that will be offered -> the last step that computed it
         self._targets: Dict[str, Source] = {}  # request -> under which key, where the proxy has said so
         self.layered = LayeredOffers(node, operations, blocks, settings)
+        self._asked_back: Optional[float] = None  # when the oldest of what is on its way back was asked for
         #: why nothing is offered; "" where it is
         self.refused = ""
 
@@ -79,16 +82,14 @@ class Offers:
 
     def _keep(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:
         """Offers what a decode engine has computed to the prefill of the next turn, if somebody asked for that."""
-        asked, seconds = (request.kv_transfer_params or {}).get("kvpipe"), self._settings.decode_offer
-        if isinstance(asked, dict):
-            seconds = asked.get("keep", seconds)
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= _LONGEST:
+        seconds = wire.keep(request.kv_transfer_params, self._settings.decode_offer)
+        if seconds <= 0:
             return _NOTHING
         kept = sum(running.blocks for running in self._operations.running.values())
         if kept + sum(len(ids) for ids in tables) > self._room:
             return _NOTHING
         tokens = min(request.num_computed_tokens, request.num_tokens - 1)
-        return self._offer(request, tables, tokens, following.number - 1, float(seconds), None, following, prefill=False)
+        return self._offer(request, tables, tokens, following.number - 1, seconds, None, following, prefill=False)
 
     def _offer(self, request: Any, tables: Sequence[Sequence[int]], tokens: int, step: int, lease: float,
                target: Optional[Source], following: Step, prefill: bool = True) -> Answer:
@@ -112,7 +113,8 @@ class Offers:
     def _params(self, request: Any, lists: Any, source: Source, prefill: bool) -> Dict[str, Any]:
         return wire.outgoing(
             blocks=requests.delivered(lists), engine=self._engine, request=request.request_id, tp=self._tp, source=source,
-            address=self._settings.advertise or self._node.advertise, prefill=prefill)
+            address=self._settings.advertise or self._node.advertise, prefill=prefill,
+            keep=wire.keep(request.kv_transfer_params) if prefill else 0)
 
     def reset(self) -> None:
         """No KV of before may be taken any more: the model has changed."""
@@ -122,8 +124,14 @@ class Offers:
         self.layered.reset()
 
     def give_back(self) -> bool:
-        """Ends the offers to next turns, which only save work; whether any blocks are on their way back."""
+        """Ends the offers to next turns, which only save work. Whether any blocks are on their way back: the engine waits for them,
+        which it must not where the daemon stands still."""
         kept = [tag for tag, running in self._operations.running.items() if running.blocks]
         for tag in kept:
             self._operations.stop(tag)
-        return bool(kept)
+        if not kept:
+            self._asked_back = None
+            return False
+        if self._asked_back is None:
+            self._asked_back = time.monotonic()
+        return time.monotonic() < self._asked_back + _BACK

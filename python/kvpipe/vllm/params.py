@@ -14,6 +14,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Un
 #: of the ``kvpipe`` dict; a newer one is not understood, and its prompt is computed here
 VERSION = 1
 _MAX_KEY, _MAX_PEER, _MAX_TRACE = 256, 255, 64
+#: seconds that finished KV may be kept for a next turn
+_MAX_KEEP = 3600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Settings:
     kv_recompute_threshold: int = 64
     #: load and save layer by layer, so that the transfer overlaps the prefill; not with asynchronous scheduling where KV is loaded
     layerwise: bool = False
-    #: seconds that a decode engine keeps what it has finished, for the prefill of the next turn; 0: only when asked to
+    #: seconds that a decode engine keeps what it has finished, for the prefill of the next turn; 0: only when asked to; at most 3600
+    #: and the daemon's `offers.max_lease`
     decode_offer: float = 0.0
     #: of the decode engine's blocks, how many may be kept so
     decode_offer_share: float = 0.2
@@ -61,8 +64,10 @@ class Settings:
                 raise ValueError(f"kvpipe: {key} is {getattr(settings, key)}: give seconds above 0")
         if not 0 <= settings.decode_offer_share <= 1:
             raise ValueError(f"kvpipe: decode_offer_share is {settings.decode_offer_share}: give 0 to 1, 0.2 is a fifth")
-        if settings.kv_recompute_threshold < 0 or settings.decode_offer < 0:
-            raise ValueError("kvpipe: kv_recompute_threshold and decode_offer must not be negative")
+        if settings.kv_recompute_threshold < 0:
+            raise ValueError(f"kvpipe: kv_recompute_threshold is {settings.kv_recompute_threshold}: must not be negative")
+        if not 0 <= settings.decode_offer <= _MAX_KEEP:
+            raise ValueError(f"kvpipe: decode_offer is {settings.decode_offer}: give 0 to {_MAX_KEEP:.0f} seconds")
         if settings.advertise and _address(settings.advertise) is None:
             raise ValueError(f"kvpipe: advertise is {settings.advertise!r}: give host:port")
         return settings
@@ -100,8 +105,9 @@ class Source(NamedTuple):
 
 
 def outgoing(*, blocks: Sequence[Sequence[int]], engine: str, request: str, address: str, tp: int, source: Source,
-             prefill: bool = True) -> Dict[str, Any]:
-    """The parameters that an answer carries. prefill: made by a prefill engine for its decode engine; else the other way."""
+             prefill: bool = True, keep: float = 0) -> Dict[str, Any]:
+    """The parameters that an answer carries. prefill: made by a prefill engine for its decode engine; else the other way.
+    keep: what the request asks of the decode engine, which gets no more than this."""
     host, port = _address(address) or (source.node, 0)
     return {
         "do_remote_prefill": prefill,
@@ -119,8 +125,18 @@ def outgoing(*, blocks: Sequence[Sequence[int]], engine: str, request: str, addr
             "token": base64.urlsafe_b64encode(source.token).rstrip(b"=").decode(),
             "trace": source.trace,
             "tokens": source.tokens,
+            **({"keep": keep} if keep else {}),
         },
     }
+
+
+def keep(params: Optional[Mapping[str, Any]], otherwise: float = 0) -> float:
+    """Seconds for which a request asks that its KV be kept for the next turn; 0 for what makes no sense."""
+    ours = (params or {}).get("kvpipe")
+    asked = ours.get("keep", otherwise) if isinstance(ours, Mapping) else otherwise
+    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked <= _MAX_KEEP:
+        return 0
+    return float(asked)
 
 
 def names_source(params: Mapping[str, Any]) -> bool:

@@ -97,6 +97,8 @@ class Scheduler:
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
         if silent and not self._waiting.fresh(known):
             return 0, False
+        if layers and not (known.there or known.asking):  # its producer cannot be asked: nobody would say when it begins
+            return 0, False
         if silent or layers and not known.there:
             self._asking = None  # the step would wait, for a prefill that has perhaps not begun
             return None, False

@@ -7,6 +7,7 @@ poll() on both sides moves everything on, as vLLM does in every step of a sessio
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -103,6 +104,8 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
 
     def poll(self, peer_id: Optional[str] = None) -> Any:
         """Takes what peers write here, and tells which of our writes are over: done when their bytes are in place there."""
+        with contextlib.suppress(Error):
+            self._node.poll()  # also of what nobody asks after any more: uncollected, it would fill the session
         peers = [peer for name, peer in self._peers.items() if peer_id in (None, name)]
         for peer in peers:
             peer.hear()

@@ -53,11 +53,9 @@ class Worker:
         self._step, self._last, self.offered = step.number, max(self._last, step.last), step.offered
         if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
             self._reached(start_of(step.number))
-        if step.sends:
-            self._open.update({tag: (request, False) for tag, request in step.sends.items()})
-            self._unfinished.update(step.sends.values())
-        if step.recvs:
-            self._open.update({tag: (request, True) for tag, request in step.recvs.items()})
+        self._open.update({tag: (request, False) for tag, request in step.sends.items()})
+        self._unfinished.update(step.sends.values())
+        self._open.update({tag: (request, True) for tag, request in step.recvs.items()})
         if step.loads:
             self._waits = True
             self._ended += [(tag, False) for tag in self._loads.begin(step.loads)]

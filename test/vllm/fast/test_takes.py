@@ -121,6 +121,39 @@ def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
     assert side.matched(r, 0) == answer
 
 
+def test_a_prefill_whose_producer_cannot_be_asked_is_not_waited_for(node, monkeypatch):
+    side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
+    del r.kv_transfer_params["kvpipe"]["key"]
+
+    def refuses(*_, **__):
+        raise Unavailable("no room for another")
+
+    monkeypatch.setattr(node, "watch", refuses)
+    side.add(r)
+    assert side.matched(r, 0) == (0, False)
+
+
+def test_blocks_that_do_not_come_back_are_waited_for_a_moment(node, monkeypatch):
+    """A step that waits for them computes nothing, and a daemon may stand still."""
+    clock = [0.0]
+    monkeypatch.setattr("kvpipe.vllm.offers.time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    offers, running = (side := scheduler(node)).offers, side._operations
+
+    def keep():
+        running.keep(running.tag(), "r", node.offer("k", []), blocks=3)
+
+    keep()
+    assert offers.give_back() and node.said == [("withdraw", "k")]
+    clock[0] = 0.9
+    assert offers.give_back()
+    clock[0] = 1.1
+    assert not offers.give_back()
+    running.running.clear()
+    assert not offers.give_back()
+    keep()
+    assert offers.give_back()
+
+
 def test_a_producer_that_has_answered_hears_again_of_a_request_that_waits(node, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("kvpipe.vllm.waiting.time", types.SimpleNamespace(monotonic=lambda: clock[0]))

@@ -111,6 +111,16 @@ def test_many_writes_each_end_once(pair):
     assert all(b.block(order[i]) == a.block(i) for i in range(BLOCKS))
 
 
+def test_ends_that_nobody_asks_after_are_collected(pair, monkeypatch):
+    """Else they fill the session, which then refuses everything."""
+    (a, b), collected = pair, []
+    poll = a.transport._node.poll
+    monkeypatch.setattr(a.transport._node, "poll", lambda: collected.extend(poll()))
+    numbers = [a.transport.write_blocks("b", [1], [1]) for _ in range(20)]
+    a.transport.cancel(numbers)
+    until(lambda: collected, a, b)
+
+
 def test_a_poll_for_one_peer_leaves_the_others_alone(sides):
     a, b, c = sides(), sides(True), sides(True)
     a.meets(b, "b"), a.meets(c, "c"), b.meets(a, "a"), c.meets(a, "a")
