@@ -96,7 +96,14 @@ func (m *Machine) coversBytes(s *session, lists []layout.BlockList, bytes uint64
 	if cause := m.regionsThere(s); cause.Reason != OK {
 		return cause
 	}
-	return checkBlocks(s.self[:], lists)
+	if cause := checkBlocks(s.self[:], lists); cause.Reason != OK {
+		return cause
+	}
+	if g := s.layout.Group(lists[0].Group); g.Kind != layout.Paged { // its blocks have no tokens, which are the bytes here
+		return because(Invalid, "blocks: group %d of the session's layout has kind %d (opaque); items lie in paged groups (%d) alone: declare the arena as one",
+			lists[0].Group, g.Kind, layout.Paged)
+	}
+	return Cause{}
 }
 
 // publish gives an item to who waits for it, or lets it wait.
