@@ -25,7 +25,6 @@ type item struct {
 	// Of those that are found by key:
 	readers  []*seeker
 	replaced bool
-	moving   bool // by MoveNow
 	ended    bool
 }
 
@@ -286,7 +285,7 @@ func (it *item) lost(m *Machine, _ *op, s *session, cause Cause) {
 	}
 }
 
-func (it *item) busy() bool { return it.moving || it.offer != nil && it.offer.open > 0 }
+func (it *item) busy() bool { return it.offer != nil && it.offer.open > 0 }
 
 func (it *item) account(o *op, _ *session) (uint64, []layout.Run) {
 	if o.status == Done {
