@@ -11,6 +11,10 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	if cause.Reason == OK {
 		cause = mb.continues(in.Blocks)
 	}
+	if cause.Reason == OK && len(in.Blocks) > 0 && len(mb.segs) >= maxSegs {
+		cause = because(Quota, "extend: the offer of key %s was made and extended in %d pieces, the limit is %d: extend it by more blocks at once, or seal it without blocks",
+			short(mb.offer.key), len(mb.segs), maxSegs)
+	}
 	if cause.Reason == OK && s.ended != nil {
 		cause = *s.ended
 	}

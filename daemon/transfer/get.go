@@ -185,10 +185,8 @@ func (t *take) finishHere(m *Machine) {
 // whySeeking says what a GET waited for when its deadline passed.
 func (t *take) whySeeking(m *Machine) Cause {
 	g := t.get
-	why, node := g.why, m.cfg.Node
-	if t.peer != nil {
-		node = t.peer.node
-	} else {
+	why, node := g.why, t.node(m)
+	if t.peer == nil {
 		why = m.whyWaiting(&g.local)
 	}
 	text := waitTexts[min(int(why), len(waitTexts)-1)]

@@ -49,8 +49,9 @@ func (m *Machine) granted(p *peer, g *MsgGrant) {
 	t.accept(m, g)
 }
 
-// maxSegs bounds what a peer can make this node allocate.
-const maxSegs = 1 << 16
+// maxSegs bounds the segments of an offer: each is planned, granted and answered by itself in every take, and is looked at whenever one of
+// the others moves on.
+const maxSegs = 4096
 
 // accept prepares for a segment.
 func (t *take) accept(m *Machine, g *MsgGrant) {
@@ -69,7 +70,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		return
 	}
 	if g.Seg >= maxSegs {
-		t.fail(m, Failed, because(Invalid, "node %q announced segment %d; at most %d are served", t.peer.node, g.Seg, maxSegs))
+		t.fail(m, Failed, because(Invalid, "node %q announced segment %d; at most %d are served", t.node(m), g.Seg, maxSegs))
 		return
 	}
 	t.countLanding(moving)

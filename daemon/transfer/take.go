@@ -238,12 +238,8 @@ func (t *take) whyLate(m *Machine) Cause {
 	case seeking:
 		return t.whySeeking(m)
 	case asking:
-		node := m.cfg.Node
-		if t.peer != nil {
-			node = t.peer.node
-		}
 		return because(Timeout, "key %s: nothing was granted within %s by node %q: the offer is not there, not ready, or being taken by others; "+
-			"check key and peer, that the producer runs, and its progress", key, limit, node)
+			"check key and peer, that the producer runs, and its progress", key, limit, t.node(m))
 	}
 	for _, s := range t.ranks {
 		if s.progress < t.in.After {
@@ -252,6 +248,14 @@ func (t *take) whyLate(m *Machine) Cause {
 	}
 	done, all := t.counts()
 	return because(Timeout, "key %s: %d of %d slices were in place after %s; give it more time, or look at the producer's progress and at the transport's rate", key, done, all, limit)
+}
+
+// node is where its producer, or its home, is.
+func (t *take) node(m *Machine) string {
+	if t.peer == nil {
+		return m.cfg.Node
+	}
+	return t.peer.node
 }
 
 func (t *take) counts() (done, all int) {
