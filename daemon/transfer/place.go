@@ -119,7 +119,7 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 		return *e.verdict, false
 	case p.receiver != nil && p.receiver != e && p.receiver.bound && !p.buffer:
 		return because(Busy, "%s has a receiver already; a pipe has one: close that, or use another name", p), false
-	case h == nil || p.receiver != nil && p.receiver != e && !p.buffer:
+	case h == nil || h.ended || p.receiver != nil && p.receiver != e && !p.buffer: // who would queue in a home that ends is left in it
 		return Cause{}, true
 	case !sameToken(h.token, token):
 		return because(Denied, "%s: wrong token; open both ends with the same one, or both without", p), false

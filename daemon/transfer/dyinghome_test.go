@@ -1,0 +1,53 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestNobodyQueuesInAHomeThatEnds: the end of a pipe's items ends the transfer that kept its place for a receiver that is closed, and the
+// next receiver is looked at while its home is ending: it waits for the next sender, and gets what that one sends.
+func TestNobodyQueuesInAHomeThatEnds(t *testing.T) {
+	e := newEnds(t, nil)
+	tx := e.open(1, send)
+	e.put(1, tx, 0, 1000, "")
+	e.step(transfer.PeerUp{Node: "b", Epoch: 1})
+	tell := func(ev transfer.Event) (found *transfer.MsgFound, refused *transfer.MsgSeekRefuse) {
+		for _, eff := range e.m.Step(e.now, ev) {
+			s, _ := eff.(transfer.Send)
+			switch msg := s.Msg.(type) {
+			case *transfer.MsgFound:
+				found = msg
+			case *transfer.MsgSeekRefuse:
+				refused = msg
+			}
+		}
+		return found, refused
+	}
+	hear := func(msg transfer.Msg) (*transfer.MsgFound, *transfer.MsgSeekRefuse) {
+		return tell(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: msg})
+	}
+	seek := func(x transfer.XferID, bind uint64) *transfer.MsgSeek {
+		return &transfer.MsgSeek{Xfer: x, Bind: bind, Name: "p", Match: transfer.MatchNext, Room: 4096, Keep: 1e9, Deadline: 60e9}
+	}
+	found, _ := hear(seek(1, 5))
+	if found == nil {
+		t.Fatal("the first receiver found nothing")
+	}
+	hear(&transfer.MsgTake{ // waits for a layout that does not come
+		Xfer: 1, Engine: "f", TakeID: 1, Parts: 1, Key: found.Key, Token: found.Token, Ranks: []transfer.RankRef{{Digest: [32]byte{1}}}, Blocks: blocksOf(0, 1000), Deadline: 60e9,
+	})
+	hear(&transfer.MsgUnbind{Bind: 5, Name: "p"})
+	hear(seek(2, 6))
+	if _, refused := tell(transfer.Submit{Session: 1, UserData: 100, Op: &transfer.CancelOp{Target: tx}}); refused != nil {
+		t.Errorf("the second receiver, which had met no sender, is refused: %+v", refused.Cause)
+	}
+	e.open(2, send)
+	if found, _ := tell(transfer.Submit{Session: 2, UserData: 101, Op: &transfer.PutOp{
+		Target: e.users, Form: transfer.MatchNext, Bytes: 1000, Blocks: blocksOf(0, 1000),
+	}}); found == nil || found.Xfer != 2 {
+		t.Errorf("the next sender's item went to %+v, want transfer 2", found)
+	}
+	e.pass(200 * transfer.Second) // all deadlines
+}
