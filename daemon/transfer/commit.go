@@ -176,6 +176,8 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 		}
 		if t.peer != nil && t.peer.up { // perhaps over another channel than that which carried its bytes
 			t.epoch, t.asked = t.peer.epoch, true
+		} else if t.peer != nil && status == Done { // lost while the fence was awaited
+			m.reach(t.in.Peer, &t.word)
 		}
 		t.sayEnd(m, t.get != nil && status == Done && t.peer != nil && t.peer.landing > 0)
 	}
