@@ -109,8 +109,9 @@ func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []
 				continue
 			}
 			if g.Kind == layout.Paged && any {
-				at := (b.FirstToken/g.BlockSize + uint32(i)) * g.BlockSize
-				if max(at, b.FirstToken) >= first && min(at+g.BlockSize, b.FirstToken+b.NTokens) <= last {
+				size, from := uint64(g.BlockSize), uint64(b.FirstToken)
+				at := (from/size + uint64(i)) * size // with its size it may be beyond 32 bits, though no token is
+				if max(at, from) >= uint64(first) && min(at+size, from+uint64(b.NTokens)) <= uint64(last) {
 					continue
 				}
 			} else if any {

@@ -76,6 +76,23 @@ func TestUncovered(t *testing.T) {
 	}
 }
 
+// TestUncoveredAtTheLastToken: the last block that there can be ends beyond 32 bits, and is missed all the same.
+func TestUncoveredAtTheLastToken(t *testing.T) {
+	ranks := twoGroups(t)
+	const end = 1<<32 - 1
+	dst := []layout.BlockList{paged(end-7, 7, 1, 2)}
+	if err := ranks[0].Layout.CheckBlocks(dst); err != nil {
+		t.Fatal(err)
+	}
+	half := []spans{reach([]layout.BlockList{paged(end-7, 4, 8)}, nil)}
+	if got, want := uncovered(ranks, dst, half), []layout.Run{{First: 2, Count: 1}}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v: no segment has block 2", got, want)
+	}
+	if got := uncovered(ranks, dst, append(half, reach([]layout.BlockList{paged(end-3, 3, 9)}, nil))); got != nil {
+		t.Errorf("%v are said to be missing of all tokens", got)
+	}
+}
+
 func TestRuns(t *testing.T) {
 	got := runsOf([]layout.BlockList{paged(0, 20, 4, 5, layout.NoBlock, 6, 9), opaque(10)})
 	want := []layout.Run{{First: 4, Count: 3}, {First: 9, Count: 1}, {Group: 1, First: 10, Count: 1}}
