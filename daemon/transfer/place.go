@@ -87,9 +87,9 @@ func (m *Machine) leave(p *place, e *end) {
 	m.dropEnd(p, e)
 }
 
-// dropEnd forgets an end that is closed once nothing of it moves.
+// dropEnd forgets an end that is closed once nothing of it moves. What ended last of it may have done so already.
 func (m *Machine) dropEnd(p *place, e *end) {
-	if e.bound || e.seekers > 0 {
+	if e.bound || e.seekers > 0 || p.ends[e.endID] != e {
 		return
 	}
 	if e.forget.pos == 0 {
