@@ -125,9 +125,6 @@ func ids(e transfer.MakePlan) int {
 	for _, b := range e.SrcBy {
 		n += count(b)
 	}
-	for _, b := range e.DstBy {
-		n += count(b)
-	}
 	return n
 }
 
@@ -142,7 +139,7 @@ func count(lists []layout.BlockList) int {
 func request(e transfer.MakePlan) plan.Request {
 	return plan.Request{
 		Producer: ranks(e.Producer, e.Src, e.SrcBy),
-		Consumer: ranks(e.Consumer, e.Dst, e.DstBy),
+		Consumer: ranks(e.Consumer, e.Dst, nil),
 		Layered:  e.Layered,
 		Whole:    e.Whole,
 		SameNode: e.Leg.Peer == "",

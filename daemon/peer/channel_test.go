@@ -31,8 +31,7 @@ func TestMessagesCrossAnOpenChannel(t *testing.T) {
 		msg := &transfer.MsgTake{
 			Xfer: 7, Engine: "decode-0", Instance: "i", TakeID: 9, Part: 1, Parts: 2, Key: []byte("k"), Token: bytes.Repeat([]byte{1}, 16), Trace: "t", Layered: true,
 			Ranks: []transfer.RankRef{{Rank: 3, Digest: [32]byte{4}}}, Deadline: 5e9,
-			Blocks:   []layout.BlockList{{Group: 1, FirstToken: 32, NTokens: 48, IDs: []uint32{9, 2, layout.NoBlock}}},
-			BlocksBy: map[uint32][]layout.BlockList{3: {{Group: 1, NTokens: 16, IDs: []uint32{1 << 31}}}},
+			Blocks: []layout.BlockList{{Group: 1, FirstToken: 32, NTokens: 48, IDs: []uint32{9, 2, layout.NoBlock}}, {NTokens: 16, IDs: []uint32{1 << 31}}},
 		}
 		a.Send("b", up.Epoch, msg)
 		in := wait[transfer.PeerMsg](b, nil)

@@ -184,7 +184,7 @@ func TestTheLargestTakeFitsAFrame(t *testing.T) {
 		ids[i] = uint32(i&1) * (layout.NoBlock - 1)
 	}
 	m := samples()[1].(*transfer.MsgTake)
-	m.Blocks, m.BlocksBy = []layout.BlockList{{NTokens: 1, IDs: ids}}, nil
+	m.Blocks = []layout.BlockList{{NTokens: 1, IDs: ids}}
 	wire, err := appendMsg(nil, 1, m, false)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestTheLargestTakeFitsAFrame(t *testing.T) {
 	if err != nil || !slices.Equal(got.(*transfer.MsgTake).Blocks[0].IDs, ids) {
 		t.Fatalf("%d bytes: other ids, or %v", len(wire), err)
 	}
-	m.BlocksBy = map[uint32][]layout.BlockList{0: {{IDs: ids[:1]}}}
+	m.Blocks = append(m.Blocks, layout.BlockList{Group: 1, IDs: ids[:1]})
 	if wire, err = appendMsg(wire[:0], 1, m, false); err != nil {
 		t.Fatal(err)
 	}
@@ -202,11 +202,37 @@ func TestTheLargestTakeFitsAFrame(t *testing.T) {
 	}
 }
 
+// TestAReservedFieldIsPassedOver: what a take says under the number of lists of single ranks is not kept, so all ids that it has are in the
+// lists that are counted.
+func TestAReservedFieldIsPassedOver(t *testing.T) {
+	want := samples()[1]
+	wire, err := appendMsg(nil, 1, want, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := new(peerpb.Frame)
+	if err := proto.Unmarshal(wire[4:], f); err != nil {
+		t.Fatal(err)
+	}
+	body, err := proto.Marshal(f.GetTake())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := writer{b: body}
+	putBy(&w, 14, map[uint32][]layout.BlockList{1: {{NTokens: 1, IDs: []uint32{7}}}})
+	if len(w.b) == len(body) {
+		t.Fatal("nothing was added")
+	}
+	got, err := decode(kindTake, w.b, nil)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
 // TestRunsAreShort: a list of adjacent ids costs the same however long it is, to a peer that knows that form, and comes back without
 // memory of its own.
 func TestRunsAreShort(t *testing.T) {
 	m := samples()[1].(*transfer.MsgTake)
-	m.BlocksBy = nil
 	var size [2]int
 	for i, n := range []uint32{1000, 400_000} {
 		m.Blocks = []layout.BlockList{{NTokens: n, IDs: layout.Adjacent(70_000, n)}}

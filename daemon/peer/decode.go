@@ -136,8 +136,6 @@ func (f *fields) take(known *names) *transfer.MsgTake {
 			m.Ranks = f.rank(m.Ranks)
 		case 13:
 			m.Blocks = f.list(m.Blocks, &budget)
-		case 14:
-			m.BlocksBy = f.by(m.BlocksBy, &budget)
 		case 15:
 			m.Deadline = duration(f.uint())
 		}

@@ -147,7 +147,6 @@ func putTake(w *writer, m *transfer.MsgTake) {
 	w.bool(11, m.Layered)
 	putRanks(w, 12, m.Ranks)
 	putLists(w, 13, m.Blocks)
-	putBy(w, 14, m.BlocksBy)
 	w.uint(15, uint64(m.Deadline))
 }
 

@@ -33,7 +33,7 @@ func TestRunsAreSaidToWhoKnowsThem(t *testing.T) {
 		}
 		up := wait[transfer.PeerUp](a, nil)
 		take := *samples()[1].(*transfer.MsgTake)
-		take.Blocks, take.BlocksBy = []layout.BlockList{{NTokens: n, IDs: layout.Adjacent(0, n)}}, nil
+		take.Blocks = []layout.BlockList{{NTokens: n, IDs: layout.Adjacent(0, n)}}
 		a.Send("b", up.Epoch, &take)
 		f, err := r.in.next(maxFrame)
 		for ; err == nil && f.kind != kindTake; f, err = r.in.next(maxFrame) {

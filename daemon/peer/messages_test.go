@@ -40,7 +40,7 @@ func samples() []transfer.Msg {
 		introduction(8),
 		&transfer.MsgTake{
 			Xfer: 9, Engine: "decode-0", Instance: "a1", TakeID: 4, Part: 1, Parts: 2, Key: key, Token: token, Content: []byte{0xc0}, Trace: "t-7",
-			Layered: true, Ranks: ranks, Blocks: lists, BlocksBy: by, Deadline: 30e9,
+			Layered: true, Ranks: ranks, Blocks: lists, Deadline: 30e9,
 		},
 		&transfer.MsgNeedLayout{Xfer: 9, End: transfer.Consumer, Digests: [][32]byte{d, e}},
 		&transfer.MsgParked{Xfer: 9},
@@ -177,7 +177,7 @@ func drawTake(t *rapid.T) *transfer.MsgTake {
 		Engine: rapid.StringN(1, 32, maxID).Draw(t, "engine"), Instance: rapid.StringN(0, maxID/4, maxID).Draw(t, "instance"), TakeID: rapid.Uint64().Draw(t, "id"),
 		Part: rapid.IntRange(0, parts-1).Draw(t, "part"), Parts: parts,
 		Content: rapid.SliceOfN(rapid.Byte(), 0, maxContent).Draw(t, "content"), Trace: rapid.StringN(0, maxTrace/4, maxTrace).Draw(t, "trace"),
-		Layered: rapid.Bool().Draw(t, "layered"), Ranks: drawRanks(t), Blocks: drawLists(t), BlocksBy: drawBy(t),
+		Layered: rapid.Bool().Draw(t, "layered"), Ranks: drawRanks(t), Blocks: drawLists(t),
 	}
 }
 

@@ -66,17 +66,6 @@ func (r spans) clip(ranks []RankLayout, lists []layout.BlockList) []layout.Block
 	return out
 }
 
-func (r spans) clipBy(ranks []RankLayout, by map[uint32][]layout.BlockList) map[uint32][]layout.BlockList {
-	if by == nil {
-		return nil
-	}
-	out := make(map[uint32][]layout.BlockList, len(by))
-	for rank, lists := range by {
-		out[rank] = r.clip(ranks, lists)
-	}
-	return out
-}
-
 func groupOf(ranks []RankLayout, group uint32) *layout.Group {
 	for _, r := range ranks {
 		if g := r.Layout.Group(group); g != nil {

@@ -49,16 +49,12 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestClipBy: what one segment covers is the same, whether it is said once for all ranks or for each.
-func TestClipBy(t *testing.T) {
-	ranks := twoGroups(t)
+// TestClipToRanks: what one segment covers is the same, whether it is said once for all ranks or for each.
+func TestClipToRanks(t *testing.T) {
 	r := reach(nil, map[uint32][]layout.BlockList{0: {paged(0, 4, 1)}, 1: {paged(4, 4, 2)}})
-	got := r.clipBy(ranks, map[uint32][]layout.BlockList{3: {paged(0, 12, 5, 6, 7)}})
-	if want := map[uint32][]layout.BlockList{3: {paged(0, 8, 5, 6)}}; fmt.Sprint(got) != fmt.Sprint(want) {
+	got := r.clip(twoGroups(t), []layout.BlockList{paged(0, 12, 5, 6, 7)})
+	if want := []layout.BlockList{paged(0, 8, 5, 6)}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
-	}
-	if r.clipBy(ranks, nil) != nil {
-		t.Error("no lists by rank became some")
 	}
 }
 

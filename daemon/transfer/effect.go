@@ -86,10 +86,10 @@ type MakePlan struct {
 	Producer []RankLayout
 	Consumer []RankLayout
 	Src, Dst []layout.BlockList
-	// SrcBy and DstBy override Src and Dst for single ranks (offers and takes that workers made themselves).
-	SrcBy, DstBy map[uint32][]layout.BlockList
-	Layered      bool
-	Whole        bool // every destination element must have a source (the producer's engine lives on one node), else Incompatible
+	// SrcBy overrides Src for single ranks (offers that workers made themselves).
+	SrcBy   map[uint32][]layout.BlockList
+	Layered bool
+	Whole   bool // every destination element must have a source (the producer's engine lives on one node), else Incompatible
 }
 
 // Expect: accept slices of that leg (Consumer) over the transport the producer named, until Fence.

@@ -29,7 +29,6 @@ type MsgTake struct {
 	Layered             bool
 	Ranks               []RankRef
 	Blocks              []layout.BlockList
-	BlocksBy            map[uint32][]layout.BlockList
 	Deadline            Time // duration left
 }
 

@@ -44,14 +44,13 @@ func (v *serve) advance(m *Machine) {
 			m.openLeg(&v.leg)
 		}
 		src, srcBy := o.source(i)
-		dst, dstBy := v.take.Blocks, v.take.BlocksBy
+		dst := v.take.Blocks
 		if seg.clipped {
-			r := reach(src, srcBy)
-			dst, dstBy = r.clip(v.consumers, dst), r.clipBy(v.consumers, dstBy)
+			dst = reach(src, srcBy).clip(v.consumers, dst)
 		}
 		m.emit(MakePlan{
 			Leg: v.leg.id, Seg: uint32(i), Producer: o.layouts, Consumer: v.consumers,
-			Src: src, SrcBy: srcBy, Dst: dst, DstBy: dstBy,
+			Src: src, SrcBy: srcBy, Dst: dst,
 			Layered: o.layered(i) || v.take.Layered, Whole: o.whole(),
 		})
 	}

@@ -54,7 +54,7 @@ func (n *Node) makePlan(e transfer.MakePlan) {
 		n.c.fail("node %s: plan for the fenced leg %v", n.name, e.Leg)
 	}
 	p, err := plan.New(plan.Request{
-		Producer: ranks(e.Producer, e.Src, e.SrcBy), Consumer: ranks(e.Consumer, e.Dst, e.DstBy),
+		Producer: ranks(e.Producer, e.Src, e.SrcBy), Consumer: ranks(e.Consumer, e.Dst, nil),
 		Layered: e.Layered, Whole: e.Whole, SliceBytes: n.c.slice, SameNode: e.Leg.Peer == "",
 		SameSession: func(s, d uint32) bool { return false },
 	})

@@ -36,7 +36,7 @@ func describe(x any) string {
 	case transfer.Planned:
 		return fmt.Sprintf("Planned %s seg=%d slices=%d bytes=%d inline=%v%s%s", describeLeg(x.Leg), x.Seg, x.Slices, x.Bytes, x.Inline, describeRuns(" missing=", x.Missing), describeCause(x.Cause))
 	case transfer.MakePlan:
-		return fmt.Sprintf("MakePlan %s seg=%d src=%s dst=%s layered=%v whole=%v", describeLeg(x.Leg), x.Seg, describeBlocks(x.Src, x.SrcBy), describeBlocks(x.Dst, x.DstBy), x.Layered, x.Whole)
+		return fmt.Sprintf("MakePlan %s seg=%d src=%s dst=%s layered=%v whole=%v", describeLeg(x.Leg), x.Seg, describeBlocks(x.Src, x.SrcBy), describeBlocks(x.Dst, nil), x.Layered, x.Whole)
 	case *transfer.MoveNow:
 		return fmt.Sprintf("MoveNow src=%s dst=%s whole=%v", describeBlocks(x.Src, nil), describeBlocks(x.Dst, nil), x.Whole)
 	case transfer.Expect:
@@ -177,7 +177,7 @@ func describeMsg(msg transfer.Msg) string {
 	case *transfer.MsgNeedLayout:
 		return fmt.Sprintf("NeedLayout x%d", uint32(m.Xfer))
 	case *transfer.MsgTake:
-		return fmt.Sprintf("Take x%d key=%s engine=%s id=%d part=%d/%d dst=%s", uint32(m.Xfer), ownKey(m.Key), m.Engine, m.TakeID, m.Part, m.Parts, describeBlocks(m.Blocks, m.BlocksBy))
+		return fmt.Sprintf("Take x%d key=%s engine=%s id=%d part=%d/%d dst=%s", uint32(m.Xfer), ownKey(m.Key), m.Engine, m.TakeID, m.Part, m.Parts, describeBlocks(m.Blocks, nil))
 	case *transfer.MsgParked:
 		return fmt.Sprintf("Parked x%d", uint32(m.Xfer))
 	case *transfer.MsgRefuse:

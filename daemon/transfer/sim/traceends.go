@@ -33,7 +33,7 @@ func describeBrought(t *transfer.MsgTake) string {
 	if t == nil {
 		return ""
 	}
-	return fmt.Sprintf(" into=%s", describeBlocks(t.Blocks, t.BlocksBy))
+	return fmt.Sprintf(" into=%s", describeBlocks(t.Blocks, nil))
 }
 
 // describeEnd writes the operations of ends; "": it is none of them.
