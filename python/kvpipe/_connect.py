@@ -34,18 +34,21 @@ def connect(
     Raises Unavailable (no daemon), Denied (the socket's permission), Incompatible (versions), Busy (that rank of that
     instance has a session).
     """
-    if role not in _abi.ROLES:
-        raise Invalid(f"connect: role is {role!r}: must be one of {', '.join(_abi.ROLES)}")
+    kind = _abi.ROLES[_values.one_of("connect: role", role, _abi.ROLES)]
+    try:
+        path = os.fspath(socket) if socket is not None else None
+    except TypeError:
+        raise Invalid(f"connect: socket is {_values.show(socket)}: must be a path") from None
     tp_rank, pp_rank = _values.pair("rank", rank)
     tp_world, pp_world = _values.pair("world", world)
     if tp_world < 1 or pp_world < 1 or tp_rank >= tp_world or pp_rank >= pp_world:
         raise Invalid(f"connect: rank {tp_rank, pp_rank} of world {tp_world, pp_world}: must be below it, from 0")
     opts = _abi.opts(
         _abi.ConnectOpts,
-        socket=_values.text("socket", os.fspath(socket) if socket is not None else None),
+        socket=_values.text("socket", path),
         engine_id=_values.text("engine_id", engine_id),
         instance=_values.text("instance", instance),
-        role=_abi.ROLES[role],
+        role=kind,
         tp_rank=tp_rank,
         pp_rank=pp_rank,
         tp_world=tp_world,

@@ -26,7 +26,7 @@ def deadline(timeout: Optional[float]) -> int:
     """When a call's time is over, by time.monotonic_ns()."""
     ns = _values.wait("timeout", TIMEOUT if timeout is None else timeout)
     if ns >= 1 << 62:
-        raise Invalid(f"timeout is {timeout!r}: nothing waits for ever; give a finite number of seconds")
+        raise Invalid(f"timeout is {_values.show(timeout)}: nothing waits for ever; give a finite number of seconds")
     return time.monotonic_ns() + ns
 
 

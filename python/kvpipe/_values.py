@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Iterable, Optional, Tuple, Union
 
 from . import _abi
 from .errors import Invalid
@@ -15,15 +15,40 @@ Tokens = Union[int, Tuple[int, int]]
 _NS = 1_000_000_000
 #: of what the daemon is asked to do, as it limits them
 _LONGEST = 30 * 86_400
+_SHOWN = 60
+
+
+def show(value: Any) -> str:
+    """A value in the text of an error: at most 60 characters, of whatever it is."""
+    try:
+        said = repr(value)
+    except Exception:  # an integer of more than 4,300 digits, or a class of the caller's
+        said = f"<{type(value).__name__}>"
+    return said if len(said) <= _SHOWN else said[:_SHOWN - 3] + "..."
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+    names = tuple(known)
+    if not isinstance(value, str) or value not in names:
+        raise Invalid(f"{name} is {show(value)}: must be one of {', '.join(names)}")
+    return value
+
+
+def view(value: Any) -> Optional[memoryview]:
+    """What a buffer holds; None for what is none, like one that was released or closed."""
+    try:
+        return memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return None
 
 
 def integer(name: str, value: Any, bits: int = 32) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise Invalid(f"{name} is {value!r}: must be an integer") from None
+        raise Invalid(f"{name} is {show(value)}: must be an integer") from None
     if not 0 <= number < 1 << bits:
-        raise Invalid(f"{name} is {number}: must be 0 to 2^{bits} - 1")
+        raise Invalid(f"{name} is {show(number)}: must be 0 to 2^{bits} - 1")
     return number
 
 
@@ -31,7 +56,7 @@ def pair(name: str, value: Any) -> Tuple[int, int]:
     try:
         first, second = value
     except (TypeError, ValueError):
-        raise Invalid(f"{name} is {value!r}: must be a pair of integers") from None
+        raise Invalid(f"{name} is {show(value)}: must be a pair of integers") from None
     return integer(f"{name}[0]", first), integer(f"{name}[1]", second)
 
 
@@ -40,9 +65,9 @@ def text(name: str, value: Optional[str]) -> Optional[bytes]:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise Invalid(f"{name} is {value!r}: must be a str")
+        raise Invalid(f"{name} is {show(value)}: must be a str")
     if "\0" in value:
-        raise Invalid(f"{name} is {value!r}: must not contain NUL")
+        raise Invalid(f"{name} is {show(value)}: must not contain NUL")
     return _utf8(name, value)
 
 
@@ -50,14 +75,14 @@ def _utf8(name: str, value: str) -> bytes:
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise Invalid(f"{name} is {value!r}: {error.reason}: give another, or bytes where they will do") from None
+        raise Invalid(f"{name} is {show(value)}: {error.reason}: give another, or bytes where they will do") from None
 
 
 def key(value: Key) -> bytes:
     if isinstance(value, str):
         return _utf8("key", value)
     if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
-        raise Invalid(f"key is {value!r}: must be str or bytes")
+        raise Invalid(f"key is {show(value)}: must be str or bytes")
     return binary("key", value) or b""
 
 
@@ -66,8 +91,11 @@ def binary(name: str, value: Any) -> Optional[bytes]:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, (bytes, bytearray, memoryview)):
-        raise Invalid(f"{name} is {value!r}: must be bytes")
-    return bytes(value)
+        raise Invalid(f"{name} is {show(value)}: must be bytes")
+    try:
+        return bytes(value)
+    except ValueError:  # a memoryview that was released
+        raise Invalid(f"{name} is {show(value)}: must be bytes that are still there") from None
 
 
 def required(name: str, value: Any) -> bytes:
@@ -83,17 +111,19 @@ def duration(name: str, seconds: Optional[float]) -> int:
         return 0
     ns = wait(name, seconds)
     if ns == 0:
-        raise Invalid(f"{name} is {seconds!r}: must be more than 0 seconds, or None for the default")
+        raise Invalid(f"{name} is {show(seconds)}: must be more than 0 seconds, or None for the default")
     if ns == _abi.FOREVER:
-        raise Invalid(f"{name} is {seconds!r}: every operation ends; give a finite number of seconds")
+        raise Invalid(f"{name} is {show(seconds)}: every operation ends; give a finite number of seconds")
     if ns > _LONGEST * _NS:
-        raise Invalid(f"{name} is {seconds!r}: at most {_LONGEST} seconds (30 days)")
+        raise Invalid(f"{name} is {show(seconds)}: at most {_LONGEST} seconds (30 days)")
     return ns
 
 
 def answer(name: str, seconds: Optional[float]) -> int:
     """Nanoseconds that a caller waits for the daemon's answer; 0 asks without waiting, None is the library's default."""
-    return _abi.NOWAIT if seconds == 0 else duration(name, seconds)
+    if seconds is not None and wait(name, seconds) == 0 and seconds == 0:
+        return _abi.NOWAIT
+    return duration(name, seconds)
 
 
 def wait(name: str, seconds: Optional[float]) -> int:
@@ -102,10 +132,12 @@ def wait(name: str, seconds: Optional[float]) -> int:
         return _abi.FOREVER
     try:
         value = float(seconds)
-    except (TypeError, ValueError):
-        raise Invalid(f"{name} is {seconds!r}: must be seconds, or None") from None
+    except OverflowError:  # an integer beyond all floats
+        value = math.inf if seconds > 0 else -math.inf
+    except (TypeError, ValueError, RuntimeError):  # the last one is torch's
+        raise Invalid(f"{name} is {show(seconds)}: must be seconds, or None") from None
     if math.isnan(value) or value < 0:
-        raise Invalid(f"{name} is {seconds!r}: must not be negative")
+        raise Invalid(f"{name} is {show(seconds)}: must be 0 or more")
     return int(value * _NS) if value < _abi.FOREVER / _NS else _abi.FOREVER
 
 
@@ -114,6 +146,6 @@ def tokens(value: Tokens) -> Tuple[int, int]:
     if isinstance(value, (tuple, list)):
         start, stop = pair("tokens", value)
         if stop < start:
-            raise Invalid(f"tokens is {value!r}: stop must not be below start")
+            raise Invalid(f"tokens is {show(value)}: stop must not be below start")
         return start, stop - start
     return 0, integer("tokens", value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from . import _abi
+from . import _abi, _values
 from ._sleep import Sleeper
 from .errors import Invalid, Unavailable
 
@@ -83,10 +83,9 @@ def _array(array: Any) -> _Place:
 
 
 def _buffer(memory: Any) -> _Place:
-    try:
-        view = memoryview(memory)
-    except TypeError:
-        raise Invalid(f"adopt: memory is {memory!r}: must be a tensor, an array or a buffer like bytearray") from None
+    view = _values.view(memory)
+    if view is None:
+        raise Invalid(f"adopt: memory is {_values.show(memory)}: must be a tensor, an array or a buffer like bytearray")
     if view.readonly:
         raise Invalid("adopt: the buffer is read-only, and takes write there: adopt one that can be written, like bytearray")
     if not view.c_contiguous:

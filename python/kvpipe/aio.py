@@ -80,7 +80,7 @@ async def wait(operation: "Operation", timeout: Optional[float]) -> None:
             await asyncio.wait_for(future, timeout)
     except asyncio.TimeoutError:
         if operation._look() is None:
-            raise Timeout(f"wait_async: {operation!r}: not within {timeout} s") from None
+            raise Timeout(f"wait_async: {operation!r}: not within {timeout:g} s") from None
     finally:
         if wake in operation._waiting:
             operation._waiting.remove(wake)

@@ -7,6 +7,7 @@ import ctypes
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from . import _abi
+from ._values import show, view as look
 from .errors import Invalid
 
 #: A position of a block list that has no block.
@@ -37,9 +38,9 @@ def _one(name: str, position: int, value: Any) -> int:
     try:
         number = int(value.__index__())
     except (AttributeError, TypeError):
-        raise Invalid(f"{name}[{position}] is {value!r}: must be a block id, an integer") from None
+        raise Invalid(f"{name}[{position}] is {show(value)}: must be a block id, an integer") from None
     if not 0 <= number <= NO_BLOCK:
-        raise Invalid(f"{name}[{position}] is {number}: must be 0 to 0xffffffff, kvpipe.NO_BLOCK for no block")
+        raise Invalid(f"{name}[{position}] is {show(number)}: must be 0 to 0xffffffff, kvpipe.NO_BLOCK for no block")
     return number
 
 
@@ -78,16 +79,13 @@ def _place(name: str, ids: Ids) -> _Place:
         return _from_list(name, ids)
     if hasattr(ids, "data_ptr"):
         return _from_tensor(name, ids)
-    try:
-        view = memoryview(ids)
-    except TypeError:
-        pass
-    else:
+    view = look(ids)
+    if view is not None:
         return _from_buffer(name, view)
     try:
         listed = list(ids)
-    except TypeError:
-        raise Invalid(f"{name} is {ids!r}: must be a list of block ids, or a buffer of 32-bit integers") from None
+    except (TypeError, ValueError):  # ValueError: of a memoryview that was released
+        raise Invalid(f"{name} is {show(ids)}: must be a list of block ids, or a buffer of 32-bit integers") from None
     return _from_list(name, listed)
 
 
@@ -108,7 +106,7 @@ class Packed:
         named = [("blocks[%d]" % g if self.grouped else "blocks", g, ids) for g, ids in enumerate(lists)]
         self._places: List[Tuple[int, _Place]] = [(g, _place(name, ids)) for name, g, ids in named if ids is not None]
         if not self._places and (ntokens > 0 or not self.grouped):
-            raise Invalid(f"blocks is {blocks!r}: no list covers the {ntokens} tokens; leave out single groups, not all")
+            raise Invalid(f"blocks is {show(blocks)}: no list covers the {ntokens} tokens; leave out single groups, not all")
         if not self.grouped and ntokens == 0 and self._places[0][1][1] == 0:
             self._places = []  # nothing yet: an offer that will be extended
         self.groups = len(lists)

@@ -7,7 +7,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
-from ._values import integer, pair, text
+from ._values import integer, one_of, pair, show, text
 from .errors import Invalid
 
 if TYPE_CHECKING:
@@ -52,13 +52,12 @@ class View:
         strides: Optional[Tuple[int, int]] = None,
         kind: str = "paged",
     ) -> None:
-        if kind not in _abi.VIEW_KINDS:
-            raise Invalid(f"view: kind is {kind!r}: must be one of {', '.join(_abi.VIEW_KINDS)}")
-        if kind == "paged" and (strides is None or not block_size):
-            raise Invalid("view: a paged view needs block_size and strides=(token, head)")
+        if not isinstance(getattr(region, "id", None), int):
+            raise Invalid(f"view: region is {show(region)}: must be what alloc(), register_fd() or adopt() gave")
+        one_of("view: kind", kind, _abi.VIEW_KINDS)
         name = text("view: part", part)
         if not name or len(name) > _abi.MAX_PART:
-            raise Invalid(f"view: part is {part!r}: must be 1 to {_abi.MAX_PART} bytes")
+            raise Invalid(f"view: part is {show(part)}: must be 1 to {_abi.MAX_PART} bytes")
         self.region = region
         self.base = integer("view: base", base, 64)
         self.layer = integer("view: layer", layer)
@@ -67,6 +66,8 @@ class View:
         self.num_blocks = integer("view: num_blocks", num_blocks, 64)
         self.block_stride = integer("view: block_stride", block_stride, 64)
         self.block_size = integer("view: block_size", block_size)
+        if kind == "paged" and (strides is None or self.block_size == 0):
+            raise Invalid("view: a paged view needs block_size and strides=(token, head)")
         self.first_head = integer("view: first_head", first_head)
         self.heads = integer("view: heads", heads)
         self.total_heads = self.first_head + self.heads if total_heads is None else integer(
@@ -102,18 +103,26 @@ class View:
 
 def pack_views(views: Sequence[View]) -> Any:
     if not isinstance(views, collections.abc.Sequence):
-        raise Invalid(f"views is {views!r}: must be a list of kvpipe.View")
+        raise Invalid(f"views is {show(views)}: must be a list of kvpipe.View")
     for i, view in enumerate(views):
         if not isinstance(view, View):
-            raise Invalid(f"views[{i}] is {view!r}: must be a kvpipe.View")
-    return (_abi.View * len(views))(*[view.record() for view in views])
+            raise Invalid(f"views[{i}] is {show(view)}: must be a kvpipe.View")
+    # Made again, as they may have been changed since: ctypes would cut what does not fit.
+    checked = [View(**{name: getattr(view, name) for name in View.__slots__}) for view in views]
+    return (_abi.View * len(views))(*[view.record() for view in checked])
 
 
 def pack_fingerprint(fields: Optional[Mapping[str, Any]]) -> "ctypes.Array[_abi.Field]":
     """Values may be str, int or bool; both sides must write a field alike."""
     packed = []
+    if not isinstance(fields, (collections.abc.Mapping, type(None))):
+        raise Invalid(f"fingerprint is {show(fields)}: must be a dict, of a str with a str, an int or a bool for each field")
     for key, value in (fields or {}).items():
         if not isinstance(key, str) or not isinstance(value, (str, int)):
-            raise Invalid(f"fingerprint: {key!r}: {value!r}: must be a str with a str, an int or a bool")
-        packed.append(_abi.Field(text("fingerprint key", key), text(f"fingerprint {key}", str(value))))
+            raise Invalid(f"fingerprint: {show(key)}: {show(value)}: must be a str with a str, an int or a bool")
+        try:
+            said = str(value)
+        except ValueError:
+            raise Invalid(f"fingerprint: {show(key)}: an int of too many digits: give a str") from None
+        packed.append(_abi.Field(text("fingerprint key", key), text(f"fingerprint {show(key)}", said)))
     return (_abi.Field * len(packed))(*packed)

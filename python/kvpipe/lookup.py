@@ -36,12 +36,13 @@ class Entry(tuple):  # type: ignore[type-arg]
 def open_lookup(node: "Node", name: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
                 linger: Optional[float]) -> "LookupBuffer":
     secret = _values.binary("token", token)
-    if capacity is not None and _values.integer("capacity", capacity, 64) == 0:
+    room = 0 if capacity is None else _values.integer("capacity", capacity, 64)
+    if capacity is not None and room == 0:
         raise Invalid("lookup_buffer: capacity is 0: give the owner's end some bytes, or None for a selecting end")
     opts = _abi.opts(
         _abi.LookupOpts,
         name=_values.text("name", name),
-        capacity=capacity or 0,
+        capacity=room,
         token=secret,
         token_len=len(secret or b""),
         peer=_values.text("peer", peer),
@@ -144,13 +145,12 @@ class LookupBuffer(End):
 
     @contextlib.contextmanager
     def _select(self, tokens: Any, roi: Any, match: str, until: int) -> Iterator[int]:
-        if match not in _abi.MATCHES:
-            raise Invalid(f"drop_select: match is {match!r}: must be one of {', '.join(_abi.MATCHES)}")
+        how = _abi.MATCHES[_values.one_of("drop_select: match", match, _abi.MATCHES)]
         (t, held), (r, also) = (tensors.describe_or_none("drop_select: tokens", tokens),
                                 tensors.describe_or_none("drop_select: roi", roi))
         query = ctypes.c_void_p()
         with self._session as handle:
-            self._lib.check(self._lib.lookup_select(handle, t, r, _abi.MATCHES[match], _left(until), ctypes.byref(query)))
+            self._lib.check(self._lib.lookup_select(handle, t, r, how, _left(until), ctypes.byref(query)))
         del held, also
         try:
             yield query.value or 0

@@ -90,7 +90,7 @@ class Node:
         """Registers and maps the first nbytes of a memfd: sealed against shrinking, fully allocated, not sparse.
 
         The descriptor stays the caller's, who may close it."""
-        size = _values.integer("nbytes", nbytes, 64)
+        fd, size = _values.integer("register_fd: fd", fd, 31), _values.integer("register_fd: nbytes", nbytes, 63)
         if size == 0:
             raise Invalid("register_fd: nbytes is 0: must be at least 1")
         try:
@@ -188,7 +188,7 @@ class Node:
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
         name, secret, digest = _values.key(key), _values.binary("token", token), _values.binary("content", content)
-        if consumers == 0:
+        if _values.integer("consumers", consumers) == 0:
             raise Invalid("consumers is 0: must be at least 1")
         opts = _abi.opts(
             _abi.OfferOpts,
@@ -241,7 +241,7 @@ class Node:
         name, secret, digest = _values.key(key), _values.required("token", token), _values.binary("content", content)
         number, parts = _values.pair("part", part)
         if parts == 0:
-            raise Invalid(f"part is {part!r}: must be (i, n), the i-th of n takes, from 0")
+            raise Invalid(f"part is {_values.show(part)}: must be (i, n), the i-th of n takes, from 0")
         opts = _abi.opts(
             _abi.TakeOpts,
             key=name,

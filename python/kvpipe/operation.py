@@ -75,8 +75,8 @@ class Operation:
 
     async def wait_async(self, timeout: Optional[float] = None) -> Completion:
         """wait() for asyncio: any number of tasks, on any event loop that has add_reader()."""
-        _values.wait("timeout", timeout)
-        await aio.wait(self, timeout)
+        ns = _values.wait("timeout", timeout)
+        await aio.wait(self, None if ns == _abi.FOREVER else ns / 1e9)
         return self._outcome()
 
     def _sliced(self, what: str, timeout: Optional[float], call: Callable[[int, int], int],

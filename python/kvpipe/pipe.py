@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
               window: Optional[int], linger: Optional[float]) -> "Pipe":
-    if end not in _abi.ENDS:
-        raise Invalid(f'pipe: end is {end!r}: must be "send" or "recv"')
+    which = _abi.ENDS[_values.one_of("pipe: end", end, _abi.ENDS)]
     for given, value in (("capacity", capacity), ("window", window)):
         if value is not None and _values.integer(given, value, 64) == 0:
             raise Invalid(f"pipe: {given} is 0: must be at least 1, or None for the default")
@@ -26,7 +25,7 @@ def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token:
     opts = _abi.opts(
         _abi.PipeOpts,
         name=_values.text("name", name),
-        end=_abi.ENDS[end],
+        end=which,
         capacity=_values.integer("capacity", capacity or 0, 64),
         token=secret,
         token_len=len(secret or b""),

@@ -11,9 +11,9 @@ import importlib
 import importlib.util
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import _abi
+from . import _abi, _values
 from ._library import Library
-from .errors import Incompatible, Invalid, Unavailable
+from .errors import Incompatible, Unavailable
 from .tensors import RawTensor
 
 FRAMEWORKS = ("auto", "torch", "numpy", "raw")
@@ -38,8 +38,7 @@ class _Message:
 def choose(framework: str) -> str:
     """The framework to use; Invalid and Unavailable say which there are. Asked before anything is received."""
     global _auto
-    if framework not in FRAMEWORKS:
-        raise Invalid(f"framework is {framework!r}: must be one of {', '.join(FRAMEWORKS)}")
+    _values.one_of("framework", framework, FRAMEWORKS)
     if framework == "auto":
         if _auto is None:
             _auto = next((f for f in ("torch", "numpy") if importlib.util.find_spec(f) is not None), "raw")

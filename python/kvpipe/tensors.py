@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import operator
 import sys
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
-from . import _abi
+from . import _abi, _values
 from ._library import library
 from .errors import Invalid, Unavailable
 
@@ -33,21 +32,29 @@ _FORMATS = {"?": "bool", "e": "float16", "f": "float32", "d": "float64"}
 
 @functools.lru_cache(maxsize=None)
 def _parse(dtype: str) -> int:
-    number: int = library().dtype_parse(dtype.encode())
+    try:
+        name = dtype.encode()
+    except UnicodeEncodeError:
+        return 0
+    number: int = 0 if b"\0" in name else library().dtype_parse(name)  # C would read up to the NUL
     return number
 
 
 def _number(what: str, dtype: str) -> int:
     number = _parse(dtype)
     if number == 0:
-        raise Invalid(f"{what}: dtype {dtype!r} cannot be sent: bool, (u)int8 to 64, float16, bfloat16, float32, float64 and "
+        raise Invalid(f"{what}: dtype {_values.show(dtype)} cannot be sent: bool, (u)int8 to 64, float16, bfloat16, float32, float64 and "
                       "float8 types can; view it as one of these, or as uint8")
     return number
 
 
-def _struct(what: str, dtype: str, shape: Sequence[int], address: int, strides: Optional[Sequence[int]] = None) -> _abi.Tensor:
+def _dimensions(what: str, shape: Sequence[int]) -> None:
     if len(shape) > _abi.MAX_DIMS:
         raise Invalid(f"{what}: the tensor has {len(shape)} dimensions: at most {_abi.MAX_DIMS}")
+
+
+def _struct(what: str, dtype: str, shape: Sequence[int], address: int, strides: Optional[Sequence[int]] = None) -> _abi.Tensor:
+    _dimensions(what, shape)
     t = _abi.opts(_abi.Tensor, dtype=_number(what, dtype), ndim=len(shape), data=address)
     t.shape[:len(shape)] = list(shape)
     if strides is not None:
@@ -86,22 +93,23 @@ def _address(view: memoryview) -> Tuple[int, Any]:
 
 
 def _raw(what: str, t: RawTensor) -> Described:
-    try:
-        view = memoryview(t.data)
-    except TypeError:
-        raise Invalid(f"{what}: data is {type(t.data).__name__}: must be a buffer") from None
+    view = _values.view(t.data)
+    if view is None:
+        raise Invalid(f"{what}: data is {type(t.data).__name__}: must be a buffer that is not released")
     if not view.c_contiguous:
         raise Invalid(f"{what}: the buffer of a RawTensor must be contiguous")
     if not isinstance(t.dtype, str):
-        raise Invalid(f"{what}: dtype is {t.dtype!r}: must be a name, such as 'bfloat16'")
+        raise Invalid(f"{what}: dtype is {_values.show(t.dtype)}: must be a name, such as 'bfloat16'")
     try:
-        shape = tuple(operator.index(n) for n in t.shape)
-    except TypeError:
-        raise Invalid(f"{what}: shape is {t.shape!r}: must be a tuple of integers") from None
+        shape = tuple(t.shape)
+    except (TypeError, ValueError):
+        raise Invalid(f"{what}: shape is {_values.show(t.shape)}: must be a tuple of integers") from None
+    _dimensions(what, shape)
+    shape = tuple(_values.integer(f"{what}: shape[{i}]", n, 63) for i, n in enumerate(shape))
     need: int = library().dtype_size(_number(what, t.dtype))
     for n in shape:
         need *= n
-    if need != view.nbytes or any(n < 0 for n in shape):
+    if need != view.nbytes:
         raise Invalid(f"{what}: a RawTensor of {t.dtype} {shape} has {need} bytes, its buffer {view.nbytes}")
     address, held = _address(view)
     return _struct(what, t.dtype, shape, address), held
@@ -133,10 +141,10 @@ def describe(what: str, value: Any) -> Described:
         return _numpy(what, numpy.asanyarray(value))
     if isinstance(value, RawTensor):
         return _raw(what, value)
-    try:
-        view = memoryview(value)
-    except TypeError:
-        raise Invalid(f"{what}: {type(value).__name__} is no tensor: give one of torch or numpy, a RawTensor, a buffer, or None") from None
+    view = _values.view(value)
+    if view is None:
+        raise Invalid(f"{what}: {type(value).__name__} is no tensor: give one of torch or numpy, a RawTensor, a buffer that is not "
+                      "released, or None")
     return _buffer(what, view)
 
 

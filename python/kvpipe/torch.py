@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, List, Optional
 
+from . import _values
 from .errors import Invalid
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 def _host(tensor: Any) -> Any:
     """A tensor's bytes have to be in host memory to be sent; None stays None."""
-    return tensor if tensor is None or tensor.device.type == "cpu" else tensor.cpu()
+    kind = getattr(getattr(tensor, "device", None), "type", "cpu")  # what is no tensor is refused by name where it is sent
+    return tensor if kind == "cpu" else tensor.cpu()
 
 
 def _placed(tensor: Any, device: Any) -> Any:
@@ -44,8 +46,8 @@ class Pipe:
 
     def __init__(self, node: "Node", name: str, rank: int, *, peer: Optional[str] = None, capacity: Optional[int] = None,
                  token: Optional[bytes] = None, timeout: float = 30.0, device: Any = None) -> None:
-        if rank not in (0, 1):
-            raise Invalid(f"pipe: rank is {rank!r}: a pipe has two sides, 0 and 1")
+        if _values.integer("pipe: rank", rank) > 1:
+            raise Invalid(f"pipe: rank is {rank}: a pipe has two sides, 0 and 1")
         self._timeout, self._device = timeout, device
         with contextlib.ExitStack() as opened:
             self._out = opened.enter_context(node.pipe(f"{name}/{rank}", "send", capacity=capacity, token=token))
