@@ -29,11 +29,7 @@ type piece struct {
 }
 
 // makeDomains joins groups that overlay each other.
-func (l *Layout) makeDomains(index []int) error {
-	pieces, err := l.pieces(index)
-	if err != nil {
-		return err
-	}
+func (l *Layout) makeDomains(index []int, pieces []piece) error {
 	joined := make([]int, len(l.groups)) // union-find over groups
 	groupOf := make([]int, len(l.views))
 	for i, n := 0, 0; i < len(l.groups); i++ {

@@ -1,15 +1,9 @@
 package layout
 
 // Extents calls visit for the bytes that blocks of the lists occupy in each view of their groups, gaps within a block included: n bytes
-// at off of a region. The lists must have passed CheckBlocks; lists of groups that the layout lacks are left out. Some bytes
+// at off of a region. Layouts of peers have no regions here, and nothing is visited. The lists must have passed CheckBlocks; lists of groups that the layout lacks are left out. Some bytes
 // may be visited more than once.
 func (l *Layout) Extents(lists []BlockList, visit func(r RegionID, off, n uint64)) {
-	l.cut.Do(func() {
-		var err error
-		if l.cuts, err = l.pieces(nil); err != nil {
-			panic(err) // New made the same pieces
-		}
-	})
 	for i := range l.cuts {
 		p := &l.cuts[i]
 		for k := range lists {

@@ -2,8 +2,6 @@
 // blocks are held by whom. It is pure: it knows offsets and ids, never addresses, files or clocks.
 package layout
 
-import "sync"
-
 // NoBlock marks a position of a block list that has no block (a freed sliding-window block, for example).
 const NoBlock = ^uint32(0)
 
@@ -77,8 +75,7 @@ type Layout struct {
 	fingerprint []Field
 	digest      [32]byte
 
-	cut  sync.Once // Extents keeps what views are cut into; layouts that nobody asks, such as peers', need it once
-	cuts []piece
+	cuts []piece // what views are cut into, for Extents; nil of peers' layouts, whose memory is not here
 }
 
 // Group is a group of a layout: its block ids index every one of its views.

@@ -32,8 +32,15 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	if err := l.makeGroups(index); err != nil {
 		return nil, err
 	}
-	if err := l.makeDomains(index); err != nil {
+	pieces, err := l.pieces(index)
+	if err == nil {
+		err = l.makeDomains(index, pieces)
+	}
+	if err != nil {
 		return nil, err
+	}
+	if size != nil {
+		l.cuts = pieces
 	}
 	for i := range l.views {
 		l.layers = append(l.layers, l.views[i].Layer)
