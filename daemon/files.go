@@ -20,9 +20,8 @@ func renewAt() time.Time { return time.Now().Add(7 * 24 * time.Hour) }
 // group that exists, and a congestion control that the kernel has.
 func CheckFiles(c config.Config) error {
 	_, err := identity(c)
-	if _, unknown := congestion(c); unknown != nil {
-		err = errors.Join(err, unknown)
-	}
+	_, unknown := congestion(c)
+	err = errors.Join(err, unknown)
 	if c.Group != "" {
 		_, unknown := groupID(c.Group)
 		err = errors.Join(err, unknown)

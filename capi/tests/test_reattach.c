@@ -295,14 +295,16 @@ static void ranks(void)
 	fake_stop(f);
 }
 
+/* Of other sessions' takes, which promise RELEASED. */
+static const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
+static const struct kvpipe_cqe late = { .op_id = 6, .tag = 2, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
+
 /* What another session's take promised a rank is kept, though nobody is left to say it. */
 static void foreign_release(void)
 {
 	struct fake *f = first_daemon();
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_completion c[8];
-	const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
-	const struct kvpipe_cqe late = { .op_id = 6, .tag = 2, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
 	const struct kvpipe_cqe both = { .op_id = 7, .tag = 3, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
 	const struct kvpipe_cqe free = { .op_id = 7, .tag = 3, .status = KVPIPE_RELEASED };
 
@@ -330,8 +332,6 @@ static void foreign_release_at_the_end(void)
 	struct fake *f = first_daemon();
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_completion c[8];
-	const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
-	const struct kvpipe_cqe late = { .op_id = 6, .tag = 2, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
 	int n = 0;
 
 	fake_post(f, more, NULL, 0, NULL);
@@ -341,9 +341,9 @@ static void foreign_release_at_the_end(void)
 	fake_bye(f, KVPIPE_E_CLOSED, "replaced");
 	fake_hang_up(f);
 	for (n = 0; n < 3;) {
-		int more_of_them = kvpipe_poll(kv, c + n, 8 - (uint32_t)n);
-		CHECK(more_of_them >= 0);
-		n += more_of_them;
+		int got = kvpipe_poll(kv, c + n, 8 - (uint32_t)n);
+		CHECK(got >= 0);
+		n += got;
 	}
 	CHECK(c[0].op_id == 6 && c[0].status == KVPIPE_CANCELLED);
 	for (int i = 1; i < 3; i++)

@@ -2,7 +2,6 @@ package session
 
 import (
 	"runtime"
-	"sync"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -12,36 +11,9 @@ import (
 // The watch sets that one free. From then on sessions of the same user are woken apart, each by a goroutine of its own, which its client
 // may hold up for as long as it likes: a hop for each wake-up, and nobody else waits.
 
-// wary knows the users whose clients have done that.
-type wary struct {
-	mu   sync.Mutex
-	uids map[uint32]struct{}
-}
-
-func (w *wary) of(uid uint32) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, is := w.uids[uid]
-	return is
-}
-
-// add returns whether that is news.
-func (w *wary) add(uid uint32) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, is := w.uids[uid]; is {
-		return false
-	}
-	if w.uids == nil {
-		w.uids = map[uint32]struct{}{}
-	}
-	w.uids[uid] = struct{}{}
-	return true
-}
-
 // beware has all clients of a user woken apart, those to come too.
 func (v *Server) beware(uid uint32) {
-	if v.wary.add(uid) {
+	if _, known := v.wary.LoadOrStore(uid, true); !known {
 		v.cfg.Log.Warn("a client blocks its completion eventfd: those of its user are woken apart until this daemon is restarted", "uid", uid)
 	}
 	for _, s := range v.all() {

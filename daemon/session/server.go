@@ -32,11 +32,11 @@ type Server struct {
 	engines   registry
 	state     *state
 	limits    Limits
-	wary      wary
 	draining  bool
 	closed    bool
 
 	sessions atomic.Pointer[table] // replaced, never changed
+	wary     sync.Map              // users whose clients are woken apart
 	unrung   []*session            // completed for since the last Ring; the driver's alone
 
 	stop    chan struct{}  // closed by Close

@@ -97,7 +97,8 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		bell: make(chan struct{}, 1), resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
 	}
-	s.apart.Store(v.wary.of(who.UID))
+	_, apart := v.wary.Load(who.UID)
+	s.apart.Store(apart)
 	s.fds.none()
 	s.fds.pid = who.pidfd
 	// The daemon may write as much by itself as the machine may: see pump.go.
