@@ -305,7 +305,7 @@ struct kvpipe_offer_opts {
 
 struct kvpipe_extend_opts {
 	size_t sz;
-	const struct kvpipe_blocks *blocks;  /* appended: the first token of each is where the offer ended */
+	const struct kvpipe_blocks *blocks;  /* appended: the first token of each is where the offer ended; 4,096 pieces at most, with the first */
 	uint32_t nblocks;
 	uint32_t flags;              /* KVPIPE_OP_LAYERED, KVPIPE_OP_SEALED */
 	uint64_t after;
