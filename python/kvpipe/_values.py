@@ -52,10 +52,17 @@ def integer(name: str, value: Any, bits: int = 32) -> int:
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    try:
+        return bool(value)
+    except (TypeError, ValueError, RuntimeError):  # an array or tensor has no truth
+        raise Invalid(f"{name} is {show(value)}: must be True or False") from None
+
+
 def pair(name: str, value: Any) -> Tuple[int, int]:
     try:
         first, second = value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):  # the last one is a memoryview's
         raise Invalid(f"{name} is {show(value)}: must be a pair of integers") from None
     return integer(f"{name}[0]", first), integer(f"{name}[1]", second)
 
@@ -98,10 +105,18 @@ def binary(name: str, value: Any) -> Optional[bytes]:
         raise Invalid(f"{name} is {show(value)}: must be bytes that are still there") from None
 
 
-def required(name: str, value: Any) -> bytes:
-    data = binary(name, value)
+def secret(value: Any) -> Optional[bytes]:
+    """A token, or None for None. Whatever is given may be one, so no error shows it."""
+    try:
+        return binary("token", value)
+    except Invalid:
+        raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token") from None
+
+
+def required_secret(value: Any) -> bytes:
+    data = secret(value)
     if not data:
-        raise Invalid(f"{name} is missing: give the offer's, offer.token")
+        raise Invalid("token is missing: give the offer's, offer.token")
     return data
 
 

@@ -23,6 +23,7 @@ _Place = Tuple[int, int, Any]
 
 _WORDS = frozenset("iIlL")
 _OTHERS = frozenset("bBhHqQ")
+_NATIVE = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def _from_list(name: str, ids: Any) -> _Place:
@@ -44,16 +45,24 @@ def _one(name: str, position: int, value: Any) -> int:
     return number
 
 
+def _numbers(view: memoryview, code: str) -> List[int]:
+    """tolist(), of formats like ctypes' "<Q" too, which that does not know."""
+    native = _NATIVE[view.itemsize]
+    plain: Any = memoryview(view.tobytes())
+    out: List[int] = plain.cast(native.upper() if code.isupper() else native).tolist()
+    return out
+
+
 def _from_buffer(name: str, view: memoryview) -> _Place:
     if view.ndim != 1:
         raise Invalid(f"{name} has {view.ndim} dimensions: give the ids of one group as one dimension")
     code = view.format.lstrip("@=<")
     if code not in _WORDS or view.itemsize != 4:
         if code in _WORDS | _OTHERS:
-            return _from_list(name, view.tolist())
+            return _from_list(name, _numbers(view, code))
         raise Invalid(f"{name} is a buffer of format {view.format!r}: must be 32-bit integers")
     if not view.contiguous:
-        return _from_list(name, [value & NO_BLOCK for value in view.tolist()])
+        return _from_list(name, [value & NO_BLOCK for value in _numbers(view, code)])
     if view.nbytes == 0:
         return 0, 0, view
     flat = view.cast("B")

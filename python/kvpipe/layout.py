@@ -97,12 +97,12 @@ class View:
             first_head=self.first_head,
             heads=self.heads,
             total_heads=self.total_heads,
-            part=self.part.encode(),
+            part=text("view: part", self.part) or b"",
         )
 
 
 def pack_views(views: Sequence[View]) -> Any:
-    if not isinstance(views, collections.abc.Sequence):
+    if not isinstance(views, collections.abc.Sequence) or isinstance(views, memoryview):
         raise Invalid(f"views is {show(views)}: must be a list of kvpipe.View")
     for i, view in enumerate(views):
         if not isinstance(view, View):

@@ -35,7 +35,7 @@ class Entry(tuple):  # type: ignore[type-arg]
 
 def open_lookup(node: "Node", name: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
                 linger: Optional[float]) -> "LookupBuffer":
-    secret = _values.binary("token", token)
+    secret = _values.secret(token)
     room = 0 if capacity is None else _values.integer("capacity", capacity, 64)
     if capacity is not None and room == 0:
         raise Invalid("lookup_buffer: capacity is 0: give the owner's end some bytes, or None for a selecting end")

@@ -80,7 +80,7 @@ class Node:
     def alloc(self, nbytes: int, *, huge: Optional[bool] = None) -> Region:
         """Allocates, maps and registers shared memory. huge: None takes huge pages when there are any, True must."""
         size = _values.integer("nbytes", nbytes, 64)
-        fd, whole = _memory.create(size, huge)
+        fd, whole = _memory.create(size, None if huge is None else _values.flag("huge", huge))
         try:
             return region.create(self._session, fd, size, whole, fill=True)
         finally:
@@ -110,7 +110,7 @@ class Node:
         Its pages must hold nothing else, as is so for large allocations (over 32 MiB always; to have it from 128 KiB on,
         set MALLOC_MMAP_THRESHOLD_=131072) and whole pages. Raises Invalid, saying what to do, for other memory, Busy for
         what is adopted already, Unavailable without userfaultfd, Quota."""
-        return adopted.adopt(self._session, memory, bool(quiesced))
+        return adopted.adopt(self._session, memory, _values.flag("quiesced", quiesced))
 
     def set_layout(self, views: Sequence[View], fingerprint: Optional[Mapping[str, Any]] = None) -> None:
         """Says how this rank's KV lies in its regions: once, before its first operation, by workers.
@@ -187,7 +187,7 @@ class Node:
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
-        name, secret, digest = _values.key(key), _values.binary("token", token), _values.binary("content", content)
+        name, secret, digest = _values.key(key), _values.secret(token), _values.binary("content", content)
         if _values.integer("consumers", consumers) == 0:
             raise Invalid("consumers is 0: must be at least 1")
         opts = _abi.opts(
@@ -198,7 +198,7 @@ class Node:
             token_len=len(secret or b""),
             blocks=lists.array,
             nblocks=lists.count,
-            flags=_abi.OP_SEALED if sealed else 0,
+            flags=_abi.OP_SEALED if _values.flag("sealed", sealed) else 0,
             consumers=_values.integer("consumers", consumers),
             content=digest,
             content_len=len(digest or b""),
@@ -238,8 +238,9 @@ class Node:
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
-        name, secret, digest = _values.key(key), _values.required("token", token), _values.binary("content", content)
+        name, secret, digest = _values.key(key), _values.required_secret(token), _values.binary("content", content)
         number, parts = _values.pair("part", part)
+        layered = _values.flag("layered", layered)
         if parts == 0:
             raise Invalid(f"part is {_values.show(part)}: must be (i, n), the i-th of n takes, from 0")
         opts = _abi.opts(
@@ -278,7 +279,7 @@ class Node:
 
     def _about(self, what: str, key: Key, peer: Optional[str], token: bytes, timeout: Optional[float], tag: int,
                trace: Optional[str]) -> Operation:
-        name, secret = _values.key(key), _values.required("token", token)
+        name, secret = _values.key(key), _values.required_secret(token)
         opts = _abi.opts(
             _abi.KeyOpts,
             key=name,

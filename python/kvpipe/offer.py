@@ -53,7 +53,7 @@ class Offer(Operation):
             _abi.ExtendOpts,
             blocks=lists.array,
             nblocks=lists.count,
-            flags=(_abi.OP_LAYERED if layered else 0) | (_abi.OP_SEALED if sealed else 0),
+            flags=(_abi.OP_LAYERED if _values.flag("layered", layered) else 0) | (_abi.OP_SEALED if _values.flag("sealed", sealed) else 0),
             after=_values.integer("after", after, 64),
         )
         ns = _values.answer("timeout", timeout)

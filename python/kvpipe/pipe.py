@@ -21,7 +21,7 @@ def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token:
     for given, value in (("capacity", capacity), ("window", window)):
         if value is not None and _values.integer(given, value, 64) == 0:
             raise Invalid(f"pipe: {given} is 0: must be at least 1, or None for the default")
-    secret = _values.binary("token", token)
+    secret = _values.secret(token)
     opts = _abi.opts(
         _abi.PipeOpts,
         name=_values.text("name", name),

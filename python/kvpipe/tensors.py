@@ -102,7 +102,7 @@ def _raw(what: str, t: RawTensor) -> Described:
         raise Invalid(f"{what}: dtype is {_values.show(t.dtype)}: must be a name, such as 'bfloat16'")
     try:
         shape = tuple(t.shape)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):  # the last one is a memoryview's
         raise Invalid(f"{what}: shape is {_values.show(t.shape)}: must be a tuple of integers") from None
     _dimensions(what, shape)
     shape = tuple(_values.integer(f"{what}: shape[{i}]", n, 63) for i, n in enumerate(shape))

@@ -13,6 +13,7 @@ each side gives one for all of them.
 from __future__ import annotations
 
 import contextlib
+import operator
 from typing import TYPE_CHECKING, Any, List, Optional
 
 from . import _values
@@ -33,6 +34,16 @@ def _placed(tensor: Any, device: Any) -> Any:
     return tensor if tensor is None or device is None else tensor.to(device)
 
 
+def _side(rank: Any) -> int:
+    try:
+        side = operator.index(rank)
+    except TypeError:
+        side = -1
+    if side not in (0, 1):
+        raise Invalid(f"pipe: rank is {_values.show(rank)}: a pipe has two sides, 0 and 1")
+    return side
+
+
 class Pipe:
     """Both directions between two ranks, tensors in order; a context manager that closes it.
 
@@ -46,12 +57,11 @@ class Pipe:
 
     def __init__(self, node: "Node", name: str, rank: int, *, peer: Optional[str] = None, capacity: Optional[int] = None,
                  token: Optional[bytes] = None, timeout: float = 30.0, device: Any = None) -> None:
-        if _values.integer("pipe: rank", rank) > 1:
-            raise Invalid(f"pipe: rank is {rank}: a pipe has two sides, 0 and 1")
+        side = _side(rank)
         self._timeout, self._device = timeout, device
         with contextlib.ExitStack() as opened:
-            self._out = opened.enter_context(node.pipe(f"{name}/{rank}", "send", capacity=capacity, token=token))
-            self._in = opened.enter_context(node.pipe(f"{name}/{1 - rank}", "recv", peer=peer, token=token))
+            self._out = opened.enter_context(node.pipe(f"{name}/{side}", "send", capacity=capacity, token=token))
+            self._in = opened.enter_context(node.pipe(f"{name}/{1 - side}", "recv", peer=peer, token=token))
             self._ends = opened.pop_all()
 
     def send_tensor(self, tensor: Optional[Any]) -> None:

@@ -1,8 +1,13 @@
 """Values that ctypes would cut off, or that Python's own functions stumble over: each is refused by name, with an error of the package."""
 
+import asyncio
+import ctypes
 import os
+from decimal import Decimal
+from fractions import Fraction
 
 import kvpipe
+import kvpipe.torch
 import pytest
 from caches import view
 from kvpipe import RawTensor, _values
@@ -39,6 +44,9 @@ class Place:
 
     def raw(self, dtype="uint8", shape=(3,), data=b"abc"):
         self.tx.send_tensor(RawTensor(dtype, shape, data))
+
+    def torch(self):
+        return kvpipe.torch.LookupBuffer(self.node, self.own.name + " of torch", capacity=4096)
 
     def changed(self, **fields):
         for name, value in fields.items():
@@ -88,6 +96,7 @@ def place(near, name):
         ("region is None: must be what alloc()", lambda p: view(None, base=0)),
         ("region is None: must be what alloc()", lambda p: p.changed(region=None)),
         ("base is 18446744073709551616: must be", lambda p: p.changed(base=2**64)),
+        ("views is <released memory", lambda p: p.node.set_layout(gone())),
         ("kind is []: must be one of paged, opaque", lambda p: p.changed(kind=[])),
         ("fingerprint is [1, 2]: must be a dict", lambda p: p.node.set_layout([p.view], [1, 2])),
         ("fingerprint is 5: must be a dict", lambda p: p.node.set_layout([p.view], 5)),
@@ -98,6 +107,8 @@ def place(near, name):
         ("match is {}: must be one of prefix, exact", lambda p: p.sel.drop_select(match={})),
         ("framework is []: must be one of auto", lambda p: p.rx.recv_tensor(framework=[])),
         ("socket is 5: must be a path", lambda p: kvpipe.connect(5, engine_id="e")),
+        ("rank is []: a pipe has two sides", lambda p: kvpipe.torch.Pipe(p.node, "p", [])),
+        ("tokens: int is no tensor", lambda p: p.torch().insert(5, None, None, None, None)),
         # buffers that were released
         ("blocks is <released memory", lambda p: p.take(blocks=gone())),
         ("blocks[0] is <released memory", lambda p: p.take(blocks=[gone(), [1]])),
@@ -107,6 +118,13 @@ def place(near, name):
         ("memory is <released memory", lambda p: p.node.adopt(gone())),
         ("key is <released memory", lambda p: p.own.put(gone(), None)),
         ("content is <released memory", lambda p: p.take(content=gone())),
+        # numbers and truths that are none
+        ("part is <memory at", lambda p: p.take(part=memoryview((ctypes.c_uint64 * 2)(0, 1)))),
+        ("shape is <memory at", lambda p: p.raw(shape=memoryview((ctypes.c_uint64 * 1)(3)))),
+        ("sealed is <released memory", lambda p: p.node.offer("k", [0], tokens=16, sealed=gone())),
+        ("layered is <released memory", lambda p: p.take(layered=gone())),
+        ("quiesced is <released memory", lambda p: p.node.adopt(bytearray(1), gone())),
+        ("huge is <released memory", lambda p: p.node.alloc(4096, huge=gone())),
         # what cannot be shown, or is too long to be
         (f"blocks is {SHOWN}: must be a list", lambda p: p.node.offer("k", LONG, tokens=16)),
         (f"blocks[0] is {SHOWN}: must be 0 to 0xffffffff", lambda p: p.node.offer("k", [LONG], tokens=16)),
@@ -125,10 +143,44 @@ def test_refused_by_name(place, said, call):
     assert said in str(error.value) and len(str(error.value)) < 300
 
 
+@pytest.mark.parametrize("token", ["a secret of 16 or more", ["a secret"], {"a secret": 1}], ids=lambda token: type(token).__name__)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, token: p.take(token=token),
+        lambda p, token: p.node.offer("k", [0], tokens=16, token=token),
+        lambda p, token: p.node.watch("k", None, token),
+        lambda p, token: p.node.drop("k", None, token),
+        lambda p, token: p.node.pipe("another", "send", token=token),
+        lambda p, token: p.node.lookup_buffer("another", capacity=4096, token=token),
+    ],
+)
+def test_what_may_be_a_token_is_not_shown(place, token, call):
+    with pytest.raises(kvpipe.Invalid) as error:
+        call(place, token)
+    assert str(error.value).startswith(f"token is a {type(token).__name__}: must be bytes") and "secret" not in repr(error.value)
+    assert error.value.__cause__ is None and error.value.__suppress_context__
+
+
 def test_shown_shortly():
     assert _values.show("a") == "'a'" and _values.show(Mute()) == "<Mute>" and len(SHOWN) <= 60
     long = _values.show([1] * 10**5)
     assert len(long) == 60 and long.startswith("[1, 1") and long.endswith("...")
+
+
+def test_names_that_are_no_utf8(place):
+    with pytest.raises(kvpipe.Error, match="part"):
+        place.changed(part="\udc80")
+
+
+@pytest.mark.parametrize("timeout", ["0.01", Decimal("0.01"), Fraction(1, 100)], ids=repr)
+def test_seconds_of_any_kind(place, timeout):
+    """Also where asyncio counts them, which knows floats alone."""
+    place.node.set_layout([place.view])
+    take = place.take()
+    with pytest.raises(kvpipe.Timeout, match="not within 0.01 s"):
+        asyncio.run(take.wait_async(timeout))
+    assert take.cancel()
 
 
 def test_integers_of_any_kind(place):

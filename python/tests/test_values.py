@@ -63,6 +63,8 @@ FORMS = [
     memoryview(array.array("I", [7, 9, 0])),
     memoryview(array.array("I", [7, 9, 0]).tobytes()).cast("I"),
     (ctypes.c_uint32 * 3)(7, 9, 0),
+    (ctypes.c_uint64 * 3)(7, 9, 0),
+    memoryview((ctypes.c_int32 * 5)(7, 5, 9, 5, 0))[::2],
     [numpy.uint32(7), numpy.int64(9), 0],
     Tensor([7, 9, 0]),
     Tensor([7, 9, 0], "uint32"),
@@ -153,7 +155,7 @@ def test_tokens_and_times():
         lambda: _values.text("peer", "a\0b"),
         lambda: _values.text("peer", b"a"),
         lambda: _values.binary("content", "text"),
-        lambda: _values.required("token", None),
+        lambda: _values.required_secret(None),
     ]
     for call in bad:
         with pytest.raises(kvpipe.Invalid):
