@@ -28,6 +28,7 @@ type Config struct {
 	Limits   Limits
 	PollMode string        // "event" (or "") or "busy"
 	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 20 ms
+	Greeting time.Duration // how long a connection may say nothing; 0: 5 s
 	Patience time.Duration // how long a client may leave its answers unread; 0: 5 s
 	Log      *slog.Logger  // nil: none
 	ABI      [2]uint32     // of the ring protocol, oldest and newest; zero: ring's. Others are for tests of neighbouring versions
@@ -102,6 +103,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Queue == nil || c.Flush == nil {
 		c.Queue, c.Flush = c.Events, func() {}
+	}
+	if c.Greeting == 0 {
+		c.Greeting = helloTimeout
 	}
 	if c.Patience == 0 {
 		c.Patience = 5 * time.Second

@@ -1,7 +1,7 @@
 // Package session owns the connections of local clients: who they are, what they registered, their rings, and whether they
 // still live. It turns their submissions into the transfer machine's events and its effects into completions.
 //
-// A Server accepts connections on a SEQPACKET unix socket. Each connection begins with HELLO and is then one session, with
+// A Server accepts connections on a SEQPACKET unix socket. Each connection waits in the lobby until it has said HELLO, and is then one session, with
 //   - a goroutine that handles control messages, and the end of the session;
 //   - a goroutine that sleeps until the client rings, and then reads the submission ring;
 //   - a goroutine that waits for the end of the client's process.

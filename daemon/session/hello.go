@@ -14,12 +14,11 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// handle serves a connection from HELLO to its end. crowd says why there is no room for it, if so; leave gives its place
-// away.
-func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave func()) {
-	_ = conn.SetDeadline(time.Now().Add(helloTimeout))
+// handle serves a connection from HELLO to its end.
+func (v *Server) handle(n *newcomer) {
+	conn, cred := n.conn, n.cred
 	buf := make([]byte, ctlHeader+ring.CtlMax)
-	m, err := receive(conn, buf)
+	m, err := v.greet(n, buf)
 	if err != nil {
 		v.cfg.Log.Debug("connection without HELLO", "pid", cred.PID, "uid", cred.UID, "error", err)
 		return
@@ -29,18 +28,17 @@ func (v *Server) handle(conn *net.UnixConn, cred sys.Cred, crowd error, leave fu
 		v.cfg.Log.Debug("connection gave up before it was answered", "pid", cred.PID, "uid", cred.UID)
 		return
 	}
-	if crowd != nil {
-		err = crowd
-	}
 	var s *session
+	leave, err := v.enter(cred.UID)
 	if err == nil {
-		s, err = v.open(conn, cred, m)
+		if s, err = v.open(conn, cred, m); err != nil {
+			leave() // before the client knows: it may come back at once
+		}
 	}
 	if err != nil {
 		cause := causeOf(err)
 		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
 		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
-		leave() // before the client knows: it may come back at once
 		_ = sendAck(conn, m.seq, 0, cause)
 		return
 	}
@@ -185,7 +183,6 @@ func (v *Server) admit(s *session) error {
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
 	v.change(s, nil, nil)
-	delete(v.conns, s.conn)
 	return nil
 }
 

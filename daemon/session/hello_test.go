@@ -2,13 +2,10 @@ package session_test
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -213,28 +210,6 @@ func TestLimits(t *testing.T) {
 	n.SetLimits(session.Limits{})
 	n.Drain()
 	n.refused(sessiontest.Options{}, transfer.Unavailable, "draining")
-}
-
-// TestCrowd: connections that say nothing cannot use up the daemon's descriptors.
-func TestCrowd(t *testing.T) {
-	n := start(t, func(c *session.Config) { c.Limits.SessionsPerUID = 1 })
-	conns := make([]*net.UnixConn, 100)
-	for i := range conns {
-		c, err := sys.DialSeqpacket(t.Context(), n.path)
-		noErr(t, err)
-		defer c.Close()
-		noErr(t, c.SetDeadline(time.Now().Add(patience)))
-		conns[i] = c
-	}
-	b := make([]byte, 4096)
-	if _, err := conns[99].Read(b); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Fatalf("connection 100 with one session allowed: %v", err)
-	}
-	// It did not have to wait until others were given up: the first is still listened to.
-	noErr(t, sys.Send(conns[0], ring.Append(nil, &ring.Ctl{Magic: ring.Magic, Type: ring.CtlPing})))
-	if _, err := conns[0].Read(b); err != nil {
-		t.Errorf("the first connection: %v", err)
-	}
 }
 
 func zeroTerminated(b []byte) string {

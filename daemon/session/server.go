@@ -13,7 +13,6 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/memory"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
-	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Server serves the local clients of a node. Its methods are safe for concurrent use and never block on a client, unless
@@ -25,8 +24,8 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	conns     map[*net.UnixConn]struct{} // those that have not said HELLO yet
-	perUID    map[uint32]int             // connections and sessions
+	lobby     lobby          // connections that have not said HELLO yet
+	perUID    map[uint32]int // sessions
 	total     int
 	next      uint32 // session counter
 	engines   registry
@@ -69,7 +68,6 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, limits: cfg.Limits, start: time.Now(),
 		pool:      memory.NewPool(cfg.Limits.memory()),
 		listeners: map[net.Listener]struct{}{},
-		conns:     map[*net.UnixConn]struct{}{},
 		perUID:    map[uint32]int{},
 		engines:   registry{engines: map[engineKey]*engine{}},
 		stop:      make(chan struct{}),
@@ -142,52 +140,6 @@ func scarce(err error) bool {
 		}
 	}
 	return false
-}
-
-// crowdRoom is how many connections beyond a limit are told why there is no room, which takes a while if they do not ask. More are
-// closed at once: the limits bound descriptors, too.
-const crowdRoom = 32
-
-// accept admits a connection or turns it away.
-func (v *Server) accept(conn *net.UnixConn) {
-	cred, err := sys.PeerCred(conn)
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed || v.total >= v.limits.Sessions+crowdRoom || v.perUID[cred.UID] >= v.limits.SessionsPerUID+crowdRoom {
-		_ = conn.Close()
-		return
-	}
-	v.total++
-	v.perUID[cred.UID]++
-	v.conns[conn] = struct{}{}
-	var crowd error
-	switch {
-	case v.total > v.limits.Sessions:
-		crowd = refuse(transfer.Quota, "%d sessions are open, the limit is limits.sessions = %d: close some, or raise that", v.total-1, v.limits.Sessions)
-	case v.perUID[cred.UID] > v.limits.SessionsPerUID:
-		crowd = refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d: close some, or raise that", cred.UID, v.perUID[cred.UID]-1, v.limits.SessionsPerUID)
-	}
-	leave := sync.OnceFunc(func() { v.left(conn, cred.UID) })
-	v.served.Go(func() {
-		defer conn.Close()
-		defer leave()
-		v.handle(conn, cred, crowd, leave)
-	})
-}
-
-// left makes room for another connection.
-func (v *Server) left(conn *net.UnixConn, uid uint32) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.conns, conn)
-	v.total--
-	if v.perUID[uid]--; v.perUID[uid] == 0 {
-		delete(v.perUID, uid)
-	}
 }
 
 // find returns the session, or nil when it is gone.
@@ -296,8 +248,8 @@ func (v *Server) Close() error {
 	for l := range v.listeners {
 		_ = l.Close()
 	}
-	for c := range v.conns {
-		_ = c.Close()
+	for _, n := range v.lobby.list {
+		_ = n.conn.Close()
 	}
 	close(v.stop)
 	close(v.forced)

@@ -54,7 +54,7 @@ type Usage struct {
 	Pinned   uint64 // bytes registered by all
 }
 
-// Usage returns what is used. Connections that have not said HELLO count as sessions.
+// Usage returns what is used.
 func (v *Server) Usage() Usage {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,0 +1,104 @@
+package session
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// accept listens to a connection. It counts as a session once it has said HELLO.
+func (v *Server) accept(conn *net.UnixConn) {
+	cred, err := sys.PeerCred(conn)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		_ = conn.Close()
+		return
+	}
+	n := &newcomer{conn: conn, cred: cred}
+	_ = conn.SetDeadline(time.Now().Add(v.cfg.Greeting))
+	if out := v.lobby.enter(n); out != nil {
+		_ = out.conn.SetDeadline(past)
+	}
+	v.served.Go(func() {
+		defer conn.Close()
+		v.handle(n)
+	})
+}
+
+// greet waits for the first message. Who says nothing is told why the connection is closed.
+func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
+	m, err := receive(n.conn, buf)
+	v.mu.Lock()
+	v.lobby.leave(n) // from here on nobody else sets deadlines
+	v.mu.Unlock()
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return m, err
+	}
+	_ = n.conn.SetDeadline(time.Now().Add(byeTimeout))
+	if spoke(n.conn) { // and has not been heard yet, because the daemon has much to do, or stood still
+		return receive(n.conn, buf)
+	}
+	err = refuse(transfer.Timeout, "no HELLO came within %s: say it first", v.cfg.Greeting)
+	if n.out {
+		err = refuse(transfer.Quota, "this connection made room for others: without HELLO a user can have %d of them, and all users %d", maxSilentPerUID, maxSilent)
+		v.tellCrowd(n.cred)
+	}
+	_ = send(n.conn, ring.CtlBye, 0, ackBody(0, causeOf(err)))
+	return message{}, err
+}
+
+// tellCrowd has the log say that connections made room, and who made them.
+func (v *Server) tellCrowd(by sys.Cred) {
+	v.mu.Lock()
+	news := v.lobby.news(time.Now())
+	v.mu.Unlock()
+	if news {
+		v.cfg.Log.Warn("too many connections that say no HELLO: they make room for others", "pid", by.PID, "uid", by.UID)
+	}
+}
+
+// spoke says whether conn has something to read: a message, or its end.
+func spoke(conn *net.UnixConn) (yes bool) {
+	_ = sys.Control(conn, func(fd int) error {
+		yes = sys.WaitSocket(fd, false, 0)
+		return nil
+	})
+	return yes
+}
+
+// enter counts a session, if there is room for it. leave, which can be called again, gives its place away.
+func (v *Server) enter(uid uint32) (leave func(), err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.total >= v.limits.Sessions:
+		return nil, refuse(transfer.Quota, "%d sessions are open, the limit is limits.sessions = %d: close some, or raise that", v.total, v.limits.Sessions)
+	case v.perUID[uid] >= v.limits.SessionsPerUID:
+		return nil, refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d: close some, or raise that",
+			uid, v.perUID[uid], v.limits.SessionsPerUID)
+	}
+	v.total++
+	v.perUID[uid]++
+	return sync.OnceFunc(func() { v.left(uid) }), nil
+}
+
+// left makes room for another session.
+func (v *Server) left(uid uint32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.total--
+	if v.perUID[uid]--; v.perUID[uid] == 0 {
+		delete(v.perUID, uid)
+	}
+}

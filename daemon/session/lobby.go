@@ -1,0 +1,72 @@
+package session
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+const (
+	// maxSilent bounds the connections that have not said HELLO, maxSilentPerUID those of one user. A library says it at once, so nobody
+	// honest is here for long, and who comes is never turned away: another makes room.
+	maxSilent       = 256
+	maxSilentPerUID = 64
+
+	crowdQuiet = time.Minute // between two records of a crowd
+)
+
+// newcomer is a connection that has not said HELLO yet.
+type newcomer struct {
+	conn *net.UnixConn
+	cred sys.Cred
+	out  bool // it made room for another
+}
+
+// lobby has them in the order in which they came. The zero value is empty.
+type lobby struct {
+	list []*newcomer
+	said time.Time // when the log was last told of a crowd
+}
+
+// enter lets one in and returns who makes room for it, if anybody has to: of the user who has most here, of its process that has most, the
+// one that came first. So a process that opens many and says nothing keeps out itself, and where each has one, it is
+// the oldest that is least likely to speak still.
+func (l *lobby) enter(n *newcomer) (out *newcomer) {
+	l.list = append(l.list, n)
+	if len(l.list) <= maxSilentPerUID {
+		return nil
+	}
+	users, processes := map[uint32]int{}, map[int]int{}
+	for _, n := range l.list {
+		users[n.cred.UID]++
+		processes[n.cred.PID]++
+	}
+	if len(l.list) <= maxSilent && users[n.cred.UID] <= maxSilentPerUID {
+		return nil
+	}
+	out = slices.MaxFunc(l.list, func(a, b *newcomer) int {
+		return cmp.Or(cmp.Compare(users[a.cred.UID], users[b.cred.UID]), cmp.Compare(processes[a.cred.PID], processes[b.cred.PID]))
+	})
+	out.out = true
+	l.leave(out)
+	return out
+}
+
+// leave removes it, if it is still there.
+func (l *lobby) leave(n *newcomer) {
+	if i := slices.Index(l.list, n); i >= 0 {
+		l.list = slices.Delete(l.list, i, i+1)
+	}
+}
+
+// news says whether a crowd is worth a record: whoever makes one does so thousands of times.
+func (l *lobby) news(now time.Time) bool {
+	if !l.said.IsZero() && now.Sub(l.said) < crowdQuiet {
+		return false
+	}
+	l.said = now
+	return true
+}
