@@ -66,19 +66,6 @@ func (d *Daemon) serveMetrics() error {
 	return nil
 }
 
-// health answers 200 while the driver answers, 503 while it does not or the daemon drains.
-func (d *Daemon) health(w http.ResponseWriter, r *http.Request) {
-	s, err := view{d}.Status(r.Context())
-	switch {
-	case err != nil:
-		http.Error(w, "the driver does not answer: "+err.Error(), http.StatusServiceUnavailable)
-	case s.State != "running":
-		http.Error(w, s.State, http.StatusServiceUnavailable)
-	default:
-		_, _ = fmt.Fprintln(w, "ok")
-	}
-}
-
 func (d *Daemon) closeAdmin() {
 	if d.admin != nil {
 		_ = d.admin.Close()

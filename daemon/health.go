@@ -1,0 +1,33 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// healthTimeout is how long /health waits for the driver: as long as a scrape, and as clients do before they call a daemon silent.
+const healthTimeout = 5 * time.Second
+
+// health answers 200 while the driver answers, 503 while it does not or the daemon drains. It asks for nothing else, which might wait for others.
+func (d *Daemon) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	err := d.driver.Do(ctx, func() {})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("not within %v", healthTimeout)
+	}
+	d.mu.Lock()
+	draining := d.draining
+	d.mu.Unlock()
+	switch {
+	case err != nil:
+		http.Error(w, "the driver does not answer: "+err.Error(), http.StatusServiceUnavailable)
+	case draining:
+		http.Error(w, "draining", http.StatusServiceUnavailable)
+	default:
+		_, _ = fmt.Fprintln(w, "ok")
+	}
+}
