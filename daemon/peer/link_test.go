@@ -137,7 +137,7 @@ func TestAPeerWithoutTransportsHasNoLinks(t *testing.T) {
 // relinking is a LinkUser that asks for what it lost, as transports do.
 func relink(n *node, l *transport.Link) {
 	_ = l.Conn.Close()
-	n.Redial(context.Background(), l.Peer, l.Epoch, l.Index)
+	n.Redial(context.Background(), l)
 }
 
 func TestALostLinkIsOpenedAgainWhileTheChannelLives(t *testing.T) {
@@ -173,6 +173,32 @@ func TestALostLinkIsOpenedAgainWhileTheChannelLives(t *testing.T) {
 	})
 }
 
+// A transport is told of a link's end when its successor is up already, at times: the successor is not lost, and not asked for again.
+func TestTheLateLossOfALinkThatWasReplaced(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	a.knows(b)
+	met(a, b)
+	for _, n := range []*node{a, b} {
+		n.until(func() bool { return len(n.links) == 2 })
+	}
+	old := a.links[0]
+	if err := a.channelOf("b").openLink(old.Index); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []*node{a, b} {
+		n.until(func() bool { return len(n.links) == 3 })
+		for _, l := range n.links[:2] {
+			if l.Index != old.Index {
+				continue
+			}
+			if n.Redial(t.Context(), l); n.channelOf(l.Peer).links.count() != 2 {
+				t.Errorf("%d links are up on %s, two after one was replaced", n.channelOf(l.Peer).links.count(), n.cfg.Node)
+			}
+		}
+	}
+}
+
 func TestALinkLostWithItsChannelIsNotDialed(t *testing.T) {
 	cl := newCluster(t)
 	a, b := cl.node("a", nil), cl.node("b", nil)
@@ -181,8 +207,8 @@ func TestALinkLostWithItsChannelIsNotDialed(t *testing.T) {
 	a.until(func() bool { return len(a.links) == 2 })
 	b.Close()
 	wait[transfer.PeerDown](a, nil)
-	a.Redial(context.Background(), "b", epoch, 0)
-	a.Redial(context.Background(), "nobody", epoch, 0)
+	a.Redial(context.Background(), a.links[0])
+	a.Redial(context.Background(), &transport.Link{Peer: "nobody", Epoch: epoch})
 	a.Close()
 	a.calm()
 }

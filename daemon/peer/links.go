@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,10 +24,10 @@ type links struct {
 	plain bool
 
 	mu     sync.Mutex
-	up     []bool // by index
-	at     []ends // by index: where a link goes
-	aim    []ends // by index: where it goes or is about to
-	moving []bool // by index
+	up     []*transport.Link // by index; nil: down
+	at     []ends            // by index: where a link goes
+	aim    []ends            // by index: where it goes or is about to
+	moving []bool            // by index
 	theirs []Address
 	told   []Address // this node's, as the peer knows them
 	serial uint32    // dialing side: numbers the attempts
@@ -38,11 +39,11 @@ type links struct {
 func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
 	l.plain = m.cfg.Insecure || m.plainData(tcp) && h.DataPlain
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
-	l.up, l.at, l.full = make([]bool, l.want), make([]ends, l.want), make(chan struct{})
+	l.up, l.at, l.full = make([]*transport.Link, l.want), make([]ends, l.want), make(chan struct{})
 	l.aim = make([]ends, l.want)
 	l.moving = make([]bool, l.want)
 	l.theirs, _ = decodeAddresses(h.Addresses) // acceptable looked at them
-	l.set(-1, false)
+	l.complete()
 }
 
 func (l *links) count() int {
@@ -50,46 +51,38 @@ func (l *links) count() int {
 	defer l.mu.Unlock()
 	n := 0
 	for _, up := range l.up {
-		if up {
+		if up != nil {
 			n++
 		}
 	}
 	return n
 }
 
-// set notes that a link came or went.
-func (l *links) set(index int, up bool) {
+// came notes that a link is up, and where it goes. It takes the place of another with its index.
+func (l *links) came(link *transport.Link, at ends) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if index >= 0 && index < len(l.up) {
-		l.up[index] = up
-	}
-	for _, up := range l.up {
-		if !up {
-			return
-		}
-	}
-	l.fill()
+	l.up[link.Index], l.at[link.Index], l.aim[link.Index] = link, at, at
+	l.complete()
 }
 
-// place notes where a link goes.
-func (l *links) place(index int, at ends) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if index < len(l.at) {
-		l.at[index], l.aim[index] = at, at
+// complete looks whether all links are up. The caller holds mu.
+func (l *links) complete() {
+	if !slices.Contains(l.up, nil) {
+		l.fill()
 	}
 }
 
-// lost notes that a link is gone, and says whether its successor is on the way: a link that moves loses its old connection first, at times.
-func (l *links) lost(index int) (moving bool) {
+// lost notes that a link is gone, and says whether its successor is still to be asked for: one that moves loses its old connection first,
+// at times, and one whose successor has come is told of late.
+func (l *links) lost(link *transport.Link) (ask bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if index >= len(l.up) {
+	if l.up[link.Index] != link {
 		return false
 	}
-	l.up[index] = false
-	return l.moving[index]
+	l.up[link.Index] = nil
+	return !l.moving[link.Index]
 }
 
 // move says that a link moves, or has done so; then it tells whether it is up.
@@ -97,10 +90,11 @@ func (l *links) move(index int, moving bool) (up bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.moving[index] = moving
-	if !moving && l.up[index] {
+	up = l.up[index] != nil
+	if !moving && up {
 		l.aim[index] = l.at[index] // where it stayed, if it did not come anywhere
 	}
-	return l.up[index]
+	return up
 }
 
 func (l *links) fill() {
@@ -215,8 +209,7 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 		_ = tcp.Close()
 		return
 	}
-	c.links.place(index, endsOf(tcp))
-	c.links.set(index, true)
+	c.links.came(l, endsOf(tcp))
 	// Under the channel's lock, so that close does not come to LinksDown before it.
 	c.m.cfg.Links.LinkUp(l)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
 // lostGrace is how long a lost link may be part of a channel that ends, which is news of another kind.
@@ -13,23 +15,23 @@ var errLinkLost = errors.New("its connection ended while the channel lives")
 
 // Redial opens a lost link again, with pauses in between, until it is up, the channel is over or ctx ends. Implements transport.LinkSource:
 // it returns at once, and on the side that did not dial the channel it waits for the other to dial.
-func (m *Manager) Redial(ctx context.Context, peer string, epoch uint64, index int) {
-	c := m.channelOf(peer)
-	if c == nil || c.epoch != epoch {
+func (m *Manager) Redial(ctx context.Context, l *transport.Link) {
+	c := m.channelOf(l.Peer)
+	if c == nil || c.epoch != l.Epoch {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || c.links.lost(index) {
+	if c.over || !c.links.lost(l) {
 		return
 	}
 	m.wg.Go(func() {
 		if !c.pause(ctx, lostGrace) {
 			return
 		}
-		c.warn("data link lost", index, errLinkLost)
+		c.warn("data link lost", l.Index, errLinkLost)
 		if c.dialed {
-			c.tryLink(ctx, index)
+			c.tryLink(ctx, l.Index)
 		}
 	})
 }

@@ -196,10 +196,10 @@ func (c *channel) misplaced() (out []int) {
 		}
 	}
 	for i, at := range c.links.at {
-		if !c.links.up[i] {
+		if c.links.up[i] == nil {
 			at = c.links.aim[i]
 		}
-		if !stays(at) && c.links.up[i] {
+		if !stays(at) && c.links.up[i] != nil {
 			out = append(out, i)
 		}
 	}
@@ -221,7 +221,7 @@ func (l *links) streams() (out []Stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, at := range l.at {
-		if !l.up[i] {
+		if l.up[i] == nil {
 			continue
 		}
 		s := Stream{Index: i, Local: at.local, Remote: at.remote}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
 // nics are a node's NICs by their last byte, on loopback: NIC 2 is 127.0.0.2, and reaches NIC 12 of another node.
@@ -240,7 +241,10 @@ func TestALinkThatIsLostWhileItMovesComesBack(t *testing.T) {
 	c.spreading.Lock() // no other move
 	defer c.spreading.Unlock()
 	c.links.move(0, true)
-	a.Redial(t.Context(), "b", w.epoch, 0)
+	c.links.mu.Lock()
+	lost := c.links.up[0]
+	c.links.mu.Unlock()
+	a.Redial(t.Context(), lost)
 	if n := c.links.count(); n != 1 {
 		t.Fatalf("%d links are up, one of two was lost", n)
 	}
@@ -262,15 +266,14 @@ func TestAHelloWithImpossibleAddressesIsRefused(t *testing.T) {
 // TestALinkThatMovesIsShownWhereItIs, until its successor has taken its place; one whose move led nowhere stays where it is.
 func TestALinkThatMovesIsShownWhereItIs(t *testing.T) {
 	at := func(n byte) ends { return ends{nicAddress(n).IP, nicAddress(n + 10).IP} }
-	l := links{up: make([]bool, 1), at: make([]ends, 1), aim: make([]ends, 1), moving: make([]bool, 1), full: make(chan struct{})}
+	l := links{up: make([]*transport.Link, 1), at: make([]ends, 1), aim: make([]ends, 1), moving: make([]bool, 1), full: make(chan struct{})}
 	shown := func(want byte) {
 		t.Helper()
 		if s := l.streams(); len(s) != 1 || s[0].Local != nicAddress(want).IP {
 			t.Errorf("the link is shown as %+v, want it on NIC %d", s, want)
 		}
 	}
-	l.place(0, at(2))
-	l.set(0, true)
+	l.came(&transport.Link{}, at(2))
 	l.move(0, true)
 	l.aim[0] = at(3)
 	shown(2)
@@ -279,7 +282,7 @@ func TestALinkThatMovesIsShownWhereItIs(t *testing.T) {
 	}
 	l.move(0, true)
 	l.aim[0] = at(3)
-	l.place(0, at(3))
+	l.came(&transport.Link{}, at(3))
 	l.move(0, false)
 	shown(3)
 }

@@ -121,6 +121,7 @@ type LinkUser interface {
 
 // LinkSource re-opens a lost link of a live channel. Implemented by the peer package.
 type LinkSource interface {
-	// Redial asks for link index of that channel again; the side that dialed the channel dials. The link comes by LinkUp.
-	Redial(ctx context.Context, peer string, epoch uint64, index int)
+	// Redial says that a link is lost and asks for another in its place, unless that has come already; the side that dialed the channel
+	// dials. The link comes by LinkUp.
+	Redial(ctx context.Context, lost *Link)
 }

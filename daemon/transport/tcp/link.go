@@ -201,7 +201,7 @@ func (l *link) lost() {
 	if !mine || source == nil || !l.settle() || ch.has(l.Index) { // another one has come meanwhile
 		return
 	}
-	source.Redial(ch.ctx, l.Peer, l.Epoch, l.Index)
+	source.Redial(ch.ctx, l.Link)
 }
 
 func (ch *channel) has(index int) bool {

@@ -72,12 +72,12 @@ func (l *lab) link(c net.Conn, peer string, i int, side func(net.Conn, *tls.Conf
 }
 
 // Redial implements transport.LinkSource.
-func (l *lab) Redial(ctx context.Context, _ string, _ uint64, index int) {
+func (l *lab) Redial(ctx context.Context, lost *transport.Link) {
 	if ctx.Err() != nil {
 		return
 	}
 	l.pending.Add(1)
-	go func() { defer l.pending.Done(); l.dial(index) }()
+	go func() { defer l.pending.Done(); l.dial(lost.Index) }()
 }
 
 func (l *lab) close() {

@@ -197,11 +197,11 @@ type source struct {
 	again chan struct{}
 }
 
-func (s *source) Redial(ctx context.Context, peer string, e uint64, index int) {
+func (s *source) Redial(ctx context.Context, lost *transport.Link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if peer == "a" && e == epoch {
-		s.asked, s.ctx = append(s.asked, index), ctx
+	if lost.Peer == "a" && lost.Epoch == epoch {
+		s.asked, s.ctx = append(s.asked, lost.Index), ctx
 		s.again <- struct{}{}
 	}
 }
