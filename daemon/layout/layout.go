@@ -74,6 +74,7 @@ type Layout struct {
 	domains     []uint64 // blocks of each hold domain
 	fingerprint []Field
 	digest      [32]byte
+	encoded     int
 
 	cuts []piece // what views are cut into, for Extents; nil of peers' layouts, whose memory is not here
 }
@@ -109,3 +110,6 @@ func (l *Layout) Fingerprint() []Field { return l.fingerprint }
 
 // Digest names the layout between daemons: SHA-256 of Encode.
 func (l *Layout) Digest() [32]byte { return l.digest }
+
+// EncodedLen is the length of Encode in bytes.
+func (l *Layout) EncodedLen() int { return l.encoded }

@@ -47,7 +47,8 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	}
 	slices.Sort(l.layers)
 	l.layers = slices.Compact(l.layers)
-	l.digest = sha256.Sum256(l.Encode())
+	form := l.Encode()
+	l.digest, l.encoded = sha256.Sum256(form), len(form)
 	return l, nil
 }
 

@@ -71,30 +71,30 @@ func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, err
 	return nil, malformed("a frame of unknown kind %d", kind)
 }
 
-// decodeLayout looks into the blob as well: the machine would ask for one that is no layout again and again. What is one is part of the
+// decodeLayout refuses what is no layout: the machine would ask for it again and again. What is one is part of the
 // protocol's version, so no honest peer is hit.
 func decodeLayout(body []byte) (transfer.Msg, error) {
-	m := new(transfer.MsgLayout)
 	f := fields{what: "layout", b: body}
-	var d []byte
+	var d, blob []byte
 	for f.next() {
 		switch f.num {
 		case 1:
-			d = f.bytes("digest", len(m.Digest))
+			d = f.bytes("digest", 32)
 		case 2:
-			m.Blob = f.own("blob", layout.MaxEncoded)
+			blob = f.bytes("blob", layout.MaxEncoded)
 		}
 	}
-	m.Digest = f.digest(d)
+	digest := f.digest(d)
 	if f.err != nil {
-		return m, f.err
+		return nil, f.err
 	}
-	if l, err := layout.Decode(m.Blob); err != nil {
+	l, err := layout.Decode(blob)
+	if err != nil {
 		f.fail("layout.blob: %v", err)
-	} else if l.Digest() != m.Digest {
-		f.fail("layout.digest %x, must be that of its blob, %x", m.Digest, l.Digest())
+	} else if l.Digest() != digest {
+		f.fail("layout.digest %x, must be that of its blob, %x", digest, l.Digest())
 	}
-	return m, f.err
+	return &transfer.MsgLayout{Layout: l}, f.err
 }
 
 func decodeTake(body []byte, known *names) (transfer.Msg, error) {

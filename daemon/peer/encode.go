@@ -45,9 +45,10 @@ func appendMsg(dst []byte, epoch uint64, m transfer.Msg, runs bool) ([]byte, err
 	w := &f.writer
 	switch m := m.(type) {
 	case *transfer.MsgLayout:
-		f.start(epoch, kindLayout, 34+len(m.Blob))
-		w.bytes(1, m.Digest[:])
-		w.bytes(2, m.Blob)
+		f.start(epoch, kindLayout, 34+m.Layout.EncodedLen())
+		digest := m.Layout.Digest()
+		w.bytes(1, digest[:])
+		w.bytes(2, m.Layout.Encode())
 	case *transfer.MsgTake:
 		f.start(epoch, kindTake, 128+w.guess(m.Blocks))
 		putTake(w, m)

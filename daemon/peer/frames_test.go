@@ -21,6 +21,15 @@ func kind(epoch uint64, num protowire.Number, body []byte) []byte {
 	return w.b
 }
 
+// layoutFrame says blob under the digest of l.
+func layoutFrame(epoch uint64, l *layout.Layout, blob []byte) []byte {
+	digest := l.Digest()
+	var w writer
+	w.bytes(1, digest[:])
+	w.bytes(2, blob)
+	return rawFrame(kind(epoch, kindLayout, w.b))
+}
+
 // TestRunsAreSaidToWhoKnowsThem: a daemon of before, whose Hello does not say so, gets every id.
 func TestRunsAreSaidToWhoKnowsThem(t *testing.T) {
 	const n = 1000
@@ -80,18 +89,13 @@ func TestAMalformedFrameClosesItsChannel(t *testing.T) {
 			return must(appendMsg(nil, e, &transfer.MsgEnd{Status: transfer.Released}, false))
 		}, "end.status 4"},
 		{"digest", func(e uint64) []byte { return rawFrame(kind(e, kindLayout, []byte{0x0a, 1, 7})) }, "digest of 1 bytes, want 32"},
-		{"no layout", func(e uint64) []byte {
-			return must(appendMsg(nil, e, &transfer.MsgLayout{Blob: []byte{1, 2, 3}}, false))
-		}, "layout.blob: layout: malformed at byte"},
+		{"no layout", func(e uint64) []byte { return layoutFrame(e, introduction(8).Layout, []byte{1, 2, 3}) }, "layout.blob: layout: malformed at byte"},
 		{"layout of another version", func(e uint64) []byte {
-			m := introduction(8)
-			m.Blob[0] = 2
-			return must(appendMsg(nil, e, m, false))
+			l := introduction(8).Layout
+			return layoutFrame(e, l, append([]byte{2}, l.Encode()[1:]...))
 		}, "layout.blob: layout: version 2; this daemon reads version 1"},
 		{"digest of another layout", func(e uint64) []byte {
-			m := introduction(8)
-			m.Blob = introduction(9).Blob
-			return must(appendMsg(nil, e, m, false))
+			return layoutFrame(e, introduction(8).Layout, introduction(9).Layout.Encode())
 		}, "layout.digest "},
 		{"end", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgNeedLayout{End: 7}, false)) }, "need_layout.end 7"},
 		{"not UTF-8", func(e uint64) []byte { return rawFrame(kind(e, kindKey, []byte{0x1a, 1, 0xff})) }, "key.engine is not UTF-8"},
@@ -170,8 +174,8 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 	a := cl.node("a", func(c *Config) { c.Heartbeat = time.Hour })
 	r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
 	up := wait[transfer.PeerUp](a, nil)
-	big := &transfer.MsgLayout{Blob: make([]byte, 8<<20)}
-	for range 4 * maxQueued / len(big.Blob) {
+	big := &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 8<<20)}
+	for range 4 * maxQueued / len(big.Inline) {
 		a.Send("b", up.Epoch, big)
 	}
 	down := wait[transfer.PeerDown](a, nil)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
@@ -55,7 +54,7 @@ func FuzzFrame(f *testing.F) {
 				t.Fatalf("understood %T and cannot write it: %v", m, err)
 			}
 			_, back, err := read(again)
-			if diff := cmp.Diff(m, back, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			if diff := cmp.Diff(m, back, alike); err != nil || diff != "" {
 				t.Fatalf("%T: %v %s", m, err, diff)
 			}
 		}

@@ -22,7 +22,7 @@ func introduction(blocks uint64) *transfer.MsgLayout {
 	if err != nil {
 		panic(err)
 	}
-	return &transfer.MsgLayout{Digest: l.Digest(), Blob: l.Encode()}
+	return &transfer.MsgLayout{Layout: l}
 }
 
 // samples is one message of each kind with every field set.

@@ -45,7 +45,7 @@ func TestACommitRecordOutlivesItsChannel(t *testing.T) {
 			step(transfer.Submit{Session: 1, UserData: 7, Op: &transfer.TakeOp{
 				Key: []byte("k"), Token: []byte("0123456789abcdef"), Peer: "b", TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Blocks: lists,
 			}})
-			hear(&transfer.MsgLayout{Digest: l.Digest(), Blob: l.Encode()})
+			hear(&transfer.MsgLayout{Layout: l})
 			x := transfer.XferID(1<<40 + 1)
 			hear(&transfer.MsgGrant{
 				Xfer: x, Incarnation: 3, Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: lists, Last: true, Transport: "tcp", Slices: 1, Bytes: 4096,

@@ -60,10 +60,8 @@ func anyMsg(t *rapid.T, l *layout.Layout, xfers []transfer.XferID) transfer.Msg 
 	inc := rapid.Uint64Range(0, 2).Draw(t, "incarnation")
 	cause := transfer.Cause{Reason: transfer.Reason(rapid.Uint16Range(0, 20).Draw(t, "reason")), Text: "?"}
 	switch rapid.IntRange(0, 13).Draw(t, "kind") {
-	case 0:
-		return &transfer.MsgLayout{Digest: l.Digest(), Blob: l.Encode()}
-	case 1:
-		return &transfer.MsgLayout{Digest: l.Digest(), Blob: []byte{1, 2, 3}}
+	case 0, 1:
+		return &transfer.MsgLayout{Layout: l}
 	case 2:
 		return &transfer.MsgTake{Xfer: x, Engine: "f", TakeID: 1, Part: part.Draw(t, "part"), Parts: part.Draw(t, "parts"), Key: key, Token: token,
 			Ranks: refs, Blocks: lists, Deadline: transfer.Time(rapid.Int64().Draw(t, "deadline"))}

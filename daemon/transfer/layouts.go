@@ -1,10 +1,6 @@
 package transfer
 
-import (
-	"fmt"
-
-	"github.com/kvpipe/kvpipe/daemon/layout"
-)
+import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // introduce names ranks to a peer, and sends layouts that it was not sent on this channel.
 func (m *Machine) introduce(p *peer, ranks []RankLayout) []RankRef {
@@ -13,30 +9,23 @@ func (m *Machine) introduce(p *peer, ranks []RankLayout) []RankRef {
 		refs[i] = RankRef{Rank: r.Rank, Digest: r.Layout.Digest()}
 		if !p.told[refs[i].Digest] {
 			p.told[refs[i].Digest] = true
-			m.send(p, &MsgLayout{Digest: refs[i].Digest, Blob: r.Layout.Encode()})
+			m.send(p, &MsgLayout{r.Layout})
 		}
 	}
 	return refs
 }
 
 func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
-	if p == nil || p.knows[msg.Digest] != nil {
+	l := msg.Layout
+	if p == nil || p.knows[l.Digest()] != nil {
 		return
 	}
-	l, err := layout.Decode(msg.Blob)
-	if err == nil && l.Digest() != msg.Digest {
-		err = fmt.Errorf("its digest is %x, announced was %x", l.Digest(), msg.Digest)
-	}
-	if err != nil {
-		m.log(warnLevel, "peer sent a bad layout", "peer", p.node, "reason", err.Error())
-		return
-	}
-	if len(p.knows) >= maxKnown || p.known+len(msg.Blob) > maxKnownBytes {
+	if len(p.knows) >= maxKnown || p.known+l.EncodedLen() > maxKnownBytes {
 		clear(p.knows) // the peer is asked for those that are needed
 		p.known = 0
 	}
-	p.known += len(msg.Blob)
-	p.knows[msg.Digest] = l
+	p.known += l.EncodedLen()
+	p.knows[l.Digest()] = l
 }
 
 // resolve turns references into layouts; those that are missing are asked for.
@@ -86,7 +75,7 @@ func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
 	for _, d := range digests {
 		for _, r := range ranks {
 			if r.Layout.Digest() == d {
-				m.send(p, &MsgLayout{Digest: d, Blob: r.Layout.Encode()})
+				m.send(p, &MsgLayout{r.Layout})
 				break
 			}
 		}

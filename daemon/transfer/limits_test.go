@@ -220,7 +220,7 @@ func TestWhatWaitsLeavesRoomForItsTake(t *testing.T) {
 	m.Step(1, transfer.LayoutSet{Session: 1, Layout: l})
 	m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 14}})
 	m.Step(1, transfer.PeerUp{Node: "b", Epoch: 1})
-	m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgLayout{Digest: l.Digest(), Blob: l.Encode()}})
+	m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgLayout{Layout: l}})
 	for seq := range uint64(2) {
 		m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgSeek{
 			Xfer: transfer.XferID(seq + 1), Bind: 1, Name: "p", Match: transfer.MatchNext, Seq: seq, Room: 4, Deadline: 1e9,

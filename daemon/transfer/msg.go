@@ -12,11 +12,8 @@ type RankRef struct {
 	Digest [32]byte
 }
 
-// MsgLayout carries an encoded layout (layout.Layout.Encode).
-type MsgLayout struct {
-	Digest [32]byte
-	Blob   []byte
-}
+// MsgLayout carries a layout. On the wire it is encoded, with its digest; what is no layout there, or another, comes to no machine.
+type MsgLayout struct{ Layout *layout.Layout }
 
 // MsgTake: consumer to producer, repeated until answered: it also renews the offer's lease.
 type MsgTake struct {
