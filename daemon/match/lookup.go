@@ -18,7 +18,6 @@ type Lookup[E, Q any] struct {
 	exact   trie[Q]
 	age     uint64
 	scratch []uint32
-	nentry  int
 	nquery  int
 }
 
@@ -39,7 +38,6 @@ func (q Query[Q]) Tokens() int { return q.leaf.tokens }
 // Insert adds an entry, younger than all others. The tokens are not kept. None means that Any alone finds it.
 func (l *Lookup[E, Q]) Insert(v E, tokens []uint32) Entry[E] {
 	l.age++
-	l.nentry++
 	return Entry[E]{l.entries.insert(v, l.age, tokens)}
 }
 
@@ -59,12 +57,7 @@ func (l *Lookup[E, Q]) Find(mode Mode, tokens []uint32) (e Entry[E], ok bool) {
 // Take hides an entry from queries, Return shows it again, as old as it is. Remove ends it, taken or not.
 func (l *Lookup[E, Q]) Take(e Entry[E])   { e.leaf.take() }
 func (l *Lookup[E, Q]) Return(e Entry[E]) { e.leaf.put() }
-
-// Remove ends an entry, taken or not.
-func (l *Lookup[E, Q]) Remove(e Entry[E]) {
-	l.nentry--
-	e.leaf.remove()
-}
+func (l *Lookup[E, Q]) Remove(e Entry[E]) { e.leaf.remove() }
 
 // Wait adds a query that found nothing, younger than all others. Prefix and Exact have tokens, which are not kept.
 func (l *Lookup[E, Q]) Wait(v Q, mode Mode, tokens []uint32) Query[Q] {
@@ -100,9 +93,6 @@ func (l *Lookup[E, Q]) Leave(q Query[Q]) {
 	l.nquery--
 	q.leaf.remove()
 }
-
-// Entries counts those that are there, taken ones included.
-func (l *Lookup[E, Q]) Entries() int { return l.nentry }
 
 // Queries counts those that wait.
 func (l *Lookup[E, Q]) Queries() int { return l.nquery }

@@ -131,15 +131,20 @@ func TestLookup(t *testing.T) {
 				n.queries = slices.Delete(n.queries, i, i+1)
 			},
 			"": func(r *rapid.T) {
-				if l.Entries() != len(n.entries) || l.Queries() != len(n.queries) {
-					r.Fatalf("%d entries and %d queries, want %d and %d", l.Entries(), l.Queries(), len(n.entries), len(n.queries))
-				}
-				var wait []int
+				var wait, free []int
 				for _, q := range n.queries {
 					wait = append(wait, q.id)
 				}
-				if got := slices.Sorted(slices.Values(l.Waiters())); !slices.Equal(got, wait) {
-					r.Fatalf("queries %v wait, want %v", got, wait)
+				if got := slices.Sorted(slices.Values(l.Waiters())); !slices.Equal(got, wait) || l.Queries() != len(wait) {
+					r.Fatalf("%d queries %v wait, want %v", l.Queries(), got, wait)
+				}
+				for _, e := range n.entries {
+					if !e.taken {
+						free = append(free, e.id)
+					}
+				}
+				if got := slices.Sorted(slices.Values(l.entries.root.all(nil))); !slices.Equal(got, free) {
+					r.Fatalf("entries %v can be found, want %v", got, free)
 				}
 				tight(r, &l.entries.root, len(n.entries) == 0)
 				tight(r, &l.queries.root, len(n.queries) == 0)

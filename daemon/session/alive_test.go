@@ -121,7 +121,7 @@ func TestClosedOrder(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Close() }()
 	id := <-closed
-	if n.Pinned() != 4096 || n.Memory(id) == nil {
+	if n.Pinned() != 4096 || !n.Has(id) {
 		t.Error("the memory is gone before the fence")
 	}
 	select {
@@ -132,7 +132,7 @@ func TestClosedOrder(t *testing.T) {
 	n.SessionDrained(id)
 	n.SessionDrained(id)
 	noErr(t, <-done)
-	if n.Pinned() != 0 || n.Memory(id) != nil {
+	if n.Pinned() != 0 || n.Has(id) {
 		t.Error("the memory is there after BYE was answered")
 	}
 }

@@ -91,7 +91,7 @@ func TestLeftBehind(t *testing.T) {
 	n.dial(sessiontest.Options{Engine: "mortal"}) // the rank is free
 
 	n.SessionDrained(id)
-	eventually(t, func() bool { return n.Orphaned() == 0 && n.Pinned() == 0 && n.Memory(id) == nil }, "%d bytes are left behind", n.Orphaned)
+	eventually(t, func() bool { return n.Orphaned() == 0 && n.Pinned() == 0 && !n.Has(id) }, "%d bytes are left behind", n.Orphaned)
 }
 
 // TestLeftBehindAtTheEnd: a server that closes gives all of it back; the leak gate looks.

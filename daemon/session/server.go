@@ -187,14 +187,6 @@ func (v *Server) Resolve(id transfer.SessionID, r plan.Run) (b []byte, ok bool) 
 	return s.mem.Resolve(r.Region, r.Off, r.Len)
 }
 
-// Memory returns a session's regions, nil when it is gone.
-func (v *Server) Memory(id transfer.SessionID) *memory.Space {
-	if s := v.find(id); s != nil {
-		return s.mem
-	}
-	return nil
-}
-
 // SetLimits changes what new sessions and registrations may use.
 func (v *Server) SetLimits(l Limits) {
 	l = l.withDefaults()

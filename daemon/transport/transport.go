@@ -26,10 +26,9 @@ func Gone(side string, r plan.Run) transfer.Cause {
 
 // Job is one slice to move (producer's end), or a whole segment to accept (consumer's end; Key.Slice and Attempt unused).
 type Job struct {
-	Key    transfer.SliceKey
-	Plan   *plan.Plan
-	Mem    Memory
-	Engine string // of the producer, for fairness and metrics
+	Key  transfer.SliceKey
+	Plan *plan.Plan
+	Mem  Memory
 }
 
 // Sink takes what happened. Its methods never block for long and may be called from any goroutine; SliceSent and

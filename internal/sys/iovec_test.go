@@ -153,23 +153,6 @@ func TestSocketIOAllocatesNothing(t *testing.T) {
 	}))
 }
 
-func TestWritev(t *testing.T) {
-	var p [2]int
-	noErr(t, syscall.Pipe2(p[:], syscall.O_CLOEXEC))
-	defer CloseAll(p[:])
-	n, errno := Writev(uintptr(p[1]), []Iovec{MakeIovec([]byte("he")), MakeIovec(nil), MakeIovec([]byte("llo"))})
-	if n != 5 || errno != 0 {
-		t.Fatal(n, errno)
-	}
-	got := make([]byte, 6)
-	if n, err := syscall.Read(p[0], got); n != 5 || err != nil || string(got[:n]) != "hello" {
-		t.Fatal(n, err, string(got))
-	}
-	if _, errno := Writev(1<<20, nil); errno != syscall.EBADF {
-		t.Errorf("closed descriptor: %v", errno)
-	}
-}
-
 // Advance against the plain bytes that the pieces stand for.
 func TestIovecModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -85,20 +85,3 @@ func socketIO(trap, fd uintptr, iov []Iovec, flags int) (int, unix.Errno) {
 		return int(n), 0
 	}
 }
-
-// Writev writes iov to fd at its position, blocking if fd does.
-func Writev(fd uintptr, iov []Iovec) (int, unix.Errno) {
-	if len(iov) > MaxIovecs {
-		iov = iov[:MaxIovecs]
-	}
-	for {
-		n, _, errno := unix.Syscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
-		if errno == unix.EINTR {
-			continue
-		}
-		if errno != 0 {
-			return 0, errno
-		}
-		return int(n), 0
-	}
-}

@@ -67,7 +67,7 @@ func (h *hand) expect() {
 }
 
 func (h *hand) post(i, attempt int) {
-	h.p.Src.Post(transport.Job{Key: h.sentKey(i, attempt), Plan: h.s.Plan, Mem: h.src, Engine: "engine"})
+	h.p.Src.Post(transport.Job{Key: h.sentKey(i, attempt), Plan: h.s.Plan, Mem: h.src})
 }
 
 func (h *hand) postAll() {
