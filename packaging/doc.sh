@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Writes what packages carry beside programs into build/packages/doc: the
-# configuration as it is installed, completions, man pages. `make build` comes
+# Writes what packages carry beside programs: the configuration as it is
+# installed, completions, man pages, the pages of docs/. `make build` comes
 # first: programs are asked what they say of themselves.
+#
+# usage: packaging/doc.sh [FOLDER, instead of build/packages/doc]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-doc=build/packages/doc
+doc=${1:-build/packages/doc}
 rm -rf "$doc"
-mkdir -p "$doc/completions" "$doc/man"
+mkdir -p "$doc/completions" "$doc/man" "$doc/pages"
 
 # A daemon without certificates starts all the same, for its own node; listening for others is one line away.
 sed 's|^#listen = .*|# Installed as "off": it needs the certificates below. The default is "[::]:7650".\nlisten = "off"|' packaging/kvpiped.toml >"$doc/kvpiped.toml"
@@ -20,3 +22,9 @@ build/bin/kvpipectl completion fish >"$doc/completions/kvpipectl.fish"
 
 eval "$(packaging/version.sh)"
 ${PYTHON:-python3} -B packaging/man/make.py build/bin "$doc/man" "$(cat VERSION)" "$EPOCH"
+
+# The pages lie beside each other, so that links between them hold. What else they link to is not installed with them.
+source=$(sed -n 's/^homepage: //p' packaging/nfpm/common.yaml)/blob/v$(cat VERSION)
+for page in docs/*.md; do
+	sed -e 's|](\.\./packaging/kvpiped\.toml)|](/etc/kvpipe/kvpiped.toml)|g' -e "s|](\.\./|]($source/|g" "$page" >"$doc/pages/${page##*/}"
+done

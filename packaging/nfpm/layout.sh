@@ -61,7 +61,8 @@ lay_kvpiped() {
 	put 755 packaging/systemd/reload-type.sh "$1/usr/share/kvpipe"
 	put 640 "$doc/kvpiped.toml" "$1/etc/kvpipe"
 	text "$built/kvpiped.licences" "$1/usr/share/doc/kvpiped"
-	text docs/operating.md "$1/usr/share/doc/kvpiped"
+	# Not compressed: links name them as they are.
+	put 644 "$doc"/pages/*.md "$1/usr/share/doc/kvpiped"
 	pages 8 "$1" kvpiped.8
 	pages 5 "$1" kvpiped.toml.5
 	papers "$1" kvpiped

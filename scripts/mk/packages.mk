@@ -42,7 +42,7 @@ packages-compile: cross-deps
 		$(if $(filter $(command),$(CGO_COMMANDS)),$(GOBUILD_CGO),$(GOBUILD)) -buildvcs=false -o $(PKG)/$(arch)/bin/$(command) ./cmd/$(command) && \
 		packaging/licences.sh $(PKG)/$(arch)/bin/$(command) >$(PKG)/$(arch)/$(command).licences &&)) true
 
-# What is written: the configuration, completions, man pages.
+# What is written: the configuration, completions, man pages, documents.
 packages-doc: go-build
 	@packaging/doc.sh
 
