@@ -86,8 +86,8 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 	}
 }
 
-// Problem returns when the certificate in use ends (zero: there is none), and what is wrong: that it has ended, why the files could not be
-// read again, or that everybody can read the key.
+// Problem returns when the certificate in use ends (zero: there is none), and what is wrong: that it has ended, or why the files on disk
+// are not those in use.
 func (id *Identity) Problem() (until time.Time, err error) {
 	p := id.current()
 	id.mu.Lock()
@@ -95,18 +95,7 @@ func (id *Identity) Problem() (until time.Time, err error) {
 	if p.pair == nil {
 		return until, id.lastErr
 	}
-	if err = errors.Join(id.ended(p), id.lastErr); err == nil {
-		err = id.exposed()
-	}
-	return p.pair.Leaf.NotAfter, err
-}
-
-// exposed says that everybody can read the key. Called with mu held.
-func (id *Identity) exposed() error {
-	if mode := id.stamp[2].Mode().Perm(); mode&0o004 != 0 {
-		return fmt.Errorf("%s can be read by everybody (mode %04o): chmod 600 it, and issue another if somebody did", id.files[2], mode)
-	}
-	return nil
+	return p.pair.Leaf.NotAfter, errors.Join(id.ended(p), id.lastErr)
 }
 
 // current returns the papers as they are on disk, or the last good ones.
@@ -139,6 +128,9 @@ func (id *Identity) refresh() error {
 	defer id.mu.Unlock()
 	if sameFiles(stamp, id.stamp) {
 		return nil
+	}
+	if err := private(id.files[2], stamp[2]); err != nil {
+		return err
 	}
 	p, err := id.read()
 	if errors.Is(err, fs.ErrPermission) {

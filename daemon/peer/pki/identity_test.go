@@ -265,23 +265,6 @@ func replace(t *testing.T, path, by string) {
 	}
 }
 
-func TestAKeyThatEverybodyCanReadIsAProblem(t *testing.T) {
-	dir := newCA(t)
-	_, key := issue(t, dir, dir, "a", time.Hour)
-	a := open(t, dir, "a")
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, err := a.Problem()
-	says(t, "problem", err, key, "mode 0644", "chmod 600")
-	if err := os.Chmod(key, 0o640); err != nil { // a group may be the daemon's own
-		t.Fatal(err)
-	}
-	if _, err := a.Problem(); err != nil {
-		t.Error(err)
-	}
-}
-
 // Handshakes and new files at the same time: each handshake has a certificate with its own key.
 func TestRotationUnderLoad(t *testing.T) {
 	dir := newCA(t)

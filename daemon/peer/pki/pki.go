@@ -122,21 +122,29 @@ func loadCA(dir string) (*x509.Certificate, crypto.Signer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, CAKeyFile))
+	path := filepath.Join(dir, CAKeyFile)
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read CA key: %w", err)
+	}
+	if err := private(path, st); err != nil {
+		return nil, nil, err
+	}
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read CA key: %w", err)
 	}
 	block, _ := pem.Decode(b)
 	if block == nil {
-		return nil, nil, fmt.Errorf("%s: no PEM block", filepath.Join(dir, CAKeyFile))
+		return nil, nil, fmt.Errorf("%s: no PEM block", path)
 	}
 	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, CAKeyFile), err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	s, ok := k.(crypto.Signer)
 	if !ok {
-		return nil, nil, fmt.Errorf("%s: a key that cannot sign", filepath.Join(dir, CAKeyFile))
+		return nil, nil, fmt.Errorf("%s: a key that cannot sign", path)
 	}
 	return certs[0], s, nil
 }
