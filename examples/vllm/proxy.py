@@ -7,11 +7,12 @@ The prefill instance gets the request with max_tokens 1 and `do_remote_decode`; 
 whatever is in them, go to the decode instance with the original request. Those of a decode instance's answer, which a
 client sends with the next turn of its conversation, go to the prefill instance. Instances take turns. When a prefill instance
 fails, the decode instance gets the request without parameters and computes the prompt itself: a user sees an error
-only where the decode instance gives one. Without --prefill requests go round the decode instances as they are. Needs
-fastapi, httpx and uvicorn, which vLLM brings.
+only where the decode instance gives one. Whoever is at a request whose client goes away is let go of, and aborts it.
+Without --prefill requests go round the decode instances as they are. Needs fastapi, httpx and uvicorn, which vLLM brings.
 """
 
 import argparse
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -20,7 +21,7 @@ import uuid
 import fastapi
 import httpx
 import uvicorn
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 log = logging.getLogger("proxy")
 
@@ -33,6 +34,39 @@ def kept(params):
     """Of a client's parameters, what is for a decode instance that has nothing to load: for how long it keeps the KV."""
     ours = params.get("kvpipe") if isinstance(params, dict) else None
     return {"kvpipe": {"v": ours.get("v"), "keep": ours["keep"]}} if isinstance(ours, dict) and "keep" in ours else None
+
+
+class Passed(StreamingResponse):
+    """An instance's answer as it comes. The connection is let go of however it ends: an instance aborts what nobody reads any more."""
+
+    def __init__(self, answer):
+        super().__init__(answer.aiter_raw(), answer.status_code, {"content-type": answer.headers.get("content-type", "application/json")})
+        self.answer = answer
+
+    async def __call__(self, *connection):
+        try:
+            await super().__call__(*connection)
+        finally:
+            await self.answer.aclose()
+
+
+async def left(request):
+    """Returns when the client of a request that was read has gone away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_left(request, work):
+    """What comes of work. It is cancelled, and with it what it asks of an instance, when the client goes away first: nobody reads this answer."""
+    work, gone = asyncio.ensure_future(work), asyncio.ensure_future(left(request))
+    try:
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+        work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        return await work
+    return Response(status_code=499)
 
 
 class Proxy:
@@ -74,23 +108,16 @@ class Proxy:
         headers = {"Accept-Encoding": "identity", "X-Request-Id": request.headers.get("x-request-id") or uuid.uuid4().hex}
         if "authorization" in request.headers:
             headers["Authorization"] = request.headers["authorization"]
+        return await unless_left(request, self.answer(path, body, headers))
+
+    async def answer(self, path, body, headers):
         if self.prefill:
             body["kv_transfer_params"] = await self.params(path, body, headers) or kept(body.get("kv_transfer_params"))
         url = next(self.decode)
         try:
-            answer = await self.post(url + path, body, headers, stream=True)
+            return Passed(await self.post(url + path, body, headers, stream=True))
         except httpx.HTTPError as error:
             return JSONResponse({"error": {"message": f"decode instance {url}: {error!r}", "type": "bad_gateway"}}, 502)
-
-        async def chunks():
-            try:
-                async for chunk in answer.aiter_raw():
-                    yield chunk
-            finally:  # also when the client of a stream has gone: the decode instance aborts the request
-                await answer.aclose()
-
-        return StreamingResponse(chunks(), answer.status_code,
-                                 {"content-type": answer.headers.get("content-type", "application/json")})
 
 
 def application(prefill, decode):

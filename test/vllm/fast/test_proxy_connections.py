@@ -1,20 +1,10 @@
 """The example's proxy, and instances that close connections which it keeps."""
 
 import asyncio
-import importlib.util
-import pathlib
 
 import httpx
+import proxies
 import pytest
-
-PROXY = pathlib.Path(__file__).parents[3] / "examples/vllm/proxy.py"
-
-
-def proxy(*decode):
-    spec = importlib.util.spec_from_file_location("kvpipe_example_proxy", PROXY)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Proxy([], decode)
 
 
 class Instance:
@@ -45,7 +35,7 @@ async def asked(instance, times):
     """How many connections an instance saw that was asked so often."""
     server = await asyncio.start_server(instance, "127.0.0.1")
     url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
-    ours = proxy(url)
+    ours = proxies.load().Proxy([], [url])
     try:
         for _ in range(times):
             assert (await ours.post(url + "/v1/completions", {}, {})).status_code == 200
