@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/internal/version"
 )
 
@@ -44,14 +44,14 @@ func (c *ctl) bench() *cobra.Command {
 		Long: "Measure what each transport moves from a peer to this node, or within this node. Ask on the peer for the other direction.",
 	}
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 1, "time for each row")
-	cmd.Flags().StringSliceVar(&sizes, "sizes", nil, "block sizes in bytes, comma separated (default 4096 to 1048576)")
+	cmd.Flags().StringSliceVar(&sizes, "sizes", nil, "block sizes, in bytes or such as 64KiB, comma separated (default 4KiB to 1MiB)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, s := range sizes {
-			n, err := strconv.ParseUint(s, 10, 64)
-			if err != nil {
-				return fmt.Errorf("--sizes %q: give numbers of bytes", s)
+			var n config.Size
+			if err := n.UnmarshalText([]byte(s)); err != nil {
+				return fmt.Errorf("--sizes %q: give numbers of bytes, or such as 64KiB", s)
 			}
-			o.Sizes = append(o.Sizes, n)
+			o.Sizes = append(o.Sizes, uint64(n))
 		}
 		if o.Seconds <= 0 {
 			return fmt.Errorf("--seconds %v: give a number above 0", o.Seconds)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestErrors(t *testing.T) {
 		{"status --admin " + none, "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin`},
 		{"explain nobody --admin " + socket, `peer "nobody" is not known (known: decode-1): kvpipectl peers lists what is known`},
 		{"explain a b --admin " + socket, "accepts at most 1 arg(s), received 2"},
-		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes`},
+		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes, or such as 64KiB`},
 		{"bench --seconds 0 --admin " + socket, "--seconds 0: give a number above 0"},
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
 		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
@@ -77,11 +78,11 @@ func TestDrain(t *testing.T) {
 func TestBenchAsksWhatItWasTold(t *testing.T) {
 	src := admintest.Example()
 	src.BenchErr = errors.New("the peer left")
-	out, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096", "--admin", admintest.Serve(t, src))
+	out, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096,64KiB", "--admin", admintest.Serve(t, src))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if src.LastPeer != "decode-1" || src.LastBench.Seconds != 0.25 || len(src.LastBench.Sizes) != 1 || src.LastBench.Sizes[0] != 4096 {
+	if src.LastPeer != "decode-1" || src.LastBench.Seconds != 0.25 || !slices.Equal(src.LastBench.Sizes, []uint64{4096, 65536}) {
 		t.Errorf("asked for %q, %+v", src.LastPeer, src.LastBench)
 	}
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 5 || !strings.Contains(lines[4], "the peer left") {

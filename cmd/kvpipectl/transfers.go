@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,8 @@ import (
 func (c *ctl) transfers() *cobra.Command {
 	var watch bool
 	var every time.Duration
-	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: noArgs}
+	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: noArgs,
+		Long: "Takes and transfers in flight, each end of this node's in a row of its own. ENGINE and PEER are those of the other end: - while its engine is not known, and for this node."}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again and again, until interrupted")
 	cmd.Flags().DurationVar(&every, "interval", time.Second, "pause between two prints with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -55,16 +57,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 func (c *ctl) printTransfers(watch bool) func(io.Writer, []admin.Transfer) {
 	return func(w io.Writer, all []admin.Transfer) {
+		// A receiver fetches many items ahead, and they have nothing to show.
+		shown := slices.DeleteFunc(slices.Clone(all), func(x admin.Transfer) bool { return x.State == "seeking" })
+		waiting := len(all) - len(shown)
 		if watch {
-			fmt.Fprintf(w, "%s  %d transfers\n", time.Now().Format(time.TimeOnly), len(all))
+			fmt.Fprintf(w, "%s  %d in flight\n", time.Now().Format(time.TimeOnly), len(shown))
 		}
 		t := newTable(w, "ID", "END", "STATE", "KEY", "ENGINE", "PEER", "TRANSPORT", "MOVED", "OF", "AGE", "DEADLINE", "TRACE")
-		waiting := 0
-		for _, x := range all {
-			if x.State == "seeking" { // a receiver fetches many items ahead, and they have nothing to show
-				waiting++
-				continue
-			}
+		for _, x := range shown {
 			t.row(x.ID, x.End, x.State, x.Key, orDash(x.Engine), orDash(x.Peer), orDash(x.Transport), size(x.Moved), size(x.Bytes), age(x.Age), age(x.Deadline), orDash(x.Trace))
 		}
 		t.flush()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/discovery/topology"
 )
 
@@ -28,6 +29,7 @@ type schema struct {
 	Properties map[string]schema `json:"properties"`
 	Values     *schema           `json:"additionalProperties"`
 	Required   []string          `json:"required"`
+	Enum       []string          `json:"enum"`
 }
 
 type openAPI struct {
@@ -63,9 +65,21 @@ func TestSchemasAreTheTypes(t *testing.T) {
 	got := describe(t).Components.Schemas
 	for _, s := range got {
 		slices.Sort(s.Required)
+		for name, p := range s.Properties {
+			p.Enum = nil // types do not have the words
+			s.Properties[name] = p
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("types.go and openapi.json differ (-types +openapi):\n%s", diff)
+	}
+}
+
+// TestRolesAreThoseOfTheMachine: programs that check what they read know every session.
+func TestRolesAreThoseOfTheMachine(t *testing.T) {
+	want := []string{transfer.Worker.String(), transfer.Scheduler.String(), transfer.Endpoint.String()}
+	if got := describe(t).Components.Schemas["Session"].Properties["role"].Enum; !slices.Equal(got, want) {
+		t.Errorf("roles of sessions: %q, want %q", got, want)
 	}
 }
 
