@@ -106,7 +106,7 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	if d.identity, err = identity(d.cfg); err != nil {
-		d.log.Error("no peer can be reached, and none reaches this node, until its certificate files are good", "error", err)
+		d.log.Error(noPeers, "error", err)
 	}
 	if err := d.listen(); err != nil {
 		return err

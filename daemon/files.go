@@ -13,6 +13,9 @@ import (
 // devLife is how long certificates of "kvpiped --dev" last.
 const devLife = 365 * 24 * time.Hour
 
+// noPeers is what certificate files that were never good mean.
+const noPeers = "no peer can be reached, and none reaches this node, until its certificate files are good"
+
 // renewAt: development certificates with less than a week left are issued anew.
 func renewAt() time.Time { return time.Now().Add(7 * 24 * time.Hour) }
 

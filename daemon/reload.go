@@ -14,6 +14,7 @@ func (d *Daemon) Reload(load func() (config.Config, error)) {
 		d.log.Error("reload: the configuration stays as it was", "error", err)
 		return
 	}
+	d.sayPapers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var now, later []string
@@ -35,5 +36,19 @@ func (d *Daemon) Reload(load func() (config.Config, error)) {
 	d.log.Info("reloaded", "changed", now)
 	if len(later) > 0 {
 		d.log.Warn("these settings need a restart", "keys", later)
+	}
+}
+
+// sayPapers: certificate files are read at each handshake, without a signal; but who sends one waits for a word.
+func (d *Daemon) sayPapers() {
+	if d.identity == nil {
+		return
+	}
+	switch until, err := d.identity.Problem(); {
+	case err == nil:
+	case until.IsZero():
+		d.log.Error(noPeers, "error", err)
+	default:
+		d.log.Error("reload: the certificate stays as it was", "until", until, "error", err)
 	}
 }

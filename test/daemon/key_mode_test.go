@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
@@ -56,6 +57,8 @@ func TestAKeyForEverybody(t *testing.T) {
 	chmod(key, 0o644)
 	told("status", ctl(t, c.path("a.m"), "status"))
 	_ = c.handshake(a.attr("listen"))
+	a.signal(syscall.SIGHUP)
+	told("a reload", a.await("reload: the certificate stays as it was"))
 	a.stop()
 	b.stop()
 
