@@ -18,14 +18,15 @@ import pairs
 import rows
 
 LENGTHS = (500, 1900)
+PARTS = 4  # of a round
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nixl", default="", help="folder where pip has put nixl, when it is not installed")
-    parser.add_argument("--rounds", type=int, default=7, help="measured rounds at most (default %(default)s)")
-    parser.add_argument("--seconds", type=float, default=200, help="from the third on, no round begins after this (default %(default)s)")
-    parser.add_argument("--count", type=int, default=24, help="hand-overs of each length in a round (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds at most (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=600, help="from the third on, no round begins after this (default %(default)s)")
+    parser.add_argument("--count", type=int, default=24, help="hand-overs of each length in each of the four parts of a round (default %(default)s)")
     parser.add_argument("--only", nargs="+", default=[pairs.KVPIPE, pairs.NIXL, pairs.EXAMPLE], metavar="CONNECTOR")
     parser.add_argument("--json", default="build/bench-vllm.json")
     given = parser.parse_args()
@@ -36,17 +37,22 @@ def options():
 
 
 class Samples:
-    """What one connector was measured at: a list for each quantity, an entry for each round."""
+    """What one connector was measured at: a list for each quantity, an entry for each round.
+
+    A round is several parts, between which the other connectors have their turns: what disturbs the machine for a while meets
+    all of them, and a percentile has as many hand-overs under it as it needs.
+    """
 
     def __init__(self, pair):
         self.pair = pair
         self.of = {}
+        self._times, self._cpu = {}, {}  # of the parts of this round
 
     def add(self, what, value):
         self.of.setdefault(what, []).append(value)
 
-    def _cpu(self, what, run, per_step):
-        """Connector CPU of both engines while run() lasts, in microseconds per step or per request that it returns."""
+    def _spend(self, what, run, per_step):
+        """Connector CPU of both engines while run() lasts, per step or per request that it returns."""
         before = [m.read() for m in self.pair.meters]
         count = run()
         spent = steps = 0
@@ -54,23 +60,35 @@ class Samples:
             new = meter.read()
             spent += sum(new[role][1] - old[role][1] for role in new)
             steps += new["scheduler"][0] - old["scheduler"][0]
-        self.add(what, spent / (steps if per_step else count) * 1e6)
+        self._spent(what, spent, steps if per_step else count)
 
-    def round(self, prompts, given):
+    def _spent(self, what, seconds, count):
+        total = self._cpu.setdefault(what, [0, 0])
+        total[0] += seconds
+        total[1] += count
+
+    def part(self, prompts, given):
         for length in LENGTHS:
-            times = []
+            times = self._times.setdefault(length, [])
 
             def hand_overs():
                 times.extend(self.pair.hand_over(prompts.draw(length)) * 1e3 for _ in range(given.count))
                 return given.count
 
-            self._cpu(f"cpu per request, {length}", hand_overs, per_step=False)
-            self.add(f"p50, {length}", rows.percentile(times, 50))
-            self.add(f"p99, {length}", rows.percentile(times, 99))
+            self._spend(f"cpu per request, {length}", hand_overs, per_step=False)
             self.pair.tidy()
-        self._cpu("cpu per idle step", lambda: self.pair.d.stream(prompts.draw(32), 250) and 0, per_step=True)
+        self._spend("cpu per idle step", lambda: self.pair.d.stream(prompts.draw(32), 250) and 0, per_step=True)
         self.pair.tidy()
         self.held(prompts)
+
+    def ends(self):
+        """The round is over: an entry for each quantity, in milliseconds and, of CPU, in microseconds."""
+        for length, times in self._times.items():
+            self.add(f"p50, {length}", rows.percentile(times, 50))
+            self.add(f"p99, {length}", rows.percentile(times, 99))
+        for what, (seconds, count) in self._cpu.items():
+            self.add(what, seconds / count * 1e6)
+        self._times, self._cpu = {}, {}
 
     def held(self, prompts):
         """Steps of a prefill server that holds a finished prompt which nobody has pulled yet."""
@@ -85,7 +103,7 @@ class Samples:
             self.pair.d.stream(prompts.draw(32), 250)
             after = self.pair.meters[0].read()
         spent = sum(after[role][1] - before[role][1] for role in after)
-        self.add("cpu per step that holds a prompt", spent / (after["scheduler"][0] - before["scheduler"][0]) * 1e6)
+        self._spent("cpu per step that holds a prompt", spent, after["scheduler"][0] - before["scheduler"][0])
         self.pair.d.complete(prompt, 1, **more)
 
 
@@ -138,15 +156,18 @@ def run(given, home, report):
         begin = time.monotonic()
         while report["rounds"] < given.rounds and (report["rounds"] < 2 or time.monotonic() < begin + given.seconds):
             report["rounds"] += 1
+            for _ in range(PARTS):
+                for samples in order:
+                    samples.pair.wake()
+                    uncounted(samples.pair, prompts, 1)  # who was stopped for a while first does what was due meanwhile
+                    samples.part(prompts, given)
+                    samples.pair.stop()
+                order = order[1:] + order[:1]
             for samples in order:
-                samples.pair.wake()
-                uncounted(samples.pair, prompts, 1)  # who was stopped for minutes first does what was due meanwhile
-                samples.round(prompts, given)
-                samples.pair.stop()
-            order = order[1:] + order[:1]
+                samples.ends()
         for pair in running:
             pair.wake()
-            share = (pair.hits() - pair.before) / (report["rounds"] * given.count * sum(LENGTHS))
+            share = (pair.hits() - pair.before) / (report["rounds"] * PARTS * given.count * sum(LENGTHS))
             report["loaded"][pair.name] = round(share, 3)
             report["threads"][pair.name] = [meter.threads() for meter in pair.meters]
             if share < 0.9:
