@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -34,7 +35,7 @@ func (n *node) hasLimits(engine string, want map[string]string) {
 func TestQuotas(t *testing.T) {
 	const pinned = 4 * blockBytes
 	n := start(t, "a", t.TempDir(), func(c *config.Config) {
-		c.Limits.Offers, c.Limits.Inflight, c.Limits.SessionPinned = 1, 3, pinned
+		c.Limits.Offers, c.Limits.Inflight, c.Limits.BlockIDs, c.Limits.SessionPinned = 1, 3, 5, pinned
 	})
 	e := n.join("e", 4)
 	offer := func(key string) *transfer.OfferOp {
@@ -52,19 +53,24 @@ func TestQuotas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	submit(offer("one"))
-	refused("a second offer", e.do(offer("two")), "this session has 1 offers, the limit is limits.offers = 1")
-	if _, _, err := e.Alloc(1); sessiontest.Reason(err) != transfer.Quota || !strings.Contains(err.Error(), "limits.session_pinned = 16384") {
-		t.Errorf("one byte more: %v", err)
-	}
 	early := func(i int) *transfer.TakeOp {
 		return &transfer.TakeOp{Key: fmt.Appendf(nil, "never %d", i), Token: token(), TakeID: uint64(i), Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 60e9}
+	}
+	submit(offer("one"))
+	large := early(4)
+	large.Blocks = e.all()
+	refused("block ids beyond the limit", e.do(large), "this session has 4 block ids in what it offers, takes, puts and gets, with these 4, the limit is limits.block_ids = 5")
+	one := offer("two")
+	one.Blocks = []layout.BlockList{{NTokens: 1, IDs: []uint32{0}}}
+	refused("a second offer", e.do(one), "this session has 1 offers, the limit is limits.offers = 1")
+	if _, _, err := e.Alloc(1); sessiontest.Reason(err) != transfer.Quota || !strings.Contains(err.Error(), "limits.session_pinned = 16384") {
+		t.Errorf("one byte more: %v", err)
 	}
 	submit(early(1))
 	submit(early(2))
 	refused("a fourth operation", e.do(early(3)), "this session has 3 operations that are not released, the limit is 3 (limits.inflight")
 
-	want := map[string]string{"limits.offers": "1 of 1", "limits.inflight": "3 of 3", "limits.session_pinned": "16384 of 16384"}
+	want := map[string]string{"limits.offers": "1 of 1", "limits.inflight": "3 of 3", "limits.block_ids": "4 of 5", "limits.session_pinned": "16384 of 16384"}
 	n.hasLimits("e", want)
 	m, err := view{n.Daemon}.metrics(t.Context())
 	if err != nil {
@@ -86,7 +92,7 @@ func TestQuotas(t *testing.T) {
 	}
 
 	next := n.cfg
-	next.Limits.Offers, next.Limits.Inflight, next.Limits.SessionPinned = 2, 8, 2*pinned
+	next.Limits.Offers, next.Limits.Inflight, next.Limits.BlockIDs, next.Limits.SessionPinned = 2, 8, 16, 2*pinned
 	n.Reload(loaded(next))
 	f := n.join("f", 8)
 	for _, key := range []string{"three", "four"} {
@@ -97,7 +103,7 @@ func TestQuotas(t *testing.T) {
 		}
 	}
 	eventually(t, "the offers are there", func() bool { return len(n.offers()) == 3 })
-	n.hasLimits("f", map[string]string{"limits.offers": "2 of 2", "limits.inflight": "2 of 8", "limits.session_pinned": "32768 of 32768"})
+	n.hasLimits("f", map[string]string{"limits.offers": "2 of 2", "limits.inflight": "2 of 8", "limits.block_ids": "16 of 16", "limits.session_pinned": "32768 of 32768"})
 }
 
 // TestDeafClient: one that submits all it can and never collects a completion is bounded by its own ring. Others hand over as before,

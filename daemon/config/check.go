@@ -168,6 +168,7 @@ func (c *Config) checkNumbers(p *problems) {
 	within(p, "limits.offers", c.Limits.Offers, 1, 1<<20)
 	within(p, "limits.pipes", c.Limits.Pipes, 0, 1<<16)
 	within(p, "limits.items", c.Limits.Items, 1, 1<<22)
+	within(p, "limits.block_ids", c.Limits.BlockIDs, 1, 1<<30)
 	within(p, "limits.session_pinned", c.Limits.SessionPinned, 4<<10, 1<<60)
 	within(p, "limits.total_pinned", c.Limits.TotalPinned, 4<<10, 1<<60)
 	within(p, "advanced.inline", c.Advance.Inline, 0, 64<<10)

@@ -43,6 +43,8 @@ type Config struct {
 	MaxPipes  int // ends of pipes and lookup buffers, per engine and owner; 256
 	MaxItems  int // per session: in its pipe or lookup buffer; 262144
 
+	MaxBlockIDs int // per session: in its operations that are not released, 4 bytes each; 64 Mi
+
 	Debug bool // log single requests, at debug level
 
 	Broken Broken
@@ -93,6 +95,7 @@ func (c *Config) setDefaults() {
 	def(&c.MaxGraves, 65536)
 	def(&c.MaxPipes, 256)
 	def(&c.MaxItems, 262144)
+	def(&c.MaxBlockIDs, 64<<20)
 }
 
 func def[T comparable](field *T, value T) {

@@ -15,6 +15,10 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 		cause = because(Quota, "extend: the offer of key %s was made and extended in %d pieces, the limit is %d: extend it by more blocks at once, or seal it without blocks",
 			short(mb.offer.key), len(mb.segs), maxSegs)
 	}
+	ids := count(in.Blocks)
+	if cause.Reason == OK {
+		cause = m.within(s, quotaBlockIDs, ids)
+	}
 	if cause.Reason == OK && s.ended != nil {
 		cause = *s.ended
 	}
@@ -25,6 +29,7 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 		m.refuse(s, sub, cause)
 		return
 	}
+	mb.countIDs(ids)
 	if len(in.Blocks) > 0 || in.Sealed && len(mb.segs) == 0 {
 		mb.add(in.Blocks, in.After, in.Layered)
 	}

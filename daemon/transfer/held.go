@@ -1,10 +1,6 @@
 package transfer
 
-import (
-	"slices"
-
-	"github.com/kvpipe/kvpipe/daemon/layout"
-)
+import "slices"
 
 // heldSubmit is a submission that waits for ranks of before a restart.
 type heldSubmit struct {
@@ -25,11 +21,9 @@ type heldSubmits struct {
 	ids   int
 }
 
-// What a session has waiting is all that it had before the restart, each extension of an offer by itself, and what it asks for meanwhile.
-const (
-	maxHeld    = 1 << 16
-	maxHeldIDs = 16 * layout.MaxIDs
-)
+// maxHeld: what a session has waiting is all that it had before the restart, each extension of an offer by itself, and what it asks for
+// meanwhile. It has no more block ids than the session may have.
+const maxHeld = 1 << 16
 
 // waits says whether a submission has to: it is about ranks that are not back, or its session has submitted something before that waits.
 func (h *homecoming) waits(s *session, op Op) bool {
@@ -50,9 +44,9 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 		return false
 	}
 	x := &heldSubmit{s: s, sub: *sub, at: m.now, until: m.endBy(sub.Op), ids: idsOf(sub.Op)}
-	if s.held.n >= maxHeld || s.held.ids+x.ids > maxHeldIDs {
-		m.refuse(s, sub, because(Quota, "this session has %d submissions with %d block ids that wait for %d ranks after the restart of the daemon of node %q, the limits are %d and %d: wait until the ranks are back",
-			s.held.n, s.held.ids, h.ranksOut(s.engine), m.cfg.Node, maxHeld, maxHeldIDs))
+	if s.held.n >= maxHeld || x.ids > 0 && s.used[quotaBlockIDs]+s.held.ids+x.ids > m.cfg.MaxBlockIDs {
+		m.refuse(s, sub, because(Quota, "this session has %d submissions with %d block ids that wait for %d ranks after the restart of the daemon of node %q, the limits are %d and limits.block_ids = %d: "+
+			"wait until the ranks are back, or raise that", s.held.n, s.held.ids, h.ranksOut(s.engine), m.cfg.Node, maxHeld, m.cfg.MaxBlockIDs))
 		return true
 	}
 	h.keep(x)
@@ -168,6 +162,10 @@ func idsOf(op Op) int {
 	case *ExtendOp:
 		return count(in.Blocks)
 	case *TakeOp:
+		return count(in.Blocks)
+	case *PutOp:
+		return count(in.Blocks)
+	case *GetOp:
 		return count(in.Blocks)
 	}
 	return 0

@@ -25,7 +25,7 @@ func TestHeldLimits(t *testing.T) {
 		{"submissions", func(timeout transfer.Time) transfer.Op { return &transfer.TakeOp{Key: []byte("k"), Timeout: timeout} }, 65536},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+			m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxBlockIDs: 16 * layout.MaxIDs})
 			m.Step(start, transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: minute})
 			m.Step(start, transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
 			user := uint64(0)
@@ -43,7 +43,7 @@ func TestHeldLimits(t *testing.T) {
 				}
 			}
 			end := ended(submit(c.op(minute)))
-			if len(end) != 1 || end[0].Reason != transfer.Quota || !strings.Contains(end[0].Text, "wait for 1 ranks") {
+			if len(end) != 1 || end[0].Reason != transfer.Quota || !strings.Contains(end[0].Text, "wait for 1 ranks") || !strings.Contains(end[0].Text, "limits.block_ids = 16777216") {
 				t.Fatalf("one too many: %+v", end)
 			}
 			if end := ended(m.Step(start+transfer.Second, transfer.Tick{})); len(end) != 3 || end[0].Reason != transfer.Timeout {

@@ -64,7 +64,7 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 		cause = checkBlocks(ranks, in.Blocks)
 	}
 	if cause.Reason == OK {
-		cause = m.within(s, quotaOffers)
+		cause = m.within(s, quotaOffers, 1)
 	}
 	o := m.offers[string(in.Key)]
 	old := o.heirless(s)

@@ -112,5 +112,6 @@ func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
 
 func (mb *member) freed(m *Machine, o *op) {
 	o.by.used[quotaOffers]--
+	mb.shrink()
 	m.bereave(mb)
 }

@@ -20,7 +20,8 @@ type op struct {
 	notify    []*session // by first, then the ranks concerned
 	credits   int        // still reserved in each of notify
 	counts    quota
-	late      bool // none are: completions wait until there are some
+	late      bool  // none are: completions wait until there are some
+	ids       int32 // block ids that it keeps; by counts them, too
 	held      []hold
 	exclusive bool
 	stage     stage
@@ -96,7 +97,14 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 	}
 	s.ops[o.user] = o
 	s.used[o.counts]++
+	o.countIDs(idsOf(sub.Op))
 	return Cause{}
+}
+
+// countIDs counts block ids that the operation keeps until it is released.
+func (o *op) countIDs(n int) {
+	o.ids += int32(n)
+	o.by.used[quotaBlockIDs] += n
 }
 
 func (m *Machine) newOp() OpID { m.lastOp++; return m.lastOp }
@@ -173,6 +181,7 @@ func (m *Machine) settle(o *op) {
 	}
 	delete(o.by.ops, o.user)
 	o.by.used[o.counts]--
+	o.countIDs(-int(o.ids))
 	o.owner.freed(m, o)
 }
 

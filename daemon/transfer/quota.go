@@ -1,13 +1,16 @@
 package transfer
 
+import "fmt"
+
 // quota is something of which a session may have only so many. Another kind is a constant here, a row in quotas, and a call of within
-// before one more is had; session.used counts.
+// before more is had; session.used counts.
 type quota uint8
 
 const (
 	quotaOps quota = iota
 	quotaOffers
 	quotaItems
+	quotaBlockIDs
 	numQuotas
 )
 
@@ -19,15 +22,22 @@ var quotas = [numQuotas]struct {
 	quotaOps:    {"limits.inflight", "operations that are not released", "wait for some of them", func(c *Config) int { return c.MaxOps }},
 	quotaItems:  {"limits.items", "items in its pipe or lookup buffer", "wait until some are received", func(c *Config) int { return c.MaxItems }},
 	quotaOffers: {"limits.offers", "offers", "withdraw some, or wait until they are taken", func(c *Config) int { return c.MaxOffers }},
+	quotaBlockIDs: {"limits.block_ids", "block ids in what it offers, takes, puts and gets", "wait until some of that has ended, or withdraw offers",
+		func(c *Config) int { return c.MaxBlockIDs }},
 }
 
-// within refuses one more of a kind to a session that has as many as it may.
-func (m *Machine) within(s *session, q quota) Cause {
+// within refuses n more of a kind to a session that would have more than it may. Who has that many already may go on with what needs none.
+func (m *Machine) within(s *session, q quota, n int) Cause {
 	x := &quotas[q]
-	if limit := x.limit(&m.cfg); s.used[q] >= limit {
-		return because(Quota, "this session has %d %s, the limit is %s = %d: %s, or raise that", s.used[q], x.what, x.key, limit, x.remedy)
+	limit := x.limit(&m.cfg)
+	if n == 0 || s.used[q]+n <= limit {
+		return Cause{}
 	}
-	return Cause{}
+	with := ""
+	if n > 1 {
+		with = fmt.Sprintf(", with these %d", n)
+	}
+	return because(Quota, "this session has %d %s%s, the limit is %s = %d: %s, or raise that", s.used[q], x.what, with, x.key, limit, x.remedy)
 }
 
 // QuotaInfo is how much of a limit a session uses.

@@ -3,6 +3,7 @@ package transfer
 // receiving is a segment at the consumer's end.
 type receiving struct {
 	grant     *MsgGrant
+	transport string
 	planned   bool
 	open      bool // expected, or inline data being written
 	slices    uint32
@@ -86,7 +87,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	if g.Seg > 0 {
 		seg = new(receiving)
 	}
-	seg.grant = g
+	seg.grant, seg.transport = g, g.Transport
 	t.segs[g.Seg] = seg
 	if !t.granted {
 		t.granted = true

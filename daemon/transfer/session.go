@@ -163,6 +163,9 @@ func (m *Machine) usable(s *session, in Op) (Cause, bool) {
 	if put { // a lookup buffer may hold many more
 		counts = quotaItems
 	}
-	c := m.within(s, counts)
+	c := m.within(s, counts, 1)
+	if c.Reason == OK {
+		c = m.within(s, quotaBlockIDs, idsOf(in))
+	}
 	return c, c.Reason == OK
 }

@@ -311,7 +311,9 @@ func (t *take) freed(m *Machine, _ *op) {
 	delete(m.takeNames, t.name)
 	if t.end == nil {
 		t.forget(m)
+		return
 	}
+	t.shrink()
 }
 
 // forget drops a take that was released and whose end the producer knows.

@@ -189,7 +189,7 @@ func (o *Op) arrive(in transfer.Op) {
 		if o.timeout > 0 {
 			o.limit = c.now + o.timeout + c.bound()
 		}
-		s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: in})
+		s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(in)})
 	})
 }
 

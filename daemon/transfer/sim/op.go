@@ -86,8 +86,21 @@ func (o *Op) submit(in transfer.Op) {
 				o.limit = 0 // what it acts on may have to wait for other ranks
 			}
 		}
-		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: in})
+		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(in)})
 	})
+}
+
+// given is what a machine may keep and change: the operation itself may have to be sent again, and is looked at when it has ended.
+func given(in transfer.Op) transfer.Op {
+	switch in := in.(type) {
+	case *transfer.TakeOp:
+		own := *in
+		return &own
+	case *transfer.GetOp:
+		own := *in
+		return &own
+	}
+	return in
 }
 
 // conflicts is true while another take, which was not told its end, holds some of the blocks.

@@ -68,6 +68,11 @@ func (c *Cluster) checkEnd() {
 			} else if x.Operations+x.Offers+x.Legs > 0 {
 				c.fail("node %s: session %d has %d operations, %d offers and %d legs left", n.name, x.Session, x.Operations, x.Offers, x.Legs)
 			}
+			for _, q := range x.Quotas {
+				if q.Used > 0 && q.Key != "limits.pipes" { // of the whole engine
+					c.fail("node %s: session %d has no operations left, and uses %d of %s", n.name, x.Session, q.Used, q.Key)
+				}
+			}
 		}
 		for id, l := range n.legs {
 			if !c.opts.Broken.Fence {

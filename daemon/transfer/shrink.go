@@ -1,0 +1,29 @@
+package transfer
+
+// What has ended may be remembered for long, by those to whom a peer has not answered. Its block ids are counted no more, so it does not
+// keep them, nor what is as long as they are.
+
+// shrink leaves of a take what its producer has to hear, and how much was moved.
+func (t *take) shrink() {
+	var all receiving
+	for _, seg := range t.segs {
+		if seg != nil {
+			all.transport = seg.transport
+			all.slices += seg.slices
+			all.count += seg.count
+			all.bytes += seg.bytes
+		}
+	}
+	t.seg0, t.segs1 = all, [1]*receiving{&t.seg0}
+	t.segs = t.segs1[:min(len(t.segs), 1)]
+	t.covered, t.missing, t.failed = nil, nil, nil
+	t.in.Blocks, t.held1 = nil, [1]hold{}
+	if t.get != nil {
+		t.get.in.Blocks, t.get.in.Tokens = nil, nil
+	}
+}
+
+// shrink leaves of an offer's operation how it ended.
+func (mb *member) shrink() {
+	mb.segs, mb.segs1, mb.held1 = nil, [1]portion{}, [1]hold{}
+}
