@@ -203,7 +203,7 @@ func TestBlockIDsWaitForTheFence(t *testing.T) {
 		}
 	}
 	l := oneRank(t)
-	m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgLayout{Digest: l.Digest(), Blob: l.Encode()}})
+	m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgLayout{Layout: l}})
 	m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGrant{
 		Xfer: take.Xfer, Incarnation: 1, Last: true, Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: someBlocks(0, 8), Transport: "tcp", Slices: 1, Bytes: 8,
 	}})

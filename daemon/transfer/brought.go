@@ -34,7 +34,7 @@ func (k *seeker) taking(m *Machine) *MsgTake {
 	if l == nil {
 		return nil
 	}
-	g := l.Group(blocks.Group)
+	g := l.layout.Group(blocks.Group)
 	if g == nil || g.Kind != layout.Paged || blocks.FirstToken != 0 || uint64(len(blocks.IDs))*uint64(g.BlockSize) < it.bytes {
 		return nil // as coversBytes has it at the receiver: a peer may say anything
 	}

@@ -37,7 +37,7 @@ type Config struct {
 	MaxOps    int // per session, not yet released; 4096
 	MaxOffers int // per session; 4096
 	MaxParked int // takes that wait for offers, per peer; 4096
-	MaxHeld   int // block ids and tokens of what a peer asks for, 4 bytes each; 64 Mi
+	MaxHeld   int // block ids and tokens of what a peer asks for and grants, 4 bytes each, and the size of the rest of that; 64 Mi
 	MaxEnds   int // receiving ends of a peer that are remembered here; 65536
 	MaxGraves int // remembered keys; 65536
 	MaxPipes  int // ends of pipes and lookup buffers, per engine and owner; 256

@@ -99,4 +99,5 @@ type RankLayout struct {
 	Rank    uint32
 	Session SessionID      // on this node; 0 when the rank is the peer's
 	Layout  *layout.Layout // geometry and fingerprint
+	known   *known         // where the layout of a peer's rank is counted
 }

@@ -21,11 +21,16 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 		return
 	}
 	if len(p.knows) >= maxKnown || p.known+l.EncodedLen() > maxKnownBytes {
-		clear(p.knows) // the peer is asked for those that are needed
-		p.known = 0
+		m.forgetLayouts(p) // the peer is asked for those that are needed
 	}
 	p.known += l.EncodedLen()
-	p.knows[l.Digest()] = l
+	p.knows[l.Digest()] = newKnown(l)
+}
+
+// forgetLayouts drops those of a peer, and the verdicts about them: they would keep them.
+func (m *Machine) forgetLayouts(p *peer) {
+	p.knows, p.known = map[[32]byte]*known{}, 0
+	clear(m.agreed)
 }
 
 // resolve turns references into layouts; those that are missing are asked for.
@@ -33,10 +38,12 @@ func (m *Machine) resolve(p *peer, x XferID, end End, refs []RankRef) []RankLayo
 	var missing [][32]byte
 	out := make([]RankLayout, len(refs))
 	for i, r := range refs {
-		out[i] = RankLayout{Rank: r.Rank, Layout: p.knows[r.Digest]}
-		if out[i].Layout == nil {
+		k := p.knows[r.Digest]
+		if k == nil {
 			missing = append(missing, r.Digest)
+			continue
 		}
+		out[i] = RankLayout{Rank: r.Rank, Layout: k.layout, known: k}
 	}
 	if missing != nil {
 		m.send(p, &MsgNeedLayout{Xfer: x, End: end, Digests: missing})

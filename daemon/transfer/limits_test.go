@@ -215,7 +215,8 @@ func TestPeerHoldsNoMore(t *testing.T) {
 // TestWhatWaitsLeavesRoomForItsTake: GETs that fill what a peer may hold with the takes that they bring do not stand in the way of those.
 func TestWhatWaitsLeavesRoomForItsTake(t *testing.T) {
 	l := oneRank(t)
-	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxHeld: 8})
+	const room = 500 // for the layout of the take as well
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxHeld: 2 * room})
 	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Endpoint, Credits: 1000})
 	m.Step(1, transfer.LayoutSet{Session: 1, Layout: l})
 	m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 14}})
@@ -225,7 +226,7 @@ func TestWhatWaitsLeavesRoomForItsTake(t *testing.T) {
 		m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgSeek{
 			Xfer: transfer.XferID(seq + 1), Bind: 1, Name: "p", Match: transfer.MatchNext, Seq: seq, Room: 4, Deadline: 1e9,
 			Take: &transfer.MsgTake{
-				Engine: "f", Parts: 1, Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: []layout.BlockList{{NTokens: 4, IDs: []uint32{0, 1, 2, 3}}},
+				Engine: "f", Parts: 1, Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: []layout.BlockList{{NTokens: room, IDs: make([]uint32, room)}},
 			},
 		}})
 	}

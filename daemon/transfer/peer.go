@@ -3,8 +3,6 @@ package transfer
 import (
 	"cmp"
 	"slices"
-
-	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
 // peer is another node, and the channel to it.
@@ -12,15 +10,15 @@ type peer struct {
 	node    string
 	up      bool
 	epoch   uint64
-	life    uint64                      // incarnation of its daemon
-	told    map[[32]byte]bool           // layouts sent on this channel
-	knows   map[[32]byte]*layout.Layout // layouts received on this channel
-	known   int                         // bytes of those, encoded
-	serves  int                         // of it, here
-	seekers int                         // of it, here: gets that look for items
-	held    int                         // block ids and tokens of both
-	ends    int                         // of it, remembered here
-	landing int                         // from it: items on their way to gets here
+	life    uint64              // incarnation of its daemon
+	told    map[[32]byte]bool   // layouts sent on this channel
+	knows   map[[32]byte]*known // layouts received on this channel
+	known   int                 // bytes of those, encoded
+	serves  int                 // of it, here
+	seekers int                 // of it, here: gets that look for items
+	held    int                 // block ids and tokens of both, what it granted here, and the layouts that takes go by
+	ends    int                 // of it, remembered here
+	landing int                 // from it: items on their way to gets here
 }
 
 // What bounds the layouts that a peer can make this node remember: their number, and their bytes when they are encoded.
@@ -124,7 +122,8 @@ func (m *Machine) peerUp(ev PeerUp) {
 	}
 	if !p.up {
 		p.up, p.epoch, p.life = true, ev.Epoch, ev.Incarnation
-		p.told, p.knows, p.known = map[[32]byte]bool{}, map[[32]byte]*layout.Layout{}, 0
+		p.told = map[[32]byte]bool{}
+		m.forgetLayouts(p)
 		m.resayEnds(p)
 		m.askDoubts(p)
 	}

@@ -3,12 +3,12 @@ package transfer
 // What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld): a node with a good certificate may
 // be mad all the same.
 
-// mayHold tells whether a peer may ask for something that has so many block ids and tokens besides what it has asked for.
+// mayHold tells whether a peer may ask for something that has so many block ids and tokens, or the size of them, besides what is held for it.
 func (m *Machine) mayHold(p *peer, n int) Cause {
 	if p == nil || p.held+n <= m.cfg.MaxHeld {
 		return Cause{}
 	}
-	return because(Quota, "what node %q waits for on node %q has %d block ids and tokens, with these %d; the limit is %d", p.node, m.cfg.Node, p.held, n, m.cfg.MaxHeld)
+	return because(Quota, "what node %q waits for on node %q, and has granted to it, has the size of %d block ids, with these %d; the limit is %d", p.node, m.cfg.Node, p.held, n, m.cfg.MaxHeld)
 }
 
 // held counts the block ids and tokens that are kept of a GET.

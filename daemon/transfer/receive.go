@@ -4,6 +4,7 @@ package transfer
 type receiving struct {
 	grant     *MsgGrant
 	transport string
+	producers []RankLayout
 	planned   bool
 	open      bool // expected, or inline data being written
 	slices    uint32
@@ -74,6 +75,12 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		t.fail(m, Failed, because(Invalid, "node %q announced segment %d; at most %d are served", t.node(m), g.Seg, maxSegs))
 		return
 	}
+	if t.peer != nil {
+		if cause := t.keep(m, g, producers); cause.Reason != OK {
+			t.fail(m, Failed, cause)
+			return
+		}
+	}
 	t.countLanding(moving)
 	t.phase, t.engine, t.incarnation = moving, g.Engine, g.Incarnation
 	m.disarm(&t.resend)
@@ -87,7 +94,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	if g.Seg > 0 {
 		seg = new(receiving)
 	}
-	seg.grant, seg.transport = g, g.Transport
+	seg.grant, seg.transport, seg.producers = g, g.Transport, producers
 	t.segs[g.Seg] = seg
 	if !t.granted {
 		t.granted = true
@@ -155,7 +162,7 @@ func (t *take) open(m *Machine, i uint32) {
 	switch {
 	case seg.grant.HasInline:
 		m.emit(WriteInline{Leg: t.leg.id, Seg: i, Data: seg.grant.Inline, CRC: seg.grant.InlineCRC})
-		seg.grant.Inline = nil
+		t.written(seg.grant)
 		return
 	case seg.slices > 0:
 		m.emit(Expect{Leg: t.leg.id, Seg: i, Transport: seg.grant.Transport})

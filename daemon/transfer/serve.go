@@ -116,10 +116,19 @@ func (m *Machine) admit(v *serve) {
 	}
 	o.renew(m)
 	if v.consumers == nil {
-		if v.consumers = m.consumerRanks(v); v.consumers == nil {
+		ranks := m.consumerRanks(v)
+		if ranks == nil {
 			m.park(v)
 			return
 		}
+		if v.peer != nil {
+			if cause := m.mayHold(v.peer, v.peer.fresh(ranks)); cause.Reason != OK {
+				v.refuse(m, cause)
+				return
+			}
+			v.peer.use(ranks)
+		}
+		v.consumers = ranks
 	}
 	if cause := m.agree(o.layouts, v.consumers); cause.Reason != OK {
 		v.refuse(m, cause)
@@ -277,6 +286,7 @@ func (v *serve) over(m *Machine) {
 	if v.peer != nil {
 		v.peer.serves--
 		v.peer.held -= v.ids
+		v.peer.leave(v.consumers)
 		m.remembers(v, aborted)
 	}
 	if aborted && !v.unlinked {

@@ -95,4 +95,7 @@ func (w *strained) calm() {
 	if len(s.Sessions)+len(s.Offers)+len(s.Transfers)+len(s.Pipes)+s.Parked > 0 {
 		w.t.Fatalf("left: %+v", *s)
 	}
+	if n := w.m.HeldFor("b"); n != 0 {
+		w.t.Fatalf("node b is said to make this one keep %d block ids, and nothing is left", n)
+	}
 }

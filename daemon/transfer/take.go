@@ -29,6 +29,7 @@ type take struct {
 	engine      string // the producer's
 	incarnation uint64
 	segs        []*receiving
+	kept        int // by them, of what their grants said
 	covered     []spans
 	sent        bool // the producer sent everything
 	sentSegs    int
@@ -309,6 +310,7 @@ func (t *take) account(o *op, s *session) (uint64, []layout.Run) {
 
 func (t *take) freed(m *Machine, _ *op) {
 	delete(m.takeNames, t.name)
+	t.forgetGrants()
 	if t.end == nil {
 		t.forget(m)
 		return
