@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -98,7 +99,11 @@ func (k *keyOp) tooLate(m *Machine) Cause {
 			c.Text = "nothing was offered under it"
 		}
 	}
-	return because(Timeout, "peer %q did not answer about key %s within %s: %s", k.hint, key, limit, c.Text)
+	about := " about key " + key
+	if bytes.HasPrefix(k.msg.Key, []byte(ReservedPrefix)) { // a daemon asked for itself: the key says nothing to anybody
+		about = ""
+	}
+	return because(Timeout, "peer %q did not answer%s within %s: %s", k.hint, about, limit, c.Text)
 }
 
 func (k *keyOp) cancel(m *Machine, _ *op) {

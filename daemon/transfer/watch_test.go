@@ -85,18 +85,27 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAWatchThatHearsNothingSaysWhere: without a peer it is about this node.
+// TestAWatchThatHearsNothingSaysWhere: without a peer it is about this node. Keys of the daemons' own say nothing to anybody.
 func TestAWatchThatHearsNothingSaysWhere(t *testing.T) {
-	w := newWatched(t, transfer.Config{})
-	w.step(transfer.Submit{Session: 3, Op: &transfer.WatchOp{Key: []byte("k"), Token: watchToken, Timeout: 20 * transfer.Second}})
-	w.now += 20 * transfer.Second
-	for _, e := range w.m.Step(w.now, transfer.Tick{}) {
-		if c, ok := e.(transfer.Complete); ok && c.Kind == transfer.KindWatch {
-			if want := `nothing was offered under key "k" on node "a", this one, within 20s`; c.Reason != transfer.Timeout || c.Text != want {
-				t.Errorf("the watch ended %s: %s\nwant %s", c.Reason, c.Text, want)
+	for _, c := range []struct{ key, peer, want string }{
+		{"k", "", `nothing was offered under key "k" on node "a", this one, within 20s`},
+		{"k", "b", `peer "b" did not answer about key "k" within 20s: no answer`},
+		{transfer.ReservedPrefix + "k", "b", `peer "b" did not answer within 20s: no answer`},
+	} {
+		w := newWatched(t, transfer.Config{})
+		w.step(transfer.Submit{Session: 3, Op: &transfer.WatchOp{Key: []byte(c.key), Peer: c.peer, Token: watchToken, Timeout: 20 * transfer.Second}})
+		w.now += 20 * transfer.Second
+		ended := false
+		for _, e := range w.m.Step(w.now, transfer.Tick{}) {
+			if e, ok := e.(transfer.Complete); ok && e.Kind == transfer.KindWatch {
+				ended = true
+				if e.Reason != transfer.Timeout || e.Text != c.want {
+					t.Errorf("the watch ended %s: %s\nwant %s", e.Reason, e.Text, c.want)
+				}
 			}
-			return
+		}
+		if !ended {
+			t.Errorf("the watch of %q at %q has not ended", c.key, c.peer)
 		}
 	}
-	t.Error("the watch has not ended")
 }
