@@ -43,7 +43,7 @@ func (g *guest) peers() {
 		g.run(words[0], words[1:]...)
 	}
 	g.edit(`#node = ""`, `node = "guest"`)
-	g.edit(`listen = "off"`, `listen = "[::]:7650"`)
+	g.edit("\nlisten = \"off\"\n", "\nlisten = \"[::]:7650\"\n")
 	g.edit(`#ca = ""`, `ca = "/etc/kvpipe/ca.crt"`)
 	g.edit(`#cert = ""`, `cert = "/etc/kvpipe/guest.crt"`)
 	g.edit(`#key = ""`, `key = "/etc/kvpipe/guest.key"`)
