@@ -115,7 +115,10 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	int err = kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_HELLO, kv_ctl_next_seq(kv), &kv->hello,
 			      sizeof(kv->hello), -1, deadline);
-	int got = err == 0 ? kv_ctl_recv(kv->ctl.fd, &m, deadline) : 0;
+	/* One that closed the connection before it was heard may have said why. */
+	int got = kv_ctl_recv(kv->ctl.fd, &m, err == 0 ? deadline : 0);
+	if (got > 0)
+		err = 0;
 	if (err == 0 && got == 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer within %s: " KV_LOOK, kv->path, KV_SPAN(deadline - start));
 	else if (err == 0 && got < 0)

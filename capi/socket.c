@@ -92,7 +92,8 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 	for (;;) {
 		msg.msg_controllen = sizeof(control.buf);
 		ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n < 0 && errno == EINTR)
+		/* ECONNRESET, once: the other end closed without having read all. What it said before is there still. */
+		if (n < 0 && (errno == EINTR || errno == ECONNRESET))
 			continue;
 		if (n < 0 && errno == EAGAIN) {
 			if (deadline == 0 || !wait_ready(sock, POLLIN, deadline))

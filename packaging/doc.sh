@@ -3,12 +3,17 @@
 # installed, completions, man pages, the pages of docs/. `make build` comes
 # first: programs are asked what they say of themselves.
 #
-# usage: packaging/doc.sh [FOLDER, instead of build/packages/doc]
+# usage: packaging/doc.sh [FOLDER, new or empty, instead of build/packages/doc]
 set -euo pipefail
+given=${1:+$(realpath -m "$1")}
 cd "$(dirname "$0")/.."
 
-doc=${1:-build/packages/doc}
-rm -rf "$doc"
+doc=${given:-build/packages/doc}
+[ -n "$given" ] || rm -rf "$doc"
+if [ -n "$(ls -A "$doc" 2>/dev/null)" ]; then
+	echo "doc.sh: $doc is not empty" >&2
+	exit 1
+fi
 mkdir -p "$doc/completions" "$doc/man" "$doc/pages"
 
 # A daemon without certificates starts all the same, for its own node; listening for others is one line away.

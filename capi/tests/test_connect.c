@@ -5,6 +5,7 @@
 #include "internal.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -302,6 +303,50 @@ static void refused(void)
 	fake_stop(f);
 }
 
+/* Says BYE to whoever connects and closes the connection, without having read anything. */
+static void *show_out(void *listener)
+{
+	static const char text[] = "this connection made room for others";
+	struct {
+		struct kvpipe_ctl head;
+		struct kvpipe_ack ack;
+		char text[sizeof(text) - 1];
+	} __attribute__((packed)) bye = {
+		.head = { .magic = KVPIPE_MAGIC, .type = KVPIPE_CTL_BYE, .len = sizeof(bye.ack) + sizeof(bye.text) },
+		.ack = { .reason = KVPIPE_E_QUOTA, .text_len = sizeof(bye.text) },
+	};
+	int conn;
+
+	memcpy(bye.text, text, sizeof(bye.text));
+	while ((conn = accept4(*(int *)listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		CHECK(send(conn, &bye, sizeof(bye), MSG_NOSIGNAL) == sizeof(bye));
+		close(conn);
+	}
+	return NULL;
+}
+
+/* Before HELLO was sent (EPIPE), before it was read (ECONNRESET), or while it is on its way: the reason is heard. */
+static void shown_out(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	pthread_t daemon;
+	kvpipe_t *kv;
+
+	make_dir();
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/s", dir);
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
+	CHECK(pthread_create(&daemon, NULL, show_out, &s) == 0);
+	struct kvpipe_connect_opts o = WORKER(.socket = addr.sun_path);
+	for (int i = 0; i < 300; i++)
+		CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "connect: this connection made room for others");
+	shutdown(s, SHUT_RDWR);
+	CHECK(pthread_join(daemon, NULL) == 0);
+	close(s);
+	unlink(addr.sun_path);
+	rmdir(dir);
+}
+
 static void no_sq(struct kvpipe_welcome *w)
 {
 	w->rings[0].kind = 77;
@@ -470,7 +515,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
-		TEST(refused), TEST(bad_welcomes), TEST(arguments), TEST(sizes),	TEST(codes),
+		TEST(refused), TEST(shown_out), TEST(bad_welcomes), TEST(arguments), TEST(sizes),	TEST(codes),
 	};
 	return RUN(tests);
 }

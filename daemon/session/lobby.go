@@ -33,22 +33,29 @@ type lobby struct {
 
 // enter lets one in and returns who makes room for it, if anybody has to: of the user who has most here, of its process that has most, the
 // one that came first. So a process that opens many and says nothing keeps out itself, and where each has one, it is
-// the oldest that is least likely to speak still.
+// the oldest that is least likely to speak still. Processes that cannot be seen from here, in containers of their own, count for one each.
 func (l *lobby) enter(n *newcomer) (out *newcomer) {
 	l.list = append(l.list, n)
 	if len(l.list) <= maxSilentPerUID {
 		return nil
 	}
-	users, processes := map[uint32]int{}, map[int]int{}
+	type process struct {
+		uid uint32
+		pid int
+	}
+	users, processes := map[uint32]int{}, map[process]int{}
+	of := func(n *newcomer) process { return process{n.cred.UID, n.cred.PID} }
 	for _, n := range l.list {
 		users[n.cred.UID]++
-		processes[n.cred.PID]++
+		if processes[of(n)]++; n.cred.PID == 0 {
+			processes[of(n)] = 1
+		}
 	}
 	if len(l.list) <= maxSilent && users[n.cred.UID] <= maxSilentPerUID {
 		return nil
 	}
 	out = slices.MaxFunc(l.list, func(a, b *newcomer) int {
-		return cmp.Or(cmp.Compare(users[a.cred.UID], users[b.cred.UID]), cmp.Compare(processes[a.cred.PID], processes[b.cred.PID]))
+		return cmp.Or(cmp.Compare(users[a.cred.UID], users[b.cred.UID]), cmp.Compare(processes[of(a)], processes[of(b)]))
 	})
 	out.out = true
 	l.leave(out)

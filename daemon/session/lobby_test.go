@@ -9,9 +9,10 @@ import (
 
 // TestWhoMakesRoom: of the user who has most, of its process that has most, the one that came first.
 func TestWhoMakesRoom(t *testing.T) {
+	const each = -1
 	type group struct {
 		uid     uint32
-		pid, of int // of: connections, each of another process if pid is 0
+		pid, of int // of: connections, each of another process if pid is each
 	}
 	for name, c := range map[string]struct {
 		before []group
@@ -23,7 +24,10 @@ func TestWhoMakesRoom(t *testing.T) {
 		"one process":                {[]group{{1, 10, 64}}, sys.Cred{UID: 1, PID: 10}, 0},
 		"another process came first": {[]group{{1, 9, 1}, {1, 10, 63}}, sys.Cred{UID: 1, PID: 10}, 1},
 		"another process comes":      {[]group{{1, 9, 1}, {1, 10, 63}}, sys.Cred{UID: 1, PID: 11}, 1},
-		"a process for each":         {[]group{{1, 0, 64}}, sys.Cred{UID: 1, PID: 1}, 0},
+		"a process for each":         {[]group{{1, each, 64}}, sys.Cred{UID: 1, PID: 1}, 0},
+		"in other containers":        {[]group{{1, 0, 24}, {1, 10, 2}, {1, 0, 38}}, sys.Cred{UID: 1, PID: 11}, 24},
+		"of two users":               {[]group{{2, 0, 40}, {1, 10, 1}, {1, 0, 1}, {1, 10, 38}, {1, each, 24}}, sys.Cred{UID: 1, PID: 10}, 40},
+		"of two users, one process":  {[]group{{2, 10, 40}, {1, 10, 1}, {1, 9, 63}}, sys.Cred{UID: 1, PID: 9}, 41},
 		"another user came first":    {[]group{{2, 20, 64}, {1, 10, 64}}, sys.Cred{UID: 1, PID: 10}, 64},
 		"all are full":               {[]group{{5, 50, 1}, {1, 10, 63}, {2, 20, 64}, {3, 30, 64}, {4, 40, 64}}, sys.Cred{UID: 6, PID: 60}, 64},
 	} {
@@ -37,7 +41,7 @@ func TestWhoMakesRoom(t *testing.T) {
 			for _, g := range c.before {
 				for i := range g.of {
 					pid := g.pid
-					if pid == 0 {
+					if pid == each {
 						pid = 100 + i
 					}
 					if out := come(sys.Cred{UID: g.uid, PID: pid}); out != nil {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from typing import Any, Iterable, Optional, Tuple, Union
@@ -106,11 +107,10 @@ def binary(name: str, value: Any) -> Optional[bytes]:
 
 
 def secret(value: Any) -> Optional[bytes]:
-    """A token, or None for None. Whatever is given may be one, so no error shows it."""
-    try:
+    """A token, or None for None. Whatever is given may be one, so no error shows it, nor has one in its context that does."""
+    with contextlib.suppress(Invalid):
         return binary("token", value)
-    except Invalid:
-        raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token") from None
+    raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token")
 
 
 def required_secret(value: Any) -> bytes:

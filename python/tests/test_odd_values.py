@@ -159,7 +159,7 @@ def test_what_may_be_a_token_is_not_shown(place, token, call):
     with pytest.raises(kvpipe.Invalid) as error:
         call(place, token)
     assert str(error.value).startswith(f"token is a {type(token).__name__}: must be bytes") and "secret" not in repr(error.value)
-    assert error.value.__cause__ is None and error.value.__suppress_context__
+    assert error.value.__cause__ is None and error.value.__context__ is None
 
 
 def test_shown_shortly():

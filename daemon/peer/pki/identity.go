@@ -129,9 +129,6 @@ func (id *Identity) refresh() error {
 	if sameFiles(stamp, id.stamp) {
 		return nil
 	}
-	if err := private(id.files[2], stamp[2]); err != nil {
-		return err
-	}
 	p, err := id.read()
 	if errors.Is(err, fs.ErrPermission) {
 		err = fmt.Errorf("%w: the daemon's user has to be able to read it (chown; mode 600 for the key)", err)
@@ -163,7 +160,15 @@ func (id *Identity) read() (p papers, err error) {
 	for _, c := range cas {
 		p.roots.AddCert(c)
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	certPEM, err := os.ReadFile(cert)
+	if err != nil {
+		return p, err
+	}
+	keyPEM, err := readPrivate(key)
+	if err != nil {
+		return p, err
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return p, fmt.Errorf("%s with %s: %w", cert, key, err)
 	}

@@ -123,14 +123,7 @@ func loadCA(dir string) (*x509.Certificate, crypto.Signer, error) {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, CAKeyFile)
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read CA key: %w", err)
-	}
-	if err := private(path, st); err != nil {
-		return nil, nil, err
-	}
-	b, err := os.ReadFile(path)
+	b, err := readPrivate(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read CA key: %w", err)
 	}
