@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -54,6 +55,7 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 		return
 	}
 	d.leg(e.Leg).put(e.Seg, &segment{plan: p, sessions: d.cfg.Sessions, src: e.Producer, dst: e.Consumer})
+	ev.Size = uint32(min(p.Size(), math.MaxUint32))
 	ev.Slices, ev.Bytes, ev.Missing = uint32(p.Slices()), p.Bytes(), p.Missing()
 	if len(e.Consumer) > 1 {
 		ev.RankBytes = p.RankBytes()

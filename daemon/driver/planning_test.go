@@ -57,3 +57,32 @@ func TestManyViewsAreMuchToPlan(t *testing.T) {
 		t.Errorf("counted as %d, want 2 ids and 6 views", n)
 	}
 }
+
+// TestTheSizeOfAPlanIsSaid: the machine hears how much is kept, whatever made it much: here a block that a peer does not have, and that holds more
+// tokens than all of a take's.
+func TestTheSizeOfAPlanIsSaid(t *testing.T) {
+	const n = 4096
+	view := layout.View{Region: 1, NumBlocks: 2 * n, BlockStride: 1, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv"}
+	small, err := layout.New([]layout.View{view}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.NumBlocks, view.BlockSize, view.BlockStride = 1, layout.MaxBlockSize, layout.MaxBlockSize
+	large, err := layout.New([]layout.View{view}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	every2nd := make([]uint32, n)
+	for i := range every2nd {
+		every2nd[i] = uint32(2 * i)
+	}
+	d := New(Config{PlanInline: 1 << 20})
+	d.makePlan(transfer.MakePlan{
+		Leg: transfer.Leg{Peer: "b", End: transfer.Consumer}, Producer: []transfer.RankLayout{{Layout: large}}, Consumer: []transfer.RankLayout{{Layout: small}},
+		Src: []layout.BlockList{{NTokens: layout.MaxBlockSize, IDs: []uint32{layout.NoBlock}}}, Dst: []layout.BlockList{{NTokens: n, IDs: every2nd}},
+	})
+	ev, ok := d.own[0].(transfer.Planned)
+	if !ok || ev.Cause.Reason != transfer.OK || ev.Slices != 0 || len(ev.Missing) != n || ev.Size < 12*n {
+		t.Errorf("%d missing runs of %d, %d slices, a size of %d bytes: %v", len(ev.Missing), n, ev.Slices, ev.Size, ev.Cause)
+	}
+}

@@ -96,6 +96,7 @@ func (b *builder) fill(p *Plan, r Request) error {
 		return err
 	}
 	p.missing = b.missing()
+	p.size = b.size()
 	return nil
 }
 

@@ -103,6 +103,7 @@ type Plan struct {
 	slices     int
 	consumers  []Rank
 	missing    []layout.Run
+	size       int
 	layered    bool
 
 	// Room for what small plans have: one of each, so that a plan is one piece of memory.

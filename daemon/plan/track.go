@@ -144,6 +144,7 @@ func (b *builder) missing() []layout.Run {
 				runs = append(runs, layout.Run{Group: t.group, First: id, Count: 1})
 			}
 		}
+		t.missing = nil // the plan keeps the track
 	}
 	slices.SortFunc(runs, func(a, b layout.Run) int {
 		if c := cmp.Compare(a.Group, b.Group); c != 0 {

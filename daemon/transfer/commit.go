@@ -132,7 +132,7 @@ func (t *take) decide(m *Machine) {
 		return
 	}
 	if t.covered != nil {
-		t.missing = append(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered)...)
+		t.missing = unite(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered))
 	}
 	if len(t.missing) > 0 {
 		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, the first of them block %d of group %d here; compute those that are listed as failed, "+

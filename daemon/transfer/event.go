@@ -183,13 +183,14 @@ type PeerMsg struct {
 type Planned struct {
 	Leg       Leg
 	Seg       uint32
+	Size      uint32 // bytes that the plan keeps besides what MakePlan named, and those of a small one
 	Transport string // chosen by the producer's side; the consumer's plan ignores it
 	Inline    bool   // small enough to ride inside MsgGrant (never when both ends are here)
 	Slices    uint32
 	Bytes     uint64
 	RankBytes map[uint32]uint64 // consumer rank -> bytes; may be nil when there is one rank
 	Marks     []Mark            // layered plans only
-	Missing   []layout.Run      // destination blocks that the producer has no block for
+	Missing   []layout.Run      // destination blocks that the producer has no block for; ascending groups and ids
 	Cause     Cause
 }
 

@@ -3,14 +3,17 @@ package transfer
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // What a producer grants is kept until the take is released: block ids, segments with their plans, layouts. It counts against MaxHeld like
-// what its node asks for, so that a mad producer ends takes of its own offers, and not the daemon that took.
+// what its node asks for, so that a mad producer ends takes of its own offers, and not the daemon that took. What its segments lack is kept
+// as a set of the take's own block ids (unite).
 
 // What grants take besides block ids, in the 4 bytes of one.
 const (
-	grantCost = 256 // one, with its segment and the plan of that
+	grantCost = 384 // one, with its segment and the smallest plan of that
 	slotCost  = 2   // a segment before it that was not granted yet
 	rankCost  = 16
 	listCost  = 32
+	markCost  = 4
+	sliceCost = 8 // whether it is in place, and how often it was asked for
 )
 
 // held counts what is kept of a grant.
@@ -22,6 +25,11 @@ func (g *MsgGrant) held() int {
 	return n
 }
 
+// held counts what is kept of a plan. Few block ids are enough for a large one: its size is that of both ends' views, and of their holes.
+func (ev *Planned) held() int {
+	return int(ev.Size)/4 + markCost*len(ev.Marks) + rankCost*len(ev.RankBytes) + sliceCost*int(ev.Slices)
+}
+
 // inlineHeld counts the bytes that came with a grant, which are kept until they are written.
 func (g *MsgGrant) inlineHeld() int { return len(g.Inline) / 4 }
 
@@ -31,14 +39,32 @@ func heldOf(lists []layout.BlockList) int { return listCost*len(lists) + count(l
 func (t *take) keep(m *Machine, g *MsgGrant, ranks []RankLayout) Cause {
 	p := t.peer
 	n := g.held() + slotCost*max(int(g.Seg)+1-len(t.segs), 0)
-	if with := n + p.fresh(ranks); p.held+with > m.cfg.MaxHeld {
-		return because(Quota, "key %s: what node %q has granted to node %q, and waits for there, has the size of %d block ids, with this grant %d more; the limit is %d: take less at a time",
-			short(t.in.Key), p.node, m.cfg.Node, p.held, with, m.cfg.MaxHeld)
+	if cause := t.mayKeep(m, n+p.fresh(ranks)); cause.Reason != OK {
+		return cause
 	}
 	t.kept += n
 	p.held += n
 	p.use(ranks)
 	return Cause{}
+}
+
+// keepPlan counts the plan of a grant from another node, once it is there, as keep does the grant.
+func (t *take) keepPlan(m *Machine, ev *Planned) Cause {
+	n := ev.held()
+	if cause := t.mayKeep(m, n); cause.Reason != OK {
+		return cause
+	}
+	t.kept += n
+	t.peer.held += n
+	return Cause{}
+}
+
+func (t *take) mayKeep(m *Machine, n int) Cause {
+	cause := m.mayHold(t.peer, n)
+	if cause.Reason != OK {
+		cause.Text = "key " + short(t.in.Key) + ": " + cause.Text
+	}
+	return cause
 }
 
 // written: a grant's bytes are in place, or on their way there.

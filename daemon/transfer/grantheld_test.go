@@ -91,7 +91,7 @@ func (w *taker) refused(user uint64, x transfer.XferID) {
 	w.tb.Helper()
 	w.fenced()
 	c, ended := w.ends[user]
-	if !ended || c.Status != transfer.Failed || c.Reason != transfer.Quota || !strings.Contains(c.Text, `what node "b" has granted to node "a"`) || !strings.Contains(c.Text, "the limit is ") {
+	if !ended || c.Status != transfer.Failed || c.Reason != transfer.Quota || !strings.Contains(c.Text, `key "k": what node "b" makes node "a" keep, `) || !strings.Contains(c.Text, "for both together") {
 		w.tb.Errorf("take %d: %+v, want it to end because too much was granted", user, c)
 	}
 	if end, ok := w.said[x].(*transfer.MsgEnd); !ok || end.Cause.Reason != transfer.Quota {

@@ -191,8 +191,8 @@ func TestPeerHoldsNoMore(t *testing.T) {
 
 	waits(seek(1, 2, 1))
 	waits(take(1))
-	refused(seek(1, 4, 1), "with these 5; the limit is 8")
-	refused(take(5), "with these 5; the limit is 8")
+	refused(seek(1, 4, 1), "has the size of 4 block ids, this would be 5 more; the limit is 8 for both together")
+	refused(take(5), "has the size of 4 block ids, this would be 5 more; the limit is 8 for both together")
 	waits(take(4))
 	now += 3 * transfer.Second
 	m.Step(now, transfer.Tick{}) // their time is over

@@ -1,14 +1,16 @@
 package transfer
 
-// What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld): a node with a good certificate may
-// be mad all the same.
+// What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld, for what it asks for and what it
+// grants together): a node with a good certificate may be mad all the same.
 
-// mayHold tells whether a peer may ask for something that has so many block ids and tokens, or the size of them, besides what is held for it.
+// mayHold tells whether a peer may ask for, or grant, something that has so many block ids and tokens, or the size of them, besides what is
+// held for it.
 func (m *Machine) mayHold(p *peer, n int) Cause {
 	if p == nil || p.held+n <= m.cfg.MaxHeld {
 		return Cause{}
 	}
-	return because(Quota, "what node %q waits for on node %q, and has granted to it, has the size of %d block ids, with these %d; the limit is %d", p.node, m.cfg.Node, p.held, n, m.cfg.MaxHeld)
+	return because(Quota, "what node %q makes node %q keep, by what it waits for there and by what it grants to takes there, has the size of %d block ids, this would be %d more; "+
+		"the limit is %d for both together: let some of that end first, or take less at a time", p.node, m.cfg.Node, p.held, n, m.cfg.MaxHeld)
 }
 
 // held counts the block ids and tokens that are kept of a GET.

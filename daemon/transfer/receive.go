@@ -145,8 +145,12 @@ func (t *take) planned(m *Machine, ev *Planned) {
 			short(t.in.Key), t.peer.node, g.Slices, g.Bytes, ev.Slices, ev.Bytes))
 		return
 	}
+	if cause := t.keepPlan(m, ev); cause.Reason != OK {
+		t.fail(m, Failed, cause)
+		return
+	}
 	seg.describe(ev.Slices, ev.Bytes, ev.RankBytes, ev.Marks)
-	t.missing = append(t.missing, ev.Missing...)
+	t.missing = unite(t.missing, ev.Missing)
 	t.open(m, ev.Seg)
 }
 

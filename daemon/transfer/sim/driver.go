@@ -66,7 +66,7 @@ func (n *Node) makePlan(e transfer.MakePlan) {
 	}
 	l.segs[e.Seg] = &segment{plan: p, src: n.owners(e.Producer), dst: n.owners(e.Consumer)}
 	ev.Transport, ev.Slices, ev.Bytes = "fake", uint32(p.Slices()), p.Bytes()
-	ev.RankBytes, ev.Missing = p.RankBytes(), p.Missing()
+	ev.RankBytes, ev.Missing, ev.Size = p.RankBytes(), p.Missing(), uint32(p.Size())
 	ev.Inline = e.Leg.Peer != "" && p.Bytes() <= n.c.inline
 	for _, m := range p.Marks() {
 		ev.Marks = append(ev.Marks, transfer.Mark(m))
