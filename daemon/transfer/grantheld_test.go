@@ -242,33 +242,3 @@ func manyViews(t *testing.T, n uint64) *layout.Layout {
 	}
 	return l
 }
-
-// TestLayoutsOfTakesCount: takes that a peer asks of this node keep its layouts, too, and are refused when those are too much.
-func TestLayoutsOfTakesCount(t *testing.T) {
-	w := newTaker(t, 5000)
-	w.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
-		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 100, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
-	}})
-	refusals := 0
-	for n := range uint64(5) {
-		l := manyViews(t, n+1)
-		w.says(layoutMsg(l))
-		for _, e := range w.m.Step(w.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgTake{
-			Xfer: transfer.XferID(n + 1), Engine: "f", TakeID: n, Parts: 1, Key: []byte("k"), Token: anyToken, Deadline: transfer.Second,
-			Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: someBlocks(0, 1),
-		}}) {
-			if s, ok := e.(transfer.Send); ok {
-				if msg, ok := s.Msg.(*transfer.MsgRefuse); ok && msg.Cause.Reason == transfer.Quota {
-					refusals++
-				}
-			}
-		}
-	}
-	if held := w.m.HeldFor("b"); refusals != 3 || held > 5000 {
-		t.Errorf("%d takes of 5 with layouts of their own were refused, want 3; %d are held", refusals, held)
-	}
-	for n := range uint64(5) {
-		w.says(&transfer.MsgEnd{Xfer: transfer.XferID(n + 1), Status: transfer.WasCancelled})
-	}
-	w.empty()
-}

@@ -199,10 +199,13 @@ func (m *Machine) hand(k *seeker) {
 		return
 	}
 	if k.state == seekFound {
-		m.arm(&k.deadline, k, wakeDeadline, max(k.until, m.now)+2*m.cfg.Resend)
+		m.arm(&k.deadline, k, wakeDeadline, k.takeBy(m))
 	}
 	m.takeFound(k)
 }
+
+// takeBy is when an item that was found has to be taken from another node.
+func (k *seeker) takeBy(m *Machine) Time { return max(k.until, m.now) + 2*m.cfg.Resend }
 
 // called is the number by which the answer names what was found.
 func (k *seeker) called() uint64 {

@@ -123,7 +123,7 @@ func (m *Machine) admit(v *serve) {
 		}
 		if v.peer != nil {
 			if cause := m.mayHold(v.peer, v.peer.fresh(ranks)); cause.Reason != OK {
-				v.refuse(m, cause)
+				v.putOff(m, cause)
 				return
 			}
 			v.peer.use(ranks)

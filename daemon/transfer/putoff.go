@@ -1,0 +1,17 @@
+package transfer
+
+// putOff has a take asked for again in a moment, as if it had not come: there is no room for what it brings. An item that was found for it
+// stays reserved meanwhile.
+func (v *serve) putOff(m *Machine, cause Cause) {
+	m.unpark(v)
+	v.state = serveOver
+	m.disarm(&v.deadline)
+	m.disarm(&v.resend)
+	delete(m.serves, v.leg.id)
+	v.peer.serves--
+	v.peer.held -= v.ids
+	if k := v.seeker; k != nil {
+		m.arm(&k.deadline, k, wakeDeadline, k.takeBy(m))
+	}
+	m.send(v.peer, &MsgRefuse{Xfer: v.leg.id.Xfer, Cause: cause, Retry: m.cfg.Resend})
+}
