@@ -44,9 +44,13 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 		return false
 	}
 	x := &heldSubmit{s: s, sub: *sub, at: m.now, until: m.endBy(sub.Op), ids: idsOf(sub.Op)}
-	if s.held.n >= maxHeld || x.ids > 0 && s.used[quotaBlockIDs]+s.held.ids+x.ids > m.cfg.MaxBlockIDs {
-		m.refuse(s, sub, because(Quota, "this session has %d submissions with %d block ids that wait for %d ranks after the restart of the daemon of node %q, the limits are %d and limits.block_ids = %d: "+
-			"wait until the ranks are back, or raise that", s.held.n, s.held.ids, h.ranksOut(s.engine), m.cfg.Node, maxHeld, m.cfg.MaxBlockIDs))
+	cause := m.within(s, quotaBlockIDs, x.ids)
+	if s.held.n >= maxHeld {
+		cause = because(Quota, "this session has %d submissions that wait for %d ranks after the restart of the daemon of node %q, the limit: wait until the ranks are back",
+			s.held.n, h.ranksOut(s.engine), m.cfg.Node)
+	}
+	if cause.Reason != OK {
+		m.refuse(s, sub, cause)
 		return true
 	}
 	h.keep(x)

@@ -1,7 +1,6 @@
 package transfer_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -20,9 +19,12 @@ func TestHeldLimits(t *testing.T) {
 		name string
 		op   func(timeout transfer.Time) transfer.Op
 		fit  int
+		text string
 	}{
-		{"block ids", big, 16},
-		{"submissions", func(timeout transfer.Time) transfer.Op { return &transfer.TakeOp{Key: []byte("k"), Timeout: timeout} }, 65536},
+		{"block ids", big, 16, "this session has 16777216 block ids in what it offers, takes, puts and gets, with these 1048576, the limit is limits.block_ids = 16777216: " +
+			"wait until some of that has ended, or withdraw offers, or raise that"},
+		{"submissions", func(timeout transfer.Time) transfer.Op { return &transfer.TakeOp{Key: []byte("k"), Timeout: timeout} }, 65536,
+			`this session has 65536 submissions that wait for 1 ranks after the restart of the daemon of node "a", the limit: wait until the ranks are back`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxBlockIDs: 16 * layout.MaxIDs})
@@ -43,8 +45,8 @@ func TestHeldLimits(t *testing.T) {
 				}
 			}
 			end := ended(submit(c.op(minute)))
-			if len(end) != 1 || end[0].Reason != transfer.Quota || !strings.Contains(end[0].Text, "wait for 1 ranks") || !strings.Contains(end[0].Text, "limits.block_ids = 16777216") {
-				t.Fatalf("one too many: %+v", end)
+			if len(end) != 1 || end[0].Reason != transfer.Quota || end[0].Text != c.text {
+				t.Fatalf("one too many: %+v, want %q", end, c.text)
 			}
 			if end := ended(m.Step(start+transfer.Second, transfer.Tick{})); len(end) != 3 || end[0].Reason != transfer.Timeout {
 				t.Fatalf("at the deadline of three: %+v", end)
@@ -54,6 +56,27 @@ func TestHeldLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHeldIDsCountWithTheRest: what waits is shown with what runs, and what is too large by itself is told that the limit has to be another.
+func TestHeldIDsCountWithTheRest(t *testing.T) {
+	e := &ends{tb: t, now: 1, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxBlockIDs: 8})}
+	e.step(transfer.SessionOpened{Session: 2, Engine: "e", Instance: "i", Role: transfer.Worker, TPWorld: 2, Credits: 1000})
+	e.step(transfer.LayoutSet{Session: 2, Layout: oneRank(t)})
+	e.step(transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	e.runs(e.offer(1, "runs", 0, 3))
+	e.keeps(1, 3)
+	e.step(transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, Layout: true}}, For: 60 * transfer.Second})
+	const limit = ", the limit is limits.block_ids = 8: wait until some of that has ended, or withdraw offers, or raise that"
+	e.runs(e.offer(1, "waits", 10, 4))
+	e.keeps(1, 7)
+	e.is(e.take(1, "too many", "b", 20, 2), transfer.Failed, transfer.Quota, "this session has 7 block ids in what it offers, takes, puts and gets, with these 2"+limit)
+	e.is(e.take(1, "too large", "b", 20, 9), transfer.Failed, transfer.Quota, "this session has 7 block ids in what it offers, takes, puts and gets, with these 9"+limit)
+	e.runs(e.take(1, "fits", "b", 20, 1))
+	e.keeps(1, 8)
+	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 1000})
+	e.step(transfer.LayoutSet{Session: 3, Layout: oneRank(t)})
+	e.keeps(1, 8)
 }
 
 func ended(effects []transfer.Effect) (out []transfer.Complete) {

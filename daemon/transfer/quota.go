@@ -26,18 +26,27 @@ var quotas = [numQuotas]struct {
 		func(c *Config) int { return c.MaxBlockIDs }},
 }
 
+// has is how much of something a session has, with what waits for ranks of before a restart.
+func (s *session) has(q quota) int {
+	n := s.used[q]
+	if q == quotaBlockIDs {
+		n += s.held.ids
+	}
+	return n
+}
+
 // within refuses n more of a kind to a session that would have more than it may. Who has that many already may go on with what needs none.
 func (m *Machine) within(s *session, q quota, n int) Cause {
 	x := &quotas[q]
-	limit := x.limit(&m.cfg)
-	if n == 0 || s.used[q]+n <= limit {
+	used, limit := s.has(q), x.limit(&m.cfg)
+	if n == 0 || used+n <= limit {
 		return Cause{}
 	}
 	with := ""
 	if n > 1 {
 		with = fmt.Sprintf(", with these %d", n)
 	}
-	return because(Quota, "this session has %d %s%s, the limit is %s = %d: %s, or raise that", s.used[q], x.what, with, x.key, limit, x.remedy)
+	return because(Quota, "this session has %d %s%s, the limit is %s = %d: %s, or raise that", used, x.what, with, x.key, limit, x.remedy)
 }
 
 // QuotaInfo is how much of a limit a session uses.
@@ -52,7 +61,7 @@ func (m *Machine) quotasOf(s *session) []QuotaInfo {
 		if q := quota(q); q == quotaItems && s.role != Endpoint || q == quotaOffers && s.role == Endpoint {
 			continue
 		}
-		all = append(all, QuotaInfo{Key: quotas[q].key, Used: s.used[q], Limit: quotas[q].limit(&m.cfg)})
+		all = append(all, QuotaInfo{Key: quotas[q].key, Used: s.has(quota(q)), Limit: quotas[q].limit(&m.cfg)})
 	}
 	if s.role == Endpoint { // which it shares with the other ends of its engine
 		all = append(all, QuotaInfo{Key: "limits.pipes", Used: m.binds[s.engine.key], Limit: m.cfg.MaxPipes})
