@@ -1,7 +1,76 @@
 package transfer
 
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
 // HeldFor is what counts against MaxHeld of a node.
 func (m *Machine) HeldFor(node string) int { return m.peers[node].held }
 
 // Missing is how many runs of blocks a take keeps that its producer lacks.
 func (m *Machine) Missing(x XferID) int { return len(m.takes[x].missing) }
+
+// Remembered is what takes and offers that have ended and are remembered for peers still refer to: block ids, segments and grants.
+func (m *Machine) Remembered() (ids, segs, grants int) {
+	ofOp := func(o *op) int { return count(o.held1[0].lists) }
+	for _, t := range m.takes {
+		if t.stage != released {
+			continue
+		}
+		ids += ofOp(&t.op) + count(t.in.Blocks) + len(t.missing) + len(t.failed)
+		if t.get != nil {
+			ids += count(t.get.in.Blocks) + len(t.get.in.Tokens)
+		}
+		segs += len(t.covered)
+		for _, seg := range t.segs {
+			if seg != &t.seg0 {
+				segs++
+			}
+			if seg.grant != nil {
+				grants++
+			}
+		}
+	}
+	for _, e := range m.past.queue {
+		if e.offer == nil {
+			continue
+		}
+		for _, mb := range e.offer.members {
+			ids += ofOp(&mb.op) + count(mb.segs1[0].blocks)
+			segs += len(mb.segs)
+		}
+	}
+	return ids, segs, grants
+}
+
+// RememberedOffers is how many offers are remembered for the sake of their takes.
+func (m *Machine) RememberedOffers() (n int) {
+	for _, e := range m.past.queue {
+		if e.offer != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Verdicts is how many pairs of layouts are remembered, and of how many neither a peer nor a session has one of the two any more, nor a take.
+func (m *Machine) Verdicts() (all, stray int) {
+	here := map[*layout.Layout]bool{}
+	for _, p := range m.peers {
+		for _, k := range p.knows {
+			here[k.layout] = true
+		}
+	}
+	for _, s := range m.sessions {
+		here[s.layout] = true
+	}
+	for _, v := range m.serves {
+		for _, r := range v.consumers {
+			here[r.Layout] = true
+		}
+	}
+	for p := range m.agreed {
+		if !here[p.producer] || !here[p.consumer] {
+			stray++
+		}
+	}
+	return len(m.agreed), stray
+}

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,6 +163,35 @@ func TestGrantsHoldNoMore(t *testing.T) {
 		}
 		l := oneRank(t)
 		w.says(&transfer.MsgGrant{Xfer: x, Incarnation: 1, Transport: "tcp", Ranks: []transfer.RankRef{{Digest: l.Digest()}}, BlocksBy: by})
+		w.refused(user, x)
+		w.empty()
+	})
+	t.Run("ranks without block ids", func(t *testing.T) {
+		w := newTaker(t, limit)
+		_, x := w.take(0)
+		w.grants(x, 0, 0) // by the layout that the others' ranks have, too
+		user, x := w.take(0)
+		w.grants(x, 0, 0, slices.Repeat([]*layout.Layout{oneRank(t)}, 256)...)
+		w.goesOn(user)
+		user, x = w.take(0)
+		w.grants(x, 0, 0, slices.Repeat([]*layout.Layout{oneRank(t)}, 1024)...)
+		w.refused(user, x)
+		w.empty()
+	})
+	t.Run("empty lists of ranks", func(t *testing.T) {
+		w := newTaker(t, limit)
+		grant := func(x transfer.XferID, n uint32) {
+			by := map[uint32][]layout.BlockList{}
+			for rank := range n {
+				by[rank] = []layout.BlockList{{}}
+			}
+			w.says(&transfer.MsgGrant{Xfer: x, Incarnation: 1, Transport: "tcp", Ranks: []transfer.RankRef{{Digest: oneRank(t).Digest()}}, BlocksBy: by})
+		}
+		user, x := w.take(0)
+		grant(x, 50)
+		w.goesOn(user)
+		user, x = w.take(0)
+		grant(x, 150)
 		w.refused(user, x)
 		w.empty()
 	})

@@ -2,8 +2,7 @@ package transfer
 
 // receiving is a segment at the consumer's end.
 type receiving struct {
-	grant     *MsgGrant
-	transport string
+	grant     *MsgGrant // nil once its take has shrunk
 	producers []RankLayout
 	planned   bool
 	open      bool // expected, or inline data being written
@@ -94,7 +93,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	if g.Seg > 0 {
 		seg = new(receiving)
 	}
-	seg.grant, seg.transport, seg.producers = g, g.Transport, producers
+	seg.grant, seg.producers = g, producers
 	t.segs[g.Seg] = seg
 	if !t.granted {
 		t.granted = true

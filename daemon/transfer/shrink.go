@@ -8,7 +8,7 @@ func (t *take) shrink() {
 	var all receiving
 	for _, seg := range t.segs {
 		if seg != nil {
-			all.transport = seg.transport
+			t.transport = seg.grant.Transport
 			all.slices += seg.slices
 			all.count += seg.count
 			all.bytes += seg.bytes

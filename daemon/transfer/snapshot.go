@@ -210,7 +210,9 @@ func (t *take) info(now Time) TransferInfo {
 	}
 	for _, seg := range t.segs {
 		if seg != nil {
-			i.Transport = seg.transport
+			if i.Transport = t.transport; seg.grant != nil {
+				i.Transport = seg.grant.Transport
+			}
 			i.Bytes += seg.bytes
 			i.Moved += seg.bytes / max(uint64(seg.slices), 1) * uint64(seg.count)
 		}

@@ -31,7 +31,8 @@ type take struct {
 	segs        []*receiving
 	kept        int // by them, of what their grants said
 	covered     []spans
-	sent        bool // the producer sent everything
+	transport   string // of all of them, once it has shrunk: its grants say it before
+	sent        bool   // the producer sent everything
 	sentSegs    int
 	missing     []layout.Run // blocks that the producer does not have
 	failed      []layout.Run // all blocks, once they are asked for
