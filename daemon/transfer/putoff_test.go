@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +120,50 @@ func TestLayoutsOfTakesCount(t *testing.T) {
 	a.ends(5)
 	if held := a.m.HeldFor("b"); held != 0 {
 		t.Errorf("%d are held after all takes", held)
+	}
+}
+
+// TestPlansOfTakesCount: takes that a peer asks of this node make plans here, of which the block ids say little. The one whose plan is too much
+// ends, and says why.
+func TestPlansOfTakesCount(t *testing.T) {
+	for name, plan := range map[string]transfer.Planned{
+		"views": {Slices: 1, Bytes: 1, Transport: "tcp", Size: 8000}, "bytes in the grant": {Slices: 1, Bytes: 8000, Transport: "tcp", Inline: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAsker(t, 5000)
+			a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+			a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+			a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
+				Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 100, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
+			}})
+			l := oneRank(t)
+			a.asks(layoutMsg(l))
+			for x := transfer.XferID(1); x <= 3; x++ {
+				a.asks(takeOf(x, l))
+				a.begins(x)
+				plan.Leg = transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Producer}
+				a.step(plan)
+				if x < 3 {
+					continue
+				}
+				for _, leg := range a.fences {
+					a.step(transfer.Fenced{Leg: leg})
+				}
+				if i := slices.IndexFunc(a.said, func(msg transfer.Msg) bool {
+					e, ok := msg.(*transfer.MsgAbort)
+					return ok && e.Xfer == x && e.Cause.Reason == transfer.Quota && strings.Contains(e.Cause.Text, "makes node \"a\" keep")
+				}); i < 0 {
+					t.Errorf("b was told %+v, want that take %d ends", a.said, x)
+				}
+				a.fences = nil
+			}
+			a.ends(3)
+			a.ends(2)
+			a.ends(1)
+			if held := a.m.HeldFor("b"); held != 0 {
+				t.Errorf("%d are held after all takes", held)
+			}
+		})
 	}
 }
 

@@ -66,6 +66,12 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 		v.abort(m, ev.Cause)
 		return
 	}
+	if v.peer != nil {
+		if cause := v.keepPlan(m, ev); cause.Reason != OK {
+			v.abort(m, cause)
+			return
+		}
+	}
 	seg := v.segs[ev.Seg]
 	seg.planned, seg.transport, seg.slices, seg.bytes = true, ev.Transport, ev.Slices, ev.Bytes
 	seg.rankBytes, seg.marks = ev.RankBytes, ev.Marks
@@ -83,6 +89,21 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 		return
 	}
 	v.grant(m, ev.Seg)
+}
+
+// keepPlan counts the plan of a take that another node asked for, and the bytes that will ride inside its grant: few block ids of its own
+// are enough for many views here.
+func (v *serve) keepPlan(m *Machine, ev *Planned) Cause {
+	n := ev.held()
+	if ev.Inline {
+		n += int(ev.Bytes) / 4
+	}
+	if cause := m.mayHold(v.peer, n); cause.Reason != OK {
+		return cause
+	}
+	v.kept += n
+	v.peer.held += n
+	return Cause{}
 }
 
 // readInline asks for a small segment's bytes once its ranks are that far; they ride inside the grant.

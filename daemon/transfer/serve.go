@@ -15,6 +15,7 @@ type serve struct {
 	peer      *peer
 	take      *MsgTake
 	ids       int          // of its blocks
+	kept      int          // of its plans, as they count against MaxHeld
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
@@ -285,7 +286,7 @@ func (v *serve) over(m *Machine) {
 	delete(m.serves, v.leg.id)
 	if v.peer != nil {
 		v.peer.serves--
-		v.peer.held -= v.ids
+		v.peer.held -= v.ids + v.kept
 		v.peer.leave(v.consumers)
 		m.remembers(v, aborted)
 	}
