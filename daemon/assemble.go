@@ -75,7 +75,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	pc := peer.Config{
 		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Proto: version.Peers(peer.ProtoMin, peer.ProtoMax), Advertise: d.advertise(), Identity: d.identity,
 		Insecure: c.Insecure, DataPlain: c.DataPlain, EncryptLoopback: c.TCP.EncryptLoopback, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
-		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush,
+		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush, After: to.After,
 		Log: d.log,
 	}
 	if d.listener != nil {

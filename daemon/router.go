@@ -30,6 +30,9 @@ func (s *sink) Queue(ev transfer.Event) {
 
 func (s *sink) Flush() { s.driver.Flush() }
 
+// After is the driver's Post.
+func (s *sink) After(f func()) { s.driver.Post(f) }
+
 func (s *sink) Wake() { s.driver.Wake() }
 
 func (s *sink) Pass() { s.driver.Pass() }

@@ -13,7 +13,7 @@ type item struct {
 }
 
 // queue is an unbounded multi-producer queue. It must not block: whoever executes effects pushes too (a slice copied at once
-// reports at once). What bounds it are the credits of sessions and the posting window.
+// reports at once). What bounds it are the credits of sessions, the posting window, and that channels are read no faster than it is worked off.
 type queue struct {
 	mu      sync.Mutex
 	items   []item

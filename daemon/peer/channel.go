@@ -37,6 +37,8 @@ type channel struct {
 	heard, worked atomic.Int64 // on the manager's clock: last frame in, last frame that was no heartbeat
 	rtt           atomic.Int64
 	ended         atomic.Bool
+	behind        atomic.Bool // the reader waits for the machine
+	backlog       backlog     // the reader's
 
 	wmu    sync.Mutex // held while writing to conn
 	spare  []byte     // guarded by wmu

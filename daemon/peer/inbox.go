@@ -13,6 +13,9 @@ type errGoodbye struct{ text string }
 
 func (e *errGoodbye) Error() string { return "said goodbye: " + e.text }
 
+// errOver: the channel has ended meanwhile.
+var errOver = errors.New("the channel is over")
+
 // read is the reader. It hangs up when it ends, after the peer has if this side said goodbye.
 func (c *channel) read() {
 	defer c.tcp.Close()
@@ -24,6 +27,9 @@ func (c *channel) read() {
 			var event bool
 			event, err = c.handle(f)
 			queued = queued || event
+			if event && !c.keepUp(len(f.body)) {
+				err = errOver
+			}
 		}
 		if queued && (err != nil || !c.in.more()) {
 			// What came together is answered together.

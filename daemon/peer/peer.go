@@ -46,6 +46,7 @@ type Config struct {
 	Events          func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
 	Queue           func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
 	Flush           func()               // may run the machine
+	After           func(func())         // calls it when what was queued before is worked off, and does not block; nil: at once
 	Links           transport.LinkUser   // nil: no links
 	Congestion      string               // congestion control of links; "": the system's
 	Rails           Rails                // nil: links go where their channel goes
@@ -93,6 +94,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.Queue == nil || cfg.Flush == nil {
 		cfg.Queue, cfg.Flush = cfg.Events, func() {}
+	}
+	if cfg.After == nil {
+		cfg.After = func(f func()) { f() }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -29,7 +29,7 @@ func (m *Machine) Remembered() (ids, segs, grants int) {
 			}
 		}
 	}
-	for _, e := range m.past.queue {
+	for _, e := range m.allPast() {
 		if e.offer == nil {
 			continue
 		}
@@ -43,7 +43,7 @@ func (m *Machine) Remembered() (ids, segs, grants int) {
 
 // RememberedOffers is how many offers are remembered for the sake of their takes.
 func (m *Machine) RememberedOffers() (n int) {
-	for _, e := range m.past.queue {
+	for _, e := range m.allPast() {
 		if e.offer != nil {
 			n++
 		}
@@ -73,4 +73,11 @@ func (m *Machine) Verdicts() (all, stray int) {
 		}
 	}
 	return len(m.agreed), stray
+}
+
+func (m *Machine) allPast() (all []*serveEnd) {
+	for _, p := range m.peers {
+		all = append(all, p.past.queue...)
+	}
+	return all
 }

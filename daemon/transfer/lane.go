@@ -155,10 +155,12 @@ func (l *lane) room(m *Machine) bool {
 
 // take1 removes the next slice of the segment: one to send again first.
 func (v *serve) take1(seg *sending) SliceKey {
-	if n := len(seg.again); n > 0 {
-		k := seg.again[0]
+	if len(seg.again) > 0 {
+		s := seg.again[0]
 		seg.again = seg.again[1:]
-		return k
+		t := seg.tries[s].attempt
+		seg.tries[s] = try{attempt: t}
+		return SliceKey{Leg: v.leg.id, Seg: v.index(seg), Slice: s, Attempt: t}
 	}
 	k := SliceKey{Leg: v.leg.id, Slice: seg.next, Seg: v.index(seg)}
 	seg.next++

@@ -27,7 +27,6 @@ type Machine struct {
 	parked   map[string][]*serve // by key: takes that wait for an offer, for its ranks or for another consumer
 	graves   graveyard
 	serves   map[Leg]*serve
-	past     past
 
 	takes     map[XferID]*take
 	takeNames map[takeName]*take
@@ -62,7 +61,6 @@ func New(cfg Config) *Machine {
 		parked:    map[string][]*serve{},
 		graves:    graveyard{keys: map[string]*grave{}},
 		serves:    map[Leg]*serve{},
-		past:      past{ends: map[Leg]*serveEnd{}},
 		takes:     map[XferID]*take{},
 		takeNames: map[takeName]*take{},
 		keyOps:    map[uint64]*keyOp{},

@@ -2,14 +2,16 @@ package transfer
 
 // past remembers producer ends that are over: late copies of MsgTake must not begin them again while the take may still run
 // (slices are named by the transfer, so those of two offers would mix), consumers that did not hear of an abort are told
-// again, and a commit record that was delayed by a lost channel still counts.
+// again, and a commit record that was delayed by a lost channel still counts. Each peer has its own: what one says pushes out nothing
+// that is remembered of another.
 type past struct {
-	ends  map[Leg]*serveEnd
-	queue []*serveEnd
-	timer timer
+	ends   map[Leg]*serveEnd
+	unsure map[XferID]*serveEnd // of ends, over any channel: names are not used again
+	queue  []*serveEnd
+	timer  timer
 }
 
-// maxPast bounds the memory of many short transfers; duplicates older than that are asked after again.
+// maxPast bounds the memory of many short transfers of a peer; duplicates older than that are asked after again.
 const maxPast = 1 << 16
 
 type serveEnd struct {
@@ -47,8 +49,11 @@ func (m *Machine) remembers(v *serve, aborted bool) {
 }
 
 func (m *Machine) rememberEnd(e *serveEnd) {
-	y := &m.past
+	y := &e.peer.past
 	y.ends[e.leg] = e
+	if e.unsure {
+		y.unsure[e.leg.Xfer] = e
+	}
 	y.queue = append(y.queue, e)
 	for len(y.queue) > maxPast {
 		y.forget(m)
@@ -66,6 +71,15 @@ func (y *past) forget(m *Machine) {
 	if y.ends[e.leg] == e {
 		delete(y.ends, e.leg)
 	}
+	y.settle(e)
+}
+
+// settle: the consumer's word has come, or does not matter any more.
+func (y *past) settle(e *serveEnd) {
+	if y.unsure[e.leg.Xfer] == e {
+		delete(y.unsure, e.leg.Xfer)
+	}
+	e.unsure, e.offer, e.claim = false, nil, nil
 }
 
 func (y *past) fire(m *Machine, _ wake) {
@@ -103,15 +117,15 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 		} else {
 			m.unseek(k)
 		}
-	} else if e := m.past.find(p, msg.Xfer); e != nil {
+	} else if e := p.ended(msg.Xfer); e != nil {
 		m.disarm(&e.resend)
 		e.until = m.now // the consumer's end is over too
 		if e.unsure && e.offer.took(m, msg) {
 			e.offer.bytes += e.bytes
 			e.offer.commit(m, e.offer.enter(e.claim.claimName, e.claim.parts), e.part)
 		}
-		e.unsure, e.offer, e.claim = false, nil, nil
-	} else if m.fencing(p, msg.Xfer) {
+		p.past.settle(e)
+	} else if p != nil && p.fencing[msg.Xfer] != nil {
 		return
 	} else if p != nil { // faster than what it ends, which must not begin after it
 		m.rememberEnd(&serveEnd{leg: id, peer: p, at: m.now, until: m.now, cause: because(Expired, "this transfer has ended")})
@@ -119,33 +133,26 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
 }
 
-// fencing says whether a transfer of that peer, of an earlier epoch, is not over yet.
-func (m *Machine) fencing(p *peer, x XferID) bool {
-	for id := range m.serves {
-		if p != nil && id.Peer == p.node && id.Xfer == x {
-			return true
-		}
-	}
-	return false
-}
-
 // took says whether a commit record is about this offer, which still counts takes.
 func (o *offer) took(m *Machine, msg *MsgEnd) bool {
 	return msg.Status == Done && !o.ended && (msg.Incarnation == o.incarnation || m.cfg.Broken.Incarnation)
 }
 
-// find looks for a transfer of that peer, of this epoch or an earlier one: names are not used again.
-func (y *past) find(p *peer, x XferID) *serveEnd {
+// ended looks for a transfer of that peer that is over, of this epoch or an earlier one.
+func (p *peer) ended(x XferID) *serveEnd {
 	if p == nil {
 		return nil
 	}
-	if e := y.ends[legOf(p, x, Producer)]; e != nil {
+	if e := p.remembered(legOf(p, x, Producer)); e != nil {
 		return e
 	}
-	for i := len(y.queue) - 1; i >= 0 && i >= len(y.queue)-1024; i-- {
-		if e := y.queue[i]; e.unsure && e.peer == p && e.leg.Xfer == x {
-			return e
-		}
+	return p.past.unsure[x]
+}
+
+// remembered is the end of that very transfer.
+func (p *peer) remembered(id Leg) *serveEnd {
+	if p == nil {
+		return nil
 	}
-	return nil
+	return p.past.ends[id]
 }

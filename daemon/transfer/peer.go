@@ -19,6 +19,12 @@ type peer struct {
 	held    int                 // block ids and tokens of both, what it granted here, and the layouts that takes go by
 	ends    int                 // of it, remembered here
 	landing int                 // from it: items on their way to gets here
+	fencing map[XferID]*serve   // of channels that are lost
+	past    past
+}
+
+func newPeer(node string) *peer {
+	return &peer{node: node, fencing: map[XferID]*serve{}, past: past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}}}
 }
 
 // What bounds the layouts that a peer can make this node remember: their number, and their bytes when they are encoded.
@@ -114,7 +120,7 @@ func (m *Machine) trouble(hint string) Cause {
 func (m *Machine) peerUp(ev PeerUp) {
 	p := m.peers[ev.Node]
 	if p == nil {
-		p = &peer{node: ev.Node}
+		p = newPeer(ev.Node)
 		m.peers[ev.Node] = p
 	}
 	if p.up && p.epoch != ev.Epoch {
@@ -208,6 +214,9 @@ func (m *Machine) lose(p *peer, why Cause) {
 			v.refuse(m, cause)
 		} else {
 			v.abort(m, cause)
+		}
+		if m.serves[v.leg.id] == v {
+			p.fencing[v.leg.id.Xfer] = v
 		}
 	}
 	m.loseEnds(p)

@@ -17,10 +17,13 @@ func (m *Machine) mayHold(p *peer, n int) Cause {
 func (msg *MsgSeek) held() int {
 	n := len(msg.Tokens)
 	if msg.Take != nil {
-		n += count(msg.Take.Blocks)
+		n += msg.Take.held()
 	}
 	return n
 }
+
+// held counts the block ids and ranks that are kept of a take.
+func (msg *MsgTake) held() int { return count(msg.Blocks) + rankCost*len(msg.Ranks) }
 
 // drop counts a GET of another node no more.
 func (k *seeker) drop() {
@@ -31,7 +34,7 @@ func (k *seeker) drop() {
 // letTakeGo forgets the take that a GET of another node brought, and counts its block ids no more.
 func (k *seeker) letTakeGo() {
 	if k.brought != nil {
-		n := count(k.brought.Blocks)
+		n := k.brought.held()
 		k.held, k.peer.held, k.brought = k.held-n, k.peer.held-n, nil
 	}
 }

@@ -6,7 +6,7 @@ import "testing"
 // node has one end less then, not two.
 func TestAnEndIsCountedOnce(t *testing.T) {
 	m := New(Config{Node: "a", Random: func() uint64 { return 1 }})
-	b := &peer{node: "b"}
+	b := newPeer("b")
 	m.peers["b"] = b
 	name := placeName{name: "p"}
 	k := &seeker{id: Leg{Peer: "b", Xfer: 1, End: Producer}, peer: b, match: MatchNext}

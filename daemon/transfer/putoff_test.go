@@ -123,6 +123,31 @@ func TestLayoutsOfTakesCount(t *testing.T) {
 	}
 }
 
+// TestRanksOfTakesCount: a take that waits for its offer keeps its list of ranks, and there may be many.
+func TestRanksOfTakesCount(t *testing.T) {
+	a := newAsker(t, 5000)
+	l := oneRank(t)
+	wide := func(x transfer.XferID) *transfer.MsgTake {
+		msg := takeOf(x, l)
+		for range 200 {
+			msg.Ranks = append(msg.Ranks, transfer.RankRef{Digest: l.Digest()})
+		}
+		return msg
+	}
+	a.asks(wide(1))
+	for _, msg := range a.said {
+		if _, ok := msg.(*transfer.MsgParked); !ok {
+			t.Errorf("b was told %+v", msg)
+		}
+	}
+	a.asks(wide(2))
+	a.putOff(2)
+	a.ends(1)
+	if held := a.m.HeldFor("b"); held != 0 {
+		t.Errorf("%d are held after all takes", held)
+	}
+}
+
 // TestPlansOfTakesCount: takes that a peer asks of this node make plans here, of which the block ids say little. The one whose plan is too much
 // ends, and says why.
 func TestPlansOfTakesCount(t *testing.T) {

@@ -15,7 +15,7 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 	if p == nil || m.serves[id] != nil || m.doubts[doubtName{p.node, msg.Xfer}] != nil {
 		return
 	}
-	if e := m.past.ends[id]; e != nil {
+	if e := p.past.ends[id]; e != nil {
 		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: e.cause})
 		return
 	}
@@ -128,7 +128,7 @@ func (m *Machine) forgetSeek(k *seeker, doubtful bool) {
 	}
 	delete(m.seekers, k.id)
 	k.drop()
-	if m.serves[k.id] == nil && m.past.ends[k.id] == nil {
+	if m.serves[k.id] == nil && k.peer.past.ends[k.id] == nil {
 		m.rememberEnd(&serveEnd{leg: k.id, peer: k.peer, at: m.now, until: m.now, cause: because(Expired, "this get has ended")})
 	}
 }

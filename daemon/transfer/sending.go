@@ -15,13 +15,19 @@ type sending struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
-	mark      int    // marks up to here are allowed
-	allowed   uint32 // slices that progress lets through
-	next      uint32 // slices posted for the first time
-	ended     uint32 // first attempts that ended
-	again     []SliceKey
-	tries     map[uint32]uint32 // slice -> latest attempt, of those sent again
+	mark      int            // marks up to here are allowed
+	allowed   uint32         // slices that progress lets through
+	next      uint32         // slices posted for the first time
+	ended     uint32         // first attempts that ended
+	again     []uint32       // slices that wait to be sent again, each once
+	tries     map[uint32]try // of slices that were asked for again
 	flying    int
+}
+
+// try is what is known of a slice that is sent again.
+type try struct {
+	attempt uint32 // the latest that was asked for; those before it are not awaited any more
+	waits   bool   // it is in again
 }
 
 // advance plans the segments that the offer has and this take has not yet.
@@ -244,12 +250,16 @@ func (v *serve) onResend(m *Machine, msg *MsgResend) {
 		return
 	}
 	if seg.tries == nil {
-		seg.tries = map[uint32]uint32{}
+		seg.tries = map[uint32]try{}
 	}
 	for _, s := range msg.Slices {
-		if s < seg.next && msg.Attempt > seg.tries[s] {
-			seg.tries[s] = msg.Attempt
-			seg.again = append(seg.again, SliceKey{Leg: v.leg.id, Seg: msg.Seg, Slice: s, Attempt: msg.Attempt})
+		old := seg.tries[s]
+		if s >= seg.next || msg.Attempt <= old.attempt {
+			continue
+		}
+		seg.tries[s] = try{msg.Attempt, true}
+		if !old.waits {
+			seg.again = append(seg.again, s)
 		}
 	}
 	m.enqueue(v)

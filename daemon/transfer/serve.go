@@ -14,8 +14,8 @@ type serve struct {
 	leg       leg
 	peer      *peer
 	take      *MsgTake
-	ids       int          // of its blocks
-	kept      int          // of its plans, as they count against MaxHeld
+	ids       int          // of its blocks, and its ranks, as they count against MaxHeld
+	kept      int          // of its plans, likewise
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
@@ -55,7 +55,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		v.askedAgain(m, msg)
 		return
 	}
-	if e := m.past.ends[id]; e != nil && !m.cfg.Broken.Incarnation {
+	if e := p.remembered(id); e != nil && !m.cfg.Broken.Incarnation {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: e.cause})
 		return
 	}
@@ -68,7 +68,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d takes of node %q wait on node %q, the limit", p.serves, p.node, m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
-	ids := count(msg.Blocks)
+	ids := msg.held()
 	if cause := m.mayHold(p, ids); cause.Reason != OK {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: cause, Retry: m.cfg.Resend})
 		return
@@ -187,7 +187,7 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 	switch v.state {
 	case serveParked:
-		if count(msg.Blocks) <= v.ids && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
+		if msg.held() <= v.ids && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
 			v.take = msg
 		}
 		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
@@ -288,6 +288,9 @@ func (v *serve) over(m *Machine) {
 		v.peer.serves--
 		v.peer.held -= v.ids + v.kept
 		v.peer.leave(v.consumers)
+		if x := v.leg.id.Xfer; v.peer.fencing[x] == v {
+			delete(v.peer.fencing, x)
+		}
 		m.remembers(v, aborted)
 	}
 	if aborted && !v.unlinked {

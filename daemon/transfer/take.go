@@ -196,7 +196,7 @@ func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
 	case t.phase != asking && t.phase != moving:
 	case msg.Retry > 0 && t.phase == asking:
-		m.arm(&t.resend, t, wakeResend, m.now+min(msg.Retry, 8*m.cfg.Resend))
+		m.arm(&t.resend, t, wakeResend, m.now+min(max(msg.Retry, m.cfg.Resend), 8*m.cfg.Resend)) // however soon a mad one wants it
 	default:
 		t.asked = false // the producer's end is over: there is nobody to tell how the take ended
 		t.fail(m, Failed, msg.Cause)

@@ -1,0 +1,51 @@
+package peer
+
+const (
+	// maxBehind and maxBehindBytes bound what a channel brings until it is looked whether the machine has worked off what came before that.
+	maxBehind      = 4096 // messages
+	maxBehindBytes = 1 << 20
+)
+
+// backlog keeps a channel's reader from running away from the machine: a peer that says more than this node works off is read no faster than
+// that, and fills its own buffers instead of this node's memory and everybody's queue. At most twice the bounds wait. For the reader.
+type backlog struct {
+	messages, bytes int           // since the last mark
+	passed          chan struct{} // closed when the last mark is worked off
+}
+
+// keepUp counts a message for the machine, and waits when too much lies before it; false: the channel is over.
+func (c *channel) keepUp(bytes int) bool {
+	b := &c.backlog
+	b.messages++
+	b.bytes += bytes
+	if b.messages < maxBehind && b.bytes < maxBehindBytes {
+		return true
+	}
+	b.messages, b.bytes = 0, 0
+	c.m.cfg.Flush()
+	if b.passed != nil && !c.catchUp(b.passed) {
+		return false
+	}
+	passed := make(chan struct{})
+	b.passed = passed
+	c.m.cfg.After(func() { close(passed) })
+	return true
+}
+
+// catchUp waits. What the peer says meanwhile is not heard, which is not its fault.
+func (c *channel) catchUp(passed <-chan struct{}) bool {
+	select {
+	case <-passed:
+		return true
+	default:
+	}
+	c.behind.Store(true)
+	defer c.behind.Store(false)
+	select {
+	case <-passed:
+		c.heard.Store(c.m.clock())
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,51 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestAMadPeersEndsPushOutNothingOfAnothers: b has all of a take when its channel is lost. Its word, over the next one, counts however much
+// another peer has ended meanwhile, of what this node has never heard.
+func TestAMadPeersEndsPushOutNothingOfAnothers(t *testing.T) {
+	a := newAsker(t, 0)
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
+		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 1, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
+	}})
+	a.step(transfer.PeerUp{Node: "mad", Epoch: 2})
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.begins(1)
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}
+	a.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 1 << 20, Transport: "tcp"})
+	var offer uint64
+	for _, msg := range a.said {
+		if g, ok := msg.(*transfer.MsgGrant); ok {
+			offer = g.Incarnation
+		}
+	}
+	a.asks(&transfer.MsgGo{Xfer: 1})
+	a.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg}})
+	a.step(transfer.PeerDown{Node: "b", Epoch: 1, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "lost"}})
+	a.step(transfer.PeerUp{Node: "b", Epoch: 3})
+	done := transfer.PeerMsg{Node: "b", Epoch: 3, Msg: &transfer.MsgEnd{Xfer: 1, Status: transfer.Done, Incarnation: offer}}
+	if a.step(done); len(a.said) > 0 {
+		t.Fatalf("b was told %+v while its transfer is fenced", a.said)
+	}
+	for _, leg := range a.fences {
+		a.step(transfer.Fenced{Leg: leg})
+	}
+	for x := range transfer.XferID(1<<16 + 1) {
+		a.step(transfer.PeerMsg{Node: "mad", Epoch: 2, Msg: &transfer.MsgEnd{Xfer: 1000 + x, Status: transfer.WasCancelled}})
+	}
+	for _, e := range a.m.Step(a.now, done) {
+		if c, ok := e.(transfer.Complete); ok && c.UserData == 50 && c.Status == transfer.Done {
+			return
+		}
+	}
+	t.Error("the offer is not taken, though b said so")
+}

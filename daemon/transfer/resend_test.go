@@ -1,0 +1,69 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestASliceWaitsOnceToBeSentAgain: however often its consumer asks for it before it can be sent, and then by the latest attempt.
+func TestASliceWaitsOnceToBeSentAgain(t *testing.T) {
+	a := newAsker(t, 0)
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
+		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 1, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
+	}})
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	const n = 200
+	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: n, Bytes: n << 20, Transport: "tcp"})
+	var flying, again []transfer.SliceKey
+	step := func(ev transfer.Event) {
+		for _, e := range a.m.Step(a.now, ev) {
+			if p, ok := e.(transfer.Post); ok {
+				flying = append(flying, p.Keys...)
+			}
+		}
+	}
+	step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGo{Xfer: 1}})
+	send := func() {
+		k := flying[0]
+		flying = flying[1:]
+		if k.Attempt > 0 {
+			again = append(again, k)
+		}
+		step(transfer.SliceSent{Key: k})
+	}
+	window := len(flying)
+	for flying[window-1].Slice < n-2 { // one less than all: the producer has not said that everything was sent
+		send()
+	}
+	const times = 30
+	for attempt := range uint32(times) {
+		msg := &transfer.MsgResend{Xfer: 1, Attempt: attempt + 1}
+		for s := range uint32(100) {
+			msg.Slices = append(msg.Slices, s)
+		}
+		step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: msg})
+	}
+	for len(flying) > 0 {
+		send()
+	}
+	seen := map[uint32]uint32{}
+	for _, k := range again {
+		if k.Attempt <= seen[k.Slice] {
+			t.Errorf("slice %d was sent by attempt %d after %d", k.Slice, k.Attempt, seen[k.Slice])
+		}
+		seen[k.Slice] = k.Attempt
+	}
+	if len(seen) != 100 || len(again) > 100+window {
+		t.Errorf("%d slices were sent again, %d times in all; want 100, once each but for what the window had room for", len(seen), len(again))
+	}
+	for s, attempt := range seen {
+		if attempt != times {
+			t.Errorf("slice %d was sent by attempt %d last, want %d", s, attempt, times)
+		}
+	}
+}
