@@ -12,17 +12,22 @@ import (
 	"net/http"
 	"net/url"
 	"syscall"
+	"time"
 )
+
+// getLimit bounds how long a resource is waited for: all that is asked for so is there at once, unless the daemon stands still.
+const getLimit = 30 * time.Second
 
 // Client talks to a daemon's admin socket. Safe for concurrent use.
 type Client struct {
-	path string
-	http http.Client
+	path  string
+	http  http.Client
+	limit time.Duration // of Get
 }
 
 // NewClient returns a client of the socket at path; it connects when it is used.
 func NewClient(path string) *Client {
-	c := &Client{path: path}
+	c := &Client{path: path, limit: getLimit}
 	c.http.Transport = &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -33,13 +38,23 @@ func NewClient(path string) *Client {
 	return c
 }
 
-// Get reads a resource such as "status" into v.
+// Get reads a resource such as "status" into v. It waits for a daemon that does not answer for 30 seconds at most.
 func (c *Client) Get(ctx context.Context, what string, query url.Values, v any) error {
+	silent := fmt.Errorf("the daemon at %s has not answered for %s: its log may say why", c.path, c.limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, silent)
+	defer cancel()
 	b, err := c.do(ctx, http.MethodGet, what, query, nil)
-	if err != nil {
-		return err
+	if err == nil {
+		defer func() { _ = b.Close() }()
+		err = decodeAnswer(b, what, v)
 	}
-	defer func() { _ = b.Close() }()
+	if err != nil && context.Cause(ctx) == silent {
+		return silent
+	}
+	return err
+}
+
+func decodeAnswer(b io.Reader, what string, v any) error {
 	if err := json.NewDecoder(b).Decode(v); err != nil {
 		return fmt.Errorf("answer to %s: %w", what, err)
 	}

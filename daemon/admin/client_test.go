@@ -1,0 +1,50 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+)
+
+// TestADaemonThatStandsStill does not hold up who asks, whether it says nothing or stops in the middle.
+func TestADaemonThatStandsStill(t *testing.T) {
+	for name, begin := range map[string]string{"nothing": "", "half an answer": `{"node": "a`} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s")
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if begin != "" {
+					_, _ = w.Write([]byte(begin))
+					_ = http.NewResponseController(w).Flush()
+				}
+				<-r.Context().Done()
+			})}
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(l) }()
+			defer func() {
+				_ = server.Close()
+				<-served
+			}()
+			var s admin.Status
+			c := admin.NewClient(path).Within(20 * time.Millisecond)
+			if err := c.Get(t.Context(), "status", nil, &s); err == nil || !strings.Contains(err.Error(), path+" has not answered for 20ms") {
+				t.Errorf("%v", err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := c.Within(time.Minute).Get(ctx, "status", nil, &s); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, of a caller who gave up", err)
+			}
+		})
+	}
+}
