@@ -10,11 +10,7 @@ import (
 // another peer has ended meanwhile, of what this node has never heard.
 func TestAMadPeersEndsPushOutNothingOfAnothers(t *testing.T) {
 	a := newAsker(t, 0)
-	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
-	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
-	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
-		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 1, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
-	}})
+	a.offers(1)
 	a.step(transfer.PeerUp{Node: "mad", Epoch: 2})
 	l := oneRank(t)
 	a.asks(layoutMsg(l))

@@ -9,7 +9,7 @@ func (v *serve) putOff(m *Machine, cause Cause) {
 	m.disarm(&v.resend)
 	delete(m.serves, v.leg.id)
 	v.peer.serves--
-	v.peer.held -= v.ids
+	v.peer.held -= v.held
 	if k := v.seeker; k != nil {
 		m.arm(&k.deadline, k, wakeDeadline, k.takeBy(m))
 	}

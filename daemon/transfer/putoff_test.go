@@ -40,6 +40,15 @@ func (a *asker) step(ev transfer.Event) {
 	}
 }
 
+// offers has a worker of node a offer "k" to so many consumers, as operation 50.
+func (a *asker) offers(consumers int) {
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(a.tb)})
+	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
+		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: consumers, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
+	}})
+}
+
 func (a *asker) asks(msg transfer.Msg) { a.step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: msg}) }
 
 // begins checks that the last step began a transfer, and nothing else.
@@ -87,11 +96,7 @@ func takeOf(x transfer.XferID, l *layout.Layout) *transfer.MsgTake {
 // TestLayoutsOfTakesCount: takes that a peer asks of this node keep its layouts, too. Those for which there is no room begin when there is some.
 func TestLayoutsOfTakesCount(t *testing.T) {
 	a := newAsker(t, 5000)
-	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
-	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
-	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
-		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 100, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
-	}})
+	a.offers(100)
 	var takes []*transfer.MsgTake
 	for x := transfer.XferID(1); x <= 5; x++ {
 		l := manyViews(t, uint64(x))
@@ -156,11 +161,7 @@ func TestPlansOfTakesCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAsker(t, 5000)
-			a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
-			a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
-			a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
-				Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 100, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
-			}})
+			a.offers(100)
 			l := oneRank(t)
 			a.asks(layoutMsg(l))
 			for x := transfer.XferID(1); x <= 3; x++ {

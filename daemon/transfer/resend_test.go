@@ -9,11 +9,7 @@ import (
 // TestASliceWaitsOnceToBeSentAgain: however often its consumer asks for it before it can be sent, and then by the latest attempt.
 func TestASliceWaitsOnceToBeSentAgain(t *testing.T) {
 	a := newAsker(t, 0)
-	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
-	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
-	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{
-		Key: []byte("k"), Token: anyToken, Sealed: true, Consumers: 1, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1),
-	}})
+	a.offers(1)
 	l := oneRank(t)
 	a.asks(layoutMsg(l))
 	a.asks(takeOf(1, l))

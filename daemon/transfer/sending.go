@@ -107,7 +107,7 @@ func (v *serve) keepPlan(m *Machine, ev *Planned) Cause {
 	if cause := m.mayHold(v.peer, n); cause.Reason != OK {
 		return cause
 	}
-	v.kept += n
+	v.held += n
 	v.peer.held += n
 	return Cause{}
 }

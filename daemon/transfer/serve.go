@@ -14,8 +14,7 @@ type serve struct {
 	leg       leg
 	peer      *peer
 	take      *MsgTake
-	ids       int          // of its blocks, and its ranks, as they count against MaxHeld
-	kept      int          // of its plans, likewise
+	held      int          // of MaxHeld: by its block ids and ranks, and by its plans once it is admitted
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
@@ -68,20 +67,20 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d takes of node %q wait on node %q, the limit", p.serves, p.node, m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
-	ids := msg.held()
-	if cause := m.mayHold(p, ids); cause.Reason != OK {
+	held := msg.held()
+	if cause := m.mayHold(p, held); cause.Reason != OK {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: cause, Retry: m.cfg.Resend})
 		return
 	}
 	if p == nil && m.takes[msg.Xfer] == nil {
 		return // cancelled in the same step
 	}
-	v := &serve{peer: p, take: msg, ids: ids, began: m.now, until: m.now + msg.Deadline}
+	v := &serve{peer: p, take: msg, held: held, began: m.now, until: m.now + msg.Deadline}
 	v.leg.id = id
 	m.serves[id] = v
 	if p != nil {
 		p.serves++
-		p.held += ids
+		p.held += held
 	}
 	m.arm(&v.deadline, v, wakeDeadline, m.now+min(msg.Deadline, m.cfg.OfferWait))
 	m.admit(v)
@@ -187,7 +186,7 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 	switch v.state {
 	case serveParked:
-		if msg.held() <= v.ids && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
+		if msg.held() <= v.held && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
 			v.take = msg
 		}
 		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
@@ -286,7 +285,7 @@ func (v *serve) over(m *Machine) {
 	delete(m.serves, v.leg.id)
 	if v.peer != nil {
 		v.peer.serves--
-		v.peer.held -= v.ids + v.kept
+		v.peer.held -= v.held
 		v.peer.leave(v.consumers)
 		if x := v.leg.id.Xfer; v.peer.fencing[x] == v {
 			delete(v.peer.fencing, x)
