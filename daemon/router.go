@@ -98,6 +98,7 @@ func (r *router) SessionDrained(id transfer.SessionID) {
 // The daemon's own sessions have no layer slots and progress, remove no region, do not wait to be told to end, and leave nothing behind.
 
 func (r *router) Granted(e transfer.Granted)                 { r.clients.Granted(e) }
+func (r *router) Rouse(e transfer.Rouse)                     { r.clients.Rouse(e) }
 func (r *router) SessionOrphaned(e transfer.SessionOrphaned) { r.clients.SessionOrphaned(e) }
 func (r *router) LayerReady(e transfer.LayerReady)           { r.clients.LayerReady(e) }
 func (r *router) WatchProgress(e transfer.WatchProgress)     { r.clients.WatchProgress(e) }

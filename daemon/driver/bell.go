@@ -27,6 +27,13 @@ func (d *Driver) complete(e transfer.Complete) {
 	d.ring()
 }
 
+// rouse wakes a client before its completion is written, when nothing else comes in between.
+func (d *Driver) rouse(e transfer.Rouse) {
+	if !d.bell.more {
+		d.cfg.Sessions.Rouse(e)
+	}
+}
+
 // ring is called whenever the clock was read, and after each event, and wakes if it is time.
 func (d *Driver) ring() {
 	if b := &d.bell; b.owes && (!b.more || d.clock-b.since > ringWithin) {

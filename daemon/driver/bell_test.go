@@ -38,6 +38,24 @@ func TestClientsAreWokenForABatch(t *testing.T) {
 	}
 }
 
+// Who is about to have what it sleeps for is woken before it is there, unless other events come first.
+func TestRousedForWhatComesNext(t *testing.T) {
+	s := &scripted{}
+	d := New(Config{Machine: s, Sessions: s, Peers: s})
+	turn := func(more int, effects ...transfer.Effect) {
+		s.effects = effects
+		for range 1 + more {
+			d.Queue(transfer.Tick{})
+		}
+		d.Flush()
+	}
+	turn(0, transfer.Rouse{UserData: 1}, transfer.Complete{UserData: 1})
+	turn(1, transfer.Rouse{UserData: 2}, transfer.Complete{UserData: 2})
+	if want := []string{"rouse 1", "complete 1", "ring", "sent", "complete 2", "ring", "sent"}; !slices.Equal(s.log, want) {
+		t.Errorf("%q, want %q", s.log, want)
+	}
+}
+
 // stepper gives each step its own effects, each of which takes longer than a client may sleep on.
 type stepper struct {
 	scripted

@@ -18,6 +18,7 @@ type Sessions interface {
 	Complete(transfer.Complete) // Ring follows
 	Ring()
 	Granted(transfer.Granted)
+	Rouse(transfer.Rouse)
 	LayerReady(transfer.LayerReady)
 	WatchProgress(transfer.WatchProgress)
 	EndSession(transfer.EndSession)

@@ -15,6 +15,8 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 		d.complete(e)
 	case *transfer.Complete:
 		d.complete(*e)
+	case transfer.Rouse:
+		d.rouse(e)
 	case transfer.Granted:
 		d.cfg.Sessions.Granted(e)
 	case transfer.LayerReady:

@@ -28,6 +28,7 @@ type clients struct {
 }
 
 func (c *clients) Granted(transfer.Granted)                 {}
+func (c *clients) Rouse(transfer.Rouse)                     {}
 func (c *clients) Ring()                                    {}
 func (c *clients) LayerReady(transfer.LayerReady)           {}
 func (c *clients) WatchProgress(transfer.WatchProgress)     {}

@@ -24,6 +24,9 @@ func (s *scripted) Step(transfer.Time, transfer.Event) []transfer.Effect {
 func (s *scripted) Complete(e transfer.Complete) {
 	s.log = append(s.log, fmt.Sprint("complete ", e.UserData))
 }
+func (s *scripted) Rouse(e transfer.Rouse) {
+	s.log = append(s.log, fmt.Sprint("rouse ", e.UserData))
+}
 func (s *scripted) Ring()       { s.log = append(s.log, "ring") }
 func (s *scripted) Dial(string) {}
 func (s *scripted) Flush()      { s.log = append(s.log, "sent") }

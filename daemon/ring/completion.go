@@ -69,6 +69,17 @@ func (q *Completions) Waiting() bool {
 	return q.bell.due(asleep)
 }
 
+// Dozing tells whether the client sleeps one numbered sleep that nobody has rung for, and its eventfd may be rung before there is a
+// completion for it, which the caller then does: the client looks, and says another number before it sleeps again. One that wants a
+// ring for whatever is published is not to be rung for nothing.
+func (q *Completions) Dozing() bool {
+	asleep := uint32(0)
+	if guard(func() { asleep = q.waiting.Load() }) != nil {
+		return false
+	}
+	return asleep > always && q.bell.due(asleep)
+}
+
 // Consumed takes note of the client's head and returns how many completions it has consumed since the last call: those
 // that Put had marked, and the others. Their results are reusable.
 func (q *Completions) Consumed() (marked, others int, err error) {

@@ -37,6 +37,9 @@ func echo(sq *Submissions, cq *Completions, n int, sleep func(), ring func()) er
 				return err
 			}
 		}
+		if i%3 == 0 && cq.Dozing() { // it is about to have something
+			ring()
+		}
 		if err := cq.Put(&c, scratch, false); err != nil {
 			return err
 		}

@@ -191,6 +191,31 @@ func TestArm(t *testing.T) {
 	}
 }
 
+// TestDozing: one sleep is ended once, by what is coming or by what is there; one that may miss nothing is not ended for nothing.
+func TestDozing(t *testing.T) {
+	p := newPair(t, small)
+	if p.cq.Dozing() {
+		t.Error("a client that is awake is rung")
+	}
+	p.client.Arm()
+	if !p.cq.Dozing() || p.cq.Dozing() {
+		t.Error("one sleep is not ended once")
+	}
+	noErr(t, p.cq.Put(&CQE{}, nil, false))
+	if p.cq.Waiting() {
+		t.Error("rung again while it is on its way")
+	}
+	p.client.Next()
+	p.client.Arm()
+	if !p.cq.Dozing() {
+		t.Error("the next sleep is not ended")
+	}
+	p.client.waiting.Store(always)
+	if p.cq.Dozing() || !p.cq.Waiting() {
+		t.Error("who wants a ring for each completion is rung for none")
+	}
+}
+
 // TestOneRingForEachSleep: what is published while the other side is on its way rings nothing.
 func TestOneRingForEachSleep(t *testing.T) {
 	p := newPair(t, small)

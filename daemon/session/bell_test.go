@@ -39,3 +39,48 @@ func TestWhoWaitsForOneThingIsWokenForIt(t *testing.T) {
 		}
 	}
 }
+
+// TestRouse: a client that sleeps for one operation alone is woken before it completes, and not again unless it has gone back to sleep.
+func TestRouse(t *testing.T) {
+	n := start(t, nil)
+	n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
+	c := n.dial(sessiontest.Options{CQ: 8})
+	id := transfer.SessionID(c.Welcome.Session)
+	op := &transfer.DropOp{Key: []byte("k"), Token: token, Timeout: 1}
+	rings := func() uint64 { return n.Sessions()[0].Rings }
+	submit := func() uint64 {
+		t.Helper()
+		user, err := c.Submit(op)
+		noErr(t, err)
+		wait(n, func(s transfer.Submit) bool { return s.UserData == user })
+		return user
+	}
+	first := submit()
+	n.completing.Lock()
+	defer n.completing.Unlock()
+	rouse := func(what string, s transfer.SessionID, user, want uint64) {
+		t.Helper()
+		before := rings()
+		n.Server.Rouse(transfer.Rouse{Session: s, UserData: user})
+		if got := rings() - before; got != want {
+			t.Errorf("%s: rung %d times, want %d", what, got, want)
+		}
+	}
+	rouse("awake", id, first, 0)
+	c.Rings.Arm()
+	rouse("nobody's session", id+1, first, 0)
+	rouse("another operation", id, first+1, 0)
+	rouse("asleep", id, first, 1)
+	rouse("on its way", id, first, 0)
+	c.Rings.Arm()
+	rouse("asleep again", id, first, 1)
+	n.Server.Complete(transfer.Complete{Session: id, UserData: first, Status: transfer.Done})
+	if got := rings(); got != 2 {
+		t.Errorf("rung %d times for what it was roused for, want 2", got)
+	}
+	c.Rings.Next()
+	a, b := submit(), submit()
+	c.Rings.Arm()
+	rouse("two are under way", id, a, 0)
+	rouse("two are under way", id, b, 0)
+}

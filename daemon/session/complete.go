@@ -57,6 +57,20 @@ func (v *Server) Complete(c transfer.Complete) {
 	}
 }
 
+// Rouse wakes the client if it sleeps for this operation alone, a little before its completion is written. A processor that rests takes
+// longer to wake than most of that does.
+func (v *Server) Rouse(r transfer.Rouse) {
+	s := v.find(r.Session)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alone(r.UserData) && s.cq.Dozing() {
+		s.signal()
+	}
+}
+
 // alone says that the session waits for nothing else: no other completion is near that it could be woken for as well. The caller holds mu.
 func (s *session) alone(userData uint64) bool {
 	if len(s.ops) != 1 {

@@ -24,6 +24,13 @@ type Complete struct {
 	Last     bool // of the session's credits: somebody may be waiting for those that it gives back
 }
 
+// Rouse: all that the session's operation has to wait for is here, and it completes as soon as its bytes are in place. A client that
+// sleeps for it alone may be woken now: it takes as long to wake as the rest takes.
+type Rouse struct {
+	Session  SessionID
+	UserData uint64
+}
+
 // Granted: say in the session's layer slot that bytes of the take may be written from now on, before anything that comes after it.
 type Granted struct {
 	Session  SessionID
@@ -133,6 +140,7 @@ type Log struct {
 	Attrs []any // key, value, ...
 }
 
+func (Rouse) effect()           {}
 func (Granted) effect()         {}
 func (Complete) effect()        {}
 func (LayerReady) effect()      {}

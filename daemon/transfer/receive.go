@@ -1,5 +1,7 @@
 package transfer
 
+import "slices"
+
 // receiving is a segment at the consumer's end.
 type receiving struct {
 	grant     *MsgGrant // nil once its take has shrunk
@@ -111,6 +113,9 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		}
 	}
 	if t.peer != nil {
+		if g.HasInline && g.Last && g.Seg == 0 && t.mayOpen() {
+			m.emit(Rouse{Session: t.by.id, UserData: t.user})
+		}
 		m.emit(MakePlan{
 			Leg: t.leg.id, Seg: g.Seg, Producer: producers, Consumer: t.layouts,
 			Src: g.Blocks, SrcBy: g.BlocksBy, Dst: dst, Layered: g.Layered, Whole: g.Whole,
@@ -173,6 +178,11 @@ func (t *take) open(m *Machine, i uint32) {
 	m.send(t.peer, &MsgGo{Xfer: t.leg.id.Xfer, Seg: i})
 	t.progressLayers(m)
 	t.tryCommit(m)
+}
+
+// mayOpen says whether every rank's progress has reached what the take waits for.
+func (t *take) mayOpen() bool {
+	return !slices.ContainsFunc(t.ranks, func(s *session) bool { return s.progress < t.in.After })
 }
 
 // progressed: a rank is further than it was.

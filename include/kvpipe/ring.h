@@ -359,7 +359,8 @@ struct kvpipe_layer_slot {      /* 64 bytes */
 /* ---- index pages ---------------------------------------------------------------------------------------------- */
 /* cq_waiting and need_wakeup say that their writer sleeps, or is about to, on an eventfd. 0: no. 1: ring it for whatever is
  * published. Any other value: ring it once, and not again before the value has changed; who sleeps says another one each time
- * (a bell that was rung is heard before that). At offset 0 of ring_c. Each word alone in its cache line. */
+ * (a bell that was rung is heard before that). The bell of such a value may ring a little before there is something: who
+ * wakes looks, and sleeps again if need be. At offset 0 of ring_c. Each word alone in its cache line. */
 struct kvpipe_ring_c {          /* 384 bytes */
 	uint32_t sq_tail;       uint8_t pad0[60];
 	uint32_t cq_head;       uint8_t pad1[60];  /* entries and their results before it are reusable */

@@ -126,7 +126,7 @@ func (n *Node) execute(e transfer.Effect) {
 		n.forget(e.Leg)
 	case transfer.ArmTimer:
 		n.arm(e.At)
-	case transfer.Log:
+	case transfer.Rouse, transfer.Log:
 	default:
 		panic(fmt.Sprintf("sim: unknown effect %T", e))
 	}
