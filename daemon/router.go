@@ -30,8 +30,8 @@ func (s *sink) Queue(ev transfer.Event) {
 
 func (s *sink) Flush() { s.driver.Flush() }
 
-// After is the driver's Post.
-func (s *sink) After(f func()) { s.driver.Post(f) }
+// After is the driver's QueueFunc.
+func (s *sink) After(f func()) { s.driver.QueueFunc(f) }
 
 func (s *sink) Wake() { s.driver.Wake() }
 

@@ -230,5 +230,8 @@ func lastWord(e transfer.Effect) bool {
 // answer is how an effect that is done at once reports: the event is the next one.
 func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }
 
+// QueueFunc is Post without waking anybody: the caller calls Flush or Wake soon.
+func (d *Driver) QueueFunc(f func()) { d.queue.push(item{fn: f}) }
+
 // Post runs f on the driver's goroutine between two events, some time after it returns.
 func (d *Driver) Post(f func()) { d.queue.push(item{fn: f}); d.turn.nudge() }

@@ -20,7 +20,7 @@ type lively struct {
 }
 
 const (
-	livelyNap  = 5 * time.Millisecond // below the 10 ms after which the runtime takes note
+	livelyNap  = 8 * time.Millisecond // below the 10 ms after which the runtime takes note
 	livelyIdle = 4                    // naps during which nothing was done, after which it ends
 )
 

@@ -19,7 +19,7 @@ const (
 	keptBuffer = 1 << 20
 	// lateWait is how long a message that nobody waits for may wait for another one to ride with, and lateMost how much of that there may be.
 	// moreWait is that of one that others of its kind follow.
-	lateWait = 20 * time.Millisecond
+	lateWait = 100 * time.Millisecond
 	moreWait = 2 * time.Millisecond
 	lateMost = 4 << 10
 	// farewellWait bounds how long a goodbye waits for a peer that does not read.

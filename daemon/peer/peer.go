@@ -46,7 +46,7 @@ type Config struct {
 	Events          func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
 	Queue           func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
 	Flush           func()               // may run the machine
-	After           func(func())         // calls it when what was queued before is worked off, and does not block; nil: at once
+	After           func(func())         // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
 	Links           transport.LinkUser   // nil: no links
 	Congestion      string               // congestion control of links; "": the system's
 	Rails           Rails                // nil: links go where their channel goes
