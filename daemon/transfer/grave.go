@@ -1,5 +1,7 @@
 package transfer
 
+import "container/heap"
+
 // grave remembers the key of an offer that ended, and drops that came before their offer.
 type grave struct {
 	key   string
@@ -23,52 +25,108 @@ type dropNote struct {
 	token  []byte
 }
 
-// graveyard keeps graves for a while, oldest first.
+// graveyard keeps graves for a while. Each engine of this node, and each peer, has a plot of its own. When there are too many graves the
+// largest plot loses its oldest one, so that who ends offers by the thousand has its own forgotten, and not those of others.
 type graveyard struct {
 	keys    map[string]*grave
-	queue   []*grave
-	watches int // of all in the queue
-	timer   timer
+	plots   map[plotName]*plot
+	largest plots
+	size    int // graves in all plots
+	watches int // of all graves
+}
+
+// plotName is an engine of this node, or a node.
+type plotName struct{ node, engine, owner string }
+
+// plot is its graves, oldest first; never empty.
+type plot struct {
+	name  plotName
+	queue []*grave
+	pos   int // in largest
+	timer timer
+}
+
+// plots is a heap, the largest first.
+type plots []*plot
+
+func (h plots) Len() int           { return len(h) }
+func (h plots) Less(i, j int) bool { return len(h[i].queue) > len(h[j].queue) }
+func (h plots) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
+func (h *plots) Push(x any)        { p := x.(*plot); p.pos = len(*h); *h = append(*h, p) }
+func (h *plots) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return p
 }
 
 func (m *Machine) bury(o *offer, how string) {
-	g := &grave{key: o.key, token: o.token, how: how, by: o.engine.key.name, at: m.now}
+	e := o.engine.key
+	g := &grave{key: o.key, token: o.token, how: how, by: e.name, at: m.now}
 	for _, c := range o.claims {
 		if c.instance == dropped && !o.joined { // the other ranks' offers are still to come
 			g.drops = append(g.drops, dropNote{c.engine, o.token})
 		}
 	}
-	m.remember(g)
+	m.remember(g, plotName{engine: e.name, owner: e.owner})
 }
 
-func (m *Machine) remember(g *grave) {
+// note remembers something about a key that has no offer yet, for who asks: an engine of this node, or a peer.
+func (m *Machine) note(p *peer, msg *MsgKey) *grave {
+	name := plotName{engine: msg.Engine}
+	if p != nil {
+		name = plotName{node: p.node}
+	}
+	g := &grave{key: string(msg.Key), at: m.now}
+	m.remember(g, name)
+	return g
+}
+
+func (m *Machine) remember(g *grave, name plotName) {
 	y := &m.graves
+	for y.size >= m.cfg.MaxGraves && y.size > 0 {
+		y.largest[0].forget(m)
+	}
+	p := y.plots[name]
+	if p == nil {
+		p = &plot{name: name}
+		y.plots[name] = p
+		heap.Push(&y.largest, p)
+		m.arm(&p.timer, p, wakeGraves, g.at+m.cfg.Graves)
+	}
 	y.keys[g.key] = g
-	y.queue = append(y.queue, g)
-	for len(y.queue) > m.cfg.MaxGraves {
-		y.forget()
-	}
-	if y.timer.pos == 0 {
-		m.arm(&y.timer, y, wakeGraves, y.queue[0].at+m.cfg.Graves)
-	}
+	p.queue = append(p.queue, g)
+	y.size++
+	heap.Fix(&y.largest, p.pos)
 }
 
-func (y *graveyard) forget() {
-	g := y.queue[0]
+// forget forgets the oldest.
+func (p *plot) forget(m *Machine) {
+	y, g := &m.graves, p.queue[0]
+	p.queue[0] = nil
+	p.queue = p.queue[1:]
+	y.size--
 	y.watches -= len(g.watches)
-	y.queue[0] = nil
-	y.queue = y.queue[1:]
 	if y.keys[g.key] == g {
 		delete(y.keys, g.key)
 	}
+	if len(p.queue) > 0 {
+		heap.Fix(&y.largest, p.pos)
+		return
+	}
+	heap.Remove(&y.largest, p.pos)
+	delete(y.plots, p.name)
+	m.disarm(&p.timer)
 }
 
-func (y *graveyard) fire(m *Machine, _ wake) {
-	for len(y.queue) > 0 && y.queue[0].at+m.cfg.Graves <= m.now {
-		y.forget()
-	}
-	if len(y.queue) > 0 {
-		m.arm(&y.timer, y, wakeGraves, y.queue[0].at+m.cfg.Graves)
+func (p *plot) fire(m *Machine, _ wake) {
+	for len(p.queue) > 0 {
+		if until := p.queue[0].at + m.cfg.Graves; until > m.now {
+			m.arm(&p.timer, p, wakeGraves, until)
+			return
+		}
+		p.forget(m)
 	}
 }
 

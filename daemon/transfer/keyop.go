@@ -129,7 +129,7 @@ func (m *Machine) keyOpsOf(p *peer) []*keyOp {
 // keyAsked answers a watch or a drop: the producer's side. Who watches a key that has no offer yet is answered when one comes.
 func (m *Machine) keyAsked(p *peer, msg *MsgKey) {
 	if !m.watchEarly(p, msg) {
-		m.send(p, &MsgKeyAck{ID: msg.ID, Cause: m.keyVerdict(msg)})
+		m.send(p, &MsgKeyAck{ID: msg.ID, Cause: m.keyVerdict(p, msg)})
 	}
 }
 
@@ -141,8 +141,7 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 		return false
 	}
 	if g == nil {
-		g = &grave{key: string(msg.Key), at: m.now}
-		m.remember(g)
+		g = m.note(p, msg)
 	} else if _, past := g.verdict(m, msg.Token); past {
 		return false
 	}
@@ -153,7 +152,7 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	return true
 }
 
-func (m *Machine) keyVerdict(msg *MsgKey) Cause {
+func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	o, g := m.offers[string(msg.Key)], m.graves.keys[string(msg.Key)]
 	switch {
 	case o != nil && !sameToken(o.token, msg.Token):
@@ -163,7 +162,7 @@ func (m *Machine) keyVerdict(msg *MsgKey) Cause {
 	case o != nil:
 		o.expireBy(m, m.now+m.clampLease(msg.For))
 	case msg.Drop:
-		m.dropEarly(g, msg)
+		m.dropEarly(g, p, msg)
 	case g != nil:
 		cause, _ := g.verdict(m, msg.Token)
 		return cause
@@ -172,10 +171,9 @@ func (m *Machine) keyVerdict(msg *MsgKey) Cause {
 }
 
 // dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nothing is needed.
-func (m *Machine) dropEarly(g *grave, msg *MsgKey) {
+func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) {
 	if g == nil {
-		g = &grave{key: string(msg.Key), at: m.now}
-		m.remember(g)
+		g = m.note(p, msg)
 	}
 	for _, d := range g.drops {
 		if d.engine == msg.Engine && sameToken(d.token, msg.Token) {

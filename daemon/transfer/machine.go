@@ -59,7 +59,7 @@ func New(cfg Config) *Machine {
 		lastOffr:  cfg.Random() &^ (1<<32 - 1),
 		offers:    map[string]*offer{},
 		parked:    map[string][]*serve{},
-		graves:    graveyard{keys: map[string]*grave{}},
+		graves:    graveyard{keys: map[string]*grave{}, plots: map[plotName]*plot{}},
 		serves:    map[Leg]*serve{},
 		takes:     map[XferID]*take{},
 		takeNames: map[takeName]*take{},

@@ -1,0 +1,108 @@
+package transfer_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// offered is a node whose engines' offers end, and where others ask for them.
+type offered struct {
+	m    *transfer.Machine
+	now  transfer.Time
+	user uint64
+}
+
+func newOffered(t *testing.T, cfg transfer.Config, engines ...string) *offered {
+	t.Helper()
+	n := uint64(0)
+	cfg.Node, cfg.Random = "a", func() uint64 { n++; return n << 32 }
+	e := &offered{m: transfer.New(cfg), now: 1}
+	for i, engine := range engines {
+		id := transfer.SessionID(i + 1)
+		e.m.Step(e.now, transfer.SessionOpened{Session: id, Engine: engine, Instance: "i", Role: transfer.Worker, Credits: 1 << 20})
+		e.m.Step(e.now, transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+	}
+	return e
+}
+
+// end has the session offer something under the key, and withdraw it.
+func (e *offered) end(s transfer.SessionID, key string) {
+	e.user++
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{0}}}
+	e.m.Step(e.now, transfer.Submit{Session: s, UserData: e.user, Op: &transfer.OfferOp{Key: []byte(key), Token: watchToken, Blocks: blocks, Sealed: true}})
+	e.m.Step(e.now, transfer.Submit{Session: s, UserData: e.user + 1<<32, Op: &transfer.WithdrawOp{Target: e.user}})
+}
+
+// expired says whether who asks for the key is told at once that its offer has ended.
+func (e *offered) expired(key string) bool {
+	e.user++
+	x := transfer.XferID(e.user)
+	for _, f := range e.m.Step(e.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgTake{
+		Xfer: x, Key: []byte(key), Token: watchToken, Engine: "d", Instance: "i", Deadline: transfer.Second, Parts: 1,
+	}}) {
+		if s, ok := f.(transfer.Send); ok {
+			if r, ok := s.Msg.(*transfer.MsgRefuse); ok && r.Xfer == x && r.Cause.Reason == transfer.Expired {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestEndedKeysOfOthersAreRemembered: whoever ends offers by the thousand, or asks for what there is not, has its own notes forgotten.
+func TestEndedKeysOfOthersAreRemembered(t *testing.T) {
+	const most = 16
+	e := newOffered(t, transfer.Config{MaxGraves: most}, "quiet", "flood")
+	e.m.Step(e.now, transfer.PeerUp{Node: "b", Epoch: 1})
+	e.m.Step(e.now, transfer.PeerUp{Node: "mad", Epoch: 1})
+	for i := range 3 {
+		e.end(1, fmt.Sprint("quiet ", i))
+	}
+	for i := range 10 * most {
+		e.end(2, fmt.Sprint("flood ", i))
+	}
+	for i := range uint64(10 * most) {
+		e.m.Step(e.now, transfer.PeerMsg{Node: "mad", Epoch: 1, Msg: &transfer.MsgKey{
+			ID: i, Drop: i%2 == 0, Engine: fmt.Sprint(i), Key: fmt.Append(nil, "mad ", i), Token: watchToken, For: transfer.Second,
+		}})
+	}
+	for i := range 3 {
+		if key := fmt.Sprint("quiet ", i); !e.expired(key) {
+			t.Errorf("%q is forgotten", key)
+		}
+	}
+	if e.expired("flood 0") || !e.expired(fmt.Sprint("flood ", 10*most-1)) {
+		t.Error("who ends many has not its oldest forgotten, and its newest remembered")
+	}
+	if n := e.m.Snapshot().Graves; n != most {
+		t.Errorf("%d keys are remembered, want %d", n, most)
+	}
+}
+
+// TestEndedKeysAreForgottenInTime: each when its time has come, whoever ended it.
+func TestEndedKeysAreForgottenInTime(t *testing.T) {
+	e := newOffered(t, transfer.Config{Graves: 10 * transfer.Second}, "p", "q")
+	left := func(want int) {
+		t.Helper()
+		e.m.Step(e.now, transfer.Tick{})
+		if n := e.m.Snapshot().Graves; n != want {
+			t.Errorf("after %d s %d keys are remembered, want %d", e.now/transfer.Second, n, want)
+		}
+	}
+	e.end(1, "k")
+	e.now = 4 * transfer.Second
+	e.end(2, "l")
+	e.end(1, "m")
+	left(3)
+	e.now = 11 * transfer.Second
+	left(2)
+	e.now = 15 * transfer.Second
+	left(0)
+	e.end(1, "k")
+	left(1)
+	e.now = 26 * transfer.Second
+	left(0)
+}
