@@ -66,13 +66,13 @@ func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
 		return
 	}
 	if msg.End == Producer {
-		if t := m.takeOf(p, msg.Xfer); t != nil && t.stage == running {
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.stage == running && t.pace.may(m, p) {
 			m.resend(p, t.layouts, msg.Digests)
 			t.ask(m)
 		}
 		return
 	}
-	if v := m.serveOf(p, msg.Xfer); v != nil && v.state == serveMoving {
+	if v := m.serveOf(p, msg.Xfer); v != nil && v.state == serveMoving && v.pace.may(m, p) {
 		m.resend(p, v.offer.layouts, msg.Digests)
 		v.repeat(m)
 	}

@@ -92,7 +92,7 @@ func (m *Machine) sayAgain(k *seeker) {
 		}
 		v := m.serves[k.id]
 		m.sayFound(k, v != nil)
-		if v != nil { // what it had to say meant nothing without that
+		if v != nil && v.pace.may(m, k.peer) { // what it had to say meant nothing without that
 			v.repeat(m)
 		}
 	}

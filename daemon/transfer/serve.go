@@ -29,6 +29,7 @@ type serve struct {
 	lane      laneMember
 	unlinked  bool // its channel is down
 	repeats   int
+	pace      pace // of what is granted
 	began     Time
 	until     Time // the take's deadline, as its daemon told it
 	ended     bool // the consumer said that it is over
@@ -200,7 +201,9 @@ func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 		}
 	case serveMoving:
 		v.offer.renew(m)
-		v.repeat(m)
+		if v.peer == nil || v.pace.may(m, v.peer) {
+			v.repeat(m)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type take struct {
 	asked   bool   // the producer's end may know of it
 	known   bool   // and said so
 	asks    int    // repetitions since then
+	pace    pace   // of what is asked for
 	granted bool
 
 	engine      string // the producer's
