@@ -72,18 +72,24 @@ type Daemon struct {
 
 	ballast []byte // of the heap
 
+	standing time.Duration // const standing, but in tests
+
 	mu       sync.Mutex
 	cfg      config.Config
 	draining bool
 }
 
-// endTimeout bounds how long sessions of a stopping daemon may take to be fenced.
-const endTimeout = 5 * time.Second
+const (
+	// endTimeout bounds how long sessions of a stopping daemon may take to be fenced.
+	endTimeout = 5 * time.Second
+	// standing is how much longer all of the end may take: memory that is unmapped, files that are closed.
+	standing = 10 * time.Second
+)
 
 // New opens everything that can fail (ports, sockets), so that a daemon that runs is one that works, if only within its node: certificates
 // that are no good are replaced while it runs, and ports that others have are waited for. A failed New leaves nothing behind.
 func New(c config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally()}
+	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally(), standing: standing}
 	defer d.opts.forget()
 	if err := d.open(); err != nil {
 		d.closeListeners()
@@ -185,13 +191,31 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("stopping", "node", d.cfg.Node)
 	unwell()
 	d.stopping()
-	defer d.stopGPUs()()
-	d.shutDown()
-	stop()
-	wg.Wait()
-	err := errors.Join(failed, d.release())
-	d.log.Info("stopped", "node", d.cfg.Node)
-	return err
+	return d.within(d.standing, func() error {
+		defer d.stopGPUs()()
+		d.shutDown()
+		stop()
+		wg.Wait()
+		err := errors.Join(failed, d.release())
+		d.log.Info("stopped", "node", d.cfg.Node)
+		return err
+	})
+}
+
+// within ends the daemon, or gives up when something stands still for ever: a driver in a system call that does not return, NVML. The end of
+// the process then gives back all that this daemon has, and clients and peers see that it is gone.
+func (d *Daemon) within(most time.Duration, end func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	most += d.drainWait() + endTimeout
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.C:
+		return fmt.Errorf("stopping took longer than %s: something stands still (records of the watchdog, or a stack dump by SIGQUIT next time, say what); the process ends without it", most)
+	}
 }
 
 // shutDown ends what others see, while the driver still runs: transfers drain, sessions are fenced, channels say goodbye.
@@ -240,20 +264,29 @@ func (d *Daemon) drainFor(ctx context.Context, how transfer.Drain) error {
 }
 
 func (d *Daemon) drain() {
-	d.mu.Lock()
-	wait := d.cfg.Advance.DrainWait.D()
-	d.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	ctx, cancel := context.WithTimeout(context.Background(), d.drainWait())
 	defer cancel()
 	if err := d.drainFor(ctx, transfer.Drain{Stop: true}); err != nil {
 		d.log.Warn("stopping without waiting longer", "error", err)
 	}
 }
 
+func (d *Daemon) drainWait() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg.Advance.DrainWait.D()
+}
+
 // busy counts transfers in flight.
-func (d *Daemon) busy(ctx context.Context) (n int, err error) {
-	err = d.driver.Do(ctx, func() { n = d.machine.Busy() })
-	return n, err
+func (d *Daemon) busy(ctx context.Context) (int, error) { return ask(ctx, d.driver, d.machine.Busy) }
+
+// ask returns what f returns, which is run where the machine may be read.
+func ask[T any](ctx context.Context, d *driver.Driver, f func() T) (T, error) {
+	var v, none T
+	if err := d.Do(ctx, func() { v = f() }); err != nil {
+		return none, err // f may still run, and write v
+	}
+	return v, nil
 }
 
 // epoch is the part of the incarnation that clients see.

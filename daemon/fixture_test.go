@@ -43,6 +43,10 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
+func textLog(to *logbook) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
 // settings are those of a development daemon at free ports.
 func settings(t *testing.T, name, ca string) (config.Config, Flags) {
 	t.Helper()
@@ -76,7 +80,7 @@ func startOn(t *testing.T, name, ca, sys string, change func(*config.Config)) *n
 		t.Fatal(err)
 	}
 	n := &node{t: t, log: new(logbook)}
-	n.Daemon, err = New(c, Options{Dev: true, Version: "test", Sys: sys, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	n.Daemon, err = New(c, Options{Dev: true, Version: "test", Sys: sys, Log: textLog(n.log)})
 	if err != nil {
 		t.Fatal(err)
 	}

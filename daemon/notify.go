@@ -11,7 +11,6 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/kvpipe/kvpipe/daemon/config"
-	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 // managed tells whether a service manager wants to hear of us (sd_notify(3)).
@@ -57,14 +56,12 @@ func (d *Daemon) reloaded() { d.notify(sd.SdNotifyReady) }
 
 // stopping asks for as much time as draining and fencing may take, however short the manager's own patience is.
 func (d *Daemon) stopping() {
-	d.mu.Lock()
-	most := d.cfg.Advance.DrainWait.D() + endTimeout + stopSlack
-	d.mu.Unlock()
+	most := d.drainWait() + endTimeout + standing + stopSlack
 	d.notify(sd.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()), "STATUS=stopping: transfers in flight may end")
 }
 
 const (
-	stopSlack   = 15 * time.Second // for what follows the fences: memory that is unmapped, files that are closed
+	stopSlack   = 5 * time.Second // the daemon gives up before its manager does
 	statusEvery = 5 * time.Second
 )
 
@@ -94,8 +91,8 @@ func (d *Daemon) report(ctx context.Context) {
 
 // summary is the daemon in a line, from numbers that are cheap to have: no list is walked whose length clients choose.
 func (d *Daemon) summary(ctx context.Context) (string, error) {
-	var m transfer.Tally
-	if err := d.driver.Do(ctx, func() { m = d.machine.Tally() }); err != nil {
+	m, err := ask(ctx, d.driver, d.machine.Tally)
+	if err != nil {
 		return "", err
 	}
 	up, down := 0, 0

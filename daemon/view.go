@@ -18,9 +18,8 @@ import (
 type view struct{ *Daemon }
 
 // look takes a snapshot of the machine.
-func (v view) look(ctx context.Context) (s *transfer.Snapshot, err error) {
-	err = v.driver.Do(ctx, func() { s = v.machine.Snapshot() })
-	return s, err
+func (v view) look(ctx context.Context) (*transfer.Snapshot, error) {
+	return ask(ctx, v.driver, v.machine.Snapshot)
 }
 
 func (v view) Status(ctx context.Context) (admin.Status, error) {
