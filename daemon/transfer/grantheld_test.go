@@ -258,9 +258,11 @@ func TestGrantsHoldNoMore(t *testing.T) {
 }
 
 // manyViews is a layout of 48 views, another for each n.
-func manyViews(t *testing.T, n uint64) *layout.Layout {
+func manyViews(t *testing.T, n uint64) *layout.Layout { return withViews(t, n, 48) }
+
+func withViews(t *testing.T, n uint64, layers uint32) *layout.Layout {
 	var views []layout.View
-	for layer := range uint32(48) {
+	for layer := range layers {
 		views = append(views, layout.View{
 			Region: layout.RegionID(n), Base: uint64(layer) << 20, NumBlocks: 64, BlockStride: 4096, TokenStride: 4096, HeadStride: 4096, ContentBytes: 4096,
 			Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv", Layer: layer,

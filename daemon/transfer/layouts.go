@@ -20,11 +20,12 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 	if p == nil || p.knows[l.Digest()] != nil {
 		return
 	}
-	if len(p.knows) >= maxKnown || p.known+l.EncodedLen() > maxKnownBytes {
+	k := newKnown(l)
+	if len(p.knows) >= maxKnown || p.known+k.cost > maxKnownCost {
 		m.forgetLayouts(p) // the peer is asked for those that are needed
 	}
-	p.known += l.EncodedLen()
-	p.knows[l.Digest()] = newKnown(l)
+	p.known += k.cost
+	p.knows[l.Digest()] = k
 }
 
 // forgetLayouts drops those of a peer, and the verdicts about them: they would keep them.

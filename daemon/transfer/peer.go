@@ -13,7 +13,7 @@ type peer struct {
 	life    uint64              // incarnation of its daemon
 	told    map[[32]byte]bool   // layouts sent on this channel
 	knows   map[[32]byte]*known // layouts received on this channel
-	known   int                 // bytes of those, encoded
+	known   int                 // what those take, as their cost
 	serves  int                 // of it, here
 	seekers int                 // of it, here: gets that look for items
 	held    int                 // block ids and tokens of both, what it granted here, and the layouts that takes go by
@@ -27,10 +27,10 @@ func newPeer(node string) *peer {
 	return &peer{node: node, fencing: map[XferID]*serve{}, past: past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}}}
 }
 
-// What bounds the layouts that a peer can make this node remember: their number, and their bytes when they are encoded.
+// What bounds the layouts that a peer can make this node remember: their number, and what they take, in block ids of 4 bytes.
 const (
-	maxKnown      = 4096
-	maxKnownBytes = 32 << 20
+	maxKnown     = 4096
+	maxKnownCost = 16 << 20
 )
 
 // route is what a client named: a node, or an address whose node the channel will tell.
