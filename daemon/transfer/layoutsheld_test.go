@@ -18,7 +18,7 @@ func TestLayoutsOfAPeerAreBounded(t *testing.T) {
 	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
 	m.Step(1, transfer.PeerUp{Node: "b", Epoch: 1})
 	before, most := heap(), uint64(0)
-	for i := range 600 {
+	for i := range 1000 {
 		m.Step(1, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: layoutMsg(withViews(t, uint64(i+1), 2000))})
 		if i%50 == 49 {
 			most = max(most, heap()-before)
