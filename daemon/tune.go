@@ -34,8 +34,12 @@ type heap struct {
 }
 
 var (
-	// eventHeap grows to 16 MiB before it is collected: what lives is small, and a collection is in the way of a hundred hand-overs.
-	eventHeap = heap{percent: 400, warm: 12 << 20}
+	// smallHeap grows to 16 MiB before it is collected, where the limit leaves no room for more.
+	smallHeap = heap{percent: 400, warm: 12 << 20}
+
+	// eventHeap has room for some three thousand hand-overs between two collections: what lives is small, and a collection is in the
+	// way of a hundred of them.
+	eventHeap = heap{percent: 100, warm: 28 << 20, ballast: 28 << 20}
 
 	// busyHeap is for a daemon that polls, for the sake of microseconds: a page that the kernel has yet to give costs several of them
 	// on a virtual machine. It has room for some ten thousand hand-overs between two collections, and with the ballast it is neither
@@ -45,10 +49,13 @@ var (
 
 // heapFor returns the heap of a daemon that may use so much memory.
 func heapFor(pollMode string, limit int64) heap {
-	if pollMode == "busy" && limit >= 4*int64(busyHeap.ballast) {
+	switch {
+	case pollMode == "busy" && limit >= 4*int64(busyHeap.ballast):
 		return busyHeap
+	case limit >= 4*int64(eventHeap.ballast):
+		return eventHeap
 	}
-	return eventHeap
+	return smallHeap
 }
 
 func (h heap) begin() (ballast []byte) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestADaemonThatPollsHasMoreHeap where its limit has room for that.
-func TestADaemonThatPollsHasMoreHeap(t *testing.T) {
+// TestHeap: a daemon that polls has more than others, and each what its limit has room for.
+func TestHeap(t *testing.T) {
 	for _, c := range []struct {
 		mode  string
 		limit int64
@@ -17,7 +17,9 @@ func TestADaemonThatPollsHasMoreHeap(t *testing.T) {
 		{"busy", 512 << 20, busyHeap},
 		{"busy", 256 << 20, busyHeap},
 		{"busy", 256<<20 - 1, eventHeap},
-		{"busy", 64 << 20, eventHeap},
+		{"event", 112 << 20, eventHeap},
+		{"event", 112<<20 - 1, smallHeap},
+		{"busy", 64 << 20, smallHeap},
 	} {
 		if got := heapFor(c.mode, c.limit); got != c.want {
 			t.Errorf("%s, %d bytes: %+v, want %+v", c.mode, c.limit, got, c.want)
