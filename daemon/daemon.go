@@ -191,7 +191,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("stopping", "node", d.cfg.Node)
 	unwell()
 	d.stopping()
-	return d.within(d.standing, func() error {
+	return d.within(d.stopTime(), func() error {
 		defer d.stopGPUs()()
 		d.shutDown()
 		stop()
@@ -207,7 +207,6 @@ func (d *Daemon) Run(ctx context.Context) error {
 func (d *Daemon) within(most time.Duration, end func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- end() }()
-	most += d.drainWait() + endTimeout
 	late := time.NewTimer(most)
 	defer late.Stop()
 	select {
@@ -270,6 +269,9 @@ func (d *Daemon) drain() {
 		d.log.Warn("stopping without waiting longer", "error", err)
 	}
 }
+
+// stopTime is the longest that a stop may take.
+func (d *Daemon) stopTime() time.Duration { return d.drainWait() + endTimeout + d.standing }
 
 func (d *Daemon) drainWait() time.Duration {
 	d.mu.Lock()

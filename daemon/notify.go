@@ -56,7 +56,7 @@ func (d *Daemon) reloaded() { d.notify(sd.SdNotifyReady) }
 
 // stopping asks for as much time as draining and fencing may take, however short the manager's own patience is.
 func (d *Daemon) stopping() {
-	most := d.drainWait() + endTimeout + standing + stopSlack
+	most := d.stopTime() + stopSlack
 	d.notify(sd.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()), "STATUS=stopping: transfers in flight may end")
 }
 

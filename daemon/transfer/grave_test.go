@@ -8,28 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// offered is a node whose engines' offers end, and where others ask for them.
-type offered struct {
-	m    *transfer.Machine
-	now  transfer.Time
-	user uint64
-}
-
-func newOffered(t *testing.T, cfg transfer.Config, engines ...string) *offered {
-	t.Helper()
-	n := uint64(0)
-	cfg.Node, cfg.Random = "a", func() uint64 { n++; return n << 32 }
-	e := &offered{m: transfer.New(cfg), now: 1}
-	for i, engine := range engines {
-		id := transfer.SessionID(i + 1)
-		e.m.Step(e.now, transfer.SessionOpened{Session: id, Engine: engine, Instance: "i", Role: transfer.Worker, Credits: 1 << 20})
-		e.m.Step(e.now, transfer.LayoutSet{Session: id, Layout: oneRank(t)})
-	}
-	return e
-}
-
 // end has the session offer something under the key, and withdraw it.
-func (e *offered) end(s transfer.SessionID, key string) {
+func (e *watched) end(s transfer.SessionID, key string) {
 	e.user++
 	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{0}}}
 	e.m.Step(e.now, transfer.Submit{Session: s, UserData: e.user, Op: &transfer.OfferOp{Key: []byte(key), Token: watchToken, Blocks: blocks, Sealed: true}})
@@ -37,7 +17,7 @@ func (e *offered) end(s transfer.SessionID, key string) {
 }
 
 // expired says whether who asks for the key is told at once that its offer has ended.
-func (e *offered) expired(key string) bool {
+func (e *watched) expired(key string) bool {
 	e.user++
 	x := transfer.XferID(e.user)
 	for _, f := range e.m.Step(e.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgTake{
@@ -55,14 +35,14 @@ func (e *offered) expired(key string) bool {
 // TestEndedKeysOfOthersAreRemembered: whoever ends offers by the thousand, or asks for what there is not, has its own notes forgotten.
 func TestEndedKeysOfOthersAreRemembered(t *testing.T) {
 	const most = 16
-	e := newOffered(t, transfer.Config{MaxGraves: most}, "quiet", "flood")
+	e := newWatched(t, transfer.Config{MaxGraves: most})
 	e.m.Step(e.now, transfer.PeerUp{Node: "b", Epoch: 1})
 	e.m.Step(e.now, transfer.PeerUp{Node: "mad", Epoch: 1})
 	for i := range 3 {
 		e.end(1, fmt.Sprint("quiet ", i))
 	}
 	for i := range 10 * most {
-		e.end(2, fmt.Sprint("flood ", i))
+		e.end(3, fmt.Sprint("flood ", i))
 	}
 	for i := range uint64(10 * most) {
 		e.m.Step(e.now, transfer.PeerMsg{Node: "mad", Epoch: 1, Msg: &transfer.MsgKey{
@@ -84,7 +64,7 @@ func TestEndedKeysOfOthersAreRemembered(t *testing.T) {
 
 // TestEndedKeysAreForgottenInTime: each when its time has come, whoever ended it.
 func TestEndedKeysAreForgottenInTime(t *testing.T) {
-	e := newOffered(t, transfer.Config{Graves: 10 * transfer.Second}, "p", "q")
+	e := newWatched(t, transfer.Config{Graves: 10 * transfer.Second})
 	left := func(want int) {
 		t.Helper()
 		e.m.Step(e.now, transfer.Tick{})
@@ -94,7 +74,7 @@ func TestEndedKeysAreForgottenInTime(t *testing.T) {
 	}
 	e.end(1, "k")
 	e.now = 4 * transfer.Second
-	e.end(2, "l")
+	e.end(3, "l")
 	e.end(1, "m")
 	left(3)
 	e.now = 11 * transfer.Second

@@ -81,18 +81,12 @@ func TestHeldIsWhatIsKept(t *testing.T) {
 					m.Step(1, transfer.Planned{Leg: e.Leg, Seg: e.Seg, Slices: g.Slices, Bytes: g.Bytes, Missing: p.Missing(), Size: uint32(p.Size())})
 				}
 			}
-			heap := func() int {
-				var s runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&s)
-				return int(s.HeapAlloc)
-			}
 			grant(0)
-			before, held := heap(), m.HeldFor("b")
+			before, held := heapInUse(), m.HeldFor("b")
 			for seg := uint32(1); seg < 4096 && m.Snapshot().Transfers[0].State == "moving"; seg++ {
 				grant(seg)
 			}
-			kept, counted := heap()-before, 4*(m.HeldFor("b")-held)
+			kept, counted := heapInUse()-before, 4*(m.HeldFor("b")-held)
 			if kept > counted*5/4 || counted > 3*kept+1<<20 {
 				t.Errorf("%d segments keep %d bytes; %d are counted", len(plans), kept, counted)
 			}
@@ -100,4 +94,12 @@ func TestHeldIsWhatIsKept(t *testing.T) {
 			runtime.KeepAlive(plans)
 		})
 	}
+}
+
+// heapInUse is what lives on the heap, in bytes.
+func heapInUse() int {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return int(s.HeapAlloc)
 }

@@ -92,8 +92,8 @@ func (m *Machine) sayAgain(k *seeker) {
 		}
 		v := m.serves[k.id]
 		m.sayFound(k, v != nil)
-		if v != nil && v.pace.may(m, k.peer) { // what it had to say meant nothing without that
-			v.repeat(m)
+		if v != nil { // what it had to say meant nothing without that
+			v.repeatFor(m)
 		}
 	}
 }

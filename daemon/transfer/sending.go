@@ -338,6 +338,13 @@ func (v *serve) repeat(m *Machine) {
 	}
 }
 
+// repeatFor is repeat for a peer that asks for it.
+func (v *serve) repeatFor(m *Machine) {
+	if v.peer != nil && v.pace.may(m, v.peer) {
+		v.repeat(m)
+	}
+}
+
 // onEnd: the consumer says how the take ended.
 func (v *serve) onEnd(m *Machine, msg *MsgEnd) {
 	was := v.state

@@ -201,9 +201,7 @@ func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 		}
 	case serveMoving:
 		v.offer.renew(m)
-		if v.peer == nil || v.pace.may(m, v.peer) {
-			v.repeat(m)
-		}
+		v.repeatFor(m)
 	}
 }
 
