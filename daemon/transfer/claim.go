@@ -48,14 +48,27 @@ func (o *offer) claim(name claimName) *claim {
 	return nil
 }
 
-// admits says whether one more consumer may begin.
+// of: both are takes of one engine.
+func (a *claimName) of(b *claimName) bool { return a.engine == b.engine && a.instance == b.instance }
+
+// placed: an engine that has taken all has its place among the consumers, and may take again.
+func (o *offer) placed(name *claimName) *claim {
+	for _, c := range o.claims {
+		if c.of(name) && c.complete() {
+			return c
+		}
+	}
+	return nil
+}
+
+// admits says whether a take may begin: of one more consumer, or of one that has its place.
 func (o *offer) admits(name claimName) bool {
-	if c := o.claim(name); c != nil && c.counts() {
+	if c := o.claim(name); c != nil && c.counts() || o.placed(&name) != nil {
 		return true
 	}
 	n := 0
 	for _, c := range o.claims {
-		if c.counts() {
+		if c.complete() || c.counts() && o.placed(&c.claimName) == nil {
 			n++
 		}
 	}
@@ -83,7 +96,11 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 		m.consumed(o.item)
 		return
 	}
+	before := o.placed(&c.claimName)
 	c.done[part/64] |= 1 << (part % 64)
+	if before != nil && before != c && c.complete() { // it took again
+		o.claims = slices.DeleteFunc(o.claims, func(x *claim) bool { return x == c })
+	}
 	complete := 0
 	for _, c := range o.claims {
 		if c.complete() {

@@ -1,7 +1,5 @@
 package transfer
 
-import "container/heap"
-
 // grave remembers the key of an offer that ended, and drops that came before their offer.
 type grave struct {
 	key   string
@@ -9,56 +7,40 @@ type grave struct {
 	how   string
 	by    string // engine
 	at    Time
-	drops []dropNote
 
+	drops   []dropNote
 	watches []watchNote
+
+	plot         *plot
+	older, newer *grave // in the plot
 }
 
-// watchNote is a watch that waits for the offer; by: nil is this node.
+// watchNote is a watch that waits for the offer; by: nil is this node. A peer asks again on each new channel, and a restarted one numbers
+// its watches anew, so what came on another channel is nobody's.
 type watchNote struct {
-	by  *peer
-	msg MsgKey
+	by    *peer
+	epoch uint64 // of the channel
+	msg   MsgKey
 }
+
+func newWatchNote(p *peer, msg *MsgKey) watchNote {
+	w := watchNote{by: p, msg: *msg}
+	if p != nil {
+		w.epoch = p.epoch
+	}
+	return w
+}
+
+func (w *watchNote) same(o *watchNote) bool {
+	return w.by == o.by && w.epoch == o.epoch && w.msg.ID == o.msg.ID
+}
+
+// past: the channel that it came by is no more.
+func (w *watchNote) past() bool { return w.by != nil && w.by.epoch != w.epoch }
 
 type dropNote struct {
 	engine string
 	token  []byte
-}
-
-// graveyard keeps graves for a while. Each engine of this node, and each peer, has a plot of its own. When there are too many graves the
-// largest plot loses its oldest one, so that who ends offers by the thousand has its own forgotten, and not those of others.
-type graveyard struct {
-	keys    map[string]*grave
-	plots   map[plotName]*plot
-	largest plots
-	size    int // graves in all plots
-	watches int // of all graves
-}
-
-// plotName is an engine of this node, or a node.
-type plotName struct{ node, engine, owner string }
-
-// plot is its graves, oldest first; never empty.
-type plot struct {
-	name  plotName
-	queue []*grave
-	pos   int // in largest
-	timer timer
-}
-
-// plots is a heap, the largest first.
-type plots []*plot
-
-func (h plots) Len() int           { return len(h) }
-func (h plots) Less(i, j int) bool { return len(h[i].queue) > len(h[j].queue) }
-func (h plots) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
-func (h *plots) Push(x any)        { p := x.(*plot); p.pos = len(*h); *h = append(*h, p) }
-func (h *plots) Pop() any {
-	last := len(*h) - 1
-	p := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return p
 }
 
 func (m *Machine) bury(o *offer, how string) {
@@ -77,57 +59,12 @@ func (m *Machine) note(p *peer, msg *MsgKey) *grave {
 	name := plotName{engine: msg.Engine}
 	if p != nil {
 		name = plotName{node: p.node}
+	} else if k := m.keyOps[msg.ID]; k != nil {
+		name.owner = k.by.engine.key.owner
 	}
 	g := &grave{key: string(msg.Key), at: m.now}
 	m.remember(g, name)
 	return g
-}
-
-func (m *Machine) remember(g *grave, name plotName) {
-	y := &m.graves
-	for y.size >= m.cfg.MaxGraves && y.size > 0 {
-		y.largest[0].forget(m)
-	}
-	p := y.plots[name]
-	if p == nil {
-		p = &plot{name: name}
-		y.plots[name] = p
-		heap.Push(&y.largest, p)
-		m.arm(&p.timer, p, wakeGraves, g.at+m.cfg.Graves)
-	}
-	y.keys[g.key] = g
-	p.queue = append(p.queue, g)
-	y.size++
-	heap.Fix(&y.largest, p.pos)
-}
-
-// forget forgets the oldest.
-func (p *plot) forget(m *Machine) {
-	y, g := &m.graves, p.queue[0]
-	p.queue[0] = nil
-	p.queue = p.queue[1:]
-	y.size--
-	y.watches -= len(g.watches)
-	if y.keys[g.key] == g {
-		delete(y.keys, g.key)
-	}
-	if len(p.queue) > 0 {
-		heap.Fix(&y.largest, p.pos)
-		return
-	}
-	heap.Remove(&y.largest, p.pos)
-	delete(y.plots, p.name)
-	m.disarm(&p.timer)
-}
-
-func (p *plot) fire(m *Machine, _ wake) {
-	for len(p.queue) > 0 {
-		if until := p.queue[0].at + m.cfg.Graves; until > m.now {
-			m.arm(&p.timer, p, wakeGraves, until)
-			return
-		}
-		p.forget(m)
-	}
 }
 
 // verdict says why a key whose offer ended cannot be had, to whom has its token. Another token is that of another offer under the
@@ -146,14 +83,16 @@ func (m *Machine) applyDrops(o *offer) {
 	if g == nil {
 		return
 	}
-	delete(m.graves.keys, o.key)
+	m.unearth(g)
 	for _, d := range g.drops {
 		if sameToken(d.token, o.token) {
 			o.drop(m, d.engine)
 		}
 	}
 	for i := range g.watches {
-		m.keyAsked(g.watches[i].by, &g.watches[i].msg)
+		if w := &g.watches[i]; !w.past() {
+			m.keyAsked(w.by, &w.msg)
+		}
 	}
 }
 

@@ -93,6 +93,9 @@ func (k *keyOp) tooLate(m *Machine) Cause {
 		return because(Timeout, "nothing was offered under key %s on node %q, this one, within %s", key, m.cfg.Node, limit)
 	}
 	c := m.trouble(k.hint)
+	if !k.asked && c.Reason != OK {
+		return because(PeerGone, "peer %q was not reached within %s: %s", k.hint, limit, c.Text)
+	}
 	if c.Reason == OK {
 		c.Text = "no answer"
 		if k.asked && !k.msg.Drop {
@@ -145,10 +148,7 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	} else if _, past := g.verdict(m, msg.Token); past {
 		return false
 	}
-	if len(g.watches) < maxParts && m.graves.watches < m.cfg.MaxGraves && !slices.ContainsFunc(g.watches, func(w watchNote) bool { return w.by == p && w.msg.ID == msg.ID }) {
-		g.watches = append(g.watches, watchNote{p, *msg})
-		m.graves.watches++
-	}
+	m.waitAt(g, newWatchNote(p, msg))
 	return true
 }
 

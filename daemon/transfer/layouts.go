@@ -73,7 +73,7 @@ func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
 		}
 		return
 	}
-	if v := m.serveOf(p, msg.Xfer); v != nil && v.state == serveMoving && v.pace.may(m, p) {
+	if v := m.serveOf(p, msg.Xfer); v != nil && v.state == serveMoving && v.layouts.may(m, p) {
 		m.resend(p, v.offer.layouts, msg.Digests)
 		v.repeat(m)
 	}

@@ -8,8 +8,8 @@ type pace struct {
 	epoch uint64 // of the channel
 }
 
-// may says whether it is repeated now: the first time, and then half a Resend after the last, before which nobody asks who has lost
-// something. A new channel begins anew.
+// may says whether it is repeated now: the first time, and then half a Resend after the last, before which nobody asks the same again
+// who has lost something. A new channel begins anew.
 func (c *pace) may(m *Machine, p *peer) bool {
 	if c.said && c.epoch == p.epoch && m.now-c.at < m.cfg.Resend/2 {
 		return false

@@ -66,3 +66,23 @@ func TestATakeIsNotRepeatedForEachQuestion(t *testing.T) {
 	msg := &transfer.MsgNeedLayout{Xfer: w.xfers[0], End: transfer.Producer, Digests: [][32]byte{oneRank(t).Digest()}}
 	askOften(t, &w.now, w.step, msg, func() int { return len(w.xfers) })
 }
+
+// TestALayoutThatIsLackedIsSentAtOnce: whenever the peer asked for the take again, which was no question about layouts.
+func TestALayoutThatIsLackedIsSentAtOnce(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.now += transfer.Second
+	a.asks(takeOf(1, l))
+	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: 1, Bytes: 4096, Transport: "tcp"})
+	a.now += transfer.Millisecond
+	a.asks(&transfer.MsgNeedLayout{Xfer: 1, End: transfer.Consumer, Digests: [][32]byte{l.Digest()}})
+	for _, m := range a.said {
+		if _, ok := m.(*transfer.MsgLayout); ok {
+			return
+		}
+	}
+	t.Errorf("b lacks a layout, and is told %+v", a.said)
+}

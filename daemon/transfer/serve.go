@@ -30,6 +30,7 @@ type serve struct {
 	unlinked  bool // its channel is down
 	repeats   int
 	pace      pace // of what is granted
+	layouts   pace // of that, for who lacks a layout: it asks at once, whenever it asked for the take
 	began     Time
 	until     Time // the take's deadline, as its daemon told it
 	ended     bool // the consumer said that it is over

@@ -1,6 +1,8 @@
 package transfer_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -44,7 +46,7 @@ func (w *watched) watch(key string) int {
 
 func (w *watched) offer(key string) int {
 	w.user++
-	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(w.user)}}}
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(w.user % 32)}}}
 	return w.step(transfer.Submit{Session: 1, UserData: w.user, Op: &transfer.OfferOp{Key: []byte(key), Token: watchToken, Blocks: blocks, Sealed: true}})
 }
 
@@ -70,7 +72,7 @@ func TestAWatchIsNotForgotten(t *testing.T) {
 
 // TestWatchesAreBounded: who is one too many to be remembered hears of the offer when it asks again, and notes of the past make room.
 func TestWatchesAreBounded(t *testing.T) {
-	w := newWatched(t, transfer.Config{MaxGraves: 2})
+	w := newWatched(t, transfer.Config{MaxGraves: 3})
 	for _, key := range []string{"k", "l"} {
 		if w.watch(key)+w.watch(key)+w.watch(key) != 0 {
 			t.Fatal("nothing is offered, and a watch heard of it")
@@ -83,6 +85,80 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 		w.wait(120)
 	}
+}
+
+// TestAnsweredWatchesMakeRoom: at once, not when what was remembered of them would have been forgotten.
+func TestAnsweredWatchesMakeRoom(t *testing.T) {
+	w := newWatched(t, transfer.Config{MaxGraves: 20})
+	for i := range 100 {
+		key := fmt.Sprint("k", i)
+		for range 5 {
+			w.watch(key)
+		}
+		if n := w.offer(key); n != 5 {
+			t.Fatalf("offer %d: %d of 5 watches hear of it at once", i, n)
+		}
+	}
+}
+
+// peerWatches has a peer watch a key.
+func (w *watched) peerWatches(node string, epoch, id uint64, key string) {
+	w.step(transfer.PeerMsg{Node: node, Epoch: epoch, Msg: &transfer.MsgKey{ID: id, Engine: "e", Key: []byte(key), Token: watchToken, For: 600 * transfer.Second}})
+}
+
+// TestWatchesOfOneNodeLeaveRoom: whoever watches what never comes is not heard at once, and all others are.
+func TestWatchesOfOneNodeLeaveRoom(t *testing.T) {
+	w := newWatched(t, transfer.Config{MaxGraves: 512})
+	w.step(transfer.PeerUp{Node: "mad", Epoch: 1})
+	for id := range uint64(1024) {
+		w.peerWatches("mad", 1, id, fmt.Sprint("mad ", id%4))
+	}
+	w.watch("k")
+	if n := w.offer("k"); n != 1 {
+		t.Errorf("%d watches hear of the offer at once, want 1", n)
+	}
+}
+
+// TestAWatchOfAnotherChannelIsNotAnswered: the daemon that asked may have been restarted since, and mean another watch by that number.
+func TestAWatchOfAnotherChannelIsNotAnswered(t *testing.T) {
+	w := newWatched(t, transfer.Config{})
+	w.step(transfer.PeerUp{Node: "b", Epoch: 1})
+	w.peerWatches("b", 1, 7, "k")
+	w.peerWatches("b", 1, 8, "k")
+	w.step(transfer.PeerDown{Node: "b", Epoch: 1})
+	w.step(transfer.PeerUp{Node: "b", Epoch: 2})
+	w.peerWatches("b", 2, 7, "other")
+	w.peerWatches("b", 2, 8, "k")
+	var heard []uint64
+	w.user++
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{1}}}
+	for _, e := range w.m.Step(w.now, transfer.Submit{Session: 1, UserData: w.user, Op: &transfer.OfferOp{Key: []byte("k"), Token: watchToken, Blocks: blocks, Sealed: true}}) {
+		if s, ok := e.(transfer.Send); ok {
+			if a, ok := s.Msg.(*transfer.MsgKeyAck); ok {
+				heard = append(heard, a.ID)
+			}
+		}
+	}
+	if !slices.Equal(heard, []uint64{8}) {
+		t.Errorf("watches %d are answered, want 8 alone: 7 is of a key that nobody offered", heard)
+	}
+}
+
+// TestAWatchOfAPeerThatCannotBeReached ends as a take does.
+func TestAWatchOfAPeerThatCannotBeReached(t *testing.T) {
+	w := newWatched(t, transfer.Config{})
+	w.step(transfer.Submit{Session: 3, Op: &transfer.WatchOp{Key: []byte("k"), Peer: "b", Token: watchToken, Timeout: 20 * transfer.Second}})
+	w.step(transfer.DialFailed{Hint: "b", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection refused"}})
+	w.now += 20 * transfer.Second
+	for _, e := range w.m.Step(w.now, transfer.Tick{}) {
+		if e, ok := e.(transfer.Complete); ok && e.Kind == transfer.KindWatch {
+			if want := `peer "b" was not reached within 20s: connection refused`; e.Reason != transfer.PeerGone || e.Text != want {
+				t.Errorf("the watch ended %s: %s\nwant %s", e.Reason, e.Text, want)
+			}
+			return
+		}
+	}
+	t.Error("the watch has not ended")
 }
 
 // TestAWatchThatHearsNothingSaysWhere: without a peer it is about this node. Keys of the daemons' own say nothing to anybody.

@@ -1,0 +1,124 @@
+package transfer
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// graveyard keeps graves for a while. Each engine of this node, and each peer, has a plot of its own. When there is too much to remember
+// the largest plot loses its oldest grave, so that who ends offers by the thousand, or watches what never comes, has its own forgotten,
+// and not that of others.
+type graveyard struct {
+	keys    map[string]*grave
+	plots   map[plotName]*plot
+	largest plots
+	size    int // graves, and the watches that wait at them
+}
+
+// plotName is an engine of this node, or a node.
+type plotName struct{ node, engine, owner string }
+
+// plot has graves in the order of their age; it is never empty.
+type plot struct {
+	name           plotName
+	oldest, newest *grave
+	size           int // as the graveyard's
+	pos            int // in largest
+	timer          timer
+}
+
+// plots is a heap, the largest first.
+type plots []*plot
+
+func (h plots) Len() int           { return len(h) }
+func (h plots) Less(i, j int) bool { return h[i].size > h[j].size }
+func (h plots) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
+func (h *plots) Push(x any)        { p := x.(*plot); p.pos = len(*h); *h = append(*h, p) }
+func (h *plots) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return p
+}
+
+// resize says that a plot's size has changed by n.
+func (y *graveyard) resize(p *plot, n int) {
+	p.size += n
+	y.size += n
+	heap.Fix(&y.largest, p.pos)
+}
+
+func (m *Machine) remember(g *grave, name plotName) {
+	y := &m.graves
+	for y.size >= m.cfg.MaxGraves && y.size > 0 {
+		m.unearth(y.largest[0].oldest)
+	}
+	p := y.plots[name]
+	if p == nil {
+		p = &plot{name: name}
+		y.plots[name] = p
+		heap.Push(&y.largest, p)
+		m.arm(&p.timer, p, wakeGraves, g.at+m.cfg.Graves)
+	}
+	y.keys[g.key] = g
+	g.plot, g.older = p, p.newest
+	if p.newest == nil {
+		p.oldest = g
+	} else {
+		p.newest.newer = g
+	}
+	p.newest = g
+	y.resize(p, 1)
+}
+
+// waitAt adds a watch to a grave, unless it is there, or there is no room: neither at this grave, nor in the largest plot, which is its own.
+func (m *Machine) waitAt(g *grave, w watchNote) {
+	y := &m.graves
+	if len(g.watches) >= maxParts || slices.ContainsFunc(g.watches, func(o watchNote) bool { return o.same(&w) }) {
+		return
+	}
+	for y.size >= m.cfg.MaxGraves {
+		if y.largest[0] == g.plot {
+			return
+		}
+		m.unearth(y.largest[0].oldest)
+	}
+	g.watches = append(g.watches, w)
+	y.resize(g.plot, 1)
+}
+
+// unearth takes a grave away, with what waits at it.
+func (m *Machine) unearth(g *grave) {
+	y, p := &m.graves, g.plot
+	if y.keys[g.key] == g {
+		delete(y.keys, g.key)
+	}
+	if g.older == nil {
+		p.oldest = g.newer
+	} else {
+		g.older.newer = g.newer
+	}
+	if g.newer == nil {
+		p.newest = g.older
+	} else {
+		g.newer.older = g.older
+	}
+	g.older, g.newer = nil, nil
+	y.resize(p, -1-len(g.watches))
+	if p.oldest == nil {
+		heap.Remove(&y.largest, p.pos)
+		delete(y.plots, p.name)
+		m.disarm(&p.timer)
+	}
+}
+
+func (p *plot) fire(m *Machine, _ wake) {
+	for p.oldest != nil {
+		if until := p.oldest.at + m.cfg.Graves; until > m.now {
+			m.arm(&p.timer, p, wakeGraves, until)
+			return
+		}
+		m.unearth(p.oldest)
+	}
+}
