@@ -90,12 +90,14 @@ int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *
 static int take_welcome(kvpipe_t *kv, struct kv_message *m)
 {
 	struct kvpipe_welcome w;
+	struct kv_names *names;
 	int err = kv_welcome(m, &w, &kv->rings);
 
 	if (err == 0)
-		err = kv_welcome_apply(kv, &w);
+		err = kv_names_new(&w, &names);
 	if (err != 0)
 		return err;
+	kv_welcome_apply(kv, &w, names);
 	kv->rank = w.rank;
 	kv->max_ids = w.max_ids;
 	kv->max_views = w.max_views;

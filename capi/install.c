@@ -17,15 +17,21 @@ static void text(char *to, const char *from, size_t n)
 	to[len] = '\0';
 }
 
-int kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w)
+int kv_names_new(const struct kvpipe_welcome *w, struct kv_names **out)
 {
 	struct kv_names *n = calloc(1, sizeof(*n));
 
+	*out = n;
 	if (n == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	text(n->node, w->node, sizeof(w->node));
 	text(n->advertise, w->advertise, sizeof(w->advertise));
 	text(n->daemon, w->daemon, sizeof(w->daemon));
+	return 0;
+}
+
+void kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w, struct kv_names *n)
+{
 	/* Callers may hold what the one before said. */
 	n->older = kv->names;
 	if (n->older != NULL && memcmp(n->node, n->older->node, sizeof(*n) - offsetof(struct kv_names, node)) == 0)
@@ -42,7 +48,6 @@ int kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w)
 	kv->max_inflight = w->max_inflight;
 	kv->hello.session = w->session;
 	memcpy(kv->hello.secret, w->secret, sizeof(kv->hello.secret));
-	return 0;
 }
 
 int kv_furnish(kvpipe_t *kv, const struct kv_rings *r)
@@ -68,23 +73,28 @@ int kv_furnish(kvpipe_t *kv, const struct kv_rings *r)
 	return 0;
 }
 
+/* All or nothing: what can fail comes before the exchange, and what counts in the old rings begins anew with it. */
 static int swap(kvpipe_t *kv, struct kv_rings *rings)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	if (kv->fd_used)
 		__atomic_store_n(&rings->c->cq_waiting, KV_RING_ALWAYS, __ATOMIC_RELAXED);
+	if (epoll_ctl(kv->epoll, EPOLL_CTL_ADD, rings->cq_event, &ev) != 0)
+		return kv_err(KVPIPE_E_QUOTA, "cannot watch the new eventfd: %s", strerror(errno));
+	/* The old one's daemon is gone: nobody rings it. */
 	(void)epoll_ctl(kv->epoll, EPOLL_CTL_DEL, kv->rings.cq_event, NULL);
 	int err = kv_rings_replace(&kv->rings, rings);
-	if (epoll_ctl(kv->epoll, EPOLL_CTL_ADD, kv->rings.cq_event, &ev) != 0 && err == 0)
-		err = kv_err(KVPIPE_E_QUOTA, "cannot watch the new eventfd: %s", strerror(errno));
-	if (err != 0)
+	if (err != 0) {
+		/* To close it would not do: the daemon has it open, too. */
+		(void)epoll_ctl(kv->epoll, EPOLL_CTL_DEL, rings->cq_event, NULL);
 		return err;
-	kv_notes_renumber(kv);
+	}
 	kv->cq_head = 0;
 	__atomic_store_n(&kv->seen, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&kv->beat, 0, __ATOMIC_RELEASE);
 	kv->rung = false;
+	kv_notes_renumber(kv);
 	kvpipe_full_barrier();
 	kv_progress_show(kv);
 	return 0;
@@ -102,16 +112,21 @@ static void wake_sleeper(kvpipe_t *kv)
 
 int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome *w, int sock)
 {
+	struct kv_names *names;
+	int err = kv_names_new(w, &names);
+
+	if (err != 0)
+		return err;
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
 	wake_sleeper(kv);
 	/* What was unregistered, or whose memory went or came, since this daemon was told of it: once more, as it is now. */
-	int err = kv_regions_stale(kv) ? -KVPIPE_E_BUSY : kv_furnish(kv, rings);
+	err = kv_regions_stale(kv) ? -KVPIPE_E_BUSY : kv_furnish(kv, rings);
 	if (err == 0)
 		err = swap(kv, rings);
-	if (err == 0)
-		err = kv_welcome_apply(kv, w);
 	if (err == 0) {
+		kv_welcome_apply(kv, w, names);
+		names = NULL;
 		pthread_rwlock_wrlock(&kv->ctl.in_use);
 		pthread_mutex_lock(&kv->ctl.lock);
 		close(kv->ctl.fd);
@@ -127,5 +142,6 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 		pthread_cond_signal(&kv->waiters->cond);
 	pthread_mutex_unlock(&kv->lock);
 	pthread_mutex_unlock(&kv->sq.lock);
+	free(names);
 	return err;
 }

@@ -474,9 +474,15 @@ enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m);
 enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until);
 /* Checks a WELCOME and maps its rings. */
 int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *r);
-int kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w); /* needs lock */
-int kv_furnish(kvpipe_t *kv, const struct kv_rings *r); /* queue entries and layer slots, all free; needs sq.lock and lock */
-/* Makes the new daemon the session's: rings and socket, which it takes over. */
+struct kv_names { /* what a daemon says of itself; kept until the session is closed */
+	const struct kv_names *older;
+	char node[257], advertise[129], daemon[65];
+};
+int kv_names_new(const struct kvpipe_welcome *w, struct kv_names **out);
+void kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w, struct kv_names *n); /* takes n over; needs lock */
+/* Queue entries and layer slots, all free: nobody uses them before there is a daemon. Needs sq.lock and lock. */
+int kv_furnish(kvpipe_t *kv, const struct kv_rings *r);
+/* Makes the new daemon the session's: rings and socket, which it takes over. On failure the session is as it was. */
 int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome *w, int sock);
 /* Sends again as much as there is room for. True: nothing is left. */
 bool kv_replay(kvpipe_t *kv);
@@ -486,10 +492,6 @@ int kv_layout_set(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews
 		  uint32_t nfields, int64_t deadline);
 int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void *arg, const void *body, size_t len), void *arg);
 
-struct kv_names { /* what a daemon says of itself; kept until the session is closed */
-	const struct kv_names *older;
-	char node[257], advertise[129], daemon[65];
-};
 const struct kv_names *kv_names(const kvpipe_t *kv);
 void kv_broken(kvpipe_t *kv, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold)); /* needs lock */
 

@@ -178,6 +178,7 @@ int kv_rings_replace(struct kv_rings *r, struct kv_rings *by)
 		by->c = NULL;
 		ok = move_page(by->d, old.d, sizeof(*by->d));
 	}
+	/* What has moved stays, until the next attempt: the page that says what there is to read goes last. */
 	if (!ok || by->c != NULL)
 		return kv_err(KVPIPE_E_QUOTA, "cannot put the new rings in the place of the old ones: %s", strerror(errno));
 	close(old.cq_event);

@@ -84,8 +84,9 @@ void fake_open_session(struct fake *f, uint32_t seq)
 	f->ring_d = (struct kvpipe_ring_d *)(void *)f->d;
 	__atomic_store_n(&f->ring_d->heartbeat, f->conf.heartbeat, __ATOMIC_RELAXED);
 	f->sq_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	f->cq_event = eventfd(0, EFD_CLOEXEC);
+	f->cq_event = f->dull ? make_memfd("bell", 0) : eventfd(0, EFD_CLOEXEC);
 	CHECK(f->sq_event >= 0 && f->cq_event >= 0);
+	__atomic_store_n(&f->ring_d->cq_tail, f->dull ? 1u : 0u, __ATOMIC_RELAXED);
 	struct kvpipe_welcome sent = *w;
 	if (f->conf.welcome != NULL)
 		f->conf.welcome(&sent);

@@ -259,6 +259,13 @@ void fake_refuse(struct fake *f, uint32_t reason, const char *text)
 	unlock(f);
 }
 
+void fake_dull(struct fake *f, bool dull)
+{
+	lock(f);
+	f->dull = dull;
+	unlock(f);
+}
+
 void fake_restart_regions(struct fake *f, uint64_t next)
 {
 	lock(f);

@@ -161,6 +161,31 @@ static void refused(void)
 	fake_stop(f);
 }
 
+/* Rings that cannot be watched are not taken: the session stays as it was, and asks again. */
+static void unwatched(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct pollfd ready = { .fd = kvpipe_fd(kv), .events = POLLIN };
+	kvpipe_op_t take = take_key(kv, "t", 0);
+	struct kvpipe_completion c;
+
+	await_seen(1);
+	fake_die(f);
+	fake_dull(f, true);
+	fake_return(f);
+	fake_await_sessions(f, 3); /* the second was given up */
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0); /* with what it said */
+	fake_dull(f, false);
+	await_seen(2);
+	CHECK_INT(seen(1).e.user_data, take);
+	fake_end(f, take, KVPIPE_DONE, 0, 0);
+	CHECK_INT(poll(&ready, 1, 60000), 1); /* what could be watched is */
+	check_end(kv, take, KVPIPE_DONE, 0, "");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* The next daemon has a smaller quota: the session gives up what is too much for it, and comes back without. */
 static void smaller_quota(void)
 {
@@ -291,7 +316,8 @@ static void storm(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(smaller_quota), TEST(storm),
+		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
+		TEST(smaller_quota), TEST(storm),
 	};
 	return RUN(tests);
 }
