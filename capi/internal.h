@@ -158,6 +158,7 @@ struct kv_saved {
 };
 
 struct kv_saved *kv_saved_new(uint8_t opcode, size_t size); /* NULL: out of memory */
+struct kv_saved *kv_saved_key(struct kv_saved *offer);      /* of an offer, no more than its key: the rest is freed */
 void kv_saved_free(struct kv_saved *list);
 
 struct kv_op;
@@ -192,7 +193,7 @@ struct kv_op {
 	uint64_t id;      /* user_data */
 	uint64_t target;  /* what it acts on, or 0 */
 	uint64_t tag;
-	struct kv_saved *record;           /* what was submitted; NULL once it has ended */
+	struct kv_saved *record;           /* what was submitted; once it has ended: an offer's key, else NULL */
 	struct kv_saved *more, **more_end; /* of an offer: the extensions that were accepted, in order */
 	struct kv_saved *next_more;        /* of them, the next one to send again */
 	uint64_t groups;  /* bit n: block group n is named */
@@ -228,6 +229,8 @@ void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op); /* its owner's wish; no 
 void kv_op_quarantine(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
 void kv_op_release(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
 
+/* 0, or the error of who still adds to that offer, which has ended, or whose session has. */
+int kv_offer_ended(kvpipe_t *kv, const char *what, kvpipe_op_t id);
 /* At the end of an extension or seal: it is part of its offer from now on, or (sent again and refused) spoils it. */
 void kv_op_answered(kvpipe_t *kv, struct kv_op *op, bool done);
 

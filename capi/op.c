@@ -147,9 +147,14 @@ void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c
 			kv_op_remove(kv, op);
 		return;
 	}
-	kv_saved_free(op->record);
 	kv_saved_free(op->more);
-	op->record = op->more = op->next_more = NULL;
+	op->more = op->next_more = NULL;
+	if (op->opcode == KVPIPE_OPCODE_OFFER) {
+		op->record = kv_saved_key(op->record); /* for kv_offer_ended() */
+	} else {
+		kv_saved_free(op->record);
+		op->record = NULL;
+	}
 	if (more)
 		op->state = KV_ENDED;
 	else

@@ -131,9 +131,24 @@ static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_o
 	return err != 0 ? err : outcome(what, c);
 }
 
-int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns)
+/* The daemon has forgotten an offer that ended, so that is looked for here: before it is asked, and when it knows of none. */
+static int add(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_op_t offer, int state, int64_t timeout_ns)
 {
 	struct kvpipe_completion c;
+
+	if (timeout_ns == KVPIPE_NOWAIT) /* its end says it */
+		return run(kv, what, s, offer, timeout_ns, &c);
+	int ended = state != KV_RUNNING ? kv_offer_ended(kv, what, offer) : 0;
+	if (ended != 0)
+		return ended;
+	int err = run(kv, what, s, offer, timeout_ns, &c);
+	if (err == -KVPIPE_E_NOT_FOUND || err == -KVPIPE_E_EXPIRED)
+		ended = kv_offer_ended(kv, what, offer);
+	return ended != 0 ? ended : err;
+}
+
+int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns)
+{
 	struct kvpipe_extend_opts o;
 	uint64_t groups;
 	int state, err = kv_enter(kv);
@@ -158,18 +173,17 @@ int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_ext
 		.blocks = o.blocks,
 		.nblocks = o.nblocks,
 	};
-	return run(kv, "extend", &s, offer, timeout_ns, &c);
+	return add(kv, "extend", &s, offer, state, timeout_ns);
 }
 
 int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns)
 {
 	struct kv_submission s = { .opcode = KVPIPE_OPCODE_SEAL };
-	struct kvpipe_completion c;
 	int state, err = kv_enter(kv);
 
 	if (err == 0)
 		err = state_of(kv, offer, true, &state);
-	return err != 0 ? err : run(kv, "seal", &s, offer, timeout_ns, &c);
+	return err != 0 ? err : add(kv, "seal", &s, offer, state, timeout_ns);
 }
 
 int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable)

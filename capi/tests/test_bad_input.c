@@ -137,6 +137,22 @@ static void offers_that_are_not_there(struct engine *p, struct engine *c)
 	refused(c->kv, take(c, "once", (struct how){0}), KVPIPE_E_EXPIRED, "\"once\"|was consumed");
 }
 
+/* What still waits to be added to an offer that has ended. */
+static void too_late(struct engine *p, struct engine *c)
+{
+	const struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	const struct kvpipe_offer_opts opts = KVPIPE_OPTS(kvpipe_offer_opts, .key = "grows", .key_len = 5, .lease_ns = 30 * KV_MS);
+	kvpipe_op_t o;
+
+	CHECK_INT(kvpipe_offer(p->kv, &opts, &o), 0);
+	CHECK_INT(kvpipe_wait(p->kv, o, WAIT, NULL), 0);
+	CHECK_FAILS(kvpipe_offer_extend(p->kv, o, &x, WAIT), KVPIPE_E_EXPIRED, "key \"grows\": its lease of 30ms ran out");
+	o = offer(p, "used", (struct how){0});
+	ends(c->kv, take(c, "used", (struct how){0}), KVPIPE_DONE, 0, "");
+	CHECK_INT(kvpipe_wait(p->kv, o, WAIT, NULL), 0);
+	CHECK_FAILS(kvpipe_offer_seal(p->kv, o, WAIT), KVPIPE_E_EXPIRED, "the offer of key \"used\" has ended: it was consumed");
+}
+
 static void what_does_not_agree(struct engine *p, struct engine *c, const char *socket)
 {
 	kvpipe_op_t o = offer(p, "k", (struct how){0});
@@ -208,6 +224,7 @@ static void all(const char *socket)
 	snprintf(address, sizeof(address), "%s", kvpipe_advertise(p.kv));
 	c.peer = socket == NULL ? NULL : address;
 	offers_that_are_not_there(&p, &c);
+	too_late(&p, &c);
 	what_does_not_agree(&p, &c, socket);
 	holds(&p, &c);
 	peers_and_deadlines(&p, &c);

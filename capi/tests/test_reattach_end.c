@@ -124,17 +124,19 @@ static void refused(void)
 	for (size_t i = 0; i < KV_COUNT(reasons); i++) {
 		struct fake *f = first_daemon();
 		kvpipe_t *kv = fake_connect(f);
-		kvpipe_op_t take = take_key(kv, "t", 0), op;
+		kvpipe_op_t take = take_key(kv, "t", 0), open = offer_key(kv, "o", 0), op;
 		struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
 		struct kvpipe_completion c;
 
-		await_seen(1);
+		await_seen(2);
 		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
 		CHECK_INT(kvpipe_progress(kv, 1), 0);
 		fake_refuse(f, reasons[i], "not you");
 		fake_hang_up(f);
 		check_end(kv, take, KVPIPE_FAILED, reasons[i], "refused the session: not you");
 		CHECK_FAILS(kvpipe_offer(kv, &o, &op), reasons[i], "close the session and connect again");
+		CHECK_FAILS(kvpipe_offer_seal(kv, open, 0), reasons[i], "close the session and connect again");
+		CHECK_INT(kvpipe_wait(kv, open, 0, NULL), 0);
 		CHECK_FAILS(kvpipe_poll(kv, &c, 1), reasons[i], "close the session and connect again");
 		CHECK_FAILS(kvpipe_progress(kv, 1), reasons[i], "close the session and connect again");
 		kvpipe_close(kv);

@@ -83,6 +83,75 @@ static void extend_and_seal(void)
 	fake_stop(f);
 }
 
+/* An offer that has ended says which one it was, how it ended and what to do, whether or not anybody has collected its end. */
+static void ended(void)
+{
+	static const struct {
+		uint32_t status, reason;
+		const char *text; /* of its end */
+		enum kvpipe_reason code;
+		const char *said;
+	} cases[] = {
+		{ KVPIPE_FAILED, KVPIPE_E_EXPIRED, "key \"k\": its lease of 1 s ran out; offer it again", KVPIPE_E_EXPIRED,
+		  ": the offer has ended: key \"k\": its lease of 1 s ran out; offer it again" },
+		{ KVPIPE_DONE, 0, NULL, KVPIPE_E_EXPIRED, ": the offer of key \"k\" has ended: it was consumed by all it was for: offer what follows anew" },
+		{ KVPIPE_CANCELLED, KVPIPE_E_CANCELLED, NULL, KVPIPE_E_EXPIRED, ": the offer of key \"k\" has ended: it was withdrawn: offer it again" },
+		{ KVPIPE_FAILED, KVPIPE_E_BUSY, "block 1 is written", KVPIPE_E_BUSY, ": the offer of key \"k\" has ended: block 1 is written" },
+		{ KVPIPE_FAILED, 99, "words of later", KVPIPE_E_INVALID, ": the offer of key \"k\" has ended: words of later" },
+	};
+	const struct kvpipe_extend_opts o = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	struct script s = { .silent = true };
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+
+	for (size_t i = 0; i < KV_COUNT(cases); i++) {
+		kvpipe_op_t op = offer(kv);
+		fake_post(f, (struct kvpipe_cqe){ .user_data = op, .status = (uint16_t)cases[i].status, .reason = (uint16_t)cases[i].reason },
+			  NULL, 0, cases[i].text);
+		for (int collected = 0; collected < 2; collected++) {
+			CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), cases[i].code, cases[i].said);
+			CHECK_HAS(kvpipe_last_error(), "extend: ");
+			CHECK_FAILS(kvpipe_offer_seal(kv, op, 0), cases[i].code, cases[i].said);
+			CHECK_HAS(kvpipe_last_error(), "seal: ");
+			CHECK_INT(kvpipe_wait(kv, op, 0, NULL), 0);
+		}
+		CHECK_INT(kvpipe_offer_seal(kv, op, KVPIPE_NOWAIT), 0); /* is told nothing */
+	}
+	char key[100];
+	memset(key, 'y', sizeof(key));
+	struct kvpipe_offer_opts much = KVPIPE_OPTS(kvpipe_offer_opts, .key = key, .key_len = sizeof(key));
+	kvpipe_op_t op;
+	CHECK_INT(kvpipe_offer(kv, &much, &op), 0);
+	fake_end(f, op, KVPIPE_DONE, 0, KVPIPE_C_MORE);
+	key[61] = '\0';
+	CHECK_FAILS(kvpipe_offer_seal(kv, op, 0), KVPIPE_E_EXPIRED, key);
+	CHECK_HAS(kvpipe_last_error(), "yyy\"... has ended");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* So it does when it ends while the daemon is asked, which knows nothing of it any more. */
+static void ended_meanwhile(void)
+{
+	static const uint32_t reasons[] = { KVPIPE_E_NOT_FOUND, KVPIPE_E_EXPIRED };
+	const struct kvpipe_extend_opts o = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	struct script s;
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+
+	for (size_t i = 0; i < KV_COUNT(reasons); i++) {
+		s = (struct script){ .status = KVPIPE_FAILED, .reason = reasons[i], .end = KVPIPE_DONE };
+		CHECK_FAILS(kvpipe_offer_extend(kv, offer(kv), &o, 0), KVPIPE_E_EXPIRED, "extend: the offer of key \"k\" has ended: it was consumed");
+		CHECK_FAILS(kvpipe_offer_seal(kv, offer(kv), 0), KVPIPE_E_EXPIRED, "seal: the offer of key \"k\" has ended: it was consumed");
+		s.end = 0; /* the daemon's word, where there is nothing else */
+		CHECK_FAILS(kvpipe_offer_seal(kv, offer(kv), 0), reasons[i], "seal: because");
+	}
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void withdraw(void)
 {
 	struct script s = { .status = KVPIPE_DONE, .end = KVPIPE_CANCELLED };
@@ -219,7 +288,7 @@ static void progress(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(extend_and_seal), TEST(withdraw), TEST(cancel), TEST(not_waited_for),
-					     TEST(progress) };
+	static const struct test tests[] = { TEST(extend_and_seal), TEST(ended), TEST(ended_meanwhile), TEST(withdraw), TEST(cancel),
+					     TEST(not_waited_for), TEST(progress) };
 	return RUN(tests);
 }
