@@ -16,10 +16,14 @@ static int check(const kvpipe_t *kv, const struct kvpipe_view *views, uint32_t n
 
 	if (kv->role == KVPIPE_ROLE_SCHEDULER)
 		return kv_err(KVPIPE_E_INVALID, "set_layout: a scheduler has no memory: workers set the layout");
-	if (nviews == 0 || nviews > kv->max_views || views == NULL)
+	if (nviews == 0 || nviews > kv->max_views)
 		return kv_err(KVPIPE_E_INVALID, "set_layout: nviews is %u: must be 1 to %u", nviews, kv->max_views);
-	if (nfields > KVPIPE_MAX_FINGERPRINT || (nfields > 0 && fields == NULL))
+	if (views == NULL)
+		return kv_err(KVPIPE_E_INVALID, "set_layout: views is NULL, nviews is %u", nviews);
+	if (nfields > KVPIPE_MAX_FINGERPRINT)
 		return kv_err(KVPIPE_E_INVALID, "set_layout: nfields is %u: at most %u", nfields, KVPIPE_MAX_FINGERPRINT);
+	if (nfields > 0 && fields == NULL)
+		return kv_err(KVPIPE_E_INVALID, "set_layout: fingerprint is NULL, nfields is %u", nfields);
 	for (uint32_t i = 0; i < nviews; i++) {
 		if (views[i].group >= KVPIPE_MAX_GROUPS)
 			return kv_err(KVPIPE_E_INVALID, "set_layout: views[%u].group is %u: must be below %u", i,

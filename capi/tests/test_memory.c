@@ -279,6 +279,9 @@ static void layouts(void)
 	asked.answer = 0;
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 0, NULL, 0), KVPIPE_E_INVALID, "nviews is 0: must be 1 to 4096");
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, fields, 65), KVPIPE_E_INVALID, "nfields is 65: at most 64");
+	CHECK_FAILS(kvpipe_set_layout(kv, NULL, 1, fields, 64), KVPIPE_E_INVALID, "set_layout: views is NULL, nviews is 1");
+	CHECK_FAILS(kvpipe_set_layout(kv, NULL, 0, fields, 64), KVPIPE_E_INVALID, "nviews is 0: must be 1 to 4096");
+	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, NULL, 2), KVPIPE_E_INVALID, "set_layout: fingerprint is NULL, nfields is 2");
 	fields[2].value = NULL;
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, fields, 64), KVPIPE_E_INVALID, "fingerprint[2] has a NULL string");
 	fields[2] = (struct kvpipe_field){ "", "x" };

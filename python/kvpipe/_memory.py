@@ -16,6 +16,7 @@ from .errors import Invalid, Quota
 
 _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
+_F_SEAL_FUTURE_WRITE = 0x0010
 _MADV_REMOVE = 9
 _MADV_DONTFORK = 10
 _MADV_HUGEPAGE = 14
@@ -62,6 +63,26 @@ def whole_pages(fd: int, nbytes: int) -> int:
     """How long a mapping of nbytes of a memfd is. st_blksize would not do: it tells of transparent huge pages, too."""
     page = os.fstatvfs(fd).f_bsize  # of hugetlbfs: its huge pages
     return (nbytes + page - 1) // page * page
+
+
+def judge(fd: int, nbytes: int) -> None:
+    """Says why the first nbytes of a caller's fd cannot be mapped; what else must be true of it the library says."""
+    held = os.fstat(fd).st_size
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        raise Invalid(
+            f"register_fd: fd {fd} is not a memfd: make one by os.memfd_create(name, os.MFD_ALLOW_SEALING)"
+        ) from None
+    if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
+        raise Invalid(f"register_fd: fd {fd} must be open for reading and writing")
+    if seals & (fcntl.F_SEAL_WRITE | _F_SEAL_FUTURE_WRITE):
+        raise Invalid(f"register_fd: fd {fd} is sealed against writing: make another memfd, with F_SEAL_SHRINK alone")
+    if nbytes > held:
+        raise Invalid(
+            f"register_fd: nbytes is {nbytes}, the memfd has {held} bytes: register at most those, or make it larger "
+            "first (os.posix_fallocate)"
+        )
 
 
 def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:

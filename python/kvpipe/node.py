@@ -94,6 +94,7 @@ class Node:
         if size == 0:
             raise Invalid("register_fd: nbytes is 0: must be at least 1")
         try:
+            _memory.judge(fd, size)
             whole = _memory.whole_pages(fd, size)
         except OSError as error:
             raise Invalid(f"register_fd: fd {fd}: {error.strerror}") from None

@@ -140,6 +140,20 @@ def memfd(size, allocated=None, seals=fcntl.F_SEAL_SHRINK):
     return fd
 
 
+def for_reading():
+    fd = memfd(8192, 8192)
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+    finally:
+        os.close(fd)
+
+
+def reading_end():
+    end, other = os.pipe()
+    os.close(other)
+    return end
+
+
 def test_register_fd(node):
     fd = memfd(8192, 8192)
     region = node.register_fd(fd, 5000)
@@ -155,11 +169,14 @@ def test_register_fd(node):
     [
         (lambda: memfd(8192, 8192, 0), 8192, "F_SEAL_SHRINK"),
         (lambda: memfd(8192), 8192, "sparse"),
-        (lambda: memfd(8192, 8192), 8193, "nbytes|mapped"),
+        (lambda: memfd(8192, 8192), 8193, "nbytes is 8193, the memfd has 8192 bytes: register at most those, or make it larger first"),
         (lambda: memfd(8192, 8192), 0, "nbytes"),
-        (lambda: os.open("/dev/zero", os.O_RDWR), 4096, "memfd"),
+        (lambda: os.open("/dev/zero", os.O_RDWR), 4096, "is not a memfd: make one by os.memfd_create"),
+        (reading_end, 4096, "is not a memfd: make one by os.memfd_create"),
+        (for_reading, 4096, "must be open for reading and writing"),
+        (lambda: memfd(8192, 8192, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE), 8192, "sealed against writing"),
     ],
-    ids=["unsealed", "sparse", "too long", "empty", "no memfd"],
+    ids=["unsealed", "sparse", "too long", "empty", "no memfd", "pipe", "for reading", "sealed"],
 )
 def test_memory_that_is_refused(node, make, size, said):
     fd = make()
