@@ -192,7 +192,7 @@ struct kv_end {
 	bool wants;
 	bool lost;              /* an entry could not be kept: reason and text, to be told once */
 
-	/* receiving: get.c */
+	/* receiving: get.c, got.c */
 	struct kv_get *shorts;  /* that need room, in order */
 	uint32_t nshorts;
 	struct kv_get *queued, *queued_last; /* that wait for an operation, in order */
@@ -277,7 +277,7 @@ bool kv_put_ready(struct kv_end *e);
 /* ---- lookup buffers (lookup.c) ---- */
 struct kv_end *kv_lookup_enter(kvpipe_lookup_t *l, const char *what, bool home, int *err); /* NULL: *err */
 
-/* ---- receiving (get.c) ---- */
+/* ---- receiving (get.c, got.c) ---- */
 enum kv_get_state { KV_GET_NONE, KV_GET_QUEUED, KV_GET_ASKED, KV_GET_SHORT, KV_GET_LANDED, KV_GET_FAILED };
 
 struct kv_get {
@@ -316,8 +316,12 @@ int64_t kv_get_patience(int64_t deadline);
 int kv_get_pump(struct kv_end *e, int64_t patience);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
 uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */
-void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */
-int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out); /* of LANDED and FAILED; needs lock */
-void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel); /* its owner goes away; needs lock */
+void kv_get_unqueue(struct kv_end *e, struct kv_get *g); /* of QUEUED; needs lock */
+/* The ends of GETs (got.c). All need lock. */
+void kv_get_fail(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *text);
+void kv_get_decline(struct kv_end *e, uint64_t item); /* kv_get_pump() gives it back */
+void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d);
+int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out); /* of LANDED and FAILED */
+void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel); /* its owner goes away */
 
 #endif

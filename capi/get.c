@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Receiving: GETs with room for what is likely to come, and what becomes of their ends.
- *
- * The arena of a receiving end has twice the bytes of its home's. Half of it is room that was given ahead and perhaps is never
- * needed, and what is lent to messages in the callers' hands, neither more than three eighths; what goes beyond is asked for
- * without room, and copied out. So the other half, which holds the largest item, always comes free by itself, and callers who
- * keep what they received hold nothing up.
- */
+/* Asking: GETs with room for what is likely to come, further ones for what had none, and those that wait for the daemon to take more. */
 #include "endpoint.h"
 
 #include <stdio.h>
@@ -18,19 +11,6 @@ static int64_t until(int64_t deadline)
 	int64_t left = deadline - kv_now();
 
 	return left > KV_MS ? left : KV_MS;
-}
-
-/* What the share is, when others have that much of what is for both. */
-static uint32_t share_beside(const struct kv_end *e, uint32_t others)
-{
-	uint32_t left = others < e->both ? e->both - others : 0;
-
-	return left < e->share ? left : e->share;
-}
-
-uint32_t kv_get_share(struct kv_end *e)
-{
-	return share_beside(e, kv_pool_lent(e->pool));
 }
 
 /* Room as for recent items; none while there is no arena, or when it is too much. Needs lock. */
@@ -75,14 +55,6 @@ static int submit(struct kv_end *e, struct kv_eop *op, const struct kv_ask *a, u
 	return kv_end_submit(e, op, &r, kv_now() + KV_SEC, NULL);
 }
 
-static void fail(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *text)
-{
-	g->state = KV_GET_FAILED;
-	g->reason = reason;
-	snprintf(g->text, sizeof(g->text), "%s", text);
-	e->ended++;
-}
-
 /* Submits a GET for g. Returns with lock, as it was called; on failure g, unless its owner has gone meanwhile, has failed as well. */
 static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front)
 {
@@ -90,7 +62,7 @@ static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 	int64_t deadline = g->deadline;
 
 	if (op == NULL) {
-		fail(e, g, KVPIPE_E_QUOTA, "out of memory");
+		kv_get_fail(e, g, KVPIPE_E_QUOTA, "out of memory");
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	}
 	uint64_t room = give_room(e, op, front);
@@ -102,7 +74,7 @@ static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 	pthread_mutex_lock(&e->kv->lock);
 	if (err != 0) {
 		if (op->get != NULL)
-			fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
+			kv_get_fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
 		kv_eop_free(e, op);
 	}
 	return err;
@@ -128,7 +100,7 @@ static int queue(struct kv_end *e, struct kv_get *g, const struct kv_ask *a)
 	return 0;
 }
 
-static void unqueue(struct kv_end *e, struct kv_get *g)
+void kv_get_unqueue(struct kv_end *e, struct kv_get *g)
 {
 	struct kv_get *last = NULL, **at = &e->queued;
 
@@ -148,9 +120,9 @@ static void ask_queued(struct kv_end *e)
 	struct kv_ask *a = g->kept;
 
 	g->kept = NULL;
-	unqueue(e, g);
+	kv_get_unqueue(e, g);
 	if (kv_now() >= g->deadline)
-		fail(e, g, KVPIPE_E_TIMEOUT, "its time passed while as many queries as the daemon takes were under way: free some that wait in vain");
+		kv_get_fail(e, g, KVPIPE_E_TIMEOUT, "its time passed while as many queries as the daemon takes were under way: free some that wait in vain");
 	else
 		(void)ask(e, g, a, false); /* an error is that query's */
 	free(a);
@@ -179,17 +151,6 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 	}
 	pthread_mutex_unlock(&e->kv->lock);
 	return err;
-}
-
-static bool decline(struct kv_end *e, uint64_t item)
-{
-	uint64_t *more = realloc(e->declines, (e->ndeclines + 1) * sizeof(*more));
-
-	if (more == NULL) /* it goes back by itself, when its time is over */
-		return false;
-	e->declines = more;
-	more[e->ndeclines++] = item;
-	return true;
 }
 
 /* Gives an item back. Returns with lock, as it was called. */
@@ -247,7 +208,7 @@ static int ask_again(struct kv_end *e)
 	pthread_mutex_lock(&e->kv->lock);
 	if (err != 0) {
 		if (op->get != NULL) /* its owner may have gone meanwhile */
-			fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
+			kv_get_fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
 		kv_eop_free(e, op);
 	}
 	return err;
@@ -263,8 +224,8 @@ static void too_large(struct kv_end *e)
 		 (unsigned long long)g->bytes);
 	e->shorts = g->next;
 	e->nshorts--;
-	decline(e, g->item);
-	fail(e, g, KVPIPE_E_QUOTA, text);
+	kv_get_decline(e, g->item);
+	kv_get_fail(e, g, KVPIPE_E_QUOTA, text);
 }
 
 int64_t kv_get_patience(int64_t deadline)
@@ -303,131 +264,4 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 		err = kv_end_error(e, "get");
 	kv_end_unlock(e);
 	return err;
-}
-
-static void enqueue(struct kv_end *e, struct kv_get *g)
-{
-	struct kv_get **at = &e->shorts;
-
-	while (*at != NULL && (*at)->order < g->order)
-		at = &(*at)->next;
-	g->next = *at;
-	*at = g;
-	e->nshorts++;
-	g->state = KV_GET_SHORT;
-}
-
-/* The item's bytes: lent where they lie, or copied. False: out of memory. */
-static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_eop *op, uint64_t bytes)
-{
-	struct kv_span *span = &op->span;
-	uint32_t ahead = e->ahead - op->ahead; /* of others */
-	void *copy;
-
-	kv_pool_trim(e->pool, span, kv_pool_need(e->pool, bytes));
-	if (kv_pool_lend(e->pool, span, share_beside(e, ahead))) {
-		m->pool = e->pool;
-		m->span = *span;
-		m->data = (uint8_t *)e->pool->memory.addr + (size_t)span->one.first * e->pool->block;
-		*span = (struct kv_span){ 0 };
-		return true;
-	}
-	if (posix_memalign(&copy, KV_ALIGN, bytes) != 0)
-		return false;
-	kv_span_read(e->pool, span, copy, bytes);
-	m->data = copy;
-	return true;
-}
-
-static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const struct kv_done *d)
-{
-	uint64_t bytes = d->got.bytes;
-	struct kv_member members[KV_MEMBERS];
-	uint32_t n = kv_meta_decode(d->meta, d->got.meta_len, bytes, members, KV_MEMBERS);
-
-	if (n == 0 || (bytes > 0 && (e->pool == NULL || (uint64_t)op->span.blocks * e->pool->block < bytes))) {
-		fail(e, g, KVPIPE_E_INCOMPATIBLE, "an item that this version of the library does not understand");
-		return;
-	}
-	kvpipe_msg_t *m = calloc(1, sizeof(*m) + n * sizeof(*m->members));
-	if (m != NULL) {
-		m->process = e->process;
-		m->matched = d->got.matched > 0 ? d->got.matched : g->matched;
-		m->count = n;
-		memcpy(m->members, members, n * sizeof(*members));
-	}
-	if (m == NULL || (bytes > 0 && !keep(e, m, op, bytes))) {
-		free(m);
-		fail(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
-		return;
-	}
-	/* Rises at once and falls slowly: most items then find room at the first attempt. */
-	e->hint = bytes > e->hint ? bytes : e->hint - (e->hint - bytes) / 16;
-	g->state = KV_GET_LANDED;
-	g->msg = m;
-	e->ended++;
-}
-
-void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
-{
-	struct kv_get *g = op->get;
-	bool is_short = d->status == KVPIPE_DONE && (d->flags & KVPIPE_C_SHORT) != 0;
-
-	if (g == NULL) { /* nobody's: it was too late to cancel it */
-		if (is_short)
-			decline(e, d->got.item);
-	} else if (is_short) {
-		g->item = d->got.item;
-		g->bytes = d->got.bytes;
-		g->capacity = d->got.capacity;
-		g->matched = d->got.matched;
-		e->hint = g->bytes > e->hint ? g->bytes : e->hint;
-		if (!e->lookup) /* a pipe's next item is wanted, however short the caller's time was */
-			g->deadline = kv_now() + KV_AHEAD_NS;
-		enqueue(e, g);
-	} else if (d->status == KVPIPE_DONE) {
-		landed(e, g, op, d);
-	} else if (e->lookup && g->again && d->reason == KVPIPE_E_NOT_FOUND) {
-		/* It is kept for as long as the query waits, unless its home loses sight of this end. */
-		bool late = kv_now() >= g->deadline;
-		fail(e, g, late ? KVPIPE_E_TIMEOUT : KVPIPE_E_PEER_GONE,
-		     late ? "an entry was found, and there was no room for it in time" : "the entry that was found went back: its node was out of reach");
-	} else {
-		fail(e, g, (enum kvpipe_reason)d->reason, d->text);
-	}
-}
-
-int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out)
-{
-	bool landed = g->state == KV_GET_LANDED;
-
-	e->ended--;
-	g->state = KV_GET_NONE;
-	*out = g->msg;
-	g->msg = NULL;
-	return landed ? 0 : kv_end_says(e, g->reason, what, g->text);
-}
-
-void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel)
-{
-	struct kv_eop *op = g->state == KV_GET_ASKED ? kv_eop_find(e, g->op) : NULL;
-	struct kv_get **at = &e->shorts;
-
-	if (op != NULL) {
-		op->get = NULL;
-		*cancel = g->op;
-	} else if (g->state == KV_GET_QUEUED) {
-		unqueue(e, g);
-	} else if (g->state == KV_GET_SHORT) {
-		while (*at != g)
-			at = &(*at)->next;
-		*at = g->next;
-		e->nshorts--;
-		decline(e, g->item);
-	} else if (g->state == KV_GET_LANDED || g->state == KV_GET_FAILED) {
-		e->ended--;
-		kvpipe_msg_free(g->msg);
-	}
-	g->state = KV_GET_NONE;
-	g->msg = NULL;
 }
