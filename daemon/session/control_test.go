@@ -1,6 +1,8 @@
 package session_test
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -225,5 +228,18 @@ func TestLayoutIsJudged(t *testing.T) {
 	says(t, err, transfer.Invalid, "was 3")
 	if count[transfer.LayoutSet](n) != 0 {
 		t.Error("a layout was set")
+	}
+}
+
+// TestARegionIsLoggedAsItIsWrittenElsewhere: its id is a generation and an index, which hexadecimal digits tell apart.
+func TestARegionIsLoggedAsItIsWrittenElsewhere(t *testing.T) {
+	var log lines
+	n := start(t, func(c *session.Config) {
+		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	region, _, err := n.dial(sessiontest.Options{}).Alloc(4096)
+	noErr(t, err)
+	if want := fmt.Sprintf("region=%#x ", uint64(region)); !strings.Contains(log.String(), want) {
+		t.Errorf("no %q in %s", want, log.String())
 	}
 }

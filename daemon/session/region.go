@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -41,7 +42,7 @@ func (s *session) register(m *message) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.log.Debug("region registered", "region", uint64(id), "bytes", r.Bytes)
+	s.log.Debug("region registered", "region", fmt.Sprintf("%#x", uint64(id)), "bytes", r.Bytes)
 	return uint64(id), nil
 }
 
