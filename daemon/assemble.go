@@ -52,7 +52,7 @@ func (d *Daemon) assemble() error {
 	}
 	d.driver = driver.New(driver.Config{
 		Machine: d.machine, Sessions: &router{clients: d.sessions, bench: d.bench, tally: d.tally}, Only: d.bench.only, Peers: d.peers, Transports: d.carriers.list,
-		Inline: uint64(c.Advance.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
+		Known: config.KnownTransports, Node: c.Node, Inline: uint64(c.Advance.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
 	})
 	to.driver = d.driver
 	d.driver.Event(d.sessions.Awaited())

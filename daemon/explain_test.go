@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 // explains asks the admin interface about a peer; "": the node itself.
@@ -84,4 +85,18 @@ func shows(t *testing.T, where string, all []string, want string) {
 		return
 	}
 	t.Errorf("%s says %q, want one that begins with %q", where, got, want)
+}
+
+// TestATakeSaysWhichTransportIsNotAllowed: whoever reads how it ended need not ask explain what to change, and where.
+func TestATakeSaysWhichTransportIsNotAllowed(t *testing.T) {
+	n := start(t, "a", t.TempDir(), func(c *config.Config) { c.Transports = []string{"tcp"} })
+	producer, consumer, key := n.join("prefill", 1), n.join("decode", 1), token()
+	if _, err := producer.Submit(&transfer.OfferOp{Key: []byte("k"), Token: key, Consumers: 1, Sealed: true, Blocks: producer.all()}); err != nil {
+		t.Fatal(err)
+	}
+	c := consumer.do(&transfer.TakeOp{Key: []byte("k"), Token: key, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 20e9, Blocks: consumer.all()})
+	const want = `local: not on the allow-list: add it to transports in the configuration of node "a" (now ["tcp"])`
+	if got := c.Cause(); got.Reason != transfer.Unavailable || !strings.HasSuffix(got.Text, want) {
+		t.Errorf("%+v, want %s", got, want)
+	}
 }

@@ -131,6 +131,9 @@ func hostPort(v string) error {
 var congestionName = regexp.MustCompile(`^[a-z0-9_-]{0,15}$`)
 
 func (c *Config) checkChoices(p *problems) {
+	if len(c.Transports) == 0 {
+		p.add("transports", "[]: is empty, and nothing would ever move; list at least one of %s, or leave the key out", strings.Join(KnownTransports, ", "))
+	}
 	for i, t := range c.Transports {
 		if !slices.Contains(KnownTransports, t) {
 			p.add("transports", "%q is not a transport of this build; known: %s", t, strings.Join(KnownTransports, ", "))

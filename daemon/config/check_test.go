@@ -25,7 +25,6 @@ func TestCheckAccepts(t *testing.T) {
 			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
 		},
 		"no metrics":      func(c *Config) { c.Metrics = "off" },
-		"no transports":   func(c *Config) { c.Transports = nil },
 		"lower limits":    func(c *Config) { c.TCP.Streams, c.Advance.Window, c.Advance.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
 		"no GPUs":         func(c *Config) { c.GPU.NVML = "off" },
 		"NVML elsewhere":  func(c *Config) { c.GPU.NVML = "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1" },
@@ -63,6 +62,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b:kvpipe"} }, `peers.nodes.b: "b:kvpipe": give host:port (port "kvpipe" is not 1 to 65535)`},
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b c": "b:1"} }, `peers.nodes: "b c": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Advertise = "me:" }, `advertise: "me:": give the host:port that other nodes dial, at most 127 bytes, or leave it empty`},
+		{func(c *Config) { c.Transports = []string{} }, `transports: []: is empty, and nothing would ever move; list at least one of local, tcp, or leave the key out`},
 		{func(c *Config) { c.Transports = []string{"rdna"} }, `transports: "rdna" is not a transport of this build; known: local, tcp`},
 		{func(c *Config) { c.Transports = []string{"tcp", "tcp"} }, `transports: "tcp" is listed twice; list each once, best first`},
 		{func(c *Config) { c.CPUs = "3-1" }, `cpus: "3-1": give numbers and ranges up to 1023, such as "0-3,8"`},

@@ -43,12 +43,14 @@ type Machine interface {
 	Step(now transfer.Time, ev transfer.Event) []transfer.Effect
 }
 
-// Config is what New needs. All fields but Only and Log are required.
+// Config is what New needs. All fields but Known, Node, Only and Log are required.
 type Config struct {
 	Machine    Machine
 	Sessions   Sessions
 	Peers      Peers
 	Transports []transport.Transport // best first
+	Known      []string              // transports of this build, also those that are not allowed
+	Node       string                // whose configuration allows them
 	Inline     uint64                // segments of at most this many bytes ride inside the grant
 	PlanInline int                   // block ids up to which a plan is made at once instead of by a worker
 	Planners   int                   // planning workers

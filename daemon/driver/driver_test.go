@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
 func TestATakeWithinTheNodeMovesTheBlocks(t *testing.T) {
@@ -51,15 +52,23 @@ func TestLargePlansAreMadeByWorkers(t *testing.T) {
 	}
 }
 
+// afar is a transport that reaches other nodes alone.
+type afar struct{ transport.Transport }
+
+func (afar) Name() string                 { return "tcp" }
+func (afar) Probe(string) transport.Reach { return transport.Reach{Reason: "both ends are here"} }
+
+// TestWithoutATransportATakeSaysWhy: why none of those that are allowed serves, and which are not allowed.
 func TestWithoutATransportATakeSaysWhy(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Transports = nil })
+	r := newRig(t, func(c *Config) { c.Transports = []transport.Transport{afar{}} })
 	r.session(1, "prefill", 1, 4096, 0xaa)
 	r.session(2, "decode", 1, 4096, 0)
 	r.offer(1, "k", 0)
 	take := r.take(2, "k", 0)
 	c := r.completions(1)[take]
-	if c.Status != transfer.Failed || c.Reason != transfer.Unavailable || c.Text == "" {
-		t.Errorf("%+v", c)
+	const want = `no transport reaches this node: tcp: both ends are here; local: not on the allow-list: add it to transports in the configuration of node "n" (now ["tcp"])`
+	if c.Status != transfer.Failed || c.Reason != transfer.Unavailable || c.Text != want {
+		t.Errorf("%+v, want %s", c, want)
 	}
 }
 

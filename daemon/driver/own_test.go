@@ -27,7 +27,7 @@ func TestOnly(t *testing.T) {
 			n = 1 // the offer stays
 		}
 		c := r.completions(n)[take]
-		if c.Status != want || want == transfer.Failed && (c.Reason != transfer.Unavailable || !strings.Contains(c.Text, `"tcp" is not on the allow-list`)) {
+		if c.Status != want || want == transfer.Failed && (c.Reason != transfer.Unavailable || !strings.Contains(c.Text, `tcp: not on the allow-list`)) {
 			t.Errorf("only %q: %+v", only, c)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -103,17 +104,25 @@ func (d *Driver) choose(peer, only string) (transport.Transport, string) {
 		}
 		why = append(why, t.Name()+": "+r.Reason)
 	}
-	if len(why) == 0 && only != "" {
-		why = append(why, fmt.Sprintf("%q is not on the allow-list (transports)", only))
-	}
-	if len(why) == 0 {
-		why = append(why, "the allow-list (transports) is empty")
-	}
 	where := "this node"
 	if peer != "" {
 		where = fmt.Sprintf("peer %q", peer)
 	}
-	return nil, fmt.Sprintf("no transport reaches %s: %s", where, strings.Join(why, "; "))
+	return nil, fmt.Sprintf("no transport reaches %s: %s", where, strings.Join(append(why, d.leftOut(only)...), "; "))
+}
+
+// leftOut says of the transports that are not allowed how they would be.
+func (d *Driver) leftOut(only string) (why []string) {
+	allowed := make([]string, 0, len(d.cfg.Transports))
+	for _, t := range d.cfg.Transports {
+		allowed = append(allowed, t.Name())
+	}
+	for _, name := range d.cfg.Known {
+		if (only == "" || only == name) && !slices.Contains(allowed, name) {
+			why = append(why, fmt.Sprintf("%s: not on the allow-list: add it to transports in the configuration of node %q (now %q)", name, d.cfg.Node, allowed))
+		}
+	}
+	return why
 }
 
 // ids is how much there is to plan, in block ids; a view that has to be looked at counts as one.
