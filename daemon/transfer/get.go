@@ -161,7 +161,7 @@ func (t *take) found(m *Machine, f *finding, it *item) {
 		f.Key, f.Token = []byte(o.key), o.token
 	}
 	g.what.Key, g.what.Token = f.Key, f.Token
-	t.phase, t.known, t.asks = asking, f.Taken, 0
+	t.phase, t.known, t.asks, t.said = asking, f.Taken, 0, ""
 	if !f.Taken { // else MsgTake is due when nothing was granted by the time at which MsgSeek would have been repeated
 		t.ask(m)
 	}
@@ -191,6 +191,8 @@ func (t *take) whySeeking(m *Machine) Cause {
 	}
 	text := waitTexts[min(int(why), len(waitTexts)-1)]
 	switch {
+	case t.said != "":
+		text = "that node said last: " + t.said
 	case why == waitsForHome || why == waitsForOther:
 	case g.in.Match == MatchKey:
 		text = "nothing is under the key " + short(g.in.Key)

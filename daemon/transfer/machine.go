@@ -241,7 +241,7 @@ func (m *Machine) message(p *peer, msg Msg) {
 		m.layoutNeeded(p, msg)
 	case *MsgParked:
 		if t := m.takeOf(p, msg.Xfer); t != nil {
-			t.known = true
+			t.known, t.said = true, ""
 		}
 	case *MsgGrant:
 		m.granted(p, msg)

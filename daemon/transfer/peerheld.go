@@ -52,7 +52,7 @@ func (m *Machine) mayEnter(p *peer, name placeName, id endID) bool {
 func (m *Machine) maySeek(p *peer, msg *MsgSeek, name placeName, id endID) Cause {
 	switch {
 	case p.seekers >= m.cfg.MaxParked:
-		return because(Quota, "%d gets of node %q wait on node %q, the limit", p.seekers, p.node, m.cfg.Node)
+		return because(Quota, "%d gets of node %q wait on node %q, the limit; let some of them end first", p.seekers, p.node, m.cfg.Node)
 	case !m.mayEnter(p, name, id):
 		return because(Quota, "node %q has %d receiving ends on node %q, the limit: close some", p.node, p.ends, m.cfg.Node)
 	}

@@ -20,7 +20,7 @@ func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
 		return
 	}
 	if m.draining {
-		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining", m.cfg.Node), Retry: m.cfg.Resend})
+		m.send(p, &MsgSeekRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining; try again after its restart", m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
 	name, eid := placeName{msg.Buffer, msg.Name}, endID{p.node, msg.Bind}
@@ -166,7 +166,7 @@ func (t *take) onFound(m *Machine, msg *MsgFound) {
 }
 
 func (t *take) onSeekParked(msg *MsgSeekParked) {
-	t.known, t.get.why = true, msg.Why
+	t.known, t.said, t.get.why = true, "", msg.Why
 	t.met(msg.Home, msg.Base)
 }
 
@@ -178,6 +178,7 @@ func (t *take) met(home, base uint64) {
 
 func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
 	if msg.Retry > 0 {
+		t.said = msg.Cause.Text
 		m.arm(&t.resend, t, wakeResend, m.now+min(msg.Retry, 8*m.cfg.Resend))
 		return
 	}

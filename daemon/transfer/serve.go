@@ -62,11 +62,11 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 	}
 	if m.draining {
 		// The offer may come back with the daemon.
-		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining", m.cfg.Node), Retry: m.cfg.Resend})
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining; take again after its restart", m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
 	if p != nil && p.serves >= m.cfg.MaxParked {
-		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d takes of node %q wait on node %q, the limit", p.serves, p.node, m.cfg.Node), Retry: m.cfg.Resend})
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Quota, "%d takes of node %q wait on node %q, the limit; let some of them end first", p.serves, p.node, m.cfg.Node), Retry: m.cfg.Resend})
 		return
 	}
 	held := msg.held()

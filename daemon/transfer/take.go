@@ -24,6 +24,7 @@ type take struct {
 	asked   bool   // the producer's end may know of it
 	known   bool   // and said so
 	asks    int    // repetitions since then
+	said    string // why it was put off, by who is asked
 	pace    pace   // of what is asked for
 	granted bool
 
@@ -171,7 +172,7 @@ func (t *take) stranded(m *Machine, cause Cause) { t.fail(m, Failed, cause) }
 
 // unlinked: the channel is gone. What was not granted is asked again on the next one.
 func (t *take) unlinked(m *Machine, cause Cause) {
-	t.asked, t.known, t.asks = false, false, 0
+	t.asked, t.known, t.asks, t.said = false, false, 0, ""
 	if t.phase != over || t.end == nil || t.end.Status != Done {
 		m.disarm(&t.resend)
 	}
@@ -197,6 +198,7 @@ func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
 	case t.phase != asking && t.phase != moving:
 	case msg.Retry > 0 && t.phase == asking:
+		t.said = msg.Cause.Text
 		m.arm(&t.resend, t, wakeResend, m.now+min(max(msg.Retry, m.cfg.Resend), 8*m.cfg.Resend)) // however soon a mad one wants it
 	default:
 		t.asked = false // the producer's end is over: there is nobody to tell how the take ended
@@ -241,6 +243,9 @@ func (t *take) whyLate(m *Machine) Cause {
 	case seeking:
 		return t.whySeeking(m)
 	case asking:
+		if t.said != "" {
+			return because(Timeout, "key %s: nothing was granted within %s; node %q said last: %s", key, limit, t.node(m), t.said)
+		}
 		return because(Timeout, "key %s: nothing was granted within %s by node %q: the offer is not there, not ready, or being taken by others; "+
 			"check key and peer, that the producer runs, and its progress", key, limit, t.node(m))
 	}
