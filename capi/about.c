@@ -27,7 +27,7 @@ const char *kvpipe_strerror(int code)
 		[KVPIPE_E_CANCELLED] = "cancelled by its owner",
 		[KVPIPE_E_PEER_GONE] = "the other engine or daemon is gone",
 		[KVPIPE_E_RESTARTED] = "the daemon went away while bytes were granted",
-		[KVPIPE_E_UNAVAILABLE] = "no daemon, or it takes no work",
+		[KVPIPE_E_UNAVAILABLE] = "no daemon, or something that is needed is not there",
 		[KVPIPE_E_CORRUPT] = "a checksum did not agree, or memory faulted",
 		[KVPIPE_E_CLOSED] = "the session is closed",
 	};

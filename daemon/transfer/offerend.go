@@ -40,6 +40,11 @@ func (o *offer) fire(m *Machine, _ wake) {
 // end is the offer's end, for all its ranks. Reads in flight are fenced before blocks are reported free. how is for whoever asks
 // for the key later.
 func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
+	o.endAs(m, status, cause, Cause{}, how)
+}
+
+// endAs is end where takes in mid-transfer hear something else than the offer's epitaph.
+func (o *offer) endAs(m *Machine, status Status, cause, word Cause, how string) {
 	if o.ended {
 		return
 	}
@@ -52,9 +57,13 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 		}
 	}
 	for _, v := range append([]*serve(nil), o.serves...) {
-		if v.state == serveMoving {
-			v.abort(m, o.epitaph(m, status, cause, how))
+		if v.state != serveMoving {
+			continue
 		}
+		if word.Reason == OK {
+			word = o.epitaph(status, cause, how)
+		}
+		v.abort(m, word)
 	}
 	for _, mb := range o.members {
 		m.conclude(&mb.op, status, cause)
@@ -62,15 +71,19 @@ func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	m.wakeKey(o.key)
 }
 
-// epitaph is what takes in mid-transfer hear.
-func (o *offer) epitaph(m *Machine, status Status, cause Cause, how string) Cause {
+// epitaph is what takes in mid-transfer hear. Who gets an item knows of no key.
+func (o *offer) epitaph(status Status, cause Cause, how string) Cause {
+	what, advice := "key "+short(o.key)+": the offer", "; make a new request"
+	if o.item != nil {
+		what, advice = "an item of "+o.item.home.place.String(), ""
+	}
 	switch {
 	case how == consumed:
-		return because(Expired, "key %s: the offer was consumed by others", short(o.key))
+		return because(Expired, "%s was consumed by others%s", what, advice)
 	case status == WasCancelled:
-		return because(Expired, "key %s: the offer was withdrawn by engine %q", short(o.key), o.engine.key.name)
-	case cause.Reason == Closed || cause.Reason == NotFound:
-		return because(PeerGone, "key %s: the offering engine %q on node %q is gone: %s", short(o.key), o.engine.key.name, m.cfg.Node, cause.Text)
+		return because(Expired, "%s was withdrawn by engine %q%s", what, o.engine.key.name, advice)
+	case o.item != nil:
+		return because(PeerGone, "%s is lost with its sender: %s", what, cause.Text)
 	}
 	return cause
 }
@@ -97,10 +110,11 @@ func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
 		mb.offer.outlive(m, s)
 		return
 	}
-	if s != o.by {
-		cause.Text = "rank " + rankName(s) + ": " + cause.Text
+	key, word := mb.offer.key, cause
+	if len(o.notify) > 1 || len(mb.offer.members) > 1 {
+		word = m.bereft(s, key, cause, Unavailable, "offer again when it is back")
 	}
-	mb.offer.end(m, Failed, cause, "ended with its engine")
+	mb.offer.endAs(m, Failed, word, m.bereft(s, key, cause, PeerGone, "make a new request"), "ended with its engine")
 }
 
 func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {

@@ -282,8 +282,8 @@ func (t *take) cancel(m *Machine, _ *op) {
 }
 
 func (t *take) lost(m *Machine, o *op, s *session, cause Cause) {
-	if s != o.by {
-		cause.Text = "rank " + rankName(s) + ": " + cause.Text
+	if len(o.notify) > 1 {
+		cause = m.bereft(s, string(t.in.Key), cause, Unavailable, "take again when it is back")
 	}
 	t.fail(m, Failed, cause)
 }

@@ -110,7 +110,7 @@ class Restarted(Error):
 
 
 class Unavailable(Error):
-    """No library, no daemon, a daemon that drains, or a transport that is not there."""
+    """No library, no daemon, a daemon that drains, a rank of this engine or a transport that is not there, or memory that is invalid."""
 
     reason = Reason.UNAVAILABLE
 

@@ -97,7 +97,7 @@ def test_a_scheduler_is_refused_too(near):
         while not near.ask("offers"):  # another session's ring: read when it is read
             pass
         p.region.invalidate()
-        with pytest.raises(kvpipe.Unavailable, match="rank 0: region 0x.* was invalidated while the operation used it"):
+        with pytest.raises(kvpipe.Unavailable, match='memory of rank 0 of engine "p" .* was invalidated while the operation used it'):
             offer.wait(60)
         refused(p.region, scheduler.offer("k2", BLOCKS, tokens=TOKENS, token=TOKEN).wait)
         p.region.revalidate()
