@@ -399,7 +399,7 @@ struct kvpipe_completion {
 	kvpipe_op_t op;          /* 0 when KVPIPE_C_FOREIGN */
 	uint64_t op_id;          /* node-wide id of the operation, the same for every session concerned */
 	uint64_t tag;
-	uint64_t bytes;          /* of this rank; all ranks' for the session that asked */
+	uint64_t bytes;          /* take: of this rank, all ranks' for the session that asked; offer: all ranks' for who asked, 0 for others */
 	uint32_t status;         /* enum kvpipe_status */
 	uint32_t reason;         /* enum kvpipe_reason */
 	uint32_t flags;          /* enum kvpipe_completion_flags */

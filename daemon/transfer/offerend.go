@@ -117,6 +117,7 @@ func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
 	mb.offer.endAs(m, Failed, word, m.bereft(s, key, cause, PeerGone, "make a new request"), "ended with its engine")
 }
 
+// account: of all ranks for who asked. What each rank gave is not counted: no plan says so, and small takes would pay for it.
 func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
 	if s == o.by {
 		return mb.offer.bytes, nil

@@ -39,7 +39,8 @@ class Completion(NamedTuple):
     - ``rank``: the rank that this is about, tp + pp * tp_world; 0xffffffff for a scheduler.
     - ``failed``: runs of destination blocks whose content must not be used.
     - ``released``: True when nothing touches the memory any more. False: exactly one RELEASED completion follows.
-    - ``bytes``: bytes moved for this rank, of all ranks for the session that asked.
+    - ``bytes``: of a take, bytes moved for this rank, of all ranks for the session that asked; of an offer, those of all ranks
+      for the session that asked, and 0 for others.
     - ``op_id``: node-wide id, the same for every session concerned. ``epoch``: the daemon's incarnation.
     """
 
