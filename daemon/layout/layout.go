@@ -83,10 +83,11 @@ type Layout struct {
 type Group struct {
 	ID        uint32
 	Kind      Kind
-	BlockSize uint32 // tokens per block
-	NumBlocks uint64 // block ids are 0 .. NumBlocks-1
-	Views     []View // ascending layer, part, first head; not to be changed
-	domain    int    // hold domain: groups whose views overlay the same bytes share one
+	BlockSize uint32   // tokens per block
+	NumBlocks uint64   // block ids are 0 .. NumBlocks-1
+	Views     []View   // ascending layer, part, first head; not to be changed
+	Shared    []uint16 // nil: no two views begin at the same byte; else for each view the first of those that do
+	domain    int      // hold domain: groups whose views overlay the same bytes share one
 }
 
 // Views returns the views in canonical order (group, layer, part, first head). The caller must not change them.

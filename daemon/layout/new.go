@@ -32,6 +32,7 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	if err := l.makeGroups(index); err != nil {
 		return nil, err
 	}
+	l.findShared()
 	pieces, err := l.pieces(index)
 	if err == nil {
 		err = l.makeDomains(index, pieces)

@@ -171,3 +171,21 @@ func TestFingerprintDiff(t *testing.T) {
 		}
 	}
 }
+
+// TestViewsThatShareAPlace: of each group, where there are any.
+func TestViewsThatShareAPlace(t *testing.T) {
+	view := func(group, layer uint32, base uint64) View {
+		return View{Region: 1, Base: base, NumBlocks: 2, BlockStride: 64, TokenStride: 8, HeadStride: 8, ContentBytes: 8,
+			Layer: layer, Group: group, Kind: Paged, BlockSize: 2, Heads: 1, TotalHeads: 1, Part: "kv"}
+	}
+	l, err := New([]View{view(0, 0, 0), view(0, 1, 16), view(0, 2, 0), view(0, 3, 16), view(0, 4, 32), view(1, 5, 0), view(1, 6, 16)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.Group(0).Shared, []uint16{0, 1, 0, 1, 4}; !slices.Equal(got, want) {
+		t.Errorf("group 0: %v, want %v", got, want)
+	}
+	if got := l.Group(1).Shared; got != nil { // that they lie over those of group 0 is a matter of block ids
+		t.Errorf("group 1: %v, want none", got)
+	}
+}

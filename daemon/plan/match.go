@@ -70,8 +70,14 @@ func (b *builder) match() error {
 					sources = append(sources, source{index: src, rank: b.producer[src].Rank, list: listOf(b.producer[src].Blocks, list.Group), group: g})
 				}
 			}
+			from := len(b.segments)
 			for k := range group.Views {
 				if err := b.matchView(sources, dst, list, group, &group.Views[k]); err != nil {
+					return err
+				}
+			}
+			if group.Shared != nil {
+				if err := b.checkShared(dst, group, b.segments[from:]); err != nil {
 					return err
 				}
 			}

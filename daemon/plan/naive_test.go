@@ -20,7 +20,7 @@ type element struct {
 	head  uint32 // first head, for opaque
 }
 
-// content is the byte that an element holds at the producer, wherever it is: replicas are equal.
+// content is the byte that an element is given at the producer, wherever it is: replicas are equal. What shares its place may be given another later.
 func (e *element) content(i uint64) byte {
 	h := uint64(14695981039346656037)
 	for _, x := range []uint64{uint64(e.view.Group), uint64(e.view.Layer), uint64(e.view.Part[0]), uint64(e.token), uint64(e.head), i} {
@@ -109,20 +109,29 @@ type expected struct {
 	missing   []layout.Run
 	uncovered bool // a consumer view has heads that no producer rank holds
 	nothing   bool // something is wanted, nothing can be given
+	clash     bool // views in one place would get what lies in several
+}
+
+// spot is where a head of a view begins.
+type spot struct {
+	rank   uint32
+	region layout.RegionID
+	off    uint64
 }
 
 func (w *world) expect() *expected {
 	x := &expected{mem: map[uint32]map[layout.RegionID][]byte{}, rankBytes: map[uint32]uint64{}}
-	given := map[elementKey]bool{}
-	held := map[headKey]bool{}
+	given := map[elementKey][]byte{}
+	held := map[headKey][]spot{}
 	for _, r := range w.producer.ranks {
 		for _, v := range r.layout.Views() {
 			for h := range v.Heads {
-				held[headKey{v.Group, v.Layer, v.Part, v.FirstHead + h}] = true
+				k := headKey{v.Group, v.Layer, v.Part, v.FirstHead + h}
+				held[k] = append(held[k], spot{r.id, v.Region, v.Base + uint64(h)*v.HeadStride})
 			}
 		}
 		for _, e := range r.elements() {
-			given[e.key()] = true
+			given[e.key()] = r.mem[e.view.Region][e.off : e.off+e.view.ContentBytes]
 		}
 	}
 	missing := map[blockKey]bool{}
@@ -139,30 +148,29 @@ func (w *world) expect() *expected {
 			}
 			wanted = true
 			for h := range v.Heads {
-				if held[headKey{v.Group, v.Layer, v.Part, v.FirstHead + h}] {
+				if held[headKey{v.Group, v.Layer, v.Part, v.FirstHead + h}] != nil {
 					some = true
 				} else {
 					x.uncovered = true
 				}
 			}
 		}
+		x.clash = x.clash || r.clashes(held)
 		// A block is missing for all ranks, since it is missing by its tokens alone.
 		lost := map[blockKey]bool{}
 		for _, e := range r.elements() {
 			k := e.key()
-			if held[headKey{k.group, k.layer, k.part, k.head}] && !given[k] {
+			if held[headKey{k.group, k.layer, k.part, k.head}] != nil && given[k] == nil {
 				lost[blockKey{k.group, e.block}] = true
 				missing[blockKey{k.group, e.block}] = true
 			}
 		}
 		for _, e := range r.elements() {
 			k := e.key()
-			if lost[blockKey{k.group, e.block}] || !given[k] {
+			if lost[blockKey{k.group, e.block}] || given[k] == nil {
 				continue
 			}
-			for i := range e.view.ContentBytes {
-				x.mem[r.id][e.view.Region][e.off+i] = e.content(i)
-			}
+			copy(x.mem[r.id][e.view.Region][e.off:], given[k])
 			x.bytes += e.view.ContentBytes
 			x.rankBytes[r.id] += e.view.ContentBytes
 		}
@@ -175,6 +183,31 @@ func (w *world) expect() *expected {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.First, b.First))
 	})
 	return x
+}
+
+// clashes says whether views of the rank that begin at the same byte would get other bytes each.
+func (r *rank) clashes(held map[headKey][]spot) bool {
+	sources := func(v *layout.View) (all [][]spot) {
+		for h := range v.Heads {
+			all = append(all, held[headKey{v.Group, v.Layer, v.Part, v.FirstHead + h}])
+		}
+		return all
+	}
+	nothing := func(of [][]spot) bool { return !slices.ContainsFunc(of, func(s []spot) bool { return s != nil }) }
+	views := r.layout.Views()
+	for i := range views {
+		for k := range views[:i] {
+			v, w := &views[i], &views[k]
+			if v.Group != w.Group || v.Region != w.Region || v.Base != w.Base || !r.wants(v.Group) {
+				continue
+			}
+			a, b := sources(v), sources(w)
+			if !nothing(a) && !nothing(b) && !slices.EqualFunc(a, b, slices.Equal[[]spot]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // wants says whether the rank's lists ask for anything of a group.

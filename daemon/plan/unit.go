@@ -158,7 +158,7 @@ func (b *builder) sortSegments() {
 	}
 }
 
-// before is a total order: no two segments have the same destination.
+// before is a total order: segments of views that share a place differ in layer, part or head.
 func (b *builder) before(x, y *segment) bool {
 	switch {
 	case b.layered && x.d.Layer != y.d.Layer:

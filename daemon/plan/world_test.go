@@ -98,6 +98,12 @@ func drawEngine(t *rapid.T, shapes []shape, name string) *engine {
 		}
 	}
 	overlay := flip(t, name+" overlay", 4)
+	shared := make([]int, len(shapes)) // how many of its first layers lie in one place
+	for i, s := range shapes {
+		if flip(t, name+" shared", 4) {
+			shared[i] = rapid.IntRange(1, len(s.layers)).Draw(t, "layers that share")
+		}
+	}
 	e := &engine{}
 	for stage := range pp {
 		for r := range tp {
@@ -106,7 +112,9 @@ func drawEngine(t *rapid.T, shapes []shape, name string) *engine {
 			for i, s := range shapes {
 				views[i] = s.views(geo[i], r, tp, stage, pp)
 			}
-			e.ranks = append(e.ranks, drawRank(t, id, views, overlay))
+			e.ranks = append(e.ranks, drawRank(t, id, views, overlay, func(group int, v *layout.View) bool {
+				return slices.Contains(shapes[group].layers[:shared[group]], v.Layer)
+			}))
 		}
 	}
 	return e
@@ -150,12 +158,12 @@ func (s *shape) views(geo geometry, r, tp, stage, pp int) []layout.View {
 	return views
 }
 
-func drawRank(t *rapid.T, id uint32, groups [][]layout.View, overlay bool) *rank {
+func drawRank(t *rapid.T, id uint32, groups [][]layout.View, overlay bool, shares func(group int, v *layout.View) bool) *rank {
 	sizes := map[layout.RegionID]uint64{}
 	region := layout.RegionID(1 + 16*id)
 	var all []layout.View
 	var blockStride, least uint64
-	for _, views := range groups {
+	for group, views := range groups {
 		if len(views) == 0 {
 			continue
 		}
@@ -164,6 +172,7 @@ func drawRank(t *rapid.T, id uint32, groups [][]layout.View, overlay bool) *rank
 			p.base = 0
 		}
 		p.place(region)
+		share(views, func(v *layout.View) bool { return shares(group, v) })
 		all = append(all, views...)
 		sizes[region] = max(sizes[region], p.end)
 		blockStride, least = max(blockStride, views[0].BlockStride), max(least, views[0].NumBlocks)
@@ -191,6 +200,21 @@ func drawRank(t *rapid.T, id uint32, groups [][]layout.View, overlay bool) *rank
 		r.mem[region] = make([]byte, n)
 	}
 	return r
+}
+
+// share moves the views of layers that share to where the first of them has its part.
+func share(views []layout.View, shares func(*layout.View) bool) {
+	first := map[string]*layout.View{}
+	for i := range views {
+		v := &views[i]
+		switch f := first[v.Part]; {
+		case !shares(v):
+		case f == nil:
+			first[v.Part] = v
+		default:
+			v.Base, v.BlockStride, v.TokenStride, v.HeadStride = f.Base, f.BlockStride, f.TokenStride, f.HeadStride
+		}
+	}
 }
 
 // drawLists gives both engines blocks for overlapping ranges of tokens.

@@ -1,0 +1,33 @@
+package layout
+
+// Layers that share their KV are views of one group that lie in the same place. Whether they may be written is for both ends of a hand-over
+// to say together (daemon/plan): what comes for them has to be the same bytes.
+
+// findShared notes which views of a group begin at the same byte. Most layouts have none.
+func (l *Layout) findShared() {
+	type place struct {
+		group  uint32
+		region RegionID
+		base   uint64
+	}
+	first := make(map[place]int, len(l.views))
+	for i := range l.groups {
+		g := &l.groups[i]
+		for k := range g.Views {
+			v := &g.Views[k]
+			at := place{v.Group, v.Region, v.Base}
+			f, there := first[at]
+			if !there {
+				first[at] = k
+				continue
+			}
+			if g.Shared == nil {
+				g.Shared = make([]uint16, len(g.Views))
+				for n := range g.Shared {
+					g.Shared[n] = uint16(n)
+				}
+			}
+			g.Shared[k] = uint16(f)
+		}
+	}
+}
