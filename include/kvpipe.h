@@ -92,7 +92,7 @@ enum kvpipe_reason {
 	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
 	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
 	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted */
-	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, a rank of this engine gone, transport not allowed or not present, memory that is invalid */
+	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, own rank gone, transport not allowed or not present, memory that is invalid */
 	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, also after retries, or memory faulted */
 	KVPIPE_E_CLOSED = 14,       /* this session was closed, or ended by the daemon with a reason */
 };
@@ -401,7 +401,7 @@ struct kvpipe_completion {
 	kvpipe_op_t op;          /* 0 when KVPIPE_C_FOREIGN */
 	uint64_t op_id;          /* node-wide id of the operation, the same for every session concerned */
 	uint64_t tag;
-	uint64_t bytes;          /* take: of this rank, all ranks' for the session that asked; offer: all ranks' for who asked, 0 for others */
+	uint64_t bytes;          /* of this rank (0 of an offer); all ranks' for the session that asked */
 	uint32_t status;         /* enum kvpipe_status */
 	uint32_t reason;         /* enum kvpipe_reason */
 	uint32_t flags;          /* enum kvpipe_completion_flags */
