@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -35,5 +36,15 @@ func TestBroken(t *testing.T) {
 			}
 			t.Errorf("%d seeds did not notice", tc.seeds)
 		})
+	}
+}
+
+// TestPanic: a machine that panics breaks a promise like any other, and where it did is told.
+func TestPanic(t *testing.T) {
+	c := New(Options{Seed: 1})
+	c.nodes[0].event(second, nil)
+	err := c.Run()
+	if err == nil || !strings.Contains(err.Error(), "panic: transfer: unknown event <nil>") || !strings.Contains(err.Error(), "transfer/machine.go") {
+		t.Errorf("the run ended with %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -168,8 +169,15 @@ func someFaults(r *rng) faults {
 	return f
 }
 
-// Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise.
-func (c *Cluster) Run() error {
+// Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise. A panic is one,
+// with its stack: whoever runs many seeds has to say which one it was.
+func (c *Cluster) Run() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.fail("panic: %v\n%s", p, debug.Stack())
+			err = c.broken
+		}
+	}()
 	c.workload()
 	c.run(c.now + c.rng.span(5*second, 15*second))
 	c.calmDown()

@@ -31,7 +31,7 @@ func TestSim(t *testing.T) {
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c := New(Options{Seed: seed})
 		if err := c.Run(); err != nil {
-			t.Errorf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run TestSim -seed=%d -v", seed, err, seed)
+			t.Errorf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSim$' -seed=%d -v", seed, err, seed)
 			if t.Failed() {
 				return
 			}
@@ -59,7 +59,7 @@ func TestSimEnds(t *testing.T) {
 		}
 		c := New(o)
 		if err := c.Run(); err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run TestSimEnds -seed=%d -v", seed, err, seed)
+			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimEnds$' -seed=%d -v", seed, err, seed)
 		}
 		received += c.received
 	}
