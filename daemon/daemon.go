@@ -191,15 +191,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("stopping", "node", d.cfg.Node)
 	unwell()
 	d.stopping()
-	return d.within(d.stopTime(), func() error {
+	return errors.Join(failed, d.within(d.stopTime(), func() error {
 		defer d.stopGPUs()()
 		d.shutDown()
 		stop()
 		wg.Wait()
-		err := errors.Join(failed, d.release())
+		err := d.release()
 		d.log.Info("stopped", "node", d.cfg.Node)
 		return err
-	})
+	}))
 }
 
 // within ends the daemon, or gives up when something stands still for ever: a driver in a system call that does not return, NVML. The end of

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +11,9 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// TestStopsAlthoughTheDriverStands: the process is to end, and says why it did so without giving back what it has.
-func TestStopsAlthoughTheDriverStands(t *testing.T) {
+// stands runs a daemon whose driver stands still from the beginning until letGo is called. Its stop gives up after 110 ms.
+func stands(t *testing.T) (d *Daemon, stop func(), ended chan error, letGo func()) {
+	t.Helper()
 	c, f := settings(t, "a", t.TempDir())
 	c.Advance.DrainWait = config.Duration(10 * time.Millisecond)
 	c, err := Complete(c, f, true)
@@ -18,21 +21,43 @@ func TestStopsAlthoughTheDriverStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := new(logbook)
-	d, err := New(c, Options{Dev: true, Version: "test", Log: textLog(log)})
+	d, err = New(c, Options{Dev: true, Version: "test", Log: textLog(log)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.standing = 100*time.Millisecond - endTimeout
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	ended = make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
-	stuck, letGo := make(chan struct{}), make(chan struct{})
-	d.driver.Post(func() { close(stuck); <-letGo })
+	stuck, gate := make(chan struct{}), make(chan struct{})
+	d.driver.Post(func() { close(stuck); <-gate })
 	<-stuck
+	return d, stop, ended, func() {
+		t.Helper()
+		close(gate)
+		eventually(t, "it ends once the driver goes on", func() bool { return strings.Contains(log.String(), "msg=stopped") })
+	}
+}
+
+const tooLong = "stopping took longer than 110ms: something stands still"
+
+// TestStopsAlthoughTheDriverStands: the process is to end, and says why it did so without giving back what it has.
+func TestStopsAlthoughTheDriverStands(t *testing.T) {
+	_, stop, ended, letGo := stands(t)
 	stop()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "stopping took longer than 110ms: something stands still") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), tooLong) {
 		t.Errorf("it ended with %v", err)
 	}
-	close(letGo)
-	eventually(t, "it ends once the driver goes on", func() bool { return strings.Contains(log.String(), "msg=stopped") })
+	letGo()
+}
+
+// TestWhyItStoppedIsSaid: also where the stop itself did not come to its end.
+func TestWhyItStoppedIsSaid(t *testing.T) {
+	d, stop, ended, letGo := stands(t)
+	defer stop()
+	_ = d.adminSocket.Close() // its accept loop fails
+	if err := <-ended; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), tooLong) {
+		t.Errorf("it ended with %v", err)
+	}
+	letGo()
 }
