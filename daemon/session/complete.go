@@ -66,6 +66,9 @@ func (v *Server) Rouse(r transfer.Rouse) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gone {
+		return // what lies where its ring was is another's
+	}
 	if s.alone(r.UserData) && s.cq.Dozing() {
 		s.signal()
 	}
