@@ -88,7 +88,12 @@ func (m *Manager) turnAway(conn net.Conn, err error) {
 	if errors.As(err, &dup) || errors.Is(err, errNobody) || errors.Is(err, errStale) {
 		level = slog.LevelDebug
 	}
-	m.refusals.tell(m.ctx, m.log, m.clock(), level, "from", conn.RemoteAddr(), "error", err)
+	attrs := []any{"from", conn.RemoteAddr()}
+	var known *peerError
+	if errors.As(err, &known) {
+		attrs = append(attrs, "peer", known.node)
+	}
+	m.refusals.tell(m.ctx, m.log, m.clock(), level, append(attrs, "error", err)...)
 }
 
 // sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel
@@ -122,19 +127,23 @@ func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) (*channel, error) 
 // alertAccessDenied is a fatal TLS alert: who dials an insecure daemon with TLS is told, instead of being hung up on.
 var alertAccessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
 
-func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Conn) (*channel, error) {
+func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Conn) (c *channel, err error) {
 	secured, node, err := m.secure(ctx, conn, false, alpnControl, alpnData)
 	if err != nil {
 		return nil, err
 	}
 	switch proto := secured.(*corked).ConnectionState().NegotiatedProtocol; proto {
 	case alpnControl:
-		return m.welcome(sides{secured, tcp, newFrames(secured)}, node)
+		c, err = m.welcome(sides{secured, tcp, newFrames(secured)}, node)
 	case alpnData:
-		return nil, m.acceptLink(sides{conn: secured, tcp: tcp}, nil, node)
+		err = m.acceptLink(sides{conn: secured, tcp: tcp}, nil, node)
 	default:
-		return nil, malformed("protocol %q, want %s or %s", proto, alpnControl, alpnData)
+		err = malformed("protocol %q, want %s or %s", proto, alpnControl, alpnData)
 	}
+	if err != nil {
+		return nil, &peerError{node, err}
+	}
+	return c, nil
 }
 
 // peek reads n bytes; the connection it returns begins with them again.

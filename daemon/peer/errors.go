@@ -44,6 +44,14 @@ func (e *duplicateError) Error() string {
 	return fmt.Sprintf("node %q has a channel with this one already", e.node)
 }
 
+// peerError is what became of a connection whose other side had proved who it is.
+type peerError struct {
+	node string
+	error
+}
+
+func (e *peerError) Unwrap() error { return e.error }
+
 // errSelf: the address leads to this very daemon.
 var errSelf = errors.New("that is this node itself")
 

@@ -146,6 +146,21 @@ func TestSomethingElseThanAPeerIsRefused(t *testing.T) {
 	}
 }
 
+// TestAPeerThatSaysNoHelloIsNamed: by its certificate.
+func TestAPeerThatSaysNoHelloIsNamed(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	for name, alpn := range map[string]string{"b": alpnControl, "c": alpnData} {
+		r := rawDial(t, a.addr, cl.identity(name), alpn)
+		r.write(rawFrame([]byte("no hello, and as long as that of a link, which has sixty-four bytes")))
+		r.closed()
+		a.warns("peer=" + name)
+	}
+	if _, st := a.Snapshot(); st.Malformed != 2 {
+		t.Errorf("%d malformed frames are counted, want 2", st.Malformed)
+	}
+}
+
 // A port check, as load balancers make it, is not worth a warning.
 func TestWhoConnectsAndLeavesIsNoNews(t *testing.T) {
 	cl := newCluster(t)

@@ -13,7 +13,7 @@ import (
 
 // Identity is a node's certificate and the CA that it trusts, read again when the files change. Safe for concurrent use.
 type Identity struct {
-	files [3]string // CA, certificate, key
+	files [3]string // as in settings
 	node  string
 
 	mu      sync.Mutex
@@ -21,6 +21,9 @@ type Identity struct {
 	now     papers
 	lastErr error
 }
+
+// settings name the files in the configuration.
+var settings = [3]string{"tls.ca", "tls.cert", "tls.key"}
 
 // papers are what was read from the three files at one time.
 type papers struct {
@@ -115,9 +118,9 @@ func (id *Identity) refresh() error {
 		st, err := os.Stat(path)
 		switch {
 		case err != nil:
-			bad = errors.Join(bad, fmt.Errorf("certificate file: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", err))
+			bad = errors.Join(bad, fmt.Errorf("%s: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", settings[i], err))
 		case !st.Mode().IsRegular(): // to read a FIFO would take for ever
-			bad = errors.Join(bad, fmt.Errorf("certificate file: %s is no file (%v)", path, st.Mode()))
+			bad = errors.Join(bad, fmt.Errorf("%s: %s is no file (%v)", settings[i], path, st.Mode()))
 		}
 		stamp[i] = st
 	}

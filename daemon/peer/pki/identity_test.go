@@ -36,12 +36,12 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 		what, ca, cert, key string
 		parts               []string
 	}{
-		{"missing CA", empty + "x", cert, key, []string{empty + "x", "no such file"}},
-		{"missing certificate", ca, empty + "x", key, []string{empty + "x", "no such file"}},
-		{"missing key", ca, cert, empty + "x", []string{empty + "x", "no such file"}},
-		{"missing all", empty + "x", empty + "y", empty + "z", []string{empty + "x", empty + "y", empty + "z"}},
-		{"a directory", dir, cert, key, []string{dir, "is no file"}},
-		{"a FIFO", ca, cert, fifo, []string{fifo, "is no file"}},
+		{"missing CA", empty + "x", cert, key, []string{"tls.ca: ", empty + "x", "no such file"}},
+		{"missing certificate", ca, empty + "x", key, []string{"tls.cert: ", empty + "x", "no such file"}},
+		{"missing key", ca, cert, empty + "x", []string{"tls.key: ", empty + "x", "no such file"}},
+		{"missing all", empty + "x", empty + "y", empty + "z", []string{"tls.ca: stat " + empty + "x", "tls.cert: stat " + empty + "y", "tls.key: stat " + empty + "z"}},
+		{"a directory", dir, cert, key, []string{"tls.ca: ", dir, "is no file"}},
+		{"a FIFO", ca, cert, fifo, []string{"tls.key: ", fifo, "is no file"}},
 		{"empty CA", empty, cert, key, []string{empty, "no certificate in it"}},
 		{"empty certificate", ca, empty, key, []string{empty, key}},
 		{"empty key", ca, cert, empty, []string{cert, empty}},
