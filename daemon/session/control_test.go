@@ -184,9 +184,19 @@ func TestLayoutInPieces(t *testing.T) {
 	if got := count[transfer.LayoutSet](n); got != 1 {
 		t.Errorf("%d layouts were set", got)
 	}
+}
 
+func TestASchedulerOwnsNoMemory(t *testing.T) {
+	n := start(t, nil)
 	s := n.dial(sessiontest.Options{Role: transfer.Scheduler})
-	says(t, s.SetLayout(views, fields, 0), transfer.Invalid, "scheduler")
+	says(t, s.SetLayout([]layout.View{view(1)}, nil, 0), transfer.Invalid, "a scheduler owns no blocks")
+	_, _, err := s.Alloc(4096)
+	says(t, err, transfer.Invalid, "a scheduler owns no memory: its workers register it")
+	_, err = s.Request(ring.CtlRegister, ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1, Flags: ring.RegisterInvalid}))
+	says(t, err, transfer.Invalid, "a scheduler owns no memory")
+	if n.Pinned() != 0 {
+		t.Errorf("%d bytes are registered", n.Pinned())
+	}
 }
 
 func TestLayoutIsJudged(t *testing.T) {

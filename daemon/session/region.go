@@ -27,6 +27,8 @@ func (s *session) register(m *message) (uint64, error) {
 		return 0, invalid("%v", err)
 	}
 	switch {
+	case s.who.Role == transfer.Scheduler:
+		return 0, invalid("register: a scheduler owns no memory: its workers register it")
 	case len(rest) != 0:
 		return 0, invalid("register: %d bytes too many", len(rest))
 	case r.Kind != ring.RegisterMemfd:
