@@ -88,6 +88,23 @@ func TestBenchWithinANode(t *testing.T) {
 	n.clean()
 }
 
+// TestBothEndsKnowTheRate: who receives as well as who sends, each in the direction in which something moved.
+func TestBothEndsKnowTheRate(t *testing.T) {
+	a, b := pair(t, nil)
+	if _, err := bench(a, "b", quick); err != nil {
+		t.Fatal(err)
+	}
+	known := func(n *node, peer string, in, out bool) func() bool {
+		return func() bool {
+			e, p := n.explains(peer), get[[]admin.Peer](n, "peers")[0]
+			return e.GBpsIn > 0 == in && e.GBpsOut > 0 == out && e.GBps == max(e.GBpsIn, e.GBpsOut) &&
+				p.GBpsIn == e.GBpsIn && p.GBpsOut == e.GBpsOut && p.GBps == e.GBps
+		}
+	}
+	eventually(t, "a rate of what came", known(a, "b", true, false))
+	eventually(t, "a rate of what was sent", known(b, "a", false, true))
+}
+
 func TestBenchToAPeer(t *testing.T) {
 	a, b := pair(t, nil)
 	for _, n := range []struct {

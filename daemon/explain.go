@@ -47,7 +47,8 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 			case !r.OK:
 				tried.Reason = r.Reason
 			case e.Transport == "":
-				tried.Answer, e.Transport, e.GBps = "chosen", name, r.GBps
+				tried.Answer, e.Transport = "chosen", name
+				e.GBpsIn, e.GBpsOut, e.GBps = r.In, r.Out, max(r.In, r.Out)
 			default:
 				tried.Answer, tried.Reason = "possible", "a better one was chosen"
 			}

@@ -64,7 +64,7 @@ func (v view) scrapePeers(s *metrics.Snapshot) {
 		x := metrics.Peer{Node: p.Node, Up: p.State == "up", RTT: p.RTT, Links: p.Links, Secure: p.Secure, DataPlain: p.DataPlain}
 		if x.Up {
 			e := v.explain(p.Node, p)
-			x.Chosen, x.BytesPerSecond = e.Transport, e.GBps*1e9
+			x.Chosen, x.InPerSecond, x.OutPerSecond = e.Transport, e.GBpsIn*1e9, e.GBpsOut*1e9
 		}
 		s.Peers = append(s.Peers, x)
 	}

@@ -115,7 +115,8 @@ func (v view) Peers(context.Context) ([]admin.Peer, error) {
 		}
 		if p.State == "up" {
 			e := v.explain(p.Node, &p)
-			a.Age, a.Transport, a.GBps = time.Since(p.Since).Seconds(), e.Transport, e.GBps
+			a.Age, a.Transport = time.Since(p.Since).Seconds(), e.Transport
+			a.GBps, a.GBpsIn, a.GBpsOut = e.GBps, e.GBpsIn, e.GBpsOut
 		}
 		out = append(out, a)
 	}

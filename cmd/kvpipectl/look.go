@@ -65,16 +65,16 @@ func printStatus(w io.Writer, s admin.Status) {
 func (c *ctl) peers() *cobra.Command {
 	return &cobra.Command{Use: "peers", Short: "Other nodes that are known or connected", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return show(c, cmd.Context(), "peers", nil, func(w io.Writer, all []admin.Peer) {
-			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "RATE", "RTT", "LINKS", "OVER", "SECURE", "SINCE", "PROBLEM")
+			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "IN", "OUT", "RTT", "LINKS", "OVER", "SECURE", "SINCE", "PROBLEM")
 			for _, p := range all {
 				if p.State == "down" && p.Problem == "" {
 					p.Problem = "none: connected on first use"
 				}
 				if p.State != "up" {
-					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", "-", orDash(p.Problem))
+					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", "-", "-", orDash(p.Problem))
 					continue
 				}
-				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBps), short(p.RTT), fmt.Sprint(p.Links), orDash(over(p.Streams)), secure(p.Secure, p.DataPlain), age(p.Age), orDash(p.Problem))
+				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBpsIn), rate(p.GBpsOut), short(p.RTT), fmt.Sprint(p.Links), orDash(over(p.Streams)), secure(p.Secure, p.DataPlain), age(p.Age), orDash(p.Problem))
 			}
 			t.flush()
 		})
@@ -157,7 +157,7 @@ func (c *ctl) offers() *cobra.Command {
 
 func (c *ctl) explain() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain [PEER]", Short: "Which transport serves a peer, why not each better one, and its measured rate", Args: cobra.MaximumNArgs(1),
+		Use: "explain [PEER]", Short: "Which transport serves a peer, why not each better one, and its measured rates", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completePeer,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return show(c, cmd.Context(), "explain", peerQuery(args), printExplain)
@@ -178,7 +178,7 @@ func printExplain(w io.Writer, e admin.Explain) {
 	if e.Transport != "" {
 		chosen = e.Transport
 		if e.GBps > 0 {
-			chosen += fmt.Sprintf(", %s measured", rate(e.GBps))
+			chosen += fmt.Sprintf(", %s measured", rates(e.GBpsIn, e.GBpsOut))
 		}
 	}
 	fmt.Fprintf(w, "%s: %s\n", e.Peer, chosen)

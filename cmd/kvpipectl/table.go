@@ -44,6 +44,19 @@ func rate(gbps float64) string {
 	return fmt.Sprintf("%.2f GB/s", gbps)
 }
 
+// rates shows both directions, of which one may not be known. Within a node they are one.
+func rates(in, out float64) string {
+	switch {
+	case in == out:
+		return rate(in)
+	case out <= 0:
+		return rate(in) + " in"
+	case in <= 0:
+		return rate(out) + " out"
+	}
+	return rate(in) + " in, " + rate(out) + " out"
+}
+
 // age writes seconds for people, short the durations of single operations.
 func age(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))

@@ -85,7 +85,9 @@ type Peer struct {
 	Transports []string `json:"transports"`
 	Transport  string   `json:"transport"` // chosen; "" none
 	RTT        float64  `json:"rtt_seconds"`
-	GBps       float64  `json:"gbps"` // measured rate of recent transfers
+	GBps       float64  `json:"gbps"`     // the larger of the two
+	GBpsIn     float64  `json:"gbps_in"`  // measured rate of what came from it lately; 0: unknown
+	GBpsOut    float64  `json:"gbps_out"` // of what was sent to it lately
 	Age        float64  `json:"age_seconds"`
 	Problem    string   `json:"problem,omitempty"`
 }
@@ -226,8 +228,10 @@ type PlacementRegion struct {
 // Explain is the choice of a transport, and why the better ones were not chosen.
 type Explain struct {
 	Peer      string         `json:"peer"`
-	Transport string         `json:"transport"` // "" none
-	GBps      float64        `json:"gbps"`
+	Transport string         `json:"transport"`  // "" none
+	GBps      float64        `json:"gbps"`       // the larger of the two
+	GBpsIn    float64        `json:"gbps_in"`    // measured rate of what came from the peer lately; 0: unknown
+	GBpsOut   float64        `json:"gbps_out"`   // of what was sent to it lately; within the node both are that of its copies
 	Secure    bool           `json:"secure"`     // of the channel; without one: as configured
 	DataPlain bool           `json:"data_plain"` // likewise
 	Notes     []string       `json:"notes"`

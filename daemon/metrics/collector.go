@@ -138,7 +138,9 @@ func (e emitter) peer(p Peer) {
 	e.gauge(PeerDataPlain, "1 when data links are not encrypted.", number(p.DataPlain), "peer", p.Node)
 	if p.Chosen != "" {
 		e.gauge(TransportChosen, "1 for the transport that serves the peer; kvpipectl explain says why.", 1, "peer", p.Node, "transport", p.Chosen)
-		e.gauge(TransportRate, "Measured rate of recent transfers.", p.BytesPerSecond, "peer", p.Node, "transport", p.Chosen)
+		const rate = "Measured rate of what came from the peer (in) and went there (out) lately; 0 when it is not known."
+		e.gauge(TransportRate, rate, p.InPerSecond, "peer", p.Node, "transport", p.Chosen, "direction", "in")
+		e.gauge(TransportRate, rate, p.OutPerSecond, "peer", p.Node, "transport", p.Chosen, "direction", "out")
 	}
 }
 

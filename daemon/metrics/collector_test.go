@@ -33,7 +33,7 @@ func example() Snapshot {
 		Operations: map[Outcome]uint64{{"take", "done", "ok"}: 11, {"take", "failed", "timeout"}: 1, {"offer", "released", "ok"}: 2},
 		MovedBytes: 12 << 40, SlicesRetried: 13, SessionsEnded: map[string]uint64{"closed": 14, "peer_gone": 1},
 		Peers: []Peer{
-			{Node: "decode-1", Up: true, RTT: 45 * time.Microsecond, Links: 2, Secure: true, DataPlain: true, Chosen: "tcp", BytesPerSecond: 11.25e9},
+			{Node: "decode-1", Up: true, RTT: 45 * time.Microsecond, Links: 2, Secure: true, DataPlain: true, Chosen: "tcp", InPerSecond: 11.25e9, OutPerSecond: 1.5e9},
 			{Node: "decode-2"},
 		},
 		NICsKnown: true, NICs: []NIC{{Name: "ens1f0np0", Up: true, Used: true, Mbps: 400000, Links: 2}, {Name: "ens3"}},

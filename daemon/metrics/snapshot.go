@@ -66,8 +66,9 @@ type Peer struct {
 	RTT               time.Duration
 	Links             int
 	Secure, DataPlain bool
-	Chosen            string // transport, "" none
-	BytesPerSecond    float64
+	Chosen            string  // transport, "" none
+	InPerSecond       float64 // bytes, of what came from it lately
+	OutPerSecond      float64 // and of what was sent to it
 }
 
 // GPU is what the driver reported of one.

@@ -63,9 +63,9 @@ func (oneByOne) Wake()                     {}
 
 // Reach says whether a transport can serve a pair of nodes, and if not why.
 type Reach struct {
-	OK     bool
-	Reason string  // of "no": names what is missing and what to do
-	GBps   float64 // measured rate of recent slices, 0 unknown
+	OK      bool
+	Reason  string  // of "no": names what is missing and what to do
+	In, Out float64 // measured rates of recent slices from there and to there, 10^9 bytes a second, 0 unknown; the same within the node
 }
 
 // Transport moves slices. Post, Expect and Fence do not block; they are called from the driver's goroutine alone.

@@ -85,7 +85,8 @@ func (t *Transport) Probe(peer string) transport.Reach {
 	if peer != "" {
 		return transport.Reach{Reason: "local copies need both ends on one node; " + peer + " is another one"}
 	}
-	return transport.Reach{OK: true, GBps: t.rate.gbps()}
+	now := t.rate.gbps()
+	return transport.Reach{OK: true, In: now, Out: now}
 }
 
 // Expect makes ready for the slices of a segment: what was not expected, or is fenced, is not copied. The job's Mem is

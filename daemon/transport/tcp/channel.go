@@ -41,7 +41,8 @@ type channel struct {
 	sending     int  // links with a slice in hand
 	linked      bool // there was a link, or one comes, and so will LinksDown
 	down        bool
-	rate        rate
+	sent        rate
+	came        arrivals
 }
 
 // channel returns the channel of that key, made if need be. It is called with t's lock held.
@@ -126,7 +127,7 @@ func (ch *channel) take(l *link, idle func()) *task {
 	tk := ch.first
 	ch.first, tk.next = tk.next, nil
 	ch.sending++
-	ch.rate.begin(time.Now())
+	ch.sent.begin(time.Now())
 	return tk
 }
 
@@ -139,16 +140,32 @@ func (ch *channel) done(ended []*task, n int) {
 	}
 	ch.sending -= len(ended)
 	now := time.Now()
-	ch.rate.add(now, n)
+	ch.sent.add(now, n)
 	if ch.sending == 0 && ch.first == nil {
-		ch.rate.pause(now)
+		ch.sent.pause(now)
 	}
 }
 
-func (ch *channel) gbps() float64 {
+// arriving is for a link that begins a slice, and arrived takes note of n bytes that have landed there since; more: it has another slice in
+// hand.
+func (ch *channel) arriving() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.rate.avg / 1e9
+	ch.came.begin(time.Now())
+}
+
+func (ch *channel) arrived(n int, more bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.came.add(time.Now(), n, more)
+}
+
+// gbps are the rates of what came and of what was sent.
+func (ch *channel) gbps() (in, out float64) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.came.settle(time.Now())
+	return ch.came.avg / 1e9, ch.sent.avg / 1e9
 }
 
 // sweep drops what is queued of a fenced leg.

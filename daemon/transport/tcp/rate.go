@@ -2,12 +2,12 @@ package tcp
 
 import "time"
 
-// rate is a moving average of how fast a channel sends while it has something to send, in bytes per second.
+// rate is a moving average of how fast a channel moves bytes one way while there is something to move, in bytes per second.
 type rate struct {
 	avg   float64
 	bytes int
-	since time.Time // zero: nothing to send
-	last  stretch   // the sample before, since there was something to send
+	since time.Time // zero: nothing to move
+	last  stretch   // the sample before, since there was something to move
 }
 
 type stretch struct {
@@ -37,8 +37,8 @@ func (r *rate) add(now time.Time, n int) {
 	}
 }
 
-// pause ends a sample early. It takes the one before in: links count what they sent when they have sent it, so that what is
-// counted in a short time may have been sent in a longer one.
+// pause ends a sample early. It takes the one before in: links count what they moved when they have moved it, so that what is
+// counted in a short time may have been moved in a longer one.
 func (r *rate) pause(now time.Time) {
 	if r.bytes >= sampleBytes {
 		r.bytes += r.last.bytes

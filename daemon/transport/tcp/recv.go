@@ -19,6 +19,9 @@ type receiver struct {
 
 	mem     pieces
 	slice   fence.Slice // at hand
+	inHand  bool        // there is one
+	timed   bool        // the channel knows that this link receives
+	got     int         // bytes that have landed, and that it does not know of
 	unsaid  int         // slices that have landed since the driver was last woken
 	whole   bool        // one of them was the last of its segment
 	head    [headerSize]byte
@@ -40,6 +43,10 @@ func (r *receiver) init() {
 func (r *receiver) flush() {
 	if r.unsaid > 0 {
 		r.unsaid, r.whole = 0, false
+		if r.timed {
+			r.ch.arrived(r.got, r.inHand)
+			r.got, r.timed = 0, r.inHand
+		}
 		r.ch.t.sink.Flush()
 	}
 }
@@ -113,7 +120,13 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 		return r.discard(h, 0)
 	}
 	defer r.mem.forget()
+	if h.length >= worthHolding && !r.timed { // time is taken of what is worth it: a hand-over of KiBs is too short to be known
+		r.timed = true
+		r.ch.arriving()
+	}
+	r.inHand = true
 	cause, err := r.payload(seg, h)
+	r.inHand = false
 	if err != nil {
 		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()}
 	}
@@ -121,6 +134,9 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 		seg.settle(h.slice, missing)
 	} else {
 		r.whole = seg.settle(h.slice, landed) || r.whole
+		if r.timed {
+			r.got += int(h.length)
+		}
 		r.ch.count.landedBytes.Add(uint64(h.length))
 		r.ch.count.landedSlices.Add(1)
 	}

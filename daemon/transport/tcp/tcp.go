@@ -64,7 +64,8 @@ func (t *Transport) Probe(peer string) transport.Reach {
 	_, was := t.over[peer]
 	for key, ch := range t.channels {
 		if key.peer == peer {
-			return transport.Reach{OK: true, GBps: ch.gbps()}
+			in, out := ch.gbps()
+			return transport.Reach{OK: true, In: in, Out: out}
 		}
 	}
 	if was && !up {
