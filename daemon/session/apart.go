@@ -2,6 +2,7 @@ package session
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -42,16 +43,22 @@ func (s *session) wakeApart() {
 	}
 }
 
-// hush returns when nobody wakes the client apart any more. Nobody rings after it.
+// hush returns when nobody wakes the client apart any more. Nobody rings after it. An honest client keeps the last wake-up.
 func (s *session) hush() {
 	close(s.bell)
-	for s.woken != nil {
+	if s.woken == nil {
+		return
+	}
+	late := time.NewTicker(ringWatch)
+	defer late.Stop()
+	for {
 		select {
 		case <-s.woken:
 			return
-		default:
-			s.fds.unblock()
-			runtime.Gosched()
+		case <-late.C:
+			if began := s.ringing.Load(); began != 0 && s.fds.full() {
+				s.setFree(began)
+			}
 		}
 	}
 }
@@ -66,13 +73,13 @@ func (s *session) wake() {
 	}
 }
 
-// unblockTries bounds how long the watch contends with a client's own writers at one go.
+// unblockTries bounds how long is contended with a client's own writers at one go.
 const unblockTries = 1 << 12
 
-// setFree lets whoever is held up in wake go on.
-func (s *session) setFree() {
+// setFree lets whoever is held up in the wake that began then go on.
+func (s *session) setFree(began int64) {
 	for range unblockTries {
-		if s.ringing.Load() != s.rang {
+		if s.ringing.Load() != began {
 			return
 		}
 		s.fds.unblock()

@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"encoding/binary"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -228,6 +230,29 @@ func TestBlockedWakeUpsOfOneUser(t *testing.T) {
 		noErr(t, err)
 	}
 	n.empties(1)
+}
+
+// TestTheLastWakeUpStays: the session's end wakes an honest client of such a user, too, and is not taken back.
+func TestTheLastWakeUpStays(t *testing.T) {
+	n := start(t, nil)
+	first := blocked(n)
+	n.Complete(transfer.Complete{Session: transfer.SessionID(first.Welcome.Session), UserData: 9, Status: transfer.Done})
+	if _, err := first.Bye(); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // where it can be taken back, it is now and then
+		c := n.dial(sessiontest.Options{Engine: "honest"})
+		n.EndSession(transfer.EndSession{Session: transfer.SessionID(c.Welcome.Session), Cause: transfer.Cause{Reason: transfer.Closed, Text: "enough"}})
+		if _, err := c.Bye(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := c.Receive(0); !errors.Is(err, io.EOF) { // the very end
+			t.Fatal(err)
+		}
+		if count, err := sys.EventfdRead(c.CQEvent); count == 0 || err != nil {
+			t.Fatalf("its eventfd says %d, %v", count, err)
+		}
+	}
 }
 
 // TestCloseWithBlockedWakeUp: the server's end comes while such a client is being woken.

@@ -124,7 +124,7 @@ func (s *session) tick() (again time.Duration) {
 	case s.fds.full():
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: "the client blocks its completion eventfd"})
 		s.srv.beware(s.who.UID)
-		s.setFree()
+		s.setFree(began)
 		return ringWatch
 	}
 	if s.rang != 0 {
