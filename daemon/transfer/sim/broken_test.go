@@ -39,11 +39,9 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestPanic: a machine that panics breaks a promise like any other, and where it did is told.
+// TestPanic: so has one that panics, and where it did is told.
 func TestPanic(t *testing.T) {
-	c := New(Options{Seed: 1})
-	c.nodes[0].event(second, nil)
-	err := c.Run()
+	_, err := live(Options{Seed: 1}, func(c *Cluster) { c.nodes[0].event(second, nil) })
 	if err == nil || !strings.Contains(err.Error(), "panic: transfer: unknown event <nil>") || !strings.Contains(err.Error(), "transfer/machine.go") {
 		t.Errorf("the run ended with %v", err)
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -169,15 +168,8 @@ func someFaults(r *rng) faults {
 	return f
 }
 
-// Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise. A panic is one,
-// with its stack: whoever runs many seeds has to say which one it was.
-func (c *Cluster) Run() (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.fail("panic: %v\n%s", p, debug.Stack())
-			err = c.broken
-		}
-	}()
+// Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise.
+func (c *Cluster) Run() error {
 	c.workload()
 	c.run(c.now + c.rng.span(5*second, 15*second))
 	c.calmDown()

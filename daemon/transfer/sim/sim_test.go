@@ -21,6 +21,20 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
+// live runs a seed, in which more may be made to happen. A machine that panics breaks a promise like any other: the seed is told.
+func live(o Options, more ...func(*Cluster)) (c *Cluster, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	c = New(o)
+	for _, f := range more {
+		f(c)
+	}
+	return c, c.Run()
+}
+
 // TestSim lets the machines live through trouble and checks the promises after every step.
 func TestSim(t *testing.T) {
 	if *one != 0 {
@@ -29,8 +43,8 @@ func TestSim(t *testing.T) {
 	}
 	steps, atOnce, outlived, resumed, napped := 0, 0, 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
-		c := New(Options{Seed: seed})
-		if err := c.Run(); err != nil {
+		c, err := live(Options{Seed: seed})
+		if err != nil {
 			t.Errorf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSim$' -seed=%d -v", seed, err, seed)
 			if t.Failed() {
 				return
@@ -57,8 +71,8 @@ func TestSimEnds(t *testing.T) {
 		if *one != 0 && testing.Verbose() {
 			o.Trace = func(line string) { fmt.Println(line) }
 		}
-		c := New(o)
-		if err := c.Run(); err != nil {
+		c, err := live(o)
+		if err != nil {
 			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimEnds$' -seed=%d -v", seed, err, seed)
 		}
 		received += c.received
@@ -71,7 +85,7 @@ func replay(t *testing.T, seed uint64) {
 	if testing.Verbose() {
 		o.Trace = func(line string) { fmt.Println(line) }
 	}
-	if err := New(o).Run(); err != nil {
+	if _, err := live(o); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 }
