@@ -186,5 +186,8 @@ func cause(err error) transfer.Cause {
 	if errors.Is(err, plan.ErrInvalid) || errors.Is(err, plan.ErrOverlap) {
 		reason = transfer.Invalid
 	}
+	if errors.Is(err, plan.ErrTooMuch) {
+		reason = transfer.Quota
+	}
 	return transfer.Cause{Reason: reason, Text: err.Error()}
 }

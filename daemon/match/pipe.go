@@ -86,6 +86,9 @@ func (p *Pipe[T]) Compact(renumber func(v T, number uint64)) {
 // First is the oldest number that is not gone, or the next one.
 func (p *Pipe[T]) First() uint64 { return p.first }
 
+// Passed counts the items that are gone while an older one is not.
+func (p *Pipe[T]) Passed() uint64 { return uint64(len(p.slots) - p.head - p.items) }
+
 // Next is the number that the next item will have.
 func (p *Pipe[T]) Next() uint64 { return p.first + uint64(len(p.slots)-p.head) }
 

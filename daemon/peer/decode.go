@@ -14,7 +14,7 @@ const (
 	maxKey, minToken, maxToken = 256, 16, 32
 	maxContent, maxTrace       = 64, 64
 	maxID, maxText             = 128, 4096
-	maxRanks, maxParts         = 1024, 256
+	maxRanks, maxParts         = transfer.MaxRanks, 256
 	maxInline                  = 64 << 10
 	maxTransport               = 32
 	maxResend                  = 1 << 20

@@ -26,6 +26,7 @@ type source struct {
 	list  *layout.BlockList // nil: the rank has the group but was given no blocks of it
 	group *layout.Group
 	at    int
+	track *track // to the consumer's list at hand; nil: not asked for yet
 }
 
 // view advances to the first view that is not before v and ends past head, and returns it when it has v's layer and part.
@@ -54,7 +55,7 @@ func (b *builder) match() error {
 	for i := range b.consumer {
 		views += len(b.consumer[i].Layout.Views())
 	}
-	b.segments = slices.Grow(b.segments, views)
+	b.segments = slices.Grow(b.segments, min(views, maxSegments))
 	for dst := range b.consumer {
 		rank := &b.consumer[dst]
 		for i := range rank.Blocks {
@@ -104,6 +105,9 @@ func listOf(lists []layout.BlockList, group uint32) *layout.BlockList {
 func (b *builder) matchView(sources []source, dst int, list *layout.BlockList, group *layout.Group, v *layout.View) error {
 	end := v.FirstHead + v.Heads
 	for head := v.FirstHead; head < end; {
+		if err := b.spend(len(sources)); err != nil {
+			return err
+		}
 		from, w, next, err := choose(sources, dst, v, head)
 		if err != nil {
 			return fmt.Errorf("plan: %w: layer %d part %q of group %d: consumer rank %d: %w",

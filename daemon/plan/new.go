@@ -16,6 +16,7 @@ var (
 	ErrInvalid      = errors.New("invalid request")             // the request contradicts itself or its layouts
 	ErrIncompatible = errors.New("incompatible layouts")        // the two sides cannot exchange these views
 	ErrOverlap      = errors.New("source and destination meet") // the same bytes on both sides
+	ErrTooMuch      = errors.New("too much to plan")            // it would keep others' plans waiting
 )
 
 const (
@@ -62,6 +63,7 @@ type builder struct {
 	tracks             []*track
 	segments           []segment
 	sources            []source
+	spent              int // see maxWork
 }
 
 // make makes the plan in p, which is zero.

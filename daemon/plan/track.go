@@ -44,8 +44,19 @@ func (l *list) same(m *list) bool {
 	return len(l.ids) == len(m.ids) && l.size == m.size && l.first == m.first && l.end == m.end && (len(l.ids) == 0 || &l.ids[0] == &m.ids[0])
 }
 
-// track returns the track of a source's list and a consumer's. Ranks mostly share their lists, and then the track.
-func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.Group) (*track, error) {
+// track returns the track of a source's list and the consumer's at hand.
+func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.Group) (t *track, err error) {
+	if from.track == nil {
+		from.track, err = b.findTrack(from, consumer, group)
+	}
+	return from.track, err
+}
+
+// findTrack finds it, or makes one. Ranks mostly share their lists, and then the track.
+func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *layout.Group) (*track, error) {
+	if err := b.spend(len(b.tracks)); err != nil {
+		return nil, err
+	}
 	given := layout.BlockList{}
 	if from.list != nil {
 		given = *from.list

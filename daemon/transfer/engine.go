@@ -126,6 +126,9 @@ func (e *engine) absent() (gone []uint32) {
 	return gone
 }
 
+// MaxRanks bounds the ranks of one end of a transfer.
+const MaxRanks = 1024
+
 // ranks are the sessions whose memory an operation of s names: a worker's own, or all of a scheduler's engine here.
 func (m *Machine) ranks(s *session) ([]*session, Cause) {
 	if s.role != Scheduler {
@@ -136,6 +139,10 @@ func (m *Machine) ranks(s *session) ([]*session, Cause) {
 	}
 	if gone := s.engine.absent(); gone != nil {
 		return nil, because(Unavailable, "rank %d of engine %q has left node %q; wait for its next session, or start a new instance", gone[0], s.engine.key.name, m.cfg.Node)
+	}
+	if n := len(s.engine.workers); n > MaxRanks {
+		return nil, because(Quota, "engine %q has %d ranks on node %q, an operation of its scheduler is about %d at most; have the ranks offer and take for themselves",
+			s.engine.key.name, n, m.cfg.Node, MaxRanks)
 	}
 	ranks := make([]*session, 0, len(s.engine.workers))
 	for _, w := range s.engine.workers {

@@ -15,6 +15,9 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 		cause = because(Quota, "extend: the offer of key %s was made and extended in %d pieces, the limit is %d: extend it by more blocks at once, or seal it without blocks",
 			short(mb.offer.key), len(mb.segs), maxSegs)
 	}
+	if cause.Reason == OK {
+		cause = mb.offer.carries(len(mb.segs), in.Blocks)
+	}
 	ids := count(in.Blocks)
 	if cause.Reason == OK {
 		cause = m.within(s, quotaBlockIDs, ids)

@@ -74,6 +74,9 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	if cause.Reason == OK && o != nil {
 		cause = o.joinable(s, in)
 	}
+	if cause.Reason == OK && o != nil {
+		cause = o.carries(0, in.Blocks)
+	}
 	if cause.Reason != OK {
 		m.refuse(s, sub, cause)
 		return
@@ -138,6 +141,8 @@ func (m *Machine) newOffer(s *session, in *OfferOp) *offer {
 func (o *offer) joinable(s *session, in *OfferOp) Cause {
 	key := short(o.key)
 	switch {
+	case len(o.ranks) >= MaxRanks:
+		return because(Quota, "key %s: %d ranks offer under it, the limit is %d: offer the others' blocks under another key", key, len(o.ranks), MaxRanks)
 	case s.role != Worker || o.members[0].by.role != Worker || s.engine != o.engine:
 		return because(Busy, "key %s is in use by an offer of engine %q; withdraw that first, or use another key", key, o.engine.key.name)
 	case slices.Contains(o.ranks, s):
@@ -149,6 +154,22 @@ func (o *offer) joinable(s *session, in *OfferOp) Cause {
 			key, digest(in.Content), digest(o.content))
 	case o.joined:
 		return because(Busy, "key %s: all ranks that engine %q had were in the offer before rank %d came; withdraw it first", key, o.engine.key.name, s.rank)
+	}
+	return Cause{}
+}
+
+// carries says whether the blocks fit into a piece of the offer, as that number: a grant of it names those of all ranks that offer for
+// themselves.
+func (o *offer) carries(seg int, blocks []layout.BlockList) Cause {
+	n := count(blocks)
+	for _, mb := range o.members {
+		if seg < len(mb.segs) {
+			n += count(mb.segs[seg].blocks)
+		}
+	}
+	if n > layout.MaxIDs {
+		return because(Quota, "key %s: piece %d has %d block ids of all its ranks, the limit is %d: offer the first part unsealed, and extend it by the rest",
+			short(o.key), seg, n, layout.MaxIDs)
 	}
 	return Cause{}
 }

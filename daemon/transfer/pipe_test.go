@@ -434,6 +434,22 @@ func TestWhoseReservation(t *testing.T) {
 	e.isDone(put)
 }
 
+// TestAReceiverThatLeavesOneBehind: what it passes over is kept for it, and counts as the items that nobody has received do.
+func TestAReceiverThatLeavesOneBehind(t *testing.T) {
+	const most = 8
+	e := newEnds(t, func(c *transfer.Config) { c.MaxItems = most })
+	tx, rx := e.open(1, send), e.open(2, recv)
+	left := e.put(1, tx, 0, 100, "")
+	for i := range uint64(most) {
+		put := e.put(1, tx, uint32(i)+1, 100, "")
+		e.isDone(e.get(2, rx, i+1, 0, 100))
+		e.isDone(put)
+	}
+	e.is(e.put(1, tx, 1, 100, ""), transfer.Failed, transfer.Quota, "its receiver has received 8 items behind one that it has left, the limit is limits.items = 8")
+	e.isDone(e.get(2, rx, 0, 0, 100))
+	e.isDone(left)
+}
+
 // TestManyItems: a buffer holds more items than a session may have operations or credits; their ends come when there is room.
 func TestManyItems(t *testing.T) {
 	const items = 5000 // with the thousand credits of open

@@ -77,6 +77,10 @@ func (m *Machine) mayPut(s *session, b *bind, in *PutOp) Cause {
 	case b.tokens+len(in.Tokens) > maxHeldTokens:
 		return because(Quota, "%s: its items lie under %d tokens, with these %d; the limit is %d: wait until some are selected", b.name, b.tokens, len(in.Tokens), maxHeldTokens)
 	}
+	if passed := h.pipe.Passed(); passed >= uint64(m.cfg.MaxItems) {
+		return because(Quota, "%s: its receiver has received %d items behind one that it has left, the limit is limits.items = %d: have it receive that one, or raise that",
+			b.name, passed, m.cfg.MaxItems)
+	}
 	return m.coversBytes(s, in.Blocks, in.Bytes)
 }
 

@@ -1,0 +1,20 @@
+package plan
+
+import "fmt"
+
+// maxWork bounds what it takes to find where everything comes from, in steps of nanoseconds each, and maxSegments what is found: one planner
+// makes the plans of all engines, one after the other. Engines of 16 ranks with 1,024 views each need a sixtieth of it.
+const (
+	maxWork     = 1 << 24
+	maxSegments = 1 << 18
+)
+
+// spend counts steps that are done next.
+func (b *builder) spend(steps int) error {
+	b.spent += steps
+	if b.spent <= maxWork && len(b.segments) < maxSegments {
+		return nil
+	}
+	return fmt.Errorf("plan: %w: the views of %d consumer ranks are made of more than %d pieces, or those of %d producer ranks take more than %d steps to look through; "+
+		"take with fewer ranks at once", ErrTooMuch, len(b.consumer), maxSegments, len(b.producer), maxWork)
+}

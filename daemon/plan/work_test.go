@@ -1,0 +1,60 @@
+package plan_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/plan"
+)
+
+// wide is a rank of so many layers, one view each, of which one block is given.
+func wide(t *testing.T, layers int) *layout.Layout {
+	views := make([]layout.View, layers)
+	for i := range views {
+		views[i] = layout.View{Region: 1, Base: uint64(i) * 64, NumBlocks: 4, BlockStride: uint64(layers) * 64, TokenStride: 8, HeadStride: 8, ContentBytes: 8,
+			Layer: uint32(i), Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv"}
+	}
+	l, err := layout.New(views, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func side(ranks int, l *layout.Layout, own bool) []plan.Rank {
+	out := make([]plan.Rank, ranks)
+	ids := []uint32{1}
+	for i := range out {
+		if own {
+			ids = []uint32{1}
+		}
+		out[i] = plan.Rank{Rank: uint32(i), Layout: l, Blocks: []layout.BlockList{{NTokens: 1, IDs: ids}}}
+	}
+	return out
+}
+
+// TestWhatIsTooMuchToPlan is refused before it is planned: all engines' plans are made one after the other.
+func TestWhatIsTooMuchToPlan(t *testing.T) {
+	few, many := wide(t, 1024), wide(t, 4096)
+	for name, c := range map[string]struct {
+		producer, consumer []plan.Rank
+		refused            bool
+	}{
+		"large engines":                      {side(16, few, true), side(16, few, true), false},
+		"many ranks with many views":         {side(1, many, false), side(256, many, false), true},
+		"many ranks that have the same":      {side(256, few, false), side(256, few, false), true},
+		"many ranks with lists of their own": {side(1024, wide(t, 1), true), side(1024, wide(t, 1), true), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := plan.New(plan.Request{Producer: c.producer, Consumer: c.consumer})
+			if c.refused != errors.Is(err, plan.ErrTooMuch) || err != nil && !c.refused {
+				t.Fatalf("refused %v, want %v: %v", errors.Is(err, plan.ErrTooMuch), c.refused, err)
+			}
+			if c.refused && !strings.Contains(err.Error(), "take with fewer ranks at once") {
+				t.Error(err)
+			}
+		})
+	}
+}
