@@ -128,8 +128,8 @@ static int move_all(const struct kv_adopt *a, int uffd, int fd)
 				      (size_t)a->addr, done, len, strerror(err));
 		done += n;
 	}
-	/* So that nobody pays for it later; the pages are there already. */
-	kv_populate(fd, (void *)a->first, len, a->page);
+	/* So that nobody pays for it later; the file has the pages already. By reading: what is in them is the program's. */
+	(void)present(a->first, len, a->page);
 	if (a->nofork)
 		madvise((void *)a->first, len, MADV_DONTFORK);
 	return 0;

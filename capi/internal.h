@@ -520,7 +520,8 @@ struct kv_memory {
 int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m);
 void kv_memory_drop(struct kv_memory *m);
 
-/* memfd.c: a memfd that can be sealed (-1: errno); and all of one made present, mapped at addr: an errno. */
+/* memfd.c: a memfd that can be sealed (-1: errno); and all of one made present, mapped at addr: an errno. What is in it may be
+ * zeroed: only for memory that nobody uses yet. */
 int kv_memfd(const char *name, unsigned int flags);
 int kv_populate(int fd, void *addr, size_t len, size_t page);
 

@@ -109,6 +109,13 @@ static void on_a_thread(void *(*f)(void *), void *arg)
 	CHECK(pthread_create(&thread, NULL, f, arg) == 0 && pthread_join(thread, NULL) == 0);
 }
 
+static void forbid(struct sock_filter *code, size_t n)
+{
+	struct sock_fprog prog = { .len = (unsigned short)n, .filter = code };
+
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
+}
+
 /* As containers do it: the system call is not there for this thread. */
 static void forbid_userfaultfd(void)
 {
@@ -118,9 +125,8 @@ static void forbid_userfaultfd(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog prog = { .len = KV_COUNT(code), .filter = code };
 
-	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
+	forbid(code, KV_COUNT(code));
 }
 
 static void *without_userfaultfd(void *arg)
@@ -150,6 +156,48 @@ static void no_userfaultfd(void)
 	unmap(p, 2 * PAGE);
 }
 
+/* Nor is there any advice to populate memory before Linux 5.14, for this thread. */
+static void forbid_populating(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 4),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 22, 1, 0), /* MADV_POPULATE_READ */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1), /* MADV_POPULATE_WRITE */
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	forbid(code, KV_COUNT(code));
+	CHECK(madvise(NULL, 0, 22) != 0 && errno == EINVAL);
+}
+
+static void *without_populating(void *arg)
+{
+	uint8_t *p = arg;
+	kvpipe_region_t region;
+
+	forbid_populating();
+	CHECK_INT(adopt(p, 4 * PAGE, 0, &region), 0);
+	CHECK_INT(adopt(p + 4 * PAGE, 4 * PAGE, KVPIPE_ADOPT_QUIESCED, &region), 0);
+	return NULL;
+}
+
+/* Not a byte of the memory changes, whichever way its pages come to be there. */
+static void before_linux_5_14(void)
+{
+	uint8_t *p = pages(8 * PAGE);
+
+	begin();
+	pattern(p, 8 * PAGE, 6);
+	on_a_thread(without_populating, p);
+	check_pattern(p, 8 * PAGE, 6);
+	check_pattern(got.map, 4 * PAGE, 6 + 4); /* the second half */
+	end();
+	unmap(p, 8 * PAGE);
+}
+
 static void *as_nobody(void *arg)
 {
 	uint8_t *p = arg;
@@ -176,6 +224,7 @@ static void unprivileged(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(no_userfaultfd), TEST(unprivileged) };
+	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(no_userfaultfd),
+					     TEST(before_linux_5_14), TEST(unprivileged) };
 	return RUN(tests);
 }
