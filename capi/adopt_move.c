@@ -122,9 +122,9 @@ static int move_all(const struct kv_adopt *a, int uffd, int fd)
 		int err = move(uffd, fd, a->first + done, n, done, a->page);
 		if (err != 0)
 			return kv_err(err == EPERM ? KVPIPE_E_INVALID : KVPIPE_E_QUOTA,
-				      "mem_adopt: addr %#zx: byte %zu of %zu could not be moved: %s; all of it stays usable, the bytes "
-				      "before are shared with children that are forked from now on: make room for it in memory (its "
-				      "cgroup's, too) and adopt it again, or adopt other memory",
+				      "mem_adopt: addr %#zx: byte %zu of %zu could not be moved: %s; all of it stays usable, but must not be "
+				      "resized, and the bytes before are shared with children that are forked from now on: make room for it in "
+				      "memory (its cgroup's, too) and adopt it again, or adopt other memory",
 				      (size_t)a->addr, done, len, strerror(err));
 		done += n;
 	}

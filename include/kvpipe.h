@@ -174,20 +174,22 @@ struct kvpipe_adopt_opts {
 
 /* Makes a region of memory that the program has already, without moving it: a memfd is put under its pages (as sealed and as
  * little dumped as one of kvpipe_mem_alloc()), and pointers to it stay good. The memory stays the program's: it must not
- * be freed, unmapped or given to realloc() while it is registered, and is to be freed as ever afterwards. Other threads may
+ * be freed or unmapped while it is registered, is to be freed as ever afterwards, and must never be resized again. Other threads may
  * read and write it all the while and lose nothing (userfaultfd; for up to 64 MiB at a time they wait, tens of milliseconds);
  * a system call that writes there meanwhile may fail with EFAULT unless the process may use userfaultfd without
  * UFFD_USER_MODE_ONLY. Where there is no userfaultfd, only with KVPIPE_ADOPT_QUIESCED. Do not fork() meanwhile.
  *
- * From then on, after the region's end as well, until the program frees it: children that are forked share the memory instead
- * of getting a copy, and it has transparent huge pages only where shmem has them. It may be adopted again.
+ * From then on, after the region's end as well, until the program frees it: no realloc() and no mremap(), nor what calls them, since
+ * bytes that it grows by would lie behind the end of the memfd, and to touch them is SIGBUS: allocate anew and copy; children that
+ * are forked share the memory instead of getting a copy, and it has transparent huge pages only where shmem has them. So it is
+ * after a call that failed, too. It may be adopted again.
  *
  * What can be adopted is private anonymous memory whose pages hold nothing else: pages that the bytes fill, a mapping of just
  * these pages, or one allocation of glibc that has a mapping of its own (malloc() of at least M_MMAP_THRESHOLD bytes), from its
  * beginning. -KVPIPE_E_INVALID, with what to do: memory of files, shared, locked, executable, of a stack, of the brk heap, registered
  * with CUDA, or with others' data on the edge pages. Pins that the kernel does not show (RDMA, io_uring buffers) have to be
  * taken after adopting. -KVPIPE_E_BUSY: adopted already. -KVPIPE_E_UNAVAILABLE: no userfaultfd. -KVPIPE_E_QUOTA: no memory (64 MiB
- * more are needed meanwhile), or the daemon's limit; all of the memory stays usable. */
+ * more are needed meanwhile), or the daemon's limit. -KVPIPE_E_TIMEOUT: the daemon did not answer. All of the memory stays usable. */
 KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_region_t *region);
 
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns

@@ -17,7 +17,7 @@ class AdoptedRegion(Sleeper):
     """Memory of the program's that the daemon may read and write, from Node.adopt().
 
     It is used through the object that it belongs to. That object is kept alive until close() or the end of the
-    session; it must not be resized before.
+    session. It must never be resized, afterwards neither: see Node.adopt().
 
     - ``id``: names it in a layout. ``nbytes``, ``address``: the object's bytes. ``memory``: the object, None after
       the end. ``registered``: until close(). ``valid``: False from invalidate() to revalidate().
@@ -42,7 +42,7 @@ class AdoptedRegion(Sleeper):
         """Takes the memory away from the daemon: operations that use it are ended and fenced first.
 
         Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
-        was. The object stays as it is, and may be adopted again.
+        was. The object stays as it is, may be adopted again, and must still not be resized.
         """
         self._take_away(timeout)
 

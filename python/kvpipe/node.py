@@ -105,8 +105,11 @@ class Node:
         writable buffer. The region is exactly its bytes, and keeps the object alive until the region's end.
 
         Other threads may go on reading and writing it meanwhile. ``quiesced=True`` says that none does, nor a system
-        call: needed only where the process may not use userfaultfd. Do not resize the object before the region's end.
-        From now on forked children share this memory with the parent instead of getting a copy of it.
+        call: needed only where the process may not use userfaultfd.
+
+        From now on, after the region's end and after an adopt() that failed as well, forked children share this memory with
+        the parent instead of getting a copy of it, and the object must never be resized again (``bytearray.extend``,
+        ``ndarray.resize``): the process would die of SIGBUS in what it grew by. Copy it into a new one, and let it go as ever.
 
         Its pages must hold nothing else, as is so for large allocations (over 32 MiB always; to have it from 128 KiB on,
         set MALLOC_MMAP_THRESHOLD_=131072) and whole pages. Raises Invalid, saying what to do, for other memory, Busy for
