@@ -17,6 +17,7 @@ struct attempt {
 	struct kvpipe_welcome welcome;
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
+	bool told;         /* the daemon has heard of memory that is there */
 	enum kvpipe_reason reason; /* of a daemon that refused; 0 without one */
 	char text[KV_TEXT];
 };
@@ -107,6 +108,7 @@ static enum kv_came regions(struct attempt *a)
 		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
 			return judge(a, KVPIPE_E_UNAVAILABLE, "it is older than invalid regions: revalidate them, or run a newer one");
 		body.flags |= away ? KVPIPE_REGISTER_INVALID : 0;
+		a->told |= !away;
 		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &body, sizeof(body), away ? -1 : r->fd, &id);
 		pthread_mutex_lock(&kv->lock);
 		r->remote = came == KV_CAME ? id : r->remote;
@@ -141,6 +143,13 @@ static enum kv_came layout(struct attempt *a)
 	return a->came;
 }
 
+/* The session is at its end, and its memory about to be its owner's: what an engine's scheduler had brought there may move already. */
+static void part(struct attempt *a)
+{
+	(void)kv_ctl_send(a->sock, KVPIPE_CTL_BYE, kv_ctl_next_seq(a->kv), NULL, 0, -1, 0);
+	kv_await_fence(a->sock);
+}
+
 static enum kv_came attempt(struct attempt *a)
 {
 	struct kv_paths paths = { .n = 1 };
@@ -155,9 +164,13 @@ static enum kv_came attempt(struct attempt *a)
 		came = regions(a);
 	if (came == KV_CAME)
 		came = layout(a);
-	if (came == KV_CAME && kv_install(a->kv, &a->rings, &a->welcome, a->sock) != 0)
-		came = KV_AGAIN;
+	if (came == KV_CAME) {
+		int err = kv_install(a->kv, &a->rings, &a->welcome, a->sock);
+		came = err == 0 ? KV_CAME : err == -KVPIPE_E_CLOSED ? KV_STOP : KV_AGAIN;
+	}
 	if (came != KV_CAME) {
+		if (came != KV_AGAIN && a->told)
+			part(a);
 		kv_rings_unmap(&a->rings);
 		close(a->sock);
 	}

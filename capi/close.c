@@ -49,16 +49,15 @@ static void free_memory(kvpipe_t *kv)
 	free(kv);
 }
 
-/* The daemon ends the session by itself: its end of file says that it has fenced. */
-static void await_fence(kvpipe_t *kv)
+void kv_await_fence(int sock)
 {
 	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
 	int64_t deadline = kv_now() + KV_CALL_NS;
 	int got = m.body != NULL ? 1 : 0;
 
-	shutdown(kv->ctl.fd, SHUT_WR);
+	shutdown(sock, SHUT_WR);
 	while (got == 1 || got == KV_RECV_BAD) {
-		got = kv_ctl_recv(kv->ctl.fd, &m, deadline);
+		got = kv_ctl_recv(sock, &m, deadline);
 		kv_ctl_close_fds(&m);
 	}
 	free(m.body);
@@ -86,7 +85,7 @@ void kvpipe_close(kvpipe_t *kv)
 			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);
 		kv_helper_stop(kv);
 		if (!kv->curt && (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_LEAVING))
-			await_fence(kv);
+			kv_await_fence(kv->ctl.fd);
 	}
 	kv_regions_drop(kv, true);
 	kv_rings_unmap(&kv->rings);

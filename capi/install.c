@@ -120,8 +120,9 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
 	wake_sleeper(kv);
-	/* What was unregistered, or whose memory went or came, since this daemon was told of it: once more, as it is now. */
-	err = kv_regions_stale(kv) ? -KVPIPE_E_BUSY : kv_furnish(kv, rings);
+	/* Who closes a session that is away does not wait for the daemon that it comes back to: there must be none.
+	 * What was unregistered, or whose memory went or came, since this daemon was told of it: once more, as it is now. */
+	err = kv->closing ? -KVPIPE_E_CLOSED : kv_regions_stale(kv) ? -KVPIPE_E_BUSY : kv_furnish(kv, rings);
 	if (err == 0)
 		err = swap(kv, rings);
 	if (err == 0) {

@@ -320,6 +320,8 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	       int64_t deadline, uint64_t *value);
 /* Waits for a daemon: 0 and its life. An ended session has none either: then *life is 0. */
 int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
+/* Says nothing more there, and waits for the daemon's end of file, which says that it has fenced: at most 5 s. */
+void kv_await_fence(int sock);
 uint32_t kv_ctl_next_seq(kvpipe_t *kv);
 void kv_ctl_answer(kvpipe_t *kv, const struct kv_message *m);
 void kv_ctl_lose_all(kvpipe_t *kv); /* the connection is gone */
@@ -485,7 +487,8 @@ int kv_names_new(const struct kvpipe_welcome *w, struct kv_names **out);
 void kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w, struct kv_names *n); /* takes n over; needs lock */
 /* Queue entries and layer slots, all free: nobody uses them before there is a daemon. Needs sq.lock and lock. */
 int kv_furnish(kvpipe_t *kv, const struct kv_rings *r);
-/* Makes the new daemon the session's: rings and socket, which it takes over. On failure the session is as it was. */
+/* Makes the new daemon the session's: rings and socket, which it takes over. On failure the session is as it was: CLOSED, its end
+ * is wanted. */
 int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome *w, int sock);
 /* Sends again as much as there is room for. True: nothing is left. */
 bool kv_replay(kvpipe_t *kv);

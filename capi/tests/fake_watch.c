@@ -46,6 +46,14 @@ void fake_await_hangup(struct fake *f)
 	await(f, NULL, 0, &f->client_gone);
 }
 
+bool fake_client_gone(struct fake *f)
+{
+	lock(f);
+	bool gone = f->client_gone;
+	unlock(f);
+	return gone;
+}
+
 struct kvpipe_sqe fake_last(struct fake *f)
 {
 	lock(f);

@@ -72,6 +72,7 @@ void fake_set_sq_head(struct fake *f, uint32_t head);
 void fake_await_submissions(struct fake *f, unsigned int n);
 void fake_await_requests(struct fake *f, uint16_t type, unsigned int n);
 void fake_await_sessions(struct fake *f, unsigned int n); /* that were opened */
+bool fake_client_gone(struct fake *f);        /* it has noticed that, and let go of the session */
 void fake_await_hangup(struct fake *f);       /* the client closed its side */
 struct kvpipe_sqe fake_last(struct fake *f);  /* the newest submission */
 uint32_t fake_cq_head(struct fake *f);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "restarts.h"
 
+#include <sched.h>
 #include <time.h>
 
 struct world world = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
@@ -128,6 +129,35 @@ void check_end(kvpipe_t *kv, kvpipe_op_t op, uint32_t status, uint32_t reason, c
 	CHECK_INT(c.flags, 0);
 	CHECK_HAS(c.message, words);
 	CHECK_INT(kvpipe_op_released(kv, op), 1);
+}
+
+/* As somebody does who sleeps on the old daemon's bell, and is not awake yet. */
+static struct kv_waiter sleeper;
+
+void hold_helper(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv->sleeper = &sleeper;
+	pthread_mutex_unlock(&kv->lock);
+}
+
+void await_held(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	while (!kv->swapping) {
+		pthread_mutex_unlock(&kv->lock);
+		sched_yield();
+		pthread_mutex_lock(&kv->lock);
+	}
+	pthread_mutex_unlock(&kv->lock);
+}
+
+void let_helper_go(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv->sleeper = NULL;
+	pthread_cond_broadcast(&kv->back);
+	pthread_mutex_unlock(&kv->lock);
 }
 
 void grant_last(struct fake *f)

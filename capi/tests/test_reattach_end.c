@@ -2,6 +2,7 @@
 /* Sessions that the next daemon does not come for, does not want or wants smaller, and daemons that die again and again. */
 #include "restarts.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 /* Nobody comes back: errors at the deadline, and no hang. */
@@ -188,6 +189,51 @@ static void unwatched(void)
 	fake_stop(f);
 }
 
+static void *let_go_at_close(void *arg)
+{
+	kvpipe_t *kv = arg;
+	bool closing = false;
+
+	while (!closing) {
+		pthread_mutex_lock(&kv->lock);
+		closing = kv->closing;
+		pthread_mutex_unlock(&kv->lock);
+		sched_yield();
+	}
+	let_helper_go(kv);
+	return NULL;
+}
+
+/* A session that is closed when it has told the next daemon of its memory, and not taken it yet: that is told of nothing more, and has
+ * fenced when the close returns. */
+static void closed_on_the_way(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region;
+	pthread_t t;
+	void *addr;
+
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	take_key(kv, "t", 0);
+	await_seen(1);
+	fake_die(f);
+	while (kvpipe_connected(kv))
+		;
+	hold_helper(kv);
+	fake_return(f);
+	await_held(kv);
+	CHECK(pthread_create(&t, NULL, let_go_at_close, kv) == 0);
+	kvpipe_close(kv);
+	CHECK(fake_client_gone(f));
+	pthread_join(t, NULL);
+	pthread_mutex_lock(&world.lock);
+	CHECK(world.n == 1 && world.regions == 2);
+	pthread_mutex_unlock(&world.lock);
+	fake_await_requests(f, KVPIPE_CTL_BYE, 1);
+	fake_stop(f);
+}
+
 /* The next daemon has a smaller quota: the session gives up what is too much for it, and comes back without. */
 static void smaller_quota(void)
 {
@@ -319,7 +365,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
-		TEST(smaller_quota), TEST(storm),
+		TEST(closed_on_the_way), TEST(smaller_quota), TEST(storm),
 	};
 	return RUN(tests);
 }
