@@ -163,14 +163,30 @@ void kv_publish(kvpipe_t *kv, const struct kvpipe_sqe *e)
 	kvpipe_store_release(&kv->rings.c->sq_tail, sq->tail);
 }
 
+/* Needs lock. */
+static int list(kvpipe_t *kv, struct kv_op *op, kvpipe_op_t *id)
+{
+	int err = op->sent ? kv_layer_slot(kv, op) : 0;
+
+	if (err == 0)
+		err = kv_op_insert(kv, op, id);
+	if (err != 0 && op->layer_slot != KV_NO_SLOT) {
+		kv->slots[kv->nslots++] = op->layer_slot;
+		op->layer_slot = KV_NO_SLOT;
+	}
+	return err;
+}
+
 static int insert(kvpipe_t *kv, struct kv_op *op, struct kvpipe_sqe *e, kvpipe_op_t *id)
 {
 	pthread_mutex_lock(&kv->lock);
-	int err = op->sent ? kv_layer_slot(kv, op) : 0;
-	if (err == 0)
-		err = kv_op_insert(kv, op, id);
-	if (err != 0 && op->layer_slot != KV_NO_SLOT)
-		kv->slots[kv->nslots++] = op->layer_slot;
+	int err = list(kv, op, id);
+	if (err == -KVPIPE_E_QUOTA) { /* what is in the way may have ended, and nobody has looked yet */
+		kv_drain(kv);
+		err = list(kv, op, id);
+		kv_wake_waiters(kv);
+		kv_settle(kv);
+	}
 	if (err == 0) {
 		e->user_data = op->id;
 		e->layer_slot = op->layer_slot;

@@ -233,6 +233,32 @@ static void limits(void)
 	fake_stop(f);
 }
 
+/* Operations whose ends nobody has looked at are over all the same: it is told that they were not collected, and not to wait. */
+static void uncollected(void)
+{
+	static const uint32_t flags[] = { 0, KVPIPE_OP_LAYERED };
+	struct fake_conf conf = { .max_inflight = 2, .cq = 8, .layers = 2, .submission = nothing };
+
+	for (size_t n = 0; n < KV_COUNT(flags); n++) {
+		struct fake *f = fake_start(&conf);
+		kvpipe_t *kv = fake_connect(f);
+		struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
+							.flags = flags[n]);
+		struct kvpipe_completion c[8];
+		kvpipe_op_t op;
+		for (int i = 0; i < 8; i++) {
+			CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+			fake_end(f, op, KVPIPE_DONE, 0, 0);
+		}
+		CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_QUOTA,
+			    "8 completions were not collected: call kvpipe_poll() or kvpipe_wait()");
+		CHECK_INT(kvpipe_poll(kv, c, 8), 8);
+		CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
+}
+
 static void hostile_entry(struct kvpipe_cqe e, const char *words)
 {
 	struct fake *f = fake_start(&by_hand);
@@ -322,7 +348,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(failed_runs), TEST(lifetime), TEST(more),	  TEST(foreign),
-		TEST(freed),	   TEST(limits),   TEST(hostile), TEST(hostile_result),
+		TEST(freed),	   TEST(limits),   TEST(uncollected), TEST(hostile), TEST(hostile_result),
 	};
 	return RUN(tests);
 }
