@@ -297,6 +297,8 @@ int kvpipe_progress(kvpipe_t *kv, uint64_t value)
 
 	if (err != 0)
 		return err;
+	if (kv->role == KVPIPE_ROLE_SCHEDULER) /* nobody waits for it */
+		return kv_err(KVPIPE_E_INVALID, "progress: a scheduler writes no blocks: each worker says how far its rank is");
 	/* First for whoever comes back to another daemon, then for the one of now: the helper does it the other way round. */
 	if (raise_to(&kv->progress, value)) {
 		kvpipe_full_barrier();

@@ -267,8 +267,8 @@ KVPIPE_API int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, 
 				 const struct kvpipe_field *fingerprint, uint32_t nfields);
 
 /* Says how far this rank is: step << 16 | phase (0 start, l + 1 when the rank's l-th layer is written, 0xffff saved).
- * Never moving back (a smaller value is ignored). A store and, when the daemon waits for it, a wake-up. Fails when the session
- * is over, for good. */
+ * Never moving back (a smaller value is ignored). A store and, when the daemon waits for it, a wake-up. By workers: a scheduler
+ * has no rank, INVALID. Fails when the session is over, for good. */
 KVPIPE_API int kvpipe_progress(kvpipe_t *kv, uint64_t value);
 
 /* ---- operations ------------------------------------------------------------------------------------------- */

@@ -296,6 +296,8 @@ static void layouts(void)
 		KVPIPE_OPTS(kvpipe_connect_opts, .socket = fake_path(f), .engine_id = "e", .role = KVPIPE_ROLE_SCHEDULER);
 	CHECK_INT(kvpipe_connect(&o, &kv), 0);
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, NULL, 0), KVPIPE_E_INVALID, "a scheduler has no memory");
+	CHECK_FAILS(kvpipe_progress(kv, 1 << 16), KVPIPE_E_INVALID, "progress: a scheduler writes no blocks: each worker says");
+	CHECK_INT(fake_progress(f), 0);
 	kvpipe_close(kv);
 	fake_stop(f);
 }

@@ -129,7 +129,7 @@ class Node:
     def progress(self, n: int, stream: Any = None) -> None:
         """Says how far this rank is: step << 16 | phase (0 start, l + 1 when its l-th layer is written, 0xffff saved).
         A store in shared memory; it never moves back. ``stream`` is for CUDA streams, which this build does not support:
-        None. Raises the Error of a session that is over for good."""
+        None. Raises Invalid for a scheduler, which has no rank, and the Error of a session that is over for good."""
         if stream is not None:
             raise Unavailable(
                 "progress: this build does not support CUDA streams: synchronise the stream, then call without it"
