@@ -46,14 +46,13 @@ func (k Kind) String() string {
 // FileInfo says what a descriptor is. Sizes are in bytes.
 type FileInfo struct {
 	Kind Kind
-	// Size is the file's length and Allocated what its pages take; both are
-	// zero for things without a length.
+	// Size is the file's length and Allocated what its pages take; both are,
+	// like all below but Writable, zero for what is no file in shared memory.
 	Size, Allocated int64
 	// PageSize is the unit of allocation: the base page, or the huge page of
 	// a hugetlb memfd.
 	PageSize int64
-	// Seals is meaningful for memfds and shared memory files.
-	Seals Seals
+	Seals    Seals
 	// Writable tells whether the descriptor was opened for writing.
 	Writable bool
 	// Dev and Ino are the file's identity: equal for two descriptors of one
@@ -72,25 +71,27 @@ func (i FileInfo) Sparse() bool {
 }
 
 // Identify says what fd is, without reading or changing it. It is how a
-// descriptor from another process is judged before it is mapped.
+// descriptor from another process is judged before it is mapped. It asks no
+// file system but those of memfds for anything: one that a process serves
+// (FUSE) answers when that likes. Of what is no file in shared memory it tells
+// Kind and Writable alone.
 func Identify(fd int) (FileInfo, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	seals, err := GetSeals(fd)
+	shared := err == nil
+	mode, err := fileType(fd)
+	if err != nil {
 		return FileInfo{}, fmt.Errorf("identify fd %d: %w", fd, err)
 	}
-	info := FileInfo{Dev: uint64(st.Dev), Ino: st.Ino, PageSize: int64(st.Blksize)}
+	var info FileInfo
 	if fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil {
-		mode := fl & unix.O_ACCMODE
-		info.Writable = mode == unix.O_RDWR || mode == unix.O_WRONLY
+		access := fl & unix.O_ACCMODE
+		info.Writable = access == unix.O_RDWR || access == unix.O_WRONLY
 	}
-	switch st.Mode & unix.S_IFMT {
+	switch mode {
 	case unix.S_IFREG:
-		info.Size, info.Allocated = st.Size, st.Blocks*512
-		info.Kind, info.Seals = regularKind(fd, &st)
-		if info.Kind == KindMemfd {
-			// With transparent huge pages st_blksize tells their size, which
-			// is a preference: allocation still goes by base pages.
-			info.PageSize = int64(os.Getpagesize())
+		info.Kind = KindFile
+		if shared {
+			return info, info.measure(fd, seals)
 		}
 	case unix.S_IFDIR:
 		info.Kind = KindDir
@@ -111,25 +112,38 @@ func Identify(fd int) (FileInfo, error) {
 	return info, nil
 }
 
-// regularKind tells a memfd by what only it has together: seals, and no name.
-func regularKind(fd int, st *unix.Stat_t) (Kind, Seals) {
-	seals, err := GetSeals(fd)
-	if err != nil {
-		return KindFile, 0
+// fileType returns the type bits of a file's mode as they are known here.
+func fileType(fd int) (uint16, error) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
+	return st.Mode & unix.S_IFMT, err
+}
+
+// measure fills in what only a file in shared memory has, which is a memfd by
+// what it has together: seals, and no name.
+func (i *FileInfo) measure(fd int, seals Seals) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("identify fd %d: %w", fd, err)
 	}
+	i.Kind, i.Seals = KindShmem, seals
+	i.Size, i.Allocated, i.PageSize = st.Size, st.Blocks*512, int64(st.Blksize)
+	i.Dev, i.Ino = uint64(st.Dev), st.Ino
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return KindShmem, seals
-	}
 	// A named file of tmpfs is born with SealSeal alone and can get no other
 	// seal, so unlinking it does not turn it into a sealable memfd.
-	if st.Nlink != 0 {
-		return KindShmem, seals
+	if err := unix.Fstatfs(fd, &fs); err != nil || st.Nlink != 0 {
+		return nil
 	}
 	if uint64(fs.Type) == unix.HUGETLBFS_MAGIC {
-		return KindHugeMemfd, seals
+		i.Kind = KindHugeMemfd
+		return nil
 	}
-	return KindMemfd, seals
+	i.Kind = KindMemfd
+	// With transparent huge pages st_blksize tells their size, which is a
+	// preference: allocation still goes by base pages.
+	i.PageSize = int64(os.Getpagesize())
+	return nil
 }
 
 func anonKind(fd int) Kind {
