@@ -26,7 +26,7 @@ func (s *session) control(buf []byte) (bye *message) {
 			s.end(transfer.Cause{Reason: transfer.Closed, Text: byOwner})
 			return &message{seq: m.seq}
 		}
-		value, later, err := s.answer(&m)
+		value, later, err := s.work(&m)
 		sys.CloseAll(m.fds)
 		if later {
 			continue
@@ -36,6 +36,52 @@ func (s *session) control(buf []byte) (bye *message) {
 			return nil
 		}
 	}
+}
+
+// listen answers control messages until the session ends, or the connection: see lastWord.
+func (s *session) listen(buf []byte) {
+	bye := s.control(buf)
+	s.hearing.Lock()
+	s.last <- bye
+	undeaf := s.undeaf
+	s.hearing.Unlock()
+	if undeaf != nil {
+		undeaf()
+	}
+}
+
+// lastWord waits until the session ends and returns what control did. Who closes what the client sent may be held up for as long as that
+// likes. Such a connection stays, its session ends without it.
+func (s *session) lastWord() (bye *message) {
+	select {
+	case bye = <-s.last:
+		return bye
+	case <-s.ending:
+	}
+	select {
+	case bye = <-s.last:
+		return bye
+	case <-time.After(byeTimeout):
+	}
+	s.hearing.Lock()
+	defer s.hearing.Unlock()
+	select {
+	case bye = <-s.last:
+	default:
+		s.deaf = true
+		_, s.undeaf = s.srv.exits.linger(s.who.UID)
+	}
+	return bye
+}
+
+// work is answer while the session lives.
+func (s *session) work(m *message) (value uint64, later bool, err error) {
+	s.hearing.Lock()
+	defer s.hearing.Unlock()
+	if s.deaf {
+		return 0, false, refuse(transfer.Closed, "the session has ended")
+	}
+	return s.answer(m)
 }
 
 // answer handles one message. later: somebody else sends the answer.

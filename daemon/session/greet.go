@@ -15,14 +15,10 @@ import (
 // accept listens to a connection. It counts as a session once it has said HELLO.
 func (v *Server) accept(conn *net.UnixConn) {
 	cred, err := sys.PeerCred(conn)
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
-		_ = conn.Close()
+	if err != nil || v.closed {
+		go v.exits.close(conn, cred.UID)
 		return
 	}
 	n := &newcomer{conn: conn, cred: cred}
@@ -30,24 +26,37 @@ func (v *Server) accept(conn *net.UnixConn) {
 	if out := v.lobby.enter(n); out != nil {
 		_ = out.conn.SetDeadline(past)
 	}
-	v.served.Go(func() {
-		defer conn.Close()
+	v.conns.Go(func() {
 		v.handle(n)
+		v.exits.close(conn, cred.UID)
 	})
 }
 
-// greet waits for the first message. Who says nothing is told why the connection is closed.
+// greet waits for the first message. Who says nothing is told why the connection is closed. A message that brings descriptors is left
+// where it is: closing them is for the end, which few come to at a time.
 func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
-	m, err := receive(n.conn, buf)
+	_, laden, err := sys.Peek(n.conn, buf)
 	v.mu.Lock()
 	v.lobby.leave(n) // from here on nobody else sets deadlines
-	v.mu.Unlock()
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return m, err
+	if v.closed {
+		err = net.ErrClosed
 	}
-	_ = n.conn.SetDeadline(time.Now().Add(byeTimeout))
-	if spoke(n.conn) { // and has not been heard yet, because the daemon has much to do, or stood still
+	v.mu.Unlock()
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if late || err == nil {
+		_ = n.conn.SetDeadline(time.Now().Add(byeTimeout))
+	}
+	if late && spoke(n.conn) { // and has not been heard yet, because the daemon has much to do, or stood still
+		_, laden, err = sys.Peek(n.conn, buf)
+		late = false
+	}
+	switch {
+	case laden:
+		return message{}, invalid("the first message came with descriptors: must be HELLO (1), with none")
+	case err == nil:
 		return receive(n.conn, buf)
+	case !late:
+		return message{}, err
 	}
 	err = refuse(transfer.Timeout, "no HELLO came within %s: say it first", v.cfg.Greeting)
 	if n.out {
@@ -87,6 +96,10 @@ func (v *Server) enter(uid uint32) (leave func(), err error) {
 	case v.perUID[uid] >= v.limits.SessionsPerUID:
 		return nil, refuse(transfer.Quota, "user %d has %d sessions, the limit is limits.sessions_per_uid = %d: close some, or raise that",
 			uid, v.perUID[uid], v.limits.SessionsPerUID)
+	}
+	if mine, all, crowd := v.exits.crowded(uid); crowd {
+		return nil, refuse(transfer.Quota, "descriptors that clients sent do not close (sockets that linger, files that a process serves): they hold up the end of %d connections of user %d, the limit is %d, "+
+			"and of %d of all, the limit is %d: end what they wait for", mine, uid, maxLingering, all, maxLingeringAll)
 	}
 	v.total++
 	v.perUID[uid]++

@@ -23,7 +23,6 @@ func (v *Server) handle(n *newcomer) {
 		v.cfg.Log.Debug("connection without HELLO", "pid", cred.PID, "uid", cred.UID, "error", err)
 		return
 	}
-	sys.CloseAll(m.fds)
 	if sys.HungUp(conn) { // it waited in the service manager's socket for longer than its client did, who comes again
 		v.cfg.Log.Debug("connection gave up before it was answered", "pid", cred.PID, "uid", cred.UID)
 		return
@@ -42,13 +41,18 @@ func (v *Server) handle(n *newcomer) {
 		_ = sendAck(conn, m.seq, 0, cause)
 		return
 	}
-	s.run(buf, leave)
+	go func() {
+		defer v.served.Done()
+		s.run(leave)
+	}()
+	s.listen(buf)
+	<-s.parted
 }
 
 // open judges a HELLO and makes the session. The client's WELCOME is on its way when it returns.
 func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, error) {
-	if m.kind != ring.CtlHello || len(m.fds) != 0 {
-		return nil, invalid("the first message has type %d and %d descriptors: must be HELLO (1) and none", m.kind, len(m.fds))
+	if m.kind != ring.CtlHello {
+		return nil, invalid("the first message has type %d: must be HELLO (1)", m.kind)
 	}
 	var h ring.Hello
 	rest, err := ring.Decode(m.body, &h, "hello")
@@ -110,6 +114,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits,
 	})
 	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
+	_ = sys.PassRights(conn, true) // older kernels let all
 	if err := s.welcome(m.seq); err != nil {
 		s.end(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("WELCOME could not be sent: %v", err)})
 	}
@@ -183,6 +188,7 @@ func (v *Server) admit(s *session) error {
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
 	v.change(s, nil, nil)
+	v.served.Add(1) // it is not draining, so Close has not begun to wait
 	return nil
 }
 

@@ -2,10 +2,12 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,7 +91,7 @@ func TestStrangers(t *testing.T) {
 		"reserved":          {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Reserved: [2]uint64{1}})},
 		"too long":          {data: make([]byte, 32+65537)},
 		"too many fds":      {data: hello, fds: []int{event, event}},
-		"one fd":            {data: hello, fds: []int{event}, answer: true},
+		"one fd":            {data: hello, fds: []int{event}},
 		"ping":              {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlPing}), answer: true},
 		"hello of one byte": {data: append(header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1}), 7), answer: true},
 	} {
@@ -98,7 +100,11 @@ func TestStrangers(t *testing.T) {
 			noErr(t, err)
 			defer conn.Close()
 			noErr(t, conn.SetDeadline(time.Now().Add(patience)))
-			noErr(t, sys.Send(conn, m.data, m.fds...))
+			if err := sys.Send(conn, m.data, m.fds...); len(m.fds) > 0 && errors.Is(err, syscall.EPERM) {
+				return // it did not even come (Linux 6.16)
+			} else {
+				noErr(t, err)
+			}
 			buf := make([]byte, 65568)
 			k, _, err := sys.Recv(conn, buf, 0)
 			if m.answer {
@@ -109,7 +115,7 @@ func TestStrangers(t *testing.T) {
 				}
 				_, _, err = sys.Recv(conn, buf, 0)
 			}
-			if err != io.EOF {
+			if err != io.EOF && (len(m.fds) == 0 || !errors.Is(err, syscall.ECONNRESET)) { // it is not even read
 				t.Errorf("the connection is not closed: %v", err)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/memory"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Server serves the local clients of a node. Its methods are safe for concurrent use and never block on a client, unless
@@ -40,8 +41,10 @@ type Server struct {
 
 	stop    chan struct{}  // closed by Close
 	forced  chan struct{}  // closed by Close: sessions do not wait for the driver any more
-	served  sync.WaitGroup // connections
-	gone    chan struct{}  // closed when all of them are gone
+	served  sync.WaitGroup // sessions
+	conns   sync.WaitGroup // connections, which may stay when their sessions are gone
+	exits   *exits
+	gone    chan struct{}  // closed when all sessions are gone
 	helpers sync.WaitGroup // watch and poller
 	poke    chan struct{}  // the watch has something to look at
 	busy    *poller        // nil: "event"
@@ -73,6 +76,7 @@ func New(cfg Config) (*Server, error) {
 		stop:      make(chan struct{}),
 		forced:    make(chan struct{}),
 		gone:      make(chan struct{}),
+		exits:     newExits(),
 		poke:      make(chan struct{}, 1),
 	}
 	v.sessions.Store(&table{})
@@ -104,6 +108,9 @@ func (v *Server) Serve(l net.Listener) error {
 	}
 	v.listeners[l] = struct{}{}
 	v.mu.Unlock()
+	if c, ok := l.(syscall.Conn); ok {
+		_ = sys.PassRights(c, false) // nobody but a session has any to send; older kernels let all
+	}
 	defer func() {
 		v.mu.Lock()
 		delete(v.listeners, l)
@@ -228,7 +235,8 @@ func (v *Server) EndAll(ctx context.Context, cause transfer.Cause) error {
 }
 
 // Close stops serving and unmaps everything, without waiting for the driver: call it when no transport touches any memory
-// and no other method is being called. It returns when all goroutines have ended. Closing again does nothing.
+// and no other method is being called. It returns when all goroutines have ended, but those that close what clients sent and are held up in
+// that for longer than closeWait. Closing again does nothing.
 func (v *Server) Close() error {
 	v.mu.Lock()
 	if v.closed {
@@ -241,7 +249,7 @@ func (v *Server) Close() error {
 		_ = l.Close()
 	}
 	for _, n := range v.lobby.list {
-		_ = n.conn.Close()
+		_ = n.conn.SetDeadline(past)
 	}
 	close(v.stop)
 	close(v.forced)
@@ -252,5 +260,15 @@ func (v *Server) Close() error {
 	v.served.Wait()
 	close(v.gone)
 	v.helpers.Wait()
+	ended := make(chan struct{})
+	go func() {
+		v.conns.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeWait):
+		v.cfg.Log.Warn("descriptors that clients sent do not close: the end of the process closes them")
+	}
 	return nil
 }

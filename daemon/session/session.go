@@ -81,6 +81,12 @@ type session struct {
 	orphan   sync.Once
 	keep     transfer.SessionOrphaned // set before orphaned is closed
 	over     chan struct{}            // everything is unmapped and closed, but what the dead leave behind
+	parted   chan struct{}            // nobody needs the connection any more
+
+	hearing sync.Mutex    // held while a control message is worked off
+	last    chan *message // what listen ended with
+	deaf    bool          // nothing is worked off any more
+	undeaf  func()        // called when listen ends after that
 }
 
 // counters are read by Snapshot while others count.
@@ -96,6 +102,7 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/2),
 		bell: make(chan struct{}, 1), resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
+		parted: make(chan struct{}), last: make(chan *message, 1),
 	}
 	_, apart := v.wary.Load(who.UID)
 	s.apart.Store(apart)
@@ -139,7 +146,7 @@ func (s *session) end(cause transfer.Cause) {
 var past = time.Unix(1, 0)
 
 // run is the life of an opened session. leave is called once another may take its place.
-func (s *session) run(buf []byte, leave func()) {
+func (s *session) run(leave func()) {
 	var helpers sync.WaitGroup
 	helpers.Go(s.read)
 	alive, err := watchProcess(s.fds.takePid(), s.end)
@@ -153,7 +160,7 @@ func (s *session) run(buf []byte, leave func()) {
 		s.srv.busy.wake()
 	}
 
-	bye := s.control(buf)
+	bye := s.lastWord()
 	if s.cause.Reason == transfer.PeerGone {
 		s.readOut()
 	}
@@ -188,6 +195,7 @@ func (s *session) run(buf []byte, leave func()) {
 	leave() // before the client knows: it may come back at once
 	s.answerBye(bye)
 	close(s.over)
+	close(s.parted)
 }
 
 // answerBye tells a client that closed its session that nothing is written to its memory any more.
@@ -225,7 +233,7 @@ const byOwner = "closed by its owner"
 
 // rest waits until nobody takes what the session left behind.
 func (s *session) rest() {
-	_ = s.conn.Close()
+	close(s.parted)
 	select {
 	case <-s.drained:
 	case <-s.srv.forced:

@@ -1,10 +1,13 @@
 package sys
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +52,10 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 // fails, no descriptor stays open. A message that is longer than buf, or has
 // more descriptors, gives ErrTruncated; the end of the connection gives
 // io.EOF itself. A peer that closes with messages unread gives ECONNRESET.
+//
+// What closes a descriptor of a stranger, this when it fails, CloseAll, and the
+// end of the connection where one is still queued, may block its thread for as
+// long as the stranger likes: a TCP socket lingers, a file of FUSE is flushed.
 func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err error) {
 	if maxFDs < 0 || maxFDs > MaxFDs {
 		return 0, nil, fmt.Errorf("receive message: %d descriptors: the limit is %d", maxFDs, MaxFDs)
@@ -76,6 +83,58 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 		return 0, nil, fmt.Errorf("receive message: %w", err)
 	}
 	return n, fds, nil
+}
+
+// Peek is Recv that leaves the message where it is and takes no descriptor, so
+// that nothing of the peer's is closed: laden tells whether it brings any. Of
+// the end of the connection it returns no bytes.
+func Peek(conn *net.UnixConn, buf []byte) (n int, laden bool, err error) {
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return 0, false, fmt.Errorf("look at message: %w", err)
+	}
+	var inner error
+	err = rc.Read(func(fd uintptr) bool {
+		var flags int
+		for {
+			n, _, flags, _, inner = unix.Recvmsg(int(fd), buf, nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+			if inner != unix.EINTR {
+				break
+			}
+		}
+		laden = flags&unix.MSG_CTRUNC != 0
+		return inner != unix.EAGAIN
+	})
+	if err == nil {
+		err = inner
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("look at message: %w", err)
+	}
+	return n, laden, nil
+}
+
+// PassRights lets the other ends of a unix socket send descriptors, or not
+// (SO_PASSRIGHTS, Linux 6.16): they are then told EPERM. Connections have it
+// from their listener.
+func PassRights(c syscall.Conn, on bool) error {
+	v := 0
+	if on {
+		v = 1
+	}
+	return Control(c, func(fd int) error { return setsockopt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, v, "SO_PASSRIGHTS") })
+}
+
+// Laden tells whether descriptors are queued at this end of a unix connection,
+// which its end closes. It says so too where nobody can tell (Linux before 5.8).
+func Laden(conn *net.UnixConn) bool {
+	laden := true
+	_ = Control(conn, func(fd int) error {
+		info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+		laden = err != nil || !bytes.Contains(info, []byte("\nscm_fds: 0\n"))
+		return nil
+	})
+	return laden
 }
 
 // parseRights returns the descriptors of all control messages in oob. They are

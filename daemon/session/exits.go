@@ -1,0 +1,91 @@
+package session
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// Closing a descriptor that a client sent can take as long as that likes (see sys.Recv), and so can the end of a connection in which one is
+// queued. It takes a thread, so few do it at a time.
+const (
+	maxClosing      = 8    // threads that close what one user sent
+	maxClosingAll   = 256  // all users
+	maxLingering    = 64   // connections of one user that have ended and not closed yet: beyond, no session opens
+	maxLingeringAll = 1024 // all users
+)
+
+// closeWait is how long the server's end waits for them.
+const closeWait = time.Second
+
+// exits is where connections end.
+type exits struct {
+	all chan struct{} // threads
+
+	mu    sync.Mutex
+	users map[uint32]*exit
+	total int // connections that linger
+}
+
+type exit struct {
+	lingering int
+	turns     chan struct{}
+}
+
+func newExits() *exits {
+	return &exits{all: make(chan struct{}, maxClosingAll), users: map[uint32]*exit{}}
+}
+
+// close closes a connection. Nothing more comes in, so one without descriptors, as of an honest client, waits for nobody.
+func (x *exits) close(conn *net.UnixConn, uid uint32) {
+	_ = sys.Control(conn, sys.Shutdown)
+	if !sys.Laden(conn) {
+		_ = conn.Close()
+		return
+	}
+	x.drop(uid, func() { _ = conn.Close() })
+}
+
+// drop calls f, which closes descriptors of a user, when there is a thread for it.
+func (x *exits) drop(uid uint32, f func()) {
+	u, gone := x.linger(uid)
+	defer gone()
+	u.turns <- struct{}{}
+	x.all <- struct{}{}
+	f()
+	<-x.all
+	<-u.turns
+}
+
+// linger counts a connection of which a thread may close something until gone is called.
+func (x *exits) linger(uid uint32) (u *exit, gone func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	u = x.users[uid]
+	if u == nil {
+		u = &exit{turns: make(chan struct{}, maxClosing)}
+		x.users[uid] = u
+	}
+	u.lingering++
+	x.total++
+	return u, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.total--
+		if u.lingering--; u.lingering == 0 {
+			delete(x.users, uid)
+		}
+	}
+}
+
+// crowded says how many of a user's connections linger, and of all, if that is too many.
+func (x *exits) crowded(uid uint32) (mine, all int, yes bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if u := x.users[uid]; u != nil {
+		mine = u.lingering
+	}
+	return mine, x.total, mine >= maxLingering || x.total >= maxLingeringAll
+}
