@@ -8,24 +8,38 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// mapMemfd judges a descriptor from a client and maps its first skip+n bytes, in whole pages of the size it
-// returns, with the file's identity. The descriptor stays the caller's.
-func mapMemfd(fd int, skip uint32, n uint64) (whole []byte, page int, file file, err error) {
+// found is what lies behind a descriptor from a client.
+type found struct {
+	fd   int
+	file file
+	page uint64 // size of its pages
+	size uint64 // of the file, in whole pages
+}
+
+// look judges a descriptor of which a client registers the n bytes after the first skip ones. It stays the caller's.
+func look(fd int, skip uint32, n uint64) (found, error) {
 	info, err := sys.Identify(fd)
 	if err != nil {
-		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return found{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	file.dev, file.ino = info.Dev, info.Ino
 	if err := judge(info, skip, n); err != nil {
-		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return found{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	unit := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
-	size := (uint64(skip) + n + unit - 1) / unit * unit         // no more than Size, so this cannot overflow
-	whole, err = sys.Mmap(fd, int(size), sys.ProtWrite)
+	page := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
+	return found{fd: fd, file: file{info.Dev, info.Ino}, page: page, size: pages(uint64(info.Size), page)}, nil
+}
+
+// pages rounds up to whole pages; n is no more than a file can have.
+func pages(n, page uint64) uint64 { return (n + page - 1) / page * page }
+
+// mmap maps all of it, also what is not registered: a mapping of any part keeps the whole file, of which no more than is mapped can be
+// given back.
+func (m *found) mmap() ([]byte, error) {
+	whole, err := sys.Mmap(m.fd, int(m.size), sys.ProtWrite)
 	if err != nil {
-		return nil, 0, file, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return whole, int(unit), file, nil
+	return whole, nil
 }
 
 // judge says why the n bytes after the first skip ones of what info describes must not be mapped.

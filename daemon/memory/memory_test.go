@@ -84,32 +84,33 @@ func TestWhatIsRefused(t *testing.T) {
 }
 
 func TestQuota(t *testing.T) {
-	pool := NewPool(Limits{SessionBytes: 10000, TotalBytes: 14000, Regions: 2})
+	const page = 4096
+	pool := NewPool(Limits{SessionBytes: 4 * page, TotalBytes: 6 * page, Regions: 2})
 	a, b := NewSpace(pool), NewSpace(pool)
 	defer a.Close()
 	defer b.Close()
-	fd := memfd(t, 12288, good)
-	if _, err := a.Register(fd, 12000); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "session_pinned = 10000") {
+	of := func(n int64) int { return memfd(t, n*page-1, good) } // a page that is begun counts
+	if _, err := a.Register(of(5), 1); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "1 bytes, in a memfd of 20480") || !strings.Contains(err.Error(), "session_pinned = 16384") {
 		t.Errorf("more than a session may: %v", err)
 	}
-	first, err := a.Register(fd, 6000)
+	first, err := a.Register(of(3), 1)
 	noErr(t, err)
-	if _, err := a.Register(fd, 4001); !errors.Is(err, ErrQuota) {
+	if _, err := a.Register(of(2), 1); !errors.Is(err, ErrQuota) {
 		t.Errorf("more than a session may, in two: %v", err)
 	}
-	if _, err := b.Register(fd, 9000); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "total_pinned = 14000") {
+	if _, err := b.Register(of(4), 1); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "total_pinned = 24576") {
 		t.Errorf("more than all may: %v", err)
 	}
-	_, err = a.Register(fd, 1)
+	_, err = a.Register(of(1), 1)
 	noErr(t, err)
-	if _, err := a.Register(fd, 1); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "limit is 2") {
+	if _, err := a.Register(of(1), 1); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "limit is 2") {
 		t.Errorf("a third region: %v", err)
 	}
 	noErr(t, a.Remove(first))
-	_, err = b.Register(fd, 9000)
+	_, err = b.Register(of(4), 1)
 	noErr(t, err)
-	if pool.Bytes() != 9001 {
-		t.Errorf("%d bytes are accounted for, want 9001", pool.Bytes())
+	if pool.Bytes() != 5*page {
+		t.Errorf("%d bytes are accounted for, want %d", pool.Bytes(), 5*page)
 	}
 }
 

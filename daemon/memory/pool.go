@@ -14,14 +14,14 @@ var (
 	ErrClosed   = errors.New("session is closing")
 )
 
-// Limits bound what is registered. Zero means no limit.
+// Limits bound what is kept: of each region all of its memfd. Zero means no limit.
 type Limits struct {
-	SessionBytes uint64 // registered bytes of one session
+	SessionBytes uint64 // bytes of one session
 	TotalBytes   uint64 // of all sessions
 	Regions      int    // of one session
 }
 
-// Pool accounts for the registered memory of all sessions.
+// Pool accounts for the memory that all sessions keep.
 type Pool struct {
 	mu     sync.Mutex
 	limits Limits
@@ -46,15 +46,15 @@ func (p *Pool) Limits() Limits {
 	return p.limits
 }
 
-// Bytes returns how much is registered by all sessions.
+// Bytes returns how much all sessions keep.
 func (p *Pool) Bytes() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes
 }
 
-// reserve accounts for n more bytes of a session that has used so far, in regions regions.
-func (p *Pool) reserve(n, used uint64, regions int) error {
+// reserve accounts for n more bytes, a memfd of which size are registered, of a session that has used so far, in regions regions.
+func (p *Pool) reserve(size, n, used uint64, regions int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.limits
@@ -62,9 +62,9 @@ func (p *Pool) reserve(n, used uint64, regions int) error {
 	case l.Regions > 0 && regions >= l.Regions:
 		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
 	case over(n, used, l.SessionBytes):
-		return fmt.Errorf("%w: %d bytes and the session's %d are more than limits.session_pinned = %d: unregister some, or raise that", ErrQuota, n, used, l.SessionBytes)
+		return fmt.Errorf("%w: %d bytes, in a memfd of %d, and the session's %d are more than limits.session_pinned = %d: unregister some, or raise that", ErrQuota, size, n, used, l.SessionBytes)
 	case over(n, p.bytes, l.TotalBytes):
-		return fmt.Errorf("%w: %d bytes and the %d of all sessions are more than limits.total_pinned = %d: unregister some, or raise that", ErrQuota, n, p.bytes, l.TotalBytes)
+		return fmt.Errorf("%w: %d bytes, in a memfd of %d, and the %d of all sessions are more than limits.total_pinned = %d: unregister some, or raise that", ErrQuota, size, n, p.bytes, l.TotalBytes)
 	}
 	p.bytes += n
 	return nil

@@ -25,13 +25,13 @@ type Region struct {
 	size  uint64 // bytes that were registered
 	bytes []byte // them; nil while it is vacant
 	skip  uint64 // bytes of the mapping before it
-	whole []byte // the mapping, whole pages
+	whole []byte // the mapping: the whole memfd, in whole pages
 	page  int    // their size
 	file  file
 	pool  *Pool
 	warm  *warmer
 
-	charged uint64 // bytes that the pool and the space account for; under the space's lock
+	charged uint64 // bytes that the pool and the space account for, those of the mapping; under the space's lock
 }
 
 // drop unmaps it. Nobody uses it any more.

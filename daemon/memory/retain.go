@@ -5,23 +5,25 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Retain gives back to the system every page of the space's regions of which keep names no byte: it calls mark for the n bytes at off
-// that have to stay. Regions of which nothing stays are removed, vacant ones left as they are; the others stay mapped as a whole, and what was given back reads
-// as zeros. Nothing of a memfd is given back in which another region lies, of whatever session. It is for memory that nobody writes any more, and is no longer counted as registered. Bytes outside of a region are
-// ignored. It returns how many bytes stay. Register, Remove and Close wait for it: giving back takes a while.
+// Retain gives back to the system every page of the memfds in which the space's regions lie, outside of these too, of which keep names no
+// byte: it calls mark for the n bytes at off that have to stay. Regions of which nothing stays are removed, vacant ones left as they are; the others stay mapped as a whole, and what was given back reads
+// as zeros. Nothing of a memfd is given back in which another region lies, of whatever session: that may live. It is for memory that nobody writes any more, and is no longer counted as registered. Bytes outside of a region are
+// ignored. It returns how many bytes stay, in whole pages. Register, Remove and Close wait for it: giving back takes a while.
 func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) (kept uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pages, skips := map[layout.RegionID]*pageSet{}, map[layout.RegionID]uint64{}
+	pages := map[layout.RegionID]*pageSet{}
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	for _, r := range regions {
 		if r != nil && r.bytes != nil {
-			pages[r.id], skips[r.id] = newPageSet(len(r.whole), r.page), r.skip
+			pages[r.id] = newPageSet(len(r.whole), r.page)
 		}
 	}
 	keep(func(id layout.RegionID, off, n uint64) {
 		if p := pages[id]; p != nil {
-			p.mark(skips[id]+off, n)
+			if r := regions[uint32(id)]; off < r.size {
+				p.mark(r.skip+off, min(n, r.size-off))
+			}
 		}
 	})
 	for i, r := range regions {
@@ -50,16 +52,15 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 // shrink gives back all pages but those and returns how many bytes are left.
 func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 	r.warm.end() // it would fetch what is given back
-	if left = uint64(len(r.bytes)); r.pool.shared(r.file) {
+	if left = uint64(len(r.whole)); r.pool.shared(r.file) {
 		return left, nil
 	}
-	begin := int(r.skip)
 	pages.holes(func(from, to int) {
 		if e := sys.Punch(r.whole[from:to]); e != nil {
 			err = e
 			return
 		}
-		left -= uint64(max(min(to, begin+len(r.bytes))-max(from, begin), 0))
+		left -= uint64(to - from)
 	})
 	return left, err
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -43,7 +44,7 @@ func TestRetain(t *testing.T) {
 		mark(layout.RegionID(99), 0, 8) // nowhere
 	})
 	noErr(t, err)
-	if want := uint64(3*page + 100); kept != want || s.Used() != want || pool.Bytes() != want {
+	if want := uint64(4 * page); kept != want || s.Used() != want || pool.Bytes() != want {
 		t.Errorf("%d bytes kept, %d and %d are accounted for; %d are wanted", kept, s.Used(), pool.Bytes(), want)
 	}
 	if a, b := allocated(t, wanted), allocated(t, unwanted); a != 4*page || b != 0 {
@@ -116,4 +117,51 @@ func TestRetainShared(t *testing.T) {
 		t.Errorf("%d bytes kept by the last one, %d allocated, %v", kept, allocated(t, fd), err)
 	}
 	alive.Close()
+}
+
+// TestRetainBehindTheRegion: the mapping keeps all of a memfd, so all of it is accounted for, and given back.
+func TestRetainBehindTheRegion(t *testing.T) {
+	const page, size = 4096, 64 * 4096
+	pool := NewPool(Limits{SessionBytes: size})
+	s := NewSpace(pool)
+	defer s.Close()
+	fd := memfd(t, size, good)
+	id, err := s.RegisterAfter(fd, 2*page, page)
+	noErr(t, err)
+	if s.Used() != size || pool.Bytes() != size {
+		t.Errorf("%d and %d bytes are accounted for, %d are kept", s.Used(), pool.Bytes(), size)
+	}
+	if _, err := s.Register(memfd(t, page, good), 1); !errors.Is(err, ErrQuota) {
+		t.Errorf("more than a session may keep: %v", err)
+	}
+	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
+		mark(id, 8, 1)
+		mark(id, page-1, page) // all but one byte outside of it
+		mark(id, page, page)   // all outside
+	})
+	noErr(t, err)
+	if got := allocated(t, fd); kept != page || s.Used() != page || pool.Bytes() != page || got != page {
+		t.Errorf("%d bytes kept, %d and %d are accounted for, %d allocated; must be %d", kept, s.Used(), pool.Bytes(), got, page)
+	}
+}
+
+// TestRetainHugePage: a byte keeps its whole page.
+func TestRetainHugePage(t *testing.T) {
+	const page = 2 << 20
+	fd, err := sys.MemfdCreate("memory-test", 2*page, sys.MemfdOptions{HugePage: page, Prefault: true, Seals: sys.SealSize})
+	if err != nil {
+		t.Skipf("no huge pages: %v", err)
+	}
+	defer sys.Close(fd)
+	s := NewSpace(NewPool(Limits{}))
+	defer s.Close()
+	id, err := s.Register(fd, 1)
+	noErr(t, err)
+	if s.Used() != 2*page {
+		t.Errorf("%d bytes are accounted for, %d are kept", s.Used(), 2*page)
+	}
+	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) { mark(id, 0, 1) })
+	if err != nil || kept != page || s.Used() != page || allocated(t, fd) != page {
+		t.Errorf("%d bytes kept, %d accounted for, %d allocated, %v", kept, s.Used(), allocated(t, fd), err)
+	}
 }

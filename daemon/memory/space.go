@@ -17,7 +17,7 @@ type Space struct {
 	count  int
 	closed bool
 
-	used atomic.Uint64 // registered bytes; changed under mu
+	used atomic.Uint64 // bytes that are kept; changed under mu
 
 	// Readers resolve without the lock: the slice is replaced, never changed. Index i may be nil.
 	regions atomic.Pointer[[]*Region]
@@ -30,7 +30,8 @@ func NewSpace(pool *Pool) *Space {
 	return s
 }
 
-// Register maps the first n bytes of the memfd fd, which stays the caller's, and names them. Errors are ErrInvalid (what
+// Register maps the memfd fd, which stays the caller's, and names its first n bytes. What it costs is all of the memfd, each time, for the
+// mapping keeps that. Errors are ErrInvalid (what
 // the descriptor is and what it must be), ErrQuota or ErrClosed.
 func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) { return s.RegisterAfter(fd, 0, n) }
 
@@ -51,19 +52,25 @@ func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, e
 
 // fill maps the memory behind what is described of a region, for a session that has count others.
 func (s *Space) fill(of Region, fd, count int) (*Region, error) {
-	if err := s.pool.reserve(of.size, s.used.Load(), count); err != nil {
+	m, err := look(fd, uint32(of.skip), of.size)
+	if err != nil {
 		return nil, err
 	}
-	whole, page, file, err := mapMemfd(fd, uint32(of.skip), of.size)
+	if err := s.pool.reserve(of.size, m.size, s.used.Load(), count); err != nil {
+		return nil, err
+	}
+	whole, err := m.mmap()
 	if err != nil {
-		s.pool.giveBack(of.size)
+		s.pool.giveBack(m.size)
 		return nil, err
 	}
 	r := of
-	r.bytes = whole[of.skip : of.skip+of.size : of.skip+of.size]
-	r.whole, r.page, r.file, r.pool, r.warm, r.charged = whole, page, file, s.pool, warm(whole), of.size
-	s.pool.use(file, 1)
-	s.used.Add(of.size)
+	end := of.skip + of.size
+	r.bytes = whole[of.skip:end:end]
+	r.whole, r.page, r.file, r.pool, r.charged = whole, int(m.page), m.file, s.pool, m.size
+	r.warm = warm(whole[:pages(end, m.page)])
+	s.pool.use(m.file, 1)
+	s.used.Add(m.size)
 	return &r, nil
 }
 
@@ -137,7 +144,7 @@ func (s *Space) Size(id layout.RegionID) (n uint64, ok bool) {
 	return 0, false
 }
 
-// Used returns how many bytes are registered.
+// Used returns how many bytes the regions keep: all of their memfds, or what Retain left of them.
 func (s *Space) Used() uint64 {
 	return s.used.Load()
 }
