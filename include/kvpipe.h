@@ -157,8 +157,8 @@ KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, v
  * allocated (sparse files are refused), and readable and writable; else INVALID, with what is missing. The fd is duplicated;
  * flags is 0. Mapping it, and keeping that
  * mapping out of core dumps and forked children (MADV_DONTDUMP, MADV_DONTFORK), is up to the caller. The daemon keeps all of the memfd:
- * all of it counts to its limits, for each region, and of a process that died all of it goes back to the system but what its finished
- * offers need, unless another region lies in it. */
+ * all of it counts to its limits, for each region. When the process dies, what its finished offers don't need of the nbytes goes back to
+ * the system and reads as zeros, for others that have the memfd too, unless another region lies in it. */
 KVPIPE_API int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 
 enum kvpipe_adopt_flags {

@@ -26,14 +26,13 @@ func look(fd int, skip uint32, n uint64) (found, error) {
 		return found{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	page := uint64(max(info.PageSize, int64(os.Getpagesize()))) // huge pages are mapped whole
-	return found{fd: fd, file: file{info.Dev, info.Ino}, page: page, size: pages(uint64(info.Size), page)}, nil
+	return found{fd: fd, file: file{info.Dev, info.Ino}, page: page, size: wholePages(uint64(info.Size), page)}, nil
 }
 
-// pages rounds up to whole pages; n is no more than a file can have.
-func pages(n, page uint64) uint64 { return (n + page - 1) / page * page }
+// wholePages rounds up; n is no more than a file can have.
+func wholePages(n, page uint64) uint64 { return (n + page - 1) / page * page }
 
-// mmap maps all of it, also what is not registered: a mapping of any part keeps the whole file, of which no more than is mapped can be
-// given back.
+// mmap maps all of it, also what is not registered: a mapping of any part keeps the whole file.
 func (m *found) mmap() ([]byte, error) {
 	whole, err := sys.Mmap(m.fd, int(m.size), sys.ProtWrite)
 	if err != nil {

@@ -1,14 +1,18 @@
 package memory
 
 import (
+	"slices"
+
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Retain gives back to the system every page of the memfds in which the space's regions lie, outside of these too, of which keep names no
-// byte: it calls mark for the n bytes at off that have to stay. Regions of which nothing stays are removed, vacant ones left as they are; the others stay mapped as a whole, and what was given back reads
-// as zeros. Nothing of a memfd is given back in which another region lies, of whatever session: that may live. It is for memory that nobody writes any more, and is no longer counted as registered. Bytes outside of a region are
-// ignored. It returns how many bytes stay, in whole pages. Register, Remove and Close wait for it: giving back takes a while.
+// Retain gives back to the system every page of the space's regions of which keep names no byte: it calls mark for the n bytes at off
+// that have to stay. Regions of which nothing stays are removed, vacant ones left as they are; the others stay mapped as a whole, and what
+// was given back reads as zeros. Nothing of a memfd is given back in which another region lies, of whatever session, nor what lies behind the
+// region, which others may use that never registered it: that may live, and counts as kept. It is for memory that nobody writes any more.
+// Bytes outside of a region are ignored. It returns how many bytes stay, in whole pages. Register, Remove and Close wait for it: giving
+// back takes a while.
 func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) (kept uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -16,7 +20,7 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	for _, r := range regions {
 		if r != nil && r.bytes != nil {
-			pages[r.id] = newPageSet(len(r.whole), r.page)
+			pages[r.id] = newPageSet(r.reach(), r.page)
 		}
 	}
 	keep(func(id layout.RegionID, off, n uint64) {
@@ -62,8 +66,14 @@ func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 		}
 		left -= uint64(to - from)
 	})
+	if pages.none() && err == nil {
+		left = 0 // unmapped, it keeps nothing
+	}
 	return left, err
 }
+
+// reach is where the last page of the region ends.
+func (r *Region) reach() int { return int(wholePages(r.skip+r.size, uint64(r.page))) }
 
 // pageSet says which pages of a mapping are wanted.
 type pageSet struct {
@@ -83,6 +93,11 @@ func (p *pageSet) mark(off, n uint64) {
 	for i, last := off/uint64(p.page), (end-1)/uint64(p.page); i <= last; i++ {
 		p.bits[i/64] |= 1 << (i % 64)
 	}
+}
+
+// none: nothing is wanted.
+func (p *pageSet) none() bool {
+	return !slices.ContainsFunc(p.bits, func(w uint64) bool { return w != 0 })
 }
 
 // holes calls visit for each longest range of bytes whose pages are not wanted.

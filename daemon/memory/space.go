@@ -68,7 +68,7 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	end := of.skip + of.size
 	r.bytes = whole[of.skip:end:end]
 	r.whole, r.page, r.file, r.pool, r.charged = whole, int(m.page), m.file, s.pool, m.size
-	r.warm = warm(whole[:pages(end, m.page)])
+	r.warm = warm(whole[:wholePages(end, m.page)])
 	s.pool.use(m.file, 1)
 	s.used.Add(m.size)
 	return &r, nil
