@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Un
 
 from . import _values
 from ._library import Library
+from ._unread import keep, unread
 from .errors import Closed
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Session:
 
     def __enter__(self) -> int:
         self._inside.append(threading.get_ident())
+        if unread.raws is not None:  # in a signal handler, or by the garbage collector
+            keep(unread.raws)
         handle = self._handle
         if handle is not None:
             return handle

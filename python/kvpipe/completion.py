@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
+import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from . import _abi, errors
 
 if TYPE_CHECKING:
     from .operation import Operation
+
+_RUN = struct.Struct("=3I")  # group, first, count
 
 
 class Status(enum.IntEnum):
@@ -79,8 +83,11 @@ def _name(kind: Any, value: int) -> int:
 
 
 def read(raw: _abi.Completion, op: Optional["Operation"]) -> Completion:
-    """Copies a C completion, whose pointers last until the thread's next call."""
-    failed = tuple(Run(r.group, r.first, r.first + r.count) for r in raw.failed[: raw.nfailed]) if raw.nfailed else ()
+    """Copies a C completion. Each pointer is followed once and in C, so that no other call comes in between (_unread.py)."""
+    failed: Tuple[Run, ...] = ()
+    if raw.nfailed:
+        runs = ctypes.string_at(raw.failed, raw.nfailed * _RUN.size)
+        failed = tuple(Run(group, first, first + count) for group, first, count in _RUN.iter_unpack(runs))
     return Completion(
         tag=raw.tag,
         op=op,

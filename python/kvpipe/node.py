@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import threading
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from . import _abi, _memory, _values, adopted, completion, region
 from ._session import Session
+from ._unread import unread
 from ._values import Key, Tokens
 from .adopted import AdoptedRegion
 from .blocks import BlockLists, Packed
@@ -24,6 +24,7 @@ from .region import Region
 from .take import Take
 
 _POLL = 64
+_SIZE = ctypes.sizeof(_abi.Completion)
 _O = TypeVar("_O", bound=Operation)
 
 
@@ -49,8 +50,7 @@ class Node:
             self.instance: str = lib.instance(handle).decode()
             #: "host:port" that other nodes dial, or ""
             self.advertise: str = lib.advertise(handle).decode()
-        self._raws = (_abi.Completion * _POLL)()
-        self._polling = threading.Lock()  # who has _raws
+        self._spare: List[Any] = []  # room for what poll() finds, zeroed
 
     @property
     def connected(self) -> bool:
@@ -317,26 +317,34 @@ class Node:
         the daemon ended it or a restarted one refused it, and all of them were collected, its Error is raised instead.
 
         Also those of operations that the engine's scheduler submitted, which this rank took part in."""
-        if not self._polling.acquire(False):
-            return self._poll((_abi.Completion * _POLL)())
-        try:
-            return self._poll(self._raws)
-        finally:
-            self._polling.release()
-
-    def _poll(self, raws: Any) -> List[Completion]:
         out: List[Completion] = []
         session, lib = self._session, self._session.lib
+        try:
+            raws = self._spare.pop()
+        except IndexError:  # the first call, or another one has it
+            raws = (_abi.Completion * _POLL)()
         with session as handle:
             count = _POLL
             while count == _POLL:
-                count = lib.poll(handle, raws, _POLL)
-                if count < 0 and out:  # the next call says it too
-                    break
+                count = self._collect(handle, raws, out)
+            if not out:  # else the next call says it too
                 lib.check(count)
-                out.extend(self._read(raw) for raw in raws[:count])
             session.reap(handle)
+        self._spare.append(raws)
         return out
+
+    def _collect(self, handle: int, raws: Any, out: List[Completion]) -> int:
+        outer = unread.raws
+        try:
+            unread.raws = raws
+            count: int = self._session.lib.poll(handle, raws, _POLL)
+            if count > 0:
+                out.extend(self._read(raw) for raw in raws[:count])
+        finally:
+            unread.raws = outer
+        if count > 0:
+            ctypes.memset(raws, 0, count * _SIZE)
+        return count
 
     def _read(self, raw: _abi.Completion) -> Completion:
         operation: Optional[Operation] = None

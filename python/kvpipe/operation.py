@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
 from . import _abi, _values, aio, completion
+from ._unread import unread
 from .completion import Completion
 from .errors import Closed, Error, Reason, Timeout
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # A call that waits comes back this often, so that close() by another thread and signals are heard.
 SLICE_NS = 200_000_000
+_ONE = _abi.Completion * 1
 
 
 class Operation:
@@ -61,10 +62,7 @@ class Operation:
         it still runs.
         """
         if self._end is None:
-            raw = _abi.Completion()
-            lib = self._session.lib
-            self._sliced("wait", timeout, lambda h, ns: int(lib.wait(h, self._id, ns, ctypes.byref(raw))),
-                         lambda: self._settle(completion.read(raw, self)))
+            self._sliced("wait", timeout, self._hear, lambda: None)
         return self._outcome()
 
     def wait_released(self, timeout: Optional[float] = None) -> None:
@@ -99,15 +97,23 @@ class Operation:
     def _look(self) -> Optional[Completion]:
         """How it ended, without waiting."""
         if self._end is None:
-            raw = _abi.Completion()
-            lib = self._session.lib
             with self._session as handle:
-                code = lib.wait(handle, self._id, 0, ctypes.byref(raw))
-                if code == 0:
-                    self._settle(completion.read(raw, self))
-                elif code != -Reason.TIMEOUT:
-                    raise lib.error(code)
+                code = self._hear(handle, 0)
+                if code not in (0, -Reason.TIMEOUT):
+                    raise self._session.lib.error(code)
         return self._end
+
+    def _hear(self, handle: int, ns: int) -> int:
+        """The library's answer within ns. With 0 it has said how the operation ended."""
+        raws, outer = _ONE(), unread.raws
+        try:
+            unread.raws = raws
+            code: int = self._session.lib.wait(handle, self._id, ns, raws)
+            if code == 0:
+                self._settle(completion.read(raws[0], self))
+        finally:
+            unread.raws = outer
+        return code
 
     def _settle(self, end: Completion) -> None:
         """Whoever sees the end first keeps it for all."""

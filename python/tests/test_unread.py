@@ -1,0 +1,107 @@
+"""A call in the middle of another, by a signal handler or a __del__: what the other was about to read stays what it is."""
+
+import signal
+
+import kvpipe
+import pytest
+from engines import until
+
+TOKEN = b"0123456789abcdef"
+
+
+def take(node, key, blocks):
+    """One that fails, and its end has the key in its words, the blocks in its runs."""
+    return node.take(key, blocks, token=b"not the offer's!", tokens=16 * len(blocks))
+
+
+def tells(end, key, blocks):
+    runs = tuple((0, first, first + 1) for first in blocks)
+    assert f'key "{key}"' in end.message and end.failed == runs, end
+
+
+@pytest.fixture
+def node(pair):
+    """A consumer's, with offers of which its takes have the wrong token."""
+    producer, consumer = pair
+    for key in "outer", "inner", "third":
+        producer.node.offer(key, [1, 2, 3], tokens=48, token=TOKEN, consumers=9)
+    return consumer.node
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """between(call): has a signal handler make it, once, when the next completion lies there and is not read yet."""
+    pending, read = [], kvpipe.completion.read
+
+    def reading(raw, op):
+        if pending:
+            signal.raise_signal(signal.SIGUSR1)
+        return read(raw, op)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: pending.pop()())
+    monkeypatch.setattr(kvpipe.completion, "read", reading)
+    yield pending.append
+    signal.signal(signal.SIGUSR1, before)
+    assert not pending, "no completion was read"
+
+
+def waits(operation):
+    with pytest.raises(kvpipe.Denied):
+        operation.wait(60)
+
+
+def polls(operation):
+    until(lambda: any(end.op is operation for end in operation._node.poll()), "its completion")
+
+
+def looks(operation):
+    until(lambda: operation.done, "its end")
+
+
+CALLS = [waits, polls, looks]
+
+
+@pytest.mark.parametrize("inner", CALLS)
+@pytest.mark.parametrize("outer", CALLS)
+def test_both_ends_are_whole(node, between, outer, inner):
+    def handler():
+        within = take(node, "inner", [7, 9, 11])
+        inner(within)
+        tells(within.completion, "inner", [7, 9, 11])
+
+    operation = take(node, "outer", [2, 4, 6])
+    between(handler)
+    outer(operation)
+    tells(operation.completion, "outer", [2, 4, 6])
+
+
+def test_those_of_one_poll(node, between):
+    """The interrupted call has several, and another handler interrupts the first one's."""
+    def handler():
+        between(lambda: waits(take(node, "third", [30])))
+        looks(take(node, "inner", [20, 22]))
+
+    takes = [take(node, "outer", [i]) for i in range(8)]
+    for operation in takes:
+        operation.wait_released(60)  # all of them have ended
+    between(handler)
+    ends = node.poll()
+    assert [end.op for end in ends if end.op in takes] == takes
+    for i, end in enumerate(ends[:8]):
+        tells(end, "outer", [i])
+
+
+@pytest.mark.parametrize("call", [
+    pytest.param(lambda node: take(node, "third", [30]).cancel(60), id="cancel"),
+    pytest.param(lambda node: node.offer("own", [30], tokens=16).withdraw(60), id="withdraw"),
+    pytest.param(lambda node: take(node, "third", [30]).wait_released(60), id="wait_released"),
+])
+def test_other_calls(node, between, call):
+    def handler():
+        call(node)
+        waits(take(node, "inner", [20, 22, 24]))
+
+    operation = take(node, "outer", [2, 4, 6])
+    between(handler)
+    waits(operation)
+    tells(operation.completion, "outer", [2, 4, 6])
