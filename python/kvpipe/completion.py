@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """One completion. Plain values: it stays valid for ever.
+    """One completion. Plain values: it stays valid for ever. Pickled, it has no ``op``, which is of this process alone.
 
     - ``tag``: what offer() or take() was given; scheduler and ranks see the same.
     - ``op``: the Offer, Take or Operation of this node; None when the engine's scheduler submitted it, or when the
@@ -71,6 +71,15 @@ class Completion(NamedTuple):
             return None
         reason = self.reason or errors.Reason.CANCELLED
         return errors.make(reason, self.message, self)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return Completion, tuple(self._replace(op=None))
+
+    def __copy__(self) -> "Completion":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "Completion":
+        return self
 
 
 def _name(kind: Any, value: int) -> int:

@@ -1,6 +1,7 @@
 """Arguments: what is accepted in which form, and which errors name what."""
 
 import array
+import copy
 import ctypes
 import pickle
 
@@ -205,3 +206,19 @@ def test_errors_travel():
     """Between processes, too: multiprocessing pickles them."""
     error = pickle.loads(pickle.dumps(errors.Busy("key k is in use")))
     assert type(error) is kvpipe.Busy and str(error) == "key k is in use" and error.reason == kvpipe.Reason.BUSY
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_errors_of_operations_travel(pair, protocol):
+    """Without the operation, which stays where it is."""
+    producer, consumer = pair
+    producer.node.offer("k", [1, 2], tokens=32)
+    take = consumer.node.take("k", [1, 3], token=b"0123456789abcdef", tokens=32)
+    with pytest.raises(kvpipe.Denied) as caught:
+        take.wait(60)
+    error = pickle.loads(pickle.dumps(caught.value, protocol))
+    assert type(error) is kvpipe.Denied and str(error) == str(caught.value) and error.reason == kvpipe.Reason.DENIED
+    assert error.completion == take.completion._replace(op=None) == pickle.loads(pickle.dumps(take.completion, protocol))
+    assert type(error.completion) is kvpipe.Completion and error.completion.failed[0] == kvpipe.Run(0, 1, 2)
+    for copied in copy.copy(caught.value), copy.deepcopy(caught.value):  # here it is the same operation
+        assert copied.completion == take.completion and copied.completion.op is take
