@@ -23,7 +23,9 @@ _MADV_HUGEPAGE = 14
 _MADV_DONTDUMP = 16
 _MADV_POPULATE_WRITE = 23
 _PROT_READ_WRITE = 1 | 2
-_MAP_ZEROS = 0x02 | 0x10 | 0x20 | 0x4000  # MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS, MAP_NORESERVE
+_MAP_ZEROS = 0x02 | 0x20 | 0x4000  # MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE
+_MAP_FIXED = 0x10
+_MAP_FIXED_NOREPLACE = 0x100000
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -139,5 +141,12 @@ def unmap(address: int, size: int) -> None:
 
 def zeros_at(address: int, size: int) -> bool:
     """In a forked child: puts zeros where the parent's memory was, so that buffers over it stay valid addresses."""
-    got = _libc.mmap(address, size, _PROT_READ_WRITE, _MAP_ZEROS, -1, 0)
+    got = _libc.mmap(address, size, _PROT_READ_WRITE, _MAP_ZEROS | _MAP_FIXED, -1, 0)
     return got is not None and got != _MAP_FAILED
+
+
+def zeros_in_gap(address: int, size: int) -> None:
+    """The same where nothing is mapped, and nothing otherwise."""
+    got = _libc.mmap(address, size, _PROT_READ_WRITE, _MAP_ZEROS | _MAP_FIXED_NOREPLACE, -1, 0)
+    if got not in (None, _MAP_FAILED, address):  # before Linux 4.17
+        unmap(got, size)

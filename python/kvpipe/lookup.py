@@ -119,6 +119,7 @@ class LookupBuffer(End):
         ``match``: "prefix", one of the two sequences of tokens (under their roi) begins with the other; "exact", they are
         equal. Without tokens any entry matches. The oldest of several is taken. Raises Timeout when none came; when it says that
         the daemon does not answer, an entry that this had on its way then is lost.
+        A forked child may find zeros in the tensors.
         """
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as query:

@@ -87,7 +87,8 @@ class Pipe(End):
     # ---- receiving
 
     def recv_tensor(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
-        """Receives the next tensor, or None when None was sent. It owns its memory, which is free once it is collected.
+        """Receives the next tensor, or None when None was sent. It owns its memory, which is free once it is collected. A forked
+        child may find zeros in it.
 
         ``framework``: "torch", "numpy", "raw" (a RawTensor), or "auto": torch when it is installed, else numpy, else raw. A
         type that the framework does not have raises Unavailable, and the tensor stays the next one; a shape that it cannot

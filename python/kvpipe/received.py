@@ -1,23 +1,29 @@
 """What the library received, as tensors of a framework that own their memory.
 
 A received tensor lies where the library put it; its memory goes back when the last tensor of its message is collected. No
-framework is needed for that: torch and numpy both keep the buffer that they look at, and the buffer keeps the message.
+framework is needed for that: torch and numpy both keep the buffer that they look at, and the buffer keeps the message. A forked
+child finds zeros there.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import importlib.util
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import mmap
+import os
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from . import _abi, _values
+from . import _abi, _memory, _values
 from ._library import Library
 from .errors import Incompatible, Unavailable
 from .tensors import RawTensor
 
 FRAMEWORKS = ("auto", "torch", "numpy", "raw")
 _auto: Optional[str] = None
+# message -> whose it is; where its members lie is asked only by a forked child
+_live: Dict[int, Library] = {}
 
 
 class _Message:
@@ -25,13 +31,17 @@ class _Message:
 
     def __init__(self, lib: Library, handle: int) -> None:
         self._free: Callable[[int], None] = lib.msg_free
+        self._forget: Callable[[Any, None], object] = _live.pop
         self._handle: Optional[int] = handle
+        _live[handle] = lib
 
     def give_up(self) -> None:
+        self._forget(self._handle, None)
         self._handle = None
 
     def __del__(self) -> None:
         if self._handle is not None:
+            self._forget(self._handle, None)
             self._free(self._handle)
 
 
@@ -79,13 +89,18 @@ def _raw(dtype: str, shape: Tuple[int, ...], data: Any) -> RawTensor:
 _MAKERS: Dict[str, Callable[[str, Tuple[int, ...], Any], Any]] = {"torch": _torch, "numpy": _numpy, "raw": _raw}
 
 
+def _nbytes(lib: Library, t: _abi.Tensor) -> int:
+    nbytes: int = lib.dtype_size(t.dtype)
+    for n in t.shape[:t.ndim]:
+        nbytes *= n
+    return nbytes
+
+
 def _member(lib: Library, t: _abi.Tensor, owner: _Message, framework: str) -> Any:
     dtype = lib.dtype_name(t.dtype).decode()
     shape = tuple(t.shape[:t.ndim])
-    nbytes = lib.dtype_size(t.dtype)
-    for n in shape:
-        nbytes *= n
-    data = None
+    nbytes = _nbytes(lib, t)
+    data: Any = None
     if nbytes > 0:
         data = (ctypes.c_ubyte * nbytes).from_address(t.data)
         data._message = owner
@@ -108,3 +123,35 @@ def tensors(lib: Library, handle: int, framework: str) -> List[Any]:
         owner.give_up()
         raise
     return out
+
+
+def _pages() -> Iterator[Tuple[int, int]]:
+    """Of all members that live: from, to."""
+    page, t = mmap.PAGESIZE, _abi.opts(_abi.Tensor)
+    for handle, lib in _live.items():
+        for i in range(lib.msg_count(handle)):
+            if lib.msg_tensor(handle, i, ctypes.byref(t)) == 1 and t.data:
+                yield t.data // page * page, -(-(t.data + _nbytes(lib, t)) // page) * page
+
+
+def _after_fork() -> None:
+    """Zeros for what a child does not have. What the library had copied out it has.
+
+    Members may have a page in common; those that only lie side by side may be of either kind.
+    """
+    gaps: List[Tuple[int, int]] = []
+    collecting = gc.isenabled()
+    gc.disable()  # it would free messages that are looked at
+    pages = sorted(_pages())
+    if collecting:
+        gc.enable()
+    for first, end in pages:
+        if gaps and first < gaps[-1][1]:
+            gaps[-1] = gaps[-1][0], max(gaps[-1][1], end)
+        else:
+            gaps.append((first, end))
+    for first, end in gaps:
+        _memory.zeros_in_gap(first, end - first)
+
+
+os.register_at_fork(after_in_child=_after_fork)

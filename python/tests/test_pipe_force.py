@@ -209,3 +209,33 @@ def test_fork(near):
         assert os.waitpid(pid, 0)[1] == 0
         tx.send_tensor(b"after")
         assert bytes(rx.recv_tensor(framework="raw").data) == b"after" and bytes(kept.data) == b"before"
+
+
+@pytest.mark.parametrize("size, capacity", [(100, 1 << 16), (100_000, 1 << 20)])
+def test_a_child_finds_zeros_where_received_tensors_lie(near, size, capacity):
+    """It has those that the library had to copy out of its arena, which is a quarter larger than the capacity."""
+    with kvpipe.connect(near.socket, engine_id="a") as node, node.pipe("zeros", "send", capacity=capacity) as tx, \
+            node.pipe("zeros", "recv") as rx:
+        kept = []
+        for n in range(2 * (capacity // size)):
+            tx.send_tensor(bytes([1 + n % 255]) * size)
+            kept.append(rx.recv_tensor(framework="raw").data)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                there = [bytes(data).strip(b"\0") for data in kept]
+                zeros = [not data for data in there]
+                assert zeros[0] and not zeros[-1] and len(set(zeros)) == 2
+                assert all(data == bytes([1 + n % 255]) * size for n, data in enumerate(there) if data)
+                kept[0][:] = b"w" * size
+                grandchild = os.fork()  # it has a copy
+                if grandchild == 0:
+                    os._exit(bytes(kept[0]) != b"w" * size)
+                assert os.waitpid(grandchild, 0)[1] == 0
+                kept.clear()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert all(bytes(data) == bytes([1 + n % 255]) * size for n, data in enumerate(kept))
