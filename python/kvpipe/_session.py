@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Union
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _CLOSED = "the session is closed: connect again"
 _FORKED = "the session belongs to the parent process: connect again after fork()"
+# How long kvpipe_close() waits for the fence. One that returns sooner has it.
+_FENCE_SECONDS = 5.0
 # How long the end of the interpreter waits for other threads' calls.
 _EXIT_SECONDS = 1.0
 
@@ -136,10 +139,15 @@ class Session:
             # Who came since finds no handle, and need not be waited for.
             if self._inside and (me in self._inside or not alone):
                 self._late, handle = handle, None
-        for operation in list(self.operations.values()):
+        operations = list(self.operations.values())
+        for operation in operations:
             operation._abandon(Closed("the session was closed while the operation ran"))
         if handle is not None:
+            began = time.monotonic()
             self._free(handle)
+            if time.monotonic() - began < _FENCE_SECONDS:
+                for operation in operations:
+                    operation._free()
         for region in list(self.regions.values()):
             region._end()
         self.regions.clear()

@@ -48,7 +48,8 @@ class Operation:
 
     @property
     def released(self) -> bool:
-        """True when nothing touches the operation's memory any more: it may be reused."""
+        """True when nothing touches the operation's memory any more: it may be reused. Also after Node.close(), unless the
+        daemon did not answer that: then, and where close() left its work to a call that was under way, Closed."""
         if not self._released:
             with self._session as handle:
                 lib = self._session.lib

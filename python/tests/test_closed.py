@@ -22,7 +22,7 @@ ARGUMENTS = {
 }
 # What has an answer without the session.
 ANSWERS = {"close", "closed", "connected", "registered", "valid", "key", "token", "tokens", "name", "instance", "advertise", "id", "nbytes",
-           "address", "memory", "end"}
+           "address", "memory", "end", "released", "wait_released"}
 # register_fd() looks at the descriptor before it asks anybody.
 ERRORS = {"register_fd": kvpipe.Error}
 

@@ -131,6 +131,29 @@ def test_daemon_dies(folder):
     cache.close()
 
 
+def test_memory_is_released_with_its_session(near):
+    with Cache(near.socket, "closing") as cache:
+        operations = [cache.node.offer("k", [0], tokens=16), cache.node.watch("none", None, b"0" * 16),
+                      cache.node.take("never", [1], token=b"0" * 16, tokens=16)]
+        assert not operations[-1].released
+    for operation in operations:
+        assert operation.released and operation.wait_released() is None
+        with pytest.raises(kvpipe.Closed):
+            operation.wait()
+
+
+def test_memory_is_not_released_by_a_daemon_that_stands_still(folder):
+    daemon = Daemon(folder / "still", "still", folder / "ca")
+    cache = Cache(daemon.socket, "closing")
+    take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+    daemon.process.send_signal(signal.SIGSTOP)
+    cache.close()
+    with pytest.raises(kvpipe.Closed):
+        take.released
+    daemon.process.send_signal(signal.SIGCONT)
+    daemon.stop()
+
+
 def test_garbage(near):
     """Nothing is closed by hand."""
     cache = Cache(near.socket, "garbage")
