@@ -7,6 +7,7 @@ hears its edges, through an epoll of its own, and leaves the completions where t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 from collections import Counter
 from typing import TYPE_CHECKING, Optional
@@ -82,7 +83,7 @@ async def wait(operation: "Operation", timeout: Optional[float]) -> None:
         if operation._look() is None:
             raise Timeout(f"wait_async: {operation!r}: not within {timeout:g} s") from None
     finally:
-        if wake in operation._waiting:
+        with contextlib.suppress(ValueError):  # another thread may be taking it
             operation._waiting.remove(wake)
         listener.operations[operation] -= 1
         listener.operations += Counter()  # drops what is 0

@@ -278,3 +278,20 @@ def test_progress_says_what_it_cannot(pair):
     pair[0].node.progress(3)  # never moves back, and is no error
     with pytest.raises(kvpipe.Invalid):
         pair[0].node.progress(-1)
+
+
+def test_an_end_just_as_wait_async_gives_up(pair):
+    """Another thread's poll() takes the waiter's entry while it takes it back."""
+    take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16)
+
+    class Raced(list):
+        def remove(self, entry):
+            other = threading.Thread(target=take._wake)
+            other.start()
+            other.join()
+            super().remove(entry)
+
+    take._waiting = Raced()
+    with pytest.raises(kvpipe.Timeout):
+        asyncio.run(take.wait_async(0.01))
+    assert take._waiting == [] and not take._session.listeners
