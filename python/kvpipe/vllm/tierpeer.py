@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import array
 import json
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set
 
-from .. import Error, Node, Pipe, Status, Take, Timeout
+from .. import Error, Node, Pipe, RawTensor, Status, Take, Timeout
 from .guard import ask
 
 
@@ -21,6 +21,13 @@ def read(metadata: bytes) -> Dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         pass
     raise ValueError("kvpipe: the peer's metadata is not of a KVPipeTransport of this release")
+
+
+def _words(tensor: Optional[RawTensor]) -> List[int]:
+    """What tell() sent, a number and blocks. Raises ValueError for anything else."""
+    if tensor is None or not tensor.data.nbytes:
+        raise ValueError("nothing")
+    return array.array("q", bytes(tensor.data)).tolist()
 
 
 class Peer:
@@ -55,13 +62,12 @@ class Peer:
         """Takes what it has offered since."""
         while not self.gone:
             try:
-                words = array.array("q", bytes(self._hears.recv_tensor(timeout=0, framework="raw").data))
+                number, *blocks = _words(self._hears.recv_tensor(timeout=0, framework="raw"))
             except Timeout:
                 return
-            except Error:
+            except (Error, ValueError):
                 self.gone = True
                 return
-            number, blocks = words[0], words[1:].tolist()
             if number < 0:
                 self.refused.add(-number)
                 continue

@@ -193,6 +193,16 @@ def test_a_peer_that_closes_fails_what_it_did_not_take(pair):
     assert a.transport.write_blocks("b", [1], [1]) is None
 
 
+@pytest.mark.parametrize("item", [None, b"", b"7 bytes"], ids=["None", "empty", "no whole number"])
+def test_a_peer_that_says_nonsense_is_gone(pair, item):
+    a, b = pair
+    number = a.transport.write_blocks("b", [1], [1])
+    b.transport._peers["a"]._tell.send_tensor(item)
+    until(lambda: a.transport.write_blocks("b", [2], [2]) is None, a)
+    until(lambda: number in a.done + a.failed, a)
+    assert b.transport.write_blocks("a", [2], [2])  # it hears well
+
+
 def test_a_peer_that_never_polls(sides):
     """The write's time is over; the peer's own take would be over by then too."""
     a, b = sides(timeout=0.2), sides(True)
