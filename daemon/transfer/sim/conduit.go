@@ -275,7 +275,7 @@ func (h *sender) put(bind *Op) {
 		b := list(bs, 0, t.tokens, ids)
 		in.Blocks = append(in.Blocks, b)
 		for _, id := range ids {
-			s.src[id]++
+			s.src[id] = o
 		}
 		s.mem.write(int(t.id), 0, b, 0, layers)
 	}

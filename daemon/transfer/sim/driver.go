@@ -184,7 +184,7 @@ func (n *Node) read(seg *segment, slice int) []byte {
 	for _, r := range seg.plan.Src(slice, nil) {
 		s := seg.src[r.Rank]
 		for off := int(r.Off); off < int(r.Off+r.Len); off += cell {
-			if b := s.mem.blockAt(off); s.src[b] == 0 || s.drained || s.invalid {
+			if b := s.mem.blockAt(off); s.src[b] == nil || s.drained || s.invalid {
 				n.c.fail("node %s: block %d of session %d (%s rank %d) was read although no offer holds it", n.name, b, s.id, s.eng.name, s.rank)
 			}
 		}

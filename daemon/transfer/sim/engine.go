@@ -44,7 +44,7 @@ type Session struct {
 	progress uint64
 	watch    uint64
 	writes   []write
-	src      map[uint32]int // block -> offers that hold it
+	src      map[uint32]*Op // block -> offer that holds it
 	dst      map[uint32]*Op // block -> take that holds it
 	byUser   map[uint64]*Op
 	lastUser uint64
@@ -96,7 +96,7 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n.lastID++
 	s := &Session{
 		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
-		src: map[uint32]int{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]bool{}, credits: e.c.credits, lazy: e.lazy,
+		src: map[uint32]*Op{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]bool{}, credits: e.c.credits, lazy: e.lazy,
 	}
 	if e.lazy {
 		s.credits = e.c.rng.in(4, 12)

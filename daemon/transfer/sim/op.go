@@ -22,6 +22,7 @@ type Op struct {
 	after     uint64
 	layered   bool
 	conflict  bool                 // its blocks are in use: it has to be refused
+	over      string               // by what
 	given     bool                 // the machine has it
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
@@ -70,23 +71,27 @@ func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 
 // submit hands the operation to the daemon, if the session still has one.
 func (o *Op) submit(in transfer.Op) {
-	s, n := o.sess, o.sess.node
+	c, s, n := o.c, o.sess, o.sess.node
 	if !s.open || !n.up || s.away {
 		return
 	}
 	o.in = in
-	n.later(o.c.delay(), func() {
+	n.later(c.delay(), func() {
 		if !s.open || s.away || o.conflict && !o.conflicts() {
 			return
 		}
+		before := o.accepted()
 		o.given = true
 		if o.timeout > 0 {
-			o.limit = o.c.now + o.timeout + o.c.bound()
+			o.limit = c.now + o.timeout + c.bound()
 			if o.kind == "small" && o.sess.eng.returning() {
 				o.limit = 0 // what it acts on may have to wait for other ranks
 			}
 		}
 		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(in)})
+		if o.accepted() > before {
+			c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.over)
+		}
 	})
 }
 
@@ -101,18 +106,6 @@ func given(in transfer.Op) transfer.Op {
 		return &own
 	}
 	return in
-}
-
-// conflicts is true while another take, which was not told its end, holds some of the blocks.
-func (o *Op) conflicts() bool {
-	for _, w := range o.ranksOf() {
-		for _, id := range o.lists[0].IDs {
-			if h := w.dst[id]; h != nil && h.given && len(h.ends) == 0 && h.hopes() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // bound is how much later than its deadline an operation may end.
@@ -214,7 +207,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		}
 	}
 	if o.conflict && (e.Status == transfer.Done || e.More) {
-		c.fail("op %d (%s): a conflicting hold was granted: status %d", o.tag, o.kind, e.Status)
+		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s: status %d", o.tag, o.kind, o.over, e.Status)
 	}
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:
@@ -346,10 +339,8 @@ func (o *Op) free() {
 				if id == layout.NoBlock {
 					continue
 				}
-				if s.src[id]--; s.src[id] == 0 {
-					delete(s.src, id)
-					back = append(back, id)
-				}
+				delete(s.src, id)
+				back = append(back, id)
 			}
 		}
 		s.mem.spoil(back, o.c.rng.next())

@@ -113,7 +113,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	for _, w := range o.ranksOf() {
 		for _, id := range ids {
 			if id != layout.NoBlock {
-				w.src[id]++
+				w.src[id] = o
 			}
 		}
 	}
@@ -195,7 +195,7 @@ type takePlan struct {
 	attempt     int
 	token       []byte
 	content     []byte
-	conflict    bool
+	conflict    string // its blocks are in use, byTake or byOffer
 }
 
 // take takes the request's tokens: by the scheduler, or a part by each worker.
@@ -218,8 +218,8 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	a := s.allocator()
 	need := (p.stop + bs - 1) / bs
 	var ids []uint32
-	if p.conflict {
-		ids = a.inUse(need)
+	if p.conflict != "" {
+		ids = a.inUse(p.conflict, need)
 	} else {
 		ids = a.alloc(need)
 	}
@@ -227,14 +227,14 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 		return nil
 	}
 	o := c.newOp("take", s, s.ranks())
-	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict
+	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict != ""
 	o.lists, o.layered = []layout.BlockList{list(bs, p.first, p.stop, ids)}, p.layered
 	for _, w := range o.ranksOf() {
 		if p.ahead > 0 {
 			o.after = max(o.after, (w.progress>>16+uint64(p.ahead))<<16)
 		}
 		for _, id := range o.lists[0].IDs {
-			if !p.conflict {
+			if p.conflict == "" {
 				w.dst[id] = o
 			}
 		}
@@ -248,27 +248,4 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 		Part: part, Parts: parts, After: o.after, Layered: p.layered, LayerSlot: slot, Timeout: p.timeout, Blocks: o.lists,
 	})
 	return o
-}
-
-// inUse finds blocks that a take or an offer holds: a mistake that has to be refused.
-func (s *Session) inUse(n int) []uint32 {
-	var ids []uint32
-	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
-		o := s.dst[id]
-		if o != nil && o.given && !o.freed && len(o.ends) == 0 && o.sess.open {
-			ids = append(ids, id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
-		if s.dst[id] == nil && s.src[id] == 0 {
-			ids = append(ids, id)
-		}
-	}
-	if len(ids) < n {
-		return nil
-	}
-	return ids
 }

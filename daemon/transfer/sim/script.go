@@ -236,7 +236,10 @@ func (s *Script) extend(a args) {
 func (s *Script) take(a args) {
 	q := s.request(a)
 	p := takePlan{first: a.num("from", 0), stop: a.num("tokens", q.tokens), peer: a.named["peer"], timeout: a.ms("timeout", second),
-		ahead: a.num("ahead", 0), layered: a.has("layered"), conflict: a.has("conflict"), attempt: a.num("id", 0), token: q.token}
+		ahead: a.num("ahead", 0), layered: a.has("layered"), attempt: a.num("id", 0), token: q.token}
+	if a.has("conflict") {
+		p.conflict = byTake
+	}
 	if t, ok := a.named["token"]; ok {
 		p.token = []byte(t)
 	}

@@ -90,7 +90,7 @@ func (s *Script) put(a args) {
 		b := list(bs, 0, t.tokens, o.ids)
 		in.Blocks = append(in.Blocks, b)
 		for _, id := range o.ids {
-			x.src[id]++
+			x.src[id] = o
 		}
 		x.mem.write(int(t.id), 0, b, 0, layers)
 	}

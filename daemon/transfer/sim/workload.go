@@ -145,6 +145,10 @@ func (q *Request) produce() {
 	if len(ops) > 0 && r.hit(c.faults.client/2) {
 		c.after(r.span(0, 600*ms), q.bereave)
 	}
+	if r.hit(15) {
+		bad := takePlan{stop: q.tokens, timeout: second, token: q.token, content: q.content, conflict: byOffer}
+		c.after(r.span(0, 600*ms), func() { q.mistake(q.prod, bad) })
+	}
 	if len(ops) == 0 || !r.hit(20+c.faults.churn) {
 		return
 	}
@@ -235,14 +239,9 @@ func (q *Request) consume(e *Engine, attempt int) {
 	for _, o := range ops {
 		q.mind(e, o, attempt)
 	}
-	if r.hit(15) {
-		c.after(r.span(0, 300*ms), func() {
-			if e.ready() {
-				bad := p
-				bad.conflict, bad.attempt = true, 50
-				q.take(e, bad)
-			}
-		})
+	if r.hit(30) {
+		p.conflict = byTake
+		c.after(r.span(0, 300*ms), func() { q.mistake(e, p) })
 	}
 }
 

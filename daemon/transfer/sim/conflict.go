@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// An engine that mixes up its blocks takes into those that it offers or takes into already, or offers those that are being written.
+// The daemon has to refuse that.
+
+// What holds the blocks.
+const (
+	byTake  = "a take"
+	byOffer = "an offer"
+)
+
+// mistake uses blocks that are in use, in one way or the other.
+func (q *Request) mistake(e *Engine, p takePlan) {
+	switch {
+	case !e.ready():
+	case p.conflict == byTake && q.c.rng.hit(50):
+		q.c.offerTaken(pick(&q.c.rng, e.askers()), q.c.rng.in(1, 4))
+	default:
+		p.first, p.attempt = 0, 50
+		q.take(e, p)
+	}
+}
+
+// offerTaken offers blocks into which a take of the same session writes.
+func (c *Cluster) offerTaken(s *Session, n int) {
+	ids := s.allocator().inUse(byTake, n)
+	if ids == nil {
+		return
+	}
+	q := c.newRequest(s.eng, 1, n*s.eng.shape.blockSize)
+	o := c.newOp("offer", s, s.ranks())
+	o.req, o.ids, o.conflict, o.segs = q, ids, true, []int{q.tokens}
+	o.lists = []layout.BlockList{list(s.eng.shape.blockSize, 0, q.tokens, ids)}
+	o.submit(&transfer.OfferOp{Key: []byte(q.key), Token: q.token, Lease: second, Consumers: 1, Sealed: true, Blocks: o.lists})
+}
+
+// holder is who holds a block for sure: no session was told that it ended.
+func (s *Session) holder(id uint32, what string) *Op {
+	o := s.dst[id]
+	if what == byOffer {
+		o = s.src[id]
+	}
+	if o == nil || !o.given || len(o.ends) > 0 || !o.sess.open {
+		return nil
+	}
+	if o.kind == "offer" { // the blocks of an extension may not have come
+		for _, first := range o.ids[:(o.segs[0]+s.eng.shape.blockSize-1)/s.eng.shape.blockSize] {
+			if first == id {
+				return o
+			}
+		}
+		return nil
+	}
+	return o
+}
+
+// inUse finds n blocks, of which a take or an offer holds some.
+func (s *Session) inUse(what string, n int) []uint32 {
+	var ids []uint32
+	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
+		if s.holder(id, what) != nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
+		if s.dst[id] == nil && s.src[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) < n {
+		return nil
+	}
+	return ids
+}
+
+// conflicts says whether the operation must not have its blocks, and notes why.
+func (o *Op) conflicts() bool {
+	for _, w := range o.ranksOf() {
+		for _, id := range o.lists[0].IDs {
+			for _, what := range []string{byTake, byOffer} {
+				if w.holder(id, what) != nil && (o.kind == "take" || what == byTake) {
+					o.over = what
+					return !w.eng.returning() // else it waits, and may be looked at when the other one is over
+				}
+			}
+		}
+	}
+	return false
+}
+
+// accepted counts the operations that the daemon has of the session of one that has to be refused.
+func (o *Op) accepted() int {
+	n := o.sess.node
+	if !o.conflict || !n.up {
+		return 0
+	}
+	for _, s := range n.m.Snapshot().Sessions {
+		if s.Session == o.sess.id {
+			return s.Operations
+		}
+	}
+	return 0
+}
