@@ -228,6 +228,11 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		if !n.alive() || m.frozen && status == Failed {
 			continue
 		}
+		if m.cfg.Broken.Ranks && n != o.by {
+			if c.More = false; status > WasCancelled {
+				continue
+			}
+		}
 		c.Session, c.UserData = n.id, 0
 		if n == o.by {
 			c.UserData = o.user

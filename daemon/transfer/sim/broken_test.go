@@ -19,6 +19,8 @@ func TestBroken(t *testing.T) {
 		{"take over a take", Options{Broken: transfer.Broken{Hold: true}}, 300, "(take): a conflicting hold was granted over blocks of a take"},
 		{"take over an offer", Options{Broken: transfer.Broken{Hold: true}}, 300, "(take): a conflicting hold was granted over blocks of an offer"},
 		{"offer over a take", Options{Broken: transfer.Broken{Hold: true}}, 300, "(offer): a conflicting hold was granted over blocks of a take"},
+		{"ranks that are told too early that none is written", Options{Broken: transfer.Broken{Ranks: true}}, 300, "a byte landed in block"},
+		{"ranks that are told too early that none is read", Options{Broken: transfer.Broken{Ranks: true}}, 300, "was read after it was told"},
 		{"commit", Options{Broken: transfer.Broken{Commit: true}}, 100, ""},
 		{"incarnation", Options{Broken: transfer.Broken{Incarnation: true}}, 3000, ""},
 		{"late slice", Options{Broken: transfer.Broken{LateSlice: true}}, 3000, ""},

@@ -87,7 +87,7 @@ func (o *Op) conflicts() bool {
 		for _, id := range o.lists[0].IDs {
 			for _, what := range []string{byTake, byOffer} {
 				if w.holder(id, what) != nil && (o.kind == "take" || what == byTake) {
-					o.over = what
+					o.holder = what
 					return !w.eng.returning() // else it waits, and may be looked at when the other one is over
 				}
 			}

@@ -184,8 +184,12 @@ func (n *Node) read(seg *segment, slice int) []byte {
 	for _, r := range seg.plan.Src(slice, nil) {
 		s := seg.src[r.Rank]
 		for off := int(r.Off); off < int(r.Off+r.Len); off += cell {
-			if b := s.mem.blockAt(off); s.src[b] == nil || s.drained || s.invalid {
+			b := s.mem.blockAt(off)
+			switch o := s.src[b]; {
+			case o == nil || s.drained || s.invalid:
 				n.c.fail("node %s: block %d of session %d (%s rank %d) was read although no offer holds it", n.name, b, s.id, s.eng.name, s.rank)
+			case o.over(s):
+				n.c.fail("node %s: block %d of session %d (%s rank %d) was read after it was told that op %d (%s) reads it no more", n.name, b, s.id, s.eng.name, s.rank, o.tag, o.kind)
 			}
 		}
 		data = append(data, s.mem.bytes[r.Off:r.Off+r.Len]...)
@@ -204,6 +208,8 @@ func (n *Node) write(id transfer.Leg, seg *segment, slice int, data []byte) {
 				n.c.fail("node %s: a byte landed in session %d, which was drained", n.name, s.id)
 			case o == nil:
 				n.c.fail("node %s: transfer %x: a byte landed in block %d of session %d (%s rank %d), which no take holds", n.name, id.Xfer, b, s.id, s.eng.name, s.rank)
+			case o.over(s):
+				n.c.fail("node %s: a byte landed in block %d of session %d (%s rank %d) after it was told that none of op %d (%s) does", n.name, b, s.id, s.eng.name, s.rank, o.tag, o.kind)
 			case o.leg != 0 && o.leg != id.Xfer:
 				n.c.fail("node %s: a byte of transfer %x landed in block %d of %s, which transfer %x holds", n.name, id.Xfer, b, s.eng.name, o.leg)
 			case s.progress < o.after && s.open:

@@ -22,7 +22,7 @@ type Op struct {
 	after     uint64
 	layered   bool
 	conflict  bool                 // its blocks are in use: it has to be refused
-	over      string               // by what
+	holder    string               // by what
 	given     bool                 // the machine has it
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
@@ -90,7 +90,7 @@ func (o *Op) submit(in transfer.Op) {
 		}
 		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(in)})
 		if o.accepted() > before {
-			c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.over)
+			c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		}
 	}
 	if o.conflict && (e.Status == transfer.Done || e.More) {
-		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s: status %d", o.tag, o.kind, o.over, e.Status)
+		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s: status %d", o.tag, o.kind, o.holder, e.Status)
 	}
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:
@@ -282,6 +282,12 @@ func (o *Op) ranksOf() []*Session {
 		return o.concerned[1:]
 	}
 	return o.concerned[:1]
+}
+
+// over is true once a session was told that the memory is its own.
+func (o *Op) over(s *Session) bool {
+	u := o.ends[s]
+	return u != nil && u.released
 }
 
 // settled is true once every session that lives was told that the memory is its own.
