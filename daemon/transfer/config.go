@@ -61,6 +61,7 @@ type Broken struct {
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
 	Doubt       bool // one that may have been received goes back
 	Ranks       bool // a scheduler's ranks are told that memory is free while it may still be touched
+	Stranger    bool // takes, watches and drops with any token, content digest and layout are right
 	LateSlice   bool // a slice that is spoiled after it had landed stays landed
 }
 

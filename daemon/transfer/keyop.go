@@ -155,7 +155,7 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	o, g := m.offers[string(msg.Key)], m.graves.keys[string(msg.Key)]
 	switch {
-	case o != nil && !sameToken(o.token, msg.Token):
+	case o != nil && !sameToken(o.token, msg.Token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(msg.Key))
 	case o != nil && msg.Drop:
 		o.drop(m, msg.Engine)

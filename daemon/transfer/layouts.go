@@ -113,7 +113,7 @@ func (m *Machine) agreed1(p pair) Cause {
 	}
 	c, known := m.agreed[p]
 	if !known {
-		if key, a, b, differ := layout.FingerprintDiff(p.producer, p.consumer); differ {
+		if key, a, b, differ := layout.FingerprintDiff(p.producer, p.consumer); differ && !m.cfg.Broken.Stranger {
 			c = because(Incompatible, "fingerprint field %q is %q at the producer and %q at the consumer; both engines must serve the same model alike", key, a, b)
 		}
 		if len(m.agreed) >= maxAgreed {

@@ -112,7 +112,7 @@ func (m *Machine) admit(v *serve) {
 		m.park(v)
 		return
 	}
-	if cause := o.authorise(t); cause.Reason != OK {
+	if cause := o.authorise(t); cause.Reason != OK && !m.cfg.Broken.Stranger {
 		v.refuse(m, cause)
 		return
 	}

@@ -208,6 +208,8 @@ func (n *Node) write(id transfer.Leg, seg *segment, slice int, data []byte) {
 				n.c.fail("node %s: a byte landed in session %d, which was drained", n.name, s.id)
 			case o == nil:
 				n.c.fail("node %s: transfer %x: a byte landed in block %d of session %d (%s rank %d), which no take holds", n.name, id.Xfer, b, s.id, s.eng.name, s.rank)
+			case o.wrong != "":
+				n.c.fail("node %s: a byte landed for op %d (%s of %s), and %s", n.name, o.tag, o.kind, o.about(), o.wrong)
 			case o.over(s):
 				n.c.fail("node %s: a byte landed in block %d of session %d (%s rank %d) after it was told that none of op %d (%s) does", n.name, b, s.id, s.eng.name, s.rank, o.tag, o.kind)
 			case o.leg != 0 && o.leg != id.Xfer:

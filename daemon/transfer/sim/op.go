@@ -11,7 +11,7 @@ import (
 // Op is an operation as its clients see it.
 type Op struct {
 	c         *Cluster
-	kind      string // "offer", "take", "key", "small"
+	kind      string // "offer", "take", "watch", "drop", "small", and those of ends
 	sess      *Session
 	concerned []*Session // sess first
 	user, tag uint64
@@ -23,6 +23,7 @@ type Op struct {
 	layered   bool
 	conflict  bool                 // its blocks are in use: it has to be refused
 	holder    string               // by what
+	wrong     string               // what is, for which it has to fail
 	given     bool                 // the machine has it
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
@@ -209,6 +210,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	if o.conflict && (e.Status == transfer.Done || e.More) {
 		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s: status %d", o.tag, o.kind, o.holder, e.Status)
 	}
+	if o.wrong != "" && e.Status == transfer.Done {
+		c.fail("op %d (%s): done, and %s", o.tag, o.kind, o.wrong)
+	}
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:
 		o.checkBytes(0, layers, nil)
@@ -362,6 +366,9 @@ func (s *Session) granted(e transfer.Granted) {
 	if o == nil || o.kind != "take" && o.kind != "get" || o.ends[s] != nil {
 		s.node.c.fail("node %s: bytes are granted to operation %d, which is no running take", s.node.name, e.UserData)
 		return
+	}
+	if o.wrong != "" {
+		s.node.c.fail("op %d (%s of %s): bytes are granted, and %s", o.tag, o.kind, o.about(), o.wrong)
 	}
 	o.granted = true
 }

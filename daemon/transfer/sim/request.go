@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -75,6 +76,19 @@ func (r *Request) consumed(o *Op) {
 	if n < r.consumers {
 		r.c.fail("op %d: offer of %s is done, but only %d of %d consumers are", o.tag, r.key, n, r.consumers)
 	}
+}
+
+// wrong says what is with a take of the request.
+func (r *Request) wrong(e *Engine, token, content []byte) string {
+	switch {
+	case !bytes.Equal(token, r.token):
+		return "its token is not the offer's"
+	case !bytes.Equal(content, r.content):
+		return "its content digest is not the offer's"
+	case r.prod != nil && r.prod.shape.model != e.shape.model:
+		return "its model is not the offer's"
+	}
+	return ""
 }
 
 // offerPlan is how a producer goes about its offer.
@@ -228,6 +242,7 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	}
 	o := c.newOp("take", s, s.ranks())
 	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict != ""
+	o.wrong = r.wrong(s.eng, p.token, p.content)
 	o.lists, o.layered = []layout.BlockList{list(bs, p.first, p.stop, ids)}, p.layered
 	for _, w := range o.ranksOf() {
 		if p.ahead > 0 {

@@ -6,6 +6,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
+var wrongToken = []byte("somebody-elses-token")
+
 // workload plans requests and trouble for the whole run; what they do is drawn when their time comes.
 func (c *Cluster) workload() {
 	r := &c.rng
@@ -220,20 +222,14 @@ func (q *Request) consume(e *Engine, attempt int) {
 	}
 	switch {
 	case r.hit(3):
-		p.token = []byte("somebody-elses-token")
+		p.token = wrongToken
 	case r.hit(2):
 		p.content = []byte("other")
 	case r.hit(5):
-		s := pick(r, e.askers())
-		k := c.newOp("key", s, nil)
-		k.timeout = p.timeout
-		q.drops++
-		k.submit(&transfer.DropOp{Key: []byte(q.key), Token: q.token, Peer: p.peer, Timeout: p.timeout})
+		q.drop(e, p)
 		return
 	case r.hit(10):
-		k := c.newOp("key", pick(r, e.askers()), nil)
-		k.timeout = p.timeout
-		k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: q.token, Peer: p.peer, Timeout: p.timeout})
+		q.watch(e, p)
 	}
 	ops := q.take(e, p)
 	for _, o := range ops {
@@ -243,6 +239,28 @@ func (q *Request) consume(e *Engine, attempt int) {
 		p.conflict = byTake
 		c.after(r.span(0, 300*ms), func() { q.mistake(e, p) })
 	}
+}
+
+// drop says that the engine needs nothing; with another token it says nothing.
+func (q *Request) drop(e *Engine, p takePlan) {
+	if q.c.rng.hit(15) {
+		p.token = wrongToken
+	} else {
+		q.drops++
+	}
+	k := q.c.newOp("drop", pick(&q.c.rng, e.askers()), nil)
+	k.req, k.timeout = q, p.timeout
+	k.submit(&transfer.DropOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
+}
+
+// watch says that the engine will take.
+func (q *Request) watch(e *Engine, p takePlan) {
+	k := q.c.newOp("watch", pick(&q.c.rng, e.askers()), nil)
+	k.req, k.timeout = q, p.timeout
+	if q.c.rng.hit(15) {
+		p.token, k.wrong = wrongToken, "its token is not the offer's"
+	}
+	k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
 }
 
 // mind is what a client does about a take that runs.
