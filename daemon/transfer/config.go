@@ -62,6 +62,8 @@ type Broken struct {
 	Doubt       bool // one that may have been received goes back
 	Ranks       bool // a scheduler's ranks are told that memory is free while it may still be touched
 	Stranger    bool // takes, watches and drops with any token, content digest and layout are right
+	Lease       bool // offers outlive their lease
+	Interest    bool // watches and drops do nothing, and are done
 	LateSlice   bool // a slice that is spoiled after it had landed stays landed
 }
 

@@ -140,7 +140,7 @@ func (m *Machine) keyAsked(p *peer, msg *MsgKey) {
 // to remember, costs a moment.
 func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	g := m.graves.keys[string(msg.Key)]
-	if msg.Drop || m.offers[string(msg.Key)] != nil {
+	if msg.Drop || m.offers[string(msg.Key)] != nil || m.cfg.Broken.Interest {
 		return false
 	}
 	if g == nil {
@@ -157,6 +157,7 @@ func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	switch {
 	case o != nil && !sameToken(o.token, msg.Token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(msg.Key))
+	case m.cfg.Broken.Interest:
 	case o != nil && msg.Drop:
 		o.drop(m, msg.Engine)
 	case o != nil:

@@ -7,6 +7,9 @@ func (o *offer) expireBy(m *Machine, at Time) {
 	if o.orphaned {
 		at = min(at, o.outlives)
 	}
+	if m.cfg.Broken.Lease {
+		at += 20 * Second
+	}
 	if at > o.expires && !o.ended && o.item == nil {
 		o.expires = at
 		if o.expiry.pos == 0 { // a later lease is noticed when the timer fires

@@ -19,8 +19,9 @@ type Node struct {
 	engines  []*Engine
 	views    map[string]uint64 // peer -> epoch of the channel, as this node sees it
 	lastID   transfer.SessionID
-	before   bool          // its daemon is of the version before, as far as that matters here
-	await    transfer.Time // how long the daemon after the next crash waits for engines, which do not come by themselves
+	answer   *transfer.Cause // to the last watch or drop that the daemon was asked for
+	before   bool            // its daemon is of the version before, as far as that matters here
+	await    transfer.Time   // how long the daemon after the next crash waits for engines, which do not come by themselves
 }
 
 // AddNode makes a node whose daemon runs.
@@ -57,16 +58,26 @@ func (n *Node) later(d transfer.Time, do func()) {
 func (n *Node) event(d transfer.Time, ev transfer.Event) { n.later(d, func() { n.step(ev) }) }
 
 func (n *Node) step(ev transfer.Event) {
-	c := n.c
-	if c.broken != nil || !n.up {
+	if n.c.broken != nil || !n.up {
 		return
 	}
+	if k := n.question(ev); k != nil {
+		n.ask(k, ev)
+		return
+	}
+	n.take(ev)
+}
+
+// take does what the machine makes of the event.
+func (n *Node) take(ev transfer.Event) {
+	c := n.c
 	c.steps++
 	if c.opts.Trace != nil {
 		c.tracef("%s <- %s", n.name, describe(ev))
 	}
 	var answer transfer.Event // to what is done at once
 	for _, e := range n.m.Step(c.now, ev) {
+		n.hear(e)
 		if c.opts.Trace != nil {
 			c.tracef("%s -> %s", n.name, describe(e))
 		}

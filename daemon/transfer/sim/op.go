@@ -83,6 +83,7 @@ func (o *Op) submit(in transfer.Op) {
 		}
 		before := o.accepted()
 		o.given = true
+		o.noteInterest()
 		if o.timeout > 0 {
 			o.limit = c.now + o.timeout + c.bound()
 			if o.kind == "small" && o.sess.eng.returning() {
@@ -90,6 +91,7 @@ func (o *Op) submit(in transfer.Op) {
 			}
 		}
 		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(in)})
+		o.checkEarly()
 		if o.accepted() > before {
 			c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
 		}
@@ -183,6 +185,9 @@ func (o *Op) told(s *Session, e transfer.Complete) {
 		u = &outcome{status: e.Status, reason: e.Reason, more: e.More, released: !e.More}
 		o.ends[s] = u
 		o.terminal(s, e)
+		if e.More {
+			o.checkReleased(s)
+		}
 	}
 	c.after(0, func() { // the other sessions hear of it in the same step
 		if o.settled() {

@@ -178,7 +178,6 @@ func (s *Session) orphaned(e transfer.SessionOrphaned) {
 
 // checkReturned: what a process left behind is given back when its time is over, once the last fence holds.
 func (s *Session) checkReturned() {
-	const fences = 1500 * ms // one that fails, and one after it
 	c := s.node.c
 	lease := c.cfg.OrphanLease
 	if s.role == transfer.Endpoint {

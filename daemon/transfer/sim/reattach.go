@@ -178,6 +178,7 @@ func (o *Op) again() {
 		o.limit = o.c.now + o.timeout + o.c.bound()
 	}
 	o.given = true
+	o.noteInterest()
 	switch in := o.in.(type) {
 	case *transfer.TakeOp:
 		again := *in

@@ -22,10 +22,13 @@ type Request struct {
 	gens      int                       // offers under the key, minus one
 	takers    []map[string]map[int]bool // generation -> take name -> parts done
 	drops     int
+	early     int             // in which life the producer's daemon heard of a drop before there was an offer; 0: in none
+	dropped   map[string]bool // engines, as far as the producer's daemon knows
+	interest  transfer.Time   // the last sign of it, or when it comes at the latest
 }
 
 func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
-	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1}
+	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1, dropped: map[string]bool{}}
 	r.key = fmt.Sprintf("r%d", r.id)
 	r.token = fmt.Appendf(nil, "token-of-%08d", r.id)
 	r.takers = []map[string]map[int]bool{{}}

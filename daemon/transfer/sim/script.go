@@ -274,14 +274,16 @@ func (s *Script) key(a args, op transfer.Op) {
 	if t, ok := a.named["token"]; ok {
 		token = []byte(t)
 	}
+	kind := "watch"
 	switch o := op.(type) {
 	case *transfer.WatchOp:
 		*o = transfer.WatchOp{Key: []byte(q.key), Token: token, Peer: a.named["peer"], Timeout: a.ms("timeout", second)}
 	case *transfer.DropOp:
 		*o = transfer.DropOp{Key: []byte(q.key), Token: token, Peer: a.named["peer"], Timeout: a.ms("timeout", second)}
+		kind = "drop"
 		q.drops++
 	}
-	k := s.c.newOp("key", s.find(a.words[0]).askers()[0], nil)
+	k := s.c.newOp(kind, s.find(a.words[0]).askers()[0], nil)
 	k.timeout = second
 	k.submit(op)
 }
