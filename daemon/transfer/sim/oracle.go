@@ -27,6 +27,9 @@ func (c *Cluster) quiet() bool {
 				return false
 			}
 		}
+		if slices.ContainsFunc(n.engines, (*Engine).returning) { // what their daemon has for all ranks waits for the last one
+			return false
+		}
 	}
 	return true
 }
