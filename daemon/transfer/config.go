@@ -60,7 +60,7 @@ type Broken struct {
 	Gap         bool // a pipe goes on behind an item that was refused
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
 	Doubt       bool // one that may have been received goes back
-	Ranks       bool // a scheduler's ranks are told that memory is free while it may still be touched
+	Ranks       Kind // of such operations of a scheduler, the ranks are told that memory is free while it may still be touched
 	Stranger    bool // takes, watches and drops with any token, content digest and layout are right
 	Lease       bool // offers outlive their lease
 	Interest    bool // watches and drops do nothing, and are done

@@ -228,7 +228,7 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		if !n.alive() || m.frozen && status == Failed {
 			continue
 		}
-		if m.cfg.Broken.Ranks && n != o.by {
+		if m.cfg.Broken.Ranks == o.kind && n != o.by {
 			if c.More = false; status > WasCancelled {
 				continue
 			}

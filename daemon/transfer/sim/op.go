@@ -39,6 +39,7 @@ type Op struct {
 	freed     bool
 	withdrawn bool  // was asked for
 	segs      []int // offers: tokens after each segment
+	instance  int   // of the engine
 	part      int
 	parts     int
 	attempt   int
@@ -58,7 +59,7 @@ type outcome struct {
 func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 	s.lastUser++
 	c.lastTag++
-	o := &Op{c: c, kind: kind, sess: s, concerned: []*Session{s}, user: s.lastUser, tag: c.lastTag, ends: map[*Session]*outcome{}}
+	o := &Op{c: c, kind: kind, sess: s, concerned: []*Session{s}, user: s.lastUser, tag: c.lastTag, instance: s.eng.instance, ends: map[*Session]*outcome{}}
 	for _, r := range ranks {
 		if r != s {
 			o.concerned = append(o.concerned, r)

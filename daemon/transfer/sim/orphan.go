@@ -77,12 +77,6 @@ func (r *Request) standing() bool {
 	if r.drops > 0 {
 		return false
 	}
-	taken := 0
-	for _, parts := range r.takers[r.gens] {
-		if parts[-1] {
-			taken++
-		}
-	}
 	for _, o := range r.c.ops {
 		if o.req != r {
 			continue
@@ -101,7 +95,7 @@ func (r *Request) standing() bool {
 			}
 		}
 	}
-	return taken < r.consumers
+	return r.taken(r.gens) < r.consumers
 }
 
 func offersOf(n *Node) map[string]transfer.OfferInfo {

@@ -18,9 +18,9 @@ type Request struct {
 	prod      *Engine
 	consumers int
 	tokens    int
-	hole      int                       // token in a block that the producer lacks; -1: none
-	gens      int                       // offers under the key, minus one
-	takers    []map[string]map[int]bool // generation -> take name -> parts done
+	hole      int                      // token in a block that the producer lacks; -1: none
+	gens      int                      // offers under the key, minus one
+	takers    []map[taker]map[int]bool // generation -> take -> parts done
 	drops     int
 	early     int             // in which life the producer's daemon heard of a drop before there was an offer; 0: in none
 	dropped   map[string]bool // engines, as far as the producer's daemon knows
@@ -31,7 +31,7 @@ func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
 	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1, dropped: map[string]bool{}}
 	r.key = fmt.Sprintf("r%d", r.id)
 	r.token = fmt.Appendf(nil, "token-of-%08d", r.id)
-	r.takers = []map[string]map[int]bool{{}}
+	r.takers = []map[taker]map[int]bool{{}}
 	c.requests = append(c.requests, r)
 	return r
 }
@@ -49,9 +49,15 @@ func (r *Request) lacks(from, to int) bool {
 	return from < first+bs && to > first
 }
 
+// taker names a take.
+type taker struct {
+	engine            string
+	instance, attempt int
+}
+
 // took notes a take that is done.
 func (r *Request) took(o *Op) {
-	name := fmt.Sprintf("%s/%d", o.sess.eng.name, o.attempt)
+	name := taker{o.sess.eng.name, o.instance, o.attempt}
 	parts := r.takers[o.gen][name]
 	if parts == nil {
 		parts = map[int]bool{}
@@ -63,6 +69,17 @@ func (r *Request) took(o *Op) {
 	}
 }
 
+// taken counts the engines that have all of a generation; one that takes it again has its place already.
+func (r *Request) taken(gen int) int {
+	engines := map[taker]bool{}
+	for name, parts := range r.takers[gen] {
+		if name.attempt = 0; parts[-1] {
+			engines[name] = true
+		}
+	}
+	return len(engines)
+}
+
 // consumed checks that an offer that is done was really taken by as many as it was for.
 func (r *Request) consumed(o *Op) {
 	n := r.drops
@@ -70,11 +87,7 @@ func (r *Request) consumed(o *Op) {
 		if gen < o.gen && r.prod.node.life < 2 {
 			continue // a restarted daemon that hears of a commit counts it for what its engine offers then
 		}
-		for _, parts := range r.takers[gen] {
-			if parts[-1] {
-				n++
-			}
-		}
+		n += r.taken(gen)
 	}
 	if n < r.consumers {
 		r.c.fail("op %d: offer of %s is done, but only %d of %d consumers are", o.tag, r.key, n, r.consumers)

@@ -126,6 +126,9 @@ func (c *Cluster) someRequest() {
 			continue
 		}
 		c.after(r.span(0, 600*ms), func() { q.consume(e, 0) })
+		if r.hit(10) { // the same once more, perhaps at the same time
+			c.after(r.span(0, 600*ms), func() { q.consume(e, 20) })
+		}
 	}
 }
 
@@ -164,7 +167,7 @@ func (q *Request) produce() {
 			// would join what does not belong together.
 			if q.gens < 3 && q.prod.shape.sched && r.hit(70) {
 				q.gens++
-				q.takers = append(q.takers, map[string]map[int]bool{})
+				q.takers = append(q.takers, map[taker]map[int]bool{})
 				again := r.span(0, 300*ms)
 				if r.hit(c.faults.churn) {
 					again = r.span(0, 5*ms)
@@ -188,7 +191,7 @@ func (q *Request) bereave() {
 		c.after(r.span(0, 2*second), func() {
 			if !c.calm && q.prod.ready() {
 				q.gens++
-				q.takers = append(q.takers, map[string]map[int]bool{})
+				q.takers = append(q.takers, map[taker]map[int]bool{})
 				q.produce()
 			}
 		})
