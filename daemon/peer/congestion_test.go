@@ -46,18 +46,23 @@ func TestEachNodePacesItsOwnLinks(t *testing.T) {
 
 func congestionOf(t *testing.T, conn net.Conn) (name string) {
 	t.Helper()
+	onSocket(t, conn, func(fd int) (err error) {
+		name, err = unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		return err
+	})
+	return name
+}
+
+// onSocket does something to the socket of a link.
+func onSocket(t *testing.T, conn net.Conn, do func(fd int) error) {
+	t.Helper()
 	if s, ok := conn.(*corked); ok {
 		conn = s.below.Conn
 	}
 	if r, ok := conn.(*rewound); ok { // who was dialed has read from it before TLS
 		conn = r.Conn
 	}
-	err := sys.Control(conn.(*net.TCPConn), func(fd int) (err error) {
-		name, err = unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
-		return err
-	})
-	if err != nil {
+	if err := sys.Control(conn.(*net.TCPConn), do); err != nil {
 		t.Fatal(err)
 	}
-	return name
 }

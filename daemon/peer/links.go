@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -203,6 +204,7 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 		l.TCP = tcp
 	}
 	c.pace(tcp)
+	c.watch(tcp)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -222,6 +224,21 @@ func (c *channel) pace(tcp *net.TCPConn) {
 	}
 	if err := sys.Control(tcp, func(fd int) error { return sys.SetCongestion(fd, name) }); err != nil {
 		c.m.log.Warn("tcp.congestion: a data link has the system's", "peer", c.node, "error", err)
+	}
+}
+
+// unheardLeast is what a data link is given at least to be heard again: a way that is mended within that costs nothing.
+const unheardLeast = 5 * time.Second
+
+// watch has the kernel end a link whose way is dead, while the channel lives on another: with bytes under way after the first limit, and
+// idle, which the other end may need to hear of, after at most two. A peer whose buffer stays full for that long counts too. Receivers
+// read whatever becomes of the bytes, so it stands still as a whole, and its heartbeats say so no later.
+func (c *channel) watch(tcp *net.TCPConn) {
+	limit := c.m.cfg.unheard
+	alive := net.KeepAliveConfig{Enable: true, Idle: limit, Interval: max(limit/3, time.Second), Count: silences}
+	err := errors.Join(tcp.SetKeepAliveConfig(alive), sys.Control(tcp, func(fd int) error { return sys.SetUserTimeout(fd, limit) }))
+	if err != nil {
+		c.m.log.Warn("a data link whose way goes dead will be noticed late", "peer", c.node, "error", err)
 	}
 }
 

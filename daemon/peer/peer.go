@@ -53,6 +53,7 @@ type Config struct {
 	Log             *slog.Logger
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
+	unheard  time.Duration // how long a data link may go unanswered; 0: unheardLeast or silences heartbeats, whichever is longer
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
 }
 
@@ -109,6 +110,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.greeting <= 0 {
 		cfg.greeting = dialTimeout
+	}
+	if cfg.unheard <= 0 {
+		cfg.unheard = max(unheardLeast, silences*cfg.Heartbeat)
 	}
 	if cfg.Links == nil {
 		cfg.Streams = 0

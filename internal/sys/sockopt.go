@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,12 @@ func setsockopt(fd, level, opt, v int, name string) error {
 		return fmt.Errorf("set %s of fd %d to %d: %w", name, fd, v, err)
 	}
 	return nil
+}
+
+// SetUserTimeout bounds how long the TCP socket fd bears that nothing of what it has to send gets on, whether the other end is not reached
+// or its buffer stays full; also how long keep-alives may go unanswered (TCP_USER_TIMEOUT, tcp(7)). The connection then fails: ETIMEDOUT.
+func SetUserTimeout(fd int, d time.Duration) error {
+	return setsockopt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()), "TCP_USER_TIMEOUT")
 }
 
 // UnsentBytes returns how many bytes were written to the TCP socket fd and are not acknowledged by the other end yet

@@ -27,29 +27,34 @@ type engine struct {
 	t      *testing.T
 	n      *cluster.Node
 	mem    []byte
+	block  int // bytes of each block
 	serial uint64
 }
 
 // join opens a session at the node's daemon.
-func join(n *cluster.Node, name string) *engine {
+func join(n *cluster.Node, name string) *engine { n.T.Helper(); return joinWith(n, name, blockBytes) }
+
+// joinWith is join with blocks of so many bytes.
+func joinWith(n *cluster.Node, name string, block int) *engine {
 	n.T.Helper()
 	c, err := sessiontest.Dial(n.Socket, sessiontest.Options{Engine: name, TPWorld: 1, PPWorld: 1, Timeout: cluster.Patience})
 	if err != nil {
 		n.T.Fatal(err)
 	}
 	n.T.Cleanup(c.Kill)
-	region, mem, err := c.Alloc(blocks * blockBytes)
+	region, mem, err := c.Alloc(blocks * block)
 	if err != nil {
 		n.T.Fatal(err)
 	}
+	stride := uint64(block / blockTokens)
 	err = c.SetLayout([]layout.View{{
-		Region: region, NumBlocks: blocks, BlockStride: blockBytes, TokenStride: blockBytes / blockTokens, HeadStride: blockBytes / blockTokens,
-		ContentBytes: blockBytes / blockTokens, Kind: layout.Paged, BlockSize: blockTokens, Heads: 1, TotalHeads: 1, Part: "kv",
+		Region: region, NumBlocks: blocks, BlockStride: stride * blockTokens, TokenStride: stride, HeadStride: stride,
+		ContentBytes: stride, Kind: layout.Paged, BlockSize: blockTokens, Heads: 1, TotalHeads: 1, Part: "kv",
 	}}, []layout.Field{{Key: "model", Value: "m"}}, 0)
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return &engine{Client: c, t: n.T, n: n, mem: mem}
+	return &engine{Client: c, t: n.T, n: n, mem: mem, block: block}
 }
 
 // list names the first n blocks, in an order of the engine's own.
@@ -105,8 +110,8 @@ func handOver(from, to *engine, peer string, n int) {
 		from.t.Fatalf("take of %s at %q: status %d, %+v", key, peer, c.Status, c.Cause())
 	}
 	for i := range n {
-		at := i * 5 % blocks * blockBytes
-		if want := from.mem[i*blockBytes : (i+1)*blockBytes]; !bytes.Equal(to.mem[at:at+blockBytes], want) {
+		at := i * 5 % blocks * from.block
+		if want := from.mem[i*from.block : (i+1)*from.block]; !bytes.Equal(to.mem[at:at+from.block], want) {
 			from.t.Fatalf("block %d of %s differs", i, key)
 		}
 	}
