@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -75,7 +76,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	pc := peer.Config{
 		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Proto: version.Peers(peer.ProtoMin, peer.ProtoMax), Advertise: d.advertise(), Identity: d.identity,
 		Insecure: c.Insecure, DataPlain: c.DataPlain, EncryptLoopback: c.TCP.EncryptLoopback, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
-		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush, After: to.After,
+		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), Busy: d.busyWith, DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush, After: to.After,
 		Log: d.log,
 	}
 	if d.listener != nil {
@@ -88,6 +89,12 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 		pc.Links, pc.Streams, pc.Congestion = d.tcp, c.TCP.Streams, c.TCP.Congestion
 	}
 	return pc
+}
+
+// busyWith says whether a transfer has not ended yet whose other end is on that node.
+func (d *Daemon) busyWith(ctx context.Context, node string) bool {
+	s, err := ask(ctx, d.driver, d.machine.Snapshot)
+	return err != nil || slices.ContainsFunc(s.Transfers, func(t transfer.TransferInfo) bool { return t.Peer == node && t.State != "ended" })
 }
 
 func sessionLimits(c *config.Config) session.Limits {

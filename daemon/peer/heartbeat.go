@@ -56,10 +56,15 @@ func (c *channel) tired(now int64) (why transfer.Cause, over bool) {
 		return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
 			"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, true
 	}
-	if idle := time.Duration(now - c.worked.Load()); c.dialed && c.m.cfg.IdleClose > 0 && idle > c.m.cfg.IdleClose {
-		return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true
+	idle := time.Duration(now - c.worked.Load())
+	if !c.dialed || c.m.cfg.IdleClose <= 0 || idle <= c.m.cfg.IdleClose {
+		return why, false
 	}
-	return why, false
+	if c.m.cfg.Busy(c.ctx, c.node) {
+		c.worked.Store(now)
+		return why, false
+	}
+	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true
 }
 
 // prod asks for a sign of life now, when somebody doubts the channel.

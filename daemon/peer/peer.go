@@ -40,17 +40,20 @@ type Config struct {
 	Streams         int           // data links per channel; 0 when no transport needs them
 	Nodes           map[string]string
 	Allow           []netip.Prefix
-	Heartbeat       time.Duration        // a peer silent for three of them is gone; 0: a second
-	IdleClose       time.Duration        // 0: never
-	DialMax         time.Duration        // longest pause between two attempts
-	Events          func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
-	Queue           func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
-	Flush           func()               // may run the machine
-	After           func(func())         // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
-	Links           transport.LinkUser   // nil: no links
-	Congestion      string               // congestion control of links; "": the system's
-	Rails           Rails                // nil: links go where their channel goes
-	Log             *slog.Logger
+	Heartbeat       time.Duration // a peer silent for three of them is gone; 0: a second
+	IdleClose       time.Duration // 0: never
+	// Busy says whether something is under way with a node, of which the channel hears nothing while bytes move or somebody waits for them. It is
+	// asked before an idle channel is closed; until ctx ends. nil: nothing is.
+	Busy       func(ctx context.Context, node string) bool
+	DialMax    time.Duration        // longest pause between two attempts
+	Events     func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
+	Queue      func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
+	Flush      func()               // may run the machine
+	After      func(func())         // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
+	Links      transport.LinkUser   // nil: no links
+	Congestion string               // congestion control of links; "": the system's
+	Rails      Rails                // nil: links go where their channel goes
+	Log        *slog.Logger
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
 	unheard  time.Duration // how long a data link may go unanswered; 0: unheardLeast or silences heartbeats, whichever is longer
@@ -104,6 +107,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = time.Second
+	}
+	if cfg.Busy == nil {
+		cfg.Busy = func(context.Context, string) bool { return false }
 	}
 	if cfg.late <= 0 {
 		cfg.late = lateWait

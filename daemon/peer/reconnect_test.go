@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,6 +138,32 @@ func TestAChannelThatNobodyUsesIsClosedAndOpensAgain(t *testing.T) {
 	}
 	a.calm()
 	b.calm()
+}
+
+// What is under way is no message: bytes move over links, and engines wait for each other.
+func TestAChannelWithSomethingUnderWayIsNotIdle(t *testing.T) {
+	cl := newCluster(t)
+	asked, left := make(chan string, 1), 3
+	a := cl.node("a", func(c *Config) {
+		c.IdleClose, c.Heartbeat = time.Millisecond, 100*time.Millisecond
+		c.Busy = func(_ context.Context, node string) bool {
+			left--
+			if left == 0 {
+				asked <- node
+			}
+			return left >= 0
+		}
+	})
+	b := cl.node("b", nil)
+	a.knows(b)
+	first := met(a, b)
+	if node := <-asked; node != "b" || epochOf(a, "b") != first {
+		t.Errorf("asked about %q, channel %d; want b and the first, %d", node, epochOf(a, "b"), first)
+	}
+	down := wait(a, func(e transfer.PeerDown) bool { return e.Epoch == first })
+	if left >= 0 || !strings.Contains(down.Cause.Text, "idle for") {
+		t.Errorf("%d questions left: %q", left, down.Cause.Text)
+	}
 }
 
 // A peer that is down costs its dialers a pause that grows and is never quite the same.

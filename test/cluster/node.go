@@ -55,6 +55,7 @@ type Node struct {
 	Ctl    *admin.Client
 	Config string // its file
 	Beats  string // between heartbeats; a peer that is silent for three of them is gone
+	Idle   string // after which a channel without work is closed
 
 	Cmd    *exec.Cmd // of the run at hand
 	exited chan struct{}
@@ -68,7 +69,7 @@ func (c *Cluster) Node(name string, peers ...*Node) *Node {
 	c.t.Helper()
 	home := filepath.Join(c.Dir, name)
 	n := &Node{
-		T: c.t, c: c, Name: name, Socket: filepath.Join(home, "s"), Config: filepath.Join(c.Dir, name+".toml"), Beats: "1s", grew: make(chan struct{}),
+		T: c.t, c: c, Name: name, Socket: filepath.Join(home, "s"), Config: filepath.Join(c.Dir, name+".toml"), Beats: "1s", Idle: "10m", grew: make(chan struct{}),
 		// Nobody else listens on a loopback address drawn at random.
 		Addr: fmt.Sprintf("127.%d.%d.%d:7650", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
 	}
@@ -98,7 +99,7 @@ func (n *Node) KnowsAt(name, addr string) { n.Args = append(n.Args, "--peer", na
 // Configure writes the configuration file.
 func (n *Node) Configure(more string) {
 	n.T.Helper()
-	text := "metrics = \"off\"\n" + more + "\n[peers]\nheartbeat = \"" + n.Beats + "\"\ndial_max = \"200ms\"\n"
+	text := "metrics = \"off\"\n" + more + "\n[peers]\nheartbeat = \"" + n.Beats + "\"\nidle_close = \"" + n.Idle + "\"\ndial_max = \"200ms\"\n"
 	if err := os.WriteFile(n.Config, []byte(text), 0o600); err != nil {
 		n.T.Fatal(err)
 	}
