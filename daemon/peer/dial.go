@@ -51,13 +51,23 @@ func (m *Manager) begin(t target, hint string) bool {
 		d.hints = append(d.hints, hint)
 		return true
 	}
-	if t.node == "" && len(m.dialing) >= maxDialing {
+	if t.node == "" && m.hinted() >= maxDialing {
 		return false
 	}
 	d := &dial{hints: []string{hint}}
 	m.dialing[t] = d
 	m.wg.Go(func() { m.attempt(d, t) })
 	return true
+}
+
+// hinted counts the attempts under way that hints ask for. Called with mu held.
+func (m *Manager) hinted() (n int) {
+	for t := range m.dialing {
+		if t.node == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // attempt dials once, after the pause that earlier failures earned.

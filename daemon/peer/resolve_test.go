@@ -135,15 +135,22 @@ func TestAHintThatIsDialedAlreadyDoesNotAnswerForAName(t *testing.T) {
 func TestManyAddressesAreNotDialedAtOnce(t *testing.T) {
 	cl := newCluster(t)
 	a := cl.node("a", nil)
-	for i := range maxDialing {
+	refused := func(node string) bool {
 		a.Manager.mu.Lock()
-		a.dialing[target{addr: string(rune('A' + i))}] = &dial{}
+		clear(a.dialing)
+		for i := range maxDialing {
+			a.dialing[target{addr: string(rune('A' + i)), node: node}] = &dial{}
+		}
 		a.Manager.mu.Unlock()
+		a.Dial("127.0.0.1:9") // where nobody listens
+		ev := wait[transfer.DialFailed](a, nil)
+		return !ev.Final && ev.Cause.Reason == transfer.Quota
 	}
-	a.Dial("127.0.0.1:9")
-	ev := wait[transfer.DialFailed](a, nil)
-	if ev.Final || ev.Cause.Reason != transfer.Quota {
-		t.Errorf("%+v", ev)
+	if refused("down") {
+		t.Error("configured peers count")
+	}
+	if !refused("") {
+		t.Error("one more than the limit is dialed")
 	}
 	// Configured peers are not kept waiting by hints.
 	b := cl.node("b", nil)
