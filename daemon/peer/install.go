@@ -31,8 +31,11 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 	}
 	m.channels[c.node] = c
 	m.stats.Opened++
-	if m.lost[c.node] != 0 {
+	if m.lost[c.node] != 0 || old != nil && old.isUp() {
 		m.stats.Reconnects++
+	}
+	if old != nil {
+		m.remember(old) // links of it may be on their way
 	}
 	m.mu.Unlock()
 	if old != nil {
@@ -58,6 +61,11 @@ func (m *Manager) uninstall(c *channel) {
 		return
 	}
 	delete(m.channels, c.node)
+	m.remember(c)
+}
+
+// remember keeps the epoch of a channel that is over. Called with mu held.
+func (m *Manager) remember(c *channel) {
 	if _, again := m.lost[c.node]; !again && len(m.lost) >= maxLost {
 		for node := range m.lost { // any: forgetting costs the peer a wait for its heartbeats at most
 			delete(m.lost, node)

@@ -70,8 +70,11 @@ func TestAPeerThatRestartsQuicklyIsReachedAgain(t *testing.T) {
 	if up.Node != "b" || epochOf(a, "b") != up.Epoch {
 		t.Errorf("%+v", up)
 	}
-	if _, st := a.Snapshot(); st.Opened != 2 {
+	if _, st := a.Snapshot(); st.Opened != 2 || st.Reconnects != 1 {
 		t.Errorf("%+v", st)
+	}
+	if _, stale := a.byEpoch(first); !stale {
+		t.Error("a link of the old channel that was on its way is taken for a stranger's")
 	}
 }
 
