@@ -172,7 +172,7 @@ func (c *channel) close(cause transfer.Cause, goodbye bool) {
 	if u := c.m.cfg.Links; u != nil {
 		u.LinksDown(c.node, c.epoch)
 	}
-	c.m.uninstall(c)
+	c.m.uninstall(c, cause)
 	if !up {
 		for _, h := range c.hints {
 			c.m.cfg.Events(transfer.DialFailed{Hint: h, Cause: cause})

@@ -82,9 +82,11 @@ func (m *Manager) attempt(d *dial, t target) {
 	m.mu.Lock()
 	delete(m.dialing, t)
 	hints := d.hints
-	if err == nil || errors.Is(err, errSelf) {
+	switch {
+	case fresh: // whether it lasts, its end says
+	case err == nil || errors.Is(err, errSelf):
 		delete(m.pace, t.addr)
-	} else {
+	default:
 		m.slower(t, err)
 	}
 	m.mu.Unlock()

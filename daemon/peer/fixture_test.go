@@ -148,6 +148,7 @@ func (c *cluster) node(name string, change func(*Config)) *node {
 		Node:            name, Incarnation: 1, Version: "test", Listener: l, Advertise: n.addr, Transports: []string{"tcp"}, Streams: 2,
 		Nodes: map[string]string{}, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Heartbeat: 10 * time.Second, IdleClose: time.Minute, DialMax: 100 * time.Millisecond, Events: n.event, Links: n,
+		young: time.Nanosecond, // tests end channels as soon as they are there, and wait for the next
 	}
 	if change != nil {
 		change(&cfg)

@@ -53,8 +53,8 @@ func (m *Manager) keeps(old, c *channel) bool {
 	return old.dialed != c.dialed && old.dialed == (m.cfg.Node < c.node)
 }
 
-// uninstall forgets c, if it is still the node's channel.
-func (m *Manager) uninstall(c *channel) {
+// uninstall forgets c, which cause ended, if it is still the node's channel.
+func (m *Manager) uninstall(c *channel, cause transfer.Cause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.channels[c.node] != c {
@@ -62,6 +62,7 @@ func (m *Manager) uninstall(c *channel) {
 	}
 	delete(m.channels, c.node)
 	m.remember(c)
+	m.outlived(c, cause)
 }
 
 // remember keeps the epoch of a channel that is over. Called with mu held.

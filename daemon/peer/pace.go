@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 // backoff paces attempts to one address.
@@ -40,6 +42,21 @@ func (m *Manager) rest(addr string) {
 	select {
 	case <-t.C:
 	case <-m.ctx.Done():
+	}
+}
+
+// youth is the age up to which a channel's end says that the next one will not fare better at once.
+const youth = time.Second
+
+// outlived notes the end of a channel that was dialed: one that ended as soon as it was there is a failure of its address. Called with mu
+// held.
+func (m *Manager) outlived(c *channel, cause transfer.Cause) {
+	switch age := time.Since(c.since); {
+	case !c.dialed || m.closed:
+	case age >= m.cfg.young:
+		delete(m.pace, c.addr)
+	default:
+		m.slower(target{addr: c.addr, node: c.node}, errors.New(cause.Text))
 	}
 }
 

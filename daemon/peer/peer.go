@@ -56,6 +56,7 @@ type Config struct {
 	Log        *slog.Logger
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
+	young    time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
 	unheard  time.Duration // how long a data link may go unanswered; 0: unheardLeast or silences heartbeats, whichever is longer
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
 }
@@ -116,6 +117,11 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.greeting <= 0 {
 		cfg.greeting = dialTimeout
+	}
+	if cfg.young <= 0 {
+		if cfg.young = youth; cfg.IdleClose > 0 {
+			cfg.young = min(youth, cfg.IdleClose)
+		}
 	}
 	if cfg.unheard <= 0 {
 		cfg.unheard = max(unheardLeast, silences*cfg.Heartbeat)

@@ -2,12 +2,15 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -187,6 +190,48 @@ func TestAttemptsAreSpreadOut(t *testing.T) {
 	}
 	if len(seen) < 5 {
 		t.Error("no jitter")
+	}
+}
+
+// Nor is a peer dialed in a tight loop that lets a channel open and ends it at once. One that lasts clears its address.
+func TestAChannelThatEndsAtOnceIsAFailureOfItsAddress(t *testing.T) {
+	cl := newCluster(t)
+	id := cl.identity("b")
+	hangsUp := rawListener(t, func(conn net.Conn) {
+		s := tls.Server(conn, id.Config(alpnControl))
+		if _, err := readHello(newFrames(s)); err != nil {
+			return
+		}
+		b, _ := appendHello(nil, &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Epoch: 1, LinkSecret: secret32})
+		_, _ = s.Write(b)
+	})
+	a := cl.node("a", func(c *Config) { c.DialMax, c.young = time.Second, time.Hour })
+	a.Reload(map[string]string{"b": hangsUp}, nil)
+	paused := func() (d time.Duration) {
+		a.Manager.mu.Lock()
+		defer a.Manager.mu.Unlock()
+		if p := a.pace[hangsUp]; p != nil {
+			d = p.wait
+		}
+		return d
+	}
+	for i := range 3 {
+		a.Dial("b")
+		wait[transfer.PeerDown](a, nil)
+		if got, want := paused(), firstWait<<(i+1); got != want {
+			t.Errorf("a pause of %s after %d channels that ended at once, want %s", got, i+1, want)
+		}
+	}
+	if all, _ := a.Snapshot(); len(all) != 1 || !strings.Contains(all[0].Problem, "closed by the peer") {
+		t.Errorf("%+v", all)
+	}
+	a.Manager.mu.Lock()
+	a.cfg.young = 0
+	a.Manager.mu.Unlock()
+	a.Dial("b")
+	wait[transfer.PeerDown](a, nil)
+	if got := paused(); got != 0 {
+		t.Errorf("a pause of %s after a channel that lasted", got)
 	}
 }
 
