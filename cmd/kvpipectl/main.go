@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +12,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newRoot(os.Stdout).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "kvpipectl:", err)
+		complain(os.Stderr, err)
 		os.Exit(1)
 	}
 }

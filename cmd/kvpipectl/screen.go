@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"unicode"
@@ -21,6 +22,19 @@ func (s screen) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// complain says on w why a command failed. Whoever wrote the words may be on another node, and they are for people with --json, too.
+func complain(w io.Writer, err error) {
+	fmt.Fprintln(screen{w, new(bool)}, "kvpipectl:", err)
+}
+
+// tameCell is tame for what shares its line with others.
+func tameCell(r rune) rune {
+	if r == '\n' || r == '\t' {
+		return ' '
+	}
+	return tame(r)
 }
 
 func tame(r rune) rune {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -13,5 +14,25 @@ func TestScreen(t *testing.T) {
 		if n, err := (screen{&out, &raw}).Write([]byte(text)); n != len(text) || err != nil || out.String() != want {
 			t.Errorf("raw %v: %q, %d, %v, want %q", raw, out.String(), n, err, want)
 		}
+	}
+}
+
+// TestRowsAreWhatTheyAre: whatever a peer calls itself, or says, makes no row and no column.
+func TestRowsAreWhatTheyAre(t *testing.T) {
+	var out strings.Builder
+	tab := newTable(screen{&out, new(bool)}, "NODE", "ADDRESS")
+	tab.row("a", "10.0.0.1:7650\nb\t10.0.0.2:7650\x1b[2J")
+	tab.flush()
+	if got, want := out.String(), "NODE  ADDRESS\na     10.0.0.1:7650 b 10.0.0.2:7650?[2J\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestComplaints: an error commands the terminal no more than a table does.
+func TestComplaints(t *testing.T) {
+	var out strings.Builder
+	complain(&out, errors.New("peer \x1b[2J left"))
+	if got, want := out.String(), "kvpipectl: peer ?[2J left\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -19,7 +19,11 @@ func newTable(w io.Writer, head ...string) table {
 	return t
 }
 
+// row adds a row of these cells, whatever is in them: what ends a cell or a line is no part of it.
 func (t table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = strings.Map(tameCell, c)
+	}
 	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 

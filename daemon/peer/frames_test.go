@@ -156,7 +156,7 @@ func TestTheFirstFrameIsASmallHello(t *testing.T) {
 		"kind 12":                             must(appendMsg(nil, 0, &transfer.MsgNeedLayout{}, false)),
 		"a frame of 16385 bytes, limit 16384": {1, 0x40, 0, 0},
 		"hello: ":                             rawFrame(kind(0, kindHello, []byte{0xff})),
-		"empty or oversized":                  must(appendHello(nil, &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Advertise: string(make([]byte, 256))})),
+		"oversized or unprintable":            must(appendHello(nil, &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Advertise: string(make([]byte, 256))})),
 	} {
 		r := rawDial(t, a.addr, b, alpnControl)
 		r.write(frame)

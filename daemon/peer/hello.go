@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
@@ -176,8 +178,8 @@ func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 		return errSelf
 	case node == m.cfg.Node:
 		return final(transfer.Denied, "two nodes are called %q: give each its own name and certificate", node)
-	case !nameOK(h.Node) || len(h.Advertise) > 255 || len(h.Version) > 255 || len(h.Transports) > 16:
-		return malformed("hello with empty or oversized fields")
+	case !nameOK(h.Node) || len(h.Transports) > 16 || slices.ContainsFunc(append(h.Transports, h.Advertise, h.Version), unfit):
+		return malformed("hello with empty, oversized or unprintable fields")
 	}
 	_, err := decodeAddresses(h.Addresses)
 	return err
@@ -185,6 +187,11 @@ func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 
 // nameOK says whether a peer can go by that name.
 func nameOK(s string) bool { return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " :/\r\n\t") }
+
+// unfit says whether that is nothing to show where people read.
+func unfit(s string) bool {
+	return len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
 
 const secretSize = 32
 

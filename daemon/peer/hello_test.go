@@ -83,6 +83,27 @@ func TestWhoeverIsNotWhoItSaysIsRefused(t *testing.T) {
 	fails(t, a, "a2", transfer.Denied, `node "a" answers there`)
 }
 
+// What a peer says of itself is shown to people, a line each.
+func TestAHelloThatCannotBeShownIsRefused(t *testing.T) {
+	a := newCluster(t).node("a", nil)
+	for name, spoil := range map[string]func(*peerpb.Hello){
+		"a line in advertise":         func(h *peerpb.Hello) { h.Advertise = "b:7650\nc  up" },
+		"a column in version":         func(h *peerpb.Hello) { h.Version = "1\t2" },
+		"a command in a transport":    func(h *peerpb.Hello) { h.Transports = []string{"tcp", "\x1b[2J"} },
+		"too long a transport":        func(h *peerpb.Hello) { h.Transports = []string{strings.Repeat("x", 256)} },
+		"too long an advertise":       func(h *peerpb.Hello) { h.Advertise = strings.Repeat("x", 256) },
+		"nothing: it is as it should": nil,
+	} {
+		h := &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Advertise: "[2001:db8::1]:7650", Version: "0.1.0 (été)", Transports: []string{"local", "tcp"}}
+		if spoil != nil {
+			spoil(h)
+		}
+		if err := a.acceptable(h, "b"); isMalformed(err) != (spoil != nil) || err != nil && !isMalformed(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAStrangersCertificateIsRefusedOnBothSides(t *testing.T) {
 	ours, theirs := newCluster(t), newCluster(t)
 	a, b := ours.node("a", nil), theirs.node("b", nil)
