@@ -45,6 +45,29 @@ func TestASlowGreetingIsCutShort(t *testing.T) {
 	}
 }
 
+// A host has all addresses of an IPv6 network to itself, and is one all the same.
+func TestLobbyCountsNetworksOfIPv6(t *testing.T) {
+	var l lobby
+	addr := func(network, host byte) netip.Addr {
+		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 7: network, 15: host})
+	}
+	for i := range maxWaitingFrom {
+		if !l.enter(addr(0, byte(i))) {
+			t.Fatal("kept out")
+		}
+	}
+	if l.enter(addr(0, 255)) {
+		t.Error("one too many of one network")
+	}
+	if !l.enter(addr(1, 0)) {
+		t.Error("another network is kept out")
+	}
+	l.leave(addr(0, 0))
+	if !l.enter(addr(0, 255)) {
+		t.Error("kept out although somebody left")
+	}
+}
+
 func TestLobbyCountsByAddress(t *testing.T) {
 	var l lobby
 	addr := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
@@ -71,7 +94,7 @@ func TestLobbyCountsByAddress(t *testing.T) {
 	for range maxWaitingFrom - 1 {
 		l.leave(addr(0))
 	}
-	if _, still := l.from[addr(0)]; still {
+	if _, still := l.from[placeOf(addr(0))]; still {
 		t.Error("an address is remembered that has nobody waiting")
 	}
 }

@@ -6,34 +6,46 @@ import (
 )
 
 const (
-	// maxWaiting bounds the connections that have not said who they are, maxWaitingFrom those of one address: whoever opens
-	// many and says nothing keeps out itself alone.
+	// maxWaiting bounds the connections that have not said who they are, maxWaitingFrom those of one place: one host that opens many and says
+	// nothing keeps out itself alone. Several together can keep others out, for as long as they go on.
 	maxWaiting     = 512
 	maxWaitingFrom = 128
 )
 
-// lobby counts connections that have not said who they are. The zero value is empty.
+// lobby counts connections that have not said who they are, by place. The zero value is empty.
 type lobby struct {
 	mu    sync.Mutex
 	total int
-	from  map[netip.Addr]int
+	from  map[netip.Prefix]int
 }
 
-func (l *lobby) enter(from netip.Addr) bool {
+// placeOf is what one host can connect from: its IPv4 address; of IPv6 a /64, in which a host has as many addresses as it likes.
+func placeOf(a netip.Addr) netip.Prefix {
+	bits := a.BitLen()
+	if a.Is6() && !a.Is4In6() {
+		bits = 64
+	}
+	p, _ := a.WithZone("").Prefix(bits) // of the zero address the zero prefix
+	return p
+}
+
+func (l *lobby) enter(addr netip.Addr) bool {
+	from := placeOf(addr)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.total >= maxWaiting || l.from[from] >= maxWaitingFrom {
 		return false
 	}
 	if l.from == nil {
-		l.from = map[netip.Addr]int{}
+		l.from = map[netip.Prefix]int{}
 	}
 	l.total++
 	l.from[from]++
 	return true
 }
 
-func (l *lobby) leave(from netip.Addr) {
+func (l *lobby) leave(addr netip.Addr) {
+	from := placeOf(addr)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total--
