@@ -102,16 +102,12 @@ func (c *channel) push() {
 	c.mu.Unlock()
 	// Waking the writer takes longer than a small write.
 	if small && c.wmu.TryLock() {
-		var err error
-		room := c.hasRoom()
-		if room {
-			err = c.flush(nil)
-		}
+		done, err := c.flushSmall()
 		c.wmu.Unlock()
 		if err != nil {
 			c.doomFor(err)
 		}
-		if room {
+		if done {
 			return
 		}
 	}
@@ -158,13 +154,38 @@ func (c *channel) hasRoom() bool {
 	return err == nil && n <= maxAtOnce
 }
 
+// flushSmall writes what is queued if that cannot block; others may have queued more than that meanwhile. The caller holds wmu.
+func (c *channel) flushSmall() (done bool, err error) {
+	if !c.hasRoom() {
+		return false, nil
+	}
+	c.mu.Lock()
+	if len(c.out) > maxAtOnce {
+		c.mu.Unlock()
+		return false, nil
+	}
+	b := c.takeOut()
+	c.mu.Unlock()
+	return true, c.put(b)
+}
+
 // flush writes what is queued, and then last. The caller holds wmu.
 func (c *channel) flush(last []byte) error {
 	c.mu.Lock()
+	b := c.takeOut()
+	c.mu.Unlock()
+	return c.put(append(b, last...))
+}
+
+// takeOut takes what is queued, to be put on the wire. The caller holds wmu and mu.
+func (c *channel) takeOut() []byte {
 	b := c.out
 	c.out = c.spare[:0]
-	c.mu.Unlock()
-	b = append(b, last...)
+	return b
+}
+
+// put writes b, and keeps it for the next frames. The caller holds wmu.
+func (c *channel) put(b []byte) error {
 	if c.spare = b; cap(b) > keptBuffer {
 		c.spare = nil
 	}

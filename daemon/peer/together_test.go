@@ -40,6 +40,31 @@ func TestQueuedMessagesAreSentByFlush(t *testing.T) {
 	a.Flush() // of nothing
 }
 
+// TestWhatBecameMuchIsNotWrittenByItsSender: what is queued between the look at it and the write counts, too, or the write could block.
+func TestWhatBecameMuchIsNotWrittenByItsSender(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.node("a", patient), c.node("b", patient)
+	a.knows(b)
+	met(a, b)
+	ch := a.channelOf("b")
+	flush := func(bytes int) (done bool, left int) {
+		ch.wmu.Lock() // nobody writes meanwhile
+		defer ch.wmu.Unlock()
+		ch.enqueue(&transfer.MsgGrant{HasInline: true, Inline: make([]byte, bytes)}, false)
+		done, err := ch.flushSmall()
+		if err != nil {
+			t.Error(err)
+		}
+		return done, a.waiting("b")
+	}
+	if done, left := flush(1 << 10); !done || left != 0 {
+		t.Errorf("little: written %v, %d bytes left", done, left)
+	}
+	if done, left := flush(maxAtOnce); done || left <= maxAtOnce {
+		t.Errorf("much: written %v, %d bytes left", done, left)
+	}
+}
+
 // TestMessagesThatCameTogether are handed on with one Flush, so that they are answered together.
 func TestMessagesThatCameTogether(t *testing.T) {
 	var mu sync.Mutex
