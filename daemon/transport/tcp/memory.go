@@ -56,7 +56,7 @@ func (p *pieces) small(length uint32, staged int) bool {
 	return staged > 0 && int(length) < staged*len(p.runs)
 }
 
-// zeros fill what a frame promised and cannot be sent; scratch takes what nobody wants.
+// zeros fill what a frame promised and cannot be sent.
 var zeros [piece]byte
 
 // appendRepeated appends n bytes' worth of b to iov, over and over.
