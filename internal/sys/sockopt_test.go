@@ -3,6 +3,9 @@ package sys
 import (
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // With a low-water mark the poller reports a socket only when that much is
@@ -47,5 +50,21 @@ func TestRcvLowat(t *testing.T) {
 	}))
 	if n != 5 {
 		t.Fatalf("%d bytes at the end, want 5", n)
+	}
+}
+
+// The kernel has the limit in milliseconds.
+func TestUserTimeout(t *testing.T) {
+	a, _ := tcpPair(t)
+	noErr(t, Control(a, func(fd int) error {
+		noErr(t, SetUserTimeout(fd, 5*time.Second))
+		ms, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+		if ms != 5000 {
+			t.Errorf("%d ms, want 5000", ms)
+		}
+		return err
+	}))
+	if err := SetUserTimeout(-1, time.Second); err == nil {
+		t.Error("no error for what is no socket")
 	}
 }
