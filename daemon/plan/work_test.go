@@ -23,6 +23,7 @@ func wide(t *testing.T, layers int) *layout.Layout {
 	return l
 }
 
+// side is an end of so many ranks, which have one list of blocks, or each its own.
 func side(ranks int, l *layout.Layout, own bool) []plan.Rank {
 	out := make([]plan.Rank, ranks)
 	ids := []uint32{1}

@@ -15,8 +15,7 @@ func (a *asker) takes(x transfer.XferID, engine string) (consumed bool) {
 	msg.Engine, msg.Instance = engine, engine
 	a.asks(msg)
 	a.begins(x)
-	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Producer}
-	a.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 4096, Transport: "tcp"})
+	leg := a.plans(x)
 	var born uint64
 	for _, m := range a.said {
 		if g, ok := m.(*transfer.MsgGrant); ok {

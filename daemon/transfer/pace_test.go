@@ -42,7 +42,7 @@ func TestAGrantIsNotRepeatedForEachQuestion(t *testing.T) {
 			l := oneRank(t)
 			a.asks(layoutMsg(l))
 			a.asks(takeOf(1, l))
-			a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: 1, Bytes: 4096, Transport: "tcp"})
+			a.plans(1)
 			grants := 0
 			askOften(t, &a.now, func(ev transfer.Event) {
 				a.step(ev)
@@ -76,7 +76,7 @@ func TestALayoutThatIsLackedIsSentAtOnce(t *testing.T) {
 	a.asks(takeOf(1, l))
 	a.now += transfer.Second
 	a.asks(takeOf(1, l))
-	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: 1, Bytes: 4096, Transport: "tcp"})
+	a.plans(1)
 	a.now += transfer.Millisecond
 	a.asks(&transfer.MsgNeedLayout{Xfer: 1, End: transfer.Consumer, Digests: [][32]byte{l.Digest()}})
 	for _, m := range a.said {

@@ -59,6 +59,13 @@ func (a *asker) begins(x transfer.XferID) {
 	}
 }
 
+// plans has the plan of a transfer to b made, of one slice, and so its grant sent.
+func (a *asker) plans(x transfer.XferID) transfer.Leg {
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Producer}
+	a.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 4096, Transport: "tcp"})
+	return leg
+}
+
 // putOff checks that in the last step b was told to ask for a transfer again, and why.
 func (a *asker) putOff(x transfer.XferID) {
 	a.tb.Helper()
