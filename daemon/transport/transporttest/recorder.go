@@ -145,6 +145,19 @@ func (r *Recorder) Landed(t testing.TB, key transfer.SliceKey) (c transfer.Cause
 	return c
 }
 
+// LandedEither waits until one of two attempts at a slice has landed whole, and returns its report; without one, that of the second.
+func (r *Recorder) LandedEither(t testing.TB, first, second transfer.SliceKey) (c transfer.Cause) {
+	t.Helper()
+	r.wait(t, fmt.Sprintf("SliceLanded of %+v or %+v", first, second), func() (ok bool) {
+		if c, ok = r.landed[first]; ok && c.Reason == transfer.OK {
+			return true
+		}
+		c, ok = r.landed[second]
+		return ok
+	})
+	return c
+}
+
 // Fenced waits for a leg's Fenced with OK.
 func (r *Recorder) Fenced(t testing.TB, l transfer.Leg) {
 	t.Helper()
