@@ -7,10 +7,9 @@ COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 STATIC   := $(filter-out $(CGO_COMMANDS),$(COMMANDS))
 # GO_SET: more linker flags, of tests that build another version of this tree.
 GO_LDFLAGS := -X github.com/kvpipe/kvpipe/internal/version.version=$(VERSION)
-# Names of hosts and users are looked up by Go's own code, whether or not there is a C half. NVML's functions are bound when they are
-# first called, since the library may not be there: no linker may be told to bind them at the start.
+# NVML's functions are bound when they are first called, since the library may not be there: no linker may be told to bind them at the start.
 GO_LDFLAGS += -extldflags=-Wl,-z,lazy $(GO_SET)
-GOBUILD  := $(GO) build -trimpath -tags netgo,osusergo -ldflags '$(GO_LDFLAGS)'
+GOBUILD  := $(GO) build -ldflags '$(GO_LDFLAGS)'
 # Programs that are loaded anyway may as well be loaded at an address nobody knows.
 GOBUILD_CGO := $(GOBUILD) -buildmode=pie
 

@@ -23,7 +23,7 @@ SHELL_PKGS = $$($(GO) list ./... | grep -v -e '/test/' -e '/test$$' || true)
 CYCLES   ?= 1000
 MINUTES  ?= 10
 
-.PHONY: test policy unit race sim fuzz e2e chaos network hostile
+.PHONY: test policy unit race sim fuzz e2e chaos network hostile always
 
 test: deps $(VENV)/.package ## everything below 10 minutes on 2 cores: build, lint, all tests
 	@MAKE='$(MAKE)' SIM_CAP=540s scripts/test.sh $(TEST_PARTS)
@@ -63,11 +63,14 @@ chaos: build ## engines and daemons killed and stopped CYCLES=1000 times, at ran
 	@$(GO) test -count=1 -timeout 0 -v ./test/chaos -cycles=$(CYCLES)
 
 # The namespaces lie in one that ends with the test, and so do their names.
-network: build network-deps ## two daemons whose packets are lost or refused, CYCLES=1000 times; as root
-	@mkdir -p $(BUILD)/test
-	@$(GO) test -c -o $(BUILD)/test/chaos.test ./test/chaos
+network: build network-deps $(BUILD)/test/chaos.test ## two daemons whose packets are lost or refused, CYCLES=1000 times; as root
 	@cd test/chaos && unshare --net --mount --propagation private $(SHELL) -c 'mount -t tmpfs netns /run && \
 		exec $(ROOT)/$(BUILD)/test/chaos.test -test.v -test.timeout 0 -test.run TestNetwork -network $(CYCLES)'
+
+# Tests that run where go does not: in namespaces, in a root of their own.
+$(BUILD)/test/chaos.test $(BUILD)/test/root.test: $(BUILD)/test/%.test: always
+	@mkdir -p $(@D)
+	@$(GO) test -c -o $@ ./test/$*
 
 # The daemon with Go's own checks of pointers compiled in, between engines whose library, and who themselves, run under ASan with UBSan.
 hostile: build $(BUILD)/hostile/test-engine ## a daemon attacked by clients and peers for MINUTES=10

@@ -12,7 +12,7 @@ cannot() {
 
 [ "$(id -u)" = 0 ] || cannot 'a root of its own and bind mounts need root'
 unshare --mount --propagation private true || cannot 'unshare makes no mount namespace here'
-make -s build || exit 1
+make -s build build/test/root.test || exit 1
 make -s root-deps || cannot 'the package mmdebstrap is not here and cannot be installed'
 root=build/root
 if [ ! -e $root/etc/debian_version ]; then
@@ -24,6 +24,4 @@ fi
 mkdir -p $root/opt/kvpipe/bin $root/opt/kvpipe/lib
 cp build/bin/test-engine $root/opt/kvpipe/bin/
 cp build/lib/libkvpipe.so.0 $root/opt/kvpipe/lib/
-mkdir -p build/test
-go test -c -o build/test/root.test ./test/root || exit 1
 KVPIPE_BIN=$PWD/build/bin exec unshare --mount --propagation private build/test/root.test -test.v -test.timeout 10m -root "$PWD/$root"
