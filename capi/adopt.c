@@ -95,6 +95,8 @@ int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_
 	int fd = -1, err = kv_enter(kv);
 
 	if (err == 0)
+		err = kv_may_own(kv, "mem_adopt"); /* here, since the memory stays on its file after any refusal */
+	if (err == 0)
 		err = kv_copy_opts("mem_adopt", opts, &o, sizeof(o));
 	if (err == 0 && region == NULL)
 		err = kv_err(KVPIPE_E_INVALID, "mem_adopt: region is NULL");

@@ -87,6 +87,8 @@ int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr,
 	struct kv_memory m = { .fd = -1 };
 	int err = kv_enter(kv);
 
+	if (err == 0)
+		err = kv_may_own(kv, "mem_alloc");
 	if (err != 0)
 		return err;
 	if (addr == NULL || region == NULL)

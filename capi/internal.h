@@ -529,6 +529,8 @@ int kv_memfd(const char *name, unsigned int flags);
 int kv_populate(int fd, void *addr, size_t len, size_t page);
 
 void kv_regions_drop(kvpipe_t *kv, bool unmap);
+/* The daemon's refusal, for who is about to take pages for a region. what: the call, for the message. */
+int kv_may_own(const kvpipe_t *kv, const char *what);
 int kv_region_add(kvpipe_t *kv, int fd, uint64_t nbytes, void *addr, size_t mapped, kvpipe_region_t *region);
 /* kvpipe_mem_register_fd(), by deadline. */
 int kv_region_add_fd(kvpipe_t *kv, int fd, uint64_t nbytes, int64_t deadline, kvpipe_region_t *region);

@@ -40,6 +40,13 @@ static void list(kvpipe_t *kv, struct kv_region *r)
 	kv->regions_end = &r->next;
 }
 
+int kv_may_own(const kvpipe_t *kv, const char *what)
+{
+	if (kv->role == KVPIPE_ROLE_SCHEDULER)
+		return kv_err(KVPIPE_E_INVALID, "%s: a scheduler owns no memory: its workers register it", what);
+	return 0;
+}
+
 static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_region as, int64_t deadline, kvpipe_region_t *region)
 {
 	struct kv_region *r = calloc(1, sizeof(*r));

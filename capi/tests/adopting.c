@@ -31,12 +31,19 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 
 struct fake_conf adopting = { .request = request };
 
-void begin(void)
+void begin_as(uint32_t role)
 {
 	memset(&got.reg, 0, sizeof(got.reg));
 	got.answer = 0;
 	fake = fake_start(&adopting);
-	kv = fake_connect(fake);
+	struct kvpipe_connect_opts o =
+		KVPIPE_OPTS(kvpipe_connect_opts, .socket = fake_path(fake), .engine_id = "e", .role = role);
+	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+}
+
+void begin(void)
+{
+	begin_as(KVPIPE_ROLE_WORKER);
 }
 
 void end(void)

@@ -22,7 +22,8 @@ extern struct got got;
 extern struct fake_conf adopting;
 extern kvpipe_t *kv;
 
-void begin(void);
+void begin(void); /* a worker's session */
+void begin_as(uint32_t role);
 void end(void);
 int adopt(void *addr, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 

@@ -98,6 +98,25 @@ static void refused(void)
 	unmap(p, 8 * PAGE);
 }
 
+/* A session that owns no memory is told so before anything happens to the caller's. */
+static void schedulers(void)
+{
+	const char *words = "a scheduler owns no memory: its workers register it";
+	uint8_t *p = pages(2 * PAGE);
+	kvpipe_region_t region;
+	void *addr;
+
+	begin_as(KVPIPE_ROLE_SCHEDULER);
+	got.answer = KVPIPE_E_INVALID;
+	struct held before = held_now();
+	CHECK_FAILS(adopt(p, 2 * PAGE, 0, &region), KVPIPE_E_INVALID, words);
+	CHECK_FAILS(adopt(p, 2 * PAGE, KVPIPE_ADOPT_QUIESCED, &region), KVPIPE_E_INVALID, words);
+	CHECK_INT(held_now().mappings, before.mappings); /* no file was put under it */
+	CHECK_FAILS(kvpipe_mem_alloc(kv, PAGE, KVPIPE_MEM_NO_HUGE, &addr, &region), KVPIPE_E_INVALID, words);
+	CHECK_INT(got.reg.bytes, 0); /* the daemon was not asked */
+	end();
+	unmap(p, 2 * PAGE);
+}
 
 /* ---- where the kernel allows less ---- */
 
@@ -224,7 +243,7 @@ static void unprivileged(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(no_userfaultfd),
+	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(schedulers), TEST(no_userfaultfd),
 					     TEST(before_linux_5_14), TEST(unprivileged) };
 	return RUN(tests);
 }
