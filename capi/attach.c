@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 struct attempt {
@@ -143,11 +144,26 @@ static enum kv_came layout(struct attempt *a)
 	return a->came;
 }
 
-/* The session is at its end, and its memory about to be its owner's: what an engine's scheduler had brought there may move already. */
-static void part(struct attempt *a)
+/*
+ * The daemon knows memory, and does not have the session: what an engine's scheduler had brought there may move until it has fenced. It
+ * is asked again when it has, or after 5 s, so that who closes the session in between has this fence to wait for, and no other.
+ */
+static void part(struct attempt *a, enum kv_came why)
 {
-	(void)kv_ctl_send(a->sock, KVPIPE_CTL_BYE, kv_ctl_next_seq(a->kv), NULL, 0, -1, 0);
-	kv_await_fence(a->sock);
+	int64_t end = kv_now() + KV_CALL_NS;
+	enum kv_came came;
+
+	if (why != KV_AGAIN) /* the session is at its end */
+		(void)kv_ctl_send(a->sock, KVPIPE_CTL_BYE, kv_ctl_next_seq(a->kv), NULL, 0, -1, 0);
+	shutdown(a->sock, SHUT_WR);
+	while ((came = kv_helper_wait(a->kv, a->sock, end)) == KV_CAME) {
+		int got = kv_ctl_recv(a->sock, a->m, 0);
+		if (got == KV_RECV_EOF)
+			return;
+		kv_ctl_close_fds(a->m);
+	}
+	if (came == KV_STOP)
+		kv_await_fence(a->sock);
 }
 
 static enum kv_came attempt(struct attempt *a)
@@ -169,8 +185,8 @@ static enum kv_came attempt(struct attempt *a)
 		came = err == 0 ? KV_CAME : err == -KVPIPE_E_CLOSED ? KV_STOP : KV_AGAIN;
 	}
 	if (came != KV_CAME) {
-		if (came != KV_AGAIN && a->told)
-			part(a);
+		if (a->told)
+			part(a, came);
 		kv_rings_unmap(&a->rings);
 		close(a->sock);
 	}

@@ -91,7 +91,9 @@ static void serve_socket(struct fake *f)
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN) {
 			f->client_gone = true;
-			fake_close_session(f);
+			pthread_cond_broadcast(&f->changed);
+			if (!f->fence_long)
+				fake_close_session(f);
 		}
 		unlock(f);
 		return;
@@ -141,7 +143,7 @@ static void *serve(void *arg)
 		}
 		if (f->hang_up)
 			fake_close_session(f);
-		bool stop = f->stop, paused = f->paused;
+		bool stop = f->stop, paused = f->paused, fencing = f->conn >= 0 && f->client_gone;
 		/* Before sleeping: ask to be woken, then look once more. */
 		bool work = false;
 		if (f->c != NULL && !paused) {
@@ -151,7 +153,7 @@ static void *serve(void *arg)
 		}
 		struct pollfd p[3] = {
 			{ .fd = f->bell, .events = POLLIN },
-			{ .fd = paused ? -1 : f->conn >= 0 ? f->conn : f->listener, .events = POLLIN },
+			{ .fd = paused || fencing ? -1 : f->conn >= 0 ? f->conn : f->listener, .events = POLLIN },
 			{ .fd = paused ? -1 : f->sq_event, .events = POLLIN },
 		};
 		bool listening = f->conn < 0;
@@ -248,6 +250,13 @@ void fake_return(struct fake *f)
 	lock(f);
 	f->dead = false;
 	ring(f->bell);
+	unlock(f);
+}
+
+void fake_fence_long(struct fake *f)
+{
+	lock(f);
+	f->fence_long = true;
 	unlock(f);
 }
 

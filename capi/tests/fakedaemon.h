@@ -57,6 +57,7 @@ void fake_pause(struct fake *f, bool paused); /* a stopped daemon: reads neither
 void fake_grant(struct fake *f, uint32_t slot, uint64_t user_data); /* bytes of that take may land */
 void fake_die(struct fake *f);                /* hangs up and is not there until fake_return() */
 void fake_return(struct fake *f);
+void fake_fence_long(struct fake *f);         /* whoever goes from now on has a daemon that fences until fake_hang_up() */
 void fake_refuse(struct fake *f, uint32_t reason, const char *text);  /* the next HELLOs; 0: no longer */
 void fake_dull(struct fake *f, bool dull);    /* the next sessions have a completion from the start, and a bell that nobody can watch: a file */
 void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */

@@ -189,9 +189,8 @@ static void unwatched(void)
 	fake_stop(f);
 }
 
-static void *let_go_at_close(void *arg)
+static void await_closing(kvpipe_t *kv)
 {
-	kvpipe_t *kv = arg;
 	bool closing = false;
 
 	while (!closing) {
@@ -200,7 +199,12 @@ static void *let_go_at_close(void *arg)
 		pthread_mutex_unlock(&kv->lock);
 		sched_yield();
 	}
-	let_helper_go(kv);
+}
+
+static void *let_go_at_close(void *arg)
+{
+	await_closing(arg);
+	let_helper_go(arg);
 	return NULL;
 }
 
@@ -231,6 +235,59 @@ static void closed_on_the_way(void)
 	CHECK(world.n == 1 && world.regions == 2);
 	pthread_mutex_unlock(&world.lock);
 	fake_await_requests(f, KVPIPE_CTL_BYE, 1);
+	fake_stop(f);
+}
+
+/* Has room for one region less than the daemon before. */
+static bool narrow(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	static unsigned int regions;
+
+	(void)body;
+	(void)fd;
+	if (head->type != KVPIPE_CTL_REGISTER || ++regions <= 3)
+		return false;
+	fake_ack(f, head->seq, KVPIPE_E_QUOTA, 0, "8192 bytes, the limit is 4096");
+	return true;
+}
+
+static bool fenced;
+
+static void *fence_at_close(void *arg)
+{
+	struct fake *f = arg;
+	kvpipe_t *const *kv = fake_arg(f);
+
+	await_closing(*kv);
+	poll(NULL, 0, 100); /* for who does not wait to come back */
+	__atomic_store_n(&fenced, true, __ATOMIC_RELAXED);
+	fake_hang_up(f);
+	return NULL;
+}
+
+/* Likewise of one that was told of memory, and did not take the session: it is asked again once it has fenced, and who closes the
+ * session in between waits for that fence. */
+static void closed_between_attempts(void)
+{
+	kvpipe_t *kv;
+	struct fake_conf conf = { .request = narrow, .arg = &kv };
+	struct fake *f = fake_start(&conf);
+	kvpipe_region_t region;
+	pthread_t t;
+	void *addr;
+
+	kv = fake_connect(f);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	fake_fence_long(f);
+	fake_die(f);
+	fake_return(f);
+	fake_await_sessions(f, 2);
+	fake_await_hangup(f);
+	CHECK(pthread_create(&t, NULL, fence_at_close, f) == 0);
+	kvpipe_close(kv);
+	CHECK(__atomic_load_n(&fenced, __ATOMIC_RELAXED));
+	pthread_join(t, NULL);
 	fake_stop(f);
 }
 
@@ -365,7 +422,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
-		TEST(closed_on_the_way), TEST(smaller_quota), TEST(storm),
+		TEST(closed_on_the_way), TEST(closed_between_attempts), TEST(smaller_quota), TEST(storm),
 	};
 	return RUN(tests);
 }
