@@ -24,6 +24,14 @@ class RawTensor(NamedTuple):
     #: the elements in C order; any contiguous buffer, a received one is a writable memoryview of bytes
     data: Any
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """Pickled, it has a copy of the bytes that it looks at: a memoryview is of this process alone."""
+        data = bytearray(self.data) if isinstance(self.data, memoryview) else self.data
+        return RawTensor, (self.dtype, self.shape, data)
+
+    def __copy__(self) -> "RawTensor":
+        return self
+
 
 Described = Tuple[_abi.Tensor, Any]  # with what must live as long as the struct is used
 

@@ -1,7 +1,10 @@
 """Lookup buffers: what matches what, who waits for whom, how much fits; within a node and between two."""
 
 import asyncio
+import copy
+import pickle
 import random
+import sys
 import threading
 
 import kvpipe
@@ -27,6 +30,14 @@ def ends(two, name):
 
 def ids(*tokens):
     return numpy.array(tokens)
+
+
+def in_other_hands(value):
+    """As another process has it, by each way of telling it, and as a copy here."""
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        yield pickle.loads(pickle.dumps(value, protocol))
+    yield copy.copy(value)
+    yield copy.deepcopy(value)
 
 
 def insert(own, number, tokens, roi=None):
@@ -244,6 +255,31 @@ def test_bad_arguments(near, name):
             ]:
                 with pytest.raises(kvpipe.Invalid, match=error):
                     call()
+
+
+def test_an_entry_that_its_framework_lacks_travels_with_the_error(ends, monkeypatch):
+    """The buffer does not have it any more, so whoever handles the error does."""
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    own, sel = ends
+    own.insert(ids(1, 2), None, kvpipe.RawTensor("bfloat16", (2,), b"abcd"), None, None)
+    with pytest.raises(kvpipe.Unavailable, match="numpy has no bfloat16") as caught:
+        sel.drop_select(ids(1, 2), framework="numpy")
+    for error in in_other_hands(caught.value):
+        assert type(error) is kvpipe.Unavailable and str(error) == str(caught.value) and error.completion is None
+        entry, key = error.entry, error.entry[2]
+        assert type(entry) is type(caught.value.entry) and entry.matched == 2 and entry == caught.value.entry
+        assert type(key) is kvpipe.RawTensor and (key.dtype, key.shape, bytes(key.data)) == ("bfloat16", (2,), b"abcd")
+        memoryview(key.data)[0] = 97  # as writable as what was received
+    assert copy.copy(caught.value).entry is caught.value.entry
+
+
+@pytest.mark.parametrize("framework", ["numpy", "raw"])
+def test_an_entry_travels(ends, framework):
+    own, sel = ends
+    insert(own, 7, ids(3))
+    for entry in in_other_hands(sel.drop_select(ids(3), framework=framework)):
+        assert entry.matched == 1 and entry[1] is entry[2] is entry[4] is None
+        assert bytes(entry[3].data) == numpy.array([7]).tobytes()
 
 
 def test_an_entry_of_the_whole_capacity(near, name):
