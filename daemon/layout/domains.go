@@ -28,8 +28,8 @@ type piece struct {
 	view   int    // canonical index
 }
 
-// makeDomains joins groups that overlay each other.
-func (l *Layout) makeDomains(index []int, pieces []piece) error {
+// makeDomains joins groups that overlay each other. whole: no element of a view may overlap a part of another's.
+func (l *Layout) makeDomains(index []int, pieces []piece, whole bool) error {
 	joined := make([]int, len(l.groups)) // union-find over groups
 	groupOf := make([]int, len(l.views))
 	for i, n := 0, 0; i < len(l.groups); i++ {
@@ -45,6 +45,10 @@ func (l *Layout) makeDomains(index []int, pieces []piece) error {
 		}
 		return i
 	}
+	var grids []grid
+	if whole {
+		grids = l.grids()
+	}
 	pairs := 0
 	for i := range pieces {
 		for j := i + 1; j < len(pieces) && pieces[j].region == pieces[i].region && pieces[j].lo < pieces[i].hi; j++ {
@@ -54,6 +58,9 @@ func (l *Layout) makeDomains(index []int, pieces []piece) error {
 			same, apart := pieces[i].meets(&pieces[j])
 			if !apart {
 				return overlapError(l, index, pieces[i].view, pieces[j].view)
+			}
+			if whole && same && l.tear(grids, &pieces[i], &pieces[j]) {
+				return l.tornError(index, pieces[i].view, pieces[j].view)
 			}
 			if g, h := groupOf[pieces[i].view], groupOf[pieces[j].view]; same && g != h {
 				a, b := root(g), root(h)
@@ -92,6 +99,11 @@ func overlapError(l *Layout, index []int, a, b int) error {
 		index[a], index[b], v.Group, w.Group, uint64(v.Region), v.Base, w.Base, v.BlockStride, w.BlockStride)
 }
 
+// inBlock says whether all of a dimension lies within one block stride.
+func (v *View) inBlock(d *dim) bool {
+	return d.name != "block_stride" && (v.NumBlocks == 1 || d.stride < v.BlockStride)
+}
+
 // pieces cuts the views along the dimensions that reach further than a block stride ([head][block][token] tensors),
 // in order of region and offset.
 func (l *Layout) pieces(index []int) ([]piece, error) {
@@ -104,7 +116,7 @@ func (l *Layout) pieces(index []int) ([]piece, error) {
 		for k, x := range d[:n] {
 			switch {
 			case x.name == "block_stride":
-			case v.NumBlocks == 1 || x.stride < v.BlockStride:
+			case v.inBlock(&x):
 				p.extent += (x.count - 1) * x.stride
 			case uint64(len(at)+len(out))+(x.count-1)*uint64(len(at)) > maxPieces:
 				return nil, fmt.Errorf("layout: view %d: %s %d spreads the tokens and heads of a block over too many places (more than %d in all views); use tensors whose blocks are whole",

@@ -98,6 +98,78 @@ func checkBytes(t *rapid.T, l *Layout) {
 	}
 }
 
+// TestNoElementIsTorn: of two views of a group that have the same shape, no element overlaps one of the other, unless they begin at the same
+// byte. Nothing else is refused for that, and nothing that a peer has accepted.
+func TestNoElementIsTorn(t *testing.T) {
+	torn, whole := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawView(t, 0)
+		w := v
+		w.Layer, w.Base = 1, v.Base+uint64(rapid.IntRange(1, 40).Draw(t, "shift"))
+		_, err := New([]View{v, w}, nil, func(RegionID) (uint64, bool) { return 1 << 20, true })
+		_, far := New([]View{v, w}, nil, nil)
+		refused := err != nil && strings.Contains(err.Error(), "overlap within a block")
+		switch overlap := elementsMeet(&v, &w); {
+		case far != nil: // for blocks that are not the same
+			return
+		case overlap && refused:
+			torn++
+		case overlap || err != nil:
+			t.Fatalf("overlap %v, error %v; views %+v", overlap, err, []View{v, w})
+		default:
+			whole++
+		}
+	})
+	if torn == 0 || whole == 0 {
+		t.Errorf("%d layouts refused, %d accepted: the test says nothing", torn, whole)
+	}
+}
+
+// elementsMeet compares every element of one view with every element of the other.
+func elementsMeet(v, w *View) bool {
+	offsets := func(v *View) (out []uint64) {
+		for b := range v.NumBlocks {
+			for t := range uint64(v.BlockSize) {
+				for h := range uint64(v.Heads) {
+					out = append(out, v.Base+b*v.BlockStride+t*v.TokenStride+h*v.HeadStride)
+				}
+			}
+		}
+		return out
+	}
+	for _, a := range offsets(v) {
+		for _, b := range offsets(w) {
+			if a < b+w.ContentBytes && b < a+v.ContentBytes {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestTornElementsAreNamed, with what to do. Groups may share memory as they like, as far as block ids tell; so may views of other shapes.
+func TestTornElementsAreNamed(t *testing.T) {
+	view := func(layer uint32, base uint64) View {
+		return View{Region: 1, Base: base, NumBlocks: 8, BlockStride: 4096, Layer: layer, Kind: Paged, Part: "kv",
+			BlockSize: 4, Heads: 2, TotalHeads: 2, ContentBytes: 64, HeadStride: 64, TokenStride: 128}
+	}
+	views := []View{view(0, 0), view(1, 512), view(2, 1024-32)}
+	const say = `layout: views 1 and 2 (layer 1 part "kv" and layer 2 part "kv") of group 0 overlap within a block (region 0x1, base 512 and 992): ` +
+		"give each memory of its own, or the same base if they share their KV"
+	if _, err := New(views, nil, oneRegion(1<<20)); err == nil || err.Error() != say {
+		t.Errorf("error %v, want %s", err, say)
+	}
+	other := views[2]
+	other.Group = 1
+	narrow := views[2]
+	narrow.ContentBytes = 32
+	for _, v := range []View{view(2, 512), view(2, 1024), other, narrow} {
+		if _, err := New([]View{views[0], views[1], v}, nil, oneRegion(1<<20)); err != nil {
+			t.Errorf("%+v: %v", v, err)
+		}
+	}
+}
+
 // TestDomainsOfHybridModels: three groups over the same pages, of other block sizes and heads.
 func TestDomainsOfHybridModels(t *testing.T) {
 	var views []View

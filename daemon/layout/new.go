@@ -35,7 +35,7 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	l.findShared()
 	pieces, err := l.pieces(index)
 	if err == nil {
-		err = l.makeDomains(index, pieces)
+		err = l.makeDomains(index, pieces, size != nil) // a peer's daemon, which may be older, has judged by itself
 	}
 	if err != nil {
 		return nil, err
