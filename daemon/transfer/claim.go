@@ -61,31 +61,35 @@ func (o *offer) placed(name *claimName) *claim {
 	return nil
 }
 
-// admits says whether a take may begin: of one more consumer, or of one that has its place.
+// admits says whether a take may begin: of an engine that has its place, however often it takes, or of one more. What an earlier instance
+// of it left unfinished keeps no place from it.
 func (o *offer) admits(name claimName) bool {
-	if c := o.claim(name); c != nil && c.counts() || o.placed(&name) != nil {
-		return true
-	}
-	n := 0
-	for _, c := range o.claims {
-		if c.complete() || c.counts() && o.placed(&c.claimName) == nil {
-			n++
+	others := 0
+	for i, c := range o.claims {
+		switch {
+		case !c.counts() || c.engine == name.engine && c.instance != name.instance && c.live == 0 && !c.complete():
+		case c.of(&name):
+			return true
+		case !slices.ContainsFunc(o.claims[:i], func(x *claim) bool { return x.counts() && x.of(&c.claimName) }):
+			others++
 		}
 	}
-	return n < o.consumers
+	return others < o.consumers
 }
 
-// enter returns the claim of that name, new or with what it had.
+// enter returns the claim of that name, new or with what it had. A commit record that comes late may be of one of other parts.
 func (o *offer) enter(name claimName, parts int) *claim {
-	c := o.claim(name)
-	if c == nil {
-		c = &o.claim0
-		if c.parts > 0 {
-			c = new(claim)
+	for _, c := range o.claims {
+		if c.claimName == name && c.parts == parts {
+			return c
 		}
-		c.claimName, c.parts = name, parts
-		o.claims = append(o.claims, c)
 	}
+	c := &o.claim0
+	if c.parts > 0 {
+		c = new(claim)
+	}
+	c.claimName, c.parts = name, parts
+	o.claims = append(o.claims, c)
 	return c
 }
 
@@ -107,9 +111,24 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 			complete++
 		}
 	}
-	if complete >= o.consumers {
+	switch {
+	case complete >= o.consumers:
 		o.end(m, Done, Cause{}, consumed)
+	case c.live == 0 && !c.complete(): // the engine's next instance need not wait for the rest
+		m.wakeKey(o.key)
 	}
+}
+
+// replace ends an older transfer of the part that v begins: nothing has failed by that, and the engine keeps its place. One that has sent
+// everything is left to its consumer, who may have decided already.
+func (v *serve) replace(m *Machine) {
+	c, failed := v.claim, v.claim.failed
+	for _, old := range append([]*serve(nil), v.offer.serves...) {
+		if old.claim.claimName == c.claimName && old.take.Part == v.take.Part && old.state == serveMoving && !old.sentAll {
+			old.abort(m, because(Cancelled, "take %d part %d of engine %q was begun again", c.take, v.take.Part, c.engine))
+		}
+	}
+	c.failed = failed
 }
 
 // fail notes that a part did not go through. The offer is ready for the next take, which may wait already.

@@ -165,15 +165,11 @@ func (o *offer) authorise(t *MsgTake) Cause {
 
 // enter begins the transfer.
 func (v *serve) enter(m *Machine, o *offer, name claimName) {
-	for _, old := range append([]*serve(nil), o.serves...) {
-		if old.claim.claimName == name && old.take.Part == v.take.Part && old.state == serveMoving {
-			old.abort(m, because(Cancelled, "take %d part %d of engine %q was begun again", name.take, v.take.Part, name.engine))
-		}
-	}
 	v.state, v.offer, v.claim = serveMoving, o, o.enter(name, v.take.Parts)
 	v.segs = v.segs1[:0]
 	v.claim.live++
 	v.counted = true
+	v.replace(m)
 	o.serves = append(o.serves, v)
 	v.leg.ranks = o.ranks
 	m.traceServe(v, "take begins at its producer")
