@@ -100,6 +100,9 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 		m.consumed(o.item)
 		return
 	}
+	for m.cfg.Broken.Twice && c.done[part/64]>>(part%64)&1 == 1 {
+		part++
+	}
 	before := o.placed(&c.claimName)
 	c.done[part/64] |= 1 << (part % 64)
 	if before != nil && before != c && c.complete() { // it took again
@@ -136,7 +139,7 @@ func (o *offer) fail(m *Machine, c *claim) {
 	c.failed = true
 	if !c.counts() {
 		for i := range o.claims {
-			if o.claims[i] == c && c.committed() == 0 {
+			if o.claims[i] == c && (c.committed() == 0 || m.cfg.Broken.Parts) {
 				o.claims = append(o.claims[:i], o.claims[i+1:]...)
 				break
 			}

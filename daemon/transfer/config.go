@@ -64,6 +64,9 @@ type Broken struct {
 	Stranger    bool // takes, watches and drops with any token, content digest and layout are right
 	Lease       bool // offers outlive their lease
 	Interest    bool // watches and drops do nothing, and are done
+	Twice       bool // a part of a take counts as often as it is taken
+	Apart       bool // parts that come from different nodes are of different engines
+	Parts       bool // a part that fails takes those with it that were taken before
 	LateSlice   bool // a slice that is spoiled after it had landed stays landed
 }
 

@@ -137,6 +137,9 @@ func (m *Machine) admit(v *serve) {
 		return
 	}
 	name := claimName{t.Engine, t.Instance, t.TakeID}
+	if m.cfg.Broken.Apart && v.peer != nil {
+		name.engine += v.peer.node
+	}
 	if c := o.claim(name); c != nil && c.parts != t.Parts {
 		v.refuse(m, because(Invalid, "take %d of engine %q has %d parts here and %d before; use one number for all of them", t.TakeID, t.Engine, t.Parts, c.parts))
 		return

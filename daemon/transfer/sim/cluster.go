@@ -50,6 +50,7 @@ type Cluster struct {
 	resumed  int // sessions that came back to another daemon
 	napped   int // regions that were given up for a while
 	outlived int // offers that outlived a session
+	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
@@ -130,6 +131,9 @@ func New(opts Options) *Cluster {
 	}
 	for i := range r.in(len(c.nodes), 2*len(c.nodes)) {
 		c.AddEngine(c.nodes[i%len(c.nodes)], c.someShape(i))
+	}
+	if !opts.Ends && r.hit(70) {
+		c.addSpread()
 	}
 	if c.cfg.AtOnce > 0 { // neighbours of one rank, whose takes are moved at once when all is ready
 		for range 2 {

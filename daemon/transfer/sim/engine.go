@@ -8,10 +8,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Engine is a serving engine on one node: workers with memory, perhaps a scheduler.
+// Engine is a serving engine: workers with memory, perhaps a scheduler.
 type Engine struct {
 	c        *Cluster
 	node     *Node
+	nodes    []*Node // over which its ranks are spread; node is the first
 	name     string
 	shape    shape
 	instance int
@@ -64,9 +65,11 @@ func (c *Cluster) AddEngine(n *Node, s shape) *Engine {
 	return c.addEngine(n, fmt.Sprintf("e%d", len(c.engines)), s)
 }
 
-func (c *Cluster) addEngine(n *Node, name string, s shape) *Engine {
-	e := &Engine{c: c, node: n, name: name, shape: s}
-	n.engines = append(n.engines, e)
+func (c *Cluster) addEngine(n *Node, name string, s shape, more ...*Node) *Engine {
+	e := &Engine{c: c, node: n, nodes: append([]*Node{n}, more...), name: name, shape: s}
+	for _, n := range e.nodes {
+		n.engines = append(n.engines, e)
+	}
 	c.engines = append(c.engines, e)
 	e.start()
 	return e
@@ -74,6 +77,9 @@ func (c *Cluster) addEngine(n *Node, name string, s shape) *Engine {
 
 // start opens the sessions of a new instance.
 func (e *Engine) start() {
+	if e.spans() && !e.gather() {
+		return
+	}
 	e.down = false
 	e.instance++
 	e.workers, e.sched = nil, nil
@@ -92,7 +98,7 @@ func (e *Engine) start() {
 }
 
 func (e *Engine) newSession(role transfer.Role, rank int) *Session {
-	n := e.node
+	n := e.at(role, rank)
 	n.lastID++
 	s := &Session{
 		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
@@ -127,12 +133,18 @@ func (e *Engine) all() []*Session {
 	return e.workers
 }
 
-// askers are the sessions that submit: the scheduler, or each worker.
+// askers are the sessions that submit: the scheduler for the ranks of its node, and each worker that has none.
 func (e *Engine) askers() []*Session {
-	if e.sched != nil {
-		return []*Session{e.sched}
+	if e.sched == nil {
+		return e.workers
 	}
-	return e.workers
+	askers := []*Session{e.sched}
+	for _, w := range e.workers {
+		if w.node != e.sched.node {
+			askers = append(askers, w)
+		}
+	}
+	return askers
 }
 
 // ready is true while all sessions of the engine are connected.
@@ -150,10 +162,10 @@ func (e *Engine) ready() bool {
 
 // ranks are the sessions whose memory an operation of s names.
 func (s *Session) ranks() []*Session {
-	if s.role == transfer.Scheduler {
-		return s.eng.workers
+	if s.role != transfer.Scheduler {
+		return []*Session{s}
 	}
-	return []*Session{s}
+	return slices.DeleteFunc(slices.Clone(s.eng.workers), func(w *Session) bool { return w.node != s.node })
 }
 
 // model lets the rank's steps go by: layers are written one after the other, then the next step begins.
@@ -275,11 +287,11 @@ func (e *Engine) crash(r *rng) {
 	all := e.all()
 	if r.hit(40) {
 		pick(r, all).kill("killed")
-		e.node.later(r.span(1*ms, 200*ms), func() { e.killRest(all) })
+		e.later(r.span(1*ms, 200*ms), func() { e.killRest(all) })
 	} else {
 		e.killRest(all)
 	}
-	e.node.later(r.span(0, 600*ms), func() {
+	e.later(r.span(0, 600*ms), func() {
 		e.killRest(all)
 		e.start()
 	})

@@ -32,15 +32,18 @@ func (n *Node) question(ev transfer.Event) *transfer.MsgKey {
 	return nil
 }
 
-// hear notes the answer, as it is sent or said.
+// hear notes the answer, as it is sent or said, and that a commit record is acknowledged.
 func (n *Node) hear(e transfer.Effect) {
 	if c, ok := e.(*transfer.Complete); ok {
 		e = *c
 	}
 	switch e := e.(type) {
 	case transfer.Send:
-		if a, ok := e.Msg.(*transfer.MsgKeyAck); ok {
+		switch a := e.Msg.(type) {
+		case *transfer.MsgKeyAck:
 			n.answer = &a.Cause
+		case *transfer.MsgEndAck:
+			n.acked = a.Xfer
 		}
 	case transfer.Complete:
 		if e.Kind == transfer.KindWatch || e.Kind == transfer.KindDrop {

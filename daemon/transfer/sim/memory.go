@@ -17,7 +17,7 @@ const (
 // shape is how an engine lays its cache out.
 type shape struct {
 	sched     bool   // a scheduler's session offers and takes; else every worker does
-	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers
+	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers, "ppp" three
 	blockSize int
 	hnd       bool // heads before tokens
 	model     string
@@ -33,8 +33,11 @@ func (c *Cluster) someShape(i int) shape {
 }
 
 func (s shape) ranks() int {
-	if s.split == "" {
+	switch s.split {
+	case "":
 		return 1
+	case "ppp":
+		return 3
 	}
 	return 2
 }
@@ -53,6 +56,8 @@ func (s shape) part(rank int) part {
 		p.firstHead, p.heads = rank, 1
 	case "pp":
 		p.layers = [][]uint32{{0, 1}, {2}}[rank]
+	case "ppp":
+		p.layers = p.layers[rank : rank+1]
 	}
 	return p
 }

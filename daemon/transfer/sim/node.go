@@ -20,6 +20,8 @@ type Node struct {
 	views    map[string]uint64 // peer -> epoch of the channel, as this node sees it
 	lastID   transfer.SessionID
 	answer   *transfer.Cause // to the last watch or drop that the daemon was asked for
+	acked    transfer.XferID // the last commit record that the daemon acknowledged
+	records  map[brood]tally // those that came, by what was offered
 	before   bool            // its daemon is of the version before, as far as that matters here
 	await    transfer.Time   // how long the daemon after the next crash waits for engines, which do not come by themselves
 }
@@ -41,7 +43,7 @@ func (n *Node) start() {
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
 	n.up = true
-	n.legs, n.sessions, n.views = map[transfer.Leg]*leg{}, map[transfer.SessionID]*Session{}, map[string]uint64{}
+	n.legs, n.sessions, n.views, n.records = map[transfer.Leg]*leg{}, map[transfer.SessionID]*Session{}, map[string]uint64{}, map[brood]tally{}
 }
 
 // later plans something for this life of the daemon.
@@ -65,7 +67,12 @@ func (n *Node) step(ev transfer.Event) {
 		n.ask(k, ev)
 		return
 	}
+	n.acked = 0
+	o := n.recorded(ev)
 	n.take(ev)
+	if o != nil && n.acked == o.leg { // else it is said again
+		n.record(o)
+	}
 }
 
 // take does what the machine makes of the event.
@@ -197,10 +204,15 @@ func (n *Node) crash(down transfer.Time) {
 	}
 	for _, e := range n.engines {
 		for _, s := range e.all() { // also those that were not back yet
-			if !loyal[e] {
+			switch {
+			case loyal[e]:
+			case s.node == n:
 				s.daemonGone()
+			default:
+				s.kill("killed with its engine")
 			}
 		}
+		e.down = e.down || e.spans() && !loyal[e]
 	}
 	n.legs = map[transfer.Leg]*leg{}
 	c.net.nodeGone(n)
@@ -216,7 +228,7 @@ func (n *Node) crash(down transfer.Time) {
 		}
 		for _, e := range n.engines {
 			if loyal[e] {
-				e.comeBack()
+				e.comeBack(n)
 			} else {
 				e.reconnect()
 			}
@@ -240,7 +252,7 @@ func (n *Node) expected(which map[*Engine]bool) transfer.Awaited {
 	ev := transfer.Awaited{For: 2 * second}
 	for _, e := range n.engines {
 		for _, s := range e.all() {
-			if !which[e] || !s.open && n.await == 0 {
+			if !which[e] || s.node != n || !s.open && n.await == 0 {
 				continue
 			}
 			a := transfer.AwaitedSession{Engine: e.name, Instance: fmt.Sprintf("i%d", e.instance), Owner: "uid 1", Role: s.role, Rank: uint32(s.rank), Layout: s.role == transfer.Worker}

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -222,7 +223,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:
 		o.checkBytes(0, layers, nil)
-		o.req.took(o)
+		o.took()
+	case o.kind == "take" && strings.Contains(e.Text, "is being taken by"):
+		o.turnedAway(e.Text)
 	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && e.Failed != nil:
 		o.checkBytes(0, layers, e.Failed)
 	case o.kind == "offer" && e.Status == transfer.Done:

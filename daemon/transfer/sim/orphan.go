@@ -95,7 +95,7 @@ func (r *Request) standing() bool {
 			}
 		}
 	}
-	return r.taken(r.gens) < r.consumers
+	return len(r.takers[r.gens].engines()) < r.consumers
 }
 
 func offersOf(n *Node) map[string]transfer.OfferInfo {

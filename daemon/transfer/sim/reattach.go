@@ -84,24 +84,28 @@ func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
 	o.told(o.sess, transfer.Complete{Status: status, Reason: reason, Text: "said by the library"})
 }
 
-// comeBack: the daemon is there again. An engine that died meanwhile is started anew.
-func (e *Engine) comeBack() {
+// comeBack: the daemon of a node is there again. An engine that died meanwhile is started anew.
+func (e *Engine) comeBack(n *Node) {
 	for _, s := range e.all() {
 		if !s.open {
 			e.killRest(e.all())
+			e.down = e.spans()
 			e.start()
 			return
 		}
 	}
 	if r := e.c.rng; r.hit(e.c.faults.drain) { // it was started for a moment only
-		e.node.later(r.span(1*ms, 400*ms), e.node.stop)
+		n.later(r.span(1*ms, 400*ms), n.stop)
 	}
 	instance := e.instance
 	for _, s := range e.all() {
-		if e.c.rng.hit(e.c.faults.client) {
-			e.node.later(e.c.rng.span(1*ms, 400*ms), s.hello)
+		if s.node != n {
+			continue
 		}
-		e.node.later(e.c.rng.span(1*ms, 400*ms), func() {
+		if e.c.rng.hit(e.c.faults.client) {
+			n.later(e.c.rng.span(1*ms, 400*ms), s.hello)
+		}
+		n.later(e.c.rng.span(1*ms, 400*ms), func() {
 			if e.instance == instance && s.open && s.away {
 				s.resume()
 			}

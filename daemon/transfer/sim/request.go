@@ -18,9 +18,9 @@ type Request struct {
 	prod      *Engine
 	consumers int
 	tokens    int
-	hole      int                      // token in a block that the producer lacks; -1: none
-	gens      int                      // offers under the key, minus one
-	takers    []map[taker]map[int]bool // generation -> take -> parts done
+	hole      int     // token in a block that the producer lacks; -1: none
+	gens      int     // offers under the key, minus one
+	takers    []tally // of each generation: takes that are done
 	drops     int
 	early     int             // in which life the producer's daemon heard of a drop before there was an offer; 0: in none
 	dropped   map[string]bool // engines, as far as the producer's daemon knows
@@ -31,7 +31,7 @@ func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
 	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1, dropped: map[string]bool{}}
 	r.key = fmt.Sprintf("r%d", r.id)
 	r.token = fmt.Appendf(nil, "token-of-%08d", r.id)
-	r.takers = []map[taker]map[int]bool{{}}
+	r.takers = []tally{{}}
 	c.requests = append(c.requests, r)
 	return r
 }
@@ -49,37 +49,6 @@ func (r *Request) lacks(from, to int) bool {
 	return from < first+bs && to > first
 }
 
-// taker names a take.
-type taker struct {
-	engine            string
-	instance, attempt int
-}
-
-// took notes a take that is done.
-func (r *Request) took(o *Op) {
-	name := taker{o.sess.eng.name, o.instance, o.attempt}
-	parts := r.takers[o.gen][name]
-	if parts == nil {
-		parts = map[int]bool{}
-		r.takers[o.gen][name] = parts
-	}
-	parts[o.part] = true
-	if len(parts) == o.parts {
-		parts[-1] = true
-	}
-}
-
-// taken counts the engines that have all of a generation; one that takes it again has its place already.
-func (r *Request) taken(gen int) int {
-	engines := map[taker]bool{}
-	for name, parts := range r.takers[gen] {
-		if name.attempt = 0; parts[-1] {
-			engines[name] = true
-		}
-	}
-	return len(engines)
-}
-
 // consumed checks that an offer that is done was really taken by as many as it was for.
 func (r *Request) consumed(o *Op) {
 	n := r.drops
@@ -87,7 +56,7 @@ func (r *Request) consumed(o *Op) {
 		if gen < o.gen && r.prod.node.life < 2 {
 			continue // a restarted daemon that hears of a commit counts it for what its engine offers then
 		}
-		n += r.taken(gen)
+		n += len(r.takers[gen].engines())
 	}
 	if n < r.consumers {
 		r.c.fail("op %d: offer of %s is done, but only %d of %d consumers are", o.tag, r.key, n, r.consumers)
@@ -228,7 +197,7 @@ type takePlan struct {
 	conflict    string // its blocks are in use, byTake or byOffer
 }
 
-// take takes the request's tokens: by the scheduler, or a part by each worker.
+// take takes the request's tokens: by the scheduler, or a part by each session that takes for itself.
 func (r *Request) take(e *Engine, p takePlan) []*Op {
 	var ops []*Op
 	askers := e.askers()
@@ -242,7 +211,7 @@ func (r *Request) take(e *Engine, p takePlan) []*Op {
 
 func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	c, bs := r.c, s.eng.shape.blockSize
-	if !s.open {
+	if !s.open || s.away || !s.node.up {
 		return nil
 	}
 	a := s.allocator()

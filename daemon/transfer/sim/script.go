@@ -163,14 +163,18 @@ func (s *Script) find(name string) *Engine {
 	panic("no engine " + name)
 }
 
-// engine NAME node=N [split=tp|pp] [sched] [block=4] [model=m] [credits=64]
+// engine NAME node=N[,N] [split=tp|pp|ppp] [sched] [block=4] [model=m] [credits=64]
 func (s *Script) engine(a args) {
 	s.c.credits = a.num("credits", 64)
 	sh := shape{sched: a.has("sched"), split: a.named["split"], blockSize: a.num("block", 4), model: "m"}
 	if m := a.named["model"]; m != "" {
 		sh.model = m
 	}
-	s.c.addEngine(s.c.byName[a.named["node"]], a.words[0], sh)
+	var nodes []*Node
+	for n := range strings.SplitSeq(a.named["node"], ",") {
+		nodes = append(nodes, s.c.byName[n])
+	}
+	s.c.addEngine(nodes[0], a.words[0], sh, nodes[1:]...)
 	s.c.run(s.c.now)
 }
 
@@ -232,7 +236,8 @@ func (s *Script) extend(a args) {
 	s.c.newSmall(o.sess, ext)
 }
 
-// take ENGINE key=K [peer=NODE] [from=0] [tokens=N] [timeout=MS] [id=N] [ahead=STEPS] [layered] [conflict] [token=T] [content=C]
+// take ENGINE key=K [peer=NODE] [from=0] [tokens=N] [timeout=MS] [id=N] [ahead=STEPS] [layered] [conflict] [token=T] [content=C]; with
+// [rank=N] part=I of=N one rank takes that part alone
 func (s *Script) take(a args) {
 	q := s.request(a)
 	p := takePlan{first: a.num("from", 0), stop: a.num("tokens", q.tokens), peer: a.named["peer"], timeout: a.ms("timeout", second),
@@ -246,7 +251,12 @@ func (s *Script) take(a args) {
 	if t, ok := a.named["content"]; ok {
 		p.content = []byte(t)
 	}
-	for _, o := range q.take(s.find(a.words[0]), p) {
+	e := s.find(a.words[0])
+	if of := a.num("of", 0); of > 0 {
+		s.note(a, q.takeBy(e.workers[a.num("rank", 0)], p, a.num("part", 0), of))
+		return
+	}
+	for _, o := range q.take(e, p) {
 		s.note(a, o)
 	}
 }

@@ -41,7 +41,7 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce, outlived, resumed, napped := 0, 0, 0, 0, 0
+	steps, atOnce, gathered, outlived, resumed, napped := 0, 0, 0, 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c, err := live(Options{Seed: seed})
 		if err != nil {
@@ -52,11 +52,13 @@ func TestSim(t *testing.T) {
 		}
 		steps += c.Steps()
 		atOnce += c.movedNow
+		gathered += c.gathered
 		outlived += c.outlived
 		resumed += c.resumed
 		napped += c.napped
 	}
-	t.Logf("%d seeds, %d events, %d takes moved at once, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while", *seeds, steps, atOnce, outlived, resumed, napped)
+	t.Logf("%d seeds, %d events, %d takes moved at once, %d whole ones of engines on several nodes, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while",
+		*seeds, steps, atOnce, gathered, outlived, resumed, napped)
 }
 
 // TestSimEnds is TestSim with pipes and lookup buffers.

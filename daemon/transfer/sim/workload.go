@@ -95,6 +95,9 @@ func (c *Cluster) someRequest() {
 	}
 	r := &c.rng
 	prod := pick(r, c.engines)
+	if prod.spans() {
+		prod = c.engines[0]
+	}
 	near := c.cfg.AtOnce > 0 && r.hit(30)
 	if near {
 		prod = c.engines[len(c.engines)-1]
@@ -119,6 +122,9 @@ func (c *Cluster) someRequest() {
 		k := r.n(len(engines))
 		if near && i == 0 {
 			k = len(engines) - 2
+		}
+		if s := slices.IndexFunc(engines, (*Engine).spans); i == 0 && !near && s >= 0 && r.hit(30) {
+			k = s
 		}
 		e := engines[k]
 		engines = slices.Delete(engines, k, k+1)
@@ -167,7 +173,7 @@ func (q *Request) produce() {
 			// would join what does not belong together.
 			if q.gens < 3 && q.prod.shape.sched && r.hit(70) {
 				q.gens++
-				q.takers = append(q.takers, map[taker]map[int]bool{})
+				q.takers = append(q.takers, tally{})
 				again := r.span(0, 300*ms)
 				if r.hit(c.faults.churn) {
 					again = r.span(0, 5*ms)
@@ -191,7 +197,7 @@ func (q *Request) bereave() {
 		c.after(r.span(0, 2*second), func() {
 			if !c.calm && q.prod.ready() {
 				q.gens++
-				q.takers = append(q.takers, map[taker]map[int]bool{})
+				q.takers = append(q.takers, tally{})
 				q.produce()
 			}
 		})
@@ -207,7 +213,7 @@ func (q *Request) consume(e *Engine, attempt int) {
 	p := takePlan{stop: q.tokens, timeout: r.span(100*ms, 6*second), token: q.token, content: q.content, attempt: attempt, layered: r.hit(25)}
 	p.peer = q.prod.node.name
 	switch {
-	case q.prod.node == e.node && r.hit(70):
+	case q.prod.node == e.node && !e.spans() && r.hit(70):
 		p.peer = ""
 	case r.hit(10):
 		p.peer += ":7650"
@@ -234,10 +240,7 @@ func (q *Request) consume(e *Engine, attempt int) {
 	case r.hit(10):
 		q.watch(e, p)
 	}
-	ops := q.take(e, p)
-	for _, o := range ops {
-		q.mind(e, o, attempt)
-	}
+	q.share(e, p)
 	if r.hit(30) {
 		p.conflict = byTake
 		c.after(r.span(0, 300*ms), func() { q.mistake(e, p) })
@@ -267,7 +270,7 @@ func (q *Request) watch(e *Engine, p takePlan) {
 }
 
 // mind is what a client does about a take that runs.
-func (q *Request) mind(e *Engine, o *Op, attempt int) {
+func (q *Request) mind(o *Op, p takePlan, again int) {
 	c, r := q.c, &q.c.rng
 	if r.hit(20) {
 		c.after(r.span(0, 500*ms), func() {
@@ -278,8 +281,11 @@ func (q *Request) mind(e *Engine, o *Op, attempt int) {
 		})
 	}
 	o.onEnd = func(x transfer.Complete) {
-		if x.Status == transfer.Failed && attempt < 2 && r.hit(40) && o.part == 0 {
-			c.after(r.span(0, 200*ms), func() { q.consume(e, attempt+1) })
+		switch {
+		case x.Status != transfer.Done && o.sess.eng.parts() > 1 && again < 3 && r.hit(50):
+			q.takeAgain(o, p, again+1)
+		case x.Status == transfer.Failed && o.attempt < 2 && r.hit(40) && o.part == 0:
+			c.after(r.span(0, 200*ms), func() { q.consume(o.sess.eng, o.attempt+1) })
 		}
 	}
 }
