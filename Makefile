@@ -32,12 +32,14 @@ export KVPIPE_LIBRARY := $(ROOT)/$(LIB)/libkvpipe.so.0
 export PATH           := $(ROOT)/$(BIN):$(PATH)
 # The header of NVML calls half of its own functions deprecated, at every build.
 export CGO_CFLAGS     ?= -O2 -g -Wno-deprecated-declarations
-# The same for programs, tests and the linter, so that go compiles a package once for all of them. Paths of this machine stay out; names of
-# hosts and users are looked up by Go's own code, whether or not there is a C half.
-GO_FLAGS := -trimpath -tags=netgo,osusergo
+# The same for programs, tests and the linter, so that go compiles a package once for all of them, beside what the user says, here or by
+# `go env -w`. Paths of this machine stay out; names of hosts and users are looked up by Go's own code, whether or not there is a C half.
+GO_FLAGS := -buildvcs=false -trimpath -tags=netgo,osusergo
+override GOFLAGS := $(or $(GOFLAGS),$(shell $(GO) env GOFLAGS 2>/dev/null))
 ifeq ($(findstring $(GO_FLAGS),$(GOFLAGS)),)
-export GOFLAGS        := $(strip $(GOFLAGS) $(GO_FLAGS))
+override GOFLAGS := $(strip $(GOFLAGS) $(GO_FLAGS))
 endif
+export GOFLAGS
 
 # One short line for each command; make V=1 shows them whole.
 Q   := $(if $(V),,@)

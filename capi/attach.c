@@ -14,11 +14,10 @@
 struct attempt {
 	kvpipe_t *kv;
 	struct kv_message *m;
-	int sock;
+	int sock; /* -1: there is no daemon */
 	struct kvpipe_welcome welcome;
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
-	bool told;         /* the daemon has heard of memory that is there */
 	enum kvpipe_reason reason; /* of a daemon that refused; 0 without one */
 	char text[KV_TEXT];
 };
@@ -105,11 +104,11 @@ static enum kv_came regions(struct attempt *a)
 		bool away = r->told = r->invalid;
 		unsigned int turns = r->turns;
 		r->unsure = false;
+		kv->told |= !away;
 		pthread_mutex_unlock(&kv->lock);
 		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
 			return judge(a, KVPIPE_E_UNAVAILABLE, "it is older than invalid regions: revalidate them, or run a newer one");
 		body.flags |= away ? KVPIPE_REGISTER_INVALID : 0;
-		a->told |= !away;
 		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &body, sizeof(body), away ? -1 : r->fd, &id);
 		pthread_mutex_lock(&kv->lock);
 		r->remote = came == KV_CAME ? id : r->remote;
@@ -146,7 +145,7 @@ static enum kv_came layout(struct attempt *a)
 
 /*
  * The daemon knows memory, and does not have the session: what an engine's scheduler had brought there may move until it has fenced. It
- * is asked again when it has, or after 5 s, so that who closes the session in between has this fence to wait for, and no other.
+ * is asked again when it has, or after 5 s, so that who closes the session in between, or wants memory back, has this fence to wait for.
  */
 static void part(struct attempt *a, enum kv_came why)
 {
@@ -173,8 +172,10 @@ static enum kv_came attempt(struct attempt *a)
 
 	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));
 	/* A full backlog is all that can take time. */
-	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0)
+	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0) {
+		a->sock = -1;
 		return KV_AGAIN;
+	}
 	enum kv_came came = hello(a);
 	if (came == KV_CAME)
 		came = regions(a);
@@ -184,13 +185,27 @@ static enum kv_came attempt(struct attempt *a)
 		int err = kv_install(a->kv, &a->rings, &a->welcome, a->sock);
 		came = err == 0 ? KV_CAME : err == -KVPIPE_E_CLOSED ? KV_STOP : KV_AGAIN;
 	}
-	if (came != KV_CAME) {
-		if (a->told)
-			part(a, came);
-		kv_rings_unmap(&a->rings);
-		close(a->sock);
-	}
 	return came;
+}
+
+/* Leaves a daemon that does not have the session. */
+static void leave(struct attempt *a, enum kv_came why)
+{
+	if (a->sock < 0)
+		return;
+	if (a->kv->told)
+		part(a, why);
+	kv_rings_unmap(&a->rings);
+	close(a->sock);
+}
+
+/* No daemon that does not have the session knows its memory any more. */
+static void untold(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	kv->told = false;
+	pthread_cond_broadcast(&kv->back);
+	pthread_mutex_unlock(&kv->lock);
 }
 
 /*
@@ -225,6 +240,9 @@ enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m)
 		struct attempt a = { .kv = kv, .m = m, .rings = { .sq_event = -1, .cq_event = -1 } };
 		enum kv_came came = attempt(&a);
 		remember(kv, &a);
+		if (came != KV_CAME)
+			leave(&a, came);
+		untold(kv);
 		if (came == KV_OVER)
 			kv_session_over(kv, a.reason, a.text);
 		if (came == KV_AGAIN)

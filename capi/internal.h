@@ -320,6 +320,7 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	       int64_t deadline, uint64_t *value);
 /* Waits for a daemon: 0 and its life. An ended session has none either: then *life is 0. */
 int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
+int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline); /* needs lock */
 /* Says nothing more there, and waits for the daemon's end of file, which says that it has fenced: at most 5 s. */
 void kv_await_fence(int sock);
 uint32_t kv_ctl_next_seq(kvpipe_t *kv);
@@ -424,12 +425,13 @@ struct kvpipe {
 	char end_text[KV_TEXT];
 	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session; 0: none is there */
 	char refusal[KV_TEXT];  /* what the last one that did not said */
+	bool told;              /* AWAY: one was told of memory, and has neither taken the session nor fenced */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */
 	struct kv_op *unsent;   /* unless LIVE: no older one is to be sent to the next daemon */
 	uint64_t life;          /* counts daemons */
-	pthread_cond_t back;    /* the state has changed */
+	pthread_cond_t back;    /* state or told has changed */
 	uint32_t records, inflight;
 	uint32_t *slots;        /* free layer slots, a stack */
 	uint32_t nslots;

@@ -196,13 +196,14 @@ static int busy(const char *what, kvpipe_region_t region)
  * A daemon of after a restart may refuse the session for what it holds, by a smaller quota: then it is given up here, or nobody could ever
  * make the session smaller. 1: done; 0: it is the daemon's matter.
  */
-static int give_up(kvpipe_t *kv, kvpipe_region_t region)
+static int give_up(kvpipe_t *kv, kvpipe_region_t region, int64_t deadline)
 {
 	struct kv_region memory = { 0 };
-	int err = 0;
 
 	pthread_mutex_lock(&kv->lock);
-	struct kv_region *r = kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA ? kv_region_find(kv, region) : NULL;
+	int err = kv_await_untold(kv, "unregister", deadline);
+	bool narrow = err == 0 && kv->state == KV_AWAY && kv->refused == KVPIPE_E_QUOTA;
+	struct kv_region *r = narrow ? kv_region_find(kv, region) : NULL;
 	if (r != NULL && r->changing) {
 		err = busy("unregister", region);
 	} else if (r != NULL && kv->live != NULL) {
@@ -285,7 +286,7 @@ int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 	if (err != 0)
 		return err;
 	int64_t deadline = kv_after(kv_now(), timeout_ns);
-	err = give_up(kv, region);
+	err = give_up(kv, region, deadline);
 	if (err != 0)
 		return err == 1 ? 0 : err;
 	do

@@ -64,6 +64,19 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 	return err;
 }
 
+/* What a daemon that does not have the session does with its memory: an engine's scheduler may have brought something there. */
+int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline)
+{
+	struct timespec ts = kv_timespec(deadline);
+
+	while (kv->state == KV_AWAY && kv->told && kv_now() < deadline)
+		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
+	if (kv->state == KV_AWAY && kv->told)
+		return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon of after the restart was told of the memory, and has not fenced it yet: call again",
+			      what);
+	return 0;
+}
+
 static void init_cond(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;

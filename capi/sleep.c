@@ -126,17 +126,19 @@ static int await_read(struct change *c)
 	}
 }
 
-/* While no daemon has it and no operation waits for one, nothing touches the memory: the next one hears of it as it is. */
-static bool without_daemon(struct change *c)
+/* While no daemon has it and no operation waits for one, nothing touches the memory: the next one hears of it as it is. 1: done. */
+static int without_daemon(struct change *c)
 {
 	kvpipe_t *kv = c->kv;
 
 	pthread_mutex_lock(&kv->lock);
-	bool alone = kv->state == KV_AWAY && kv->live == NULL;
-	if (alone)
+	int err = kv_await_untold(kv, c->what, c->deadline);
+	if (err == 0 && kv->state == KV_AWAY && kv->live == NULL) {
 		note(c->r, true);
+		err = 1;
+	}
 	pthread_mutex_unlock(&kv->lock);
-	return alone;
+	return err;
 }
 
 static int invalidate(struct change *c)
@@ -144,8 +146,9 @@ static int invalidate(struct change *c)
 	int err;
 
 	do {
-		if (without_daemon(c))
-			return 0;
+		err = without_daemon(c);
+		if (err != 0)
+			return err == 1 ? 0 : err;
 		err = find_daemon(c);
 		if (err == 0 && c->life != 0)
 			err = await_read(c);

@@ -235,7 +235,8 @@ enum kvpipe_view_kind {
 /* How one layer's part lies in a region. The element (block b, token slot t, head h) occupies the content_bytes at
  *   base + b * block_stride + t * token_stride + (h - first_head) * head_stride.
  * Views of a group may lie in one place (layers that share their KV); what is taken into them has to lie in one place, too, or the
- * take ends INCOMPATIBLE. Views of a group that are shaped alike and begin at different bytes have elements that do not overlap.
+ * take ends INCOMPATIBLE. Views of a group that are shaped alike and begin at different bytes have elements that do not overlap,
+ * or the layout is refused (INVALID).
  * 128 bytes, also the form in which it crosses to the daemon. */
 struct kvpipe_view {
 	uint64_t region;         /* kvpipe_region_t */

@@ -238,14 +238,14 @@ static void closed_on_the_way(void)
 	fake_stop(f);
 }
 
+static unsigned int told; /* regions, of all sessions */
+
 /* Has room for one region less than the daemon before. */
 static bool narrow(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
 {
-	static unsigned int regions;
-
 	(void)body;
 	(void)fd;
-	if (head->type != KVPIPE_CTL_REGISTER || ++regions <= 3)
+	if (head->type != KVPIPE_CTL_REGISTER || ++told <= 3)
 		return false;
 	fake_ack(f, head->seq, KVPIPE_E_QUOTA, 0, "8192 bytes, the limit is 4096");
 	return true;
@@ -265,29 +265,55 @@ static void *fence_at_close(void *arg)
 	return NULL;
 }
 
-/* Likewise of one that was told of memory, and did not take the session: it is asked again once it has fenced, and who closes the
- * session in between waits for that fence. */
-static void closed_between_attempts(void)
+/* The session's daemon of after a restart was told of its memory, does not take it, and fences. */
+static struct fake *fencing(kvpipe_t **kv, kvpipe_region_t *region)
 {
-	kvpipe_t *kv;
-	struct fake_conf conf = { .request = narrow, .arg = &kv };
+	struct fake_conf conf = { .request = narrow, .arg = kv };
 	struct fake *f = fake_start(&conf);
-	kvpipe_region_t region;
-	pthread_t t;
 	void *addr;
 
-	kv = fake_connect(f);
+	told = 0;
+	*kv = fake_connect(f);
 	for (int i = 0; i < 2; i++)
-		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+		CHECK_INT(kvpipe_mem_alloc(*kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, region), 0);
 	fake_fence_long(f);
 	fake_die(f);
 	fake_return(f);
 	fake_await_sessions(f, 2);
 	fake_await_hangup(f);
+	return f;
+}
+
+/* It is asked again once it has fenced, and who closes the session in between waits for that fence. */
+static void closed_between_attempts(void)
+{
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+	struct fake *f = fencing(&kv, &region);
+	pthread_t t;
+
 	CHECK(pthread_create(&t, NULL, fence_at_close, f) == 0);
 	kvpipe_close(kv);
 	CHECK(__atomic_load_n(&fenced, __ATOMIC_RELAXED));
 	pthread_join(t, NULL);
+	fake_stop(f);
+}
+
+/* So does who wants memory back, and hears what the daemon said. */
+static void taken_back_between_attempts(void)
+{
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+	struct fake *f = fencing(&kv, &region);
+
+	CHECK_FAILS(kvpipe_mem_invalidate(kv, region, 50 * KV_MS), KVPIPE_E_TIMEOUT, "has not fenced it yet");
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, 50 * KV_MS), KVPIPE_E_TIMEOUT, "has not fenced it yet");
+	pthread_mutex_lock(&kv->lock);
+	CHECK_INT(kv->refused, KVPIPE_E_QUOTA);
+	pthread_mutex_unlock(&kv->lock);
+	fake_hang_up(f);
+	CHECK_INT(kvpipe_mem_unregister(kv, region, WAIT), 0);
+	kvpipe_close(kv);
 	fake_stop(f);
 }
 
@@ -422,7 +448,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
-		TEST(closed_on_the_way), TEST(closed_between_attempts), TEST(smaller_quota), TEST(storm),
+		TEST(closed_on_the_way), TEST(closed_between_attempts),
+		TEST(taken_back_between_attempts), TEST(smaller_quota), TEST(storm),
 	};
 	return RUN(tests);
 }

@@ -39,7 +39,7 @@ packages-compile: cross-deps
 	@$(foreach arch,$(ARCHES),$(foreach command,$(PKG_COMMANDS), \
 		printf '  GO   %s\n' $(PKG)/$(arch)/bin/$(command) && \
 		GOARCH=$(arch) CGO_ENABLED=$(if $(filter $(command),$(CGO_COMMANDS)),1,0) CC=$(call tool,$(arch),gcc) \
-		$(if $(filter $(command),$(CGO_COMMANDS)),$(GOBUILD_CGO),$(GOBUILD)) -buildvcs=false -o $(PKG)/$(arch)/bin/$(command) ./cmd/$(command) && \
+		$(if $(filter $(command),$(CGO_COMMANDS)),$(GOBUILD_CGO),$(GOBUILD)) -o $(PKG)/$(arch)/bin/$(command) ./cmd/$(command) && \
 		packaging/licences.sh $(PKG)/$(arch)/bin/$(command) >$(PKG)/$(arch)/$(command).licences &&)) true
 
 # What is written: the configuration, completions, man pages, documents.
