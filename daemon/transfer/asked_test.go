@@ -1,0 +1,99 @@
+package transfer_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// refused returns why the last step refused a take; OK: it did not. again: it may ask later.
+func (a *asker) refused(x transfer.XferID) (why transfer.Reason, again bool) {
+	for _, m := range a.said {
+		if r, ok := m.(*transfer.MsgRefuse); ok && r.Xfer == x {
+			return r.Cause.Reason, r.Retry > 0
+		}
+	}
+	return transfer.OK, false
+}
+
+// TestPartsThatCannotBe: a peer's numbers are not believed.
+func TestPartsThatCannotBe(t *testing.T) {
+	b := offered(t, 1)
+	for i, p := range []struct{ part, parts int }{{0, 0}, {0, -1}, {-1, 1}, {1, 1}, {0, 257}} {
+		x := transfer.XferID(i + 1)
+		b.asksFor(x, "f", "1", 7, p.part, p.parts)
+		if why, again := b.refused(x); why != transfer.Invalid || again {
+			t.Errorf("part %d of %d: %s, want it refused as invalid", p.part, p.parts, why)
+		}
+	}
+	b.asksFor(10, "f", "1", 7, 255, 256)
+	b.begins(10)
+	b.asksFor(11, "f", "1", 7, 0, 2)
+	if why, _ := b.refused(11); why != transfer.Invalid {
+		t.Errorf("a take of 256 parts that has 2 as well: %s, want it refused as invalid", why)
+	}
+}
+
+// TestADeadlineOfAPeerIsBounded: a take runs until its own, OfferWait or not, and for no longer than MaxTimeout.
+func TestADeadlineOfAPeerIsBounded(t *testing.T) {
+	const bound = 3600 * transfer.Second
+	for _, c := range []struct{ says, until transfer.Time }{{100 * transfer.Second, 100 * transfer.Second}, {math.MaxInt64, bound}} {
+		b := offered(t, 1)
+		l := oneRank(t)
+		b.says(layoutMsg(l))
+		msg := takeOf(1, l)
+		msg.Deadline = c.says
+		b.says(msg)
+		b.begins(1)
+		if b.later(c.until); len(b.fences) > 0 {
+			t.Errorf("a take with %d s left is ended before", c.says/transfer.Second)
+		}
+		if b.later(3 * transfer.Second); len(b.fences) != 1 {
+			t.Errorf("a take with %d s left is not ended soon after", c.says/transfer.Second)
+		}
+	}
+}
+
+// TestTakesThatWaitAreBounded: for each node.
+func TestTakesThatWaitAreBounded(t *testing.T) {
+	b := newAsker(t, 0).site("b", 1) // which keeps 3
+	for x := transfer.XferID(1); x <= 3; x++ {
+		b.asksFor(x, "f", "1", uint64(x), 0, 1)
+		b.waits(x)
+	}
+	b.asksFor(4, "f", "1", 4, 0, 1)
+	if why, again := b.refused(4); why != transfer.Quota || !again {
+		t.Errorf("a take too many: %s, want it to ask again", why)
+	}
+	b.fails(1)
+	b.asksFor(4, "f", "1", 4, 0, 1)
+	b.waits(4)
+}
+
+// TestWhoAsksAgainIsInterested: the lease is counted from the last time, and from no later one once the take is over.
+func TestWhoAsksAgainIsInterested(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		b := offered(t, 1) // for a minute
+		if waits {
+			b.asksFor(1, "g", "1", 7, 0, 1)
+		}
+		x := transfer.XferID(2)
+		b.asksFor(x, "f", "1", 7, 0, 1)
+		b.later(5 * transfer.Second)
+		b.asksFor(x, "f", "1", 7, 0, 1)
+		b.fails(1)
+		b.fails(x)
+		for _, leg := range b.fences {
+			b.step(transfer.Fenced{Leg: leg})
+		}
+		b.later(59 * transfer.Second)
+		if len(b.m.Snapshot().Offers) == 0 {
+			t.Error("the lease ran out in the minute after who takes had asked again")
+		}
+		b.later(2 * transfer.Second)
+		if len(b.m.Snapshot().Offers) > 0 {
+			t.Error("nobody asked for a minute, and the offer stands")
+		}
+	}
+}

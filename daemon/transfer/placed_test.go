@@ -1,0 +1,139 @@
+package transfer_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// asksFor has an instance of an engine ask for part i of n of a take.
+func (s site) asksFor(x transfer.XferID, engine, instance string, take uint64, i, n int) {
+	s.tb.Helper()
+	l := oneRank(s.tb)
+	s.says(layoutMsg(l))
+	msg := takeOf(x, l)
+	msg.Engine, msg.Instance, msg.TakeID, msg.Part, msg.Parts = engine, instance, take, i, n
+	s.says(msg)
+}
+
+// waits checks that a take that was asked for has not begun.
+func (s site) waits(x transfer.XferID) {
+	s.tb.Helper()
+	parked := func(m transfer.Msg) bool { p, ok := m.(*transfer.MsgParked); return ok && p.Xfer == x }
+	if len(s.begun) > 0 || !slices.ContainsFunc(s.said, parked) {
+		s.tb.Errorf("take %d does not wait: %v were begun; the node was told %+v", x, s.begun, s.said)
+	}
+}
+
+// takes has a transfer begin and go through, and says whether the offer is still there.
+func (s site) takes(x transfer.XferID, engine, instance string, take uint64, i, n int) (stands bool) {
+	s.tb.Helper()
+	s.asksFor(x, engine, instance, take, i, n)
+	return s.goesThrough(x)
+}
+
+func (s site) goesThrough(x transfer.XferID) (stands bool) {
+	s.tb.Helper()
+	s.begins(x)
+	leg := transfer.Leg{Peer: s.node, Epoch: s.epoch, Xfer: x, End: transfer.Producer}
+	s.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 4096, Transport: "tcp"})
+	born := uint64(0)
+	for _, m := range s.said {
+		if g, ok := m.(*transfer.MsgGrant); ok {
+			born = g.Incarnation
+		}
+	}
+	stands = s.has(x, born)
+	s.step(transfer.Fenced{Leg: leg})
+	return stands
+}
+
+// fails has a node say that a transfer did not go through.
+func (s site) fails(x transfer.XferID) {
+	s.says(&transfer.MsgEnd{Xfer: x, Status: transfer.Failed, Cause: transfer.Cause{Reason: transfer.Corrupt}})
+}
+
+// offered is an offer for so many engines, and a node that takes it.
+func offered(t *testing.T, consumers int) site {
+	a := newAsker(t, 0)
+	a.offers(consumers)
+	return a.site("b", 1)
+}
+
+// TestAFailedPartGivesThePlaceUp: at once, to who waits. The parts that are in place still count when the engine takes the rest after all.
+func TestAFailedPartGivesThePlaceUp(t *testing.T) {
+	b := offered(t, 1)
+	b.takes(1, "f", "1", 7, 0, 2)
+	b.asksFor(2, "f", "1", 7, 1, 2)
+	b.begins(2)
+	b.asksFor(3, "g", "1", 7, 0, 1)
+	b.waits(3)
+	b.fails(2)
+	b.begins(3)
+	b.fails(3)
+	if b.takes(4, "f", "1", 7, 1, 2) {
+		t.Error("both parts are in place, and the offer stands")
+	}
+}
+
+// TestAWholeTakeKeepsItsPlace: also when a part of it had failed before it went through.
+func TestAWholeTakeKeepsItsPlace(t *testing.T) {
+	b := offered(t, 2)
+	b.takes(1, "f", "1", 7, 0, 2)
+	b.asksFor(2, "f", "1", 7, 1, 2)
+	b.fails(2)
+	b.takes(3, "f", "1", 7, 1, 2)
+	b.asksFor(4, "g", "1", 7, 0, 1)
+	b.begins(4)
+	b.asksFor(5, "h", "1", 7, 0, 1)
+	b.waits(5)
+}
+
+// TestATakeThatIsRepeatedCountsOnce: and it counts still, whatever its name.
+func TestATakeThatIsRepeatedCountsOnce(t *testing.T) {
+	b := offered(t, 2)
+	if !b.takes(1, "f", "1", 7, 0, 1) || !b.takes(2, "f", "1", 7, 0, 1) {
+		t.Fatal("one engine's take, done twice, ends an offer for two")
+	}
+	if b.takes(3, "g", "1", 7, 0, 1) {
+		t.Error("both engines have taken, and the offer stands")
+	}
+}
+
+// TestWhatFailedDoesNotHideWhatRuns: an engine's take has a place of its own, whatever is left of its earlier ones.
+func TestWhatFailedDoesNotHideWhatRuns(t *testing.T) {
+	b := offered(t, 1)
+	b.takes(1, "f", "1", 7, 0, 2)
+	b.asksFor(2, "f", "1", 7, 1, 2)
+	b.fails(2)
+	b.asksFor(3, "f", "1", 8, 0, 1)
+	b.begins(3)
+	b.asksFor(4, "g", "1", 7, 0, 1)
+	b.waits(4)
+}
+
+// TestTheNextInstanceIsAnotherConsumer: it does not lean on what the one before has taken, and robs nobody of a place.
+func TestTheNextInstanceIsAnotherConsumer(t *testing.T) {
+	b := offered(t, 2)
+	b.takes(1, "f", "1", 7, 0, 1)
+	b.asksFor(2, "g", "1", 7, 0, 1)
+	b.begins(2)
+	b.asksFor(3, "f", "2", 7, 0, 1)
+	b.waits(3)
+	b.fails(2)
+	if b.goesThrough(3) {
+		t.Error("both places are taken, and the offer stands")
+	}
+}
+
+// TestTheNextInstanceWaitsForWhatRuns: a take that has not ended may go through, whoever asked for it.
+func TestTheNextInstanceWaitsForWhatRuns(t *testing.T) {
+	b := offered(t, 1)
+	b.asksFor(1, "f", "1", 7, 0, 1)
+	b.begins(1)
+	b.asksFor(2, "f", "2", 7, 0, 1)
+	b.waits(2)
+	b.fails(1)
+	b.begins(2)
+}
