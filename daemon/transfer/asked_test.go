@@ -97,3 +97,32 @@ func TestWhoAsksAgainIsInterested(t *testing.T) {
 		}
 	}
 }
+
+// TestALateCopyOfATakeBeginsNothing: neither of one that went through nor of one that failed.
+func TestALateCopyOfATakeBeginsNothing(t *testing.T) {
+	b := offered(t, 3)
+	b.takes(1, "f", "1", 7, 0, 1)
+	b.asksFor(2, "g", "1", 7, 0, 1)
+	b.fails(2)
+	b.step(transfer.Fenced{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 2, End: transfer.Producer}})
+	b.later(9 * transfer.Second)
+	for x, engine := range map[transfer.XferID]string{1: "f", 2: "g"} {
+		b.asksFor(x, engine, "1", 7, 0, 1)
+		if why, again := b.refused(x); why == transfer.OK || again || len(b.begun) > 0 {
+			t.Errorf("a copy of take %d: %s, %v were begun", x, why, b.begun)
+		}
+	}
+}
+
+// TestACommitRecordOfAnotherOfferDoesNotCount: what was taken is not what lies here.
+func TestACommitRecordOfAnotherOfferDoesNotCount(t *testing.T) {
+	b := offered(t, 1)
+	b.asksFor(1, "f", "1", 7, 0, 1)
+	b.begins(1)
+	if !b.has(1, 12345) {
+		t.Error("the offer ended with a commit record of another one")
+	}
+	if b.takes(2, "g", "1", 7, 0, 1) {
+		t.Error("the offer is taken, and it stands")
+	}
+}

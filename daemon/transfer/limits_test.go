@@ -56,10 +56,15 @@ func TestLimits(t *testing.T) {
 		return &transfer.OfferOp{Key: []byte(key), Token: token, Sealed: true, Lease: 3600 * transfer.Second, Blocks: blocks()}
 	}
 	ends(offer("lasts"), start)
+	lasts := user
 	refused(offer("second"), "this session has 1 offers, the limit is limits.offers = 1")
 	ends(take("none"), start)
 	ends(take("none too"), start)
 	refused(take("one too many"), "3 operations that are not released, the limit is limits.inflight = 3")
+	ends(&transfer.WithdrawOp{Target: lasts}, start)
+	if c := ends(offer("next"), start); c.Status != 0 {
+		t.Errorf("the offer before is withdrawn, and the next one ended at once: %+v", c)
+	}
 
 	for _, c := range []struct {
 		op     func(string) transfer.Op

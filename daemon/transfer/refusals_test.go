@@ -63,6 +63,10 @@ func TestRefusals(t *testing.T) {
 
 	first := goesOn(1, offer("k", token, 1))
 	refused(2, offer("k", wrong, 1), transfer.Denied, "the token differs")
+	other := offer("k", token, 1)
+	other.Content = []byte("another adapter")
+	refused(2, other, transfer.Incompatible, "the content digest is")
+	refused(1, offer("k", token, 8), transfer.Busy, "rank 0 has an offer under it already")
 	refused(3, offer("k", token, 1), transfer.Busy, `in use by an offer of engine "p"`)
 	refused(1, &transfer.ExtendOp{Target: first, Blocks: block(2, 5)}, transfer.Invalid, "begins at token 5")
 	done(1, &transfer.ExtendOp{Target: first, Blocks: block(2, 1), Sealed: true})
@@ -79,6 +83,11 @@ func TestRefusals(t *testing.T) {
 	again := take("later", token, 8)
 	again.TakeID = 7
 	refused(3, again, transfer.Busy, "runs already")
+	for _, p := range []struct{ part, parts int }{{1, 1}, {-1, 1}, {0, 257}} {
+		apart := take("later", token, 9)
+		apart.Part, apart.Parts = p.part, p.parts
+		refused(3, apart, transfer.Invalid, "parts must be 1 to 256")
+	}
 
 	goesOn(1, offer("gone", token, 5))
 	done(1, &transfer.WithdrawOp{Target: user})

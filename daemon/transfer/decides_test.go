@@ -1,0 +1,107 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// piece has node b grant a piece of an offer, of so many slices, which this node plans.
+func (w *taker) piece(x transfer.XferID, seg, slices uint32, last bool, inline []byte) {
+	l := oneRank(w.tb)
+	w.says(&transfer.MsgGrant{
+		Xfer: x, Seg: seg, Incarnation: 1, Engine: "p", Transport: "tcp", Last: last, Slices: slices, Bytes: 64, HasInline: inline != nil, Inline: inline,
+		Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: someBlocks(seg, 1),
+	})
+	w.planned(x, seg, transfer.Planned{Slices: slices, Bytes: 64})
+}
+
+// lands has slices of a piece arrive.
+func (w *taker) lands(x transfer.XferID, seg uint32, slices ...uint32) {
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}
+	for _, s := range slices {
+		w.step(transfer.SliceLanded{Key: transfer.SliceKey{Leg: leg, Seg: seg, Slice: s}})
+	}
+}
+
+// decided checks whether the take is fenced, which is how its commit begins.
+func (w *taker) decided(when string, want bool) {
+	w.tb.Helper()
+	if got := len(w.fences) > 0; got != want {
+		w.tb.Errorf("%s: fenced: %v, want %v", when, got, want)
+	}
+}
+
+// TestATakeIsDecidedWhenAllIsThere: every slice of every piece, under one hold, and the producer's word that there are no more.
+func TestATakeIsDecidedWhenAllIsThere(t *testing.T) {
+	t.Run("by slices", func(t *testing.T) {
+		w := newTaker(t, 0)
+		_, x := w.take(0)
+		w.piece(x, 0, 2, false, nil)
+		w.lands(x, 0, 0, 1)
+		w.decided("the producer has not said that this is all", false)
+		w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 2})
+		w.decided("a piece was not granted yet", false)
+		w.piece(x, 1, 2, true, nil)
+		w.lands(x, 1, 0, 0)
+		w.decided("a slice is still to come", false)
+		w.lands(x, 1, 1)
+		w.decided("all is there", true)
+	})
+	t.Run("inline", func(t *testing.T) {
+		w := newTaker(t, 0)
+		_, x := w.take(0)
+		leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}
+		w.piece(x, 0, 1, false, make([]byte, 64))
+		w.step(transfer.InlineWritten{Leg: leg})
+		w.decided("this was not the last piece", false)
+		w.piece(x, 1, 1, true, make([]byte, 64))
+		w.decided("it is being written", false)
+		w.step(transfer.InlineWritten{Leg: leg, Seg: 1})
+		w.decided("all is there", true)
+	})
+	t.Run("of another offer", func(t *testing.T) {
+		w := newTaker(t, 0)
+		user, x := w.take(0)
+		w.piece(x, 0, 1, true, nil)
+		w.lands(x, 0, 0)
+		w.says(&transfer.MsgSent{Xfer: x, Incarnation: 2, Segs: 1})
+		w.fenced()
+		if c := w.ends[user]; c.Status != transfer.Failed || c.Reason != transfer.Expired {
+			t.Errorf("the take ended %+v, want it failed: the offer was replaced", c)
+		}
+	})
+}
+
+// TestLostSlicesAreAskedForAgain: once nothing has landed for a while, and each time that it stays so, until it is too often.
+func TestLostSlicesAreAskedForAgain(t *testing.T) {
+	w := newTaker(t, 0)
+	w.users++
+	w.step(transfer.Submit{Session: 1, UserData: w.users, Op: &transfer.TakeOp{
+		Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: w.users, LayerSlot: transfer.NoSlot, Timeout: 600 * transfer.Second, Blocks: someBlocks(0, 1),
+	}})
+	user, x := w.users, w.xfers[0]
+	w.piece(x, 0, 3, true, nil)
+	w.lands(x, 0, 1)
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	var asked []uint32
+	for range 120 {
+		w.now += transfer.Second
+		for _, e := range w.m.Step(w.now, transfer.Tick{}) {
+			switch e := e.(type) {
+			case transfer.Send:
+				if r, ok := e.Msg.(*transfer.MsgResend); ok {
+					asked = append(asked, r.Slices...)
+				}
+			case transfer.Complete:
+				w.ends[e.UserData] = e
+			}
+		}
+	}
+	if len(asked) < 4 || asked[0] != 0 || asked[1] != 2 || asked[2] != 0 || asked[3] != 2 {
+		t.Errorf("slices %d were asked for again, want 0 and 2, several times", asked)
+	}
+	if c := w.ends[user]; c.Reason != transfer.PeerGone {
+		t.Errorf("the take: %+v, want it to end once that was in vain", c)
+	}
+}

@@ -1,0 +1,97 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestWhatIsRefusedHoldsNothing: neither in the ranks before the one whose blocks are in use, nor for want of room for completions.
+func TestWhatIsRefusedHoldsNothing(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	for s := transfer.SessionID(1); s <= 3; s++ {
+		ev := transfer.SessionOpened{Session: s, Engine: "e", Role: transfer.Worker, Rank: uint32(s - 1), TPWorld: 2, Credits: 1000}
+		if s == 3 {
+			ev.Role, ev.Rank, ev.Credits = transfer.Scheduler, 0, 2
+		}
+		m.Step(1, ev)
+		if s != 3 {
+			m.Step(1, transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+		}
+	}
+	user := uint64(0)
+	refused := func(s transfer.SessionID, op transfer.Op, want transfer.Reason) {
+		t.Helper()
+		user++
+		before := m.Snapshot()
+		why := transfer.OK
+		for _, e := range m.Step(1, transfer.Submit{Session: s, UserData: user, Op: op}) {
+			if c, ok := e.(transfer.Complete); ok && c.UserData == user {
+				why = c.Reason
+			}
+		}
+		if why != want {
+			t.Errorf("%T: %s, want %s", op, why, want)
+		}
+		if after := m.Snapshot(); after.HoldsShared != before.HoldsShared || after.HoldsExclusive != before.HoldsExclusive {
+			t.Errorf("%T holds %d and %d blocks more, and was refused", op, after.HoldsShared-before.HoldsShared, after.HoldsExclusive-before.HoldsExclusive)
+		}
+	}
+	offer := func(key string, blocks []layout.BlockList) *transfer.OfferOp {
+		return &transfer.OfferOp{Key: []byte(key), Token: anyToken, Sealed: true, Blocks: blocks}
+	}
+	take := func(blocks []layout.BlockList) *transfer.TakeOp {
+		return &transfer.TakeOp{Key: []byte("x"), Token: anyToken, LayerSlot: transfer.NoSlot, Blocks: blocks}
+	}
+	refused(3, offer("k", someBlocks(0, 1)), transfer.Quota)
+	refused(3, take(someBlocks(0, 1)), transfer.Quota)
+	m.Step(1, transfer.CreditsReturned{Session: 3, N: 1000})
+	m.Step(1, transfer.Submit{Session: 2, UserData: 1000, Op: take(someBlocks(0, 1))})
+	refused(3, offer("k", someBlocks(0, 1)), transfer.Busy)
+	refused(3, take(someBlocks(0, 1)), transfer.Busy)
+}
+
+// quarantined counts how often the offer of "k" is said to be in quarantine, and to be released.
+func (a *asker) quarantined(ev transfer.Event) (times, released int) {
+	for _, e := range a.m.Step(a.now, ev) {
+		if c, ok := e.(transfer.Complete); ok && c.UserData == 50 {
+			switch c.Status {
+			case transfer.Quarantined:
+				times++
+			case transfer.Released:
+				released++
+			}
+		}
+	}
+	return times, released
+}
+
+// TestQuarantineIsToldOnce: however many fences fail, and of what has ended alone; RELEASED comes with the last of them.
+func TestQuarantineIsToldOnce(t *testing.T) {
+	b := offered(t, 2)
+	var legs []transfer.Leg
+	for x := transfer.XferID(1); x <= 2; x++ {
+		b.asksFor(x, "f", "1", uint64(x), 0, 1)
+		b.begins(x)
+		legs = append(legs, transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Producer})
+	}
+	fails := transfer.Cause{Reason: transfer.Unavailable, Text: "no answer"}
+	b.fails(1)
+	if n, _ := b.quarantined(transfer.Fenced{Leg: legs[0], Cause: fails}); n != 0 {
+		t.Error("the offer stands, and is said to be in quarantine")
+	}
+	n, _ := b.quarantined(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.WithdrawOp{Target: 50}})
+	for _, leg := range append(legs, legs...) {
+		again, _ := b.quarantined(transfer.Fenced{Leg: leg, Cause: fails})
+		n += again
+	}
+	if n != 1 {
+		t.Errorf("an offer whose fences fail is said to be in quarantine %d times, want once", n)
+	}
+	_, early := b.quarantined(transfer.Fenced{Leg: legs[0]})
+	_, last := b.quarantined(transfer.Fenced{Leg: legs[1]})
+	if early != 0 || last != 1 {
+		t.Errorf("released %d times with the first fence and %d with the last, want 0 and 1", early, last)
+	}
+}
