@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -82,8 +83,8 @@ func TestWhoAsksAgainIsInterested(t *testing.T) {
 		b.asksFor(x, "f", "1", 7, 0, 1)
 		b.later(5 * transfer.Second)
 		b.asksFor(x, "f", "1", 7, 0, 1)
-		b.fails(1)
 		b.fails(x)
+		b.fails(1)
 		for _, leg := range b.fences {
 			b.step(transfer.Fenced{Leg: leg})
 		}
@@ -124,5 +125,55 @@ func TestACommitRecordOfAnotherOfferDoesNotCount(t *testing.T) {
 	}
 	if b.takes(2, "g", "1", 7, 0, 1) {
 		t.Error("the offer is taken, and it stands")
+	}
+}
+
+// TestAnAbortedTakeIsRememberedForItsTime: however late its copy comes, it does not begin in another offer under the key.
+func TestAnAbortedTakeIsRememberedForItsTime(t *testing.T) {
+	b := offered(t, 1)
+	l := oneRank(t)
+	b.says(layoutMsg(l))
+	msg := takeOf(1, l)
+	msg.Deadline = 100 * transfer.Second
+	b.says(msg)
+	b.begins(1)
+	b.step(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.WithdrawOp{Target: 50}})
+	b.step(transfer.Fenced{Leg: b.fences[0]})
+	b.offers(1)
+	b.later(40 * transfer.Second)
+	b.later(40 * transfer.Second)
+	b.says(layoutMsg(l))
+	b.says(msg)
+	if why, _ := b.refused(1); why == transfer.OK || len(b.begun) > 0 {
+		t.Errorf("the copy is answered %s, and %v were begun", why, b.begun)
+	}
+	b.later(100 * transfer.Second)
+	for range 3 {
+		if b.later(transfer.Second); len(b.said) > 0 {
+			t.Errorf("the take is over for long, and b is told %+v", b.said)
+		}
+	}
+}
+
+// TestAnEndThatIsFasterThanItsTake: what it ends does not begin after it.
+func TestAnEndThatIsFasterThanItsTake(t *testing.T) {
+	b := offered(t, 1)
+	b.fails(9)
+	b.asksFor(9, "f", "1", 7, 0, 1)
+	if why, again := b.refused(9); why != transfer.Expired || again || len(b.begun) > 0 {
+		t.Errorf("the take is answered %s, and %v were begun", why, b.begun)
+	}
+}
+
+// TestAGrantIsRepeated: until it is answered, ever more seldom.
+func TestAGrantIsRepeated(t *testing.T) {
+	b := offered(t, 1)
+	b.asksFor(1, "f", "1", 7, 0, 1)
+	b.plans(1)
+	for _, wait := range []transfer.Time{1, 1, 2} {
+		b.later(wait * transfer.Second)
+		if !slices.ContainsFunc(b.said, func(m transfer.Msg) bool { _, ok := m.(*transfer.MsgGrant); return ok }) {
+			t.Errorf("%d s later b was told %+v, want the grant again", wait, b.said)
+		}
 	}
 }

@@ -50,6 +50,8 @@ func TestWhatIsRefusedHoldsNothing(t *testing.T) {
 	m.Step(1, transfer.Submit{Session: 2, UserData: 1000, Op: take(someBlocks(0, 1))})
 	refused(3, offer("k", someBlocks(0, 1)), transfer.Busy)
 	refused(3, take(someBlocks(0, 1)), transfer.Busy)
+	m.Step(1, transfer.Submit{Session: 1, UserData: 1001, Op: offer("w", someBlocks(2, 1))})
+	refused(3, offer("w", someBlocks(3, 1)), transfer.Busy) // it is the workers' own
 }
 
 // quarantined counts how often the offer of "k" is said to be in quarantine, and to be released.

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -77,6 +78,63 @@ func TestHeldIDsCountWithTheRest(t *testing.T) {
 	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 1000})
 	e.step(transfer.LayoutSet{Session: 3, Layout: oneRank(t)})
 	e.keeps(1, 8)
+}
+
+// TestWhatIsHeldEndsOnce: at its deadline, or with its session, and not again when the ranks are back.
+func TestWhatIsHeldEndsOnce(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: 60 * transfer.Second})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	take := func(user uint64, timeout transfer.Time) {
+		m.Step(1, transfer.Submit{Session: 1, UserData: user, Op: &transfer.TakeOp{
+			Key: []byte("k"), Token: anyToken, TakeID: user, LayerSlot: transfer.NoSlot, Timeout: timeout, Blocks: someBlocks(uint32(user), 1),
+		}})
+	}
+	take(1, transfer.Second)
+	take(2, 30*transfer.Second)
+	take(3, 2*transfer.Second)
+	if end := ended(m.Step(transfer.Second+1, transfer.Tick{})); len(end) != 1 || end[0].UserData != 1 {
+		t.Fatalf("at the deadline of the first: %+v", end)
+	}
+	back := ended(m.Step(transfer.Second+2, transfer.SessionOpened{Session: 2, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 1000}))
+	back = append(back, ended(m.Step(transfer.Second+3, transfer.LayoutSet{Session: 2, Layout: oneRank(t)}))...)
+	if len(back) != 0 || len(m.Snapshot().Transfers) == 0 {
+		t.Errorf("the rank is back: %+v ended, and %+v run", back, m.Snapshot().Transfers)
+	}
+
+	m = transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: 60 * transfer.Second})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	take(1, transfer.Second)
+	m.Step(2, transfer.SessionClosed{Session: 1})
+	if end := ended(m.Step(2*transfer.Second, transfer.Tick{})); len(end) != 0 {
+		t.Errorf("the session is closed, and hears of %+v", end)
+	}
+}
+
+// TestAnOfferWaitsForRanksOfBefore a restart, and names them in their order, whoever is back first.
+func TestAnOfferWaitsForRanksOfBefore(t *testing.T) {
+	a := newAsker(t, 0)
+	a.step(transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: 60 * transfer.Second})
+	back := func(s transfer.SessionID, rank uint32) (planned []uint32) {
+		a.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 1000})
+		a.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+		for _, e := range a.m.Step(a.now, transfer.Submit{Session: s, UserData: 50, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}}) {
+			if p, ok := e.(transfer.MakePlan); ok {
+				for _, r := range p.Producer {
+					planned = append(planned, r.Rank)
+				}
+			}
+		}
+		return planned
+	}
+	b := a.site("b", 1)
+	back(1, 1)
+	b.asksFor(1, "f", "1", 7, 0, 1)
+	b.waits(1)
+	if got := back(2, 0); !slices.Equal(got, []uint32{0, 1}) {
+		t.Errorf("the take is planned from ranks %d, want both, in order", got)
+	}
 }
 
 func ended(effects []transfer.Effect) (out []transfer.Complete) {

@@ -144,6 +144,26 @@ func TestAWatchOfAnotherChannelIsNotAnswered(t *testing.T) {
 	}
 }
 
+// TestEachWatchIsAnsweredOnce: however often it is asked for, and whatever number others have.
+func TestEachWatchIsAnsweredOnce(t *testing.T) {
+	w := newWatched(t, transfer.Config{})
+	for _, node := range []string{"b", "c"} {
+		w.step(transfer.PeerUp{Node: node, Epoch: 1})
+		w.peerWatches(node, 1, 7, "k")
+		w.peerWatches(node, 1, 7, "k")
+	}
+	heard := map[string]int{}
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{1}}}
+	for _, e := range w.m.Step(w.now, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.OfferOp{Key: []byte("k"), Token: watchToken, Blocks: blocks, Sealed: true}}) {
+		if s, ok := e.(transfer.Send); ok {
+			heard[s.Node]++
+		}
+	}
+	if heard["b"] != 1 || heard["c"] != 1 {
+		t.Errorf("answers: %v, want one to each node", heard)
+	}
+}
+
 // TestAWatchOfAPeerThatCannotBeReached ends as a take does.
 func TestAWatchOfAPeerThatCannotBeReached(t *testing.T) {
 	w := newWatched(t, transfer.Config{})
