@@ -140,8 +140,8 @@ func TestAnAbortedTakeIsRememberedForItsTime(t *testing.T) {
 	b.step(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.WithdrawOp{Target: 50}})
 	b.step(transfer.Fenced{Leg: b.fences[0]})
 	b.offers(1)
-	b.later(40 * transfer.Second)
-	b.later(40 * transfer.Second)
+	b.later(30 * transfer.Second)
+	b.later(25 * transfer.Second)
 	b.says(layoutMsg(l))
 	b.says(msg)
 	if why, _ := b.refused(1); why == transfer.OK || len(b.begun) > 0 {
@@ -151,6 +151,25 @@ func TestAnAbortedTakeIsRememberedForItsTime(t *testing.T) {
 	for range 3 {
 		if b.later(transfer.Second); len(b.said) > 0 {
 			t.Errorf("the take is over for long, and b is told %+v", b.said)
+		}
+	}
+}
+
+// TestAnAbortIsRepeatedUntilItIsAnswered.
+func TestAnAbortIsRepeatedUntilItIsAnswered(t *testing.T) {
+	b := offered(t, 1)
+	b.asksFor(1, "f", "1", 7, 0, 1)
+	b.step(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.WithdrawOp{Target: 50}})
+	b.step(transfer.Fenced{Leg: b.fences[0]})
+	for range 3 {
+		if b.later(transfer.Second); len(b.said) != 1 {
+			t.Errorf("b was told %+v, want the abort again", b.said)
+		}
+	}
+	b.fails(1)
+	for range 3 {
+		if b.later(transfer.Second); len(b.said) != 0 {
+			t.Errorf("b has answered, and was told %+v", b.said)
 		}
 	}
 }

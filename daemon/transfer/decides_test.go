@@ -73,18 +73,17 @@ func TestATakeIsDecidedWhenAllIsThere(t *testing.T) {
 	})
 }
 
-// TestLostSlicesAreAskedForAgain: once nothing has landed for a while, and each time that it stays so, until it is too often.
-func TestLostSlicesAreAskedForAgain(t *testing.T) {
-	w := newTaker(t, 0)
+// patient begins a take that has ten minutes.
+func (w *taker) patient() (uint64, transfer.XferID) {
 	w.users++
 	w.step(transfer.Submit{Session: 1, UserData: w.users, Op: &transfer.TakeOp{
 		Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: w.users, LayerSlot: transfer.NoSlot, Timeout: 600 * transfer.Second, Blocks: someBlocks(0, 1),
 	}})
-	user, x := w.users, w.xfers[0]
-	w.piece(x, 0, 3, true, nil)
-	w.lands(x, 0, 1)
-	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
-	var asked []uint32
+	return w.users, w.xfers[len(w.xfers)-1]
+}
+
+// asksAgain lets two minutes pass, and returns the slices that b was asked to send again.
+func (w *taker) asksAgain() (asked []uint32) {
 	for range 120 {
 		w.now += transfer.Second
 		for _, e := range w.m.Step(w.now, transfer.Tick{}) {
@@ -98,6 +97,31 @@ func TestLostSlicesAreAskedForAgain(t *testing.T) {
 			}
 		}
 	}
+	return asked
+}
+
+// TestWhatIsWrittenHereIsNotLost: bytes that came with their grant are in this node's hands, however long that takes.
+func TestWhatIsWrittenHereIsNotLost(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.patient()
+	w.piece(x, 0, 1, true, make([]byte, 64))
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	if asked := w.asksAgain(); len(asked) > 0 {
+		t.Errorf("slices %d are asked for again", asked)
+	}
+	w.goesOn(user)
+	w.step(transfer.InlineWritten{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}})
+	w.decided("all is there", true)
+}
+
+// TestLostSlicesAreAskedForAgain: once nothing has landed for a while, and each time that it stays so, until it is too often.
+func TestLostSlicesAreAskedForAgain(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.patient()
+	w.piece(x, 0, 3, true, nil)
+	w.lands(x, 0, 1)
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	asked := w.asksAgain()
 	if len(asked) < 4 || asked[0] != 0 || asked[1] != 2 || asked[2] != 0 || asked[3] != 2 {
 		t.Errorf("slices %d were asked for again, want 0 and 2, several times", asked)
 	}

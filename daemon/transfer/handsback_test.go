@@ -54,6 +54,35 @@ func TestWhatIsRefusedHoldsNothing(t *testing.T) {
 	refused(3, offer("w", someBlocks(3, 1)), transfer.Busy) // it is the workers' own
 }
 
+// TestAnExtensionThatIsRefusedGivesBackOnce: the end of its offer does not let go of what others hold since.
+func TestAnExtensionThatIsRefusedGivesBackOnce(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	for s := transfer.SessionID(1); s <= 2; s++ {
+		m.Step(1, transfer.SessionOpened{Session: s, Engine: "e", Role: transfer.Worker, Rank: uint32(s - 1), TPWorld: 2, Credits: 1000})
+		m.Step(1, transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+	}
+	m.Step(1, transfer.SessionOpened{Session: 3, Engine: "e", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	submit := func(s transfer.SessionID, user uint64, op transfer.Op) {
+		m.Step(1, transfer.Submit{Session: s, UserData: user, Op: op})
+	}
+	next := []layout.BlockList{{FirstToken: 1, NTokens: 1, IDs: []uint32{1}}}
+	take := func(id uint64) *transfer.TakeOp {
+		return &transfer.TakeOp{Key: []byte("x"), Token: anyToken, TakeID: id, LayerSlot: transfer.NoSlot, Blocks: []layout.BlockList{{NTokens: 1, IDs: []uint32{1}}}}
+	}
+	submit(3, 1, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: []layout.BlockList{{NTokens: 1, IDs: []uint32{0}}}})
+	submit(2, 2, take(1))
+	submit(3, 3, &transfer.ExtendOp{Target: 1, Blocks: next, Sealed: true}) // rank 1 uses that block
+	submit(1, 4, take(2))
+	submit(3, 5, &transfer.WithdrawOp{Target: 1})
+	if n := m.Snapshot(); n.HoldsShared != 0 || n.HoldsExclusive != 2 {
+		t.Errorf("%d shared and %d exclusive holds, want those of the two takes", n.HoldsShared, n.HoldsExclusive)
+	}
+	submit(3, 6, &transfer.OfferOp{Key: []byte("l"), Token: anyToken, Sealed: true, Blocks: []layout.BlockList{{NTokens: 1, IDs: []uint32{1}}}})
+	if n := len(m.Snapshot().Offers); n != 0 {
+		t.Error("blocks that are being taken into are offered")
+	}
+}
+
 // quarantined counts how often the offer of "k" is said to be in quarantine, and to be released.
 func (a *asker) quarantined(ev transfer.Event) (times, released int) {
 	for _, e := range a.m.Step(a.now, ev) {

@@ -204,3 +204,26 @@ func TestDeafConsumer(t *testing.T) {
 		t.Errorf("its last slice was posted as number %d; with every other one its own it is below %d", last, fair)
 	}
 }
+
+// TestAFenceGivesTheLaneBack: what it ended without a word of each slice keeps nothing from the next take.
+func TestAFenceGivesTheLaneBack(t *testing.T) {
+	b := offered(t, 1)
+	post := func(x transfer.XferID) (posted int) {
+		b.asksFor(x, "f", "1", uint64(x), 0, 1)
+		b.begins(x)
+		leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Producer}
+		b.step(transfer.Planned{Leg: leg, Slices: 10000, Bytes: 10000 << 20, Transport: "tcp"})
+		for _, e := range b.m.Step(b.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGo{Xfer: x}}) {
+			if p, ok := e.(transfer.Post); ok {
+				posted += len(p.Keys)
+			}
+		}
+		b.fails(x)
+		b.step(transfer.Fenced{Leg: leg})
+		return posted
+	}
+	first := post(1)
+	if next := post(2); first == 0 || next != first {
+		t.Errorf("%d slices of the first take are posted, and %d of the next", first, next)
+	}
+}

@@ -164,6 +164,28 @@ func TestEachWatchIsAnsweredOnce(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsAtOneKeyIsBounded: a peer's watches and drops of what never comes, however many it has names for.
+func TestWhatWaitsAtOneKeyIsBounded(t *testing.T) {
+	w := newWatched(t, transfer.Config{})
+	w.step(transfer.PeerUp{Node: "mad", Epoch: 1})
+	for id := range uint64(300) {
+		w.peerWatches("mad", 1, id, "k")
+		w.step(transfer.PeerMsg{Node: "mad", Epoch: 1, Msg: &transfer.MsgKey{ID: id, Drop: true, Engine: fmt.Sprint(id), Key: []byte("k"), Token: watchToken}})
+	}
+	heard := 0
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{1}}}
+	for _, e := range w.m.Step(w.now, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.OfferOp{
+		Key: []byte("k"), Token: watchToken, Blocks: blocks, Sealed: true, Consumers: 1000,
+	}}) {
+		if _, ok := e.(transfer.Send); ok {
+			heard++
+		}
+	}
+	if drops := w.m.Snapshot().Offers[0].Consumed; heard != 256 || drops != 256 {
+		t.Errorf("%d watches and %d drops were remembered, want 256 each", heard, drops)
+	}
+}
+
 // TestAWatchOfAPeerThatCannotBeReached ends as a take does.
 func TestAWatchOfAPeerThatCannotBeReached(t *testing.T) {
 	w := newWatched(t, transfer.Config{})
