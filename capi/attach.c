@@ -102,7 +102,6 @@ static enum kv_came regions(struct attempt *a)
 		uint64_t id = 0;
 		pthread_mutex_lock(&kv->lock);
 		bool away = r->told = r->invalid;
-		unsigned int turns = r->turns;
 		r->unsure = false;
 		kv->told |= !away;
 		pthread_mutex_unlock(&kv->lock);
@@ -112,8 +111,6 @@ static enum kv_came regions(struct attempt *a)
 		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &body, sizeof(body), away ? -1 : r->fd, &id);
 		pthread_mutex_lock(&kv->lock);
 		r->remote = came == KV_CAME ? id : r->remote;
-		if (came == KV_OVER && r->turns != turns)
-			came = KV_AGAIN; /* its pages went, or came, or both, meanwhile */
 		pthread_mutex_unlock(&kv->lock);
 		if (came != KV_CAME)
 			return came;

@@ -354,7 +354,6 @@ struct kv_region {
 	bool invalid;     /* its memory is away */
 	bool told;        /* ... as the daemon that is being come back to was told */
 	bool unsure;      /* the daemon of the day may think otherwise: its answer did not come in time */
-	unsigned int turns; /* how often its memory went or came */
 	bool changing;    /* a thread invalidates, revalidates or unregisters it: nobody else does, and it stays listed */
 };
 

@@ -46,13 +46,6 @@ static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t
 	return err;
 }
 
-/* Needs lock. */
-static void note(struct kv_region *r, bool invalid)
-{
-	r->turns += r->invalid != invalid;
-	r->invalid = invalid;
-}
-
 /*
  * Notes the daemon's answer, if it is still the daemon. What one that does not answer in time will make of it is not known: it is asked
  * again next time.
@@ -65,7 +58,7 @@ static int settle(struct change *c, bool invalid, int err)
 	if (err == 0 && c->life != 0 && kv->life != c->life)
 		err = KV_LOST;
 	if (err == 0)
-		note(c->r, invalid);
+		c->r->invalid = invalid;
 	if (err == 0 || err == -KVPIPE_E_TIMEOUT)
 		c->r->unsure = err != 0;
 	pthread_mutex_unlock(&kv->lock);
@@ -134,7 +127,7 @@ static int without_daemon(struct change *c)
 	pthread_mutex_lock(&kv->lock);
 	int err = kv_await_untold(kv, c->what, c->deadline);
 	if (err == 0 && kv->state == KV_AWAY && kv->live == NULL) {
-		note(c->r, true);
+		c->r->invalid = true;
 		err = 1;
 	}
 	pthread_mutex_unlock(&kv->lock);
@@ -198,7 +191,7 @@ static bool for_the_next(struct change *c)
 	pthread_mutex_lock(&kv->lock);
 	bool away = kv->state == KV_AWAY || kv->state == KV_LEAVING;
 	if (away)
-		note(c->r, false);
+		c->r->invalid = false;
 	pthread_mutex_unlock(&kv->lock);
 	return away;
 }
