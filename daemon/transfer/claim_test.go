@@ -16,13 +16,7 @@ func (a *asker) takes(x transfer.XferID, engine string) (consumed bool) {
 	a.asks(msg)
 	a.begins(x)
 	leg := a.plans(x)
-	var born uint64
-	for _, m := range a.said {
-		if g, ok := m.(*transfer.MsgGrant); ok {
-			born = g.Incarnation
-		}
-	}
-	a.asks(&transfer.MsgEnd{Xfer: x, Status: transfer.Done, Incarnation: born})
+	a.asks(&transfer.MsgEnd{Xfer: x, Status: transfer.Done, Incarnation: a.granted()})
 	for _, e := range a.m.Step(a.now, transfer.Fenced{Leg: leg}) {
 		if c, ok := e.(transfer.Complete); ok && c.Kind == transfer.KindOffer && c.Status == transfer.Done {
 			consumed = true

@@ -74,13 +74,7 @@ func TestATakeIsDecidedWhenAllIsThere(t *testing.T) {
 }
 
 // patient begins a take that has ten minutes.
-func (w *taker) patient() (uint64, transfer.XferID) {
-	w.users++
-	w.step(transfer.Submit{Session: 1, UserData: w.users, Op: &transfer.TakeOp{
-		Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: w.users, LayerSlot: transfer.NoSlot, Timeout: 600 * transfer.Second, Blocks: someBlocks(0, 1),
-	}})
-	return w.users, w.xfers[len(w.xfers)-1]
-}
+func (w *taker) patient() (uint64, transfer.XferID) { return w.takeWithin(600*transfer.Second, 0) }
 
 // asksAgain lets two minutes pass, and returns the slices that b was asked to send again.
 func (w *taker) asksAgain() (asked []uint32) {

@@ -66,9 +66,13 @@ func (w *taker) says(msg transfer.Msg) { w.step(transfer.PeerMsg{Node: "b", Epoc
 
 // take begins one that has a block, and returns its user_data and its transfer.
 func (w *taker) take(after uint64) (uint64, transfer.XferID) {
+	return w.takeWithin(transfer.Second, after)
+}
+
+func (w *taker) takeWithin(timeout transfer.Time, after uint64) (uint64, transfer.XferID) {
 	w.users++
 	w.step(transfer.Submit{Session: 1, UserData: w.users, Op: &transfer.TakeOp{
-		Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: w.users, LayerSlot: transfer.NoSlot, After: after, Timeout: transfer.Second, Blocks: someBlocks(uint32(w.users), 1),
+		Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: w.users, LayerSlot: transfer.NoSlot, After: after, Timeout: timeout, Blocks: someBlocks(uint32(w.users), 1),
 	}})
 	return w.users, w.xfers[len(w.xfers)-1]
 }

@@ -22,23 +22,30 @@ func (s site) says(msg transfer.Msg) {
 	s.step(transfer.PeerMsg{Node: s.node, Epoch: s.epoch, Msg: msg})
 }
 
-// part has an instance of the engine ask for part i of n of a take, which has to begin; born is the offer that it is of.
-func (s site) part(x transfer.XferID, instance string, take uint64, i, n int) (leg transfer.Leg, born uint64) {
+// asksFor has an instance of an engine ask for part i of n of a take.
+func (s site) asksFor(x transfer.XferID, engine, instance string, take uint64, i, n int) {
 	s.tb.Helper()
 	l := oneRank(s.tb)
 	s.says(layoutMsg(l))
 	msg := takeOf(x, l)
-	msg.Instance, msg.TakeID, msg.Part, msg.Parts = instance, take, i, n
+	msg.Engine, msg.Instance, msg.TakeID, msg.Part, msg.Parts = engine, instance, take, i, n
 	s.says(msg)
+}
+
+// grants checks that the last step began a transfer, and has it planned; born is the offer that it is of.
+func (s site) grants(x transfer.XferID) (leg transfer.Leg, born uint64) {
+	s.tb.Helper()
 	s.begins(x)
 	leg = transfer.Leg{Peer: s.node, Epoch: s.epoch, Xfer: x, End: transfer.Producer}
 	s.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 4096, Transport: "tcp"})
-	for _, m := range s.said {
-		if g, ok := m.(*transfer.MsgGrant); ok {
-			born = g.Incarnation
-		}
-	}
-	return leg, born
+	return leg, s.granted()
+}
+
+// part has an instance of the engine ask for part i of n of a take, which has to begin.
+func (s site) part(x transfer.XferID, instance string, take uint64, i, n int) (leg transfer.Leg, born uint64) {
+	s.tb.Helper()
+	s.asksFor(x, "f", instance, take, i, n)
+	return s.grants(x)
 }
 
 // has has the node say that all of a transfer is in place, and says whether the offer is still there.
@@ -72,10 +79,7 @@ func TestTakesOfOneEngineHaveOnePlace(t *testing.T) {
 	_, born := b.part(1, "1", 7, 0, 2)
 	b.has(1, born)
 	b.part(2, "1", 8, 0, 2)
-	l := oneRank(t)
-	other := takeOf(3, l)
-	other.Engine = "g"
-	b.says(other)
+	b.asksFor(3, "g", "1", 9, 0, 1)
 	b.begins(3)
 }
 

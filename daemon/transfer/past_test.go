@@ -18,12 +18,7 @@ func TestAMadPeersEndsPushOutNothingOfAnothers(t *testing.T) {
 	a.begins(1)
 	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}
 	a.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 1 << 20, Transport: "tcp"})
-	var offer uint64
-	for _, msg := range a.said {
-		if g, ok := msg.(*transfer.MsgGrant); ok {
-			offer = g.Incarnation
-		}
-	}
+	offer := a.granted()
 	a.asks(&transfer.MsgGo{Xfer: 1})
 	a.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg}})
 	a.step(transfer.PeerDown{Node: "b", Epoch: 1, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "lost"}})

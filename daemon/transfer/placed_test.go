@@ -7,16 +7,6 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// asksFor has an instance of an engine ask for part i of n of a take.
-func (s site) asksFor(x transfer.XferID, engine, instance string, take uint64, i, n int) {
-	s.tb.Helper()
-	l := oneRank(s.tb)
-	s.says(layoutMsg(l))
-	msg := takeOf(x, l)
-	msg.Engine, msg.Instance, msg.TakeID, msg.Part, msg.Parts = engine, instance, take, i, n
-	s.says(msg)
-}
-
 // waits checks that a take that was asked for has not begun.
 func (s site) waits(x transfer.XferID) {
 	s.tb.Helper()
@@ -35,15 +25,7 @@ func (s site) takes(x transfer.XferID, engine, instance string, take uint64, i, 
 
 func (s site) goesThrough(x transfer.XferID) (stands bool) {
 	s.tb.Helper()
-	s.begins(x)
-	leg := transfer.Leg{Peer: s.node, Epoch: s.epoch, Xfer: x, End: transfer.Producer}
-	s.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 4096, Transport: "tcp"})
-	born := uint64(0)
-	for _, m := range s.said {
-		if g, ok := m.(*transfer.MsgGrant); ok {
-			born = g.Incarnation
-		}
-	}
+	leg, born := s.grants(x)
 	stands = s.has(x, born)
 	s.step(transfer.Fenced{Leg: leg})
 	return stands

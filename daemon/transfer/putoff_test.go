@@ -66,6 +66,16 @@ func (a *asker) plans(x transfer.XferID) transfer.Leg {
 	return leg
 }
 
+// granted is the incarnation of the offer of which the last step granted a piece; 0: of none.
+func (a *asker) granted() (incarnation uint64) {
+	for _, msg := range a.said {
+		if g, ok := msg.(*transfer.MsgGrant); ok {
+			incarnation = g.Incarnation
+		}
+	}
+	return incarnation
+}
+
 // putOff checks that in the last step b was told to ask for a transfer again, and why.
 func (a *asker) putOff(x transfer.XferID) {
 	a.tb.Helper()
