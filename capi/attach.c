@@ -14,7 +14,7 @@
 struct attempt {
 	kvpipe_t *kv;
 	struct kv_message *m;
-	int sock; /* -1: there is no daemon */
+	int sock; /* negative: there is no daemon */
 	struct kvpipe_welcome welcome;
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
@@ -169,10 +169,8 @@ static enum kv_came attempt(struct attempt *a)
 
 	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));
 	/* A full backlog is all that can take time. */
-	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0) {
-		a->sock = -1;
+	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0)
 		return KV_AGAIN;
-	}
 	enum kv_came came = hello(a);
 	if (came == KV_CAME)
 		came = regions(a);

@@ -424,7 +424,7 @@ struct kvpipe {
 	char end_text[KV_TEXT];
 	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session; 0: none is there */
 	char refusal[KV_TEXT];  /* what the last one that did not said */
-	bool told;              /* AWAY: one was told of memory, and has neither taken the session nor fenced */
+	bool told;              /* AWAY: one was told of memory, and has neither taken the session nor fenced; the helper writes it */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */

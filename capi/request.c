@@ -64,7 +64,7 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 	return err;
 }
 
-/* What a daemon that does not have the session does with its memory: an engine's scheduler may have brought something there. */
+/* Waits while a daemon that was told of the memory, and does not have the session, may still bring something there. */
 int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline)
 {
 	struct timespec ts = kv_timespec(deadline);

@@ -36,9 +36,7 @@ void begin_as(uint32_t role)
 	memset(&got.reg, 0, sizeof(got.reg));
 	got.answer = 0;
 	fake = fake_start(&adopting);
-	struct kvpipe_connect_opts o =
-		KVPIPE_OPTS(kvpipe_connect_opts, .socket = fake_path(fake), .engine_id = "e", .role = role);
-	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	kv = fake_connect_as(fake, role);
 }
 
 void begin(void)

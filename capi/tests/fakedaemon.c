@@ -307,13 +307,17 @@ void *fake_arg(const struct fake *f)
 	return f->conf.arg;
 }
 
-kvpipe_t *fake_connect(struct fake *f)
+kvpipe_t *fake_connect_as(struct fake *f, uint32_t role)
 {
 	kvpipe_t *kv;
-	struct kvpipe_connect_opts o =
-		KVPIPE_OPTS(kvpipe_connect_opts, .socket = f->path, .engine_id = "e", .role = KVPIPE_ROLE_WORKER);
+	struct kvpipe_connect_opts o = KVPIPE_OPTS(kvpipe_connect_opts, .socket = f->path, .engine_id = "e", .role = role);
 
 	CHECK_INT(kvpipe_connect(&o, &kv), 0);
 	return kv;
+}
+
+kvpipe_t *fake_connect(struct fake *f)
+{
+	return fake_connect_as(f, KVPIPE_ROLE_WORKER);
 }
 

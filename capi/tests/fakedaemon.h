@@ -42,8 +42,9 @@ void fake_stop(struct fake *f);
 const char *fake_path(const struct fake *f);
 void *fake_arg(const struct fake *f);
 
-/* A worker's session with it; ends the test when that fails. */
-kvpipe_t *fake_connect(struct fake *f);
+/* A session with it; ends the test when that fails. */
+kvpipe_t *fake_connect_as(struct fake *f, uint32_t role);
+kvpipe_t *fake_connect(struct fake *f); /* as a worker */
 
 /* All may be called from any thread. */
 void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *runs, uint32_t nruns, const char *text);

@@ -292,9 +292,7 @@ static void layouts(void)
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 4, NULL, 0), KVPIPE_E_INVALID, "views[2].group is 64");
 	kvpipe_close(kv);
 
-	struct kvpipe_connect_opts o =
-		KVPIPE_OPTS(kvpipe_connect_opts, .socket = fake_path(f), .engine_id = "e", .role = KVPIPE_ROLE_SCHEDULER);
-	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	kv = fake_connect_as(f, KVPIPE_ROLE_SCHEDULER);
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, NULL, 0), KVPIPE_E_INVALID, "a scheduler has no memory");
 	CHECK_FAILS(kvpipe_progress(kv, 1 << 16), KVPIPE_E_INVALID, "progress: a scheduler writes no blocks: each worker says");
 	CHECK_INT(fake_progress(f), 0);
