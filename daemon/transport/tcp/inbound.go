@@ -19,10 +19,9 @@ type inbound struct {
 type segment struct {
 	job transport.Job
 
-	mu         sync.Mutex
-	state      []landing         // per slice
-	left       int               // that have not landed
-	turnedAway map[uint32]uint32 // slice that is underway -> newest attempt that came meanwhile
+	mu    sync.Mutex
+	state []landing // per slice
+	left  int       // that have not landed
 }
 
 type landing uint8
@@ -39,43 +38,25 @@ func newSegment(job transport.Job) *segment {
 }
 
 // claim makes a slice the caller's to write. False: it has landed, or is landing through another link.
-func (g *segment) claim(i, attempt uint32) bool {
+func (g *segment) claim(i uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch g.state[i] {
-	case missing:
-		g.state[i] = underway
-		return true
-	case underway:
-		if g.turnedAway == nil {
-			g.turnedAway = map[uint32]uint32{}
-		}
-		g.turnedAway[i] = max(attempt, g.turnedAway[i])
+	if g.state[i] != missing {
+		return false
 	}
-	return false
+	g.state[i] = underway
+	return true
 }
 
-// land says that a claimed slice is in place. whole: all of them are now.
-func (g *segment) land(i uint32) (whole bool) {
+// settle says how the claim ended; whole: all slices have landed now.
+func (g *segment) settle(i uint32, s landing) (whole bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state[i] = landed
-	g.left--
-	delete(g.turnedAway, i)
+	g.state[i] = s
+	if s == landed {
+		g.left--
+	}
 	return g.left == 0
-}
-
-// release lets go of a claimed slice whose attempt has failed, unless a newer one was turned away for it: that has failed by now, too, and is
-// returned.
-func (g *segment) release(i, failed uint32) (newer uint32, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if newer = g.turnedAway[i]; newer > failed {
-		return newer, true
-	}
-	g.state[i] = missing
-	delete(g.turnedAway, i)
-	return 0, false
 }
 
 // expected finds what a frame from that channel is for. A nil segment without an error means that nobody wants it; the error

@@ -75,7 +75,7 @@ func (r *receiver) run() error {
 		if err != nil {
 			return r.malformed(err)
 		}
-		if in == nil || !seg.claim(h.slice, h.attempt) {
+		if in == nil || !seg.claim(h.slice) {
 			err = r.discard(&h, 0)
 		} else {
 			err = r.take(in, seg, &h)
@@ -115,7 +115,8 @@ func (r *receiver) malformed(err error) error {
 func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	key := seg.job.Key
 	key.Slice, key.Attempt = h.slice, h.attempt
-	if !in.leg.Add(&r.slice, key) { // it was fenced, and wants none of its slices any more
+	if !in.leg.Add(&r.slice, key) {
+		seg.settle(h.slice, missing)
 		return r.discard(h, 0)
 	}
 	defer r.mem.forget()
@@ -129,20 +130,20 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	if err != nil {
 		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()}
 	}
-	if cause.Reason == transfer.OK {
-		r.whole = seg.land(h.slice) || r.whole
+	if cause.Reason != transfer.OK {
+		seg.settle(h.slice, missing)
+	} else {
+		r.whole = seg.settle(h.slice, landed) || r.whole
 		if r.timed {
 			r.got += int(h.length)
 		}
 		r.ch.count.landedBytes.Add(uint64(h.length))
 		r.ch.count.landedSlices.Add(1)
-		r.slice.End(cause)
-	} else {
-		if cause.Reason == transfer.Corrupt {
-			r.ch.count.corrupt.Add(1)
-		}
-		r.fail(in, seg, key, cause)
 	}
+	if cause.Reason == transfer.Corrupt {
+		r.ch.count.corrupt.Add(1)
+	}
+	r.slice.End(cause)
 	r.unsaid++
 	if cause.Reason == transfer.OK && r.sock != nil && h.length >= worthHolding && r.unsaid < batch {
 		// The report can wait while more is coming: see batch. It does not wait for the peer: see parked.
@@ -150,21 +151,6 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	}
 	r.flush()
 	return err
-}
-
-// fail reports a claimed slice's attempt, and the newest that was turned away for it: that one is waited for, and nobody else tells of it. The
-// slice is let go of when both are told: what lands next is not spoiled by them.
-func (r *receiver) fail(in *inbound, seg *segment, key transfer.SliceKey, cause transfer.Cause) {
-	r.slice.End(cause)
-	for {
-		newer, ok := seg.release(key.Slice, key.Attempt)
-		if !ok {
-			return
-		}
-		if key.Attempt = newer; in.leg.Add(&r.slice, key) {
-			r.slice.End(cause)
-		}
-	}
 }
 
 // worthHolding is the size from which slices are reported together. A small one may be all there is.

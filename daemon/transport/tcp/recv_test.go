@@ -97,33 +97,6 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestTurnedAway: an attempt that comes while another one is landing through another link is thrown away. When that fails, so has the newer of
-// them: whoever has asked for it waits for it, and for no older one.
-func TestTurnedAway(t *testing.T) {
-	for _, c := range []struct{ landing, turnedAway int }{{0, 1}, {1, 0}} {
-		p := newRawPeer(t, Config{})
-		s := p.expect(1, 64<<10, 2)
-		p.write(s.frame(0, c.landing)[:headerSize+1000])
-		<-s.mem.asked
-		dying := p.conn
-		p.conn = nil
-		p.link(1)
-		p.write(s.frame(0, c.turnedAway), s.frame(1, 0))
-		p.wantLanded(s.key(1, 0), transfer.OK)
-		dying.Close()
-		p.wantLanded(s.key(0, c.landing), transfer.PeerGone)
-		p.sink.LinkLost(t, 1)
-		if _, told := p.sink.HasLanded(s.key(0, c.turnedAway)); told != (c.turnedAway > c.landing) {
-			t.Errorf("attempt %d was landing, the end of attempt %d was told: %t", c.landing, c.turnedAway, told)
-		}
-		p.write(s.frame(0, 2))
-		p.wantLanded(s.key(0, 2), transfer.OK)
-		if !s.holds(0, s.payloads[0]) {
-			t.Error("wrong bytes")
-		}
-	}
-}
-
 // TestVerdicts: how frames end that are whole on the wire; none of them costs the link, and all can be sent again.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
