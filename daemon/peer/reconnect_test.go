@@ -215,9 +215,24 @@ func TestAChannelThatEndsAtOnceIsAFailureOfItsAddress(t *testing.T) {
 		}
 		return d
 	}
-	for i := range 3 {
+	dials := 0
+	dial := func() {
 		a.Dial("b")
 		wait[transfer.PeerDown](a, nil)
+		dials++
+		a.until(func() bool { // the attempt is over: what is asked before joins it
+			answers := 0
+			for _, ev := range a.events {
+				up, ok := ev.(transfer.PeerUp)
+				if _, failed := ev.(transfer.DialFailed); failed || ok && len(up.Hints) > 0 {
+					answers++
+				}
+			}
+			return answers == dials
+		})
+	}
+	for i := range 3 {
+		dial()
 		if got, want := paused(), firstWait<<(i+1); got != want {
 			t.Errorf("a pause of %s after %d channels that ended at once, want %s", got, i+1, want)
 		}
@@ -228,8 +243,7 @@ func TestAChannelThatEndsAtOnceIsAFailureOfItsAddress(t *testing.T) {
 	a.Manager.mu.Lock()
 	a.cfg.young = 0
 	a.Manager.mu.Unlock()
-	a.Dial("b")
-	wait[transfer.PeerDown](a, nil)
+	dial()
 	if got := paused(); got != 0 {
 		t.Errorf("a pause of %s after a channel that lasted", got)
 	}
