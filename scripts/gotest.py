@@ -35,6 +35,7 @@ class Report:
         if test is None:
             self.packages[action] += 1
             if action == "fail":
+                self.unended(package)
                 print("".join(lines))
             print(f"{action:4}  {package}  {elapsed:.1f} s", flush=True)
             return
@@ -43,6 +44,15 @@ class Report:
             print(f"--- {package} {test}\n" + "".join(lines), flush=True)
         elif action == "skip":
             print(f"skip: {test}: {reason(lines)}", flush=True)
+
+    def unended(self, package):
+        """Tests that never ended: the package panicked or its time was over.
+
+        What the runtime then prints, every goroutine's stack, is filed under
+        the test that ran last, and no event says that this one failed.
+        """
+        for key in [key for key in self.output if key[0] == package]:
+            print(f"--- {package} {key[1]} did not end\n" + "".join(self.output.pop(key)), flush=True)
 
     def finish(self):
         if self.packages["fail"] or self.tests["fail"]:

@@ -121,6 +121,10 @@ func TestGoReport(t *testing.T) {
 		{"nothing ran", "", "no package ran", false},
 		{"no tests", `{"Action":"skip","Package":"p"}`, "no package ran", false},
 		{"failed test", passed + `{"Action":"fail","Package":"p","Test":"TestB"}`, "TestB", false},
+		{
+			"time over", passed + `{"Action":"output","Package":"q","Test":"TestC","Output":"panic: test timed out\n"}` + "\n" +
+				`{"Action":"fail","Package":"q"}`, "TestC did not end\npanic: test timed out", false,
+		},
 		{"leak after the tests", passed + `{"Action":"fail","Package":"q"}`, "fail  q", false},
 		{
 			"build error", passed + `{"ImportPath":"q","Action":"build-output","Output":"undefined: x\n"}` + "\n" +
