@@ -74,7 +74,7 @@ static void run(void *ctx, const char *args)
 	}
 	bool stream = arg_long(args, "stream", 0);
 	if (stream && (!stream_can() || b->block % 64)) {
-		serve_error("stream: needs AVX-512 and blocks of whole lines");
+		serve_error("stream: needs AVX2 or AVX-512, and blocks of whole lines");
 		return;
 	}
 	if (arg_long(args, "verify", 0)) {

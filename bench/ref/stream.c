@@ -11,11 +11,11 @@
 
 bool stream_can(void)
 {
-	return __builtin_cpu_supports("avx512f");
+	return __builtin_cpu_supports("avx512f") || __builtin_cpu_supports("avx2");
 }
 
-__attribute__((target("avx512f"))) static void four(uint8_t *const dst[WAYS], const uint8_t *const src[WAYS],
-                                                    size_t block)
+__attribute__((target("avx512f"))) static void four_avx512(uint8_t *const dst[WAYS], const uint8_t *const src[WAYS],
+                                                           size_t block)
 {
 	for (size_t at = 0; at < block; at += 64) {
 		__m512i line[WAYS];
@@ -24,6 +24,28 @@ __attribute__((target("avx512f"))) static void four(uint8_t *const dst[WAYS], co
 		for (int i = 0; i < WAYS; i++)
 			_mm512_stream_si512((__m512i *)(void *)(dst[i] + at), line[i]);
 	}
+}
+
+__attribute__((target("avx2"))) static void four_avx2(uint8_t *const dst[WAYS], const uint8_t *const src[WAYS],
+                                                      size_t block)
+{
+	for (size_t at = 0; at < block; at += 64) {
+		__m256i half[WAYS][2]; /* of a line, which the processor writes whole */
+		for (int i = 0; i < WAYS; i++)
+			for (int h = 0; h < 2; h++)
+				half[i][h] = _mm256_loadu_si256((const __m256i *)(const void *)(src[i] + at + 32 * h));
+		for (int i = 0; i < WAYS; i++)
+			for (int h = 0; h < 2; h++)
+				_mm256_stream_si256((__m256i *)(void *)(dst[i] + at + 32 * h), half[i][h]);
+	}
+}
+
+static void four(uint8_t *const dst[WAYS], const uint8_t *const src[WAYS], size_t block)
+{
+	if (__builtin_cpu_supports("avx512f"))
+		four_avx512(dst, src, block);
+	else
+		four_avx2(dst, src, block);
 }
 
 void stream_copy(uint8_t *dst, const uint32_t *to, const uint8_t *src, const uint32_t *from, size_t n, size_t block)
