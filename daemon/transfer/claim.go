@@ -64,13 +64,16 @@ func (o *offer) placed(name *claimName) *claim {
 // admits says whether a take may begin: of an engine that has its place, however often it takes, or of one more. What an earlier instance
 // of it left unfinished keeps no place from it.
 func (o *offer) admits(name claimName) bool {
+	keeps := func(c *claim) bool {
+		return c.counts() && (c.engine != name.engine || c.instance == name.instance || c.live > 0 || c.complete())
+	}
 	others := 0
 	for i, c := range o.claims {
 		switch {
-		case !c.counts() || c.engine == name.engine && c.instance != name.instance && c.live == 0 && !c.complete():
+		case !keeps(c):
 		case c.of(&name):
 			return true
-		case !slices.ContainsFunc(o.claims[:i], func(x *claim) bool { return x.counts() && x.of(&c.claimName) }):
+		case !slices.ContainsFunc(o.claims[:i], func(x *claim) bool { return keeps(x) && x.of(&c.claimName) }):
 			others++
 		}
 	}

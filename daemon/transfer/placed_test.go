@@ -109,6 +109,17 @@ func TestTheNextInstanceIsAnotherConsumer(t *testing.T) {
 	}
 }
 
+// TestWhatIsLeftOfATakeHidesNoOther: an earlier instance keeps the place of what it took whole, though what it left unfinished before keeps none.
+func TestWhatIsLeftOfATakeHidesNoOther(t *testing.T) {
+	b := offered(t, 2)
+	b.takes(1, "f", "1", 7, 0, 2)
+	b.takes(2, "f", "1", 8, 0, 1)
+	b.asksFor(3, "g", "1", 7, 0, 1)
+	b.begins(3)
+	b.asksFor(4, "f", "2", 7, 0, 1)
+	b.waits(4)
+}
+
 // TestTheNextInstanceWaitsForWhatRuns: a take that has not ended may go through, whoever asked for it.
 func TestTheNextInstanceWaitsForWhatRuns(t *testing.T) {
 	b := offered(t, 1)
