@@ -48,15 +48,22 @@ func (g *segment) claim(i uint32) bool {
 	return true
 }
 
-// settle says how the claim ended; whole: all slices have landed now.
-func (g *segment) settle(i uint32, s landing) (whole bool) {
+// land says that a claimed slice is in place; whole: all of them are now.
+func (g *segment) land(i uint32) (whole bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state[i] = s
-	if s == landed {
-		g.left--
-	}
+	g.state[i] = landed
+	g.left--
 	return g.left == 0
+}
+
+// release lets go of a claimed slice that has not landed. report tells of that, before anybody else can claim the slice: were it told
+// after what lands next, it would spoil that.
+func (g *segment) release(i uint32, report func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	report()
+	g.state[i] = missing
 }
 
 // expected finds what a frame from that channel is for. A nil segment without an error means that nobody wants it; the error

@@ -115,8 +115,7 @@ func (r *receiver) malformed(err error) error {
 func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	key := seg.job.Key
 	key.Slice, key.Attempt = h.slice, h.attempt
-	if !in.leg.Add(&r.slice, key) {
-		seg.settle(h.slice, missing)
+	if !in.leg.Add(&r.slice, key) { // it is fenced, and wants none of its slices any more
 		return r.discard(h, 0)
 	}
 	defer r.mem.forget()
@@ -130,20 +129,20 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	if err != nil {
 		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()}
 	}
-	if cause.Reason != transfer.OK {
-		seg.settle(h.slice, missing)
-	} else {
-		r.whole = seg.settle(h.slice, landed) || r.whole
+	if cause.Reason == transfer.OK {
+		r.whole = seg.land(h.slice) || r.whole
 		if r.timed {
 			r.got += int(h.length)
 		}
 		r.ch.count.landedBytes.Add(uint64(h.length))
 		r.ch.count.landedSlices.Add(1)
+		r.slice.End(cause)
+	} else {
+		if cause.Reason == transfer.Corrupt {
+			r.ch.count.corrupt.Add(1)
+		}
+		seg.release(h.slice, func() { r.slice.End(cause) })
 	}
-	if cause.Reason == transfer.Corrupt {
-		r.ch.count.corrupt.Add(1)
-	}
-	r.slice.End(cause)
 	r.unsaid++
 	if cause.Reason == transfer.OK && r.sock != nil && h.length >= worthHolding && r.unsaid < batch {
 		// The report can wait while more is coming: see batch. It does not wait for the peer: see parked.

@@ -7,7 +7,9 @@ import (
 	"hash/crc32"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -94,6 +96,25 @@ func TestDuplicates(t *testing.T) {
 	}
 	if _, ok := p.sink.HasLanded(s.key(0, 1)); ok {
 		t.Error("a duplicate was reported")
+	}
+}
+
+// TestASliceIsLetGoOfOnceThatIsTold: the failure of an attempt is reported before the next one can land, or it would spoil that.
+func TestASliceIsLetGoOfOnceThatIsTold(t *testing.T) {
+	g := segment{state: make([]landing, 1), left: 1}
+	if !g.claim(0) || g.claim(0) {
+		t.Fatal("a slice is claimed once")
+	}
+	told, claimed := atomic.Bool{}, make(chan bool)
+	g.release(0, func() {
+		go func() { claimed <- g.claim(0) && told.Load() }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		told.Store(true)
+	})
+	if !<-claimed {
+		t.Error("the next attempt had the slice before the failure of the one before was told, or was turned away")
 	}
 }
 
