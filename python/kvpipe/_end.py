@@ -6,13 +6,15 @@ import asyncio
 import re
 import select
 import time
-from typing import Any, Callable, Dict, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
 from . import _values
-from ._library import Library
 from ._session import Session
 from .errors import Error, Invalid, Reason
 from .operation import SLICE_NS
+
+if TYPE_CHECKING:
+    from .node import Node
 
 #: seconds that a call waits when its timeout is None
 TIMEOUT = 30.0
@@ -40,13 +42,15 @@ def _whole(error: Error, ns: int) -> Error:
 class End:
     """A handle of the library with its calls; a context manager that closes it."""
 
-    def __init__(self, lib: Library, handle: int, name: str, free: Callable[[int], None], fd: Callable[[int], int]) -> None:
-        self._lib = lib
-        self._session = Session(lib, handle, free, f'"{name}" is closed: open it again')
+    def __init__(self, node: "Node", handle: int, name: str, free: Callable[[int], None], fd: Callable[[int], int]) -> None:
+        self._lib = node._session.lib
+        self._parent = node._session
+        self._session = Session(self._lib, handle, free, f'"{name}" is closed: open it again')
         self._fd = fd
         self._listeners: Dict[asyncio.AbstractEventLoop, _Listener] = {}
         #: the name that both ends know it by
         self.name = name
+        self._parent.has(self)
 
     @property
     def closed(self) -> bool:
@@ -61,6 +65,10 @@ class End:
     def close(self) -> None:
         """Closes this end; calls of other threads end with Closed first."""
         self._session.close()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Has every event loop that waits here look again: whoever closes the end, or its node, takes the descriptor away."""
         for listener in list(self._listeners.values()):
             listener.wake()
 
@@ -138,7 +146,8 @@ class _Listener:
         # Edges: the descriptor stays readable while anything is there, perhaps for somebody else.
         self._epoll = select.epoll()
         try:
-            self._epoll.register(end.fileno(), select.EPOLLIN | select.EPOLLET)
+            with end._parent, end._session as handle:  # nobody closes the descriptor meanwhile
+                self._epoll.register(end._lib.check(end._fd(handle)), select.EPOLLIN | select.EPOLLET)
             loop.add_reader(self._epoll.fileno(), self._ready)
         except BaseException:
             self._epoll.close()

@@ -21,6 +21,7 @@ from ._unread import keep, unread
 from .errors import Closed
 
 if TYPE_CHECKING:
+    from ._end import End
     from .adopted import AdoptedRegion
     from .aio import Listener
     from .operation import Operation
@@ -55,6 +56,7 @@ class Session:
         self.submitting = threading.RLock()
         #: event loop -> who listens there
         self.listeners: Dict[Any, "Listener"] = {}
+        self._ends: "weakref.WeakSet[End]" = weakref.WeakSet()  # the library closes these with the handle
         self._handle: Optional[int] = handle
         self._late: Optional[int] = None  # the handle, when whoever is inside has to close it
         self._why = why
@@ -89,7 +91,20 @@ class Session:
             if not self._inside:
                 late, self._late = self._late, None
         if late is not None:
-            self._free(late)
+            self._finish(late)
+
+    def _finish(self, handle: int) -> None:
+        """Closes the handle. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
+        self._free(handle)
+        with self._changed:
+            ends = list(self._ends)
+        for end in ends:
+            end._wake()
+
+    def has(self, end: "End") -> None:
+        """An end was opened beside the session, and is closed with it."""
+        with self._changed:
+            self._ends.add(end)
 
     @property
     def closed(self) -> bool:
@@ -144,7 +159,7 @@ class Session:
             operation._abandon(Closed("the session was closed while the operation ran"))
         if handle is not None:
             began = time.monotonic()
-            self._free(handle)
+            self._finish(handle)
             if time.monotonic() - began < _FENCE_SECONDS:
                 for operation in operations:
                     operation._free()

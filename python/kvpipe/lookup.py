@@ -65,7 +65,7 @@ class LookupBuffer(End):
 
     def __init__(self, node: "Node", handle: int, name: str) -> None:
         lib = node._session.lib
-        super().__init__(lib, handle, name, lib.lookup_close, lib.lookup_fd)
+        super().__init__(node, handle, name, lib.lookup_close, lib.lookup_fd)
 
     # ---- the owner's end
 

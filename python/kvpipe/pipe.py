@@ -53,7 +53,7 @@ class Pipe(End):
 
     def __init__(self, node: "Node", handle: int, name: str, end: str) -> None:
         lib = node._session.lib
-        super().__init__(lib, handle, name, lib.pipe_close, lib.pipe_fd)
+        super().__init__(node, handle, name, lib.pipe_close, lib.pipe_fd)
         #: "send" or "recv"
         self.end = end
         self._unread: Deque[int] = deque()  # messages that were received and could not be returned

@@ -2,6 +2,7 @@
 
 import re
 import asyncio
+import functools
 import gc
 import random
 import select
@@ -10,7 +11,7 @@ import threading
 import kvpipe
 import numpy
 import pytest
-from engines import why_late
+from engines import PATIENCE, why_late
 from kvpipe import RawTensor
 
 
@@ -276,6 +277,31 @@ def test_close_ends_the_calls_of_others(local, who, name):
         with pytest.raises(kvpipe.Closed, match="closed"):
             call()
     assert tx.closed and "closed" in repr(tx)
+
+
+@pytest.mark.parametrize("who", ["ends", "session"])
+def test_close_ends_the_tasks_of_others(local, who, name):
+    with local.pipe(name, "send", capacity=1000) as tx, local.pipe(f"{name}/2", "recv") as rx, \
+            local.lookup_buffer(name, capacity=1000) as own, local.lookup_buffer(name) as sel:
+        tx.send_tensor(bytes(1000))
+        own.insert(None, None, None, bytes(1000), None)
+
+        def close():
+            for thing in (tx, rx, own, sel) if who == "ends" else (local,):
+                thing.close()
+
+        async def main():
+            tasks = [asyncio.ensure_future(call(timeout=10 * PATIENCE)) for call in (
+                functools.partial(tx.send_tensor_async, bytes(1000)), tx.flush_async, rx.recv_tensor_async,
+                functools.partial(own.insert_async, None, None, None, bytes(1000), None),
+                functools.partial(sel.drop_select_async, numpy.array([1])), functools.partial(sel.get_async, "k"))]
+            await asyncio.sleep(0)  # now each of them waits
+            close()  # before the loop looks at a descriptor again
+            _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+            assert not late, f"{len(late)} of {len(tasks)} tasks wait still"
+            assert {type(task.exception()) for task in tasks} == {kvpipe.Closed}
+
+        asyncio.run(main())
 
 
 def test_asyncio(two, name):

@@ -1,5 +1,6 @@
 """Pipes and lookup buffers whose processes are killed, whose daemons go, whose ends close at the wrong moment."""
 
+import asyncio
 import concurrent.futures
 import os
 import signal
@@ -9,7 +10,7 @@ import kvpipe
 import numpy
 import pytest
 from daemons import mortal
-from engines import LATE, Engine, gone, idle, mapped, why_late
+from engines import LATE, PATIENCE, Engine, gone, idle, mapped, why_late
 
 
 @pytest.fixture(params=["one node", "two nodes"])
@@ -112,6 +113,25 @@ def test_the_senders_daemon_is_killed(nodes):
         with pytest.raises(lost):
             while True:
                 sel.drop_select(timeout=3 if peer else 60)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_tasks_hear_that_the_daemon_is_gone(folder, how):
+    with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
+            node.pipe("p", "send", capacity=1000) as tx, node.pipe("p/2", "recv") as rx, node.lookup_buffer("l") as sel:
+        tx.send_tensor(bytes(1000))
+
+        async def main():
+            tasks = [asyncio.ensure_future(call) for call in (
+                tx.send_tensor_async(bytes(1000), 10 * PATIENCE), tx.flush_async(10 * PATIENCE),
+                rx.recv_tensor_async(10 * PATIENCE), sel.get_async("k", 10 * PATIENCE))]
+            await asyncio.sleep(0)  # now each of them waits
+            await asyncio.get_running_loop().run_in_executor(None, daemon.kill if how == "killed" else daemon.stop)
+            _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+            assert not late, f"{len(late)} of {len(tasks)} tasks wait still"
+            assert {type(task.exception()) for task in tasks} == {kvpipe.Restarted}
+
+        asyncio.run(main())
 
 
 def test_an_end_opened_while_the_daemon_is_away(nodes):
