@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Iterator, Optional
 
@@ -13,6 +14,9 @@ from .errors import Closed, Incompatible, Invalid, Timeout
 
 if TYPE_CHECKING:
     from .node import Node
+
+# The daemon's word for the end of what was sent. Whatever else is closed (this end, its node, the session by the daemon) has the same reason.
+_ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items)$')
 
 
 def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
@@ -48,7 +52,8 @@ class Pipe(End):
     like others. All methods may be called from any thread; those that wait release the GIL. A ``timeout`` is in seconds; None
     is 30, and 0 a try. Timeout loses nothing: what did not come in time is what the next call returns.
 
-    Iterating receives until the sender has closed the pipe, however long it is quiet.
+    Iterating receives until the sender has closed the pipe, and with it all that was sent, however long it is quiet. Whatever else
+    ends it is raised, as recv_tensor() raises it: Closed, too, when this end or its node was closed, by another thread or before.
     """
 
     def __init__(self, node: "Node", handle: int, name: str, end: str) -> None:
@@ -94,7 +99,8 @@ class Pipe(End):
         type that the framework does not have raises Unavailable, and the tensor stays the next one; a shape that it cannot
         have raises Incompatible, and the tensor is gone.
 
-        Raises Timeout (nothing came), Closed (the sender closed the pipe, and everything was received), PeerGone (it died).
+        Raises Timeout (nothing came), Closed (the sender closed the pipe, and everything was received; or this end or its node was
+        closed), PeerGone (it died).
         """
         chosen = received.choose(framework)
         with self._next() as message:
@@ -143,7 +149,9 @@ class Pipe(End):
             with contextlib.suppress(Timeout):  # it may be quiet for long
                 try:
                     return self.recv_tensor()
-                except Closed:
+                except Closed as error:
+                    if _ALL.search(str(error)) is None:
+                        raise
                     raise StopIteration from None
 
     def __aiter__(self) -> "Pipe":
@@ -154,7 +162,9 @@ class Pipe(End):
             with contextlib.suppress(Timeout):
                 try:
                     return await self.recv_tensor_async()
-                except Closed:
+                except Closed as error:
+                    if _ALL.search(str(error)) is None:
+                        raise
                     raise StopAsyncIteration from None
 
     def __del__(self) -> None:

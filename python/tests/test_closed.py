@@ -85,7 +85,9 @@ def test_closed_by_itself(things, which):
     assert things["node"].connected
 
 
+@pytest.mark.parametrize("how", ["pipe", "node"])
 @pytest.mark.parametrize("which", ["sender", "receiver"])
-def test_a_closed_pipe_has_no_more(things, which):
-    things[which].close()
-    assert list(things[which]) == []
+def test_a_closed_pipe_does_not_look_complete(things, which, how):
+    things[which if how == "pipe" else "node"].close()
+    with pytest.raises(kvpipe.Closed):
+        list(things[which])

@@ -2,6 +2,7 @@
 
 import re
 import asyncio
+import concurrent.futures
 import functools
 import gc
 import random
@@ -59,6 +60,36 @@ def test_iteration_outlasts_silence(pipe, monkeypatch):
         return [t async for t in rx]
 
     assert asyncio.run(main()) == [] and len(calls) >= 6
+
+
+@pytest.mark.parametrize("how", ["for", "async for"])
+@pytest.mark.parametrize("who", ["end", "session"])
+def test_iteration_does_not_end_with_the_receiver(two, name, who, how):
+    """It would look as if everything had come."""
+    a, b, peer = two
+    with a.pipe(name, "send", capacity=1000) as tx, b.pipe(name, "recv", peer=peer) as rx:
+        for i in range(3):
+            tx.send_tensor(bytes([i]))
+        got, three = [], threading.Event()
+
+        def take_in(tensor):
+            got.append(tensor[0])
+            if len(got) == 3:
+                three.set()
+
+        def run():
+            for tensor in rx:
+                take_in(tensor)
+
+        async def run_async():
+            async for tensor in rx:
+                take_in(tensor)
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(run if how == "for" else lambda: asyncio.run(run_async()))
+            assert three.wait(PATIENCE)
+            (rx if who == "end" else b).close()
+            assert isinstance(ended.exception(PATIENCE), kvpipe.Closed) and got == [0, 1, 2]
 
 
 def test_timeouts_say_the_whole_time(local, name):
