@@ -45,6 +45,7 @@ class End:
     def __init__(self, node: "Node", handle: int, name: str, free: Callable[[int], None], fd: Callable[[int], int]) -> None:
         self._lib = node._session.lib
         self._parent = node._session
+        self._keeps: Optional["Node"] = node  # who holds an end need not hold its node, which would close both
         self._session = Session(self._lib, handle, free, f'"{name}" is closed: open it again')
         self._fd = fd
         self._listeners: Dict[asyncio.AbstractEventLoop, _Listener] = {}
@@ -66,6 +67,7 @@ class End:
         """Closes this end; calls of other threads end with Closed first."""
         self._session.close()
         self._wake()
+        self._keeps = None
 
     def _wake(self) -> None:
         """Has every event loop that waits here look again: whoever closes the end, or its node, takes the descriptor away."""

@@ -38,6 +38,9 @@ class Node:
 
     All methods may be called from any thread, and release the GIL while they wait. After a fork the child gets Closed
     from each, and connects for itself.
+
+    A node that nobody holds is closed. Its operations, and its pipes and lookup buffers until they are closed, hold it. Regions do not,
+    so that arrays over their memory may outlive the session.
     """
 
     def __init__(self, session: Session) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import kvpipe
 import pytest
@@ -167,6 +168,30 @@ def test_garbage(near):
     gone(near, "garbage")
     memory[0] = 1
     del memory
+
+
+@pytest.mark.parametrize("how", ["dropped", "closed"])
+@pytest.mark.parametrize("what", ["pipe", "lookup buffer"])
+def test_an_end_keeps_its_node(near, name, what, how):
+    """And nothing keeps it after that, with or without the garbage collector."""
+    node = kvpipe.connect(near.socket, engine_id="kept")
+    end = node.pipe(name, "send", capacity=4096) if what == "pipe" else node.lookup_buffer(name, capacity=4096)
+    there = weakref.ref(node)
+    region = node.alloc(4096)
+    del node
+    gc.collect()
+    end.send_tensor(b"abc") if what == "pipe" else end.put("k", b"abc")
+    assert there().connected and region.registered
+    gc.disable()
+    try:
+        if how == "closed":
+            end.close()
+        else:
+            del end
+        assert there() is None and not region.registered
+    finally:
+        gc.enable()
+    gone(near, "kept")
 
 
 def test_sessions_end_with_their_block(near):
