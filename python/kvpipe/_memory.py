@@ -6,11 +6,12 @@ with it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
 import os
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 from .errors import Invalid, Quota
 
@@ -24,7 +25,6 @@ _MADV_DONTDUMP = 16
 _MADV_POPULATE_WRITE = 23
 _PROT_READ_WRITE = 1 | 2
 _MAP_ZEROS = 0x02 | 0x20 | 0x4000  # MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE
-_MAP_FIXED = 0x10
 _MAP_FIXED_NOREPLACE = 0x100000
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -139,14 +139,31 @@ def unmap(address: int, size: int) -> None:
     _libc.munmap(address, size)
 
 
-def zeros_at(address: int, size: int) -> bool:
-    """In a forked child: puts zeros where the parent's memory was, so that buffers over it stay valid addresses."""
-    got = _libc.mmap(address, size, _PROT_READ_WRITE, _MAP_ZEROS | _MAP_FIXED, -1, 0)
-    return got is not None and got != _MAP_FAILED
-
-
-def zeros_in_gap(address: int, size: int) -> None:
-    """The same where nothing is mapped, and nothing otherwise."""
+def zeros_in_gap(address: int, size: int) -> bool:
+    """In a forked child: puts zeros where the parent's memory was, so that buffers over it stay valid addresses. False: something is
+    there by now, and stays as it is."""
     got = _libc.mmap(address, size, _PROT_READ_WRITE, _MAP_ZEROS | _MAP_FIXED_NOREPLACE, -1, 0)
     if got not in (None, _MAP_FAILED, address):  # before Linux 4.17
         unmap(got, size)
+    return bool(got == address)
+
+
+def zeros_around(address: int, size: int) -> None:
+    """The same for what is left of a gap in which there is something."""
+    with contextlib.suppress(OSError):  # without /proc who reads there is killed
+        for first, end in _gaps(address, address + size):
+            zeros_in_gap(first, end - first)
+
+
+def _gaps(first: int, end: int) -> List[Tuple[int, int]]:
+    """Where nothing is mapped."""
+    out: List[Tuple[int, int]] = []
+    with open("/proc/self/maps", "rb") as maps:
+        for line in maps:  # in the order of addresses
+            start, stop = (int(number, 16) for number in line.split(None, 1)[0].split(b"-"))
+            if first < min(start, end):
+                out.append((first, min(start, end)))
+            first = max(first, stop)
+    if first < end:
+        out.append((first, end))
+    return out

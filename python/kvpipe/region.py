@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+import weakref
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _memory
@@ -12,6 +14,9 @@ from .errors import Invalid, Quota
 
 if TYPE_CHECKING:
     from ._session import Session
+
+# Those that have memory which forked children do not get: also after close(), while buffers refer to it.
+_mapped: "weakref.WeakSet[Region]" = weakref.WeakSet()
 
 
 def _unmapped(nbytes: int) -> int:
@@ -23,7 +28,8 @@ class Region(Sleeper, mmap.mmap):
     """Memory that the daemon may read and write, from Node.alloc() or Node.register_fd().
 
     A writable buffer of ``nbytes`` bytes: ``memoryview(region)``, ``np.frombuffer(region, ...)``,
-    ``torch.frombuffer(region, ...)``. Each of them keeps the memory mapped, past close() and past the end of the session.
+    ``torch.frombuffer(region, ...)``. Each of them keeps the memory mapped, past close() and past the end of the session. In a
+    forked child they find zeros.
 
     - ``id``: names it in a layout. ``address``: where it begins in this process. ``registered``: until close().
     - ``valid``: False from invalidate() to revalidate(), while an engine sleeps.
@@ -34,6 +40,7 @@ class Region(Sleeper, mmap.mmap):
     address: int
     _size: int
     _own: bool  # the pages are the region's, not a caller's
+    _stays: bool  # in a child, where others have part of the addresses: it is never unmapped
     _session: Optional["Session"]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Region":
@@ -66,6 +73,8 @@ class Region(Sleeper, mmap.mmap):
     def _drop(self) -> None:
         """Unmaps now, or when the last buffer over it goes."""
         self._session = None
+        if self._stays:
+            return
         try:
             super().close()
         except BufferError:
@@ -82,9 +91,18 @@ class Region(Sleeper, mmap.mmap):
         """In a child: the memory is not here. What refers to it finds zeros, and unmaps those in the end."""
         self._session = None
         self._begin_valid()
-        if self._size and not self.closed:
-            _memory.zeros_at(self.address, self._size)
+        if self not in _mapped:  # it was here already
+            return
+        _mapped.discard(self)
+        if self.closed or not self._size:
+            return
+        if _memory.zeros_in_gap(self.address, self._size):
             self._size = _unmapped(self.nbytes)
+            return
+        # The C library, Python or an earlier handler of the fork has put something there.
+        self._stays, self._size = True, 0
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        _memory.zeros_around(self.address, _unmapped(self.nbytes))
 
     def __del__(self) -> None:
         if getattr(self, "_size", 0) and self._size != _unmapped(self.nbytes):
@@ -105,10 +123,11 @@ def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -
         region = mmap.mmap.__new__(Region, fd, nbytes)
     except (OSError, ValueError) as error:
         raise Invalid(f"register_fd: {nbytes} bytes of fd {fd} cannot be mapped: {error}") from None
-    region.id, region.nbytes, region._size, region._session, region._own = 0, nbytes, size, None, fill
+    region.id, region.nbytes, region._size, region._session, region._own, region._stays = 0, nbytes, size, None, fill, False
     region._begin_valid()
     try:
         region.address = ctypes.addressof(ctypes.c_char.from_buffer(region))
+        _mapped.add(region)
         _memory.keep_private(region.address, size)
         if fill:
             try:
@@ -125,3 +144,11 @@ def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -
         region._drop()
         raise
     return region
+
+
+def _after_fork() -> None:
+    for region in list(_mapped):  # of whatever session, or of none any more
+        region._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

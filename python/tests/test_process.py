@@ -16,7 +16,7 @@ from engines import gone, until
 
 
 def run(code, socket, **more):
-    env = {**os.environ, "KVPIPE_SOCKET": socket, "PYTHONPATH": os.path.dirname(__file__)}
+    env = {**os.environ, "KVPIPE_SOCKET": socket, "PYTHONPATH": f"{os.path.dirname(__file__)}:{os.environ.get('PYTHONPATH', '')}"}
     return subprocess.Popen([sys.executable, "-B", "-X", "faulthandler", "-c", textwrap.dedent(code)], env=env,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
@@ -62,6 +62,76 @@ def test_fork(near):
         print("ok")
         """, near.socket))
     assert out == "ok"
+
+
+def test_a_child_keeps_what_others_put_where_a_region_was(near):
+    """A handler of the fork that comes first may be given those addresses. What it has there is its own, to the end."""
+    out = finish(run("""
+        import ctypes, gc, mmap, os
+        libc, page = ctypes.CDLL(None), mmap.PAGESIZE
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+
+        def handler():
+            for others in there, hidden:
+                assert libc.mmap(others, 8 * page, 1 | 2, 2 | 32, -1, 0) == others
+                ctypes.memset(others, 90, 8 * page)
+
+        os.register_at_fork(after_in_child=handler)
+        import kvpipe
+        node = kvpipe.connect(engine_id="forks")
+        region = node.alloc(64 * page, huge=False)
+        memory, there = memoryview(region), region.address + 16 * page
+        hidden = node.alloc(8 * page, huge=False).address  # the session alone has that one
+        memory[:] = b"7" * region.nbytes
+        child = os.fork()
+        if child == 0:
+            assert bytes(memory) == bytes(16 * page) + b"Z" * (8 * page) + bytes(40 * page)
+            memory[0] = 1
+            del memory
+            region.close()
+            assert not region.registered
+            del region
+            gc.collect()
+            for others in there, hidden:
+                assert ctypes.string_at(others, 8 * page) == b"Z" * (8 * page)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        assert bytes(memory) == b"7" * region.nbytes
+        node.close()
+        print("ok")
+        """, near.socket))
+    assert out == "ok"
+
+
+@pytest.mark.parametrize("how", ["open", "region closed", "node closed"])
+def test_a_child_finds_zeros_where_arrays_over_a_region_lie(near, how):
+    """Whatever else of it is there still."""
+    with kvpipe.connect(near.socket, engine_id="zeros") as node:
+        region = node.alloc(8192)
+        memory = memoryview(region)
+        memory[:] = b"7" * 8192
+        if how != "open":
+            (region if how == "region closed" else node).close()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                assert bytes(memory) == bytes(8192)
+                memory[:] = b"8" * 8192
+                grandchild = os.fork()  # it has a copy
+                if grandchild == 0:
+                    os._exit(bytes(memory) != b"8" * 8192)
+                assert os.waitpid(grandchild, 0)[1] == 0
+                region.close()
+                del memory, region
+                gc.collect()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert bytes(memory) == b"7" * 8192
 
 
 def test_exit_without_close(near):
