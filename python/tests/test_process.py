@@ -137,10 +137,18 @@ def test_a_child_finds_zeros_where_arrays_over_a_region_lie(near, how):
 def test_exit_without_close(near):
     """Also with a daemon thread that waits: it does not come back to fail while the interpreter goes."""
     out = finish(run("""
-        import atexit, threading
-        back = threading.Event()
-        atexit.register(lambda: print("back" if back.wait(0.5) else "ok"))  # runs after the handler of kvpipe
+        import atexit, queue, threading, types
+        what = queue.Queue()
+        atexit.register(lambda: print(what.get(timeout=60)))  # runs after the handler of kvpipe
         import kvpipe
+        from kvpipe import _session
+
+        class Bed(threading.Event):  # where the thread lies down for ever
+            def wait(self):
+                what.put("stays")
+                super().wait()
+
+        _session.threading = types.SimpleNamespace(**{**vars(threading), "Event": Bed})
         from caches import Cache
         cache = Cache(None, "exits")
         memory = memoryview(cache.region)
@@ -151,11 +159,11 @@ def test_exit_without_close(near):
             try:
                 take.wait()
             finally:
-                back.set()
+                what.put("comes back")
         threading.Thread(target=wait, daemon=True).start()
         entered.wait()
         """, near.socket))
-    assert out == "ok"
+    assert out == "stays"
     gone(near, "exits")
 
 
