@@ -27,7 +27,7 @@ def _unmapped(nbytes: int) -> int:
 class Region(Sleeper, mmap.mmap):
     """Memory that the daemon may read and write, from Node.alloc() or Node.register_fd().
 
-    A writable buffer of ``nbytes`` bytes: ``memoryview(region)``, ``np.frombuffer(region, ...)``,
+    A context manager that closes it, and a writable buffer of ``nbytes`` bytes: ``memoryview(region)``, ``np.frombuffer(region, ...)``,
     ``torch.frombuffer(region, ...)``. Each of them keeps the memory mapped, past close() and past the end of the session. In a
     forked child they find zeros.
 
@@ -58,6 +58,9 @@ class Region(Sleeper, mmap.mmap):
         was. Memory that other buffers still refer to stays mapped until the last of them goes.
         """
         self._take_away(timeout)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()  # mmap's own would unmap it, and leave it with the daemon
 
     def _give_back(self) -> None:
         if self._own:

@@ -10,6 +10,7 @@ import re
 import kvpipe
 import pytest
 from caches import Cache, view
+from engines import until
 
 numpy = pytest.importorskip("numpy")
 
@@ -47,6 +48,15 @@ def test_memory_is_there_from_the_start(node):
     assert fields["Rss"].split()[0] == "1024"
     flags = fields["VmFlags"].split()
     assert "dd" in flags and "dc" in flags  # neither dumped nor inherited
+
+
+def test_a_region_ends_with_its_block(near, node):
+    with node.alloc(4096) as region:
+        memory = memoryview(region)
+        assert region.registered
+    assert not region.registered
+    until(lambda: not [x for x in near.ask("regions") or [] if x["engine"] == "memory"], "the daemon has it still")
+    memory[0] = 1  # as after close()
 
 
 def test_more_than_the_machine_has(node):
