@@ -22,7 +22,8 @@ func (h *home) fire(m *Machine, _ wake) {
 	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and %d items that it had put are lost: they were not received within %s (linger): %s", h.place, h.items, took(h.linger), h.gone.Text))
 }
 
-// farewell is what receivers hear once everything was received, or would be asked for.
+// farewell is what receivers hear once everything was received, or would be asked for. By "was closed by its sender", here and in noMore,
+// iteration in Python tells the end of what was sent from other ends (python/kvpipe/pipe.py).
 func (h *home) farewell() Cause {
 	switch {
 	case h.sealed:
