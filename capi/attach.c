@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Coming back to a daemon that was restarted: HELLO with the old session and its secret, then what the one before knew by control
- * messages, regions first, since layouts name them. The helper does it while everybody else waits; nothing here is seen by others
- * before kv_install().
+ * messages, regions first, since layouts name them. The helper does it while everybody else waits. Before kv_install() others see no more
+ * of it, under the lock, than what a daemon was told of memory, what it calls regions, and why it did not take the session.
  */
 #include "internal.h"
 
@@ -103,6 +103,7 @@ static enum kv_came regions(struct attempt *a)
 		pthread_mutex_lock(&kv->lock);
 		bool away = r->told = r->invalid;
 		r->unsure = false;
+		kv->helper.telling |= !away;
 		kv->told |= !away;
 		pthread_mutex_unlock(&kv->lock);
 		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
@@ -141,25 +142,23 @@ static enum kv_came layout(struct attempt *a)
 }
 
 /*
- * The daemon knows memory, and does not have the session: what an engine's scheduler had brought there may move until it has fenced. It
- * is asked again when it has, or after 5 s, so that who closes the session in between, or wants memory back, has this fence to wait for.
+ * The daemon knows memory, and does not have the session: what an engine's scheduler had brought there may move until it has fenced (true).
+ * It is asked again when it has, or after 5 s (false): then its socket is kept, for who closes the session or wants memory back.
  */
-static void part(struct attempt *a, enum kv_came why)
+static bool part(struct attempt *a, enum kv_came why)
 {
 	int64_t end = kv_now() + KV_CALL_NS;
-	enum kv_came came;
 
 	if (why != KV_AGAIN) /* the session is at its end */
 		(void)kv_ctl_send(a->sock, KVPIPE_CTL_BYE, kv_ctl_next_seq(a->kv), NULL, 0, -1, 0);
 	shutdown(a->sock, SHUT_WR);
-	while ((came = kv_helper_wait(a->kv, a->sock, end)) == KV_CAME) {
+	while (kv_helper_wait(a->kv, a->sock, end) == KV_CAME) {
 		int got = kv_ctl_recv(a->sock, a->m, 0);
 		if (got == KV_RECV_EOF)
-			return;
+			return true;
 		kv_ctl_close_fds(a->m);
 	}
-	if (came == KV_STOP)
-		kv_await_fence(a->sock);
+	return false;
 }
 
 static enum kv_came attempt(struct attempt *a)
@@ -167,6 +166,8 @@ static enum kv_came attempt(struct attempt *a)
 	struct kv_paths paths = { .n = 1 };
 	const char *path;
 
+	if (a->kv->helper.nunfenced == KV_UNFENCED) /* nowhere to keep another one's socket */
+		return KV_AGAIN;
 	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));
 	/* A full backlog is all that can take time. */
 	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0)
@@ -186,21 +187,15 @@ static enum kv_came attempt(struct attempt *a)
 /* Leaves a daemon that does not have the session. */
 static void leave(struct attempt *a, enum kv_came why)
 {
+	struct kv_helper *h = &a->kv->helper;
+
 	if (a->sock < 0)
 		return;
-	if (a->kv->told)
-		part(a, why);
 	kv_rings_unmap(&a->rings);
-	close(a->sock);
-}
-
-/* No daemon that does not have the session knows its memory any more. */
-static void untold(kvpipe_t *kv)
-{
-	pthread_mutex_lock(&kv->lock);
-	kv->told = false;
-	pthread_cond_broadcast(&kv->back);
-	pthread_mutex_unlock(&kv->lock);
+	if (h->telling && !part(a, why))
+		h->unfenced[h->nunfenced++] = a->sock;
+	else
+		close(a->sock);
 }
 
 /*
@@ -217,9 +212,14 @@ static int64_t pause_after(int64_t away)
 	return most / 2 + most / 2 * r / UINT16_MAX;
 }
 
-/* For those whose time passes meanwhile: starting a daemon would be of no use to them. */
-static void remember(kvpipe_t *kv, const struct attempt *a)
+/*
+ * For those whose time passes meanwhile: starting a daemon would be of no use to them. What a daemon said that has not fenced yet
+ * stands: that it is not done with the session, or does not answer, says nothing new.
+ */
+static void remember(kvpipe_t *kv, const struct attempt *a, enum kv_came came)
 {
+	if (kv->helper.nunfenced > 0 && came != KV_OVER)
+		return;
 	pthread_mutex_lock(&kv->lock);
 	kv->refused = a->reason;
 	if (kv->refused != 0)
@@ -232,12 +232,15 @@ enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m)
 	int64_t since = kv_now();
 
 	for (;;) {
-		struct attempt a = { .kv = kv, .m = m, .rings = { .sq_event = -1, .cq_event = -1 } };
+		struct attempt a = { .kv = kv, .m = m, .sock = -1, .rings = { .sq_event = -1, .cq_event = -1 } };
 		enum kv_came came = attempt(&a);
-		remember(kv, &a);
+		remember(kv, &a, came);
 		if (came != KV_CAME)
 			leave(&a, came);
-		untold(kv);
+		kv->helper.telling = false;
+		kv_untold(kv);
+		if (came == KV_OVER && !kv_unfenced_await(kv))
+			came = KV_STOP;
 		if (came == KV_OVER)
 			kv_session_over(kv, a.reason, a.text);
 		if (came == KV_AGAIN)

@@ -49,10 +49,9 @@ static void free_memory(kvpipe_t *kv)
 	free(kv);
 }
 
-void kv_await_fence(int sock)
+void kv_await_fence(int sock, int64_t deadline)
 {
 	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
-	int64_t deadline = kv_now() + KV_CALL_NS;
 	int got = m.body != NULL ? 1 : 0;
 
 	shutdown(sock, SHUT_WR);
@@ -80,12 +79,13 @@ void kvpipe_close(kvpipe_t *kv)
 		bool attached = kv->state == KV_LIVE || kv->state == KV_REPLAY;
 		uint64_t life = kv->life;
 		kv->closing = true;
+		kv->close_by = kv_now() + KV_CALL_NS;
 		pthread_mutex_unlock(&kv->lock);
 		if (attached && !kv->curt) /* a daemon that goes meanwhile has fenced */
-			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, kv_now() + KV_CALL_NS, NULL);
+			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, kv->close_by, NULL);
 		kv_helper_stop(kv);
 		if (!kv->curt && (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_LEAVING))
-			kv_await_fence(kv->ctl.fd);
+			kv_await_fence(kv->ctl.fd, kv->close_by);
 	}
 	kv_regions_drop(kv, true);
 	kv_rings_unmap(&kv->rings);

@@ -111,7 +111,7 @@ static int64_t deadlines(kvpipe_t *kv)
 
 enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until)
 {
-	struct pollfd p[2] = {
+	struct pollfd p[2 + KV_UNFENCED] = {
 		{ .fd = kv->helper.wake, .events = POLLIN },
 		{ .fd = fd, .events = POLLIN },
 	};
@@ -121,7 +121,9 @@ enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until)
 		next = next < until ? next : until;
 		struct timespec ts = kv_timespec(next > now ? next - now : 0);
 		p[0].revents = p[1].revents = 0;
-		(void)ppoll(p, 2, next == INT64_MAX ? NULL : &ts, NULL);
+		kv_unfenced_watch(kv, p + 2);
+		(void)ppoll(p, KV_COUNT(p), next == INT64_MAX ? NULL : &ts, NULL);
+		kv_unfenced_look(kv, p + 2);
 		if (p[0].revents != 0)
 			kv_event_clear(kv->helper.wake);
 		pthread_mutex_lock(&kv->lock);
@@ -160,6 +162,7 @@ static void *run(void *arg)
 		if (came == KV_CAME && !read_socket(kv, &m))
 			kv_daemon_gone(kv);
 	}
+	kv_unfenced_close(kv);
 	return NULL;
 }
 

@@ -136,6 +136,8 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 		pthread_mutex_unlock(&kv->ctl.lock);
 		pthread_rwlock_unlock(&kv->ctl.in_use);
 		kv->helper.ping = 0;
+		kv->helper.telling = false;
+		kv->told = kv->helper.nunfenced > 0;
 		kv_set_state(kv, KV_REPLAY);
 	}
 	kv->swapping = false;

@@ -17,6 +17,7 @@
 #include <kvpipe/barrier.h>
 #include <kvpipe/ring.h>
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -321,8 +322,8 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 /* Waits for a daemon: 0 and its life. An ended session has none either: then *life is 0. */
 int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
 int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline); /* needs lock */
-/* Says nothing more there, and waits for the daemon's end of file, which says that it has fenced: at most 5 s. */
-void kv_await_fence(int sock);
+/* Says nothing more there, and waits until the deadline for the daemon's end of file, which says that it has fenced. */
+void kv_await_fence(int sock, int64_t deadline);
 uint32_t kv_ctl_next_seq(kvpipe_t *kv);
 void kv_ctl_answer(kvpipe_t *kv, const struct kv_message *m);
 void kv_ctl_lose_all(kvpipe_t *kv); /* the connection is gone */
@@ -368,6 +369,8 @@ struct kv_layer {
 	uint64_t groups;
 };
 
+#define KV_UNFENCED 4u /* with as many no other daemon is asked before one of them has fenced, or is dead */
+
 struct kv_helper {
 	pthread_t thread;
 	bool started;
@@ -378,6 +381,9 @@ struct kv_helper {
 	bool kicked;      /* atomic: look at what is to be sent */
 	uint32_t ping;    /* sequence number of the PING under way, or 0; helper only */
 	int64_t ping_end;
+	bool telling;     /* the daemon that is being come back to was told of memory; helper only */
+	uint32_t nunfenced;
+	int unfenced[KV_UNFENCED]; /* unfenced.c; helper only */
 };
 
 struct kv_end;
@@ -418,13 +424,14 @@ struct kvpipe {
 	pthread_mutex_t lock;   /* all below */
 	int state;              /* enum kv_state; atomic, written under lock */
 	bool closing;           /* its end is wanted: no other daemon is looked for */
+	int64_t close_by;       /* ... and fences are waited for until then; set with it, for good */
 	bool curt;              /* and the daemon, which does not answer, is not told */
 	bool spoiled;           /* some offer is */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
 	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session; 0: none is there */
 	char refusal[KV_TEXT];  /* what the last one that did not said */
-	bool told;              /* AWAY: one was told of memory, and has neither taken the session nor fenced; the helper writes it */
+	bool told;              /* some daemon was told of memory, and has neither taken the session nor fenced; the helper writes it */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
 	struct kv_op *live, *live_last; /* not released, oldest first */
@@ -478,6 +485,12 @@ enum kv_came { KV_CAME, KV_AGAIN, KV_STOP, KV_OVER };
 enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m);
 /* Waits for the fd (-1: none), minding deadlines of operations: KV_CAME readable, KV_AGAIN the time has come, KV_STOP. */
 enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until);
+/* Of daemons that were told of memory and have not fenced (unfenced.c); the helper's. */
+void kv_untold(kvpipe_t *kv);                        /* one more has, or has the session: `told` anew */
+void kv_unfenced_watch(const kvpipe_t *kv, struct pollfd p[KV_UNFENCED]);
+void kv_unfenced_look(kvpipe_t *kv, const struct pollfd p[KV_UNFENCED]); /* at what the kernel found there */
+bool kv_unfenced_await(kvpipe_t *kv);                /* until all have fenced; false: the session is to be closed */
+void kv_unfenced_close(kvpipe_t *kv);                /* waits for them until close_by; then they are forgotten */
 /* Checks a WELCOME and maps its rings. */
 int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *r);
 struct kv_names { /* what a daemon says of itself; kept until the session is closed */

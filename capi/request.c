@@ -69,9 +69,9 @@ int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline)
 {
 	struct timespec ts = kv_timespec(deadline);
 
-	while (kv->state == KV_AWAY && kv->told && kv_now() < deadline)
+	while (kv->told && kv_now() < deadline)
 		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
-	if (kv->state == KV_AWAY && kv->told)
+	if (kv->told)
 		return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon of after the restart was told of the memory, and has not fenced it yet: call again",
 			      what);
 	return 0;

@@ -127,8 +127,12 @@ struct kvpipe_connect_opts {
 KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
 
 /* Ends the session: the daemon fences whatever still touches its memory, then forgets it. Offers and takes of the
- * session end with it. Returns after the fence, at most 5 s; the session's memory regions are unmapped. Closing
- * NULL is allowed; closing a handle twice is not detectable once freed, so set yours to NULL. */
+ * session end with it. Returns after the fence, or after 5 s; the session's memory regions are unmapped. Closing
+ * NULL is allowed; closing a handle twice is not detectable once freed, so set yours to NULL.
+ *
+ * A daemon that stands still for longer may go on, when it runs again, with what it had begun, until it has fenced or is killed: memory from
+ * kvpipe_mem_alloc() is no longer anybody's here, but do not use that of registered fds and what was adopted for anything else before. Who
+ * has to know that nothing touches it calls kvpipe_mem_unregister() first. */
 KVPIPE_API void kvpipe_close(kvpipe_t *kv);
 
 KVPIPE_API int kvpipe_connected(const kvpipe_t *kv);            /* 1 while the daemon answers, else 0; again 1 after its restart */
@@ -196,6 +200,7 @@ KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *op
 
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
  * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped; what was adopted stays.
+ * A daemon of after a restart that was told of the memory, and does not have the session, is waited for, too.
  * While the daemon of after a restart refuses the session by a quota, regions can be taken away without it, to make the session
  * smaller: -KVPIPE_E_BUSY then as long as operations wait for that daemon. */
 KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);

@@ -2,6 +2,7 @@
 /* What a test sees of the fake daemon's client. */
 #include "fake_internal.h"
 
+#include <sys/socket.h>
 #include <time.h>
 
 static void await(struct fake *f, const unsigned int *counter, unsigned int n, const bool *flag)
@@ -44,6 +45,20 @@ void fake_await_sessions(struct fake *f, unsigned int n)
 void fake_await_hangup(struct fake *f)
 {
 	await(f, NULL, 0, &f->client_gone);
+}
+
+/* Who takes a descriptor out of the socket closes it, and so does the kernel, of a socket that nobody has open. */
+void fake_await_reader(struct fake *f)
+{
+	int ends[2];
+	char nothing;
+
+	CHECK(pipe(ends) == 0);
+	fake_send_fds(f, KVPIPE_CTL_PING, 0, NULL, 0, &ends[1], 1);
+	close(ends[1]);
+	CHECK(read(ends[0], &nothing, 1) == 0);
+	close(ends[0]);
+	CHECK(send(f->conn, &nothing, 1, MSG_NOSIGNAL) == 1);
 }
 
 bool fake_client_gone(struct fake *f)

@@ -233,6 +233,7 @@ void fake_hang_up(struct fake *f)
 {
 	lock(f);
 	f->hang_up = true;
+	f->fence_long = false;
 	ring(f->bell);
 	unlock(f);
 }

@@ -58,7 +58,7 @@ void fake_pause(struct fake *f, bool paused); /* a stopped daemon: reads neither
 void fake_grant(struct fake *f, uint32_t slot, uint64_t user_data); /* bytes of that take may land */
 void fake_die(struct fake *f);                /* hangs up and is not there until fake_return() */
 void fake_return(struct fake *f);
-void fake_fence_long(struct fake *f);         /* whoever goes from now on has a daemon that fences until fake_hang_up() */
+void fake_fence_long(struct fake *f);         /* whoever goes before fake_hang_up() has a daemon that fences until then */
 void fake_refuse(struct fake *f, uint32_t reason, const char *text);  /* the next HELLOs; 0: no longer */
 void fake_dull(struct fake *f, bool dull);    /* the next sessions have a completion from the start, and a bell that nobody can watch: a file */
 void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */
@@ -76,6 +76,7 @@ void fake_await_requests(struct fake *f, uint16_t type, unsigned int n);
 void fake_await_sessions(struct fake *f, unsigned int n); /* that were opened */
 bool fake_client_gone(struct fake *f);        /* it has noticed that, and let go of the session */
 void fake_await_hangup(struct fake *f);       /* the client closed its side */
+void fake_await_reader(struct fake *f);       /* the client reads what comes from now on, and has the socket open */
 struct kvpipe_sqe fake_last(struct fake *f);  /* the newest submission */
 uint32_t fake_cq_head(struct fake *f);
 uint64_t fake_progress(struct fake *f);

@@ -201,6 +201,19 @@ static void await_closing(kvpipe_t *kv)
 	}
 }
 
+/* From here on the helper begins nothing more. */
+static void await_stopping(kvpipe_t *kv)
+{
+	bool stop = false;
+
+	while (!stop) {
+		pthread_mutex_lock(&kv->lock);
+		stop = kv->helper.stop;
+		pthread_mutex_unlock(&kv->lock);
+		sched_yield();
+	}
+}
+
 static void *let_go_at_close(void *arg)
 {
 	await_closing(arg);
@@ -259,16 +272,18 @@ static void *fence_at_close(void *arg)
 	kvpipe_t *const *kv = fake_arg(f);
 
 	await_closing(*kv);
-	poll(NULL, 0, 100); /* for who does not wait to come back */
+	await_stopping(*kv);
+	fake_await_reader(f); /* nobody but who waits for the fence */
 	__atomic_store_n(&fenced, true, __ATOMIC_RELAXED);
 	fake_hang_up(f);
 	return NULL;
 }
 
 /* The session's daemon of after a restart was told of its memory, does not take it, and fences. */
-static struct fake *fencing(kvpipe_t **kv, kvpipe_region_t *region)
+static struct fake *fencing_as(bool (*request)(struct fake *, const struct kvpipe_ctl *, const void *, int), kvpipe_t **kv,
+			       kvpipe_region_t *region)
 {
-	struct fake_conf conf = { .request = narrow, .arg = kv };
+	struct fake_conf conf = { .request = request, .arg = kv };
 	struct fake *f = fake_start(&conf);
 	void *addr;
 
@@ -282,6 +297,11 @@ static struct fake *fencing(kvpipe_t **kv, kvpipe_region_t *region)
 	fake_await_sessions(f, 2);
 	fake_await_hangup(f);
 	return f;
+}
+
+static struct fake *fencing(kvpipe_t **kv, kvpipe_region_t *region)
+{
+	return fencing_as(narrow, kv, region);
 }
 
 /* It is asked again once it has fenced, and who closes the session in between waits for that fence. */
@@ -313,6 +333,67 @@ static void taken_back_between_attempts(void)
 	pthread_mutex_unlock(&kv->lock);
 	fake_hang_up(f);
 	CHECK_INT(kvpipe_mem_unregister(kv, region, WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* So it does however long the fence takes: its own end of file says that a daemon has fenced, and nothing else does. */
+static void taken_back_late(void)
+{
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+	struct fake *f = fencing(&kv, &region);
+
+	CHECK_FAILS(kvpipe_mem_invalidate(kv, region, KV_CALL_NS + KV_SEC), KVPIPE_E_TIMEOUT, "has not fenced it yet");
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_MS), KVPIPE_E_TIMEOUT, "has not fenced it yet");
+	fake_hang_up(f);
+	CHECK_INT(kvpipe_mem_unregister(kv, region, WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Another daemon takes the session while that one still fences, and memory waits for both. */
+static void taken_over_meanwhile(void)
+{
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+	struct fake *f = fencing(&kv, &region), *other = fake_start(NULL);
+
+	CHECK_INT(rename(fake_path(other), fake_path(f)), 0);
+	check_end(kv, take_key(kv, "t", WAIT), KVPIPE_DONE, 0, "");
+	CHECK_INT(fake_sessions(other), 1);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, 50 * KV_MS), KVPIPE_E_TIMEOUT, "has not fenced it yet");
+	fake_hang_up(f);
+	CHECK_INT(kvpipe_mem_unregister(kv, region, WAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(other);
+	fake_stop(f);
+}
+
+/* Refuses the session for good once it knows one region. */
+static bool dismiss(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	(void)body;
+	(void)fd;
+	if (head->type != KVPIPE_CTL_REGISTER || ++told <= 3)
+		return false;
+	fake_ack(f, head->seq, KVPIPE_E_CLOSED, 0, "not you");
+	return true;
+}
+
+/* A session that is over for good gives nothing back either before the daemon that ended it has fenced. */
+static void dismissed_late(void)
+{
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+	struct fake *f = fencing_as(dismiss, &kv, &region);
+	struct kvpipe_completion c;
+
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_CALL_NS + KV_SEC), KVPIPE_E_TIMEOUT, "has not fenced it yet");
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+	fake_hang_up(f);
+	CHECK_INT(kvpipe_mem_unregister(kv, region, WAIT), 0);
+	CHECK_FAILS(kvpipe_poll(kv, &c, 1), KVPIPE_E_CLOSED, "refused the session: not you");
 	kvpipe_close(kv);
 	fake_stop(f);
 }
@@ -449,7 +530,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
-		TEST(taken_back_between_attempts), TEST(smaller_quota), TEST(storm),
+		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(dismissed_late), TEST(smaller_quota), TEST(storm),
 	};
 	return RUN(tests);
 }
