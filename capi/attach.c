@@ -92,20 +92,32 @@ static enum kv_came hello(struct attempt *a)
 	return err == 0 ? KV_CAME : judge(a, (uint32_t)-err, kvpipe_last_error());
 }
 
+/* As it is now, for the daemon that is about to be told. False: its owner has it back. */
+static bool tell(kvpipe_t *kv, struct kv_region *r, bool *away)
+{
+	pthread_mutex_lock(&kv->lock);
+	bool here = !r->gone;
+	if (here) {
+		*away = r->told = r->invalid;
+		r->unsure = false;
+		kv->helper.telling |= !*away;
+		kv->told |= !*away;
+	}
+	pthread_mutex_unlock(&kv->lock);
+	return here;
+}
+
 static enum kv_came regions(struct attempt *a)
 {
 	kvpipe_t *kv = a->kv;
+	bool away;
 
 	kv_regions_sweep(kv);
 	for (struct kv_region *r = kv->regions; r != NULL; r = r->next) {
 		struct kvpipe_register body = r->body;
 		uint64_t id = 0;
-		pthread_mutex_lock(&kv->lock);
-		bool away = r->told = r->invalid;
-		r->unsure = false;
-		kv->helper.telling |= !away;
-		kv->told |= !away;
-		pthread_mutex_unlock(&kv->lock);
+		if (!tell(kv, r, &away)) /* once more without it */
+			return KV_AGAIN;
 		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
 			return judge(a, KVPIPE_E_UNAVAILABLE, "it is older than invalid regions: revalidate them, or run a newer one");
 		body.flags |= away ? KVPIPE_REGISTER_INVALID : 0;

@@ -432,6 +432,50 @@ static void smaller_quota(void)
 	fake_stop(f);
 }
 
+static kvpipe_region_t given_up;
+
+/* The session gives a region up as soon as this daemon was told of the one before it, and is told of no memory that is its owner's again. */
+static bool interrupted(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	kvpipe_t *const *kv = fake_arg(f);
+	const struct kvpipe_register *r = body;
+
+	if (head->type != KVPIPE_CTL_REGISTER || *kv == NULL)
+		return false;
+	if ((r->flags & KVPIPE_REGISTER_INVALID) == 0)
+		told++;
+	else if (given_up != 0)
+		CHECK_INT(kvpipe_mem_unregister(*kv, given_up, WAIT), 0);
+	given_up = 0;
+	(void)fd;
+	return false;
+}
+
+static void given_up_on_the_way(void)
+{
+	kvpipe_t *kv = NULL;
+	struct fake_conf conf = { .request = interrupted, .arg = &kv };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *session = fake_connect(f);
+	kvpipe_region_t asleep;
+	void *addr;
+
+	CHECK_INT(kvpipe_mem_alloc(session, 4096, KVPIPE_MEM_NO_HUGE, &addr, &asleep), 0);
+	CHECK_INT(kvpipe_mem_alloc(session, 4096, KVPIPE_MEM_NO_HUGE, &addr, &given_up), 0);
+	CHECK_INT(kvpipe_mem_invalidate(session, asleep, WAIT), 0);
+	told = 0;
+	kv = session;
+	fake_refuse(f, KVPIPE_E_QUOTA, "8192 bytes, the limit is 4096");
+	fake_hang_up(f);
+	fake_await_requests(f, KVPIPE_CTL_HELLO, 3);
+	fake_refuse(f, 0, NULL);
+	fake_await_sessions(f, 3);
+	CHECK_INT(given_up, 0);
+	CHECK_INT(told, 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Threads that submit, wait, poll and register while the daemon dies again and again. Each operation ends once. */
 #define LONG (600 * KV_SEC) /* an offer may be kept by one daemon after the other */
 
@@ -530,7 +574,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
-		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(dismissed_late), TEST(smaller_quota), TEST(storm),
+		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(dismissed_late), TEST(smaller_quota),
+		TEST(given_up_on_the_way), TEST(storm),
 	};
 	return RUN(tests);
 }
