@@ -155,9 +155,9 @@ static void *run(void *arg)
 			came = kv_reattach(kv, &m);
 			continue;
 		}
-		/* A ring that is full while operations are sent again is looked at soon. */
+		/* A ring that is full when something is to be sent is looked at soon. */
 		bool all = state_of(kv) != KV_REPLAY || kv_replay(kv);
-		kv_withdraw_spoiled(kv);
+		all = kv_withdraw_spoiled(kv) && all;
 		came = kv_helper_wait(kv, state_of(kv) == KV_GONE ? -1 : kv->ctl.fd, all ? INT64_MAX : kv_now() + KV_MS);
 		if (came == KV_CAME && !read_socket(kv, &m))
 			kv_daemon_gone(kv);

@@ -213,7 +213,7 @@ struct kv_op {
 	bool again;       /* internal: an extension that is sent again */
 	bool notice;      /* internal: a take that is only reported as failed(restarted) */
 	bool withdrawn;   /* its cancel was under way when the daemon went */
-	bool spoiled;     /* an offer that this daemon does not take whole: to be withdrawn */
+	bool spoiled;     /* an offer that this daemon does not take whole: still to be withdrawn there, and to end here */
 	uint8_t token[KVPIPE_MAX_TOKEN];
 	struct kv_note end, quarantine, release;
 };
@@ -506,7 +506,8 @@ int kv_furnish(kvpipe_t *kv, const struct kv_rings *r);
 int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome *w, int sock);
 /* Sends again as much as there is room for. True: nothing is left. */
 bool kv_replay(kvpipe_t *kv);
-void kv_withdraw_spoiled(kvpipe_t *kv);
+/* Ends the offers that this daemon did not take whole, and withdraws them there once the session is LIVE. False: not all, for want of room. */
+bool kv_withdraw_spoiled(kvpipe_t *kv);
 /* kvpipe_set_layout(), by deadline. */
 int kv_layout_set(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fingerprint,
 		  uint32_t nfields, int64_t deadline);

@@ -153,30 +153,58 @@ void kv_op_answered(kvpipe_t *kv, struct kv_op *op, bool done)
 	}
 }
 
-void kv_withdraw_spoiled(kvpipe_t *kv)
+/* Ends here what is spoiled. The first that the daemon has still and can be told of, or 0. */
+static uint64_t first_spoiled(kvpipe_t *kv)
 {
-	struct kv_submission s = { .opcode = KVPIPE_OPCODE_WITHDRAW, .timeout_ns = KV_CALL_NS };
+	uint64_t id = 0;
 
-	do {
-		s.target = 0;
-		pthread_mutex_lock(&kv->lock);
-		for (struct kv_op *op = kv->spoiled ? kv->live : NULL; op != NULL && s.target == 0; op = op->live_next) {
-			if (!op->spoiled || op->state != KV_RUNNING)
-				continue;
-			op->spoiled = false;
-			s.target = op->id;
+	pthread_mutex_lock(&kv->lock);
+	for (struct kv_op *op = kv->spoiled ? kv->live : NULL; op != NULL; op = op->live_next) {
+		if (!op->spoiled)
+			continue;
+		if (op->state == KV_RUNNING)
 			kv_op_end_here(kv, op, KVPIPE_E_RESTARTED, "the daemon of after the restart did not take it whole", true);
-			break;
-		}
-		kv->spoiled = s.target != 0;
-		kv_wake_waiters(kv);
-		kv_settle(kv);
-		pthread_mutex_unlock(&kv->lock);
-		struct kv_op *op = s.target != 0 ? kv_op_new(s.opcode) : NULL;
-		uint64_t id;
-		if (op != NULL) {
-			op->internal = op->abandoned = true;
-			(void)kv_submit(kv, &s, op, &id); /* a session that ends meanwhile ends the offer, too */
-		}
-	} while (s.target != 0);
+		if (id == 0 && op->local_end)
+			id = op->id;
+	}
+	kv->spoiled = id != 0;
+	kv_wake_waiters(kv);
+	kv_settle(kv);
+	/* What is submitted before all is sent again is kept, and has a deadline: it might never be sent. */
+	if (kv->state != KV_LIVE)
+		id = 0;
+	pthread_mutex_unlock(&kv->lock);
+	return id;
+}
+
+/* False: not now. */
+static bool withdraw(kvpipe_t *kv, uint64_t offer)
+{
+	const struct kv_submission s = { .opcode = KVPIPE_OPCODE_WITHDRAW, .timeout_ns = KV_CALL_NS, .target = offer };
+	struct kv_op *op = kv_op_new(s.opcode);
+	uint64_t id;
+
+	if (op == NULL)
+		return false;
+	op->internal = op->abandoned = true;
+	int err = kv_submit(kv, &s, op, &id); /* a session that ends meanwhile ends the offer, too */
+	if (err == -KVPIPE_E_BUSY || err == -KVPIPE_E_QUOTA)
+		return false;
+	pthread_mutex_lock(&kv->lock);
+	op = kv_op_find(kv, offer);
+	if (op != NULL)
+		op->spoiled = false;
+	pthread_mutex_unlock(&kv->lock);
+	return true;
+}
+
+bool kv_withdraw_spoiled(kvpipe_t *kv)
+{
+	uint64_t id;
+
+	while ((id = first_spoiled(kv)) != 0) {
+		if (!withdraw(kv, id))
+			return false;
+	}
+	return true;
 }

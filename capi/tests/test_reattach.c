@@ -2,6 +2,8 @@
 /* Daemons that are restarted under a session: what comes back, what is sent again, what has ended, and nothing twice. */
 #include "restarts.h"
 
+#include <sched.h>
+
 /* Handles survive; offers and takes without bytes run on, a granted one has failed, what only waited for a fence is free. */
 static void everything(void)
 {
@@ -145,24 +147,36 @@ static void extensions(void)
 	fake_stop(f);
 }
 
+static bool stands_still; /* once it has refused an extension */
+
 /* A daemon that does not take an offer whole gives it back: half of it is no use. */
 static void refuse_extension(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
 {
 	note(f, e, record);
-	if (e->op == KVPIPE_OPCODE_EXTEND && fake_sessions(f) == 2)
+	if (e->op == KVPIPE_OPCODE_EXTEND && fake_sessions(f) == 2) {
+		fake_pause(f, stands_still);
 		fake_end(f, e->user_data, KVPIPE_FAILED, KVPIPE_E_QUOTA, 0);
-	else if (e->op == KVPIPE_OPCODE_WITHDRAW)
+	} else if (e->op == KVPIPE_OPCODE_WITHDRAW)
 		fake_end(f, e->target, KVPIPE_CANCELLED, KVPIPE_E_CANCELLED, 0), fake_end(f, e->user_data, KVPIPE_DONE, 0, 0);
 }
 
-static void spoiled(void)
+static void await_state(kvpipe_t *kv, int state)
+{
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != state)
+		sched_yield();
+}
+
+/* With that many takes behind the offer, of which a queue of four holds three when the extension is refused. */
+static void spoil(unsigned int takes)
 {
 	struct fake_conf conf = by_hand;
 	struct kvpipe_completion c;
 
 	conf.submission = refuse_extension;
+	conf.sq = 4;
 	fake_stop(first_daemon());
 	world.accept = true;
+	stands_still = takes > 0;
 	struct fake *f = fake_start(&conf);
 	struct { kvpipe_t *kv; kvpipe_op_t op; } a = { .kv = fake_connect(f) };
 	a.op = offer_key(a.kv, "o", 0);
@@ -170,12 +184,43 @@ static void spoiled(void)
 	pthread_mutex_lock(&world.lock);
 	world.accept = false;
 	pthread_mutex_unlock(&world.lock);
-	fake_hang_up(f);
+	fake_die(f);
+	while (kvpipe_connected(a.kv))
+		sched_yield();
+	kvpipe_op_t take = 0;
+	for (unsigned int i = 0; i < takes; i++)
+		take = take_key(a.kv, "t", 0);
+	fake_return(f);
 	CHECK_INT(kvpipe_wait(a.kv, a.op, WAIT, &c), 0);
 	CHECK(c.status == KVPIPE_FAILED && c.reason == KVPIPE_E_RESTARTED && c.flags == KVPIPE_C_MORE);
+	await_state(a.kv, takes <= 3 ? KV_LIVE : KV_REPLAY);
+	/* Each waits for room as long as the withdrawal does, which goes first. */
+	for (int i = 0; i < 2 && takes == 3; i++)
+		CHECK_FAILS(kvpipe_cancel(a.kv, take, WAIT, NULL), KVPIPE_E_BUSY, "the submission queue is full");
+	fake_pause(f, false);
+	await_seen(3 + 3 + takes + 1);
+	struct seen last = seen(3 + 3 + takes);
+	CHECK(last.e.op == KVPIPE_OPCODE_WITHDRAW && last.e.target == a.op);
 	CHECK_INT(kvpipe_wait_released(a.kv, a.op, WAIT), 0);
 	kvpipe_close(a.kv);
 	fake_stop(f);
+}
+
+static void spoiled(void)
+{
+	spoil(0);
+}
+
+/* Its withdrawal waits until all that is to be sent again has been. */
+static void spoiled_while_sending(void)
+{
+	spoil(12);
+}
+
+/* Or until there is room for it. */
+static void spoiled_in_a_full_queue(void)
+{
+	spoil(3);
 }
 
 /* Cancelled while no daemon knows of it: it is over at once. */
@@ -357,8 +402,8 @@ static void foreign_release_at_the_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(cancelled), TEST(cancelling),
-		TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
+		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
+		TEST(spoiled_in_a_full_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
 	return RUN(tests);
 }
