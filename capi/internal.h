@@ -2,11 +2,14 @@
 /*
  * internal.h - what the files of libkvpipe share.
  *
- * Threads. A session has three locks, taken in this order and never the other way round:
- *   sq.lock    the submission queue and the record arena; held while a record is written
- *   lock       operations, completions, waiters, the session's state; held briefly, never across a system call that
- *              can block
- *   ctl.lock   requests on the control socket that wait for their answer; nothing is taken under it
+ * Threads. A session has five locks, taken in this order and never the other way round:
+ *   layout_lock  held by who sets the layout, until the daemon has answered
+ *   sq.lock      the submission queue and the record arena; held while a record is written
+ *   lock         operations, completions, waiters, the session's state; held briefly, never across a system call that
+ *                can block
+ *   ctl.in_use   the control socket's number: shared by who sends there a request, which may wait for the daemon to read, and takes but
+ *                ctl.lock meanwhile; the helper's alone for as long as it replaces the socket, whose daemon is dead: none waits there
+ *   ctl.lock     requests on the control socket that wait for their answer; nothing is taken under it
  * and one thread of its own, the helper (helper.c): the only reader of the control socket after the WELCOME, and the only one that
  * comes back to a daemon that was restarted. Only it changes rings, under sq.lock and lock.
  */
@@ -291,8 +294,8 @@ struct kv_pending {
 
 struct kv_ctl {
 	int fd;              /* the helper alone replaces it */
-	pthread_rwlock_t in_use; /* shared: somebody sends; taken before lock */
-	pthread_mutex_t lock;
+	pthread_rwlock_t in_use; /* shared: somebody sends */
+	pthread_mutex_t lock;    /* all below */
 	uint32_t seq;
 	uint64_t life;       /* of the daemon at the other end; 0: nobody is there */
 	struct kv_pending *pending;
