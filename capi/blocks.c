@@ -71,15 +71,15 @@ static size_t run_length(const uint32_t *ids, size_t n)
 }
 
 /*
- * Writes runs and returns their number. With a patience, gives up (n) when the list turns out to be no list of runs: once
- * there are more than patience runs beyond one for every four ids.
+ * Writes runs and returns their number. Gives up (n) when they are no smaller than the ids, for which alone there is room, and before
+ * when the list turns out to be no list of runs: once there are more than patience runs beyond one for every four ids.
  */
 static size_t write_runs(uint32_t *dst, const uint32_t *ids, size_t n, size_t patience)
 {
 	size_t runs = 0;
 
 	for (size_t i = 0; i < n; runs++) {
-		if (runs > i / 4 + patience)
+		if (runs > i / 4 + patience || (runs + 1) * 2 >= n)
 			return n;
 		size_t len = run_length(ids + i, n - i);
 		dst[2 * runs] = ids[i];
@@ -100,13 +100,19 @@ size_t kv_blocks_encode(uint8_t *to, const struct kvpipe_blocks *b)
 	};
 	uint32_t *dst = (uint32_t *)(void *)(to + sizeof(g));
 	size_t words = b->count;
-	/* Long runs are found at once. Else copy and count, and encode once more if runs are smaller after all. */
+	/*
+	 * Long runs are found at once. Else copy and count, and encode once more if runs are smaller after all. A caller that writes to its
+	 * ids meanwhile gets some list, of no more room.
+	 */
 	size_t runs = b->count < 64 ? b->count : write_runs(dst, b->ids, b->count, 4);
 
 	if (runs * 2 >= b->count) {
 		runs = copy_ids(dst, b->ids, b->count);
-		if (runs * 2 < b->count)
-			write_runs(dst, b->ids, b->count, b->count);
+		if (runs * 2 < b->count) {
+			runs = write_runs(dst, b->ids, b->count, b->count);
+			if (runs * 2 >= b->count)
+				(void)copy_ids(dst, b->ids, b->count);
+		}
 	}
 	if (runs * 2 < b->count) {
 		g.form = KVPIPE_FORM_RUNS;

@@ -4,6 +4,9 @@
 #include "fakedaemon.h"
 #include "internal.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #define TOKEN "0123456789abcdef"
 
 /* What the fake saw last, on its thread; read after the operation's end. */
@@ -190,6 +193,55 @@ static void block_lists(void)
 	}
 }
 
+/* Ids that another thread writes to meanwhile: through a mapping of its own, for it is no race that anybody else has to mend. */
+static struct {
+	uint32_t *ids; /* the writer's */
+	bool over;
+} writer;
+enum { FLIPPED = 1 << 14 };
+
+/* In turn a list of runs of three, which are found late, and one without runs. */
+static void *flip(void *unused)
+{
+	(void)unused;
+	for (uint32_t step = 1; !__atomic_load_n(&writer.over, __ATOMIC_RELAXED); step = 8 - step) {
+		for (uint32_t i = 0; i < FLIPPED; i++)
+			writer.ids[i] = i * step + i / 3 * 2;
+	}
+	return NULL;
+}
+
+/* The caller's mistake, and no more than a list that is neither: it fits where there is room for its ids. */
+static void ids_that_change(void)
+{
+	int fd = kv_memfd("ids", 0);
+	size_t size = FLIPPED * sizeof(uint32_t);
+	pthread_t t;
+
+	CHECK(fd >= 0 && ftruncate(fd, (off_t)size) == 0);
+	const uint32_t *ids = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	writer.ids = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(ids != MAP_FAILED && writer.ids != MAP_FAILED);
+	const struct kvpipe_blocks b = { .ntokens = FLIPPED, .count = FLIPPED, .ids = ids };
+	size_t room = kv_blocks_bound(&b);
+	uint8_t *to = malloc(room * 3);
+	CHECK(to != NULL);
+	memset(to + room, 0x5a, 2 * room);
+	writer.over = false;
+	CHECK(pthread_create(&t, NULL, flip, NULL) == 0);
+	for (int i = 0; i < 1000; i++) {
+		CHECK(kv_blocks_encode(to, &b) <= room);
+		for (size_t k = 0; k < 2 * room; k += room / 64)
+			CHECK_INT(to[room + k], 0x5a);
+	}
+	__atomic_store_n(&writer.over, true, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	free(to);
+	munmap((void *)(uintptr_t)ids, size);
+	munmap(writer.ids, size);
+	close(fd);
+}
+
 /* The arena alone: records never overlap while in use, never wrap, and a record of the arena's size fits in the end. */
 static void arena(void)
 {
@@ -308,8 +360,8 @@ static void old_daemon(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(offer_record), TEST(take_record), TEST(key_record), TEST(block_lists), TEST(arena),
-		TEST(wrap_around),  TEST(full_queue),  TEST(old_daemon),
+		TEST(offer_record), TEST(take_record), TEST(key_record), TEST(block_lists), TEST(ids_that_change),
+		TEST(arena),	    TEST(wrap_around), TEST(full_queue), TEST(old_daemon),
 	};
 	return RUN(tests);
 }
