@@ -48,28 +48,36 @@ static int denied(const char *path, int why)
 		      (unsigned int)(st.st_mode & 07777), group ? "run as one of them" : "run as that user");
 }
 
+/* An errno. EAGAIN: the daemon's backlog is full until then. */
+static int connect_by(int sock, const char *path, int64_t deadline)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+
+	memcpy(addr.sun_path, path, strlen(path));
+	do { /* a signal ends an attempt, and each has a time of its own */
+		int64_t left = deadline - kv_now();
+		struct timeval tv = { .tv_sec = (time_t)(left / KV_SEC), .tv_usec = (suseconds_t)(left % KV_SEC / 1000) };
+		if (left < 1000) /* 0 would be for ever */
+			return EAGAIN;
+		setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+		if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) == 0)
+			return 0;
+	} while (errno == EINTR);
+	return errno;
+}
+
 /* Returns the socket, or -errno. */
 static int dial_one(const char *path, int64_t deadline)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int64_t left = deadline - kv_now();
-	struct timeval tv = { .tv_sec = (time_t)(left / KV_SEC), .tv_usec = (suseconds_t)(left % KV_SEC / 1000) };
-
-	if (left < 1000)
-		return -EAGAIN;
-	memcpy(addr.sun_path, path, strlen(path));
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
 	if (sock < 0)
 		return -errno;
-	/* Bounds connect() when the daemon's backlog is full. */
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-	int rc;
-	do
-		rc = connect(sock, (struct sockaddr *)&addr, sizeof(addr));
-	while (rc != 0 && errno == EINTR);
-	if (rc == 0 && fcntl(sock, F_SETFL, O_NONBLOCK) == 0)
+	int err = connect_by(sock, path, deadline);
+	if (err == 0 && fcntl(sock, F_SETFL, O_NONBLOCK) != 0)
+		err = errno;
+	if (err == 0)
 		return sock;
-	int err = errno;
 	close(sock);
 	return -err;
 }

@@ -6,8 +6,10 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -347,6 +349,46 @@ static void shown_out(void)
 	rmdir(dir);
 }
 
+/* Every 20 ms; a connect() that is begun anew each time outlasts them all. */
+enum { TICKS = 500 };
+static volatile sig_atomic_t ticks;
+
+static void tick(int unused)
+{
+	const struct itimerval off = { { 0, 0 }, { 0, 0 } };
+
+	(void)unused;
+	if (++ticks == TICKS)
+		setitimer(ITIMER_REAL, &off, NULL);
+}
+
+/* Signals do not make the time longer for which a daemon that accepts nobody is waited for. */
+static void full_backlog(void)
+{
+	const struct itimerval on = { { 0, 20000 }, { 0, 20000 } }, off = { { 0, 0 }, { 0, 0 } };
+	struct sigaction sa = { .sa_handler = tick, .sa_flags = SA_RESTART }, before;
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	kvpipe_t *kv;
+
+	make_dir();
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/s", dir);
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), first = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 0) == 0);
+	CHECK(connect(first, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	struct kvpipe_connect_opts o = WORKER(.socket = addr.sun_path, .timeout_ns = 200 * KV_MS);
+	ticks = 0;
+	CHECK(sigaction(SIGALRM, &sa, &before) == 0 && setitimer(ITIMER_REAL, &on, NULL) == 0);
+	int err = kvpipe_connect(&o, &kv);
+	CHECK(setitimer(ITIMER_REAL, &off, NULL) == 0 && sigaction(SIGALRM, &before, NULL) == 0);
+	CHECK_INT(err, -KVPIPE_E_UNAVAILABLE);
+	CHECK_HAS(kvpipe_last_error(), "does not accept connections within 200 ms");
+	CHECK(ticks < TICKS);
+	close(first);
+	close(s);
+	unlink(addr.sun_path);
+	rmdir(dir);
+}
+
 static void no_sq(struct kvpipe_welcome *w)
 {
 	w->rings[0].kind = 77;
@@ -515,7 +557,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
-		TEST(refused), TEST(shown_out), TEST(bad_welcomes), TEST(arguments), TEST(sizes),	TEST(codes),
+		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(codes),
 	};
 	return RUN(tests);
 }
