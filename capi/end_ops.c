@@ -297,21 +297,22 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 
 struct asked {
 	struct kv_answer answer;
-	const kvpipe_t *kv;
+	const struct kv_end *e;
+	bool last; /* it is asked when the end is over, by who closes it */
 };
 
-/* Or nobody answers any more. */
+/* Or the answer is of no use, or does not come any more. */
 static bool answered(void *arg)
 {
 	const struct asked *a = arg;
 
-	return a->answer.done || kv_is_over(a->kv->state);
+	return a->answer.done || kv_is_over(a->e->kv->state) || (a->e->over && !a->last);
 }
 
-int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline)
+int kv_end_ask(struct kv_end *e, const char *what, uint8_t opcode, uint64_t target, int64_t deadline)
 {
 	kvpipe_t *kv = e->kv;
-	struct asked a = { .kv = kv };
+	struct asked a = { .e = e, .last = opcode == KVPIPE_OPCODE_SEAL };
 	struct kv_record r = { .opcode = opcode, .target = target, .timeout_ns = KV_CALL_NS };
 	uint64_t id = 0;
 
@@ -330,7 +331,7 @@ int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadli
 		op = kv_eop_find(e, id);
 		if (op != NULL)
 			op->answer = NULL;
-		err = kv_end_error(e, "open");
+		err = kv_end_error(e, what);
 		if (err == 0)
 			err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not answer: " KV_LOOK);
 	} else {

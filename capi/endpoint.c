@@ -72,10 +72,10 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 	}
 }
 
-int kv_end_sync(struct kv_end *e, int64_t deadline)
+int kv_end_sync(struct kv_end *e, const char *what, int64_t deadline)
 {
 	/* A cancel, too, is answered by the daemon's machine, in its turn. */
-	return kv_end_ask(e, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
+	return kv_end_ask(e, what, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
 }
 
 static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, int64_t deadline)
@@ -100,15 +100,13 @@ static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, 
 	pthread_mutex_unlock(&e->kv->lock);
 	int err = op == NULL ? kv_err(KVPIPE_E_QUOTA, "out of memory") : kv_end_submit(e, op, &r, deadline, &e->bind);
 	if (err == 0)
-		err = kv_end_sync(e, deadline);
-	if (err == -KVPIPE_E_TIMEOUT)
-		return kv_end_says(e, KVPIPE_E_TIMEOUT, o->what, "the daemon does not answer: " KV_LOOK);
-	if (err < 0)
-		return err;
+		err = kv_end_sync(e, o->what, deadline);
 	pthread_mutex_lock(&e->kv->lock);
-	err = kv_end_error(e, o->what);
+	int over = kv_end_error(e, o->what); /* why it is over says more than that an answer did not come */
 	pthread_mutex_unlock(&e->kv->lock);
-	return err;
+	if (over == 0 && err == -KVPIPE_E_TIMEOUT)
+		return kv_end_says(e, KVPIPE_E_TIMEOUT, o->what, "the daemon does not answer: " KV_LOOK);
+	return over != 0 || err >= 0 ? over : err;
 }
 
 /* One attempt, with a daemon of that life of the parent's. */
@@ -316,7 +314,7 @@ void kv_end_finish(struct kv_end *e)
 		return;
 	/* Everything that was sent has been submitted. A daemon that does not answer seals nothing, and is not waited for. */
 	if (e->home && e->bind != 0)
-		(void)kv_end_ask(e, KVPIPE_OPCODE_SEAL, e->bind, kv_now() + KV_SEC);
+		(void)kv_end_ask(e, "close", KVPIPE_OPCODE_SEAL, e->bind, kv_now() + KV_SEC);
 	kvpipe_close(e->kv);
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);

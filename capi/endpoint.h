@@ -248,10 +248,10 @@ uint32_t kv_eop_limit(const struct kv_end *e);
 void kv_end_completion(struct kv_end *e, const struct kvpipe_cqe *c);
 /* Makes it visible to the daemon, by deadline; on failure op is still the caller's. Not under lock. *id: the operation's. */
 int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, int64_t deadline, uint64_t *id);
-/* Submits a CANCEL or a SEAL and waits for its answer; the status, or negative. */
-int kv_end_ask(struct kv_end *e, uint8_t opcode, uint64_t target, int64_t deadline);
+/* Submits a CANCEL or a SEAL and waits for its answer, a CANCEL only until the end is over; the status, or negative. */
+int kv_end_ask(struct kv_end *e, const char *what, uint8_t opcode, uint64_t target, int64_t deadline);
 /* Returns, not negative, once the daemon has seen all that was submitted before. */
-int kv_end_sync(struct kv_end *e, int64_t deadline);
+int kv_end_sync(struct kv_end *e, const char *what, int64_t deadline);
 void kv_end_cancel(struct kv_end *e, uint64_t target); /* waits for nothing */
 
 /* ---- the arena of an end (arena.c) ---- */

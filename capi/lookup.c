@@ -89,7 +89,7 @@ int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tensor *const m
 static int seen(struct kvpipe_lookup *l, int64_t deadline)
 {
 	int64_t least = kv_now() + KV_GRACE_NS;
-	int err = kv_end_sync(&l->end, deadline > least ? deadline : least);
+	int err = kv_end_sync(&l->end, "put", deadline > least ? deadline : least);
 
 	__atomic_store_n(&l->unseen, err < 0, __ATOMIC_RELAXED);
 	if (err == -KVPIPE_E_TIMEOUT)

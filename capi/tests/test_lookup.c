@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -531,6 +532,42 @@ static void *closer(void *arg)
 	return NULL;
 }
 
+static void *put_in_vain(void *arg)
+{
+	uint64_t number = 1;
+	struct kvpipe_tensor t = flat(KVPIPE_U64, 1, &number);
+	int64_t begun = kv_now();
+
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, 20 * KV_SEC), KVPIPE_E_CLOSED, "put: \"l\": it was closed");
+	CHECK(kv_now() - begun < 20 * KV_SEC);
+	fake_pause(arg, false); /* the close itself waits for the daemon */
+	return NULL;
+}
+
+/* A put that waits for a daemon that stands still ends when its end is closed, and not when its time is over. */
+static void closed_while_a_put_waits(void)
+{
+	pthread_t t;
+	
+	start(1 << 16);
+	kvpipe_t *end = ((struct kv_end *)(void *)own)->kv;
+	pthread_mutex_lock(&end->sq.lock);
+	uint32_t before = end->sq.tail, asked = before;
+	pthread_mutex_unlock(&end->sq.lock);
+	fake_pause(exchange_fake(x, 0), true);
+	CHECK(pthread_create(&t, NULL, put_in_vain, exchange_fake(x, 0)) == 0);
+	while (asked - before < 2) { /* the PUT, and what asks whether it was seen */
+		sched_yield();
+		pthread_mutex_lock(&end->sq.lock);
+		asked = end->sq.tail;
+		pthread_mutex_unlock(&end->sq.lock);
+	}
+	kvpipe_lookup_close(own);
+	own = NULL;
+	CHECK(pthread_join(t, NULL) == 0);
+	stop();
+}
+
 static bool freed;
 
 static void *freer(void *arg)
@@ -614,7 +651,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
-		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing),
+		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(capacities),
 	};
