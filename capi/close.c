@@ -64,6 +64,11 @@ void kv_await_fence(int sock, int64_t deadline)
 
 void kvpipe_close(kvpipe_t *kv)
 {
+	kv_close(kv, kv_now() + KV_CALL_NS);
+}
+
+void kv_close(kvpipe_t *kv, int64_t deadline)
+{
 	if (kv == NULL)
 		return;
 	if (!kv_process_is(kv->process)) {
@@ -73,19 +78,19 @@ void kvpipe_close(kvpipe_t *kv)
 		free_memory(kv);
 		return;
 	}
-	kv_ends_finish(kv);
+	kv_ends_finish(kv, deadline);
 	if (kv->helper.started) {
 		pthread_mutex_lock(&kv->lock);
 		bool attached = kv->state == KV_LIVE || kv->state == KV_REPLAY;
 		uint64_t life = kv->life;
 		kv->closing = true;
-		kv->close_by = kv_now() + KV_CALL_NS;
+		kv->close_by = deadline;
 		pthread_mutex_unlock(&kv->lock);
 		if (attached && !kv->curt) /* a daemon that goes meanwhile has fenced */
-			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, kv->close_by, NULL);
+			kv_request(kv, "close", life, KVPIPE_CTL_BYE, NULL, 0, -1, deadline, NULL);
 		kv_helper_stop(kv);
 		if (!kv->curt && (kv->state == KV_BYE || kv->state == KV_BROKEN || kv->state == KV_LEAVING))
-			kv_await_fence(kv->ctl.fd, kv->close_by);
+			kv_await_fence(kv->ctl.fd, deadline);
 	}
 	kv_regions_drop(kv, true);
 	kv_rings_unmap(&kv->rings);

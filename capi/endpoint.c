@@ -295,7 +295,7 @@ static bool close_gate(struct kv_end *e)
 	return first;
 }
 
-void kv_end_finish(struct kv_end *e)
+static void finish(struct kv_end *e, int64_t deadline)
 {
 	if (!kv_process_is(e->process)) {
 		kvpipe_close(e->kv); /* in a child: what is ours alone */
@@ -313,9 +313,11 @@ void kv_end_finish(struct kv_end *e)
 	if (!close_gate(e))
 		return;
 	/* Everything that was sent has been submitted. A daemon that does not answer seals nothing, and is not waited for. */
-	if (e->home && e->bind != 0)
-		(void)kv_end_ask(e, "close", KVPIPE_OPCODE_SEAL, e->bind, kv_now() + KV_SEC);
-	kvpipe_close(e->kv);
+	if (e->home && e->bind != 0) {
+		int64_t second = kv_now() + KV_SEC;
+		(void)kv_end_ask(e, "close", KVPIPE_OPCODE_SEAL, e->bind, second < deadline ? second : deadline);
+	}
+	kv_close(e->kv, deadline);
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);
 	kv_end_drop_made(e);
@@ -327,6 +329,11 @@ void kv_end_finish(struct kv_end *e)
 	pthread_mutex_unlock(&e->gate);
 }
 
+void kv_end_finish(struct kv_end *e)
+{
+	finish(e, kv_now() + KV_CALL_NS);
+}
+
 void kv_end_await(struct kv_end *e)
 {
 	pthread_mutex_lock(&e->gate);
@@ -335,7 +342,7 @@ void kv_end_await(struct kv_end *e)
 	pthread_mutex_unlock(&e->gate);
 }
 
-void kv_ends_finish(kvpipe_t *parent)
+void kv_ends_finish(kvpipe_t *parent, int64_t deadline)
 {
 	for (;;) {
 		kv_process_lock();
@@ -348,7 +355,7 @@ void kv_ends_finish(kvpipe_t *parent)
 		kv_process_unlock();
 		if (e == NULL)
 			return;
-		kv_end_finish(e);
+		finish(e, deadline);
 		kv_end_unref(e);
 	}
 }

@@ -223,7 +223,7 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 int kv_end_enter(struct kv_end *e, const char *what);
 void kv_end_leave(struct kv_end *e);
 void kv_end_ref(struct kv_end *e);
-/* The owner's close: ends the calls of others, then the session. */
+/* The owner's close: ends the calls of others, then the session. Waits for the daemon at most 5 s. */
 void kv_end_finish(struct kv_end *e);
 /* For who was told that it is closing: returns when its session is over, and nothing is put anywhere any more. */
 void kv_end_await(struct kv_end *e);

@@ -469,7 +469,8 @@ struct kv_paths {
 };
 /* HELLO as it is, over the socket that answers first. */
 int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *paths, int64_t deadline, kvpipe_t **out);
-void kv_ends_finish(kvpipe_t *parent);       /* closes the ends that were opened on it */
+void kv_close(kvpipe_t *kv, int64_t deadline); /* kvpipe_close(): waits for fences until then */
+void kv_ends_finish(kvpipe_t *parent, int64_t deadline); /* likewise closes the ends that were opened on it */
 int kv_enter(const kvpipe_t *kv);            /* is this a session of this process? */
 int kv_over(kvpipe_t *kv);                   /* the same, takes the lock */
 int kv_ended(kvpipe_t *kv);                  /* the error of a session that is not live; needs lock */

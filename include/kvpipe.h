@@ -127,8 +127,9 @@ struct kvpipe_connect_opts {
 KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
 
 /* Ends the session: the daemon fences whatever still touches its memory, then forgets it. Offers and takes of the
- * session end with it. Returns after the fence, or after 5 s; the session's memory regions are unmapped. Closing
- * NULL is allowed; closing a handle twice is not detectable once freed, so set yours to NULL.
+ * session end with it, and so do its ends of pipes and lookup buffers, whose handles are still to be closed. Returns after the
+ * fence, or after 5 s, however many ends there are; the session's memory regions are unmapped. Closing NULL is allowed; closing a
+ * handle twice is not detectable once freed, so set yours to NULL.
  *
  * A daemon that stands still for longer may go on, when it runs again, with what it had begun, until it has fenced or is killed: memory from
  * kvpipe_mem_alloc() is no longer anybody's here, but do not use that of registered fds and what was adopted for anything else before. Who
@@ -554,7 +555,8 @@ KVPIPE_API int kvpipe_pipe_fd(kvpipe_pipe_t *p);
 KVPIPE_API int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns);
 
 /* Closes an end. SEND: what was sent stays receivable for linger, then the receiver gets CLOSED. RECV: the next receiver goes on
- * with what was not fetched yet; what was fetched ahead is lost (window 1: nothing). Messages stay valid. NULL is allowed. */
+ * with what was not fetched yet; what was fetched ahead is lost (window 1: nothing). Messages stay valid. Calls of other threads
+ * end with CLOSED first. Waits for the daemon at most 5 s, as kvpipe_close(). NULL is allowed. */
 KVPIPE_API void kvpipe_pipe_close(kvpipe_pipe_t *p);
 
 struct kvpipe_lookup_opts {
@@ -614,7 +616,8 @@ KVPIPE_API void kvpipe_query_free(kvpipe_query_t *q);
 
 /* Readable when a try (a query's wait, an insert, a put) may succeed, as kvpipe_pipe_fd(). */
 KVPIPE_API int kvpipe_lookup_fd(kvpipe_lookup_t *l);
-/* Closes an end. Owner: entries stay selectable for linger. Selecting end: its queries end with CLOSED. NULL is allowed. */
+/* Closes an end, as kvpipe_pipe_close(). Owner: entries stay selectable for linger. Selecting end: its queries end with CLOSED. NULL is
+ * allowed. */
 KVPIPE_API void kvpipe_lookup_close(kvpipe_lookup_t *l);
 
 /* What was received. Its memory is its own and lives until kvpipe_msg_free(), also past the close of its end; as all memory that

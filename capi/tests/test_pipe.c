@@ -496,6 +496,30 @@ static void the_session_closes(void)
 	}
 }
 
+/* A daemon that stands still is waited for once, however many ends there are. */
+static void closed_in_vain(void)
+{
+	kvpipe_pipe_t *p[3];
+
+	struct fake *daemon = fake_start(NULL);
+	x = exchange_start(KV_COUNT(p));
+	kv = fake_connect(daemon);
+	for (unsigned int i = 0; i < KV_COUNT(p); i++) {
+		exchange_next(x, kv, i);
+		p[i] = open_pipe(kv, KVPIPE_SEND, 1000, 0);
+	}
+	fake_pause(daemon, true);
+	for (unsigned int i = 0; i < KV_COUNT(p); i++)
+		fake_pause(exchange_fake(x, i), true);
+	int64_t begun = kv_now();
+	kvpipe_close(kv);
+	CHECK(kv_now() - begun < 15 * KV_SEC); /* 5 s, and 6 s more for each end */
+	for (unsigned int i = 0; i < KV_COUNT(p); i++)
+		kvpipe_pipe_close(p[i]);
+	exchange_stop(x);
+	fake_stop(daemon);
+}
+
 static int readable(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -644,7 +668,7 @@ int main(int argc, char **argv)
 		TEST(refused),
 		TEST(opened_again),
 		TEST(opened_in_vain),
-		TEST(the_session_closes),
+		TEST(the_session_closes), TEST(closed_in_vain),
 		TEST(descriptors),
 		TEST(threads),
 		TEST(forked), TEST(messages),
