@@ -223,20 +223,42 @@ static int revalidate(struct change *c)
 	return err;
 }
 
+static int populate(const struct change *c)
+{
+	const struct kv_region *r = c->r;
+	struct stat st;
+	int err = fstat(r->fd, &st) == 0 ? kv_populate(r->fd, r->addr, r->mapped, (size_t)st.st_blksize) : errno;
+
+	if (err == 0)
+		return 0;
+	return kv_err(KVPIPE_E_QUOTA, "%s: no memory for %zu bytes: %s", c->what, r->mapped,
+		      strerror(err == EFAULT ? ENOMEM : err)); /* EFAULT: the file has no page left */
+}
+
+/*
+ * Memory of the caller's has to be there again, all of its file, as when it was registered. A daemon that is told of it when it comes
+ * back could refuse only the whole session.
+ */
+static int check_whole(const struct change *c)
+{
+	struct stat st;
+
+	if (fstat(c->r->fd, &st) != 0)
+		return kv_err(KVPIPE_E_INVALID, "%s: region %#llx: %s", c->what, (unsigned long long)c->r->id, strerror(errno));
+	if (st.st_blocks * 512 >= st.st_size)
+		return 0;
+	return kv_err(KVPIPE_E_INVALID, "%s: the memfd of region %#llx is sparse: %lld of %lld bytes are allocated: call fallocate() first", c->what,
+		      (unsigned long long)c->r->id, (long long)st.st_blocks * 512, (long long)st.st_size);
+}
+
 int kvpipe_mem_revalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
 {
 	struct change c = { .kv = kv };
-	struct stat st;
 	int err = begin(&c, region, false, timeout_ns);
 
 	if (err != 0)
 		return err == 1 ? 0 : err;
-	if (c.own) {
-		err = fstat(c.r->fd, &st) == 0 ? kv_populate(c.r->fd, c.r->addr, c.r->mapped, (size_t)st.st_blksize) : errno;
-		if (err != 0) /* EFAULT: the file has no page left */
-			err = kv_err(KVPIPE_E_QUOTA, "revalidate: no memory for %zu bytes: %s", c.r->mapped,
-				     strerror(err == EFAULT ? ENOMEM : err));
-	}
+	err = c.own ? populate(&c) : check_whole(&c);
 	if (err == 0)
 		err = revalidate(&c);
 	if (err != 0 && c.own && c.r->invalid) /* nobody else changes that */

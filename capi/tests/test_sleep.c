@@ -289,6 +289,33 @@ static void away(void)
 	stop(&s);
 }
 
+/* Memory of the program's that is not all there is no good to the next daemon either, and nothing is said to it. */
+static void away_sparse(void)
+{
+	struct sleeper s = start();
+	kvpipe_region_t own;
+	int fd = kv_memfd("own", 0);
+
+	CHECK(fd >= 0 && ftruncate(fd, BYTES) == 0 && posix_fallocate(fd, 0, BYTES) == 0);
+	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+	CHECK_INT(kvpipe_mem_register_fd(s.kv, fd, BYTES, 0, &own), 0);
+	fake_die(s.f);
+	while (kvpipe_connected(s.kv) == 1)
+		sched_yield();
+	CHECK_INT(kvpipe_mem_invalidate(s.kv, own, WAIT), 0);
+	CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096) == 0);
+	CHECK_FAILS(kvpipe_mem_revalidate(s.kv, own, KV_MS), KVPIPE_E_INVALID, "is sparse: 258048 of 262144 bytes are allocated");
+	fake_return(s.f);
+	await_attached(s.f, s.kv, 4);
+	CHECK(told.reg.flags == KVPIPE_REGISTER_INVALID); /* it stayed so */
+	CHECK_FAILS(kvpipe_mem_revalidate(s.kv, own, WAIT), KVPIPE_E_INVALID, "is sparse");
+	CHECK(fallocate(fd, 0, 4096, 4096) == 0);
+	CHECK_INT(kvpipe_mem_revalidate(s.kv, own, WAIT), 0);
+	CHECK(told.with_memory);
+	close(fd);
+	stop(&s);
+}
+
 /* What a daemon is being told of is not given up meanwhile: it would find no pages, or bring bytes there. */
 static void nap(void)
 {
@@ -393,7 +420,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away),
-		TEST(nap), TEST(while_unregistering), TEST(threads),
+		TEST(away_sparse), TEST(nap), TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);
 }
