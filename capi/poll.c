@@ -53,13 +53,18 @@ bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
 	return true;
 }
 
+static bool collectable(const kvpipe_t *kv)
+{
+	return kv->first != NULL || kv->cq_head != kv->seen;
+}
+
 /* What poll answers when everything was collected: a session that is over says why. */
 static int nothing(kvpipe_t *kv)
 {
 	if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_GONE)
 		return 0;
 	pthread_mutex_lock(&kv->lock);
-	int err = kv->pending == 0 ? kv_ended(kv) : 0;
+	int err = collectable(kv) ? 0 : kv_ended(kv); /* what came at its end, just now, is collected first */
 	pthread_mutex_unlock(&kv->lock);
 	return err;
 }
@@ -93,7 +98,8 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 
 void kv_settle(kvpipe_t *kv)
 {
-	bool something = kv->end != NULL ? kv->end->ready(kv->end) : kv->first != NULL || kv->cq_head != kv->seen;
+	/* That the session is over is something to say, too, as often as it is asked. */
+	bool something = kv->end != NULL ? kv->end->ready(kv->end) : collectable(kv) || kv->state == KV_GONE;
 
 	__atomic_store_n(&kv->pending, something ? 1u : 0u, __ATOMIC_RELAXED);
 	if (!kv->fd_used)

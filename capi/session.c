@@ -98,6 +98,7 @@ void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 	pthread_mutex_lock(&kv->lock);
 	kv_drain(kv); /* what it said before it went still counts */
 	set_end(kv, KV_GONE, reason, text);
+	kv->fresh = true;
 	released.epoch = kv->epoch;
 	for (op = kv->live; op != NULL; op = next) {
 		next = op->live_next;

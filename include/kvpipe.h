@@ -141,9 +141,10 @@ KVPIPE_API const char *kvpipe_node(const kvpipe_t *kv);         /* the node's na
 KVPIPE_API const char *kvpipe_instance(const kvpipe_t *kv);     /* the engine instance; owned by the session */
 KVPIPE_API const char *kvpipe_advertise(const kvpipe_t *kv);    /* "host:port" that other nodes dial, or ""; another after a restart, perhaps */
 
-/* Readable whenever kvpipe_poll() may have something to say. Owned by the session: do not read or close it.
- * Level-triggered epoll works: it is drained by kvpipe_poll(). Negative: the session is over. Once it was asked for, the daemon rings for every
- * completion; a session that only waits is a little cheaper without. */
+/* Readable whenever kvpipe_poll() may have something to say, also while no completion is there: for good once the session is over, when
+ * kvpipe_poll() says why. Owned by the session, which has it until it is closed: do not read or close it. Level-triggered epoll works:
+ * it is drained by kvpipe_poll(). Negative: no session, or the parent's after fork(). Once it was asked for, the daemon rings for
+ * every completion; a session that only waits is a little cheaper without. */
 KVPIPE_API int kvpipe_fd(const kvpipe_t *kv);
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */

@@ -3,7 +3,9 @@
 #include "restarts.h"
 
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Nobody comes back: errors at the deadline, and no hang. */
 static void never(void)
@@ -162,6 +164,47 @@ static void refused(void)
 	await_seen(2);
 	kvpipe_close(kv);
 	fake_stop(f);
+}
+
+/* The end of a session that nobody asks anything of is heard, too, at every look, and those who listen for edges hear it beside what
+ * nobody has collected. */
+static void heard(void)
+{
+	for (int left = 0; left < 2; left++) {
+		struct fake *f = first_daemon();
+		kvpipe_t *kv = fake_connect(f);
+		struct pollfd ready = { .fd = kvpipe_fd(kv), .events = POLLIN };
+		struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+		struct kvpipe_completion c;
+		int edges = epoll_create1(EPOLL_CLOEXEC);
+
+		CHECK(edges >= 0 && epoll_ctl(edges, EPOLL_CTL_ADD, ready.fd, &ev) == 0);
+		if (left != 0) {
+			kvpipe_op_t take = take_key(kv, "t", 0);
+			await_seen(1);
+			fake_end(f, take, KVPIPE_DONE, 0, 0);
+			CHECK_INT(epoll_wait(edges, &ev, 1, 60000), 1);
+			CHECK_INT(kvpipe_op_released(kv, take), 1); /* it is off the ring, and not collected */
+			while (epoll_wait(edges, &ev, 1, 0) > 0)
+				;
+		}
+		CHECK_INT(poll(&ready, 1, 0), left);
+		fake_refuse(f, KVPIPE_E_CLOSED, "not you");
+		fake_hang_up(f);
+		CHECK_INT(epoll_wait(edges, &ev, 1, 60000), 1);
+		CHECK_INT(poll(&ready, 1, 0), 1);
+		if (left != 0)
+			CHECK_INT(kvpipe_poll(kv, &c, 1), 1);
+		for (int i = 0; i < 2; i++) {
+			CHECK_INT(poll(&ready, 1, 0), 1);
+			CHECK_FAILS(kvpipe_poll(kv, &c, 1), KVPIPE_E_CLOSED, "not you: close the session and connect again");
+		}
+		CHECK_INT(epoll_wait(edges, &ev, 1, 0), 0);
+		CHECK_INT(kvpipe_fd(kv), ready.fd);
+		close(edges);
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
 }
 
 /* Rings that cannot be watched are not taken: the session stays as it was, and asks again. */
@@ -572,7 +615,7 @@ static void storm(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(unwatched),
+		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(dismissed_late), TEST(smaller_quota),
 		TEST(given_up_on_the_way), TEST(storm),

@@ -367,7 +367,8 @@ class Node:
         return end
 
     def fileno(self) -> int:
-        """Readable when poll() may have something to say: for select, epoll, and loop.add_reader(). Do not close it."""
+        """Readable when poll() may have something to say, and for good once that is why the session is over: for select, epoll, and
+        loop.add_reader(), which calls until remove_reader(). Do not close it."""
         with self._session as handle:
             return self._session.lib.check(self._session.lib.fd(handle))
 

@@ -8,7 +8,7 @@ import threading
 
 import kvpipe
 import pytest
-from caches import collect
+from caches import Cache, collect
 from kvpipe import operation
 from kvpipe._session import Session
 
@@ -188,6 +188,22 @@ def test_asyncio(pair):
     assert not pair[0].node._session.listeners and not pair[1].node._session.listeners
 
 
+class Counting:
+    """A listener's ear, with how often its loop was woken."""
+
+    def __init__(self, session):
+        listener = session.listeners[asyncio.get_running_loop()]
+        self._plain, self.wakes = listener._epoll, 0
+        listener._epoll = self
+
+    def poll(self, timeout):
+        self.wakes += 1
+        return self._plain.poll(timeout)
+
+    def __getattr__(self, name):
+        return getattr(self._plain, name)
+
+
 def test_asyncio_beside_completions_that_nobody_collects(pair):
     """They keep the descriptor readable; tasks must neither spin nor miss anything."""
     producer, consumer = pair
@@ -197,28 +213,14 @@ def test_asyncio_beside_completions_that_nobody_collects(pair):
         for i in range(5):
             offer = producer.node.offer(f"more{i}", [8], tokens=16)
             await consumer.node.take(f"more{i}", [9 + i], token=offer.token, tokens=16).wait_async(60)
-        wakes = 0
-        listener = next(iter(consumer.node._session.listeners.values()), None)
-        assert listener is None
+        assert not consumer.node._session.listeners
         never = consumer.node.take("never", [30], token=b"0" * 16, tokens=16)
         task = asyncio.ensure_future(never.wait_async())
         await asyncio.sleep(0)
-        listener = consumer.node._session.listeners[asyncio.get_running_loop()]
-        plain = listener._epoll
-
-        class Counting:
-            def poll(self, timeout):
-                nonlocal wakes
-                wakes += 1
-                return plain.poll(timeout)
-
-            def __getattr__(self, name):
-                return getattr(plain, name)
-
-        listener._epoll = Counting()
+        ear = Counting(consumer.node._session)
         for _ in range(200):
             await asyncio.sleep(0)
-        assert wakes <= 2
+        assert ear.wakes <= 2
         never.cancel(60)
         with pytest.raises(kvpipe.Cancelled):
             await task
@@ -226,6 +228,30 @@ def test_asyncio_beside_completions_that_nobody_collects(pair):
     asyncio.run(main())
     tags = {c.tag for c in collect(consumer.node, 3)}
     assert tags >= {0, 1, 2} and all(t.done for t in ignored)
+
+
+def test_the_end_of_a_session_is_heard(near):
+    """By who only listens as well, at every look. Tasks hear the ends of their operations, and do not spin afterwards."""
+    with Cache(near.socket, "ends", instance="one") as idle, Cache(near.socket, "ends too", instance="one") as busy:
+        takes = [busy.node.take(f"never{i}", [i], token=b"0" * 16, tokens=16) for i in range(2)]
+
+        async def main():
+            loop, heard = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(idle.node.fileno(), heard.set)
+            tasks = [asyncio.ensure_future(take.wait_async(60)) for take in takes]
+            await asyncio.sleep(0)
+            ear = Counting(busy.node._session)
+            with Cache(near.socket, "ends", instance="two"), Cache(near.socket, "ends too", instance="two"):
+                await asyncio.wait_for(heard.wait(), 60)
+                loop.remove_reader(idle.node.fileno())
+                assert all(isinstance(e, kvpipe.Closed) for e in await asyncio.gather(*tasks, return_exceptions=True))
+            assert ear.wakes < 20
+
+        asyncio.run(main())
+        for _ in range(2):
+            assert select.select([idle.node.fileno()], [], [], 60)[0]
+            with pytest.raises(kvpipe.Closed, match="two"):
+                idle.node.poll()
 
 
 def test_asyncio_while_another_thread_polls(pair):
