@@ -2,8 +2,6 @@
 /* What the library says about itself and its codes. */
 #include "internal.h"
 
-#include <string.h>
-
 #define STR2(x) #x
 #define STR(x) STR2(x)
 
@@ -51,9 +49,6 @@ int kvpipe_probe(kvpipe_t *kv, struct kvpipe_probe *out)
 
 	if (out == NULL)
 		return kv_err(KVPIPE_E_INVALID, "probe: out is NULL");
-	if (out->sz < sizeof(out->sz) || out->sz > 65536)
-		return kv_err(KVPIPE_E_INVALID, "probe: sz is %zu: set it to sizeof(struct kvpipe_probe), here %zu",
-			      out->sz, sizeof(p));
 	if (kv != NULL) {
 		int err = kv_enter(kv);
 		if (err != 0)
@@ -69,11 +64,5 @@ int kvpipe_probe(kvpipe_t *kv, struct kvpipe_probe *out)
 		p.ops &= kv->ops;
 		pthread_mutex_unlock(&kv->lock);
 	}
-	/* The caller's size stands: an older one gets the head of it, a newer one zeroes behind. */
-	size_t sz = out->sz;
-	p.sz = sz;
-	memcpy(out, &p, sz < sizeof(p) ? sz : sizeof(p));
-	if (sz > sizeof(p))
-		memset((char *)out + sizeof(p), 0, sz - sizeof(p));
-	return 0;
+	return kv_copy_out("probe", "kvpipe_probe", out, &p, sizeof(p));
 }

@@ -24,6 +24,21 @@ int kv_copy_opts(const char *what, const void *user, void *ours, size_t size)
 	return 0;
 }
 
+int kv_copy_out(const char *what, const char *type, void *user, void *ours, size_t size)
+{
+	size_t sz;
+
+	memcpy(&sz, user, sizeof(sz));
+	if (sz < sizeof(sz) || sz > 65536)
+		return kv_err(KVPIPE_E_INVALID, "%s: sz is %zu: set it to sizeof(struct %s), here %zu", what, sz, type, size);
+	/* The caller's size stands: an older one gets the head of it, a newer one zeroes behind. */
+	memcpy(ours, &sz, sizeof(sz));
+	memcpy(user, ours, sz < size ? sz : size);
+	if (sz > size)
+		memset((char *)user + size, 0, sz - size);
+	return 0;
+}
+
 int kv_check_zero(const char *what, const uint64_t *reserved, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

@@ -164,7 +164,6 @@ static int furnish(kvpipe_t *kv)
 static kvpipe_t *session_new(void)
 {
 	kvpipe_t *kv = calloc(1, sizeof(*kv));
-	pthread_condattr_t attr;
 
 	if (kv == NULL)
 		return NULL;
@@ -177,10 +176,7 @@ static kvpipe_t *session_new(void)
 	pthread_mutex_init(&kv->sq.lock, NULL);
 	pthread_mutex_init(&kv->ctl.lock, NULL);
 	pthread_rwlock_init(&kv->ctl.in_use, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&kv->back, &attr);
-	pthread_condattr_destroy(&attr);
+	kv_cond_init(&kv->back);
 	pthread_mutex_init(&kv->layout_lock, NULL);
 	return kv;
 }

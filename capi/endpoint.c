@@ -194,11 +194,8 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 
 	if (err == 0)
 		err = check(o, &name_len, &peer_len);
-	if (err == 0) {
-		pthread_mutex_lock(&parent->lock);
-		err = kv_ended(parent);
-		pthread_mutex_unlock(&parent->lock);
-	}
+	if (err == 0)
+		err = kv_over(parent);
 	if (err != 0) {
 		free(e);
 		return err;

@@ -45,6 +45,7 @@
 int64_t kv_now(void);                             /* CLOCK_MONOTONIC */
 int64_t kv_after(int64_t start, int64_t ns);      /* start + ns, at most INT64_MAX */
 struct timespec kv_timespec(int64_t ns);
+void kv_cond_init(pthread_cond_t *cond);          /* whose deadlines are such times */
 /* For people: "50 ms", "1.5 s", "30 days". Returns to; KV_SPAN()'s lasts as long as the block around it. */
 const char *kv_span(char to[32], int64_t ns);
 #define KV_SPAN(ns) kv_span((char[32]){ 0 }, ns)
@@ -75,6 +76,8 @@ void kv_process_unlock(void);
 /* ---- arguments (args.c) ---- */
 /* Copies a sized struct of the caller's into one of ours; what the caller does not have is zero. */
 int kv_copy_opts(const char *what, const void *user, void *ours, size_t size);
+/* The other way, to a caller who may have less of it, or more. type: the struct's name, for the message. */
+int kv_copy_out(const char *what, const char *type, void *user, void *ours, size_t size);
 int kv_check_zero(const char *what, const uint64_t *reserved, size_t n);
 int kv_check_timeout(const char *what, int64_t *ns, int64_t def); /* replaces 0 by def */
 int kv_check_bytes(const char *what, const void *p, size_t len, size_t min, size_t max);

@@ -23,13 +23,7 @@ int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *o
 		return kv_err(KVPIPE_E_INVALID, "msg_tensor: the message or out is NULL");
 	if (i >= m->count)
 		return kv_err(KVPIPE_E_INVALID, "msg_tensor: i is %u: the message has %u members", i, m->count);
-	if (out->sz < sizeof(out->sz) || out->sz > 65536)
-		return kv_err(KVPIPE_E_INVALID, "msg_tensor: sz is %zu: set it to sizeof(struct kvpipe_tensor), here %zu", out->sz,
-			      sizeof(t));
 	const struct kv_member *member = &m->members[i];
-	/* An older caller gets the head of it, a newer one zeroes behind. */
-	size_t sz = out->sz;
-	t.sz = sz;
 	if (member->present) {
 		t.dtype = member->dtype;
 		t.ndim = member->ndim;
@@ -39,9 +33,8 @@ int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *o
 		for (uint32_t d = t.ndim; d-- > 0; stride *= t.shape[d] > 0 ? t.shape[d] : 1)
 			t.strides[d] = (int64_t)stride;
 	}
-	memset(out, 0, sz);
-	memcpy(out, &t, sz < sizeof(t) ? sz : sizeof(t));
-	return member->present ? 1 : 0;
+	int err = kv_copy_out("msg_tensor", "kvpipe_tensor", out, &t, sizeof(t));
+	return err != 0 ? err : member->present;
 }
 
 void kvpipe_msg_free(kvpipe_msg_t *m)

@@ -77,16 +77,6 @@ int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline)
 	return 0;
 }
 
-static void init_cond(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 /* False: the daemon of that life is gone. */
 static bool enlist(kvpipe_t *kv, uint64_t life, struct kv_pending *p)
 {
@@ -123,7 +113,7 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	struct timespec ts = kv_timespec(deadline);
 	int64_t start = kv_now();
 
-	init_cond(&p.cond);
+	kv_cond_init(&p.cond);
 	int err = send_request(kv, life, &p, body, len, fd, deadline);
 	if (err == KV_LOST) {
 		pthread_cond_destroy(&p.cond);

@@ -31,6 +31,16 @@ const char *kv_span(char to[32], int64_t ns)
 	return to;
 }
 
+void kv_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 struct timespec kv_timespec(int64_t ns)
 {
 	if (ns < 0)

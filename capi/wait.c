@@ -127,12 +127,7 @@ static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline
 
 static void enlist(kvpipe_t *kv, struct kv_waiter *w)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	kv_cond_init(&w->cond);
 	w->prev = NULL;
 	w->next = kv->waiters;
 	if (kv->waiters != NULL)

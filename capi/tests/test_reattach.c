@@ -320,11 +320,8 @@ static void many(void)
 static void ranks(void)
 {
 	struct fake *f = first_daemon();
-	struct kvpipe_connect_opts o = KVPIPE_OPTS(kvpipe_connect_opts, .socket = fake_path(f), .engine_id = "e",
-						   .role = KVPIPE_ROLE_SCHEDULER);
-	kvpipe_t *kv;
+	kvpipe_t *kv = fake_connect_as(f, KVPIPE_ROLE_SCHEDULER);
 
-	CHECK_INT(kvpipe_connect(&o, &kv), 0);
 	kvpipe_op_t op = take_key(kv, "t", 0);
 	await_seen(1);
 	grant_last(f);
