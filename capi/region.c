@@ -265,7 +265,9 @@ static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, 
 				 kv_after(deadline, KV_GRACE_NS), NULL);
 	if (err == 0 || err == -KVPIPE_E_NOT_FOUND) {
 		pthread_mutex_lock(&kv->lock);
-		err = life != 0 && kv->life != life ? KV_LOST : 0;
+		err = kv_await_untold(kv, "unregister", deadline); /* by another one, meanwhile */
+		if (err == 0 && life != 0 && kv->life != life)
+			err = KV_LOST;
 		if (err == 0)
 			unlist(kv, r);
 		pthread_mutex_unlock(&kv->lock);

@@ -55,6 +55,8 @@ static int settle(struct change *c, bool invalid, int err)
 	kvpipe_t *kv = c->kv;
 
 	pthread_mutex_lock(&kv->lock);
+	if (err == 0 && invalid)
+		err = kv_await_untold(kv, c->what, c->deadline); /* by another one, meanwhile */
 	if (err == 0 && c->life != 0 && kv->life != c->life)
 		err = KV_LOST;
 	if (err == 0)

@@ -413,6 +413,59 @@ static void taken_over_meanwhile(void)
 	fake_stop(f);
 }
 
+struct giving {
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+};
+
+static void *give_back(void *arg)
+{
+	const struct giving *g = arg;
+
+	CHECK_INT(kvpipe_mem_unregister(g->kv, g->region, WAIT), 0);
+	CHECK(__atomic_load_n(&fenced, __ATOMIC_RELAXED));
+	return NULL;
+}
+
+/* Stands still when it is to give memory back, and has room for less after its restart. */
+static bool grudge(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	return head->type == KVPIPE_CTL_UNREGISTER || narrow(f, head, body, fd);
+}
+
+/* Who has asked before either of them came waits for both. */
+static void taken_back_before(void)
+{
+	struct giving g = { .kv = NULL };
+	struct fake_conf conf = { .request = grudge };
+	struct fake *f = fake_start(&conf), *other = fake_start(NULL);
+	pthread_t t;
+	void *addr;
+
+	told = 0;
+	__atomic_store_n(&fenced, false, __ATOMIC_RELAXED);
+	g.kv = fake_connect(f);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(kvpipe_mem_alloc(g.kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &g.region), 0);
+	CHECK(pthread_create(&t, NULL, give_back, &g) == 0);
+	fake_await_requests(f, KVPIPE_CTL_UNREGISTER, 1);
+	fake_fence_long(f);
+	fake_die(f);
+	fake_return(f);
+	fake_await_sessions(f, 2);
+	fake_await_hangup(f);
+	CHECK_INT(rename(fake_path(other), fake_path(f)), 0);
+	fake_await_requests(other, KVPIPE_CTL_UNREGISTER, 1);
+	for (int i = 0; i < 20; i++) /* it has answered long ago */
+		check_end(g.kv, take_key(g.kv, "t", WAIT), KVPIPE_DONE, 0, "");
+	__atomic_store_n(&fenced, true, __ATOMIC_RELAXED);
+	fake_hang_up(f);
+	pthread_join(t, NULL);
+	kvpipe_close(g.kv);
+	fake_stop(other);
+	fake_stop(f);
+}
+
 /* Refuses the session for good once it knows one region. */
 static bool dismiss(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
 {
@@ -617,8 +670,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
-		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(dismissed_late), TEST(smaller_quota),
-		TEST(given_up_on_the_way), TEST(storm),
+		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late),
+		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(storm),
 	};
 	return RUN(tests);
 }
