@@ -141,15 +141,15 @@ static int send_layout(void *arg, const void *body, size_t len)
 
 static enum kv_came layout(struct attempt *a)
 {
-	const struct kv_layout *l = a->kv->layout;
-	bool whole = l != NULL;
+	kvpipe_t *kv = a->kv;
 
-	/* A layout of memory that was unregistered has no use left: every operation is refused. */
-	for (uint32_t i = 0; whole && i < l->nviews; i++)
-		whole = kv_region_find(a->kv, l->views[i].region) != NULL;
+	pthread_mutex_lock(&kv->lock);
+	/* A layout of memory that was unregistered has no use left, and stays the session's: every operation is refused. */
+	const struct kv_layout *l = kv_layout_whole(kv) ? kv->layout : NULL;
+	pthread_mutex_unlock(&kv->lock);
 	a->came = KV_CAME;
-	if (whole && kv_layout_messages(a->kv, l, send_layout, a) != 0 && a->came == KV_CAME)
-		a->came = KV_AGAIN; /* out of memory */
+	if (l != NULL && kv_layout_messages(kv, l, send_layout, a) != 0 && a->came == KV_CAME)
+		a->came = KV_AGAIN; /* out of memory, or a region was given up just now */
 	return a->came;
 }
 

@@ -349,7 +349,7 @@ enum kv_state {
  * the list without the lock. */
 struct kv_region {
 	struct kv_region *next;
-	kvpipe_region_t id;     /* the caller's */
+	kvpipe_region_t id;     /* the caller's; no other region of the session ever has it */
 	kvpipe_region_t remote; /* what the daemon of the day calls it; under lock */
 	struct kvpipe_register body;
 	int fd;
@@ -419,7 +419,7 @@ struct kvpipe {
 	uint64_t torn; /* the life of the daemon that may have the beginning of a layout; needs layout_lock */
 	struct kv_layer *layers; /* ascending; set once, under lock */
 	uint32_t nlayers;
-	uint32_t drawn;          /* region ids that are not a daemon's; under lock */
+	uint64_t drawn;          /* region ids that are not a daemon's; under lock */
 	struct kv_layout *layout; /* likewise */
 
 	uint64_t progress;      /* atomic: the furthest that the caller said */
@@ -518,6 +518,8 @@ bool kv_withdraw_spoiled(kvpipe_t *kv);
 /* kvpipe_set_layout(), by deadline. */
 int kv_layout_set(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fingerprint,
 		  uint32_t nfields, int64_t deadline);
+bool kv_layout_whole(const kvpipe_t *kv); /* there is one, of memory that is all still registered; needs lock */
+/* INVALID, and nothing is sent: a view names a region that the session does not have. */
 int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void *arg, const void *body, size_t len), void *arg);
 
 const struct kv_names *kv_names(const kvpipe_t *kv);

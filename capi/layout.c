@@ -59,34 +59,57 @@ static size_t put_field(uint8_t *to, const struct kvpipe_field *f)
 	return 4u + klen + vlen;
 }
 
-/* Replaces the caller's names of regions by the daemon's. */
-static void translate(kvpipe_t *kv, struct kvpipe_view *views, uint32_t n)
+/* The first view of a region that is not the session's, or nviews. to: gets what the daemon calls the regions of those before; may be
+ * NULL. Needs lock. */
+static uint32_t name_regions(const kvpipe_t *kv, const struct kv_layout *l, uint64_t *to)
+{
+	const struct kv_region *r = NULL;
+	uint32_t i;
+
+	for (i = 0; i < l->nviews; i++) {
+		if (r == NULL || r->id != l->views[i].region)
+			r = kv_region_find(kv, l->views[i].region);
+		if (r == NULL)
+			break;
+		if (to != NULL)
+			to[i] = r->remote;
+	}
+	return i;
+}
+
+bool kv_layout_whole(const kvpipe_t *kv)
+{
+	return kv->layout != NULL && name_regions(kv, kv->layout, NULL) == kv->layout->nviews;
+}
+
+/* What the daemon calls the views' regions. A name that is not one of the session's may be one of another region there. */
+static int translate(kvpipe_t *kv, const struct kv_layout *l, uint64_t *to)
 {
 	pthread_mutex_lock(&kv->lock);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct kv_region *r = kv_region_find(kv, views[i].region);
-		if (r != NULL)
-			views[i].region = r->remote;
-	}
+	uint32_t i = name_regions(kv, l, to);
 	pthread_mutex_unlock(&kv->lock);
+	if (i == l->nviews)
+		return 0;
+	return kv_err(KVPIPE_E_INVALID, "set_layout: layout: view %u (layer %u): region %#llx is not registered in this session", i, l->views[i].layer,
+		      (unsigned long long)l->views[i].region);
 }
 
 int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void *arg, const void *body, size_t len), void *arg)
 {
+	uint64_t *regions = calloc(l->nviews, sizeof(*regions));
 	uint8_t *buf = malloc(KVPIPE_CTL_MAX);
 	uint32_t v = 0, f = 0;
-	int err = 0;
+	int err = buf == NULL || regions == NULL ? kv_err(KVPIPE_E_QUOTA, "out of memory") : translate(kv, l, regions);
 
-	if (buf == NULL)
-		return kv_err(KVPIPE_E_QUOTA, "out of memory");
-	do {
+	while (err == 0 && (v < l->nviews || f < l->nfields)) {
 		struct kvpipe_layout_msg m = { .total_views = l->nviews };
 		size_t len = sizeof(m);
 		m.nviews = l->nviews - v < VIEW_MAX ? l->nviews - v : (uint32_t)VIEW_MAX;
-		memcpy(buf + len, l->views + v, m.nviews * sizeof(*l->views));
-		translate(kv, (struct kvpipe_view *)(void *)(buf + len), m.nviews);
-		len += m.nviews * sizeof(*l->views);
-		v += m.nviews;
+		for (uint32_t end = v + m.nviews; v < end; v++, len += sizeof(*l->views)) {
+			struct kvpipe_view view = l->views[v];
+			view.region = regions[v];
+			memcpy(buf + len, &view, sizeof(view));
+		}
 		while (v == l->nviews && f < l->nfields &&
 		       len + 4 + strlen(l->fields[f].key) + strlen(l->fields[f].value) <= KVPIPE_CTL_MAX) {
 			len += put_field(buf + len, &l->fields[f++]);
@@ -96,8 +119,9 @@ int kv_layout_messages(kvpipe_t *kv, const struct kv_layout *l, int (*send)(void
 			m.flags = KVPIPE_LAYOUT_COMMIT;
 		memcpy(buf, &m, sizeof(m));
 		err = send(arg, buf, len);
-	} while (err == 0 && (v < l->nviews || f < l->nfields));
+	}
 	free(buf);
+	free(regions);
 	return err;
 }
 
@@ -192,6 +216,18 @@ static uint32_t sort_layers(struct kv_layer *layers, const struct kvpipe_view *v
 	return n;
 }
 
+/* A layout stays the session's when memory of it is unregistered, though a daemon of after that was not told of it. */
+static int check_first(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	bool over = kv->layout != NULL && !kv_layout_whole(kv);
+	pthread_mutex_unlock(&kv->lock);
+	if (!over)
+		return 0;
+	return kv_err(KVPIPE_E_INVALID, "set_layout: layout: the session has another one already: it is set once, and memory of it was unregistered: "
+					"open a new session");
+}
+
 /* Tells the daemon and keeps the layout; takes it and layers over. */
 static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint32_t nlayers, int64_t deadline)
 {
@@ -202,6 +238,8 @@ static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint
 		err = kv_await_daemon(kv, "set_layout", s.deadline, &s.life);
 		if (err == 0 && s.life == 0)
 			err = kv_over(kv);
+		if (err == 0)
+			err = check_first(kv);
 		if (err == 0)
 			err = send_all(&s, l);
 		pthread_mutex_lock(&kv->lock);

@@ -28,13 +28,14 @@ bool kv_regions_stale(const kvpipe_t *kv)
 }
 
 /*
- * The caller's name for a region is what the daemon calls it, and stays when another daemon calls it otherwise. A name that an older
- * region has already is replaced by one that no daemon gives: their generations do not get that far.
+ * The caller's name for a region is what the session's first daemon calls it, and stays when another daemon calls it otherwise. Those give
+ * names that the first one gave already, also of regions that are gone, and which a layout may still mean: from then on names are drawn
+ * that no daemon gives, whose generations do not get that far. So no name is used twice.
  */
 static void list(kvpipe_t *kv, struct kv_region *r)
 {
 	r->id = r->remote;
-	while (kv_region_find(kv, r->id) != NULL)
+	if (kv->life > 1 || kv_region_find(kv, r->id) != NULL)
 		r->id = 1ull << 63 | ++kv->drawn;
 	*kv->regions_end = r;
 	kv->regions_end = &r->next;

@@ -100,7 +100,7 @@ enum kvpipe_reason {
 /* ---- sessions -------------------------------------------------------------------------------------------- */
 typedef struct kvpipe kvpipe_t;  /* one session; owned by the caller until kvpipe_close() */
 typedef uint64_t kvpipe_op_t;    /* names an operation within its session; never reused; 0 is none */
-typedef uint64_t kvpipe_region_t;/* index + generation; 0 is none */
+typedef uint64_t kvpipe_region_t;/* 0 is none; a session never uses one twice */
 
 enum kvpipe_role {
 	KVPIPE_ROLE_WORKER = 1,     /* owns memory and blocks of one rank */
@@ -272,7 +272,8 @@ struct kvpipe_field {        /* one field of a fingerprint; both strings are req
 /* Sets the session's layout: once, before its first operation, by workers. The fingerprint (model, revision, dtype,
  * scale mode, layers, kv heads, head size, ...; never a local path) must agree field by field with the other side's.
  * Errors: INVALID names the view and what is wrong with it; a layout that was refused may be set again, corrected. TIMEOUT: the
- * daemon does not answer, and may have the layout; the very same one may be set again. */
+ * daemon does not answer, and may have the layout; the very same one may be set again. When a region of it is unregistered the
+ * session has no use of it any more, nor another one, also after a restart of the daemon. */
 KVPIPE_API int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
 				 const struct kvpipe_field *fingerprint, uint32_t nfields);
 

@@ -254,12 +254,15 @@ static void layouts(void)
 	static struct kvpipe_view views[1500];
 	struct kvpipe_field fields[64];
 	static char keys[64][129], values[64][257];
+	kvpipe_region_t region;
+	void *addr;
 	memset(&asked, 0, sizeof(asked));
 	struct fake *f = fake_start(&asking);
 	kvpipe_t *kv = fake_connect(f);
 
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
 	for (uint32_t i = 0; i < 1500; i++)
-		views[i] = (struct kvpipe_view){ .region = 9, .base = i, .layer = 1500 - i, .group = i % 3, .part = "kv" };
+		views[i] = (struct kvpipe_view){ .region = region, .base = i, .layer = 1500 - i, .group = i % 3, .part = "kv" };
 	for (int i = 0; i < 64; i++) {
 		memset(keys[i], 'a' + i % 26, 128);
 		memset(values[i], 'A' + i % 26, 256);
@@ -277,6 +280,9 @@ static void layouts(void)
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1500, fields, 64), KVPIPE_E_INCOMPATIBLE, "set_layout: this daemon will not");
 	CHECK_INT(asked.messages, 1);
 	asked.answer = 0;
+	views[1499].region = region + 1;
+	CHECK_FAILS(kvpipe_set_layout(kv, views, 1500, fields, 64), KVPIPE_E_INVALID, "view 1499 (layer 1): region 0x2 is not registered in this session");
+	CHECK_INT(asked.messages, 1); /* not even the first one was sent */
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 0, NULL, 0), KVPIPE_E_INVALID, "nviews is 0: must be 1 to 4096");
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, fields, 65), KVPIPE_E_INVALID, "nfields is 65: at most 64");
 	CHECK_FAILS(kvpipe_set_layout(kv, NULL, 1, fields, 64), KVPIPE_E_INVALID, "set_layout: views is NULL, nviews is 1");

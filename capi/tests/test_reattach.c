@@ -78,11 +78,33 @@ static void everything(void)
 	fake_stop(f);
 }
 
+/* Its regions are 1, 2, ... in each life. */
+static struct fake_conf alike = { .submission = note };
+
+static kvpipe_region_t alloc(kvpipe_t *kv)
+{
+	kvpipe_region_t region;
+	void *addr;
+
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	return region;
+}
+
+static void restart(struct fake *f, kvpipe_t *kv)
+{
+	unsigned int life = fake_sessions(f);
+
+	fake_restart_regions(f, 1);
+	fake_hang_up(f);
+	fake_await_sessions(f, life + 1);
+	while (!kvpipe_connected(kv))
+		sched_yield();
+}
+
 /* A region of after the restart never takes the name of an older one. */
 static void names(void)
 {
-	struct fake_conf conf = { .submission = note }; /* counts regions itself, from 1, over all its lives */
-	struct fake *f = fake_start(&conf);
+	struct fake *f = fake_start(&alike);
 	kvpipe_t *kv = fake_connect(f);
 	kvpipe_region_t a, b, c;
 	void *addr;
@@ -99,6 +121,128 @@ static void names(void)
 	CHECK_INT(kvpipe_mem_unregister(kv, b, 0), 0);
 	CHECK_INT(kvpipe_mem_unregister(kv, c, 0), 0);
 	CHECK_FAILS(kvpipe_mem_unregister(kv, c, 0), KVPIPE_E_NOT_FOUND, "is not of this session");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Nor does it take the name of one that is gone, of the daemon before or of this one's. */
+static void names_of_the_dead(void)
+{
+	struct fake *f = fake_start(&alike);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t had[6];
+	unsigned int n = 0;
+
+	for (unsigned int life = 0; life < 3; life++) {
+		for (unsigned int i = 0; i < 2; i++, n++) {
+			had[n] = alloc(kv);
+			for (unsigned int k = 0; k < n; k++)
+				CHECK(had[n] != had[k]);
+			CHECK_INT(kvpipe_mem_unregister(kv, had[n], 0), 0);
+		}
+		restart(f, kv);
+	}
+	for (unsigned int k = 0; k < n; k++)
+		CHECK_FAILS(kvpipe_mem_unregister(kv, had[k], 0), KVPIPE_E_NOT_FOUND, "is not of this session");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static int set_layout(kvpipe_t *kv, kvpipe_region_t region)
+{
+	const struct kvpipe_view v = { .region = region, .layer = 7, .part = "kv" };
+
+	return kvpipe_set_layout(kv, &v, 1, NULL, 0);
+}
+
+static struct {
+	unsigned int n;
+	uint64_t region; /* of the last one */
+} layouts;
+
+static bool count_layouts(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	struct kvpipe_view v;
+
+	if (head->type != KVPIPE_CTL_LAYOUT)
+		return false;
+	memcpy(&v, (const uint8_t *)body + sizeof(struct kvpipe_layout_msg), sizeof(v));
+	layouts.region = v.region;
+	layouts.n++;
+	(void)f, (void)fd;
+	return false;
+}
+
+/* A view of a region that is gone is none of the region that the daemon calls so now. */
+static void stale_view(void)
+{
+	struct fake_conf conf = alike;
+
+	conf.request = count_layouts;
+	memset(&layouts, 0, sizeof(layouts));
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t gone = alloc(kv), other = alloc(kv);
+	CHECK(gone == 1 && other == 2);
+	CHECK_INT(kvpipe_mem_unregister(kv, gone, 0), 0);
+	CHECK_FAILS(set_layout(kv, gone), KVPIPE_E_INVALID, "view 0 (layer 7): region 0x1 is not registered in this session");
+	restart(f, kv);
+	CHECK_FAILS(set_layout(kv, gone), KVPIPE_E_INVALID, "view 0 (layer 7): region 0x1 is not registered in this session");
+	CHECK_INT(layouts.n, 0);
+	CHECK_INT(set_layout(kv, other), 0);
+	CHECK(layouts.n == 1 && layouts.region == 1);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* A layout whose memory is gone is not sent to any daemon any more, whatever the session's regions are called; and is still its only one. */
+static void layout_of_gone_memory(void)
+{
+	struct fake_conf conf = alike;
+
+	conf.request = count_layouts;
+	memset(&layouts, 0, sizeof(layouts));
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t gone = alloc(kv);
+	CHECK_INT(set_layout(kv, gone), 0);
+	CHECK_INT(kvpipe_mem_unregister(kv, gone, 0), 0);
+	restart(f, kv);
+	kvpipe_region_t next = alloc(kv);
+	CHECK(next != gone);
+	restart(f, kv);
+	CHECK_INT(layouts.n, 1);
+	CHECK_FAILS(set_layout(kv, next), KVPIPE_E_INVALID, "has another one already: it is set once, and memory of it was unregistered");
+	restart(f, kv);
+	CHECK_INT(layouts.n, 1);
+	CHECK_INT(kvpipe_mem_unregister(kv, next, 0), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* So it is when it was given up because the next daemon's quota is smaller. */
+static void layout_of_memory_given_up(void)
+{
+	struct fake_conf conf = alike;
+
+	conf.request = count_layouts;
+	memset(&layouts, 0, sizeof(layouts));
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t gone = alloc(kv), other = alloc(kv);
+	CHECK_INT(set_layout(kv, gone), 0);
+	fake_refuse(f, KVPIPE_E_QUOTA, "8192 bytes, the limit is 4096");
+	fake_restart_regions(f, 1);
+	fake_hang_up(f);
+	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
+	CHECK_INT(kvpipe_mem_unregister(kv, gone, WAIT), 0);
+	fake_refuse(f, 0, NULL);
+	kvpipe_region_t next = alloc(kv);
+	CHECK(next != gone && next != other);
+	restart(f, kv);
+	CHECK_INT(layouts.n, 1);
+	CHECK_FAILS(set_layout(kv, other), KVPIPE_E_INVALID, "has another one already");
+	CHECK_FAILS(set_layout(kv, gone), KVPIPE_E_INVALID, "has another one already");
 	kvpipe_close(kv);
 	fake_stop(f);
 }
@@ -399,7 +543,8 @@ static void foreign_release_at_the_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(everything), TEST(names), TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
+		TEST(everything), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
+		TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
 		TEST(spoiled_in_a_full_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
 	return RUN(tests);

@@ -272,7 +272,12 @@ static void set_layout(kvpipe_t *kv)
 	/* Layers 10, 20, 30 of group 2; 15 of group 3 alone. */
 	struct kvpipe_view v[5] = { { .layer = 20, .group = 2, .part = "k" }, { .layer = 20, .group = 2, .part = "v" },
 				    { .layer = 30, .group = 2 }, { .layer = 10, .group = 2 }, { .layer = 15, .group = 3 } };
+	kvpipe_region_t region;
+	void *addr;
 
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	for (unsigned int i = 0; i < 5; i++)
+		v[i].region = region;
 	CHECK_INT(kvpipe_set_layout(kv, v, 5, NULL, 0), 0);
 }
 

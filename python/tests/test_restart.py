@@ -6,7 +6,7 @@ import time
 
 import kvpipe
 import pytest
-from caches import BLOCK_SIZE, Cache, collect
+from caches import BLOCK_SIZE, Cache, collect, view
 from daemons import Daemon
 from engines import LATE, Engine, until
 
@@ -195,6 +195,30 @@ def test_ranks_come_back_together(folder):
                 done = collect(rank.node, 1)
                 assert [(c.tag, c.status, c.reason) for c in done] == [(11, kvpipe.Status.FAILED, kvpipe.Reason.RESTARTED)]
                 assert rank.node.poll() == []
+    finally:
+        daemon.stop()
+
+
+def test_what_is_unregistered_is_never_written_to_again_nor_what_comes_after_it(folder):
+    """Each daemon calls a session's first region alike: neither a layout nor a view of one that is gone is of the next one."""
+    daemon = Daemon(folder / "names", "names", folder / "ca")
+    try:
+        with Cache(daemon.socket, "p") as p, Cache(daemon.socket, "d") as d, \
+                kvpipe.connect(daemon.socket, engine_id="d", role="scheduler") as scheduler:
+            [p.fill(i, 1 + i) for i in IDS]
+            offer = p.node.offer("k", IDS, tokens=TOKENS, token=TOKEN)
+            names = [d.region.id]
+            d.region.close()
+            for _ in range(2):
+                restart([daemon], [p.node, d.node, scheduler], "kill")
+                region = d.node.alloc(d.layers * d.blocks * d.size)
+                names.append(region.id)
+                with pytest.raises(kvpipe.Error):
+                    scheduler.take("k", IDS, token=TOKEN, tokens=TOKENS, timeout=2).wait(60)
+                assert not any(memoryview(region))
+            assert len({*names}) == 3 and offer.withdraw()
+            with pytest.raises(kvpipe.Invalid, match="has another one already"):
+                d.node.set_layout([view(region)], {})
     finally:
         daemon.stop()
 
