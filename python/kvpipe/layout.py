@@ -112,6 +112,15 @@ def pack_views(views: Sequence[View]) -> Any:
     return (_abi.View * len(views))(*[view.record() for view in checked])
 
 
+def check_regions(views: Sequence[View], records: Any, regions: Mapping[int, Any]) -> None:
+    """Whether all views lie in the session's own regions: other sessions call theirs alike."""
+    for i, (view, record) in enumerate(zip(views, records)):
+        if regions.get(record.region) is not view.region:
+            what = "another node's" if getattr(view.region, "registered", True) else "closed"
+            raise Invalid(f"views[{i}]: region is {show(view.region)}, which is {what}: must be what this node's alloc(), register_fd() or "
+                          "adopt() gave")
+
+
 def pack_fingerprint(fields: Optional[Mapping[str, Any]]) -> "ctypes.Array[_abi.Field]":
     """Values may be str, int or bool; both sides must write a field alike."""
     packed = []

@@ -15,7 +15,7 @@ from .adopted import AdoptedRegion
 from .blocks import BlockLists, Packed
 from .completion import Completion, Status
 from .errors import Invalid, Unavailable
-from .layout import View, pack_fingerprint, pack_views
+from .layout import View, check_regions, pack_fingerprint, pack_views
 from .lookup import LookupBuffer, open_lookup
 from .offer import Offer
 from .operation import Operation
@@ -126,6 +126,7 @@ class Node:
         other side's. Raises Invalid, which names the view and what is wrong with it."""
         records, fields = pack_views(views), pack_fingerprint(fingerprint)
         with self._session as handle:
+            check_regions(views, records, self._session.regions)
             lib = self._session.lib
             lib.check(lib.set_layout(handle, records, len(records), fields, len(fields)))
 

@@ -201,5 +201,22 @@ def test_memory_that_is_refused(node, make, size, said):
 
 def test_a_region_of_another_session(near, node):
     with kvpipe.connect(near.socket, engine_id="other") as other:
-        with pytest.raises(kvpipe.Error, match="region"):
-            other.set_layout([view(node.alloc(1 << 20))], {})
+        own, region, adopted = other.alloc(1 << 20), node.alloc(1 << 20), node.adopt(numpy.zeros(33 << 20, numpy.uint8))
+        assert own.id == region.id
+        for theirs in (region, adopted):
+            with pytest.raises(kvpipe.Invalid, match=r"^views\[1\]: region is <kvpipe\..*Region 0x.*>, which is another node's: must be what this"):
+                other.set_layout([view(own), view(theirs, 1, base=0)], {})
+        region.close()
+        with pytest.raises(kvpipe.Invalid, match=r"^views\[0\]: region is <kvpipe.Region 0x.* closed>, which is closed: must be"):
+            other.set_layout([view(region)], {})
+        other.set_layout([view(own)], {})
+
+
+def test_a_closed_region(node):
+    region = node.alloc(1 << 20)
+    region.close()
+    with pytest.raises(kvpipe.Invalid, match=r"^views\[0\]: region is <kvpipe.Region 0x.* closed>, which is closed: must be"):
+        node.set_layout([view(region)], {})
+    node.close()
+    with pytest.raises(kvpipe.Closed):
+        node.set_layout([view(region)], {})
