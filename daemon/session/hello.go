@@ -108,10 +108,10 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		s.discard()
 		return nil, err
 	}
-	v.remember(s, transfer.SessionID(h.Session))
+	had := v.remember(s, transfer.SessionID(h.Session))
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
-		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits,
+		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: had,
 	})
 	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
 	_ = sys.PassRights(conn, true) // older kernels let all

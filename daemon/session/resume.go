@@ -36,11 +36,13 @@ func (v *Server) awaitReturn() {
 }
 
 // remember notes a session before its client hears of it. Ends of pipes do not come back.
-func (v *Server) remember(s *session, resumes transfer.SessionID) {
+// It returns the ranks that the session's instance had.
+func (v *Server) remember(s *session, resumes transfer.SessionID) (had []uint32) {
 	if s.who.Role != transfer.Endpoint {
-		v.state.put(s, resumes)
+		had = v.state.put(s, resumes)
 		v.saveState()
 	}
+	return had
 }
 
 // dismiss forgets a session, unless it was told to come back.

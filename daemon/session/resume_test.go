@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -327,4 +328,64 @@ func TestASessionComesBackToANeighbouringVersion(t *testing.T) {
 	l.kill(n)
 	n = l.start(speaks(2, 3))
 	n.refused(again(worker("e", "", 0), first), transfer.Incompatible, "1 to 1", "2 to 3")
+}
+
+// said is what the machine was told when the client's session was opened.
+func (n *node) said(c *sessiontest.Client) transfer.SessionOpened {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ev := range n.events {
+		if o, ok := ev.(transfer.SessionOpened); ok && uint64(o.Session) == c.Welcome.Session {
+			return o
+		}
+	}
+	n.t.Fatalf("nothing was said of session %#x", c.Welcome.Session)
+	panic("unreachable")
+}
+
+// The ranks that an instance had are remembered as long as it has sessions, those that have left, too.
+func TestRanksThatLeftAreRemembered(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	scheduler := sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}
+	s, a, b := n.dial(scheduler), n.dial(worker("e", "i", 0)), n.dial(worker("e", "i", 1))
+	b.Kill()
+	for deadline := time.Now().Add(patience); strings.Contains(readFile(t, l.state), `"rank":1,`); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the file still has %s", readFile(t, l.state))
+		}
+	}
+	for range 2 {
+		l.kill(n)
+		n = l.start(nil)
+		s = n.dial(again(scheduler, s))
+		if got := n.said(s).Had; !slices.Equal(got, []uint32{0, 1}) {
+			t.Errorf("ranks of before: %d", got)
+		}
+		a = n.dial(again(worker("e", "i", 0), a))
+	}
+	l.kill(n)
+	// Of a version before this one the file names sessions alone.
+	text := readFile(t, l.state)
+	i := strings.Index(text, `,"instances":`)
+	noErr(t, os.WriteFile(l.state, []byte(text[:i]+"}"), 0o600))
+	n = l.start(nil)
+	s = n.dial(again(scheduler, s))
+	if got := n.said(s).Had; !slices.Equal(got, []uint32{0}) {
+		t.Errorf("ranks of before: %d", got)
+	}
+	l.kill(n)
+	n = l.start(func(c *session.Config) { c.Await = time.Nanosecond })
+	l.forgets(`"e"`)
+	if got := n.said(n.dial(scheduler)).Had; len(got) != 0 {
+		t.Errorf("an instance of which nobody came back had ranks %d", got)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	noErr(t, err)
+	return string(text)
 }

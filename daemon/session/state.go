@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type state struct {
 
 	mu      sync.Mutex
 	all     map[transfer.SessionID]remembered // of now, and of before the restart
+	had     map[instanceKey][]uint32          // of each instance that has sessions: the ranks that it has, or had
 	changes uint64
 
 	write   sync.Mutex // one at a time
@@ -43,10 +45,23 @@ type remembered struct {
 	before   bool               // of the daemon before, and not back yet
 }
 
+type instanceKey struct{ engine, owner, instance string }
+
+func (r *remembered) key() instanceKey { return instanceKey{r.Engine, r.Owner, r.Instance} }
+
 // stateFile is the file's form. Fields are only added.
 type stateFile struct {
-	Version  int          `json:"version"`
-	Sessions []remembered `json:"sessions"`
+	Version   int          `json:"version"`
+	Sessions  []remembered `json:"sessions"`
+	Instances []instance   `json:"instances,omitempty"`
+}
+
+// instance is one of an engine's in the file, with all ranks that it had here, those that have left, too.
+type instance struct {
+	Engine   string   `json:"engine"`
+	Instance string   `json:"instance"`
+	Owner    string   `json:"owner"`
+	Ranks    []uint32 `json:"ranks"`
 }
 
 const (
@@ -54,14 +69,18 @@ const (
 	maxStateBytes = 16 << 20
 )
 
+func newState(path string) *state {
+	return &state{path: path, all: map[transfer.SessionID]remembered{}, had: map[instanceKey][]uint32{}}
+}
+
 // loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
 // the same.
 func loadState(path string) (*state, error) {
-	st := &state{path: path, all: map[transfer.SessionID]remembered{}}
+	st := newState(path)
 	if path == "" {
 		return st, nil
 	}
-	sessions, err := readState(path)
+	f, err := readState(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return st, nil
@@ -69,19 +88,44 @@ func loadState(path string) (*state, error) {
 		aside := path + ".broken"
 		return st, errors.Join(fmt.Errorf("state %s: %w: it is set aside as %s, and sessions of before are taken for new ones", path, err, aside), os.Rename(path, aside))
 	}
-	st.recall(sessions)
+	st.recall(f)
 	return st, nil
 }
 
 // recall awaits the sessions of the daemon before.
-func (st *state) recall(sessions []remembered) {
-	for _, r := range sessions {
+func (st *state) recall(f *stateFile) {
+	for _, r := range f.Sessions {
 		r.before = true
 		st.all[r.Session] = r
+		if r.Role == transfer.Worker {
+			st.knows(r.key(), r.Rank)
+		}
+	}
+	for _, i := range f.Instances {
+		st.knows(instanceKey{i.Engine, i.Owner, i.Instance}, i.Ranks...)
+	}
+	st.tidy()
+}
+
+// knows notes ranks of an instance.
+func (st *state) knows(key instanceKey, ranks ...uint32) {
+	for _, r := range ranks {
+		if !slices.Contains(st.had[key], r) {
+			st.had[key] = append(st.had[key], r)
+		}
 	}
 }
 
-func readState(path string) ([]remembered, error) {
+// tidy forgets the ranks of instances without sessions.
+func (st *state) tidy() {
+	live := map[instanceKey]bool{}
+	for _, r := range st.all {
+		live[r.key()] = true
+	}
+	maps.DeleteFunc(st.had, func(key instanceKey, _ []uint32) bool { return !live[key] })
+}
+
+func readState(path string) (*stateFile, error) {
 	if i, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !i.Mode().IsRegular() {
@@ -97,9 +141,9 @@ func readState(path string) ([]remembered, error) {
 }
 
 // parseState leaves out who does not come back to this daemon: ends of pipes, and roles of a later version.
-func parseState(b []byte) ([]remembered, error) {
-	var f stateFile
-	if err := json.Unmarshal(b, &f); err != nil {
+func parseState(b []byte) (*stateFile, error) {
+	f := &stateFile{}
+	if err := json.Unmarshal(b, f); err != nil {
 		return nil, err
 	}
 	if f.Version < 1 {
@@ -111,7 +155,12 @@ func parseState(b []byte) ([]remembered, error) {
 			return nil, fmt.Errorf("session %#x: %w", uint64(f.Sessions[i].Session), err)
 		}
 	}
-	return f.Sessions, nil
+	for i := range f.Instances {
+		if ranks := f.Instances[i].Ranks; len(ranks) > maxWorld || len(ranks) > 0 && slices.Max(ranks) >= maxWorld {
+			return nil, fmt.Errorf("instance %q has %d ranks, the highest is %d: must be below %d", f.Instances[i].Instance, len(ranks), slices.Max(ranks), maxWorld)
+		}
+	}
+	return f, nil
 }
 
 // check says why no HELLO can have made it that session: nobody else could come back as it.
@@ -180,15 +229,21 @@ func (st *state) encode() (b []byte, changes uint64, err error) {
 	for _, r := range st.all {
 		f.Sessions = append(f.Sessions, r)
 	}
+	for key, ranks := range st.had {
+		f.Instances = append(f.Instances, instance{key.engine, key.instance, key.owner, slices.Sorted(slices.Values(ranks))})
+	}
 	st.mu.Unlock()
 	slices.SortFunc(f.Sessions, bySession)
+	slices.SortFunc(f.Instances, func(a, b instance) int {
+		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Instance, b.Instance))
+	})
 	b, err = json.Marshal(f)
 	return b, changes, err
 }
 
 // put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
-// layout before is about to set it again, perhaps to the daemon after this one.
-func (st *state) put(s *session, resumes transfer.SessionID) {
+// layout before is about to set it again, perhaps to the daemon after this one. It returns the ranks that the instance had.
+func (st *state) put(s *session, resumes transfer.SessionID) (had []uint32) {
 	sum := sha256.Sum256(s.secret[:])
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -208,6 +263,13 @@ func (st *state) put(s *session, resumes transfer.SessionID) {
 	st.all[s.id] = remembered{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Layout: layout, Secret: hex.EncodeToString(sum[:]),
 	}
+	key := instanceKey{s.who.Engine, s.who.Owner, s.who.Instance}
+	had = slices.Clone(st.had[key])
+	if s.who.Role == transfer.Worker {
+		st.knows(key, s.who.Rank)
+	}
+	st.tidy()
+	return had
 }
 
 // hasLayout notes that a session comes back with one.
@@ -227,6 +289,7 @@ func (st *state) drop(id transfer.SessionID) {
 	defer st.mu.Unlock()
 	if _, ok := st.all[id]; ok {
 		delete(st.all, id)
+		st.tidy()
 		st.changes++
 	}
 }
@@ -255,6 +318,7 @@ func (st *state) giveUp() {
 			st.changes++
 		}
 	}
+	st.tidy()
 }
 
 // mayResume judges who wants to come back. A session that is not known is a new one.

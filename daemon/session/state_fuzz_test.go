@@ -16,7 +16,7 @@ import (
 // said: nobody is awaited who cannot come, none comes without the secret, and what is written of it is read as the same again.
 func FuzzState(f *testing.F) {
 	secret := [32]byte{1, 2, 3}
-	written := &state{all: map[transfer.SessionID]remembered{}}
+	written := newState("")
 	for i, who := range []identity{
 		{Engine: "prefill-0", Instance: "one", Owner: "uid 0, cgroup /a", Role: transfer.Worker, Rank: 1, TPWorld: 2, PPWorld: 1},
 		{Engine: "prefill-0", Instance: "one", Owner: "uid 0, cgroup /a", Role: transfer.Scheduler, Rank: transfer.NoRank},
@@ -29,8 +29,8 @@ func FuzzState(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if sessions, err := parseState(b); err != nil || len(sessions) != 3 || !sessions[0].Layout {
-		f.Fatalf("what was written is read as %+v, %v", sessions, err)
+	if f1, err := parseState(b); err != nil || len(f1.Sessions) != 3 || !f1.Sessions[0].Layout || len(f1.Instances) != 2 || f1.Instances[1].Ranks[0] != 1 {
+		f.Fatalf("what was written is read as %+v, %v", f1, err)
 	}
 	f.Add(b)
 	sum := sha256.Sum256(secret[:])
@@ -49,7 +49,7 @@ func FuzzState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		st := &state{all: map[transfer.SessionID]remembered{}}
+		st := newState("")
 		st.recall(sessions)
 		awaited := st.awaited()
 		for i, r := range awaited {
@@ -79,7 +79,7 @@ func FuzzState(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := &state{all: map[transfer.SessionID]remembered{}}
+		again := newState("")
 		if sessions, err = parseState(text); err != nil {
 			t.Fatalf("what is written of it is not read: %v\n%s", err, text)
 		}
@@ -91,7 +91,7 @@ func FuzzState(f *testing.F) {
 		if live.giveUp(awaited); len(live.engines) != 0 {
 			t.Errorf("of engines that did not come back %v are live", live.engines)
 		}
-		if st.giveUp(); len(st.all) != 0 {
+		if st.giveUp(); len(st.all)+len(st.had) != 0 {
 			t.Errorf("%v did not come back and are remembered", st.all)
 		}
 	})

@@ -12,7 +12,7 @@ type engine struct {
 	instance string
 	workers  []*session // ascending rank; those with a layout take part in operations
 	scheds   []*session
-	had      []uint32 // ranks that it has, or had, on this node
+	had      []uint32 // ranks that it has, or had, on this node, also before a restart
 	world    uint32   // ranks of the engine on all nodes
 	fenced   *Cause
 }
@@ -64,6 +64,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	}
 	e := l.live
 	s.engine = e
+	e.knows(ev.Had...)
 	if ev.Role == Scheduler {
 		m.succeed(e)
 		e.scheds = append(e.scheds, s)
@@ -73,9 +74,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	e.world = max(e.world, max(ev.TPWorld, 1)*max(ev.PPWorld, 1))
 	e.workers = append(e.workers, s)
 	e.sortWorkers()
-	if !slices.Contains(e.had, s.rank) {
-		e.had = append(e.had, s.rank)
-	}
+	e.knows(s.rank)
 	for _, w := range e.workers {
 		if w.rank == s.rank && w != s { // whoever connected it knows that the older one is over
 			m.endSession(w, because(Closed, "rank %d of instance %q of engine %q has a newer session", s.rank, e.instance, ev.Engine))
@@ -89,6 +88,15 @@ func (m *Machine) newEngine(key engineKey, instance string) *engine {
 		instance = fmt.Sprintf("auto-%016x", m.cfg.Random())
 	}
 	return &engine{key: key, instance: instance}
+}
+
+// knows notes ranks that the engine has here, or had.
+func (e *engine) knows(ranks ...uint32) {
+	for _, r := range ranks {
+		if !slices.Contains(e.had, r) {
+			e.had = append(e.had, r)
+		}
+	}
 }
 
 func (e *engine) sortWorkers() {

@@ -8,7 +8,8 @@ type Event interface{ event() }
 // --- sessions -------------------------------------------------------------------------------------------------
 
 // SessionOpened: an authenticated session exists. Owner is opaque (uid and cgroup). Credits is how many completions the session can still
-// be sent; the machine reserves them before it accepts an operation, and gets them back by CreditsReturned.
+// be sent; the machine reserves them before it accepts an operation, and gets them back by CreditsReturned. Had are the ranks that the
+// instance had here by what is known of it from before a restart; those that are not here are missing.
 type SessionOpened struct {
 	Session  SessionID
 	Engine   string
@@ -19,6 +20,7 @@ type SessionOpened struct {
 	TPWorld  uint32
 	PPWorld  uint32
 	Credits  int
+	Had      []uint32
 }
 
 // LayoutSet: the session's layout was validated. Once per session.

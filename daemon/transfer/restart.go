@@ -47,10 +47,13 @@ func (m *Machine) await(ev Awaited) {
 	m.arm(&h.end, h, wakeDeadline, h.until)
 }
 
-// fire: whoever is not back by now does not come.
+// fire: whoever is not back by now does not come. What waited for it is about a rank that is not there.
 func (h *homecoming) fire(m *Machine, _ wake) {
 	for _, a := range h.sessions {
 		m.log(warnLevel, "session of before the restart did not come back", "engine", a.Engine, "instance", a.Instance, "rank", int32(a.Rank))
+		if l := m.engines[engineKey{a.Engine, a.Owner}]; l != nil && l.live != nil && l.live.instance == a.Instance && a.Role == Worker {
+			l.live.knows(a.Rank)
+		}
 	}
 	h.sessions = nil
 	m.allHome()

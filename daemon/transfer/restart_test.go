@@ -1,0 +1,94 @@
+package transfer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// returning is a machine after a restart, with what a scheduler asks for. The engine is of two ranks.
+type returning struct {
+	t    *testing.T
+	m    *transfer.Machine
+	now  transfer.Time
+	user uint64
+}
+
+const schedID transfer.SessionID = 1
+
+// comeBack awaits these ranks; the scheduler is there, and says so much of itself.
+func comeBack(t *testing.T, sched transfer.SessionOpened, ranks ...uint32) *returning {
+	r := &returning{t: t, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }}), now: 1}
+	var ev transfer.Awaited
+	ev.For = 10 * transfer.Second
+	ev.Sessions = append(ev.Sessions, transfer.AwaitedSession{Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank})
+	for _, rank := range ranks {
+		ev.Sessions = append(ev.Sessions, transfer.AwaitedSession{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, Layout: true})
+	}
+	r.step(ev)
+	sched.Session, sched.Engine, sched.Instance, sched.Role, sched.Rank, sched.Credits = schedID, "e", "i", transfer.Scheduler, transfer.NoRank, 1000
+	r.step(sched)
+	return r
+}
+
+func (r *returning) step(ev transfer.Event) []transfer.Complete {
+	r.now++
+	return ended(r.m.Step(r.now, ev))
+}
+
+// rank opens a worker's session, which says so much of itself, and sets its layout.
+func (r *returning) rank(ev transfer.SessionOpened, rank uint32) []transfer.Complete {
+	ev.Session, ev.Engine, ev.Instance, ev.Role, ev.Rank, ev.TPWorld, ev.Credits = transfer.SessionID(10+rank), "e", "i", transfer.Worker, rank, 2, 1000
+	return append(r.step(ev), r.step(transfer.LayoutSet{Session: ev.Session, Layout: oneRank(r.t)})...)
+}
+
+func (r *returning) submit(op transfer.Op) []transfer.Complete {
+	r.user++
+	return r.step(transfer.Submit{Session: schedID, UserData: r.user, Op: op})
+}
+
+// refused checks that this is the end of one operation, for that reason.
+func (r *returning) refused(end []transfer.Complete, reason transfer.Reason, text string) {
+	r.t.Helper()
+	if len(end) != 1 || end[0].Status != transfer.Failed || end[0].Reason != reason || !strings.Contains(end[0].Text, text) {
+		r.t.Errorf("ended: %+v, want one, %v: %s", end, reason, text)
+	}
+}
+
+func (r *returning) runs(end []transfer.Complete) {
+	r.t.Helper()
+	if len(end) != 0 {
+		r.t.Errorf("ended: %+v", end)
+	}
+}
+
+func schedOffer(key string) *transfer.OfferOp {
+	return &transfer.OfferOp{Key: []byte(key), Token: anyToken, Sealed: true, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1)}
+}
+
+func schedTake(id uint64) *transfer.TakeOp {
+	return &transfer.TakeOp{Key: []byte("other"), Token: anyToken, TakeID: id, LayerSlot: transfer.NoSlot, Timeout: 60 * transfer.Second, Blocks: someBlocks(9, 1)}
+}
+
+// TestARankThatDoesNotComeBackIsMissing: what waited for it after a restart is not done with the others alone.
+func TestARankThatDoesNotComeBackIsMissing(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{}, 0))
+	r.runs(r.submit(schedTake(1)))
+	r.now += 10 * transfer.Second
+	r.refused(r.step(transfer.Tick{}), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
+	r.refused(r.submit(schedOffer("k")), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
+	r.runs(r.rank(transfer.SessionOpened{}, 1)) // late, but here
+	r.runs(r.submit(schedTake(2)))
+}
+
+// TestARankThatHadLeftBeforeTheRestartIsMissing: as it was before.
+func TestARankThatHadLeftBeforeTheRestartIsMissing(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{Had: []uint32{0, 1}}, 0)
+	r.runs(r.rank(transfer.SessionOpened{Had: []uint32{0, 1}}, 0))
+	r.refused(r.submit(schedTake(1)), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
+	r.refused(r.submit(schedOffer("k")), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
+	r.runs(r.rank(transfer.SessionOpened{Had: []uint32{0, 1}}, 1))
+	r.runs(r.submit(schedTake(2)))
+}
