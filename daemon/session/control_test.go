@@ -92,6 +92,27 @@ func TestStrangeDescriptors(t *testing.T) {
 	n.empty()
 }
 
+// ask sends UNREGISTER or INVALIDATE, and does not wait for the answer.
+func ask(t *testing.T, c *sessiontest.Client, kind uint16, region layout.RegionID, timeout time.Duration) (seq uint32) {
+	t.Helper()
+	seq, err := c.Send(kind, ring.Append(nil, &ring.Unregister{Region: uint64(region), TimeoutNS: uint64(timeout)}))
+	noErr(t, err)
+	return seq
+}
+
+// answered receives the answer to a request.
+func answered(t *testing.T, c *sessiontest.Client, seq uint32, reason transfer.Reason, text string) {
+	t.Helper()
+	h, body, _, err := c.Receive(0)
+	noErr(t, err)
+	var ack ring.Ack
+	rest, err := ring.Decode(body, &ack, "ack")
+	noErr(t, err)
+	if h.Seq != seq || ack.Reason != uint32(reason) || !strings.Contains(string(rest), text) {
+		t.Fatalf("answer %+v, %+v %q; want %v to %d", h, ack, rest, reason, seq)
+	}
+}
+
 func TestUnregister(t *testing.T) {
 	n := start(t, nil)
 	removed := make(chan transfer.RegionRemoved, 8)
@@ -123,19 +144,19 @@ func TestUnregister(t *testing.T) {
 	}
 	says(t, c.Unregister(region, 0), transfer.NotFound, "not registered")
 
-	// Two requests for one region: the second is told so, the first gets its answer.
+	// Two requests for one region: who asks again does not wait for the first any more, and is the one who gets the answer.
 	region, _, err = c.Alloc(4096)
 	noErr(t, err)
-	body := ring.Append(nil, &ring.Unregister{Region: uint64(region)})
-	first, err := c.Send(ring.CtlUnregister, body)
-	noErr(t, err)
+	first := ask(t, c, ring.CtlUnregister, region, 50*time.Millisecond)
 	asked = <-removed
-	says(t, c.Unregister(region, 0), transfer.Busy, "already")
+	second := ask(t, c, ring.CtlUnregister, region, 0)
+	answered(t, c, first, transfer.Timeout, "another request")
+	time.Sleep(100 * time.Millisecond) // the first one's time is over, and the second one's is not
+	third := ask(t, c, ring.CtlUnregister, region, 0)
+	answered(t, c, second, transfer.Timeout, "another request")
 	n.RegionDrained(transfer.RegionDrained(asked))
 	n.RegionDrained(transfer.RegionDrained(asked)) // twice changes nothing
-	if h, _, _, err := c.Receive(0); err != nil || h.Seq != first {
-		t.Errorf("answer %+v, %v; want that of %d", h, err, first)
-	}
+	answered(t, c, third, transfer.OK, "")
 	select {
 	case r := <-removed:
 		t.Errorf("asked again: %+v", r)

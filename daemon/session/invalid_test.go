@@ -95,16 +95,60 @@ func TestInvalidateThatIsNotFencedInTime(t *testing.T) {
 		t.Fatalf("%d bytes are registered", n.Pinned())
 	}
 
-	// Who cannot wait for that may let the region go altogether; then it cannot be kept any more.
-	says(t, c.Invalidate(region, time.Millisecond), transfer.Timeout, "still in use")
+	// Who asks again while it waits takes its place.
+	first := ask(t, c, ring.CtlInvalidate, region, 0)
 	<-asked
-	says(t, c.Unregister(region, time.Millisecond), transfer.Timeout, "still in use")
+	second := ask(t, c, ring.CtlInvalidate, region, 0)
+	answered(t, c, first, transfer.Timeout, "another request")
+	n.RegionDrained(transfer.RegionDrained{Session: id, Region: region})
+	answered(t, c, second, transfer.OK, "")
+	noErr(t, c.Revalidate(region, fd))
+
+	// Who cannot wait for that may let the region go altogether; then it cannot be kept any more.
+	first = ask(t, c, ring.CtlInvalidate, region, 0)
+	<-asked
+	second = ask(t, c, ring.CtlUnregister, region, time.Millisecond)
+	answered(t, c, first, transfer.Timeout, "another request")
+	answered(t, c, second, transfer.Timeout, "still in use")
 	if _, removed := (<-asked).(transfer.RegionRemoved); !removed {
 		t.Error("the machine was not told that the region is to go")
 	}
 	says(t, c.Invalidate(region, 0), transfer.Busy, "unregistered already")
 	n.RegionDrained(transfer.RegionDrained{Session: id, Region: region})
 	noErr(t, c.Unregister(region, 0))
+	if regions := n.Sessions()[0].Regions; len(regions) != 0 {
+		t.Errorf("regions: %+v", regions)
+	}
+}
+
+// Asking again is right at any moment, also while the region is being unmapped.
+func TestRegionsAreAskedForAgainWhileTheyAreUnmapped(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	for _, again := range []uint16{ring.CtlInvalidate, ring.CtlUnregister} {
+		for range 50 {
+			region, _, err := c.Alloc(1 << 20)
+			noErr(t, err)
+			first := ask(t, c, ring.CtlInvalidate, region, 0)
+			second := ask(t, c, again, region, 0)
+			for range 2 {
+				h, body, _, err := c.Receive(0)
+				noErr(t, err)
+				var ack ring.Ack
+				_, err = ring.Decode(body, &ack, "ack")
+				noErr(t, err)
+				if late := h.Seq == first && ack.Reason == uint32(transfer.Timeout); ack.Reason != 0 && !late || h.Seq != first && h.Seq != second {
+					t.Fatalf("answer %+v, %+v; asked for in %d and %d", h, ack, first, second)
+				}
+			}
+			if again == ring.CtlInvalidate {
+				noErr(t, c.Unregister(region, 0))
+			}
+			if n.Pinned() != 0 {
+				t.Fatalf("%d bytes are registered", n.Pinned())
+			}
+		}
+	}
 	if regions := n.Sessions()[0].Regions; len(regions) != 0 {
 		t.Errorf("regions: %+v", regions)
 	}

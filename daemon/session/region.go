@@ -62,7 +62,7 @@ func (s *session) registerInvalid(m *message, r *ring.Register) (uint64, error) 
 }
 
 // takeBack asks the driver to fence a region, to unregister it or (stays) to do without its memory. later: RegionDrained or the
-// timeout answers.
+// timeout answers. A request that waits already is not waited for any more by its client, who asks again: it is what is answered at once.
 func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 	name := "unregister"
 	if stays {
@@ -96,20 +96,30 @@ func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 		r = &removal{stays: stays}
 		s.removals[id] = r
 		defer s.srv.cfg.Events(tell)
-	case r.waiting || stays && !r.stays:
+	case stays && !r.stays:
 		s.mu.Unlock()
 		return false, refuse(transfer.Busy, "region %#x is being %s already", u.Region, r.name())
 	case r.stays && !stays: // who wanted that does not wait for it any more
 		r.stays = false
 		defer s.srv.cfg.Events(tell)
 	}
+	older, was := r.waiting, r.seq
 	r.waiting, r.seq = true, m.seq
-	if r.drained {
+	switch {
+	case !r.drained:
+		if r.timer != nil {
+			r.timer.Stop()
+		}
+		seq := r.seq
+		r.timer = time.AfterFunc(wait, func() { s.removalTimedOut(id, r, seq, wait) })
+	case !older: // else it is being unmapped, and the answer goes to the newest request
 		s.finishRemoval(id, r)
-	} else {
-		r.timer = time.AfterFunc(wait, func() { s.removalTimedOut(id, r, wait) })
 	}
 	s.mu.Unlock()
+	if older {
+		m.seq = was // who answers is to answer that
+		return false, refuse(transfer.Timeout, "region %#x: another request for it came, which is answered instead", u.Region)
+	}
 	return true, nil
 }
 
@@ -159,31 +169,37 @@ func (s *session) thinkAgain(id layout.RegionID) *removal {
 // finishRemoval unmaps and answers, elsewhere: unmapping a large region takes a while, and until then it is being taken back. The caller
 // holds mu.
 func (s *session) finishRemoval(id layout.RegionID, r *removal) {
-	seq := r.seq
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	take := s.mem.Remove
-	if r.stays {
-		take = s.mem.Vacate
-	}
+	stays := r.stays
 	s.jobs.Go(func() {
-		err := take(id)
+		var err error
+		if stays {
+			err = s.mem.Vacate(id)
+		} else {
+			err = s.mem.Remove(id)
+		}
 		s.mu.Lock()
+		if stays && !r.stays { // meanwhile it is to go altogether
+			s.mu.Unlock()
+			err = s.mem.Remove(id)
+			s.mu.Lock()
+		}
+		seq := r.seq
 		delete(s.removals, id)
 		s.mu.Unlock()
 		_ = s.ack(seq, 0, causeOf(err))
 	})
 }
 
-func (s *session) removalTimedOut(id layout.RegionID, r *removal, wait time.Duration) {
+func (s *session) removalTimedOut(id layout.RegionID, r *removal, seq uint32, wait time.Duration) {
 	s.mu.Lock()
-	if s.removals[id] != r || !r.waiting || r.drained {
+	if s.removals[id] != r || !r.waiting || r.seq != seq || r.drained {
 		s.mu.Unlock()
 		return
 	}
 	r.waiting = false
-	seq := r.seq
 	s.jobs.Add(1)
 	s.mu.Unlock()
 	defer s.jobs.Done()
