@@ -7,10 +7,19 @@
 
 #include <string.h>
 
+/* Whether it was about the ranks that are there is for the daemon to judge. */
+static uint8_t flags_of(const struct kv_op *op, const kvpipe_t *kv)
+{
+	bool names_blocks = op->opcode == KVPIPE_OPCODE_OFFER || op->opcode == KVPIPE_OPCODE_TAKE;
+
+	return names_blocks && (kv->says & KVPIPE_SAYS_AGAIN) != 0 ? KVPIPE_SQE_AGAIN : 0;
+}
+
 static bool push(kvpipe_t *kv, struct kv_op *op, const struct kv_saved *s, int64_t timeout_ns)
 {
 	struct kvpipe_sqe e = {
 		.op = s != NULL ? s->opcode : op->opcode,
+		.flags = flags_of(op, kv),
 		.user_data = op->id,
 		.timeout_ns = (uint64_t)timeout_ns,
 		.target = op->target,

@@ -51,7 +51,7 @@ void fake_open_session(struct fake *f, uint32_t seq)
 		.abi = or(f->conf.abi, KVPIPE_ABI),
 		.epoch = 7 + f->sessions,
 		.session = 42 + f->sessions,
-		.says = f->conf.mute ? 0 : KVPIPE_SAYS_GRANTED | KVPIPE_SAYS_INVALID,
+		.says = f->conf.mute ? 0 : KVPIPE_SAYS_GRANTED | KVPIPE_SAYS_INVALID | KVPIPE_SAYS_AGAIN,
 		.ring_c_bytes = PAGE,
 		.ring_d_bytes = PAGE,
 		.max_pinned_bytes = 1 << 30,

@@ -67,6 +67,9 @@ const (
 
 	SaysGranted = 1 // Welcome.Says
 	SaysInvalid = 2
+	SaysAgain   = 4
+
+	SQEAgain = 1 // SQE.Flags: it was submitted before the session came back
 
 	FormIDs  = 1 // RecGroup.Form
 	FormRuns = 2

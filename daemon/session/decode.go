@@ -21,8 +21,9 @@ const (
 // Decode judges a submission and its record, which are private copies, and says what is asked. The result shares no memory
 // with rec. op is nil for NOP. Errors are refusals; ids and meaning are for the machine to judge.
 func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err error) {
-	if e.Flags != 0 || e.Reserved0 != 0 || e.Reserved1 != 0 || e.Reserved2 != 0 {
-		return nil, invalid("flags is %d and reserved fields are %d, %d, %d: must be 0", e.Flags, e.Reserved0, e.Reserved1, e.Reserved2)
+	again := e.Flags == ring.SQEAgain && (e.Op == ring.OpOffer || e.Op == ring.OpTake)
+	if e.Flags != 0 && !again || e.Reserved0 != 0 || e.Reserved1 != 0 || e.Reserved2 != 0 {
+		return nil, invalid("flags is %d and reserved fields are %d, %d, %d: must be 0, but for flag %d of what offers and takes", e.Flags, e.Reserved0, e.Reserved1, e.Reserved2, ring.SQEAgain)
 	}
 	if e.TimeoutNS > math.MaxInt64 || transfer.Time(e.TimeoutNS) > maxTimeout {
 		if e.Op == ring.OpOffer {
@@ -45,7 +46,12 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 	case ring.OpNop:
 		return nil, nil
 	case ring.OpOffer:
-		return decodeOffer(rec, timeout)
+		o, err := decodeOffer(rec, timeout)
+		if err != nil {
+			return nil, err
+		}
+		o.Again = again
+		return o, nil
 	case ring.OpExtend:
 		return decodeExtend(rec, e.Target)
 	case ring.OpSeal:
@@ -56,7 +62,12 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		if e.LayerSlot != ring.NoSlot && e.LayerSlot >= layerSlots {
 			return nil, invalid("layer_slot is %d, the session has %d", e.LayerSlot, layerSlots)
 		}
-		return decodeTake(rec, e.LayerSlot, or(timeout, defaultTake))
+		t, err := decodeTake(rec, e.LayerSlot, or(timeout, defaultTake))
+		if err != nil {
+			return nil, err
+		}
+		t.Again = again
+		return t, nil
 	case ring.OpCancel:
 		return &transfer.CancelOp{Target: e.Target}, nil
 	case ring.OpBind:

@@ -84,6 +84,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	}
 	s, err := v.newSession(conn, who, sizes)
 	if err != nil {
+		v.forgo(&h, err)
 		return nil, err
 	}
 	s.abi = min(h.ABIMax, newest)
@@ -106,12 +107,13 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	}
 	if err != nil {
 		s.discard()
+		v.forgo(&h, err)
 		return nil, err
 	}
-	had := v.remember(s, transfer.SessionID(h.Session))
+	k := v.remember(s, transfer.SessionID(h.Session), &h.Secret)
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
-		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: had,
+		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.had, Resumed: k.resumed, Changed: k.changed,
 	})
 	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
 	_ = sys.PassRights(conn, true) // older kernels let all
@@ -163,14 +165,25 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
 		return refuse(transfer.Denied, "session %#x is not yours to resume", h.Session)
 	}
-	old.end(transfer.Cause{Reason: transfer.Closed, Text: "resumed by another connection"})
+	old.end(transfer.Cause{Reason: transfer.Closed, Text: byAnother})
 	select {
 	case <-old.left:
 		return nil
 	case <-time.After(helloTimeout):
+		v.state.drop(old.id)
 		return refuse(transfer.Busy, "session %#x has not ended yet: try again", h.Session)
 	case <-v.stop:
 		return refuse(transfer.Unavailable, "the daemon is stopping")
+	}
+}
+
+const byAnother = "resumed by another connection"
+
+// forgo forgets a session of this daemon whose place nobody takes after all. The daemon after this one may be asked for it.
+func (v *Server) forgo(h *ring.Hello, err error) {
+	if id := transfer.SessionID(h.Session); uint32(id>>32) == v.cfg.Epoch && causeOf(err).Reason != transfer.Unavailable {
+		v.state.drop(id)
+		v.saveState()
 	}
 }
 
@@ -196,7 +209,7 @@ func (v *Server) admit(s *session) error {
 func (s *session) welcome(seq uint32) error {
 	g := &s.geometry
 	w := ring.Welcome{
-		ABI: s.abi, Says: ring.SaysGranted | ring.SaysInvalid, Epoch: s.srv.cfg.Epoch, Session: uint64(s.id), Secret: s.secret,
+		ABI: s.abi, Says: ring.SaysGranted | ring.SaysInvalid | ring.SaysAgain, Epoch: s.srv.cfg.Epoch, Session: uint64(s.id), Secret: s.secret,
 		RingCBytes: uint64(g.CBytes), RingDBytes: uint64(g.DBytes), Rank: s.who.Rank,
 		MaxPinnedBytes: s.srv.pool.Limits().SessionBytes, Ops: ring.Ops,
 		MaxIDs: layout.MaxIDs, MaxViews: layout.MaxViews, MaxRegions: maxRegions, MaxInflight: uint32(s.inflight),

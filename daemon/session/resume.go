@@ -36,19 +36,19 @@ func (v *Server) awaitReturn() {
 }
 
 // remember notes a session before its client hears of it. Ends of pipes do not come back.
-// It returns the ranks that the session's instance had.
-func (v *Server) remember(s *session, resumes transfer.SessionID) (had []uint32) {
+// It returns what was known of it.
+func (v *Server) remember(s *session, resumes transfer.SessionID, secret *[32]byte) (k known) {
 	if s.who.Role != transfer.Endpoint {
-		had = v.state.put(s, resumes)
+		k = v.state.put(s, resumes, secret)
 		v.saveState()
 	}
-	return had
+	return k
 }
 
-// dismiss forgets a session, unless it was told to come back.
+// dismiss forgets a session, unless it was told to come back, or is back already by another connection.
 func (v *Server) dismiss(s *session) {
-	if s.cause.Reason != transfer.Unavailable {
-		v.state.drop(s.id)
+	if s.cause.Reason != transfer.Unavailable && s.cause.Text != byAnother {
+		v.state.leave(s, s.cause.Reason == transfer.PeerGone && !s.dead)
 		v.saveState()
 	}
 }

@@ -389,3 +389,77 @@ func readFile(t *testing.T, path string) string {
 	noErr(t, err)
 	return string(text)
 }
+
+// A rank is another when its session is not one of before. Schedulers that had asked for something are remembered with that, whoever of them
+// and of the ranks is back first; those that had not, or came later, have nothing that could be about the rank before.
+func TestReplacedRanksAreRemembered(t *testing.T) {
+	scheduler := sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}
+	l := newLives(t)
+	n := l.start(nil)
+	says := func(what string, c *sessiontest.Client, resumed, changed bool) {
+		t.Helper()
+		if o := n.said(c); o.Resumed != resumed || o.Changed != changed {
+			t.Errorf("%s: resumed %v, changed %v, want %v, %v", what, o.Resumed, o.Changed, resumed, changed)
+		}
+	}
+	asks := func(c *sessiontest.Client) {
+		t.Helper()
+		_, err := c.Submit(&transfer.WatchOp{Key: []byte("k"), Token: make([]byte, 16)})
+		noErr(t, err)
+		wait[transfer.Submit](n, nil)
+	}
+	asked, idle := n.dial(scheduler), n.dial(scheduler)
+	a := n.dial(worker("e", "i", 0))
+	asks(asked)
+	restart := func() {
+		t.Helper()
+		l.kill(n)
+		n = l.start(nil)
+	}
+	restart()
+	a = n.dial(again(worker("e", "i", 0), a))
+	asked, idle = n.dial(again(scheduler, asked)), n.dial(again(scheduler, idle))
+	says("a rank that is back", a, true, false)
+	says("its scheduler", asked, true, false)
+
+	restart()
+	a = n.dial(worker("e", "i", 0))
+	says("a rank that is another", a, false, false)
+	asked = n.dial(again(scheduler, asked))
+	says("a scheduler that was away meanwhile", asked, true, true)
+	later := n.dial(scheduler)
+	says("one that came after it", later, false, false)
+	asks(later)
+
+	restart()
+	later, asked = n.dial(again(scheduler, later)), n.dial(again(scheduler, asked))
+	a = n.dial(again(worker("e", "i", 0), a))
+	says("the other rank, again", a, true, false)
+	says("a scheduler that was away when it came", asked, true, true)
+	says("one that came after it", later, true, false)
+
+	n.dial(worker("e", "i", 1)) // not in what was asked for
+	restart()
+	says("the scheduler of one rank of two", n.dial(again(scheduler, later)), true, true)
+	wrong := again(scheduler, asked)
+	wrong.Session += 1000 // nobody's
+	says("who is not known", n.dial(wrong), false, false)
+}
+
+// Who said HELLO and lost its connection before it was answered is who it was when it comes again.
+func TestWhoIsNotAnsweredComesAgain(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	a := n.dial(worker("e", "i", 0))
+	l.kill(n)
+	n = l.start(nil)
+	first := n.dial(again(worker("e", "i", 0), a))
+	if !n.said(first).Resumed {
+		t.Error("it was not known")
+	}
+	first.Kill()
+	wait[transfer.SessionClosed](n, nil)
+	if back := n.dial(again(worker("e", "i", 0), a)); !n.said(back).Resumed {
+		t.Error("it was not known the second time")
+	}
+}

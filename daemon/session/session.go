@@ -71,6 +71,9 @@ type session struct {
 	layout  *layout.Layout // nil: not set yet; both belong to the control goroutine
 	count   counters
 
+	formerly *remembered // the session of the daemon before as which it came back
+	dead     bool        // its process is gone; set before it leaves
+
 	endOnce  sync.Once
 	cause    transfer.Cause // set before ending is closed
 	ending   chan struct{}
@@ -167,6 +170,7 @@ func (s *session) run(leave func()) {
 	s.stopTaking()
 	helpers.Wait()
 	died := s.died()
+	s.dead = died
 	alive.stop()
 	s.say()
 	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause, Died: died, Progress: s.lastProgress()})

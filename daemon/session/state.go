@@ -26,6 +26,7 @@ type state struct {
 	mu      sync.Mutex
 	all     map[transfer.SessionID]remembered // of now, and of before the restart
 	had     map[instanceKey][]uint32          // of each instance that has sessions: the ranks that it has, or had
+	patient bool                              // who has not come back is still awaited
 	changes uint64
 
 	write   sync.Mutex // one at a time
@@ -42,7 +43,10 @@ type remembered struct {
 	Rank     uint32             `json:"rank"`
 	Layout   bool               `json:"layout"`
 	Secret   string             `json:"secret_sha256"`
+	Changed  bool               `json:"changed,omitempty"` // a scheduler's, some of whose submissions may be about other ranks than there are
 	before   bool               // of the daemon before, and not back yet
+	resumed  bool               // it brought submissions
+	live     *session           // nil: before
 }
 
 type instanceKey struct{ engine, owner, instance string }
@@ -70,7 +74,7 @@ const (
 )
 
 func newState(path string) *state {
-	return &state{path: path, all: map[transfer.SessionID]remembered{}, had: map[instanceKey][]uint32{}}
+	return &state{path: path, all: map[transfer.SessionID]remembered{}, had: map[instanceKey][]uint32{}, patient: true}
 }
 
 // loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
@@ -242,14 +246,22 @@ func (st *state) encode() (b []byte, changes uint64, err error) {
 }
 
 // put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
-// layout before is about to set it again, perhaps to the daemon after this one. It returns the ranks that the instance had.
-func (st *state) put(s *session, resumes transfer.SessionID) (had []uint32) {
+// layout before is about to set it again, perhaps to the daemon after this one. It returns what was known of it.
+func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte) (k known) {
 	sum := sha256.Sum256(s.secret[:])
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.changes++
-	layout := st.all[resumes].Layout
-	delete(st.all, resumes)
+	old, there := st.all[resumes]
+	if k.resumed = there && old.provedBy(secret, &s.who); !k.resumed {
+		old = remembered{}
+	} else {
+		delete(st.all, resumes)
+		if old.before {
+			s.formerly = &old
+		}
+	}
+	layout := old.Layout
 	for id, r := range st.all {
 		if !r.before || r.Engine != s.who.Engine || r.Owner != s.who.Owner {
 			continue
@@ -260,16 +272,38 @@ func (st *state) put(s *session, resumes transfer.SessionID) (had []uint32) {
 			delete(st.all, id)
 		}
 	}
+	key := instanceKey{s.who.Engine, s.who.Owner, s.who.Instance}
+	if s.who.Role == transfer.Worker && !k.resumed {
+		st.another(key)
+	}
+	k.changed = old.Changed
 	st.all[s.id] = remembered{
+		Changed: old.Changed, resumed: k.resumed, live: s,
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Layout: layout, Secret: hex.EncodeToString(sum[:]),
 	}
-	key := instanceKey{s.who.Engine, s.who.Owner, s.who.Instance}
-	had = slices.Clone(st.had[key])
+	k.had = slices.Clone(st.had[key])
 	if s.who.Role == transfer.Worker {
 		st.knows(key, s.who.Rank)
 	}
 	st.tidy()
-	return had
+	return k
+}
+
+// known is what the state says of a session that is opened.
+type known struct {
+	had     []uint32 // ranks of its instance
+	resumed bool     // it is one of before
+	changed bool
+}
+
+// another notes that a worker came to an instance, and was not one of before. What schedulers had submitted is not about it.
+func (st *state) another(key instanceKey) {
+	for id, r := range st.all {
+		if r.Role == transfer.Scheduler && r.key() == key && (r.live == nil || r.resumed || r.live.count.submissions.Load() > 0) {
+			r.Changed = true
+			st.all[id] = r
+		}
+	}
 }
 
 // hasLayout notes that a session comes back with one.
@@ -283,10 +317,28 @@ func (st *state) hasLayout(id transfer.SessionID) {
 	}
 }
 
+// leave is for a session that is over. Who lost its connection alone may never have heard that it was back, and comes again as who it was.
+func (st *state) leave(s *session, again bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	r, ok := st.all[s.id]
+	if ok && again && s.formerly != nil && st.patient {
+		old := *s.formerly
+		old.Changed = old.Changed || r.Changed
+		st.all[old.Session] = old
+		st.changes++
+	}
+	st.forget(s.id)
+}
+
 // drop forgets a session that does not come back.
 func (st *state) drop(id transfer.SessionID) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.forget(id)
+}
+
+func (st *state) forget(id transfer.SessionID) {
 	if _, ok := st.all[id]; ok {
 		delete(st.all, id)
 		st.tidy()
@@ -312,6 +364,7 @@ func (st *state) awaited() []remembered {
 func (st *state) giveUp() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.patient = false
 	for id, r := range st.all {
 		if r.before {
 			delete(st.all, id)
@@ -329,12 +382,16 @@ func (st *state) mayResume(id transfer.SessionID, secret *[32]byte, who *identit
 	if !known {
 		return nil
 	}
-	sum := sha256.Sum256(secret[:])
-	want, err := hex.DecodeString(r.Secret)
-	switch {
-	case err != nil || subtle.ConstantTimeCompare(sum[:], want) != 1 || r.Owner != who.Owner,
-		r.Engine != who.Engine, r.Instance != who.Instance, r.Role != who.Role, r.Rank != who.Rank:
+	if !r.provedBy(secret, who) {
 		return refuse(transfer.Denied, "session %#x is not yours to resume", uint64(id))
 	}
 	return nil
+}
+
+// provedBy says whether a client that says this is the session's.
+func (r *remembered) provedBy(secret *[32]byte, who *identity) bool {
+	sum := sha256.Sum256(secret[:])
+	want, err := hex.DecodeString(r.Secret)
+	return err == nil && subtle.ConstantTimeCompare(sum[:], want) == 1 && r.Owner == who.Owner &&
+		r.Engine == who.Engine && r.Instance == who.Instance && r.Role == who.Role && r.Rank == who.Rank
 }

@@ -22,7 +22,7 @@ func FuzzState(f *testing.F) {
 		{Engine: "prefill-0", Instance: "one", Owner: "uid 0, cgroup /a", Role: transfer.Scheduler, Rank: transfer.NoRank},
 		{Engine: "<é \" \\ 日本>", Instance: "auto-0123456789abcdef", Owner: "uid 7, not visible", Role: transfer.Worker},
 	} {
-		written.put(&session{id: transfer.SessionID(7<<32 | i + 1), who: who, secret: secret}, 0)
+		written.put(&session{id: transfer.SessionID(7<<32 | i + 1), who: who, secret: secret}, 0, nil)
 	}
 	written.hasLayout(7<<32 | 1)
 	b, _, err := written.encode()

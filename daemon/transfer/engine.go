@@ -31,7 +31,7 @@ const maxOld = 16
 // session that names none joins the live one.
 func (m *Machine) sessionOpened(ev *SessionOpened) {
 	s := &session{
-		id: ev.Session, role: ev.Role, rank: ev.Rank, credits: ev.Credits,
+		id: ev.Session, role: ev.Role, rank: ev.Rank, credits: ev.Credits, resumed: ev.Resumed, changed: ev.Changed,
 		ops: map[uint64]*op{}, uses: map[*op]struct{}{},
 	}
 	s.self[0] = s
@@ -75,6 +75,9 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	e.workers = append(e.workers, s)
 	e.sortWorkers()
 	e.knows(s.rank)
+	if !s.resumed {
+		m.home.another(e)
+	}
 	for _, w := range e.workers {
 		if w.rank == s.rank && w != s { // whoever connected it knows that the older one is over
 			m.endSession(w, because(Closed, "rank %d of instance %q of engine %q has a newer session", s.rank, e.instance, ev.Engine))

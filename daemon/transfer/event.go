@@ -9,7 +9,8 @@ type Event interface{ event() }
 
 // SessionOpened: an authenticated session exists. Owner is opaque (uid and cgroup). Credits is how many completions the session can still
 // be sent; the machine reserves them before it accepts an operation, and gets them back by CreditsReturned. Had are the ranks that the
-// instance had here by what is known of it from before a restart; those that are not here are missing.
+// instance had here by what is known of it from before a restart; those that are not here are missing. Resumed: it has proved that it is
+// the session of before. Changed, of a scheduler's: since it began to submit, a rank came that had not been in what it asked for.
 type SessionOpened struct {
 	Session  SessionID
 	Engine   string
@@ -21,6 +22,8 @@ type SessionOpened struct {
 	PPWorld  uint32
 	Credits  int
 	Had      []uint32
+	Resumed  bool
+	Changed  bool
 }
 
 // LayoutSet: the session's layout was validated. Once per session.
@@ -93,6 +96,7 @@ type OfferOp struct {
 	Consumers           int
 	After               uint64
 	Sealed, Layered     bool
+	Again               bool // it was submitted before this session
 	Blocks              []layout.BlockList
 }
 
@@ -119,6 +123,7 @@ type TakeOp struct {
 	After               uint64
 	Layered             bool
 	LayerSlot           uint32 // where to say how far it is, and that bytes were granted; NoSlot: nowhere
+	Again               bool   // it was submitted before this session
 	Restarted           bool   // bytes were granted by an earlier daemon: it is only reported as failed
 	Timeout             Time   // duration
 	Blocks              []layout.BlockList

@@ -75,7 +75,7 @@ func TestHeldIDsCountWithTheRest(t *testing.T) {
 	e.is(e.take(1, "too large", "b", 20, 9), transfer.Failed, transfer.Quota, "this session has 7 block ids in what it offers, takes, puts and gets, with these 9"+limit)
 	e.runs(e.take(1, "fits", "b", 20, 1))
 	e.keeps(1, 8)
-	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 1000})
+	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 1000, Resumed: true})
 	e.step(transfer.LayoutSet{Session: 3, Layout: oneRank(t)})
 	e.keeps(1, 8)
 }
@@ -96,7 +96,7 @@ func TestWhatIsHeldEndsOnce(t *testing.T) {
 	if end := ended(m.Step(transfer.Second+1, transfer.Tick{})); len(end) != 1 || end[0].UserData != 1 {
 		t.Fatalf("at the deadline of the first: %+v", end)
 	}
-	back := ended(m.Step(transfer.Second+2, transfer.SessionOpened{Session: 2, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 1000}))
+	back := ended(m.Step(transfer.Second+2, transfer.SessionOpened{Session: 2, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 1000, Resumed: true}))
 	back = append(back, ended(m.Step(transfer.Second+3, transfer.LayoutSet{Session: 2, Layout: oneRank(t)}))...)
 	if len(back) != 0 || len(m.Snapshot().Transfers) == 0 {
 		t.Errorf("the rank is back: %+v ended, and %+v run", back, m.Snapshot().Transfers)
@@ -117,7 +117,7 @@ func TestAnOfferWaitsForRanksOfBefore(t *testing.T) {
 	a := newAsker(t, 0)
 	a.step(transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: 60 * transfer.Second})
 	back := func(s transfer.SessionID, rank uint32) (planned []uint32) {
-		a.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 1000})
+		a.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 1000, Resumed: true})
 		a.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
 		for _, e := range a.m.Step(a.now, transfer.Submit{Session: s, UserData: 50, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}}) {
 			if p, ok := e.(transfer.MakePlan); ok {

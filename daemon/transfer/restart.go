@@ -87,6 +87,44 @@ func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
 	m.allHome()
 }
 
+// another is for a worker that nothing was ever asked of. What schedulers of the engine submitted before it came is about other ranks:
+// if its rank is awaited, about the one in whose place it is.
+func (h *homecoming) another(e *engine) {
+	for _, s := range e.scheds {
+		s.changed = true
+		for _, x := range s.held.list {
+			switch in := x.sub.Op.(type) {
+			case *OfferOp:
+				in.Again = true
+			case *TakeOp:
+				in.Again = true
+			}
+		}
+	}
+}
+
+// outdated says why what a scheduler submitted before may be about other ranks than those that are here. Its blocks would be theirs.
+func (m *Machine) outdated(s *session, op Op) Cause {
+	again := false
+	switch in := op.(type) {
+	case *OfferOp:
+		again = in.Again
+	case *TakeOp:
+		again = in.Again && !in.Restarted // that one is only told of
+	}
+	switch {
+	case !again || s.role != Scheduler:
+		return Cause{}
+	case s.changed:
+		return because(Restarted, "the daemon of node %q was restarted, and engine %q has another session of one of its ranks than this was about; submit it again for those that are here",
+			m.cfg.Node, s.engine.key.name)
+	case !s.resumed:
+		return because(Restarted, "the daemon of node %q was restarted, and did not expect this session of engine %q any more: it cannot tell which ranks this was about; submit it again for those that are here",
+			m.cfg.Node, s.engine.key.name)
+	}
+	return Cause{}
+}
+
 // left is for a session that is over: nobody else comes in its place. One whose process lives, and that lost its connection alone, comes
 // again: it had said HELLO while nobody was there to answer, and gave up. Ends of pipes were not awaited, nor were those who are told to go.
 func (h *homecoming) left(m *Machine, s *session, cause Cause) {

@@ -92,3 +92,71 @@ func TestARankThatHadLeftBeforeTheRestartIsMissing(t *testing.T) {
 	r.runs(r.rank(transfer.SessionOpened{Had: []uint32{0, 1}}, 1))
 	r.runs(r.submit(schedTake(2)))
 }
+
+// TestWhatWasAskedOfAnotherRankIsRefused: after a restart, what a scheduler asks for again is about the ranks that were there before, and not
+// about who came in the place of one: whether before the restart, after it, or before the scheduler is back.
+func TestWhatWasAskedOfAnotherRankIsRefused(t *testing.T) {
+	const other = `engine "e" has another session of one of its ranks than this was about`
+	again := func() (*transfer.OfferOp, *transfer.TakeOp) {
+		offer, take := schedOffer("k"), schedTake(1)
+		offer.Again, take.Again = true, true
+		return offer, take
+	}
+	resumed := transfer.SessionOpened{Resumed: true}
+	for _, c := range []struct {
+		name   string
+		sched  transfer.SessionOpened
+		second transfer.SessionOpened
+		text   string
+	}{
+		{"all are back", resumed, resumed, ""},
+		{"replaced after the restart", resumed, transfer.SessionOpened{}, other},
+		{"replaced before", transfer.SessionOpened{Resumed: true, Changed: true}, resumed, other},
+		{"a scheduler that was not expected any more", transfer.SessionOpened{}, resumed, "it cannot tell which ranks this was about"},
+	} {
+		for _, first := range []bool{true, false} { // the scheduler asks before its ranks are back
+			r := comeBack(t, c.sched, 0, 1)
+			offer, take := again()
+			r.runs(r.rank(resumed, 0))
+			var end []transfer.Complete
+			if first {
+				r.runs(r.submit(offer))
+				r.runs(r.submit(take))
+				end = r.rank(c.second, 1)
+			} else {
+				r.runs(r.rank(c.second, 1))
+				end = append(r.submit(offer), r.submit(take)...)
+			}
+			if c.text == "" {
+				r.runs(end)
+				continue
+			}
+			if len(end) != 2 {
+				t.Fatalf("%s, %v: ended: %+v", c.name, first, end)
+			}
+			r.refused(end[:1], transfer.Restarted, c.text)
+			r.refused(end[1:], transfer.Restarted, c.text)
+			r.runs(r.submit(schedOffer("k"))) // about those that are here
+			r.runs(r.submit(schedTake(2)))
+		}
+	}
+}
+
+// TestWhatWaitsForARankIsNotForItsSuccessor: also what was first asked for while the rank was awaited.
+func TestWhatWaitsForARankIsNotForItsSuccessor(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 0))
+	r.runs(r.submit(schedOffer("k")))
+	r.refused(r.rank(transfer.SessionOpened{}, 1), transfer.Restarted, "than this was about")
+	r.runs(r.submit(schedOffer("k")))
+}
+
+// TestARankOffersItsOwnAgain: it knows what is in its memory, whoever else is new.
+func TestARankOffersItsOwnAgain(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{Resumed: true}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{}, 1))
+	r.runs(r.rank(transfer.SessionOpened{}, 0))
+	offer := schedOffer("k")
+	offer.Again = true
+	r.runs(r.step(transfer.Submit{Session: 10, UserData: 1, Op: offer}))
+}

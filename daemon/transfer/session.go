@@ -27,6 +27,8 @@ type session struct {
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
 	held     heldSubmits
+	resumed  bool              // its client had it before, and proved that
+	changed  bool              // of a scheduler: what it had submitted before it was this one may be about other ranks
 	awaited  *AwaitedSession   // it is back as this one after a restart
 	lingers  *home             // that outlives it
 	orphans  []*offer          // that outlive it and lie in its memory

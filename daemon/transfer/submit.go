@@ -32,6 +32,10 @@ func (m *Machine) submit(sub *Submit) {
 		m.refuse(s, sub, cause)
 		return
 	}
+	if cause := m.outdated(s, sub.Op); cause.Reason != OK {
+		m.refuse(s, sub, cause)
+		return
+	}
 	if s.ops[sub.UserData] != nil {
 		m.refuse(s, sub, because(Invalid, "user_data %#x names an operation that is not released yet; use another one", sub.UserData))
 		return

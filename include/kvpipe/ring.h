@@ -116,6 +116,7 @@ struct kvpipe_welcome {         /* 1280 bytes */
 enum kvpipe_says {
 	KVPIPE_SAYS_GRANTED = 1u << 0,  /* keeps `granted` in the layer slots, and knows KVPIPE_OP_RESTARTED */
 	KVPIPE_SAYS_INVALID = 1u << 1,  /* knows INVALIDATE, REVALIDATE and KVPIPE_REGISTER_INVALID */
+	KVPIPE_SAYS_AGAIN = 1u << 2,    /* knows KVPIPE_SQE_AGAIN */
 };
 
 struct kvpipe_ack {             /* 32 bytes, then text_len bytes of UTF-8, no NUL */
@@ -182,9 +183,13 @@ enum kvpipe_op {
 
 #define KVPIPE_ROLE_ENDPOINT 3u /* HELLO role of the end of a pipe or lookup buffer: of no rank, fences nobody */
 
+/* Of an OFFER or a TAKE, to a daemon with KVPIPE_SAYS_AGAIN: it was submitted before the session came back. The daemon refuses a
+ * scheduler's when it may be about other ranks than those that are there. */
+#define KVPIPE_SQE_AGAIN 1u
+
 struct kvpipe_sqe {             /* 64 bytes */
 	uint8_t op;
-	uint8_t flags;          /* 0 */
+	uint8_t flags;          /* KVPIPE_SQE_AGAIN */
 	uint16_t reserved0;
 	uint32_t rec_len;       /* bytes of the record with its padding: a multiple of 8; 0: none */
 	uint64_t user_data;     /* nonzero, unique among the session's unreleased operations, never its top bit */

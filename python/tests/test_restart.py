@@ -223,6 +223,74 @@ def test_what_is_unregistered_is_never_written_to_again_nor_what_comes_after_it(
         daemon.stop()
 
 
+@pytest.mark.parametrize("when", ["before", "away"])
+def test_an_offer_of_a_replaced_rank_ends(folder, when):
+    """A scheduler's offer is about the memory of the worker that was there, and never about that of the next one."""
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rx{n}", f"rx{n}", folder / "ca")
+    try:
+        with kvpipe.connect(daemon.socket, engine_id="p", role="scheduler", instance="1") as ps, Cache(daemon.socket, "d") as d:
+            first = Engine(daemon.socket, "p", instance="1")
+            first.ask(f"[cache.fill(i, i) for i in {IDS}]")
+            offer = ps.offer("k", IDS, tokens=TOKENS, token=TOKEN, consumers=2)
+            d.node.take("k", IDS, token=TOKEN, tokens=TOKENS, timeout=60).wait(60)  # it is there, also for who is killed now
+            if when == "before":
+                first.close()
+                with Cache(daemon.socket, "p", instance="1") as p:
+                    restart([daemon], [ps, d.node, p.node], "kill")
+                    ended(ps, offer, d, p)
+            else:
+                daemon.kill()
+                first.close()
+                daemon.start()
+                back(ps)
+                back(d.node)
+                with Cache(daemon.socket, "p", instance="1") as p:
+                    ended(ps, offer, d, p)
+    finally:
+        daemon.stop()
+
+
+def ended(ps, offer, d, p):
+    with pytest.raises(kvpipe.Restarted, match="another session of one of its ranks"):
+        offer.wait(60)
+    assert offer.released
+    with pytest.raises(kvpipe.Timeout):
+        d.node.take("k", IDS, token=TOKEN, tokens=TOKENS, timeout=0.5).wait(60)
+    [p.fill(i, i + 1) for i in IDS]
+    offer = ps.offer("k", IDS, tokens=TOKENS, token=TOKEN)  # of what the rank has that is here
+    d.node.take("k", BACKWARDS, token=TOKEN, tokens=TOKENS, timeout=60).wait(60)
+    offer.wait(60)
+    assert all(d.holds(BLOCKS - 1 - i, i + 1) for i in IDS)
+
+
+def test_a_rank_that_died_before_is_missing_after(folder):
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rm{n}", f"rm{n}", folder / "ca")
+    try:
+        with kvpipe.connect(daemon.socket, engine_id="d", role="scheduler", instance="1") as ds, \
+                Cache(daemon.socket, "p") as p, Cache(daemon.socket, "d", tp=2, rank=0, instance="1") as d0:
+            d1 = Engine(daemon.socket, "d", tp=2, rank=1, instance="1")
+            p.node.offer("k", IDS, tokens=TOKENS, token=TOKEN)
+            d1.close()
+            for _ in range(3):
+                with pytest.raises(kvpipe.Unavailable, match='rank 1 of engine "d"'):
+                    left(ds)
+                restart([daemon], [ds, p.node, d0.node], "kill")
+    finally:
+        daemon.stop()
+
+
+def left(ds):
+    """A take of a scheduler, asked for until the daemon knows that a rank has died."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            ds.take("none", IDS, token=TOKEN, tokens=TOKENS, timeout=0.2).wait(60)
+        except kvpipe.Timeout:
+            time.sleep(0.01)
+
+
 def test_a_daemon_that_never_comes_back(folder):
     n = len(list(folder.iterdir()))
     daemon = Daemon(folder / f"rn{n}", f"rn{n}", folder / "ca")

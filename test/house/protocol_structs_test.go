@@ -22,7 +22,7 @@ func structExamples(t *testing.T) map[string][]byte {
 	welcome := ring.Welcome{
 		ABI: ring.ABI, Epoch: 9, Session: 9<<32 | 1, Secret: secret, RingCBytes: uint64(g.CBytes), RingDBytes: uint64(g.DBytes),
 		NRings: uint32(len(g.Table())), Rank: 1, MaxPinnedBytes: 1 << 40, Ops: ring.Ops, MaxIDs: 1 << 20, MaxViews: 4096, MaxRegions: 1024, MaxInflight: 4096,
-		Says: ring.SaysGranted | ring.SaysInvalid,
+		Says: ring.SaysGranted | ring.SaysInvalid | ring.SaysAgain,
 	}
 	copy(welcome.Rings[:], g.Table())
 	view := ring.View{

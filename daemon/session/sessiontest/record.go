@@ -16,7 +16,7 @@ func Encode(op transfer.Op) (e ring.SQE, rec []byte) {
 	case nil:
 		e.Op = ring.OpNop
 	case *transfer.OfferOp:
-		e.Op, e.TimeoutNS = ring.OpOffer, uint64(o.Lease)
+		e.Op, e.Flags, e.TimeoutNS = ring.OpOffer, again(o.Again), uint64(o.Lease)
 		rec = ring.Append(nil, &ring.RecOffer{
 			Flags: flags(o.Sealed, o.Layered), Consumers: uint32(o.Consumers), After: o.After, KeyLen: length(o.Key), TokenLen: length(o.Token),
 			ContentLen: length(o.Content), TraceLen: length(o.Trace), NGroups: uint32(len(o.Blocks)),
@@ -33,7 +33,7 @@ func Encode(op transfer.Op) (e ring.SQE, rec []byte) {
 	case *transfer.CancelOp:
 		e.Op, e.Target = ring.OpCancel, o.Target
 	case *transfer.TakeOp:
-		e.Op, e.TimeoutNS, e.LayerSlot = ring.OpTake, uint64(o.Timeout), o.LayerSlot
+		e.Op, e.Flags, e.TimeoutNS, e.LayerSlot = ring.OpTake, again(o.Again), uint64(o.Timeout), o.LayerSlot
 		rec = ring.Append(nil, &ring.RecTake{
 			Flags: flags(false, o.Layered), Part: uint32(o.Part), Parts: uint32(o.Parts), TakeID: o.TakeID, After: o.After, KeyLen: length(o.Key),
 			TokenLen: length(o.Token), ContentLen: length(o.Content), TraceLen: length(o.Trace), PeerLen: length(o.Peer), NGroups: uint32(len(o.Blocks)),
@@ -74,6 +74,13 @@ func Encode(op transfer.Op) (e ring.SQE, rec []byte) {
 func keyRecord(key, token []byte, trace, peer string) []byte {
 	rec := ring.Append(nil, &ring.RecKey{KeyLen: length(key), TokenLen: length(token), TraceLen: length(trace), PeerLen: length(peer)})
 	return pad(concat(rec, key, token, []byte(trace), []byte(peer)))
+}
+
+func again(is bool) uint8 {
+	if is {
+		return ring.SQEAgain
+	}
+	return 0
 }
 
 func flags(sealed, layered bool) (f uint32) {

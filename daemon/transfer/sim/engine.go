@@ -112,6 +112,7 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 		s.free = append(s.free, i)
 	}
 	ev := s.opened()
+	ev.Resumed = n.await > 0 // scripts have those come back who are awaited
 	if role == transfer.Scheduler {
 		n.event(0, ev)
 		return s

@@ -123,7 +123,7 @@ func (s *Session) hello() {
 	if !s.eng.c.fixed && !(s.open && s.away) {
 		return
 	}
-	s.node.visit(s.opened(), transfer.Cause{Reason: transfer.PeerGone, Text: "closed the connection"})
+	s.node.visit(s.reopened(), transfer.Cause{Reason: transfer.PeerGone, Text: "closed the connection"})
 }
 
 // ended opens the end of a pipe beside the engine's sessions, and closes it.
@@ -149,7 +149,7 @@ func (s *Session) resume() {
 	s.id, s.away, s.drained = n.lastID, false, false
 	s.credits = s.eng.c.credits
 	n.sessions[s.id] = s
-	n.step(s.opened())
+	n.step(s.reopened())
 	if s.mem != nil {
 		s.comesWithout()
 		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
@@ -186,7 +186,7 @@ func (o *Op) again() {
 	switch in := o.in.(type) {
 	case *transfer.TakeOp:
 		again := *in
-		again.Timeout = max(o.left(), 1)
+		again.Timeout, again.Again = max(o.left(), 1), true
 		step(o.user, &again)
 	case *transfer.WatchOp:
 		again := *in
@@ -198,6 +198,7 @@ func (o *Op) again() {
 		step(o.user, &again)
 	case *transfer.OfferOp:
 		again := *in
+		again.Again = true
 		step(o.user, &again)
 		for _, x := range o.more {
 			ext := *x
@@ -222,6 +223,13 @@ func (s *Session) opened() transfer.SessionOpened {
 	if s.role == transfer.Scheduler {
 		ev.Rank = transfer.NoRank
 	}
+	return ev
+}
+
+// reopened is what the next daemon is told of it.
+func (s *Session) reopened() transfer.SessionOpened {
+	ev := s.opened()
+	ev.Resumed = true
 	return ev
 }
 
