@@ -90,7 +90,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	s.abi = min(h.ABIMax, newest)
 	v.mourn(who)
 	_ = conn.SetDeadline(time.Time{}) // from admit on, deadlines are the session's
-	err = v.admit(s)
+	k, err := v.admit(s, &h)
 	var rank *occupied
 	if errors.As(err, &rank) {
 		// A process that was killed and is back at once may be faster than the news of its death.
@@ -100,7 +100,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		}
 		select {
 		case <-rank.by.left:
-			err = v.admit(s)
+			k, err = v.admit(s, &h)
 		case <-time.After(wait):
 		case <-v.stop:
 		}
@@ -110,7 +110,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		v.forgo(&h, err)
 		return nil, err
 	}
-	k := v.remember(s, transfer.SessionID(h.Session), &h.Secret)
+	v.remember(s)
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.had, Resumed: k.resumed, Changed: k.changed,
@@ -187,22 +187,26 @@ func (v *Server) forgo(h *ring.Hello, err error) {
 	}
 }
 
-// admit gives the session its id and its place among the others.
-func (v *Server) admit(s *session) error {
+// admit gives the session its id and its place among the others, in the state, too: those of older instances are not to come back. It
+// returns what was known of it.
+func (v *Server) admit(s *session, h *ring.Hello) (k known, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.draining {
-		return refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
+		return k, refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
 	}
-	if err := v.engines.join(s); err != nil {
-		return err
+	if err := v.engines.join(s, h.Session != 0); err != nil {
+		return k, err
 	}
 	v.next++
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
 	v.change(s, nil, nil)
+	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
+		k = v.state.put(s, transfer.SessionID(h.Session), &h.Secret, v.engines.pastOf(s))
+	}
 	v.served.Add(1) // it is not draining, so Close has not begun to wait
-	return nil
+	return k, nil
 }
 
 // welcome answers HELLO.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"slices"
@@ -19,6 +20,7 @@ type engineKey struct{ name, owner string }
 
 type engine struct {
 	instance string
+	lost     string                // the one that was expected after a restart, and did not come
 	sessions map[*session]struct{} // of the live instance, not ending
 	past     []string              // instances that were replaced, newest last
 	left     int                   // how often the last session of an instance has left
@@ -33,12 +35,13 @@ type idle struct {
 
 // What clients that restart for ever, under one name or ever new ones, make the daemon remember.
 const (
-	maxPast = 64
-	maxIdle = 4096
+	maxPast  = 64
+	keptPast = 8 // over a restart
+	maxIdle  = 4096
 )
 
-// join finds the instance for a new session and counts the session in.
-func (r *registry) join(s *session) error {
+// join finds the instance for a new session and counts the session in. One that comes back (resumes) was there before whoever is live now.
+func (r *registry) join(s *session, resumes bool) error {
 	if s.who.Role == transfer.Endpoint {
 		return nil // of no instance
 	}
@@ -53,21 +56,19 @@ func (r *registry) join(s *session) error {
 		name = e.instance
 	case name == "":
 		name = newInstance()
-	case slices.Contains(e.past, name):
-		return refuse(transfer.Closed, "instance %q of engine %q was replaced by %q: stop this process", name, s.who.Engine, e.instance)
+	case slices.Contains(e.past, name), resumes && e.instance != "" && name != e.instance:
+		return refuse(transfer.Closed, "instance %q of engine %q was replaced by %q: stop this process", name, s.who.Engine, cmp.Or(e.instance, e.lost, "a newer one"))
 	}
 	if name == e.instance {
 		if err := e.fits(s); err != nil {
 			return err
 		}
 	} else {
-		if e.instance != "" {
-			e.past = append(e.past, e.instance)
-			if len(e.past) > maxPast {
-				e.past = e.past[1:]
-			}
+		e.replace(e.instance)
+		if !resumes && e.lost != name {
+			e.replace(e.lost)
 		}
-		e.instance, e.sessions = name, map[*session]struct{}{}
+		e.instance, e.lost, e.sessions = name, "", map[*session]struct{}{}
 	}
 	s.who.Instance = name
 	e.sessions[s] = struct{}{}
@@ -75,19 +76,37 @@ func (r *registry) join(s *session) error {
 	return nil
 }
 
-// expect makes the instances live that had sessions with the daemon before.
-func (r *registry) expect(sessions []remembered) {
-	for _, s := range sessions {
-		r.engines[engineKey{s.Engine, s.Owner}] = &engine{instance: s.Instance, sessions: map[*session]struct{}{}}
+// replace notes that an instance, if there is one, must not come back.
+func (e *engine) replace(instance string) {
+	if instance == "" {
+		return
+	}
+	e.past = append(e.past, instance)
+	if len(e.past) > maxPast {
+		e.past = e.past[1:]
 	}
 }
 
-// giveUp forgets the instances of which nobody came.
+// expect makes the instances live that had sessions with the daemon before.
+func (r *registry) expect(sessions []remembered, past map[engineKey][]string) {
+	for _, s := range sessions {
+		r.engines[engineKey{s.Engine, s.Owner}] = &engine{instance: s.Instance, sessions: map[*session]struct{}{}, past: past[engineKey{s.Engine, s.Owner}]}
+	}
+}
+
+// pastOf is what the state keeps of the past of a session's engine.
+func (r *registry) pastOf(s *session) []string {
+	past := r.engines[engineKey{s.who.Engine, s.who.Owner}].past
+	return slices.Clone(past[max(0, len(past)-keptPast):])
+}
+
+// giveUp frees the place of the instances of which nobody came. They may still come back, until another one takes it.
 func (r *registry) giveUp(sessions []remembered) {
 	for _, s := range sessions {
 		key := engineKey{s.Engine, s.Owner}
-		if e := r.engines[key]; e != nil && e.instance == s.Instance && len(e.sessions) == 0 && len(e.past) == 0 {
-			delete(r.engines, key)
+		if e := r.engines[key]; e != nil && e.instance == s.Instance && len(e.sessions) == 0 {
+			e.lost = e.instance
+			r.rest(key, e)
 		}
 	}
 }
@@ -136,11 +155,16 @@ func (r *registry) leave(s *session) {
 	if len(e.sessions) > 0 {
 		return
 	}
-	e.instance = ""
 	if len(e.past) == 0 {
 		delete(r.engines, key)
 		return
 	}
+	r.rest(key, e)
+}
+
+// rest remembers an engine without sessions.
+func (r *registry) rest(key engineKey, e *engine) {
+	e.instance = ""
 	e.left++
 	r.idle = append(r.idle, idle{key, e, e.left})
 	if len(r.idle) > maxIdle {

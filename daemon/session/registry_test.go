@@ -12,7 +12,7 @@ func TestRegistryForgets(t *testing.T) {
 	r := registry{engines: map[engineKey]*engine{}}
 	join := func(name, instance string) (*session, error) {
 		s := &session{who: identity{Engine: name, Instance: instance, Role: transfer.Scheduler}}
-		return s, r.join(s)
+		return s, r.join(s, false)
 	}
 	visit := func(name, instance string) {
 		t.Helper()

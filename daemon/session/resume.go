@@ -35,14 +35,11 @@ func (v *Server) awaitReturn() {
 	v.saveState()
 }
 
-// remember notes a session before its client hears of it. Ends of pipes do not come back.
-// It returns what was known of it.
-func (v *Server) remember(s *session, resumes transfer.SessionID, secret *[32]byte) (k known) {
+// remember writes down a session before its client hears of it.
+func (v *Server) remember(s *session) {
 	if s.who.Role != transfer.Endpoint {
-		k = v.state.put(s, resumes, secret)
 		v.saveState()
 	}
-	return k
 }
 
 // dismiss forgets a session, unless it was told to come back, or is back already by another connection.

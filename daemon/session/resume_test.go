@@ -463,3 +463,47 @@ func TestWhoIsNotAnsweredComesAgain(t *testing.T) {
 		t.Error("it was not known the second time")
 	}
 }
+
+// An instance that stood still over restarts does not take the place of the one that came meanwhile, whoever of them is back first.
+func TestAnOlderInstanceThatComesBackIsRefused(t *testing.T) {
+	old := func(c *sessiontest.Client) sessiontest.Options { return again(worker("e", "", 0), c) }
+	soon := func(c *session.Config) { c.Await = time.Nanosecond }
+
+	l := newLives(t)
+	n := l.start(nil)
+	a, a1 := n.dial(worker("e", "one", 0)), n.dial(worker("e", "one", 1))
+	l.kill(n)
+	n = l.start(soon)
+	l.forgets("one")
+	b := n.dial(worker("e", "two", 0))
+	n.refused(old(a), transfer.Closed, `was replaced by "two"`)
+	for range 2 {
+		l.kill(n)
+		n = l.start(nil)
+		n.refused(old(a), transfer.Closed, `was replaced by "two"`) // also before the newer one is back
+		b = n.dial(old(b))
+		n.refused(old(a1), transfer.Closed, `was replaced by "two"`)
+	}
+	l.kill(n)
+	n = l.start(soon)
+	l.forgets("two")
+	n.refused(old(a), transfer.Closed, "was replaced")
+	b = n.dial(old(b)) // late, and nobody has its place
+	n.dial(worker("e", "three", 0))
+	n.refused(old(b), transfer.Closed, `was replaced by "three"`)
+}
+
+// The daemon may be killed before it has heard that the sessions of the older instance have ended.
+func TestOnlyTheNewestInstanceIsAwaited(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	a := n.dial(worker("e", "one", 0))
+	b := n.dial(worker("e", "two", 0)) // this driver ends nobody
+	l.kill(n)
+	n = l.start(nil)
+	if got := n.Awaited().Sessions; len(got) != 1 || got[0].Instance != "two" {
+		t.Errorf("awaited: %+v", got)
+	}
+	n.refused(again(worker("e", "", 0), a), transfer.Closed, `was replaced by "two"`)
+	n.dial(again(worker("e", "", 0), b))
+}

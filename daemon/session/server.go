@@ -84,7 +84,7 @@ func New(cfg Config) (*Server, error) {
 	if v.state, err = loadState(cfg.State); err != nil {
 		cfg.Log.Warn("broken state file", "error", err)
 	}
-	v.engines.expect(v.state.awaited())
+	v.engines.expect(v.state.awaited(), v.state.past)
 	switch cfg.PollMode {
 	case "", "event":
 	case "busy":

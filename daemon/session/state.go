@@ -26,6 +26,7 @@ type state struct {
 	mu      sync.Mutex
 	all     map[transfer.SessionID]remembered // of now, and of before the restart
 	had     map[instanceKey][]uint32          // of each instance that has sessions: the ranks that it has, or had
+	past    map[engineKey][]string            // instances that were replaced, of engines that have sessions
 	patient bool                              // who has not come back is still awaited
 	changes uint64
 
@@ -58,6 +59,14 @@ type stateFile struct {
 	Version   int          `json:"version"`
 	Sessions  []remembered `json:"sessions"`
 	Instances []instance   `json:"instances,omitempty"`
+	Past      []replaced   `json:"past,omitempty"`
+}
+
+// replaced are instances of an engine that must not come back, newest last.
+type replaced struct {
+	Engine    string   `json:"engine"`
+	Owner     string   `json:"owner"`
+	Instances []string `json:"instances"`
 }
 
 // instance is one of an engine's in the file, with all ranks that it had here, those that have left, too.
@@ -74,7 +83,7 @@ const (
 )
 
 func newState(path string) *state {
-	return &state{path: path, all: map[transfer.SessionID]remembered{}, had: map[instanceKey][]uint32{}, patient: true}
+	return &state{path: path, all: map[transfer.SessionID]remembered{}, had: map[instanceKey][]uint32{}, past: map[engineKey][]string{}, patient: true}
 }
 
 // loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
@@ -107,6 +116,9 @@ func (st *state) recall(f *stateFile) {
 	}
 	for _, i := range f.Instances {
 		st.knows(instanceKey{i.Engine, i.Owner, i.Instance}, i.Ranks...)
+	}
+	for _, p := range f.Past {
+		st.past[engineKey{p.Engine, p.Owner}] = p.Instances[max(0, len(p.Instances)-keptPast):]
 	}
 	st.tidy()
 }
@@ -230,8 +242,17 @@ func bySession(a, b remembered) int { return cmp.Compare(a.Session, b.Session) }
 func (st *state) encode() (b []byte, changes uint64, err error) {
 	st.mu.Lock()
 	f, changes := stateFile{Version: stateVersion, Sessions: []remembered{}}, st.changes
+	engines := map[engineKey]struct{}{}
 	for _, r := range st.all {
 		f.Sessions = append(f.Sessions, r)
+		engines[engineKey{r.Engine, r.Owner}] = struct{}{}
+	}
+	for key, past := range st.past {
+		if _, ok := engines[key]; !ok || len(past) == 0 {
+			delete(st.past, key)
+			continue
+		}
+		f.Past = append(f.Past, replaced{key.name, key.owner, past})
 	}
 	for key, ranks := range st.had {
 		f.Instances = append(f.Instances, instance{key.engine, key.instance, key.owner, slices.Sorted(slices.Values(ranks))})
@@ -241,17 +262,19 @@ func (st *state) encode() (b []byte, changes uint64, err error) {
 	slices.SortFunc(f.Instances, func(a, b instance) int {
 		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Instance, b.Instance))
 	})
+	slices.SortFunc(f.Past, func(a, b replaced) int { return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Owner, b.Owner)) })
 	b, err = json.Marshal(f)
 	return b, changes, err
 }
 
 // put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
 // layout before is about to set it again, perhaps to the daemon after this one. It returns what was known of it.
-func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte) (k known) {
+func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte, past []string) (k known) {
 	sum := sha256.Sum256(s.secret[:])
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.changes++
+	st.past[engineKey{s.who.Engine, s.who.Owner}] = past
 	old, there := st.all[resumes]
 	if k.resumed = there && old.provedBy(secret, &s.who); !k.resumed {
 		old = remembered{}
@@ -263,10 +286,10 @@ func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte) (
 	}
 	layout := old.Layout
 	for id, r := range st.all {
-		if !r.before || r.Engine != s.who.Engine || r.Owner != s.who.Owner {
+		same := r.Instance == s.who.Instance
+		if r.Engine != s.who.Engine || r.Owner != s.who.Owner || same && !r.before {
 			continue
 		}
-		same := r.Instance == s.who.Instance
 		if rank := s.who.Role == transfer.Worker && r.Role == transfer.Worker && r.Rank == s.who.Rank; rank || !same {
 			layout = layout || same && r.Layout
 			delete(st.all, id)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
@@ -22,14 +23,14 @@ func FuzzState(f *testing.F) {
 		{Engine: "prefill-0", Instance: "one", Owner: "uid 0, cgroup /a", Role: transfer.Scheduler, Rank: transfer.NoRank},
 		{Engine: "<é \" \\ 日本>", Instance: "auto-0123456789abcdef", Owner: "uid 7, not visible", Role: transfer.Worker},
 	} {
-		written.put(&session{id: transfer.SessionID(7<<32 | i + 1), who: who, secret: secret}, 0, nil)
+		written.put(&session{id: transfer.SessionID(7<<32 | i + 1), who: who, secret: secret}, 0, &secret, []string{"none"})
 	}
 	written.hasLayout(7<<32 | 1)
 	b, _, err := written.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
-	if f1, err := parseState(b); err != nil || len(f1.Sessions) != 3 || !f1.Sessions[0].Layout || len(f1.Instances) != 2 || f1.Instances[1].Ranks[0] != 1 {
+	if f1, err := parseState(b); err != nil || len(f1.Sessions) != 3 || !f1.Sessions[0].Layout || len(f1.Instances) != 2 || f1.Instances[1].Ranks[0] != 1 || len(f1.Past) != 2 {
 		f.Fatalf("what was written is read as %+v, %v", f1, err)
 	}
 	f.Add(b)
@@ -40,7 +41,7 @@ func FuzzState(f *testing.F) {
 	for _, s := range []string{
 		"", "{", "[]", "null", `{"version":0}`, `{"version":2,"more":[1]}`, `{"version":1,"sessions":null}`, one("1", ""), one("1", `,"role":3,"rank":4294967295`),
 		one("18446744073709551615", `,"layout":true`), one("18446744073709551616", ""), one("-1", ""), one("1", `,"role":9`), one("1", `,"engine":"\u0000"`),
-		one("1", `,"instance":"\ud800"`), one("1", `,"SESSION":2`), one("1", `,"secret_sha256":"zz"`),
+		one("1", `,"instance":"\ud800"`), one("1", `,"SESSION":2`), one("1", `,"secret_sha256":"zz"`), strings.TrimSuffix(one("1", ""), "}") + `,"past":[{"engine":"e","owner":"uid 0","instances":["a","i"]},{}]}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -87,9 +88,15 @@ func FuzzState(f *testing.F) {
 			t.Errorf("read again it is %+v\nand was %+v", again.awaited(), awaited)
 		}
 		live := registry{engines: map[engineKey]*engine{}}
-		live.expect(awaited)
-		if live.giveUp(awaited); len(live.engines) != 0 {
-			t.Errorf("of engines that did not come back %v are live", live.engines)
+		live.expect(awaited, st.past)
+		live.giveUp(awaited)
+		for key, e := range live.engines {
+			if e.instance != "" || len(live.idle) < len(live.engines) {
+				t.Errorf("of %v, that did not come back, %q is live", key, e.instance)
+			}
+		}
+		if len(live.engines) > maxIdle {
+			t.Errorf("%d engines that did not come back are remembered", len(live.engines))
 		}
 		if st.giveUp(); len(st.all)+len(st.had) != 0 {
 			t.Errorf("%v did not come back and are remembered", st.all)
