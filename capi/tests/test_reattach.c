@@ -284,6 +284,7 @@ static void extensions(void)
 		struct seen s = seen(i);
 		CHECK_INT(s.e.op, want[i]);
 		CHECK(s.e.op == KVPIPE_OPCODE_OFFER ? s.e.user_data == a.op : s.e.target == a.op);
+		CHECK_INT(s.e.flags, s.e.op == KVPIPE_OPCODE_OFFER && i > 0 ? KVPIPE_SQE_AGAIN : 0);
 	}
 	fake_end(f, a.op, KVPIPE_DONE, 0, 0);
 	check_end(a.kv, a.op, KVPIPE_DONE, 0, "");

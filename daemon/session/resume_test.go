@@ -418,7 +418,8 @@ func TestReplacedRanksAreRemembered(t *testing.T) {
 	}
 	restart()
 	a = n.dial(again(worker("e", "i", 0), a))
-	asked, idle = n.dial(again(scheduler, asked)), n.dial(again(scheduler, idle))
+	asked = n.dial(again(scheduler, asked))
+	says("a scheduler that asked for nothing yet", n.dial(again(scheduler, idle)), true, false)
 	says("a rank that is back", a, true, false)
 	says("its scheduler", asked, true, false)
 
