@@ -151,7 +151,11 @@ func TestUnregister(t *testing.T) {
 	asked = <-removed
 	second := ask(t, c, ring.CtlUnregister, region, 0)
 	answered(t, c, first, transfer.Timeout, "another request")
-	time.Sleep(100 * time.Millisecond) // the first one's time is over, and the second one's is not
+	other, _, err := c.Alloc(4096)
+	noErr(t, err)
+	later := ask(t, c, ring.CtlUnregister, other, 50*time.Millisecond)
+	<-removed
+	answered(t, c, later, transfer.Timeout, "") // so the first one's time is over, and the second one's is not
 	third := ask(t, c, ring.CtlUnregister, region, 0)
 	answered(t, c, second, transfer.Timeout, "another request")
 	n.RegionDrained(transfer.RegionDrained(asked))

@@ -1,5 +1,6 @@
 """Daemons that are killed, stopped and started again under running engines, which go on as if nothing had been."""
 
+import contextlib
 import os
 import signal
 import time
@@ -285,10 +286,8 @@ def left(ds):
     """A take of a scheduler, asked for until the daemon knows that a rank has died."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        try:
+        with contextlib.suppress(kvpipe.Timeout):
             ds.take("none", IDS, token=TOKEN, tokens=TOKENS, timeout=0.2).wait(60)
-        except kvpipe.Timeout:
-            time.sleep(0.01)
 
 
 def test_a_daemon_that_never_comes_back(folder):
