@@ -32,6 +32,8 @@
  *  - Offers, watches, drops, and takes to which no byte was granted go on as if nothing had been; an offer's lease begins anew.
  *  - A take with bytes ends FAILED with KVPIPE_E_RESTARTED, without KVPIPE_C_MORE: its memory is free. Take again.
  *    (When it is the other node's daemon that ends, it is KVPIPE_E_PEER_GONE: this side cannot wait to see whether that comes back.)
+ *  - What a scheduler offers or takes ends FAILED with KVPIPE_E_RESTARTED when another worker has come in the place of one that it was
+ *    about, or the scheduler itself is back too late; with KVPIPE_E_UNAVAILABLE when a rank of the engine here is missing.
  *  - What is submitted meanwhile waits for the next daemon; it ends at its deadline (TIMEOUT; an offer EXPIRED) if none comes.
  *    Cancelling and withdrawing take effect at once. Calls that wait for an answer wait until their own timeout.
  *  - A session that another instance of the engine has replaced meanwhile, or that the next daemon refuses, is over: every call
