@@ -93,7 +93,7 @@ enum kvpipe_reason {
 	KVPIPE_E_TIMEOUT = 8,       /* the deadline passed */
 	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
 	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
-	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted */
+	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted, or with other workers since */
 	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, own rank gone, transport not allowed or not present, memory that is invalid */
 	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, also after retries, or memory faulted */
 	KVPIPE_E_CLOSED = 14,       /* this session was closed, or ended by the daemon with a reason */

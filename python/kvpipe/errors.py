@@ -104,7 +104,8 @@ class PeerGone(Error):
 
 
 class Restarted(Error):
-    """This node's daemon was restarted while bytes were granted; when it was the other node's, the error is PeerGone."""
+    """This node's daemon was restarted while bytes were granted, or another worker has come in the place of one that the operation was
+    about; when it was the other node's daemon, the error is PeerGone."""
 
     reason = Reason.RESTARTED
 
