@@ -99,7 +99,8 @@ class Instance:
         self.pidfd = os.pidfd_open(self.pid)
         self.reader = threading.Thread(target=self._read, args=(ours,), name=f"log of {self.name}")
         self.reader.start()
-        self.http = httpx.Client(base_url=self.url, timeout=300, trust_env=False)
+        # The server hangs up on a connection that was idle for 5 s, perhaps just when a request goes out.
+        self.http = httpx.Client(base_url=self.url, timeout=300, trust_env=False, limits=httpx.Limits(keepalive_expiry=2))
 
     def _read(self, descriptor):
         """Keeps the log, but not what is in every log."""
