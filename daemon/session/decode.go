@@ -46,12 +46,7 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 	case ring.OpNop:
 		return nil, nil
 	case ring.OpOffer:
-		o, err := decodeOffer(rec, timeout)
-		if err != nil {
-			return nil, err
-		}
-		o.Again = again
-		return o, nil
+		return decodeOffer(rec, timeout, again)
 	case ring.OpExtend:
 		return decodeExtend(rec, e.Target)
 	case ring.OpSeal:
@@ -62,12 +57,7 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 		if e.LayerSlot != ring.NoSlot && e.LayerSlot >= layerSlots {
 			return nil, invalid("layer_slot is %d, the session has %d", e.LayerSlot, layerSlots)
 		}
-		t, err := decodeTake(rec, e.LayerSlot, or(timeout, defaultTake))
-		if err != nil {
-			return nil, err
-		}
-		t.Again = again
-		return t, nil
+		return decodeTake(rec, e.LayerSlot, or(timeout, defaultTake), again)
 	case ring.OpCancel:
 		return &transfer.CancelOp{Target: e.Target}, nil
 	case ring.OpBind:
@@ -131,7 +121,7 @@ func or(t, def transfer.Time) transfer.Time {
 	return t
 }
 
-func decodeOffer(rec []byte, lease transfer.Time) (*transfer.OfferOp, error) {
+func decodeOffer(rec []byte, lease transfer.Time, again bool) (*transfer.OfferOp, error) {
 	if len(rec) < ring.RecOfferSize {
 		return nil, short("offer", rec, ring.RecOfferSize)
 	}
@@ -160,7 +150,7 @@ func decodeOffer(rec []byte, lease transfer.Time) (*transfer.OfferOp, error) {
 	}
 	return &transfer.OfferOp{
 		Key: t.key, Token: t.token, Content: t.content, Trace: t.trace, Lease: lease, Consumers: int(consumers), After: h.After,
-		Sealed: h.Flags&ring.OpSealed != 0, Layered: h.Flags&ring.OpLayered != 0, Blocks: blocks,
+		Sealed: h.Flags&ring.OpSealed != 0, Layered: h.Flags&ring.OpLayered != 0, Again: again, Blocks: blocks,
 	}, nil
 }
 
@@ -184,7 +174,7 @@ func decodeExtend(rec []byte, target uint64) (*transfer.ExtendOp, error) {
 	}, nil
 }
 
-func decodeTake(rec []byte, slot uint32, timeout transfer.Time) (*transfer.TakeOp, error) {
+func decodeTake(rec []byte, slot uint32, timeout transfer.Time, again bool) (*transfer.TakeOp, error) {
 	if len(rec) < ring.RecTakeSize {
 		return nil, short("take", rec, ring.RecTakeSize)
 	}
@@ -218,7 +208,7 @@ func decodeTake(rec []byte, slot uint32, timeout transfer.Time) (*transfer.TakeO
 	return &transfer.TakeOp{
 		Key: t.key, Token: t.token, Content: t.content, Trace: t.trace, Peer: t.peer, TakeID: h.TakeID,
 		Part: int(h.Part), Parts: int(parts), After: h.After, Layered: h.Flags&ring.OpLayered != 0, LayerSlot: slot,
-		Restarted: h.Flags&ring.OpRestarted != 0, Timeout: timeout, Blocks: blocks,
+		Again: again, Restarted: h.Flags&ring.OpRestarted != 0, Timeout: timeout, Blocks: blocks,
 	}, nil
 }
 
