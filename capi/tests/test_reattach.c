@@ -173,14 +173,19 @@ static bool count_layouts(struct fake *f, const struct kvpipe_ctl *head, const v
 	return false;
 }
 
-/* A view of a region that is gone is none of the region that the daemon calls so now. */
-static void stale_view(void)
+static struct fake *counting(void)
 {
 	struct fake_conf conf = alike;
 
 	conf.request = count_layouts;
 	memset(&layouts, 0, sizeof(layouts));
-	struct fake *f = fake_start(&conf);
+	return fake_start(&conf);
+}
+
+/* A view of a region that is gone is none of the region that the daemon calls so now. */
+static void stale_view(void)
+{
+	struct fake *f = counting();
 	kvpipe_t *kv = fake_connect(f);
 	kvpipe_region_t gone = alloc(kv), other = alloc(kv);
 	CHECK(gone == 1 && other == 2);
@@ -198,11 +203,7 @@ static void stale_view(void)
 /* A layout whose memory is gone is not sent to any daemon any more, whatever the session's regions are called; and is still its only one. */
 static void layout_of_gone_memory(void)
 {
-	struct fake_conf conf = alike;
-
-	conf.request = count_layouts;
-	memset(&layouts, 0, sizeof(layouts));
-	struct fake *f = fake_start(&conf);
+	struct fake *f = counting();
 	kvpipe_t *kv = fake_connect(f);
 	kvpipe_region_t gone = alloc(kv);
 	CHECK_INT(set_layout(kv, gone), 0);
@@ -223,11 +224,7 @@ static void layout_of_gone_memory(void)
 /* So it is when it was given up because the next daemon's quota is smaller. */
 static void layout_of_memory_given_up(void)
 {
-	struct fake_conf conf = alike;
-
-	conf.request = count_layouts;
-	memset(&layouts, 0, sizeof(layouts));
-	struct fake *f = fake_start(&conf);
+	struct fake *f = counting();
 	kvpipe_t *kv = fake_connect(f);
 	kvpipe_region_t gone = alloc(kv), other = alloc(kv);
 	CHECK_INT(set_layout(kv, gone), 0);

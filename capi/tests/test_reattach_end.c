@@ -322,23 +322,36 @@ static void *fence_at_close(void *arg)
 	return NULL;
 }
 
+static kvpipe_t *connect_with_two(struct fake *f, kvpipe_region_t *last)
+{
+	kvpipe_t *kv = fake_connect(f);
+	void *addr;
+
+	told = 0;
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, last), 0);
+	return kv;
+}
+
+/* Comes back, is told of memory, and has not fenced when its client has left it. */
+static void returns_and_fences(struct fake *f)
+{
+	fake_fence_long(f);
+	fake_die(f);
+	fake_return(f);
+	fake_await_sessions(f, 2);
+	fake_await_hangup(f);
+}
+
 /* The session's daemon of after a restart was told of its memory, does not take it, and fences. */
 static struct fake *fencing_as(bool (*request)(struct fake *, const struct kvpipe_ctl *, const void *, int), kvpipe_t **kv,
 			       kvpipe_region_t *region)
 {
 	struct fake_conf conf = { .request = request, .arg = kv };
 	struct fake *f = fake_start(&conf);
-	void *addr;
 
-	told = 0;
-	*kv = fake_connect(f);
-	for (int i = 0; i < 2; i++)
-		CHECK_INT(kvpipe_mem_alloc(*kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, region), 0);
-	fake_fence_long(f);
-	fake_die(f);
-	fake_return(f);
-	fake_await_sessions(f, 2);
-	fake_await_hangup(f);
+	*kv = connect_with_two(f, region);
+	returns_and_fences(f);
 	return f;
 }
 
@@ -440,20 +453,12 @@ static void taken_back_before(void)
 	struct fake_conf conf = { .request = grudge };
 	struct fake *f = fake_start(&conf), *other = fake_start(NULL);
 	pthread_t t;
-	void *addr;
 
-	told = 0;
 	__atomic_store_n(&fenced, false, __ATOMIC_RELAXED);
-	g.kv = fake_connect(f);
-	for (int i = 0; i < 2; i++)
-		CHECK_INT(kvpipe_mem_alloc(g.kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &g.region), 0);
+	g.kv = connect_with_two(f, &g.region);
 	CHECK(pthread_create(&t, NULL, give_back, &g) == 0);
 	fake_await_requests(f, KVPIPE_CTL_UNREGISTER, 1);
-	fake_fence_long(f);
-	fake_die(f);
-	fake_return(f);
-	fake_await_sessions(f, 2);
-	fake_await_hangup(f);
+	returns_and_fences(f);
 	CHECK_INT(rename(fake_path(other), fake_path(f)), 0);
 	fake_await_requests(other, KVPIPE_CTL_UNREGISTER, 1);
 	for (int i = 0; i < 20; i++) /* it has answered long ago */
