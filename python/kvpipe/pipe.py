@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items)$')
 
 
+def _all_sent(error: Closed) -> bool:
+    return _ALL.search(str(error)) is not None
+
+
 def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token: Optional[bytes], peer: Optional[str],
               window: Optional[int], linger: Optional[float]) -> "Pipe":
     which = _abi.ENDS[_values.one_of("pipe: end", end, _abi.ENDS)]
@@ -150,7 +154,7 @@ class Pipe(End):
                 try:
                     return self.recv_tensor()
                 except Closed as error:
-                    if _ALL.search(str(error)) is None:
+                    if not _all_sent(error):
                         raise
                     raise StopIteration from None
 
@@ -163,7 +167,7 @@ class Pipe(End):
                 try:
                     return await self.recv_tensor_async()
                 except Closed as error:
-                    if _ALL.search(str(error)) is None:
+                    if not _all_sent(error):
                         raise
                     raise StopAsyncIteration from None
 
