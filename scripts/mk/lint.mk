@@ -3,6 +3,9 @@
 # Where Go code lies; build/ and everything that begins with a dot is left out.
 GO_FILES  = $(shell find . -name '*.go' -not -path './$(BUILD)/*' -not -path './.*/*')
 C_TIDY    = $(wildcard capi/*.c examples/c/*.c)
+# How far clang's analyzer follows the paths of one function: as far as its own shallow mode does, a third of the default, in a quarter of the time.
+TIDY_NODES ?= 75000
+TIDY_ARGS  = $(foreach arg,-Xclang -analyzer-config -Xclang max-nodes=$(TIDY_NODES),--extra-arg=$(arg))
 C_FORMAT  = $(wildcard capi/*.c capi/tests/*.c examples/c/*.c)
 
 .PHONY: lint lint-go lint-c fmt arm64
@@ -23,7 +26,7 @@ lint-c: | system-deps
 		$(CC) -std=c11 -pedantic $(filter-out -Wmissing-prototypes,$(CWARN)) -fsyntax-only -Iinclude -x c $$header; \
 	done
 ifneq ($(C_TIDY),)
-	@printf '%s\0' $(C_TIDY) | xargs -0 -P 2 -I{} clang-tidy --quiet --warnings-as-errors='*' {} -- \
+	@printf '%s\0' $(C_TIDY) | xargs -0 -P 2 -I{} clang-tidy --quiet --warnings-as-errors='*' $(TIDY_ARGS) {} -- \
 		$(CSTD) -Iinclude -Icapi 2> >(grep -v 'warnings\? generated' >&2)
 endif
 
