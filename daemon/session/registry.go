@@ -170,7 +170,7 @@ func (r *registry) rest(key engineKey, e *engine) {
 	if len(r.idle) > maxIdle {
 		old := r.idle[0]
 		r.idle = r.idle[1:]
-		if old.e.left == old.left && len(old.e.sessions) == 0 {
+		if r.engines[old.key] == old.e && old.e.left == old.left && len(old.e.sessions) == 0 {
 			delete(r.engines, old.key)
 		}
 	}

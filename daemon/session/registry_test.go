@@ -48,3 +48,29 @@ func TestRegistryForgets(t *testing.T) {
 	}
 	r.leave(lives)
 }
+
+// TestRegistryKeepsWhoIsLive: that an engine of that name was lost before, and came back, is no reason to forget it while others come and go.
+func TestRegistryKeepsWhoIsLive(t *testing.T) {
+	r := registry{engines: map[engineKey]*engine{}}
+	of := func(name, instance string) *session {
+		return &session{who: identity{Engine: name, Instance: instance, Role: transfer.Scheduler}}
+	}
+	lost := []remembered{{Engine: "e", Instance: "a"}}
+	for i := range maxIdle {
+		lost = append(lost, remembered{Engine: fmt.Sprint("engine ", i), Instance: "a"})
+	}
+	r.expect(lost, nil)
+	r.giveUp(lost[:1])
+	back := of("e", "a")
+	if err := r.join(back, true); err != nil {
+		t.Fatal(err)
+	}
+	r.leave(back)
+	if err := r.join(of("e", "b"), false); err != nil {
+		t.Fatal(err)
+	}
+	r.giveUp(lost[1:])
+	if e := r.engines[engineKey{"e", ""}]; e == nil || e.instance != "b" {
+		t.Errorf("its live instance is forgotten: %+v", e)
+	}
+}
