@@ -90,7 +90,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	s.abi = min(h.ABIMax, newest)
 	v.mourn(who)
 	_ = conn.SetDeadline(time.Time{}) // from admit on, deadlines are the session's
-	k, err := v.admit(s, &h)
+	err = v.admit(s, &h)
 	var rank *occupied
 	if errors.As(err, &rank) {
 		// A process that was killed and is back at once may be faster than the news of its death.
@@ -100,7 +100,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		}
 		select {
 		case <-rank.by.left:
-			k, err = v.admit(s, &h)
+			err = v.admit(s, &h)
 		case <-time.After(wait):
 		case <-v.stop:
 		}
@@ -111,10 +111,6 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		return nil, err
 	}
 	v.remember(s)
-	v.cfg.Events(transfer.SessionOpened{
-		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
-		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.had, Resumed: k.resumed, Changed: k.changed,
-	})
 	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
 	_ = sys.PassRights(conn, true) // older kernels let all
 	if err := s.welcome(m.seq); err != nil {
@@ -187,26 +183,35 @@ func (v *Server) forgo(h *ring.Hello, err error) {
 	}
 }
 
-// admit gives the session its id and its place among the others, in the state, too: those of older instances are not to come back. It
-// returns what was known of it.
-func (v *Server) admit(s *session, h *ring.Hello) (k known, err error) {
+// admit gives the session its id and its place among the others, in the state, too: those of older instances are not to come back. The
+// machine hears of it before anybody else is admitted: to it, too, the newest instance is the one that came last, and who is a scheduler
+// of before has to know of the workers that came since.
+func (v *Server) admit(s *session, h *ring.Hello) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.draining {
-		return k, refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
+		return refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
 	}
 	if err := v.engines.join(s, h.Session != 0); err != nil {
-		return k, err
+		return err
 	}
 	v.next++
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
 	v.change(s, nil, nil)
+	var k known
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
 		k = v.state.put(s, transfer.SessionID(h.Session), &h.Secret, v.engines.pastOf(s))
 	}
 	v.served.Add(1) // it is not draining, so Close has not begun to wait
-	return k, nil
+	v.cfg.Events(transfer.SessionOpened{
+		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
+		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.had, Resumed: k.resumed, Changed: k.changed,
+	})
+	if s.who.Role == transfer.Worker && !k.resumed {
+		v.state.another(&s.who)
+	}
+	return nil
 }
 
 // welcome answers HELLO.

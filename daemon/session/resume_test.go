@@ -508,3 +508,33 @@ func TestOnlyTheNewestInstanceIsAwaited(t *testing.T) {
 	n.refused(again(worker("e", "", 0), a), transfer.Closed, `was replaced by "two"`)
 	n.dial(again(worker("e", "", 0), b))
 }
+
+// The machine hears of sessions in the order in which they got their places, however many come at once: which instance is the newest, and
+// whether a worker came since a scheduler was asked for what it knows, are matters of that order.
+func TestTheMachineHearsOfSessionsInTheirOrder(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	var dials sync.WaitGroup
+	for i := range 128 {
+		dials.Go(func() {
+			c, err := sessiontest.Dial(n.path, sessiontest.Options{Engine: fmt.Sprint("e", i)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(c.Kill)
+		})
+	}
+	dials.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var last transfer.SessionID
+	for _, ev := range n.events {
+		if o, ok := ev.(transfer.SessionOpened); ok {
+			if o.Session < last {
+				t.Errorf("session %#x was opened after %#x", uint64(o.Session), uint64(last))
+			}
+			last = o.Session
+		}
+	}
+}

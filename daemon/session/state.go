@@ -99,9 +99,6 @@ func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte, p
 		}
 	}
 	key := instanceKey{s.who.Engine, s.who.Owner, s.who.Instance}
-	if s.who.Role == transfer.Worker && !k.resumed {
-		st.another(key)
-	}
 	k.changed = old.Changed
 	st.all[s.id] = remembered{
 		Changed: old.Changed, resumed: k.resumed, live: s,
@@ -122,8 +119,13 @@ type known struct {
 	changed bool
 }
 
-// another notes that a worker came to an instance, and was not one of before. What schedulers had submitted is not about it.
-func (st *state) another(key instanceKey) {
+// another notes that a worker came to an instance, and was not one of before. What schedulers had submitted is not about it; the machine
+// knows of it already, so what they submit from now on is.
+func (st *state) another(who *identity) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.changes++
+	key := instanceKey{who.Engine, who.Owner, who.Instance}
 	for id, r := range st.all {
 		if r.Role == transfer.Scheduler && r.key() == key && (r.live == nil || r.resumed || r.live.count.submissions.Load() > 0) {
 			r.Changed = true
