@@ -74,3 +74,17 @@ func TestRegistryKeepsWhoIsLive(t *testing.T) {
 		t.Errorf("its live instance is forgotten: %+v", e)
 	}
 }
+
+// TestRanksAreBounded: a client that is every rank of its instance, one after the other, makes no large file.
+func TestRanksAreBounded(t *testing.T) {
+	st := newState("")
+	who := identity{Engine: "e", Instance: "i", Role: transfer.Worker}
+	for rank := range uint32(maxWorld) {
+		who.Rank = rank
+		st.put(&session{id: 1, who: who}, 0, &[32]byte{}, nil)
+	}
+	text, _, err := st.encode()
+	if f, e := parseState(text); err != nil || e != nil || len(f.Instances) != 1 || len(f.Instances[0].Ranks) > 2*transfer.MaxRanks {
+		t.Errorf("%v, %v: %d bytes", err, e, len(text))
+	}
+}

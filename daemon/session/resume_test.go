@@ -538,3 +538,18 @@ func TestTheMachineHearsOfSessionsInTheirOrder(t *testing.T) {
 		}
 	}
 }
+
+// Whoever comes again as another rank, for ever, is remembered once.
+func TestWhoComesAgainAsAnotherIsRememberedOnce(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	scheduler := n.dial(sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}) // with whom the instance stays
+	c := n.dial(worker("e", "i", 0))
+	for i := range uint32(6) {
+		c = n.dial(again(worker("e", "i", (i+1)%2), c))
+	}
+	noErr(t, scheduler.Ping())
+	if text := readFile(t, l.state); strings.Count(text, `"secret_sha256"`) != 2 {
+		t.Errorf("two sessions are remembered as %s", text)
+	}
+}

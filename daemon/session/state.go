@@ -51,10 +51,13 @@ func newState(path string) *state {
 	return &state{path: path, all: map[transfer.SessionID]remembered{}, had: map[instanceKey][]uint32{}, past: map[engineKey][]string{}, patient: true}
 }
 
+// maxHad bounds the ranks that are remembered of an instance: of one that has or had more than these, no operation is about all of them.
+const maxHad = transfer.MaxRanks + 1
+
 // knows notes ranks of an instance.
 func (st *state) knows(key instanceKey, ranks ...uint32) {
 	for _, r := range ranks {
-		if !slices.Contains(st.had[key], r) {
+		if len(st.had[key]) < maxHad && !slices.Contains(st.had[key], r) {
 			st.had[key] = append(st.had[key], r)
 		}
 	}
@@ -78,14 +81,14 @@ func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte, p
 	defer st.mu.Unlock()
 	st.changes++
 	st.past[engineKey{s.who.Engine, s.who.Owner}] = past
-	old, there := st.all[resumes]
-	if k.resumed = there && old.provedBy(secret, &s.who); !k.resumed {
+	old := st.all[resumes]
+	if old.hasSecret(secret) { // a session of this daemon may come again as another rank
+		delete(st.all, old.Session)
+	}
+	if k.resumed = old.provedBy(secret, &s.who); !k.resumed {
 		old = remembered{}
-	} else {
-		delete(st.all, resumes)
-		if old.before {
-			s.formerly = &old
-		}
+	} else if old.before {
+		s.formerly = &old
 	}
 	layout := old.Layout
 	for id, r := range st.all {
@@ -218,8 +221,12 @@ func (st *state) mayResume(id transfer.SessionID, secret *[32]byte, who *identit
 
 // provedBy says whether a client that says this is the session's.
 func (r *remembered) provedBy(secret *[32]byte, who *identity) bool {
+	return r.hasSecret(secret) && r.Owner == who.Owner &&
+		r.Engine == who.Engine && r.Instance == who.Instance && r.Role == who.Role && r.Rank == who.Rank
+}
+
+func (r *remembered) hasSecret(secret *[32]byte) bool {
 	sum := sha256.Sum256(secret[:])
 	want, err := hex.DecodeString(r.Secret)
-	return err == nil && subtle.ConstantTimeCompare(sum[:], want) == 1 && r.Owner == who.Owner &&
-		r.Engine == who.Engine && r.Instance == who.Instance && r.Role == who.Role && r.Rank == who.Rank
+	return err == nil && subtle.ConstantTimeCompare(sum[:], want) == 1
 }
