@@ -553,3 +553,25 @@ func TestWhoComesAgainAsAnotherIsRememberedOnce(t *testing.T) {
 		t.Errorf("two sessions are remembered as %s", text)
 	}
 }
+
+// A client has its new name once it has brought all that it has. Daemons that are killed before that, one after the other, find it by the old
+// one, and it is no other rank.
+func TestWhoHasNotHeardItsNewNameComesBackByTheOldOne(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	scheduler := sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}
+	a, s := n.dial(worker("e", "i", 0)), n.dial(scheduler)
+	for range 3 {
+		l.kill(n)
+		n = l.start(nil)
+		wrong := again(worker("e", "i", 0), a)
+		wrong.Secret[0] ^= 1
+		n.refused(wrong, transfer.Denied, "not yours to resume")
+		if o := n.said(n.dial(again(worker("e", "i", 0), a))); !o.Resumed {
+			t.Errorf("rank 0: %+v", o)
+		}
+		if o := n.said(n.dial(again(scheduler, s))); !o.Resumed || o.Changed {
+			t.Errorf("its scheduler: %+v", o)
+		}
+	}
+}

@@ -38,9 +38,13 @@ type remembered struct {
 	Layout   bool               `json:"layout"`
 	Secret   string             `json:"secret_sha256"`
 	Changed  bool               `json:"changed,omitempty"` // a scheduler's, some of whose submissions may be about other ranks than there are
-	before   bool               // of the daemon before, and not back yet
-	resumed  bool               // it brought submissions
-	live     *session           // nil: before
+	// As which its client came back to the daemon, by that secret. It may have heard of no other name when the daemon ended.
+	Was       transfer.SessionID `json:"was,omitempty"`
+	WasSecret string             `json:"was_secret_sha256,omitempty"`
+
+	before  bool     // of the daemon before, and not back yet
+	resumed bool     // it brought submissions
+	live    *session // nil: before
 }
 
 type instanceKey struct{ engine, owner, instance string }
@@ -76,12 +80,11 @@ func (st *state) tidy() {
 // put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
 // layout before is about to set it again, perhaps to the daemon after this one. It returns what was known of it.
 func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte, past []string) (k known) {
-	sum := sha256.Sum256(s.secret[:])
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.changes++
 	st.past[engineKey{s.who.Engine, s.who.Owner}] = past
-	old := st.all[resumes]
+	old, _ := st.named(resumes)
 	if old.hasSecret(secret) { // a session of this daemon may come again as another rank
 		delete(st.all, old.Session)
 	}
@@ -103,10 +106,14 @@ func (st *state) put(s *session, resumes transfer.SessionID, secret *[32]byte, p
 	}
 	key := instanceKey{s.who.Engine, s.who.Owner, s.who.Instance}
 	k.changed = old.Changed
-	st.all[s.id] = remembered{
+	r := remembered{
 		Changed: old.Changed, resumed: k.resumed, live: s,
-		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Layout: layout, Secret: hex.EncodeToString(sum[:]),
+		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank, Layout: layout, Secret: hashOf(&s.secret),
 	}
+	if k.resumed {
+		r.Was, r.WasSecret = resumes, hashOf(secret)
+	}
+	st.all[s.id] = r
 	k.had = slices.Clone(st.had[key])
 	if s.who.Role == transfer.Worker {
 		st.knows(key, s.who.Rank)
@@ -205,10 +212,23 @@ func (st *state) giveUp() {
 	st.tidy()
 }
 
+// named finds a session by the name that its client has for it.
+func (st *state) named(id transfer.SessionID) (r remembered, known bool) {
+	if r, known = st.all[id]; known {
+		return r, true
+	}
+	for _, r := range st.all {
+		if r.before && r.Was == id && id != 0 {
+			return r, true
+		}
+	}
+	return remembered{}, false
+}
+
 // mayResume judges who wants to come back. A session that is not known is a new one.
 func (st *state) mayResume(id transfer.SessionID, secret *[32]byte, who *identity) error {
 	st.mu.Lock()
-	r, known := st.all[id]
+	r, known := st.named(id)
 	st.mu.Unlock()
 	if !known {
 		return nil
@@ -225,8 +245,17 @@ func (r *remembered) provedBy(secret *[32]byte, who *identity) bool {
 		r.Engine == who.Engine && r.Instance == who.Instance && r.Role == who.Role && r.Rank == who.Rank
 }
 
+// hasSecret: both are its client's alone.
 func (r *remembered) hasSecret(secret *[32]byte) bool {
 	sum := sha256.Sum256(secret[:])
-	want, err := hex.DecodeString(r.Secret)
-	return err == nil && subtle.ConstantTimeCompare(sum[:], want) == 1
+	is := func(hash string) bool {
+		want, err := hex.DecodeString(hash)
+		return err == nil && subtle.ConstantTimeCompare(sum[:], want) == 1
+	}
+	return is(r.Secret) || is(r.WasSecret)
+}
+
+func hashOf(secret *[32]byte) string {
+	sum := sha256.Sum256(secret[:])
+	return hex.EncodeToString(sum[:])
 }

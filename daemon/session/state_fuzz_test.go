@@ -72,8 +72,9 @@ func FuzzState(f *testing.F) {
 				t.Errorf("no secret has the hash %q", r.Secret)
 			}
 			who := identity{Engine: r.Engine, Instance: r.Instance, Owner: r.Owner, Role: r.Role, Rank: r.Rank}
-			if may := st.mayResume(r.Session, &secret, &who) == nil; may != bytes.Equal(hash, sum[:]) {
-				t.Errorf("session %#x with the hash %s may be resumed: %v", uint64(r.Session), r.Secret, may)
+			was, _ := hex.DecodeString(r.WasSecret)
+			if may := st.mayResume(r.Session, &secret, &who) == nil; may != (bytes.Equal(hash, sum[:]) || bytes.Equal(was, sum[:])) {
+				t.Errorf("session %#x with the hashes %s and %q may be resumed: %v", uint64(r.Session), r.Secret, r.WasSecret, may)
 			}
 		}
 		text, _, err := st.encode()

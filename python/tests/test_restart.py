@@ -265,6 +265,27 @@ def ended(ps, offer, d, p):
     assert all(d.holds(BLOCKS - 1 - i, i + 1) for i in IDS)
 
 
+def test_an_offer_survives_daemons_that_are_killed_as_soon_as_they_are_ready(folder):
+    """Wherever they leave a session that is on its way back: it is nobody else."""
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rk{n}", f"rk{n}", folder / "ca")
+    try:
+        with kvpipe.connect(daemon.socket, engine_id="p", role="scheduler", instance="1") as ps, \
+                Cache(daemon.socket, "p", instance="1") as p, Cache(daemon.socket, "d") as d:
+            more = [p.node.alloc(4096) for _ in range(50)]  # it takes a while to bring all of this
+            [p.fill(i, i) for i in IDS]
+            offer = ps.offer("k", IDS, tokens=TOKENS, token=TOKEN)
+            for _ in range(4):
+                restart([daemon], [], "kill")
+            restart([daemon], [ps, p.node, d.node], "kill")
+            d.node.take("k", IDS, token=TOKEN, tokens=TOKENS, timeout=60).wait(60)
+            assert all(d.holds(i, i) for i in IDS)
+            offer.wait(60)
+            [region.close() for region in more]
+    finally:
+        daemon.stop()
+
+
 def test_a_rank_that_died_before_is_missing_after(folder):
     n = len(list(folder.iterdir()))
     daemon = Daemon(folder / f"rm{n}", f"rm{n}", folder / "ca")
