@@ -156,6 +156,7 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 		return nil
 	}
 	if old == nil {
+		v.awaitHeir(h)
 		return v.state.mayResume(transfer.SessionID(h.Session), &h.Secret, &who)
 	}
 	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
@@ -170,6 +171,19 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 		return refuse(transfer.Busy, "session %#x has not ended yet: try again", h.Session)
 	case <-v.stop:
 		return refuse(transfer.Unavailable, "the daemon is stopping")
+	}
+}
+
+// awaitHeir waits for the end of a session that is the one of before already, whose client gave up before it was answered and comes again.
+func (v *Server) awaitHeir(h *ring.Hello) {
+	heir := v.state.heir(transfer.SessionID(h.Session), &h.Secret)
+	if heir == nil || !sys.HungUp(heir.conn) {
+		return
+	}
+	select {
+	case <-heir.left:
+	case <-time.After(helloTimeout):
+	case <-v.stop:
 	}
 }
 

@@ -465,6 +465,23 @@ func TestWhoIsNotAnsweredComesAgain(t *testing.T) {
 	}
 }
 
+// So is a scheduler, though nobody notices in time that it has gone: no rank is its own, so its older session is in nobody's way.
+func TestASchedulerThatIsNotAnsweredComesAgain(t *testing.T) {
+	scheduler := sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}
+	l := newLives(t)
+	n := l.start(nil)
+	s := n.dial(scheduler)
+	l.kill(n)
+	n = l.start(nil)
+	for i := range 50 {
+		c := n.dial(again(scheduler, s))
+		if !n.said(c).Resumed {
+			t.Fatalf("it was not known when it came for time %d", i+1)
+		}
+		c.Kill()
+	}
+}
+
 // An instance that stood still over restarts does not take the place of the one that came meanwhile, whoever of them is back first.
 func TestAnOlderInstanceThatComesBackIsRefused(t *testing.T) {
 	old := func(c *sessiontest.Client) sessiontest.Options { return again(worker("e", "", 0), c) }

@@ -225,6 +225,18 @@ func (st *state) named(id transfer.SessionID) (r remembered, known bool) {
 	return remembered{}, false
 }
 
+// heir finds the session as which one of before came back.
+func (st *state) heir(id transfer.SessionID, secret *[32]byte) *session {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, r := range st.all {
+		if r.live != nil && r.Was == id && r.hasSecret(secret) {
+			return r.live
+		}
+	}
+	return nil
+}
+
 // mayResume judges who wants to come back. A session that is not known is a new one.
 func (st *state) mayResume(id transfer.SessionID, secret *[32]byte, who *identity) error {
 	st.mu.Lock()
