@@ -2,8 +2,11 @@ package session
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -86,5 +89,24 @@ func TestRanksAreBounded(t *testing.T) {
 	text, _, err := st.encode()
 	if f, e := parseState(text); err != nil || e != nil || len(f.Instances) != 1 || len(f.Instances[0].Ranks) > 2*transfer.MaxRanks {
 		t.Errorf("%v, %v: %d bytes", err, e, len(text))
+	}
+}
+
+// TestTheLargestStateIsRead: of as many sessions as there may be by default, each of an instance of its own with the longest names, all ranks
+// and all the past that are kept.
+func TestTheLargestStateIsRead(t *testing.T) {
+	st := newState("")
+	long := func(n int) string { return strings.Repeat("<", n) } // which JSON writes as six bytes
+	who := identity{
+		Engine: long(len(ring.Hello{}.Engine) - 1), Instance: long(len(ring.Hello{}.Instance) - 1), Owner: "uid 4294967295, cgroup /" + strings.Repeat("c", 4094),
+		Role: transfer.Scheduler, Rank: transfer.NoRank,
+	}
+	st.put(&session{id: 1 << 63, who: who}, 0, &[32]byte{}, slices.Repeat([]string{who.Instance}, keptPast))
+	for rank := range uint32(maxHad) {
+		st.knows(instanceKey{who.Engine, who.Owner, who.Instance}, maxWorld-1-rank)
+	}
+	text, _, err := st.encode()
+	if n := len(text) * (Limits{}).withDefaults().Sessions; err != nil || n > maxStateBytes {
+		t.Errorf("%d bytes, at most %d are read: %v", n, maxStateBytes, err)
 	}
 }

@@ -40,7 +40,7 @@ type instance struct {
 
 const (
 	stateVersion  = 1
-	maxStateBytes = 16 << 20
+	maxStateBytes = 64 << 20 // more than clients can make it, within the default limits of sessions
 )
 
 // loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
