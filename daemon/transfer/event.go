@@ -10,7 +10,8 @@ type Event interface{ event() }
 // SessionOpened: an authenticated session exists. Owner is opaque (uid and cgroup). Credits is how many completions the session can still
 // be sent; the machine reserves them before it accepts an operation, and gets them back by CreditsReturned. Had are the ranks that the
 // instance had here by what is known of it from before a restart; those that are not here are missing. Resumed: it has proved that it is
-// the session of before. Changed, of a scheduler's: since it began to submit, a rank came that had not been in what it asked for.
+// the session of before. Changed, of a scheduler's: since it began to submit, a rank came that had not been in what it asked for. Sessions are
+// told of in the order in which they were admitted: of those that come after it the machine judges by itself.
 type SessionOpened struct {
 	Session  SessionID
 	Engine   string
