@@ -72,7 +72,8 @@ void kv_drain(kvpipe_t *kv)
 
 	if (tail == seen || kv->state == KV_BROKEN)
 		return;
-	if (tail - (uint32_t)kv->cq_head > kv->rings.cq_entries) {
+	/* Past what the ring holds, or back: what was read and not collected yet lies between cq_head and here. */
+	if (tail - seen > kv->rings.cq_entries - (seen - (uint32_t)kv->cq_head)) {
 		kv_broken(kv, "cq_tail is %u, cq_head %u, entries %u", tail, (uint32_t)kv->cq_head, kv->rings.cq_entries);
 		return;
 	}

@@ -314,6 +314,19 @@ static void hostile(void)
 	kvpipe_close(kv);
 	fake_stop(f);
 
+	/* One that moves back, over completions of others that were read and not collected. */
+	f = fake_start(&by_hand);
+	kv = fake_connect(f);
+	op = take(kv, 0);
+	fake_end(f, 0, KVPIPE_DONE, 0, 0);
+	fake_end(f, 0, KVPIPE_DONE, 0, 0);
+	CHECK_INT(kvpipe_op_released(kv, op), 0);
+	fake_set_cq_tail(f, 1);
+	CHECK_INT(kvpipe_wait(kv, op, WAIT, c), 0);
+	CHECK_HAS(c[0].message, "cq_tail is 1, cq_head 0");
+	kvpipe_close(kv);
+	fake_stop(f);
+
 	f = fake_start(&by_hand);
 	kv = fake_connect(f);
 	take(kv, 0);
