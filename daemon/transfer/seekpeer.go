@@ -179,7 +179,7 @@ func (t *take) met(home, base uint64) {
 func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
 	if msg.Retry > 0 {
 		t.said = msg.Cause.Text
-		m.arm(&t.resend, t, wakeResend, m.now+min(msg.Retry, 8*m.cfg.Resend))
+		m.arm(&t.resend, t, wakeResend, m.putOffUntil(msg.Retry))
 		return
 	}
 	if msg.Cause.Reason == Restarted { // which here would be this node's daemon

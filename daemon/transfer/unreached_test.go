@@ -28,21 +28,37 @@ func TestWhatHasEndedIsNotAskedFor(t *testing.T) {
 
 // TestWhoIsPutOffAsksAgainInTime: not at once, and not never, whatever the other end wants.
 func TestWhoIsPutOffAsksAgainInTime(t *testing.T) {
-	for _, c := range []struct{ retry, from, to transfer.Time }{
-		{1, transfer.Second / 2, 2 * transfer.Second}, {3600 * transfer.Second, 7 * transfer.Second, 9 * transfer.Second},
-	} {
+	why := transfer.Cause{Reason: transfer.Quota}
+	take := func(retry transfer.Time) *asking {
 		a := newAsking(t, transfer.Worker)
 		a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.TakeOp{
 			Key: []byte("k"), Token: anyToken, TakeID: 1, Peer: "b", LayerSlot: transfer.NoSlot, Timeout: 60 * transfer.Second, Blocks: blocksOf(0, 10),
 		}})
-		a.hears(&transfer.MsgRefuse{Xfer: a.xfer, Cause: transfer.Cause{Reason: transfer.Quota}, Retry: c.retry})
-		asks := func(at transfer.Time) bool {
-			a.xfer = 0
-			a.step(at, transfer.Tick{})
-			return a.xfer != 0
-		}
-		if asks(c.from) || !asks(c.to) {
-			t.Errorf("put off for %d ns: want it to ask again between %d and %d", c.retry, c.from, c.to)
+		a.hears(&transfer.MsgRefuse{Xfer: a.xfer, Cause: why, Retry: retry})
+		return a
+	}
+	get := func(retry transfer.Time) *asking {
+		a := newAsking(t, transfer.Endpoint)
+		a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindSelect, Name: "l", Peer: "b"}})
+		a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
+			Target: 1, Match: transfer.MatchPrefix, Tokens: make([]uint32, 100), Room: 10, Timeout: 60 * transfer.Second, Blocks: blocksOf(0, 10),
+		}})
+		a.hears(&transfer.MsgSeekRefuse{Xfer: a.xfer, Cause: why, Retry: retry})
+		return a
+	}
+	for what, ask := range map[string]func(transfer.Time) *asking{"a take": take, "a get": get} {
+		for _, c := range []struct{ retry, from, to transfer.Time }{
+			{1, transfer.Second / 2, 2 * transfer.Second}, {3600 * transfer.Second, 7 * transfer.Second, 9 * transfer.Second},
+		} {
+			a := ask(c.retry)
+			asks := func(at transfer.Time) bool {
+				a.xfer = 0
+				a.step(at, transfer.Tick{})
+				return a.xfer != 0
+			}
+			if asks(c.from) || !asks(c.to) {
+				t.Errorf("%s, put off for %d ns: want it to ask again between %d and %d", what, c.retry, c.from, c.to)
+			}
 		}
 	}
 }
