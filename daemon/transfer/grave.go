@@ -23,6 +23,9 @@ type watchNote struct {
 	msg   MsgKey
 }
 
+// size is what a grave counts for: it may be there for a drop.
+func (g *grave) size() int { return 1 + len(g.watches) + max(len(g.drops)-1, 0) }
+
 func newWatchNote(p *peer, msg *MsgKey) watchNote {
 	w := watchNote{by: p, msg: *msg}
 	if p != nil {

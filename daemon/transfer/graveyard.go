@@ -12,7 +12,7 @@ type graveyard struct {
 	keys    map[string]*grave
 	plots   map[plotName]*plot
 	largest plots
-	size    int // graves, and the watches that wait at them
+	size    int // graves, and what waits at them
 }
 
 // plotName is an engine of this node, or a node.
@@ -69,7 +69,22 @@ func (m *Machine) remember(g *grave, name plotName) {
 		p.newest.newer = g
 	}
 	p.newest = g
-	y.resize(p, 1)
+	y.resize(p, g.size())
+}
+
+// dropAt adds a drop to a grave, for which the oldest of the largest plot make room. There is none when that would be its own grave.
+func (m *Machine) dropAt(g *grave, d dropNote) Cause {
+	y, before := &m.graves, g.size()
+	for len(g.drops) > 0 && y.size >= m.cfg.MaxGraves && y.largest[0].oldest != g {
+		m.unearth(y.largest[0].oldest)
+	}
+	if len(g.drops) >= maxParts || len(g.drops) > 0 && y.size >= m.cfg.MaxGraves {
+		return because(Quota, "key %s: its offer has not come to node %q, which remembers %d drops of it until then, the limit is %d, and %d keys and drops in all, the limit is %d; "+
+			"drop it again once it is offered", short(g.key), m.cfg.Node, len(g.drops), maxParts, y.size, m.cfg.MaxGraves)
+	}
+	g.drops = append(g.drops, d)
+	y.resize(g.plot, g.size()-before)
+	return Cause{}
 }
 
 // waitAt adds a watch to a grave, unless it is there, or there is no room: neither at this grave, nor in the largest plot, which is its own.
@@ -105,7 +120,7 @@ func (m *Machine) unearth(g *grave) {
 		g.newer.older = g.older
 	}
 	g.older, g.newer = nil, nil
-	y.resize(p, -1-len(g.watches))
+	y.resize(p, -g.size())
 	if p.oldest == nil {
 		heap.Remove(&y.largest, p.pos)
 		delete(y.plots, p.name)

@@ -163,7 +163,7 @@ func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	case o != nil:
 		o.expireBy(m, m.now+m.clampLease(msg.For))
 	case msg.Drop:
-		m.dropEarly(g, p, msg)
+		return m.dropEarly(g, p, msg)
 	case g != nil:
 		cause, _ := g.verdict(m, msg.Token)
 		return cause
@@ -172,16 +172,16 @@ func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 }
 
 // dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nothing is needed.
-func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) {
+func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) Cause {
 	if g == nil {
 		g = m.note(p, msg)
+	} else if _, past := g.verdict(m, msg.Token); past {
+		return Cause{}
 	}
 	for _, d := range g.drops {
 		if d.engine == msg.Engine && sameToken(d.token, msg.Token) {
-			return
+			return Cause{}
 		}
 	}
-	if g.token == nil && len(g.drops) < maxParts {
-		g.drops = append(g.drops, dropNote{msg.Engine, msg.Token})
-	}
+	return m.dropAt(g, dropNote{msg.Engine, msg.Token})
 }

@@ -186,6 +186,78 @@ func TestWhatWaitsAtOneKeyIsBounded(t *testing.T) {
 	}
 }
 
+// peerDrops has a peer drop a key, and returns how that is answered.
+func (w *watched) peerDrops(node, engine, key string, token []byte) (why transfer.Reason) {
+	msg := &transfer.MsgKey{ID: 1, Drop: true, Engine: engine, Key: []byte(key), Token: token}
+	for _, e := range w.m.Step(w.now, transfer.PeerMsg{Node: node, Epoch: 1, Msg: msg}) {
+		if s, ok := e.(transfer.Send); ok {
+			why = s.Msg.(*transfer.MsgKeyAck).Cause.Reason
+		}
+	}
+	return why
+}
+
+// dropped offers something under a key, to many, and returns how many drops of it had come before.
+func (w *watched) dropped(key string, token []byte) int {
+	w.user++
+	blocks := []layout.BlockList{{NTokens: 1, IDs: []uint32{uint32(w.user % 32)}}}
+	w.step(transfer.Submit{Session: 1, UserData: w.user, Op: &transfer.OfferOp{Key: []byte(key), Token: token, Blocks: blocks, Sealed: true, Consumers: 1000}})
+	for _, o := range w.m.Snapshot().Offers {
+		if o.Key == key {
+			return o.Consumed
+		}
+	}
+	return 0
+}
+
+// TestDropsAreBounded: what comes before its offer counts with the keys that are remembered. Who is one too many is told so, and what others
+// had dropped is not forgotten for it.
+func TestDropsAreBounded(t *testing.T) {
+	const most = 100
+	w := newWatched(t, transfer.Config{MaxGraves: most})
+	w.step(transfer.PeerUp{Node: "b", Epoch: 1})
+	w.step(transfer.PeerUp{Node: "mad", Epoch: 1})
+	for i := range 3 {
+		w.peerDrops("b", fmt.Sprint(i), "b", watchToken)
+	}
+	refused, all := 0, 0
+	for i := range 10 * most {
+		if w.peerDrops("mad", fmt.Sprint(i), fmt.Sprint("mad ", i%5), watchToken) == transfer.Quota {
+			refused++
+		}
+	}
+	for i := range 50 * most { // with another token each
+		if w.peerDrops("mad", "e", "mad", fmt.Append(nil, "0123456789abcdef", i)) == transfer.Quota {
+			refused++
+		}
+	}
+	for i := range 5 {
+		all += w.dropped(fmt.Sprint("mad ", i), watchToken)
+	}
+	if all > most || refused == 0 {
+		t.Errorf("%d drops of one peer were remembered, want %d at most; %d were refused", all, most, refused)
+	}
+	if n := w.dropped("b", watchToken); n != 3 {
+		t.Errorf("%d drops of another one were remembered, want 3", n)
+	}
+}
+
+// TestADropOfTheNextOfferIsRemembered: an offer under the key has ended, and one with another token is still to come.
+func TestADropOfTheNextOfferIsRemembered(t *testing.T) {
+	w := newWatched(t, transfer.Config{})
+	w.step(transfer.PeerUp{Node: "b", Epoch: 1})
+	w.end(1, "k")
+	next := []byte("fedcba9876543210")
+	for _, token := range [][]byte{watchToken, next} {
+		if why := w.peerDrops("b", "e", "k", token); why != transfer.OK {
+			t.Errorf("a drop is answered %s", why)
+		}
+	}
+	if n := w.dropped("k", next); n != 1 {
+		t.Errorf("%d drops of the next offer count, want 1", n)
+	}
+}
+
 // TestAWatchOfAPeerThatCannotBeReached ends as a take does.
 func TestAWatchOfAPeerThatCannotBeReached(t *testing.T) {
 	w := newWatched(t, transfer.Config{})
