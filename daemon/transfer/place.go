@@ -78,8 +78,10 @@ func (m *Machine) enter(p *place, id endID) *end {
 // leave ends an end: what it waits for and what is reserved for it.
 func (m *Machine) leave(p *place, e *end) {
 	e.bound = false
-	for _, k := range m.seekersOf(func(k *seeker) bool { return k.place == p && k.end == e }) {
-		m.abandonSeek(k)
+	if e.seekers > 0 { // of all ends of a peer, or of what it says are its ends, few have any: to look for them each time is long
+		for _, k := range m.seekersOf(func(k *seeker) bool { return k.place == p && k.end == e }) {
+			m.abandonSeek(k)
+		}
 	}
 	for len(e.shorts) > 0 { // of this node's ends they are in no list of their own
 		m.unseek(e.shorts[0])
