@@ -68,7 +68,7 @@ type Driver struct {
 	start time.Time
 	timer *time.Timer
 	legs  map[transfer.Leg]*leg
-	plans chan transfer.MakePlan
+	plans plans
 	batch []item           // being worked off
 	own   []transfer.Event // answers of the step at hand
 	runs  []plan.Run       // scratch
@@ -87,8 +87,9 @@ func New(cfg Config) *Driver {
 	if cfg.Planners < 1 {
 		cfg.Planners = 1
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, plans: make(chan transfer.MakePlan, 1024)}
+	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}}
 	d.queue.init()
+	d.plans.init()
 	d.turn.init()
 	d.lively.init()
 	d.timer = time.NewTimer(time.Hour)
@@ -143,7 +144,7 @@ func (d *Driver) Run(ctx context.Context) {
 	}
 	workers.Go(func() { d.lively.run(d.queue.stopped) })
 	defer workers.Wait()
-	defer close(d.plans)
+	defer d.plans.close()
 	defer d.queue.stop()
 	for {
 		select {

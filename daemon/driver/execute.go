@@ -57,7 +57,7 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 	case transfer.Fence:
 		d.fence(e.Leg)
 	case transfer.Forget:
-		delete(d.legs, e.Leg)
+		d.forget(e.Leg)
 	case transfer.ArmTimer:
 		d.arm(e.At)
 	case transfer.Log:

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -13,6 +14,7 @@ type leg struct {
 	first     *segment            // number 0
 	more      map[uint32]*segment // the others, nil while there are none
 	transport transport.Transport // nil until the first Post or Expect
+	forgotten atomic.Bool         // nobody waits for its plans any more
 }
 
 func (g *leg) seg(i uint32) *segment {
@@ -125,6 +127,13 @@ func (d *Driver) post(e transfer.Post) {
 			continue
 		}
 		t.Post(transport.Job{Key: k, Plan: seg.plan, Mem: seg})
+	}
+}
+
+func (d *Driver) forget(l transfer.Leg) {
+	if g := d.legs[l]; g != nil {
+		g.forgotten.Store(true)
+		delete(d.legs, l)
 	}
 }
 

@@ -26,21 +26,20 @@ func (d *Driver) makePlan(e transfer.MakePlan) {
 		d.planned(e, p, err)
 		return
 	}
-	d.leg(e.Leg) // until Forget
-	select {
-	case d.plans <- e:
-	default: // all workers are busy and a thousand plans wait: this goroutine is the back-pressure
-		p, err := plan.New(request(e))
-		d.planned(e, p, err)
+	if cause := d.plans.add(wanted{e, d.leg(e.Leg)}); cause.Reason != transfer.OK { // the leg is there until Forget
+		d.answer(transfer.Planned{Leg: e.Leg, Seg: e.Seg, Cause: cause})
 	}
 }
 
 func (d *Driver) planWorker() {
-	for e := range d.plans {
-		p, err := plan.New(request(e))
+	for w, ok := d.plans.next(); ok; w, ok = d.plans.next() {
+		if w.leg.forgotten.Load() {
+			continue
+		}
+		p, err := plan.New(request(w.MakePlan))
 		d.Post(func() {
-			if d.legs[e.Leg] != nil { // else nobody waits for it any more
-				d.planned(e, p, err)
+			if d.legs[w.Leg] == w.leg { // else nobody waits for it any more
+				d.planned(w.MakePlan, p, err)
 				d.flush()
 			}
 		})
@@ -125,12 +124,15 @@ func (d *Driver) leftOut(only string) (why []string) {
 	return why
 }
 
-// ids is how much there is to plan, in block ids; a view that has to be looked at counts as one.
+// viewCost is how many block ids take as long as a view that has to be looked at.
+const viewCost = 16
+
+// ids is how much there is to plan, in block ids.
 func ids(e transfer.MakePlan) int {
 	n := count(e.Src) + count(e.Dst)
 	for _, ranks := range [][]transfer.RankLayout{e.Producer, e.Consumer} {
 		for _, r := range ranks {
-			n += len(r.Layout.Views())
+			n += viewCost * len(r.Layout.Views())
 		}
 	}
 	for _, b := range e.SrcBy {

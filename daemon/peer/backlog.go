@@ -4,6 +4,8 @@ const (
 	// maxBehind and maxBehindBytes bound what a channel brings until it is looked whether the machine has worked off what came before that.
 	maxBehind      = 4096 // messages
 	maxBehindBytes = 1 << 20
+	// planned is how many messages one counts for of which a plan is made.
+	planned = maxBehind / 16
 )
 
 // backlog keeps a channel's reader from running away from the machine: a peer that says more than this node works off is read no faster than
@@ -14,10 +16,14 @@ type backlog struct {
 }
 
 // keepUp counts a message for the machine, and waits when too much lies before it; false: the channel is over.
-func (c *channel) keepUp(bytes int) bool {
+func (c *channel) keepUp(f frame) bool {
 	b := &c.backlog
 	b.messages++
-	b.bytes += bytes
+	switch f.kind {
+	case kindTake, kindGrant, kindSeek:
+		b.messages += planned - 1
+	}
+	b.bytes += len(f.body)
 	if b.messages < maxBehind && b.bytes < maxBehindBytes {
 		return true
 	}

@@ -13,15 +13,38 @@ import (
 // TestAChannelIsReadNoFasterThanItIsWorkedOff: what a peer says waits with the peer while the machine is busy. It is not taken for silent
 // meanwhile, and all of it comes.
 func TestAChannelIsReadNoFasterThanItIsWorkedOff(t *testing.T) {
-	const all = 5 * maxBehind
+	beats := func(cfg *Config) { cfg.Heartbeat = 10 * time.Millisecond }
+	waitsWithThePeer(t, &transfer.MsgGo{Xfer: 1}, maxBehind, beats, func(at, to *channel) {
+		for beats := 0; beats < 2*silences; beats++ { // of b, at a
+			for last := to.heard.Load(); to.heard.Load() == last; {
+				runtime.Gosched()
+			}
+		}
+	})
+}
+
+// TestLessWaitsOfWhatTakesLong: others' takes come between those of a peer that asks for thousands.
+func TestLessWaitsOfWhatTakesLong(t *testing.T) {
+	for _, msg := range samples() {
+		switch msg.(type) {
+		case *transfer.MsgTake, *transfer.MsgGrant, *transfer.MsgSeek:
+			waitsWithThePeer(t, msg, 16, patient, func(_, _ *channel) {})
+		}
+	}
+}
+
+// waitsWithThePeer has node a say msg to node b, whose machine stands still until meanwhile has returned: twice most of them wait there.
+func waitsWithThePeer(t *testing.T, msg transfer.Msg, most int64, change func(*Config), meanwhile func(at, to *channel)) {
+	t.Helper()
+	all := 5 * most
 	var mu sync.Mutex
 	var marks []func()
 	free := false
 	var came atomic.Int64
 	c := newCluster(t)
-	a := c.node("a", func(cfg *Config) { cfg.Heartbeat = 10 * time.Millisecond })
+	a := c.node("a", change)
 	b := c.node("b", func(cfg *Config) {
-		cfg.Heartbeat = 10 * time.Millisecond
+		change(cfg)
 		cfg.Queue = func(transfer.Event) { came.Add(1) }
 		cfg.Flush = func() {}
 		cfg.After = func(mark func()) {
@@ -35,19 +58,15 @@ func TestAChannelIsReadNoFasterThanItIsWorkedOff(t *testing.T) {
 	a.knows(b)
 	epoch := met(a, b)
 	at, to := b.channelOf("a"), a.channelOf("b")
-	for i := range all {
-		a.Send("b", epoch, &transfer.MsgGo{Xfer: transfer.XferID(i + 1)})
+	for range all {
+		a.Send("b", epoch, msg)
 	}
 	for !at.behind.Load() {
 		runtime.Gosched()
 	}
-	for beats := 0; beats < 2*silences; beats++ { // of b, at a
-		for last := to.heard.Load(); to.heard.Load() == last; {
-			runtime.Gosched()
-		}
-	}
-	if n := came.Load(); n != 2*maxBehind {
-		t.Errorf("%d messages wait for the machine, want %d", n, 2*maxBehind)
+	meanwhile(at, to)
+	if n := came.Load(); n != 2*most {
+		t.Errorf("%d messages %T wait for the machine, want %d", n, msg, 2*most)
 	}
 	mu.Lock()
 	free = true

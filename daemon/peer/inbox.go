@@ -27,7 +27,7 @@ func (c *channel) read() {
 			var event bool
 			event, err = c.handle(f)
 			queued = queued || event
-			if event && !c.keepUp(len(f.body)) {
+			if event && !c.keepUp(f) {
 				err = errOver
 			}
 		}

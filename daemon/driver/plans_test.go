@@ -1,0 +1,93 @@
+package driver
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+func planFor(peer string, session transfer.SessionID, x transfer.XferID) wanted {
+	return wanted{transfer.MakePlan{Leg: transfer.Leg{Peer: peer, Xfer: x}, Consumer: []transfer.RankLayout{{Session: session}}}, new(leg)}
+}
+
+// TestPlansTakeTurns: however many one node, or one session, has made, others wait for one of them at most.
+func TestPlansTakeTurns(t *testing.T) {
+	var p plans
+	p.init()
+	for x := range transfer.XferID(3) {
+		p.add(planFor("mad", 0, x))
+	}
+	p.add(planFor("b", 0, 10))
+	p.add(planFor("", 1, 20))
+	p.add(planFor("", 2, 30))
+	p.add(planFor("", 1, 21))
+	var got []transfer.XferID
+	for range 7 {
+		w, _ := p.next()
+		got = append(got, w.Leg.Xfer)
+	}
+	if want := []transfer.XferID{0, 10, 20, 30, 1, 21, 2}; !slices.Equal(got, want) {
+		t.Errorf("planned in the order %v, want %v", got, want)
+	}
+	if len(p.of) > 0 || len(p.turns) > 0 {
+		t.Errorf("%d owners are left, for whom nothing waits", len(p.of))
+	}
+}
+
+// TestPlansAreBounded: for each owner.
+func TestPlansAreBounded(t *testing.T) {
+	var p plans
+	p.init()
+	for range maxPlans {
+		p.add(planFor("mad", 0, 1))
+	}
+	if c := p.add(planFor("mad", 0, 1)); c.Reason != transfer.Quota || !strings.Contains(c.Text, `16384 plans wait to be made for node "mad", the limit`) {
+		t.Errorf("one too many: %+v", c)
+	}
+	if c := p.add(planFor("b", 0, 1)); c.Reason != transfer.OK {
+		t.Errorf("one of another node: %+v", c)
+	}
+	p.close()
+	if w, ok := p.next(); ok {
+		t.Errorf("%+v is to be planned for a driver that ends", w)
+	}
+}
+
+// TestWhatIsForgottenIsNotPlanned, and one too many is answered at once.
+func TestWhatIsForgottenIsNotPlanned(t *testing.T) {
+	d := New(Config{})
+	l, err := layout.New([]layout.View{{
+		Region: 1, NumBlocks: 1, BlockStride: 16, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
+	}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank, blocks := []transfer.RankLayout{{Layout: l}}, []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+	for x := range transfer.XferID(maxPlans + 1) {
+		d.makePlan(transfer.MakePlan{Leg: transfer.Leg{Peer: "mad", Xfer: x}, Producer: rank, Consumer: rank, Src: blocks, Dst: blocks})
+	}
+	if ev, ok := d.own[0].(transfer.Planned); len(d.own) != 1 || !ok || ev.Leg.Xfer != maxPlans || ev.Cause.Reason != transfer.Quota {
+		t.Errorf("answered: %+v, want the last alone, that it is one too many", d.own)
+	}
+	for x := range transfer.XferID(maxPlans) {
+		d.execute(transfer.Forget{Leg: transfer.Leg{Peer: "mad", Xfer: x}})
+	}
+	end := planFor("", 1, 0)
+	end.leg.forgotten.Store(true)
+	d.plans.add(end)
+	done := make(chan struct{})
+	go func() { defer close(done); d.planWorker() }()
+	for waits := true; waits; {
+		d.plans.mu.Lock()
+		waits = len(d.plans.of) > 0
+		d.plans.mu.Unlock()
+	}
+	d.plans.close()
+	<-done
+	if n := len(d.queue.take(nil)); n > 0 {
+		t.Errorf("%d plans were made for transfers that are over", n)
+	}
+}
