@@ -40,7 +40,7 @@ func (c *channel) beat() {
 		if now >= next {
 			c.prod()
 			next = now + int64(pulse.Until(time.Duration(every)))
-			if c.m.rough.due() && now-tried >= int64(roughFirst) {
+			if c.m.rough.due(c.node) && now-tried >= int64(roughFirst) {
 				tried = now
 				c.spreadAgain() // ways that led nowhere may lead somewhere by now
 			}

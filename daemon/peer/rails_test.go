@@ -2,6 +2,7 @@ package peer
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,9 +106,30 @@ func TestOddNICsAreSaid(t *testing.T) {
 func TestRoughPathsAreBounded(t *testing.T) {
 	var r rough
 	for i := range 3 * maxRough {
-		r.mark(ends{remote: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})})
+		r.mark("mad", ends{remote: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})})
 	}
 	if n := len(r.paths); n == 0 || n > maxRough {
 		t.Errorf("%d are remembered", n)
+	}
+}
+
+// A path that led a peer's links nowhere is left alone for that peer: one that says another's addresses are its own takes no way from the
+// other, and gives none back that was found to lead nowhere.
+func TestAPathIsRoughToOnePeerAlone(t *testing.T) {
+	var r rough
+	to := []Path{{From: at("eth0", "10.0.0.1", 1), To: at("eth0", "10.0.0.2", 1)}}
+	open := func(node string) bool { return len(r.without(node, slices.Clone(to))) > 0 }
+	r.mark("mad", to[0].ends())
+	if open("mad") || !open("b") {
+		t.Errorf("after a link to mad found no way: open to mad %v, to b %v", open("mad"), open("b"))
+	}
+	r.mark("b", to[0].ends())
+	r.smooth("mad", to[0].ends())
+	r.forgetTo("mad", []Address{to[0].To})
+	for i := range maxRough + 1 {
+		r.mark("mad", ends{remote: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})})
+	}
+	if !open("mad") || open("b") {
+		t.Errorf("after a link to b found no way, and mad's did: open to mad %v, to b %v", open("mad"), open("b"))
 	}
 }

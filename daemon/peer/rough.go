@@ -1,15 +1,23 @@
 package peer
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// rough remembers paths on which links could not be opened, so that others are taken for a while.
+// rough remembers paths on which links to a node could not be opened, so that others are taken for a while. What is held against a path is
+// that node's alone: a node names addresses of others as its own, if it likes.
 type rough struct {
 	mu    sync.Mutex
-	paths map[ends]rest
+	paths map[way]rest
+}
+
+// way is a path to a node.
+type way struct {
+	node string
+	ends
 }
 
 type rest struct {
@@ -23,33 +31,42 @@ const (
 	roughLast  = 30 * time.Minute
 )
 
-// maxRough bounds how many are remembered, since peers name their ends: with more, all are forgotten.
-const maxRough = 1 << 12
+// maxRough bounds how many are remembered of one node, since peers name their ends: with more, all of that node are forgotten.
+const maxRough = 1 << 10
 
-func (r *rough) mark(e ends) {
+func (r *rough) mark(node string, e ends) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.paths == nil {
-		r.paths = map[ends]rest{}
+		r.paths = map[way]rest{}
 	}
-	now := time.Now()
+	now, n := time.Now(), 0
 	for old, x := range r.paths {
-		if now.Sub(x.until) > roughLast { // nobody goes there any more
+		switch {
+		case now.Sub(x.until) > roughLast: // nobody goes there any more
 			delete(r.paths, old)
+		case old.node == node:
+			n++
 		}
 	}
-	if len(r.paths) >= maxRough {
-		clear(r.paths)
+	if n >= maxRough {
+		r.drop(func(w way) bool { return w.node == node })
 	}
-	wait := min(max(2*r.paths[e].wait, roughFirst), roughLast)
-	r.paths[e] = rest{now.Add(wait), wait}
+	w := way{node, e}
+	wait := min(max(2*r.paths[w].wait, roughFirst), roughLast)
+	r.paths[w] = rest{now.Add(wait), wait}
+}
+
+// drop forgets some. The caller holds mu.
+func (r *rough) drop(which func(way) bool) {
+	maps.DeleteFunc(r.paths, func(w way, _ rest) bool { return which(w) })
 }
 
 // smooth takes back what was held against a path.
-func (r *rough) smooth(e ends) {
+func (r *rough) smooth(node string, e ends) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.paths, e)
+	delete(r.paths, way{node, e})
 }
 
 func (r *rough) forget() {
@@ -58,32 +75,30 @@ func (r *rough) forget() {
 	clear(r.paths)
 }
 
-// forgetTo forgets paths to some addresses.
-func (r *rough) forgetTo(all []Address) {
+// forgetTo forgets paths to some addresses of a node.
+func (r *rough) forgetTo(node string, all []Address) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := range r.paths {
-		if slices.ContainsFunc(all, func(a Address) bool { return a.IP == e.remote }) {
-			delete(r.paths, e)
-		}
-	}
+	r.drop(func(w way) bool {
+		return w.node == node && slices.ContainsFunc(all, func(a Address) bool { return a.IP == w.remote })
+	})
 }
 
 // without leaves out paths that are left alone.
-func (r *rough) without(paths []Path) []Path {
+func (r *rough) without(node string, paths []Path) []Path {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	return slices.DeleteFunc(paths, func(p Path) bool { return now.Before(r.paths[p.ends()].until) })
+	return slices.DeleteFunc(paths, func(p Path) bool { return now.Before(r.paths[way{node, p.ends()}].until) })
 }
 
-// due says whether there is a path that may be tried again.
-func (r *rough) due() bool {
+// due says whether there is a path to a node that may be tried again.
+func (r *rough) due(node string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	for _, x := range r.paths {
-		if now.After(x.until) {
+	for w, x := range r.paths {
+		if w.node == node && now.After(x.until) {
 			return true
 		}
 	}

@@ -57,7 +57,7 @@ func (c *channel) theyMoved(all []Address) {
 	c.links.theirs = all
 	c.links.mu.Unlock()
 	if !same {
-		c.m.rough.forgetTo(all)
+		c.m.rough.forgetTo(c.node, all)
 		c.spreadAgain()
 	}
 }
@@ -83,7 +83,7 @@ func (c *channel) plan() []Path {
 	if !slices.ContainsFunc(theirs, func(a Address) bool { return a.IP == home.remote }) {
 		theirs = append(theirs, Address{IP: home.remote})
 	}
-	return spread(c.m.rough.without(c.m.cfg.Rails.Paths(theirs)), c.links.want, home)
+	return spread(c.m.rough.without(c.node, c.m.cfg.Rails.Paths(theirs)), c.links.want, home)
 }
 
 // claim chooses the way of a link that is about to be dialed, as the others leave it; nil: where the channel goes.
@@ -120,12 +120,12 @@ func (c *channel) dialWay(ctx context.Context, index int, use func(context.Conte
 		}
 		err := c.tryWay(ctx, way, use)
 		if err == nil {
-			c.m.rough.smooth(way.ends())
+			c.m.rough.smooth(c.node, way.ends())
 		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		c.m.rough.mark(way.ends())
+		c.m.rough.mark(c.node, way.ends())
 		c.m.log.Warn("data link cannot go this way, taking another", "peer", c.node, "link", index, "nic", way.From.NIC, "from", way.From.IP, "to", way.To.IP,
 			"peer_nic", way.To.NIC, "error", err)
 	}
