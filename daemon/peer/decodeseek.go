@@ -1,12 +1,17 @@
 package peer
 
-import "github.com/kvpipe/kvpipe/daemon/transfer"
+import (
+	"math"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
 
 // Limits of what a peer may say about pipes and lookup buffers; the same numbers as for a client's operations.
 const (
 	maxName   = 256
 	maxMeta   = 720
 	maxTokens = 262144
+	maxItem   = math.MaxUint32 // bytes
 )
 
 func decodeSeek(body []byte, known *names) (transfer.Msg, error) {
@@ -87,6 +92,9 @@ func decodeFound(body []byte) (transfer.Msg, error) {
 			m.Taken = f.bool()
 		}
 	}
+	if m.Bytes > maxItem {
+		f.fail("found.bytes %d, limit %d", m.Bytes, maxItem)
+	}
 	if (len(m.Key) == 0) != (len(m.Token) == 0) {
 		f.fail("found.key of %d bytes and token of %d: both or neither", len(m.Key), len(m.Token))
 	}
@@ -124,6 +132,7 @@ func decodeSeekRefuse(body []byte) (transfer.Msg, error) {
 			m.Retry = duration(f.uint())
 		}
 	}
+	f.needReason(m.Cause)
 	return m, f.err
 }
 

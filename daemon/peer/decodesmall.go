@@ -51,6 +51,7 @@ func decodeRefuse(body []byte) (transfer.Msg, error) {
 			m.Retry = duration(f.uint())
 		}
 	}
+	f.needReason(m.Cause)
 	return m, f.err
 }
 
@@ -136,6 +137,7 @@ func decodeAbort(body []byte) (transfer.Msg, error) {
 			m.Cause = f.cause()
 		}
 	}
+	f.needReason(m.Cause)
 	return m, f.err
 }
 
@@ -170,4 +172,11 @@ func (f *fields) cause() (c transfer.Cause) {
 	}
 	f.err = in.err
 	return c
+}
+
+// needReason: what ends a transfer, or puts it off, says why. OK would read as if it were done.
+func (f *fields) needReason(c transfer.Cause) {
+	if c.Reason == transfer.OK {
+		f.fail("%s.cause.reason 0, must be that of a failure", f.what)
+	}
 }

@@ -88,6 +88,14 @@ func TestAMalformedFrameClosesItsChannel(t *testing.T) {
 		{"status", func(e uint64) []byte {
 			return must(appendMsg(nil, e, &transfer.MsgEnd{Status: transfer.Released}, false))
 		}, "end.status 4"},
+		{"refusal without a reason", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgRefuse{Xfer: 1}, false)) }, "refuse.cause.reason 0, must be that of a failure"},
+		{"abort without a reason", func(e uint64) []byte { return must(appendMsg(nil, e, &transfer.MsgAbort{Xfer: 1}, false)) }, "abort.cause.reason 0, must be"},
+		{"seek refused without a reason", func(e uint64) []byte {
+			return must(appendMsg(nil, e, &transfer.MsgSeekRefuse{Xfer: 1, Retry: 1}, false))
+		}, "seek_refuse.cause.reason 0, must be"},
+		{"item that cannot be", func(e uint64) []byte {
+			return must(appendMsg(nil, e, &transfer.MsgFound{Xfer: 1, Bytes: 1 << 32}, false))
+		}, "found.bytes 4294967296, limit 4294967295"},
 		{"digest", func(e uint64) []byte { return rawFrame(kind(e, kindLayout, []byte{0x0a, 1, 7})) }, "digest of 1 bytes, want 32"},
 		{"no layout", func(e uint64) []byte { return layoutFrame(e, introduction(8).Layout, []byte{1, 2, 3}) }, "layout.blob: layout: malformed at byte"},
 		{"layout of another version", func(e uint64) []byte {

@@ -114,7 +114,7 @@ func drawMsg(t *rapid.T) transfer.Msg {
 	case 3:
 		return &transfer.MsgParked{Xfer: xfer}
 	case 4:
-		return &transfer.MsgRefuse{Xfer: xfer, Cause: drawCause(t), Retry: drawTime(t)}
+		return &transfer.MsgRefuse{Xfer: xfer, Cause: drawFailure(t), Retry: drawTime(t)}
 	case 5:
 		return &transfer.MsgGrant{
 			Xfer: xfer, Seg: u32.Draw(t, "seg"), Incarnation: u64.Draw(t, "incarnation"), Engine: text(maxID).Draw(t, "engine"), Whole: yes.Draw(t, "whole"),
@@ -134,7 +134,7 @@ func drawMsg(t *rapid.T) transfer.Msg {
 	case 10:
 		return &transfer.MsgEndAck{Xfer: xfer}
 	case 11:
-		return &transfer.MsgAbort{Xfer: xfer, Cause: drawCause(t)}
+		return &transfer.MsgAbort{Xfer: xfer, Cause: drawFailure(t)}
 	case 12:
 		return &transfer.MsgKey{
 			ID: u64.Draw(t, "id"), Drop: yes.Draw(t, "drop"), Engine: text(maxID).Draw(t, "engine"), Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
@@ -154,14 +154,14 @@ func drawMsg(t *rapid.T) transfer.Msg {
 		}
 	case 14:
 		return &transfer.MsgFound{
-			Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Item: u64.Draw(t, "item"), Bytes: u64.Draw(t, "bytes"),
+			Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Item: u64.Draw(t, "item"), Bytes: uint64(rapid.Uint32().Draw(t, "bytes")),
 			Capacity: u64.Draw(t, "capacity"), Matched: u64.Draw(t, "matched"), Meta: rapid.SliceOfN(rapid.Byte(), 0, maxMeta).Draw(t, "meta"),
 			Key: key.Draw(t, "key"), Token: token.Draw(t, "token"), Taken: yes.Draw(t, "taken"),
 		}
 	case 15:
 		return &transfer.MsgSeekParked{Xfer: xfer, Home: u64.Draw(t, "home"), Base: u64.Draw(t, "base"), Why: rapid.Uint8().Draw(t, "why")}
 	case 16:
-		return &transfer.MsgSeekRefuse{Xfer: xfer, Cause: drawCause(t), Retry: drawTime(t)}
+		return &transfer.MsgSeekRefuse{Xfer: xfer, Cause: drawFailure(t), Retry: drawTime(t)}
 	case 17:
 		return &transfer.MsgUnbind{Bind: u64.Draw(t, "bind"), Buffer: yes.Draw(t, "buffer"), Name: text(maxName).Draw(t, "name")}
 	case 18:
@@ -219,6 +219,12 @@ func drawBy(t *rapid.T) map[uint32][]layout.BlockList {
 
 func drawCause(t *rapid.T) transfer.Cause {
 	return transfer.Cause{Reason: transfer.Reason(rapid.Uint16Range(0, uint16(transfer.Closed)).Draw(t, "reason")), Text: rapid.StringN(0, 100, maxText).Draw(t, "text")}
+}
+
+func drawFailure(t *rapid.T) transfer.Cause {
+	c := drawCause(t)
+	c.Reason = max(c.Reason, transfer.Invalid)
+	return c
 }
 
 func drawTime(t *rapid.T) transfer.Time {
