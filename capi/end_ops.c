@@ -22,7 +22,8 @@ uint32_t kv_eop_limit(const struct kv_end *e)
 
 	if (!e->home && told < most)
 		most = told;
-	return most > RESERVED ? most - RESERVED : 1;
+	/* BIND is one of them: where there are few, another one is left for what the end is for. */
+	return most > RESERVED + 1 ? most - RESERVED : 2;
 }
 
 /* One more chunk; index 0 names no operation, so that an id is never 0. */

@@ -282,6 +282,27 @@ static void more_than_the_daemon_takes(void)
 	stop();
 }
 
+/* An end whose daemon takes few operations at a time asks all the same, one query after another. */
+static void few_at_a_time(void)
+{
+	for (uint32_t most = 2; most <= 6; most++) {
+		kvpipe_query_t *q[3];
+		start(1 << 16);
+		struct kv_end *e = (struct kv_end *)(void *)sel;
+		pthread_mutex_lock(&e->kv->lock);
+		e->kv->max_inflight = most;
+		pthread_mutex_unlock(&e->kv->lock);
+		for (int64_t i = 0; i < 3; i++)
+			q[i] = ask(&i, 1, NULL, KVPIPE_EXACT);
+		for (int64_t i = 3; i-- > 0;)
+			insert((uint64_t)i, &i, 1, NULL);
+		for (uint64_t i = 0; i < 3; i++)
+			expect(q[i], i, 1);
+		CHECK(e->nops <= 2);
+		stop();
+	}
+}
+
 /* Entries of 1,700 bytes in five tensors fill any capacity. */
 static void capacities(void)
 {
@@ -653,7 +674,8 @@ int main(int argc, char **argv)
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
-		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(capacities),
+		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
+		TEST(capacities),
 	};
 	return RUN(tests);
 }
