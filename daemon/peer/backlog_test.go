@@ -13,7 +13,7 @@ import (
 // TestAChannelIsReadNoFasterThanItIsWorkedOff: what a peer says waits with the peer while the machine is busy. It is not taken for silent
 // meanwhile, and all of it comes.
 func TestAChannelIsReadNoFasterThanItIsWorkedOff(t *testing.T) {
-	beats := func(cfg *Config) { cfg.Heartbeat = 10 * time.Millisecond }
+	beats := func(cfg *Config) { cfg.Heartbeat = 100 * time.Millisecond }
 	waitsWithThePeer(t, &transfer.MsgGo{Xfer: 1}, maxBehind, beats, func(at, to *channel) {
 		for beats := 0; beats < 2*silences; beats++ { // of b, at a
 			for last := to.heard.Load(); to.heard.Load() == last; {
