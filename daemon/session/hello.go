@@ -11,6 +11,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -157,7 +158,7 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 	}
 	if old == nil {
 		v.awaitHeir(h)
-		return v.state.mayResume(transfer.SessionID(h.Session), &h.Secret, &who)
+		return v.state.mayResume(back(h), &who)
 	}
 	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
 		return refuse(transfer.Denied, "session %#x is not yours to resume", h.Session)
@@ -176,7 +177,7 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 
 // awaitHeir waits for the end of a session that is the one of before already, whose client gave up before it was answered and comes again.
 func (v *Server) awaitHeir(h *ring.Hello) {
-	heir := v.state.heir(transfer.SessionID(h.Session), &h.Secret)
+	heir := v.state.heir(back(h))
 	if heir == nil || !sys.HungUp(heir.conn) {
 		return
 	}
@@ -206,6 +207,10 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	if v.draining {
 		return refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
 	}
+	if v.state.kept(s, back(h)) {
+		return refuse(transfer.Busy, "rank %d of instance %q of engine %q is kept for the session that came after this one and is awaited after a restart: stop this process, or try again",
+			s.who.Rank, s.who.Instance, s.who.Engine)
+	}
 	if err := v.engines.join(s, h.Session != 0); err != nil {
 		return err
 	}
@@ -213,18 +218,16 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
 	v.change(s, nil, nil)
-	var k known
+	var k roster.Known
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
-		k = v.state.put(s, transfer.SessionID(h.Session), &h.Secret, v.engines.pastOf(s))
+		k = v.state.put(s, back(h), v.engines.Past(s.who.engine()))
 	}
 	v.served.Add(1) // it is not draining, so Close has not begun to wait
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
-		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.had, Resumed: k.resumed, Changed: k.changed,
+		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.Had, Resumed: k.Resumed, Changed: k.Changed,
 	})
-	if s.who.Role == transfer.Worker && !k.resumed {
-		v.state.another(&s.who)
-	}
+	v.state.another(&s.who, k)
 	return nil
 }
 

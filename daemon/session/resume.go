@@ -8,18 +8,14 @@ import (
 
 // Awaited is who had sessions with the daemon before this one and is expected back; the machine is to know before anybody comes.
 func (v *Server) Awaited() transfer.Awaited {
-	a := transfer.Awaited{For: transfer.Time(v.cfg.Await)}
-	for _, r := range v.state.awaited() {
-		a.Sessions = append(a.Sessions, transfer.AwaitedSession{
-			Engine: r.Engine, Instance: r.Instance, Owner: r.Owner, Role: r.Role, Rank: r.Rank, Layout: r.Layout,
-		})
-	}
-	return a
+	v.state.mu.Lock()
+	defer v.state.mu.Unlock()
+	return v.state.roster.Awaited(transfer.Time(v.cfg.Await))
 }
 
 // awaitReturn forgets, after a while, who did not come back.
 func (v *Server) awaitReturn() {
-	awaited := v.state.awaited()
+	awaited := v.state.away()
 	if len(awaited) == 0 {
 		return
 	}
@@ -29,7 +25,7 @@ func (v *Server) awaitReturn() {
 	case <-time.After(v.cfg.Await):
 	}
 	v.mu.Lock()
-	v.engines.giveUp(awaited)
+	v.engines.GiveUp(awaited)
 	v.mu.Unlock()
 	v.state.giveUp()
 	v.saveState()
@@ -45,7 +41,7 @@ func (v *Server) remember(s *session) {
 // dismiss forgets a session, unless it was told to come back, or is back already by another connection.
 func (v *Server) dismiss(s *session) {
 	if s.cause.Reason != transfer.Unavailable && s.cause.Text != byAnother {
-		v.state.leave(s, s.cause.Reason == transfer.PeerGone && !s.dead)
+		v.state.leave(s.id, s.cause.Reason == transfer.PeerGone && !s.dead)
 		v.saveState()
 	}
 }

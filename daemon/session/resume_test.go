@@ -70,13 +70,14 @@ func (l *lives) kill(n *node) {
 	noErr(l.t, os.WriteFile(l.state, before, 0o600))
 }
 
-// forgets waits until the file says nothing of a name any more.
+// forgets waits until the file says of no session with that name any more.
 func (l *lives) forgets(name string) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		text, err := os.ReadFile(l.state)
 		noErr(l.t, err)
-		if !strings.Contains(string(text), name) {
+		sessions, _, _ := strings.Cut(string(text), `"instances":`)
+		if !strings.Contains(sessions, name) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -378,8 +379,12 @@ func TestRanksThatLeftAreRemembered(t *testing.T) {
 	l.kill(n)
 	n = l.start(func(c *session.Config) { c.Await = time.Nanosecond })
 	l.forgets(`"e"`)
+	if got := n.said(n.dial(again(scheduler, s))).Had; !slices.Equal(got, []uint32{0}) {
+		t.Errorf("an instance that comes back late had ranks %d", got)
+	}
+	scheduler.Instance = "j"
 	if got := n.said(n.dial(scheduler)).Had; len(got) != 0 {
-		t.Errorf("an instance of which nobody came back had ranks %d", got)
+		t.Errorf("the next instance had ranks %d", got)
 	}
 }
 
@@ -509,6 +514,22 @@ func TestAnOlderInstanceThatComesBackIsRefused(t *testing.T) {
 	b = n.dial(old(b)) // late, and nobody has its place
 	n.dial(worker("e", "three", 0))
 	n.refused(old(b), transfer.Closed, `was replaced by "three"`)
+}
+
+// A worker that stood still over a restart does not take the place of the one that was started for it, while that one is on its way back.
+func TestWhoStoodStillLeavesItsRankToWhoIsAwaited(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	a := n.dial(worker("e", "i", 0))
+	l.kill(n)
+	n = l.start(nil)
+	b := n.dial(worker("e", "i", 0))
+	l.kill(n)
+	n = l.start(nil)
+	n.refused(again(worker("e", "", 0), a), transfer.Busy, "rank 0", "is kept for the session that came after this one")
+	if b = n.dial(again(worker("e", "", 0), b)); !n.said(b).Resumed {
+		t.Error("who is awaited is not known")
+	}
 }
 
 // The daemon may be killed before it has heard that the sessions of the older instance have ended.

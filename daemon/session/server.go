@@ -72,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 		pool:      memory.NewPool(cfg.Limits.memory()),
 		listeners: map[net.Listener]struct{}{},
 		perUID:    map[uint32]int{},
-		engines:   registry{engines: map[engineKey]*engine{}},
+		engines:   newRegistry(),
 		stop:      make(chan struct{}),
 		forced:    make(chan struct{}),
 		gone:      make(chan struct{}),
@@ -84,7 +84,7 @@ func New(cfg Config) (*Server, error) {
 	if v.state, err = loadState(cfg.State); err != nil {
 		cfg.Log.Warn("broken state file", "error", err)
 	}
-	v.engines.expect(v.state.awaited(), v.state.past)
+	v.engines.Expect(v.state.roster)
 	switch cfg.PollMode {
 	case "", "event":
 	case "busy":

@@ -71,8 +71,7 @@ type session struct {
 	layout  *layout.Layout // nil: not set yet; both belong to the control goroutine
 	count   counters
 
-	formerly *remembered // the session of the daemon before as which it came back
-	dead     bool        // its process is gone; set before it leaves
+	dead bool // its process is gone; set before it leaves
 
 	endOnce  sync.Once
 	cause    transfer.Cause // set before ending is closed
@@ -270,10 +269,10 @@ func (s *session) discard() {
 }
 
 func (v *Server) leave(s *session) {
-	v.mu.Lock()
-	v.engines.leave(s)
-	v.mu.Unlock()
 	v.dismiss(s)
+	v.mu.Lock()
+	v.engines.leave(s, v.state.awaits(&s.who))
+	v.mu.Unlock()
 	close(s.left)
 }
 

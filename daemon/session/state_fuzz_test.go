@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
 // FuzzState: whatever lies where the daemon before left its state, it is refused with a reason, or has in it what HELLOs of before can have
@@ -23,7 +24,7 @@ func FuzzState(f *testing.F) {
 		{Engine: "prefill-0", Instance: "one", Owner: "uid 0, cgroup /a", Role: transfer.Scheduler, Rank: transfer.NoRank},
 		{Engine: "<é \" \\ 日本>", Instance: "auto-0123456789abcdef", Owner: "uid 7, not visible", Role: transfer.Worker},
 	} {
-		written.put(&session{id: transfer.SessionID(7<<32 | i + 1), who: who, secret: secret}, 0, &secret, []string{"none"})
+		written.put(&session{id: transfer.SessionID(7<<32 | i + 1), who: who, secret: secret}, roster.Return{}, []string{"none"})
 	}
 	written.hasLayout(7<<32 | 1)
 	b, _, err := written.encode()
@@ -51,11 +52,11 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		st := newState("")
-		st.recall(sessions)
-		awaited := st.awaited()
+		st.roster.Recall(sessions)
+		awaited := st.roster.Away()
 		for i, r := range awaited {
-			if i > 0 && awaited[i-1].Session >= r.Session {
-				t.Errorf("session %#x is awaited after %#x", uint64(r.Session), uint64(awaited[i-1].Session))
+			if i > 0 && awaited[i-1].ID >= r.ID {
+				t.Errorf("session %#x is awaited after %#x", uint64(r.ID), uint64(awaited[i-1].ID))
 			}
 			var h ring.Hello
 			for _, said := range []struct{ field, text string }{{string(h.Engine[:]), r.Engine}, {string(h.Instance[:]), r.Instance}} {
@@ -73,8 +74,8 @@ func FuzzState(f *testing.F) {
 			}
 			who := identity{Engine: r.Engine, Instance: r.Instance, Owner: r.Owner, Role: r.Role, Rank: r.Rank}
 			was, _ := hex.DecodeString(r.WasSecret)
-			if may := st.mayResume(r.Session, &secret, &who) == nil; may != (bytes.Equal(hash, sum[:]) || bytes.Equal(was, sum[:])) {
-				t.Errorf("session %#x with the hashes %s and %q may be resumed: %v", uint64(r.Session), r.Secret, r.WasSecret, may)
+			if may := st.mayResume(roster.Return{ID: r.ID, Proof: sum}, &who) == nil; may != (bytes.Equal(hash, sum[:]) || bytes.Equal(was, sum[:])) {
+				t.Errorf("session %#x with the hashes %s and %q may be resumed: %v", uint64(r.ID), r.Secret, r.WasSecret, may)
 			}
 		}
 		text, _, err := st.encode()
@@ -85,22 +86,11 @@ func FuzzState(f *testing.F) {
 		if sessions, err = parseState(text); err != nil {
 			t.Fatalf("what is written of it is not read: %v\n%s", err, text)
 		}
-		if again.recall(sessions); !slices.Equal(again.awaited(), awaited) {
-			t.Errorf("read again it is %+v\nand was %+v", again.awaited(), awaited)
+		if again.roster.Recall(sessions); !slices.Equal(again.roster.Away(), awaited) {
+			t.Errorf("read again it is %+v\nand was %+v", again.roster.Away(), awaited)
 		}
-		live := registry{engines: map[engineKey]*engine{}}
-		live.expect(awaited, st.past)
-		live.giveUp(awaited)
-		for key, e := range live.engines {
-			if e.instance != "" || len(live.idle) < len(live.engines) {
-				t.Errorf("of %v, that did not come back, %q is live", key, e.instance)
-			}
-		}
-		if len(live.engines) > maxIdle {
-			t.Errorf("%d engines that did not come back are remembered", len(live.engines))
-		}
-		if st.giveUp(); len(st.all)+len(st.had) != 0 {
-			t.Errorf("%v did not come back and are remembered", st.all)
+		if st.giveUp(); len(st.roster.File().Sessions) != 0 {
+			t.Errorf("what did not come back is remembered: %+v", st.roster.File())
 		}
 	})
 }

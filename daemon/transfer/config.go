@@ -68,6 +68,10 @@ type Broken struct {
 	Apart       bool // parts that come from different nodes are of different engines
 	Parts       bool // a part that fails takes those with it that were taken before
 	LateSlice   bool // a slice that is spoiled after it had landed stays landed
+	Absent      bool // a scheduler's operations go on without ranks that have left
+	Outdated    bool // what a scheduler had submitted to the daemon before is about whoever is there
+	Successor   bool // what waits for a rank is about the one that comes in its place
+	Joined      bool // an offer that ranks make each for itself is whole without those that are not there
 }
 
 // credits an operation reserves: terminal, QUARANTINED, RELEASED.

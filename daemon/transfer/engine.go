@@ -75,7 +75,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	e.workers = append(e.workers, s)
 	e.sortWorkers()
 	e.knows(s.rank)
-	if !s.resumed {
+	if !s.resumed && !m.cfg.Broken.Successor {
 		m.home.another(e)
 	}
 	for _, w := range e.workers {
@@ -148,7 +148,7 @@ func (m *Machine) ranks(s *session) ([]*session, Cause) {
 		}
 		return s.self[:1:1], m.regionsThere(s)
 	}
-	if gone := s.engine.absent(); gone != nil {
+	if gone := s.engine.absent(); gone != nil && !m.cfg.Broken.Absent {
 		return nil, because(Unavailable, "rank %d of engine %q has left node %q; wait for its next session, or start a new instance", gone[0], s.engine.key.name, m.cfg.Node)
 	}
 	if n := len(s.engine.workers); n > MaxRanks {

@@ -113,7 +113,7 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 		again = in.Again && !in.Restarted // that one is only told of
 	}
 	switch {
-	case !again || s.role != Scheduler:
+	case !again || s.role != Scheduler || m.cfg.Broken.Outdated:
 		return Cause{}
 	case s.changed:
 		return because(Restarted, "the daemon of node %q was restarted, and engine %q has another session of one of its ranks than this was about; submit it again for those that are here",
@@ -185,14 +185,14 @@ type restarted struct {
 	blocks []layout.BlockList
 }
 
-// tellRestarted reports it to all sessions concerned.
+// tellRestarted reports it to all sessions concerned that are here: it is over for each, whoever else has left.
 func (m *Machine) tellRestarted(s *session, sub *Submit, in *TakeOp) {
-	ranks, cause := m.ranks(s)
-	r := &restarted{blocks: in.Blocks}
-	if cause.Reason == OK {
-		cause = m.begin(&r.op, sub, s, ranks, creditsMemory, r)
+	ranks := s.self[:]
+	if s.role == Scheduler {
+		ranks = slices.DeleteFunc(slices.Clone(s.engine.workers), func(w *session) bool { return w.ended != nil })
 	}
-	if cause.Reason != OK {
+	r := &restarted{blocks: in.Blocks}
+	if cause := m.begin(&r.op, sub, s, ranks, creditsMemory, r); cause.Reason != OK {
 		m.refuse(s, sub, cause)
 		return
 	}

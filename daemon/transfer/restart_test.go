@@ -160,3 +160,29 @@ func TestARankOffersItsOwnAgain(t *testing.T) {
 	offer.Again = true
 	r.runs(r.step(transfer.Submit{Session: 10, UserData: 1, Op: offer}))
 }
+
+// TestRanksHearOfATakeThatEndedWithTheDaemon: whoever of them is there, when others have left or do not come back.
+func TestRanksHearOfATakeThatEndedWithTheDaemon(t *testing.T) {
+	notice := func() *transfer.TakeOp {
+		take := schedTake(1)
+		take.Again, take.Restarted = true, true
+		return take
+	}
+	told := func(what string, end []transfer.Complete) {
+		t.Helper()
+		if len(end) != 2 || end[0].Session != schedID || end[1].Session != 10 || end[1].Status != transfer.Failed || end[1].Reason != transfer.Restarted || len(end[1].Failed) == 0 {
+			t.Errorf("%s: ended: %+v", what, end)
+		}
+	}
+	resumed := transfer.SessionOpened{Resumed: true, Had: []uint32{0, 1}}
+
+	r := comeBack(t, resumed, 0)
+	r.runs(r.rank(resumed, 0))
+	told("a rank had left", r.submit(notice()))
+
+	r = comeBack(t, resumed, 0, 1)
+	r.runs(r.rank(resumed, 0))
+	r.runs(r.submit(notice()))
+	r.now += 10 * transfer.Second
+	told("a rank does not come back", r.step(transfer.Tick{}))
+}

@@ -1,0 +1,148 @@
+package roster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Lives knows which instance of each engine is the live one, so that a session that names none can join it, and a process of an instance
+// that was replaced is told so. S is a session.
+type Lives[S comparable] struct {
+	engines map[Engine]*life[S]
+	idle    []idle[S] // engines without sessions that have a past, oldest first
+}
+
+type life[S comparable] struct {
+	instance string
+	lost     string         // the one that was expected after a restart, and did not come
+	sessions map[S]struct{} // of the live instance, not ending
+	past     []string       // instances that were replaced, newest last
+	left     int            // how often the last session of an instance has left
+}
+
+// idle is an engine whose last session left, for the left-th time.
+type idle[S comparable] struct {
+	key  Engine
+	life *life[S]
+	left int
+}
+
+// What clients that restart for ever, under one name or ever new ones, make the daemon remember.
+const (
+	maxPast = 64
+	maxIdle = 4096
+	// KeptPast is how many instances of an engine that were replaced the next daemon knows.
+	KeptPast = 8
+)
+
+// NewLives returns one that knows no engine.
+func NewLives[S comparable]() *Lives[S] { return &Lives[S]{engines: map[Engine]*life[S]{}} }
+
+// Judge says to which instance a session belongs ("": none lives, so a new one), and which sessions that has. A session that comes back
+// (resumes) was there before whoever is live now: an instance that was replaced does not.
+func (l *Lives[S]) Judge(key Engine, name string, resumes bool) (instance string, mates map[S]struct{}, err error) {
+	e := l.engines[key]
+	switch {
+	case e == nil:
+		return name, nil, nil
+	case name == "":
+		name = e.instance
+	case slices.Contains(e.past, name), resumes && e.instance != "" && name != e.instance:
+		return "", nil, fmt.Errorf("instance %q of engine %q was replaced by %q: stop this process", name, key.Name, cmp.Or(e.instance, e.lost, "a newer one"))
+	}
+	if name != e.instance {
+		return name, nil, nil
+	}
+	return name, e.sessions, nil
+}
+
+// Join counts a session in that was judged to be of that instance.
+func (l *Lives[S]) Join(key Engine, name string, s S, resumes bool) {
+	e := l.engines[key]
+	if e == nil {
+		e = &life[S]{sessions: map[S]struct{}{}}
+		l.engines[key] = e
+	}
+	if name != e.instance {
+		e.replace(e.instance)
+		if !resumes && e.lost != name {
+			e.replace(e.lost)
+		}
+		e.instance, e.lost, e.sessions = name, "", map[S]struct{}{}
+	}
+	e.sessions[s] = struct{}{}
+}
+
+// replace notes that an instance, if there is one, must not come back.
+func (e *life[S]) replace(instance string) {
+	if instance == "" {
+		return
+	}
+	e.past = append(e.past, instance)
+	if len(e.past) > maxPast {
+		e.past = e.past[1:]
+	}
+}
+
+// Expect makes the instances live that had sessions with the daemon before. Those that it had given up are not, but may come back.
+func (l *Lives[S]) Expect(r *Roster) {
+	for _, s := range r.Away() {
+		l.engines[s.engine()] = &life[S]{instance: s.Instance, sessions: map[S]struct{}{}, past: slices.Clone(r.past[s.engine()])}
+	}
+	for _, i := range r.lost {
+		if l.engines[i.Engine] == nil {
+			e := &life[S]{lost: i.name, sessions: map[S]struct{}{}, past: slices.Clone(r.past[i.Engine])}
+			l.engines[i.Engine] = e
+			l.rest(i.Engine, e)
+		}
+	}
+}
+
+// Past is what the next daemon has to know of an engine's.
+func (l *Lives[S]) Past(key Engine) []string {
+	past := l.engines[key].past
+	return slices.Clone(past[max(0, len(past)-KeptPast):])
+}
+
+// GiveUp frees the place of the instances of which nobody came. They may still come back, until another one takes it.
+func (l *Lives[S]) GiveUp(sessions []Session) {
+	for _, s := range sessions {
+		if e := l.engines[s.engine()]; e != nil && e.instance == s.Instance && len(e.sessions) == 0 {
+			e.lost = e.instance
+			l.rest(s.engine(), e)
+		}
+	}
+}
+
+// Leave counts a session out. As long as others of its instance are awaited, it stays the live one. An engine without sessions is remembered
+// only if it has a past, and is not the oldest of too many.
+func (l *Lives[S]) Leave(key Engine, instance string, s S, awaited bool) {
+	e := l.engines[key]
+	if e == nil || e.instance != instance {
+		return
+	}
+	delete(e.sessions, s)
+	if len(e.sessions) > 0 || awaited {
+		return
+	}
+	if len(e.past) == 0 {
+		delete(l.engines, key)
+		return
+	}
+	l.rest(key, e)
+}
+
+// rest remembers an engine without sessions.
+func (l *Lives[S]) rest(key Engine, e *life[S]) {
+	e.instance = ""
+	e.left++
+	l.idle = append(l.idle, idle[S]{key, e, e.left})
+	if len(l.idle) > maxIdle {
+		old := l.idle[0]
+		l.idle = l.idle[1:]
+		if l.engines[old.key] == old.life && old.life.left == old.left && len(old.life.sessions) == 0 {
+			delete(l.engines, old.key)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package roster
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+var (
+	noProof = strings.Repeat("0", 64)
+	errKept = errors.New("its place is kept for another")
+)
+
+// daemons is one daemon after another, with what each leaves to the next.
+type daemons struct {
+	t      *testing.T
+	roster *Roster
+	lives  *Lives[transfer.SessionID]
+	last   transfer.SessionID
+}
+
+func newDaemons(t *testing.T) *daemons {
+	return &daemons{t: t, roster: New(), lives: NewLives[transfer.SessionID]()}
+}
+
+func (d *daemons) restart() {
+	f := d.roster.File()
+	d.roster, d.lives = New(), NewLives[transfer.SessionID]()
+	d.roster.Recall(f)
+	d.lives.Expect(d.roster)
+}
+
+// giveUp: who is not back by now is not awaited any more.
+func (d *daemons) giveUp() {
+	d.lives.GiveUp(d.roster.Away())
+	d.roster.GiveUp()
+}
+
+// quiet is a client that submits nothing.
+type quiet struct{}
+
+func (quiet) Submitted() bool { return false }
+
+// comes opens a session of engine e; was is the session that it had before, 0: none. The error is why it is refused.
+func (d *daemons) comes(instance string, role transfer.Role, rank uint32, was transfer.SessionID) (id transfer.SessionID, k Known, err error) {
+	s := Session{Engine: "e", Instance: instance, Role: role, Rank: rank, Secret: noProof}
+	if _, _, err := d.lives.Judge(s.engine(), instance, was != 0); err != nil {
+		return 0, k, err
+	}
+	if d.roster.Kept(&s, Return{ID: was}) {
+		return 0, k, errKept
+	}
+	d.last++
+	s.ID = d.last
+	d.lives.Join(s.engine(), instance, s.ID, was != 0)
+	k = d.roster.Put(s, quiet{}, Return{ID: was}, d.lives.Past(s.engine()))
+	d.roster.Another(&s, k)
+	return s.ID, k, nil
+}
+
+// leaves ends a session; again: its connection alone.
+func (d *daemons) leaves(instance string, id transfer.SessionID, again bool) {
+	e := Engine{Name: "e"}
+	d.roster.Leave(id, again)
+	d.lives.Leave(e, instance, id, d.roster.Awaits(e, instance))
+}
+
+// TestRanksOfWhoIsLateAreKnown: an engine that stood still for longer than it was awaited has the ranks that it had before, whoever of it is
+// back first, also when the daemon is restarted once more meanwhile. The next instance begins without.
+func TestRanksOfWhoIsLateAreKnown(t *testing.T) {
+	for _, more := range []int{0, 1, 2} {
+		d := newDaemons(t)
+		_, _, _ = d.comes("i", transfer.Worker, 0, 0)
+		b, _, _ := d.comes("i", transfer.Worker, 1, 0)
+		for range 1 + more {
+			d.restart()
+			d.giveUp()
+		}
+		_, k, err := d.comes("i", transfer.Worker, 1, b)
+		if err != nil || k.Resumed || !slices.Equal(k.Had, []uint32{0, 1}) {
+			t.Errorf("%d more restarts: it comes back as %+v, %v", more, k, err)
+		}
+		if _, k, err = d.comes("j", transfer.Worker, 0, 0); err != nil || len(k.Had) != 0 {
+			t.Errorf("%d more restarts: the next instance comes as %+v, %v", more, k, err)
+		}
+		d.restart()
+		if n := len(d.roster.File().Instances); n != 1 {
+			t.Errorf("%d more restarts: %d instances are remembered, want the last one", more, n)
+		}
+	}
+}
+
+// TestWhoIsNotAnsweredIsStillExpected: an instance is replaced by the one that comes after it also when all that came of it lately was a
+// client that said HELLO and was gone before it was answered.
+func TestWhoIsNotAnsweredIsStillExpected(t *testing.T) {
+	d := newDaemons(t)
+	a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+	d.restart()
+	gone, k, err := d.comes("i", transfer.Worker, 0, a)
+	if err != nil || !k.Resumed {
+		t.Fatalf("it comes back as %+v, %v", k, err)
+	}
+	d.leaves("i", gone, true)
+	b, _, err := d.comes("j", transfer.Worker, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	d.giveUp()
+	if _, _, err = d.comes("i", transfer.Worker, 0, a); err == nil {
+		t.Error("it takes the place of the one that came after it, which is late")
+	}
+	if _, _, err = d.comes("j", transfer.Worker, 0, b); err != nil {
+		t.Errorf("who is late is refused: %v", err)
+	}
+}
+
+// TestTheRankOfWhoCameLaterIsKept: a process that stood still does not take the place of the one that was started for it, while that one is on
+// its way back after a restart. It may have it when that one does not come.
+func TestTheRankOfWhoCameLaterIsKept(t *testing.T) {
+	d := newDaemons(t)
+	a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+	d.restart()
+	b, _, err := d.comes("i", transfer.Worker, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	if _, _, err = d.comes("i", transfer.Worker, 0, a); err != errKept {
+		t.Errorf("who stood still comes first: %v", err)
+	}
+	if _, k, err := d.comes("i", transfer.Worker, 0, b); err != nil || !k.Resumed {
+		t.Errorf("who came after it comes back as %+v, %v", k, err)
+	}
+	d.restart()
+	d.giveUp()
+	if _, k, err := d.comes("i", transfer.Worker, 0, a); err != nil || k.Resumed {
+		t.Errorf("when nobody is awaited it comes back as %+v, %v", k, err)
+	}
+}
