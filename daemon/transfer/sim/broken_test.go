@@ -41,6 +41,17 @@ func TestBroken(t *testing.T) {
 		{"item that does not go back", Options{Ends: true, Broken: transfer.Broken{Return: true}}, 100, ""},
 		{"item in doubt that goes back", Options{Ends: true, Broken: transfer.Broken{Doubt: true}}, 3000, ""},
 		{"unfinished", Options{Broken: transfer.Broken{Unfinished: true}}, 300, ""},
+		{"rank that has left and is not missing", Options{Unrest: true, Broken: transfer.Broken{Absent: true}}, 300, "which it was for, is not there"},
+		{"offer of a rank that was replaced", Options{Unrest: true, Broken: transfer.Broken{Outdated: true}}, 300, "was read although no offer holds it"},
+		{"take into a rank that was replaced", Options{Unrest: true, Broken: transfer.Broken{Outdated: true}}, 1000, "which no take holds"},
+		{"offer that waits for a rank and is its successor's", Options{Unrest: true, Broken: transfer.Broken{Successor: true}}, 1000, "was read although no offer holds it"},
+		{"take that waits for a rank and is its successor's", Options{Unrest: true, Broken: transfer.Broken{Successor: true}}, 1000, "which no take holds"},
+		{"offer without the ranks that are not back", Options{Unrest: true, Broken: transfer.Broken{Joined: true}}, 1000, "wrong bytes"},
+		{"older instance that is let in", Options{Unrest: true, Lapse: Older}, 300, "which came back, ended session"},
+		{"ranks that are forgotten when they leave", Options{Unrest: true, Lapse: Left}, 1000, "is not there"},
+		{"ranks that are forgotten to have changed", Options{Unrest: true, Lapse: Changes}, 1000, "was read although no offer holds it"},
+		{"rank that is taken for the one before", Options{Unrest: true, Lapse: Pretender}, 1000, "which no take holds"},
+		{"rank that is not kept for who is awaited", Options{Unrest: true, Lapse: Squatter}, 300, "had come in its place and is awaited"},
 		{"transport that lands after its fence", Options{Late: true}, 100, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -17,6 +17,8 @@ type Options struct {
 	Broken transfer.Broken // guards that the machines leave out
 	Ends   bool            // pipes and lookup buffers, too
 	Late   bool            // the transport lands slices after it said that they are fenced
+	Lapse  Lapse           // what daemons get wrong of who comes to them
+	Unrest bool            // daemons are restarted again and again; else in some seeds
 	Trace  func(line string)
 }
 
@@ -49,6 +51,8 @@ type Cluster struct {
 	movedNow int // takes that were moved at once
 	resumed  int // sessions that came back to another daemon
 	napped   int // regions that were given up for a while
+	replaced int // ranks that were, by others of their instance
+	rebuffed int // sessions of older instances that came back, and were refused
 	outlived int // offers that outlived a session
 	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit
@@ -68,6 +72,8 @@ type faults struct {
 	drain                    int // per chance of trouble: a daemon is told to shut down, and does later
 	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
+	loyal                    int // engines that outlive a crash of their daemon
+	rank                     int // per chance of trouble, and per restart: a single process of an engine dies, is replaced, stands still
 	trouble                  transfer.Time
 }
 
@@ -123,8 +129,12 @@ func New(opts Options) *Cluster {
 		c.inline = uint64(r.in(16, 256))
 	}
 	c.faults = someFaults(r)
-	if opts.Ends {
+	switch {
+	case opts.Ends:
 		c.faults.drain *= 3
+		c.faults.rank = 0 // ends have none
+	case r.hit(20) || opts.Unrest:
+		c.faults.unsettle(r)
 	}
 	for i := range r.in(3, 8) {
 		c.AddNode(fmt.Sprintf("n%d", i))
@@ -167,8 +177,8 @@ func someFaults(r *rng) faults {
 	f.fenceSlow, f.fenceFails = on(40), on(10)
 	f.churn, f.replay, f.deaf = on(80), on(60), on(60)
 	f.lazy, f.drain = on(60), on(10)
-	f.partition, f.crash, f.client = on(40), on(30), on(40)
-	f.trouble = r.span(300*ms, 3*second)
+	f.partition, f.crash, f.client, f.rank = on(40), on(30), on(40), on(50)
+	f.trouble, f.loyal = r.span(300*ms, 3*second), 60
 	return f
 }
 

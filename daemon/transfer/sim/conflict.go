@@ -28,7 +28,7 @@ func (q *Request) mistake(e *Engine, p takePlan) {
 
 // offerTaken offers blocks into which a take of the same session writes.
 func (c *Cluster) offerTaken(s *Session, n int) {
-	ids := s.allocator().inUse(byTake, n)
+	ids := s.ranks()[0].inUse(byTake, n)
 	if ids == nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (o *Op) conflicts() bool {
 			for _, what := range []string{byTake, byOffer} {
 				if w.holder(id, what) != nil && (o.kind == "take" || what == byTake) {
 					o.holder = what
-					return !w.eng.returning() // else it waits, and may be looked at when the other one is over
+					return w.eng.ready() // else it waits, and may be looked at when the other one is over
 				}
 			}
 		}

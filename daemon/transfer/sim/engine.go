@@ -20,6 +20,7 @@ type Engine struct {
 	workers  []*Session
 	down     bool
 	lazy     bool   // the sessions of this instance are
+	older    bool   // its library is of the version before: what it sends again has no flag that says so
 	endpoint func() // of an end: binds it, once the session is there; nil: an engine
 }
 
@@ -30,14 +31,20 @@ type Session struct {
 	id       transfer.SessionID
 	role     transfer.Role
 	rank     int
-	mem      *memory // workers
-	free     []uint32
+	instance int
+	mem      *memory         // workers
+	pool     *pool           // of whose blocks it submits
 	open     bool            // the client lives and is connected, or waits for the next daemon
 	away     bool            // it waits
+	late     transfer.Time   // how long it stands still when the next daemon is there; 0: not at all
+	tries    int             // how often it came back and was told to try again
+	asked    bool            // it has submitted something to this daemon
+	heir     *Session        // who came in its place
 	quiet    map[uint64]bool // user data of what the library sent again by itself
 	drained  bool
 	killed   bool          // its process died
 	ousted   bool          // it was told to go, or its memory was taken away
+	leaving  bool          // it was told to go, and is about to
 	sleepy   bool          // its memory was asked back for a while
 	invalid  bool          // it has none
 	orphan   bool          // its daemon was told what has to stay of its memory
@@ -83,7 +90,7 @@ func (e *Engine) start() {
 	e.down = false
 	e.instance++
 	e.workers, e.sched = nil, nil
-	e.lazy = e.c.rng.hit(e.c.faults.lazy)
+	e.lazy, e.older = e.c.rng.hit(e.c.faults.lazy), !e.c.fixed && e.c.rng.hit(20)
 	if e.endpoint != nil {
 		e.workers = append(e.workers, e.newSession(transfer.Endpoint, 0))
 		e.endpoint()
@@ -101,26 +108,18 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n := e.at(role, rank)
 	n.lastID++
 	s := &Session{
-		node: n, eng: e, id: n.lastID, role: role, rank: rank, open: true,
+		node: n, eng: e, id: n.lastID, role: role, rank: rank, instance: e.instance, open: true, pool: newPool(),
 		src: map[uint32]*Op{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]bool{}, credits: e.c.credits, lazy: e.lazy,
 	}
 	if e.lazy {
 		s.credits = e.c.rng.in(4, 12)
 	}
 	n.sessions[s.id] = s
-	for i := uint32(0); i < numBlocks; i++ {
-		s.free = append(s.free, i)
+	if role != transfer.Scheduler {
+		s.mem = newMemory(e.shape, rank)
 	}
-	ev := s.opened()
-	ev.Resumed = n.await > 0 // scripts have those come back who are awaited
-	if role == transfer.Scheduler {
-		n.event(0, ev)
-		return s
-	}
-	s.mem = newMemory(e.shape, rank)
-	n.event(0, ev)
-	n.event(0, transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
-	if role != transfer.Endpoint {
+	n.later(0, s.enter)
+	if role == transfer.Worker {
 		s.model()
 	}
 	return s
@@ -219,33 +218,17 @@ func (s *Session) look() {
 	}
 }
 
-// alloc takes n free blocks; nil when there are fewer.
-func (s *Session) alloc(n int) []uint32 {
-	if len(s.free) < n {
-		return nil
-	}
-	c := s.eng.c
-	if c.fixed {
-		ids := slices.Clone(s.free[:n])
-		s.free = slices.Delete(s.free, 0, n)
-		return ids
-	}
-	ids := make([]uint32, n)
-	for i := range ids {
-		k := c.rng.n(len(s.free))
-		ids[i] = s.free[k]
-		s.free[k] = s.free[len(s.free)-1]
-		s.free = s.free[:len(s.free)-1]
-	}
-	return ids
+// able is true while all who submit are connected. Ranks may be missing, which their scheduler need not know.
+func (e *Engine) able() bool {
+	return !e.down && e.node.up && !slices.ContainsFunc(e.askers(), func(s *Session) bool { return !s.open || s.away })
 }
-
-// allocator is whose free list an asker uses: a scheduler's ids are the same in all ranks.
-func (s *Session) allocator() *Session { return s.ranks()[0] }
 
 // told: the daemon ends the session.
 func (s *Session) told(cause transfer.Cause) {
-	s.ousted = true
+	if o := s.node.opening; o != nil && o.eng == s.eng && o.instance < s.instance {
+		s.eng.c.fail("node %s: instance %d of %s, which came back, ended session %d of instance %d: %s", s.node.name, o.instance, s.eng.name, s.id, s.instance, cause.Text)
+	}
+	s.ousted, s.leaving = true, true
 	s.node.later(s.eng.c.delay(), func() { s.close("told: " + cause.Text) })
 }
 
@@ -261,6 +244,11 @@ func (s *Session) close(why string) {
 	}
 	s.eng.c.tracef("%s session %d (%s rank %d) closes: %s", s.node.name, s.id, s.eng.name, s.rank, why)
 	s.open = false
+	if s.away { // its daemon is no more, and the next one does not know it yet
+		s.drained = true
+		s.vanish()
+		return
+	}
 	s.node.later(s.eng.c.delay(), s.end)
 }
 
@@ -302,11 +290,6 @@ func (e *Engine) killRest(all []*Session) {
 	for _, s := range all {
 		s.kill("killed with its engine")
 	}
-}
-
-// reconnect: the daemon is back.
-func (e *Engine) reconnect() {
-	e.start()
 }
 
 // list describes tokens of an asker's blocks.

@@ -26,6 +26,9 @@ type shape struct {
 func (c *Cluster) someShape(i int) shape {
 	r := &c.rng
 	s := shape{sched: r.hit(60), split: pick(r, []string{"", "", "tp", "pp"}), blockSize: pick(r, []int{2, 4}), hnd: r.hit(50), model: "m"}
+	if c.unsettled() && r.hit(60) {
+		s.sched, s.split = true, pick(r, []string{"tp", "pp"})
+	}
 	if i > 2 && r.hit(5) {
 		s.model = "other"
 	}

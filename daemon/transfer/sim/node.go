@@ -2,8 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
 // Node is a machine and what its daemon is to it: driver, transports, channels, sessions. A crash replaces all of it.
@@ -24,6 +26,11 @@ type Node struct {
 	records  map[brood]tally // those that came, by what was offered
 	before   bool            // its daemon is of the version before, as far as that matters here
 	await    transfer.Time   // how long the daemon after the next crash waits for engines, which do not come by themselves
+	roster   *roster.Roster
+	lives    *roster.Lives[*Session]
+	draining bool       // its daemon takes nobody back
+	opening  *Session   // that the machine is being told of
+	away     []*Session // that wait for the next daemon, in the order in which they came to theirs
 }
 
 // AddNode makes a node whose daemon runs.
@@ -31,18 +38,24 @@ func (c *Cluster) AddNode(name string) *Node {
 	n := &Node{c: c, name: name}
 	c.nodes = append(c.nodes, n)
 	c.byName[name] = n
-	n.start()
+	n.start(nil)
 	return n
 }
 
-func (n *Node) start() {
+// start makes a daemon that knows what the one before left, if there was one.
+func (n *Node) start(left *roster.File) {
 	n.life++
 	cfg := n.c.cfg
 	cfg.Node, cfg.Incarnation = n.name, n.c.rng.next()
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
-	n.up = true
+	n.up, n.draining = true, false
+	n.roster, n.lives = roster.New(), roster.NewLives[*Session]()
+	if left != nil {
+		n.roster.Recall(left)
+		n.lives.Expect(n.roster)
+	}
 	n.legs, n.sessions, n.views, n.records = map[transfer.Leg]*leg{}, map[transfer.SessionID]*Session{}, map[string]uint64{}, map[brood]tally{}
 }
 
@@ -62,6 +75,9 @@ func (n *Node) event(d transfer.Time, ev transfer.Event) { n.later(d, func() { n
 func (n *Node) step(ev transfer.Event) {
 	if n.c.broken != nil || !n.up {
 		return
+	}
+	if sub, ok := ev.(transfer.Submit); ok && n.sessions[sub.Session] != nil {
+		n.sessions[sub.Session].asked = true
 	}
 	if k := n.question(ev); k != nil {
 		n.ask(k, ev)
@@ -176,6 +192,7 @@ func (n *Node) stop() { n.drain(transfer.Drain{Stop: true}, n.c.bound()) }
 // drain is told to the daemon, which goes within that time.
 func (n *Node) drain(how transfer.Drain, within transfer.Time) {
 	r := n.c.rng
+	n.draining = true
 	n.step(how)
 	for _, p := range n.c.pipes { // applications end with their node's service
 		if r := &n.c.rng; p.home.eng.node == n && r.hit(50) {
@@ -195,11 +212,19 @@ func (n *Node) crash(down transfer.Time) {
 	for _, e := range n.engines {
 		loyal[e] = c.loyal(e)
 	}
+	n.away = slices.DeleteFunc(n.away, func(s *Session) bool { return !s.open || !s.away })
 	for _, s := range sortedSessions(n.sessions) {
-		if s.open && loyal[s.eng] {
+		switch {
+		case s.open && loyal[s.eng]:
 			s.lose()
-		} else {
+			n.away = append(n.away, s)
+		default:
 			s.daemonGone()
+		}
+	}
+	for _, o := range c.ops { // also what outlives who asked for it
+		if loyal[o.sess.eng] && o.sess.node == n && !o.sess.open {
+			o.vanish()
 		}
 	}
 	for _, e := range n.engines {
@@ -213,53 +238,46 @@ func (n *Node) crash(down transfer.Time) {
 			}
 		}
 		e.down = e.down || e.spans() && !loyal[e]
+		if loyal[e] {
+			e.suffer(down)
+		}
+	}
+	left := n.roster.File()
+	if c.fixed {
+		left = nil
 	}
 	n.legs = map[transfer.Leg]*leg{}
 	c.net.nodeGone(n)
 	c.after(down, func() {
 		c.tracef("%s START", n.name)
-		n.start()
+		n.start(left)
 		if n.await > 0 {
 			n.step(n.awaited())
 			return
 		}
-		if ev := n.expected(loyal); len(ev.Sessions) > 0 {
-			n.step(ev)
-		}
+		n.awaits()
 		for _, e := range n.engines {
 			if loyal[e] {
 				e.comeBack(n)
 			} else {
-				e.reconnect()
+				e.start()
 			}
 		}
+		n.comeBack()
 	})
 }
 
-// awaited is what a daemon's state file would have.
+// awaited is what the state file of a script's daemon would have.
 func (n *Node) awaited() transfer.Awaited {
-	all := map[*Engine]bool{}
-	for _, e := range n.engines {
-		all[e] = true
-	}
-	ev := n.expected(all)
-	ev.For = n.await
-	return ev
-}
-
-// expected is the same of some engines.
-func (n *Node) expected(which map[*Engine]bool) transfer.Awaited {
-	ev := transfer.Awaited{For: 2 * second}
+	ev := transfer.Awaited{For: n.await}
 	for _, e := range n.engines {
 		for _, s := range e.all() {
-			if !which[e] || s.node != n || !s.open && n.await == 0 {
-				continue
+			if s.node == n {
+				o := s.opened()
+				ev.Sessions = append(ev.Sessions, transfer.AwaitedSession{
+					Engine: o.Engine, Instance: o.Instance, Owner: o.Owner, Role: o.Role, Rank: o.Rank, Layout: o.Role == transfer.Worker,
+				})
 			}
-			a := transfer.AwaitedSession{Engine: e.name, Instance: fmt.Sprintf("i%d", e.instance), Owner: "uid 1", Role: s.role, Rank: uint32(s.rank), Layout: s.role == transfer.Worker}
-			if s.role == transfer.Scheduler {
-				a.Rank = transfer.NoRank
-			}
-			ev.Sessions = append(ev.Sessions, a)
 		}
 	}
 	return ev

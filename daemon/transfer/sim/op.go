@@ -33,6 +33,7 @@ type Op struct {
 	local     bool                 // the library ended it: no daemon knows it, so no rank hears of it
 	notice    bool                 // the ranks have to hear from the next daemon that it failed
 	noticed   uint64               // user data of that
+	heard     bool                 // the next daemon has answered it
 	limit     transfer.Time        // its terminal completion has to come before that; 0: none
 	timeout   transfer.Time
 	ends      map[*Session]*outcome
@@ -60,7 +61,7 @@ type outcome struct {
 func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 	s.lastUser++
 	c.lastTag++
-	o := &Op{c: c, kind: kind, sess: s, concerned: []*Session{s}, user: s.lastUser, tag: c.lastTag, instance: s.eng.instance, ends: map[*Session]*outcome{}}
+	o := &Op{c: c, kind: kind, sess: s, concerned: []*Session{s}, user: s.lastUser, tag: c.lastTag, instance: s.instance, ends: map[*Session]*outcome{}}
 	for _, r := range ranks {
 		if r != s {
 			o.concerned = append(o.concerned, r)
@@ -83,12 +84,17 @@ func (o *Op) submit(in transfer.Op) {
 		if !s.open || s.away || o.conflict && !o.conflicts() {
 			return
 		}
+		if o.stale() {
+			o.in = nil
+			o.free()
+			return
+		}
 		before := o.accepted()
 		o.given = true
 		o.noteInterest()
 		if o.timeout > 0 {
 			o.limit = c.now + o.timeout + c.bound()
-			if o.kind == "small" && o.sess.eng.returning() {
+			if o.kind == "small" && !o.sess.eng.ready() {
 				o.limit = 0 // what it acts on may have to wait for other ranks
 			}
 		}
@@ -97,6 +103,14 @@ func (o *Op) submit(in transfer.Op) {
 		if o.accepted() > before {
 			c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
 		}
+	})
+}
+
+// stale says whether a rank that it is about was replaced: who submits knows of that long before another one comes, unless it has no daemon.
+func (o *Op) stale() bool {
+	e := o.sess.eng
+	return !o.c.fixed && slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
+		return w.role == transfer.Worker && w.instance == e.instance && e.workers[w.rank] != w
 	})
 }
 
@@ -130,6 +144,7 @@ func (s *Session) complete(e transfer.Complete) {
 	if s == o.sess && e.UserData != 0 && e.UserData != o.user && (s.quiet[e.UserData] || e.UserData == o.noticed) {
 		s.credits--
 		s.collect() // the library's own business
+		o.heard = o.heard || e.UserData == o.noticed
 		if e.Status == transfer.Failed && s.quiet[e.UserData] && running(o) {
 			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 		}
@@ -137,6 +152,11 @@ func (s *Session) complete(e transfer.Complete) {
 	}
 	if (s == o.sess) != (e.UserData == o.user) || s != o.sess && e.UserData != 0 {
 		c.fail("op %d: completion with user data %d in session %d", o.tag, e.UserData, s.id)
+	}
+	if !slices.Contains(o.concerned, s) && o.noticed != 0 && e.Reason == transfer.Restarted { // a daemon cannot know whom it concerned two daemons ago
+		s.credits--
+		s.collect()
+		return
 	}
 	if !slices.Contains(o.concerned, s) {
 		c.fail("op %d: completion for session %d, which it does not concern", o.tag, s.id)
@@ -222,6 +242,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	}
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:
+		o.checkRanks()
 		o.checkBytes(0, layers, nil)
 		o.took()
 	case o.kind == "take" && strings.Contains(e.Text, "is being taken by"):
@@ -238,6 +259,15 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	}
 	if s == o.sess && o.onEnd != nil {
 		o.onEnd(e)
+	}
+}
+
+// checkRanks: what is done is done in all ranks that it was for.
+func (o *Op) checkRanks() {
+	for _, s := range o.ranksOf() {
+		if s.drained || s.away {
+			o.c.fail("op %d (take of %s by %s): done, and rank %d, which it was for, is not there", o.tag, o.req.key, s.eng.name, s.rank)
+		}
 	}
 }
 
@@ -331,7 +361,7 @@ func (o *Op) settled() bool {
 // refused: only the asker was told, and that it failed.
 func (o *Op) refused() bool {
 	u := o.ends[o.sess]
-	return u != nil && o.local || u != nil && u.status == transfer.Failed && !u.more && len(o.ends) == 1
+	return u != nil && o.local || u != nil && u.status == transfer.Failed && !u.more && len(o.ends) == 1 && (!o.notice && o.noticed == 0 || o.sess.lazy)
 }
 
 // free gives the blocks back to their allocator, and their next user spoils them.
@@ -344,29 +374,26 @@ func (o *Op) free() {
 		return
 	}
 	var back []uint32
+	for _, id := range o.ids {
+		if id != layout.NoBlock {
+			back = append(back, id)
+		}
+	}
 	for _, s := range o.ranksOf() {
 		if !s.open {
 			continue
 		}
-		back = back[:0]
-		for _, id := range o.ids {
+		for _, id := range back {
 			switch o.kind {
 			case "take", "get":
 				delete(s.dst, id)
-				back = append(back, id)
 			case "offer", "put":
-				if id == layout.NoBlock {
-					continue
-				}
 				delete(s.src, id)
-				back = append(back, id)
 			}
 		}
 		s.mem.spoil(back, o.c.rng.next())
 	}
-	if a := o.sess.allocator(); a.open {
-		a.free = append(a.free, back...)
-	}
+	o.sess.pool.free = append(o.sess.pool.free, back...)
 }
 
 // granted: from here on bytes may land.

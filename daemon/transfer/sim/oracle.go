@@ -23,7 +23,7 @@ func (c *Cluster) quiet() bool {
 			return false
 		}
 		for _, x := range n.sessions {
-			if !x.open {
+			if !x.open || x.leaving {
 				return false
 			}
 		}

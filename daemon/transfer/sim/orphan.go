@@ -11,6 +11,8 @@ import (
 // end tells the daemon that the session's client is gone, and checks what becomes of its offers if its process died.
 func (s *Session) end() {
 	n, c := s.node, s.eng.c
+	defer n.gone(s, false)
+	s.unheld()
 	ev := transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}}
 	s.gone = c.now
 	if !s.killed || n.sessions[s.id] != s {
@@ -81,7 +83,7 @@ func (r *Request) standing() bool {
 		if o.req != r {
 			continue
 		}
-		if o.withdrawn {
+		if o.withdrawn || o.kind == "offer" && o.sess.role == transfer.Scheduler && o.sess.heir != nil {
 			return false
 		}
 		for _, s := range o.concerned {

@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
 // An engine that outlives its daemon does what libkvpipe does: operations to which no bytes were granted are sent to the next daemon
@@ -12,7 +12,7 @@ import (
 
 // lose: the daemon is gone. The client lives, and waits for the next one.
 func (s *Session) lose() {
-	s.away, s.watch = true, 0
+	s.away, s.leaving, s.watch = true, false, 0
 	for _, o := range s.eng.c.ops {
 		switch {
 		case o.sess != s || o.kind != "small" || o.in == nil:
@@ -49,6 +49,8 @@ func (o *Op) lose() {
 	c := o.c
 	o.releaseAll()
 	switch {
+	case o.noticed != 0:
+		o.notice = !o.heard
 	case o.ends[o.sess] != nil:
 	case o.granted || o.conflict:
 		o.notice = o.granted && len(o.concerned) > 1
@@ -86,30 +88,35 @@ func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
 
 // comeBack: the daemon of a node is there again. An engine that died meanwhile is started anew.
 func (e *Engine) comeBack(n *Node) {
+	gone := 0
 	for _, s := range e.all() {
 		if !s.open {
-			e.killRest(e.all())
-			e.down = e.spans()
-			e.start()
-			return
+			gone++
 		}
+	}
+	if gone == len(e.all()) || gone > 0 && e.spans() {
+		e.killRest(e.all())
+		e.down = e.spans()
+		e.start()
+		return
 	}
 	if r := e.c.rng; r.hit(e.c.faults.drain) { // it was started for a moment only
 		n.later(r.span(1*ms, 400*ms), n.stop)
 	}
-	instance := e.instance
-	for _, s := range e.all() {
-		if s.node != n {
-			continue
+}
+
+// comeBack has all come back who had sessions, those of older instances, too, each in its own time.
+func (n *Node) comeBack() {
+	r := &n.c.rng
+	for _, s := range n.away {
+		when := r.span(1*ms, 400*ms)
+		if s.late > 0 {
+			when, s.late = s.late, 0
 		}
-		if e.c.rng.hit(e.c.faults.client) {
-			n.later(e.c.rng.span(1*ms, 400*ms), s.hello)
+		if r.hit(n.c.faults.client) {
+			n.later(r.span(1*ms, 400*ms), s.hello)
 		}
-		n.later(e.c.rng.span(1*ms, 400*ms), func() {
-			if e.instance == instance && s.open && s.away {
-				s.resume()
-			}
-		})
+		n.later(when, s.resume)
 	}
 }
 
@@ -123,38 +130,56 @@ func (s *Session) hello() {
 	if !s.eng.c.fixed && !(s.open && s.away) {
 		return
 	}
-	s.node.visit(s.reopened(), transfer.Cause{Reason: transfer.PeerGone, Text: "closed the connection"})
+	x := &Session{node: s.node, eng: s.eng, role: s.role, rank: s.rank, instance: s.instance, credits: s.eng.c.credits}
+	s.node.visit(x, s.id, transfer.Cause{Reason: transfer.PeerGone, Text: "closed the connection"})
 }
 
 // ended opens the end of a pipe beside the engine's sessions, and closes it.
 func (e *Engine) ended() {
-	e.node.visit(transfer.SessionOpened{Engine: e.name, Owner: "uid 1", Role: transfer.Endpoint, TPWorld: 1, PPWorld: 1, Credits: 8},
-		transfer.Cause{Reason: transfer.Closed, Text: "closed by its owner"})
-}
-
-// visit opens a session and closes it.
-func (n *Node) visit(ev transfer.SessionOpened, why transfer.Cause) {
-	n.lastID++
-	ev.Session = n.lastID
-	n.sessions[ev.Session] = &Session{node: n}
-	n.step(ev)
-	n.step(transfer.SessionClosed{Session: ev.Session, Cause: why})
+	x := &Session{node: e.node, eng: e, role: transfer.Endpoint, credits: 8}
+	e.node.visit(x, 0, transfer.Cause{Reason: transfer.Closed, Text: "closed by its owner"})
 }
 
 // resume opens the session again and sends what it has.
 func (s *Session) resume() {
-	n := s.node
-	s.eng.c.resumed++
-	n.lastID++
-	s.id, s.away, s.drained = n.lastID, false, false
-	s.credits = s.eng.c.credits
-	n.sessions[s.id] = s
-	n.step(s.reopened())
-	if s.mem != nil {
-		s.comesWithout()
-		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	n, c, was := s.node, s.eng.c, s.id
+	if !s.open || !s.away {
+		return
 	}
-	for _, o := range s.eng.c.ops {
+	if n.draining {
+		n.later(c.rng.span(50*ms, 500*ms), s.resume)
+		return
+	}
+	awaited := s.heir != nil && slices.ContainsFunc(n.roster.Away(), func(x roster.Session) bool { return x.ID == s.eng.workers[s.rank].id })
+	n.lastID++
+	s.id, s.credits = n.lastID, c.credits
+	ev, err := n.admit(s, was)
+	if err == nil && awaited && s.instance == s.eng.instance {
+		c.fail("node %s: session %d (%s rank %d) came back and has the place of session %d, which had come in its place and is awaited", n.name, was, s.eng.name, s.rank, s.eng.workers[s.rank].id)
+	}
+	if err == errBusy && s.tries < 10 {
+		s.id = was
+		s.tries++
+		n.later(c.rng.span(50*ms, 500*ms), s.resume)
+		return
+	}
+	if err != nil {
+		if s.instance == s.eng.instance && err != errBusy {
+			c.fail("node %s: session %d of the newest instance of %s was not let in: %v", n.name, was, s.eng.name, err)
+		}
+		c.rebuffed++
+		s.over(err)
+		return
+	}
+	s.succeeds()
+	c.resumed++
+	s.away, s.drained = false, false
+	n.sessions[s.id] = s
+	s.begin(ev)
+	if !ev.Resumed {
+		s.unknown()
+	}
+	for _, o := range c.ops {
 		if o.sess == s && o.in != nil {
 			o.again()
 		}
@@ -168,7 +193,7 @@ func (o *Op) again() {
 	}
 	if o.notice {
 		in := *o.in.(*transfer.TakeOp)
-		in.Restarted = true
+		in.Restarted, in.Again = true, !s.eng.older
 		o.notice = false
 		s.lastUser++
 		o.noticed = s.lastUser
@@ -176,6 +201,11 @@ func (o *Op) again() {
 		return
 	}
 	if o.ends[s] != nil || o.conflict {
+		return
+	}
+	if s.eng.older && o.stale() { // nothing tells the daemon whose blocks these were
+		o.local = true
+		o.tell(transfer.Failed, transfer.Restarted)
 		return
 	}
 	if !o.given && o.timeout > 0 {
@@ -186,7 +216,7 @@ func (o *Op) again() {
 	switch in := o.in.(type) {
 	case *transfer.TakeOp:
 		again := *in
-		again.Timeout, again.Again = max(o.left(), 1), true
+		again.Timeout, again.Again = max(o.left(), 1), !s.eng.older
 		step(o.user, &again)
 	case *transfer.WatchOp:
 		again := *in
@@ -198,7 +228,7 @@ func (o *Op) again() {
 		step(o.user, &again)
 	case *transfer.OfferOp:
 		again := *in
-		again.Again = true
+		again.Again = !s.eng.older
 		step(o.user, &again)
 		for _, x := range o.more {
 			ext := *x
@@ -214,34 +244,14 @@ func (o *Op) again() {
 	}
 }
 
-// opened is what the daemon is told of a session.
-func (s *Session) opened() transfer.SessionOpened {
-	ev := transfer.SessionOpened{
-		Session: s.id, Engine: s.eng.name, Instance: fmt.Sprintf("i%d", s.eng.instance), Owner: "uid 1", Role: s.role,
-		Rank: uint32(s.rank), TPWorld: uint32(s.eng.shape.ranks()), PPWorld: 1, Credits: s.credits,
-	}
-	if s.role == transfer.Scheduler {
-		ev.Rank = transfer.NoRank
-	}
-	return ev
-}
-
-// reopened is what the next daemon is told of it.
-func (s *Session) reopened() transfer.SessionOpened {
-	ev := s.opened()
-	ev.Resumed = true
-	return ev
-}
-
-// loyal says whether an engine outlives this crash of its daemon. In scripts none does.
+// loyal says whether an engine outlives this crash of its daemon, without those of its processes that died before. In scripts none does.
 func (c *Cluster) loyal(e *Engine) bool {
-	if c.fixed || e.down || !c.rng.hit(60) {
+	if c.fixed || e.down || e.endpoint != nil || !c.rng.hit(c.faults.loyal) {
 		return false
 	}
-	for _, s := range e.all() {
-		if !s.open || s.role == transfer.Endpoint {
-			return false
-		}
+	lives := func(s *Session) bool { return s.open }
+	if e.spans() {
+		return !slices.ContainsFunc(e.all(), func(s *Session) bool { return !s.open })
 	}
-	return true
+	return slices.ContainsFunc(e.all(), lives)
 }

@@ -99,7 +99,7 @@ func (r *Request) offer(p offerPlan) []*Op {
 func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
 	bs := r.prod.shape.blockSize
-	ids := s.allocator().alloc((r.tokens + bs - 1) / bs)
+	ids := s.alloc((r.tokens + bs - 1) / bs)
 	if ids == nil || !s.open {
 		return nil
 	}
@@ -117,8 +117,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 		}
 	}
 	if r.hole >= 0 { // the block that is not offered stays with its owner
-		a := s.allocator()
-		a.free = append(a.free, held[r.hole/bs])
+		s.pool.free = append(s.pool.free, held[r.hole/bs])
 	}
 	at := 0
 	o.segs = p.cuts
@@ -154,7 +153,7 @@ func (o *Op) write(b layout.BlockList, ahead int, layered bool) uint64 {
 		all := len(w.mem.part.layers)
 		put := func(first, last int) func() {
 			return func() {
-				if !o.freed && w.open {
+				if !o.freed && (w.open || ahead == 0 && !w.drained) { // what is there already is, also if the rank has died since
 					w.mem.write(o.req.id, o.gen, b, first, last)
 				}
 			}
@@ -214,13 +213,12 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	if !s.open || s.away || !s.node.up {
 		return nil
 	}
-	a := s.allocator()
 	need := (p.stop + bs - 1) / bs
 	var ids []uint32
 	if p.conflict != "" {
-		ids = a.inUse(p.conflict, need)
+		ids = s.ranks()[0].inUse(p.conflict, need)
 	} else {
-		ids = a.alloc(need)
+		ids = s.alloc(need)
 	}
 	if ids == nil {
 		return nil

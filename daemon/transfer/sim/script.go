@@ -135,7 +135,7 @@ func (s *Script) commands() map[string]func(args) {
 		"deaf":     func(a args) { s.c.net.deaf[[2]string{a.words[0], a.words[1]}] = !a.has("off") },
 		"crash":    s.crash,
 		"restart":  func(a args) { s.find(a.words[0]).start(); s.c.run(s.c.now) },
-		"sched":    func(a args) { e := s.find(a.words[0]); e.sched = e.newSession(transfer.Scheduler, 0); s.c.run(s.c.now) },
+		"sched":    s.sched,
 		"rank":     s.rank,
 		"hello":    func(a args) { s.find(a.words[0]).workers[a.num("rank", 0)].hello() },
 		"ended":    func(a args) { s.find(a.words[0]).ended() },
@@ -318,6 +318,14 @@ func (s *Script) kill(a args) {
 	default:
 		e.killRest(e.all())
 	}
+}
+
+// sched ENGINE is back after a restart, or has a successor.
+func (s *Script) sched(a args) {
+	e := s.find(a.words[0])
+	x := e.newSession(transfer.Scheduler, 0)
+	x.pool, e.sched = e.sched.pool, x
+	s.c.run(s.c.now)
 }
 
 // rank ENGINE [rank=0] is back after a restart.

@@ -13,6 +13,8 @@ var (
 	seeds = flag.Int("seeds", 200, "how many seeds TestSim runs")
 	first = flag.Uint64("first", 1, "the first of them")
 	one   = flag.Uint64("seed", 0, "run this seed alone, with its trace when -v is given")
+
+	unrest = flag.Bool("unrest", false, "in each seed of TestSim daemons are restarted again and again")
 )
 
 // A seed lives on a few megabytes and leaves them all as garbage: collecting less often nearly halves the processor time.
@@ -41,11 +43,11 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce, gathered, outlived, resumed, napped := 0, 0, 0, 0, 0, 0
+	steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed := 0, 0, 0, 0, 0, 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
-		c, err := live(Options{Seed: seed})
+		c, err := live(Options{Seed: seed, Unrest: *unrest})
 		if err != nil {
-			t.Errorf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSim$' -seed=%d -v", seed, err, seed)
+			t.Errorf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSim$' -seed=%d -unrest=%v -v", seed, err, seed, *unrest)
 			if t.Failed() {
 				return
 			}
@@ -56,9 +58,12 @@ func TestSim(t *testing.T) {
 		outlived += c.outlived
 		resumed += c.resumed
 		napped += c.napped
+		replaced += c.replaced
+		rebuffed += c.rebuffed
 	}
-	t.Logf("%d seeds, %d events, %d takes moved at once, %d whole ones of engines on several nodes, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while",
-		*seeds, steps, atOnce, gathered, outlived, resumed, napped)
+	t.Logf("%d seeds, %d events, %d takes moved at once, %d whole ones of engines on several nodes, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while, "+
+		"%d ranks were replaced by others, %d sessions came back too late",
+		*seeds, steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed)
 }
 
 // TestSimEnds is TestSim with pipes and lookup buffers.
@@ -83,7 +88,7 @@ func TestSimEnds(t *testing.T) {
 }
 
 func replay(t *testing.T, seed uint64) {
-	o := Options{Seed: seed}
+	o := Options{Seed: seed, Unrest: *unrest}
 	if testing.Verbose() {
 		o.Trace = func(line string) { fmt.Println(line) }
 	}

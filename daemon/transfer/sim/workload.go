@@ -70,6 +70,16 @@ func (c *Cluster) someTrouble() {
 			e.crash(r)
 		}
 	}
+	if r.hit(c.faults.rank) {
+		if e := pick(r, c.engines); e.ready() && !e.spans() && e.endpoint == nil {
+			e.lose(pick(r, e.all()))
+		}
+	}
+	if r.hit(c.faults.rank / 4) {
+		if e := pick(r, c.engines); e.ready() && !e.spans() && e.endpoint == nil {
+			e.supersede()
+		}
+	}
 	if r.hit(10) {
 		if e := pick(r, c.engines); e.ready() {
 			s := e.workers[0]
@@ -102,7 +112,7 @@ func (c *Cluster) someRequest() {
 	if near {
 		prod = c.engines[len(c.engines)-1]
 	}
-	if !prod.ready() {
+	if !prod.able() {
 		return
 	}
 	n := r.in(1, 3)
@@ -116,7 +126,11 @@ func (c *Cluster) someRequest() {
 	if r.hit(5) {
 		q.hole = r.n(q.tokens)
 	}
-	c.after(r.span(0, 400*ms), func() { q.produce() })
+	late := 400 * ms
+	if c.unsettled() {
+		late = 2 * second
+	}
+	c.after(r.span(0, late), func() { q.produce() })
 	engines := slices.Clone(c.engines)
 	for i := 0; i < n && len(engines) > 0; i++ {
 		k := r.n(len(engines))
@@ -141,10 +155,13 @@ func (c *Cluster) someRequest() {
 // produce offers, and may think better of it.
 func (q *Request) produce() {
 	c, r := q.c, &q.c.rng
-	if !q.prod.ready() {
+	if !q.prod.able() {
 		return
 	}
 	p := offerPlan{cuts: []int{q.tokens}, lease: r.span(300*ms, 4*second), layered: r.hit(20)}
+	if c.unsettled() {
+		p.lease += 2 * second
+	}
 	if r.hit(40) || p.layered {
 		p.ahead = r.in(1, 3)
 	}
@@ -153,6 +170,9 @@ func (q *Request) produce() {
 		p.cuts = []int{mid, q.tokens}
 	}
 	ops := q.offer(p)
+	for _, o := range ops {
+		o.onEnd = func(x transfer.Complete) { q.offerAnew(x) }
+	}
 	if len(ops) > 0 && r.hit(c.faults.client/2) {
 		c.after(r.span(0, 600*ms), q.bereave)
 	}
@@ -186,6 +206,16 @@ func (q *Request) produce() {
 	})
 }
 
+// offerAnew: what was about other ranks than there are is offered again, for those.
+func (q *Request) offerAnew(x transfer.Complete) {
+	c, r := q.c, &q.c.rng
+	if x.Reason == transfer.Restarted && q.prod.shape.sched && q.gens < 3 && r.hit(70) {
+		q.gens++
+		q.takers = append(q.takers, tally{})
+		c.after(r.span(0, 300*ms), q.produce)
+	}
+}
+
 // bereave kills the producer under its offer; its next instance may offer under the same key.
 func (q *Request) bereave() {
 	c, r := q.c, &q.c.rng
@@ -207,7 +237,7 @@ func (q *Request) bereave() {
 // consume takes, drops, watches, cancels, makes mistakes, tries again.
 func (q *Request) consume(e *Engine, attempt int) {
 	c, r := q.c, &q.c.rng
-	if !e.ready() {
+	if !e.able() {
 		return
 	}
 	p := takePlan{stop: q.tokens, timeout: r.span(100*ms, 6*second), token: q.token, content: q.content, attempt: attempt, layered: r.hit(25)}

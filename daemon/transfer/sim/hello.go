@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
+)
+
+// Before the machine hears of a session, its daemon has judged who comes: daemon/session, by the roster, which is the same here. What it
+// leaves to the daemon after it is what it had said to clients when it went.
+
+// patience is how long a daemon awaits who had sessions with the one before.
+const patience = 2 * second
+
+// Lapse is what daemons get wrong of who comes to them.
+type Lapse int
+
+const (
+	Older     Lapse = iota + 1 // instances that were replaced are let in
+	Left                       // ranks that have left are not known any more
+	Changes                    // that a rank is another than it was is not known any more
+	Pretender                  // a rank that is another is taken for the one that was there
+	Squatter                   // one that stood still takes the place of who came for it and is awaited
+)
+
+var (
+	errBusy  = errors.New("the rank has a session already")
+	noSecret = strings.Repeat("0", 64) // its hash
+)
+
+// Submitted is what the roster asks.
+func (s *Session) Submitted() bool { return s.asked }
+
+func (s *Session) engine() roster.Engine { return roster.Engine{Name: s.eng.name, Owner: owner} }
+
+const owner = "uid 1"
+
+// opened is what the client says of itself.
+func (s *Session) opened() transfer.SessionOpened {
+	ev := transfer.SessionOpened{
+		Session: s.id, Engine: s.eng.name, Instance: fmt.Sprintf("i%d", s.instance), Owner: owner, Role: s.role,
+		Rank: uint32(s.rank), TPWorld: uint32(s.eng.shape.ranks()), PPWorld: 1, Credits: s.credits,
+	}
+	if s.role == transfer.Scheduler {
+		ev.Rank = transfer.NoRank
+	}
+	return ev
+}
+
+// admit judges a client that was that session before, 0: none. It returns what the machine is told.
+func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened, error) {
+	ev := s.opened()
+	if s.role == transfer.Endpoint {
+		return ev, nil
+	}
+	_, mates, err := n.lives.Judge(s.engine(), ev.Instance, was != 0)
+	if err != nil && n.c.opts.Lapse != Older {
+		return ev, err
+	}
+	for o := range mates {
+		if o.role == transfer.Worker && s.role == transfer.Worker && o.rank == s.rank && !n.c.fixed {
+			return ev, errBusy
+		}
+	}
+	entry := roster.Session{ID: ev.Session, Engine: ev.Engine, Instance: ev.Instance, Owner: ev.Owner, Role: ev.Role, Rank: ev.Rank, Secret: noSecret}
+	if n.roster.Kept(&entry, roster.Return{ID: was}) && n.c.opts.Lapse != Squatter {
+		return ev, errBusy
+	}
+	n.lives.Join(s.engine(), ev.Instance, s, was != 0)
+	k := n.roster.Put(entry, s, roster.Return{ID: was}, n.lives.Past(s.engine()))
+	n.roster.Another(&entry, k)                                                 // nobody submits anything meanwhile
+	ev.Had, ev.Resumed, ev.Changed = k.Had, k.Resumed || n.await > 0, k.Changed // scripts have those come back who are awaited
+	switch n.c.opts.Lapse {
+	case Left:
+		ev.Had = nil
+	case Changes:
+		ev.Changed = false
+	case Pretender:
+		ev.Resumed = ev.Resumed || n.life > 1
+	}
+	return ev, nil
+}
+
+// enter opens a session that is new.
+func (s *Session) enter() {
+	ev, err := s.node.admit(s, 0)
+	if err != nil {
+		s.over(err)
+		return
+	}
+	s.begin(ev)
+}
+
+// begin tells the machine of a session, and of its layout.
+func (s *Session) begin(ev transfer.SessionOpened) {
+	n := s.node
+	s.asked, s.tries = false, 0
+	n.opening = s
+	n.step(ev)
+	n.opening = nil
+	if s.mem != nil {
+		s.comesWithout()
+		n.roster.HasLayout(s.id)
+		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	}
+}
+
+// gone is for a session that is over. again: its client lost its connection alone, and comes back.
+func (n *Node) gone(s *Session, again bool) {
+	if s.role != transfer.Endpoint {
+		n.roster.Leave(s.id, again)
+		name := fmt.Sprintf("i%d", s.instance)
+		n.lives.Leave(s.engine(), name, s, n.roster.Awaits(s.engine(), name))
+	}
+}
+
+// awaits begins to wait for who had sessions with the daemon before.
+func (n *Node) awaits() {
+	away := n.roster.Away()
+	if len(away) == 0 {
+		return
+	}
+	n.step(n.roster.Awaited(patience))
+	n.later(patience, func() {
+		n.lives.GiveUp(away)
+		n.roster.GiveUp()
+	})
+}
+
+// visit opens a session and closes it.
+func (n *Node) visit(s *Session, was transfer.SessionID, why transfer.Cause) {
+	n.lastID++
+	s.id = n.lastID
+	ev, err := n.admit(s, was)
+	if err != nil {
+		return
+	}
+	n.sessions[s.id] = s
+	n.step(ev)
+	n.step(transfer.SessionClosed{Session: s.id, Cause: why})
+	n.gone(s, why.Reason == transfer.PeerGone)
+}

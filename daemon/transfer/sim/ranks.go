@@ -1,0 +1,126 @@
+package sim
+
+import "github.com/kvpipe/kvpipe/daemon/transfer"
+
+// A single process of an engine may die or leave while the others go on, with a daemon or without: another one comes in its place, of the
+// same instance and with memory of its own, or nobody does until the engine starts anew. It may also stand still when the daemon comes back,
+// until it is not awaited any more, or somebody else has its place.
+
+// unsettle has daemons restart again and again under engines that live on, but not all of whose processes do.
+func (f *faults) unsettle(r *rng) {
+	f.crash, f.client, f.rank, f.loyal = r.in(40, 90), r.in(0, 10), r.in(15, 60), 95
+	f.partition, f.drain = min(f.partition, 10), min(f.drain, 5)
+	f.trouble = r.span(300*ms, second)
+}
+
+// unsettled: in these seeds engines have several ranks and a scheduler more often, and what is offered waits longer.
+func (c *Cluster) unsettled() bool { return c.faults.loyal > 60 }
+
+// suffer draws what becomes of an engine's processes while its daemon is away for so long, and soon after.
+func (e *Engine) suffer(down transfer.Time) {
+	c, r := e.c, &e.c.rng
+	if e.spans() || e.endpoint != nil || c.faults.rank == 0 {
+		return
+	}
+	if r.hit(c.faults.rank / 4) {
+		c.after(r.span(0, down+3*second), func() { e.supersede() })
+	}
+	still := transfer.Time(0) // all of them, as in a container that is paused
+	if r.hit(c.faults.rank / 2) {
+		still = r.span(0, 4*second)
+	}
+	for _, s := range e.all() {
+		if still > 0 {
+			s.late = still + r.span(1*ms, 400*ms)
+		}
+		if !s.open || !r.hit(c.faults.rank) {
+			continue
+		}
+		when := r.span(0, down+600*ms)
+		switch r.n(4) {
+		case 0:
+			s.late = r.span(0, 4*second)
+		case 1:
+			s.late = r.span(second, 4*second)
+			if s.role == transfer.Worker {
+				c.after(when, func() { e.replace(s) })
+			}
+		default:
+			c.after(when, func() { e.lose(s) })
+		}
+	}
+}
+
+// lose ends one process.
+func (e *Engine) lose(s *Session) {
+	c, r, instance := e.c, &e.c.rng, e.instance
+	if !s.open || e.down || s.instance != instance || s.heir != nil || c.calm {
+		return
+	}
+	if r.hit(70) {
+		s.kill("killed alone")
+	} else {
+		s.close("leaves alone")
+	}
+	if r.hit(70) {
+		c.after(r.span(60*ms, 1500*ms), func() { e.replace(s) })
+		return
+	}
+	c.after(r.span(second, 4*second), func() {
+		if e.instance == instance && e.node.up && s.heir == nil {
+			e.crash(&c.rng)
+		}
+	})
+}
+
+// replace starts a process in the place of one that died, or that stands still without a daemon.
+func (e *Engine) replace(s *Session) {
+	c := e.c
+	if e.instance != s.instance || e.down || s.heir != nil || s.open && !s.away {
+		return
+	}
+	sched := e.sched
+	switch {
+	case !e.node.up, e.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
+		c.after(c.rng.span(20*ms, 100*ms), func() { e.replace(s) })
+		return
+	}
+	x := e.newSession(s.role, s.rank)
+	s.heir = x
+	if s.role == transfer.Scheduler {
+		x.pool = s.pool
+		e.sched = x
+		return
+	}
+	e.workers[s.rank] = x
+	c.replaced++
+}
+
+// succeeds: two processes may want the place of one rank, and have it in turns: one that stood still, and who was started for it.
+func (s *Session) succeeds() {
+	e := s.eng
+	if s.role != transfer.Worker || s.instance != e.instance {
+		return
+	}
+	if old := e.workers[s.rank]; old != s {
+		old.heir, s.heir, e.workers[s.rank] = s, nil, s
+	}
+}
+
+// occupied says whether the daemon has a session of the rank.
+func (n *Node) occupied(s *Session) bool {
+	_, mates, _ := n.lives.Judge(s.engine(), s.opened().Instance, false)
+	for o := range mates {
+		if o.role == s.role && o.rank == s.rank {
+			return true
+		}
+	}
+	return false
+}
+
+// supersede starts a new instance while the processes of the one before stand still, or live.
+func (e *Engine) supersede() {
+	if e.node.up && !e.down && !e.c.calm {
+		e.start()
+	}
+}
