@@ -23,7 +23,7 @@ func (d *Driver) moveNow(e *transfer.MoveNow) {
 func (d *Driver) tryMove(e *transfer.MoveNow) (n uint64, ok bool) {
 	t, _ := d.choose("", d.only(e.Producer))
 	direct, ok := t.(transport.Direct)
-	if !ok {
+	if !ok || weight(e.Producer, e.Consumer, e.Src, e.Dst) > d.cfg.PlanInline { // a worker plans it when it is its session's turn
 		return 0, false
 	}
 	x := &d.now

@@ -129,14 +129,20 @@ const viewCost = 16
 
 // ids is how much there is to plan, in block ids.
 func ids(e transfer.MakePlan) int {
-	n := count(e.Src) + count(e.Dst)
-	for _, ranks := range [][]transfer.RankLayout{e.Producer, e.Consumer} {
-		for _, r := range ranks {
-			n += viewCost * len(r.Layout.Views())
-		}
-	}
+	n := weight(e.Producer, e.Consumer, e.Src, e.Dst)
 	for _, b := range e.SrcBy {
 		n += count(b)
+	}
+	return n
+}
+
+func weight(producer, consumer []transfer.RankLayout, src, dst []layout.BlockList) int {
+	n := count(src) + count(dst)
+	for _, r := range producer {
+		n += viewCost * len(r.Layout.Views())
+	}
+	for _, r := range consumer {
+		n += viewCost * len(r.Layout.Views())
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -55,6 +56,33 @@ func TestManyViewsAreMuchToPlan(t *testing.T) {
 	}
 	if n := ids(e); n != 2+6*viewCost {
 		t.Errorf("counted as %d, want 2 ids and 6 views", n)
+	}
+}
+
+// TestMuchToPlanIsNotMovedAtOnce: everybody waits meanwhile.
+func TestMuchToPlanIsNotMovedAtOnce(t *testing.T) {
+	const most = 2 + 2*viewCost
+	for inline, want := range map[int]bool{most: true, most - 1: false} {
+		r := newRig(t, func(c *Config) { c.PlanInline = inline })
+		from, to := r.session(1, "p", 1, 4096, 7), r.session(2, "c", 1, 4096, 0)
+		l, err := layout.New([]layout.View{{
+			Region: 1, NumBlocks: 1, BlockStride: 4096, TokenStride: 256, HeadStride: 256, ContentBytes: 256, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
+		}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+		if err := r.Do(t.Context(), func() {
+			n, ok := r.tryMove(&transfer.MoveNow{
+				Producer: []transfer.RankLayout{{Session: 1, Layout: l}}, Consumer: []transfer.RankLayout{{Session: 2, Layout: l}}, Src: blocks, Dst: blocks,
+				Granted: transfer.Granted{Slot: transfer.NoSlot},
+			})
+			if ok != want || ok && n != 4096 || bytes.Equal(from, to) != want {
+				t.Errorf("up to %d: moved %v, %d bytes", inline, ok, n)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
