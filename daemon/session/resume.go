@@ -15,19 +15,15 @@ func (v *Server) Awaited() transfer.Awaited {
 
 // awaitReturn forgets, after a while, who did not come back.
 func (v *Server) awaitReturn() {
-	awaited := v.state.away()
-	if len(awaited) == 0 {
-		return
-	}
 	select {
 	case <-v.gone:
 		return
 	case <-time.After(v.cfg.Await):
 	}
 	v.mu.Lock()
-	v.engines.GiveUp(awaited)
-	v.mu.Unlock()
+	v.engines.GiveUp(v.state.away())
 	v.state.giveUp()
+	v.mu.Unlock()
 	v.saveState()
 }
 
@@ -38,11 +34,10 @@ func (v *Server) remember(s *session) {
 	}
 }
 
-// dismiss forgets a session, unless it was told to come back, or is back already by another connection.
+// dismiss forgets a session, unless it was told to come back, or is back already by another connection. The caller holds mu.
 func (v *Server) dismiss(s *session) {
 	if s.cause.Reason != transfer.Unavailable && s.cause.Text != byAnother {
 		v.state.leave(s.id, s.cause.Reason == transfer.PeerGone && !s.dead)
-		v.saveState()
 	}
 }
 

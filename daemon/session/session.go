@@ -269,10 +269,11 @@ func (s *session) discard() {
 }
 
 func (v *Server) leave(s *session) {
-	v.dismiss(s)
 	v.mu.Lock()
+	v.dismiss(s)
 	v.engines.leave(s, v.state.awaits(&s.who))
 	v.mu.Unlock()
+	v.saveState()
 	close(s.left)
 }
 

@@ -119,13 +119,12 @@ func (n *Node) gone(s *Session, again bool) {
 
 // awaits begins to wait for who had sessions with the daemon before.
 func (n *Node) awaits() {
-	away := n.roster.Away()
-	if len(away) == 0 {
+	if len(n.roster.Away()) == 0 {
 		return
 	}
 	n.step(n.roster.Awaited(patience))
 	n.later(patience, func() {
-		n.lives.GiveUp(away)
+		n.lives.GiveUp(n.roster.Away())
 		n.roster.GiveUp()
 	})
 }
