@@ -24,6 +24,7 @@ type Instance struct {
 	Instance string   `json:"instance"`
 	Owner    string   `json:"owner"`
 	Ranks    []uint32 `json:"ranks"`
+	Lost     bool     `json:"lost,omitempty"` // some of it were given up; so it is without sessions
 }
 
 // Replaced are instances of an engine that must not come back, newest last.
@@ -43,7 +44,7 @@ func (r *Roster) File() *File {
 		f.Past = append(f.Past, Replaced{key.Name, key.Owner, past})
 	}
 	for key, ranks := range r.had {
-		f.Instances = append(f.Instances, Instance{key.Name, key.name, key.Owner, slices.Sorted(slices.Values(ranks))})
+		f.Instances = append(f.Instances, Instance{key.Name, key.name, key.Owner, slices.Sorted(slices.Values(ranks)), slices.Contains(r.lost, key)})
 	}
 	slices.SortFunc(f.Sessions, bySession)
 	slices.SortFunc(f.Instances, func(a, b Instance) int {
@@ -68,7 +69,7 @@ func (r *Roster) Recall(f *File) {
 	}
 	for _, i := range f.Instances {
 		key := instance{Engine{i.Engine, i.Owner}, i.Instance}
-		if r.knows(key, i.Ranks...); !here[key] {
+		if r.knows(key, i.Ranks...); i.Lost || !here[key] {
 			r.loses(key)
 		}
 	}

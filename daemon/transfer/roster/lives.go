@@ -15,7 +15,7 @@ type Lives[S comparable] struct {
 
 type life[S comparable] struct {
 	instance string
-	lost     string         // the one that was expected after a restart, and did not come
+	lost     string         // the live one, or the last: some of it were expected after a restart, and did not come
 	sessions map[S]struct{} // of the live instance, not ending
 	past     []string       // instances that were replaced, newest last
 	left     int            // how often the last session of an instance has left
@@ -65,11 +65,13 @@ func (l *Lives[S]) Join(key Engine, name string, s S, resumes bool) {
 		l.engines[key] = e
 	}
 	if name != e.instance {
-		e.replace(e.instance)
-		if !resumes && e.lost != name {
+		if e.replace(e.instance); e.instance == "" && e.lost != name && !resumes {
 			e.replace(e.lost)
 		}
-		e.instance, e.lost, e.sessions = name, "", map[S]struct{}{}
+		if e.lost != name {
+			e.lost = ""
+		}
+		e.instance, e.sessions = name, map[S]struct{}{}
 	}
 	e.sessions[s] = struct{}{}
 }
@@ -91,10 +93,14 @@ func (l *Lives[S]) Expect(r *Roster) {
 		l.engines[s.engine()] = &life[S]{instance: s.Instance, sessions: map[S]struct{}{}, past: slices.Clone(r.past[s.engine()])}
 	}
 	for _, i := range r.lost {
-		if l.engines[i.Engine] == nil {
-			e := &life[S]{lost: i.name, sessions: map[S]struct{}{}, past: slices.Clone(r.past[i.Engine])}
+		e := l.engines[i.Engine]
+		if e == nil {
+			e = &life[S]{sessions: map[S]struct{}{}, past: slices.Clone(r.past[i.Engine])}
 			l.engines[i.Engine] = e
 			l.rest(i.Engine, e)
+		}
+		if e.instance == "" || e.instance == i.name {
+			e.lost = i.name
 		}
 	}
 }
@@ -105,18 +111,22 @@ func (l *Lives[S]) Past(key Engine) []string {
 	return slices.Clone(past[max(0, len(past)-KeptPast):])
 }
 
-// GiveUp frees the place of the instances of which nobody came. They may still come back, until another one takes it.
-func (l *Lives[S]) GiveUp(sessions []Session) {
-	for _, s := range sessions {
-		if e := l.engines[s.engine()]; e != nil && e.instance == s.Instance && len(e.sessions) == 0 {
-			e.lost = e.instance
+// GiveUp is for who is not back by now. It frees the place of the instances of which nobody came. All may still come back, until another
+// instance takes it.
+func (l *Lives[S]) GiveUp(away []Session) {
+	for _, s := range away {
+		e := l.engines[s.engine()]
+		if e == nil || e.instance != s.Instance {
+			continue
+		}
+		if e.lost = e.instance; len(e.sessions) == 0 {
 			l.rest(s.engine(), e)
 		}
 	}
 }
 
 // Leave counts a session out. As long as others of its instance are awaited, it stays the live one. An engine without sessions is remembered
-// only if it has a past, and is not the oldest of too many.
+// only if it has a past, or somebody who may still come, and is not the oldest of too many.
 func (l *Lives[S]) Leave(key Engine, instance string, s S, awaited bool) {
 	e := l.engines[key]
 	if e == nil || e.instance != instance {
@@ -126,7 +136,7 @@ func (l *Lives[S]) Leave(key Engine, instance string, s S, awaited bool) {
 	if len(e.sessions) > 0 || awaited {
 		return
 	}
-	if len(e.past) == 0 {
+	if len(e.past) == 0 && e.lost == "" {
 		delete(l.engines, key)
 		return
 	}

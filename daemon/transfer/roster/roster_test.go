@@ -118,6 +118,37 @@ func TestWhoIsNotAnsweredIsStillExpected(t *testing.T) {
 	}
 }
 
+// TestWhoStoodStillIsReplacedWithTheRestOfItsInstance: when some of an instance were given up, and the others have left since, the one that comes
+// after it has its place from them all, also when the daemon is restarted meanwhile.
+func TestWhoStoodStillIsReplacedWithTheRestOfItsInstance(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		d := newDaemons(t)
+		a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+		b, _, _ := d.comes("i", transfer.Worker, 1, 0)
+		d.restart()
+		b, _, _ = d.comes("i", transfer.Worker, 1, b)
+		d.giveUp()
+		if again {
+			d.restart()
+			b, _, _ = d.comes("i", transfer.Worker, 1, b)
+			d.giveUp()
+		}
+		d.leaves("i", b, false)
+		c, k, err := d.comes("j", transfer.Worker, 0, 0)
+		if err != nil || len(k.Had) != 0 {
+			t.Fatalf("%v: the next instance comes as %+v, %v", again, k, err)
+		}
+		d.restart()
+		d.giveUp()
+		if _, _, err = d.comes("i", transfer.Worker, 0, a); err == nil {
+			t.Errorf("%v: who stood still takes the place of the next instance, which is late", again)
+		}
+		if _, _, err = d.comes("j", transfer.Worker, 0, c); err != nil {
+			t.Errorf("%v: who is late is refused: %v", again, err)
+		}
+	}
+}
+
 // TestTheRankOfWhoCameLaterIsKept: a process that stood still does not take the place of the one that was started for it, while that one is on
 // its way back after a restart. It may have it when that one does not come.
 func TestTheRankOfWhoCameLaterIsKept(t *testing.T) {
