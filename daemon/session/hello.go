@@ -157,7 +157,6 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 		return nil
 	}
 	if old == nil {
-		v.awaitHeir(h)
 		return v.state.mayResume(back(h), &who)
 	}
 	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
@@ -172,19 +171,6 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 		return refuse(transfer.Busy, "session %#x has not ended yet: try again", h.Session)
 	case <-v.stop:
 		return refuse(transfer.Unavailable, "the daemon is stopping")
-	}
-}
-
-// awaitHeir waits for the end of a session that is the one of before already, whose client gave up before it was answered and comes again.
-func (v *Server) awaitHeir(h *ring.Hello) {
-	heir := v.state.heir(back(h))
-	if heir == nil || !sys.HungUp(heir.conn) {
-		return
-	}
-	select {
-	case <-heir.left:
-	case <-time.After(helloTimeout):
-	case <-v.stop:
 	}
 }
 
@@ -206,6 +192,9 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	defer v.mu.Unlock()
 	if v.draining {
 		return refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
+	}
+	if heir := v.state.heir(back(h)); heir != nil && heir.leaving() {
+		return &occupied{by: heir, error: refuse(transfer.Busy, "session %#x is back already by another connection, whose end is not over yet: try again", h.Session)}
 	}
 	if v.state.kept(s, back(h)) {
 		return refuse(transfer.Busy, "rank %d of instance %q of engine %q is kept for the session that came after this one and is awaited after a restart: stop this process, or try again",

@@ -35,7 +35,7 @@ func (r registry) join(s *session, resumes bool) error {
 	return nil
 }
 
-// occupied says that a session has the rank. It may be about to go.
+// occupied says that a session has the place. It may be about to go.
 type occupied struct {
 	by *session
 	error

@@ -274,7 +274,7 @@ func (r *Roster) named(id transfer.SessionID) (s Session, known bool) {
 // Heir finds the session of this daemon as which one of before came back; nil: there is none.
 func (r *Roster) Heir(back Return) Client {
 	for _, s := range r.all {
-		if s.client != nil && s.Was == back.ID && s.hasSecret(back) {
+		if s.client != nil && back.ID != 0 && s.Was == back.ID && s.hasSecret(back) {
 			return s.client
 		}
 	}
