@@ -34,7 +34,7 @@ type Session struct {
 	Layout   bool               `json:"layout"`
 	Secret   string             `json:"secret_sha256"`
 	Changed  bool               `json:"changed,omitempty"` // a scheduler's, some of whose submissions may be about other ranks than there are
-	// As which its client came back to the daemon, by that secret. It may have heard of no other name when the daemon ended.
+	// As which its client came to the daemon, by that secret. It may have heard of no other name when the daemon ended.
 	Was       transfer.SessionID `json:"was,omitempty"`
 	WasSecret string             `json:"was_secret_sha256,omitempty"`
 
@@ -85,14 +85,17 @@ type Known struct {
 func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) {
 	r.past[s.engine()] = past
 	r.lost = slices.DeleteFunc(r.lost, func(l instance) bool { return l.Engine == s.engine() && l.name != s.Instance })
-	old, _ := r.named(back.ID)
+	old, _ := r.named(back, &s)
 	if old.hasSecret(back) { // a session of this daemon may come again as another rank
 		delete(r.all, old.ID)
 	}
 	if k.Resumed = old.provedBy(back, &s); !k.Resumed {
 		old = Session{}
-	} else if s.Was, s.WasSecret = back.ID, hex.EncodeToString(back.Proof[:]); old.before {
+	} else if old.before {
 		s.formerly = &old
+	}
+	if back.ID != 0 {
+		s.Was, s.WasSecret = back.ID, hex.EncodeToString(back.Proof[:])
 	}
 	s.Layout = old.Layout
 	for id, o := range r.all {
@@ -107,6 +110,9 @@ func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) 
 	}
 	k.Changed = old.Changed
 	s.Changed, s.resumed, s.client, s.before = old.Changed, k.Resumed, c, false
+	if s.Role == transfer.Scheduler && back.ID != 0 && !k.Resumed { // what it brings is of a time of which nothing is known
+		s.Changed = true
+	}
 	r.all[s.ID] = s
 	k.Had = slices.Clone(r.had[s.instance()])
 	if s.Role == transfer.Worker {
@@ -258,20 +264,20 @@ func (r *Roster) loses(key instance) {
 	}
 }
 
-// named finds a session by the name that its client has for it.
-func (r *Roster) named(id transfer.SessionID) (s Session, known bool) {
-	if s, known = r.all[id]; known {
-		return s, true
+// named finds a session by the name that its client has for it. By which it came, clients choose: no name of one engine's is another's.
+func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
+	if found, known = r.all[back.ID]; known {
+		return found, true
 	}
 	for _, s := range r.all {
-		if s.before && s.Was == id && id != 0 {
-			return s, true
+		if s.before && back.ID != 0 && s.Was == back.ID && s.engine() == who.engine() && (!known || s.hasSecret(back)) {
+			found, known = s, true
 		}
 	}
-	return Session{}, false
+	return found, known
 }
 
-// Heir finds the session of this daemon as which one of before came back; nil: there is none.
+// Heir finds the session of this daemon as which one of before came; nil: there is none.
 func (r *Roster) Heir(back Return) Client {
 	for _, s := range r.all {
 		if s.client != nil && back.ID != 0 && s.Was == back.ID && s.hasSecret(back) {
@@ -283,14 +289,14 @@ func (r *Roster) Heir(back Return) Client {
 
 // MayResume judges who wants to come back. A session that is not known is a new one.
 func (r *Roster) MayResume(back Return, who *Session) bool {
-	s, known := r.named(back.ID)
+	s, known := r.named(back, who)
 	return !known || s.provedBy(back, who)
 }
 
 // Kept says whether a rank is kept for a session that is awaited, from a client that had another one before: who came after it is to have the
 // place, as if it were there already.
 func (r *Roster) Kept(s *Session, back Return) bool {
-	if old, _ := r.named(back.ID); s.Role != transfer.Worker || back.ID == 0 || old.provedBy(back, s) {
+	if old, _ := r.named(back, s); s.Role != transfer.Worker || back.ID == 0 || old.provedBy(back, s) {
 		return false
 	}
 	for _, o := range r.all {

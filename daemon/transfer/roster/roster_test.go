@@ -149,6 +149,33 @@ func TestWhoStoodStillIsReplacedWithTheRestOfItsInstance(t *testing.T) {
 	}
 }
 
+// TestWhoWasLateIsKnownByTheNameThatItHas: who comes back later than it is awaited is a new session, and who that is when the daemon is killed
+// before it has heard so. What a scheduler brings then may still be from before it was late.
+func TestWhoWasLateIsKnownByTheNameThatItHas(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		d := newDaemons(t)
+		a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+		s, _, _ := d.comes("i", transfer.Scheduler, transfer.NoRank, 0)
+		d.restart()
+		d.giveUp()
+		worker, _, _ := d.comes("i", transfer.Worker, 0, a)
+		scheduler, k, err := d.comes("i", transfer.Scheduler, transfer.NoRank, s)
+		if err != nil || k.Resumed {
+			t.Errorf("the scheduler comes late as %+v, %v", k, err)
+		}
+		if heard {
+			a, s = worker, scheduler
+		}
+		d.restart()
+		if _, k, err = d.comes("i", transfer.Worker, 0, a); err != nil || !k.Resumed {
+			t.Errorf("it has heard its new name: %v, the worker comes as %+v, %v", heard, k, err)
+		}
+		if _, k, err = d.comes("i", transfer.Scheduler, transfer.NoRank, s); err != nil || !k.Resumed || !k.Changed {
+			t.Errorf("it has heard its new name: %v, the scheduler comes as %+v, %v", heard, k, err)
+		}
+	}
+}
+
 // TestTheRankOfWhoCameLaterIsKept: a process that stood still does not take the place of the one that was started for it, while that one is on
 // its way back after a restart. It may have it when that one does not come.
 func TestTheRankOfWhoCameLaterIsKept(t *testing.T) {
