@@ -8,16 +8,22 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// TestALatePlanIsForNobody: what a worker planned for a transfer that is over leaves nothing behind.
-func TestALatePlanIsForNobody(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.PlanInline = 0 })
+// oneBlock is a rank of one small block, and that block.
+func oneBlock(t *testing.T) ([]transfer.RankLayout, []layout.BlockList) {
+	t.Helper()
 	l, err := layout.New([]layout.View{{
 		Region: 1, NumBlocks: 1, BlockStride: 16, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
 	}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rank, blocks := []transfer.RankLayout{{Layout: l}}, []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+	return []transfer.RankLayout{{Layout: l}}, []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+}
+
+// TestALatePlanIsForNobody: what a worker planned for a transfer that is over leaves nothing behind.
+func TestALatePlanIsForNobody(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PlanInline = 0 })
+	rank, blocks := oneBlock(t)
 	leg := func(x transfer.XferID) transfer.Leg { return transfer.Leg{Xfer: x, End: transfer.Consumer} }
 	do := func(f func()) {
 		t.Helper()

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -59,13 +58,7 @@ func TestPlansAreBounded(t *testing.T) {
 // TestWhatIsForgottenIsNotPlanned, and one too many is answered at once.
 func TestWhatIsForgottenIsNotPlanned(t *testing.T) {
 	d := New(Config{})
-	l, err := layout.New([]layout.View{{
-		Region: 1, NumBlocks: 1, BlockStride: 16, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
-	}}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rank, blocks := []transfer.RankLayout{{Layout: l}}, []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+	rank, blocks := oneBlock(t)
 	for x := range transfer.XferID(maxPlans + 1) {
 		d.makePlan(transfer.MakePlan{Leg: transfer.Leg{Peer: "mad", Xfer: x}, Producer: rank, Consumer: rank, Src: blocks, Dst: blocks})
 	}

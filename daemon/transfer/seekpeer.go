@@ -178,8 +178,7 @@ func (t *take) met(home, base uint64) {
 
 func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
 	if msg.Retry > 0 {
-		t.said = msg.Cause.Text
-		m.arm(&t.resend, t, wakeResend, m.putOffUntil(msg.Retry))
+		t.putOff(m, msg.Cause, msg.Retry)
 		return
 	}
 	if msg.Cause.Reason == Restarted { // which here would be this node's daemon

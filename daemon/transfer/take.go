@@ -198,17 +198,17 @@ func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
 	case t.phase != asking && t.phase != moving:
 	case msg.Retry > 0 && t.phase == asking:
-		t.said = msg.Cause.Text
-		m.arm(&t.resend, t, wakeResend, m.putOffUntil(msg.Retry))
+		t.putOff(m, msg.Cause, msg.Retry)
 	default:
 		t.asked = false // the producer's end is over: there is nobody to tell how the take ended
 		t.fail(m, Failed, msg.Cause)
 	}
 }
 
-// putOffUntil is when to ask again whoever said how long not to: however soon, or late, a mad one wants it.
-func (m *Machine) putOffUntil(retry Time) Time {
-	return m.now + min(max(retry, m.cfg.Resend), 8*m.cfg.Resend)
+// putOff asks again later: within bounds, however soon, or late, a mad producer wants it.
+func (t *take) putOff(m *Machine, cause Cause, retry Time) {
+	t.said = cause.Text
+	m.arm(&t.resend, t, wakeResend, m.now+min(max(retry, m.cfg.Resend), 8*m.cfg.Resend))
 }
 
 // onAbort: the producer's reads are fenced; what was sent may still land here until this end is fenced too. A GET that seeks may not have
