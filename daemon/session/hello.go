@@ -193,10 +193,11 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	if v.draining {
 		return refuse(transfer.Unavailable, "the daemon is draining and takes no new sessions: connect again after its restart")
 	}
-	if heir := v.state.heir(back(h)); heir != nil && heir.leaving() {
+	was := back(h)
+	if heir := v.state.heir(was); heir != nil && heir.leaving() {
 		return &occupied{by: heir, error: refuse(transfer.Busy, "session %#x is back already by another connection, whose end is not over yet: try again", h.Session)}
 	}
-	if v.state.kept(s, back(h)) {
+	if v.state.kept(s, was) {
 		return refuse(transfer.Busy, "rank %d of instance %q of engine %q is kept for the session that came after this one and is awaited after a restart: stop this process, or try again",
 			s.who.Rank, s.who.Instance, s.who.Engine)
 	}
@@ -209,7 +210,7 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	v.change(s, nil, nil)
 	var k roster.Known
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
-		k = v.state.put(s, back(h), v.engines.Past(s.who.engine()))
+		k = v.state.put(s, was, v.engines.Past(s.who.engine()))
 	}
 	v.served.Add(1) // it is not draining, so Close has not begun to wait
 	v.cfg.Events(transfer.SessionOpened{

@@ -71,7 +71,8 @@ func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened
 	}
 	n.lives.Join(s.engine(), ev.Instance, s, was != 0)
 	k := n.roster.Put(entry, s, roster.Return{ID: was}, n.lives.Past(s.engine()))
-	n.roster.Another(&entry, k)                                                 // nobody submits anything meanwhile
+	n.roster.Another(&entry, k) // nobody submits anything before the machine hears of it
+
 	ev.Had, ev.Resumed, ev.Changed = k.Had, k.Resumed || n.await > 0, k.Changed // scripts have those come back who are awaited
 	switch n.c.opts.Lapse {
 	case Left:
