@@ -15,7 +15,8 @@ SIM_PKG  := ./daemon/transfer/sim
 SEEDS    ?= 2000
 SIM_CAP  ?= 0
 FUZZTIME ?= 60s
-GOTEST    = $(GO) test -json -timeout 540s
+# Vet is among the rules of `make lint`.
+GOTEST    = $(GO) test -json -vet=off -timeout 540s
 
 # go list complains about a tree without packages; so do these parts, in words.
 SHELL_PKGS = $$($(GO) list ./... | grep -v -e '/test/' -e '/test$$' || true)
