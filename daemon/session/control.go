@@ -28,6 +28,9 @@ func (s *session) control(buf []byte) (bye *message) {
 		}
 		value, later, err := s.work(&m)
 		sys.CloseAll(m.fds)
+		if scarce(err) {
+			s.log.Warn("no descriptor or no memory for what a session asks", "error", err)
+		}
 		if later {
 			continue
 		}
@@ -86,6 +89,9 @@ func (s *session) work(m *message) (value uint64, later bool, err error) {
 
 // answer handles one message. later: somebody else sends the answer.
 func (s *session) answer(m *message) (value uint64, later bool, err error) {
+	if m.lost != nil {
+		return 0, false, m.lost
+	}
 	if len(m.fds) != 0 && m.kind != ring.CtlRegister && m.kind != ring.CtlRevalidate {
 		return 0, false, invalid("control message of type %d came with a descriptor: only REGISTER (%d) and REVALIDATE (%d) have one", m.kind, ring.CtlRegister, ring.CtlRevalidate)
 	}

@@ -1,10 +1,12 @@
 package session
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -36,8 +38,11 @@ func (v *Server) handle(n *newcomer) {
 		}
 	}
 	if err != nil {
-		cause := causeOf(err)
-		v.cfg.Log.Info("session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
+		cause, level := causeOf(err), slog.LevelInfo
+		if scarce(err) {
+			level = slog.LevelWarn
+		}
+		v.cfg.Log.Log(context.Background(), level, "session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
 		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(conn, m.seq, 0, cause)
 		return

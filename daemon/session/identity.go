@@ -47,7 +47,7 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	id.Owner = fmt.Sprintf("uid %d, not visible", cred.UID)
 	id.pidfd, err = sys.PeerPidfd(conn, cred, v.cfg.ProcRoot)
 	if err != nil && !errors.Is(err, sys.ErrNoPidfd) {
-		return id, refuse(transfer.PeerGone, "hello: %v", err)
+		return id, unseen(err)
 	}
 	if id.pidfd < 0 || cred.PID <= 0 {
 		// Another pid namespace: its cgroup cannot be read, and without a pidfd (they know no namespaces, but are not had from
@@ -60,13 +60,21 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	}
 	if err != nil {
 		_ = sys.Close(id.pidfd)
-		return id, refuse(transfer.PeerGone, "hello: %v", err)
+		return id, unseen(err)
 	}
 	if ring.CheckText([]byte(group), "cgroup") != nil {
 		group = strconv.Quote(group) // the kernel takes any bytes; logs and the state file, which has to give the same again, do not
 	}
 	id.Owner = fmt.Sprintf("uid %d, cgroup %s", cred.UID, group)
 	return id, nil
+}
+
+// unseen is what a client is told that cannot be looked at: it has ended, unless it is the daemon that lacks something.
+func unseen(err error) error {
+	if scarce(err) {
+		return fmt.Errorf("hello: %w", err)
+	}
+	return refuse(transfer.PeerGone, "hello: %v", err)
 }
 
 func (id *identity) setRank(h *ring.Hello) error {

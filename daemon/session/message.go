@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"net"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
@@ -16,20 +17,21 @@ type message struct {
 	seq  uint32
 	body []byte
 	fds  []int
+	lost error // why it came without its descriptors
 }
 
 // receive waits for the next message. An error ends the connection; no descriptor stays open then.
 func receive(conn *net.UnixConn, buf []byte) (message, error) {
-	n, fds, err := sys.Recv(conn, buf, 1)
-	if err != nil {
-		return message{}, err
+	n, fds, lost := sys.Recv(conn, buf, 1)
+	if lost != nil && !errors.Is(lost, sys.ErrNoDescriptor) {
+		return message{}, lost
 	}
 	m, err := parse(buf[:n])
 	if err != nil {
 		sys.CloseAll(fds)
 		return message{}, err
 	}
-	m.fds = fds
+	m.fds, m.lost = fds, lost
 	return m, nil
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/memory"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -27,6 +28,8 @@ func causeOf(err error) transfer.Cause {
 		return transfer.Cause{}
 	case errors.As(err, &r):
 		return transfer.Cause(*r)
+	case scarce(err): // before all that is the client's doing: it may ask again, and comes back after a restart
+		return transfer.Cause{Reason: transfer.Quota, Text: fmt.Sprintf("%v: the daemon has used up what it may have: %s", err, enough(err))}
 	case errors.Is(err, memory.ErrQuota):
 		return transfer.Cause{Reason: transfer.Quota, Text: err.Error()}
 	case errors.Is(err, memory.ErrNotFound):
@@ -35,4 +38,25 @@ func causeOf(err error) transfer.Cause {
 		return transfer.Cause{Reason: transfer.Closed, Text: err.Error()}
 	}
 	return transfer.Cause{Reason: transfer.Invalid, Text: err.Error()}
+}
+
+// scarce says that something would work if only the daemon had more of what the system gives.
+func scarce(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// enough says what would give it more.
+func enough(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return "raise its limit of open files (LimitNOFILE= of its unit, ulimit -n)"
+	case errors.Is(err, syscall.ENFILE):
+		return "raise fs.file-max of this node"
+	}
+	return "raise its memory limits, or vm.max_map_count of this node"
 }

@@ -139,16 +139,6 @@ func (v *Server) Serve(l net.Listener) error {
 	}
 }
 
-// scarce says that a connection could be accepted if only there were more of something.
-func scarce(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // find returns the session, or nil when it is gone.
 func (v *Server) find(id transfer.SessionID) *session { return v.sessions.Load().byID[id] }
 

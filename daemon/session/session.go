@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -125,7 +126,10 @@ func (s *session) makeRings(sizes ring.Sizes) (err error) {
 	}
 	g := &s.geometry
 	if s.ringC, s.ringD, err = s.fds.make(g); err != nil {
-		return refuse(transfer.Quota, "rings of %d and %d bytes: %v", g.CBytes, g.DBytes, err)
+		if err = fmt.Errorf("rings of %d and %d bytes: %w", g.CBytes, g.DBytes, err); !scarce(err) {
+			err = refuse(transfer.Quota, "%v", err)
+		}
+		return err
 	}
 	s.sq = ring.NewSubmissions(g, s.ringC, s.ringD)
 	s.cq = ring.NewCompletions(g, s.ringC, s.ringD)

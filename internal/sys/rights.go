@@ -22,6 +22,10 @@ const MaxFDs = 253
 // best closed.
 var ErrTruncated = errors.New("message truncated")
 
+// ErrNoDescriptor says that a received message came without its descriptors,
+// because this process may open no more files. It wraps EMFILE.
+var ErrNoDescriptor = fmt.Errorf("no room for the descriptor of a message: %w", syscall.EMFILE)
+
 // Send sends data and fds as one message on a SEQPACKET connection. data must
 // not be empty: a message of no bytes looks like the end of the connection.
 // The descriptors stay the caller's. It blocks while the peer's queue is full;
@@ -51,7 +55,9 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 // maxFDs descriptors, which are close-on-exec and become the caller's. When it
 // fails, no descriptor stays open. A message that is longer than buf, or has
 // more descriptors, gives ErrTruncated; the end of the connection gives
-// io.EOF itself. A peer that closes with messages unread gives ECONNRESET.
+// io.EOF itself. A peer that closes with messages unread gives ECONNRESET. With
+// ErrNoDescriptor alone n says how long the message is, and the connection is as
+// good as before.
 //
 // What closes a descriptor of a stranger, this when it fails, CloseAll, and the
 // end of the connection where one is still queued, may block its thread for as
@@ -75,6 +81,8 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	case err != nil:
 	case flags&unix.MSG_TRUNC != 0:
 		err = fmt.Errorf("%w: longer than %d bytes", ErrTruncated, len(buf))
+	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && maxFDs > 0:
+		return n, nil, ErrNoDescriptor // there was room in oob, and none in the table of files
 	case flags&unix.MSG_CTRUNC != 0 || len(fds) > maxFDs:
 		err = fmt.Errorf("%w: more than %d descriptors", ErrTruncated, maxFDs)
 	}

@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"os"
+	"syscall"
 	"testing"
 )
 
@@ -66,4 +67,25 @@ func TestPassRights(t *testing.T) {
 	noErr(t, Send(a, []byte("x")))
 	noErr(t, PassRights(b, true))
 	noErr(t, Send(a, []byte("x"), fd))
+}
+
+// TestNoRoomForADescriptor: a process that may open no more files gets the message all the same, and hears what it lacks.
+func TestNoRoomForADescriptor(t *testing.T) {
+	a, b := pair(t)
+	fd := memfd(t, 4096, MemfdOptions{})
+	noErr(t, Send(a, []byte("123"), fd))
+	var was syscall.Rlimit
+	noErr(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 1, Max: was.Max})) // those that are open stay
+	buf := make([]byte, 4)
+	n, fds, err := Recv(b, buf, 1)
+	noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
+	if !errors.Is(err, ErrNoDescriptor) || !errors.Is(err, syscall.EMFILE) || fds != nil || string(buf[:n]) != "123" {
+		t.Errorf("%q, descriptors %v, %v", buf[:n], fds, err)
+	}
+	noErr(t, Send(a, []byte("4"), fd))
+	if _, fds, err = Recv(b, buf, 1); err != nil || len(fds) != 1 {
+		t.Errorf("the next one: descriptors %v, %v", fds, err)
+	}
+	CloseAll(fds)
 }

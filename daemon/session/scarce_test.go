@@ -1,0 +1,65 @@
+package session_test
+
+import (
+	"fmt"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/memory"
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// noMoreFiles keeps this process, in which client and daemon are, from opening any until the end of the test, or until more is called.
+func noMoreFiles(t *testing.T) (more func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	noErr(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	more = func() { noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)) }
+	t.Cleanup(more)
+	noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 1, Max: was.Max})) // those that are open stay
+	return more
+}
+
+// TestADaemonWithoutDescriptors refuses the one request that needs one. The session goes on.
+func TestADaemonWithoutDescriptors(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	fd, err := sys.MemfdCreate("region", 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealShrink | sys.SealGrow})
+	noErr(t, err)
+	defer sys.Close(fd)
+	noErr(t, c.Ping())
+	register := ring.Append(nil, &ring.Register{Bytes: 4096, Kind: 1})
+	more := noMoreFiles(t)
+	for range 2 {
+		_, err = c.Request(ring.CtlRegister, register, fd)
+		says(t, err, transfer.Quota, "raise its limit of open files")
+	}
+	noErr(t, c.Ping())
+	more()
+	_, err = c.Request(ring.CtlRegister, register, fd)
+	noErr(t, err)
+	noErr(t, c.Close())
+}
+
+// TestWhatADaemonLacks is not held against the client, whose library would take its session for lost where it comes back after a restart.
+func TestWhatADaemonLacks(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		reason transfer.Reason
+		says   string
+	}{
+		{fmt.Errorf("rings: duplicate fd 5: %w", syscall.EMFILE), transfer.Quota, "LimitNOFILE"},
+		{fmt.Errorf("rings: %w", syscall.ENFILE), transfer.Quota, "fs.file-max"},
+		{fmt.Errorf("%w: map 4096 bytes: %w", memory.ErrInvalid, syscall.ENOMEM), transfer.Quota, "max_map_count"},
+		{fmt.Errorf("%w: map 4096 bytes: %w", memory.ErrInvalid, syscall.EACCES), transfer.Invalid, "map 4096"},
+		{session.Unseen(&fs.PathError{Op: "open", Path: "/proc/7/cgroup", Err: syscall.EMFILE}), transfer.Quota, "LimitNOFILE"},
+		{session.Unseen(&fs.PathError{Op: "open", Path: "/proc/7/cgroup", Err: syscall.ENOENT}), transfer.PeerGone, "/proc/7/cgroup"},
+	} {
+		says(t, &sessiontest.Error{Cause: session.CauseOf(c.err)}, c.reason, c.says)
+	}
+}
