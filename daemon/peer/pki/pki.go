@@ -67,6 +67,9 @@ func IssueNode(dir, out, node string, hosts []string, life time.Duration) error 
 	if err := checkName(node); err != nil {
 		return err
 	}
+	if cert, _ := NodeFiles("", node); cert == CAFile { // also elsewhere: the CA's is copied beside the node's
+		return fmt.Errorf("node name %q: its files would be %s and %s, which are the CA's: give the node another name", node, CAFile, CAKeyFile)
+	}
 	ca, caKey, err := loadCA(dir)
 	if err != nil {
 		return err

@@ -122,6 +122,15 @@ func TestIssueNodeRefusesWhatCannotWork(t *testing.T) {
 	says(t, "no certificate", IssueNode(dir, dir, "a", nil, time.Hour), CAFile, "no certificate in it")
 }
 
+// TestANodeDoesNotReplaceTheCA: a node of that name would take the place of the only key that signs for the cluster.
+func TestANodeDoesNotReplaceTheCA(t *testing.T) {
+	dir := newCA(t)
+	for _, out := range []string{dir, filepath.Join(dir, "out")} {
+		says(t, out, IssueNode(dir, out, "ca", nil, time.Hour), `node name "ca"`, "give the node another name")
+	}
+	issue(t, dir, dir, "a", time.Hour) // by the same CA
+}
+
 func TestReadCertificatesReadsABundle(t *testing.T) {
 	one, two := newCA(t), newCA(t)
 	bundle := filepath.Join(t.TempDir(), "ca.crt")
