@@ -67,6 +67,13 @@ func serve(o *options, c config.Config) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
+	reload := make(chan struct{}, 1)
+	defer close(reload)
+	go func() { // not here: a file that cannot be read to its end must not keep the daemon from being stopped
+		for range reload {
+			d.Reload(o.config)
+		}
+	}()
 	var stops stopping
 	for {
 		select {
@@ -74,7 +81,10 @@ func serve(o *options, c config.Config) error {
 			return err
 		case s := <-signals:
 			if s == syscall.SIGHUP {
-				d.Reload(o.config)
+				select {
+				case reload <- struct{}{}:
+				default: // one that has not begun yet reads the file as it is now
+				}
 				continue
 			}
 			if stops.again(s, time.Now()) {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,5 +95,22 @@ func TestReload(t *testing.T) {
 	if s := ask[admin.Status](t, filepath.Join(dir, "m"), "status"); s.State != "running" || s.PollMode != "event" {
 		t.Errorf("status: %+v", s)
 	}
+	p.stop()
+}
+
+// TestReloadThatHangs: a file that is not read to its end, as on a file system that does not answer, keeps nobody from stopping the daemon.
+func TestReloadThatHangs(t *testing.T) {
+	dir := tempDir(t)
+	file := write(t, filepath.Join(dir, "k.toml"), "metrics = \"off\"\n")
+	p := dev(t, dir, "a", "--config", file)
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	w, err := os.OpenFile(file, os.O_WRONLY, 0) // returns when the daemon reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
 	p.stop()
 }
