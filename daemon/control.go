@@ -21,8 +21,12 @@ func (d *Daemon) openAdmin() error {
 	if err := os.MkdirAll(filepath.Dir(d.cfg.Admin), 0o755); err != nil {
 		return fmt.Errorf("admin socket directory: %w", err)
 	}
-	if err := sys.RemoveSocket(d.cfg.Admin); err != nil { // of a daemon that died: the lock of the client socket is ours
-		return err
+	// That the lock of the client socket is ours says nothing of daemons with another one.
+	if sys.Taken(d.cfg.Admin) {
+		return fmt.Errorf("admin: somebody listens at %s: another kvpiped? Give another --admin PATH (or admin = in the configuration): %w", d.cfg.Admin, syscall.EADDRINUSE)
+	}
+	if err := sys.RemoveSocket(d.cfg.Admin); err != nil { // of a daemon that died
+		return fmt.Errorf("admin: %w", err)
 	}
 	l, err := sys.ListenPrivate(d.cfg.Admin)
 	if err != nil {

@@ -34,7 +34,7 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
 		return nil, fmt.Errorf("listen on %s: it is not a socket (%v): move it away", path, st.Mode())
 	}
-	if err := knock(path); err == nil || errors.Is(err, syscall.EAGAIN) {
+	if Taken(path) {
 		return nil, fmt.Errorf("listen on %s: somebody listens there: %w", path, syscall.EADDRINUSE)
 	}
 	tmp := path + "." + strconv.Itoa(os.Getpid())
@@ -67,7 +67,13 @@ func Deserted(path string) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// knock connects and goes away again. EAGAIN comes from a listener whose queue is full.
+// Taken tells whether it is certain that somebody listens at path, with a socket of whatever kind.
+func Taken(path string) bool {
+	err := knock(path)
+	return err == nil || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EPROTOTYPE)
+}
+
+// knock connects and goes away again. EAGAIN comes from a listener whose queue is full, EPROTOTYPE from a socket of another kind.
 func knock(path string) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err == nil {

@@ -100,7 +100,16 @@ func TestTaken(t *testing.T) {
 	if b, err := os.ReadFile(blocked); err != nil || string(b) != "mine" {
 		t.Errorf("the file has changed: %q, %v", b, err)
 	}
-	if s := ask[admin.Status](t, filepath.Join(dir, "a", "admin.sock"), "status"); s.State != "running" {
+	control := filepath.Join(dir, "a", "admin.sock")
+	if got := fails(t, devArgs(dir, "d", "--admin", control)...); !strings.HasPrefix(got, "kvpiped: admin: somebody listens at "+control+": another kvpiped? Give another --admin PATH") {
+		t.Errorf("the admin socket of another daemon: %s", got)
+	}
+	for _, args := range [][]string{{"--admin", socket}, {"--socket", control}} {
+		if got := fails(t, devArgs(dir, "e", args...)...); !strings.Contains(got, "somebody listens") {
+			t.Errorf("%q, another daemon's: %s", args, got)
+		}
+	}
+	if s := ask[admin.Status](t, control, "status"); s.State != "running" || s.Node != "a" {
 		t.Errorf("the first daemon: %+v", s)
 	}
 	p.stop()
