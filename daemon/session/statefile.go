@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -120,15 +121,29 @@ func (st *state) save() error {
 	if err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	next := st.path + ".next"
-	if err := os.WriteFile(next, b, 0o600); err != nil {
-		return fmt.Errorf("state: %w", err)
+	err = st.replace(b)
+	// A file of the daemon before is worse than none: by it the places of those who are back are kept from themselves, under their new names,
+	// after another restart. One that is removed makes room, too.
+	if err != nil && (st.written == 0 || errors.Is(err, syscall.ENOSPC)) && os.Remove(st.path) == nil {
+		err = st.replace(b)
 	}
-	if err := os.Rename(next, st.path); err != nil {
+	if err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
 	st.written = has
 	return nil
+}
+
+func (st *state) replace(b []byte) error {
+	next := st.path + ".next"
+	err := os.WriteFile(next, b, 0o600)
+	if err == nil {
+		err = os.Rename(next, st.path)
+	}
+	if err != nil {
+		_ = os.Remove(next) // a part of it
+	}
+	return err
 }
 
 // encode returns the file, and how many changes are in it.

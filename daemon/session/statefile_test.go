@@ -1,6 +1,10 @@
 package session
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,4 +57,50 @@ func TestTheLargestStateIsRead(t *testing.T) {
 	if n := len(text) * (Limits{}).withDefaults().Sessions; err != nil || n > maxStateBytes {
 		t.Errorf("%d bytes, at most %d are read: %v", n, maxStateBytes, err)
 	}
+}
+
+// TestAStateThatCannotBeWritten leaves nothing that says otherwise: a file of the daemon before goes, one of this daemon stays, and on a disk that
+// is full the one that is there makes room.
+func TestAStateThatCannotBeWritten(t *testing.T) {
+	st := newState(filepath.Join(t.TempDir(), "state"))
+	who := identity{Engine: "e", Instance: "i", Role: transfer.Worker}
+	next := st.path + ".next"
+	noErr := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	save := func(id transfer.SessionID) error {
+		st.put(&session{id: id, who: who}, roster.Return{}, nil)
+		return st.save()
+	}
+	has := func(want int) {
+		t.Helper()
+		f, err := readState(st.path)
+		if want == 0 && errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil || len(f.Sessions) != want {
+			t.Errorf("%+v, %v: want %d sessions", f, err, want)
+		}
+	}
+	noErr(os.WriteFile(st.path, []byte(`{"version":1}`), 0o600))
+	noErr(os.MkdirAll(filepath.Join(next, "in the way"), 0o700))
+	if err := save(1); err == nil {
+		t.Fatal("it was written")
+	}
+	has(0)
+	noErr(os.RemoveAll(next))
+	noErr(save(2))
+	has(2)
+	noErr(os.MkdirAll(filepath.Join(next, "in the way"), 0o700))
+	if err := save(3); err == nil {
+		t.Fatal("it was written")
+	}
+	has(2)
+	noErr(os.RemoveAll(next))
+	noErr(os.Symlink("/dev/full", next))
+	noErr(save(4))
+	has(4)
 }
