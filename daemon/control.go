@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -33,7 +35,7 @@ func (d *Daemon) openAdmin() error {
 		return fmt.Errorf("admin: %w", err)
 	}
 	d.adminSocket = pulse.Listen(l)
-	d.admin = admin.New(view{d})
+	d.admin = admin.New(view{d}, d.errorLog())
 	d.metrics = metrics.New(view{d}.metrics)
 	d.tally.takes = d.metrics.Takes
 	return d.openMetrics()
@@ -59,9 +61,12 @@ func (d *Daemon) openMetrics() error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", d.metrics.Handler())
 	mux.HandleFunc("GET /health", d.health)
-	d.webServer = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	d.webServer = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ConnState: d.crowd.note, ErrorLog: d.errorLog()}
 	return nil
 }
+
+// errorLog has what servers of net/http complain of in the daemon's log, in its form.
+func (d *Daemon) errorLog() *log.Logger { return slog.NewLogLogger(d.log.Handler(), slog.LevelWarn) }
 
 func (d *Daemon) serveMetrics() error {
 	if err := d.webServer.Serve(d.web); !errors.Is(err, http.ErrServerClosed) {

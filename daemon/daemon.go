@@ -69,6 +69,7 @@ type Daemon struct {
 
 	adminSocket, web *pulse.Listener // of admin and metrics; web is nil when off
 	webServer        *http.Server
+	crowd            crowd // of web
 
 	ballast []byte // of the heap
 

@@ -123,7 +123,7 @@ func typed(t reflect.Type, option string) schema {
 
 // TestPathsAreServed: what is described is there, and says so without an error.
 func TestPathsAreServed(t *testing.T) {
-	doc, served := describe(t), admin.New(admintest.Example())
+	doc, served := describe(t), admin.New(admintest.Example(), nil)
 	for path, methods := range doc.Paths {
 		for method := range methods {
 			w := httptest.NewRecorder()

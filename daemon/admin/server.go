@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"time"
@@ -23,8 +24,8 @@ const maxBody = 64 << 10
 // Server answers on one listener. New, Serve in a goroutine, Close.
 type Server struct{ http http.Server }
 
-// New returns a server over src.
-func New(src Source) *Server {
+// New returns a server over src. What net/http has to say goes to complaints; nil: to the standard logger.
+func New(src Source, complaints *log.Logger) *Server {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", src.Status)
 	get(mux, "/v1/peers", src.Peers)
@@ -55,7 +56,7 @@ func New(src Source) *Server {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, &Failure{Code: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path, Hint: "GET /v1/openapi.json lists what there is"})
 	})
-	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
+	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: complaints}}
 }
 
 // ServeHTTP answers one request, whoever accepted it.

@@ -98,7 +98,7 @@ func TestErrors(t *testing.T) {
 		{late, "GET", "/v1/transfers", "", 503, admin.Error{Error: "context deadline exceeded"}},
 	} {
 		w := httptest.NewRecorder()
-		admin.New(c.src).ServeHTTP(w, httptest.NewRequest(c.method, c.path, strings.NewReader(c.body)))
+		admin.New(c.src, nil).ServeHTTP(w, httptest.NewRequest(c.method, c.path, strings.NewReader(c.body)))
 		var got admin.Error
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Errorf("%s %s: body %q: %v", c.method, c.path, w.Body, err)

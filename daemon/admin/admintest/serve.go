@@ -22,7 +22,7 @@ func Serve(t testing.TB, src admin.Source) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := admin.New(src)
+	s := admin.New(src, nil)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
