@@ -123,6 +123,8 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 		err = 0;
 	if (err == 0 && got == 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer within %s: " KV_LOOK, kv->path, KV_SPAN(deadline - start));
+	else if (err == 0 && got < 0 && m.full)
+		err = kv_err(KVPIPE_E_QUOTA, "connect: " KV_NO_FILES);
 	else if (err == 0 && got < 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon closed the connection without a reason", kv->path);
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)
@@ -157,7 +159,7 @@ static int furnish(kvpipe_t *kv)
 	if (kv->ready < 0 || kv->helper.wake < 0 || kv->epoll < 0 ||
 	    epoll_ctl(kv->epoll, EPOLL_CTL_ADD, kv->rings.cq_event, &ev) != 0 ||
 	    epoll_ctl(kv->epoll, EPOLL_CTL_ADD, kv->ready, &ev) != 0)
-		return kv_err(KVPIPE_E_QUOTA, "cannot make eventfds: raise the limit of open files (ulimit -n)");
+		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES);
 	return kv_helper_start(kv);
 }
 

@@ -310,7 +310,9 @@ struct kv_message {
 	uint8_t *body;       /* KVPIPE_CTL_MAX bytes of the caller's */
 	int fds[4];
 	int nfds;
+	bool full; /* of one that was not received: this process may open no more files */
 };
+#define KV_NO_FILES "this process may open no more files: raise its limit (ulimit -n)"
 #define KV_RECV_EOF (-1)
 #define KV_RECV_BAD (-2)
 /* 1: a message, 0: nothing before the deadline, or one of the above. Deadline 0: do not wait. */

@@ -89,6 +89,7 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = control.buf };
 
 	m->nfds = 0;
+	m->full = false;
 	for (;;) {
 		msg.msg_controllen = sizeof(control.buf);
 		ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -106,6 +107,7 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 		if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && (size_t)n >= sizeof(m->head) &&
 		    m->head.magic == KVPIPE_MAGIC && m->head.len == (size_t)n - sizeof(m->head))
 			return 1;
+		m->full = (msg.msg_flags & MSG_CTRUNC) != 0 && m->nfds < (int)KV_COUNT(m->fds); /* for which there was room in control */
 		kv_ctl_close_fds(m);
 		return KV_RECV_BAD;
 	}

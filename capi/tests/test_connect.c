@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -542,6 +543,50 @@ static void sizes(void)
 	fake_stop(f);
 }
 
+static struct rlimit no_more_files(void)
+{
+	struct rlimit was, now;
+
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &was), 0);
+	now = was;
+	now.rlim_cur = 1; /* those that are open stay */
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &now), 0);
+	return was;
+}
+
+/* It is this process that lacks something, and the daemon is not blamed. */
+static void no_files(void)
+{
+	struct kvpipe_connect_opts o = WORKER(.socket = "/tmp/x");
+	struct kv_message m = { .body = malloc(KVPIPE_CTL_MAX) };
+	struct rlimit was;
+	kvpipe_t *kv;
+	int s[2];
+
+	CHECK(m.body != NULL);
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s), 0);
+	CHECK_INT(kv_ctl_send(s[0], KVPIPE_CTL_WELCOME, 1, NULL, 0, s[0], kv_now() + KV_SEC), 0);
+	was = no_more_files();
+	int got = kv_ctl_recv(s[1], &m, 0);
+	bool full = m.full;
+	int err = kvpipe_connect(&o, &kv);
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &was), 0);
+	CHECK_INT(got, KV_RECV_BAD);
+	CHECK(full);
+	CHECK_FAILS(err, KVPIPE_E_QUOTA, "may open no more files");
+
+	CHECK_INT(kv_ctl_send(s[0], KVPIPE_CTL_WELCOME, 1, NULL, 0, s[0], kv_now() + KV_SEC), 0);
+	CHECK_INT(kv_ctl_recv(s[1], &m, 0), 1);
+	CHECK(m.nfds == 1 && !m.full);
+	kv_ctl_close_fds(&m);
+	CHECK_INT(send(s[0], "x", 1, 0), 1);
+	CHECK_INT(kv_ctl_recv(s[1], &m, 0), KV_RECV_BAD);
+	CHECK(!m.full);
+	close(s[0]);
+	close(s[1]);
+	free(m.body);
+}
+
 static void codes(void)
 {
 	for (int i = 0; i <= KVPIPE_E_CLOSED; i++) {
@@ -557,7 +602,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
-		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(codes),
+		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(codes),
 	};
 	return RUN(tests);
 }
