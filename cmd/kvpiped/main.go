@@ -59,6 +59,7 @@ func serve(o *options, c config.Config) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may go away: that costs records, and no engine its daemon
 	d, err := daemon.New(c, daemon.Options{Dev: o.dev, Version: version.String(), Sys: o.sys, Sockets: activation.FilesWithNames()})
 	if err != nil {
 		return err

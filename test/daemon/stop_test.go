@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"bufio"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -97,4 +100,35 @@ func TestKilledClient(t *testing.T) {
 			strings.Contains(ctl(t, filepath.Join(home, "admin.sock"), "status"), "holds_exclusive 0")
 	})
 	p.stop()
+}
+
+// TestAReaderOfTheLogThatGoesAway takes nobody with it.
+func TestAReaderOfTheLogThatGoesAway(t *testing.T) {
+	dir := tempDir(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "kvpiped"), devArgs(dir, "a", "--metrics", "off")...)
+	cmd.Stderr = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("kvpiped ended with %v", err)
+		}
+	}()
+	_ = w.Close()
+	for lines := bufio.NewScanner(r); lines.Scan() && !strings.Contains(lines.Text(), "msg=ready"); {
+	}
+	_ = r.Close()
+	for range 2 { // each is a record
+		c, err := sessiontest.Dial(filepath.Join(dir, "a", "kvpiped.sock"), sessiontest.Options{Engine: "e"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Kill()
+	}
 }
