@@ -18,14 +18,16 @@ import (
 
 // ctl is what all commands share.
 type ctl struct {
-	out   io.Writer
-	admin string
-	json  bool
+	out     io.Writer
+	printed *kept // out's end
+	admin   string
+	json    bool
 }
 
 func newRoot(out io.Writer) *cobra.Command {
 	c := new(ctl)
-	c.out = screen{out, &c.json}
+	c.printed = &kept{w: out}
+	c.out = screen{c.printed, &c.json}
 	root := &cobra.Command{
 		Use:           "kvpipectl",
 		Short:         "Look at a kvpiped and steer it",
@@ -33,7 +35,8 @@ func newRoot(out io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetOut(out)
+	root.SetOut(c.printed)
+	root.PersistentPostRunE = func(*cobra.Command, []string) error { return c.printed.err }
 	root.SetVersionTemplate("kvpipectl {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())

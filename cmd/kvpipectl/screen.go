@@ -24,6 +24,20 @@ func (s screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// kept remembers why what a command prints did not get to where it belongs: to a file on a disk that is full, say.
+type kept struct {
+	w   io.Writer
+	err error // the first
+}
+
+func (k *kept) Write(b []byte) (int, error) {
+	n, err := k.w.Write(b)
+	if k.err == nil && err != nil {
+		k.err = fmt.Errorf("output: %w", err)
+	}
+	return n, err
+}
+
 // complain says on w why a command failed. Whoever wrote the words may be on another node, and they are for people with --json, too.
 func complain(w io.Writer, err error) {
 	fmt.Fprintln(screen{w, new(bool)}, "kvpipectl:", err)

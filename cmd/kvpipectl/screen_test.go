@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
 )
 
 // TestScreen: names are shown, and command no terminal; programs get them as they are.
@@ -34,5 +37,21 @@ func TestComplaints(t *testing.T) {
 	complain(&out, errors.New("peer \x1b[2J left"))
 	if got, want := out.String(), "kvpipectl: peer ?[2J left\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestOutputThatIsLost is an error of the command: whoever reads the file would take it for what there is.
+func TestOutputThatIsLost(t *testing.T) {
+	socket := admintest.Serve(t, admintest.Example())
+	for _, args := range []string{"status", "status --json", "sessions", "transfers --watch", "bench decode-1", "drain", "version"} {
+		root := newRoot(full{})
+		root.SetArgs(append(strings.Fields(args), "--admin", socket))
+		if err := root.ExecuteContext(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v", args, err)
+		}
 	}
 }

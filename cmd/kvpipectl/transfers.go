@@ -27,7 +27,7 @@ func (c *ctl) transfers() *cobra.Command {
 			if err := show(c, cmd.Context(), "transfers", nil, c.printTransfers(watch)); err != nil {
 				return quiet(cmd.Context(), err)
 			}
-			if !watch || !pause(cmd.Context(), every) {
+			if !watch || c.printed.err != nil || !pause(cmd.Context(), every) {
 				return nil
 			}
 		}

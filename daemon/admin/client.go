@@ -100,5 +100,10 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: %w: the admin socket is for the daemon's user and root", c.path, fs.ErrPermission)
 	}
+	var dial *net.OpError
+	var asked *url.Error
+	if errors.As(err, &asked) && !(errors.As(err, &dial) && dial.Op == "dial") && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("the daemon at %s hung up before it had answered: its log may say why: %w", c.path, asked.Err)
+	}
 	return err
 }

@@ -48,3 +48,31 @@ func TestADaemonThatStandsStill(t *testing.T) {
 		})
 	}
 }
+
+// TestADaemonThatEndsMeanwhile is named, whatever the kernel calls it.
+func TestADaemonThatEndsMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for read := false; ; read = !read {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if read {
+				_, _ = conn.Read(make([]byte, 4096))
+			}
+			_ = conn.Close()
+		}
+	}()
+	for range 4 {
+		var s admin.Status
+		if err := admin.NewClient(path).Get(t.Context(), "status", nil, &s); err == nil || !strings.Contains(err.Error(), "the daemon at "+path+" hung up before it had answered") {
+			t.Errorf("%v", err)
+		}
+	}
+}
