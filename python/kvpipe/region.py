@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import weakref
@@ -125,7 +126,10 @@ def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -
     try:
         region = mmap.mmap.__new__(Region, fd, nbytes)
     except (OSError, ValueError) as error:
-        raise Invalid(f"register_fd: {nbytes} bytes of fd {fd} cannot be mapped: {error}") from None
+        why = f"{'alloc' if fill else 'register_fd'}: {nbytes} bytes of fd {fd} cannot be mapped: {error}"
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # of this process, and not the caller's doing
+            raise Quota(f"{why}: free memory, or files (ulimit -n)") from None
+        raise Invalid(why) from None
     region.id, region.nbytes, region._size, region._session, region._own, region._stays = 0, nbytes, size, None, fill, False
     region._begin_valid()
     try:

@@ -6,6 +6,7 @@ import gc
 import os
 import pathlib
 import re
+import resource
 
 import kvpipe
 import pytest
@@ -172,6 +173,19 @@ def test_register_fd(node):
     assert bytes(memoryview(region)[4090:4095]) == b"hello" and len(region) == 5000
     node.set_layout([view(region, blocks=2, heads=1)], {})
     region.close()
+
+
+def test_a_process_without_files(node):
+    fd = memfd(8192, 8192)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))  # those that are open stay
+    try:
+        with pytest.raises(kvpipe.Quota, match="ulimit -n"):
+            node.register_fd(fd, 8192)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    node.register_fd(fd, 8192).close()
+    os.close(fd)
 
 
 @pytest.mark.parametrize(
