@@ -18,6 +18,9 @@ import (
 // getLimit bounds how long a resource is waited for: all that is asked for so is there at once, unless the daemon stands still.
 const getLimit = 30 * time.Second
 
+// maxSocketPath is what sockaddr_un has room for, without its final 0 (unix(7)).
+const maxSocketPath = 107
+
 // Client talks to a daemon's admin socket. Safe for concurrent use.
 type Client struct {
 	path  string
@@ -95,6 +98,8 @@ func (c *Client) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no daemon at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin", c.path)
+	case errors.Is(err, syscall.EINVAL) && len(c.path) > maxSocketPath:
+		return fmt.Errorf("%s is a path of %d bytes, that of a socket has at most %d: name the admin socket by a shorter one with --admin", c.path, len(c.path), maxSocketPath)
 	case errors.Is(err, syscall.EPROTOTYPE):
 		return fmt.Errorf("%s is a socket of another kind: name the admin socket with --admin, not the one of engines", c.path)
 	case errors.Is(err, fs.ErrPermission):
@@ -102,7 +107,7 @@ func (c *Client) explain(err error) error {
 	}
 	var dial *net.OpError
 	var asked *url.Error
-	if errors.As(err, &asked) && !(errors.As(err, &dial) && dial.Op == "dial") && !errors.Is(err, context.Canceled) {
+	if errors.As(err, &asked) && !(errors.As(err, &dial) && dial.Op == "dial") && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the daemon at %s hung up before it had answered: its log may say why: %w", c.path, asked.Err)
 	}
 	return err

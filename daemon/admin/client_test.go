@@ -76,3 +76,12 @@ func TestADaemonThatEndsMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestAPathThatNoSocketHas is told with its length and the limit.
+func TestAPathThatNoSocketHas(t *testing.T) {
+	path := "/" + strings.Repeat("a", 107)
+	err := admin.NewClient(path).Get(t.Context(), "status", nil, new(admin.Status))
+	if err == nil || !strings.Contains(err.Error(), "a path of 108 bytes, that of a socket has at most 107") {
+		t.Error(err)
+	}
+}

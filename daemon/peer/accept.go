@@ -20,13 +20,17 @@ var (
 // accept takes connections of all kinds on the one port. Each has a few seconds to say what it is.
 func (m *Manager) accept() {
 	var waiting lobby
+	var told time.Time
 	for {
 		conn, err := m.cfg.Listener.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) || m.ctx.Err() != nil {
 				return
 			}
-			m.log.Warn("accept", "error", err)
+			if time.Since(told) > time.Duration(toldWindow) {
+				told = time.Now()
+				m.log.Warn("connections of peers cannot be accepted", "error", err)
+			}
 			t := time.NewTimer(100 * time.Millisecond) // out of descriptors: let some go
 			select {
 			case <-t.C:

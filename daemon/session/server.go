@@ -98,6 +98,9 @@ func New(cfg Config) (*Server, error) {
 	return v, nil
 }
 
+// scarceGap is how often the log says that connections cannot be accepted.
+const scarceGap = 10 * time.Second
+
 // Serve accepts connections on l, a unix socket, which it takes over, until Close, and then returns nil. It may run for several listeners.
 func (v *Server) Serve(l net.Listener) error {
 	defer l.Close()
@@ -116,6 +119,7 @@ func (v *Server) Serve(l net.Listener) error {
 		delete(v.listeners, l)
 		v.mu.Unlock()
 	}()
+	var told time.Time
 	for {
 		conn, err := l.Accept()
 		switch {
@@ -127,7 +131,10 @@ func (v *Server) Serve(l net.Listener) error {
 			// It went while it was queued.
 		case scarce(err):
 			// The connection stays queued. Somebody has to go before it can be served.
-			v.cfg.Log.Warn("no descriptor or no memory for a new session", "error", err)
+			if time.Since(told) > scarceGap {
+				told = time.Now()
+				v.cfg.Log.Warn("no descriptor or no memory for a new session", "error", err)
+			}
 			select {
 			case <-v.stop:
 				return nil
