@@ -57,6 +57,12 @@ func (q *Submissions) Pending() bool {
 	return pending
 }
 
+// Tail returns how many entries were published, modulo 2^32, as the client says. Unlike all others it may be called beside them.
+func (q *Submissions) Tail() (tail uint32) {
+	_ = guard(func() { tail = q.tail.Load() })
+	return tail
+}
+
 // Advance gives the entry of Next and its record back to the client.
 func (q *Submissions) Advance() {
 	q.next++

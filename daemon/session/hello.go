@@ -217,6 +217,9 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
 		k = v.state.put(s, was, v.engines.Past(s.who.engine()))
 	}
+	if s.who.Role == transfer.Worker && !k.Resumed {
+		v.outdate(&s.who)
+	}
 	v.served.Add(1) // it is not draining, so Close has not begun to wait
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,

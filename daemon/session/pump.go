@@ -152,6 +152,9 @@ func (s *session) submit(e *ring.SQE) (err error) {
 		}
 	}
 	op, err := Decode(e, rec, s.layers.Len())
+	if err == nil && s.outdated.has(s.sq.Head()) {
+		ofBefore(op)
+	}
 	s.mu.Lock()
 	if err == nil {
 		err = s.accept(e, op)

@@ -44,6 +44,8 @@ type session struct {
 	stopped bool   // nothing is taken in any more
 	resume  chan struct{}
 
+	outdated outdated // submissions
+
 	mu       sync.Mutex // the completion ring and all below
 	cq       *ring.Completions
 	words    *ring.Words
@@ -258,6 +260,7 @@ func (s *session) unmap() {
 	s.mu.Unlock()
 	s.in.Unlock()
 	s.hush()
+	s.outdated.unmapped()
 	s.discard()
 }
 

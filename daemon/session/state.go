@@ -118,7 +118,7 @@ func (id *identity) entry() roster.Session {
 }
 
 // Submitted is what the roster asks.
-func (s *session) Submitted() bool { return s.count.submissions.Load() > 0 }
+func (s *session) Submitted() bool { return s.count.submissions.Load() > 0 || s.outdated.some.Load() }
 
 // back is what a HELLO says of the session that it resumes.
 func back(h *ring.Hello) roster.Return {

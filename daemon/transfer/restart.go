@@ -116,8 +116,8 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 	case !again || s.role != Scheduler || m.cfg.Broken.Outdated:
 		return Cause{}
 	case s.changed:
-		return because(Restarted, "the daemon of node %q was restarted, and engine %q has another session of one of its ranks than this was about; submit it again for those that are here",
-			m.cfg.Node, s.engine.key.name)
+		return because(Restarted, "engine %q has another session of one of its ranks on node %q than this was about; submit it again for those that are here",
+			s.engine.key.name, m.cfg.Node)
 	case !s.resumed:
 		return because(Restarted, "the daemon of node %q was restarted, and did not expect this session of engine %q any more: it cannot tell which ranks this was about; submit it again for those that are here",
 			m.cfg.Node, s.engine.key.name)

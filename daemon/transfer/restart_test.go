@@ -96,7 +96,7 @@ func TestARankThatHadLeftBeforeTheRestartIsMissing(t *testing.T) {
 // TestWhatWasAskedOfAnotherRankIsRefused: after a restart, what a scheduler asks for again is about the ranks that were there before, and not
 // about who came in the place of one: whether before the restart, after it, or before the scheduler is back.
 func TestWhatWasAskedOfAnotherRankIsRefused(t *testing.T) {
-	const other = `engine "e" has another session of one of its ranks than this was about`
+	const other = `engine "e" has another session of one of its ranks on node "a" than this was about`
 	again := func() (*transfer.OfferOp, *transfer.TakeOp) {
 		offer, take := schedOffer("k"), schedTake(1)
 		offer.Again, take.Again = true, true
