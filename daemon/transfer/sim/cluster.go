@@ -54,6 +54,7 @@ type Cluster struct {
 	replaced int // ranks that were, by others of their instance
 	rebuffed int // sessions of older instances that came back, and were refused
 	outlived int // offers that outlived a session
+	readOut  int // sessions of dead processes with something in their rings
 	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
@@ -69,6 +70,7 @@ type faults struct {
 	churn                    int // of offers: withdrawn, and another one made under the same key
 	replay                   int // of asks: delivered again much later
 	lazy                     int // engines that collect completions late
+	unread                   int // of submissions: neither it nor what follows is read for a while
 	drain                    int // per chance of trouble: a daemon is told to shut down, and does later
 	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
@@ -179,6 +181,7 @@ func someFaults(r *rng) faults {
 	f.lazy, f.drain = on(60), on(10)
 	f.partition, f.crash, f.client, f.rank = on(40), on(30), on(40), on(50)
 	f.trouble, f.loyal = r.span(300*ms, 3*second), 60
+	f.unread = on(15)
 	return f
 }
 

@@ -3,7 +3,7 @@
 // operation, in time; no late bytes; no wrong bytes, and none for who may not have them; no block held for two that
 // exclude each other; offers that end when all have all their parts, and not before; everything freed in the end.
 // What is done is done in all ranks that it was for, from the memory in which it was offered, whoever was replaced, left or
-// stood still over a restart; and nobody of before has the place of who came later.
+// stood still over a restart, or died before the daemon had read what it submitted; and nobody of before has the place of who came later.
 //
 // A run is a function of its Options: the same seed replays exactly. Who comes to a daemon is judged as daemon/session
 // does, by daemon/transfer/roster. Planning is real (daemon/plan over small layouts);

@@ -16,6 +16,7 @@ type Engine struct {
 	name     string
 	shape    shape
 	instance int
+	since    transfer.Time // when that began
 	sched    *Session
 	workers  []*Session
 	down     bool
@@ -52,6 +53,8 @@ type Session struct {
 	progress uint64
 	watch    uint64
 	writes   []write
+	ring     []*entry       // what it has submitted and the daemon has not read
+	idle     transfer.Time  // until when the daemon does not read it
 	src      map[uint32]*Op // block -> offer that holds it
 	dst      map[uint32]*Op // block -> take that holds it
 	byUser   map[uint64]*Op
@@ -89,6 +92,7 @@ func (e *Engine) start() {
 	}
 	e.down = false
 	e.instance++
+	e.since = e.c.now
 	e.workers, e.sched = nil, nil
 	e.lazy, e.older = e.c.rng.hit(e.c.faults.lazy), !e.c.fixed && e.c.rng.hit(20)
 	if e.endpoint != nil {
@@ -254,7 +258,7 @@ func (s *Session) close(why string) {
 
 // daemonGone: the library notices; nothing that was running can touch memory any more.
 func (s *Session) daemonGone() {
-	s.open, s.drained = false, true
+	s.open, s.drained, s.ring = false, true, nil
 }
 
 func (n *Node) drained(id transfer.SessionID) {

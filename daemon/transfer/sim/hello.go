@@ -24,6 +24,7 @@ const (
 	Changes                    // that a rank is another than it was is not known any more
 	Pretender                  // a rank that is another is taken for the one that was there
 	Squatter                   // one that stood still takes the place of who came for it and is awaited
+	Behind                     // what was written before another rank came, and is read after it, is about that one
 )
 
 var (
@@ -32,7 +33,7 @@ var (
 )
 
 // Submitted is what the roster asks.
-func (s *Session) Submitted() bool { return s.asked }
+func (s *Session) Submitted() bool { return s.asked || len(s.ring) > 0 }
 
 func (s *Session) engine() roster.Engine { return roster.Engine{Name: s.eng.name, Owner: owner} }
 
@@ -99,6 +100,9 @@ func (s *Session) enter() {
 func (s *Session) begin(ev transfer.SessionOpened) {
 	n := s.node
 	s.asked, s.tries = false, 0
+	if s.role == transfer.Worker && !ev.Resumed {
+		s.outdates()
+	}
 	n.opening = s
 	n.step(ev)
 	n.opening = nil

@@ -75,38 +75,40 @@ func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 
 // submit hands the operation to the daemon, if the session still has one.
 func (o *Op) submit(in transfer.Op) {
-	c, s, n := o.c, o.sess, o.sess.node
-	if !s.open || !n.up || s.away {
+	s := o.sess
+	if !s.open || !s.node.up || s.away {
 		return
 	}
 	o.in = in
-	n.later(c.delay(), func() {
-		if !s.open || s.away || o.conflict && !o.conflicts() {
-			return
-		}
-		if o.stale() {
-			o.in = nil
-			o.free()
-			return
-		}
-		before := o.accepted()
-		o.given = true
-		o.noteInterest()
-		if o.timeout > 0 {
-			o.limit = c.now + o.timeout + c.bound()
-			if o.kind == "small" && !o.sess.eng.ready() {
-				o.limit = 0 // what it acts on may have to wait for other ranks
-			}
-		}
-		n.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(in)})
-		o.checkEarly()
-		if o.accepted() > before {
-			c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
-		}
-	})
+	s.write(o)
 }
 
-// stale says whether a rank that it is about was replaced: who submits knows of that long before another one comes, unless it has no daemon.
+// read: the daemon has come to it. before: another process has come since for a rank that it may be about.
+func (o *Op) read(before bool) {
+	c, s := o.c, o.sess
+	if o.conflict && (!s.open || !o.conflicts()) {
+		return
+	}
+	if before && c.opts.Lapse != Behind {
+		o.in = asBefore(o.in)
+	}
+	held := o.accepted()
+	o.given = true
+	o.noteInterest()
+	if o.timeout > 0 {
+		o.limit = c.now + o.timeout + c.bound()
+		if o.kind == "small" && !o.sess.eng.ready() {
+			o.limit = 0 // what it acts on may have to wait for other ranks
+		}
+	}
+	s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(o.in)})
+	o.checkEarly()
+	if o.accepted() > held {
+		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
+	}
+}
+
+// stale says whether a rank that it is about was replaced.
 func (o *Op) stale() bool {
 	e := o.sess.eng
 	return !o.c.fixed && slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {

@@ -22,6 +22,9 @@ func (c *Cluster) quiet() bool {
 		if len(s.Offers)+len(s.Transfers)+len(s.Pipes)+s.HoldsShared+s.HoldsExclusive > 0 {
 			return false
 		}
+		if slices.ContainsFunc(s.Sessions, inUse) { // what its ranks are to be told waits for those that are not back
+			return false
+		}
 		for _, x := range n.sessions {
 			if !x.open || x.leaving {
 				return false
@@ -32,6 +35,11 @@ func (c *Cluster) quiet() bool {
 		}
 	}
 	return true
+}
+
+// inUse says whether a session still uses anything of what is limited.
+func inUse(x transfer.SessionInfo) bool {
+	return slices.ContainsFunc(x.Quotas, func(q transfer.QuotaInfo) bool { return q.Used > 0 && q.Key != "limits.pipes" }) // that one is of the whole engine
 }
 
 // hopes is true while a session that lives may still be told something.
@@ -71,10 +79,8 @@ func (c *Cluster) checkEnd() {
 			} else if x.Operations+x.Offers+x.Legs > 0 {
 				c.fail("node %s: session %d has %d operations, %d offers and %d legs left", n.name, x.Session, x.Operations, x.Offers, x.Legs)
 			}
-			for _, q := range x.Quotas {
-				if q.Used > 0 && q.Key != "limits.pipes" { // of the whole engine
-					c.fail("node %s: session %d has no operations left, and uses %d of %s", n.name, x.Session, q.Used, q.Key)
-				}
+			if inUse(x) {
+				c.fail("node %s: session %d has no operations left, and uses %+v", n.name, x.Session, x.Quotas)
 			}
 		}
 		for id, l := range n.legs {

@@ -12,6 +12,7 @@ import (
 func (s *Session) end() {
 	n, c := s.node, s.eng.c
 	defer n.gone(s, false)
+	s.readOut()
 	s.unheld()
 	ev := transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}}
 	s.gone = c.now

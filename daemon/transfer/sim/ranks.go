@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/kvpipe/kvpipe/daemon/transfer"
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
 
 // A single process of an engine may die or leave while the others go on, with a daemon or without: another one comes in its place, of the
 // same instance and with memory of its own, or nobody does until the engine starts anew. It may also stand still when the daemon comes back,
@@ -57,6 +61,9 @@ func (e *Engine) lose(s *Session) {
 	if !s.open || e.down || s.instance != instance || s.heir != nil || c.calm {
 		return
 	}
+	if e.sched != nil && r.hit(c.faults.unread) {
+		e.sched.unread(r.span(0, 2*second))
+	}
 	if r.hit(70) {
 		s.kill("killed alone")
 	} else {
@@ -81,6 +88,9 @@ func (e *Engine) replace(s *Session) {
 	}
 	sched := e.sched
 	switch {
+	case !slices.ContainsFunc(e.all(), func(x *Session) bool { return x.open }): // nobody is left whose instance it would be of
+		e.crash(&c.rng)
+		return
 	case !e.node.up, e.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
 		c.after(c.rng.span(20*ms, 100*ms), func() { e.replace(s) })
 		return

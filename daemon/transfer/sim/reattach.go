@@ -12,7 +12,7 @@ import (
 
 // lose: the daemon is gone. The client lives, and waits for the next one.
 func (s *Session) lose() {
-	s.away, s.leaving, s.watch = true, false, 0
+	s.away, s.leaving, s.watch, s.ring, s.idle = true, false, 0, nil, 0
 	for _, o := range s.eng.c.ops {
 		switch {
 		case o.sess != s || o.kind != "small" || o.in == nil:

@@ -43,7 +43,7 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed := 0, 0, 0, 0, 0, 0, 0, 0
+	steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed, readOut := 0, 0, 0, 0, 0, 0, 0, 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c, err := live(Options{Seed: seed, Unrest: *unrest})
 		if err != nil {
@@ -60,10 +60,11 @@ func TestSim(t *testing.T) {
 		napped += c.napped
 		replaced += c.replaced
 		rebuffed += c.rebuffed
+		readOut += c.readOut
 	}
 	t.Logf("%d seeds, %d events, %d takes moved at once, %d whole ones of engines on several nodes, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while, "+
-		"%d ranks were replaced by others, %d sessions came back too late",
-		*seeds, steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed)
+		"%d ranks were replaced by others, %d sessions came back too late, of %d that died there was something to be read",
+		*seeds, steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed, readOut)
 }
 
 // TestSimEnds is TestSim with pipes and lookup buffers.

@@ -96,12 +96,13 @@ func (n *Node) record(o *Op) {
 }
 
 // turnedAway checks that a take which was refused for others was refused for others: what its own engine began before, and did not finish,
-// takes no place from it.
+// takes no place from it, once the producer has heard that an earlier instance is over.
 func (o *Op) turnedAway(text string) {
 	q, name := o.req, o.sess.eng.name
 	others := map[taker]bool{}
 	for _, x := range q.c.ops {
-		if x.req == q && x.given && x.sess.eng.name != name && (x.kind == "take" || x.kind == "drop") {
+		mine := x.sess.eng.name == name && (x.instance == o.instance || o.c.now > o.sess.eng.since+echoes)
+		if x.req == q && x.given && !mine && (x.kind == "take" || x.kind == "drop") {
 			others[taker{engine: x.sess.eng.name, instance: x.instance}] = true
 		}
 	}

@@ -31,11 +31,12 @@ func (o *Op) vanish() {
 		return
 	}
 	o.local, o.notice = true, false
-	if o.ends[o.sess] == nil {
+	switch {
+	case o.settled(): // also if who asked for it never heard
+		o.free()
+	case o.ends[o.sess] == nil:
 		o.limit = 0
 		o.tell(transfer.Failed, transfer.Restarted)
-	} else if o.settled() {
-		o.free()
 	}
 }
 

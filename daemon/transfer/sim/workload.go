@@ -304,7 +304,7 @@ func (q *Request) mind(o *Op, p takePlan, again int) {
 	c, r := q.c, &q.c.rng
 	if r.hit(20) {
 		c.after(r.span(0, 500*ms), func() {
-			if o.sess.open && o.given && o.ends[o.sess] == nil {
+			if o.sess.open && o.in != nil && o.ends[o.sess] == nil {
 				k := c.newSmall(o.sess, &transfer.CancelOp{Target: o.user})
 				k.timeout = 1 * ms
 			}
