@@ -42,6 +42,7 @@ func TestBroken(t *testing.T) {
 		{"item in doubt that goes back", Options{Ends: true, Broken: transfer.Broken{Doubt: true}}, 3000, ""},
 		{"unfinished", Options{Broken: transfer.Broken{Unfinished: true}}, 300, ""},
 		{"rank that has left and is not missing", Options{Unrest: true, Broken: transfer.Broken{Absent: true}}, 300, "which it was for, is not there"},
+		{"rank of an engine on several nodes that has left and is not missing", Options{Unrest: true, Broken: transfer.Broken{Absent: true}}, 1000, "nodes): done, and rank"},
 		{"offer of a rank that was replaced", Options{Unrest: true, Broken: transfer.Broken{Outdated: true}}, 300, "was read although no offer holds it"},
 		{"take into a rank that was replaced", Options{Unrest: true, Broken: transfer.Broken{Outdated: true}}, 1000, "which no take holds"},
 		{"offer that waits for a rank and is its successor's", Options{Unrest: true, Broken: transfer.Broken{Successor: true}}, 1000, "was read although no offer holds it"},

@@ -90,6 +90,11 @@ func (e *Engine) start() {
 	if e.spans() && !e.gather() {
 		return
 	}
+	e.begin()
+}
+
+// begin is start, whoever is left of the instance before.
+func (e *Engine) begin() {
 	e.down = false
 	e.instance++
 	e.since = e.c.now
@@ -110,19 +115,17 @@ func (e *Engine) start() {
 
 func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n := e.at(role, rank)
-	n.lastID++
 	s := &Session{
-		node: n, eng: e, id: n.lastID, role: role, rank: rank, instance: e.instance, open: true, pool: newPool(),
+		node: n, eng: e, role: role, rank: rank, instance: e.instance, open: true, pool: newPool(),
 		src: map[uint32]*Op{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]bool{}, credits: e.c.credits, lazy: e.lazy,
 	}
 	if e.lazy {
 		s.credits = e.c.rng.in(4, 12)
 	}
-	n.sessions[s.id] = s
 	if role != transfer.Scheduler {
 		s.mem = newMemory(e.shape, rank)
 	}
-	n.later(0, s.enter)
+	s.comes()
 	if role == transfer.Worker {
 		s.model()
 	}

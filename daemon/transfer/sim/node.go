@@ -210,7 +210,7 @@ func (n *Node) crash(down transfer.Time) {
 	n.life++
 	loyal := map[*Engine]bool{}
 	for _, e := range n.engines {
-		loyal[e] = c.loyal(e)
+		loyal[e] = n.loyal(e)
 	}
 	n.away = slices.DeleteFunc(n.away, func(s *Session) bool { return !s.open || !s.away })
 	for _, s := range sortedSessions(n.sessions) {
@@ -239,7 +239,7 @@ func (n *Node) crash(down transfer.Time) {
 		}
 		e.down = e.down || e.spans() && !loyal[e]
 		if loyal[e] {
-			e.suffer(down)
+			e.suffer(n, down)
 		}
 	}
 	left := n.roster.File()

@@ -268,7 +268,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 func (o *Op) checkRanks() {
 	for _, s := range o.ranksOf() {
 		if s.drained || s.away {
-			o.c.fail("op %d (take of %s by %s): done, and rank %d, which it was for, is not there", o.tag, o.req.key, s.eng.name, s.rank)
+			o.c.fail("op %d (take of %s by %s): done, and rank %d, which it was for, is not there", o.tag, o.req.key, s.eng.called(), s.rank)
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/kvpipe/kvpipe/daemon/transfer"
-)
+import "github.com/kvpipe/kvpipe/daemon/transfer"
 
 // A single process of an engine may die or leave while the others go on, with a daemon or without: another one comes in its place, of the
 // same instance and with memory of its own, or nobody does until the engine starts anew. It may also stand still when the daemon comes back,
@@ -20,10 +16,10 @@ func (f *faults) unsettle(r *rng) {
 // unsettled: in these seeds engines have several ranks and a scheduler more often, and what is offered waits longer.
 func (c *Cluster) unsettled() bool { return c.faults.loyal > 60 }
 
-// suffer draws what becomes of an engine's processes while its daemon is away for so long, and soon after.
-func (e *Engine) suffer(down transfer.Time) {
+// suffer draws what becomes of an engine's processes on a node while its daemon is away for so long, and soon after.
+func (e *Engine) suffer(n *Node, down transfer.Time) {
 	c, r := e.c, &e.c.rng
-	if e.spans() || e.endpoint != nil || c.faults.rank == 0 {
+	if e.endpoint != nil || c.faults.rank == 0 {
 		return
 	}
 	if r.hit(c.faults.rank / 4) {
@@ -34,6 +30,9 @@ func (e *Engine) suffer(down transfer.Time) {
 		still = r.span(0, 4*second)
 	}
 	for _, s := range e.all() {
+		if s.node != n {
+			continue
+		}
 		if still > 0 {
 			s.late = still + r.span(1*ms, 400*ms)
 		}
@@ -88,10 +87,10 @@ func (e *Engine) replace(s *Session) {
 	}
 	sched := e.sched
 	switch {
-	case !slices.ContainsFunc(e.all(), func(x *Session) bool { return x.open }): // nobody is left whose instance it would be of
+	case s.node == e.node && !e.stays(s.node): // nobody is left whose instance it would be of
 		e.crash(&c.rng)
 		return
-	case !e.node.up, e.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
+	case !s.node.up, s.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
 		c.after(c.rng.span(20*ms, 100*ms), func() { e.replace(s) })
 		return
 	}
@@ -130,7 +129,13 @@ func (n *Node) occupied(s *Session) bool {
 
 // supersede starts a new instance while the processes of the one before stand still, or live.
 func (e *Engine) supersede() {
-	if e.node.up && !e.down && !e.c.calm {
-		e.start()
+	if !e.node.up || e.down || e.c.calm {
+		return
 	}
+	for _, s := range e.all() {
+		if s.absent() {
+			s.kill("is not begun any more")
+		}
+	}
+	e.begin()
 }

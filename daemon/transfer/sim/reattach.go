@@ -86,15 +86,9 @@ func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
 	o.told(o.sess, transfer.Complete{Status: status, Reason: reason, Text: "said by the library"})
 }
 
-// comeBack: the daemon of a node is there again. An engine that died meanwhile is started anew.
+// comeBack: the daemon of a node is there again. An engine of which nobody is left there is started anew.
 func (e *Engine) comeBack(n *Node) {
-	gone := 0
-	for _, s := range e.all() {
-		if !s.open {
-			gone++
-		}
-	}
-	if gone == len(e.all()) || gone > 0 && e.spans() {
+	if !e.stays(n) {
 		e.killRest(e.all())
 		e.down = e.spans()
 		e.start()
@@ -244,14 +238,7 @@ func (o *Op) again() {
 	}
 }
 
-// loyal says whether an engine outlives this crash of its daemon, without those of its processes that died before. In scripts none does.
-func (c *Cluster) loyal(e *Engine) bool {
-	if c.fixed || e.down || e.endpoint != nil || !c.rng.hit(c.faults.loyal) {
-		return false
-	}
-	lives := func(s *Session) bool { return s.open }
-	if e.spans() {
-		return !slices.ContainsFunc(e.all(), func(s *Session) bool { return !s.open })
-	}
-	return slices.ContainsFunc(e.all(), lives)
+// loyal says whether an engine outlives this crash of a daemon of its, without those of its processes that died before. In scripts none does.
+func (n *Node) loyal(e *Engine) bool {
+	return !n.c.fixed && !e.down && e.endpoint == nil && n.c.rng.hit(n.c.faults.loyal) && e.stays(n)
 }

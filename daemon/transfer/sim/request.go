@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -210,7 +211,7 @@ func (r *Request) take(e *Engine, p takePlan) []*Op {
 
 func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	c, bs := r.c, s.eng.shape.blockSize
-	if !s.open || s.away || !s.node.up {
+	if !s.open || s.away || !s.node.up || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for those that are new
 		return nil
 	}
 	need := (p.stop + bs - 1) / bs

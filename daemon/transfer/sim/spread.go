@@ -8,7 +8,9 @@ import (
 )
 
 // An engine may span nodes: some of its ranks live on each, and take from their own node's daemon. A scheduler's session is about the ranks
-// of the first node. It is one engine all the same: when one of its processes or a daemon takes ranks along, all of them start anew.
+// of the first node. It is one engine all the same: what its ranks take are parts of one take, and when a daemon takes all along that it has on
+// a node, all of them start anew. Single ranks die and are replaced as those of an engine on one node are. Each daemon has its own word about
+// who comes, so that for a while one has the next instance already, and another one that before.
 
 // addSpread starts an engine on several nodes.
 func (c *Cluster) addSpread() *Engine {
@@ -24,12 +26,57 @@ func (c *Cluster) addSpread() *Engine {
 
 func (e *Engine) spans() bool { return len(e.nodes) > 1 }
 
+// called is how a broken promise names the engine.
+func (e *Engine) called() string {
+	if e.spans() {
+		return fmt.Sprintf("%s on %d nodes", e.name, len(e.nodes))
+	}
+	return e.name
+}
+
 // at is where a session lives.
 func (e *Engine) at(role transfer.Role, rank int) *Node {
 	if role != transfer.Worker {
 		return e.node
 	}
 	return e.nodes[rank*len(e.nodes)/e.shape.ranks()]
+}
+
+// comes opens a session that is new: on several nodes not all at the same time, and where there is no daemon once there is.
+func (s *Session) comes() {
+	c := s.eng.c
+	if !s.eng.spans() || c.fixed {
+		s.come()
+		return
+	}
+	s.away = true
+	late := transfer.Time(0)
+	if c.rng.hit(30) {
+		late = c.rng.span(0, 400*ms)
+	}
+	c.after(late, s.come)
+}
+
+func (s *Session) come() {
+	n, c := s.node, s.eng.c
+	switch {
+	case !s.open:
+	case !n.up || n.draining && s.eng.spans():
+		c.after(c.rng.span(20*ms, 200*ms), s.come)
+	default:
+		n.lastID++
+		s.away, s.id = false, n.lastID
+		n.sessions[s.id] = s
+		n.later(0, s.enter)
+	}
+}
+
+// absent says whether the session is new, and no daemon has heard of it yet.
+func (s *Session) absent() bool { return s.open && s.away && s.id == 0 }
+
+// stays says whether somebody of the engine lives on a node.
+func (e *Engine) stays(n *Node) bool {
+	return slices.ContainsFunc(e.all(), func(s *Session) bool { return s.node == n && s.open })
 }
 
 // gather: an engine starts when all its nodes are up, and its older processes are gone by then.

@@ -71,12 +71,12 @@ func (c *Cluster) someTrouble() {
 		}
 	}
 	if r.hit(c.faults.rank) {
-		if e := pick(r, c.engines); e.ready() && !e.spans() && e.endpoint == nil {
+		if e := pick(r, c.engines); e.ready() && e.endpoint == nil {
 			e.lose(pick(r, e.all()))
 		}
 	}
 	if r.hit(c.faults.rank / 4) {
-		if e := pick(r, c.engines); e.ready() && !e.spans() && e.endpoint == nil {
+		if e := pick(r, c.engines); e.ready() && e.endpoint == nil {
 			e.supersede()
 		}
 	}
