@@ -57,6 +57,7 @@ type Broken struct {
 	Commit      bool // a take is done although slices are missing
 	Incarnation bool // bytes of two offers under one key may mix
 	Unfinished  bool // offers outlive an engine that had not written all their blocks
+	Heir        bool // what a dead scheduler had offered outlives it, although its successor had come before that was known
 	Gap         bool // a pipe goes on behind an item that was refused
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
 	Doubt       bool // one that may have been received goes back

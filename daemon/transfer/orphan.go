@@ -17,6 +17,9 @@ func (mb *member) survives(m *Machine, s *session) bool {
 	if !s.died || m.cfg.OrphanLease <= 0 || mb.offer.ended || !mb.offer.sealed() {
 		return false
 	}
+	if s == mb.by && s.succeeded() && slices.ContainsFunc(mb.ranks, (*session).alive) && !m.cfg.Broken.Heir {
+		return false
+	}
 	return !slices.Contains(mb.ranks, s) || mb.finished(s) || m.cfg.Broken.Unfinished
 }
 
@@ -101,6 +104,12 @@ func (o *offer) heirless(s *session) *offer {
 		return nil
 	}
 	return o
+}
+
+// succeeded says whether another scheduler has come since: it may be faster than the news of this one's death.
+func (s *session) succeeded() bool {
+	i := slices.Index(s.engine.scheds, s)
+	return i >= 0 && slices.ContainsFunc(s.engine.scheds[i+1:], func(x *session) bool { return x.ended == nil })
 }
 
 // succeed ends what a dead scheduler of the engine had offered of workers that live: the next one gives their blocks to others.

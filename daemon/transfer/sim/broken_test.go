@@ -41,6 +41,7 @@ func TestBroken(t *testing.T) {
 		{"item that does not go back", Options{Ends: true, Broken: transfer.Broken{Return: true}}, 100, ""},
 		{"item in doubt that goes back", Options{Ends: true, Broken: transfer.Broken{Doubt: true}}, 3000, ""},
 		{"unfinished", Options{Broken: transfer.Broken{Unfinished: true}}, 300, ""},
+		{"offer of a scheduler whose successor had come", Options{Unrest: true, Broken: transfer.Broken{Heir: true}}, 1000, "whose successor"},
 		{"rank that has left and is not missing", Options{Unrest: true, Broken: transfer.Broken{Absent: true}}, 300, "which it was for, is not there"},
 		{"rank of an engine on several nodes that has left and is not missing", Options{Unrest: true, Broken: transfer.Broken{Absent: true}}, 1000, "nodes): done, and rank"},
 		{"offer of a rank that was replaced", Options{Unrest: true, Broken: transfer.Broken{Outdated: true}}, 300, "was read although no offer holds it"},

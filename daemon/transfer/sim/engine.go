@@ -44,6 +44,7 @@ type Session struct {
 	quiet    map[uint64]bool // user data of what the library sent again by itself
 	drained  bool
 	killed   bool          // its process died
+	news     transfer.Time // how much later the daemon hears of its death
 	ousted   bool          // it was told to go, or its memory was taken away
 	leaving  bool          // it was told to go, and is about to
 	sleepy   bool          // its memory was asked back for a while
@@ -256,7 +257,7 @@ func (s *Session) close(why string) {
 		s.vanish()
 		return
 	}
-	s.node.later(s.eng.c.delay(), s.end)
+	s.node.later(s.eng.c.delay()+s.news, s.end)
 }
 
 // daemonGone: the library notices; nothing that was running can touch memory any more.

@@ -24,7 +24,7 @@ func (s *Session) end() {
 	if !c.fixed {
 		n.step(transfer.Progress{}) // nothing, but the machine looks at its clock
 	}
-	before := offersOf(n)
+	before, succeeded := offersOf(n), s.succeeded()
 	var mine []*Op
 	for _, o := range c.ops {
 		if s.offers(o) && o.solid() && !s.lazy { // who collects late may not have heard yet that it was refused
@@ -39,6 +39,12 @@ func (s *Session) end() {
 			continue
 		}
 		now, there := after[o.req.key]
+		if succeeded && o.anyLives() {
+			if there && !c.opts.Broken.Unfinished {
+				c.fail("node %s: offer of %s outlives session %d, whose successor gives its blocks to others", n.name, o.req.key, s.id)
+			}
+			continue
+		}
 		survives := c.cfg.OrphanLease > 0 && (was.State == "sealed" || was.State == "orphaned") && (s.mem == nil || s.wrote(o))
 		switch {
 		case survives && (!there || now.State != "orphaned"):
@@ -52,6 +58,19 @@ func (s *Session) end() {
 			s.await(o, now.Lease)
 		}
 	}
+}
+
+// succeeded says whether a scheduler's successor had come before the daemon heard of its death.
+func (s *Session) succeeded() bool {
+	return s.heir != nil && s.role == transfer.Scheduler && s.heir.connected()
+}
+
+// anyLives says whether the daemon has one of the ranks of an offer.
+func (o *Op) anyLives() bool { return slices.ContainsFunc(o.ranksOf(), (*Session).connected) }
+
+// connected says whether the machine has the session, and has not told it to go.
+func (s *Session) connected() bool {
+	return slices.ContainsFunc(s.node.m.Snapshot().Sessions, func(x transfer.SessionInfo) bool { return x.Session == s.id && !x.Closing })
 }
 
 // left is what must be left of an offer's lease after a death: a second one changes nothing.

@@ -63,10 +63,18 @@ func (e *Engine) lose(s *Session) {
 	if e.sched != nil && r.hit(c.faults.unread) {
 		e.sched.unread(r.span(0, 2*second))
 	}
+	soon := s.role == transfer.Scheduler && r.hit(30) // its successor may be faster than the news of its death
+	if soon {
+		s.news = r.span(0, 300*ms)
+	}
 	if r.hit(70) {
 		s.kill("killed alone")
 	} else {
 		s.close("leaves alone")
+	}
+	if soon {
+		c.after(r.span(0, 300*ms), func() { e.replace(s) })
+		return
 	}
 	if r.hit(70) {
 		c.after(r.span(60*ms, 1500*ms), func() { e.replace(s) })
@@ -90,7 +98,7 @@ func (e *Engine) replace(s *Session) {
 	case s.node == e.node && !e.stays(s.node): // nobody is left whose instance it would be of
 		e.crash(&c.rng)
 		return
-	case !s.node.up, s.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
+	case !s.node.up, s.role == transfer.Worker && s.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
 		c.after(c.rng.span(20*ms, 100*ms), func() { e.replace(s) })
 		return
 	}

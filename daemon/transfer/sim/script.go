@@ -324,7 +324,7 @@ func (s *Script) kill(a args) {
 func (s *Script) sched(a args) {
 	e := s.find(a.words[0])
 	x := e.newSession(transfer.Scheduler, 0)
-	x.pool, e.sched = e.sched.pool, x
+	x.pool, e.sched.heir, e.sched = e.sched.pool, x, x
 	s.c.run(s.c.now)
 }
 
