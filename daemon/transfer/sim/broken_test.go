@@ -54,6 +54,7 @@ func TestBroken(t *testing.T) {
 		{"ranks that are forgotten to have changed", Options{Unrest: true, Lapse: Changes}, 1000, "was read although no offer holds it"},
 		{"rank that is taken for the one before", Options{Unrest: true, Lapse: Pretender}, 1000, "which no take holds"},
 		{"rank that is not kept for who is awaited", Options{Unrest: true, Lapse: Squatter}, 300, "had come in its place and is awaited"},
+		{"what was submitted without a daemon and is about the rank that has come meanwhile", Options{Unrest: true, Lapse: Fresh}, 1000, ""},
 		{"what is read late and is about the rank that has come meanwhile", Options{Unrest: true, Lapse: Behind}, 300, ""},
 		{"transport that lands after its fence", Options{Late: true}, 100, ""},
 	} {

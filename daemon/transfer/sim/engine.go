@@ -226,9 +226,14 @@ func (s *Session) look() {
 	}
 }
 
-// able is true while all who submit are connected. Ranks may be missing, which their scheduler need not know.
+// takesIn says whether the client submits anything: also when there is no daemon, for the next one, unless another one is there in its place.
+func (s *Session) takesIn() bool {
+	return s.open && !s.absent() && (!s.away || s.eng.c.unsettled() && s.heir == nil && s.instance == s.eng.instance)
+}
+
+// able is true while all who submit can. Ranks may be missing, which their scheduler need not know.
 func (e *Engine) able() bool {
-	return !e.down && e.node.up && !slices.ContainsFunc(e.askers(), func(s *Session) bool { return !s.open || s.away })
+	return !e.down && !slices.ContainsFunc(e.askers(), func(s *Session) bool { return !s.takesIn() })
 }
 
 // told: the daemon ends the session.

@@ -24,6 +24,7 @@ const (
 	Changes                    // that a rank is another than it was is not known any more
 	Pretender                  // a rank that is another is taken for the one that was there
 	Squatter                   // one that stood still takes the place of who came for it and is awaited
+	Fresh                      // what was submitted while there was none is about the ranks that have come by the time that it is sent
 	Behind                     // what was written before another rank came, and is read after it, is about that one
 )
 
@@ -119,6 +120,7 @@ func (n *Node) gone(s *Session, again bool) {
 		n.roster.Leave(s.id, again)
 		name := fmt.Sprintf("i%d", s.instance)
 		n.lives.Leave(s.engine(), name, s, n.roster.Awaits(s.engine(), name))
+		s.eng.forgotten(n, name)
 	}
 }
 

@@ -26,6 +26,7 @@ type Op struct {
 	holder    string               // by what
 	wrong     string               // what is, for which it has to fail
 	given     bool                 // the machine has it
+	kept      bool                 // it was submitted when there was no daemon
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
 	more      []*transfer.ExtendOp // offers: extensions that were accepted
@@ -71,62 +72,6 @@ func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 	c.byTag[o.tag] = o
 	s.byUser[o.user] = o
 	return o
-}
-
-// submit hands the operation to the daemon, if the session still has one.
-func (o *Op) submit(in transfer.Op) {
-	s := o.sess
-	if !s.open || !s.node.up || s.away {
-		return
-	}
-	o.in = in
-	s.write(o)
-}
-
-// read: the daemon has come to it. before: another process has come since for a rank that it may be about.
-func (o *Op) read(before bool) {
-	c, s := o.c, o.sess
-	if o.conflict && (!s.open || !o.conflicts()) {
-		return
-	}
-	if before && c.opts.Lapse != Behind {
-		o.in = asBefore(o.in)
-	}
-	held := o.accepted()
-	o.given = true
-	o.noteInterest()
-	if o.timeout > 0 {
-		o.limit = c.now + o.timeout + c.bound()
-		if o.kind == "small" && !o.sess.eng.ready() {
-			o.limit = 0 // what it acts on may have to wait for other ranks
-		}
-	}
-	s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(o.in)})
-	o.checkEarly()
-	if o.accepted() > held {
-		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
-	}
-}
-
-// stale says whether a rank that it is about was replaced.
-func (o *Op) stale() bool {
-	e := o.sess.eng
-	return !o.c.fixed && slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
-		return w.role == transfer.Worker && w.instance == e.instance && e.workers[w.rank] != w
-	})
-}
-
-// given is what a machine may keep and change: the operation itself may have to be sent again, and is looked at when it has ended.
-func given(in transfer.Op) transfer.Op {
-	switch in := in.(type) {
-	case *transfer.TakeOp:
-		own := *in
-		return &own
-	case *transfer.GetOp:
-		own := *in
-		return &own
-	}
-	return in
 }
 
 // bound is how much later than its deadline an operation may end.

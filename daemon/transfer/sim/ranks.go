@@ -1,6 +1,11 @@
 package sim
 
-import "github.com/kvpipe/kvpipe/daemon/transfer"
+import (
+	"fmt"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
+)
 
 // A single process of an engine may die or leave while the others go on, with a daemon or without: another one comes in its place, of the
 // same instance and with memory of its own, or nobody does until the engine starts anew. It may also stand still when the daemon comes back,
@@ -111,6 +116,24 @@ func (e *Engine) replace(s *Session) {
 	}
 	e.workers[s.rank] = x
 	c.replaced++
+}
+
+// forgotten: a daemon that has no session of an instance any more, and awaits none, does not know what ranks it had. What stands still of it is
+// ended, and the engine starts anew.
+func (e *Engine) forgotten(n *Node, instance string) {
+	key := roster.Engine{Name: e.name, Owner: owner}
+	_, mates, _ := n.lives.Judge(key, instance, false)
+	if len(mates) > 0 || n.roster.Awaits(key, instance) || n != e.node || instance != fmt.Sprintf("i%d", e.instance) || e.c.fixed {
+		return
+	}
+	for _, s := range n.away {
+		if s.eng == e && s.instance == e.instance && s.away {
+			s.kill("its instance is forgotten")
+		}
+	}
+	if e.stays(n) {
+		n.later(0, func() { e.crash(&e.c.rng) })
+	}
 }
 
 // succeeds: two processes may want the place of one rank, and have it in turns: one that stood still, and who was started for it.

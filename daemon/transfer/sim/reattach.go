@@ -10,82 +10,6 @@ import (
 // An engine that outlives its daemon does what libkvpipe does: operations to which no bytes were granted are sent to the next daemon
 // under their names, granted takes have failed, and what was only waiting for RELEASED is free.
 
-// lose: the daemon is gone. The client lives, and waits for the next one.
-func (s *Session) lose() {
-	s.away, s.leaving, s.watch, s.ring, s.idle = true, false, 0, nil, 0
-	for _, o := range s.eng.c.ops {
-		switch {
-		case o.sess != s || o.kind != "small" || o.in == nil:
-		case o.ends[s] == nil:
-			o.loseSmall()
-		default:
-			o.releaseAll()
-		}
-	}
-	for _, o := range s.eng.c.ops {
-		if o.sess == s && o.kind != "small" && o.in != nil {
-			o.lose()
-		}
-	}
-}
-
-func (o *Op) loseSmall() {
-	target := uint64(0)
-	switch in := o.in.(type) {
-	case *transfer.CancelOp:
-		target = in.Target
-	case *transfer.WithdrawOp:
-		target = in.Target
-	default:
-		return // an extension is sent again
-	}
-	if t := o.sess.byUser[target]; t != nil {
-		t.undone = true
-	}
-	o.tell(transfer.Done, transfer.OK)
-}
-
-func (o *Op) lose() {
-	c := o.c
-	o.releaseAll()
-	switch {
-	case o.noticed != 0:
-		o.notice = !o.heard
-	case o.ends[o.sess] != nil:
-	case o.granted || o.conflict:
-		o.notice = o.granted && len(o.concerned) > 1
-		o.local = !o.notice
-		o.tell(transfer.Failed, transfer.Restarted)
-	case o.undone:
-		o.local = true
-		o.tell(transfer.WasCancelled, transfer.Cancelled)
-	case o.limit > 0:
-		c.after(max(o.left(), 0), func() {
-			if o.sess.away && o.ends[o.sess] == nil {
-				o.local = true
-				o.tell(transfer.Failed, transfer.Timeout)
-			}
-		})
-	}
-}
-
-// releaseAll: a daemon that is gone touches no memory, so whoever waits for RELEASED is told.
-func (o *Op) releaseAll() {
-	for _, r := range o.concerned {
-		if u := o.ends[r]; u != nil && !u.released && r.open {
-			o.told(r, transfer.Complete{Status: transfer.Released})
-		}
-	}
-}
-
-// left is how much of its time an operation has.
-func (o *Op) left() transfer.Time { return o.limit - o.c.bound() - o.c.now }
-
-// tell is what the library says by itself.
-func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
-	o.told(o.sess, transfer.Complete{Status: status, Reason: reason, Text: "said by the library"})
-}
-
 // comeBack: the daemon of a node is there again. An engine of which nobody is left there is started anew.
 func (e *Engine) comeBack(n *Node) {
 	if !e.stays(n) {
@@ -202,15 +126,16 @@ func (o *Op) again() {
 		o.tell(transfer.Failed, transfer.Restarted)
 		return
 	}
-	if !o.given && o.timeout > 0 {
+	if !o.given && o.timeout > 0 && o.limit == 0 {
 		o.limit = o.c.now + o.timeout + o.c.bound()
 	}
-	o.given = true
+	flagged := !s.eng.older && !(o.kept && o.c.opts.Lapse == Fresh)
+	o.given, o.kept = true, false
 	o.noteInterest()
 	switch in := o.in.(type) {
 	case *transfer.TakeOp:
 		again := *in
-		again.Timeout, again.Again = max(o.left(), 1), !s.eng.older
+		again.Timeout, again.Again = max(o.left(), 1), flagged
 		step(o.user, &again)
 	case *transfer.WatchOp:
 		again := *in
@@ -222,7 +147,7 @@ func (o *Op) again() {
 		step(o.user, &again)
 	case *transfer.OfferOp:
 		again := *in
-		again.Again = !s.eng.older
+		again.Again = flagged
 		step(o.user, &again)
 		for _, x := range o.more {
 			ext := *x

@@ -101,7 +101,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
 	bs := r.prod.shape.blockSize
 	ids := s.alloc((r.tokens + bs - 1) / bs)
-	if ids == nil || !s.open {
+	if ids == nil || !s.takesIn() {
 		return nil
 	}
 	held := append([]uint32(nil), ids...)
@@ -211,7 +211,7 @@ func (r *Request) take(e *Engine, p takePlan) []*Op {
 
 func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	c, bs := r.c, s.eng.shape.blockSize
-	if !s.open || s.away || !s.node.up || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for those that are new
+	if !s.takesIn() || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for those that are new
 		return nil
 	}
 	need := (p.stop + bs - 1) / bs

@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// submit hands the operation to the library, which writes it into the ring, or keeps it until there is a daemon.
+func (o *Op) submit(in transfer.Op) {
+	s := o.sess
+	switch {
+	case !s.open || s.absent() || o.conflict && s.away:
+	case s.away:
+		o.in = in
+		o.keep()
+	case s.node.up:
+		o.in = in
+		s.write(o)
+	}
+}
+
+// read: the daemon has come to it. before: another process has come since for a rank that it may be about.
+func (o *Op) read(before bool) {
+	c, s := o.c, o.sess
+	if o.conflict && (!s.open || !o.conflicts()) {
+		return
+	}
+	if before && c.opts.Lapse != Behind {
+		o.in = asBefore(o.in)
+	}
+	held := o.accepted()
+	o.given = true
+	o.noteInterest()
+	if o.timeout > 0 {
+		o.limit = c.now + o.timeout + c.bound()
+		if o.kind == "small" && !o.sess.eng.ready() {
+			o.limit = 0 // what it acts on may have to wait for other ranks
+		}
+	}
+	s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(o.in)})
+	o.checkEarly()
+	if o.accepted() > held {
+		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
+	}
+}
+
+// stale says whether a rank that it is about was replaced.
+func (o *Op) stale() bool {
+	e := o.sess.eng
+	return !o.c.fixed && slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
+		return w.role == transfer.Worker && w.instance == e.instance && e.workers[w.rank] != w
+	})
+}
+
+// given is what a machine may keep and change: the operation itself may have to be sent again, and is looked at when it has ended.
+func given(in transfer.Op) transfer.Op {
+	switch in := in.(type) {
+	case *transfer.TakeOp:
+		own := *in
+		return &own
+	case *transfer.GetOp:
+		own := *in
+		return &own
+	}
+	return in
+}
