@@ -15,10 +15,9 @@ type outdated struct {
 	mu    sync.Mutex // held for a moment only: who has the session's other locks may be held up by its client
 	over  bool       // the ring is unmapped
 	some  atomic.Bool
-	until atomic.Uint64 // the index of the first that is not, with a bit beside it; 0: none is
+	any   bool   // one may be that is not read
+	until uint32 // the index of the first that is not
 }
-
-const marked = 1 << 32
 
 // outdate has all that is in the rings of an engine's schedulers count as submitted before a worker that comes now.
 func (v *Server) outdate(who *identity) {
@@ -38,7 +37,7 @@ func (s *session) outdate() {
 	}
 	if tail := s.sq.Tail(); tail != 0 {
 		o.some.Store(true)
-		o.until.Store(marked | uint64(tail))
+		o.any, o.until = true, tail
 	}
 }
 
@@ -49,17 +48,10 @@ func (o *outdated) unmapped() {
 	o.mu.Unlock()
 }
 
-// has says whether the submission of that index is about the processes of before.
+// has says whether the submission of that index is about the processes of before. The caller holds mu.
 func (o *outdated) has(index uint32) bool {
-	until := o.until.Load()
-	switch {
-	case until == 0:
-		return false
-	case int32(uint32(until)-index) > 0:
-		return true
-	}
-	o.until.CompareAndSwap(until, 0) // indices come again
-	return false
+	o.any = o.any && int32(o.until-index) > 0 // once it is passed it stays so: indices come again
+	return o.any
 }
 
 // ofBefore is what the machine is told of such a one.

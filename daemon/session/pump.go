@@ -152,9 +152,6 @@ func (s *session) submit(e *ring.SQE) (err error) {
 		}
 	}
 	op, err := Decode(e, rec, s.layers.Len())
-	if err == nil && s.outdated.has(s.sq.Head()) {
-		ofBefore(op)
-	}
 	s.mu.Lock()
 	if err == nil {
 		err = s.accept(e, op)
@@ -172,7 +169,12 @@ func (s *session) submit(e *ring.SQE) (err error) {
 		s.collect(s.srv.cfg.Queue) // credits first, so that the machine does not refuse for want of those that were given back
 	}
 	s.mu.Unlock()
+	s.outdated.mu.Lock() // until it is queued: of a worker that comes now the machine hears behind it
+	if s.outdated.has(s.sq.Head()) {
+		ofBefore(op)
+	}
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
+	s.outdated.mu.Unlock()
 	return nil
 }
 
