@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
@@ -21,16 +22,26 @@ func late(t *testing.T, c *sessiontest.Client, user uint64, op transfer.Op) uint
 // it is of before. What is submitted after that is not, nor is what names no rank's blocks.
 func TestWhatIsReadLateIsAboutTheRanksOfBefore(t *testing.T) {
 	n := start(t, nil)
-	scheduler := n.dial(sessiontest.Options{Instance: "i", Role: transfer.Scheduler})
-	other := n.dial(sessiontest.Options{Engine: "other", Instance: "i", Role: transfer.Scheduler})
-	n.dial(worker("e", "i", 0))
 	offer := &transfer.OfferOp{Key: []byte("k"), Token: token, Consumers: 1}
 	take := &transfer.TakeOp{Key: []byte("k"), Token: token, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 1}
-	late(t, scheduler, 1, offer)
-	late(t, scheduler, 2, take)
-	late(t, scheduler, 3, &transfer.WatchOp{Key: []byte("k"), Token: token, Timeout: 1})
-	late(t, other, 1, offer)
-	n.dial(worker("e", "i", 1))
+	var scheduler, other *sessiontest.Client
+	for tries := 0; ; tries++ { // a reader that was not asleep yet may have read it
+		engine := fmt.Sprint("e", tries)
+		scheduler = n.dial(sessiontest.Options{Engine: engine, Instance: "i", Role: transfer.Scheduler})
+		other = n.dial(sessiontest.Options{Engine: "other" + engine, Instance: "i", Role: transfer.Scheduler})
+		n.dial(worker(engine, "i", 0))
+		late(t, scheduler, 1, offer)
+		late(t, scheduler, 2, take)
+		late(t, scheduler, 3, &transfer.WatchOp{Key: []byte("k"), Token: token, Timeout: 1})
+		late(t, other, 1, offer)
+		n.dial(worker(engine, "i", 1))
+		if _, head, _, _ := scheduler.Rings.Indices(); head == 0 {
+			break
+		}
+		if tries == 20 {
+			t.Fatal("all was read at once")
+		}
+	}
 	late(t, scheduler, 4, offer)
 	late(t, scheduler, 5, take)
 	noErr(t, scheduler.Wake())
