@@ -94,7 +94,7 @@ func (c *Cluster) checkEnd() {
 func (c *Cluster) checkEnded(o *Op) {
 	refused := o.refused()
 	for _, s := range o.concerned {
-		if !s.open {
+		if !s.open || s.away && s.heir != nil { // who has its place is there, and it still asks for that
 			continue
 		}
 		switch u := o.ends[s]; {
