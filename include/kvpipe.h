@@ -34,6 +34,7 @@
  *    (When it is the other node's daemon that ends, it is KVPIPE_E_PEER_GONE: this side cannot wait to see whether that comes back.)
  *  - What a scheduler offers or takes ends FAILED with KVPIPE_E_RESTARTED when another worker has come in the place of one that it was
  *    about, or the scheduler itself is back too late; with KVPIPE_E_UNAVAILABLE when a rank of the engine here is missing.
+ *    RESTARTED comes without a restart, too, of what was submitted before such a worker came and read after it.
  *  - What is submitted meanwhile waits for the next daemon; it ends at its deadline (TIMEOUT; an offer EXPIRED) if none comes.
  *    Cancelling and withdrawing take effect at once. Calls that wait for an answer wait until their own timeout.
  *  - A session that another instance of the engine has replaced meanwhile, or that the next daemon refuses, is over: every call
@@ -93,7 +94,7 @@ enum kvpipe_reason {
 	KVPIPE_E_TIMEOUT = 8,       /* the deadline passed */
 	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
 	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
-	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted, or with other workers since */
+	KVPIPE_E_RESTARTED = 11,    /* this node's daemon was restarted while bytes were granted; or another worker has come since */
 	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, own rank gone, transport not allowed or not present, memory that is invalid */
 	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, also after retries, or memory faulted */
 	KVPIPE_E_CLOSED = 14,       /* this session was closed, or ended by the daemon with a reason */
