@@ -3,8 +3,10 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
+	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -47,7 +49,7 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	id.Owner = fmt.Sprintf("uid %d, not visible", cred.UID)
 	id.pidfd, err = sys.PeerPidfd(conn, cred, v.cfg.ProcRoot)
 	if err != nil && !errors.Is(err, sys.ErrNoPidfd) {
-		return id, unseen(err)
+		return id, unseen(shown(err, !errors.Is(err, syscall.ESRCH)))
 	}
 	if id.pidfd < 0 || cred.PID <= 0 {
 		// Another pid namespace: its cgroup cannot be read, and without a pidfd (they know no namespaces, but are not had from
@@ -55,12 +57,13 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 		return id, nil
 	}
 	group, err := sys.Cgroup(v.cfg.ProcRoot, cred.PID)
-	if alive, e := sys.PidfdAlive(id.pidfd); err == nil && (e != nil || !alive) {
+	alive, e := sys.PidfdAlive(id.pidfd)
+	if alive = alive && e == nil; err == nil && !alive {
 		err = errors.New("the process has ended") // and its pid may be another's
 	}
 	if err != nil {
 		_ = sys.Close(id.pidfd)
-		return id, unseen(err)
+		return id, unseen(shown(err, alive))
 	}
 	if ring.CheckText([]byte(group), "cgroup") != nil {
 		group = strconv.Quote(group) // the kernel takes any bytes; logs and the state file, which has to give the same again, do not
@@ -69,9 +72,21 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	return id, nil
 }
 
+// errHidden: the client lives, and the daemon is not shown it. Its user alone would not tell its engine from others, so it has to wait until it is.
+var errHidden = errors.New("the process runs, but this daemon's /proc does not show it: let the daemon's user see other users' processes " +
+	"(/proc without hidepid=, or with gid= a group of that user; no ProtectProc= in the unit)")
+
+// shown adds that to an error of reading about a process in /proc, where it is why.
+func shown(err error, alive bool) error {
+	if alive && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+		return fmt.Errorf("%w: %w", err, errHidden)
+	}
+	return err
+}
+
 // unseen is what a client is told that cannot be looked at: it has ended, unless it is the daemon that lacks something.
 func unseen(err error) error {
-	if scarce(err) {
+	if scarce(err) || errors.Is(err, errHidden) {
 		return fmt.Errorf("hello: %w", err)
 	}
 	return refuse(transfer.PeerGone, "hello: %v", err)

@@ -30,6 +30,8 @@ func causeOf(err error) transfer.Cause {
 		return transfer.Cause(*r)
 	case scarce(err): // before all that is the client's doing: it may ask again, and comes back after a restart
 		return transfer.Cause{Reason: transfer.Quota, Text: fmt.Sprintf("%v: the daemon has used up what it may have: %s", err, enough(err))}
+	case errors.Is(err, errHidden): // nor this, and who mends it restarts no engine
+		return transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()}
 	case errors.Is(err, memory.ErrQuota):
 		return transfer.Cause{Reason: transfer.Quota, Text: err.Error()}
 	case errors.Is(err, memory.ErrNotFound):

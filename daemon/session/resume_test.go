@@ -205,6 +205,17 @@ func TestAnOwnerOfAnyNameComesBack(t *testing.T) {
 	}
 }
 
+// A client that /proc hides, as one with hidepid does, has not ended: it hears what to do, and its library asks again.
+func TestAHiddenClientHearsWhatToDo(t *testing.T) {
+	proc := t.TempDir()
+	n := start(t, func(c *session.Config) { c.ProcRoot = proc })
+	n.refused(worker("e", "", 0), transfer.Unavailable, "hidepid")
+	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
+	noErr(t, os.Mkdir(own, 0o700))
+	noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::/a\n"), 0o600))
+	n.dial(worker("e", "", 0))
+}
+
 func TestADaemonThatStopsTellsTheNextOne(t *testing.T) {
 	l := newLives(t)
 	n := l.start(nil)

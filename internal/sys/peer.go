@@ -39,7 +39,8 @@ var ErrNoPidfd = errors.New("peer process is not visible: no pidfd")
 // closes. It uses SO_PEERPIDFD (Linux 6.5), which cannot be fooled by a reused
 // pid, and else opens the pid of cred and checks with the start time, read
 // from procRoot before and after, that one process owned it meanwhile. A peer
-// that has ended gives ESRCH, an invisible one ErrNoPidfd.
+// that has ended gives ESRCH, an invisible one ErrNoPidfd, and one that procRoot
+// hides what reading there says.
 func PeerPidfd(conn *net.UnixConn, cred Cred, procRoot string) (int, error) {
 	pidfd := -1
 	err := Control(conn, func(fd int) error {
@@ -69,6 +70,9 @@ func pidfdByPID(pid int, procRoot string) (int, error) {
 		return -1, ErrNoPidfd
 	}
 	before, err := StartTime(procRoot, pid)
+	if err != nil && runs(pid) {
+		return -1, fmt.Errorf("pidfd of peer pid %d: %w", pid, err)
+	}
 	if err != nil {
 		return -1, fmt.Errorf("pidfd of peer pid %d: %w: %w", pid, unix.ESRCH, err)
 	}
@@ -82,4 +86,14 @@ func pidfdByPID(pid int, procRoot string) (int, error) {
 		return -1, fmt.Errorf("pidfd of peer pid %d: the pid changed hands: %w", pid, unix.ESRCH)
 	}
 	return fd, nil
+}
+
+// runs says whether there is such a process.
+func runs(pid int) bool {
+	fd, err := PidfdOpen(pid)
+	if err != nil {
+		return false
+	}
+	alive, err := PidfdAlive(fd)
+	return Close(fd) == nil && err == nil && alive
 }

@@ -3,6 +3,7 @@ package sys
 import (
 	"bufio"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -80,6 +81,15 @@ func TestPidfdSeesTheEnd(t *testing.T) {
 	if fd, err := pidfdByPID(cmd.Process.Pid, ProcRoot); !errors.Is(err, syscall.ESRCH) {
 		_ = Close(fd)
 		t.Errorf("pidfd of an ended process: %v, want ESRCH", err)
+	}
+}
+
+// A process that /proc does not show has not ended for that.
+func TestHiddenPeerHasNotEnded(t *testing.T) {
+	fd, err := pidfdByPID(os.Getpid(), t.TempDir())
+	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		_ = Close(fd)
+		t.Fatalf("%v, want that there is no such file", err)
 	}
 }
 
