@@ -130,20 +130,10 @@ func (m *Manager) connect(t target) (c *channel, fresh bool, err error) {
 	if won := m.dialedTo(addrs); won != nil && (t.node == "" || won.node == t.node) {
 		return won, false, nil
 	}
-	conn, err := dialAny(ctx, nil, addrs)
-	if err != nil {
-		return nil, false, fmt.Errorf("cannot connect: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(past) })
-	c, err = m.greet(ctx, conn, t)
-	if !stop() && err == nil {
-		c.close(c.gone(ctx.Err()), false)
-		return nil, false, fmt.Errorf("hello: %w", ctx.Err())
-	}
+	c, err = m.reach(ctx, m.inTurn(t, addrs), t)
 	if err == nil {
 		return c, true, nil
 	}
-	_ = conn.Close()
 	var dup *duplicateError
 	if errors.As(err, &dup) {
 		if won := m.channelOf(dup.node); won != nil {

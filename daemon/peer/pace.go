@@ -15,6 +15,7 @@ type backoff struct {
 	until   time.Time
 	problem string
 	told    time.Time // in the log
+	muted   string    // the one of several addresses behind which the next attempt begins
 }
 
 const (
@@ -78,6 +79,9 @@ func (m *Manager) slower(t target, err error) {
 		m.log.Log(m.ctx, level, "peer cannot be reached", "peer", t.node, "address", addr, "error", err)
 	}
 	p.problem = err.Error()
+	if muted := (*mutedError)(nil); errors.As(err, &muted) {
+		p.muted = muted.addr
+	}
 	p.until = time.Now().Add(jitter(p.wait))
 	p.wait = min(2*p.wait, max(m.cfg.DialMax, firstWait))
 	if len(m.pace) <= maxPaced {

@@ -59,6 +59,7 @@ type Config struct {
 	young    time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
 	unheard  time.Duration // how long a data link may go unanswered; 0: unheardLeast or silences heartbeats, whichever is longer
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
+	lookUp   func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // Manager owns all channels. Its methods may be called from any goroutine; Dial and Send never block.
@@ -117,6 +118,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.greeting <= 0 {
 		cfg.greeting = dialTimeout
+	}
+	if cfg.lookUp == nil {
+		cfg.lookUp = lookUp
 	}
 	if cfg.young <= 0 {
 		if cfg.young = youth; cfg.IdleClose > 0 {

@@ -73,7 +73,7 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	if err != nil {
 		return nil, final(transfer.Invalid, "peer address %q: %v", t.addr, err)
 	}
-	ips, err := lookUp(ctx, host)
+	ips, err := m.cfg.lookUp(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("look up %q: %w", host, err)
 	}

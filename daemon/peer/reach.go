@@ -1,0 +1,75 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// mutedError is that of an attempt that had no time left after what was there connected and then said nothing.
+type mutedError struct {
+	addr string
+	error
+}
+
+func (e *mutedError) Unwrap() error { return e.error }
+
+// reach agrees on a channel with whoever answers at one of the addresses. Not all of a name's need be the peer's, or of use: a stale one may have
+// become another host's, and on the way to one large packets may be lost, so that it connects and no more. The caller looks for a duplicate.
+func (m *Manager) reach(ctx context.Context, addrs []string, t target) (*channel, error) {
+	var errs []error
+	for i, a := range addrs {
+		c, connected, err := m.reachAt(ctx, a, len(addrs)-i, t)
+		var dup *duplicateError
+		if err == nil || errors.Is(err, errSelf) || errors.As(err, &dup) {
+			return c, err
+		}
+		if len(addrs) > 1 && connected {
+			err = fmt.Errorf("at %s: %w", a, err)
+		}
+		if errs = append(errs, err); ctx.Err() != nil {
+			err = errors.Join(errs...)
+			if connected {
+				err = &mutedError{a, err}
+			}
+			return nil, err
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// reachAt is reach for one address, with more to come. To connect it has its share of the time, for the rest all that is left.
+func (m *Manager) reachAt(ctx context.Context, addr string, more int, t target) (c *channel, connected bool, err error) {
+	until, _ := ctx.Deadline()
+	share, cancel := context.WithTimeout(ctx, time.Until(until)/time.Duration(more))
+	defer cancel()
+	conn, err := dialAny(share, nil, []string{addr})
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot connect: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(past) })
+	c, err = m.greet(ctx, conn, t)
+	if !stop() && err == nil {
+		c.close(c.gone(ctx.Err()), false)
+		return nil, true, fmt.Errorf("hello: %w", ctx.Err())
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, true, err
+	}
+	return c, true, nil
+}
+
+// inTurn begins with the address behind the one that took all of the last attempt's time.
+func (m *Manager) inTurn(t target, addrs []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pace[t.addr]
+	if p == nil {
+		return addrs
+	}
+	i := slices.Index(addrs, p.muted) + 1
+	return slices.Concat(addrs[i:], addrs[:i])
+}

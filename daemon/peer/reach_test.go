@@ -1,0 +1,79 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// named has a host's name stand for 127.0.0.2 and 127.0.0.1.
+func named(c *Config) {
+	c.lookUp = func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")}, nil
+	}
+}
+
+// beside listens at 127.0.0.2, at the port of a node at 127.0.0.1.
+func beside(t *testing.T, n *node) net.Listener {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(n.addr)
+	l, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skipf("the port is another one's there: %v", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// A name that stands for several addresses leads to the peer behind any of them, whoever answers at the others.
+func TestANodeBehindOneOfItsNamesAddresses(t *testing.T) {
+	t.Run("another node at the first", func(t *testing.T) {
+		cl := newCluster(t)
+		a, b := cl.node("a", named), cl.node("b", nil)
+		l := beside(t, b)
+		cl.node("c", func(c *Config) { _ = c.Listener.Close(); c.Listener = l })
+		_, port, _ := net.SplitHostPort(b.addr)
+		a.Reload(map[string]string{"b": "b.invalid:" + port}, nil)
+		met(a, b)
+	})
+	t.Run("one that hangs up", func(t *testing.T) {
+		cl := newCluster(t)
+		a, b := cl.node("a", named), cl.node("b", nil)
+		l := beside(t, b)
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				_ = c.Close()
+			}
+		}()
+		_, port, _ := net.SplitHostPort(b.addr)
+		a.Reload(map[string]string{"b": "b.invalid:" + port}, nil)
+		met(a, b)
+	})
+	t.Run("one that says nothing", func(t *testing.T) {
+		cl := newCluster(t)
+		a, b := cl.node("a", named), cl.node("b", nil)
+		beside(t, b) // the kernel connects for it
+		_, port, _ := net.SplitHostPort(b.addr)
+		to := target{addr: "b.invalid:" + port, node: "b"}
+		a.Reload(map[string]string{"b": to.addr}, nil)
+		addrs, err := a.addresses(t.Context(), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), dialTimeout/50)
+		defer cancel()
+		_, err = a.reach(ctx, a.inTurn(to, addrs), to)
+		if err == nil {
+			t.Fatal("reached")
+		}
+		a.mu.Lock()
+		a.slower(to, err)
+		a.mu.Unlock()
+		if got := a.inTurn(to, addrs); !slices.Equal(got, []string{addrs[1], addrs[0]}) {
+			t.Errorf("the next attempt goes to %q", got)
+		}
+		met(a, b)
+	})
+}
