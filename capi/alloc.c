@@ -71,6 +71,9 @@ int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_
 			      "%s: no huge pages for %llu bytes: %s: raise /proc/sys/vm/nr_hugepages, or leave KVPIPE_MEM_HUGE out",
 			      what, (unsigned long long)nbytes, strerror(err));
 	err = make(m, nbytes, 0);
+	if (kv_forbidden(err))
+		return kv_err(KVPIPE_E_UNAVAILABLE, "%s: no shared memory: %s: " KV_ALLOW("memfd_create, fallocate and madvise"), what,
+			      strerror(err));
 	return err == 0 ? 0 : kv_err(KVPIPE_E_QUOTA, "%s: no memory for %llu bytes: %s", what,
 				     (unsigned long long)nbytes, strerror(err));
 }

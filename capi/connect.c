@@ -2,6 +2,7 @@
 /* Opening a session: HELLO out, WELCOME with the rings back. */
 #include "internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -145,6 +146,15 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 	return err;
 }
 
+static int unfurnished(int why)
+{
+	if (why == EMFILE || why == ENFILE)
+		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES);
+	if (kv_forbidden(why))
+		return kv_err(KVPIPE_E_UNAVAILABLE, "connect: no eventfds: %s: " KV_ALLOW("eventfd2 and epoll_create1"), strerror(why));
+	return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: %s", strerror(why));
+}
+
 /* What the session needs besides the rings. */
 static int furnish(kvpipe_t *kv)
 {
@@ -159,7 +169,7 @@ static int furnish(kvpipe_t *kv)
 	if (kv->ready < 0 || kv->helper.wake < 0 || kv->epoll < 0 ||
 	    epoll_ctl(kv->epoll, EPOLL_CTL_ADD, kv->rings.cq_event, &ev) != 0 ||
 	    epoll_ctl(kv->epoll, EPOLL_CTL_ADD, kv->ready, &ev) != 0)
-		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES);
+		return unfurnished(errno);
 	return kv_helper_start(kv);
 }
 

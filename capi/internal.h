@@ -552,6 +552,9 @@ void kv_memory_drop(struct kv_memory *m);
 /* memfd.c: a memfd that can be sealed (-1: errno); and all of one made present, mapped at addr: an errno. What is in it may be
  * zeroed: only for memory that nobody uses yet. */
 int kv_memfd(const char *name, unsigned int flags);
+/* Whether an errno is that of a system call that a sandbox does not let through; those that are asked about have no other cause. */
+bool kv_forbidden(int err);
+#define KV_ALLOW(calls) "allow " calls " in this process's sandbox (a container's seccomp profile)"
 int kv_populate(int fd, void *addr, size_t len, size_t page);
 
 void kv_regions_drop(kvpipe_t *kv, bool unmap);

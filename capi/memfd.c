@@ -23,6 +23,8 @@ int kv_memfd(const char *name, unsigned int flags)
 	return fd;
 }
 
+bool kv_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
+
 int kv_populate(int fd, void *addr, size_t len, size_t page)
 {
 	if (madvise(addr, len, MADV_POPULATE_WRITE) == 0)

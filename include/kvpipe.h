@@ -125,7 +125,7 @@ struct kvpipe_connect_opts {
 	uint64_t reserved[4];
 };
 
-/* Opens a session. Blocks at most timeout_ns. Errors: UNAVAILABLE (no daemon: how to start it), DENIED (socket
+/* Opens a session. Blocks at most timeout_ns. Errors: UNAVAILABLE (no daemon: how to start it; a sandbox forbids eventfd2), DENIED (socket
  * permission: which group or user), INCOMPATIBLE (both ABI versions), BUSY (that rank of that instance has a session). */
 KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
 
@@ -159,7 +159,8 @@ enum kvpipe_mem_flags {
 /* Allocates nbytes of shared memory (sealed memfd, prefaulted, not dumped, not inherited by fork), maps it in
  * this process and registers it. *addr is page aligned and lives until kvpipe_mem_unregister(). Takes as long as the
  * kernel takes to give the pages, and waits for the daemon at most 5 s, as the next two and kvpipe_set_layout() do. Errors:
- * QUOTA (no memory, no huge pages, the daemon's limit: which), UNAVAILABLE (the daemon is away, and not back in time). */
+ * QUOTA (no memory, no huge pages, the daemon's limit: which), UNAVAILABLE (the daemon is away, and not back in time, or a
+ * sandbox forbids memfd_create: which). */
 KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region);
 
 /* Registers nbytes of a memfd of the caller's, from its start. The memfd must be sealed against shrinking and fully

@@ -4,12 +4,18 @@
 #include "fakedaemon.h"
 #include "internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -115,14 +121,13 @@ static void dev_default(void)
 	rmdir(dir);
 }
 
-/* In a child of another user, because root may do everything. */
-static void as_nobody(void (*run)(void))
+static void in_child(void (*run)(void), bool nobody)
 {
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		if (geteuid() == 0)
+		if (nobody && geteuid() == 0)
 			CHECK(setgid(65534) == 0 && setuid(65534) == 0);
 		run();
 		fflush(NULL);
@@ -133,6 +138,9 @@ static void as_nobody(void (*run)(void))
 	CHECK(WIFEXITED(status));
 	CHECK_INT(WEXITSTATUS(status), 0);
 }
+
+/* In a child of another user, because root may do everything. */
+static void as_nobody(void (*run)(void)) { in_child(run, true); }
 
 static const char *denied_path, *denied_to;
 
@@ -587,6 +595,48 @@ static void no_files(void)
 	free(m.body);
 }
 
+/* Installs a filter, for good, by which a system call is forbidden. */
+static void forbid(unsigned int call)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog all = { KV_COUNT(code), code };
+
+	CHECK_INT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_INT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all), 0);
+}
+
+static const char *sandbox_path;
+
+static void sandbox_child(void)
+{
+	struct kvpipe_connect_opts o = WORKER(.socket = sandbox_path);
+	kvpipe_region_t region;
+	void *addr;
+	kvpipe_t *kv;
+
+	forbid(SYS_memfd_create);
+	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), KVPIPE_E_UNAVAILABLE, "allow memfd_create");
+	kvpipe_close(kv);
+	forbid(SYS_eventfd2);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "allow eventfd2");
+}
+
+/* What a sandbox forbids is named, and memory and files, of which there are enough, are not blamed. */
+static void sandbox(void)
+{
+	struct fake *f = fake_start(NULL);
+
+	sandbox_path = fake_path(f);
+	in_child(sandbox_child, false);
+	fake_stop(f);
+}
+
 static void codes(void)
 {
 	for (int i = 0; i <= KVPIPE_E_CLOSED; i++) {
@@ -602,7 +652,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
-		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(codes),
+		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(codes),
 	};
 	return RUN(tests);
 }

@@ -13,7 +13,7 @@ import fcntl
 import os
 from typing import List, Optional, Tuple
 
-from .errors import Invalid, Quota
+from .errors import Invalid, Quota, Unavailable
 
 _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
@@ -106,6 +106,11 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
     try:
         return _make(nbytes, 0)
     except OSError as error:
+        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            raise Unavailable(
+                f"alloc: no shared memory: {error.strerror}: allow memfd_create, fallocate and madvise in this process's "
+                "sandbox (a container's seccomp profile)"
+            ) from None
         raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
 
 

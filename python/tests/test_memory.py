@@ -1,6 +1,7 @@
 """Regions are buffers, and stay valid whatever is closed first."""
 
 import ctypes
+import errno
 import fcntl
 import gc
 import os
@@ -173,6 +174,15 @@ def test_register_fd(node):
     assert bytes(memoryview(region)[4090:4095]) == b"hello" and len(region) == 5000
     node.set_layout([view(region, blocks=2, heads=1)], {})
     region.close()
+
+
+def test_a_sandbox_without_memfds(node, monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "memfd_create", forbidden)
+    with pytest.raises(kvpipe.Unavailable, match="allow memfd_create"):
+        node.alloc(4096)
 
 
 def test_a_process_without_files(node):
