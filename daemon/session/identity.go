@@ -68,9 +68,11 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 	if ring.CheckText([]byte(group), "cgroup") != nil {
 		group = strconv.Quote(group) // the kernel takes any bytes; logs and the state file, which has to give the same again, do not
 	}
-	id.Owner = fmt.Sprintf("uid %d, cgroup %s", cred.UID, group)
+	id.Owner = fmt.Sprint("uid ", cred.UID, ownerGroup, group)
 	return id, nil
 }
+
+const ownerGroup = ", cgroup "
 
 // errHidden: the client lives, and the daemon is not shown it. Its user alone would not tell its engine from others, so it has to wait until it is.
 var errHidden = errors.New("the process runs, but this daemon's /proc does not show it: let the daemon's user see other users' processes " +

@@ -205,6 +205,54 @@ func TestAnOwnerOfAnyNameComesBack(t *testing.T) {
 	}
 }
 
+// A daemon in a container sees cgroups from its own, which is elsewhere after it was replaced.
+func TestAnOwnerSeenFromAnotherContainerComesBack(t *testing.T) {
+	proc := t.TempDir()
+	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
+	noErr(t, os.Mkdir(own, 0o700))
+	noErr(t, os.WriteFile(filepath.Join(own, "statm"), []byte("1 1 1 1 1 1 1\n"), 0o600)) // it lives
+	names := func(group string) {
+		noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::"+group+"\n"), 0o600))
+	}
+	rooted := func(c *session.Config) { c.ProcRoot = proc }
+	for _, c := range []struct {
+		was, now string
+		same     bool
+	}{
+		{"/../pod/c", "/../../burst/pod/c", true},
+		{"/../../burst/pod/c", "/../pod/c", true},
+		{"/kube/burst/pod/c", "/../pod/c", true}, // the daemon was no container before
+		{"/../pod/c", "/../other/c", false},
+		{"/../pod/c", "/../d/c/c2", false},
+		{"/../pod/c", "/../../xpod/c", false},
+		{"/pod/c", "/burst/pod/c", false}, // seen from the same place
+		{"/../..", "/../pod/c", false},
+	} {
+		names(c.was)
+		l := newLives(t)
+		n := l.start(rooted)
+		a := n.dial(worker("e", "", 0))
+		owner := n.Sessions()[0].Owner
+		l.kill(n)
+		n = l.start(rooted)
+		names(c.now)
+		if !c.same {
+			n.refused(again(worker("e", "", 0), a), transfer.Denied, "not yours to resume")
+			continue
+		}
+		wrong := again(worker("e", "", 0), a)
+		wrong.Secret[0]++
+		n.refused(wrong, transfer.Denied, "not yours to resume")
+		n.dial(again(worker("e", "", 0), a))
+		n.dial(worker("e", "", 1)) // which the daemon before did not know
+		for _, s := range n.Sessions() {
+			if s.Owner != owner {
+				t.Errorf("%q seen as %q: rank %d is of %q, was %q", c.was, c.now, s.Rank, s.Owner, owner)
+			}
+		}
+	}
+}
+
 // A client that /proc hides, as one with hidepid does, has not ended: it hears what to do, and its library asks again.
 func TestAHiddenClientHearsWhatToDo(t *testing.T) {
 	proc := t.TempDir()

@@ -277,6 +277,16 @@ func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
 	return found, known
 }
 
+// OwnerOf is the owner of the session that a client has the secret of; "": there is none.
+func (r *Roster) OwnerOf(back Return) string {
+	for id, s := range r.all {
+		if back.ID != 0 && (id == back.ID || s.Was == back.ID) && s.hasSecret(back) {
+			return s.Owner
+		}
+	}
+	return ""
+}
+
 // Heir finds the session of this daemon as which one of before came; nil: there is none.
 func (r *Roster) Heir(back Return) Client {
 	for _, s := range r.all {

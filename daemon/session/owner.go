@@ -1,0 +1,41 @@
+package session
+
+import (
+	"strings"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
+)
+
+// owner is by which name an owner is known. In a cgroup namespace, as a container has, the kernel says where others' cgroups are from the root of
+// that namespace (/../pod/engine), which for the next daemon's container may be another one. The first session that comes back with its secret
+// tells that the two are one; the name stays the one of before, by which the file has all ranks.
+func (st *state) owner(back roster.Return, seen string) string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if was, ok := st.moved[seen]; ok {
+		return was
+	}
+	was := st.roster.OwnerOf(back)
+	if was == "" || was == seen || !oneOwner(was, seen) {
+		return seen
+	}
+	st.moved[seen] = was
+	return was
+}
+
+// oneOwner says whether two names may be of one owner, seen from different cgroups: same user, and beyond what the two places share, same path.
+func oneOwner(a, b string) bool {
+	userA, groupA, okA := strings.Cut(a, ownerGroup)
+	userB, groupB, okB := strings.Cut(b, ownerGroup)
+	tailA, tailB := below(groupA), below(groupB)
+	apart := tailA != groupA || tailB != groupB
+	return okA && okB && userA == userB && apart && tailA != "" && tailB != "" && (strings.HasSuffix(tailA, tailB) || strings.HasSuffix(tailB, tailA))
+}
+
+// below is the part of a cgroup's path that lies below a place that is known: all of it where it does not lead up.
+func below(group string) string {
+	for strings.HasPrefix(group+"/", "/../") {
+		group = group[len("/.."):]
+	}
+	return group
+}
