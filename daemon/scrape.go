@@ -18,6 +18,9 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 		OrphanedBytes: v.sessions.Orphaned(),
 		Offers:        map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive - m.HoldsSeeking, Transfers: len(m.Transfers) - m.Seeking,
 	}
+	for _, state := range transfer.OfferStates {
+		s.Offers[state] = 0
+	}
 	for _, o := range m.Offers {
 		s.Offers[o.State]++
 	}

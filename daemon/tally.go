@@ -24,8 +24,21 @@ type outcome struct {
 	reason transfer.Reason
 }
 
+// newTally has from the start, as zeros, what alerts are made of: rate() does not see a counter that is born at 1. Other operations and
+// outcomes come when they happen.
 func newTally() *tally {
-	return &tally{outcomes: map[outcome]uint64{}, ended: map[transfer.Reason]uint64{}}
+	t := &tally{outcomes: map[outcome]uint64{}, ended: map[transfer.Reason]uint64{}}
+	for _, k := range []transfer.Kind{transfer.KindOffer, transfer.KindTake, transfer.KindPut, transfer.KindGet} {
+		t.outcomes[outcome{k, transfer.Done, transfer.OK}] = 0
+		t.outcomes[outcome{k, transfer.WasCancelled, transfer.Cancelled}] = 0
+		for _, r := range transfer.Failures() {
+			t.outcomes[outcome{k, transfer.Failed, r}] = 0
+		}
+	}
+	for _, r := range transfer.Failures() {
+		t.ended[r] = 0
+	}
+	return t
 }
 
 // completed counts an operation once, where it was asked for.

@@ -75,11 +75,14 @@ func TestSchemasAreTheTypes(t *testing.T) {
 	}
 }
 
-// TestRolesAreThoseOfTheMachine: programs that check what they read know every session.
-func TestRolesAreThoseOfTheMachine(t *testing.T) {
+// TestWordsAreThoseOfTheMachine: programs that check what they read know every session and offer.
+func TestWordsAreThoseOfTheMachine(t *testing.T) {
 	want := []string{transfer.Worker.String(), transfer.Scheduler.String(), transfer.Endpoint.String()}
 	if got := describe(t).Components.Schemas["Session"].Properties["role"].Enum; !slices.Equal(got, want) {
 		t.Errorf("roles of sessions: %q, want %q", got, want)
+	}
+	if got := describe(t).Components.Schemas["Offer"].Properties["state"].Enum; !slices.Equal(got, transfer.OfferStates) {
+		t.Errorf("states of offers: %q, want %q", got, transfer.OfferStates)
 	}
 }
 

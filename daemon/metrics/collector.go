@@ -67,7 +67,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for kind, p := range s.Pipes {
 		e.gauge(Pipes, "Pipes and lookup buffers whose home is here.", float64(p.Homes), "kind", kind)
 		e.gauge(PipeItems, "Items in pipes and lookup buffers that were not received yet.", float64(p.Items), "kind", kind)
-		e.gauge(PipeBytes, "Bytes of those items.", float64(p.Bytes), "kind", kind)
+		e.gauge(PipeBytes, "Bytes of items in pipes and lookup buffers that were not received yet.", float64(p.Bytes), "kind", kind)
 		e.gauge(PipeWaiting, "Gets that wait for an item.", float64(p.Waiting), "kind", kind)
 	}
 	e.gauge(Takes, "Takes that have not ended.", float64(s.Takes))

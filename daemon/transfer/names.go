@@ -25,6 +25,16 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint16(r))
 }
 
+// Failures are the reasons with which something fails.
+func Failures() (all []Reason) {
+	for r := range Reason(len(reasonNames)) {
+		if r != OK && r != Cancelled {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // String is the role's word in logs and the admin interface.
 func (r Role) String() string {
 	switch r {

@@ -48,10 +48,13 @@ type SessionInfo struct {
 	Quotas           []QuotaInfo
 }
 
+// OfferStates are the states of live offers.
+var OfferStates = []string{"joining", "open", "sealed", "orphaned"}
+
 // OfferInfo is a live offer.
 type OfferInfo struct {
 	Key, Engine, Trace string
-	State              string // "joining", "open", "sealed", "orphaned"
+	State              string // one of OfferStates
 	Ranks              int
 	Segments           int
 	Tokens             uint32
