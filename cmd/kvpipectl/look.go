@@ -32,7 +32,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	t.row("placement", orDash(s.Placement))
 	t.row("congestion", orDash(s.Congestion))
 	if s.Certificate != nil {
-		t.row("certificate", fmt.Sprintf("%s, until %s", s.Certificate.File, s.Certificate.Until.Format("2006-01-02")))
+		t.row("certificate", certificate(s.Certificate))
 	}
 	memory := fmt.Sprintf("%s registered, %s moved", size(s.Pinned), size(s.Moved))
 	if s.Orphaned > 0 {
@@ -60,6 +60,13 @@ func printStatus(w io.Writer, s admin.Status) {
 		t.row("warning", x)
 	}
 	t.flush()
+}
+
+func certificate(c *admin.Certificate) string {
+	if c.Until.IsZero() {
+		return fmt.Sprintf("%s, not usable: %s", c.File, c.Problem)
+	}
+	return fmt.Sprintf("%s, until %s", c.File, c.Until.Format("2006-01-02"))
 }
 
 func (c *ctl) peers() *cobra.Command {

@@ -92,7 +92,7 @@ func object(t reflect.Type) schema {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		s.Properties[name] = typed(f.Type, option)
-		if option != "omitempty" {
+		if option != "omitempty" && option != "omitzero" {
 			s.Required = append(s.Required, name)
 		}
 	}

@@ -65,7 +65,7 @@ type Status struct {
 // Certificate is the node's own.
 type Certificate struct {
 	File    string    `json:"file"`
-	Until   time.Time `json:"until"`
+	Until   time.Time `json:"until,omitzero"` // zero: there is none to use, Problem says why
 	Problem string    `json:"problem,omitempty"`
 }
 

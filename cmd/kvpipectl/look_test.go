@@ -1,0 +1,21 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+)
+
+// TestNoCertificateToUse has no end, but a reason.
+func TestNoCertificateToUse(t *testing.T) {
+	src := &admintest.Source{S: admin.Status{Certificate: &admin.Certificate{File: "a.crt", Problem: "the key is another's"}}}
+	socket := admintest.Serve(t, src)
+	if out, err := ctlRun(t.Context(), "status", "--admin", socket); err != nil || !strings.Contains(out, "certificate  a.crt, not usable: the key is another's\n") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if out, err := ctlRun(t.Context(), "status", "--json", "--admin", socket); err != nil || strings.Contains(out, `"until"`) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
