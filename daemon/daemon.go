@@ -169,8 +169,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	var failed error
 	d.nics.say()
-	d.log.Info("ready", "node", d.cfg.Node, "version", d.opts.Version, "socket", d.cfg.Socket, "listen", d.listenAddr(),
-		"transports", d.cfg.Transports, "insecure", d.cfg.Insecure, "data_plain", d.cfg.DataPlain, "epoch", d.epoch())
+	d.sayReady()
 	if d.cfg.Insecure {
 		d.log.Warn("insecure: peers are not authenticated; loopback addresses alone are served")
 	}
@@ -201,6 +200,22 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.log.Info("stopped", "node", d.cfg.Node)
 		return err
 	}))
+}
+
+// sayReady also names the addresses at which nobody can connect yet: "listen" alone would look as if others reached this daemon.
+func (d *Daemon) sayReady() {
+	says := []any{
+		"node", d.cfg.Node, "version", d.opts.Version, "socket", d.cfg.Socket, "listen", d.listenAddr(),
+		"transports", d.cfg.Transports, "insecure", d.cfg.Insecure, "data_plain", d.cfg.DataPlain, "epoch", d.epoch(),
+	}
+	var keys []string
+	for _, w := range d.unreachable() {
+		keys = append(keys, w.kind)
+	}
+	if len(keys) > 0 {
+		says = append(says, "unreachable", keys)
+	}
+	d.log.Info("ready", says...)
 }
 
 // within ends the daemon, or gives up when something stands still for ever: a driver in a system call that does not return, NVML. The end of

@@ -20,8 +20,10 @@ func TestAddressesThatAreNotThereYet(t *testing.T) {
 			if s := get[admin.Status](n, "status"); !slices.ContainsFunc(s.Warnings, waits) {
 				t.Errorf("warnings are %q: none says %q", s.Warnings, want)
 			}
-			if !strings.Contains(n.log.String(), want) {
-				t.Errorf("the log does not say %q", want)
+			for _, says := range []string{want, "unreachable=[metrics]"} {
+				if !strings.Contains(n.log.String(), says) {
+					t.Errorf("the log does not say %q", says)
+				}
 			}
 			n.early[0].addr = netip.MustParseAddr("127.0.0.1") // now it is there
 			if s := get[admin.Status](n, "status"); slices.ContainsFunc(s.Warnings, waits) {

@@ -141,11 +141,11 @@ func (p *ports) open(key string) {
 }
 
 // problems are in the order of their keys.
-func (p *ports) problems() (out []string) {
+func (p *ports) problems() (out []warning) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(p.why)) {
-		out = append(out, p.why[key].Error())
+		out = append(out, warning{key, p.why[key].Error()})
 	}
 	return out
 }

@@ -114,7 +114,7 @@ func (d *Daemon) summary(ctx context.Context) (string, error) {
 		text = "draining: " + text
 	}
 	for _, problem := range d.closed.problems() {
-		text += "; " + problem
+		text += "; " + problem.text
 	}
 	if d.identity != nil {
 		if err := d.identity.Valid(); err != nil {

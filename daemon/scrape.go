@@ -53,8 +53,16 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	v.scrapeTransports(&s)
 	v.scrapeGPUs(&s)
 	v.scrapeTopology(&s)
-	if v.identity != nil {
-		s.CertificateUntil, _ = v.identity.Problem()
+	c := v.certificate()
+	if c != nil {
+		s.TLS, s.CertificateUntil = true, c.Until
+	}
+	s.Warnings = make(map[string]int, len(warningKinds))
+	for _, kind := range warningKinds {
+		s.Warnings[kind] = 0
+	}
+	for _, w := range v.warnings(c) {
+		s.Warnings[w.kind]++
 	}
 	return s, nil
 }

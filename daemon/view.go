@@ -59,47 +59,12 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 	s.Moved = v.tally.bytes()
 	s.GPUs = v.gpuSummary()
 	s.Placement, s.Congestion = v.placementState(), v.congestion
-	v.certificate(&s)
-	v.warn(&s)
-	v.warnNICs(&s)
+	s.NICs = len(v.nics.used(v.nics.watcher.Current()))
+	s.Certificate = v.certificate()
+	for _, w := range v.warnings(s.Certificate) {
+		s.Warnings = append(s.Warnings, w.text)
+	}
 	return s, nil
-}
-
-func (v view) certificate(s *admin.Status) {
-	if v.identity == nil {
-		return
-	}
-	until, err := v.identity.Problem()
-	s.Certificate = &admin.Certificate{File: v.cfg.TLS.Cert, Until: until}
-	if err != nil {
-		s.Certificate.Problem = err.Error()
-	}
-}
-
-// certificateSoon is when a certificate's end becomes a warning.
-const certificateSoon = 14 * 24 * time.Hour
-
-func (v view) warn(s *admin.Status) {
-	for _, e := range v.early {
-		if !e.there() {
-			s.Warnings = append(s.Warnings, e.String())
-		}
-	}
-	s.Warnings = append(s.Warnings, v.closed.problems()...)
-	if s.Insecure {
-		s.Warnings = append(s.Warnings, "insecure: peers are not authenticated (loopback addresses alone)")
-	}
-	if s.DataPlain {
-		s.Warnings = append(s.Warnings, "data_plain: data links between authenticated peers are not encrypted")
-	}
-	if c := s.Certificate; c != nil {
-		if c.Problem != "" {
-			s.Warnings = append(s.Warnings, "certificate: "+c.Problem)
-		}
-		if left := time.Until(c.Until); left > 0 && left < certificateSoon {
-			s.Warnings = append(s.Warnings, fmt.Sprintf("certificate %s ends in %s", c.File, left.Round(time.Hour)))
-		}
-	}
 }
 
 func (v view) Peers(context.Context) ([]admin.Peer, error) {

@@ -90,25 +90,6 @@ func rdmaPort(p nic.Port, index int) admin.RDMAPort {
 	return out
 }
 
-// warnNICs adds what keeps data links from their NICs.
-func (v view) warnNICs(s *admin.Status) {
-	now, rules := v.nics.watcher.Current(), v.nics.rules.Load()
-	s.NICs = len(v.nics.used(now))
-	if now.State != nic.Complete {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("NICs are not all known (%s): %s", now.State, now.Reason))
-	}
-	if now.State == nic.Unknown {
-		return
-	}
-	for _, name := range rules.Missing(now) {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("nic_allow names %q, which is not there", name))
-	}
-	gid := int(v.nics.gid.Load())
-	for _, port := range now.WithoutGID(gid) {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("gid_index = %d: port %s has no such GID", gid, port))
-	}
-}
-
 // scrapeNICs shows NICs of the machine and those that are used, not what else there is for containers.
 func (v view) scrapeNICs(s *metrics.Snapshot) {
 	now, rules, links := v.nics.watcher.Current(), v.nics.rules.Load(), v.carried()

@@ -108,8 +108,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	e.counter(RefusedPeers, "Connections of peers that were refused.", float64(s.Refused))
 	e.counter(ChannelsOpened, "Channels that were opened.", float64(s.ChannelsOpened))
 	e.counter(Reconnects, "Channels that were opened to a node that had had one before.", float64(s.Reopened))
-	if !s.CertificateUntil.IsZero() {
-		e.gauge(CertificateExpiry, "When this node's certificate ends, seconds since 1970.", float64(s.CertificateUntil.Unix()))
+	e.certificate(&s)
+	for kind, n := range s.Warnings {
+		e.gauge(Warnings, "Warnings of kvpipectl status, by kind; listen and metrics: nobody can connect at the address of that name in the configuration.", float64(n), "kind", kind)
 	}
 }
 
@@ -118,6 +119,18 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 type emitter struct {
 	to    chan<- prometheus.Metric
 	shown map[string]bool
+}
+
+// certificate shows one that cannot be used as one that ended long ago, so that alerts of its end see it.
+func (e emitter) certificate(s *Snapshot) {
+	if !s.TLS {
+		return
+	}
+	var until float64
+	if !s.CertificateUntil.IsZero() {
+		until = float64(s.CertificateUntil.Unix())
+	}
+	e.gauge(CertificateExpiry, "When this node's certificate ends, seconds since 1970; 0 while there is none to use, absent where none is configured.", until)
 }
 
 func (e emitter) numa(n NUMANode) {

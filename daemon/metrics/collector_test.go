@@ -42,7 +42,7 @@ func example() Snapshot {
 			{Name: "tcp", Peer: "decode-1", SentBytes: 16, GotBytes: 17, SentSlices: 2, GotSlices: 3, Discarded: 18},
 		},
 		GPUState: "ok", GPUs: map[string]int{"ok": 7, "lost": 1}, GPUErrors: []GPU{{UUID: "GPU-1"}, {UUID: "GPU-2", Errors: 23, LastXid: 79}},
-		Malformed: 19, Refused: 20, ChannelsOpened: 21, Reopened: 22, CertificateUntil: time.Unix(1924988645, 0),
+		Malformed: 19, Refused: 20, ChannelsOpened: 21, Reopened: 22, TLS: true, CertificateUntil: time.Unix(1924988645, 0), Warnings: map[string]int{"listen": 1, "nics": 0},
 		NearestNICs: []NearestNIC{{"GPU0", "0000:1b:00.0", "mlx5_0", "PIX", 2}}, NUMA: []NUMANode{{Node: 1, Threads: 2, Slices: 3, Bytes: 4}},
 	}
 }
@@ -165,6 +165,14 @@ func TestNoSnapshot(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	code, body := scrape(t, New(func(context.Context) (Snapshot, error) { return Snapshot{Version: "v", Node: "n"}, nil }))
 	if code != 200 || !strings.Contains(body, `kvpipe_build_info{node="n",version="v"} 1`) || strings.Contains(body, CertificateExpiry) {
+		t.Errorf("status %d:\n%s", code, ours(body))
+	}
+}
+
+// TestNoCertificateToUse: alerts of its end see it.
+func TestNoCertificateToUse(t *testing.T) {
+	code, body := scrape(t, New(func(context.Context) (Snapshot, error) { return Snapshot{TLS: true}, nil }))
+	if code != 200 || !strings.Contains(body, "\n"+CertificateExpiry+" 0\n") {
 		t.Errorf("status %d:\n%s", code, ours(body))
 	}
 }

@@ -53,4 +53,5 @@ const (
 	NUMASlices        = "kvpipe_numa_slices_total"
 	NUMABytes         = "kvpipe_numa_bytes_total"
 	CertificateExpiry = "kvpipe_certificate_expiry_timestamp_seconds"
+	Warnings          = "kvpipe_warnings"
 )

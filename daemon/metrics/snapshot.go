@@ -27,7 +27,9 @@ type Snapshot struct {
 	GPUState                 string         // of the search for them; "" shows nothing
 	GPUs                     map[string]int // by state
 	GPUErrors                []GPU
-	CertificateUntil         time.Time // zero: none
+	TLS                      bool           // a certificate is configured
+	CertificateUntil         time.Time      // zero: none can be used
+	Warnings                 map[string]int // by kind
 	NearestNICs              []NearestNIC
 	NUMA                     []NUMANode // that threads are placed on
 }

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/discovery/nic"
+)
+
+// warning is what somebody should look at, or has chosen (insecure, data_plain).
+type warning struct {
+	kind string // one of warningKinds
+	text string
+}
+
+// warningKinds are values of a label: "listen" and "metrics" are the addresses of these keys at which nobody can connect.
+var warningKinds = []string{"listen", "metrics", "insecure", "data_plain", "certificate", "nics"}
+
+// warnings are those of status, with the certificate that it shows.
+func (v view) warnings(c *admin.Certificate) (out []warning) {
+	out = v.unreachable()
+	v.mu.Lock()
+	insecure, plain := v.cfg.Insecure, v.cfg.DataPlain
+	v.mu.Unlock()
+	if insecure {
+		out = append(out, warning{"insecure", "insecure: peers are not authenticated (loopback addresses alone)"})
+	}
+	if plain {
+		out = append(out, warning{"data_plain", "data_plain: data links between authenticated peers are not encrypted"})
+	}
+	if c != nil {
+		if c.Problem != "" {
+			out = append(out, warning{"certificate", "certificate: " + c.Problem})
+		}
+		if left := time.Until(c.Until); left > 0 && left < certificateSoon {
+			out = append(out, warning{"certificate", fmt.Sprintf("certificate %s ends in %s", c.File, left.Round(time.Hour))})
+		}
+	}
+	return append(out, v.nicWarnings()...)
+}
+
+// unreachable says at which of its addresses nobody can connect to this daemon, and why. Their keys are the kinds.
+func (d *Daemon) unreachable() (out []warning) {
+	for _, e := range d.early {
+		if !e.there() {
+			out = append(out, warning{e.key, e.String()})
+		}
+	}
+	return append(out, d.closed.problems()...)
+}
+
+// certificateSoon is when a certificate's end becomes a warning.
+const certificateSoon = 14 * 24 * time.Hour
+
+// certificate is nil where none is configured.
+func (v view) certificate() *admin.Certificate {
+	if v.identity == nil {
+		return nil
+	}
+	until, err := v.identity.Problem()
+	c := &admin.Certificate{File: v.cfg.TLS.Cert, Until: until}
+	if err != nil {
+		c.Problem = err.Error()
+	}
+	return c
+}
+
+// nicWarnings are about what keeps data links from their NICs.
+func (v view) nicWarnings() (out []warning) {
+	warn := func(format string, args ...any) { out = append(out, warning{"nics", fmt.Sprintf(format, args...)}) }
+	now, rules := v.nics.watcher.Current(), v.nics.rules.Load()
+	if now.State != nic.Complete {
+		warn("NICs are not all known (%s): %s", now.State, now.Reason)
+	}
+	if now.State == nic.Unknown {
+		return out
+	}
+	for _, name := range rules.Missing(now) {
+		warn("nic_allow names %q, which is not there", name)
+	}
+	gid := int(v.nics.gid.Load())
+	for _, port := range now.WithoutGID(gid) {
+		warn("gid_index = %d: port %s has no such GID", gid, port)
+	}
+	return out
+}
