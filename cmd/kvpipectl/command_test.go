@@ -19,7 +19,7 @@ func TestErrors(t *testing.T) {
 	socket := admintest.Serve(t, admintest.Example())
 	none := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct{ args, want string }{
-		{"status --admin " + none, "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin`},
+		{"status --admin " + none, "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin or $KVPIPE_ADMIN`},
 		{"explain nobody --admin " + socket, `peer "nobody" is not known (known: decode-1): kvpipectl peers lists what is known`},
 		{"explain a b --admin " + socket, "accepts at most 1 arg(s), received 2"},
 		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes, or such as 64KiB`},

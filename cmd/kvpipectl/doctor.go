@@ -3,8 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +35,8 @@ func problem(check, fix, format string, a ...any) finding {
 
 // doctor examines a node from the place of an engine: what it sees is what an engine of the same user and mounts would.
 type doctor struct {
-	socket string // of engines
+	socket string   // of engines
+	places []string // of the admin socket
 	root   string // below which proc and sys are
 	now    time.Time
 }
@@ -48,7 +48,7 @@ func (c *ctl) doctor() *cobra.Command {
 		Long: "Look for what keeps engines from the daemon or makes it slow, and say how to mend it. Run it as the user, and inside the container, of the engine; as root it looks at the daemon too.\n" +
 			"Exit status: 0 when nothing is broken (warnings included), 1 when something is.",
 	}
-	cmd.Flags().StringVar(&d.socket, "socket", "", "socket for engines (default $KVPIPE_SOCKET, "+config.Default().Socket+", then that of \"kvpiped --dev\")")
+	cmd.Flags().StringVar(&c.socket, "socket", "", "socket for engines (default $KVPIPE_SOCKET, "+config.Default().Socket+", then that of \"kvpiped --dev\")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var s *admin.Status
 		var peers []admin.Peer
@@ -62,12 +62,10 @@ func (c *ctl) doctor() *cobra.Command {
 				nics.State = "" // an older daemon
 			}
 		}
-		if d.socket == "" {
-			d.socket = engineSocket(s)
-		}
+		d.socket, d.places = c.engineSocket(s), c.places()
 		found, pid := d.connection()
 		connected := found[0].Answer != "problem"
-		found = append(found, d.daemon(s, err)...)
+		found = append(found, d.daemon(s, err, connected)...)
 		if connected {
 			found = append(found, d.limits(pid)...)
 		}
@@ -91,21 +89,6 @@ func (c *ctl) doctor() *cobra.Command {
 	return cmd
 }
 
-// engineSocket is where an engine would look; a daemon that answers knows better than the defaults.
-func engineSocket(s *admin.Status) string {
-	if path := os.Getenv("KVPIPE_SOCKET"); path != "" {
-		return path
-	}
-	if s != nil && s.Socket != "" {
-		return s.Socket
-	}
-	path := config.Default().Socket
-	if dev := filepath.Join(config.DevDir(), "kvpiped.sock"); !exists(path) && exists(dev) {
-		return dev
-	}
-	return path
-}
-
 func printFindings(w io.Writer, found []finding) {
 	for _, f := range found {
 		fmt.Fprintf(w, "%-8s %s: %s\n", f.Answer, f.Check, f.Text)
@@ -117,14 +100,17 @@ func printFindings(w io.Writer, found []finding) {
 
 // broken is an error when something keeps engines from working.
 func broken(found []finding) error {
-	var names []string
+	var all, bad []string // a check may have several findings
 	for _, f := range found {
-		if f.Answer == "problem" {
-			names = append(names, f.Check)
+		if !slices.Contains(all, f.Check) {
+			all = append(all, f.Check)
+		}
+		if f.Answer == "problem" && !slices.Contains(bad, f.Check) {
+			bad = append(bad, f.Check)
 		}
 	}
-	if len(names) == 0 {
+	if len(bad) == 0 {
 		return nil
 	}
-	return fmt.Errorf("doctor: %d of %d checks found a problem: %s", len(names), len(found), strings.Join(names, ", "))
+	return fmt.Errorf("doctor: %d of %d checks found a problem: %s", len(bad), len(all), strings.Join(bad, ", "))
 }

@@ -11,14 +11,18 @@ import (
 	"github.com/kvpipe/kvpipe/internal/version"
 )
 
-// daemon is what the daemon says of itself, or why it says nothing.
-func (d *doctor) daemon(s *admin.Status, err error) []finding {
+// daemon is what the daemon says of itself, or why it says nothing. connected: it answers engines.
+func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 	const check = "daemon"
+	if s == nil && connected && errors.Is(err, admin.ErrNoDaemon) {
+		return []finding{warn(check, "name its admin socket with --admin or KVPIPE_ADMIN; in a container that does not have it, run doctor on the node, too: it knows of limits, certificates, NICs and peers",
+			"it answers engines, but its admin socket is not at %s", strings.Join(d.places, " or "))}
+	}
 	if s == nil && errors.Is(err, fs.ErrPermission) { // an engine's user has no business there
 		return []finding{warn(check, "run doctor as root or the daemon's user, too: it knows of limits, certificates, NICs and peers", "%v", err)}
 	}
 	if s == nil {
-		return []finding{problem(check, "start it; --admin names the admin socket where it is another one", "%v", err)}
+		return []finding{problem(check, "start it; --admin or KVPIPE_ADMIN names the admin socket where it is another one", "%v", err)}
 	}
 	var found []finding
 	switch {

@@ -164,15 +164,18 @@ func TestDoctorDaemon(t *testing.T) {
 	running := admin.Status{Node: "n", State: "running", Version: version.String(), Listen: "[::]:7650"}
 	draining, other := running, running
 	draining.State, other.Version, other.Warnings = "draining", "0.0.9", []string{"insecure is on"}
-	compare(t, d.daemon(&running, nil), want{"ok", "node n, version " + version.String(), ""})
-	compare(t, d.daemon(&draining, nil), want{"problem", "node n is draining", "wait"})
-	compare(t, d.daemon(&other, nil), want{"warning", "runs 0.0.9", "same release"}, want{"warning", "insecure is on", "operating.md"})
-	compare(t, d.daemon(nil, errors.New("no daemon at X")), want{"problem", "no daemon at X", "--admin"})
+	compare(t, d.daemon(&running, nil, false), want{"ok", "node n, version " + version.String(), ""})
+	compare(t, d.daemon(&draining, nil, false), want{"problem", "node n is draining", "wait"})
+	compare(t, d.daemon(&other, nil, false), want{"warning", "runs 0.0.9", "same release"}, want{"warning", "insecure is on", "operating.md"})
+	none := fmt.Errorf("%w at X: start it", admin.ErrNoDaemon)
+	compare(t, d.daemon(nil, none, false), want{"problem", "no daemon at X", "KVPIPE_ADMIN"})
+	compare(t, (&doctor{places: []string{"X", "Y"}}).daemon(nil, none, true), want{"warning", "its admin socket is not at X or Y", "KVPIPE_ADMIN"})
+	compare(t, d.daemon(nil, errors.New("no daemon at X"), false), want{"problem", "no daemon at X", "--admin"})
 	// Engines' users, whom it is for, may not ask the daemon: that keeps no engine from working.
-	compare(t, d.daemon(nil, fmt.Errorf("X: %w", fs.ErrPermission)), want{"warning", "X: permission denied", "as root"})
+	compare(t, d.daemon(nil, fmt.Errorf("X: %w", fs.ErrPermission), false), want{"warning", "X: permission denied", "as root"})
 	told := running
 	told.Warnings = []string{"certificate: no PEM block"}
-	compare(t, d.daemon(&told, nil), want{"ok", "node n", ""})
+	compare(t, d.daemon(&told, nil, false), want{"ok", "node n", ""})
 
 	until := func(day int, why string) *admin.Certificate {
 		return &admin.Certificate{File: "n.crt", Until: time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC), Problem: why}
@@ -284,6 +287,10 @@ func TestDoctorWhole(t *testing.T) {
 	out, err = ctlRun(t.Context(), "doctor", "--admin", args[2], "--socket", none)
 	if err == nil || !strings.Contains(out, none+" does not exist") || strings.Contains(out, "limits:") {
 		t.Errorf("a socket that is not there says nothing of the daemon's limits: %v\n%s", err, out)
+	}
+	out, err = ctlRun(t.Context(), "doctor", "--admin", none, "--socket", args[4])
+	if err != nil || !strings.Contains(out, "warning  daemon: it answers engines, but its admin socket is not at "+none) {
+		t.Errorf("a daemon that answers is told to be started: %v\n%s", err, out)
 	}
 	out, err = ctlRun(t.Context(), "doctor", "--admin", none, "--socket", none)
 	if err == nil || !strings.HasSuffix(err.Error(), "checks found a problem: socket, daemon") || !strings.Contains(out, "fix: start the daemon") {

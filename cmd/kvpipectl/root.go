@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/internal/version"
 )
@@ -21,6 +18,7 @@ type ctl struct {
 	out     io.Writer
 	printed *kept // out's end
 	admin   string
+	socket  string // of engines, where a command takes it
 	json    bool
 }
 
@@ -41,7 +39,7 @@ func newRoot(out io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})
-	root.PersistentFlags().StringVar(&c.admin, "admin", "", "admin socket of the daemon (default $KVPIPE_ADMIN, "+config.Default().Admin+", then that of \"kvpiped --dev\")")
+	root.PersistentFlags().StringVar(&c.admin, "admin", "", "admin socket of the daemon (default $KVPIPE_ADMIN, admin.sock beside $KVPIPE_SOCKET, "+config.Default().Admin+", then that of \"kvpiped --dev\")")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON for programs instead of tables for people")
 	root.AddCommand(
 		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.nics(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), c.certs(),
@@ -71,27 +69,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("unexpected argument %q: %s takes flags alone, see --help", args[0], cmd.CommandPath())
 	}
 	return nil
-}
-
-// client finds the daemon: as told, in the environment, the node's service, the development daemon.
-func (c *ctl) client() *admin.Client {
-	path := c.admin
-	if path == "" {
-		path = os.Getenv("KVPIPE_ADMIN")
-	}
-	if path == "" {
-		path = config.Default().Admin
-		dev := filepath.Join(config.DevDir(), "admin.sock")
-		if !exists(path) && exists(dev) {
-			path = dev
-		}
-	}
-	return admin.NewClient(path)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // show fetches a resource and prints it: as it came with --json, else by table.

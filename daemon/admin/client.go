@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,29 +23,44 @@ const getLimit = 30 * time.Second
 // maxSocketPath is what sockaddr_un has room for, without its final 0 (unix(7)).
 const maxSocketPath = 107
 
+// ErrNoDaemon: nobody listens at any of a client's places.
+var ErrNoDaemon = errors.New("no daemon")
+
 // Client talks to a daemon's admin socket. Safe for concurrent use.
 type Client struct {
-	path  string
-	http  http.Client
-	limit time.Duration // of Get
+	places []string
+	at     atomic.Pointer[string] // the place that was tried last
+	http   http.Client
+	limit  time.Duration // of Get
 }
 
-// NewClient returns a client of the socket at path; it connects when it is used.
-func NewClient(path string) *Client {
-	c := &Client{path: path, limit: getLimit}
-	c.http.Transport = &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", path)
-		},
-	}
+// NewClient returns a client of the first of these sockets at which somebody listens; it looks for that one whenever it is used.
+func NewClient(place string, others ...string) *Client {
+	c := &Client{places: append([]string{place}, others...), limit: getLimit}
+	c.at.Store(&place)
+	c.http.Transport = &http.Transport{DisableKeepAlives: true, DialContext: c.dial}
 	return c
+}
+
+// dial goes by libkvpipe's rule: a place is passed over when nothing is there, or what a daemon that is gone left behind.
+func (c *Client) dial(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+	var d net.Dialer
+	for i := range c.places {
+		c.at.Store(&c.places[i])
+		if conn, err = d.DialContext(ctx, "unix", c.places[i]); err == nil || !nobody(err) {
+			return conn, err
+		}
+	}
+	return nil, err
+}
+
+func nobody(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Get reads a resource such as "status" into v. It waits for a daemon that does not answer for 30 seconds at most.
 func (c *Client) Get(ctx context.Context, what string, query url.Values, v any) error {
-	silent := fmt.Errorf("the daemon at %s has not answered for %s: its log may say why", c.path, c.limit)
+	silent := errors.New("silent")
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, silent)
 	defer cancel()
 	b, err := c.do(ctx, http.MethodGet, what, query, nil)
@@ -52,7 +69,7 @@ func (c *Client) Get(ctx context.Context, what string, query url.Values, v any) 
 		err = decodeAnswer(b, what, v)
 	}
 	if err != nil && context.Cause(ctx) == silent {
-		return silent
+		return fmt.Errorf("the daemon at %s has not answered for %s: its log may say why", *c.at.Load(), c.limit)
 	}
 	return err
 }
@@ -95,20 +112,22 @@ func (c *Client) do(ctx context.Context, method, what string, query url.Values, 
 }
 
 func (c *Client) explain(err error) error {
+	path := *c.at.Load()
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no daemon at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin", c.path)
-	case errors.Is(err, syscall.EINVAL) && len(c.path) > maxSocketPath:
-		return fmt.Errorf("%s is a path of %d bytes, that of a socket has at most %d: name the admin socket by a shorter one with --admin", c.path, len(c.path), maxSocketPath)
+	case nobody(err):
+		return fmt.Errorf("%w at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin or $KVPIPE_ADMIN",
+			ErrNoDaemon, strings.Join(c.places, " or "))
+	case errors.Is(err, syscall.EINVAL) && len(path) > maxSocketPath:
+		return fmt.Errorf("%s is a path of %d bytes, that of a socket has at most %d: name the admin socket by a shorter one with --admin", path, len(path), maxSocketPath)
 	case errors.Is(err, syscall.EPROTOTYPE):
-		return fmt.Errorf("%s is a socket of another kind: name the admin socket with --admin, not the one of engines", c.path)
+		return fmt.Errorf("%s is a socket of another kind: name the admin socket with --admin, not the one of engines", path)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: %w: the admin socket is for the daemon's user and root", c.path, fs.ErrPermission)
+		return fmt.Errorf("%s: %w: the admin socket is for the daemon's user and root", path, fs.ErrPermission)
 	}
 	var dial *net.OpError
 	var asked *url.Error
 	if errors.As(err, &asked) && !(errors.As(err, &dial) && dial.Op == "dial") && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the daemon at %s hung up before it had answered: its log may say why: %w", c.path, asked.Err)
+		return fmt.Errorf("the daemon at %s hung up before it had answered: its log may say why: %w", path, asked.Err)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
 )
 
 // TestADaemonThatStandsStill does not hold up who asks, whether it says nothing or stops in the middle.
@@ -74,6 +75,26 @@ func TestADaemonThatEndsMeanwhile(t *testing.T) {
 		if err := admin.NewClient(path).Get(t.Context(), "status", nil, &s); err == nil || !strings.Contains(err.Error(), "the daemon at "+path+" hung up before it had answered") {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// TestPlaces: what is not there, and what a daemon that is gone left behind, hides no daemon at another place. Without one, all are named.
+func TestPlaces(t *testing.T) {
+	dir := t.TempDir()
+	dead, none := filepath.Join(dir, "dead"), filepath.Join(dir, "none")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	var s admin.Status
+	if err := admin.NewClient(dead, none, admintest.Serve(t, admintest.Example())).Get(t.Context(), "status", nil, &s); err != nil || s.Node != "prefill-0" {
+		t.Errorf("%q, %v", s.Node, err)
+	}
+	err = admin.NewClient(dead, none).Get(t.Context(), "status", nil, &s)
+	if !errors.Is(err, admin.ErrNoDaemon) || !strings.HasPrefix(err.Error(), "no daemon at "+dead+" or "+none+": ") {
+		t.Error(err)
 	}
 }
 

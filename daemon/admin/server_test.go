@@ -114,7 +114,7 @@ func TestClientErrors(t *testing.T) {
 	none := filepath.Join(dir, "none")
 	var s admin.Status
 	err := admin.NewClient(none).Get(t.Context(), "status", nil, &s)
-	if want := "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin`; err == nil || err.Error() != want {
+	if want := "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin or $KVPIPE_ADMIN`; err == nil || err.Error() != want {
 		t.Errorf("no socket: %v, want %s", err, want)
 	}
 	engines := filepath.Join(dir, "engines")

@@ -96,7 +96,8 @@ def ctl(bin_folder, date, version):
         ".SS kvpipectl completion bash|zsh|fish|powershell",
         *roff.fill("Completion for a shell. Packages install those of the first three."),
         ".SH FLAGS OF ALL COMMANDS", *flags(root.flags),
-        ".SH ENVIRONMENT", ".TP", ".B KVPIPE_ADMIN", "The admin socket.", ".TP", ".B KVPIPE_SOCKET", "The socket for engines.",
+        ".SH ENVIRONMENT", ".TP", ".B KVPIPE_ADMIN", "The admin socket.",
+        ".TP", ".B KVPIPE_SOCKET", "The socket for engines; the admin socket is looked for beside it, unless it is named.",
         ".SH FILES", ".TP", ".I /run/kvpipe/admin.sock", "The admin socket of the node's daemon.",
         ".SH EXIT STATUS", "0, or 1 with one line that says what was wrong and what to do.",
     ]
