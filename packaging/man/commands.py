@@ -38,6 +38,7 @@ class Help:
         self.about, _, rest = text.partition("\nUsage:\n")
         self.usage = rest.split("\n", 1)[0].strip().replace(" [flags]", "")
         self.flags = self._flags(rest, "Flags:")
+        self.flags_of_all = self._flags(rest, "Global Flags:")
         self.examples = self._block(rest, "Examples:")
         self.commands = [row.split()[0] for row in self._block(rest, "Available Commands:")]
 
@@ -74,6 +75,7 @@ def flags(rows):
 
 def ctl(bin_folder, date, version):
     root, *commands = tree(bin_folder / "kvpipectl")
+    of_all = commands[0].flags_of_all  # to its own help, the root's others look like these
     body = roff.name(["kvpipectl"], "look at kvpiped, steer it, make certificates")
     body += [
         ".SH SYNOPSIS", r"\fBkvpipectl\fP \fICOMMAND\fP [\fIFLAGS\fP]",
@@ -95,7 +97,8 @@ def ctl(bin_folder, date, version):
     body += [
         ".SS kvpipectl completion bash|zsh|fish|powershell",
         *roff.fill("Completion for a shell. Packages install those of the first three."),
-        ".SH FLAGS OF ALL COMMANDS", *flags(root.flags),
+        ".SH FLAGS OF ALL COMMANDS", *flags(of_all),
+        ".SH FLAGS WITHOUT A COMMAND", *flags([row for row in root.flags if row not in of_all]),
         ".SH ENVIRONMENT", ".TP", ".B KVPIPE_ADMIN", "The admin socket.",
         ".TP", ".B KVPIPE_SOCKET", "The socket for engines; the admin socket is looked for beside it, unless it is named.",
         ".SH FILES", ".TP", ".I /run/kvpipe/admin.sock", "The admin socket of the node's daemon.",

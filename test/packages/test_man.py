@@ -95,6 +95,15 @@ def test_every_command_and_flag_of_kvpipectl(pages):
             assert flag in text, (command, flag)
 
 
+def test_flags_of_all_commands_are_of_each(pages):
+    section = re.search(r"^\.SH FLAGS OF ALL COMMANDS\n(.*?)^\.SH", words(pages / "kvpipectl.1"), re.M | re.S)[1]
+    flags = re.findall(r"^(--[a-z-]+|-\w)", section, re.M)
+    assert "--json" in flags
+    for command, said in commands():
+        missing = [flag for flag in flags if command and not re.search(rf"^ +(-\w, )?{flag}\b", said, re.M)]
+        assert not missing, (command, missing)
+
+
 def test_man_has_no_complaint(pages):
     files = sorted(path for path in pages.iterdir() if not path.is_symlink())
     done = subprocess.run(["mandoc", "-Tlint", "-Wwarning", *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
