@@ -68,12 +68,18 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 
 // explainChannel says how a channel that is there is protected.
 func explainChannel(e *admin.Explain, p *peer.Status) {
-	e.Secure, e.DataPlain = p.Secure, p.DataPlain && p.Secure
+	e.Secure = p.Secure
 	if !e.Secure {
 		e.Notes = append(e.Notes, "insecure: the peer did not authenticate itself (loopback addresses alone)")
 	}
-	if e.DataPlain {
-		e.Notes = append(e.Notes, "data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)")
+	if !p.Secure || !p.DataPlain {
+		return
+	}
+	e.DataPlain, e.WhyPlain = true, p.WhyPlain
+	if p.WhyPlain == "loopback" {
+		e.Notes = append(e.Notes, "data links are not encrypted: both ends are on this machine (loopback addresses; tcp.encrypt_loopback = true on either encrypts them)")
+	} else {
+		e.Notes = append(e.Notes, "data links are not encrypted: both sides say data_plain")
 	}
 }
 
@@ -84,6 +90,7 @@ func (v view) explainConfigured(e *admin.Explain) {
 		e.Notes = append(e.Notes, "insecure is configured: peers do not authenticate themselves (loopback addresses alone)")
 	}
 	if e.DataPlain {
+		e.WhyPlain = "data_plain"
 		e.Notes = append(e.Notes, "data_plain is configured: data links to peers that say so too are not encrypted")
 	}
 }

@@ -30,6 +30,8 @@ func TestWhatIsNotProtectedShows(t *testing.T) {
 		there      string // and with one
 		secure     bool
 		plain      bool
+		why        string // of plain, with a channel
+		loopback   bool   // links on this machine are plain, as they are by default
 	}{
 		"neither": {
 			change: func(*config.Config) {}, log: []string{"msg=ready", "insecure=false data_plain=false"}, secure: true,
@@ -42,35 +44,45 @@ func TestWhatIsNotProtectedShows(t *testing.T) {
 		"data_plain": {
 			change: func(c *config.Config) { c.DataPlain = true },
 			log:    []string{"insecure=false data_plain=true", `level=WARN msg="data_plain: data links to peers that say so too`}, warning: "data_plain: ",
-			configured: "data_plain is configured: ", there: "data links are not encrypted: ", secure: true, plain: true,
+			configured: "data_plain is configured: ", there: "data links are not encrypted: both sides say data_plain", secure: true, plain: true, why: "data_plain",
+		},
+		"loopback": {
+			change: func(*config.Config) {}, loopback: true, secure: true, why: "loopback",
+			log: []string{"insecure=false data_plain=false"}, there: "data links are not encrypted: both ends are on this machine",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := pair(t, func(cfg *config.Config) {
-				cfg.TCP.EncryptLoopback = true // or links on this machine are plain anyway
+				cfg.TCP.EncryptLoopback = !c.loopback
 				c.change(cfg)
 			})
 			for _, want := range c.log {
 				eventually(t, "the log has "+want, func() bool { return strings.Contains(a.log.String(), want) })
 			}
 			shows(t, "status", get[admin.Status](a, "status").Warnings, c.warning)
-			check := func(peer, note string) {
+			check := func(peer, note string, plain bool) {
 				t.Helper()
 				e := a.explains(peer)
-				if e.Secure != c.secure || e.DataPlain != c.plain {
-					t.Errorf("explain %q: secure %v, data_plain %v, want %v and %v", peer, e.Secure, e.DataPlain, c.secure, c.plain)
+				if e.Secure != c.secure || e.DataPlain != plain || (e.WhyPlain != "") != plain {
+					t.Errorf("explain %q: secure %v, data_plain %v (%q), want %v and %v", peer, e.Secure, e.DataPlain, e.WhyPlain, c.secure, plain)
 				}
 				shows(t, "explain "+peer, e.Notes, note)
 			}
-			check("", c.configured)
-			check("b", c.configured)
+			check("", c.configured, c.plain)
+			check("b", c.configured, c.plain)
 			a.peers.Dial("b")
 			up := func() bool { p, err := view{a.Daemon}.status("b"); return err == nil && p.State == "up" }
 			eventually(t, "a channel", up)
-			check("b", c.there)
+			check("b", c.there, c.why != "")
+			if c.why != "" {
+				eventually(t, "the log says why", func() bool { return strings.Contains(a.log.String(), "data_plain_reason="+c.why) })
+				if p := get[[]admin.Peer](a, "peers"); len(p) != 1 || p[0].WhyPlain != c.why {
+					t.Errorf("peers: %+v, plain by %q", p, c.why)
+				}
+			}
 			b.stop()
 			eventually(t, "no channel", func() bool { return !up() })
-			check("b", c.configured)
+			check("b", c.configured, c.plain)
 		})
 	}
 }

@@ -73,7 +73,7 @@ func (v view) Peers(context.Context) ([]admin.Peer, error) {
 	for _, p := range all {
 		a := admin.Peer{
 			Node: p.Node, Address: p.Address, State: p.State, Epoch: p.Epoch, Version: p.Version, Protocol: p.Proto, Dialed: p.Dialed, Secure: p.Secure,
-			DataPlain: p.DataPlain, Links: p.Links, Streams: v.streams(&p), Transports: p.Transports, RTT: p.RTT.Seconds(), Problem: p.Problem,
+			DataPlain: p.DataPlain, WhyPlain: p.WhyPlain, Links: p.Links, Streams: v.streams(&p), Transports: p.Transports, RTT: p.RTT.Seconds(), Problem: p.Problem,
 		}
 		if a.Transports == nil {
 			a.Transports = []string{} // of peers that have not said yet

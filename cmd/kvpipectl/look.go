@@ -81,19 +81,20 @@ func (c *ctl) peers() *cobra.Command {
 					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", "-", "-", orDash(p.Problem))
 					continue
 				}
-				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBpsIn), rate(p.GBpsOut), short(p.RTT), fmt.Sprint(p.Links), orDash(over(p.Streams)), secure(p.Secure, p.DataPlain), age(p.Age), orDash(p.Problem))
+				t.row(p.Node, p.State, p.Address, orDash(p.Transport), rate(p.GBpsIn), rate(p.GBpsOut), short(p.RTT), fmt.Sprint(p.Links), orDash(over(p.Streams)), secure(&p), age(p.Age), orDash(p.Problem))
 			}
 			t.flush()
 		})
 	}}
 }
 
-func secure(tls, plain bool) string {
+// secure says what of a channel is encrypted. An older daemon gives no reason.
+func secure(p *admin.Peer) string {
 	switch {
-	case !tls:
+	case !p.Secure:
 		return "no (insecure)"
-	case plain:
-		return "control (data_plain)"
+	case p.DataPlain:
+		return fmt.Sprintf("control (%s)", cmp.Or(p.WhyPlain, "data_plain"))
 	}
 	return "yes"
 }

@@ -19,3 +19,17 @@ func TestNoCertificateToUse(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
+
+// TestSecure: links are plain for a reason, which is not always the configuration.
+func TestSecure(t *testing.T) {
+	for want, p := range map[string]admin.Peer{
+		"yes":                  {Secure: true},
+		"control (loopback)":   {Secure: true, DataPlain: true, WhyPlain: "loopback"},
+		"control (data_plain)": {Secure: true, DataPlain: true}, // of an older daemon
+		"no (insecure)":        {DataPlain: true, WhyPlain: "insecure"},
+	} {
+		if got := secure(&p); got != want {
+			t.Errorf("%+v: %s, want %s", p, got, want)
+		}
+	}
+}

@@ -80,6 +80,7 @@ type Peer struct {
 	Dialed     bool     `json:"dialed"` // by this node
 	Secure     bool     `json:"secure"`
 	DataPlain  bool     `json:"data_plain"`
+	WhyPlain   string   `json:"data_plain_reason"` // "insecure", "data_plain", "loopback"; "" not plain
 	Links      int      `json:"links"`
 	Streams    []Stream `json:"streams"` // those links
 	Transports []string `json:"transports"`
@@ -228,12 +229,13 @@ type PlacementRegion struct {
 // Explain is the choice of a transport, and why the better ones were not chosen.
 type Explain struct {
 	Peer      string         `json:"peer"`
-	Transport string         `json:"transport"`  // "" none
-	GBps      float64        `json:"gbps"`       // the larger of the two
-	GBpsIn    float64        `json:"gbps_in"`    // measured rate of what came from the peer lately; 0: unknown
-	GBpsOut   float64        `json:"gbps_out"`   // of what was sent to it lately; within the node both are that of its copies
-	Secure    bool           `json:"secure"`     // of the channel; without one: as configured
-	DataPlain bool           `json:"data_plain"` // likewise
+	Transport string         `json:"transport"`         // "" none
+	GBps      float64        `json:"gbps"`              // the larger of the two
+	GBpsIn    float64        `json:"gbps_in"`           // measured rate of what came from the peer lately; 0: unknown
+	GBpsOut   float64        `json:"gbps_out"`          // of what was sent to it lately; within the node both are that of its copies
+	Secure    bool           `json:"secure"`            // of the channel; without one: as configured
+	DataPlain bool           `json:"data_plain"`        // likewise
+	WhyPlain  string         `json:"data_plain_reason"` // "data_plain" (configured), "loopback"; "" not plain
 	Notes     []string       `json:"notes"`
 	Streams   []Stream       `json:"streams"` // data links, and where they go
 	Choices   []ExplainTried `json:"choices"` // every transport there is, best first

@@ -104,7 +104,11 @@ func (c *channel) start() {
 		c.tellAddresses() // what changed since Hello
 		c.spreadAgain()
 	}
-	c.m.log.Info("peer up", "peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure, "data_plain", c.links.plain)
+	log := c.m.log
+	if c.links.plain {
+		log = log.With("data_plain_reason", c.links.why)
+	}
+	log.Info("peer up", "peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure, "data_plain", c.links.plain)
 }
 
 // announce says to the machine that hint means this channel's node, now or when the channel is up; false when it is over.
@@ -187,7 +191,7 @@ func (c *channel) status() Status {
 	return Status{
 		Node: c.node, Address: c.addr, State: "up", Epoch: c.epoch, Incarnation: c.incarnation, Version: c.hello.Version,
 		Proto: min(c.hello.ProtoMax, c.m.cfg.Proto[1]), Advertise: c.hello.Advertise, Dialed: c.dialed, Secure: !c.m.cfg.Insecure,
-		DataPlain: c.links.plain, Links: c.links.count(), Streams: c.links.streams(), Transports: c.hello.Transports, Since: c.since, RTT: time.Duration(c.rtt.Load()),
+		DataPlain: c.links.plain, WhyPlain: c.links.why, Links: c.links.count(), Streams: c.links.streams(), Transports: c.hello.Transports, Since: c.since, RTT: time.Duration(c.rtt.Load()),
 	}
 }
 

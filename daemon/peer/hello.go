@@ -38,6 +38,19 @@ func (m *Manager) plainData(c net.Conn) bool {
 	return m.cfg.DataPlain || !m.cfg.EncryptLoopback && loopbackAddr(c.LocalAddr()) && loopbackAddr(c.RemoteAddr())
 }
 
+// whyPlain says why data links go without TLS, if they do, as far as this side is concerned: Hello does not say it of the other.
+func (m *Manager) whyPlain(plain bool) string {
+	switch {
+	case !plain:
+		return ""
+	case m.cfg.Insecure:
+		return "insecure"
+	case m.cfg.DataPlain:
+		return "data_plain"
+	}
+	return "loopback"
+}
+
 func (m *Manager) hello(c net.Conn, own []Address) *peerpb.Hello {
 	h := &peerpb.Hello{
 		ProtoMin: m.cfg.Proto[0], ProtoMax: m.cfg.Proto[1], Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,

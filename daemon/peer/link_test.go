@@ -95,7 +95,7 @@ func TestDataIsPlainOnlyWhenBothSaySo(t *testing.T) {
 					t.Errorf("a %v, b %v: plain is %v on %s", c.a, c.b, plain, n.cfg.Node)
 				}
 			}
-			if all, _ := n.Snapshot(); len(all) != 1 || all[0].DataPlain != (c.a && c.b) || all[0].Links != 2 {
+			if all, _ := n.Snapshot(); len(all) != 1 || all[0].DataPlain != (c.a && c.b) || (all[0].WhyPlain == "data_plain") != (c.a && c.b) || all[0].Links != 2 {
 				t.Errorf("%+v", all)
 			}
 		}
@@ -116,6 +116,13 @@ func TestDataOnLoopbackIsPlainUnlessOneEndInsists(t *testing.T) {
 				if plain := l.TCP != nil; plain == insists {
 					t.Errorf("insists %v: plain is %v on %s", insists, plain, n.cfg.Node)
 				}
+			}
+			want := "loopback"
+			if insists {
+				want = ""
+			}
+			if all, _ := n.Snapshot(); len(all) != 1 || all[0].WhyPlain != want {
+				t.Errorf("insists %v: %+v, want it plain because of %q", insists, all, want)
 			}
 		}
 	}

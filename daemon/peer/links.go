@@ -23,6 +23,7 @@ const maxStreams = 64
 type links struct {
 	want  int
 	plain bool
+	why   string // plain: "insecure", "data_plain", "loopback"
 
 	mu     sync.Mutex
 	up     []*transport.Link // by index; nil: down
@@ -39,6 +40,7 @@ type links struct {
 
 func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
 	l.plain = m.cfg.Insecure || m.plainData(tcp) && h.DataPlain
+	l.why = m.whyPlain(l.plain)
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
 	l.up, l.at, l.full = make([]*transport.Link, l.want), make([]ends, l.want), make(chan struct{})
 	l.aim = make([]ends, l.want)

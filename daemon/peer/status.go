@@ -24,6 +24,7 @@ type Status struct {
 	Dialed      bool // by this node
 	Secure      bool
 	DataPlain   bool
+	WhyPlain    string // of DataPlain: "insecure", "data_plain", "loopback"
 	Links       int
 	Streams     []Stream // the links that are up
 	Transports  []string

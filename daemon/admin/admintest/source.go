@@ -101,7 +101,7 @@ func Example() *Source {
 		P: []admin.Peer{
 			{
 				Node: "decode-1", Address: "10.0.0.2:7650", State: "up", Epoch: 9007199254740993, Version: "0.1.0", Protocol: 1, Dialed: true, Secure: true,
-				DataPlain: true, Links: 2, Streams: streams, Transports: []string{"local", "tcp"}, Transport: "tcp", RTT: 45.6e-6, GBps: 11.25, GBpsIn: 11.25, GBpsOut: 1.5, Age: 90,
+				DataPlain: true, WhyPlain: "data_plain", Links: 2, Streams: streams, Transports: []string{"local", "tcp"}, Transport: "tcp", RTT: 45.6e-6, GBps: 11.25, GBpsIn: 11.25, GBpsOut: 1.5, Age: 90,
 			},
 			{Node: "decode-2", Address: "10.0.0.3:7650", State: "down", Streams: []admin.Stream{}, Transports: []string{}, Problem: "dial tcp 10.0.0.3:7650: connection refused"},
 			{Node: "decode-3", Address: "10.0.0.4:7650", State: "down", Streams: []admin.Stream{}, Transports: []string{}},
@@ -134,7 +134,7 @@ func Example() *Source {
 		G:  gpus(),
 		To: exampleTopology(),
 		E: admin.Explain{
-			Peer: "decode-1", Transport: "tcp", GBps: 11.25, GBpsIn: 11.25, GBpsOut: 1.5, Secure: true, DataPlain: true, Notes: []string{"data links are not encrypted: both sides say data_plain, or both are on this machine (loopback addresses)"},
+			Peer: "decode-1", Transport: "tcp", GBps: 11.25, GBpsIn: 11.25, GBpsOut: 1.5, Secure: true, DataPlain: true, WhyPlain: "data_plain", Notes: []string{"data links are not encrypted: both sides say data_plain"},
 			Streams: streams,
 			Choices: []admin.ExplainTried{
 				{Transport: "local", Answer: "refused", Reason: "local copies need both ends on one node; decode-1 is another one"},
