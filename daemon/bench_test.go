@@ -160,6 +160,18 @@ func TestBenchNeedsAuthentication(t *testing.T) {
 	}
 }
 
+// TestBenchNamesItsPeerOnce, also where the error does.
+func TestBenchNamesItsPeerOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"it left":                             `peer "b": it left`,
+		`peer "b" was not reached within 10s`: `peer "b" was not reached within 10s`,
+	} {
+		if got := aboutPeer("b", errors.New(text)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestBenchIsBounded: a peer gets two measurements at a time, and what it leaves goes with its lease or its drop.
 func TestBenchIsBounded(t *testing.T) {
 	a, b := pair(t, nil)

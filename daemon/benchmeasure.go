@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
@@ -44,9 +45,18 @@ func (b *bencher) meet(ctx context.Context, peer string) error {
 	defer b.close(x)
 	m := &measuring{b: b, x: x, peer: peer, token: newToken()}
 	if err := m.watch(ctx, benchHello); err != nil {
-		return &admin.Failure{Code: http.StatusBadGateway, Message: fmt.Sprintf("peer %q: %v", peer, err), Hint: "\"kvpipectl explain " + peer + "\" says more about the peer"}
+		return &admin.Failure{Code: http.StatusBadGateway, Message: aboutPeer(peer, err), Hint: "\"kvpipectl explain " + peer + "\" says more about the peer"}
 	}
 	return nil
+}
+
+// aboutPeer names the peer, if the error does not begin with that.
+func aboutPeer(peer string, err error) string {
+	name, text := fmt.Sprintf("peer %q", peer), err.Error()
+	if strings.HasPrefix(text, name) {
+		return text
+	}
+	return name + ": " + text
 }
 
 func newToken() []byte {

@@ -40,7 +40,7 @@ func (c *ctl) bench() *cobra.Command {
 	var o admin.BenchOptions
 	var sizes []string
 	cmd := &cobra.Command{
-		Use: "bench [PEER]", Short: "Measure what each transport moves from a peer to this node (no PEER: within this node)", Args: cobra.MaximumNArgs(1), ValidArgsFunction: c.completePeer,
+		Use: "bench [PEER]", Short: "Measure what each transport moves from a peer to this node (no PEER: within this node)", Args: onePeer, ValidArgsFunction: c.completePeer,
 		Long: "Measure what each transport moves from a peer to this node, or within this node. Ask on the peer for the other direction.",
 	}
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 1, "time for each row")

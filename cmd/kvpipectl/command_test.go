@@ -21,7 +21,11 @@ func TestErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"status --admin " + none, "no daemon at " + none + `: start it ("systemctl start kvpiped", or "kvpiped --dev"), or name its admin socket with --admin or $KVPIPE_ADMIN`},
 		{"explain nobody --admin " + socket, `peer "nobody" is not known (known: decode-1): kvpipectl peers lists what is known`},
-		{"explain a b --admin " + socket, "accepts at most 1 arg(s), received 2"},
+		{"explain a b --admin " + socket, "unexpected argument \"b\": kvpipectl explain takes the name of one peer, see --help"},
+		{"bench a b --admin " + socket, "unexpected argument \"b\": kvpipectl bench takes the name of one peer, see --help"},
+		{"help nope", "unknown command \"nope\" for \"kvpipectl\""},
+		{"help statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
+		{"help certs nod", "unknown command \"nod\" for \"kvpipectl certs\": kvpipectl certs --help lists what there is"},
 		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes, or such as 64KiB`},
 		{"bench --seconds 0 --admin " + socket, "--seconds 0: give a number above 0"},
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},

@@ -37,7 +37,7 @@ func problem(check, fix, format string, a ...any) finding {
 type doctor struct {
 	socket string   // of engines
 	places []string // of the admin socket
-	root   string // below which proc and sys are
+	root   string   // below which proc and sys are
 	now    time.Time
 }
 

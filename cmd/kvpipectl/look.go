@@ -74,8 +74,8 @@ func (c *ctl) peers() *cobra.Command {
 		return show(c, cmd.Context(), "peers", nil, func(w io.Writer, all []admin.Peer) {
 			t := newTable(w, "NODE", "STATE", "ADDRESS", "TRANSPORT", "IN", "OUT", "RTT", "LINKS", "OVER", "SECURE", "SINCE", "PROBLEM")
 			for _, p := range all {
-				if p.State == "down" && p.Problem == "" {
-					p.Problem = "none: connected on first use"
+				if p.State == "down" && p.Problem == "" { // nothing is the matter with it
+					p.State, p.Problem = "idle", "none: connected on first use"
 				}
 				if p.State != "up" {
 					t.row(p.Node, p.State, p.Address, "-", "-", "-", "-", "-", "-", "-", "-", orDash(p.Problem))
@@ -165,7 +165,7 @@ func (c *ctl) offers() *cobra.Command {
 
 func (c *ctl) explain() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain [PEER]", Short: "Which transport serves a peer, why not each better one, and its measured rates", Args: cobra.MaximumNArgs(1),
+		Use: "explain [PEER]", Short: "Which transport serves a peer, why not each better one, and its measured rates", Args: onePeer,
 		ValidArgsFunction: c.completePeer,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return show(c, cmd.Context(), "explain", peerQuery(args), printExplain)

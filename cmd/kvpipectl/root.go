@@ -45,9 +45,13 @@ func newRoot(out io.Writer) *cobra.Command {
 		c.status(), c.peers(), c.sessions(), c.regions(), c.offers(), c.transfers(), c.pipes(), c.buffers(), c.gpus(), c.nics(), c.topology(), c.explain(), c.bench(), c.doctor(), c.drain(), c.version(), c.certs(),
 	)
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.HasSubCommands() {
 			ofItsOwn(cmd)
+		}
+		if cmd.Name() == "help" {
+			cmd.Args = aCommand
 		}
 	}
 	return root
@@ -62,6 +66,26 @@ func ofItsOwn(cmd *cobra.Command) {
 		}
 		return cmd.Help()
 	}
+}
+
+// aCommand: cobra's help would take a misspelt command for no error, too.
+func aCommand(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("unknown command %q for %q: %[2]s --help lists what there is", rest[0], found.CommandPath())
+	}
+	return nil
+}
+
+// onePeer: at most.
+func onePeer(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("unexpected argument %q: %s takes the name of one peer, see --help", args[1], cmd.CommandPath())
+	}
+	return nil
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

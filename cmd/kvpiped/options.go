@@ -79,8 +79,12 @@ func (o *options) config() (config.Config, error) {
 	if o.file != "" {
 		var err error
 		if c, err = config.Load(o.file); err != nil {
-			if errors.Is(err, fs.ErrNotExist) && o.file == defaultFile {
-				err = fmt.Errorf("%w: write one (packaging/kvpiped.toml is a commented sample), or try \"kvpiped --dev\"", err)
+			if errors.Is(err, fs.ErrNotExist) {
+				name := "" // another one
+				if o.file != defaultFile {
+					name = "name one that is there with --config, "
+				}
+				err = fmt.Errorf("%w: %swrite one (packaging/kvpiped.toml is a commented sample), or try \"kvpiped --dev\"", err, name)
 			}
 			if errors.Is(err, fs.ErrPermission) {
 				err = fmt.Errorf("%w: user %d, who runs this kvpiped, has to be let read it: packages give it to group kvpipe (chgrp kvpipe, chmod 640)", err, os.Geteuid())

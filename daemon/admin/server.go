@@ -6,10 +6,14 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"time"
 )
 
@@ -37,19 +41,19 @@ func New(src Source, complaints *log.Logger) *Server {
 	get(mux, "/v1/gpus", src.GPUs)
 	get(mux, "/v1/topology", src.Topology)
 	get(mux, "/v1/nics", src.NICs)
-	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
+	handle(mux, "GET /v1/explain", "peer", func(w http.ResponseWriter, r *http.Request) {
 		e, err := src.Explain(r.Context(), r.URL.Query().Get("peer"))
 		answer(w, e, err)
 	})
-	mux.HandleFunc("POST /v1/bench", func(w http.ResponseWriter, r *http.Request) { bench(w, r, src) })
-	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) {
+	handle(mux, "POST /v1/bench", "peer", func(w http.ResponseWriter, r *http.Request) { bench(w, r, src) })
+	handle(mux, "POST /v1/drain", "", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := readAll(w, r); err != nil {
 			answer(w, nil, &Failure{Code: http.StatusBadRequest, Message: "body: " + err.Error()})
 			return
 		}
 		answer(w, struct{}{}, src.Drain(r.Context()))
 	})
-	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	handle(mux, "GET /v1/openapi.json", "", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(OpenAPI)
 	})
@@ -73,8 +77,30 @@ func (s *Server) Serve(l net.Listener) error {
 // Close ends the listener and every connection; requests in flight see their context end.
 func (s *Server) Close() error { return s.http.Close() }
 
+// handle refuses a query that has more than one parameter of that name; "": it takes none. A misspelt one would ask for something else.
+func handle(mux *http.ServeMux, pattern, parameter string, f http.HandlerFunc) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			answer(w, nil, &Failure{Code: http.StatusBadRequest, Message: "query: " + err.Error()})
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			if name != parameter || name == "" {
+				answer(w, nil, &Failure{http.StatusBadRequest, fmt.Sprintf("unknown query parameter %q", name), "GET /v1/openapi.json lists what there is"})
+				return
+			}
+			if n := len(query[name]); n > 1 {
+				answer(w, nil, &Failure{http.StatusBadRequest, fmt.Sprintf("query parameter %q is given %d times", name, n), "give it once"})
+				return
+			}
+		}
+		f(w, r)
+	})
+}
+
 func get[T any](mux *http.ServeMux, path string, f func(context.Context) (T, error)) {
-	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+	handle(mux, "GET "+path, "", func(w http.ResponseWriter, r *http.Request) {
 		v, err := f(r.Context())
 		answer(w, v, err)
 	})

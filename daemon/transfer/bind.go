@@ -40,8 +40,8 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit is limits.pipes = %d: close some, or raise that", key.name, m.binds[key], m.cfg.MaxPipes)
 	case in.Kind.home():
 		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
-			cause = because(Busy, "%s: its last sender is gone, and %d items that it put wait to be received, for %s at most; receive them, or use another name",
-				p, p.home.items, took(p.home.over.at-m.now))
+			cause = because(Busy, "%s: its last sender is gone, with %s still to be received, for %s at most; receive what is left, or use another name",
+				p, items(p.home.items), took(p.home.over.at-m.now))
 		} else if p != nil && p.home != nil {
 			cause = because(Busy, "%s has a sender already on node %q (engine %q); close that, or use another name", p, m.cfg.Node, p.home.bind.by.engine.key.name)
 		}

@@ -94,7 +94,7 @@ func (k *keyOp) tooLate(m *Machine) Cause {
 	}
 	c := m.trouble(k.hint)
 	if !k.asked && c.Reason != OK {
-		return because(PeerGone, "peer %q was not reached within %s: %s", k.hint, limit, c.Text)
+		return notReached(k.hint, limit, c)
 	}
 	if c.Reason == OK {
 		c.Text = "no answer"

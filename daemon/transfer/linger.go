@@ -19,7 +19,7 @@ func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 
 // fire: the time is over.
 func (h *home) fire(m *Machine, _ wake) {
-	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and %d items that it had put are lost: they were not received within %s (linger): %s", h.place, h.items, took(h.linger), h.gone.Text))
+	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and what it had put is lost: %s not received within %s (linger): %s", h.place, items(h.items), took(h.linger), h.gone.Text))
 }
 
 // farewell is what receivers hear once everything was received, or would be asked for. By "was closed by its sender", here and in noMore,
@@ -41,11 +41,11 @@ func (h *home) noMore(e *end) Cause {
 	n := h.pipe.Next() - e.base
 	switch {
 	case h.sealed:
-		return because(Closed, "%s was closed by its sender after %d items", h.place, n)
+		return because(Closed, "%s was closed by its sender after %s", h.place, items(n))
 	case h.broken != nil:
 		return h.gap()
 	}
-	return because(PeerGone, "%s: its sender is gone after %d items: %s", h.place, n, h.gone.Text)
+	return because(PeerGone, "%s: its sender is gone after %s: %s", h.place, items(n), h.gone.Text)
 }
 
 // rematch looks again at those who wait for items that will not come.

@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // peer is another node, and the channel to it.
@@ -115,6 +116,11 @@ func (m *Machine) trouble(hint string) Cause {
 		return r.last
 	}
 	return Cause{}
+}
+
+// notReached names the peer once: what came of dialing it may begin with its name.
+func notReached(hint, limit string, c Cause) Cause {
+	return because(PeerGone, "peer %q was not reached within %s: %s", hint, limit, strings.TrimPrefix(c.Text, "peer "+hint+" "))
 }
 
 func (m *Machine) peerUp(ev PeerUp) {

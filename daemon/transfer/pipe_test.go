@@ -262,7 +262,7 @@ func TestPipeEnds(t *testing.T) {
 		tx, rx := e.open(1, send), e.open(2, recv)
 		put, ahead := e.put(1, tx, 0, 10, ""), e.get(2, rx, 1, 0, 10)
 		e.isDone(e.submit(1, &transfer.SealOp{Target: tx}))
-		e.is(ahead, transfer.Failed, transfer.Closed, "closed by its sender after 1 items")
+		e.is(ahead, transfer.Failed, transfer.Closed, "closed by its sender after 1 item")
 		e.is(e.put(1, tx, 10, 10, ""), transfer.Failed, transfer.Closed, "is sealed")
 		e.runs(put, tx)
 		e.isDone(e.get(2, rx, 0, 0, 10))
@@ -486,7 +486,7 @@ func TestPipeLingers(t *testing.T) {
 		ahead := e.get(2, rx, 2, 0, 300)
 		e.step(died)
 		e.is(ahead, transfer.Failed, transfer.PeerGone, "its sender is gone after 2 items: the process ended")
-		e.is(e.open(3, send), transfer.Failed, transfer.Busy, "2 items that it put wait to be received, for 10s at most")
+		e.is(e.open(3, send), transfer.Failed, transfer.Busy, "with 2 items still to be received, for 10s at most")
 		if c := e.isDone(e.get(2, rx, 0, 0, 300)); string(c.Got.Meta) != "a" || c.Bytes != 300 {
 			t.Errorf("%+v", c)
 		}
@@ -511,7 +511,7 @@ func TestPipeLingers(t *testing.T) {
 		e.put(1, tx, 0, 300, "a")
 		e.step(died)
 		e.pass(3e9)
-		e.is(e.get(2, rx, 0, 0, 300), transfer.Failed, transfer.PeerGone, "items that it had put are lost: they were not received within 2s")
+		e.is(e.get(2, rx, 0, 0, 300), transfer.Failed, transfer.PeerGone, "what it had put is lost: 1 item not received within 2s")
 		if s := e.m.Snapshot(); e.drained != 1 || s.HoldsShared > 0 {
 			t.Errorf("memory was given back %d times: %+v", e.drained, s)
 		}

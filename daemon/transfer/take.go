@@ -242,7 +242,7 @@ func (t *take) whyLate(m *Machine) Cause {
 	switch t.phase {
 	case reaching:
 		if c := m.trouble(t.in.Peer); c.Reason != OK {
-			return because(PeerGone, "peer %q was not reached within %s: %s", t.in.Peer, limit, c.Text)
+			return notReached(t.in.Peer, limit, c)
 		}
 		return because(Timeout, "peer %q was not reached within %s", t.in.Peer, limit)
 	case seeking:

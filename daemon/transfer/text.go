@@ -31,6 +31,14 @@ func digest(d []byte) string {
 	return fmt.Sprintf("%x", d)
 }
 
+// items writes a number of them.
+func items[T ~int | ~uint64](n T) string {
+	if n == 1 {
+		return "1 item"
+	}
+	return fmt.Sprintf("%d items", n)
+}
+
 // short writes a key for people.
 func short[T ~string | ~[]byte](key T) string {
 	if len(key) > 64 {

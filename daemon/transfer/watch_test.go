@@ -262,11 +262,11 @@ func TestADropOfTheNextOfferIsRemembered(t *testing.T) {
 func TestAWatchOfAPeerThatCannotBeReached(t *testing.T) {
 	w := newWatched(t, transfer.Config{})
 	w.step(transfer.Submit{Session: 3, Op: &transfer.WatchOp{Key: []byte("k"), Peer: "b", Token: watchToken, Timeout: 20 * transfer.Second}})
-	w.step(transfer.DialFailed{Hint: "b", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection refused"}})
+	w.step(transfer.DialFailed{Hint: "b", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "peer b at h:1: connection refused"}})
 	w.now += 20 * transfer.Second
 	for _, e := range w.m.Step(w.now, transfer.Tick{}) {
 		if e, ok := e.(transfer.Complete); ok && e.Kind == transfer.KindWatch {
-			if want := `peer "b" was not reached within 20s: connection refused`; e.Reason != transfer.PeerGone || e.Text != want {
+			if want := `peer "b" was not reached within 20s: at h:1: connection refused`; e.Reason != transfer.PeerGone || e.Text != want {
 				t.Errorf("the watch ended %s: %s\nwant %s", e.Reason, e.Text, want)
 			}
 			return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .node import Node
 
 # The daemon's word for the end of what was sent. Whatever else is closed (this end, its node, the session by the daemon) has the same reason.
-_ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items)$')
+_ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items?)$')
 
 
 def _all_sent(error: Closed) -> bool:

@@ -258,7 +258,7 @@ func TestFlags(t *testing.T) {
 		{"--peer b --dev", `kvpiped: invalid value "b" for flag -peer: give NAME=HOST:PORT: kvpiped --help lists the flags`},
 		{"--state-dir x", "kvpiped: --state-dir goes with --dev; otherwise set socket and admin in the configuration"},
 		{"--ca x", "kvpiped: --ca goes with --dev; otherwise set tls.ca, tls.cert and tls.key in the configuration"},
-		{"--config " + none, "kvpiped: read configuration: open " + none + ": no such file or directory"},
+		{"--config " + none, "kvpiped: read configuration: open " + none + ": no such file or directory: name one that is there with --config, write one (packaging/kvpiped.toml is a commented sample), or try \"kvpiped --dev\""},
 		{"--dev --node a/b --state-dir " + dir + " --ca " + dir, `kvpiped: node: "a/b": give a name without spaces and slashes`},
 		{"--dev --listen 7650 --state-dir " + dir + " --ca " + dir, "kvpiped: configuration:\nlisten: \"7650\": give host:port or \"off\" (address 7650: missing port in address)"},
 	} {
