@@ -61,7 +61,7 @@ func (c *ctl) certsInit() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "ca", "kvpipe-ca", "directory of the CA")
-	cmd.Flags().StringVar(&name, "name", "kvpipe CA", "name in the CA's certificate")
+	cmd.Flags().StringVar(&name, "name", "kvpipe CA", "name in the CA's certificate, before the beginning of its key's hash")
 	cmd.Flags().IntVar(&days, "days", 3650, "how long it is valid")
 	return cmd
 }

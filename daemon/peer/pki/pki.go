@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -31,7 +32,8 @@ func NodeFiles(dir, node string) (cert, key string) {
 	return filepath.Join(dir, node+".crt"), filepath.Join(dir, node+".key")
 }
 
-// Init makes a CA in dir: ca.crt (to copy to every node) and ca.key (to keep away from them). It refuses to replace one.
+// Init makes a CA in dir: ca.crt (to copy to every node) and ca.key (to keep away from them). It refuses to replace one. The certificate
+// has the name and the beginning of the key's hash, so that "issued by" tells CAs of one name apart.
 func Init(dir, name string, life time.Duration) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make CA directory: %w", err)
@@ -46,7 +48,12 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	t, err := template(name, life)
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(public)
+	t, err := template(fmt.Sprintf("%s %x", name, hash[:4]), life)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -160,4 +161,24 @@ func TestReadCertificatesReadsABundle(t *testing.T) {
 	}
 	_, err := ReadCertificates(bundle)
 	says(t, "broken", err, bundle)
+}
+
+// TestCAsOfOneNameDiffer, or "issued by" would name the CA that is here when another one is meant.
+func TestCAsOfOneNameDiffer(t *testing.T) {
+	var names []string
+	for range 2 {
+		dir := filepath.Join(t.TempDir(), "ca")
+		if err := Init(dir, "kvpipe CA", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		certs, err := ReadCertificates(filepath.Join(dir, CAFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, certs[0].Subject.CommonName)
+	}
+	form := regexp.MustCompile(`^kvpipe CA [0-9a-f]{8}$`)
+	if names[0] == names[1] || !form.MatchString(names[0]) {
+		t.Errorf("two CAs are called %q", names)
+	}
 }
