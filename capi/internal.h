@@ -49,6 +49,8 @@ void kv_cond_init(pthread_cond_t *cond);          /* whose deadlines are such ti
 /* For people: "50 ms", "1.5 s", "30 days". Returns to; KV_SPAN()'s lasts as long as the block around it. */
 const char *kv_span(char to[32], int64_t ns);
 #define KV_SPAN(ns) kv_span((char[32]){ 0 }, ns)
+/* What follows "item" after a number of them. */
+#define KV_PLURAL(n) ((n) == 1 ? "" : "s")
 /* What to do about a daemon that is there and silent. */
 #define KV_LOOK "is it stopped, or short of CPU? its log and \"kvpipectl doctor\" say more"
 

@@ -106,8 +106,8 @@ int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
 		bool done = kv_end_wait(e, all_received, e, deadline);
 		err = kv_end_error(e, "flush");
 		if (err == 0 && !done)
-			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u items of \"%s\" were not received within %s: does its receiver run?", e->items, e->name,
-				     KV_SPAN(timeout_ns));
+			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u item%s of \"%s\" %s not received within %s: does its receiver run?", e->items,
+				     KV_PLURAL(e->items), e->name, e->items == 1 ? "was" : "were", KV_SPAN(timeout_ns));
 		kv_end_unlock(e);
 	}
 	kv_end_leave(e);

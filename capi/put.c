@@ -73,17 +73,18 @@ static int no_room(struct kv_end *e, const char *what, const struct wish *w)
 	const char *within = KV_SPAN(w->timeout_ns);
 	if (e->used + w->bytes > e->capacity)
 		return kv_err(KVPIPE_E_TIMEOUT,
-			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u items that nobody received yet", what,
+			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u item%s that nobody received yet", what,
 			      (unsigned long long)w->bytes, within, e->name, (unsigned long long)e->used,
-			      (unsigned long long)e->capacity, e->items);
+			      (unsigned long long)e->capacity, e->items, KV_PLURAL(e->items));
 	if (e->nops >= kv_eop_limit(e))
 		return kv_err(KVPIPE_E_TIMEOUT,
 			      "%s: no room for an item within %s: \"%s\" holds %u that nobody received yet, the limit is %u, whatever the capacity",
 			      what, within, e->name, e->items, kv_eop_limit(e));
 	return kv_err(KVPIPE_E_TIMEOUT,
-		      "%s: no room for %u blocks within %s: \"%s\" holds %u items that nobody received yet, in %u of %u blocks of %u bytes; "
+		      "%s: no room for %u blocks within %s: \"%s\" holds %u item%s that nobody received yet, in %u of %u blocks of %u bytes; "
 		      "each takes whole ones: open it with more capacity, or send fewer and larger ones",
-		      what, w->blocks, within, e->name, e->items, e->pool->nblocks - e->pool->nfree, e->pool->nblocks, e->pool->block);
+		      what, w->blocks, within, e->name, e->items, KV_PLURAL(e->items), e->pool->nblocks - e->pool->nfree,
+		      e->pool->nblocks, e->pool->block);
 }
 
 /* Waits for room and takes it. NULL: *error says why not. */

@@ -97,9 +97,9 @@ def test_timeouts_say_the_whole_time(local, name):
     with local.pipe(name, "send", capacity=100) as tx, local.pipe(name, "recv") as rx:
         tx.send_tensor(bytes(100))
         for call in (lambda: tx.send_tensor(bytes(50), timeout=0.4), lambda: asyncio.run(tx.send_tensor_async(bytes(50), timeout=0.4))):
-            with pytest.raises(kvpipe.Timeout, match="no room for 50 bytes within 400 ms: .* holds 100 of 100 bytes in 1 items"):
+            with pytest.raises(kvpipe.Timeout, match="no room for 50 bytes within 400 ms: .* holds 100 of 100 bytes in 1 item that"):
                 call()
-        with pytest.raises(kvpipe.Timeout, match="1 items of .* were not received within 400 ms: "):
+        with pytest.raises(kvpipe.Timeout, match="1 item of .* was not received within 400 ms: "):
             tx.flush(0.4)
         rx.recv_tensor()
         with pytest.raises(kvpipe.Timeout, match="nothing came within 1.5 s: nothing was sent"):
