@@ -104,11 +104,11 @@ func (c *channel) start() {
 		c.tellAddresses() // what changed since Hello
 		c.spreadAgain()
 	}
-	log := c.m.log
+	says := []any{"peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure, "data_plain", c.links.plain}
 	if c.links.plain {
-		log = log.With("data_plain_reason", c.links.why)
+		says = append(says, "data_plain_reason", c.links.why)
 	}
-	log.Info("peer up", "peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure, "data_plain", c.links.plain)
+	c.m.log.Info("peer up", says...)
 }
 
 // announce says to the machine that hint means this channel's node, now or when the channel is up; false when it is over.
