@@ -84,7 +84,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if err != nil {
 		return nil, err
 	}
-	who.Owner = v.state.owner(back(&h), who.Owner)
+	who.Owner = v.state.owner(back(&h), who.engine())
 	if err := v.replace(&h, who); err != nil {
 		_ = sys.Close(who.pidfd)
 		return nil, err

@@ -6,18 +6,22 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// owner is by which name an owner is known. In a cgroup namespace, as a container has, the kernel says where others' cgroups are from the root of
-// that namespace (/../pod/engine), which for the next daemon's container may be another one. The first session that comes back with its secret
-// tells that the two are one; the name stays the one of before, by which the file has all ranks.
-func (st *state) owner(back roster.Return, seen string) string {
+// owner is by which name an engine's owner is known. In a cgroup namespace, as a container has, the kernel says where others' cgroups are from the
+// root of that namespace (/../pod/engine), which for the next daemon's container may be another one. The engine's first session that comes back with
+// its secret tells that the two are one; the name stays the one of before, by which the file has all ranks. Another engine of the same place may have
+// come by then, and is known by the new name: it keeps that.
+func (st *state) owner(back roster.Return, seen roster.Engine) string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if was, ok := st.moved[seen]; ok {
+	was := st.roster.OwnerOf(back, seen.Name)
+	if was == seen.Owner { // it came before that was known
 		return was
 	}
-	was := st.roster.OwnerOf(back)
-	if was == "" || was == seen || !oneOwner(was, seen) {
-		return seen
+	if known, ok := st.moved[seen]; ok {
+		return known
+	}
+	if was == "" || !oneOwner(was, seen.Owner) {
+		return seen.Owner
 	}
 	st.moved[seen] = was
 	return was

@@ -253,6 +253,37 @@ func TestAnOwnerSeenFromAnotherContainerComesBack(t *testing.T) {
 	}
 }
 
+// Who came before that is known of its place keeps the name that it has: its other ranks join it, and it comes back.
+func TestAnOwnerOfAnotherEngineKeepsItsName(t *testing.T) {
+	proc := t.TempDir()
+	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
+	noErr(t, os.Mkdir(own, 0o700))
+	noErr(t, os.WriteFile(filepath.Join(own, "statm"), []byte("1 1 1 1 1 1 1\n"), 0o600)) // it lives
+	at := func(group string) func(*session.Config) {
+		noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::"+group+"\n"), 0o600))
+		return func(c *session.Config) { c.ProcRoot = proc }
+	}
+	l := newLives(t)
+	n := l.start(at("/../pod/c"))
+	a := n.dial(worker("e", "", 0))
+	l.kill(n)
+	n = l.start(at("/../../burst/pod/c"))
+	other, early := n.dial(worker("other", "", 0)), n.dial(worker("e", "", 1))
+	n.dial(again(worker("e", "", 0), a)) // from now on it is known
+	n.dial(worker("other", "", 1))
+	owners := map[string]bool{}
+	for _, s := range n.Sessions() {
+		if s.Engine == "other" {
+			owners[s.Owner] = true
+		}
+	}
+	if len(owners) != 1 {
+		t.Errorf("ranks of one engine are of %v", owners)
+	}
+	n.dial(again(worker("other", "", 0), other))
+	n.dial(again(worker("e", "", 1), early))
+}
+
 // A client that /proc hides, as one with hidepid does, has not ended: it hears what to do, and its library asks again.
 func TestAHiddenClientHearsWhatToDo(t *testing.T) {
 	proc := t.TempDir()

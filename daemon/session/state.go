@@ -18,14 +18,14 @@ type state struct {
 	mu      sync.Mutex
 	roster  *roster.Roster
 	changes uint64
-	moved   map[string]string // owners, as the daemon before knew them, by how this one sees them
+	moved   map[roster.Engine]string // engines' owners, as the daemon before knew them, by how this one sees them
 
 	write   sync.Mutex // one at a time
 	written uint64     // changes that are in the file
 }
 
 func newState(path string) *state {
-	return &state{path: path, roster: roster.New(), moved: map[string]string{}}
+	return &state{path: path, roster: roster.New(), moved: map[roster.Engine]string{}}
 }
 
 // change does something to the roster, and counts that it changed.

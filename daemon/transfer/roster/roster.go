@@ -277,10 +277,10 @@ func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
 	return found, known
 }
 
-// OwnerOf is the owner of the session that a client has the secret of; "": there is none.
-func (r *Roster) OwnerOf(back Return) string {
+// OwnerOf is the owner of the engine's session that a client has the secret of; "": there is none.
+func (r *Roster) OwnerOf(back Return, engine string) string {
 	for id, s := range r.all {
-		if back.ID != 0 && (id == back.ID || s.Was == back.ID) && s.hasSecret(back) {
+		if back.ID != 0 && s.Engine == engine && (id == back.ID || s.Was == back.ID) && s.hasSecret(back) {
 			return s.Owner
 		}
 	}
