@@ -30,14 +30,24 @@ func (m *Manager) reach(ctx context.Context, addrs []string, t target) (*channel
 			err = fmt.Errorf("at %s: %w", a, err)
 		}
 		if errs = append(errs, err); ctx.Err() != nil {
-			err = errors.Join(errs...)
+			err = ofAll(errs)
 			if connected {
 				err = &mutedError{a, err}
 			}
 			return nil, err
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, ofAll(errs)
+}
+
+// ofAll is why none of several addresses led to the peer. That is final only where it is at each of them: behind another one the peer may be back
+// soon.
+func ofAll(errs []error) error {
+	all, fin := errors.Join(errs...), (*finalError)(nil)
+	if slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, &fin) }) {
+		return errors.New(all.Error())
+	}
+	return all
 }
 
 // reachAt is reach for one address, with more to come. To connect it has its share of the time, for the rest all that is left.

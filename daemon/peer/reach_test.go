@@ -5,7 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 // named has a host's name stand for 127.0.0.2 and 127.0.0.1.
@@ -76,4 +79,20 @@ func TestANodeBehindOneOfItsNamesAddresses(t *testing.T) {
 		}
 		met(a, b)
 	})
+}
+
+// TestAPeerThatIsAwayAndAStaleAddress: that another node answers at one address is for good only if the peer is behind none of the others.
+func TestAPeerThatIsAwayAndAStaleAddress(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", named), cl.node("b", nil)
+	l := beside(t, b)
+	cl.node("c", func(c *Config) { _ = c.Listener.Close(); c.Listener = l })
+	b.Close()
+	_, port, _ := net.SplitHostPort(b.addr)
+	a.Reload(map[string]string{"b": "b.invalid:" + port}, nil)
+	a.Dial("b")
+	got := wait[transfer.DialFailed](a, nil)
+	if got.Final || !strings.Contains(got.Cause.Text, `node "c" answers there`) || !strings.Contains(got.Cause.Text, "refused") {
+		t.Errorf("%+v", got)
+	}
 }
