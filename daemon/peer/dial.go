@@ -85,7 +85,7 @@ func (m *Manager) attempt(d *dial, t target) {
 	switch {
 	case fresh: // whether it lasts, its end says
 	case err == nil || errors.Is(err, errSelf):
-		delete(m.pace, t.addr)
+		m.answered(t.addr)
 	default:
 		m.slower(t, err)
 	}

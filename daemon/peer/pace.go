@@ -55,9 +55,19 @@ func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 	switch age := time.Since(c.since); {
 	case !c.dialed || m.closed:
 	case age >= m.cfg.young:
-		delete(m.pace, c.addr)
+		m.answered(c.addr)
 	default:
 		m.slower(target{addr: c.addr, node: c.node}, errors.New(cause.Text))
+	}
+}
+
+// answered forgets the failures of an address, but not which of several said nothing: it would take all of the time again whenever a channel that
+// was idle is opened anew. Called with mu held.
+func (m *Manager) answered(addr string) {
+	p := m.pace[addr]
+	delete(m.pace, addr)
+	if p != nil && p.muted != "" {
+		m.pace[addr] = &backoff{wait: firstWait, muted: p.muted}
 	}
 }
 

@@ -56,7 +56,7 @@ func TestANodeBehindOneOfItsNamesAddresses(t *testing.T) {
 	})
 	t.Run("one that says nothing", func(t *testing.T) {
 		cl := newCluster(t)
-		a, b := cl.node("a", named), cl.node("b", nil)
+		a, b := cl.node("a", func(c *Config) { named(c); c.young = 1 }), cl.node("b", nil)
 		beside(t, b) // the kernel connects for it
 		_, port, _ := net.SplitHostPort(b.addr)
 		to := target{addr: "b.invalid:" + port, node: "b"}
@@ -71,13 +71,22 @@ func TestANodeBehindOneOfItsNamesAddresses(t *testing.T) {
 		if err == nil {
 			t.Fatal("reached")
 		}
-		a.mu.Lock()
+		a.Manager.mu.Lock()
 		a.slower(to, err)
-		a.mu.Unlock()
-		if got := a.inTurn(to, addrs); !slices.Equal(got, []string{addrs[1], addrs[0]}) {
-			t.Errorf("the next attempt goes to %q", got)
+		a.Manager.mu.Unlock()
+		next := func() {
+			t.Helper()
+			if got := a.inTurn(to, addrs); !slices.Equal(got, []string{addrs[1], addrs[0]}) {
+				t.Errorf("the next attempt goes to %q", got)
+			}
 		}
+		next()
 		met(a, b)
+		c := a.channelOf("b")
+		a.Manager.mu.Lock()
+		a.outlived(c, transfer.Cause{}) // as when it was idle, and is closed for that
+		a.Manager.mu.Unlock()
+		next()
 	})
 }
 
