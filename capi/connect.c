@@ -148,8 +148,10 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 
 static int unfurnished(int why)
 {
-	if (why == EMFILE || why == ENFILE)
+	if (why == EMFILE)
 		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES);
+	if (why == ENFILE)
+		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES_HERE);
 	if (kv_forbidden(why))
 		return kv_err(KVPIPE_E_UNAVAILABLE, "connect: no eventfds: %s: " KV_ALLOW("eventfd2 and epoll_create1"), strerror(why));
 	return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: %s", strerror(why));

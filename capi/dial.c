@@ -104,6 +104,8 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 				      KV_SPAN(deadline - start));
 		case EMFILE:
 			return kv_err(KVPIPE_E_QUOTA, "connect: " KV_NO_FILES);
+		case ENFILE:
+			return kv_err(KVPIPE_E_QUOTA, "connect: " KV_NO_FILES_HERE);
 		default:
 			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s: is it the socket of kvpiped?", *path, strerror(-*sock));
 		}

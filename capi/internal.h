@@ -315,6 +315,7 @@ struct kv_message {
 	bool full; /* of one that was not received: this process may open no more files */
 };
 #define KV_NO_FILES "this process may open no more files: raise its limit (ulimit -n)"
+#define KV_NO_FILES_HERE "this node has no more files: raise fs.file-max"
 #define KV_RECV_EOF (-1)
 #define KV_RECV_BAD (-2)
 /* 1: a message, 0: nothing before the deadline, or one of the above. Deadline 0: do not wait. */

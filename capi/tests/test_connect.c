@@ -595,13 +595,13 @@ static void no_files(void)
 	free(m.body);
 }
 
-/* Installs a filter, for good, by which a system call is forbidden. */
-static void forbid(unsigned int call)
+/* Installs a filter, for good, by which a system call fails. */
+static void fails(unsigned int call, unsigned int err)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog all = { KV_COUNT(code), code };
@@ -609,6 +609,8 @@ static void forbid(unsigned int call)
 	CHECK_INT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
 	CHECK_INT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all), 0);
 }
+
+static void forbid(unsigned int call) { fails(call, EPERM); }
 
 static const char *sandbox_path;
 
@@ -637,6 +639,27 @@ static void sandbox(void)
 	fake_stop(f);
 }
 
+static void crowded_child(void)
+{
+	struct kvpipe_connect_opts o = WORKER(.socket = sandbox_path);
+	kvpipe_t *kv;
+
+	fails(SYS_eventfd2, ENFILE);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "fs.file-max");
+	fails(SYS_socket, ENFILE);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "fs.file-max");
+}
+
+/* Where the node has no more files, it is neither this process's limit nor the socket. */
+static void crowded(void)
+{
+	struct fake *f = fake_start(NULL);
+
+	sandbox_path = fake_path(f);
+	in_child(crowded_child, false);
+	fake_stop(f);
+}
+
 static void codes(void)
 {
 	for (int i = 0; i <= KVPIPE_E_CLOSED; i++) {
@@ -652,7 +675,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
-		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(codes),
+		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(crowded), TEST(codes),
 	};
 	return RUN(tests);
 }
