@@ -15,6 +15,7 @@ import (
 // control answers control messages until the session ends. It returns the client's BYE, which is answered at the very
 // end, or nil.
 func (s *session) control(buf []byte) (bye *message) {
+	var told time.Time
 	for {
 		m, err := receive(s.conn, buf)
 		if err != nil {
@@ -28,7 +29,8 @@ func (s *session) control(buf []byte) (bye *message) {
 		}
 		value, later, err := s.work(&m)
 		sys.CloseAll(m.fds)
-		if scarce(err) {
+		if scarce(err) && time.Since(told) > scarceGap {
+			told = time.Now()
 			s.log.Warn("no descriptor or no memory for what a session asks", "error", err)
 		}
 		if later {

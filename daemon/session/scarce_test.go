@@ -3,6 +3,8 @@ package session_test
 import (
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -25,9 +27,10 @@ func noMoreFiles(t *testing.T) (more func()) {
 	return more
 }
 
-// TestADaemonWithoutDescriptors refuses the one request that needs one. The session goes on.
+// TestADaemonWithoutDescriptors refuses the one request that needs one, and says so, however often it is asked. The session goes on.
 func TestADaemonWithoutDescriptors(t *testing.T) {
-	n := start(t, nil)
+	var log lines
+	n := start(t, func(c *session.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	c := n.dial(sessiontest.Options{})
 	fd, err := sys.MemfdCreate("region", 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealShrink | sys.SealGrow})
 	noErr(t, err)
@@ -40,6 +43,9 @@ func TestADaemonWithoutDescriptors(t *testing.T) {
 		says(t, err, transfer.Quota, "raise its limit of open files")
 	}
 	noErr(t, c.Ping())
+	if told := strings.Count(log.String(), "for what a session asks"); told != 1 {
+		t.Errorf("the log says it %d times, want once", told)
+	}
 	more()
 	_, err = c.Request(ring.CtlRegister, register, fd)
 	noErr(t, err)

@@ -98,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 	return v, nil
 }
 
-// scarceGap is how often the log says that connections cannot be accepted.
+// scarceGap is how often the log says that connections cannot be accepted, and of each session that it asks for what there is not.
 const scarceGap = 10 * time.Second
 
 // Serve accepts connections on l, a unix socket, which it takes over, until Close, and then returns nil. It may run for several listeners.
