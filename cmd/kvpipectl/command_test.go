@@ -112,9 +112,7 @@ func TestWatch(t *testing.T) {
 	socket := admintest.Serve(t, admintest.Example())
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := &tables{want: 3, reached: cancel}
-	root := newRoot(seen)
-	root.SetArgs([]string{"transfers", "--watch", "--interval", "1ms", "--admin", socket})
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := execute(ctx, seen, []string{"transfers", "--watch", "--interval", "1ms", "--admin", socket}); err != nil {
 		t.Error(err)
 	}
 	if seen.n < seen.want {

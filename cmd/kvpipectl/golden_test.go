@@ -19,9 +19,7 @@ var update = flag.Bool("update", false, "write what the commands print to testda
 // ctlRun runs kvpipectl and returns what it prints.
 func ctlRun(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
-	root := newRoot(&out)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, &out, args)
 	return out.String(), err
 }
 

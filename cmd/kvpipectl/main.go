@@ -11,7 +11,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newRoot(os.Stdout).ExecuteContext(ctx); err != nil {
+	if err := execute(ctx, os.Stdout, os.Args[1:]); err != nil {
 		complain(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -22,9 +22,19 @@ type ctl struct {
 	json    bool
 }
 
-func newRoot(out io.Writer) *cobra.Command {
-	c := new(ctl)
-	c.printed = &kept{w: out}
+// execute runs a command. What it printed, help among it, and could not write is an error too.
+func execute(ctx context.Context, out io.Writer, args []string) error {
+	printed := &kept{w: out}
+	root := newRoot(printed)
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return err
+	}
+	return printed.err
+}
+
+func newRoot(out *kept) *cobra.Command {
+	c := &ctl{printed: out}
 	c.out = screen{c.printed, &c.json}
 	root := &cobra.Command{
 		Use:           "kvpipectl",
@@ -34,7 +44,6 @@ func newRoot(out io.Writer) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetOut(c.printed)
-	root.PersistentPostRunE = func(*cobra.Command, []string) error { return c.printed.err }
 	root.SetVersionTemplate("kvpipectl {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())

@@ -47,10 +47,8 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 // TestOutputThatIsLost is an error of the command: whoever reads the file would take it for what there is.
 func TestOutputThatIsLost(t *testing.T) {
 	socket := admintest.Serve(t, admintest.Example())
-	for _, args := range []string{"status", "status --json", "sessions", "transfers --watch", "bench decode-1", "drain", "version"} {
-		root := newRoot(full{})
-		root.SetArgs(append(strings.Fields(args), "--admin", socket))
-		if err := root.ExecuteContext(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+	for _, args := range []string{"status", "status --json", "sessions", "transfers --watch", "bench decode-1", "drain", "version", "--help", "status --help"} {
+		if err := execute(t.Context(), full{}, append([]string{"--admin", socket}, strings.Fields(args)...)); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

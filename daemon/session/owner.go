@@ -6,6 +6,9 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
+// maxMoved is more than a node has engines: only one client that moves itself from cgroup to cgroup has so many.
+const maxMoved = 4096
+
 // owner is by which name an engine's owner is known. In a cgroup namespace, as a container has, the kernel says where others' cgroups are from the
 // root of that namespace (/../pod/engine), which for the next daemon's container may be another one. The engine's first session that comes back with
 // its secret tells that the two are one; the name stays the one of before, by which the file has all ranks. Another engine of the same place may have
@@ -22,6 +25,9 @@ func (st *state) owner(back roster.Return, seen roster.Engine) string {
 	}
 	if was == "" || !oneOwner(was, seen.Owner) {
 		return seen.Owner
+	}
+	if len(st.moved) >= maxMoved {
+		clear(st.moved) // who is known goes on; a rank that comes new has the name by which it is seen
 	}
 	st.moved[seen] = was
 	return was

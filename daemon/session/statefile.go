@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -123,8 +122,8 @@ func (st *state) save() error {
 	}
 	err = st.replace(b)
 	// A file of the daemon before is worse than none: by it the places of those who are back are kept from themselves, under their new names,
-	// after another restart. One that is removed makes room, too.
-	if err != nil && (st.written == 0 || errors.Is(err, syscall.ENOSPC)) && os.Remove(st.path) == nil {
+	// after another restart. One that is removed makes room, too. One of this daemon stays: it lacks what changed since, and no more.
+	if err != nil && st.written == 0 && os.Remove(st.path) == nil {
 		err = st.replace(b)
 	}
 	if err != nil {
