@@ -612,11 +612,11 @@ static void fails(unsigned int call, unsigned int err)
 
 static void forbid(unsigned int call) { fails(call, EPERM); }
 
-static const char *sandbox_path;
-
+/* The fake's thread began before the filter, which is this thread's alone. */
 static void sandbox_child(void)
 {
-	struct kvpipe_connect_opts o = WORKER(.socket = sandbox_path);
+	struct fake *f = fake_start(NULL);
+	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f));
 	kvpipe_region_t region;
 	void *addr;
 	kvpipe_t *kv;
@@ -627,38 +627,27 @@ static void sandbox_child(void)
 	kvpipe_close(kv);
 	forbid(SYS_eventfd2);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "allow eventfd2");
-}
-
-/* What a sandbox forbids is named, and memory and files, of which there are enough, are not blamed. */
-static void sandbox(void)
-{
-	struct fake *f = fake_start(NULL);
-
-	sandbox_path = fake_path(f);
-	in_child(sandbox_child, false);
 	fake_stop(f);
 }
 
+/* What a sandbox forbids is named, and memory and files, of which there are enough, are not blamed. */
+static void sandbox(void) { in_child(sandbox_child, false); }
+
 static void crowded_child(void)
 {
-	struct kvpipe_connect_opts o = WORKER(.socket = sandbox_path);
+	struct fake *f = fake_start(NULL);
+	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f));
 	kvpipe_t *kv;
 
 	fails(SYS_eventfd2, ENFILE);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "fs.file-max");
 	fails(SYS_socket, ENFILE);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "fs.file-max");
+	fake_stop(f);
 }
 
 /* Where the node has no more files, it is neither this process's limit nor the socket. */
-static void crowded(void)
-{
-	struct fake *f = fake_start(NULL);
-
-	sandbox_path = fake_path(f);
-	in_child(crowded_child, false);
-	fake_stop(f);
-}
+static void crowded(void) { in_child(crowded_child, false); }
 
 static void codes(void)
 {
