@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,124 +174,6 @@ func TestAnAwaitedInstanceIsTheLiveOne(t *testing.T) {
 	if name := zeroTerminated(fresh.Welcome.Instance[:]); name != "two" {
 		t.Errorf("instance is %q", name)
 	}
-}
-
-// The kernel lets cgroups have any name; who is in one that is no text comes back all the same.
-func TestAnOwnerOfAnyNameComesBack(t *testing.T) {
-	proc := t.TempDir()
-	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
-	noErr(t, os.Mkdir(own, 0o700))
-	noErr(t, os.WriteFile(filepath.Join(own, "statm"), []byte("1 1 1 1 1 1 1\n"), 0o600)) // it lives
-	names := func(group string) {
-		noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::"+group+"\n"), 0o600))
-	}
-	rooted := func(c *session.Config) { c.ProcRoot = proc }
-	for _, group := range []string{"/a", "/a\xff", "/\x1b[1m"} {
-		names(group)
-		l := newLives(t)
-		n := l.start(rooted)
-		c := n.dial(worker("e", "", 0))
-		owner := n.Sessions()[0].Owner
-		l.kill(n)
-		n = l.start(rooted)
-		if got := n.Awaited().Sessions; len(got) != 1 || got[0].Owner != owner {
-			t.Errorf("%q: awaited %+v, its owner was %q", group, got, owner)
-		}
-		names(group + "?")
-		n.refused(again(worker("e", "", 0), c), transfer.Denied, "not yours to resume")
-		names(group)
-		n.dial(again(worker("e", "", 0), c))
-	}
-}
-
-// A daemon in a container sees cgroups from its own, which is elsewhere after it was replaced.
-func TestAnOwnerSeenFromAnotherContainerComesBack(t *testing.T) {
-	proc := t.TempDir()
-	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
-	noErr(t, os.Mkdir(own, 0o700))
-	noErr(t, os.WriteFile(filepath.Join(own, "statm"), []byte("1 1 1 1 1 1 1\n"), 0o600)) // it lives
-	names := func(group string) {
-		noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::"+group+"\n"), 0o600))
-	}
-	rooted := func(c *session.Config) { c.ProcRoot = proc }
-	for _, c := range []struct {
-		was, now string
-		same     bool
-	}{
-		{"/../pod/c", "/../../burst/pod/c", true},
-		{"/../../burst/pod/c", "/../pod/c", true},
-		{"/kube/burst/pod/c", "/../pod/c", true}, // the daemon was no container before
-		{"/../pod/c", "/../other/c", false},
-		{"/../pod/c", "/../d/c/c2", false},
-		{"/../pod/c", "/../../xpod/c", false},
-		{"/pod/c", "/burst/pod/c", false}, // seen from the same place
-		{"/../..", "/../pod/c", false},
-	} {
-		names(c.was)
-		l := newLives(t)
-		n := l.start(rooted)
-		a := n.dial(worker("e", "", 0))
-		owner := n.Sessions()[0].Owner
-		l.kill(n)
-		n = l.start(rooted)
-		names(c.now)
-		if !c.same {
-			n.refused(again(worker("e", "", 0), a), transfer.Denied, "not yours to resume")
-			continue
-		}
-		wrong := again(worker("e", "", 0), a)
-		wrong.Secret[0]++
-		n.refused(wrong, transfer.Denied, "not yours to resume")
-		n.dial(again(worker("e", "", 0), a))
-		n.dial(worker("e", "", 1)) // which the daemon before did not know
-		for _, s := range n.Sessions() {
-			if s.Owner != owner {
-				t.Errorf("%q seen as %q: rank %d is of %q, was %q", c.was, c.now, s.Rank, s.Owner, owner)
-			}
-		}
-	}
-}
-
-// Who came before that is known of its place keeps the name that it has: its other ranks join it, and it comes back.
-func TestAnOwnerOfAnotherEngineKeepsItsName(t *testing.T) {
-	proc := t.TempDir()
-	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
-	noErr(t, os.Mkdir(own, 0o700))
-	noErr(t, os.WriteFile(filepath.Join(own, "statm"), []byte("1 1 1 1 1 1 1\n"), 0o600)) // it lives
-	at := func(group string) func(*session.Config) {
-		noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::"+group+"\n"), 0o600))
-		return func(c *session.Config) { c.ProcRoot = proc }
-	}
-	l := newLives(t)
-	n := l.start(at("/../pod/c"))
-	a := n.dial(worker("e", "", 0))
-	l.kill(n)
-	n = l.start(at("/../../burst/pod/c"))
-	other, early := n.dial(worker("other", "", 0)), n.dial(worker("e", "", 1))
-	n.dial(again(worker("e", "", 0), a)) // from now on it is known
-	n.dial(worker("other", "", 1))
-	owners := map[string]bool{}
-	for _, s := range n.Sessions() {
-		if s.Engine == "other" {
-			owners[s.Owner] = true
-		}
-	}
-	if len(owners) != 1 {
-		t.Errorf("ranks of one engine are of %v", owners)
-	}
-	n.dial(again(worker("other", "", 0), other))
-	n.dial(again(worker("e", "", 1), early))
-}
-
-// A client that /proc hides, as one with hidepid does, has not ended: it hears what to do, and its library asks again.
-func TestAHiddenClientHearsWhatToDo(t *testing.T) {
-	proc := t.TempDir()
-	n := start(t, func(c *session.Config) { c.ProcRoot = proc })
-	n.refused(worker("e", "", 0), transfer.Unavailable, "hidepid")
-	own := filepath.Join(proc, strconv.Itoa(os.Getpid()))
-	noErr(t, os.Mkdir(own, 0o700))
-	noErr(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::/a\n"), 0o600))
-	n.dial(worker("e", "", 0))
 }
 
 func TestADaemonThatStopsTellsTheNextOne(t *testing.T) {
