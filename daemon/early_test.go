@@ -20,10 +20,8 @@ func TestAddressesThatAreNotThereYet(t *testing.T) {
 			if s := get[admin.Status](n, "status"); !slices.ContainsFunc(s.Warnings, waits) {
 				t.Errorf("warnings are %q: none says %q", s.Warnings, want)
 			}
-			for _, says := range []string{want, "unreachable=[metrics]"} {
-				if !strings.Contains(n.log.String(), says) {
-					t.Errorf("the log does not say %q", says)
-				}
+			for _, says := range []string{want, "unreachable=[metrics]"} { // the second at the end of its start, which looks at the addresses
+				eventually(t, "the log says "+says, func() bool { return strings.Contains(n.log.String(), says) })
 			}
 			n.early[0].addr = netip.MustParseAddr("127.0.0.1") // now it is there
 			if s := get[admin.Status](n, "status"); slices.ContainsFunc(s.Warnings, waits) {
