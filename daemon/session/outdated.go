@@ -53,13 +53,3 @@ func (o *outdated) has(index uint32) bool {
 	o.any = o.any && int32(o.until-index) > 0 // once it is passed it stays so: indices come again
 	return o.any
 }
-
-// ofBefore is what the machine is told of such a one.
-func ofBefore(op transfer.Op) {
-	switch in := op.(type) {
-	case *transfer.OfferOp:
-		in.Again = true
-	case *transfer.TakeOp:
-		in.Again = true
-	}
-}

@@ -171,7 +171,7 @@ func (s *session) submit(e *ring.SQE) (err error) {
 	s.mu.Unlock()
 	s.outdated.mu.Lock() // until it is queued: of a worker that comes now the machine hears behind it
 	if s.outdated.has(s.sq.Head()) {
-		ofBefore(op)
+		transfer.OfBefore(op)
 	}
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	s.outdated.mu.Unlock()

@@ -93,13 +93,18 @@ func (h *homecoming) another(e *engine) {
 	for _, s := range e.scheds {
 		s.changed = true
 		for _, x := range s.held.list {
-			switch in := x.sub.Op.(type) {
-			case *OfferOp:
-				in.Again = true
-			case *TakeOp:
-				in.Again = true
-			}
+			OfBefore(x.sub.Op)
 		}
+	}
+}
+
+// OfBefore marks an offer or a take as submitted before a worker came that is there now: as if its client had said that it sends it again.
+func OfBefore(op Op) {
+	switch in := op.(type) {
+	case *OfferOp:
+		in.Again = true
+	case *TakeOp:
+		in.Again = true
 	}
 }
 
