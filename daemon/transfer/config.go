@@ -24,7 +24,7 @@ type Config struct {
 	OfferWait      Time // how long a take waits for its offer; 30 s
 	FenceGrace     Time // how long a terminal report waits for its fence before it says More; 50 ms
 
-	Retries    int  // how often a slice is sent again; 2
+	Retries    int  // how often a slice that came spoiled is sent again; 2
 	Resend     Time // unanswered messages are repeated after this; 1 s
 	Settle     Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
 	Linger     Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s

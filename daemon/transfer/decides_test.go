@@ -108,7 +108,8 @@ func TestWhatIsWrittenHereIsNotLost(t *testing.T) {
 	w.decided("all is there", true)
 }
 
-// TestLostSlicesAreAskedForAgain: once nothing has landed for a while, and each time that it stays so, until it is too often.
+// TestLostSlicesAreAskedForAgain: once nothing has landed for a while, and each time that it stays so, since the way that they were
+// lost with may come back.
 func TestLostSlicesAreAskedForAgain(t *testing.T) {
 	w := newTaker(t, 0)
 	user, x := w.patient()
@@ -118,6 +119,25 @@ func TestLostSlicesAreAskedForAgain(t *testing.T) {
 	asked := w.asksAgain()
 	if len(asked) < 4 || asked[0] != 0 || asked[1] != 2 || asked[2] != 0 || asked[3] != 2 {
 		t.Errorf("slices %d were asked for again, want 0 and 2, several times", asked)
+	}
+	w.goesOn(user)
+	w.lands(x, 0, 0)
+	w.lands(x, 0, 2)
+	w.decided("the others came after all", true)
+}
+
+// TestLostSlicesAreNotAskedForAgainForEver: a producer would not send them any more.
+func TestLostSlicesAreNotAskedForAgainForEver(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.patient()
+	w.piece(x, 0, 1, true, nil)
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	asked := 0
+	for range 5 {
+		asked += len(w.asksAgain())
+	}
+	if asked != 64 {
+		t.Errorf("a slice was asked for again %d times, want 64", asked)
 	}
 	if c := w.ends[user]; c.Reason != transfer.PeerGone {
 		t.Errorf("the take: %+v, want it to end once that was in vain", c)

@@ -1,6 +1,9 @@
 package transfer
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // receiving is a segment at the consumer's end.
 type receiving struct {
@@ -16,8 +19,14 @@ type receiving struct {
 	upTo      uint32   // slices before it are
 	in        []uint64 // bit per slice: in place
 	in1       [1]uint64
-	count     uint32            // of them
-	tries     map[uint32]uint32 // slice -> latest attempt asked for
+	count     uint32           // of them
+	tries     map[uint32]asked // slice -> what was asked for again
+}
+
+// asked counts the further attempts at a slice.
+type asked struct {
+	latest  uint32 // attempt
+	spoiled int    // how many of them since what came was not what was sent
 }
 
 func (r *receiving) has(slice uint32) bool { return r.in[slice/64]&(1<<(slice%64)) != 0 }
@@ -253,31 +262,34 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 				return
 			}
 		}
-		if *word&bit == 0 && key.Attempt >= seg.tries[key.Slice] && t.phase == moving {
+		if *word&bit == 0 && key.Attempt >= seg.tries[key.Slice].latest && t.phase == moving {
 			t.again(m, key.Seg, []uint32{key.Slice}, cause)
 		}
 	}
 }
 
-// again asks for slices once more, up to the limit.
-func (t *take) again(m *Machine, i uint32, slices []uint32, cause Cause) {
+// again asks for slices once more. Those that came spoiled have a limit, since who spoils them may do so for ever. What was lost on its
+// way, perhaps with the request for it, comes when there is a way again: the take's deadline is its limit.
+func (t *take) again(m *Machine, i uint32, lost []uint32, cause Cause) {
 	seg := t.segs[i]
 	if seg.tries == nil {
-		seg.tries = map[uint32]uint32{}
+		seg.tries = map[uint32]asked{}
 	}
 	byAttempt := map[uint32][]uint32{}
-	for _, s := range slices {
-		n := seg.tries[s] + 1
-		if n > uint32(m.cfg.Retries) {
-			t.fail(m, Failed, because(cause.Reason, "slice %d of segment %d did not arrive whole in %d attempts: %s", s, i, n, cause.Text))
+	for _, s := range lost {
+		a := seg.tries[s]
+		a.latest++
+		if cause.Reason == Corrupt {
+			a.spoiled++
+		}
+		if a.spoiled > m.cfg.Retries || a.latest > maxAttempts {
+			t.fail(m, Failed, because(cause.Reason, "slice %d of segment %d did not arrive whole in %d attempts: %s", s, i, a.latest, cause.Text))
 			return
 		}
-		seg.tries[s] = n
-		byAttempt[n] = append(byAttempt[n], s)
+		seg.tries[s] = a
+		byAttempt[a.latest] = append(byAttempt[a.latest], s)
 	}
-	for n := uint32(1); n <= uint32(m.cfg.Retries); n++ {
-		if s := byAttempt[n]; s != nil {
-			m.send(t.peer, &MsgResend{Xfer: t.leg.id.Xfer, Seg: i, Attempt: n, Slices: s})
-		}
+	for _, n := range slices.Sorted(maps.Keys(byAttempt)) {
+		m.send(t.peer, &MsgResend{Xfer: t.leg.id.Xfer, Seg: i, Attempt: n, Slices: byAttempt[n]})
 	}
 }
