@@ -110,12 +110,12 @@ func (d *Driver) Wake() { d.turn.nudge() }
 // a small hand-over's time. Call it without locks that effects may want, and not from threads of low priority.
 func (d *Driver) Flush() {
 	d.lively.stir()
-	d.turn.take(d.drain)
+	d.turn.take(d.drain, d.queue.empty)
 }
 
 // Pass is Flush for who polls, or is busy moving bytes: nobody waits for the next event so closely that the runtime should be kept
 // awake for it, or it is anyway.
-func (d *Driver) Pass() { d.turn.take(d.drain) }
+func (d *Driver) Pass() { d.turn.take(d.drain, d.queue.empty) }
 
 // Do runs f on the driver's goroutine between two events, where the machine may be read, and returns after it. An error
 // means that the driver stopped or ctx ended first, in which case f may not run.
@@ -149,7 +149,7 @@ func (d *Driver) Run(ctx context.Context) {
 	for {
 		select {
 		case <-d.turn.wake:
-			d.turn.take(d.drain)
+			d.turn.take(d.drain, d.queue.empty)
 		case <-d.timer.C:
 			d.Event(transfer.Tick{})
 		case <-ctx.Done():

@@ -26,20 +26,27 @@ func (t *turn) nudge() {
 	}
 }
 
-// take runs drain if it is nobody's turn, and wakes the goroutine of Run when something is left. Between drain's last look at the queue
-// and the end of active a push may see active and rely on this holder, hence the look after it.
-func (t *turn) take(drain func() (more bool)) {
+// take runs drain if it is nobody's turn, and wakes the goroutine of Run when something is left. A push between drain's last look at the
+// queue and the end of active relies on this holder, hence the look after it. It does not drain before active is set again: for
+// as long as that took, whoever pushes would wake the goroutine of Run, which could only go round.
+func (t *turn) take(drain func() (more bool), empty func() bool) {
 	if !t.mu.TryLock() {
 		// The holder looks again, unless it was just about to leave.
 		t.nudge()
 		return
 	}
-	more := false
-	if !t.over {
+	more := !t.over
+	for range 2 {
+		if !more {
+			break
+		}
 		t.active.Store(true)
-		more = drain()
+		left := drain()
 		t.active.Store(false)
-		more = more || drain()
+		if left {
+			break
+		}
+		more = !empty()
 	}
 	t.mu.Unlock()
 	if more {

@@ -114,12 +114,13 @@ func (p *poller) disarm() {
 	}
 }
 
-// arm asks every client to ring; true: something came in meanwhile.
+// arm asks every client to ring; true: something came in meanwhile. What a client that has to collect first has submitted waits for
+// that, and whoever sees it collect wakes the poller.
 func (p *poller) arm() bool {
 	pending := false
 	for _, s := range p.srv.all() {
 		s.in.Lock()
-		if !s.stopped && !s.sq.Arm() {
+		if !s.stopped && !s.stalled.Load() && !s.sq.Arm() {
 			pending = true
 		}
 		s.in.Unlock()

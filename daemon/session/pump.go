@@ -108,10 +108,13 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 }
 
 // readOut reads what a client that is gone had published, and perhaps not rung for any more: to its caller it was submitted. Not more than a
-// full queue, since a child of its may go on writing.
+// full queue, since a child of its may go on writing. What it had still to collect is in the way of nothing now.
 func (s *session) readOut() {
+	s.in.Lock()
+	s.unread = true
+	s.in.Unlock()
 	for left := int(s.geometry.SQ); left > 0; left -= batch {
-		if n, stalled := s.pump(); n < batch || stalled {
+		if n, _ := s.pump(); n < batch {
 			return
 		}
 	}
@@ -125,8 +128,11 @@ func (s *session) violated(err error) {
 	s.end(c)
 }
 
-// admissible tells whether one more submission can be answered whatever it is.
+// admissible tells whether one more submission can be answered whatever it is, or need not be.
 func (s *session) admissible() bool {
+	if s.unread {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cq.Outstanding()+s.running() < s.reserve {
@@ -239,12 +245,15 @@ func (s *session) released(userData uint64) {
 	}
 }
 
-// answerSelf completes a NOP, or refuses. The caller holds mu.
+// answerSelf completes a NOP, or refuses. The caller holds in and mu.
 func (s *session) answerSelf(e *ring.SQE, c transfer.Cause) error {
 	cqe := ring.CQE{UserData: e.UserData, Tag: e.Tag, Status: uint16(transfer.Done)}
 	if c.Reason != transfer.OK {
 		s.count.refusals.Add(1)
 		cqe.Status, cqe.Reason = uint16(transfer.Failed), uint16(c.Reason)
+	}
+	if s.unread {
+		return nil
 	}
 	if err := s.put(&cqe, nil, nil, c.Text, true); err != nil {
 		return err

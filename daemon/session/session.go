@@ -42,6 +42,7 @@ type session struct {
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
+	unread  bool   // its client is gone: nobody collects what it is answered
 	resume  chan struct{}
 
 	outdated outdated // submissions

@@ -379,3 +379,43 @@ func TestPublishedBeforeDeath(t *testing.T) {
 		}
 	})
 }
+
+// TestPublishedBeforeDeathOfOneThatCollectedNothing: for a completion that nobody will read there need be no room.
+func TestPublishedBeforeDeathOfOneThatCollectedNothing(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		const entries, published = 16, 100
+		c := n.dial(sessiontest.Options{SQ: 256, CQ: entries})
+		id := transfer.SessionID(c.Welcome.Session)
+		for i := range entries + published {
+			e, rec := ring.SQE{Op: ring.OpNop}, []byte(nil)
+			if i >= entries {
+				e, rec = sessiontest.Encode(&transfer.SealOp{Target: 1})
+			}
+			e.UserData = uint64(i + 1)
+			if _, err := c.Rings.Submit(e, rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Kill()
+		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+		if got := count[transfer.Submit](n); got != published {
+			t.Errorf("%d of %d submissions were read", got, published)
+		}
+	})
+}
+
+// TestNoPollingForWhoHasToCollectFirst: what waits in the ring of a client that collects nothing keeps no poller awake, until it collects.
+func TestNoPollingForWhoHasToCollectFirst(t *testing.T) {
+	n := start(t, nil)
+	const entries = 16
+	c := n.dial(sessiontest.Options{SQ: 64, CQ: entries})
+	id := transfer.SessionID(c.Welcome.Session)
+	for range entries + 1 {
+		_, err := c.Submit(nil)
+		noErr(t, err)
+	}
+	eventually(t, func() bool { return n.Stalls(id) }, "submissions in its ring do not wait: %v", func() bool { return n.Stalls(id) })
+	if n.Arm() {
+		t.Error("the poller would go on, with nothing that it may read")
+	}
+}

@@ -78,7 +78,7 @@ func (v *Server) watch() {
 	var still stall
 	slow := time.NewTimer(still.expect(time.Now(), slowWatch))
 	defer slow.Stop()
-	fast := time.NewTimer(time.Hour)
+	fast := newSoon()
 	defer fast.Stop()
 	for {
 		select {
@@ -95,8 +95,9 @@ func (v *Server) watch() {
 			}
 			slow.Reset(still.expect(time.Now(), pulse.Until(next)))
 		case <-v.poke:
-			fast.Reset(fastWatch)
+			fast.in(fastWatch)
 		case <-fast.C:
+			fast.due = time.Time{}
 			var next time.Duration
 			for _, s := range v.all() {
 				if d := s.glance(); d > 0 && (next == 0 || d < next) {
@@ -104,9 +105,28 @@ func (v *Server) watch() {
 				}
 			}
 			if next > 0 {
-				fast.Reset(next)
+				fast.in(next)
 			}
 		}
+	}
+}
+
+// soon is a timer that is only ever brought forward: what is asked for again and again still comes.
+type soon struct {
+	*time.Timer
+	due time.Time // zero: it is not set
+}
+
+func newSoon() *soon {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &soon{Timer: t}
+}
+
+func (t *soon) in(d time.Duration) {
+	if at := time.Now().Add(d); t.due.IsZero() || at.Before(t.due) {
+		t.due = at
+		t.Reset(d)
 	}
 }
 
