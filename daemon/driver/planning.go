@@ -15,12 +15,6 @@ import (
 
 // makePlan plans small requests at once, where a hop to a worker would cost more than the planning, and the rest in workers.
 func (d *Driver) makePlan(e transfer.MakePlan) {
-	if e.Leg.Peer == "" {
-		if seg := d.find(e.Leg, e.Seg); seg != nil {
-			d.planned(e, seg.plan, nil)
-			return
-		}
-	}
 	if ids(e) <= d.cfg.PlanInline {
 		p, err := plan.New(request(e))
 		d.planned(e, p, err)
