@@ -1,7 +1,5 @@
 package transfer
 
-import "github.com/kvpipe/kvpipe/daemon/layout"
-
 // HeldFor is what counts against MaxHeld of a node.
 func (m *Machine) HeldFor(node string) int { return m.peers[node].held }
 
@@ -53,18 +51,20 @@ func (m *Machine) RememberedOffers() (n int) {
 
 // Verdicts is how many pairs of layouts are remembered, and of how many neither a peer nor a session has one of the two any more, nor a take.
 func (m *Machine) Verdicts() (all, stray int) {
-	here := map[*layout.Layout]bool{}
+	here := map[[32]byte]bool{}
 	for _, p := range m.peers {
 		for _, k := range p.knows {
-			here[k.layout] = true
+			here[k.layout.Digest()] = true
 		}
 	}
 	for _, s := range m.sessions {
-		here[s.layout] = true
+		if s.layout != nil {
+			here[s.layout.Digest()] = true
+		}
 	}
 	for _, v := range m.serves {
 		for _, r := range v.consumers {
-			here[r.Layout] = true
+			here[r.Layout.Digest()] = true
 		}
 	}
 	for p := range m.agreed {
@@ -81,3 +81,6 @@ func (m *Machine) allPast() (all []*serveEnd) {
 	}
 	return all
 }
+
+// PastSize is how many ends of transfers are remembered for peers.
+func (m *Machine) PastSize() int { return len(m.allPast()) }

@@ -8,6 +8,9 @@ func (m *Machine) introduce(p *peer, ranks []RankLayout) []RankRef {
 	for i, r := range ranks {
 		refs[i] = RankRef{Rank: r.Rank, Digest: r.Layout.Digest()}
 		if !p.told[refs[i].Digest] {
+			if len(p.told) >= maxKnown {
+				clear(p.told) // as its own memory of them ends; what it has it ignores
+			}
 			p.told[refs[i].Digest] = true
 			m.send(p, &MsgLayout{r.Layout})
 		}
@@ -28,7 +31,7 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 	p.knows[l.Digest()] = k
 }
 
-// forgetLayouts drops those of a peer, and the verdicts about them: they would keep them.
+// forgetLayouts drops those of a peer, and the verdicts about them.
 func (m *Machine) forgetLayouts(p *peer) {
 	p.knows, p.known = map[[32]byte]*known{}, 0
 	clear(m.agreed)
@@ -90,8 +93,8 @@ func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
 	}
 }
 
-// pair is two layouts whose fingerprints were compared.
-type pair struct{ producer, consumer *layout.Layout }
+// pair is the digests of two layouts whose fingerprints were compared: the layouts themselves would stay after their sessions.
+type pair struct{ producer, consumer [32]byte }
 
 const maxAgreed = 1024
 
@@ -99,7 +102,7 @@ const maxAgreed = 1024
 func (m *Machine) agree(producer, consumer []RankLayout) Cause {
 	for i := range producer {
 		for j := range consumer {
-			if c := m.agreed1(pair{producer[i].Layout, consumer[j].Layout}); c.Reason != OK {
+			if c := m.agreed1(producer[i].Layout, consumer[j].Layout); c.Reason != OK {
 				return c
 			}
 		}
@@ -107,17 +110,18 @@ func (m *Machine) agree(producer, consumer []RankLayout) Cause {
 	return Cause{}
 }
 
-func (m *Machine) agreed1(p pair) Cause {
+func (m *Machine) agreed1(producer, consumer *layout.Layout) Cause {
+	p := pair{producer.Digest(), consumer.Digest()}
 	if p.producer == p.consumer {
 		return Cause{}
 	}
 	c, known := m.agreed[p]
 	if !known {
-		if key, a, b, differ := layout.FingerprintDiff(p.producer, p.consumer); differ && !m.cfg.Broken.Stranger {
+		if key, a, b, differ := layout.FingerprintDiff(producer, consumer); differ && !m.cfg.Broken.Stranger {
 			c = because(Incompatible, "fingerprint field %q is %q at the producer and %q at the consumer; both engines must serve the same model alike", key, a, b)
 		}
 		if len(m.agreed) >= maxAgreed {
-			clear(m.agreed) // layouts of sessions long gone must not stay
+			clear(m.agreed)
 		}
 		m.agreed[p] = c
 	}

@@ -84,7 +84,8 @@ func (y *past) settle(e *serveEnd) {
 
 func (y *past) fire(m *Machine, _ wake) {
 	for len(y.queue) > 0 && y.queue[0].at+m.cfg.Linger <= m.now {
-		if e := y.queue[0]; e.until > m.now {
+		// What came by a channel that is over comes no more, but for the word about what was sent.
+		if e := y.queue[0]; e.until > m.now && (e.unsure || e.peer.up && e.leg.Epoch == e.peer.epoch) {
 			e.at = m.now
 			y.queue = append(y.queue[1:], e)
 			continue

@@ -40,3 +40,34 @@ func TestAMadPeersEndsPushOutNothingOfAnothers(t *testing.T) {
 	}
 	t.Error("the offer is not taken, though b said so")
 }
+
+// TestEndsOfLostChannelsAreForgotten: after a while, since what came by such a channel comes no more, however long the take had.
+func TestEndsOfLostChannelsAreForgotten(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(100)
+	l := oneRank(t)
+	const rounds = 50
+	for x := transfer.XferID(1); x <= rounds; x++ {
+		epoch := uint64(x)
+		a.step(transfer.PeerMsg{Node: "b", Epoch: epoch, Msg: layoutMsg(l)})
+		take := takeOf(x, l)
+		take.Deadline = 3600 * transfer.Second
+		a.step(transfer.PeerMsg{Node: "b", Epoch: epoch, Msg: take})
+		a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: epoch, Xfer: x, End: transfer.Producer}, Slices: 1, Bytes: 1 << 20, Transport: "tcp"})
+		a.fences = nil
+		a.step(transfer.PeerDown{Node: "b", Epoch: epoch, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "lost"}})
+		for _, f := range a.fences {
+			a.step(transfer.Fenced{Leg: f})
+		}
+		a.step(transfer.PeerUp{Node: "b", Epoch: epoch + 1})
+	}
+	if n := a.m.PastSize(); n != rounds {
+		t.Fatalf("%d ends are remembered at first, want %d", n, rounds)
+	}
+	for range 12 {
+		a.later(5 * transfer.Second)
+	}
+	if n := a.m.PastSize(); n > 0 {
+		t.Errorf("a minute later %d ends of channels that are gone are remembered", n)
+	}
+}

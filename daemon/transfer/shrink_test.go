@@ -112,3 +112,21 @@ func TestVerdictsKeepNoLayouts(t *testing.T) {
 		t.Errorf("%d verdicts of %d are about layouts that are not here", stray, all)
 	}
 }
+
+// TestVerdictsAreOfWhatLayoutsSay: a client that comes with the same layout again and again adds nothing to them.
+func TestVerdictsAreOfWhatLayoutsSay(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(100)
+	for i := range transfer.SessionID(20) {
+		s := 100 + i
+		a.step(transfer.SessionOpened{Session: s, Engine: "d", Role: transfer.Worker, Credits: 1000})
+		a.step(transfer.LayoutSet{Session: s, Layout: manyViews(t, 7)})
+		a.step(transfer.Submit{Session: s, UserData: 1, Op: &transfer.TakeOp{
+			Key: []byte("k"), Token: anyToken, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Second, Blocks: someBlocks(0, 1),
+		}})
+		a.step(transfer.SessionClosed{Session: s})
+	}
+	if all, _ := a.m.Verdicts(); all != 1 {
+		t.Errorf("%d verdicts, want 1", all)
+	}
+}

@@ -18,14 +18,12 @@ type life[S comparable] struct {
 	lost     string         // the live one, or the last: some of it were expected after a restart, and did not come
 	sessions map[S]struct{} // of the live instance, not ending
 	past     []string       // instances that were replaced, newest last
-	left     int            // how often the last session of an instance has left
 }
 
-// idle is an engine whose last session left, for the left-th time.
+// idle is an engine whose last session left.
 type idle[S comparable] struct {
 	key  Engine
 	life *life[S]
-	left int
 }
 
 // What clients that restart for ever, under one name or ever new ones, make the daemon remember.
@@ -63,6 +61,8 @@ func (l *Lives[S]) Join(key Engine, name string, s S, resumes bool) {
 	if e == nil {
 		e = &life[S]{sessions: map[S]struct{}{}}
 		l.engines[key] = e
+	} else if e.instance == "" {
+		l.idle = slices.DeleteFunc(l.idle, func(i idle[S]) bool { return i.life == e })
 	}
 	if name != e.instance {
 		if e.replace(e.instance); e.instance == "" && e.lost != name && !resumes {
@@ -146,13 +146,9 @@ func (l *Lives[S]) Leave(key Engine, instance string, s S, awaited bool) {
 // rest remembers an engine without sessions.
 func (l *Lives[S]) rest(key Engine, e *life[S]) {
 	e.instance = ""
-	e.left++
-	l.idle = append(l.idle, idle[S]{key, e, e.left})
+	l.idle = append(l.idle, idle[S]{key, e})
 	if len(l.idle) > maxIdle {
-		old := l.idle[0]
-		l.idle = l.idle[1:]
-		if l.engines[old.key] == old.life && old.life.left == old.left && len(old.life.sessions) == 0 {
-			delete(l.engines, old.key)
-		}
+		delete(l.engines, l.idle[0].key)
+		l.idle = slices.Delete(l.idle, 0, 1)
 	}
 }

@@ -100,3 +100,23 @@ func TestLivesKeepWhoIsLive(t *testing.T) {
 		t.Errorf("its live instance is forgotten: %+v", e)
 	}
 }
+
+// TestWhoComesAndGoesPushesNobodyOut: an engine that flaps for ever is one engine, and has none forgotten that came before.
+func TestWhoComesAndGoesPushesNobodyOut(t *testing.T) {
+	l, x, y := NewLives[int](), Engine{Name: "x"}, Engine{Name: "y"}
+	for session, e := range []Engine{x, y} {
+		l.Join(e, "old", session, false)
+		l.Join(e, "new", 2+session, false)
+		l.Leave(e, "new", 2+session, false)
+	}
+	for i := range maxIdle + 1 {
+		l.Join(y, fmt.Sprint(i), 4+i, false)
+		l.Leave(y, fmt.Sprint(i), 4+i, false)
+	}
+	if len(l.idle) != 2 {
+		t.Errorf("%d engines are idle, want 2", len(l.idle))
+	}
+	if _, _, err := l.Judge(x, "old", false); err == nil {
+		t.Error("an instance that was replaced may come back")
+	}
+}
