@@ -155,6 +155,8 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	o, g := m.offers[string(msg.Key)], m.graves.keys[string(msg.Key)]
 	switch {
+	case o != nil && o.item != nil: // it may be another's by now
+		return because(Invalid, "key %s is an item's, whose ends alone say what becomes of it", short(msg.Key))
 	case o != nil && !sameToken(o.token, msg.Token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(msg.Key))
 	case m.cfg.Broken.Interest:

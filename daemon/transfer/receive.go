@@ -25,8 +25,8 @@ type receiving struct {
 
 // asked counts the further attempts at a slice.
 type asked struct {
-	latest  uint32 // attempt
-	spoiled int    // how many of them since what came was not what was sent
+	latest  uint16 // attempt
+	spoiled uint16 // how many of them since what came was not what was sent
 }
 
 func (r *receiving) has(slice uint32) bool { return r.in[slice/64]&(1<<(slice%64)) != 0 }
@@ -262,7 +262,7 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 				return
 			}
 		}
-		if *word&bit == 0 && key.Attempt >= seg.tries[key.Slice].latest && t.phase == moving {
+		if *word&bit == 0 && key.Attempt >= uint32(seg.tries[key.Slice].latest) && t.phase == moving {
 			t.again(m, key.Seg, []uint32{key.Slice}, cause)
 		}
 	}
@@ -275,14 +275,14 @@ func (t *take) again(m *Machine, i uint32, lost []uint32, cause Cause) {
 	if seg.tries == nil {
 		seg.tries = map[uint32]asked{}
 	}
-	byAttempt := map[uint32][]uint32{}
+	byAttempt := map[uint16][]uint32{}
 	for _, s := range lost {
 		a := seg.tries[s]
 		a.latest++
 		if cause.Reason == Corrupt {
 			a.spoiled++
 		}
-		if a.spoiled > m.cfg.Retries || a.latest > maxAttempts {
+		if int(a.spoiled) > m.cfg.Retries || a.latest > maxAttempts {
 			t.fail(m, Failed, because(cause.Reason, "slice %d of segment %d did not arrive whole in %d attempts: %s", s, i, a.latest, cause.Text))
 			return
 		}
@@ -290,6 +290,6 @@ func (t *take) again(m *Machine, i uint32, lost []uint32, cause Cause) {
 		byAttempt[a.latest] = append(byAttempt[a.latest], s)
 	}
 	for _, n := range slices.Sorted(maps.Keys(byAttempt)) {
-		m.send(t.peer, &MsgResend{Xfer: t.leg.id.Xfer, Seg: i, Attempt: n, Slices: byAttempt[n]})
+		m.send(t.peer, &MsgResend{Xfer: t.leg.id.Xfer, Seg: i, Attempt: uint32(n), Slices: byAttempt[n]})
 	}
 }

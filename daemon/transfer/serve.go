@@ -172,7 +172,9 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 	v.segs = v.segs1[:0]
 	v.claim.live++
 	v.counted = true
-	v.replace(m)
+	if o.item == nil { // an item lets one take of each GET begin, and GETs of ends on two nodes may have one name
+		v.replace(m)
+	}
 	o.serves = append(o.serves, v)
 	v.leg.ranks = o.ranks
 	m.traceServe(v, "take begins at its producer")

@@ -197,8 +197,10 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
 	case t.phase != asking && t.phase != moving:
-	case msg.Retry > 0 && t.phase == asking:
-		t.putOff(m, msg.Cause, msg.Retry)
+	case msg.Retry > 0: // was it heard behind the grant, it was not the last word
+		if t.phase == asking {
+			t.putOff(m, msg.Cause, msg.Retry)
+		}
 	default:
 		t.asked = false // the producer's end is over: there is nobody to tell how the take ended
 		t.fail(m, Failed, msg.Cause)
