@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
 var (
@@ -20,15 +21,14 @@ var (
 // accept takes connections of all kinds on the one port. Each has a few seconds to say what it is.
 func (m *Manager) accept() {
 	var waiting lobby
-	var told time.Time
+	var told damper.Damper
 	for {
 		conn, err := m.cfg.Listener.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) || m.ctx.Err() != nil {
 				return
 			}
-			if time.Since(told) > time.Duration(toldWindow) {
-				told = time.Now()
+			if told.Due() {
 				m.log.Warn("connections of peers cannot be accepted", "error", err)
 			}
 			t := time.NewTimer(100 * time.Millisecond) // out of descriptors: let some go

@@ -141,6 +141,28 @@ func TestAMalformedFrameClosesItsChannel(t *testing.T) {
 	}
 }
 
+// TestMalformedFramesOverAndOver: a peer that comes back each time to send another one fills no log.
+func TestMalformedFramesOverAndOver(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	const channels = 3
+	for range channels {
+		r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
+		up := wait[transfer.PeerUp](a, nil)
+		r.write(rawFrame(kind(up.Epoch, kindGrant, []byte{0x3a, 4, 0x20, 3, 0x2a, 0})))
+		wait[transfer.PeerDown](a, nil)
+		r.closed()
+	}
+	if _, st := a.Snapshot(); st.Malformed != channels {
+		t.Errorf("%d are counted, want %d", st.Malformed, channels)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := strings.Count(strings.Join(a.logged, "\n"), "malformed frame, channel closed"); n != 1 {
+		t.Errorf("the log says it %d times, want once", n)
+	}
+}
+
 func TestFramesOfAnotherEpochAreDropped(t *testing.T) {
 	cl := newCluster(t)
 	a := cl.node("a", nil)

@@ -51,7 +51,9 @@ func (c *channel) fail(err error) {
 	}
 	if isMalformed(err) {
 		c.m.count(func(s *Stats) { s.Malformed++ })
-		c.m.log.Warn("malformed frame, channel closed", "peer", c.node, "epoch", c.epoch, "error", err)
+		if c.m.malformed.Due(c.node) {
+			c.m.log.Warn("malformed frame, channel closed", "peer", c.node, "epoch", c.epoch, "error", err)
+		}
 		c.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("peer %q sent a malformed frame: %v", c.node, err)}, true)
 		return
 	}

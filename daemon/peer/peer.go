@@ -16,6 +16,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
 // Protocol versions of peer.proto that this daemon speaks.
@@ -71,8 +72,9 @@ type Manager struct {
 	wg     sync.WaitGroup
 	born   time.Time
 
-	refusals refusals
-	rough    rough
+	refusals  refusals
+	malformed damper.Each // by node
+	rough     rough
 
 	mu       sync.Mutex
 	closed   bool

@@ -9,13 +9,14 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/damper"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // control answers control messages until the session ends. It returns the client's BYE, which is answered at the very
 // end, or nil.
 func (s *session) control(buf []byte) (bye *message) {
-	var told time.Time
+	var told damper.Damper
 	for {
 		m, err := receive(s.conn, buf)
 		if err != nil {
@@ -29,8 +30,7 @@ func (s *session) control(buf []byte) (bye *message) {
 		}
 		value, later, err := s.work(&m)
 		sys.CloseAll(m.fds)
-		if scarce(err) && time.Since(told) > scarceGap {
-			told = time.Now()
+		if scarce(err) && told.Due() {
 			s.log.Warn("no descriptor or no memory for what a session asks", "error", err)
 		}
 		if later {

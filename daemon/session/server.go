@@ -13,6 +13,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/memory"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/damper"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -98,9 +99,6 @@ func New(cfg Config) (*Server, error) {
 	return v, nil
 }
 
-// scarceGap is how often the log says that connections cannot be accepted, and of each session that it asks for what there is not.
-const scarceGap = 10 * time.Second
-
 // Serve accepts connections on l, a unix socket, which it takes over, until Close, and then returns nil. It may run for several listeners.
 func (v *Server) Serve(l net.Listener) error {
 	defer l.Close()
@@ -119,7 +117,7 @@ func (v *Server) Serve(l net.Listener) error {
 		delete(v.listeners, l)
 		v.mu.Unlock()
 	}()
-	var told time.Time
+	var told damper.Damper
 	for {
 		conn, err := l.Accept()
 		switch {
@@ -131,8 +129,7 @@ func (v *Server) Serve(l net.Listener) error {
 			// It went while it was queued.
 		case scarce(err):
 			// The connection stays queued. Somebody has to go before it can be served.
-			if time.Since(told) > scarceGap {
-				told = time.Now()
+			if told.Due() {
 				v.cfg.Log.Warn("no descriptor or no memory for a new session", "error", err)
 			}
 			select {

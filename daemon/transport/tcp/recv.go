@@ -103,11 +103,13 @@ func (r *receiver) end() {
 	}
 }
 
-// malformed notes that the peer does not keep to the protocol. It is said here, once for each link: that a link is lost may be the end of its
-// channel, or be another's fault by then.
+// malformed notes that the peer does not keep to the protocol. It is said here: that a link is lost may be the end of its channel, or be
+// another's fault by then. A peer whose links all end so, as often as they are opened, is named now and then.
 func (r *receiver) malformed(err error) error {
 	r.ch.count.bad.Add(1)
-	r.ch.t.cfg.Log.Warn("malformed frame, data link closed", "peer", r.Peer, "epoch", r.Epoch, "link", r.Index, "error", err)
+	if r.ch.count.malformed.Due() {
+		r.ch.t.cfg.Log.Warn("malformed frame, data link closed", "peer", r.Peer, "epoch", r.Epoch, "link", r.Index, "error", err)
+	}
 	return fmt.Errorf("malformed: %w", err)
 }
 

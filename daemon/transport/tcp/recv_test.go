@@ -203,6 +203,30 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// TestMalformedOverAndOver: a peer whose links all end so fills no log. Each one counts.
+func TestMalformedOverAndOver(t *testing.T) {
+	var log bytes.Buffer
+	p := newRawPeer(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := p.expect(1, 8<<10, 2)
+	const links = 5
+	for i := range links {
+		if i > 0 {
+			p.link(i)
+		}
+		f := s.frame(1, 0)
+		f[36] ^= 1
+		p.write(f)
+		p.wantClosed()
+		p.sink.LinkLost(t, i+1)
+	}
+	if st := p.tr.Stats()["a"]; st.Malformed != links {
+		t.Errorf("%d malformed frames are counted, want %d", st.Malformed, links)
+	}
+	if said := log.String(); strings.Count(said, "malformed frame") != 1 {
+		t.Errorf("the log has\n%swant it said once", said)
+	}
+}
+
 // TestCutOff: a link that ends within a frame is reported for the slice it was in, before LinkLost, and the slice can be
 // sent again through the next link.
 func TestCutOff(t *testing.T) {

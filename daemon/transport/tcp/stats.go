@@ -1,12 +1,17 @@
 package tcp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/kvpipe/kvpipe/internal/damper"
+)
 
 // counters are what happened with one peer since the start, over all its channels.
 type counters struct {
 	sentBytes, sentSlices, resent  atomic.Uint64
 	landedBytes, landedSlices      atomic.Uint64
 	discarded, corrupt, bad, links atomic.Uint64
+	malformed                      damper.Damper
 }
 
 // Stats are a peer's counters since the start.
