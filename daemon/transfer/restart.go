@@ -123,8 +123,8 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 	case s.changed:
 		return because(Restarted, "engine %q has another session of one of its ranks on node %q than this was about; submit it again for those that are here",
 			s.engine.key.name, m.cfg.Node)
-	case !s.resumed:
-		return because(Restarted, "the daemon of node %q was restarted, and did not expect this session of engine %q any more: it cannot tell which ranks this was about; submit it again for those that are here",
+	case !s.resumed: // or it is OfBefore because of a worker of which the machine has not heard yet
+		return because(Restarted, "the daemon of node %q cannot tell which ranks of engine %q this was about: it was restarted since, and did not expect this session any more, or another worker came just as it was read; submit it again for those that are here",
 			m.cfg.Node, s.engine.key.name)
 	}
 	return Cause{}

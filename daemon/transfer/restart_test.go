@@ -97,6 +97,7 @@ func TestARankThatHadLeftBeforeTheRestartIsMissing(t *testing.T) {
 // about who came in the place of one: whether before the restart, after it, or before the scheduler is back.
 func TestWhatWasAskedOfAnotherRankIsRefused(t *testing.T) {
 	const other = `engine "e" has another session of one of its ranks on node "a" than this was about`
+	const unclear = `node "a" cannot tell which ranks of engine "e" this was about: it was restarted since, and did not expect this session any more`
 	again := func() (*transfer.OfferOp, *transfer.TakeOp) {
 		offer, take := schedOffer("k"), schedTake(1)
 		offer.Again, take.Again = true, true
@@ -112,7 +113,7 @@ func TestWhatWasAskedOfAnotherRankIsRefused(t *testing.T) {
 		{"all are back", resumed, resumed, ""},
 		{"replaced after the restart", resumed, transfer.SessionOpened{}, other},
 		{"replaced before", transfer.SessionOpened{Resumed: true, Changed: true}, resumed, other},
-		{"a scheduler that was not expected any more", transfer.SessionOpened{}, resumed, "it cannot tell which ranks this was about"},
+		{"a scheduler that was not expected any more", transfer.SessionOpened{}, resumed, unclear},
 	} {
 		for _, first := range []bool{true, false} { // the scheduler asks before its ranks are back
 			r := comeBack(t, c.sched, 0, 1)
@@ -140,6 +141,17 @@ func TestWhatWasAskedOfAnotherRankIsRefused(t *testing.T) {
 			r.runs(r.submit(schedTake(2)))
 		}
 	}
+}
+
+// TestNoRestartIsMadeUp: what was read at the moment in which a worker came is marked before the machine hears of the worker. Nothing was
+// restarted, and the client is not told that something was.
+func TestNoRestartIsMadeUp(t *testing.T) {
+	r := &returning{t: t, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }}), now: 1}
+	r.rank(transfer.SessionOpened{}, 0)
+	r.step(transfer.SessionOpened{Session: schedID, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	offer := schedOffer("k")
+	transfer.OfBefore(offer)
+	r.refused(r.submit(offer), transfer.Restarted, "or another worker came just as it was read; submit it again for those that are here")
 }
 
 // TestWhatWaitsForARankIsNotForItsSuccessor: also what was first asked for while the rank was awaited.
