@@ -266,11 +266,11 @@ func (r *Roster) loses(key instance) {
 
 // named finds a session by the name that its client has for it. By which it came, clients choose: no name of one engine's is another's.
 func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
-	if found, known = r.all[back.ID]; known {
-		return found, true
+	if found, known = r.all[back.ID]; known || back.ID == 0 {
+		return found, known
 	}
 	for _, s := range r.all {
-		if s.before && back.ID != 0 && s.Was == back.ID && s.engine() == who.engine() && (!known || s.hasSecret(back)) {
+		if s.before && s.Was == back.ID && s.engine() == who.engine() && (!known || s.hasSecret(back)) {
 			found, known = s, true
 		}
 	}
@@ -279,8 +279,11 @@ func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
 
 // OwnerOf is the owner of the engine's session that a client has the secret of; "": there is none.
 func (r *Roster) OwnerOf(back Return, engine string) string {
+	if back.ID == 0 { // most clients had none
+		return ""
+	}
 	for id, s := range r.all {
-		if back.ID != 0 && s.Engine == engine && (id == back.ID || s.Was == back.ID) && s.hasSecret(back) {
+		if s.Engine == engine && (id == back.ID || s.Was == back.ID) && s.hasSecret(back) {
 			return s.Owner
 		}
 	}
@@ -289,8 +292,11 @@ func (r *Roster) OwnerOf(back Return, engine string) string {
 
 // Heir finds the session of this daemon as which one of before came; nil: there is none.
 func (r *Roster) Heir(back Return) Client {
+	if back.ID == 0 {
+		return nil
+	}
 	for _, s := range r.all {
-		if s.client != nil && back.ID != 0 && s.Was == back.ID && s.hasSecret(back) {
+		if s.client != nil && s.Was == back.ID && s.hasSecret(back) {
 			return s.client
 		}
 	}
