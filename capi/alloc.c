@@ -75,7 +75,7 @@ int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_
 		return kv_err(KVPIPE_E_UNAVAILABLE, "%s: no shared memory: %s: " KV_ALLOW("memfd_create, fallocate and madvise"), what,
 			      strerror(err));
 	return err == 0 ? 0 : kv_err(KVPIPE_E_QUOTA, "%s: no memory for %llu bytes: %s", what,
-				     (unsigned long long)nbytes, strerror(err));
+				     (unsigned long long)nbytes, kv_why(err));
 }
 
 void kv_memory_drop(struct kv_memory *m)

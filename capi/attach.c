@@ -6,6 +6,7 @@
  */
 #include "internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -58,7 +59,7 @@ static enum kv_came exchange(struct attempt *a, uint16_t type, const void *body,
 			return came;
 		int got = kv_ctl_recv(a->sock, a->m, 0);
 		if (got < 0)
-			return a->m->full ? judge(a, KVPIPE_E_QUOTA, KV_NO_FILES) : KV_AGAIN;
+			return a->m->full ? judge(a, KVPIPE_E_QUOTA, kv_why(EMFILE)) : KV_AGAIN;
 		if (got == 0)
 			continue;
 		if (a->m->head.type == KVPIPE_CTL_WELCOME && type == KVPIPE_CTL_HELLO)

@@ -125,7 +125,7 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 	if (err == 0 && got == 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer within %s: " KV_LOOK, kv->path, KV_SPAN(deadline - start));
 	else if (err == 0 && got < 0 && m.full)
-		err = kv_err(KVPIPE_E_QUOTA, "connect: " KV_NO_FILES);
+		err = kv_err(KVPIPE_E_QUOTA, "connect: %s", kv_why(EMFILE));
 	else if (err == 0 && got < 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon closed the connection without a reason", kv->path);
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)
@@ -148,13 +148,9 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 
 static int unfurnished(int why)
 {
-	if (why == EMFILE)
-		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES);
-	if (why == ENFILE)
-		return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: " KV_NO_FILES_HERE);
 	if (kv_forbidden(why))
 		return kv_err(KVPIPE_E_UNAVAILABLE, "connect: no eventfds: %s: " KV_ALLOW("eventfd2 and epoll_create1"), strerror(why));
-	return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: %s", strerror(why));
+	return kv_err(KVPIPE_E_QUOTA, "connect: no eventfds: %s", kv_why(why));
 }
 
 /* What the session needs besides the rings. */

@@ -103,9 +103,8 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not accept connections within %s: " KV_LOOK, *path,
 				      KV_SPAN(deadline - start));
 		case EMFILE:
-			return kv_err(KVPIPE_E_QUOTA, "connect: " KV_NO_FILES);
 		case ENFILE:
-			return kv_err(KVPIPE_E_QUOTA, "connect: " KV_NO_FILES_HERE);
+			return kv_err(KVPIPE_E_QUOTA, "connect: %s", kv_why(-*sock));
 		default:
 			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s: is it the socket of kvpiped?", *path, strerror(-*sock));
 		}

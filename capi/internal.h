@@ -314,8 +314,6 @@ struct kv_message {
 	int nfds;
 	bool full; /* of one that was not received: this process may open no more files */
 };
-#define KV_NO_FILES "this process may open no more files: raise its limit (ulimit -n)"
-#define KV_NO_FILES_HERE "this node has no more files: raise fs.file-max"
 #define KV_RECV_EOF (-1)
 #define KV_RECV_BAD (-2)
 /* 1: a message, 0: nothing before the deadline, or one of the above. Deadline 0: do not wait. */
@@ -555,6 +553,8 @@ void kv_memory_drop(struct kv_memory *m);
 /* memfd.c: a memfd that can be sealed (-1: errno); and all of one made present, mapped at addr: an errno. What is in it may be
  * zeroed: only for memory that nobody uses yet. */
 int kv_memfd(const char *name, unsigned int flags);
+/* An errno in words. Where files have run out they say whose, and what to raise. */
+const char *kv_why(int err);
 /* Whether an errno is that of a system call that a sandbox does not let through; those that are asked about have no other cause. */
 bool kv_forbidden(int err);
 #define KV_ALLOW(calls) "allow " calls " in this process's sandbox (a container's seccomp profile)"

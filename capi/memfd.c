@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -21,6 +22,15 @@ int kv_memfd(const char *name, unsigned int flags)
 	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
 		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	return fd;
+}
+
+const char *kv_why(int err)
+{
+	if (err == EMFILE)
+		return "this process may open no more files: raise its limit (ulimit -n)";
+	if (err == ENFILE)
+		return "this node has no more files: raise fs.file-max";
+	return strerror(err);
 }
 
 bool kv_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }

@@ -637,8 +637,14 @@ static void crowded_child(void)
 {
 	struct fake *f = fake_start(NULL);
 	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f));
+	kvpipe_region_t region;
+	void *addr;
 	kvpipe_t *kv;
 
+	fails(SYS_memfd_create, ENFILE);
+	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), KVPIPE_E_QUOTA, "fs.file-max");
+	kvpipe_close(kv);
 	fails(SYS_eventfd2, ENFILE);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "fs.file-max");
 	fails(SYS_socket, ENFILE);
