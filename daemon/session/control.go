@@ -30,8 +30,8 @@ func (s *session) control(buf []byte) (bye *message) {
 		}
 		value, later, err := s.work(&m)
 		sys.CloseAll(m.fds)
-		if scarce(err) && told.Due() {
-			s.log.Warn("no descriptor or no memory for what a session asks", "error", err)
+		if no := lack(err); no != "" && told.Due() {
+			s.log.Warn(no+" for what a session asks", "error", err)
 		}
 		if later {
 			continue

@@ -39,7 +39,7 @@ func (v *Server) handle(n *newcomer) {
 	}
 	if err != nil {
 		cause, level := causeOf(err), slog.LevelInfo
-		if scarce(err) || errors.Is(err, errHidden) {
+		if lack(err) != "" {
 			level = slog.LevelWarn
 		}
 		v.cfg.Log.Log(context.Background(), level, "session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)

@@ -80,7 +80,7 @@ var errHidden = errors.New("the process runs, but this daemon's /proc does not s
 
 // shown adds that to an error of reading about a process in /proc, where it is why.
 func shown(err error, alive bool) error {
-	if alive && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+	if alive && !errors.Is(err, sys.ErrForbidden) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
 		return fmt.Errorf("%w: %w", err, errHidden)
 	}
 	return err
@@ -88,7 +88,7 @@ func shown(err error, alive bool) error {
 
 // unseen is what a client is told that cannot be looked at: it has ended, unless it is the daemon that lacks something.
 func unseen(err error) error {
-	if scarce(err) || errors.Is(err, errHidden) {
+	if lack(err) != "" {
 		return fmt.Errorf("hello: %w", err)
 	}
 	return refuse(transfer.PeerGone, "hello: %v", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/memory"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Refusal is an error that a client gets to see: a reason and a text that names field, value and limit.
@@ -30,7 +31,7 @@ func causeOf(err error) transfer.Cause {
 		return transfer.Cause(*r)
 	case scarce(err): // before all that is the client's doing: it may ask again, and comes back after a restart
 		return transfer.Cause{Reason: transfer.Quota, Text: fmt.Sprintf("%v: the daemon has used up what it may have: %s", err, enough(err))}
-	case errors.Is(err, errHidden): // nor this, and who mends it restarts no engine
+	case errors.Is(err, errHidden), errors.Is(err, sys.ErrForbidden): // nor these, and who mends them restarts no engine
 		return transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()}
 	case errors.Is(err, memory.ErrQuota):
 		return transfer.Cause{Reason: transfer.Quota, Text: err.Error()}
@@ -40,6 +41,19 @@ func causeOf(err error) transfer.Cause {
 		return transfer.Cause{Reason: transfer.Closed, Text: err.Error()}
 	}
 	return transfer.Cause{Reason: transfer.Invalid, Text: err.Error()}
+}
+
+// lack is what keeps this daemon from doing what a client asks, in words for its log; "": an error is not of that kind.
+func lack(err error) string {
+	switch {
+	case scarce(err):
+		return "no descriptor or no memory"
+	case errors.Is(err, errHidden):
+		return "no sight of the process"
+	case errors.Is(err, sys.ErrForbidden):
+		return "a forbidden system call"
+	}
+	return ""
 }
 
 // scarce says that something would work if only the daemon had more of what the system gives.

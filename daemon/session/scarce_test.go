@@ -63,6 +63,8 @@ func TestWhatADaemonLacks(t *testing.T) {
 		{fmt.Errorf("rings: %w", syscall.ENFILE), transfer.Quota, "fs.file-max"},
 		{fmt.Errorf("%w: map 4096 bytes: %w", memory.ErrInvalid, syscall.ENOMEM), transfer.Quota, "max_map_count"},
 		{fmt.Errorf("%w: map 4096 bytes: %w", memory.ErrInvalid, syscall.EACCES), transfer.Invalid, "map 4096"},
+		{fmt.Errorf("%w: identify fd 5: %w: %w", memory.ErrInvalid, syscall.EPERM, sys.ErrForbidden), transfer.Unavailable, "seccomp"},
+		{session.Unseen(fmt.Errorf("open pidfd: %w: %w", syscall.EPERM, sys.ErrForbidden)), transfer.Unavailable, "seccomp"},
 		{session.Unseen(&fs.PathError{Op: "open", Path: "/proc/7/cgroup", Err: syscall.EMFILE}), transfer.Quota, "LimitNOFILE"},
 		{session.Unseen(&fs.PathError{Op: "open", Path: "/proc/7/cgroup", Err: syscall.ENOENT}), transfer.PeerGone, "/proc/7/cgroup"},
 	} {

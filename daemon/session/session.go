@@ -129,7 +129,7 @@ func (s *session) makeRings(sizes ring.Sizes) (err error) {
 	}
 	g := &s.geometry
 	if s.ringC, s.ringD, err = s.fds.make(g); err != nil {
-		if err = fmt.Errorf("rings of %d and %d bytes: %w", g.CBytes, g.DBytes, err); !scarce(err) {
+		if err = fmt.Errorf("rings of %d and %d bytes: %w", g.CBytes, g.DBytes, err); lack(err) == "" {
 			err = refuse(transfer.Quota, "%v", err)
 		}
 		return err

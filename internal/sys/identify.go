@@ -116,7 +116,7 @@ func Identify(fd int) (FileInfo, error) {
 func fileType(fd int) (uint16, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
-	return st.Mode & unix.S_IFMT, err
+	return st.Mode & unix.S_IFMT, forbidden("statx", err)
 }
 
 // measure fills in what only a file in shared memory has, which is a memfd by

@@ -55,7 +55,7 @@ func memfdCreate(name string, flags int) (int, error) {
 	if err == unix.EINVAL {
 		fd, err = unix.MemfdCreate(name, flags)
 	}
-	return fd, err
+	return fd, forbidden("memfd_create", err)
 }
 
 func fillMemfd(fd int, size int64, opt MemfdOptions) error {

@@ -11,7 +11,7 @@ import (
 func PidfdOpen(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return -1, fmt.Errorf("open pidfd of pid %d: %w", pid, err)
+		return -1, fmt.Errorf("open pidfd of pid %d: %w", pid, forbidden("pidfd_open", err))
 	}
 	return fd, nil
 }
