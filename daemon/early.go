@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -32,10 +33,32 @@ func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
 	t := l.(*net.TCPListener)
 	if absent {
 		e := early{key, t.Addr().(*net.TCPAddr).AddrPort().Addr()}
+		if at, err := netip.ParseAddrPort(addr); err == nil {
+			e.addr = at.Addr() // with its interface, of which the kernel does not always tell
+		}
 		d.early = append(d.early, e)
 		d.log.Warn(e.String())
 	}
 	return t, nil
+}
+
+// missing is the interface of an address such as [fe80::1%eth0]:7650 that this node does not have; "": it has it, or none is named. Without
+// one the kernel lets nobody listen there, not even early.
+func missing(addr string) string {
+	at, err := netip.ParseAddrPort(addr)
+	zone := at.Addr().Zone()
+	if err != nil || zone == "" {
+		return ""
+	}
+	if _, err := net.InterfaceByName(zone); err == nil {
+		return ""
+	}
+	if index, err := strconv.Atoi(zone); err == nil {
+		if _, err := net.InterfaceByIndex(index); err == nil {
+			return ""
+		}
+	}
+	return zone
 }
 
 func (e early) String() string {

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"os/user"
@@ -57,18 +59,25 @@ func (d *Daemon) listenPeers() error {
 	return err
 }
 
-// port opens a TCP port. In service it begins to wait for one that another process has: engines of this node need neither peers nor metrics.
+// port opens a TCP port. It begins to wait for one of an interface that is not there, and in service for one that another process has: engines
+// of this node need neither peers nor metrics.
 func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	l, err := d.listenTCP(key, addr)
-	switch {
-	case err == nil:
+	if err == nil {
 		return pulse.Listen(l), nil
+	}
+	level := slog.LevelError
+	switch zone := missing(addr); {
+	case zone != "":
+		level = slog.LevelWarn // as of any address that is not there yet
+		err = fmt.Errorf("%s: this node has no interface %q yet: nobody can connect there until it has: %w", key, zone, err)
 	case !errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	err = fmt.Errorf("%s: %q is in use%s: %s: %w", key, addr, usedBy(addr), fix, err)
-	if d.opts.Dev {
-		return nil, err
+	default:
+		err = fmt.Errorf("%s: %q is in use%s: %s: %w", key, addr, usedBy(addr), fix, err)
+		if d.opts.Dev {
+			return nil, err
+		}
 	}
 	p, resolved := listenLate(addr, func() {
 		d.closed.open(key)
@@ -77,7 +86,7 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	if resolved != nil {
 		return nil, errors.Join(err, resolved)
 	}
-	d.log.Error("nobody can connect here until it is free; the rest of the daemon runs, and tries again", "address", addr, "error", err)
+	d.log.Log(context.Background(), level, "nobody can connect here yet; the rest of the daemon runs, and tries again", "address", addr, "error", err)
 	d.closed.shut(key, err)
 	return pulse.Listen(p), nil
 }
