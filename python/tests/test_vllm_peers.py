@@ -1,11 +1,12 @@
 """The line that a peer gets at its first load."""
 
 import logging
+import socket
 import threading
 
 import pytest
 
-from kvpipe.vllm.peers import Peers, admin, line
+from kvpipe.vllm.peers import Peers, connect, line, places
 
 EXPLAINED = {"transport": "tcp", "gbps": 5.1, "choices": [
     {"transport": "local", "answer": "refused", "reason": "another node"}, {"transport": "rdma", "answer": "refused", "reason": "no device"},
@@ -46,22 +47,36 @@ def test_who_may_not_ask_the_daemon_says_how_to(said, monkeypatch, tmp_path):
     assert len(said()) == 1 and 'there -> here: first load at 1 GB/s; "kvpipectl explain there"' in said()[0]
 
 
-@pytest.mark.parametrize("there, given, found", [
-    ([], "", "{system}"), (["system", "dev"], "", "{system}"), (["dev"], "", "{dev}"),
-    (["system", "dev"], "/else/kvpiped.sock", "/else/admin.sock"),
-])
-def test_the_daemon_is_asked_where_kvpipectl_finds_it(monkeypatch, tmp_path, there, given, found):
-    system, dev = tmp_path / "run/admin.sock", tmp_path / "xdg/kvpipe/admin.sock"
-    for name, path in (("system", system), ("dev", dev)):
-        path.parent.mkdir(parents=True)
-        if name in there:
-            path.touch()
-    monkeypatch.setattr("kvpipe.vllm.peers._SYSTEM", str(system))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
+def test_the_daemon_is_asked_where_kvpipectl_finds_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.delenv("KVPIPE_ADMIN", raising=False)
-    assert admin(given) == found.format(system=system, dev=dev)
+    assert places("") == ["/run/kvpipe/admin.sock", f"{tmp_path}/kvpipe/admin.sock"]
+    assert places("/else/kvpiped.sock") == ["/else/admin.sock"]
     monkeypatch.setenv("KVPIPE_ADMIN", "/told")
-    assert admin(given) == "/told"
+    assert places("/else/kvpiped.sock") == ["/told"]
+
+
+def listener(path):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(path))
+    sock.listen()
+    return sock
+
+
+def test_a_dead_socket_hides_no_daemon(tmp_path):
+    system, dev = tmp_path / "system", tmp_path / "dev"
+    with listener(dev):
+        for left_behind in (False, True):
+            if left_behind:
+                listener(system).close()
+            with connect([str(system), str(dev)]) as sock:
+                assert sock.getpeername() == str(dev)
+            with connect([str(tmp_path / "dev/below"), str(dev)]) as sock:
+                assert sock.getpeername() == str(dev)
+        with pytest.raises(ConnectionRefusedError):
+            connect([str(system)])
+    with listener(tmp_path / "live") as live, connect([live.getsockname(), str(dev)]) as sock:
+        assert sock.getpeername() == live.getsockname()
 
 
 def test_nobody_wants_to_know(said):

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import threading
-from typing import Any, Dict, Set
+from typing import Any, Dict, List, Set
 from urllib.parse import quote
 
 logger = logging.getLogger("vllm.kvpipe")
@@ -17,13 +17,35 @@ _SECONDS = 5.0
 _SYSTEM = "/run/kvpipe/admin.sock"
 
 
-def admin(session_socket: str) -> str:
-    """The daemon's admin socket: beside the session's, if that is named; else by kvpipectl's rule."""
+def places(session_socket: str) -> List[str]:
+    """Where the daemon's admin socket may be, by kvpipectl's rule: as told; beside the session's, if that is named; else that of the node's
+    service, then that of the development daemon."""
+    told = os.environ.get("KVPIPE_ADMIN")
+    if told:
+        return [told]
+    if session_socket:
+        return [os.path.join(os.path.dirname(session_socket), "admin.sock")]
     run = os.environ.get("XDG_RUNTIME_DIR", "")
     dev = os.path.join(run, "kvpipe") if os.path.isabs(run) else f"/tmp/kvpipe-{os.geteuid()}"
-    beside = os.path.join(os.path.dirname(session_socket) if session_socket else dev, "admin.sock")
-    use_system = not session_socket and (os.path.exists(_SYSTEM) or not os.path.exists(beside))
-    return os.environ.get("KVPIPE_ADMIN") or (_SYSTEM if use_system else beside)
+    return [_SYSTEM, os.path.join(dev, "admin.sock")]
+
+
+def connect(paths: List[str]) -> socket.socket:
+    """To the first at which somebody listens: a place is passed over when nothing is there, or what a daemon that is gone left behind."""
+    nobody = OSError("no place to look at")
+    for path in paths:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(_SECONDS)
+        try:
+            sock.connect(path)
+            return sock
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
+            sock.close()
+            nobody = error
+        except OSError:
+            sock.close()
+            raise
+    raise nobody
 
 
 class Peers:
@@ -32,7 +54,7 @@ class Peers:
 
     def __init__(self, node: str, session_socket: str, wanted: bool) -> None:
         self._node, self._wanted = node, wanted
-        self._admin = admin(session_socket or os.environ.get("KVPIPE_SOCKET", ""))
+        self._places = places(session_socket or os.environ.get("KVPIPE_SOCKET", ""))
         self._peers: Set[str] = set()
 
     def met(self, peer: str, rate: float) -> None:
@@ -50,9 +72,7 @@ class Peers:
 
     def _ask(self, peer: str) -> Dict[str, Any]:
         connection = http.client.HTTPConnection("kvpiped", timeout=_SECONDS)
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(_SECONDS)
-            sock.connect(self._admin)
+        with connect(self._places) as sock:
             connection.sock = sock
             connection.request("GET", f"/v1/explain?peer={quote(peer, safe='')}")
             answer: Dict[str, Any] = json.loads(connection.getresponse().read())
