@@ -14,7 +14,7 @@ func (l *library) card(index int) *card {
 	h, r := l.nvml.DeviceGetHandleByIndex(index)
 	if r != nvml.SUCCESS {
 		c.dead, c.Lost = true, lost(r)
-		c.Problem = "the GPU cannot be opened: " + r.Error()
+		c.Problem = "the GPU cannot be opened: " + oneLine(r.Error())
 		return c
 	}
 	c.nvml = h
@@ -72,7 +72,7 @@ func (l *library) describe(c *card) {
 		c.Device = d
 	}
 	c.Lost = true
-	c.Problem = fmt.Sprintf("%s: restart the node or reset the GPU (nvidia-smi --gpu-reset, with everything stopped that uses it)", a.lost.Error())
+	c.Problem = fmt.Sprintf("%s: restart the node or reset the GPU (nvidia-smi --gpu-reset, with everything stopped that uses it)", oneLine(a.lost.Error()))
 }
 
 // news asks what may change without an event: whether the GPU is there, its MIG mode and instances, its place in the fabric.

@@ -106,7 +106,7 @@ func (l *library) fabric(gpu nvml.Device, a *asking) Fabric {
 		f.Cluster = fmt.Sprintf("%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
 	}
 	if f.State == "completed" && nvml.Return(status) != nvml.SUCCESS {
-		f.Status = nvml.Return(status).Error()
+		f.Status = oneLine(nvml.Return(status).Error())
 	}
 	return f
 }

@@ -89,7 +89,7 @@ func (l *library) load() Inventory {
 	d := dl.New(l.path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := d.Open(); err != nil {
 		return Inventory{
-			State: NoLibrary, Reason: fmt.Sprintf("NVML cannot be loaded: %v", err),
+			State: NoLibrary, Reason: fmt.Sprintf("NVML cannot be loaded: %s", oneLine(err.Error())),
 			Fix: "nothing, if this node has no GPU; else install NVIDIA's driver, in a container run with NVIDIA's runtime and the capability \"utility\", or set gpu.nvml to the library's path",
 		}
 	}
@@ -116,12 +116,12 @@ func (l *library) refused(r nvml.Return) Inventory {
 		}
 		i.Fix = "load the new kernel module (stop what uses GPUs, rmmod and modprobe nvidia, or reboot), then restart kvpiped; engines may go on"
 	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_INSUFFICIENT_POWER:
-		i.State, i.Reason = NoPermission, "NVML may not talk to the driver: "+r.Error()
+		i.State, i.Reason = NoPermission, "NVML may not talk to the driver: "+oneLine(r.Error())
 		i.Fix = "let kvpiped's user open /dev/nvidiactl and /dev/nvidia0, ... (their group, DeviceAllow= in the unit, the device cgroup of the container)"
 	case nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_NOT_FOUND:
 		i.State, i.Reason = NoGPU, "the driver has no GPU"
 	default:
-		i.State, i.Reason = Failed, fmt.Sprintf("NVML does not start: %s (%d)", r.Error(), int(r))
+		i.State, i.Reason = Failed, fmt.Sprintf("NVML does not start: %s (%d)", oneLine(r.Error()), int(r))
 		i.Fix = "see what nvidia-smi and the kernel's log say"
 	}
 	return i

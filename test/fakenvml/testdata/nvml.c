@@ -91,8 +91,8 @@ const char *nvmlErrorString(nvmlReturn_t r)
 		return "GPU is lost";
 	case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
 		return "Driver/library version mismatch";
-	default:
-		return "Unknown Error";
+	default: /* a library may say what it likes */
+		return "Unknown\n\tError\n";
 	}
 }
 
