@@ -9,10 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -219,10 +221,11 @@ func TestMetricsCount(t *testing.T) {
 	}
 }
 
-// TestDrain: new operations are refused, /health says so, and the admin interface waits for what is in flight.
+// TestDrain: new operations are refused, /health says so, and the admin interface waits for what is in flight. A take that waits for its offer
+// ends: none comes any more.
 func TestDrain(t *testing.T) {
 	n := start(t, "a", t.TempDir(), nil)
-	consumer := n.join("decode", 1)
+	producer, consumer, early := n.join("prefill", 1), n.join("decode", 1), n.join("early", 1)
 	health := func() string {
 		r, err := http.Get("http://" + n.web.Addr().String() + "/health")
 		if err != nil {
@@ -236,11 +239,28 @@ func TestDrain(t *testing.T) {
 	if got := health(); got != "200 ok" {
 		t.Errorf("health: %q", got)
 	}
-	waiting, err := consumer.Submit(&transfer.TakeOp{Key: []byte("k"), Token: token(), TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 20e9, Blocks: consumer.all()})
-	if err != nil {
+	secret := token()
+	if _, err := producer.Submit(&transfer.OfferOp{Key: []byte("k"), Token: secret, Consumers: 1, Lease: 60e9, Blocks: producer.all()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the take waits", func() bool { busy, err := n.busy(t.Context()); return err == nil && busy > 0 })
+	take := func(e *engine, key string) uint64 {
+		user, err := e.Submit(&transfer.TakeOp{Key: []byte(key), Token: secret, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 20e9, Blocks: e.all()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return user
+	}
+	running, waiting := take(consumer, "k"), take(early, "not offered yet")
+	states := func() (all []string) {
+		for _, x := range get[[]admin.Transfer](n, "transfers") {
+			all = append(all, x.State)
+		}
+		return all
+	}
+	eventually(t, "one take runs until its offer is sealed, the other waits", func() bool {
+		all := states()
+		return slices.Contains(all, "parked") && slices.Contains(all, "moving")
+	})
 	drained := make(chan error, 1)
 	go func() {
 		body, err := n.ctl.Post(t.Context(), "drain", url.Values{}, struct{}{})
@@ -253,12 +273,15 @@ func TestDrain(t *testing.T) {
 	if c := consumer.do(&transfer.TakeOp{Key: []byte("k2"), Token: token(), TakeID: 2, Parts: 1, LayerSlot: transfer.NoSlot, Blocks: consumer.all()}); c.Reason != uint16(transfer.Unavailable) {
 		t.Errorf("a take while draining: %+v", c.Cause())
 	}
+	if c, _, err := early.WaitFor(waiting); err != nil || c.Reason != uint16(transfer.Unavailable) {
+		t.Errorf("a take that waited for its offer: %+v, %v", c, err)
+	}
 	select {
 	case err := <-drained:
-		t.Fatalf("drained (%v) while a take waits", err)
+		t.Fatalf("drained (%v) while a take is in flight", err)
 	default:
 	}
-	consumer.do(&transfer.CancelOp{Target: waiting})
+	consumer.do(&transfer.CancelOp{Target: running})
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	select {

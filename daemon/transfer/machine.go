@@ -148,7 +148,7 @@ func (m *Machine) dispatch(ev Event) {
 	case DialFailed:
 		m.dialFailed(ev)
 	case Drain:
-		m.draining, m.stopping = true, m.stopping || ev.Stop
+		m.drain(ev)
 	default:
 		panic(fmt.Sprintf("transfer: unknown event %T", ev))
 	}

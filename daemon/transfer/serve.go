@@ -62,7 +62,7 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 	}
 	if m.draining {
 		// The offer may come back with the daemon.
-		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Unavailable, "the daemon of node %q is draining; take again after its restart", m.cfg.Node), Retry: m.cfg.Resend})
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: m.noNewTakes(), Retry: m.cfg.Resend})
 		return
 	}
 	if p != nil && p.serves >= m.cfg.MaxParked {
@@ -109,7 +109,7 @@ func (m *Machine) admit(v *serve) {
 				return
 			}
 		}
-		m.park(v)
+		v.await(m)
 		return
 	}
 	if cause := o.authorise(t); cause.Reason != OK && !m.cfg.Broken.Stranger {
@@ -144,7 +144,11 @@ func (m *Machine) admit(v *serve) {
 		v.refuse(m, because(Invalid, "take %d of engine %q has %d parts here and %d before; use one number for all of them", t.TakeID, t.Engine, t.Parts, c.parts))
 		return
 	}
-	if !o.joined || !o.admits(name) {
+	if !o.joined {
+		v.await(m)
+		return
+	}
+	if !o.admits(name) {
 		m.park(v)
 		return
 	}
