@@ -196,6 +196,8 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 	var through []bool
 	links := n.watcher.Current().Links
 	node := n.memoryNode(links)
+	var routes nic.Routes
+	defer routes.Close()
 	for shift := range to {
 		place := 0
 		for _, l := range links {
@@ -205,7 +207,7 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 				if a.Is4() != t.IP.Is4() {
 					continue
 				}
-				if r, err := nic.FindRoute(a, t.IP); err == nil && r.Link == l.Index {
+				if r, err := routes.Find(a, t.IP); err == nil && r.Link == l.Index {
 					out, through = append(out, peer.Path{From: address(l, a), To: t, Near: node >= 0 && l.NUMA == node}), append(through, !r.Direct)
 					direct[l.Name] = direct[l.Name] || r.Direct
 				}

@@ -9,7 +9,7 @@ import (
 )
 
 // Two NICs on networks of their own, and a gateway on the first.
-func TestFindRoute(t *testing.T) {
+func TestRoutes(t *testing.T) {
 	if _, in := inside(t); !in {
 		return
 	}
@@ -25,6 +25,8 @@ func TestFindRoute(t *testing.T) {
 		}
 	}
 	w.do(netlink.RouteAdd(&netlink.Route{LinkIndex: w.named("kv0").Attrs().Index, Gw: net.ParseIP("10.1.0.254")}))
+	var routes Routes // for all, those that end in an error, too
+	defer routes.Close()
 	for _, c := range []struct {
 		local, remote string
 		link          string // "": no route
@@ -39,7 +41,7 @@ func TestFindRoute(t *testing.T) {
 		{"10.9.0.1", "10.1.0.2", "", false},     // not ours
 		{"10.1.0.1", "10.1.0.1", "lo", true},    // to itself
 	} {
-		got, err := FindRoute(netip.MustParseAddr(c.local), netip.MustParseAddr(c.remote))
+		got, err := routes.Find(netip.MustParseAddr(c.local), netip.MustParseAddr(c.remote))
 		if c.link == "" {
 			if err == nil {
 				t.Errorf("%s to %s goes by link %d, and should not", c.local, c.remote, got.Link)
@@ -48,6 +50,18 @@ func TestFindRoute(t *testing.T) {
 		}
 		if want := (Route{w.named(c.link).Attrs().Index, c.direct}); err != nil || got != want {
 			t.Errorf("%s to %s: %+v, %v; want %+v", c.local, c.remote, got, err, want)
+		}
+	}
+}
+
+// BenchmarkRoutes is what a pair of addresses costs who opens a channel.
+func BenchmarkRoutes(b *testing.B) {
+	var routes Routes
+	defer routes.Close()
+	lo := netip.MustParseAddr("127.0.0.1")
+	for b.Loop() {
+		if _, err := routes.Find(lo, lo); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
