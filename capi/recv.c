@@ -14,19 +14,19 @@ static struct kv_get *slot(struct kvpipe_pipe *p, uint64_t n)
 	return &p->gets[n % p->window];
 }
 
+/* Or there is something to ask for: nobody has yet, or another call collected the end of what was asked for. */
 static bool front_ended(void *arg)
 {
 	struct kvpipe_pipe *p = arg;
 	enum kv_get_state state = slot(p, p->next)->state;
 
-	return p->end.over || state == KV_GET_LANDED || state == KV_GET_FAILED || (p->end.shorts != NULL && kv_get_pumpable(&p->end));
+	return p->end.over || state == KV_GET_NONE || state == KV_GET_LANDED || state == KV_GET_FAILED ||
+	       (p->end.shorts != NULL && kv_get_pumpable(&p->end));
 }
 
 bool kv_recv_ready(struct kv_end *e)
 {
-	struct kvpipe_pipe *p = (struct kvpipe_pipe *)(void *)e;
-
-	return front_ended(p) || slot(p, p->next)->state == KV_GET_NONE;
+	return front_ended(e);
 }
 
 /* How many items may be on their way at a time: the window, as far as the room goes. Needs lock. */
@@ -120,7 +120,6 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 {
 	struct kv_end *e = &p->end;
 	struct kv_get *g = slot(p, p->next);
-	bool stale = false;
 
 	*retry = false;
 	if (g->state == KV_GET_LANDED) {
@@ -138,7 +137,7 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 			memcpy(p->said, g->text, sizeof(p->said));
 		int told = kv_get_end(e, g, "recv", out);
 		/* What was asked for by its id is gone, or no longer reserved: asked for by its number the home says what is. */
-		stale = reason == KVPIPE_E_EXPIRED || (reason == KVPIPE_E_NOT_FOUND && g->again);
+		bool stale = reason == KVPIPE_E_EXPIRED || (reason == KVPIPE_E_NOT_FOUND && g->again);
 		*retry = reason == KVPIPE_E_TIMEOUT;
 		if (!stale)
 			return told;
@@ -146,7 +145,7 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 	int err = kv_end_error(e, "recv");
 	if (err != 0)
 		return err;
-	*retry = stale || e->shorts != NULL;
+	*retry = g->state == KV_GET_NONE || e->shorts != NULL;
 	if (!p->started && p->said[0] != '\0')
 		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s", KV_SPAN(timeout_ns), p->said);
 	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s \"%s\"", KV_SPAN(timeout_ns),

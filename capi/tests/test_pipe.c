@@ -457,6 +457,53 @@ static void await_user(struct kv_end *e)
 	}
 }
 
+/* Until that many threads wait at an end. */
+static void await_waiters(struct kv_end *e, unsigned int want)
+{
+	for (unsigned int n = 0; n < want;) {
+		n = 0;
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		for (const struct kv_waiter *w = e->kv->waiters; w != NULL; w = w->next)
+			n++;
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+}
+
+static void *receive_one(void *arg)
+{
+	kvpipe_msg_t *m;
+
+	*(int *)arg = kvpipe_pipe_recv(rx, 20 * KV_SEC, &m);
+	kvpipe_msg_free(m);
+	return NULL;
+}
+
+/* Whoever waits beside another one asks for what comes next when that one leaves: with an item, or with the error of one. */
+static void two_receivers(void)
+{
+	for (uint32_t window = 1; window <= 64; window += 63) {
+		for (unsigned int failing = 0; failing < 2; failing++) {
+			pthread_t t[2];
+			int err[2];
+			start(0, window);
+			send_number(tx, 0);
+			recv_number(rx, 0);
+			exchange_fail(x, failing, KVPIPE_E_CORRUPT); /* which is told once */
+			for (int i = 0; i < 2; i++)
+				CHECK(pthread_create(&t[i], NULL, receive_one, &err[i]) == 0);
+			await_waiters(&rx->end, 2);
+			for (uint64_t n = 1; n < 3 - failing; n++)
+				send_number(tx, n);
+			for (int i = 0; i < 2; i++)
+				CHECK(pthread_join(t[i], NULL) == 0);
+			CHECK_INT(err[0] + err[1], failing == 1 ? -KVPIPE_E_CORRUPT : 0);
+			exchange_release(x);
+			stop();
+		}
+	}
+}
+
 /* The session's close ends the calls of other threads, and every later one; the ends are still closed one by one. */
 static void the_session_closes(void)
 {
@@ -670,7 +717,7 @@ int main(int argc, char **argv)
 		TEST(opened_in_vain),
 		TEST(the_session_closes), TEST(closed_in_vain),
 		TEST(descriptors),
-		TEST(threads),
+		TEST(threads), TEST(two_receivers),
 		TEST(forked), TEST(messages),
 	};
 	return RUN(tests);
