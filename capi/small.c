@@ -60,15 +60,25 @@ static int timed_out(const char *what, int64_t timeout_ns)
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer within %s: " KV_LOOK, what, KV_SPAN(timeout_ns));
 }
 
-/* Submits and waits for the end. 0: *c says how it ended (its pointers are the calling thread's). */
-static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, int64_t deadline, struct kvpipe_completion *c)
+/* The refusal of a small operation is its caller's error. It leaves alone what the thread's last completion points to. Needs lock. */
+static int outcome(const char *what, const struct kv_op *op)
+{
+	const struct kvpipe_completion *c = &op->end.c;
+
+	if (c->status == KVPIPE_DONE)
+		return 0;
+	uint32_t reason = c->reason == 0 || c->reason > KVPIPE_E_CLOSED ? (uint32_t)KVPIPE_E_INVALID : c->reason;
+	return kv_err((enum kvpipe_reason)reason, "%s: %s", what, kv_note_text(&op->end));
+}
+
+/* Submits and waits for the end. 0: it was done, and *flags are the flags of that. */
+static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, int64_t deadline, uint32_t *flags)
 {
 	struct kv_waiter w = { .kind = KV_WAIT_END };
 	struct kv_op *op = new_internal(s->opcode);
 
 	if (op == NULL)
 		return -KVPIPE_E_QUOTA;
-	kv_thread_reset();
 	int err = kv_submit(kv, s, op, &w.op);
 	if (err != 0)
 		return err;
@@ -76,9 +86,10 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 	if (!kv_wait_until(kv, &w, deadline)) {
 		err = timed_out(what, s->timeout_ns);
 	} else {
-		op = kv_op_find(kv, w.op);
-		if (op == NULL || !kv_note_deliver(&op->end, c))
-			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
+		op = kv_op_find(kv, w.op); /* nobody else removes it */
+		err = outcome(what, op);
+		if (err == 0)
+			*flags = op->end.c.flags;
 	}
 	leave(kv, w.op);
 	kv_settle(kv);
@@ -106,17 +117,8 @@ static int tell(kvpipe_t *kv, struct kv_submission *s, kvpipe_op_t target)
 	return 0;
 }
 
-/* The refusal of a small operation is its caller's error. */
-static int outcome(const char *what, const struct kvpipe_completion *c)
-{
-	if (c->status == KVPIPE_DONE)
-		return 0;
-	uint32_t reason = c->reason == 0 || c->reason > KVPIPE_E_CLOSED ? (uint32_t)KVPIPE_E_INVALID : c->reason;
-	return kv_err((enum kvpipe_reason)reason, "%s: %s", what, c->message);
-}
-
 static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_op_t target, int64_t timeout_ns,
-	       struct kvpipe_completion *c)
+	       uint32_t *flags)
 {
 	if (timeout_ns == KVPIPE_NOWAIT)
 		return tell(kv, s, target);
@@ -127,21 +129,20 @@ static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_o
 		return err;
 	s->target = target;
 	s->timeout_ns = timeout_ns;
-	err = ask(kv, what, s, kv_after(start, timeout_ns), c);
-	return err != 0 ? err : outcome(what, c);
+	return ask(kv, what, s, kv_after(start, timeout_ns), flags);
 }
 
 /* The daemon has forgotten an offer that ended, so that is looked for here: before it is asked, and when it knows of none. */
 static int add(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_op_t offer, int state, int64_t timeout_ns)
 {
-	struct kvpipe_completion c;
+	uint32_t flags;
 
 	if (timeout_ns == KVPIPE_NOWAIT) /* its end says it */
-		return run(kv, what, s, offer, timeout_ns, &c);
+		return run(kv, what, s, offer, timeout_ns, &flags);
 	int ended = state != KV_RUNNING ? kv_offer_ended(kv, what, offer) : 0;
 	if (ended != 0)
 		return ended;
-	int err = run(kv, what, s, offer, timeout_ns, &c);
+	int err = run(kv, what, s, offer, timeout_ns, &flags);
 	if (err == -KVPIPE_E_NOT_FOUND || err == -KVPIPE_E_EXPIRED)
 		ended = kv_offer_ended(kv, what, offer);
 	return ended != 0 ? ended : err;
@@ -189,7 +190,7 @@ int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns)
 int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable)
 {
 	struct kv_submission s = { .opcode = KVPIPE_OPCODE_WITHDRAW };
-	struct kvpipe_completion c = { .flags = KVPIPE_C_MORE };
+	uint32_t flags = KVPIPE_C_MORE;
 	int state = KV_RUNNING, err = kv_enter(kv);
 
 	if (err == 0)
@@ -197,14 +198,14 @@ int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, i
 	if (err == 0 && state == KV_RUNNING && ends_here(kv, offer))
 		state = KV_RELEASED;
 	if (err == 0 && state == KV_RUNNING) {
-		err = run(kv, "withdraw", &s, offer, timeout_ns, &c);
+		err = run(kv, "withdraw", &s, offer, timeout_ns, &flags);
 		/* It may have ended by itself meanwhile; what counts is whether the blocks are free. */
 		if ((err == 0 || err == -KVPIPE_E_NOT_FOUND || err == -KVPIPE_E_EXPIRED) &&
 		    state_of(kv, offer, true, &state) == 0 && state != KV_RUNNING)
 			err = 0;
 	}
 	if (err == 0 && reusable != NULL)
-		*reusable = state == KV_RELEASED || (c.flags & KVPIPE_C_MORE) == 0;
+		*reusable = state == KV_RELEASED || (flags & KVPIPE_C_MORE) == 0;
 	return err;
 }
 
@@ -212,7 +213,6 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 {
 	struct kv_submission s = { .opcode = KVPIPE_OPCODE_CANCEL, .target = id };
 	struct kv_waiter w = { .kind = KV_WAIT_CANCEL, .target = id };
-	struct kvpipe_completion c;
 	int64_t deadline = kv_now();
 	int state = KV_RUNNING, err = kv_enter(kv);
 	bool wait = timeout_ns != KVPIPE_NOWAIT;
@@ -232,7 +232,6 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 		err = op == NULL ? -KVPIPE_E_QUOTA : kv_submit(kv, &s, op, &w.op);
 		if (err != 0)
 			return err;
-		kv_thread_reset();
 		pthread_mutex_lock(&kv->lock);
 		bool ended = kv_wait_until(kv, &w, deadline);
 		struct kv_op *target = kv_op_find(kv, id);
@@ -243,8 +242,8 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 			err = kv_err(KVPIPE_E_NOT_FOUND, "cancel: operation %llu was freed meanwhile", (unsigned long long)id);
 		else if (target->state != KV_RUNNING)
 			state = target->state;
-		else if (op != NULL && kv_note_deliver(&op->end, &c))
-			err = outcome("cancel", &c);
+		else if (op != NULL)
+			err = outcome("cancel", op);
 		leave(kv, w.op);
 		kv_settle(kv);
 		pthread_mutex_unlock(&kv->lock);

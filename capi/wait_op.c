@@ -72,7 +72,6 @@ int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns)
 
 	if (err != 0)
 		return err;
-	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
 	err = deadline_of(kv, "wait_released", id, &timeout_ns, &deadline);
 	if (err == 0 && !kv_wait_until(kv, &w, deadline)) {

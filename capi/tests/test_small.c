@@ -186,6 +186,11 @@ static void withdraw(void)
 	reusable = -1;
 	CHECK_INT(kvpipe_offer_withdraw(kv, op, 0, &reusable), 0);
 	CHECK_INT(reusable, 1);
+	s.end_flags = KVPIPE_C_MORE; /* and its blocks are still read: the refusal says nothing of them */
+	op = offer(kv);
+	CHECK_INT(kvpipe_offer_withdraw(kv, op, 0, &reusable), 0);
+	CHECK_INT(reusable, 0);
+	CHECK_INT(kvpipe_op_released(kv, op), 0);
 	kvpipe_close(kv);
 	fake_stop(f);
 }
@@ -269,6 +274,31 @@ static void not_waited_for(void)
 	fake_stop(f);
 }
 
+/* What a completion points to is the thread's until its next poll or wait, whatever else it calls meanwhile. */
+static void words_last(void)
+{
+	struct script s = { .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY };
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	const struct kvpipe_extend_opts o = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	const struct kvpipe_run runs[] = { { 0, 5, 2 }, { 0, 9, 1 } };
+	kvpipe_op_t failed = take(kv), other = offer(kv);
+	struct kvpipe_completion c;
+
+	fake_post(f, (struct kvpipe_cqe){ .user_data = failed, .status = KVPIPE_FAILED, .reason = KVPIPE_E_CORRUPT }, runs, 2, "two runs");
+	CHECK_INT(kvpipe_wait(kv, failed, WAIT, &c), 0);
+	CHECK_FAILS(kvpipe_offer_extend(kv, other, &o, 0), KVPIPE_E_BUSY, "extend: because");
+	CHECK_FAILS(kvpipe_offer_seal(kv, other, 0), KVPIPE_E_BUSY, "seal: because");
+	CHECK_FAILS(kvpipe_offer_withdraw(kv, other, 0, NULL), KVPIPE_E_BUSY, "withdraw: because");
+	CHECK_FAILS(kvpipe_cancel(kv, other, 0, NULL), KVPIPE_E_BUSY, "cancel: because");
+	CHECK_INT(kvpipe_wait_released(kv, failed, 0), 0);
+	CHECK_HAS(c.message, "two runs");
+	CHECK(c.nfailed == 2 && c.failed[0].first == 5 && c.failed[1].first == 9);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void progress(void)
 {
 	struct fake *f = fake_start(NULL);
@@ -289,6 +319,6 @@ static void progress(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(extend_and_seal), TEST(ended), TEST(ended_meanwhile), TEST(withdraw), TEST(cancel),
-					     TEST(not_waited_for), TEST(progress) };
+					     TEST(not_waited_for), TEST(words_last), TEST(progress) };
 	return RUN(tests);
 }
