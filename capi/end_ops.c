@@ -246,6 +246,8 @@ static int prepare(struct kv_end *e, struct kv_eop *op, const struct kv_record *
 	pthread_mutex_lock(&kv->lock);
 	/* Closing an end seals it after its last call. */
 	int err = r->opcode == KVPIPE_OPCODE_SEAL ? kv_ended(kv) : kv_end_error(e, "submit");
+	if (err == 0 && op->unwanted)
+		err = kv_err(KVPIPE_E_CANCELLED, "given up before it was submitted");
 	if (err == 0)
 		op->state = KV_EOP_RUNNING;
 	pthread_mutex_unlock(&kv->lock);
@@ -342,17 +344,43 @@ int kv_end_ask(struct kv_end *e, const char *what, uint8_t opcode, uint64_t targ
 	return err;
 }
 
-void kv_end_cancel(struct kv_end *e, uint64_t target)
+/* Without memory for it, it ends at its own deadline. */
+static void cancel_later(struct kv_end *e, uint64_t target)
+{
+	uint64_t *more = realloc(e->cancels, (e->ncancels + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return;
+	e->cancels = more;
+	more[e->ncancels++] = target;
+}
+
+void kv_end_cancel(struct kv_end *e, uint64_t target, int64_t deadline)
 {
 	struct kv_record r = { .opcode = KVPIPE_OPCODE_CANCEL, .target = target, .timeout_ns = KV_CALL_NS };
 
 	pthread_mutex_lock(&e->kv->lock);
 	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_CANCEL);
 	pthread_mutex_unlock(&e->kv->lock);
-	/* What cannot be cancelled ends at its own deadline. */
-	if (op != NULL && kv_end_submit(e, op, &r, kv_now() + KV_ROOM_NS, NULL) != 0) {
-		pthread_mutex_lock(&e->kv->lock);
+	if (op != NULL && kv_end_submit(e, op, &r, deadline, NULL) == 0)
+		return;
+	pthread_mutex_lock(&e->kv->lock);
+	if (op != NULL)
 		kv_eop_free(e, op);
+	cancel_later(e, target);
+	pthread_mutex_unlock(&e->kv->lock);
+}
+
+void kv_end_cancel_late(struct kv_end *e)
+{
+	for (uint32_t before = e->ncancels + 1; e->ncancels > 0 && e->ncancels < before;) {
+		before = e->ncancels;
+		uint64_t target = e->cancels[--e->ncancels];
+		const struct kv_eop *op = kv_eop_find(e, target);
+		if (op == NULL || op->state != KV_EOP_RUNNING)
+			continue; /* it has ended */
 		pthread_mutex_unlock(&e->kv->lock);
+		kv_end_cancel(e, target, 0);
+		pthread_mutex_lock(&e->kv->lock);
 	}
 }

@@ -270,6 +270,7 @@ void kv_end_unref(struct kv_end *e)
 	}
 	kv_eops_drop(e);
 	free(e->declines);
+	free(e->cancels);
 	free(e);
 }
 

@@ -131,6 +131,7 @@ struct kv_eop {
 	uint32_t ahead;       /* GET: blocks that count as room given ahead */
 	uint8_t opcode, state;
 	bool past;            /* PUT: more waits before it than caches hold */
+	bool unwanted;        /* GET: given up before it was submitted, which it is not any more */
 };
 
 struct kv_done { /* a terminal completion */
@@ -203,6 +204,8 @@ struct kv_end {
 	uint64_t hint;          /* bytes of recent items */
 	uint64_t *declines;     /* items to give back */
 	uint32_t ndeclines;
+	uint64_t *cancels;      /* operations that nobody wants, and whose CANCEL found no room */
+	uint32_t ncancels;
 	uint32_t ended;         /* GETs that ended and were not collected */
 };
 
@@ -252,7 +255,10 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 int kv_end_ask(struct kv_end *e, const char *what, uint8_t opcode, uint64_t target, int64_t deadline);
 /* Returns, not negative, once the daemon has seen all that was submitted before. */
 int kv_end_sync(struct kv_end *e, const char *what, int64_t deadline);
-void kv_end_cancel(struct kv_end *e, uint64_t target); /* waits for nothing */
+/* Waits for room alone, until the deadline; what finds none is kept. */
+void kv_end_cancel(struct kv_end *e, uint64_t target, int64_t deadline);
+/* Cancels what was kept, as far as there is room now. Returns with lock, as it was called. */
+void kv_end_cancel_late(struct kv_end *e);
 
 /* ---- the arena of an end (arena.c) ---- */
 /* The arena, and the layout over it; once, and again after TIMEOUT. Needs pump, unless nobody knows the end yet. */

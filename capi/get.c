@@ -137,6 +137,7 @@ static bool full(const struct kv_end *e)
 int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front, int64_t deadline)
 {
 	pthread_mutex_lock(&e->kv->lock);
+	kv_end_cancel_late(e);
 	int err = kv_end_error(e, "get");
 	g->deadline = deadline;
 	g->again = false;
@@ -207,8 +208,12 @@ static int ask_again(struct kv_end *e)
 	int err = submit(e, op, &a, room, deadline);
 	pthread_mutex_lock(&e->kv->lock);
 	if (err != 0) {
-		if (op->get != NULL) /* its owner may have gone meanwhile */
+		if (op->get != NULL)
 			kv_get_fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
+		else /* its owner has gone meanwhile */
+			kv_get_decline(e, a.seq);
+		if (op->unwanted && err == -KVPIPE_E_CANCELLED)
+			err = 0; /* nobody's error */
 		kv_eop_free(e, op);
 	}
 	return err;

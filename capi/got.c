@@ -154,7 +154,8 @@ void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel)
 
 	if (op != NULL) {
 		op->get = NULL;
-		*cancel = g->op;
+		op->unwanted = op->state == KV_EOP_READY; /* a CANCEL would overtake it */
+		*cancel = op->unwanted ? 0 : g->op;
 	} else if (g->state == KV_GET_QUEUED) {
 		kv_get_unqueue(e, g);
 	} else if (g->state == KV_GET_SHORT) {

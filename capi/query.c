@@ -137,6 +137,7 @@ static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 
 	do {
 		pthread_mutex_lock(&e->kv->lock);
+		kv_end_cancel_late(e);
 		kv_end_look(e);
 		kv_end_wait(e, may_go_on, q, deadline < due(q) ? deadline : due(q));
 		err = collect(q, out, &again);
@@ -198,7 +199,7 @@ void kvpipe_query_free(kvpipe_query_t *q)
 		kv_get_forget(e, &q->get, &target);
 		kv_end_unlock(e);
 		if (target != 0)
-			kv_end_cancel(e, target);
+			kv_end_cancel(e, target, kv_now() + KV_ROOM_NS);
 		kv_end_leave(e);
 	}
 	kv_end_unref(e);

@@ -282,6 +282,96 @@ static void more_than_the_daemon_takes(void)
 	stop();
 }
 
+static bool freed;
+
+static void *freer(void *arg)
+{
+	kvpipe_query_free(arg);
+	__atomic_store_n(&freed, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void *expect_third(void *arg)
+{
+	expect(arg, 3, 1);
+	return NULL;
+}
+
+/* A query that is given up while another thread is about to submit it is not submitted: a CANCEL that is there first finds nothing. */
+static void given_up_before_it_is_submitted(void)
+{
+	kvpipe_query_t *q[3];
+	pthread_t waiting, freeing;
+	bool asked = false;
+
+	start(1 << 16);
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	insert(9, NULL, 0, NULL);
+	expect(ask(NULL, 0, NULL, KVPIPE_PREFIX), 9, 0);
+	pthread_mutex_lock(&e->kv->lock);
+	e->kv->max_inflight = 6; /* the BIND, and one */
+	pthread_mutex_unlock(&e->kv->lock);
+	for (int64_t i = 0; i < 3; i++)
+		q[i] = ask(&i, 1, NULL, KVPIPE_EXACT);
+	CHECK(pthread_create(&waiting, NULL, expect_third, q[2]) == 0);
+	pthread_mutex_lock(&e->kv->sq.lock); /* nothing is submitted */
+	uint32_t before = e->kv->sq.tail;
+	insert(1, (int64_t[]){ 0 }, 1, NULL);
+	while (!asked) {
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		asked = e->queued != NULL && e->queued == e->queued_last; /* q[2]: q[1] is on its way */
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+	__atomic_store_n(&freed, false, __ATOMIC_RELEASE);
+	CHECK(pthread_create(&freeing, NULL, freer, q[1]) == 0);
+	for (bool gone = false; !gone;) { /* or a CANCEL waits for the queue */
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		gone = __atomic_load_n(&freed, __ATOMIC_ACQUIRE) || e->nops > 2;
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+	pthread_mutex_unlock(&e->kv->sq.lock);
+	CHECK(pthread_join(freeing, NULL) == 0);
+	insert(2, (int64_t[]){ 1 }, 1, NULL);
+	insert(3, (int64_t[]){ 2 }, 1, NULL);
+	CHECK(pthread_join(waiting, NULL) == 0);
+	CHECK_INT(e->kv->sq.tail - before, 1); /* q[2] */
+	expect(q[0], 1, 1);
+	expect(ask((int64_t[]){ 1 }, 1, NULL, KVPIPE_EXACT), 2, 1);
+	stop();
+}
+
+/* One whose CANCEL found no room in a full queue is cancelled by a later call: it would take an entry that comes then. */
+static void given_up_while_the_queue_is_full(void)
+{
+	start(1 << 16);
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	insert(9, NULL, 0, NULL);
+	expect(ask(NULL, 0, NULL, KVPIPE_PREFIX), 9, 0);
+	uint32_t n = e->kv->rings.sq_entries;
+	kvpipe_query_t **q = calloc(n, sizeof(*q));
+	CHECK(q != NULL);
+	fake_pause(exchange_fake(x, 1), true);
+	for (int64_t i = 0; i < n; i++)
+		q[i] = ask(&i, 1, NULL, KVPIPE_EXACT);
+	for (uint32_t i = 0; i < 3; i++)
+		kvpipe_query_free(q[i]);
+	fake_pause(exchange_fake(x, 1), false);
+	exchange_await_gets(x, 2 + n); /* the first was SHORT */
+	kvpipe_query_t *other = ask((int64_t[]){ n }, 1, NULL, KVPIPE_EXACT);
+	exchange_await_gets(x, 3 + n); /* and each CANCEL before it */
+	for (int64_t i = 0; i < 3; i++) {
+		insert((uint64_t)i, &i, 1, NULL);
+		expect(ask(&i, 1, NULL, KVPIPE_EXACT), (uint64_t)i, 1);
+	}
+	kvpipe_query_free(other);
+	for (uint32_t i = 3; i < n; i++)
+		kvpipe_query_free(q[i]);
+	free(q);
+	stop();
+}
+
 /* An end whose daemon takes few operations at a time asks all the same, one query after another. */
 static void few_at_a_time(void)
 {
@@ -589,15 +679,6 @@ static void closed_while_a_put_waits(void)
 	stop();
 }
 
-static bool freed;
-
-static void *freer(void *arg)
-{
-	kvpipe_query_free(arg);
-	__atomic_store_n(&freed, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
 /* A query that is given up while another thread closes its end lives until nothing can be put into it any more. */
 static void freed_while_closing(void)
 {
@@ -615,6 +696,7 @@ static void freed_while_closing(void)
 		begun = e->closing;
 		pthread_mutex_unlock(&e->gate);
 	}
+	__atomic_store_n(&freed, false, __ATOMIC_RELEASE);
 	CHECK(pthread_create(&freeing, NULL, freer, q) == 0);
 	insert(1, a, 1, NULL);
 	while (!came) {
@@ -675,7 +757,7 @@ int main(int argc, char **argv)
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
-		TEST(capacities),
+		TEST(given_up_before_it_is_submitted), TEST(given_up_while_the_queue_is_full), TEST(capacities),
 	};
 	return RUN(tests);
 }
