@@ -22,7 +22,6 @@
 #define KV_WINDOW 64u
 #define KV_WINDOW_MAX 1024u
 #define KV_AHEAD_NS (3600 * KV_SEC)           /* how long the daemon lets a GET wait that was posted ahead */
-#define KV_QUERY_MAX_NS (30ll * 86400 * KV_SEC)
 
 /* ---- tensors (tensor.c, meta.c, tokens.c) ---- */
 int kv_tensor_check(const char *what, const struct kvpipe_tensor *user, struct kvpipe_tensor *t, uint64_t *nbytes);

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the daemon is told; a caller who waits for longer asks again. */
 static int64_t until(int64_t deadline)
 {
 	int64_t left = deadline - kv_now();
 
-	return left > KV_MS ? left : KV_MS;
+	return left < KV_MS ? KV_MS : left < KV_MONTH_NS ? left : KV_MONTH_NS;
 }
 
 /* Room as for recent items; none while there is no arena, or when it is too much. Needs lock. */

@@ -33,6 +33,7 @@
 #define KV_OP_NS (30 * KV_SEC)       /* default of operations and leases */
 #define KV_ROOM_NS (100 * KV_MS)     /* how long a submission waits for room */
 #define KV_GRACE_NS (500 * KV_MS)    /* what the daemon is given beyond a deadline before the library acts */
+#define KV_MONTH_NS (30ll * 86400 * KV_SEC) /* the daemon refuses more */
 #define KV_FOREVER_NS (30 * KV_SEC)  /* what KVPIPE_FOREVER means past an operation's deadline */
 #define KV_MAX_RECORDS 65536u        /* operations that were not given to kvpipe_op_free() */
 #define KV_BUCKETS 1024u             /* of the table of operations */

@@ -16,7 +16,7 @@ static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64
 {
 	int err = kv_check_timeout(what, &timeout_ns, KV_OP_NS);
 
-	if (err == 0 && timeout_ns > KV_QUERY_MAX_NS)
+	if (err == 0 && timeout_ns > KV_MONTH_NS)
 		err = kv_err(KVPIPE_E_INVALID, "%s: timeout of %lld ns: at most 30 days", what, (long long)timeout_ns);
 	if (err != 0)
 		return err;

@@ -97,6 +97,12 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 	return err;
 }
 
+/* What the daemon is told of a caller's patience, which may be larger. */
+static int64_t within(int64_t timeout_ns)
+{
+	return timeout_ns < KV_MONTH_NS ? timeout_ns : KV_MONTH_NS;
+}
+
 /* KVPIPE_NOWAIT: submits what nobody will ask about. */
 static int tell(kvpipe_t *kv, struct kv_submission *s, kvpipe_op_t target)
 {
@@ -128,7 +134,7 @@ static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_o
 	if (err != 0)
 		return err;
 	s->target = target;
-	s->timeout_ns = timeout_ns;
+	s->timeout_ns = within(timeout_ns);
 	return ask(kv, what, s, kv_after(start, timeout_ns), flags);
 }
 
@@ -227,7 +233,7 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 		err = tell(kv, &s, id);
 	} else if (err == 0 && state == KV_RUNNING) {
 		struct kv_op *op = new_internal(KVPIPE_OPCODE_CANCEL);
-		s.timeout_ns = timeout_ns;
+		s.timeout_ns = within(timeout_ns);
 		deadline = kv_after(deadline, timeout_ns);
 		err = op == NULL ? -KVPIPE_E_QUOTA : kv_submit(kv, &s, op, &w.op);
 		if (err != 0)

@@ -504,6 +504,31 @@ static void two_receivers(void)
 	}
 }
 
+static void *receive_patiently(void *arg)
+{
+	kvpipe_msg_t *m;
+
+	*(int *)arg = kvpipe_pipe_recv(rx, INT64_MAX - 1, &m);
+	kvpipe_msg_free(m);
+	return NULL;
+}
+
+/* A wait may be as long as its caller likes; of what it asks for the daemon is told no more than it takes. */
+static void patience(void)
+{
+	pthread_t t;
+	int err;
+
+	start(0, 0);
+	CHECK(pthread_create(&t, NULL, receive_patiently, &err) == 0);
+	exchange_await_gets(x, 1);
+	CHECK_INT(fake_last(exchange_fake(x, 1)).timeout_ns, 30ull * 86400 * KV_SEC);
+	send_number(tx, 1);
+	CHECK(pthread_join(t, NULL) == 0);
+	CHECK_INT(err, 0);
+	stop();
+}
+
 /* The session's close ends the calls of other threads, and every later one; the ends are still closed one by one. */
 static void the_session_closes(void)
 {
@@ -717,7 +742,7 @@ int main(int argc, char **argv)
 		TEST(opened_in_vain),
 		TEST(the_session_closes), TEST(closed_in_vain),
 		TEST(descriptors),
-		TEST(threads), TEST(two_receivers),
+		TEST(threads), TEST(two_receivers), TEST(patience),
 		TEST(forked), TEST(messages),
 	};
 	return RUN(tests);

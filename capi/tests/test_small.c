@@ -274,6 +274,27 @@ static void not_waited_for(void)
 	fake_stop(f);
 }
 
+/* Times are finite, not short: the daemon, which refuses more, is told 30 days. */
+static void patience(void)
+{
+	const uint64_t month = 30ull * 86400 * KV_SEC;
+	struct script s = { .status = KVPIPE_DONE };
+	struct fake_conf conf = { .submission = play, .arg = &s };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = offer(kv);
+
+	CHECK_INT(kvpipe_offer_seal(kv, op, (int64_t)month - 1), 0);
+	CHECK_INT(s.small.timeout_ns, month - 1);
+	CHECK_INT(kvpipe_offer_seal(kv, op, INT64_MAX - 1), 0);
+	CHECK_INT(s.small.timeout_ns, month);
+	s.end = KVPIPE_CANCELLED;
+	CHECK_INT(kvpipe_cancel(kv, op, INT64_MAX - 1, NULL), 0);
+	CHECK_INT(s.small.timeout_ns, month);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* What a completion points to is the thread's until its next poll or wait, whatever else it calls meanwhile. */
 static void words_last(void)
 {
@@ -319,6 +340,6 @@ static void progress(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(extend_and_seal), TEST(ended), TEST(ended_meanwhile), TEST(withdraw), TEST(cancel),
-					     TEST(not_waited_for), TEST(words_last), TEST(progress) };
+					     TEST(not_waited_for), TEST(words_last), TEST(patience), TEST(progress) };
 	return RUN(tests);
 }
