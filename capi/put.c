@@ -190,6 +190,7 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 		e->used -= it.counted;
 		e->items--;
 		kv_eop_free(e, op);
+		e->kv->fresh = true; /* room in the queue is announced nowhere: the next try may find some */
 		kv_end_unlock(e);
 	}
 	return err;

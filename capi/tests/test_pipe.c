@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -636,6 +637,32 @@ static void descriptors(void)
 	stop();
 }
 
+/* Nor does anybody who listens for edges miss one: a try that the daemon had no room for, and which may succeed at once, is followed by one. */
+static void edges(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int rc;
+
+	start(1000, 1);
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+	CHECK(fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, kvpipe_pipe_fd(tx), &ev) == 0);
+	fake_pause(exchange_fake(x, 0), true);
+	while ((rc = kvpipe_pipe_send(tx, NULL, 0)) == 0)
+		;
+	for (int i = 0; i < 3; i++) {
+		CHECK_INT(rc, -KVPIPE_E_TIMEOUT);
+		CHECK_HAS(kvpipe_last_error(), "the daemon does not take submissions");
+		CHECK_INT(epoll_wait(fd, &ev, 1, 0), 1);
+		CHECK_INT(epoll_wait(fd, &ev, 1, 0), 0);
+		rc = kvpipe_pipe_send(tx, NULL, 0);
+	}
+	fake_pause(exchange_fake(x, 0), false);
+	while (kvpipe_pipe_send(tx, NULL, 0) != 0)
+		CHECK_INT(epoll_wait(fd, &ev, 1, 60000), 1);
+	close(fd);
+	stop();
+}
+
 static void forked(void)
 {
 	kvpipe_msg_t *m, *kept;
@@ -741,7 +768,7 @@ int main(int argc, char **argv)
 		TEST(opened_again),
 		TEST(opened_in_vain),
 		TEST(the_session_closes), TEST(closed_in_vain),
-		TEST(descriptors),
+		TEST(descriptors), TEST(edges),
 		TEST(threads), TEST(two_receivers), TEST(patience),
 		TEST(forked), TEST(messages),
 	};
