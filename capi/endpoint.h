@@ -187,7 +187,7 @@ struct kv_end {
 	/* home: put.c */
 	uint64_t used;          /* bytes not yet received */
 	uint32_t items;
-	uint64_t wanted_bytes;  /* what the last try had no room for */
+	uint64_t wanted_bytes;  /* what a try had no room for; of several the smallest */
 	uint32_t wanted_blocks;
 	bool wants;
 	bool lost;              /* an entry could not be kept: reason and text, to be told once */

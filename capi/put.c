@@ -67,9 +67,12 @@ bool kv_put_ready(struct kv_end *e)
 
 static int no_room(struct kv_end *e, const char *what, const struct wish *w)
 {
+	/* Of several that want room the smallest is told first. Once there was room for it, it had its turn: it may have been given up. */
+	if (!e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks) || w->bytes < e->wanted_bytes) {
+		e->wanted_bytes = w->bytes;
+		e->wanted_blocks = w->blocks;
+	}
 	e->wants = true;
-	e->wanted_bytes = w->bytes;
-	e->wanted_blocks = w->blocks;
 	const char *within = KV_SPAN(w->timeout_ns);
 	if (e->used + w->bytes > e->capacity)
 		return kv_err(KVPIPE_E_TIMEOUT,

@@ -637,6 +637,35 @@ static void descriptors(void)
 	stop();
 }
 
+/* A small item for which there is room is told of though a larger one was tried for after it, and one that nobody sends any more wakes no one for ever. */
+static void the_smallest_is_told_first(void)
+{
+	static uint8_t data[1000];
+	struct kvpipe_tensor half = flat(KVPIPE_U8, 500, data), rest = flat(KVPIPE_U8, 450, data);
+	struct kvpipe_tensor little = flat(KVPIPE_U8, 200, data), all = flat(KVPIPE_U8, 900, data);
+	kvpipe_msg_t *m;
+
+	start(1000, 1);
+	int fd = kvpipe_pipe_fd(tx);
+	CHECK_INT(kvpipe_pipe_send(tx, &half, 0), 0);
+	CHECK_INT(kvpipe_pipe_send(tx, &rest, 0), 0);
+	CHECK_INT(kvpipe_pipe_send(tx, &little, 0), -KVPIPE_E_TIMEOUT);
+	CHECK_INT(kvpipe_pipe_send(tx, &all, 0), -KVPIPE_E_TIMEOUT);
+	CHECK_INT(readable(fd, 0), 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+	kvpipe_msg_free(m);
+	CHECK_INT(kvpipe_pipe_flush(tx, 0), -KVPIPE_E_TIMEOUT); /* somebody else looks at what came */
+	CHECK_INT(readable(fd, 0), 1);
+	CHECK_INT(kvpipe_pipe_send(tx, &all, 0), -KVPIPE_E_TIMEOUT);
+	CHECK_INT(readable(fd, 0), 0);
+	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+	kvpipe_msg_free(m);
+	CHECK_INT(kvpipe_pipe_flush(tx, 0), 0);
+	CHECK_INT(readable(fd, 0), 1);
+	CHECK_INT(kvpipe_pipe_send(tx, &all, 0), 0);
+	stop();
+}
+
 /* Nor does anybody who listens for edges miss one: a try that the daemon had no room for, and which may succeed at once, is followed by one. */
 static void edges(void)
 {
@@ -768,7 +797,7 @@ int main(int argc, char **argv)
 		TEST(opened_again),
 		TEST(opened_in_vain),
 		TEST(the_session_closes), TEST(closed_in_vain),
-		TEST(descriptors), TEST(edges),
+		TEST(descriptors), TEST(edges), TEST(the_smallest_is_told_first),
 		TEST(threads), TEST(two_receivers), TEST(patience),
 		TEST(forked), TEST(messages),
 	};
