@@ -348,6 +348,44 @@ static void spoil(unsigned int takes)
 	fake_stop(f);
 }
 
+/* Reads one submission after its restart, and then stands still. */
+static void read_one(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	note(f, e, record);
+	fake_pause(f, fake_sessions(f) == 2);
+}
+
+/* What a daemon that is back has no room for in time did not fail because there was none. */
+static void late_in_the_queue(void)
+{
+	struct fake_conf conf = by_hand;
+	kvpipe_op_t take = 0;
+
+	conf.submission = read_one;
+	conf.sq = 4;
+	fake_stop(first_daemon());
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	fake_die(f);
+	while (kvpipe_connected(kv))
+		sched_yield();
+	for (unsigned int i = 0; i < 12; i++)
+		take = take_key(kv, "t", 0);
+	fake_return(f);
+	await_seen(1);
+	await_state(kv, KV_REPLAY);
+	pthread_mutex_lock(&kv->lock);
+	struct kv_op *op = kv_op_find(kv, take);
+	CHECK(!op->begun);
+	op->deadline = kv_now();
+	kv_helper_before(kv, op->deadline);
+	pthread_mutex_unlock(&kv->lock);
+	check_end(kv, take, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "the deadline of 30 s passed before the daemon, which is back");
+	fake_pause(f, false);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void spoiled(void)
 {
 	spoil(0);
@@ -543,7 +581,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(everything), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
 		TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
-		TEST(spoiled_in_a_full_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
+		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
 	return RUN(tests);
 }
