@@ -33,7 +33,6 @@ static void leave_orphan(struct kv_ctl *ctl, const struct kv_pending *p)
 	if (o == NULL)
 		return; /* the daemon drops the region with the session */
 	o->seq = p->seq;
-	o->type = p->type;
 	o->orphan = true;
 	o->next = ctl->pending;
 	ctl->pending = o;
