@@ -342,6 +342,46 @@ static void given_up_before_it_is_submitted(void)
 	stop();
 }
 
+/* So it is when an entry was found for it, and room has just been made: the entry goes back. */
+static void given_up_before_it_is_brought(void)
+{
+	kvpipe_query_t *q[2];
+	pthread_t waiting, freeing;
+
+	start(1 << 16);
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	q[0] = ask((int64_t[]){ 1 }, 1, NULL, KVPIPE_EXACT);
+	q[1] = ask((int64_t[]){ 2 }, 1, NULL, KVPIPE_EXACT);
+	CHECK(pthread_create(&waiting, NULL, expect_third, q[1]) == 0);
+	exchange_await_gets(x, 2);
+	pthread_mutex_lock(&e->kv->sq.lock);
+	insert(1, (int64_t[]){ 1 }, 1, NULL);
+	for (bool asked = false; !asked;) {
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		asked = e->pool != NULL && e->shorts == NULL;
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+	pthread_mutex_lock(&e->kv->lock);
+	uint32_t before = e->nops;
+	pthread_mutex_unlock(&e->kv->lock);
+	__atomic_store_n(&freed, false, __ATOMIC_RELEASE);
+	CHECK(pthread_create(&freeing, NULL, freer, q[0]) == 0);
+	for (bool gone = false; !gone;) {
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		gone = __atomic_load_n(&freed, __ATOMIC_ACQUIRE) || e->nops > before;
+		pthread_mutex_unlock(&e->kv->lock);
+	}
+	pthread_mutex_unlock(&e->kv->sq.lock);
+	CHECK(pthread_join(freeing, NULL) == 0);
+	exchange_await_declines(x, 1);
+	insert(3, (int64_t[]){ 2 }, 1, NULL);
+	CHECK(pthread_join(waiting, NULL) == 0);
+	expect(ask((int64_t[]){ 1 }, 1, NULL, KVPIPE_EXACT), 1, 1);
+	stop();
+}
+
 /* One whose CANCEL found no room in a full queue is cancelled by a later call: it would take an entry that comes then. */
 static void given_up_while_the_queue_is_full(void)
 {
@@ -757,7 +797,8 @@ int main(int argc, char **argv)
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
-		TEST(given_up_before_it_is_submitted), TEST(given_up_while_the_queue_is_full), TEST(capacities),
+		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),
+		TEST(given_up_while_the_queue_is_full), TEST(capacities),
 	};
 	return RUN(tests);
 }
