@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TIMEOUT = 30.0
 
 _WITHIN = re.compile(r"within [0-9.]+ m?s:")
+# Of a submission queue that is full. That it has room again is the one thing that the descriptor does not tell.
+_FULL = "the daemon does not take submissions"
 
 Call = Callable[[int, int], int]  # (handle, ns) -> the library's code
 
@@ -128,7 +130,7 @@ class End:
                     left = (until - time.monotonic_ns()) / 1e9
                     if left <= 0:
                         raise _whole(error, until - began)
-                    await asyncio.wait((heard,), timeout=left)
+                    await asyncio.wait((heard,), timeout=min(left, SLICE_NS / 1e9) if _FULL in str(error) else left)
                 finally:
                     listener.waiting.discard(heard)
         finally:

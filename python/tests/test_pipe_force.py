@@ -186,6 +186,33 @@ def test_a_daemon_that_hangs(nodes):
             assert sel.drop_select(timeout=60, framework="raw")[3].shape == (10,)
 
 
+def test_tasks_send_when_a_daemon_that_hung_goes_on(folder):
+    """What found the submission queue full looks again: no descriptor tells of room there."""
+    with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
+            node.pipe("p", "send", capacity=1 << 20) as tx, node.lookup_buffer("l", capacity=1 << 20) as own:
+        os.kill(daemon.process.pid, signal.SIGSTOP)
+        try:
+            for fill in (lambda: tx.send_tensor(None, 0)), (lambda: own.insert(None, None, None, None, None, 0)):
+                with pytest.raises(kvpipe.Timeout, match="does not take submissions"):
+                    while True:
+                        fill()
+
+            async def main():
+                tasks = [asyncio.ensure_future(call) for call in (
+                    tx.send_tensor_async(b"late", 10 * PATIENCE), own.put_async("k", b"late", 10 * PATIENCE),
+                    own.insert_async(None, None, None, None, None, 10 * PATIENCE))]
+                for _ in range(10):  # now each of them waits, and has heard what there was to hear
+                    await asyncio.sleep(0)
+                os.kill(daemon.process.pid, signal.SIGCONT)
+                _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+                assert not late, f"{len(late)} of {len(tasks)} tasks wait still"
+                await asyncio.gather(*tasks)
+
+            asyncio.run(main())
+        finally:
+            os.kill(daemon.process.pid, signal.SIGCONT)
+
+
 def test_senders_are_killed_while_they_send(nodes):
     """Whatever came is whole and in order, and nothing is left."""
     there, here, peer = nodes
