@@ -216,7 +216,7 @@ class Node:
             lease_ns=_values.duration("lease", lease),
         )
         with self._session.submitting:
-            offer = Offer(self, self._submit("offer", opts), name, first + count)
+            offer = Offer(self, self._submit("offer", opts), name, opts.lease_ns, first + count)
             return self._keep(offer)
 
     def take(
@@ -273,7 +273,7 @@ class Node:
         )
         ids = lists.copy()
         with self._session.submitting:
-            return self._keep(Take(self, self._submit("take", opts), name, ids, layered))
+            return self._keep(Take(self, self._submit("take", opts), name, opts.timeout_ns, ids, layered))
 
     def watch(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
               trace: Optional[str] = None) -> Operation:
@@ -300,7 +300,7 @@ class Node:
             timeout_ns=_values.duration("timeout", timeout),
         )
         with self._session.submitting:
-            return self._keep(Operation(self, self._submit(what, opts), name))
+            return self._keep(Operation(self, self._submit(what, opts), name, opts.timeout_ns))
 
     def _submit(self, what: str, opts: ctypes.Structure) -> int:
         number = ctypes.c_uint64()

@@ -22,8 +22,8 @@ class Offer(Operation):
     ``timeout`` seconds (None: 5); with 0 they only ask, and a refusal is told to nobody.
     """
 
-    def __init__(self, node: "Node", number: int, key: bytes, end: int) -> None:
-        super().__init__(node, number, key)
+    def __init__(self, node: "Node", number: int, key: bytes, ns: int, end: int) -> None:
+        super().__init__(node, number, key, ns)
         self._tokens = end
         room = ctypes.create_string_buffer(_abi.MAX_TOKEN)
         length = ctypes.c_uint32(_abi.MAX_TOKEN)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 # A call that waits comes back this often, so that close() by another thread and signals are heard.
 SLICE_NS = 200_000_000
+# What the library takes for the time of an operation that was given none.
+_DEFAULT_NS = 30_000_000_000
+# How long after an operation's deadline its memory is waited for by default. The daemon may have stopped, or may not be sure of it.
+_PAST_NS = 30_000_000_000
 _ONE = _abi.Completion * 1
 
 
@@ -25,10 +29,12 @@ class Operation:
     without, and its completion then names its tag alone.
     """
 
-    def __init__(self, node: "Node", number: int, key: bytes) -> None:
+    def __init__(self, node: "Node", number: int, key: bytes, ns: int) -> None:
+        """ns: its own time; 0, the default."""
         self._node = node
         self._session = node._session
         self._id = number
+        self._deadline = time.monotonic_ns() + (ns or _DEFAULT_NS)
         self._end: Optional[Completion] = None
         self._gone: Optional[Error] = None
         self._released = False
@@ -67,9 +73,14 @@ class Operation:
         return self._outcome()
 
     def wait_released(self, timeout: Optional[float] = None) -> None:
-        """Waits until the memory may be reused."""
+        """Waits until the memory may be reused. Raises Timeout when it may not yet.
+
+        ``timeout`` in seconds, None: 30 s past the operation's own deadline, or past now when that is over.
+        """
         if not self._released:
             lib = self._session.lib
+            if timeout is None:
+                timeout = round((max(self._deadline - time.monotonic_ns(), 0) + _PAST_NS) / 1e9, 1)
             self._sliced("wait_released", timeout, lambda h, ns: int(lib.wait_released(h, self._id, ns)), self._free)
 
     async def wait_async(self, timeout: Optional[float] = None) -> Completion:

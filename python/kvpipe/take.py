@@ -20,8 +20,8 @@ class Take(Operation):
     wait() returns when all bytes are in place, checked and visible.
     """
 
-    def __init__(self, node: "Node", number: int, key: bytes, ids: Ids32, layered: bool) -> None:
-        super().__init__(node, number, key)
+    def __init__(self, node: "Node", number: int, key: bytes, ns: int, ids: Ids32, layered: bool) -> None:
+        super().__init__(node, number, key, ns)
         self._ids = ids
         self._layered = layered
 

@@ -1,5 +1,6 @@
 """Processes: forks, deaths, exits, and what the daemon has left of them."""
 
+import concurrent.futures
 import gc
 import os
 import signal
@@ -230,6 +231,22 @@ def test_memory_is_not_released_by_a_daemon_that_stands_still(folder):
     with pytest.raises(kvpipe.Closed):
         take.released
     daemon.process.send_signal(signal.SIGCONT)
+    daemon.stop()
+
+
+def test_memory_that_is_never_released_is_not_waited_for_for_ever(folder, monkeypatch):
+    monkeypatch.setattr(kvpipe.operation, "_PAST_NS", 200_000_000)
+    daemon = Daemon(folder / "never", "never", folder / "ca")
+    with Cache(daemon.socket, "waiting") as cache, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        take = cache.node.take("never", [1], token=b"0" * 16, tokens=16, timeout=0.1)
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(kvpipe.Timeout, match="wait_released: .*not within 0.[23] s"):
+                pool.submit(take.wait_released).result(60)
+            assert not take.released
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        take.wait_released(60)
     daemon.stop()
 
 
