@@ -6,7 +6,7 @@ import ctypes
 import os
 from typing import Optional, Tuple
 
-from . import _abi, _values
+from . import _abi, _said, _values
 from ._library import library
 from ._session import Session
 from .errors import Invalid
@@ -57,6 +57,7 @@ def connect(
     )
     lib = library()
     handle = ctypes.c_void_p()
-    lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
+    with _said.call(lib):
+        lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
     assert handle.value is not None
     return Node(Session(lib, handle.value))

@@ -12,7 +12,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _abi, errors
+from . import _abi, _said, errors
 
 SONAME = "libkvpipe.so.0"
 
@@ -99,8 +99,7 @@ class Library:
 
     def error(self, code: int) -> errors.Error:
         """The error for a negative return code of the calling thread's last call."""
-        text: bytes = self.last_error() or b""
-        return errors.make(-code, text.decode("utf-8", "replace"))
+        return errors.make(-code, _said.last(self).decode("utf-8", "replace"))
 
     def check(self, code: int) -> int:
         if code < 0:

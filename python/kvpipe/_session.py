@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Union
 
-from . import _values
+from . import _said, _values
 from ._library import Library
 from ._unread import keep, unread
 from .errors import Closed
@@ -71,6 +71,7 @@ class Session:
         self._inside.append(threading.get_ident())
         if unread.raws is not None:  # in a signal handler, or by the garbage collector
             keep(unread.raws)
+        _said.enter(self.lib)
         handle = self._handle
         if handle is not None:
             return handle
@@ -79,6 +80,7 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._inside.remove(threading.get_ident())
+        _said.leave(self.lib)
         if self._handle is None:
             self._left()
         _stay_at_exit()
@@ -95,7 +97,8 @@ class Session:
 
     def _finish(self, handle: int) -> None:
         """Closes the handle. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
-        self._free(handle)
+        with _said.call(self.lib):
+            self._free(handle)
         with self._changed:
             ends = list(self._ends)
         for end in ends:
