@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import time
-from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple
 
 from . import _abi, _end, _values, received, tensors
-from ._end import End
+from ._end import Call, End
 from ._values import Key
 from .errors import Error, Invalid, Reason
 
@@ -118,67 +118,66 @@ class LookupBuffer(End):
 
         ``match``: "prefix", one of the two sequences of tokens (under their roi) begins with the other; "exact", they are
         equal. Without tokens any entry matches. The oldest of several is taken. Raises Timeout when none came; when it says that
-        the daemon does not answer, an entry that this had on its way then is lost.
+        the daemon does not answer, an entry that this had on its way then is lost; so is one that came as an interrupt ended the call.
         A forked child may find zeros in the tensors.
         """
         chosen, until = received.choose(framework), _end.deadline(timeout)
-        with self._select(tokens, roi, match, until) as query:
-            return self._outcome(self._wait_query(query, until), chosen)
+        with self._select(tokens, roi, match, until) as (look, message):
+            self._wait(look, until + _GRACE_NS)
+            return self._outcome(message, chosen)
 
     async def drop_select_async(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None,
                                 match: str = "prefix", framework: str = "auto") -> Entry:
         """drop_select() for asyncio."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
-        with self._select(tokens, roi, match, until) as query:
-            return self._outcome(await self._wait_query_async(query, until), chosen)
+        with self._select(tokens, roi, match, until) as (look, message):
+            await self._wait_async(look, until + _GRACE_NS)
+            return self._outcome(message, chosen)
 
     def get(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
         """Waits for a key and returns its tensor, or None when it holds None. The buffer keeps it."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
-        with self._get(key, until) as query:
-            return self._outcome(self._wait_query(query, until), chosen)[0]
+        with self._get(key, until) as (look, message):
+            self._wait(look, until + _GRACE_NS)
+            return self._outcome(message, chosen)[0]
 
     async def get_async(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
         """get() for asyncio."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
-        with self._get(key, until) as query:
-            return self._outcome(await self._wait_query_async(query, until), chosen)[0]
+        with self._get(key, until) as (look, message):
+            await self._wait_async(look, until + _GRACE_NS)
+            return self._outcome(message, chosen)[0]
 
     @contextlib.contextmanager
-    def _select(self, tokens: Any, roi: Any, match: str, until: int) -> Iterator[int]:
+    def _select(self, tokens: Any, roi: Any, match: str, until: int) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
         how = _abi.MATCHES[_values.one_of("drop_select: match", match, _abi.MATCHES)]
         (t, held), (r, also) = (tensors.describe_or_none("drop_select: tokens", tokens),
                                 tensors.describe_or_none("drop_select: roi", roi))
-        query = ctypes.c_void_p()
-        with self._session as handle:
-            self._lib.check(self._lib.lookup_select(handle, t, r, how, _left(until), ctypes.byref(query)))
-        del held, also
-        try:
-            yield query.value or 0
-        finally:
-            self._lib.query_free(query)
+        with self._asking(lambda h, query: self._lib.lookup_select(h, t, r, how, _left(until), query)) as asked:
+            del held, also
+            yield asked
 
     @contextlib.contextmanager
-    def _get(self, key: Key, until: int) -> Iterator[int]:
-        name, query = _values.key(key), ctypes.c_void_p()
-        with self._session as handle:
-            self._lib.check(self._lib.lookup_get(handle, name, len(name), _left(until), ctypes.byref(query)))
+    def _get(self, key: Key, until: int) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
+        name = _values.key(key)
+        with self._asking(lambda h, query: self._lib.lookup_get(h, name, len(name), _left(until), query)) as asked:
+            yield asked
+
+    @contextlib.contextmanager
+    def _asking(self, ask: Callable[[int, Any], Any]) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
+        """A query: the call that waits for it, and the message that this leaves. Neither outlives the caller's call, however that ends."""
+        query, message = ctypes.c_void_p(), ctypes.c_void_p()
         try:
-            yield query.value or 0
+            with self._session as handle:
+                self._lib.check(ask(handle, ctypes.byref(query)))
+            yield lambda h, ns: self._look(query, ns, message), message
         finally:
-            self._lib.query_free(query)
+            if query.value is not None:
+                self._lib.query_free(query)
+            if message.value is not None:  # no tensor has it
+                self._lib.msg_free(message)
 
-    def _wait_query(self, query: int, until: int) -> int:
-        message = ctypes.c_void_p()
-        self._wait(lambda h, ns: self._look(query, ns, message), until + _GRACE_NS)
-        return message.value or 0
-
-    async def _wait_query_async(self, query: int, until: int) -> int:
-        message = ctypes.c_void_p()
-        await self._wait_async(lambda h, ns: self._look(query, ns, message), until + _GRACE_NS)
-        return message.value or 0
-
-    def _look(self, query: int, ns: int, message: ctypes.c_void_p) -> int:
+    def _look(self, query: ctypes.c_void_p, ns: int, message: ctypes.c_void_p) -> int:
         """TIMEOUT only as long as the query runs; its own is raised."""
         code: int = self._lib.query_wait(query, ns, ctypes.byref(message))
         if code != -Reason.TIMEOUT:
@@ -190,7 +189,7 @@ class LookupBuffer(End):
                 raise error
         return code
 
-    def _outcome(self, message: int, framework: str) -> Entry:
+    def _outcome(self, message: ctypes.c_void_p, framework: str) -> Entry:
         matched = self._lib.msg_matched(message)
         try:
             return Entry._of(received.tensors(self._lib, message, framework), matched)

@@ -135,14 +135,11 @@ class Pipe(End):
             raise
 
     def _read(self, message: ctypes.c_void_p, framework: str) -> Any:
-        handle, message.value = message.value, None
         try:
-            return received.tensors(self._lib, handle or 0, framework)[0]
+            return received.tensors(self._lib, message, framework)[0]
         except Incompatible:  # it would be in the way for ever
+            handle, message.value = message.value, None
             self._lib.msg_free(handle)
-            raise
-        except Exception:  # no interrupt: that may come when the tensor has it already
-            message.value = handle
             raise
 
     def __iter__(self) -> "Pipe":

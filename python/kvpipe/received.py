@@ -29,15 +29,18 @@ _live: Dict[int, Library] = {}
 class _Message:
     """Frees a message with the last buffer that looks at it."""
 
-    def __init__(self, lib: Library, handle: int) -> None:
+    def __init__(self, lib: Library, message: ctypes.c_void_p) -> None:
         self._free: Callable[[int], None] = lib.msg_free
         self._forget: Callable[[Any, None], object] = _live.pop
-        self._handle: Optional[int] = handle
-        _live[handle] = lib
+        self._handle: Optional[int] = None
+        handle, message.value = message.value, None  # never with both: it would be freed twice
+        self._handle = handle
+        _live[handle or 0] = lib
 
-    def give_up(self) -> None:
+    def give_up(self, message: ctypes.c_void_p) -> None:
         self._forget(self._handle, None)
-        self._handle = None
+        handle, self._handle = self._handle, None
+        message.value = handle
 
     def __del__(self) -> None:
         if self._handle is not None:
@@ -110,9 +113,10 @@ def _member(lib: Library, t: _abi.Tensor, owner: _Message, framework: str) -> An
         raise Incompatible(f"{framework} has no tensor of {dtype} {shape}: {error}") from None
 
 
-def tensors(lib: Library, handle: int, framework: str) -> List[Any]:
-    """The members of a message; None for those that are None. Takes the message over, unless it raises."""
-    owner = _Message(lib, handle)
+def tensors(lib: Library, message: ctypes.c_void_p, framework: str) -> List[Any]:
+    """The members of a message; None for those that are None. Takes the message over and leaves NULL there, unless it raises."""
+    handle = message.value
+    owner = _Message(lib, message)
     out: List[Any] = []
     try:
         for i in range(lib.msg_count(handle)):
@@ -120,7 +124,7 @@ def tensors(lib: Library, handle: int, framework: str) -> List[Any]:
             there = lib.check(lib.msg_tensor(handle, i, ctypes.byref(t))) == 1
             out.append(_member(lib, t, owner, framework) if there else None)
     except BaseException:
-        owner.give_up()
+        owner.give_up(message)
         raise
     return out
 

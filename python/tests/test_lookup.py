@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import gc
 import pickle
 import random
 import sys
@@ -271,6 +272,40 @@ def test_an_entry_that_its_framework_lacks_travels_with_the_error(ends, monkeypa
         assert type(key) is kvpipe.RawTensor and (key.dtype, key.shape, bytes(key.data)) == ("bfloat16", (2,), b"abcd")
         memoryview(key.data)[0] = 97  # as writable as what was received
     assert copy.copy(caught.value).entry is caught.value.entry
+
+
+@pytest.mark.parametrize("call", ["drop_select", "drop_select_async", "get", "get_async"])
+@pytest.mark.parametrize("where", ["waiting", "making the tensor"])
+def test_an_interrupt_keeps_no_memory(ends, monkeypatch, where, call):
+    """What came for the call goes back with it."""
+    own, sel = ends
+    insert(own, 7, ids(3))
+    own.put("k", bytes(100))
+    came, freed, free = [], [], sel._lib.msg_free
+
+    def interrupted(*args):
+        if made(*args) is not None and where == "waiting":  # it waits still
+            return kvpipe.Timeout("")
+        raise KeyboardInterrupt
+
+    def look(query, ns, message, plain=sel._look):
+        code = plain(query, ns, message)
+        came.extend([message.value] if code == 0 else [])
+        return code
+
+    if where == "waiting":
+        made = sel._try
+        monkeypatch.setattr(sel, "_try", interrupted)
+    else:
+        made = kvpipe.received._MAKERS["raw"]
+        monkeypatch.setitem(kvpipe.received._MAKERS, "raw", interrupted)
+    monkeypatch.setattr(sel, "_look", look)
+    monkeypatch.setattr(sel._lib, "msg_free", lambda m: (freed.append(getattr(m, "value", m)), free(m)))
+    with pytest.raises(KeyboardInterrupt):
+        got = getattr(sel, call)(*["k"] * call.startswith("get"), timeout=60, framework="raw")
+        asyncio.run(got)
+    gc.collect()
+    assert len(came) == 1 and freed == came
 
 
 @pytest.mark.parametrize("framework", ["numpy", "raw"])

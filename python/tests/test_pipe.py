@@ -183,6 +183,33 @@ def test_a_timeout_loses_nothing(pipe):
     assert seen == list(range(300))
 
 
+@pytest.mark.parametrize("how", ["recv_tensor", "recv_tensor_async"])
+@pytest.mark.parametrize("where", ["waiting", "making the tensor"])
+def test_an_interrupt_loses_nothing(pipe, monkeypatch, where, how):
+    tx, rx = pipe
+
+    def receive():
+        got = getattr(rx, how)(timeout=60, framework="raw")
+        return bytes((asyncio.run(got) if asyncio.iscoroutine(got) else got).data)
+
+    def interrupted(*args):
+        made(*args)
+        raise KeyboardInterrupt
+
+    tx.send_tensor(b"one")
+    tx.send_tensor(b"two")
+    with monkeypatch.context() as patch:
+        if where == "waiting":
+            made = rx._try
+            patch.setattr(rx, "_try", interrupted)
+        else:
+            made = kvpipe.received._MAKERS["raw"]
+            patch.setitem(kvpipe.received._MAKERS, "raw", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            receive()
+    assert [receive(), receive()] == [b"one", b"two"]
+
+
 def test_threads_receive_each_item_once(pipe, monkeypatch):
     tx, rx = pipe
     read, both, got = kvpipe.Pipe._read, threading.Barrier(2), []
