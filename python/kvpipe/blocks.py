@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import array
+import bisect
 import ctypes
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _abi
 from ._values import show, view as look
@@ -137,6 +138,27 @@ class Packed:
         )
 
 
+class _Spans:
+    """Sets of ids, first to stop: one look is enough for each id, of however many spans there are."""
+
+    def __init__(self, spans: Iterable[Tuple[int, int]]) -> None:
+        self._firsts: List[int] = []
+        self._stops: List[int] = []
+        for first, stop in sorted(spans):
+            if self._stops and first <= self._stops[-1]:
+                self._stops[-1] = max(self._stops[-1], stop)
+            else:
+                self._firsts.append(first)
+                self._stops.append(stop)
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect.bisect_right(self._firsts, number) - 1
+        return at >= 0 and number < self._stops[at]
+
+
 class Ids32:
     """A take's own copy of its lists: which of them failed must not depend on what the caller does with his."""
 
@@ -149,8 +171,7 @@ class Ids32:
         """The ids that lie in the runs, in the shape in which the lists were given."""
         out: List[List[int]] = [[] for _ in range(self._groups)]
         for group, data in self._lists:
-            spans = [(first, stop) for g, first, stop in runs if g == group]
+            spans = _Spans((first, stop) for g, first, stop in runs if g == group)
             if spans:
-                ids = array.array("I", data)
-                out[group] = [i for i in ids if i != NO_BLOCK and any(a <= i < b for a, b in spans)]
+                out[group] = [i for i in array.array("I", data) if i != NO_BLOCK and i in spans]
         return out if self._grouped else out[0]

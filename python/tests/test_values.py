@@ -4,6 +4,8 @@ import array
 import copy
 import ctypes
 import pickle
+import random
+import time
 
 import kvpipe
 import pytest
@@ -99,6 +101,19 @@ def test_buffers_are_not_copied():
     assert copy.within([(0, 0, 100)]) == [1, 77, 3]
     tensor = Tensor([4])
     assert Packed(tensor, 3, 5).array[0].ids == tensor.data_ptr()
+
+
+def test_failed_of_many():
+    """Each id is looked for once, in the order in which they were given, however many runs there are."""
+    rng = random.Random(1)
+    runs = [(0, first, first + rng.choice((0, 1, 1, 2, 5))) for first in rng.choices(range(400), k=60)] + [(1, 0, 400)]
+    ids = rng.choices(range(410), k=1000)
+    inside = {i for group, first, stop in runs if group == 0 for i in range(first, stop)}
+    assert Packed(ids, 0, 5).copy().within(runs) == [i for i in ids if i in inside]
+    many = range(30_000)
+    copy, began = Packed(many, 0, 5).copy(), time.thread_time()
+    assert copy.within([(0, 2 * i, 2 * i + 1) for i in many]) == list(many[::2])
+    assert time.thread_time() - began < 5
 
 
 def test_holes():
