@@ -6,12 +6,13 @@ with it.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import ctypes
 import errno
 import fcntl
 import os
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from .errors import Invalid, Quota, Unavailable
 
@@ -153,22 +154,26 @@ def zeros_in_gap(address: int, size: int) -> bool:
     return bool(got == address)
 
 
-def zeros_around(address: int, size: int) -> None:
-    """The same for what is left of a gap in which there is something."""
+def zeros_around(places: Sequence[Tuple[int, int]]) -> None:
+    """The same for what is left of gaps (from, to; in the order of addresses) in which there is something."""
     with contextlib.suppress(OSError):  # without /proc who reads there is killed
-        for first, end in _gaps(address, address + size):
+        for first, end in _gaps(places):
             zeros_in_gap(first, end - first)
 
 
-def _gaps(first: int, end: int) -> List[Tuple[int, int]]:
+def _gaps(places: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
     """Where nothing is mapped."""
+    with open("/proc/self/maps", "rb") as maps:  # in the order of addresses
+        there = [tuple(int(number, 16) for number in line.split(None, 1)[0].split(b"-")) for line in maps]
+    stops = [stop for _, stop in there]
     out: List[Tuple[int, int]] = []
-    with open("/proc/self/maps", "rb") as maps:
-        for line in maps:  # in the order of addresses
-            start, stop = (int(number, 16) for number in line.split(None, 1)[0].split(b"-"))
+    for first, end in places:
+        for start, stop in there[bisect.bisect_right(stops, first):]:
             if first < min(start, end):
                 out.append((first, min(start, end)))
             first = max(first, stop)
-    if first < end:
-        out.append((first, end))
+            if first >= end:
+                break
+        if first < end:
+            out.append((first, end))
     return out

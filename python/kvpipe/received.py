@@ -154,8 +154,9 @@ def _after_fork() -> None:
             gaps[-1] = gaps[-1][0], max(gaps[-1][1], end)
         else:
             gaps.append((first, end))
-    for first, end in gaps:
-        _memory.zeros_in_gap(first, end - first)
+    taken = [(first, end) for first, end in gaps if not _memory.zeros_in_gap(first, end - first)]
+    if taken:
+        _memory.zeros_around(taken)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -106,7 +106,7 @@ class Region(Sleeper, mmap.mmap):
         # The C library, Python or an earlier handler of the fork has put something there.
         self._stays, self._size = True, 0
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-        _memory.zeros_around(self.address, _unmapped(self.nbytes))
+        _memory.zeros_around([(self.address, self.address + _unmapped(self.nbytes))])
 
     def __del__(self) -> None:
         if getattr(self, "_size", 0) and self._size != _unmapped(self.nbytes):

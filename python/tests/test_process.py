@@ -106,6 +106,41 @@ def test_a_child_keeps_what_others_put_where_a_region_was(near):
     assert out == "ok"
 
 
+def test_a_child_keeps_what_others_put_where_a_received_tensor_was(near):
+    """It finds zeros in the rest of it."""
+    out = finish(run("""
+        import ctypes, mmap, os
+        libc, page = ctypes.CDLL(None), mmap.PAGESIZE
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+
+        def handler():
+            assert libc.mmap(others, 8 * page, 1 | 2, 2 | 32, -1, 0) == others
+            ctypes.memset(others, 90, 8 * page)
+
+        os.register_at_fork(after_in_child=handler)
+        import kvpipe
+        with kvpipe.connect(engine_id="forks") as node, node.pipe("between", "send", capacity=1 << 20) as tx, \
+                node.pipe("between", "recv") as rx:
+            tx.send_tensor(b"7" * (64 * page))
+            got = rx.recv_tensor(framework="raw").data
+            address = ctypes.addressof(ctypes.c_char.from_buffer(got))
+            others = address // page * page + 16 * page
+            child = os.fork()
+            if child == 0:
+                there = bytes(got)
+                assert there.count(b"Z") == 8 * page and there.find(b"Z") == others - address
+                assert there.strip(b"\\0") == b"Z" * (8 * page)
+                got[0] = 1
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            assert status == 0, status
+            assert bytes(got) == b"7" * (64 * page)
+        print("ok")
+        """, near.socket))
+    assert out == "ok"
+
+
 @pytest.mark.parametrize("how", ["open", "region closed", "node closed"])
 def test_a_child_finds_zeros_where_arrays_over_a_region_lie(near, how):
     """Whatever else of it is there still."""
