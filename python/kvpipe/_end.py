@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import select
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
 from . import _values
+from ._ear import Ear
 from ._session import Session
 from .errors import Error, Invalid, Reason
 from .operation import SLICE_NS
@@ -140,43 +140,27 @@ class End:
                 listener.close()
 
 
-class _Listener:
+class _Listener(Ear):
     """One event loop's ear on one end, for all of its tasks; used in that loop's thread alone, but for wake()."""
 
     def __init__(self, end: End, loop: asyncio.AbstractEventLoop) -> None:
         self.users = 0
         self.waiting: "Set[asyncio.Future[None]]" = set()
-        self._loop = loop
-        # Edges: the descriptor stays readable while anything is there, perhaps for somebody else.
-        self._epoll = select.epoll()
-        try:
-            with end._parent, end._session as handle:  # nobody closes the descriptor meanwhile
-                self._epoll.register(end._lib.check(end._fd(handle)), select.EPOLLIN | select.EPOLLET)
-            loop.add_reader(self._epoll.fileno(), self._ready)
-        except BaseException:
-            self._epoll.close()
-            raise
+        with end._parent, end._session as handle:  # nobody closes the descriptor meanwhile
+            super().__init__(loop, end._lib.check(end._fd(handle)))
 
     def listen(self) -> "asyncio.Future[None]":
         future: "asyncio.Future[None]" = self._loop.create_future()
         self.waiting.add(future)
         return future
 
-    def _ready(self) -> None:
-        self._epoll.poll(0)
-        self._tell()
-
-    def _tell(self) -> None:
+    def _heard(self) -> None:
         for future in self.waiting:
             if not future.done():
                 future.set_result(None)
 
     def wake(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._heard)
         except RuntimeError:  # the loop is closed: nobody waits there any more
             pass
-
-    def close(self) -> None:
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()

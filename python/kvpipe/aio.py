@@ -1,17 +1,16 @@
 """Waiting in asyncio.
 
-The library's descriptor stays readable while there is anything to poll, also for somebody else. A listener therefore
-hears its edges, through an epoll of its own, and leaves the completions where they are: poll() still gives each of them.
+A listener leaves the completions where they are: poll() still gives each of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
 from collections import Counter
 from typing import TYPE_CHECKING, Optional
 
+from ._ear import Ear
 from .errors import Error, Timeout
 
 if TYPE_CHECKING:
@@ -19,34 +18,21 @@ if TYPE_CHECKING:
     from .operation import Operation
 
 
-class Listener:
+class Listener(Ear):
     """One event loop's ear on one session; used in that loop's thread alone."""
 
     def __init__(self, session: "Session", loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
         #: operation -> how many tasks wait for it
         self.operations: "Counter[Operation]" = Counter()
-        self._epoll = select.epoll()
-        try:
-            with session as handle:
-                fd = session.lib.check(session.lib.fd(handle))
-                self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
-            loop.add_reader(self._epoll.fileno(), self._ready)
-        except BaseException:
-            self._epoll.close()
-            raise
+        with session as handle:
+            super().__init__(loop, session.lib.check(session.lib.fd(handle)))
 
-    def _ready(self) -> None:
-        self._epoll.poll(0)
+    def _heard(self) -> None:
         for operation in list(self.operations):
             try:
                 operation._look()  # settles it, which wakes its tasks
             except Error as error:
                 operation._abandon(error)
-
-    def close(self) -> None:
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
 
 
 def _waker(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> None:

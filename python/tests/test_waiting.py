@@ -297,6 +297,33 @@ def test_asyncio_in_two_loops(pair):
     assert sorted(c.tag for c in results) == list(range(8))
 
 
+class Strict(asyncio.SelectorEventLoop):
+    """Raises once it is closed, as uvloop's does, where asyncio's own has nothing to say."""
+
+    def remove_reader(self, fd):
+        self._check_closed()
+        return super().remove_reader(fd)
+
+
+@pytest.mark.parametrize("kind", [asyncio.SelectorEventLoop, Strict])
+def test_a_loop_that_is_closed_while_tasks_wait(pair, name, kind):
+    """They end after it, by the garbage collector or the interpreter's end."""
+    node, loop = pair[1].node, kind()
+    with node.pipe(name, "recv") as rx:
+        never = node.take("never", [30], token=b"0" * 16, tokens=16)
+        waits = never.wait_async(60), rx.recv_tensor_async(60)
+        tasks = [loop.create_task(wait) for wait in waits]
+        loop.run_until_complete(asyncio.sleep(0))
+        ears = *node._session.listeners.values(), *rx._listeners.values()
+        loop.close()
+        for wait in waits:
+            wait.close()
+        assert len(ears) == 2 and all(ear._epoll.closed for ear in ears) and not never._waiting
+        assert not node._session.listeners and not rx._listeners
+        for task in tasks:
+            task._log_destroy_pending = False  # as is meant
+
+
 def test_progress_says_what_it_cannot(pair):
     with pytest.raises(kvpipe.Unavailable, match="CUDA streams"):
         pair[0].node.progress(1, stream=object())
