@@ -16,6 +16,7 @@ class Sleeper:
     """What Region and AdoptedRegion have in common. Each says what happens to its pages."""
 
     id: int
+    nbytes: int
     _session: Optional["Session"]
     _valid: bool
     _changing: threading.Lock
@@ -49,6 +50,11 @@ class Sleeper:
                 self._drop()
             finally:
                 self._changing.release()
+
+    @property
+    def registered(self) -> bool:
+        """Whether the daemon has the memory; False once it was closed, or the session with it."""
+        return self._session is not None
 
     @property
     def valid(self) -> bool:
@@ -115,3 +121,7 @@ class Sleeper:
 
     def _have_back(self) -> None:
         """Raises Quota."""
+
+    def __repr__(self) -> str:
+        state = " closed" if not self.registered else "" if self.valid else " invalid"
+        return f"<kvpipe.{type(self).__name__} {self.id:#x} of {self.nbytes} bytes{state}>"

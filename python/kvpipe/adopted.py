@@ -33,11 +33,6 @@ class AdoptedRegion(Sleeper):
     def __init__(self) -> None:
         raise TypeError("adopted regions come from Node.adopt()")
 
-    @property
-    def registered(self) -> bool:
-        """Whether the daemon has the memory; False once it was closed, or the session with it."""
-        return self._session is not None
-
     def close(self, timeout: Optional[float] = None) -> None:
         """Takes the memory away from the daemon: operations that use it are ended and fenced first.
 
@@ -53,10 +48,6 @@ class AdoptedRegion(Sleeper):
         """In a child: it shares the memory, but not the region."""
         self._drop()
         self._begin_valid()
-
-    def __repr__(self) -> str:
-        state = " closed" if not self.registered else "" if self.valid else " invalid"
-        return f"<kvpipe.AdoptedRegion {self.id:#x} of {self.nbytes} bytes{state}>"
 
 
 #: address, bytes, and what keeps the object from moving

@@ -47,11 +47,6 @@ class Region(Sleeper, mmap.mmap):
     def __new__(cls, *args: Any, **kwargs: Any) -> "Region":
         raise TypeError("regions come from Node.alloc() and Node.register_fd()")
 
-    @property
-    def registered(self) -> bool:
-        """Whether the daemon has the memory; False once it was closed, or the session with it."""
-        return self._session is not None
-
     def close(self, timeout: Optional[float] = None) -> None:
         """Takes the memory away from the daemon: operations that use it are ended and fenced first.
 
@@ -115,10 +110,6 @@ class Region(Sleeper, mmap.mmap):
     def resize(self, newsize: int) -> None:
         """Always a TypeError: mmap's method, which would take memory away that the daemon has."""
         raise TypeError("a region cannot be resized: allocate another")
-
-    def __repr__(self) -> str:
-        state = " closed" if not self.registered else "" if self.valid else " invalid"
-        return f"<kvpipe.Region {self.id:#x} of {self.nbytes} bytes{state}>"
 
 
 def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -> Region:
