@@ -32,8 +32,12 @@ func look(fd int, skip uint32, n uint64) (found, error) {
 // wholePages rounds up; n is no more than a file can have.
 func wholePages(n, page uint64) uint64 { return (n + page - 1) / page * page }
 
-// mmap maps all of it, also what is not registered: a mapping of any part keeps the whole file.
-func (m *found) mmap() ([]byte, error) {
+// mapWhole maps all of it, also what is not registered: a mapping of any part keeps the whole file. It looks once more, now that the use of the
+// file is noted: a session that has ended may have been giving back pages of it until then, and does so no more.
+func (m *found) mapWhole(of Region) ([]byte, error) {
+	if _, err := look(m.fd, uint32(of.skip), of.size); err != nil {
+		return nil, err
+	}
 	whole, err := sys.Mmap(m.fd, int(m.size), sys.ProtWrite)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Errors that tell how a registration failed; the texts that wrap them name values and limits.
@@ -27,10 +29,12 @@ type Pool struct {
 	limits Limits
 	bytes  uint64
 	files  map[file]int // regions in each
+
+	punch func([]byte) error // sys.Punch, in which tests look around
 }
 
 // NewPool returns an empty account.
-func NewPool(l Limits) *Pool { return &Pool{limits: l, files: map[file]int{}} }
+func NewPool(l Limits) *Pool { return &Pool{limits: l, files: map[file]int{}, punch: sys.Punch} }
 
 // SetLimits changes the limits of registrations to come.
 func (p *Pool) SetLimits(l Limits) {
@@ -90,6 +94,17 @@ func (p *Pool) shared(f file) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.files[f] > 1
+}
+
+// punchAlone gives b, of the only region in a file, back to the system; alone is false when another one lies there. With the lock: who notes a
+// use of the file and looks at its pages only then sees what is missing, and loses no more of it.
+func (p *Pool) punchAlone(f file, b []byte) (alone bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.files[f] > 1 {
+		return false, nil
+	}
+	return true, p.punch(b)
 }
 
 func over(n, used, limit uint64) bool { return limit > 0 && (n > limit || used > limit-n) }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
-	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // Retain gives back to the system every page of the space's regions of which keep names no byte: it calls mark for the n bytes at off
@@ -38,9 +37,9 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 		if e != nil {
 			err = e // the memory is there until the mapping ends
 		}
-		gone := r.charged - left
-		s.used.Add(-gone)
-		s.pool.giveBack(gone)
+		less := r.charged - left
+		s.used.Add(-less)
+		s.pool.giveBack(less)
 		r.charged = left
 		kept += left
 		if left == 0 {
@@ -53,20 +52,26 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 	return kept, err
 }
 
-// shrink gives back all pages but those and returns how many bytes are left.
+// punchStep is how much is given back at a time: who registers the same memfd meanwhile waits for one step at most.
+const punchStep = 64 << 20
+
+// shrink gives back all pages but those and returns how many bytes are left. It stops when another region comes to lie in the memfd.
 func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 	r.warm.end() // it would fetch what is given back
-	if left = uint64(len(r.whole)); r.pool.shared(r.file) {
-		return left, nil
-	}
+	left = uint64(len(r.whole))
+	alone := !r.pool.shared(r.file)
 	pages.holes(func(from, to int) {
-		if e := sys.Punch(r.whole[from:to]); e != nil {
-			err = e
-			return
+		for step := max(punchStep, r.page); alone && from < to; from += step {
+			b := r.whole[from:min(from+step, to)]
+			var e error
+			if alone, e = r.pool.punchAlone(r.file, b); e != nil {
+				err = e
+			} else if alone {
+				left -= uint64(len(b))
+			}
 		}
-		left -= uint64(to - from)
 	})
-	if pages.none() && err == nil {
+	if alone && pages.none() && err == nil {
 		left = 0 // unmapped, it keeps nothing
 	}
 	return left, err

@@ -108,7 +108,6 @@ func TestRetainShared(t *testing.T) {
 		_, err := s.Register(fd, size)
 		noErr(t, err)
 	}
-	nothing := func(func(layout.RegionID, uint64, uint64)) {}
 	if kept, err := dead.Retain(nothing); err != nil || kept != size || allocated(t, fd) != size {
 		t.Errorf("%d bytes kept, %d allocated, %v", kept, allocated(t, fd), err)
 	}

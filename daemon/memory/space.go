@@ -59,8 +59,10 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	if err := s.pool.reserve(of.size, m.size, s.used.Load(), count); err != nil {
 		return nil, err
 	}
-	whole, err := m.mmap()
+	s.pool.use(m.file, 1)
+	whole, err := m.mapWhole(of)
 	if err != nil {
+		s.pool.use(m.file, -1)
 		s.pool.giveBack(m.size)
 		return nil, err
 	}
@@ -69,7 +71,6 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	r.bytes = whole[of.skip:end:end]
 	r.whole, r.page, r.file, r.pool, r.charged = whole, int(m.page), m.file, s.pool, m.size
 	r.warm = warm(whole[:wholePages(end, m.page)])
-	s.pool.use(m.file, 1)
 	s.used.Add(m.size)
 	return &r, nil
 }
