@@ -29,6 +29,7 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 			}
 		}
 	})
+	var gone []*Region
 	for i, r := range regions {
 		if r == nil || r.bytes == nil {
 			continue
@@ -45,10 +46,13 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 		if left == 0 {
 			regions[i] = nil
 			s.count--
-			r.drop()
+			gone = append(gone, r)
 		}
 	}
 	s.regions.Store(&regions)
+	for _, r := range gone { // nobody finds them any more
+		r.drop()
+	}
 	return kept, err
 }
 

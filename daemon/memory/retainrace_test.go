@@ -61,3 +61,32 @@ func TestRetainStops(t *testing.T) {
 		t.Errorf("%d bytes kept, %d allocated, %d accounted for, %v", kept, got, pool.Bytes(), err)
 	}
 }
+
+// TestRetainUnmapsLast: what can be found is mapped.
+func TestRetainUnmapsLast(t *testing.T) {
+	const size = 4096
+	pool := NewPool(Limits{})
+	s := NewSpace(pool)
+	defer s.Close()
+	var ids [2]layout.RegionID
+	for i := range ids {
+		id, err := s.Register(memfd(t, size, good), size)
+		noErr(t, err)
+		ids[i] = id
+	}
+	pool.punch = func(b []byte) error {
+		for i, id := range ids {
+			if found, ok := s.Resolve(id, 0, size); ok {
+				if err := sys.Protect(found, sys.ProtWrite); err != nil {
+					t.Errorf("region %d is found and not mapped: %v", i, err)
+				}
+			}
+		}
+		return sys.Punch(b)
+	}
+	_, err := s.Retain(nothing)
+	noErr(t, err)
+	if all := s.Regions(); len(all) != 0 {
+		t.Errorf("left: %v", all)
+	}
+}
