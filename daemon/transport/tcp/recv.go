@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
@@ -92,7 +94,27 @@ func (r *receiver) next() error {
 	if r.ahead = 0; n == len(r.head) {
 		return nil
 	}
+	if r.sock == nil && r.near.thread {
+		m, err := r.readSoon(r.head[n:])
+		if n += m; err != nil || n == len(r.head) {
+			return err
+		}
+		r.near.leave() // as a socket's rested
+	}
 	return r.read(r.head[n:])
+}
+
+// readSoon fills b through Conn, or as much of it as comes within the time for which a stream that goes on keeps its thread.
+func (r *receiver) readSoon(b []byte) (int, error) {
+	r.rx.Rest()
+	defer r.rx.Rise()
+	_ = r.Conn.SetReadDeadline(time.Now().Add(patience))
+	n, err := io.ReadFull(r.Conn, b)
+	_ = r.Conn.SetReadDeadline(time.Time{})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
 }
 
 // end is for when nothing comes any more.
