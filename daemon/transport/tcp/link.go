@@ -123,8 +123,8 @@ func (l *link) ends() (*sender, *receiver, error) {
 	if err := l.unplug(); err != nil {
 		return nil, nil, fmt.Errorf("data link: %w", err)
 	}
-	tx.sock = newSocket(l.wire, true, cfg.Spin, &l.ch.t.lot, &l.tx)
-	rx.sock = newSocket(l.wire, false, cfg.Spin, &l.ch.t.lot, &l.rx)
+	tx.sock = newSocket(l.wire, true, l.ch.t, &l.tx)
+	rx.sock = newSocket(l.wire, false, l.ch.t, &l.rx)
 	// What has ended is not kept from its owners by a peer that stalls.
 	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
 	rx.sock.paused = rx.pause

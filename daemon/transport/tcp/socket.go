@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +36,7 @@ type socket struct {
 	marked bool // lowat can be set there
 	active bool // counted in streaming
 	lot    *lot
+	crowd  *crowd
 	beat   *pulse.Beat
 	placed bool // has one of its threads
 	stint  stint
@@ -56,8 +55,8 @@ type socket struct {
 	err   error
 }
 
-func newSocket(w *wire, sends bool, spin time.Duration, l *lot, b *pulse.Beat) *socket {
-	return &socket{wire: w, sends: sends, spin: spin, lot: l, beat: b, lowat: 1, marked: !sends}
+func newSocket(w *wire, sends bool, t *Transport, b *pulse.Beat) *socket {
+	return &socket{wire: w, sends: sends, spin: t.cfg.Spin, lot: &t.lot, crowd: &t.crowd, beat: b, lowat: 1, marked: !sends}
 }
 
 // move sends or receives all of iov but what is extra, which counts for one move; it consumes iov, and moved says how far it came. The error is errFenced, errFault, io.EOF
@@ -68,7 +67,7 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	s.moved, s.since, s.err = 0, time.Time{}, nil
 	if !s.active && slice != nil {
 		s.active = true
-		streaming.Add(1)
+		s.crowd.streaming.Add(1)
 		s.stint.begin()
 	}
 	for s.left > 0 && s.err == nil {
@@ -127,20 +126,11 @@ func (s *socket) call() (errno syscall.Errno) {
 	return 0
 }
 
-// streaming counts the sockets that move data now, and spinners is up to how many of them may spin.
-var (
-	streaming atomic.Int64
-	spinners  = int64(max(runtime.NumCPU()/2, 1))
-)
-
-// crowded tells whether streams could take the processor from one another. Then waiting is faster than spinning.
-func crowded() bool { return streaming.Load() > spinners }
-
 // rest says that there is nothing to move for now.
 func (s *socket) rest() {
 	if s.active {
 		s.active = false
-		streaming.Add(-1)
+		s.crowd.streaming.Add(-1)
 	}
 	if s.rested != nil {
 		s.rested()
@@ -208,7 +198,7 @@ func (s *socket) park() {
 
 // spinning tells whether to ask again at once.
 func (s *socket) spinning() bool {
-	if s.spin <= 0 || crowded() {
+	if s.spin <= 0 || s.crowd.crowded() {
 		return false
 	}
 	now := time.Now()

@@ -11,9 +11,10 @@ import (
 
 // Transport is the tcp transport. It implements transport.Transport and transport.LinkUser.
 type Transport struct {
-	cfg  Config
-	sink transport.Batcher // cfg.Sink
-	lot  lot               // for plain links
+	cfg   Config
+	sink  transport.Batcher // cfg.Sink
+	lot   lot               // for plain links
+	crowd crowd             // of their sockets
 
 	mu       sync.Mutex
 	source   transport.LinkSource
@@ -26,10 +27,10 @@ type Transport struct {
 	closed   bool
 }
 
-// New returns a transport without links; they come by LinkUp.
+// New returns a transport without links; they come by LinkUp. Call it once the process is on the CPUs on which it stays.
 func New(cfg Config) *Transport {
 	cfg.fill()
-	return &Transport{
+	t := &Transport{
 		cfg:      cfg,
 		sink:     transport.Batch(cfg.Sink),
 		lot:      lot{threads: cfg.Threads},
@@ -41,6 +42,8 @@ func New(cfg Config) *Transport {
 		in:       map[transfer.Leg]*inbound{},
 		peers:    map[string]*counters{},
 	}
+	t.crowd.init()
+	return t
 }
 
 // SetSource sets who re-opens lost links, for a source that is made after the transport.
