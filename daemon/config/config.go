@@ -21,7 +21,7 @@ type Config struct {
 	DataPlain  bool     `toml:"data_plain"` // data links between authenticated peers without TLS
 	PollMode   string   `toml:"poll_mode"`  // "event" or "busy"
 	CPUs       string   `toml:"cpus"`       // where all threads stay, "0-3,8"; empty: wherever they may
-	CRC        string   `toml:"crc"`        // "auto", "on", "off"
+	CRC        string   `toml:"crc"`        // "auto", "on", "off": for what this node sends
 
 	NICAllow []string `toml:"nic_allow"` // names or globs of links and RDMA devices; empty: what looks like a NIC
 	NICDeny  []string `toml:"nic_deny"`  // the same; wins
@@ -50,7 +50,7 @@ type Peers struct {
 	Nodes     map[string]string `toml:"nodes"`      // node name -> host:port
 	Allow     []string          `toml:"allow"`      // CIDRs within which an address hint of a client may be dialed
 	Heartbeat Duration          `toml:"heartbeat"`  // between heartbeats; a peer silent for three is gone
-	IdleClose Duration          `toml:"idle_close"` // a channel without work is closed after this
+	IdleClose Duration          `toml:"idle_close"` // a channel without work that this node dialed is closed after this
 	DialMax   Duration          `toml:"dial_max"`   // longest pause between two attempts
 }
 
