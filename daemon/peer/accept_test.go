@@ -121,13 +121,12 @@ func TestAStandstillOfThisNodeIsNotThePeersSilence(t *testing.T) {
 	met(a, b)
 	c := a.channelOf("b")
 	now := c.m.clock() + int64(time.Hour)
-	c.worked.Store(now)
 	c.heard.Store(now - 2*int64(c.m.cfg.Heartbeat)) // as beat leaves it after it woke an hour late
-	if _, over := c.tired(now); over {
+	if _, over := c.silent(now); over {
 		t.Error("given up before the peer could be heard")
 	}
 	c.heard.Store(now - 3*int64(c.m.cfg.Heartbeat))
-	if why, over := c.tired(now); !over || why.Reason != transfer.PeerGone {
+	if why, over := c.silent(now); !over || why.Reason != transfer.PeerGone {
 		t.Error("not given up")
 	}
 }

@@ -157,10 +157,15 @@ const goodbyeWait = 250 * time.Millisecond
 
 // close ends the channel once: links first, so that nothing lands after the machine hears of it. goodbye tells the peer why.
 func (c *channel) close(cause transfer.Cause, goodbye bool) {
+	c.closeIf(func() bool { return true }, cause, goodbye)
+}
+
+// closeIf closes the channel if that holds in the moment from which nothing is sent any more, and says whether it did.
+func (c *channel) closeIf(still func() bool, cause transfer.Cause, goodbye bool) bool {
 	c.mu.Lock()
-	if c.over {
+	if c.over || !still() {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	c.over = true
 	up := c.up
@@ -181,10 +186,11 @@ func (c *channel) close(cause transfer.Cause, goodbye bool) {
 		for _, h := range c.hints {
 			c.m.cfg.Events(transfer.DialFailed{Hint: h, Cause: cause})
 		}
-		return
+		return true
 	}
 	c.m.log.Info("peer down", "peer", c.node, "epoch", c.epoch, "reason", cause.Text)
 	c.m.cfg.Events(transfer.PeerDown{Node: c.node, Epoch: c.epoch, Cause: cause})
+	return true
 }
 
 func (c *channel) status() Status {

@@ -33,8 +33,11 @@ func (c *channel) beat() {
 		if c.behind.Load() { // it is this node that does not listen
 			c.heard.Store(now)
 		}
-		if cause, over := c.tired(now); over {
+		if cause, over := c.silent(now); over {
 			c.close(cause, true)
+			return
+		}
+		if c.retire(now) {
 			return
 		}
 		if now >= next {
@@ -50,21 +53,26 @@ func (c *channel) beat() {
 	}
 }
 
-// tired says whether the peer has been silent for too long, or the channel unused.
-func (c *channel) tired(now int64) (why transfer.Cause, over bool) {
-	if quiet := time.Duration(now - c.heard.Load()); quiet >= silences*c.m.cfg.Heartbeat {
-		return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
-			"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, true
-	}
-	idle := time.Duration(now - c.worked.Load())
+// silent says whether the peer has been for too long, and how that is called.
+func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
+	quiet := time.Duration(now - c.heard.Load())
+	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
+		"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, quiet >= silences*c.m.cfg.Heartbeat
+}
+
+// retire closes a channel that nobody uses, and says whether it did.
+func (c *channel) retire(now int64) bool {
+	worked := c.worked.Load()
+	idle := time.Duration(now - worked)
 	if !c.dialed || c.m.cfg.IdleClose <= 0 || idle <= c.m.cfg.IdleClose {
-		return why, false
+		return false
 	}
 	if c.m.cfg.Busy(c.ctx, c.node) {
 		c.worked.Store(now)
-		return why, false
+		return false
 	}
-	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true
+	unused := func() bool { return c.worked.Load() == worked } // it can have come into use since that was asked
+	return c.closeIf(unused, transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true)
 }
 
 // prod asks for a sign of life now, when somebody doubts the channel.

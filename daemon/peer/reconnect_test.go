@@ -146,36 +146,48 @@ func TestAChannelThatNobodyUsesIsClosedAndOpensAgain(t *testing.T) {
 	b.calm()
 }
 
-// What is under way is no message: bytes move over links, and engines wait for each other.
+// What is under way is no message: bytes move over links, and engines wait for each other. And what is asked about may begin just after
+// the answer.
 func TestAChannelWithSomethingUnderWayIsNotIdle(t *testing.T) {
 	type question struct {
 		node  string
 		epoch uint64
 	}
-	cl := newCluster(t)
-	var asked []question // by one channel at a time
-	var a *node
-	a = cl.node("a", func(c *Config) {
-		c.IdleClose, c.Heartbeat = time.Millisecond, 100*time.Millisecond
-		c.Busy = func(_ context.Context, node string) bool {
-			asked = append(asked, question{node, epochOf(a, node)})
-			return len(asked) <= 3
-		}
-	})
-	b := cl.node("b", nil)
-	a.knows(b)
-	for {
-		epoch := met(a, b)
-		down := wait(a, func(e transfer.PeerDown) bool { return e.Epoch == epoch })
-		if strings.Contains(down.Cause.Text, "silent for") { // slow machine: what the other tests are about
-			asked = nil
-			continue
-		}
-		q := question{"b", epoch}
-		if want := []question{q, q, q, q}; !slices.Equal(asked, want) || !strings.Contains(down.Cause.Text, "idle for") {
-			t.Errorf("asked %v, want %v, then: %q", asked, want, down.Cause.Text)
-		}
-		return
+	for name, used := range map[string]func(a *node, q question) (busy bool){
+		"busy": func(*node, question) bool { return true },
+		"about to be": func(a *node, q question) bool {
+			a.Send(q.node, q.epoch, &transfer.MsgGo{Xfer: 1})
+			return false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t)
+			var asked []question // by one channel at a time
+			var a *node
+			a = cl.node("a", func(c *Config) {
+				c.IdleClose, c.Heartbeat = time.Millisecond, 100*time.Millisecond
+				c.Busy = func(_ context.Context, node string) bool {
+					q := question{node, epochOf(a, node)}
+					asked = append(asked, q)
+					return len(asked) <= 3 && used(a, q)
+				}
+			})
+			b := cl.node("b", nil)
+			a.knows(b)
+			for {
+				epoch := met(a, b)
+				down := wait(a, func(e transfer.PeerDown) bool { return e.Epoch == epoch })
+				if strings.Contains(down.Cause.Text, "silent for") { // slow machine: what the other tests are about
+					asked = nil
+					continue
+				}
+				q := question{"b", epoch}
+				if want := []question{q, q, q, q}; !slices.Equal(asked, want) || !strings.Contains(down.Cause.Text, "idle for") {
+					t.Errorf("asked %v, want %v, then: %q", asked, want, down.Cause.Text)
+				}
+				return
+			}
+		})
 	}
 }
 
