@@ -36,6 +36,7 @@ type channel struct {
 
 	heard, worked atomic.Int64 // on the manager's clock: last frame in, last frame that was no heartbeat
 	rtt           atomic.Int64
+	up            atomic.Bool // PeerUp was emitted, or is; set under mu
 	ended         atomic.Bool
 	behind        atomic.Bool // the reader waits for the machine
 	backlog       backlog     // the reader's
@@ -49,7 +50,6 @@ type channel struct {
 	out    []byte        // encoded frames that wait for the wire
 	late   time.Duration // somebody looks at out within that time; 0: nobody
 	wake   chan struct{}
-	up     bool            // PeerUp was emitted
 	hints  []string        // that will be part of PeerUp
 	doomed *transfer.Cause // why the reader is to close it
 	over   bool
@@ -88,7 +88,7 @@ func (c *channel) start() {
 		c.mu.Unlock()
 		return
 	}
-	c.up = true
+	c.up.Store(true)
 	now := c.m.clock() // until now nobody listened
 	c.heard.Store(now)
 	c.worked.Store(now)
@@ -118,7 +118,7 @@ func (c *channel) announce(hint string) bool {
 	switch {
 	case c.over:
 		return false
-	case c.up:
+	case c.up.Load():
 		c.m.cfg.Events(transfer.PeerUp{Node: c.node, Epoch: c.epoch, Incarnation: c.incarnation, Hints: []string{hint}})
 	default:
 		c.hints = append(c.hints, hint)
@@ -129,7 +129,7 @@ func (c *channel) announce(hint string) bool {
 func (c *channel) isUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.up && !c.over
+	return c.up.Load() && !c.over
 }
 
 // doom closes the channel soon, by its reader: closing waits for links, and the caller may be the goroutine that the machine runs on.
@@ -168,7 +168,7 @@ func (c *channel) closeIf(still func() bool, cause transfer.Cause, goodbye bool)
 		return false
 	}
 	c.over = true
-	up := c.up
+	up := c.up.Load()
 	c.mu.Unlock()
 	c.ended.Store(true)
 	c.cancel()
@@ -195,10 +195,21 @@ func (c *channel) closeIf(still func() bool, cause transfer.Cause, goodbye bool)
 
 func (c *channel) status() Status {
 	return Status{
-		Node: c.node, Address: c.addr, State: "up", Epoch: c.epoch, Incarnation: c.incarnation, Version: c.hello.Version,
+		Node: c.node, Address: c.addr, State: c.state(), Epoch: c.epoch, Incarnation: c.incarnation, Version: c.hello.Version,
 		Proto: min(c.hello.ProtoMax, c.m.cfg.Proto[1]), Advertise: c.hello.Advertise, Dialed: c.dialed, Secure: !c.m.cfg.Insecure,
 		DataPlain: c.links.plain, WhyPlain: c.links.why, Links: c.links.count(), Streams: c.links.streams(), Transports: c.hello.Transports, Since: c.since, RTT: time.Duration(c.rtt.Load()),
 	}
+}
+
+// state is "dialing" until links are there or have had their time, whoever dials. It waits for no lock: a link user may hold mu.
+func (c *channel) state() string {
+	switch {
+	case c.ended.Load():
+		return "down"
+	case c.up.Load():
+		return "up"
+	}
+	return "dialing"
 }
 
 func (c *channel) gone(err error) transfer.Cause {

@@ -98,7 +98,7 @@ func (c *channel) say(frame func([]byte) ([]byte, error)) error {
 // push writes what is queued, at once when that cannot block.
 func (c *channel) push() {
 	c.mu.Lock()
-	small := c.up && len(c.out) <= maxAtOnce
+	small := c.up.Load() && len(c.out) <= maxAtOnce
 	c.mu.Unlock()
 	// Waking the writer takes longer than a small write.
 	if small && c.wmu.TryLock() {

@@ -150,7 +150,7 @@ func (c *channel) spreadAgain() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || !c.up || !c.spreadDue.CompareAndSwap(false, true) { // somebody is about to look
+	if c.over || !c.up.Load() || !c.spreadDue.CompareAndSwap(false, true) { // somebody is about to look
 		return
 	}
 	c.m.wg.Go(func() {
