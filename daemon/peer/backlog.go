@@ -28,7 +28,7 @@ func (c *channel) keepUp(f frame) bool {
 		return true
 	}
 	b.messages, b.bytes = 0, 0
-	c.m.cfg.Flush()
+	c.workOff()
 	if b.passed != nil && !c.catchUp(b.passed) {
 		return false
 	}
@@ -54,4 +54,12 @@ func (c *channel) catchUp(passed <-chan struct{}) bool {
 	case <-c.ctx.Done():
 		return false
 	}
+}
+
+// workOff has the machine run, perhaps here, which can take a while. Nor is what the peer says heard then.
+func (c *channel) workOff() {
+	c.running.Store(true)
+	c.m.cfg.Flush()
+	c.heard.Store(c.m.clock())
+	c.running.Store(false)
 }

@@ -98,3 +98,29 @@ func TestAChannelThatIsBehindEnds(t *testing.T) {
 	}
 	b.Close()
 }
+
+// TestAPeerIsNotSilentWhileTheMachineRuns on the channel's own reader, however long that takes.
+func TestAPeerIsNotSilentWhileTheMachineRuns(t *testing.T) {
+	c := newCluster(t)
+	var b *node
+	ran := make(chan bool, 1)
+	a := c.node("a", func(cfg *Config) { cfg.Heartbeat = time.Hour })
+	b = c.node("b", func(cfg *Config) {
+		cfg.Heartbeat = 100 * time.Millisecond
+		cfg.Queue = func(transfer.Event) {}
+		cfg.Flush = sync.OnceFunc(func() {
+			at := b.channelOf("a")
+			for beats := 0; beats < 2*silences && !at.ended.Load(); beats++ {
+				for last := at.heard.Load(); at.heard.Load() == last && !at.ended.Load(); {
+					runtime.Gosched()
+				}
+			}
+			ran <- !at.ended.Load()
+		})
+	})
+	a.knows(b)
+	a.Send("b", met(a, b), &transfer.MsgGo{Xfer: 1})
+	if !<-ran {
+		t.Error("the channel has ended")
+	}
+}

@@ -39,6 +39,7 @@ type channel struct {
 	up            atomic.Bool // PeerUp was emitted, or is; set under mu
 	ended         atomic.Bool
 	behind        atomic.Bool // the reader waits for the machine
+	running       atomic.Bool // the reader runs the machine
 	backlog       backlog     // the reader's
 
 	wmu    sync.Mutex // held while writing to conn

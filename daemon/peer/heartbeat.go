@@ -30,7 +30,7 @@ func (c *channel) beat() {
 			// It was this process that stood still. What the peer said meanwhile has not been read yet.
 			c.heard.Store(max(c.heard.Load(), now-(silences-1)*every))
 		}
-		if c.behind.Load() { // it is this node that does not listen
+		if c.behind.Load() || c.running.Load() { // it is this node that does not listen
 			c.heard.Store(now)
 		}
 		if cause, over := c.silent(now); over {

@@ -34,7 +34,7 @@ func (c *channel) read() {
 		if queued && (err != nil || !c.in.more()) {
 			// What came together is answered together.
 			queued = false
-			c.m.cfg.Flush()
+			c.workOff()
 		}
 		if err != nil {
 			c.fail(err)
