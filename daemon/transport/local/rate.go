@@ -11,7 +11,11 @@ type rate struct{ avg, bytes, slices atomic.Uint64 }
 // weight of a new slice in the average is 1/weight.
 const weight = 16
 
+// count notes a slice of which n bytes were copied.
 func (r *rate) count(n uint64) {
+	if n == 0 {
+		return
+	}
 	r.bytes.Add(n)
 	r.slices.Add(1)
 }

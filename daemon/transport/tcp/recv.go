@@ -253,13 +253,13 @@ func (r *receiver) recvDirect(h *header, trailer []byte) error {
 // discard reads the rest of a frame's payload and trailer, of which moved bytes were read.
 func (r *receiver) discard(h *header, moved int) error {
 	left := int(h.length) + h.trailerSize() - moved
-	r.ch.count.discarded.Add(uint64(left))
 	buf := r.buffer()
 	for left > 0 {
 		n := min(left, len(buf))
 		if err := r.read(buf[:n]); err != nil {
 			return err
 		}
+		r.ch.count.discarded.Add(uint64(n))
 		left -= n
 	}
 	return nil

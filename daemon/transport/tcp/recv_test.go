@@ -246,6 +246,19 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// TestDiscardedIsWhatCame: of a frame that nobody wants, what its link lost with its end is not counted as discarded.
+func TestDiscardedIsWhatCame(t *testing.T) {
+	const came = 300 << 10
+	p := newRawPeer(t, Config{})
+	f := frame(header{xfer: 9, length: 32 << 20}, make([]byte, 32<<20), statusWhole)
+	p.write(f[:headerSize+came])
+	p.conn.Close()
+	p.sink.LinkLost(t, 1)
+	if n := p.tr.Stats()["a"].DiscardedBytes; n == 0 || n > came {
+		t.Errorf("%d bytes are counted as discarded, %d came", n, came)
+	}
+}
+
 // TestOtherEpoch: frames of a link belong to the link's epoch, whatever transfers there are of another one.
 func TestOtherEpoch(t *testing.T) {
 	p := newRawPeer(t, Config{})
