@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
@@ -103,7 +104,7 @@ func (m *Manager) turnAway(conn net.Conn, err error) {
 // sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel
 // is nil for links.
 func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) (*channel, error) {
-	if m.cfg.Insecure && !loopbackAddr(tcp.RemoteAddr()) {
+	if m.cfg.Insecure && !transport.Loopback(tcp.RemoteAddr()) {
 		return nil, errors.New("not from a loopback address, and this daemon runs insecure")
 	}
 	head, conn, err := peek(tcp, 4)

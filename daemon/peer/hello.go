@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
 // ALPN names, and the four bytes that begin a connection without TLS.
@@ -35,7 +36,7 @@ const (
 // plainData says whether data links beside that connection may go without TLS as far as this side is concerned: as configured, or because
 // both ends are on this machine, where nobody else can listen.
 func (m *Manager) plainData(c net.Conn) bool {
-	return m.cfg.DataPlain || !m.cfg.EncryptLoopback && loopbackAddr(c.LocalAddr()) && loopbackAddr(c.RemoteAddr())
+	return m.cfg.DataPlain || !m.cfg.EncryptLoopback && transport.Loopback(c.LocalAddr()) && transport.Loopback(c.RemoteAddr())
 }
 
 // whyPlain says why data links go without TLS, if they do, as far as this side is concerned: Hello does not say it of the other.

@@ -94,7 +94,7 @@ type Manager struct {
 
 // New returns a manager; Start makes it listen.
 func New(cfg Config) (*Manager, error) {
-	if cfg.Insecure && cfg.Listener != nil && !loopbackAddr(cfg.Listener.Addr()) {
+	if cfg.Insecure && cfg.Listener != nil && !transport.Loopback(cfg.Listener.Addr()) {
 		return nil, fmt.Errorf("insecure works on loopback addresses alone, not on %s", cfg.Listener.Addr())
 	}
 	if !cfg.Insecure && cfg.Identity == nil && cfg.Listener != nil {

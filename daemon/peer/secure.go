@@ -34,11 +34,6 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 	return t, node, nil
 }
 
-func loopbackAddr(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return ok && t.IP.IsLoopback()
-}
-
 // hostOf returns the address without its port.
 func hostOf(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)

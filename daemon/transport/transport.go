@@ -107,6 +107,12 @@ type Link struct {
 	Index int          // stream number, 0 .. n-1
 }
 
+// Loopback tells whether what is sent to that address stays in this host's memory.
+func Loopback(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return ok && t.IP.IsLoopback()
+}
+
 // LinkUser is told about the links of every channel. Implemented by transports that need connections; called by the peer package.
 type LinkUser interface {
 	// ChannelUp: the channel to peer works, and its links come: they are tried for until there are as many as are wanted. Until the first

@@ -49,17 +49,8 @@ func mmap(fd, size int, prot Prot, flags int) ([]byte, error) {
 	return b, nil
 }
 
-// Prefault has the kernel map the pages of b, for reading or for writing, so that nobody waits for that later. It is a hint:
-// kernels before 5.14 do not know it.
-func Prefault(b []byte, prot Prot) {
-	advice := unix.MADV_POPULATE_READ
-	if prot == ProtWrite {
-		advice = unix.MADV_POPULATE_WRITE
-	}
-	if len(b) > 0 {
-		_ = unix.Madvise(b, advice)
-	}
-}
+// Prefault is Populate as a hint, for reading or for writing: without it somebody waits later.
+func Prefault(b []byte, prot Prot) { _ = Populate(b, prot == ProtWrite) }
 
 // Munmap ends a mapping of Mmap or MmapAnon; b must be the slice they
 // returned. Nobody may touch the memory during the call or after it.

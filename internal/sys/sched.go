@@ -16,13 +16,3 @@ func SetThreadNice(nice int) error {
 	}
 	return nil
 }
-
-// ThreadNice returns the niceness of the calling thread.
-func ThreadNice() (int, error) {
-	// The system call answers 20 minus the niceness, to stay positive.
-	n, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
-	if err != nil {
-		return 0, fmt.Errorf("get niceness of thread: %w", err)
-	}
-	return 20 - n, nil
-}

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/place"
@@ -73,11 +72,5 @@ func (c CRC) checksums(l *transport.Link) bool {
 	if l.TCP == nil {
 		return false
 	}
-	return !loopback(l.TCP.RemoteAddr())
-}
-
-// loopback tells whether what is sent to that address stays in this host's memory.
-func loopback(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return ok && t.IP.IsLoopback()
+	return !transport.Loopback(l.TCP.RemoteAddr())
 }

@@ -111,7 +111,7 @@ func TestChecksumPolicy(t *testing.T) {
 		}
 	}
 	for ip, want := range map[string]bool{"127.0.0.5": true, "::1": true, "::ffff:127.0.0.1": true, "10.0.0.1": false, "2001:db8::1": false} {
-		if got := loopback(&net.TCPAddr{IP: net.ParseIP(ip)}); got != want {
+		if got := transport.Loopback(&net.TCPAddr{IP: net.ParseIP(ip)}); got != want {
 			t.Errorf("%s is loopback: %v", ip, got)
 		}
 	}

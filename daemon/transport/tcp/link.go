@@ -139,7 +139,7 @@ func (l *link) unplug() (err error) {
 	if l.dead.Load() {
 		return l.why
 	}
-	if loopback(l.TCP.RemoteAddr()) {
+	if transport.Loopback(l.TCP.RemoteAddr()) {
 		_ = l.TCP.SetWriteBuffer(loopbackUnacked) // as far as the system allows it; without it the stream is slower
 	}
 	l.wire, err = newWire(l.TCP)
