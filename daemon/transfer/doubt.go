@@ -2,7 +2,8 @@ package transfer
 
 // An item whose bytes were all sent to another node, and whose receiver did not say how its take ended before the channel or the
 // transfer was over, may be consumed or not. It stays where it is until the receiver's word comes: the home asks for it as
-// soon as there is a channel. A node that stays away for long lost it with its processes: the item goes back.
+// soon as there is a channel. A node that stays away for long lost it with its processes: the item goes back. Until then it counts as one
+// of the node's gets: a node could ask for as many as it may, go away and come back for more, and each would be asked about.
 
 type doubtName struct {
 	node string
@@ -15,10 +16,7 @@ func (m *Machine) doubt(k *seeker) {
 		m.unseek(k)
 		return
 	}
-	if m.seekers[k.id] == k {
-		delete(m.seekers, k.id)
-		k.drop()
-	}
+	delete(m.seekers, k.id)
 	k.state, k.until = seekDoubt, m.now+2*m.cfg.Linger
 	m.doubts[doubtName{k.peer.node, k.id.Xfer}] = k
 	m.askDoubt(k)

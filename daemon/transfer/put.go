@@ -3,7 +3,6 @@ package transfer
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/match"
@@ -23,7 +22,7 @@ type item struct {
 	entry  match.Entry[*item]
 	seeker *seeker // who it is reserved for; nil: it is free
 	// Of those that are found by key:
-	readers  []*seeker
+	readers  []*seeker // in no order
 	replaced bool
 	ended    bool
 }
@@ -163,7 +162,7 @@ func (it *item) reserve(k *seeker) {
 	k.item = it
 	switch it.form {
 	case MatchKey:
-		it.readers = append(it.readers, k)
+		it.read(k)
 		return
 	case MatchNext:
 		it.home.pipe.Take(it.number)
@@ -178,7 +177,7 @@ func (m *Machine) giveBack(it *item, k *seeker) {
 	k.item = nil
 	switch {
 	case it.form == MatchKey:
-		it.readers = slices.DeleteFunc(it.readers, func(x *seeker) bool { return x == k })
+		it.leave(k)
 		m.unread(it)
 		return
 	case it.ended || it.seeker != k || m.cfg.Broken.Return:

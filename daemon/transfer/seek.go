@@ -33,6 +33,7 @@ type seeker struct {
 	brought  *MsgTake // by which what is found is taken at once
 	state    seekState
 	item     *item
+	reads    int // where it is among the item's readers
 	matched  uint64
 	queued   queued
 	query    match.Query[*seeker]
@@ -162,8 +163,9 @@ func (m *Machine) takeOver(k, old *seeker) {
 	k.item, k.matched, k.ticket = it, old.matched, old.ticket
 	if old.item = nil; it.seeker == old {
 		it.seeker = k
-	} else if i := slices.Index(it.readers, old); i >= 0 {
-		it.readers[i] = k
+	} else if it.form == MatchKey {
+		it.leave(old)
+		it.read(k)
 	}
 	m.dropSeeker(old)
 	m.hand(k)

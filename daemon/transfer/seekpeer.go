@@ -122,12 +122,12 @@ func (m *Machine) sayFound(k *seeker, taken bool) {
 
 // forgetSeek: late copies of its MsgSeek must not begin it again.
 func (m *Machine) forgetSeek(k *seeker, doubtful bool) {
+	k.drop()
 	if doubtful {
 		delete(m.doubts, doubtName{k.peer.node, k.id.Xfer})
 		return
 	}
 	delete(m.seekers, k.id)
-	k.drop()
 	if m.serves[k.id] == nil && k.peer.past.ends[k.id] == nil {
 		m.rememberEnd(&serveEnd{leg: k.id, peer: k.peer, at: m.now, until: m.now, cause: because(Expired, "this get has ended")})
 	}
