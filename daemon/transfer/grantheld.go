@@ -8,7 +8,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // What grants take besides block ids, in the 4 bytes of one.
 const (
-	grantCost = 384 // one, with its segment and the smallest plan of that
+	grantCost = 384 // one, with its segment and the smallest plan of that; at the producer's end, too
 	slotCost  = 2   // a segment before it that was not granted yet
 	rankCost  = 16
 	listCost  = 32

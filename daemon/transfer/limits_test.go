@@ -220,7 +220,7 @@ func TestPeerHoldsNoMore(t *testing.T) {
 // TestWhatWaitsLeavesRoomForItsTake: GETs that fill what a peer may hold with the takes that they bring do not stand in the way of those.
 func TestWhatWaitsLeavesRoomForItsTake(t *testing.T) {
 	l := oneRank(t)
-	const room = 500 // for the layout of the take as well
+	const room = 700 // for the layout of the take and its segment as well
 	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxHeld: 2 * room})
 	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Endpoint, Credits: 1000})
 	m.Step(1, transfer.LayoutSet{Session: 1, Layout: l})

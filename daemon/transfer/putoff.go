@@ -10,6 +10,7 @@ func (v *serve) putOff(m *Machine, cause Cause) {
 	delete(m.serves, v.leg.id)
 	v.peer.serves--
 	v.peer.held -= v.held
+	v.peer.leave(v.consumers)
 	if k := v.seeker; k != nil {
 		m.arm(&k.deadline, k, wakeDeadline, k.takeBy(m))
 	}

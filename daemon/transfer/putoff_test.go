@@ -177,7 +177,7 @@ func TestPlansOfTakesCount(t *testing.T) {
 		"views": {Slices: 1, Bytes: 1, Transport: "tcp", Size: 8000}, "bytes in the grant": {Slices: 1, Bytes: 8000, Transport: "tcp", Inline: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAsker(t, 5000)
+			a := newAsker(t, 6000)
 			a.offers(100)
 			l := oneRank(t)
 			a.asks(layoutMsg(l))
@@ -213,7 +213,7 @@ func TestPlansOfTakesCount(t *testing.T) {
 // TestAnItemWaitsForRoom: a GET for whose take there is no room keeps the item that was found for it: until it asks again, or does not for too long.
 func TestAnItemWaitsForRoom(t *testing.T) {
 	for _, comes := range []bool{true, false} {
-		a := newAsker(t, 300) // one layout and a few block ids
+		a := newAsker(t, 1050) // one layout, two segments and a few block ids
 		memory := arena(t, 64)
 		a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Endpoint, Credits: 1000})
 		a.step(transfer.LayoutSet{Session: 1, Layout: memory})

@@ -37,6 +37,10 @@ func (v *serve) advance(m *Machine) {
 	}
 	o := v.offer
 	for n := o.segments(); len(v.segs) < n; {
+		if cause := v.keepSegment(m); cause.Reason != OK {
+			v.abort(m, cause)
+			return
+		}
 		i := len(v.segs)
 		seg := &v.seg0
 		if i > 0 {
@@ -96,6 +100,19 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	}
 	v.grant(m, ev.Seg)
 }
+
+// keepSegment counts one segment more of a take that another node asked for: a take of few blocks has as many as the offer.
+func (v *serve) keepSegment(m *Machine) Cause {
+	cause := v.maySegments(m, 1)
+	if v.peer != nil && cause.Reason == OK {
+		v.held += grantCost
+		v.peer.held += grantCost
+	}
+	return cause
+}
+
+// maySegments tells whether there is room for so many.
+func (v *serve) maySegments(m *Machine, n int) Cause { return m.mayHold(v.peer, grantCost*n) }
 
 // keepPlan counts the plan of a take that another node asked for, and the bytes that will ride inside its grant: few block ids of its own
 // are enough for many views here.

@@ -14,7 +14,7 @@ type serve struct {
 	leg       leg
 	peer      *peer
 	take      *MsgTake
-	held      int          // of MaxHeld: by its block ids and ranks, and by its plans once it is admitted
+	held      int          // of MaxHeld: by its block ids and ranks, and by its segments and plans once it is admitted
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
@@ -150,6 +150,10 @@ func (m *Machine) admit(v *serve) {
 	}
 	if !o.admits(name) {
 		m.park(v)
+		return
+	}
+	if cause := v.maySegments(m, o.segments()); cause.Reason != OK {
+		v.putOff(m, cause)
 		return
 	}
 	m.unpark(v)
