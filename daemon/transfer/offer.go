@@ -56,6 +56,7 @@ type portion struct {
 	blocks  []layout.BlockList
 	after   uint64
 	layered bool
+	reach   uint32 // how far the offer reaches with it
 }
 
 func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
@@ -224,7 +225,11 @@ func (mb *member) add(blocks []layout.BlockList, after uint64, layered bool) {
 	if mb.segs == nil {
 		mb.segs = mb.segs1[:0]
 	}
-	mb.segs = append(mb.segs, portion{blocks, after, layered})
+	reach := ends(blocks)
+	if n := len(mb.segs); n > 0 {
+		reach = max(reach, mb.segs[n-1].reach)
+	}
+	mb.segs = append(mb.segs, portion{blocks, after, layered, reach})
 	if mb.ends == nil && !mb.sealed {
 		mb.ends = map[uint32]uint32{}
 	}
@@ -288,12 +293,12 @@ func (o *offer) layered(seg int) bool {
 func (o *offer) whole() bool { return len(o.ranks) >= int(o.engine.world) }
 
 // tokens is how far the offer reaches, up to and with that segment.
-func (o *offer) tokens(seg int) uint32 {
-	n := uint32(0)
-	for _, p := range o.members[0].segs[:seg+1] {
-		for _, b := range p.blocks {
-			n = max(n, b.FirstToken+b.NTokens)
-		}
+func (o *offer) tokens(seg int) uint32 { return o.members[0].segs[seg].reach }
+
+// ends is the token after the last one of some lists.
+func ends(lists []layout.BlockList) (token uint32) {
+	for _, b := range lists {
+		token = max(token, b.FirstToken+b.NTokens)
 	}
-	return n
+	return token
 }
