@@ -84,6 +84,7 @@ func (m *Machine) allPast() (all []*serveEnd) {
 
 // PastSize is how many ends of transfers are remembered for peers.
 func (m *Machine) PastSize() int { return len(m.allPast()) }
+
 // Items is how many there are in all pipes and lookup buffers.
 func (m *Machine) Items() (n int) {
 	for _, p := range m.places {

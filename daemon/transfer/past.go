@@ -30,11 +30,11 @@ type serveEnd struct {
 
 func (m *Machine) remembers(v *serve, aborted bool) {
 	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, until: v.until, cause: v.cause}
+	if v.ended {
+		e.until, e.cause = m.now, Cause{} // whose words the consumer knows, and they are as long as it likes
+	}
 	if e.cause.Reason == OK {
 		e.cause = Cause{Reason: Expired, Text: "this transfer has ended"}
-	}
-	if v.ended {
-		e.until = m.now
 	}
 	if aborted && v.sentAll && v.seeker == nil {
 		e.unsure, e.offer, e.claim, e.part = true, v.offer, v.claim, v.take.Part

@@ -71,3 +71,24 @@ func TestEndsOfLostChannelsAreForgotten(t *testing.T) {
 		t.Errorf("a minute later %d ends of channels that are gone are remembered", n)
 	}
 }
+
+// TestAPeersWordsAreNotKept: how a take ended is remembered for late copies of its question, and not the text in which its node said so.
+func TestAPeersWordsAreNotKept(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.begins(1)
+	a.asks(&transfer.MsgEnd{Xfer: 1, Status: transfer.WasCancelled, Cause: transfer.Cause{Reason: transfer.Cancelled, Text: "a long story"}})
+	for _, leg := range a.fences {
+		a.step(transfer.Fenced{Leg: leg})
+	}
+	a.asks(takeOf(1, l))
+	if len(a.said) != 1 {
+		t.Fatalf("b was told %+v", a.said)
+	}
+	if r, ok := a.said[0].(*transfer.MsgRefuse); !ok || r.Cause.Text != "this transfer has ended" {
+		t.Errorf("b asked late, and was told %+v", a.said[0])
+	}
+}
