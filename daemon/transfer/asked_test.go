@@ -155,19 +155,19 @@ func TestAnAbortedTakeIsRememberedForItsTime(t *testing.T) {
 	}
 }
 
-// TestAnAbortIsRepeatedUntilItIsAnswered.
+// TestAnAbortIsRepeatedUntilItIsAnswered: ever more seldom.
 func TestAnAbortIsRepeatedUntilItIsAnswered(t *testing.T) {
 	b := offered(t, 1)
 	b.asksFor(1, "f", "1", 7, 0, 1)
 	b.step(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.WithdrawOp{Target: 50}})
 	b.step(transfer.Fenced{Leg: b.fences[0]})
-	for range 3 {
-		if b.later(transfer.Second); len(b.said) != 1 {
-			t.Errorf("b was told %+v, want the abort again", b.said)
+	for _, wait := range []transfer.Time{1, 2} {
+		if b.later(wait * transfer.Second); len(b.said) != 1 {
+			t.Errorf("%d s later b was told %+v, want the abort again", wait, b.said)
 		}
 	}
 	b.fails(1)
-	for range 3 {
+	for range 9 {
 		if b.later(transfer.Second); len(b.said) != 0 {
 			t.Errorf("b has answered, and was told %+v", b.said)
 		}

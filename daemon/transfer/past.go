@@ -25,7 +25,10 @@ type serveEnd struct {
 	claim  *claim
 	part   int
 	bytes  uint64
-	resend timer
+
+	resend    timer // of its abort
+	repeats   int
+	saidUntil Time
 }
 
 func (m *Machine) remembers(v *serve, aborted bool) {
@@ -44,7 +47,8 @@ func (m *Machine) remembers(v *serve, aborted bool) {
 	}
 	m.rememberEnd(e)
 	if aborted && !v.unlinked {
-		m.arm(&e.resend, e, wakeResend, m.now+m.cfg.Resend)
+		e.saidUntil = m.now + m.cfg.Linger
+		m.arm(&e.resend, e, wakeResend, m.now+m.backoff(true, &e.repeats))
 	}
 }
 
@@ -97,11 +101,12 @@ func (y *past) fire(m *Machine, _ wake) {
 	}
 }
 
-// fire says the abort again.
+// fire says the abort again, for a while: it is remembered until the take's deadline, which may be an hour away, and there may be
+// thousands. Who has not heard it by then hears it when it asks.
 func (e *serveEnd) fire(m *Machine, _ wake) {
-	if e.peer.up && e.peer.epoch == e.leg.Epoch {
+	if e.peer.up && e.peer.epoch == e.leg.Epoch && m.now < e.saidUntil {
 		m.send(e.peer, &MsgAbort{Xfer: e.leg.Xfer, Cause: e.cause})
-		m.arm(&e.resend, e, wakeResend, m.now+m.cfg.Resend)
+		m.arm(&e.resend, e, wakeResend, m.now+m.backoff(true, &e.repeats))
 	}
 }
 

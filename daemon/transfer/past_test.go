@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -90,5 +91,45 @@ func TestAPeersWordsAreNotKept(t *testing.T) {
 	}
 	if r, ok := a.said[0].(*transfer.MsgRefuse); !ok || r.Cause.Text != "this transfer has ended" {
 		t.Errorf("b asked late, and was told %+v", a.said[0])
+	}
+}
+
+// TestAnAbortIsNotSaidForAnHour: a consumer that does not answer is told more and more seldom that its take is over, and then no more,
+// also when its deadline is far away. When it asks, it is told.
+func TestAnAbortIsNotSaidForAnHour(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	msg := takeOf(1, l)
+	msg.Deadline = 3600 * transfer.Second
+	a.asks(msg)
+	a.begins(1)
+	a.step(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.WithdrawOp{Target: 50}})
+	var said []transfer.Time // after so long
+	look := func() {
+		for _, msg := range a.said {
+			if _, ok := msg.(*transfer.MsgAbort); ok {
+				said = append(said, a.now/transfer.Second)
+			}
+		}
+	}
+	for _, leg := range a.fences {
+		a.step(transfer.Fenced{Leg: leg})
+		look()
+	}
+	for range 60 {
+		a.later(transfer.Second)
+		look()
+	}
+	if want := []transfer.Time{0, 1, 3, 7}; !slices.Equal(said, want) {
+		t.Errorf("the abort was said after %v seconds, want %v", said, want)
+	}
+	a.asks(msg)
+	if len(a.said) != 1 {
+		t.Fatalf("b was told %+v", a.said)
+	}
+	if r, ok := a.said[0].(*transfer.MsgRefuse); !ok || r.Retry != 0 {
+		t.Errorf("b asked again, and was told %+v", a.said[0])
 	}
 }
