@@ -259,8 +259,9 @@ func (m *Machine) unqueue(k *seeker) {
 	k.queued = notQueued
 }
 
-func unlist[K comparable](lists map[K][]*seeker, key K, k *seeker) {
-	list := without(lists[key], k)
+// unlist takes one out of the list under a key, and the key with the last.
+func unlist[K, T comparable](lists map[K][]T, key K, one T) {
+	list := without(lists[key], one)
 	if len(list) == 0 {
 		delete(lists, key)
 	} else {
@@ -268,13 +269,13 @@ func unlist[K comparable](lists map[K][]*seeker, key K, k *seeker) {
 	}
 }
 
-// without takes a seeker out of a list. Most are the first: who came first is served, and ends, first.
-func without(list []*seeker, k *seeker) []*seeker {
-	switch i := slices.Index(list, k); i {
+// without takes one out of a list. Most are the first: who came first is served, and ends, first.
+func without[T comparable](list []T, one T) []T {
+	switch i := slices.Index(list, one); i {
 	case -1:
 		return list
 	case 0:
-		list[0] = nil
+		clear(list[:1])
 		return list[1:]
 	default:
 		return slices.Delete(list, i, i+1)

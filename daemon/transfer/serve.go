@@ -20,6 +20,7 @@ type serve struct {
 	claim     *claim
 	seeker    *seeker // whose item it is
 	counted   bool    // in claim.live
+	parked    bool    // in Machine.parked
 	state     serveState
 	segs      []*sending
 	sentAll   bool
@@ -347,39 +348,4 @@ func (v *serve) whyParked(m *Machine) Cause {
 		return because(Timeout, "key %s: the layouts of engine %q did not arrive at node %q within %s", key, v.take.Engine, m.cfg.Node, waited)
 	}
 	return because(Busy, "key %s is being taken by %d other engines, as many as it was offered to; offer it with more consumers", key, o.consumers)
-}
-
-// park, unpark: the takes that wait under a key.
-func (m *Machine) park(v *serve) {
-	key := string(v.take.Key)
-	for _, w := range m.parked[key] {
-		if w == v {
-			return
-		}
-	}
-	m.parked[key] = append(m.parked[key], v)
-}
-
-func (m *Machine) unpark(v *serve) {
-	list := m.parked[string(v.take.Key)]
-	for i := range list {
-		if list[i] != v {
-			continue
-		}
-		if len(list) == 1 {
-			delete(m.parked, string(v.take.Key))
-		} else {
-			m.parked[string(v.take.Key)] = append(append([]*serve(nil), list[:i]...), list[i+1:]...)
-		}
-		return
-	}
-}
-
-// wakeKey looks again at the takes that wait under a key.
-func (m *Machine) wakeKey(key string) {
-	for _, v := range append([]*serve(nil), m.parked[key]...) {
-		if v.state == serveParked {
-			m.admit(v)
-		}
-	}
 }

@@ -1,0 +1,34 @@
+package transfer
+
+// Takes that wait under a key are looked at, all of them, whenever a place becomes free there, and there may be thousands of one peer's:
+// none may cost a look at the others.
+
+func (m *Machine) park(v *serve) {
+	if v.parked {
+		return
+	}
+	v.parked = true
+	key := string(v.take.Key)
+	m.parked[key] = append(m.parked[key], v)
+}
+
+func (m *Machine) unpark(v *serve) {
+	if v.parked {
+		v.parked = false
+		unlist(m.parked, string(v.take.Key), v)
+	}
+}
+
+// wakeKey looks again at the takes that wait under a key, in the order in which they came. Those that go on waiting are parked anew.
+func (m *Machine) wakeKey(key string) {
+	list := m.parked[key]
+	delete(m.parked, key)
+	for _, v := range list {
+		v.parked = false
+	}
+	for _, v := range list {
+		if v.state == serveParked {
+			m.admit(v)
+		}
+	}
+}
