@@ -87,6 +87,7 @@ func (o *offer) enter(name claimName, parts int) *claim {
 			return c
 		}
 	}
+	o.forgetUnfinished(&name)
 	c := &o.claim0
 	if c.parts > 0 {
 		c = new(claim)

@@ -94,3 +94,6 @@ func (m *Machine) Items() (n int) {
 	}
 	return n
 }
+
+// Claims is how many takes of an offer are remembered with it.
+func (m *Machine) Claims(key string) int { return len(m.offers[key].claims) }

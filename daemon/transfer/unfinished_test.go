@@ -1,0 +1,44 @@
+package transfer_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestWhatIsLeftUnfinishedIsForgotten: of takes whose rest does not come the last ones of each engine are remembered, and go on when it does.
+func TestWhatIsLeftUnfinishedIsForgotten(t *testing.T) {
+	b := offered(t, 1)
+	const takes = 200
+	for i := range uint64(takes) {
+		b.takes(transfer.XferID(i+1), "f", "1", i, 0, 2)
+	}
+	if n := b.m.Claims("k"); n != 16 {
+		t.Errorf("%d takes are remembered, want 16", n)
+	}
+	b.asksFor(1000, "g", "1", 0, 0, 1)
+	b.waits(1000) // engine f has the place all the same
+	if b.takes(1001, "f", "1", takes-16, 1, 2) {
+		t.Error("all of a take is in place, and the offer stands")
+	}
+}
+
+// TestWhatManyLeaveUnfinishedIsForgotten: it keeps no place, and one more engine can always be there.
+func TestWhatManyLeaveUnfinishedIsForgotten(t *testing.T) {
+	b := offered(t, 1)
+	for i := range 600 {
+		engine, x := fmt.Sprint(i), transfer.XferID(2*i+1)
+		b.takes(x, engine, "1", 7, 0, 2)
+		b.asksFor(x+1, engine, "1", 7, 1, 2)
+		leg, _ := b.grants(x + 1)
+		b.fails(x + 1)
+		b.step(transfer.Fenced{Leg: leg})
+	}
+	if n := b.m.Claims("k"); n != 256 {
+		t.Errorf("%d takes are remembered, want 256", n)
+	}
+	if b.takes(10_000, "599", "1", 7, 1, 2) {
+		t.Error("all of the last one is in place, and the offer stands")
+	}
+}
