@@ -97,3 +97,6 @@ func (m *Machine) Items() (n int) {
 
 // Claims is how many takes of an offer are remembered with it.
 func (m *Machine) Claims(key string) int { return len(m.offers[key].claims) }
+
+// Told is how many layouts are remembered to have been sent to a node.
+func (m *Machine) Told(node string) int { return len(m.peers[node].told) }

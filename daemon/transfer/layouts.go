@@ -2,7 +2,8 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// introduce names ranks to a peer, and sends layouts that it was not sent on this channel.
+// introduce names ranks to a peer, and sends layouts that it was not sent on this channel, as far as this is remembered: engines come and go
+// while a channel stays. The peer forgets earlier ones, too, and asks for what it needs.
 func (m *Machine) introduce(p *peer, ranks []RankLayout) []RankRef {
 	refs := make([]RankRef, len(ranks))
 	for i, r := range ranks {

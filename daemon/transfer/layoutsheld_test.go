@@ -24,3 +24,21 @@ func TestLayoutsOfAPeerAreBounded(t *testing.T) {
 	t.Logf("layouts of a peer take up to %d bytes", most)
 	runtime.KeepAlive(m)
 }
+
+// TestLayoutsThatWereSentAreBounded: engines that come and go, each with another layout, leave nothing for good behind a channel that stays.
+func TestLayoutsThatWereSentAreBounded(t *testing.T) {
+	w := newTaker(t, 0)
+	for i := range uint64(5000) {
+		s := transfer.SessionID(i + 10)
+		w.step(transfer.SessionOpened{Session: s, Engine: "f", Role: transfer.Worker, Credits: 10})
+		w.step(transfer.LayoutSet{Session: s, Layout: withViews(t, i+1, 1)})
+		w.step(transfer.Submit{Session: s, UserData: i, Op: &transfer.TakeOp{Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: i, LayerSlot: transfer.NoSlot, Blocks: someBlocks(0, 1)}})
+		w.step(transfer.SessionClosed{Session: s})
+	}
+	if len(w.xfers) != 5000 {
+		t.Fatalf("%d takes were asked for", len(w.xfers))
+	}
+	if n := w.m.Told("b"); n > 4096 {
+		t.Errorf("%d layouts are remembered to have been sent, want 4096 at most", n)
+	}
+}
