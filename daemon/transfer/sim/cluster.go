@@ -19,6 +19,7 @@ type Options struct {
 	Late   bool            // the transport lands slices after it said that they are fenced
 	Lapse  Lapse           // what daemons get wrong of who comes to them
 	Unrest bool            // daemons are restarted again and again; else in some seeds
+	Tight  bool            // peers may make daemons keep little
 	Trace  func(line string)
 }
 
@@ -54,6 +55,7 @@ type Cluster struct {
 	replaced int // ranks that were, by others of their instance
 	rebuffed int // sessions of older instances that came back, and were refused
 	outlived int // offers that outlived a session
+	crowded  int // times that a peer was told that there is no room
 	readOut  int // sessions of dead processes with something in their rings
 	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit
@@ -129,6 +131,9 @@ func New(opts Options) *Cluster {
 	c.slice = uint64(8 * r.in(2, 16))
 	if r.hit(50) {
 		c.inline = uint64(r.in(16, 256))
+	}
+	if opts.Tight {
+		c.tighten()
 	}
 	c.faults = someFaults(r)
 	switch {

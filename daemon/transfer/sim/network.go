@@ -124,6 +124,9 @@ func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
 		said := *s
 		said.Take, msg = nil, &said
 	}
+	if forRoom(msg) {
+		c.crowded++
+	}
 	copies := 1
 	if !c.calm {
 		if c.rng.hit(c.faults.loss) || w.deaf[[2]string{from.name, to}] {

@@ -88,6 +88,27 @@ func TestSimEnds(t *testing.T) {
 	t.Logf("%d seeds, %d items received", to-from, received)
 }
 
+// TestSimTight is both with daemons that keep little for their peers: whoever is put off gets in once there is room, and in the end there is.
+func TestSimTight(t *testing.T) {
+	from, to := *first, *first+uint64(*seeds)/2
+	if *one != 0 {
+		from, to = *one, *one+1
+	}
+	crowded := 0
+	for seed := from; seed < to; seed++ {
+		o := Options{Seed: seed, Tight: true, Ends: seed%2 == 0}
+		if *one != 0 && testing.Verbose() {
+			o.Trace = func(line string) { fmt.Println(line) }
+		}
+		c, err := live(o)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimTight$' -seed=%d -v", seed, err, seed)
+		}
+		crowded += c.crowded
+	}
+	t.Logf("%d seeds, %d times there was no room", to-from, crowded)
+}
+
 func replay(t *testing.T, seed uint64) {
 	o := Options{Seed: seed, Unrest: *unrest}
 	if testing.Verbose() {
