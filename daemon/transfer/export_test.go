@@ -100,3 +100,6 @@ func (m *Machine) Claims(key string) int { return len(m.offers[key].claims) }
 
 // Told is how many layouts are remembered to have been sent to a node.
 func (m *Machine) Told(node string) int { return len(m.peers[node].told) }
+
+// Known is how many layouts of a node are remembered.
+func (m *Machine) Known(node string) int { return len(m.peers[node].knows) }

@@ -42,3 +42,16 @@ func TestLayoutsThatWereSentAreBounded(t *testing.T) {
 		t.Errorf("%d layouts are remembered to have been sent, want 4096 at most", n)
 	}
 }
+
+// TestLayoutsGoWithTheChannel: of a node that does not come back none are kept.
+func TestLayoutsGoWithTheChannel(t *testing.T) {
+	w := newTaker(t, 0)
+	w.take(0)
+	if known, told := w.m.Known("b"), w.m.Told("b"); known != 1 || told != 1 {
+		t.Fatalf("%d layouts of b are known, and it was told %d; want one each", known, told)
+	}
+	w.step(transfer.PeerDown{Node: "b", Epoch: 1, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "lost"}})
+	if known, told := w.m.Known("b"), w.m.Told("b"); known+told > 0 {
+		t.Errorf("b is gone; %d layouts of it are kept, and %d that it was told", known, told)
+	}
+}

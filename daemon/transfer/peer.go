@@ -25,7 +25,7 @@ type peer struct {
 }
 
 func newPeer(node string) *peer {
-	return &peer{node: node, fencing: map[XferID]*serve{}, past: past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}}}
+	return &peer{node: node, told: map[[32]byte]bool{}, knows: map[[32]byte]*known{}, fencing: map[XferID]*serve{}, past: past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}}}
 }
 
 // What bounds the layouts that a peer can make this node remember: their number, and what they take, in block ids of 4 bytes.
@@ -134,8 +134,6 @@ func (m *Machine) peerUp(ev PeerUp) {
 	}
 	if !p.up {
 		p.up, p.epoch, p.life = true, ev.Epoch, ev.Incarnation
-		p.told = map[[32]byte]bool{}
-		m.forgetLayouts(p)
 		m.resayEnds(p)
 		m.askDoubts(p)
 	}
@@ -239,6 +237,8 @@ func (m *Machine) lose(p *peer, why Cause) {
 		k.peer, k.asked = nil, false
 		m.reach(k.hint, k)
 	}
+	p.told = map[[32]byte]bool{} // now, and not when it is back: nodes get other names, and most that go never are
+	m.forgetLayouts(p)
 }
 
 func (m *Machine) servesOf(p *peer) []*serve {
