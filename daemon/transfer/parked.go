@@ -27,7 +27,12 @@ func (m *Machine) wakeKey(key string) {
 		v.parked = false
 	}
 	for _, v := range list {
-		if v.state == serveParked {
+		switch o := m.offers[key]; {
+		case v.state != serveParked:
+		case o != nil && o == v.waitsFor && o.item == nil && o.joined && !o.admits(v.claimName(m)): // all else was looked at before
+			o.renew(m)
+			m.park(v)
+		default:
 			m.admit(v)
 		}
 	}

@@ -21,6 +21,7 @@ type serve struct {
 	seeker    *seeker // whose item it is
 	counted   bool    // in claim.live
 	parked    bool    // in Machine.parked
+	waitsFor  *offer  // which it may have, once it has a place
 	state     serveState
 	segs      []*sending
 	sentAll   bool
@@ -137,10 +138,7 @@ func (m *Machine) admit(v *serve) {
 		v.refuse(m, cause)
 		return
 	}
-	name := claimName{t.Engine, t.Instance, t.TakeID}
-	if m.cfg.Broken.Apart && v.peer != nil {
-		name.engine += v.peer.node
-	}
+	name := v.claimName(m)
 	if c := o.claim(name); c != nil && c.parts != t.Parts {
 		v.refuse(m, because(Invalid, "take %d of engine %q has %d parts here and %d before; use one number for all of them", t.TakeID, t.Engine, t.Parts, c.parts))
 		return
@@ -150,6 +148,7 @@ func (m *Machine) admit(v *serve) {
 		return
 	}
 	if !o.admits(name) {
+		v.waitsFor = o
 		m.park(v)
 		return
 	}
@@ -173,6 +172,15 @@ func (o *offer) authorise(t *MsgTake) Cause {
 		return because(Invalid, "part %d of %d: parts must be 1 to %d, and part below it", t.Part, t.Parts, maxParts)
 	}
 	return Cause{}
+}
+
+// claimName is what the take is called at its offer.
+func (v *serve) claimName(m *Machine) claimName {
+	name := claimName{v.take.Engine, v.take.Instance, v.take.TakeID}
+	if m.cfg.Broken.Apart && v.peer != nil {
+		name.engine += v.peer.node
+	}
+	return name
 }
 
 // enter begins the transfer.
