@@ -16,6 +16,7 @@ func (v view) limits() []admin.Limit {
 	return []admin.Limit{
 		{Key: "limits.sessions", Used: uint64(u.Sessions), Limit: uint64(u.Limits.Sessions)},
 		{Key: "limits.sessions_per_uid", Used: uint64(u.OneUser), Limit: uint64(u.Limits.SessionsPerUID)},
+		{Key: "limits.ring_memory", Used: u.Rings, Limit: u.Limits.RingMemory},
 		{Key: "limits.total_pinned", Used: u.Pinned, Limit: u.Limits.TotalPinned},
 	}
 }

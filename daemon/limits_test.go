@@ -85,7 +85,7 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("metrics show %q as %q, want %q", key, shown[key], v)
 		}
 	}
-	for _, key := range []string{"limits.sessions", "limits.sessions_per_uid", "limits.total_pinned"} {
+	for _, key := range []string{"limits.sessions", "limits.sessions_per_uid", "limits.ring_memory", "limits.total_pinned"} {
 		if shown[key] == "" {
 			t.Errorf("metrics do not show %q: %v", key, shown)
 		}

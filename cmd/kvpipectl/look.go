@@ -119,7 +119,7 @@ func (c *ctl) sessions() *cobra.Command {
 // used shows a limit and how much of it is used.
 func used(l admin.Limit) string {
 	show := func(n uint64) string { return fmt.Sprint(n) }
-	if strings.HasSuffix(l.Key, "_pinned") {
+	if strings.HasSuffix(l.Key, "_pinned") || l.Key == "limits.ring_memory" {
 		show = size
 	}
 	return fmt.Sprintf("%s %s of %s", strings.TrimPrefix(l.Key, "limits."), show(l.Used), show(l.Limit))

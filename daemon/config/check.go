@@ -174,6 +174,7 @@ func (c *Config) checkNumbers(p *problems) {
 	within(p, "limits.block_ids", c.Limits.BlockIDs, 1, 1<<30)
 	within(p, "limits.session_pinned", c.Limits.SessionPinned, 4<<10, 1<<60)
 	within(p, "limits.total_pinned", c.Limits.TotalPinned, 4<<10, 1<<60)
+	within(p, "limits.ring_memory", c.Limits.RingMemory, 64<<20, 1<<50) // half of it is one owner's: room for a session of the usual size
 	within(p, "advanced.inline", c.Advance.Inline, 0, 64<<10)
 	within(p, "advanced.window", c.Advance.Window, 1<<20, 1<<30) // a slice has up to 1 MiB
 	within(p, "advanced.gomaxprocs", c.Advance.GoMaxProcs, 0, 1024)

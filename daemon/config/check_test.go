@@ -88,6 +88,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Limits.Items = 0 }, `limits.items: 0: give 1 to 4194304`},
 		{func(c *Config) { c.Limits.BlockIDs = 0 }, `limits.block_ids: 0: give 1 to 1073741824`},
 		{func(c *Config) { c.Limits.SessionPinned = 0 }, `limits.session_pinned: 0B: give 4KiB to 1048576TiB`},
+		{func(c *Config) { c.Limits.RingMemory = 1 << 20 }, `limits.ring_memory: 1MiB: give 64MiB to 1024TiB`},
 		{func(c *Config) { c.Limits.TotalPinned = 1 }, `limits.total_pinned: 1B: give 4KiB to 1048576TiB`},
 		{func(c *Config) { c.Advance.Inline = 65 << 10 }, `advanced.inline: 65KiB: give 0B to 64KiB`},
 		{func(c *Config) { c.Advance.Window = 1 }, `advanced.window: 1B: give 1MiB to 1GiB`},

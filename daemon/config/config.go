@@ -93,6 +93,7 @@ type Limits struct {
 	BlockIDs       int  `toml:"block_ids"`      // in the operations of a session
 	SessionPinned  Size `toml:"session_pinned"` // registered bytes per session
 	TotalPinned    Size `toml:"total_pinned"`   // of all sessions
+	RingMemory     Size `toml:"ring_memory"`    // of the daemon's, that the rings of all sessions may take
 }
 
 // Log configures logging.
@@ -126,7 +127,7 @@ func Default() Config {
 			DefaultLease: Duration(30 * time.Second), MaxLease: Duration(10 * time.Minute), OrphanLease: Duration(30 * time.Second),
 			OfferWait: Duration(30 * time.Second), Tombstone: Duration(60 * time.Second),
 		},
-		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, Pipes: 256, Items: 1 << 18, BlockIDs: 64 << 20, SessionPinned: 1 << 40, TotalPinned: 4 << 40},
+		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, Pipes: 256, Items: 1 << 18, BlockIDs: 64 << 20, SessionPinned: 1 << 40, TotalPinned: 4 << 40, RingMemory: 18 << 30},
 		Log:    Log{Level: "info", Format: "text"},
 		Advance: Advance{
 			Inline: 32 << 10, Window: 16 << 20, Spin: Duration(20 * time.Millisecond),

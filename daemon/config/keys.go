@@ -23,7 +23,7 @@ func keys(t reflect.Type, prefix string) []string {
 var Reloadable = map[string]bool{
 	"nic_allow": true, "nic_deny": true, "gid_index": true,
 	"peers.nodes": true, "peers.allow": true, "offers.default_lease": true, "offers.max_lease": true, "offers.orphan_lease": true, "offers.offer_wait": true,
-	"offers.tombstone": true, "limits.sessions": true, "limits.sessions_per_uid": true, "limits.inflight": true, "limits.offers": true, "limits.pipes": true, "limits.items": true, "limits.block_ids": true, "limits.session_pinned": true, "limits.total_pinned": true,
+	"offers.tombstone": true, "limits.sessions": true, "limits.sessions_per_uid": true, "limits.inflight": true, "limits.offers": true, "limits.pipes": true, "limits.items": true, "limits.block_ids": true, "limits.session_pinned": true, "limits.total_pinned": true, "limits.ring_memory": true,
 	"log.level": true,
 }
 

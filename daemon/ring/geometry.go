@@ -65,6 +65,13 @@ func NewGeometry(s Sizes) (Geometry, error) {
 	return g, nil
 }
 
+// Memory is the most of this process's memory that the rings may take: all of both memfds, whose pages count to whoever touches them first,
+// and what Completions keeps of each entry.
+func (g *Geometry) Memory() uint64 {
+	const entry = 1 + 8 + 8 // marked, ends, charges
+	return uint64(g.CBytes) + uint64(g.DBytes) + uint64(g.CQ)*entry
+}
+
 func pages(n int) int { return (n + page - 1) / page * page }
 
 // Table is WELCOME's table of rings.

@@ -44,6 +44,7 @@ type Limits struct {
 	Inflight       int    // operations of a session that are not released; at most half its cq_entries; 4096
 	SessionPinned  uint64 // registered bytes of a session; 1 TiB
 	TotalPinned    uint64 // registered bytes of all sessions; 4 TiB
+	RingMemory     uint64 // of the rings of all sessions, half of it of one owner; 18 GiB
 }
 
 // Limits of the header, and of what HELLO may ask for.
@@ -85,6 +86,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.TotalPinned == 0 {
 		l.TotalPinned = 4 << 40
+	}
+	if l.RingMemory == 0 {
+		l.RingMemory = 18 << 30
 	}
 	return l
 }

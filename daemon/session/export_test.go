@@ -8,6 +8,15 @@ var (
 	Unseen  = unseen
 )
 
+// RingMemory is what sessions' rings may take, for tests of several owners.
+type RingMemory struct{ ringMemory }
+
+func NewRingMemory() *RingMemory { return &RingMemory{ringMemory{owner: map[string]uint64{}}} }
+
+func (r *RingMemory) Take(owner string, n, limit uint64) error { return r.take(owner, n, limit) }
+func (r *RingMemory) GiveBack(owner string, n uint64)          { r.giveBack(owner, n) }
+func (r *RingMemory) Used() uint64                             { return r.used() }
+
 // Has says whether anything of a session is left.
 func (v *Server) Has(id transfer.SessionID) bool { return v.find(id) != nil }
 

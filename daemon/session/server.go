@@ -29,6 +29,7 @@ type Server struct {
 	lobby     lobby          // connections that have not said HELLO yet
 	perUID    map[uint32]int // sessions
 	total     int
+	rings     ringMemory
 	next      uint32 // session counter
 	engines   registry
 	state     *state
@@ -73,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 		pool:      memory.NewPool(cfg.Limits.memory()),
 		listeners: map[net.Listener]struct{}{},
 		perUID:    map[uint32]int{},
+		rings:     ringMemory{owner: map[string]uint64{}},
 		engines:   newRegistry(),
 		stop:      make(chan struct{}),
 		forced:    make(chan struct{}),
@@ -202,6 +204,13 @@ func (v *Server) inflight() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.limits.Inflight
+}
+
+// ringLimit is what the rings of all sessions may take.
+func (v *Server) ringLimit() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.limits.RingMemory
 }
 
 // Drain refuses new sessions. Those that exist go on.

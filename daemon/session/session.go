@@ -34,6 +34,7 @@ type session struct {
 	fds      descriptors
 	ringC    []byte
 	ringD    []byte
+	charged  uint64 // for the rings
 	credits  int    // completions that the machine may owe
 	reserve  uint32 // further completions: refusals and NOPs
 	inflight int    // most operations that are not released
@@ -128,6 +129,10 @@ func (s *session) makeRings(sizes ring.Sizes) (err error) {
 		return invalid("hello: %v", err)
 	}
 	g := &s.geometry
+	if err := s.srv.rings.take(s.who.Owner, g.Memory(), s.srv.ringLimit()); err != nil {
+		return err
+	}
+	s.charged = g.Memory()
 	if s.ringC, s.ringD, err = s.fds.make(g); err != nil {
 		if err = fmt.Errorf("rings of %d and %d bytes: %w", g.CBytes, g.DBytes, err); lack(err) == "" {
 			err = refuse(transfer.Quota, "%v", err)
@@ -274,6 +279,8 @@ func (s *session) discard() {
 			*m = nil
 		}
 	}
+	s.srv.rings.giveBack(s.who.Owner, s.charged)
+	s.charged = 0
 }
 
 func (v *Server) leave(s *session) {

@@ -52,13 +52,14 @@ type Usage struct {
 	Sessions int
 	OneUser  int    // sessions of the user who has most
 	Pinned   uint64 // bytes registered by all
+	Rings    uint64 // bytes that the rings of all may take
 }
 
 // Usage returns what is used.
 func (v *Server) Usage() Usage {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	u := Usage{Limits: v.limits, Sessions: v.total, Pinned: v.pool.Bytes()}
+	u := Usage{Limits: v.limits, Sessions: v.total, Pinned: v.pool.Bytes(), Rings: v.rings.used()}
 	for _, n := range v.perUID {
 		u.OneUser = max(u.OneUser, n)
 	}

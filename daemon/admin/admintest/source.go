@@ -94,7 +94,7 @@ func Example() *Source {
 			NICs: 2,
 			Limits: []admin.Limit{
 				{Key: "limits.sessions", Used: 2, Limit: 1024}, {Key: "limits.sessions_per_uid", Used: 2, Limit: 512},
-				{Key: "limits.total_pinned", Used: 3 << 30, Limit: 4 << 40},
+				{Key: "limits.ring_memory", Used: 34 << 20, Limit: 18 << 30}, {Key: "limits.total_pinned", Used: 3 << 30, Limit: 4 << 40},
 			},
 			GPUs: admin.GPUSummary{State: "ok", Driver: "570.133.20", Count: 3, Lost: 1},
 		},

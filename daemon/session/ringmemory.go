@@ -1,0 +1,48 @@
+package session
+
+import (
+	"sync"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// ringMemory accounts for what the rings of sessions may take of the daemon's memory. Few pages of them are there from the start, but the client
+// decides which others come: where its completions have results, and where its records lie that the daemon reads. So all of them
+// count, from HELLO until they are unmapped.
+type ringMemory struct {
+	mu    sync.Mutex
+	all   uint64
+	owner map[string]uint64
+}
+
+// take accounts for n more bytes of an owner, who may have half of the limit, so that others always find room.
+func (r *ringMemory) take(owner string, n, limit uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const mend = "ask for smaller ones (cq_entries, sq_entries), close some sessions, or raise that"
+	switch own := r.owner[owner]; {
+	case own+n > limit/2:
+		return refuse(transfer.Quota, "rings of up to %d bytes, and the %d of this user and cgroup are more than %d, half of limits.ring_memory = %d: "+mend, n, own, limit/2, limit)
+	case r.all+n > limit:
+		return refuse(transfer.Quota, "rings of up to %d bytes, and the %d of all sessions are more than limits.ring_memory = %d: "+mend, n, r.all, limit)
+	}
+	r.all += n
+	r.owner[owner] += n
+	return nil
+}
+
+func (r *ringMemory) giveBack(owner string, n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all -= n
+	if r.owner[owner] -= n; r.owner[owner] == 0 {
+		delete(r.owner, owner)
+	}
+}
+
+// used is what all sessions have.
+func (r *ringMemory) used() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
+}

@@ -1,0 +1,50 @@
+package session_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestRingMemory: what HELLO asks for counts until the session is over. One owner may have half of it, and none has room where all is taken.
+func TestRingMemory(t *testing.T) {
+	largest := sessiontest.Options{Role: transfer.Endpoint, SQ: 1 << 16, CQ: 1 << 16, Records: 64 << 20, Layers: 1 << 16}
+	g, err := ring.NewGeometry(ring.Sizes{SQ: largest.SQ, CQ: 2 * largest.CQ, Records: largest.Records, Layers: largest.Layers})
+	noErr(t, err)
+	if low, n := uint64(200<<20), g.Memory(); n < low || n < uint64(g.CBytes+g.DBytes) {
+		t.Errorf("the largest rings count as %d bytes, want at least %d", n, low)
+	}
+	n := start(t, func(c *session.Config) { c.Limits.RingMemory = 4 * g.Memory() })
+	first := n.dial(largest)
+	n.dial(largest)
+	if used := n.Usage().Rings; used != 2*g.Memory() {
+		t.Errorf("two sessions count as %d bytes, want %d", used, 2*g.Memory())
+	}
+	_, err = sessiontest.Dial(n.path, sessiontest.Options{Engine: "small", Role: transfer.Endpoint, SQ: 1, CQ: 8, Records: 1 << 16, Layers: 1})
+	says(t, err, transfer.Quota, "half of limits.ring_memory")
+	noErr(t, first.Close())
+	n.dial(largest)
+
+	limits := session.Limits{RingMemory: 8 * g.Memory()}
+	n.SetLimits(limits)
+	n.dial(largest)
+}
+
+// TestRingMemoryOfAll: where others have all of it there is none for an owner who has little.
+func TestRingMemoryOfAll(t *testing.T) {
+	r := session.NewRingMemory()
+	for _, owner := range []string{"a", "b"} {
+		noErr(t, r.Take(owner, 50, 100))
+	}
+	says(t, &sessiontest.Error{Cause: session.CauseOf(r.Take("c", 1, 100))}, transfer.Quota, "the 100 of all sessions")
+	r.GiveBack("a", 50)
+	noErr(t, r.Take("c", 50, 100))
+	r.GiveBack("b", 50)
+	r.GiveBack("c", 50)
+	if n := r.Used(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+}
