@@ -21,6 +21,7 @@ type Limits struct {
 	SessionBytes uint64 // bytes of one session
 	TotalBytes   uint64 // of all sessions
 	Regions      int    // of one session
+	Mapped       int    // regions of all sessions that are mapped at a time
 }
 
 // Pool accounts for the memory that all sessions keep.
@@ -28,6 +29,7 @@ type Pool struct {
 	mu     sync.Mutex
 	limits Limits
 	bytes  uint64
+	mapped int          // regions
 	files  map[file]int // regions in each
 
 	punch func([]byte) error // sys.Punch, in which tests look around
@@ -65,6 +67,9 @@ func (p *Pool) reserve(size, n, used uint64, regions int) error {
 	switch {
 	case l.Regions > 0 && regions >= l.Regions:
 		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
+	case n > 0 && l.Mapped > 0 && p.mapped >= l.Mapped:
+		return fmt.Errorf("%w: %d regions of all sessions are mapped, the limit is %d, half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
+			ErrQuota, p.mapped, l.Mapped)
 	case over(n, used, l.SessionBytes):
 		return fmt.Errorf("%w: %d bytes, in a memfd of %d, and the session's %d are more than limits.session_pinned = %d: unregister some, or raise that", ErrQuota, size, n, used, l.SessionBytes)
 	case over(n, p.bytes, l.TotalBytes):
@@ -84,6 +89,7 @@ func (p *Pool) giveBack(n uint64) {
 func (p *Pool) use(f file, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.mapped += n
 	if p.files[f] += n; p.files[f] == 0 {
 		delete(p.files, f)
 	}

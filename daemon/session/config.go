@@ -93,8 +93,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-func (l Limits) memory() memory.Limits {
-	return memory.Limits{SessionBytes: l.SessionPinned, TotalBytes: l.TotalPinned, Regions: maxRegions}
+func (l Limits) memory(mapped int) memory.Limits {
+	return memory.Limits{SessionBytes: l.SessionPinned, TotalBytes: l.TotalPinned, Regions: maxRegions, Mapped: mapped}
 }
 
 func (c Config) withDefaults() Config {

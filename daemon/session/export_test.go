@@ -2,10 +2,12 @@ package session
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// CauseOf and Unseen are for tests of what clients are told.
+// CauseOf and Unseen are for tests of what clients are told, MaxMapped of how many regions they may have.
 var (
 	CauseOf = causeOf
 	Unseen  = unseen
+
+	MaxMapped = maxMapped
 )
 
 // RingMemory is what sessions' rings may take, for tests of several owners.

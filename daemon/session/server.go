@@ -71,7 +71,7 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	v := &Server{
 		cfg: cfg, limits: cfg.Limits, start: time.Now(),
-		pool:      memory.NewPool(cfg.Limits.memory()),
+		pool:      memory.NewPool(cfg.Limits.memory(maxMapped(cfg.ProcRoot))),
 		listeners: map[net.Listener]struct{}{},
 		perUID:    map[uint32]int{},
 		rings:     ringMemory{owner: map[string]uint64{}},
@@ -196,7 +196,7 @@ func (v *Server) SetLimits(l Limits) {
 	v.mu.Lock()
 	v.limits = l
 	v.mu.Unlock()
-	v.pool.SetLimits(l.memory())
+	v.pool.SetLimits(l.memory(v.pool.Limits().Mapped))
 }
 
 // inflight is how many operations a new session may have.
