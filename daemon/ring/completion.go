@@ -107,6 +107,17 @@ func (q *Completions) Consumed() (marked, others int, err error) {
 	return marked, others, nil
 }
 
+// Abandon takes all that was published for consumed, whatever the client says, and returns how many of them Put had not marked. Consumed
+// means nothing after it.
+func (q *Completions) Abandon() (others int) {
+	for ; q.done != q.next; q.done++ {
+		if i := q.done & q.mask; !q.marked[i] {
+			others++
+		}
+	}
+	return others
+}
+
 // Outstanding returns how many completions the client had not consumed at the last Consumed.
 func (q *Completions) Outstanding() uint32 { return q.next - q.done }
 

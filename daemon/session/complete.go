@@ -99,6 +99,12 @@ func (v *Server) Ring() {
 
 // put writes a completion, and leaves it to the caller to ring. mark: it used none of the machine's credits. The caller holds mu.
 func (s *session) put(e *ring.CQE, got *transfer.Got, failed []layout.Run, text string, mark bool) error {
+	if s.unread {
+		if !mark {
+			s.giveBack(1)
+		}
+		return nil
+	}
 	e.Rank, e.Epoch = s.who.Rank, s.srv.cfg.Epoch
 	s.result = s.result[:0]
 	if got != nil {
@@ -144,6 +150,9 @@ func (s *session) signal() {
 
 // collect takes note of what the client consumed and reports it with say, Events or Queue. The caller holds mu.
 func (s *session) collect(say func(transfer.Event)) {
+	if s.unread {
+		return // it all counts as consumed
+	}
 	_, credits, err := s.cq.Consumed()
 	if err != nil {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
@@ -157,7 +166,9 @@ func (s *session) collect(say func(transfer.Event)) {
 
 // pressed says that what the client consumes should be noticed soon: much is not consumed, or the machine has no credit left, so that
 // refusals and small answers come one after another, each for the credit of the one before. The caller holds mu.
-func (s *session) pressed() bool { return s.wanted || s.cq.Outstanding() > s.reserve/4 }
+func (s *session) pressed() bool {
+	return !s.unread && (s.wanted || s.cq.Outstanding() > s.reserve/4)
+}
 
 // allOf is a run that means every block of its group.
 const allOf = ^uint32(0)

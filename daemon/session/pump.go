@@ -108,15 +108,27 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 }
 
 // readOut reads what a client that is gone had published, and perhaps not rung for any more: to its caller it was submitted. Not more than a
-// full queue, since a child of its may go on writing. What it had still to collect is in the way of nothing now.
+// full queue, since a child of its may go on writing. What it had still to collect is in the way of nothing now: the machine has all credits back, so
+// that it refuses nothing for want of them.
 func (s *session) readOut() {
 	s.in.Lock()
+	s.mu.Lock()
 	s.unread = true
+	credits := s.cq.Abandon()
+	s.mu.Unlock()
 	s.in.Unlock()
+	s.giveBack(credits)
 	for left := int(s.geometry.SQ); left > 0; left -= batch {
 		if n, _ := s.pump(); n < batch {
 			return
 		}
+	}
+}
+
+// giveBack returns credits to the machine.
+func (s *session) giveBack(credits int) {
+	if credits > 0 {
+		s.srv.cfg.Events(transfer.CreditsReturned{Session: s.id, N: credits})
 	}
 }
 
@@ -251,9 +263,6 @@ func (s *session) answerSelf(e *ring.SQE, c transfer.Cause) error {
 	if c.Reason != transfer.OK {
 		s.count.refusals.Add(1)
 		cqe.Status, cqe.Reason = uint16(transfer.Failed), uint16(c.Reason)
-	}
-	if s.unread {
-		return nil
 	}
 	if err := s.put(&cqe, nil, nil, c.Text, true); err != nil {
 		return err

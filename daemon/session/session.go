@@ -43,7 +43,7 @@ type session struct {
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
-	unread  bool   // its client is gone: nobody collects what it is answered
+	unread  bool   // its client is gone: nobody collects what it is answered; changed under both locks
 	resume  chan struct{}
 
 	outdated outdated // submissions

@@ -404,6 +404,53 @@ func TestPublishedBeforeDeathOfOneThatCollectedNothing(t *testing.T) {
 	})
 }
 
+// TestCreditsOfTheDead: the machine has all credits of a client back that died with completions uncollected, before it gets what that had still
+// published, and the credit of each later completion at once: it refuses nothing for want of them.
+func TestCreditsOfTheDead(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		n.on(func(ev transfer.Event) bool { _, closed := ev.(transfer.SessionClosed); return closed })
+		const entries, published = 16, 8
+		c := n.dial(sessiontest.Options{SQ: 256, CQ: entries})
+		id := transfer.SessionID(c.Welcome.Session)
+		for range entries {
+			_, err := c.Submit(&transfer.SealOp{Target: 1})
+			noErr(t, err)
+		}
+		eventually(t, func() bool { return n.Sessions()[0].Unread == entries }, "%d are written", func() uint32 { return n.Sessions()[0].Unread })
+		for i := range published {
+			e, rec := sessiontest.Encode(&transfer.SealOp{Target: 1})
+			e.UserData = uint64(100 + i)
+			if _, err := c.Rings.Submit(e, rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Kill()
+		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+		credits := func() (all, before int) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			submits := 0
+			for _, ev := range n.events {
+				switch ev := ev.(type) {
+				case transfer.Submit:
+					submits++
+				case transfer.CreditsReturned:
+					if all += ev.N; submits == entries {
+						before = all
+					}
+				}
+			}
+			return all, before
+		}
+		if all, before := credits(); before != entries {
+			t.Errorf("%d credits are back before the last submissions are read, %d in all, want %d before", before, all, entries)
+		}
+		back := func() bool { all, _ := credits(); return all == entries+published }
+		eventually(t, back, "%d credits are back", func() int { all, _ := credits(); return all })
+		n.SessionDrained(id)
+	})
+}
+
 // TestNoPollingForWhoHasToCollectFirst: what waits in the ring of a client that collects nothing keeps no poller awake, until it collects.
 func TestNoPollingForWhoHasToCollectFirst(t *testing.T) {
 	n := start(t, nil)
