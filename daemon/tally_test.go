@@ -41,6 +41,7 @@ func TestZerosBeforeTheFirst(t *testing.T) {
 	}
 
 	n.tally.completed(&transfer.Complete{UserData: 1, Kind: transfer.KindTake, Status: transfer.Failed, Reason: transfer.Timeout})
-	page = n.page()
-	shown(`kvpipe_operations_total{operation="take",reason="timeout",status="failed"}`, 1)
+	const timedOut = `kvpipe_operations_total{operation="take",reason="timeout",status="failed"}`
+	eventually(t, "a scrape shows it", func() bool { page = n.page(); return !strings.Contains(page, timedOut+" 0\n") })
+	shown(timedOut, 1)
 }

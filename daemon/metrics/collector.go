@@ -21,15 +21,15 @@ var takeBuckets = []float64{
 	5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30,
 }
 
-// Collector asks for a snapshot at every scrape, so that an idle daemon does nothing for its metrics.
+// Collector asks for a snapshot when it is scraped, so that an idle daemon does nothing for its metrics.
 type Collector struct {
-	source func(context.Context) (Snapshot, error)
+	recent *recent
 	Takes  prometheus.Histogram // seconds from take to done, observed by the daemon
 }
 
 // New returns a collector over source, which any goroutine may call.
 func New(source func(context.Context) (Snapshot, error)) *Collector {
-	return &Collector{source: source, Takes: prometheus.NewHistogram(prometheus.HistogramOpts{
+	return &Collector{recent: newRecent(source), Takes: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: OperationSeconds, Help: "Time from the submission of a take to its completion, of takes that ended done.",
 		Buckets: takeBuckets,
 	})}
@@ -45,11 +45,11 @@ func (c *Collector) Handler() http.Handler {
 // Describe sends nothing: the collector is unchecked, since peers and reasons come and go.
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect takes a snapshot and shows it.
+// Collect shows a snapshot.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	s, err := c.source(ctx)
+	s, err := c.recent.get(ctx)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(prometheus.NewDesc(BuildInfo, "", nil, nil), err)
 		return
