@@ -3,8 +3,10 @@ package pulse
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -22,6 +24,15 @@ func Listen[L interface {
 	SetDeadline(time.Time) error
 }](l L) *Listener {
 	return &Listener{l, l, make(chan struct{}, 1)}
+}
+
+// SyscallConn is the one of what it wraps, whose options it has.
+func (l *Listener) SyscallConn() (syscall.RawConn, error) {
+	c, ok := l.Listener.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("%T has no descriptor: %w", l.Listener, errors.ErrUnsupported)
+	}
+	return c.SyscallConn()
 }
 
 // past is a deadline that is over.
