@@ -169,7 +169,7 @@ func (c *Config) checkNumbers(p *problems) {
 	within(p, "limits.sessions_per_uid", c.Limits.SessionsPerUID, 1, 1<<16)
 	within(p, "limits.inflight", c.Limits.Inflight, 1, 4096)
 	within(p, "limits.offers", c.Limits.Offers, 1, 1<<20)
-	within(p, "limits.pipes", c.Limits.Pipes, 0, 1<<16)
+	within(p, "limits.pipes", c.Limits.Pipes, 1, 1<<16)
 	within(p, "limits.items", c.Limits.Items, 1, 1<<22)
 	within(p, "limits.block_ids", c.Limits.BlockIDs, 1, 1<<30)
 	within(p, "limits.session_pinned", c.Limits.SessionPinned, 4<<10, 1<<60)

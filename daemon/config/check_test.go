@@ -84,7 +84,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Limits.SessionsPerUID = -1 }, `limits.sessions_per_uid: -1: give 1 to 65536`},
 		{func(c *Config) { c.Limits.Inflight = 4097 }, `limits.inflight: 4097: give 1 to 4096`},
 		{func(c *Config) { c.Limits.Offers = 0 }, `limits.offers: 0: give 1 to 1048576`},
-		{func(c *Config) { c.Limits.Pipes = -1 }, `limits.pipes: -1: give 0 to 65536`},
+		{func(c *Config) { c.Limits.Pipes = 0 }, `limits.pipes: 0: give 1 to 65536`},
 		{func(c *Config) { c.Limits.Items = 0 }, `limits.items: 0: give 1 to 4194304`},
 		{func(c *Config) { c.Limits.BlockIDs = 0 }, `limits.block_ids: 0: give 1 to 1073741824`},
 		{func(c *Config) { c.Limits.SessionPinned = 0 }, `limits.session_pinned: 0B: give 4KiB to 1048576TiB`},
