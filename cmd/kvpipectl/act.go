@@ -66,13 +66,14 @@ func (c *ctl) bench() *cobra.Command {
 	return cmd
 }
 
-// printBench prints rows as they are measured, or all of them for programs. That nothing could be measured is an error.
+// printBench prints rows as they are measured, or all of them for programs. That nothing could be measured is an error, and so is that the
+// measurement was broken off, of which the last row tells: it is of no transport.
 func (c *ctl) printBench(body io.Reader) error {
 	const form = "%-10s %10s %8v %8v %12s %10s %10s\n"
 	if !c.json {
 		fmt.Fprintf(c.out, form, "TRANSPORT", "BLOCK", "BLOCKS", "COUNT", "RATE", "P50", "P99")
 	}
-	rows, measured := []admin.BenchRow{}, false
+	rows, measured, broken := []admin.BenchRow{}, false, ""
 	for dec := json.NewDecoder(body); ; {
 		var r admin.BenchRow
 		err := dec.Decode(&r)
@@ -84,13 +85,15 @@ func (c *ctl) printBench(body io.Reader) error {
 		}
 		rows, measured = append(rows, r), measured || r.Error == ""
 		switch {
+		case r.Error != "" && r.Transport == "":
+			broken = r.Error
 		case c.json:
 		case r.Error != "":
 			block := "-"
 			if r.Bytes > 0 {
 				block = size(r.Bytes)
 			}
-			fmt.Fprintf(c.out, "%-10s %10s  %s\n", orDash(r.Transport), block, r.Error)
+			fmt.Fprintf(c.out, "%-10s %10s  %s\n", r.Transport, block, r.Error)
 		default:
 			fmt.Fprintf(c.out, form, r.Transport, size(r.Bytes), r.Blocks, r.Count, rate(r.GBps), short(r.P50), short(r.P99))
 		}
@@ -99,6 +102,9 @@ func (c *ctl) printBench(body io.Reader) error {
 		if err := c.printJSON(rows); err != nil {
 			return err
 		}
+	}
+	if broken != "" {
+		return fmt.Errorf("the measurement was broken off: %s", broken)
 	}
 	if !measured {
 		return errors.New("nothing could be measured: each row says why")

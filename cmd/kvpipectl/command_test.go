@@ -78,19 +78,28 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestBenchAsksWhatItWasTold: peer and options arrive; an error that comes after rows is printed, and the rows before it.
+// TestBenchAsksWhatItWasTold: peer and options arrive.
 func TestBenchAsksWhatItWasTold(t *testing.T) {
 	src := admintest.Example()
-	src.BenchErr = errors.New("the peer left")
-	out, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096,64KiB", "--admin", admintest.Serve(t, src))
+	_, err := ctlRun(t.Context(), "bench", "decode-1", "--seconds", "0.25", "--sizes", "4096,64KiB", "--admin", admintest.Serve(t, src))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if src.LastPeer != "decode-1" || src.LastBench.Seconds != 0.25 || !slices.Equal(src.LastBench.Sizes, []uint64{4096, 65536}) {
 		t.Errorf("asked for %q, %+v", src.LastPeer, src.LastBench)
 	}
-	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 5 || !strings.Contains(lines[4], "the peer left") {
-		t.Errorf("printed %q", out)
+}
+
+// TestBenchThatIsBrokenOff: the rows until then are printed, and a script learns that there should be more.
+func TestBenchThatIsBrokenOff(t *testing.T) {
+	src := admintest.Example()
+	src.BenchErr = errors.New("the peer left")
+	socket := admintest.Serve(t, src)
+	for form, says := range map[string]string{"--json=false": "11.30 GB/s", "--json": `"error": "the peer left"`} {
+		out, err := ctlRun(t.Context(), "bench", "decode-1", form, "--admin", socket)
+		if err == nil || err.Error() != "the measurement was broken off: the peer left" || !strings.Contains(out, says) {
+			t.Errorf("%s: %q, %v", form, out, err)
+		}
 	}
 }
 
