@@ -36,6 +36,9 @@ func (s *session) read() {
 			if stalled && !s.waitResume() {
 				return
 			}
+			if s.takesNone() {
+				return // or each look at what wakes it would wake it, until the eventfd is closed
+			}
 			if n < batch && !stalled {
 				break
 			}
@@ -44,6 +47,13 @@ func (s *session) read() {
 			s.srv.busy.wake()
 		}
 	}
+}
+
+// takesNone says that nothing is taken in any more.
+func (s *session) takesNone() bool {
+	s.in.Lock()
+	defer s.in.Unlock()
+	return s.stopped
 }
 
 // awake tells whether there is something to do, and if not, that it is safe to sleep.
