@@ -39,6 +39,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 			s.Takes++
 		}
 	}
+	s.Takes -= m.Seeking // gets that wait for an item
 	limits := v.limits()
 	for _, x := range v.sessions.Sessions() {
 		s.Regions += len(x.Regions)

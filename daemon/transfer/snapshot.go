@@ -3,6 +3,8 @@ package transfer
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
 // Snapshot is what a machine knows, for people. Tokens are not in it. Ages and leases are durations at the time it was
@@ -111,9 +113,7 @@ func (m *Machine) Snapshot() *Snapshot {
 		s.Transfers = append(s.Transfers, t.info(m.now))
 		if t.get != nil && (t.phase == reaching || t.phase == seeking) {
 			s.Seeking++
-			for _, b := range t.get.in.Blocks {
-				s.HoldsSeeking += len(b.IDs)
-			}
+			s.HoldsSeeking += blocksIn(t.get.in.Blocks)
 		}
 	}
 	for _, v := range m.serves {
@@ -234,4 +234,20 @@ func (v *serve) info(now Time) TransferInfo {
 		i.Moved += seg.each() * uint64(seg.ended)
 	}
 	return i
+}
+
+// blocksIn counts the blocks of lists: positions without one are not held.
+func blocksIn(lists []layout.BlockList) (n int) {
+	for _, b := range lists {
+		n += len(b.IDs)
+		if layout.IsAdjacent(b.IDs) {
+			continue // none is missing, so nobody need look
+		}
+		for _, id := range b.IDs {
+			if id == layout.NoBlock {
+				n--
+			}
+		}
+	}
+	return n
 }
