@@ -12,15 +12,46 @@ import (
 // The watch sets that one free. From then on sessions of the same user are woken apart, each by a goroutine of its own, which its client
 // may hold up for as long as it likes: a hop for each wake-up, and nobody else waits.
 
+// wary has users. The zero value has none.
+type wary struct {
+	users    map[uint32]struct{}
+	everyone bool // there were too many to remember
+}
+
+// maxWary is far more users than a node has engines of: one client that can be whom it likes has so many.
+const maxWary = 1024
+
+func (w *wary) of(uid uint32) bool {
+	_, yes := w.users[uid]
+	return yes || w.everyone
+}
+
+func (w *wary) add(uid uint32) {
+	if len(w.users) >= maxWary {
+		w.everyone, w.users = true, nil
+		return
+	}
+	if w.users == nil {
+		w.users = map[uint32]struct{}{}
+	}
+	w.users[uid] = struct{}{}
+}
+
 // beware has all clients of a user woken apart, those to come too.
 func (v *Server) beware(uid uint32) {
-	if _, known := v.wary.LoadOrStore(uid, true); !known {
-		v.cfg.Log.Warn("a client blocks its completion eventfd: those of its user are woken apart until this daemon is restarted", "uid", uid)
+	v.mu.Lock()
+	known := v.wary.of(uid)
+	if !known {
+		v.wary.add(uid)
 	}
 	for _, s := range v.all() {
-		if s.who.UID == uid {
+		if v.wary.of(s.who.UID) {
 			s.apart.Store(true)
 		}
+	}
+	v.mu.Unlock()
+	if !known {
+		v.cfg.Log.Warn("a client blocks its completion eventfd: those of its user are woken apart until this daemon is restarted", "uid", uid)
 	}
 }
 

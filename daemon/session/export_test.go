@@ -22,6 +22,20 @@ func (r *RingMemory) Used() uint64                             { return r.used()
 // Has says whether anything of a session is left.
 func (v *Server) Has(id transfer.SessionID) bool { return v.find(id) != nil }
 
+// Beware is what the watch does when a client of a user blocks its completion eventfd, and Apart says whether a session is woken apart then.
+func (v *Server) Beware(uid uint32)                      { v.beware(uid) }
+func (v *Server) Apart(id transfer.SessionID) (yes bool) { return v.find(id).apart.Load() }
+
+// Wary is whom a server distrusts.
+type Wary struct{ wary }
+
+// MaxWary is how many users that are.
+const MaxWary = maxWary
+
+func (w *Wary) Add(uid uint32)     { w.add(uid) }
+func (w *Wary) Of(uid uint32) bool { return w.of(uid) }
+func (w *Wary) Users() int         { return len(w.users) }
+
 // Stalls says whether a session's submissions wait until it collects.
 func (v *Server) Stalls(id transfer.SessionID) bool { return v.find(id).stalled.Load() }
 

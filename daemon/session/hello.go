@@ -213,6 +213,7 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	v.next++
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
+	s.apart.Store(v.wary.of(s.who.UID)) // of those that come to be wary of after this, beware finds the sessions
 	v.change(s, nil, nil)
 	var k roster.Known
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back

@@ -30,6 +30,7 @@ type Server struct {
 	perUID    map[uint32]int // sessions
 	total     int
 	rings     ringMemory
+	wary      wary   // users whose clients are woken apart
 	next      uint32 // session counter
 	engines   registry
 	state     *state
@@ -38,7 +39,6 @@ type Server struct {
 	closed    bool
 
 	sessions atomic.Pointer[table] // replaced, never changed
-	wary     sync.Map              // users whose clients are woken apart
 	unrung   []*session            // completed for since the last Ring; the driver's alone
 
 	stop    chan struct{}  // closed by Close

@@ -111,8 +111,6 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
 		parted: make(chan struct{}), last: make(chan *message, 1),
 	}
-	_, apart := v.wary.Load(who.UID)
-	s.apart.Store(apart)
 	s.fds.none()
 	s.fds.pid = who.pidfd
 	// The daemon may write as much by itself as the machine may: see pump.go.
