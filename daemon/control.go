@@ -23,14 +23,7 @@ func (d *Daemon) openAdmin() error {
 	if err := os.MkdirAll(filepath.Dir(d.cfg.Admin), 0o755); err != nil {
 		return fmt.Errorf("admin socket directory: %w", err)
 	}
-	// That the lock of the client socket is ours says nothing of daemons with another one.
-	if sys.Taken(d.cfg.Admin) {
-		return fmt.Errorf("admin: somebody listens at %s: another kvpiped? Give another --admin PATH (or admin = in the configuration): %w", d.cfg.Admin, syscall.EADDRINUSE)
-	}
-	if err := sys.RemoveSocket(d.cfg.Admin); err != nil { // of a daemon that died
-		return fmt.Errorf("admin: %w", err)
-	}
-	l, err := sys.ListenPrivate(d.cfg.Admin)
+	l, err := listenAdmin(d.cfg.Admin)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
@@ -39,6 +32,37 @@ func (d *Daemon) openAdmin() error {
 	d.metrics = metrics.New(view{d}.metrics)
 	d.tally.takes = d.metrics.Takes
 	return d.openMetrics()
+}
+
+// listenAdmin takes the place of a daemon that died. That the lock of the client socket is ours says nothing of daemons with another one, so while it
+// looks and takes there is a lock of this one, too: of two that start at once none removes what the other has made.
+func listenAdmin(path string) (*net.UnixListener, error) {
+	const fix = "another kvpiped? Give another --admin PATH (or admin = in the configuration)"
+	lock, err := sys.LockFile(path + ".lock")
+	if err == nil {
+		defer func() { _ = lock.Close() }()
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) || err == nil && !names(path+".lock", lock) {
+		return nil, fmt.Errorf("somebody is about to listen at %s: %s: %w", path, fix, syscall.EADDRINUSE)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(lock.Name()) }() // before others can have it
+	if sys.Taken(path) {
+		return nil, fmt.Errorf("somebody listens at %s: %s: %w", path, fix, syscall.EADDRINUSE)
+	}
+	if err := sys.RemoveSocket(path); err != nil {
+		return nil, err
+	}
+	return sys.ListenPrivate(path)
+}
+
+// names says whether a file is the one of that path: who had it before may have removed it.
+func names(path string, f *os.File) bool {
+	at, err := os.Lstat(path)
+	st, e := f.Stat()
+	return err == nil && e == nil && os.SameFile(at, st)
 }
 
 func (d *Daemon) openMetrics() error {
@@ -80,8 +104,7 @@ func (d *Daemon) closeAdmin() {
 		_ = d.admin.Close()
 	}
 	if d.adminSocket != nil {
-		_ = d.adminSocket.Close()
-		_ = sys.RemoveSocket(d.cfg.Admin)
+		_ = d.adminSocket.Close() // and with it the file, once: another daemon may have made its own by now
 	}
 	if d.webServer != nil {
 		_ = d.webServer.Close()

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
+
+// made is a daemon that does not run, with the configuration of a development daemon.
+func made(t *testing.T) (config.Config, func() (*Daemon, error)) {
+	t.Helper()
+	cfg, f := settings(t, "a", t.TempDir())
+	cfg, err := Complete(cfg, f, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, func() (*Daemon, error) {
+		return New(cfg, Options{Dev: true, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	}
+}
+
+// TestTwoDaemonsStartAtOnce: of two that want one admin socket, and serve different engines, the second goes away while the first is at it.
+func TestTwoDaemonsStartAtOnce(t *testing.T) {
+	cfg, open := made(t)
+	other, err := sys.LockFile(cfg.Admin + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := open()
+	if err == nil {
+		d.closeListeners()
+		_ = d.release()
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "somebody is about to listen at "+cfg.Admin) {
+		t.Errorf("the second one: %v", err)
+	}
+	_ = other.Close()
+	if d, err = open(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.release() }()
+	defer d.closeListeners()
+	if _, err := os.Lstat(cfg.Admin + ".lock"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the lock is left: %v", err)
+	}
+}
+
+// TestAnEndRemovesNobodyElsesAdminSocket: who starts while another ends keeps what it has made.
+func TestAnEndRemovesNobodyElsesAdminSocket(t *testing.T) {
+	cfg, open := made(t)
+	d, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.release() }()
+	_ = d.adminSocket.Close()
+	next, err := sys.ListenPrivate(cfg.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	d.closeListeners()
+	if !sys.Taken(cfg.Admin) {
+		t.Error("the next one's socket is gone")
+	}
+}
