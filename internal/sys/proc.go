@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,9 +47,20 @@ func StartTime(root string, pid int) (uint64, error) {
 
 // Exiting tells whether process pid, or what is left of it, has given up its
 // memory, which is before its descriptors are closed. One that cannot be looked
-// at counts as running; one that is gone does not.
+// at counts as running; one that is gone does not. Of one whose main thread has
+// ended and others run on, only those have memory. Their number would not tell:
+// they count until after their descriptors are closed.
 func Exiting(root string, pid int) bool {
-	b, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "statm"))
+	dir := filepath.Join(root, strconv.Itoa(pid))
+	if !noMemory(dir) {
+		return false
+	}
+	threads, _ := filepath.Glob(filepath.Join(dir, "task", "[0-9]*"))
+	return !slices.ContainsFunc(threads, func(dir string) bool { return !noMemory(dir) })
+}
+
+func noMemory(dir string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "statm"))
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}

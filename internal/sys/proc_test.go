@@ -66,6 +66,22 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
+// TestExitingMainThread: a process whose main thread alone has ended runs on, in the memory that its other threads have.
+func TestExitingMainThread(t *testing.T) {
+	const gone, there = "0 0 0 0 0 0 0\n", "2700 358 330 1 0 2138 0\n"
+	for other, want := range map[string]bool{there: false, gone: true} {
+		root := fixture(t, "statm", gone)
+		for tid, statm := range map[string]string{"17": gone, "18": gone, "19": other} {
+			dir := filepath.Join(root, "17", "task", tid)
+			noErr(t, os.MkdirAll(dir, 0o755))
+			noErr(t, os.WriteFile(filepath.Join(dir, "statm"), []byte(statm), 0o600))
+		}
+		if got := Exiting(root, 17); got != want {
+			t.Errorf("exiting: %v, where another thread's statm is %q", got, other)
+		}
+	}
+}
+
 // TestExiting: a process whose memory is gone is on its way out, also while it waits to be waited for.
 func TestExiting(t *testing.T) {
 	for statm, want := range map[string]bool{"0 0 0 0 0 0 0\n": true, "2048 512 256 1 0 300 0\n": false} {
