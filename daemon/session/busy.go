@@ -81,15 +81,15 @@ func (p *poller) visit() bool {
 		if s.stalled.Load() || !s.in.TryLock() {
 			continue // its reader is at it
 		}
-		n := 0
+		n, stalled := 0, false
 		if !s.stopped && s.sq.Pending() {
-			n, _ = s.pumpLocked()
+			n, stalled = s.pumpLocked()
 		}
 		s.in.Unlock()
-		if n > 0 {
+		if n > 0 || stalled {
 			p.srv.cfg.Flush()
-			any = true
 		}
+		any = any || n > 0
 	}
 	return any
 }

@@ -39,5 +39,8 @@ func (w *Wary) Users() int         { return len(w.users) }
 // Stalls says whether a session's submissions wait until it collects.
 func (v *Server) Stalls(id transfer.SessionID) bool { return v.find(id).stalled.Load() }
 
+// Visit is one round of the poller.
+func (v *Server) Visit() bool { return newPoller(v).visit() }
+
 // Arm is what the poller does before it sleeps; true: it does not, for there is something to do.
 func (v *Server) Arm() bool { return newPoller(v).arm() }

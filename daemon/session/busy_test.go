@@ -1,0 +1,55 @@
+package session_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/session"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestCreditsFoundByThePoller reach the machine at once, also where the session has to collect more before anything of it is read.
+func TestCreditsFoundByThePoller(t *testing.T) {
+	var queue []transfer.Event // until Flush
+	var mu sync.Mutex
+	n := start(t, func(c *session.Config) {
+		events := c.Events
+		c.Queue = func(ev transfer.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			queue = append(queue, ev)
+		}
+		c.Flush = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, ev := range queue {
+				events(ev)
+			}
+			queue = nil
+		}
+	})
+	n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
+	const entries, running, foreign = 16, 15, 3
+	c := n.dial(sessiontest.Options{SQ: 64, CQ: entries})
+	id := transfer.SessionID(c.Welcome.Session)
+	for range running {
+		_, err := c.Submit(&transfer.SealOp{Target: 1})
+		noErr(t, err)
+	}
+	eventually(t, func() bool { return count[transfer.Submit](n) == running }, "%d are read", func() int { return count[transfer.Submit](n) })
+	for range foreign {
+		n.Complete(transfer.Complete{Session: id, Status: transfer.Done})
+	}
+	_, err := c.Wait()
+	noErr(t, err)
+	e, rec := sessiontest.Encode(&transfer.SealOp{Target: 1})
+	e.UserData = 100
+	if _, err := c.Rings.Submit(e, rec); err != nil {
+		t.Fatal(err)
+	}
+	n.Visit()
+	if !n.Stalls(id) || count[transfer.CreditsReturned](n) != 1 {
+		t.Errorf("stalls: %v; credits are back %d times, want once", n.Stalls(id), count[transfer.CreditsReturned](n))
+	}
+}
