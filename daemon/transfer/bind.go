@@ -37,7 +37,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	switch {
 	case cause.Reason != OK:
 	case m.binds[key] >= m.cfg.MaxPipes:
-		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit is limits.pipes = %d: close some, or raise that", key.name, m.binds[key], m.cfg.MaxPipes)
+		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit is limits.pipes = %d: close some, wait for those that linger, or raise that", key.name, m.binds[key], m.cfg.MaxPipes)
 	case in.Kind.home():
 		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
 			cause = because(Busy, "%s: its last sender is gone, with %s still to be received, for %s at most; receive what is left, or use another name",

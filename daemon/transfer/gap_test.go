@@ -95,3 +95,15 @@ func TestPipesAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestPipesThatLingerAreCounted: one whose sender is gone counts until what was put is received, or its time is over, and who is refused hears of that.
+func TestPipesThatLingerAreCounted(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 1 })
+	tx := e.open(1, &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 20, Linger: 2e9})
+	e.put(1, tx, 0, 300, "a")
+	e.step(transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+	next := &transfer.BindOp{Kind: transfer.BindSend, Name: "q", Capacity: 1 << 20}
+	e.is(e.open(2, next), transfer.Failed, transfer.Quota, "limits.pipes = 1: close some, wait for those that linger, or raise that")
+	e.pass(3e9)
+	e.runs(e.submit(2, next))
+}
