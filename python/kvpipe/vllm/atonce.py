@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from .compat import transfer_groups
+from .compat import by_blocks, transfer_groups
 from .meta import Load
 from .params import Source
 
@@ -27,9 +27,9 @@ class AtOnce:
     def __init__(self, config: Any, cache: Any, met: Callable[[str, float], None]) -> None:
         self._met = met
         self.evict: Optional[Callable[[Set[int]], None]] = None
-        # A load that fails is told by blocks, which cannot be done in several groups, nor to a step that has begun meanwhile.
+        # A load that fails is told by blocks, which cannot always be done, and not to a step that has begun meanwhile.
         self.possible = (config.kv_transfer_config.kv_load_failure_policy == "recompute"
-                         and len(transfer_groups(cache)) == len(cache.kv_cache_groups) == 1
+                         and len(transfer_groups(cache)) == 1 and by_blocks(cache)
                          and config.parallel_config.pipeline_parallel_size == 1 and not config.scheduler_config.async_scheduling)
         self._size = _size(cache) * int(config.parallel_config.tensor_parallel_size) if self.possible else 0.0
         self._rates: Dict[str, float] = {}  # node -> the most bytes a second that it was seen to give

@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional, Tuple
 OLDEST, NEWEST = (0, 31), (0, 33)
 
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+_SPECS = "vllm.v1.kv_cache_interface"
 #: how vLLM names a multimodal input that it has not hashed: by its number in this instance
 _COUNTED = re.compile(r"renderer\d+-mm-\d+-")
 
@@ -46,6 +47,8 @@ PromMetrics: Any = _get("vllm.distributed.kv_transfer.kv_connector.v1.metrics", 
 RequestStatus: Any = _get("vllm.v1.request", "RequestStatus")
 Results: Any = _get(_V1, "KVConnectorTransferResults")
 logger: Any = _get("vllm.logger", "init_logger")("vllm.kvpipe")
+_SlidingWindow: Any = _get(_SPECS, "SlidingWindowSpec")
+_ChunkedLocal: Any = _get(_SPECS, "ChunkedLocalAttentionSpec")
 
 
 def content_of(feature: Any) -> str:
@@ -133,6 +136,9 @@ def unsuited(settings: Any, config: Any, kv_cache_config: Any) -> Optional[str]:
         return f"layerwise needs vLLM 0.32 or newer, this is {version()}: leave it out"
     if settings.layerwise and kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1:
         return "layerwise is not supported for models with several KV cache groups: a load that fails could not be reported; leave it out"
+    if settings.layerwise and kv_cache_config is not None and not by_blocks(kv_cache_config):
+        return "layerwise is not supported for models whose attention has a window of tokens: after a load that fails they could not " \
+               "compute on, since blocks before the window are gone; leave it out"
     if settings.layerwise and config.parallel_config.pipeline_parallel_size > 1:
         return "layerwise is not supported with --pipeline-parallel-size above 1: several steps are under way at a time, and what was " \
                "computed behind a load that fails would be believed; leave one of the two out"
@@ -148,6 +154,20 @@ def specs_of(group: Any) -> Dict[str, Any]:
     """Layer -> its spec: groups of layers that differ keep one for each."""
     each = getattr(group.kv_cache_spec, "kv_cache_specs", None)
     return {name: each[name] if each else group.kv_cache_spec for name in group.layer_names}
+
+
+def skipped(spec: Any, tokens: int) -> int:
+    """Of so many computed tokens, how many those to come do not look at. vLLM gives up blocks that hold no others."""
+    if isinstance(spec, _SlidingWindow):
+        return int(max(tokens - spec.sliding_window + 1 - getattr(spec, "extra_retained_tokens", 0), 0))
+    return int(tokens // spec.attention_chunk_size * spec.attention_chunk_size) if isinstance(spec, _ChunkedLocal) else 0
+
+
+def by_blocks(kv_cache_config: Any) -> bool:
+    """Whether vLLM can be told of a load that failed by its blocks: it computes from the first of them on, so all before it must be
+    there, which windows leave behind; and a block's number must say whose it is."""
+    groups = kv_cache_config.kv_cache_groups
+    return len(groups) == 1 and not any(isinstance(spec, (_SlidingWindow, _ChunkedLocal)) for spec in specs_of(groups[0]).values())
 
 
 def transfer_groups(kv_cache_config: Any) -> Tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .. import Completion, Error, Node, Status
 from . import bell, layout
-from .compat import Results, logger
+from .compat import Results, by_blocks, logger
 from .loads import Loads, told
 from .meta import QUIET, Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
@@ -30,7 +30,7 @@ class Worker:
         self._unfinished: Set[str] = set()  # of sends, which the engine has not called finished yet
         self._held: Set[str] = set()  # of those, which are sent
         self._step = 0
-        self._one_group = len(cache.kv_cache_groups) == 1
+        self._by_blocks = by_blocks(cache)
         self._layerwise = settings.layerwise
         self._computes = True  # this step
         self.offered = False  # what it computes, perhaps
@@ -146,7 +146,7 @@ class Worker:
 
     def _spread(self, c: Completion) -> bool:
         """Names the blocks that failed; False when that cannot be done block by block."""
-        bad = told(c) if self._one_group else set()
+        bad = told(c) if self._by_blocks else set()
         self._loads.bad |= bad
         return bool(bad)
 

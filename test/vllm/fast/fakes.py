@@ -1,12 +1,34 @@
 """A session without a daemon, for tests of what either side makes of its words."""
 
 import os
+import types
+
+import torch
+from vllm.v1.kv_cache_interface import ChunkedLocalAttentionSpec, FullAttentionSpec, SlidingWindowSpec
 
 from kvpipe import Completion, Offer, Status, Take
 
 
 def ends(tag, status=Status.DONE, reason=0, released=True, message=""):
     return Completion(tag, None, status, reason, 0, (), released, 0, message, tag, 1)
+
+
+def full(slots=16, **more):
+    return FullAttentionSpec(block_size=slots, num_kv_heads=1, head_size=1, dtype=torch.float32, **more)
+
+
+def window(tokens, slots=16):
+    return SlidingWindowSpec(sliding_window=tokens, block_size=slots, num_kv_heads=1, head_size=1, dtype=torch.float32)
+
+
+def chunks(tokens, slots=16):
+    return ChunkedLocalAttentionSpec(attention_chunk_size=tokens, block_size=slots, num_kv_heads=1, head_size=1, dtype=torch.float32)
+
+
+def cache(*specs, blocks=100, block=1 << 16):
+    """A KV cache with a group of one layer for each of the specs. block: its bytes, in all groups."""
+    groups = [types.SimpleNamespace(kv_cache_spec=spec, layer_names=[f"layer {i}"]) for i, spec in enumerate(specs or [full()])]
+    return types.SimpleNamespace(kv_cache_groups=groups, num_blocks=blocks, kv_cache_tensors=[types.SimpleNamespace(size=blocks * block)])
 
 
 class Session:

@@ -3,7 +3,7 @@
 import types
 
 import pytest
-from fakes import Session, ends
+from fakes import Session, cache, ends, window
 from test_takes import BLOCK, SLOTS, TOKEN, blocks, request, scheduler, step
 
 from kvpipe import Completion, Reason, Status, Timeout, Unavailable
@@ -72,6 +72,7 @@ SLOW = 100 * BLOCK / SLOTS / (2 * atonce.SHORT)
     ({}, None),
     ({"policy": "fail"}, Status.DONE),  # one that is given up early would be an error
     ({"flight": 2}, Status.DONE),  # the step after the one that fails has begun, and is believed
+    ({"specs": [window(400)]}, Status.DONE),  # what it fails of cannot be computed alone
 ])
 def test_others_are_loaded_beside(node, settings, answer):
     assert asked(known(node, **settings), request(100), answer) == (100, True)
@@ -120,7 +121,7 @@ def test_a_load_that_cannot_be_told_of_fails_the_step_that_waits_for_it(node):
 
 @pytest.fixture
 def worker(node):
-    return Worker(node, None, types.SimpleNamespace(kv_cache_groups=[None]), Settings(), Heads(0, 1, 1))
+    return Worker(node, None, cache(), Settings(), Heads(0, 1, 1))
 
 
 LOAD = Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2, 3]], 0, 40, 1 << 16, {0: 0}, 1, 1.0, False, True)

@@ -5,9 +5,10 @@ import types
 from unittest import mock
 
 import pytest
-from fakes import Session, ends
+from fakes import Session, cache, ends, full, window
 
 from kvpipe import Reason, Status, Unavailable
+from kvpipe.completion import Run
 from kvpipe.vllm import compat
 from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
@@ -31,8 +32,7 @@ def node():
 
 @pytest.fixture
 def worker(node):
-    cache = types.SimpleNamespace(kv_cache_groups=[None])
-    return Worker(node, None, cache, Settings(), Heads(1, 2, 2))
+    return Worker(node, None, cache(), Settings(), Heads(1, 2, 2))
 
 
 def look(worker, step, finished=()):
@@ -80,6 +80,22 @@ def test_what_was_heard_before_a_step_named_it_counts_first(node, worker, last):
     node.coming = [ends(9, Status.RELEASED)]
     out = look(worker, Step(3, last=last, recvs={9: "r"}))
     assert (out.finished_recving, out.failed_recving) == ({"r"}, {"r"})
+
+
+@pytest.mark.parametrize("specs, by_blocks", [
+    ([full()], True),
+    ([full(sliding_window=40)], True),  # vLLM keeps all blocks
+    ([window(40)], False),
+    ([full(), window(40)], False),
+], ids=["full attention", "full, of a window", "a window", "both"])
+def test_a_failure_is_told_by_blocks_where_all_before_them_are_there(node, specs, by_blocks):
+    """vLLM computes from the first of them on. Else all of the request is computed again."""
+    worker = Worker(node, None, cache(*specs), Settings(), Heads(0, 1, 1))
+    look(worker, Step(1, last=7, recvs={7: "r"}))
+    node.coming = [ends(7, Status.FAILED, Reason.PEER_GONE)._replace(failed=(Run(0, 5, 8),))]
+    out = look(worker, Step(2, last=7))
+    assert out.finished_recving == {"r"}
+    assert (worker.failed_blocks(), out.failed_recving) == (({5, 6, 7}, set()) if by_blocks else (set(), {"r"}))
 
 
 @pytest.mark.parametrize("names, said", [

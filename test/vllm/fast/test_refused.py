@@ -3,6 +3,8 @@
 import types
 
 import pytest
+from fakes import cache as cache_of
+from fakes import chunks, full, window
 
 from kvpipe import Unavailable
 from kvpipe.vllm import compat
@@ -45,17 +47,23 @@ def with_settings(role="kv_both", asynchronous=False, pp=1):
                                  scheduler_config=types.SimpleNamespace(async_scheduling=asynchronous))
 
 
-@pytest.mark.parametrize("settings, config, groups, why", [
-    ({"layerwise": True}, with_settings(), 2, "several KV cache groups"),
-    ({"layerwise": True}, with_settings(asynchronous=True), 1, "--no-async-scheduling"),
-    ({"layerwise": True}, with_settings("kv_producer", True), 1, None),
-    ({"layerwise": True}, with_settings("kv_producer", pp=2), 1, "--pipeline-parallel-size"),
-    ({}, with_settings(pp=2), 1, None),
-    ({}, with_settings(asynchronous=True), 2, None),
-    ({"decode_offer": 9.0}, with_settings("kv_producer"), 1, "decode_offer is for decode engines"),
+ALL = [full()]
+
+
+@pytest.mark.parametrize("settings, config, specs, why", [
+    ({"layerwise": True}, with_settings(), [full(), full()], "several KV cache groups"),
+    ({"layerwise": True}, with_settings(), [window(64)], "a window of tokens"),
+    ({"layerwise": True}, with_settings(), [chunks(64)], "a window of tokens"),
+    ({"layerwise": True}, with_settings(), [full(sliding_window=64)], None),
+    ({"layerwise": True}, with_settings(asynchronous=True), ALL, "--no-async-scheduling"),
+    ({"layerwise": True}, with_settings("kv_producer", True), ALL, None),
+    ({"layerwise": True}, with_settings("kv_producer", pp=2), ALL, "--pipeline-parallel-size"),
+    ({}, with_settings(pp=2), ALL, None),
+    ({}, with_settings(asynchronous=True), [full(), window(64)], None),
+    ({"decode_offer": 9.0}, with_settings("kv_producer"), ALL, "decode_offer is for decode engines"),
 ])
-def test_settings_that_cannot_work(settings, config, groups, why):
-    told = compat.unsuited(Settings.parse(settings), config, types.SimpleNamespace(kv_cache_groups=[None] * groups))
+def test_settings_that_cannot_work(settings, config, specs, why):
+    told = compat.unsuited(Settings.parse(settings), config, cache_of(*specs))
     assert told is None if why is None else why in told and "\n" not in told
 
 

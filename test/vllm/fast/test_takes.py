@@ -4,7 +4,7 @@ import base64
 import types
 
 import pytest
-from fakes import Session, ends
+from fakes import Session, cache, ends
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Reason, Status, Unavailable
@@ -25,16 +25,14 @@ def node():
         yield session
 
 
-def scheduler(node, tp=1, policy="recompute", flight=1, **settings):
+def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), **settings):
     """One of an engine whose attention has tokens where they are in blocks."""
     config = types.SimpleNamespace(
         device_config=types.SimpleNamespace(device_type="other"),
         kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_load_failure_policy=policy),
         parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1),
         scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1))
-    group = types.SimpleNamespace(kv_cache_spec=types.SimpleNamespace(block_size=SLOTS), layer_names=["l"])
-    cache = types.SimpleNamespace(kv_cache_groups=[group], num_blocks=100, kv_cache_tensors=[types.SimpleNamespace(size=100 * BLOCK)])
-    return Scheduler(node, config, cache, Settings(kv_recompute_threshold=1, log_peers=False, **settings))
+    return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(kv_recompute_threshold=1, log_peers=False, **settings))
 
 
 def request(tokens, name="r", **more):
