@@ -7,16 +7,17 @@ import hashlib
 from typing import Any, List, Sequence
 
 from ..blocks import NO_BLOCK
-from .compat import content_of
+from .compat import content_of, skipped
 
 
 class Blocks:
     """Cuts block tables into lists, one for each group that is handed over.
 
-    unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block beyond description."""
+    unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block beyond description.
+    specs: of the layers."""
 
-    def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int) -> None:
-        self._groups, self._sizes, self._unit = tuple(groups), tuple(sizes), unit
+    def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int, specs: Sequence[Any] = ()) -> None:
+        self._groups, self._sizes, self._unit, self._specs = tuple(groups), tuple(sizes), unit, tuple(specs)
 
     def end(self, tokens: int) -> int:
         """Where a list of so many tokens ends: with the last of its units."""
@@ -25,6 +26,11 @@ class Blocks:
     def filled(self, tokens: int) -> int:
         """How many of so many tokens lie in full blocks."""
         return tokens // max(self._sizes) * max(self._sizes)
+
+    def short(self, tokens: int) -> bool:
+        """Whether the last of so many tokens looks at a block that nobody has once all are computed: the window of the next one has
+        left it. An engine that loads them all computes the last one again."""
+        return any(skipped(s, tokens) // s.block_size > skipped(s, tokens - 1) // s.block_size for s in self._specs)
 
     def lists(self, tables: Sequence[Sequence[int]], start: int, stop: int) -> List[List[int]]:
         """The blocks of tokens start .. stop - 1. vLLM has block 0 where a sliding window has left a block."""

@@ -30,8 +30,9 @@ class Scheduler:
         self._node, self._settings = node, settings
         groups = transfer_groups(cache)
         sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
-        form = packing.found(config, [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()])
-        self._blocks = requests.Blocks(groups, sizes, max(sizes) if in_whole_blocks(form) else 1)
+        specs = [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()]
+        form = packing.found(config, specs)
+        self._blocks = requests.Blocks(groups, sizes, max(sizes) if in_whole_blocks(form) else 1, specs)
         if in_whole_blocks(form):
             logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
         self._tp = int(config.parallel_config.tensor_parallel_size)
@@ -92,7 +93,7 @@ class Scheduler:
             return 0, False
         source, prompt = known.source, int(request.num_prompt_tokens)
         layers, stop = self._settings.layers(source), min(prompt, source.tokens or prompt)
-        if stop - computed < max(self._settings.kv_recompute_threshold, 1):
+        if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
         if silent and not self._waiting.fresh(known):

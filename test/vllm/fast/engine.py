@@ -19,7 +19,7 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, KVCacheTensor, SlidingWindowSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
@@ -52,14 +52,15 @@ def wait(filenos):
 
 
 class Engine:
-    """One engine at a daemon. ``batches``: how many steps may be in flight; 2 with asynchronous scheduling.
+    """One engine at a daemon. ``batches``: how many steps may be in flight; 2 with asynchronous scheduling. ``window``: how many
+    tokens attention looks at; None: all.
 
     ``answers``: request -> the tokens it got, ``ends``: request -> why it ended, ``params``: request -> its answer's
     kv_transfer_params. ``sent``, ``received``, ``failed``: what the worker reported of requests, each id once. ``awaited``: whose
     load a step waited for, and had. ``meanwhile``: what happens elsewhere while a step waits for a layer.
     """
 
-    def __init__(self, model, socket, name, *, blocks=40, budget=64, seqs=4, batches=1, policy="recompute", **extra):
+    def __init__(self, model, socket, name, *, blocks=40, budget=64, seqs=4, batches=1, policy="recompute", window=None, **extra):
         config = VllmConfig(
             model_config=_model(model),
             scheduler_config=SchedulerConfig(max_num_seqs=seqs, max_num_batched_tokens=budget, max_model_len=1024,
@@ -74,11 +75,12 @@ class Engine:
         config.cache_config.num_gpu_blocks = blocks
         config.cache_config.kv_cache_layout = "LBNHC"
         page = SLOTS * 8
-        spec = FullAttentionSpec(block_size=SLOTS, num_kv_heads=1, head_size=1, dtype=torch.float32)
+        shape = {"block_size": SLOTS, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+        spec = SlidingWindowSpec(sliding_window=window, **shape) if window else FullAttentionSpec(**shape)
         cache = KVCacheConfig(
             num_blocks=blocks, kv_cache_groups=[KVCacheGroupSpec([LAYER], spec)],
             kv_cache_tensors=[KVCacheTensor(size=blocks * page, layers=[LAYER], layer_stride=blocks * page, block_stride=page)])
-        self.name, self._config, self._batches = name, config, batches
+        self.name, self._config, self._batches, self._window = name, config, batches, window
         with mock.patch("kvpipe.vllm.compat.rank", lambda: (0, 0)):
             self._build(config, cache, blocks)
         self._queue = collections.deque()
@@ -274,12 +276,13 @@ class Engine:
                 self._tables[request_id] += blocks[0]
 
     def _read(self, request_id, stop):
-        """Attention looks at all positions before."""
-        want = self._texts[request_id].kv(0, stop)
+        """Attention looks at all positions before, or at those in its window."""
+        start = max(stop + 1 - self._window, 0) if self._window else 0
+        want = self._texts[request_id].kv(start, stop)
         table = self._tables[request_id][:-(-stop // SLOTS)]
-        have = self._kv[table].reshape(-1)[:stop]
+        have = self._kv[table].reshape(-1)[start:stop]
         if not numpy.array_equal(have, want):
-            first = int(numpy.argmax(have != want))
+            first = start + int(numpy.argmax(have != want))
             self._wrong[request_id] = (f"{self.name}: {request_id}: wrong KV at position {first} of {stop}, block "
                                        f"{table[first // SLOTS]}, reported received: {request_id in self.received}")
 

@@ -6,7 +6,7 @@ import json
 import random
 import time
 
-from engine import Engine
+from engine import SLOTS, Engine
 from routers import load
 from text import VOCABULARY, Text
 
@@ -43,7 +43,8 @@ class Run:
         rng = self.rng
         self.told = []  # what happened, for who looks at a failure
         layerwise = self.layerwise = seed // 3 % 3 == 0
-        options = dict(lease=2.0, timeout=0.5 if layerwise else 2.0, kv_recompute_threshold=rng.choice([1, 17, 64]), layerwise=layerwise)
+        window = rng.choice([24, 40]) if seed % 9 > 6 else None  # layer by layer is not for those
+        options = dict(window=window, lease=2.0, timeout=0.5 if layerwise else 2.0, kv_recompute_threshold=rng.choice([1, 17, 64]), layerwise=layerwise)
         self.p, self.d = (
             Engine(model, socket, f"{name}{seed}", blocks=rng.choice([17, 24, 60]), budget=16 if layerwise else rng.choice([32, 64, 256]),
                    seqs=rng.choice([1, 4]), batches=1 if layerwise else rng.choice([1, 2]),
@@ -54,6 +55,9 @@ class Run:
             self.d.scheduler.connector._scheduler._at_once.met(node, 1e12)
         shared = [rng.randrange(2, VOCABULARY) for _ in range(80)]
         self.journeys = [Journey(i, rng, shared, layerwise) for i in range(rng.randint(1, 7))]
+        for journey in self.journeys[::2]:
+            if window and len(journey.prompt) > window:  # the last token looks at a block that the next one's window has left
+                del journey.prompt[len(journey.prompt) - (len(journey.prompt) + 1 - window) % SLOTS:]
         self.quiet, self.until = 0, time.monotonic() + WITHIN
 
     def turn(self):

@@ -4,7 +4,7 @@ import base64
 import types
 
 import pytest
-from fakes import Session, cache, ends
+from fakes import Session, cache, chunks, ends, full, window
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Reason, Status, Unavailable
@@ -68,6 +68,29 @@ def test_tokens_are_loaded_from_where_the_engine_has_none_on(node, computed, cou
     step = begun(scheduler(node), request(100), computed, count)
     assert step.recvs == {2: "r"}
     assert [(take["tokens"], take["blocks"]) for take in node.taken] == [(tokens, [ids])]
+
+
+@pytest.mark.parametrize("specs, tokens, computed, loads", [
+    ([full()], 103, 0, True),
+    ([window(40)], 102, 0, True),
+    ([window(40)], 103, 0, False),  # the last sees from 63 on, the next one from 64
+    ([window(40)], 103, 96, False),
+    ([window(40)], 104, 0, True),
+    ([full(), window(40)], 103, 0, False),
+    ([window(40)], 39, 0, True),  # they fit into a window
+    ([chunks(32)], 96, 0, False),  # the next one sees nothing
+    ([chunks(32)], 97, 0, True),
+])
+def test_a_prompt_is_computed_where_its_last_token_would_look_at_what_windows_have_left(node, specs, tokens, computed, loads):
+    side, r = scheduler(node, specs=specs), request(tokens)
+    side.add(r)
+    assert side.matched(r, computed) == ((tokens - computed, True) if loads else (0, False))
+
+
+def test_no_token_is_computed_again_where_prefill_has_a_part(node):
+    side, r = scheduler(node, specs=[window(40)]), request(120, ours={"tokens": 103})
+    side.add(r)
+    assert side.matched(r, 0) == (103, True)
 
 
 def test_blocks_that_come_later_are_loaded_into_as_was_asked(node):
