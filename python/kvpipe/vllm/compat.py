@@ -129,6 +129,11 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
     return None
 
 
+def nodes_of(config: Any) -> int:
+    """On how many nodes its ranks are."""
+    return int(getattr(config.parallel_config, "nnodes_within_dp", 1))
+
+
 def unsuited(settings: Any, config: Any, kv_cache_config: Any) -> Optional[str]:
     """Which of the settings cannot work in this engine, in one line; None when all can."""
     role = config.kv_transfer_config.kv_role

@@ -14,11 +14,12 @@ from . import atonce, packing, requests
 from . import params as wire
 from .compat import logger, specs_of, transfer_groups
 from .layout import in_whole_blocks
-from .meta import QUIET, Load, Place, Step, start_of
+from .meta import QUIET, Load, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
 from .peers import Peers
+from .ranks import UNKNOWN, Ranks
 from .stats import Counts
 from .waiting import Known, Waiting
 
@@ -35,9 +36,7 @@ class Scheduler:
         self._blocks = requests.Blocks(groups, sizes, max(sizes) if in_whole_blocks(form) else 1, specs)
         if in_whole_blocks(form):
             logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
-        self._tp = int(config.parallel_config.tensor_parallel_size)
-        self._world = self._tp * int(config.parallel_config.pipeline_parallel_size)
-        self._apart: Dict[int, int] = {}  # rank on another node -> its part of a take
+        self._ranks = Ranks(config, node.name)
         self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
         self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
         counts = Counts()
@@ -54,16 +53,13 @@ class Scheduler:
     def bind(self, manager: Any) -> None:
         self._tables, self._at_once.evict = manager.get_block_ids, manager.evict_blocks
 
-    def places(self, places: Dict[Tuple[int, int], Place]) -> None:
-        """Where the workers are, by (pp, tp)."""
-        apart = sorted(tp + pp * self._tp for (pp, tp), place in places.items() if place.node != self._node.name)
-        first = 0 if len(apart) == self._world else 1  # part 0 is of the ranks that are here, if there are any
-        self._apart = {rank: i + first for i, rank in enumerate(apart)}
-        if apart:
-            self._at_once.possible = False
-            self.offers.refused = "its ranks are on several nodes"
-            logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
-                           "nothing", len(apart), self._world, self._node.name)
+    def places(self, places: Dict[Tuple[int, int], Any]) -> None:
+        """What the workers have told, by (pp, tp)."""
+        self._ranks.told(places)
+        self._at_once.possible = self._at_once.possible and not self._ranks.apart
+        self.offers.refused = self._ranks.refused
+        if self._ranks.unknown:
+            self._operations.end(UNKNOWN)
 
     # ---- requests come
 
@@ -131,11 +127,12 @@ class Scheduler:
     def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
         name, source, layered = request.request_id, known.source, self._settings.layers(known.source)
         at_once, stop = known.awaited and not layered, self._blocks.end(known.start + count)
-        parts = {rank: rank for rank in range(self._world)} if known.awaited else dict(self._apart)
+        world = self._ranks.world
+        parts = {rank: rank for rank in range(world)} if known.awaited else dict(self._ranks.apart)
         load = Load(tag, name, source.key, source.node, source.token, source.trace,
                     requests.digest(request, source.tokens or int(request.num_prompt_tokens)),
                     self._blocks.lists(tables, known.start, stop), known.start, stop, start_of(self._step + 1), parts,
-                    len(parts) + (len(parts) < self._world), atonce.PATIENCE if at_once else self._settings.timeout, layered, at_once)
+                    len(parts) + (len(parts) < world), atonce.PATIENCE if at_once else self._settings.timeout, layered, at_once)
         if parts:
             self._next.loads.append(load)
         if known.awaited:
@@ -144,7 +141,7 @@ class Scheduler:
         if parts:
             self._theirs[name] = load
         self._next.recvs[tag] = name
-        if len(parts) == self._world:  # nothing is left for this session to take
+        if len(parts) == world:  # nothing is left for this session to take
             return
         take = self._operations.submit(load.take, self._node, 0)
         if take is None:

@@ -25,12 +25,12 @@ def node():
         yield session
 
 
-def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), **settings):
+def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, **settings):
     """One of an engine whose attention has tokens where they are in blocks."""
     config = types.SimpleNamespace(
         device_config=types.SimpleNamespace(device_type="other"),
         kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_load_failure_policy=policy),
-        parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1),
+        parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1, nnodes_within_dp=nodes),
         scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1))
     return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(kv_recompute_threshold=1, log_peers=False, **settings))
 
@@ -274,6 +274,22 @@ def test_a_take_has_a_part_for_the_schedulers_node_and_one_for_each_rank_elsewhe
     assert [take["part"] for take in node.taken] == [(part, total) for part in own]
     assert [(load.parts, load.total) for load in step.loads] == ([(parts, total)] if parts else [])
     assert list(step.recvs.values()) == ["r"]
+
+
+def test_what_workers_of_another_connector_tell_is_not_ours(node):
+    side = scheduler(node, tp=2)
+    side.places({(0, 0): object(), (0, 1): Place("far")})
+    assert begun(side, request(100)).loads[0].parts == {1: 1}
+
+
+@pytest.mark.parametrize("nodes, places, loads", [(1, {}, True), (2, {}, False), (2, {(0, 0): object()}, False),
+                                                  (2, {(0, 0): Place("n"), (0, 1): Place("far")}, True)])
+def test_nothing_is_handed_over_where_it_is_not_told_which_ranks_are_elsewhere(node, nodes, places, loads):
+    """A take would leave out those."""
+    side, r = scheduler(node, tp=2, nodes=nodes), request(100)
+    side.places(places)
+    side.add(r)
+    assert side.matched(r, 0) == ((100, True) if loads else (0, False))
 
 
 @pytest.mark.parametrize("end, dropped", [

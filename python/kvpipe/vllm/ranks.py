@@ -1,0 +1,36 @@
+"""Where the ranks of an engine are, by their workers' word: those on other nodes than the scheduler take for themselves."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+from .compat import logger, nodes_of
+from .meta import Place
+
+#: why an engine hands nothing over of whose ranks on several nodes nobody knows which are where
+UNKNOWN = "its ranks are on several nodes, and MultiConnector passes on what another connector says of them: name kvpipe before that"
+
+
+class Ranks:
+    """``world``: how many there are. ``apart``: rank on another node -> its part of a take. ``unknown``: none has said where it is,
+    and they may be on several nodes. ``refused``: why it offers nothing; "" where it does."""
+
+    def __init__(self, config: Any, here: str) -> None:
+        self._here, self._tp = here, int(config.parallel_config.tensor_parallel_size)
+        self.world = self._tp * int(config.parallel_config.pipeline_parallel_size)
+        self._nodes = nodes_of(config)
+        self.apart: Dict[int, int] = {}
+        self.unknown = False
+        self.refused = ""
+
+    def told(self, places: Dict[Tuple[int, int], Any]) -> None:
+        """By (pp, tp). What connectors beside this one have their workers tell comes here too."""
+        ours = {rank: place for rank, place in places.items() if isinstance(place, Place)}
+        apart = sorted(tp + pp * self._tp for (pp, tp), place in ours.items() if place.node != self._here)
+        first = 0 if len(apart) == self.world else 1  # part 0 is of the ranks that are here, if there are any
+        self.apart = {rank: i + first for i, rank in enumerate(apart)}
+        self.unknown = not ours and self._nodes > 1
+        if apart:
+            self.refused = "its ranks are on several nodes"
+            logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
+                           "nothing", len(apart), self.world, self._here)
