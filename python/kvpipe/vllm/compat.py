@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional, Tuple
 OLDEST, NEWEST = (0, 31), (0, 33)
 
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+_OF_WORKER = "vllm.distributed.kv_transfer.kv_transfer_state"
 _SPECS = "vllm.v1.kv_cache_interface"
 #: how vLLM names a multimodal input that it has not hashed: by its number in this instance
 _COUNTED = re.compile(r"renderer\d+-mm-\d+-")
@@ -86,6 +87,11 @@ def rank() -> Tuple[int, int]:
     state = "vllm.distributed.parallel_state"
     tp, pp = _get(state, "get_tp_group")(), _get(state, "get_pp_group")()
     return int(tp.rank_in_group), int(pp.rank_in_group)
+
+
+def is_alone(connector: Any) -> bool:
+    """Whether it is this worker's only connector, not one in MultiConnector."""
+    return bool(_get(_OF_WORKER, "has_kv_transfer_group")()) and _get(_OF_WORKER, "get_kv_transfer_group")() is connector
 
 
 def layer_number(name: str) -> int:

@@ -125,6 +125,10 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @told
     def register_kv_caches(self, kv_caches: Any) -> None:
+        self._worker.place.alone = alone = compat.is_alone(self)
+        if self._layerwise and not alone and self._vllm_config.kv_transfer_config.kv_role != "kv_producer":
+            raise ValueError("kvpipe: layerwise is not supported in MultiConnector where KV is loaded: the other connectors would store "
+                             "what was computed behind a load that fails; leave it out")
         self._worker.memory.register(kv_caches)
 
     @told

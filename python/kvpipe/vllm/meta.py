@@ -113,6 +113,8 @@ class Lost:
 
 @dataclasses.dataclass
 class Place:
-    """Where a worker is: it tells the scheduler once, before the first step."""
+    """Where a worker is: it tells the scheduler once, before the first step. alone: in MultiConnector are others, which store what a
+    step has computed before it is known that it computed on what did not come."""
 
     node: str
+    alone: bool = True

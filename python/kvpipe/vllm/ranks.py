@@ -12,15 +12,16 @@ UNKNOWN = "its ranks are on several nodes, and MultiConnector passes on what ano
 
 
 class Ranks:
-    """``world``: how many there are. ``apart``: rank on another node -> its part of a take. ``unknown``: none has said where it is,
-    and they may be on several nodes. ``refused``: why it offers nothing; "" where it does."""
+    """``world``: how many there are. ``apart``: rank on another node -> its part of a take. ``alone``: whether kvpipe is the only
+    connector, by the word of all. ``unknown``: none has said where it is, and they may be on several nodes. ``refused``: why nothing is
+    offered; "" where it is."""
 
     def __init__(self, config: Any, here: str) -> None:
         self._here, self._tp = here, int(config.parallel_config.tensor_parallel_size)
         self.world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._nodes = nodes_of(config)
         self.apart: Dict[int, int] = {}
-        self.unknown = False
+        self.unknown = self.alone = False
         self.refused = ""
 
     def told(self, places: Dict[Tuple[int, int], Any]) -> None:
@@ -29,6 +30,7 @@ class Ranks:
         apart = sorted(tp + pp * self._tp for (pp, tp), place in ours.items() if place.node != self._here)
         first = 0 if len(apart) == self.world else 1  # part 0 is of the ranks that are here, if there are any
         self.apart = {rank: i + first for i, rank in enumerate(apart)}
+        self.alone = bool(ours) and all(place.alone for place in ours.values())
         self.unknown = not ours and self._nodes > 1
         if apart:
             self.refused = "its ranks are on several nodes"

@@ -56,7 +56,7 @@ class Scheduler:
     def places(self, places: Dict[Tuple[int, int], Any]) -> None:
         """What the workers have told, by (pp, tp)."""
         self._ranks.told(places)
-        self._at_once.possible = self._at_once.possible and not self._ranks.apart
+        self._at_once.possible = self._at_once.possible and self._ranks.alone and not self._ranks.apart
         self.offers.refused = self._ranks.refused
         if self._ranks.unknown:
             self._operations.end(UNKNOWN)

@@ -97,7 +97,8 @@ class Engine:
         self.worker = KVConnectorFactory.create_connector(config, KVConnectorRole.WORKER, cache)
         with self.worker.get_mem_pool_context():
             memory = torch.zeros(blocks * page, dtype=torch.int8)
-        self.worker.register_kv_caches({LAYER: memory.view(torch.float32).view(blocks, 1, SLOTS, 2)})
+        with mock.patch.object(kv_transfer_state, "_KV_CONNECTOR_AGENT", self.worker):
+            self.worker.register_kv_caches({LAYER: memory.view(torch.float32).view(blocks, 1, SLOTS, 2)})
         self._kv = memory.numpy().view(numpy.uint64).reshape(blocks, SLOTS)
         self.scheduler = (AsyncScheduler if self._batches > 1 else Scheduler)(
             vllm_config=config, kv_cache_config=cache, log_stats=True, block_size=SLOTS,

@@ -10,7 +10,7 @@ from kvpipe import Completion, Reason, Status, Timeout, Unavailable
 from kvpipe.completion import Run
 from kvpipe.vllm import atonce
 from kvpipe.vllm.layout import Heads
-from kvpipe.vllm.meta import Load, Step
+from kvpipe.vllm.meta import Load, Place, Step
 from kvpipe.vllm.params import Settings
 from kvpipe.vllm.worker import Worker
 
@@ -76,6 +76,13 @@ SLOW = 100 * BLOCK / SLOTS / (2 * atonce.SHORT)
 ])
 def test_others_are_loaded_beside(node, settings, answer):
     assert asked(known(node, **settings), request(100), answer) == (100, True)
+
+
+def test_beside_another_connector_no_step_waits(node):
+    """It would store what the step has computed, before it is known that nothing came."""
+    side = known(node)
+    side.places({(0, 0): Place("n", alone=False)})
+    assert asked(side, request(100)) == (100, True)
 
 
 def test_nothing_is_loaded_of_what_is_not_there(node):

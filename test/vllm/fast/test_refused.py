@@ -1,6 +1,7 @@
 """Engines that cannot use kvpipe are told why, in one line, at their start."""
 
 import types
+from unittest import mock
 
 import pytest
 from fakes import cache as cache_of
@@ -65,6 +66,24 @@ ALL = [full()]
 def test_settings_that_cannot_work(settings, config, specs, why):
     told = compat.unsuited(Settings.parse(settings), config, cache_of(*specs))
     assert told is None if why is None else why in told and "\n" not in told
+
+
+@pytest.mark.parametrize("agent, layerwise, role, refused", [
+    ("itself", True, "kv_both", False),
+    ("MultiConnector", False, "kv_both", False),
+    ("MultiConnector", True, "kv_producer", False),
+    ("MultiConnector", True, "kv_both", True),
+])
+def test_no_step_waits_for_layers_beside_another_connector(monkeypatch, agent, layerwise, role, refused):
+    one = KVPipeConnector.__new__(KVPipeConnector)
+    one._worker, one._layerwise, one._vllm_config = mock.Mock(), layerwise, with_settings(role)
+    monkeypatch.setattr("vllm.distributed.kv_transfer.kv_transfer_state._KV_CONNECTOR_AGENT", one if agent == "itself" else object())
+    if refused:
+        with pytest.raises(ValueError, match="^kvpipe: layerwise is not supported in MultiConnector"):
+            one.register_kv_caches({})
+    else:
+        one.register_kv_caches({})
+        assert one.get_handshake_metadata().alone == (agent == "itself")
 
 
 def test_sleep_goes_with_a_vllm_that_tells_of_it(monkeypatch):
