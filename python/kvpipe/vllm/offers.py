@@ -33,7 +33,7 @@ class Offers:
         self._prefills: Dict[str, int] = {}  # request that will be offered -> the last step that computed it
         self._targets: Dict[str, Source] = {}  # request -> under which key, where the proxy has said so
         self.layered = LayeredOffers(node, operations, blocks, settings)
-        self._asked_back: Optional[float] = None  # when the oldest of what is on its way back was asked for
+        self._asked_back: Dict[int, float] = {}  # tag of what is on its way back -> when it was asked for
         #: why nothing is offered; "" where it is
         self.refused = ""
 
@@ -50,6 +50,8 @@ class Offers:
             self.layered.begin(request, target)
 
     def step(self, output: Any, step: Step, tables: Any) -> None:
+        if self._asked_back:
+            self._asked_back = {tag: asked for tag, asked in self._asked_back.items() if tag in self._operations.running}
         if self._prefills:
             for request in self._prefills.keys() & output.num_scheduled_tokens.keys():
                 self._prefills[request] = step.number
@@ -129,9 +131,6 @@ class Offers:
         kept = [tag for tag, running in self._operations.running.items() if running.blocks]
         for tag in kept:
             self._operations.stop(tag)
-        if not kept:
-            self._asked_back = None
-            return False
-        if self._asked_back is None:
-            self._asked_back = time.monotonic()
-        return time.monotonic() < self._asked_back + _BACK
+        now = time.monotonic()
+        self._asked_back = {tag: self._asked_back.get(tag, now) for tag in kept}
+        return any(now < asked + _BACK for asked in self._asked_back.values())
