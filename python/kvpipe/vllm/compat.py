@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import re
 import types
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 OLDEST, NEWEST = (0, 31), (0, 33)
 
@@ -133,6 +133,11 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
             if getattr(spec, "tokens_per_state", 1) != 1 or getattr(group, "host_resident", False):
                 return f"{type(spec).__name__} (layer {group.layer_names[0]}) keeps other than one state for each token: not supported"
     return None
+
+
+def room(manager: Any) -> Callable[[], int]:
+    """How many blocks the pool of this KV cache manager has for a request that waits."""
+    return lambda: int(manager.block_pool.get_num_free_blocks() - getattr(manager, "watermark_blocks", 0))
 
 
 def nodes_of(config: Any) -> int:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from . import layout
-from .compat import attention_format, attention_writes
+from .compat import attention_format, attention_writes, logger, specs_of, transfer_groups
+from .requests import Blocks
 
 
 def found(config: Any, specs: Sequence[Any]) -> str:
@@ -43,3 +44,14 @@ def in_columns(config: Any, spec: Any) -> bool:
         return False
     keys, values = (t.reshape(key.shape) for t in layout.columns(cache))
     return bool(torch.equal(keys, key) and torch.equal(values, value))
+
+
+def blocks(config: Any, cache: Any) -> Blocks:
+    """How block tables of this engine are cut into lists."""
+    groups = transfer_groups(cache)
+    sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
+    specs = [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()]
+    form = found(config, specs)
+    if layout.in_whole_blocks(form):
+        logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
+    return Blocks(groups, sizes, max(sizes) if layout.in_whole_blocks(form) else 1, specs)

@@ -32,6 +32,10 @@ class Blocks:
         left it. An engine that loads them all computes the last one again."""
         return any(skipped(s, tokens) // s.block_size > skipped(s, tokens - 1) // s.block_size for s in self._specs)
 
+    def needed(self, tokens: int) -> int:
+        """At most, for a request of so many tokens."""
+        return sum(-(-tokens // size) for size in self._sizes)
+
     def lists(self, tables: Sequence[Sequence[int]], start: int, stop: int) -> List[List[int]]:
         """The blocks of tokens start .. stop - 1. vLLM has block 0 where a sliding window has left a block."""
         out = []

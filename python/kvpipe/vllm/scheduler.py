@@ -7,13 +7,12 @@ were allocated in begins, an offer not before the last step that computed its re
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from .. import Node
 from . import atonce, packing, requests
 from . import params as wire
-from .compat import logger, specs_of, transfer_groups
-from .layout import in_whole_blocks
+from .compat import logger, room
 from .meta import QUIET, Load, Step, start_of
 from .offers import Answer, Offers
 from .operations import Operations
@@ -29,16 +28,11 @@ class Scheduler:
 
     def __init__(self, node: Node, config: Any, cache: Any, settings: Settings) -> None:
         self._node, self._settings = node, settings
-        groups = transfer_groups(cache)
-        sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
-        specs = [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()]
-        form = packing.found(config, specs)
-        self._blocks = requests.Blocks(groups, sizes, max(sizes) if in_whole_blocks(form) else 1, specs)
-        if in_whole_blocks(form):
-            logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
+        self._blocks = packing.blocks(config, cache)
         self._ranks = Ranks(config, node.name)
         self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
-        self._asking: Optional[str] = None  # the request that was asked about last, until it has blocks
+        self._asking: Any = None  # the request that was asked about last, until it has blocks
+        self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
         counts = Counts()
         self.counts = counts.take
         self._at_once = atonce.AtOnce(config, cache, Peers(node.name, settings.socket, settings.log_peers).met)
@@ -51,7 +45,7 @@ class Scheduler:
         self._next = Step(1)
 
     def bind(self, manager: Any) -> None:
-        self._tables, self._at_once.evict = manager.get_block_ids, manager.evict_blocks
+        self._tables, self._at_once.evict, self._room = manager.get_block_ids, manager.evict_blocks, room(manager)
 
     def places(self, places: Dict[Tuple[int, int], Any]) -> None:
         """What the workers have told, by (pp, tp)."""
@@ -83,7 +77,7 @@ class Scheduler:
 
         It may be asked any number of times. What producers have said meanwhile is heard, for which an engine that has nothing else
         to do waits atonce.ANSWER; and if the request finds no room, the next step makes some."""
-        name = self._asking = request.request_id
+        name, self._asking = request.request_id, request
         known = self._waiting.requests.get(name)
         if known is None or not self._operations.usable:
             return 0, False
@@ -158,8 +152,8 @@ class Scheduler:
         try:
             step.ended = self._operations.collect()
             self._at_once.step()
-            if self._asking is not None:  # it found no room: has_pending_block_frees is for running requests
-                self._asking = None
+            asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
+            if asking is not None and (self._room is None or self._room() < self._blocks.needed(asking.num_tokens)):
                 self.offers.give_back()
             self.offers.step(output, step, self._tables)
             self._waiting.renew()

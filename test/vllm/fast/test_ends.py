@@ -16,6 +16,7 @@ from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, names_source
+from kvpipe.vllm.requests import Blocks
 from kvpipe.vllm.scheduler import Scheduler
 from kvpipe.vllm.stats import Counts
 from kvpipe.vllm.waiting import Waiting
@@ -212,7 +213,7 @@ def scheduler(node, operations):
     scheduler._step, scheduler._last, scheduler._next, scheduler._asking, scheduler._tables = 0, 0, Step(1), None, None
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
-    scheduler._at_once, scheduler.offers = mock.Mock(), mock.Mock()
+    scheduler._at_once, scheduler.offers, scheduler._blocks, scheduler._room = mock.Mock(), mock.Mock(), Blocks([0], [16], 1), None
     scheduler.offers.layered.first.return_value = 0
     return scheduler
 
@@ -241,7 +242,7 @@ def test_a_quiet_step_says_not_how_far_it_is(node, worker):
 
 
 def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
-    request = types.SimpleNamespace(request_id="r")
+    request = types.SimpleNamespace(request_id="r", num_tokens=100)
     assert scheduler.matched(request, 0) == (0, False)
     scheduler.step(None)
     scheduler.offers.give_back.assert_called_once()
@@ -249,6 +250,15 @@ def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
     scheduler.allocated(request, None, 0)
     scheduler.step(None)
     scheduler.offers.give_back.assert_called_once()
+
+
+@pytest.mark.parametrize("free, given_back", [(6, True), (7, False)])
+def test_kept_blocks_stay_where_there_is_room(scheduler, free, given_back):
+    """A request may wait for something else: for tokens of a step, an adapter, an image."""
+    scheduler._room = lambda: free
+    scheduler.matched(types.SimpleNamespace(request_id="r", num_tokens=100), 0)
+    scheduler.step(None)
+    assert scheduler.offers.give_back.called == given_back
 
 
 def test_a_hook_that_goes_on_failing_is_logged_now_and_then(monkeypatch):
