@@ -16,6 +16,8 @@ SHORT = 0.0125
 PATIENCE = 0.1
 #: milliseconds that the engine waits before for the producer to say that the KV is there: it has nothing else to do
 ANSWER = 2
+#: a load, None where it could not even be asked for, and the blocks of its request
+_Awaited = Tuple[Optional[Load], Sequence[int]]
 
 
 class AtOnce:
@@ -34,8 +36,8 @@ class AtOnce:
         self._size = _size(cache) * int(config.parallel_config.tensor_parallel_size) if self.possible else 0.0
         self._rates: Dict[str, float] = {}  # node -> the most bytes a second that it was seen to give
         self.requests: Set[str] = set()
-        self._next: List[Tuple[Load, Sequence[int]]] = []  # that the next step waits for, and the blocks of their requests
-        self._last: List[Tuple[Load, Sequence[int]]] = []  # that the last one did
+        self._next: List[_Awaited] = []  # that the next step waits for
+        self._last: List[_Awaited] = []  # that the last one did
 
     def met(self, node: str, rate: float) -> None:
         """A load beside others succeeded. It was heard of late, so the fastest is the nearest to the truth."""
@@ -49,7 +51,7 @@ class AtOnce:
         return (self.possible and self.evict is not None and not source.early and len(self.requests) < 2
                 and count * self._size <= SHORT * rate)
 
-    def begun(self, load: Load, blocks: Sequence[int]) -> None:
+    def begun(self, load: Optional[Load], blocks: Sequence[int]) -> None:
         self._next.append((load, blocks))
 
     def step(self) -> None:
@@ -58,12 +60,14 @@ class AtOnce:
     def failed(self, bad: Set[int]) -> List[Load]:
         """Those that were to fill these blocks, and did not. vLLM has them found by others as soon as they are allocated, and so
         would have them found after their request is gone."""
-        failed = [one for one in self._last if not bad.isdisjoint(one[0].blocks[0])]
-        for load, blocks in failed:
-            self._rates.pop(load.node, None)
+        failed = [(load, blocks) for load, blocks in self._last if not bad.isdisjoint(load.blocks[0] if load else blocks)]
+        for _, blocks in failed:
             if self.evict is not None:
                 self.evict(set(blocks))
-        return [load for load, _ in failed]
+        loads = [load for load, _ in failed if load is not None]
+        for load in loads:
+            self._rates.pop(load.node, None)
+        return loads
 
 
 def _size(cache: Any) -> float:

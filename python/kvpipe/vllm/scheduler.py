@@ -111,6 +111,7 @@ class Scheduler:
             finally:
                 if not begun and known is not None and known.awaited:  # the engine computes on it
                     self._next.spoiled += blocks.get_block_ids()[0]
+                    self._at_once.begun(None, blocks.get_block_ids()[0])
                 elif not begun:  # the engine waits for an end
                     self._next.recvs[tag] = request.request_id
                     self._operations.failed(tag)

@@ -121,6 +121,8 @@ def test_a_load_that_cannot_be_told_of_fails_the_step_that_waits_for_it(node):
         side.allocated(r, blocks(100), 99)
     told = step(side)
     assert told.spoiled == [1, 2, 3, 4, 5, 6, 7] and not told.recvs
+    side.ended((), {1, 2, 3, 4, 5, 6, 7})
+    assert side.evicted == {1, 2, 3, 4, 5, 6, 7}, "others would find them"
 
 
 # ---- the worker's side
