@@ -135,6 +135,11 @@ def refusal(config: Any, kv_cache_config: Any) -> Optional[str]:
     return None
 
 
+def failed_of(connector_output: Any) -> Any:
+    """Requests whose load failed, where vLLM passes them on to schedulers."""
+    return getattr(connector_output, "failed_recving", None)
+
+
 def room(manager: Any) -> Callable[[], int]:
     """How many blocks the pool of this KV cache manager has for a request that waits."""
     return lambda: int(manager.block_pool.get_num_free_blocks() - getattr(manager, "watermark_blocks", 0))

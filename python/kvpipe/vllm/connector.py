@@ -74,8 +74,9 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
 
     @nothing
     def update_connector_output(self, connector_output: Any) -> None:
-        if connector_output.finished_recving or connector_output.invalid_block_ids:
-            self._scheduler.ended(connector_output.finished_recving, connector_output.invalid_block_ids)
+        received, bad, failed = connector_output.finished_recving, connector_output.invalid_block_ids, compat.failed_of(connector_output)
+        if received or bad or failed:
+            self._scheduler.ended(received, bad, failed)
         if connector_output.kv_connector_worker_meta is not None:
             self._scheduler.lost()
 

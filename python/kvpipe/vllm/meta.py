@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from .. import Node, Take
+from .. import NO_BLOCK, Node, Take
 
 #: phases of a step in progress values, step << 16 | phase
 SAVED = 0xFFFF
@@ -50,6 +50,11 @@ class Load(NamedTuple):
     @property
     def awaited(self) -> bool:
         return self.layered or self.at_once
+
+    @property
+    def filled(self) -> Set[int]:
+        """Its blocks, where there is one group: in others their numbers say too little."""
+        return {i for i in self.blocks[0] if i != NO_BLOCK} if len(self.blocks) == 1 else set()
 
     def take(self, node: Node, part: int) -> Take:
         """Submits one part of it at a session. Raises Error."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Collection, Dict, List, Set, Tuple
 
 from .compat import logger, nodes_of
-from .meta import Place
+from .meta import Load, Place
 
 #: why an engine hands nothing over of whose ranks on several nodes nobody knows which are where
 UNKNOWN = "its ranks are on several nodes, and MultiConnector passes on what another connector says of them: name kvpipe before that"
@@ -14,13 +14,14 @@ UNKNOWN = "its ranks are on several nodes, and MultiConnector passes on what ano
 class Ranks:
     """``world``: how many there are. ``apart``: rank on another node -> its part of a take. ``alone``: whether kvpipe is the only
     connector, by the word of all. ``unknown``: none has said where it is, and they may be on several nodes. ``refused``: why nothing is
-    offered; "" where it is."""
+    offered; "" where it is. ``takes``: request -> what those elsewhere take for it."""
 
     def __init__(self, config: Any, here: str) -> None:
         self._here, self._tp = here, int(config.parallel_config.tensor_parallel_size)
         self.world = self._tp * int(config.parallel_config.pipeline_parallel_size)
         self._nodes = nodes_of(config)
         self.apart: Dict[int, int] = {}
+        self.takes: Dict[str, Load] = {}
         self.unknown = self.alone = False
         self.refused = ""
 
@@ -36,3 +37,7 @@ class Ranks:
             self.refused = "its ranks are on several nodes"
             logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
                            "nothing", len(apart), self.world, self._here)
+
+    def hit(self, bad: Set[int], failed: Collection[str]) -> List[str]:
+        """Requests of which a part failed, when these blocks are not what they should be, and these requests are named."""
+        return [name for name, load in self.takes.items() if name in failed or not bad.isdisjoint(load.filled)]

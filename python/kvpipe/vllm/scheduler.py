@@ -30,7 +30,6 @@ class Scheduler:
         self._node, self._settings = node, settings
         self._blocks = packing.blocks(config, cache)
         self._ranks = Ranks(config, node.name)
-        self._theirs: Dict[str, Load] = {}  # request -> the take that workers submitted
         self._asking: Any = None  # the request that was asked about last, until it has blocks
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
         counts = Counts()
@@ -134,7 +133,7 @@ class Scheduler:
             self._at_once.begun(load, tables[0])
             return
         if parts:
-            self._theirs[name] = load
+            self._ranks.takes[name] = load
         self._next.recvs[tag] = name
         if len(parts) == world:  # nothing is left for this session to take
             return
@@ -167,12 +166,21 @@ class Scheduler:
         self._next, self._last = Step(self._step + 1), step.last
         return step
 
-    def ended(self, received: Any, failed: Any) -> None:
-        """All ranks have these requests; on any, these blocks are not what they should be."""
+    def ended(self, received: Any, bad: Any, failed: Any = ()) -> None:
+        """All ranks are done with these requests; on any, these blocks are not what they should be, and these requests failed."""
+        for request in self._ranks.hit(set(bad or ()), failed or ()):
+            self._leave(request)  # what other ranks have of it is of no use
         for request in received or ():
-            self._theirs.pop(request, None)
-        for load in self._at_once.failed(failed) if failed else ():
+            self._ranks.takes.pop(request, None)
+        for load in self._at_once.failed(bad) if bad else ():
             self._operations.drop(load)
+
+    def _leave(self, request: str) -> None:
+        """Nobody needs what workers take for it."""
+        load = self._ranks.takes.pop(request, None)
+        if load is not None:
+            self._next.cancelled.append(load.tag)
+            self._operations.drop(load, load.tag)
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]]) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
@@ -180,10 +188,7 @@ class Scheduler:
         if known is not None:
             self._operations.drop(known.source)
         self._at_once.requests.discard(request.request_id)
-        theirs = self._theirs.pop(request.request_id, None)
-        if theirs is not None:
-            self._next.cancelled.append(theirs.tag)
-            self._operations.drop(theirs)
+        self._leave(request.request_id)
         self._operations.stop_load(request.request_id)
         return self.offers.finished(request, tables, self._next)
 

@@ -318,6 +318,19 @@ def test_what_another_request_loads_is_kept(node):
     assert ("drop", "k") in node.told
 
 
+@pytest.mark.parametrize("bad, failed, left", [({3}, (), True), ((), {"r"}, True), ({99}, {"other"}, False)])
+def test_what_failed_on_a_rank_elsewhere_alone_is_not_kept(node, bad, failed, left):
+    """The part that was taken here is done: only the workers' word says that it was for nothing."""
+    side = placed(scheduler(node, tp=2), "n", "far")
+    begun(side, request(100))
+    node.coming = [ends(2), ends(2, Status.RELEASED)]
+    step(side)
+    side.ended((), bad, failed)
+    assert (("drop", "k") in node.told, step(side).cancelled) == ((True, [2]) if left else (False, []))
+    side.ended({"r"}, (), ())
+    assert not side._ranks.takes and node.told.count(("drop", "k")) == left
+
+
 def finished(side, r):
     r.status = RequestStatus.FINISHED_ABORTED
     return side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
