@@ -109,6 +109,7 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
         peers = [peer for name, peer in self._peers.items() if peer_id in (None, name)]
         for peer in peers:
             peer.hear()
+            peer.refused &= self._writes.keys()  # a write may be forgotten before its refusal comes
             peer.serve()
         done: List[int] = []
         failed: List[int] = []

@@ -149,6 +149,19 @@ def test_cancel_at_once_forgets(pair):
     assert a.done == [other] and not a.failed and b.block(1) == before[SIZE:2 * SIZE]
 
 
+def test_a_refusal_of_what_is_forgotten_is_forgotten_too(pair, monkeypatch):
+    a, b = pair
+    theirs, told = b.transport._peers["a"], []
+    tell = theirs.tell
+    monkeypatch.setattr(theirs, "tell", lambda *words: tell(*words) or told.append(words))
+    number = a.transport.write_blocks("b", [1], [1])
+    a.transport.cancel([number])
+    until(lambda: told, a, b)
+    b.transport.write_blocks("a", [2], [2])  # which comes behind it
+    until(lambda: b.done, a, b)
+    assert told[0] == (-number, []) and not a.transport._peers["b"].refused
+
+
 def test_cancel_and_wait_ends_when_no_byte_can_land(pair):
     """The peer has not even heard of it: it has to, before its blocks are its own again."""
     a, b = pair
