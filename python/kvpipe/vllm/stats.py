@@ -97,7 +97,8 @@ class Metrics(compat.PromMetrics):  # type: ignore[misc]
             "load_bytes": self._histogram_cls(name="vllm:kvpipe_load_bytes", labelnames=labels, buckets=_BYTES,
                                               documentation="Bytes of KV loaded for a prompt, of all ranks."),
             "failed": self._counter_cls(name="vllm:kvpipe_failed_loads", labelnames=[*labels, "reason"],
-                                        documentation="Loads that failed, by reason; their prompts were computed."),
+                                        documentation="Loads that failed, by reason; their prompts were computed, but for those that were "
+                                                      "cancelled because the client had gone."),
             "offers": self._counter_cls(name="vllm:kvpipe_offers", labelnames=[*labels, "end"],
                                         documentation="Offers of finished KV, by how they ended."),
         }
