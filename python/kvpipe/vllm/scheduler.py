@@ -81,7 +81,9 @@ class Scheduler:
         if known is None or not self._operations.usable:
             return 0, False
         source, prompt = known.source, int(request.num_prompt_tokens)
-        layers, stop = self._settings.layers(source), min(prompt, source.tokens or prompt)
+        # While others wait for layers of this engine no step of it waits for theirs: two could wait for each other.
+        layers = self._settings.layers(source) and not self.offers.layered.first()
+        stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
@@ -119,7 +121,7 @@ class Scheduler:
         self.offers.allocated(request)
 
     def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
-        name, source, layered = request.request_id, known.source, self._settings.layers(known.source)
+        name, source, layered = request.request_id, known.source, known.awaited and self._settings.layers(known.source)
         at_once, stop = known.awaited and not layered, self._blocks.end(known.start + count)
         world = self._ranks.world
         parts = {rank: rank for rank in range(world)} if known.awaited else dict(self._ranks.apart)

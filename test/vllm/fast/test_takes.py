@@ -142,6 +142,34 @@ def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
     assert side.matched(r, 0) == answer
 
 
+def early(tokens, name="r", **more):
+    """A request of which a proxy has sent each engine its half at the same time."""
+    r = request(tokens, name, transfer_id=f"t {name}", **more)
+    del r.kv_transfer_params["kvpipe"]["key"]
+    return r
+
+
+def test_no_step_waits_for_layers_while_others_wait_for_those_of_this_engine(node):
+    """Two that hand over to each other would both wait."""
+    side, mine, r = scheduler(node, layerwise=True), early(100, "mine", do_remote_decode=True, do_remote_prefill=False), early(100)
+    side.add(mine)
+    side.allocated(mine, None, 0)
+    side.add(r)
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(r, 0) == (100, True), "it is loaded beside"
+    side.allocated(r, blocks(100), 100)
+    told = step(side)
+    assert list(told.recvs.values()) == ["r"] and not told.loads and [take["layered"] for take in node.taken] == [False]
+    mine.status = RequestStatus.FINISHED_ABORTED
+    side.finished(mine, ([],))
+    after = early(100, "after")
+    side.add(after)
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(after, 0) == (99, False)
+
+
 def test_a_prefill_whose_producer_cannot_be_asked_is_not_waited_for(node, monkeypatch):
     side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
     del r.kv_transfer_params["kvpipe"]["key"]
