@@ -35,7 +35,7 @@ class LayeredOffers:
         return min(growing.tag for growing in self._offers.values()) if self._offers else 0
 
     def begin(self, request: Any, source: Source) -> None:
-        """Once for each key: a request that was preempted is not offered again, its key is used up."""
+        """Once: of a request that was preempted whoever took it has heard the end. It is offered whole once it is computed."""
         if request.num_preemptions or request.request_id in self._offers:
             return
         tag = self._operations.tag()

@@ -103,6 +103,7 @@ class Offers:
         source = source._replace(tokens=tokens)
         slots = self._blocks.end(tokens)
         lists = self._blocks.lists(tables, 0, slots)
+        answer = True, self._params(request, lists, source, prefill)  # before there is anything that it could leave behind
         offer = self._operations.submit(
             self._node.offer, source.key, lists, tokens=slots, token=source.token, lease=lease, after=end_of(step), tag=tag,
             trace=source.trace, content=requests.digest(request, tokens))
@@ -110,7 +111,7 @@ class Offers:
             return _NOTHING
         self._operations.keep(tag, request.request_id, offer, blocks=0 if prefill else sum(len(ids) for ids in tables))
         following.sends[tag] = request.request_id
-        return True, self._params(request, lists, source, prefill)
+        return answer
 
     def _params(self, request: Any, lists: Any, source: Source, prefill: bool) -> Dict[str, Any]:
         return wire.outgoing(

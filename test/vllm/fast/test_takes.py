@@ -397,6 +397,14 @@ def test_nothing_is_offered_when_the_session_of_a_rank_is_over(node):
     assert prefilled(side, "q") == (False, None) and len(node.offered) == 1
 
 
+def test_nothing_is_offered_that_cannot_be_answered(node, monkeypatch):
+    side = scheduler(node)
+    monkeypatch.setattr("kvpipe.vllm.offers.wire.outgoing", lambda **_: {}["nothing"])
+    with pytest.raises(KeyError):
+        prefilled(side)
+    assert not node.offered and not step(side).sends
+
+
 @pytest.mark.parametrize("late", [0, 2])
 def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
     side, r = scheduler(node, layerwise=True), request(100, "p", do_remote_decode=True, do_remote_prefill=False, transfer_id="t")
