@@ -86,8 +86,8 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 	if (!kv_wait_until(kv, &w, deadline)) {
 		err = timed_out(what, s->timeout_ns);
 	} else {
-		op = kv_op_find(kv, w.op); /* nobody else removes it */
-		err = outcome(what, op);
+		op = kv_op_find(kv, w.op);
+		err = op != NULL && op->state != KV_RUNNING ? outcome(what, op) : timed_out(what, s->timeout_ns);
 		if (err == 0)
 			*flags = op->end.c.flags;
 	}

@@ -12,8 +12,8 @@ import (
 // lateEvery is how often a port that cannot be had is tried again.
 const lateEvery = 5 * time.Second
 
-// late listens at a TCP port that another process has still, or whose interface is not there. Accept tries again now and then until it is free; meanwhile nobody comes, and
-// all else runs. Its methods are those of a *net.TCPListener.
+// late listens at a TCP port that another process has still, or whose interface is not there. Accept tries again now and then until it can be
+// had; meanwhile nobody comes, and all else runs. Its methods are those of a *net.TCPListener.
 type late struct {
 	at     *net.TCPAddr
 	every  time.Duration

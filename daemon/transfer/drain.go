@@ -20,13 +20,13 @@ func (m *Machine) drain(ev Drain) {
 // await parks a take until its offer, or what is missing of that, comes. A peer's asks the next daemon; one of this node is for its engine to
 // submit again.
 func (v *serve) await(m *Machine) {
-	switch cause := m.noNewTakes(); {
+	switch {
 	case !m.draining || m.stopping:
 		m.park(v)
 	case v.peer != nil:
-		v.putOff(m, cause)
+		v.putOff(m, m.noNewTakes())
 	default:
-		v.refuse(m, cause)
+		v.refuse(m, m.noNewTakes())
 	}
 }
 

@@ -102,7 +102,7 @@ func (y *past) fire(m *Machine, _ wake) {
 }
 
 // fire says the abort again, for a while: it is remembered until the take's deadline, which may be an hour away, and there may be
-// thousands. Who has not heard it by then hears it when it asks.
+// thousands. Who has not heard it by then, over a channel that loses nothing while it is up, ends at its own deadline, or hears it when it asks.
 func (e *serveEnd) fire(m *Machine, _ wake) {
 	if e.peer.up && e.peer.epoch == e.leg.Epoch && m.now < e.saidUntil {
 		m.send(e.peer, &MsgAbort{Xfer: e.leg.Xfer, Cause: e.cause})

@@ -197,7 +197,7 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
 	case t.phase != asking && t.phase != moving:
-	case msg.Retry > 0: // was it heard behind the grant, it was not the last word
+	case msg.Retry > 0: // if it is heard after the grant, it was not the last word
 		if t.phase == asking {
 			t.putOff(m, msg.Cause, msg.Retry)
 		}

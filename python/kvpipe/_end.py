@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 TIMEOUT = 30.0
 
 _WITHIN = re.compile(r"within [0-9.]+ m?s:")
-# Of a submission queue that is full. That it has room again is the one thing that the descriptor does not tell.
+# Of a submission queue that is full: nothing tells when it has room again.
 _FULL = "the daemon does not take submissions"
+_SELDOM = 2.0  # seconds between two looks, in the end
 
 Call = Callable[[int, int], int]  # (handle, ns) -> the library's code
 
@@ -119,7 +120,7 @@ class End:
         if listener is None:
             listener = self._listeners[loop] = _Listener(self, loop)
         listener.users += 1
-        began = time.monotonic_ns()
+        began, pause = time.monotonic_ns(), SLICE_NS / 1e9
         try:
             while True:
                 heard = listener.listen()  # before looking: what comes later is heard
@@ -130,9 +131,13 @@ class End:
                     left = (until - time.monotonic_ns()) / 1e9
                     if left <= 0:
                         raise _whole(error, until - began)
-                    await asyncio.wait((heard,), timeout=min(left, SLICE_NS / 1e9) if _FULL in str(error) else left)
+                    if _FULL in str(error):  # the try had the loop wait for room: the next ones come ever more seldom
+                        listener.deaf.add(heard)
+                        left, pause = min(left, pause), min(2 * pause, _SELDOM)
+                    await asyncio.wait((heard,), timeout=left)
                 finally:
                     listener.waiting.discard(heard)
+                    listener.deaf.discard(heard)
         finally:
             listener.users -= 1
             if listener.users == 0:
@@ -146,6 +151,8 @@ class _Listener(Ear):
     def __init__(self, end: End, loop: asyncio.AbstractEventLoop) -> None:
         self.users = 0
         self.waiting: "Set[asyncio.Future[None]]" = set()
+        #: those of them that an edge tells nothing: each try for which there was no room makes one
+        self.deaf: "Set[asyncio.Future[None]]" = set()
         with end._parent, end._session as handle:  # nobody closes the descriptor meanwhile
             super().__init__(loop, end._lib.check(end._fd(handle)))
 
@@ -155,12 +162,15 @@ class _Listener(Ear):
         return future
 
     def _heard(self) -> None:
-        for future in self.waiting:
+        self._tell(self.waiting - self.deaf)
+
+    def _tell(self, futures: "Set[asyncio.Future[None]]") -> None:
+        for future in futures:
             if not future.done():
                 future.set_result(None)
 
     def wake(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._heard)
+            self._loop.call_soon_threadsafe(self._tell, self.waiting)
         except RuntimeError:  # the loop is closed: nobody waits there any more
             pass

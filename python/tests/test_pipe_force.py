@@ -213,6 +213,36 @@ def test_tasks_send_when_a_daemon_that_hung_goes_on(folder):
             os.kill(daemon.process.pid, signal.SIGCONT)
 
 
+def test_tasks_try_ever_more_seldom_while_a_daemon_hangs(folder, monkeypatch):
+    """Each try has the event loop wait for room for a tenth of a second, and makes an edge of its own."""
+    with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
+            node.pipe("p", "send", capacity=1 << 20) as tx:
+        os.kill(daemon.process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(kvpipe.Timeout, match="does not take submissions"):
+                while True:
+                    tx.send_tensor(None, 0)
+
+            async def main():
+                tries, enough, one = [], asyncio.Event(), tx._try
+
+                def counted(call, ns):
+                    tries.append(time.monotonic())
+                    if len(tries) == 3:
+                        enough.set()
+                    return one(call, ns)
+
+                monkeypatch.setattr(tx, "_try", counted)
+                task = asyncio.ensure_future(tx.send_tensor_async(b"late", 10 * PATIENCE))
+                await asyncio.wait_for(enough.wait(), PATIENCE)
+                assert tries[2] - tries[0] >= 0.6, "pauses of 0.2 and 0.4 s"
+                task.cancel()
+
+            asyncio.run(main())
+        finally:
+            os.kill(daemon.process.pid, signal.SIGCONT)
+
+
 def test_senders_are_killed_while_they_send(nodes):
     """Whatever came is whole and in order, and nothing is left."""
     there, here, peer = nodes

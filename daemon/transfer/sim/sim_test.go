@@ -106,6 +106,9 @@ func TestSimTight(t *testing.T) {
 		}
 		crowded += c.crowded
 	}
+	if crowded == 0 && *one == 0 {
+		t.Error("there was always room: the limits bound nothing")
+	}
 	t.Logf("%d seeds, %d times there was no room", to-from, crowded)
 }
 
