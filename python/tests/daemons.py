@@ -93,7 +93,13 @@ def mortal(folder, first, second, apart):
     if apart:
         peer, address = daemons[0].node, daemons[0].ask("status")["advertise"]
         daemons.append(Daemon(folder / f"{second}{n}", f"{second}{n}", folder / "ca", [f"{peer}={address}"]))
-    yield daemons[0], daemons[-1], peer
+    try:
+        yield daemons[0], daemons[-1], peer
+    except BaseException:  # else whoever reads its log waits for ever
+        for daemon in daemons:
+            if daemon.process.poll() is None:
+                daemon.kill()
+        raise
     for daemon in daemons:
         if daemon.process.poll() is None:
             daemon.stop()
