@@ -37,20 +37,24 @@ func (d *Daemon) openAdmin() error {
 // listenAdmin takes the place of a daemon that died. That the lock of the client socket is ours says nothing of daemons with another one, so while it
 // looks and takes there is a lock of this one, too: of two that start at once none removes what the other has made.
 func listenAdmin(path string) (*net.UnixListener, error) {
-	const fix = "another kvpiped? Give another --admin PATH (or admin = in the configuration)"
+	inUse := func(how string) error {
+		return fmt.Errorf("somebody %s at %s: another kvpiped? Give another --admin PATH (or admin = in the configuration): %w", how, path, syscall.EADDRINUSE)
+	}
 	lock, err := sys.LockFile(path + ".lock")
 	if err == nil {
 		defer func() { _ = lock.Close() }()
 	}
-	if errors.Is(err, syscall.EWOULDBLOCK) || err == nil && !names(path+".lock", lock) {
-		return nil, fmt.Errorf("somebody is about to listen at %s: %s: %w", path, fix, syscall.EADDRINUSE)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK) && sys.Taken(path): // it is the client socket of a daemon, which keeps the lock
+		return nil, inUse("listens")
+	case errors.Is(err, syscall.EWOULDBLOCK), err == nil && !names(path+".lock", lock):
+		return nil, inUse("is about to listen")
+	case err != nil:
 		return nil, err
 	}
 	defer func() { _ = os.Remove(lock.Name()) }() // before others can have it
 	if sys.Taken(path) {
-		return nil, fmt.Errorf("somebody listens at %s: %s: %w", path, fix, syscall.EADDRINUSE)
+		return nil, inUse("listens")
 	}
 	if err := sys.RemoveSocket(path); err != nil {
 		return nil, err

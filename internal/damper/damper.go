@@ -28,11 +28,19 @@ func (d *Damper) Due() bool {
 	return true
 }
 
+// burst is how many warnings Each lets through before a gap: they may give different reasons.
+const burst = 8
+
 // Each is for a warning of which each one it is about has its own: a node, for example. The zero value is ready. It is safe for concurrent use,
 // and remembers nobody for longer than it has to.
 type Each struct {
 	mu   sync.Mutex
-	said map[string]time.Time
+	said map[string]some
+}
+
+type some struct {
+	since time.Time
+	n     int
 }
 
 // Due says whether to say it of name now. Whoever is told yes does.
@@ -40,13 +48,15 @@ func (e *Each) Due(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if at, known := e.said[name]; known && now.Sub(at) < Gap {
-		return false
+	if s, known := e.said[name]; known && now.Sub(s.since) < Gap {
+		s.n++
+		e.said[name] = s
+		return s.n <= burst
 	}
-	maps.DeleteFunc(e.said, func(_ string, at time.Time) bool { return now.Sub(at) >= Gap })
+	maps.DeleteFunc(e.said, func(_ string, s some) bool { return now.Sub(s.since) >= Gap })
 	if e.said == nil {
-		e.said = map[string]time.Time{}
+		e.said = map[string]some{}
 	}
-	e.said[name] = now
+	e.said[name] = some{now, 1}
 	return true
 }

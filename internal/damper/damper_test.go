@@ -33,8 +33,14 @@ func TestEach(t *testing.T) {
 		var e Each
 		for i := range 100 {
 			name := fmt.Sprint(i)
-			if !e.Due(name) || e.Due(name) {
-				t.Fatalf("of %s it is not said once", name)
+			said := 0
+			for range 3 * burst {
+				if e.Due(name) {
+					said++
+				}
+			}
+			if said != burst {
+				t.Fatalf("of %s it is said %d times, want %d", name, said, burst)
 			}
 		}
 		time.Sleep(Gap)
