@@ -1,10 +1,12 @@
 """Daemons for tests: `kvpiped --dev` in private folders at addresses of their own, which must leave nothing behind."""
 
+import atexit
 import contextlib
 import json
 import os
 import pathlib
 import secrets
+import signal
 import subprocess
 import threading
 from collections import deque
@@ -42,7 +44,8 @@ class Daemon:
         # As a service has it: processors are shared between sessions first, so it does not wait for all that runs beside the tests.
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         logs.add(self.process.stderr)
-        self._reader = threading.Thread(target=self._read, name=READER)
+        atexit.register(self.process.kill)  # a test that fails may leave it, and whoever reads its log would wait for ever
+        self._reader = threading.Thread(target=self._read, name=READER, daemon=True)
         self._reader.start()
         if not self._ready.wait(60) or self.process.poll() is not None:
             self.kill()
@@ -65,6 +68,11 @@ class Daemon:
         self._reader.join()
         logs.discard(self.process.stderr)
         self.process.stderr.close()
+
+    def freeze(self):
+        """SIGSTOP; none of its threads runs any more when this returns."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def kill(self):
         self.process.kill()
@@ -95,7 +103,7 @@ def mortal(folder, first, second, apart):
         daemons.append(Daemon(folder / f"{second}{n}", f"{second}{n}", folder / "ca", [f"{peer}={address}"]))
     try:
         yield daemons[0], daemons[-1], peer
-    except BaseException:  # else whoever reads its log waits for ever
+    except BaseException:
         for daemon in daemons:
             if daemon.process.poll() is None:
                 daemon.kill()

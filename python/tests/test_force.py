@@ -163,7 +163,7 @@ def test_a_daemon_stopped_in_mid_transfer(nodes, victim):
     with prefill(near, "p") as p, decode(far, "c", peer) as c:
         began = time.monotonic()
         dead = near if victim == "near" else far
-        dead.process.send_signal(signal.SIGSTOP)
+        dead.freeze()
         try:
             fails(c, began)
             if dead is far:

@@ -159,7 +159,7 @@ def test_a_daemon_that_hangs(nodes):
         tx.flush()
         own.put("k", bytes(100))
         assert sel.get("k", framework="raw").shape == (100,)
-        os.kill(there.process.pid, signal.SIGSTOP)
+        there.freeze()
         try:
             tx.send_tensor(bytes(1500))
             for call in (
@@ -190,7 +190,7 @@ def test_tasks_send_when_a_daemon_that_hung_goes_on(folder):
     """What found the submission queue full looks again: no descriptor tells of room there."""
     with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
             node.pipe("p", "send", capacity=1 << 20) as tx, node.lookup_buffer("l", capacity=1 << 20) as own:
-        os.kill(daemon.process.pid, signal.SIGSTOP)
+        daemon.freeze()
         try:
             for fill in (lambda: tx.send_tensor(None, 0)), (lambda: own.insert(None, None, None, None, None, 0)):
                 with pytest.raises(kvpipe.Timeout, match="does not take submissions"):
@@ -217,7 +217,7 @@ def test_tasks_try_ever_more_seldom_while_a_daemon_hangs(folder, monkeypatch):
     """Each try has the event loop wait for room for a tenth of a second, and makes an edge of its own."""
     with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
             node.pipe("p", "send", capacity=1 << 20) as tx:
-        os.kill(daemon.process.pid, signal.SIGSTOP)
+        daemon.freeze()
         try:
             with pytest.raises(kvpipe.Timeout, match="does not take submissions"):
                 while True:

@@ -261,7 +261,7 @@ def test_memory_is_not_released_by_a_daemon_that_stands_still(folder):
     daemon = Daemon(folder / "still", "still", folder / "ca")
     cache = Cache(daemon.socket, "closing")
     take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
-    daemon.process.send_signal(signal.SIGSTOP)
+    daemon.freeze()
     cache.close()
     with pytest.raises(kvpipe.Closed):
         take.released
@@ -274,7 +274,7 @@ def test_memory_that_is_never_released_is_not_waited_for_for_ever(folder, monkey
     daemon = Daemon(folder / "never", "never", folder / "ca")
     with Cache(daemon.socket, "waiting") as cache, concurrent.futures.ThreadPoolExecutor(1) as pool:
         take = cache.node.take("never", [1], token=b"0" * 16, tokens=16, timeout=0.1)
-        daemon.process.send_signal(signal.SIGSTOP)
+        daemon.freeze()
         try:
             with pytest.raises(kvpipe.Timeout, match="wait_released: .*not within 0.[23] s"):
                 pool.submit(take.wait_released).result(60)

@@ -336,7 +336,7 @@ def test_a_daemon_that_stands_still(folder):
     daemon = Daemon(folder / f"rs{n}", f"rs{n}", folder / "ca")
     try:
         with Cache(daemon.socket, "e") as c:
-            daemon.process.send_signal(signal.SIGSTOP)
+            daemon.freeze()
             take = c.node.take("k", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=3)
             with pytest.raises(kvpipe.Timeout, match="does not answer"):
                 take.wait(60)
@@ -345,7 +345,7 @@ def test_a_daemon_that_stands_still(folder):
             take.wait_released(60)
             until(lambda: any("stood still" in line for line in list(daemon.log)), "it has said why it was silent")
             # One that is killed while it stands still touches nothing any more, either.
-            daemon.process.send_signal(signal.SIGSTOP)
+            daemon.freeze()
             take = c.node.take("m", [2], token=TOKEN, tokens=BLOCK_SIZE, timeout=0.3)
             with pytest.raises(kvpipe.Timeout):
                 take.wait(60)
