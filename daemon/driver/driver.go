@@ -110,7 +110,7 @@ func (d *Driver) Wake() { d.turn.nudge() }
 // a small hand-over's time. Call it without locks that effects may want, and not from threads of low priority.
 func (d *Driver) Flush() {
 	d.lively.stir()
-	d.turn.take(d.drain, d.queue.empty)
+	d.Pass()
 }
 
 // Pass is Flush for who polls, or is busy moving bytes: nobody waits for the next event so closely that the runtime should be kept
@@ -149,7 +149,7 @@ func (d *Driver) Run(ctx context.Context) {
 	for {
 		select {
 		case <-d.turn.wake:
-			d.turn.take(d.drain, d.queue.empty)
+			d.Pass()
 		case <-d.timer.C:
 			d.Event(transfer.Tick{})
 		case <-ctx.Done():

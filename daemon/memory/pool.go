@@ -95,13 +95,6 @@ func (p *Pool) use(f file, n int) {
 	}
 }
 
-// shared says whether more than one region lies in a file.
-func (p *Pool) shared(f file) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.files[f] > 1
-}
-
 // punchAlone gives b, of the only region in a file, back to the system; alone is false when another one lies there. With the lock: who notes a
 // use of the file and looks at its pages only then sees what is missing, and loses no more of it.
 func (p *Pool) punchAlone(f file, b []byte) (alone bool, err error) {

@@ -63,7 +63,7 @@ const punchStep = 4 << 20
 func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 	r.warm.end() // it would fetch what is given back
 	left = uint64(len(r.whole))
-	alone := !r.pool.shared(r.file)
+	alone := true
 	pages.holes(func(from, to int) {
 		for step := max(punchStep, r.page); alone && from < to; from += step {
 			b := r.whole[from:min(from+step, to)]

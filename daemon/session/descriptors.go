@@ -53,8 +53,8 @@ func (d *descriptors) make(g *ring.Geometry) (c, dd []byte, err error) {
 	if dd, err = sys.Mmap(d.ringD, g.DBytes, sys.ProtWrite); err != nil {
 		return c, nil, err
 	}
-	sys.Prefault(c[:g.CFixed], sys.ProtRead)
-	sys.Prefault(dd[:g.DFixed], sys.ProtWrite)
+	_ = sys.Populate(c[:g.CFixed], false) // else the first hand-over waits for the pages
+	_ = sys.Populate(dd[:g.DFixed], true)
 	// ring_d stays writable through the mapping just made and through no other, here or anywhere.
 	err = sys.AddSeals(d.ringC, sys.SealSize|sys.SealSeal)
 	if err == nil {

@@ -359,21 +359,32 @@ func TestItemsHoldNobodyUp(t *testing.T) {
 	})
 }
 
+// publishes has a client submit an operation (nil: NOP) so many times, from that user_data on, and ring for none.
+func (n *node) publishes(c *sessiontest.Client, userData uint64, times int, op transfer.Op) {
+	n.t.Helper()
+	for i := range uint64(times) {
+		e, rec := sessiontest.Encode(op)
+		e.UserData = userData + i
+		if _, err := c.Rings.Submit(e, rec); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// dies kills a client, and waits until its session is closed.
+func (n *node) dies(c *sessiontest.Client) {
+	n.t.Helper()
+	c.Kill()
+	wait(n, func(e transfer.SessionClosed) bool { return e.Session == transfer.SessionID(c.Welcome.Session) })
+}
+
 // TestPublishedBeforeDeath: what a client published before it died was submitted, whether it came to ringing or not.
 func TestPublishedBeforeDeath(t *testing.T) {
 	inBothModes(t, func(t *testing.T, n *node) {
 		c := n.dial(sessiontest.Options{SQ: 256})
-		id := transfer.SessionID(c.Welcome.Session)
 		const published = 200
-		for i := range published {
-			e, rec := sessiontest.Encode(&transfer.SealOp{Target: 1})
-			e.UserData = uint64(i + 1)
-			if _, err := c.Rings.Submit(e, rec); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.Kill()
-		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+		n.publishes(c, 1, published, &transfer.SealOp{Target: 1})
+		n.dies(c)
 		if got := count[transfer.Submit](n); got != published {
 			t.Errorf("%d of %d submissions were read", got, published)
 		}
@@ -385,19 +396,9 @@ func TestPublishedBeforeDeathOfOneThatCollectedNothing(t *testing.T) {
 	inBothModes(t, func(t *testing.T, n *node) {
 		const entries, published = 16, 100
 		c := n.dial(sessiontest.Options{SQ: 256, CQ: entries})
-		id := transfer.SessionID(c.Welcome.Session)
-		for i := range entries + published {
-			e, rec := ring.SQE{Op: ring.OpNop}, []byte(nil)
-			if i >= entries {
-				e, rec = sessiontest.Encode(&transfer.SealOp{Target: 1})
-			}
-			e.UserData = uint64(i + 1)
-			if _, err := c.Rings.Submit(e, rec); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.Kill()
-		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+		n.publishes(c, 1, entries, nil)
+		n.publishes(c, 1+entries, published, &transfer.SealOp{Target: 1})
+		n.dies(c)
 		if got := count[transfer.Submit](n); got != published {
 			t.Errorf("%d of %d submissions were read", got, published)
 		}
@@ -417,15 +418,8 @@ func TestCreditsOfTheDead(t *testing.T) {
 			noErr(t, err)
 		}
 		eventually(t, func() bool { return n.Sessions()[0].Unread == entries }, "%d are written", func() uint32 { return n.Sessions()[0].Unread })
-		for i := range published {
-			e, rec := sessiontest.Encode(&transfer.SealOp{Target: 1})
-			e.UserData = uint64(100 + i)
-			if _, err := c.Rings.Submit(e, rec); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.Kill()
-		wait(n, func(e transfer.SessionClosed) bool { return e.Session == id })
+		n.publishes(c, 100, published, &transfer.SealOp{Target: 1})
+		n.dies(c)
 		credits := func() (all, before int) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -269,8 +269,7 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 }
 
 // again asks for slices once more. Those that came spoiled have a limit, since who spoils them may do so for ever. What was lost on its
-// way, perhaps with the request for it, comes when there is a way again: the take's deadline is its limit, and
-// what a producer would send.
+// way, perhaps with the request for it, comes when there is a way again: its limits are the take's deadline, and how often a producer sends it.
 func (t *take) again(m *Machine, i uint32, lost []uint32, cause Cause) {
 	seg := t.segs[i]
 	if seg.tries == nil {

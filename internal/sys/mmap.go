@@ -49,9 +49,6 @@ func mmap(fd, size int, prot Prot, flags int) ([]byte, error) {
 	return b, nil
 }
 
-// Prefault is Populate as a hint, for reading or for writing: without it somebody waits later.
-func Prefault(b []byte, prot Prot) { _ = Populate(b, prot == ProtWrite) }
-
 // Munmap ends a mapping of Mmap or MmapAnon; b must be the slice they
 // returned. Nobody may touch the memory during the call or after it.
 func Munmap(b []byte) error {
