@@ -73,12 +73,10 @@ func exchange(t *testing.T, to, from string) []byte {
 	return was
 }
 
+// shows waits for a page with these lines: pages that are asked for one upon another may be the same.
 func shows(t *testing.T, metrics string, lines ...string) {
 	t.Helper()
-	page := fetch(t, "http://"+metrics+"/metrics")
 	for _, l := range lines {
-		if !strings.Contains(page, "\n"+l+"\n") {
-			t.Errorf("the page lacks %s", l)
-		}
+		eventually(t, "the page has "+l, func() bool { return strings.Contains(fetch(t, "http://"+metrics+"/metrics"), "\n"+l+"\n") })
 	}
 }
