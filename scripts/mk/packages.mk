@@ -81,8 +81,9 @@ test-packages: build wheels sdist $(VENV)/.package ## man pages, manifests and t
 	@$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider --ignore=test/packages/installed test/packages | \
 		sed -uE -e 's/^SKIPPED \[[0-9]+\] /skip: /' -e 's/^([0-9]+) passed(.*) in .*/part passed: \1 tests\2/'
 
-# Into roots of their own, which takes root: test/rigs/packages.sh. Meanwhile they are made again; both take minutes, and neither two processors all the time.
+# Into roots of their own, which takes root: test/rigs/packages.sh. Meanwhile they are made again, for this architecture: from nothing, two
+# take minutes. Neither needs two processors all the time.
 packages-rig: packages-rig-deps packages
-	@nice packaging/again.sh '$(ARCHES)' & again=$$!; \
+	@nice packaging/again.sh '$(HOST_ARCH)' & again=$$!; \
 	$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages/installed; tests=$$?; \
 	wait $$again && exit $$tests
