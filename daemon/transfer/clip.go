@@ -1,6 +1,11 @@
 package transfer
 
-import "github.com/kvpipe/kvpipe/daemon/layout"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
 
 // span is the tokens of one group that a segment has.
 type span struct {
@@ -75,8 +80,8 @@ func groupOf(ranks []RankLayout, group uint32) *layout.Group {
 	return nil
 }
 
-// uncovered lists the blocks of paged lists that have tokens beyond what all segments together cover, and those of
-// opaque lists that no segment has.
+// uncovered lists the blocks of paged lists that have tokens which the segments do not cover, and those of opaque lists that no
+// segment has. What lies between two segments is planned, and moved, by neither.
 func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []layout.Run {
 	var out []layout.Run
 	for _, b := range lists {
@@ -84,15 +89,8 @@ func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []
 		if g == nil {
 			continue
 		}
-		first, last, any := uint32(0), uint32(0), false
-		for _, r := range covered {
-			if s := r.of(b.Group); s != nil {
-				if !any {
-					first, last, any = s.first, s.last, true
-				}
-				first, last = min(first, s.first), max(last, s.last)
-			}
-		}
+		have := joined(covered, b.Group)
+		any := len(have) > 0
 		for i, id := range b.IDs {
 			if id == layout.NoBlock {
 				continue
@@ -100,13 +98,37 @@ func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []
 			if g.Kind == layout.Paged && any {
 				size, from := uint64(g.BlockSize), uint64(b.FirstToken)
 				at := (from/size + uint64(i)) * size // with its size it may be beyond 32 bits, though no token is
-				if max(at, from) >= uint64(first) && min(at+size, from+uint64(b.NTokens)) <= uint64(last) {
+				first, last := max(at, from), min(at+size, from+uint64(b.NTokens))
+				for len(have) > 0 && uint64(have[0].last) < last {
+					have = have[1:] // nor does it reach the blocks after this one
+				}
+				if len(have) > 0 && uint64(have[0].first) <= first {
 					continue
 				}
 			} else if any {
 				continue
 			}
 			out = addRun(out, b.Group, id)
+		}
+	}
+	return out
+}
+
+// joined is what the segments cover of a group, ascending: those that adjoin are one.
+func joined(covered []spans, group uint32) []span {
+	var all []span
+	for _, r := range covered {
+		if s := r.of(group); s != nil {
+			all = append(all, *s)
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	out := all[:0]
+	for _, s := range all {
+		if n := len(out); n > 0 && s.first <= out[n-1].last {
+			out[n-1].last = max(out[n-1].last, s.last)
+		} else {
+			out = append(out, s)
 		}
 	}
 	return out

@@ -72,6 +72,22 @@ func TestUncovered(t *testing.T) {
 	}
 }
 
+// TestUncoveredBetweenSegments: what lies between two segments is missing, in whichever order they came.
+func TestUncoveredBetweenSegments(t *testing.T) {
+	front, back := reach([]layout.BlockList{paged(0, 6, 1, 2)}, nil), reach([]layout.BlockList{paged(12, 8, 4, 5)}, nil)
+	dst := []layout.BlockList{paged(0, 20, 10, 11, 12, 13, 14)}
+	for _, segs := range [][]spans{{front, back}, {back, front}} {
+		got, want := uncovered(twoGroups(t), dst, segs), []layout.Run{{First: 11, Count: 2}}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v: no segment has tokens 6 to 12", got, want)
+		}
+	}
+	all := []spans{back, front, reach([]layout.BlockList{paged(6, 6, 2, 3)}, nil)}
+	if got := uncovered(twoGroups(t), dst, all); got != nil {
+		t.Errorf("%v are said to be missing of all tokens", got)
+	}
+}
+
 // TestUncoveredAtTheLastToken: the last block that there can be ends beyond 32 bits, and is missed all the same.
 func TestUncoveredAtTheLastToken(t *testing.T) {
 	ranks := twoGroups(t)
