@@ -19,6 +19,7 @@ type taker struct {
 	said   map[transfer.XferID]transfer.Msg // the last that b was told of a transfer
 	xfers  []transfer.XferID
 	inline int            // bytes that are written
+	layers uint32         // that are said to be in place
 	fences []transfer.Leg // not answered yet
 }
 
@@ -54,6 +55,8 @@ func (w *taker) step(ev transfer.Event) {
 			case *transfer.MsgGo:
 				w.said[msg.Xfer] = msg
 			}
+		case transfer.LayerReady:
+			w.layers = e.Ready
 		case transfer.WriteInline:
 			w.inline += len(e.Data)
 		case transfer.Fence:

@@ -73,7 +73,7 @@ func anyMsg(t *rapid.T, l *layout.Layout, xfers []transfer.XferID) transfer.Msg 
 		return &transfer.MsgRefuse{Xfer: x, Cause: cause, Retry: transfer.Time(rapid.Int64().Draw(t, "retry"))}
 	case 6, 7:
 		return &transfer.MsgGrant{Xfer: x, Seg: seg, Incarnation: inc, Ranks: refs, Blocks: lists, Last: rapid.Bool().Draw(t, "last"), Transport: "tcp",
-			Slices: small.Draw(t, "slices") &^ 1, Bytes: 8192, HasInline: rapid.Bool().Draw(t, "has inline")}
+			Slices: small.Draw(t, "slices") &^ 1, Bytes: 8192, HasInline: rapid.Bool().Draw(t, "has inline"), Layered: rapid.Bool().Draw(t, "layered")}
 	case 8:
 		return &transfer.MsgGo{Xfer: x, Seg: seg}
 	case 9:

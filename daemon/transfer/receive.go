@@ -81,6 +81,11 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		t.fail(m, Failed, cause)
 		return
 	}
+	if t.in.Layered && !g.Layered { // its slices would come in no order of layers, and none would tell which layer it is of
+		t.fail(m, Failed, because(Incompatible, "key %s: node %q grants segment %d all at once to a take layer by layer: the daemons' versions do not agree",
+			short(t.in.Key), t.node(m), g.Seg))
+		return
+	}
 	if g.Seg >= maxSegs {
 		t.fail(m, Failed, because(Invalid, "node %q announced segment %d; at most %d are served", t.node(m), g.Seg, maxSegs))
 		return
