@@ -62,8 +62,12 @@ func (h *homecoming) fire(m *Machine, _ wake) {
 // patient is true while offers may be on their way back.
 func (h *homecoming) patient(now Time) bool { return now < h.until }
 
-// arrived strikes out who is back; a newer instance strikes out the older ones. withLayout: those that had a layout have set it again.
+// arrived strikes out who is back; a newer instance strikes out the older ones. withLayout: those that had a layout have set it again. Ends of
+// pipes were not awaited, and are of no instance, whatever engine's name they have; nor is anybody back who is told to go.
 func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
+	if s.role == Endpoint || s.ended != nil {
+		return
+	}
 	found, before := false, len(h.sessions)
 	h.sessions = slices.DeleteFunc(h.sessions, func(a AwaitedSession) bool {
 		switch {
@@ -131,11 +135,11 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 }
 
 // left is for a session that is over: nobody else comes in its place. One whose process lives, and that lost its connection alone, comes
-// again: it had said HELLO while nobody was there to answer, and gave up. Ends of pipes were not awaited, nor were those who are told to go.
+// again: it had said HELLO while nobody was there to answer, and gave up; but not who is told to go.
 func (h *homecoming) left(m *Machine, s *session, cause Cause) {
 	again := cause.Reason == PeerGone && !s.died
 	switch {
-	case s.role == Endpoint, s.ended != nil:
+	case s.ended != nil:
 	case !again && s.awaited == nil:
 		h.arrived(m, s, true)
 	case again && s.awaited != nil && m.now < h.limit:

@@ -63,6 +63,14 @@ func (r *returning) runs(end []transfer.Complete) {
 	}
 }
 
+// waits checks whether the scheduler's take still waits for ranks to come back.
+func (r *returning) waits(want bool) {
+	r.t.Helper()
+	if got := len(r.m.Snapshot().Transfers) == 0; got != want {
+		r.t.Errorf("the take waits for its ranks: %v, want %v", got, want)
+	}
+}
+
 func schedOffer(key string) *transfer.OfferOp {
 	return &transfer.OfferOp{Key: []byte(key), Token: anyToken, Sealed: true, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1)}
 }
@@ -91,6 +99,36 @@ func TestARankThatHadLeftBeforeTheRestartIsMissing(t *testing.T) {
 	r.refused(r.submit(schedOffer("k")), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
 	r.runs(r.rank(transfer.SessionOpened{Had: []uint32{0, 1}}, 1))
 	r.runs(r.submit(schedTake(2)))
+}
+
+// TestAnEndOfAPipeIsNobodyWhoIsAwaited: it has its engine's name, and no instance. What waits for a rank waits on.
+func TestAnEndOfAPipeIsNobodyWhoIsAwaited(t *testing.T) {
+	resumed := transfer.SessionOpened{Resumed: true}
+	r := comeBack(t, resumed, 0, 1)
+	r.runs(r.rank(resumed, 0))
+	r.runs(r.submit(schedTake(1)))
+	r.runs(r.step(transfer.SessionOpened{Session: 20, Engine: "e", Role: transfer.Endpoint, Credits: 10}))
+	r.runs(r.step(transfer.LayoutSet{Session: 20, Layout: arena(t, 4)}))
+	r.runs(r.step(transfer.SessionClosed{Session: 20, Cause: transfer.Cause{Reason: transfer.Closed}}))
+	r.waits(true)
+	r.runs(r.rank(resumed, 1))
+	r.waits(false)
+}
+
+// TestWhoIsToldToGoIsNotBack: a rank is back with the layout of the session that stays, and not of one in whose place that came.
+func TestWhoIsToldToGoIsNotBack(t *testing.T) {
+	resumed := transfer.SessionOpened{Resumed: true}
+	r := comeBack(t, resumed, 0, 1)
+	r.runs(r.rank(resumed, 0))
+	r.runs(r.submit(schedTake(1)))
+	const goes, stays = 20, 21
+	for _, id := range []transfer.SessionID{goes, stays} {
+		r.runs(r.step(transfer.SessionOpened{Session: id, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Resumed: true, Credits: 10}))
+	}
+	r.runs(r.step(transfer.LayoutSet{Session: goes, Layout: oneRank(t)}))
+	r.waits(true)
+	r.runs(r.step(transfer.LayoutSet{Session: stays, Layout: oneRank(t)}))
+	r.waits(false)
 }
 
 // TestWhatWasAskedOfAnotherRankIsRefused: after a restart, what a scheduler asks for again is about the ranks that were there before, and not

@@ -136,7 +136,7 @@ func (n *Node) awaits() {
 	})
 }
 
-// visit opens a session and closes it.
+// visit opens a session, sets its layout if it has memory, and closes it.
 func (n *Node) visit(s *Session, was transfer.SessionID, why transfer.Cause) {
 	n.lastID++
 	s.id = n.lastID
@@ -146,6 +146,9 @@ func (n *Node) visit(s *Session, was transfer.SessionID, why transfer.Cause) {
 	}
 	n.sessions[s.id] = s
 	n.step(ev)
+	if s.mem != nil {
+		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	}
 	n.step(transfer.SessionClosed{Session: s.id, Cause: why})
 	n.gone(s, why.Reason == transfer.PeerGone)
 }

@@ -52,9 +52,9 @@ func (s *Session) hello() {
 	s.node.visit(x, s.id, transfer.Cause{Reason: transfer.PeerGone, Text: "closed the connection"})
 }
 
-// ended opens the end of a pipe beside the engine's sessions, and closes it.
+// ended opens the end of a pipe beside the engine's sessions, with memory of its own, and closes it.
 func (e *Engine) ended() {
-	x := &Session{node: e.node, eng: e, role: transfer.Endpoint, credits: 8}
+	x := &Session{node: e.node, eng: e, role: transfer.Endpoint, credits: 8, mem: newMemory(e.shape, 0)}
 	e.node.visit(x, 0, transfer.Cause{Reason: transfer.Closed, Text: "closed by its owner"})
 }
 
