@@ -127,8 +127,11 @@ func (m *Machine) clampTimeout(d Time) Time {
 	return min(d, m.cfg.MaxTimeout)
 }
 
-// arrive: the channel is there; ask.
+// arrive: the channel is there; ask. What one of those that waited for it hears may end others: a refusal of a GET that is about its whole end.
 func (t *take) arrive(m *Machine, p *peer) {
+	if t.phase != reaching {
+		return
+	}
 	t.phase, t.peer = asking, p
 	if p != nil {
 		t.epoch, t.life = p.epoch, p.life
