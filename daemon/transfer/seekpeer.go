@@ -87,10 +87,14 @@ func (m *Machine) sayAgain(k *seeker) {
 	case seekWaiting:
 		m.sayParked(k)
 	case seekFound, seekShort:
-		if k.item == nil {
+		v := m.serves[k.id]
+		switch {
+		case k.item == nil && v != nil: // the transfer's end tells
+			return
+		case k.item == nil:
+			m.refuseSeeker(k, because(Expired, "%s: what was found for this get was withdrawn before it was received", k.place))
 			return
 		}
-		v := m.serves[k.id]
 		m.sayFound(k, v != nil)
 		if v != nil { // what it had to say meant nothing without that
 			v.repeatFor(m)
@@ -147,6 +151,9 @@ func (m *Machine) seekerOf(p *peer, x XferID) *seeker {
 // claimItem lets the take begin that found the item, and no other.
 func (m *Machine) claimItem(v *serve, o *offer) Cause {
 	k := m.seekerOf(v.peer, v.leg.id.Xfer)
+	if k != nil && k.state == seekFound && k.item == nil {
+		v.seeker = k // what it found was withdrawn: no other take comes, and it is over with this one
+	}
 	if o == nil || o.item == nil || k == nil || k.item != o.item || k.state != seekFound {
 		return because(Expired, "the item is not reserved for this get (any more): it was withdrawn, or its time was over")
 	}
