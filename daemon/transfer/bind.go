@@ -6,7 +6,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 type bind struct {
 	op
 	kind  BindKind
-	place *place // of a home, or of a receiving end whose home is on this node
+	place *place // of a home
 	name  placeName
 	token []byte
 	peer  string

@@ -104,7 +104,7 @@ func bindOf(s *session, target uint64) (*bind, Cause) {
 	case !ok:
 		return nil, because(Invalid, "the operation %#x is not the end of a pipe or lookup buffer", target)
 	case o.stage != running:
-		return nil, because(Closed, "%s is closed at this end", b.place)
+		return nil, because(Closed, "%s is closed at this end", b.name)
 	}
 	return b, Cause{}
 }

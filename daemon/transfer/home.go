@@ -52,7 +52,7 @@ func (m *Machine) drawName() uint64 { m.lastOffr++; return m.lastOffr }
 func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
 	h := b.home
 	if h == nil {
-		m.refuse(s, sub, because(Invalid, "%s: this is a receiving end; its sender seals it", b.place))
+		m.refuse(s, sub, because(Invalid, "%s: this is a receiving end; its sender seals it", b.name))
 		return
 	}
 	if h.broken != nil {

@@ -334,7 +334,7 @@ func TestPipeRefusals(t *testing.T) {
 	rx := e.submit(2, &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Token: secret.Token})
 	e.is(e.submit(2, &transfer.GetOp{Target: rx, Match: transfer.MatchAny}), transfer.Failed, transfer.Invalid, "match is 2")
 	e.is(e.put(2, rx, 0, 10, ""), transfer.Failed, transfer.Invalid, "receiving end")
-	e.is(e.submit(2, &transfer.SealOp{Target: rx}), transfer.Failed, transfer.Invalid, "receiving end")
+	e.is(e.submit(2, &transfer.SealOp{Target: rx}), transfer.Failed, transfer.Invalid, `pipe "p": this is a receiving end; its sender seals it`)
 	e.open(4, &transfer.BindOp{Kind: transfer.BindOwn, Name: "p", Capacity: 1})
 	e.is(e.open(6, &transfer.BindOp{Kind: transfer.BindOwn, Name: "q", Capacity: 1}), transfer.Failed, transfer.Quota, `engine "e" has 3 ends of pipes and lookup buffers, the limit is limits.pipes = 3`)
 	e.step(transfer.SessionOpened{Session: 9, Engine: "e", Owner: "o", Role: transfer.Worker, Credits: 10})
