@@ -156,6 +156,8 @@ func lostCause(err error) transfer.Cause {
 		return transfer.Cause(*r)
 	case errors.Is(err, sys.ErrTruncated):
 		return transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("%v: the limits are %d bytes and one descriptor", err, ring.CtlMax)}
+	case errors.Is(err, sys.ErrEmpty):
+		return transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("control message: %v: must begin with a header of %d bytes", err, ctlHeader)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return transfer.Cause{Reason: transfer.Timeout, Text: err.Error()} // end had its own cause already
 	}

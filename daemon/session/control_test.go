@@ -92,6 +92,24 @@ func TestStrangeDescriptors(t *testing.T) {
 	n.empty()
 }
 
+// TestDescriptorsWithoutAMessage: a message of no bytes that brings descriptors is not taken for the end of the connection, and none of them stays.
+func TestDescriptorsWithoutAMessage(t *testing.T) {
+	n := start(t, nil)
+	before := descriptors(t)
+	for range 3 {
+		c := n.dial(sessiontest.Options{})
+		noErr(t, c.SendNothing(c.RingC, c.CQEvent))
+		cause, err := c.Bye()
+		noErr(t, err)
+		if cause.Reason != transfer.Invalid || !strings.Contains(cause.Text, "descriptors and no bytes") {
+			t.Errorf("told %+v", cause)
+		}
+		c.Kill()
+		n.empty()
+	}
+	eventually(t, func() bool { return descriptors(t) == before }, "descriptors are open: %d", func() int { return descriptors(t) })
+}
+
 // ask sends UNREGISTER or INVALIDATE, and does not wait for the answer.
 func ask(t *testing.T, c *sessiontest.Client, kind uint16, region layout.RegionID, timeout time.Duration) (seq uint32) {
 	t.Helper()

@@ -22,6 +22,10 @@ const MaxFDs = 253
 // best closed.
 var ErrTruncated = errors.New("message truncated")
 
+// ErrEmpty says that a received message has descriptors and not one byte. The
+// message is lost; the connection is best closed.
+var ErrEmpty = errors.New("message has descriptors and no bytes")
+
 // ErrNoDescriptor says that a received message came without its descriptors,
 // because this process may open no more files. It wraps EMFILE.
 var ErrNoDescriptor = fmt.Errorf("no room for the descriptor of a message: %w", syscall.EMFILE)
@@ -54,8 +58,8 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 // Recv receives one message of a SEQPACKET connection into buf, with at most
 // maxFDs descriptors, which are close-on-exec and become the caller's. When it
 // fails, no descriptor stays open. A message that is longer than buf, or has
-// more descriptors, gives ErrTruncated; the end of the connection gives
-// io.EOF itself. A peer that closes with messages unread gives ECONNRESET. With
+// more descriptors, gives ErrTruncated; the end of the connection, and a message
+// of nothing at all, gives io.EOF itself. A peer that closes with messages unread gives ECONNRESET. With
 // ErrNoDescriptor alone n says how long the message is, and the connection is as
 // good as before.
 //
@@ -70,15 +74,18 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	// too many; parseRights's count catches it.
 	oob := make([]byte, unix.CmsgSpace(max(maxFDs, 1)*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob) // sets MSG_CMSG_CLOEXEC
-	if errors.Is(err, io.EOF) {
+	end := errors.Is(err, io.EOF)                        // nothing was read, which a message of no bytes looks like
+	if end && oobn == 0 {
 		return 0, nil, io.EOF
 	}
-	if err != nil {
+	if err != nil && !end {
 		return 0, nil, fmt.Errorf("receive message: %w", err)
 	}
 	fds, err = parseRights(oob[:oobn])
 	switch {
 	case err != nil:
+	case end:
+		err = ErrEmpty
 	case flags&unix.MSG_TRUNC != 0:
 		err = fmt.Errorf("%w: longer than %d bytes", ErrTruncated, len(buf))
 	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && maxFDs > 0:

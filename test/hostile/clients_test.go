@@ -289,6 +289,10 @@ func strangeDescriptors(t *testing.T, n *cluster.Node, r *rand.Rand) {
 			_, _ = c.Send([]uint16{ring.CtlRegister, ring.CtlPing, ring.CtlBye, 99}[r.IntN(4)], nil, fds[:1+r.IntN(len(fds))]...)
 			break
 		}
+		if r.IntN(8) == 0 { // with no message at all
+			_ = c.SendNothing(fds[:1+r.IntN(2)]...)
+			break
+		}
 	}
 	_ = sys.Close(unsealed)
 	_ = sys.Close(sparse)
