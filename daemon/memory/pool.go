@@ -32,11 +32,15 @@ type Pool struct {
 	mapped int          // regions
 	files  map[file]int // regions in each
 
+	punched map[file]chan struct{} // of which pages go just now: closed when they are gone
+
 	punch func([]byte) error // sys.Punch, in which tests look around
 }
 
 // NewPool returns an empty account.
-func NewPool(l Limits) *Pool { return &Pool{limits: l, files: map[file]int{}, punch: sys.Punch} }
+func NewPool(l Limits) *Pool {
+	return &Pool{limits: l, files: map[file]int{}, punched: map[file]chan struct{}{}, punch: sys.Punch}
+}
 
 // SetLimits changes the limits of registrations to come.
 func (p *Pool) SetLimits(l Limits) {
@@ -85,25 +89,38 @@ func (p *Pool) giveBack(n uint64) {
 	p.bytes -= n
 }
 
-// use notes one more, or (-1) one less, region in a file.
+// use notes one more, or (-1) one less, region in a file. Who notes one more waits while pages of the file go: who looks at its pages after that
+// sees what is missing, and loses no more of it.
 func (p *Pool) use(f file, n int) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.mapped += n
 	if p.files[f] += n; p.files[f] == 0 {
 		delete(p.files, f)
 	}
+	punched := p.punched[f]
+	p.mu.Unlock()
+	if n > 0 && punched != nil {
+		<-punched
+	}
 }
 
-// punchAlone gives b, of the only region in a file, back to the system; alone is false when another one lies there. With the lock: who notes a
-// use of the file and looks at its pages only then sees what is missing, and loses no more of it.
+// punchAlone gives b, of the only region in a file, back to the system; alone is false when another one lies there. Whoever can write the file can
+// make that take long, so nobody waits for it but who registers the same file.
 func (p *Pool) punchAlone(f file, b []byte) (alone bool, err error) {
+	punched := make(chan struct{})
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.files[f] > 1 {
+		p.mu.Unlock()
 		return false, nil
 	}
-	return true, p.punch(b)
+	p.punched[f] = punched
+	p.mu.Unlock()
+	err = p.punch(b)
+	p.mu.Lock()
+	delete(p.punched, f)
+	p.mu.Unlock()
+	close(punched)
+	return true, err
 }
 
 func over(n, used, limit uint64) bool { return limit > 0 && (n > limit || used > limit-n) }

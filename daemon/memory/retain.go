@@ -56,7 +56,7 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 	return kept, err
 }
 
-// punchStep is how much is given back at a time: who registers anything meanwhile, or asks what is registered, waits for one step at most.
+// punchStep is how much is given back at a time: who registers the same memfd meanwhile waits for one step at most.
 const punchStep = 4 << 20
 
 // shrink gives back all pages but those and returns how many bytes are left. It stops when another region comes to lie in the memfd.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -26,12 +27,15 @@ func TestRegisterWhileRetained(t *testing.T) {
 		if !began {
 			began = true
 			go func() { _, err := alive.Register(fd, size); came <- err }()
+			awaitRegions(pool, dead, 2)
 		}
-		if pool.mu.TryLock() {
-			pool.mu.Unlock()
+		err := sys.Punch(b)
+		select {
+		case <-came:
 			t.Error("who registers the memfd does not wait for the pages that go now")
+		default:
 		}
-		return sys.Punch(b)
+		return err
 	}
 	_, err = dead.Retain(nothing)
 	noErr(t, err)
@@ -39,6 +43,61 @@ func TestRegisterWhileRetained(t *testing.T) {
 		t.Errorf("registered, and %d of %d bytes are left", allocated(t, fd), size)
 	} else if err != nil && !errors.Is(err, ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// awaitRegions returns when so many regions are noted in the memfd of the space's first one.
+func awaitRegions(pool *Pool, s *Space, n int) {
+	f := (*s.regions.Load())[0].file
+	for noted := 0; noted != n; runtime.Gosched() {
+		pool.mu.Lock()
+		noted = pool.files[f]
+		pool.mu.Unlock()
+	}
+}
+
+// TestRetainHoldsUpNobodyElse: a client can make it take long that a memfd's pages are given back, for it can write that file. Who registers the
+// same one waits for it alone.
+func TestRetainHoldsUpNobodyElse(t *testing.T) {
+	const size = 2 * 4096
+	pool := NewPool(Limits{TotalBytes: 10 * size})
+	dead, same, other := NewSpace(pool), NewSpace(pool), NewSpace(pool)
+	for _, s := range []*Space{dead, same, other} {
+		defer s.Close()
+	}
+	fd := memfd(t, size, good)
+	_, err := dead.Register(fd, size)
+	noErr(t, err)
+	inside, release := make(chan struct{}), make(chan struct{})
+	pool.punch = func(b []byte) error {
+		close(inside)
+		<-release
+		return sys.Punch(b)
+	}
+	retained, came := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := dead.Retain(nothing); retained <- err }()
+	<-inside
+	if got := pool.Bytes(); got != size {
+		t.Errorf("%d bytes are accounted for, want %d", got, size)
+	}
+	pool.SetLimits(pool.Limits())
+	id, err := other.Register(memfd(t, size, good), size)
+	noErr(t, err)
+	noErr(t, other.Remove(id))
+	go func() { _, err := same.Register(fd, size); came <- err }()
+	awaitRegions(pool, dead, 2)
+	select {
+	case err := <-came:
+		t.Errorf("the same memfd was registered while its pages went: %v", err)
+	default:
+	}
+	close(release)
+	noErr(t, <-retained)
+	if err := <-came; !errors.Is(err, ErrInvalid) {
+		t.Errorf("a memfd without pages was registered: %v", err)
+	}
+	if len(pool.punched) != 0 {
+		t.Errorf("pages of %d files still go", len(pool.punched))
 	}
 }
 
@@ -53,7 +112,9 @@ func TestRetainStops(t *testing.T) {
 	noErr(t, err)
 	f := s.find(id).file
 	pool.punch = func(b []byte) error {
+		pool.mu.Lock()
 		pool.files[f]++
+		pool.mu.Unlock()
 		return sys.Punch(b)
 	}
 	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) { mark(id, page, 1) })

@@ -57,9 +57,10 @@ type Usage struct {
 
 // Usage returns what is used.
 func (v *Server) Usage() Usage {
+	pinned := v.pool.Bytes()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	u := Usage{Limits: v.limits, Sessions: v.total, Pinned: v.pool.Bytes(), Rings: v.rings.used()}
+	u := Usage{Limits: v.limits, Sessions: v.total, Pinned: pinned, Rings: v.rings.used()}
 	for _, n := range v.perUID {
 		u.OneUser = max(u.OneUser, n)
 	}
