@@ -21,6 +21,7 @@ func (s *session) control(buf []byte) (bye *message) {
 		m, err := receive(s.conn, buf)
 		if err != nil {
 			s.end(lostCause(err))
+			s.srv.exits.shut(m.fds, s.who.UID)
 			return nil
 		}
 		s.count.control.Add(1)
@@ -29,7 +30,7 @@ func (s *session) control(buf []byte) (bye *message) {
 			return &message{seq: m.seq}
 		}
 		value, later, err := s.work(&m)
-		sys.CloseAll(m.fds)
+		s.srv.exits.shut(m.fds, s.who.UID)
 		if no := lack(err); no != "" && told.Due() {
 			s.log.Warn(no+" for what a session asks", "error", err)
 		}
@@ -47,12 +48,8 @@ func (s *session) control(buf []byte) (bye *message) {
 func (s *session) listen(buf []byte) {
 	bye := s.control(buf)
 	s.hearing.Lock()
+	defer s.hearing.Unlock()
 	s.last <- bye
-	undeaf := s.undeaf
-	s.hearing.Unlock()
-	if undeaf != nil {
-		undeaf()
-	}
 }
 
 // lastWord waits until the session ends and returns what control did. Who closes what the client sent may be held up for as long as that
@@ -74,7 +71,6 @@ func (s *session) lastWord() (bye *message) {
 	case bye = <-s.last:
 	default:
 		s.deaf = true
-		_, s.undeaf = s.srv.exits.linger(s.who.UID)
 	}
 	return bye
 }

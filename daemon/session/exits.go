@@ -2,6 +2,7 @@ package session
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 const (
 	maxClosing      = 8    // threads that close what one user sent
 	maxClosingAll   = 256  // all users
-	maxLingering    = 64   // connections of one user that have ended and not closed yet: beyond, no session opens
+	maxLingering    = 64   // connections of one user that are held up in that, or wait for their turn: beyond, no session opens
 	maxLingeringAll = 1024 // all users
 )
 
@@ -48,10 +49,19 @@ func (x *exits) close(conn *net.UnixConn, uid uint32) {
 	x.drop(uid, func() { _ = conn.Close() })
 }
 
+// shut closes descriptors that a user sent. Shared memory, all that an honest client sends, waits for nobody.
+func (x *exits) shut(fds []int, uid uint32) {
+	if !slices.ContainsFunc(fds, func(fd int) bool { _, err := sys.GetSeals(fd); return err != nil }) {
+		sys.CloseAll(fds)
+		return
+	}
+	x.drop(uid, func() { sys.CloseAll(fds) })
+}
+
 // drop calls f, which closes descriptors of a user, when there is a thread for it.
 func (x *exits) drop(uid uint32, f func()) {
-	u, gone := x.linger(uid)
-	defer gone()
+	u := x.enter(uid)
+	defer x.leave(uid, u)
 	u.turns <- struct{}{}
 	x.all <- struct{}{}
 	f()
@@ -59,24 +69,26 @@ func (x *exits) drop(uid uint32, f func()) {
 	<-u.turns
 }
 
-// linger counts a connection of which a thread may close something until gone is called.
-func (x *exits) linger(uid uint32) (u *exit, gone func()) {
+// enter counts a connection that may be held up until leave.
+func (x *exits) enter(uid uint32) *exit {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	u = x.users[uid]
+	u := x.users[uid]
 	if u == nil {
 		u = &exit{turns: make(chan struct{}, maxClosing)}
 		x.users[uid] = u
 	}
 	u.lingering++
 	x.total++
-	return u, func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.total--
-		if u.lingering--; u.lingering == 0 {
-			delete(x.users, uid)
-		}
+	return u
+}
+
+func (x *exits) leave(uid uint32, u *exit) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.total--
+	if u.lingering--; u.lingering == 0 {
+		delete(x.users, uid)
 	}
 }
 

@@ -26,6 +26,12 @@ func (v *Server) Has(id transfer.SessionID) bool { return v.find(id) != nil }
 func (v *Server) Beware(uid uint32)                      { v.beware(uid) }
 func (v *Server) Apart(id transfer.SessionID) (yes bool) { return v.find(id).apart.Load() }
 
+// Lingering is how many connections of a user are held up in closing what it sent, or wait for their turn.
+func (v *Server) Lingering(uid uint32) int {
+	mine, _, _ := v.exits.crowded(uid)
+	return mine
+}
+
 // Wary is whom a server distrusts.
 type Wary struct{ wary }
 

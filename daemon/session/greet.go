@@ -54,7 +54,7 @@ func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 	case laden:
 		return message{}, invalid("the first message came with descriptors: must be HELLO (1), with none")
 	case err == nil:
-		return receive(n.conn, buf)
+		return receive(n.conn, buf) // which brings none
 	case !late:
 		return message{}, err
 	}

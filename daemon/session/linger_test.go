@@ -193,4 +193,56 @@ func TestSessionThatLingers(t *testing.T) {
 	}
 }
 
+// TestSessionsThatLinger: sessions that send what does not close take few of the daemon's threads, however many they are, and hold up no session that
+// sends shared memory.
+func TestSessionsThatLinger(t *testing.T) {
+	const sessions, atOnce = 20, 8
+	for name, data := range map[string][]byte{
+		"in vain":   ctl(ring.CtlPing),
+		"malformed": {0},
+		"too long":  make([]byte, 65569),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newLingerers(t)
+			held := make(chan struct{})
+			n := start(t, func(c *session.Config) {
+				then := c.Events
+				c.Events = func(ev transfer.Event) {
+					if _, ok := ev.(transfer.RegionRemoved); ok {
+						<-held // so nothing more is received before all sockets are the daemon's alone
+					}
+					then(ev)
+				}
+			})
+			for range sessions {
+				c := n.dial(sessiontest.Options{Role: transfer.Endpoint})
+				region, _, err := c.Alloc(8192)
+				noErr(t, err)
+				_, err = c.Send(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: uint64(region)}))
+				noErr(t, err)
+				g.give(c.Conn, data)
+			}
+			close(held)
+			closing := func() (n int) {
+				for _, g := range stuck(t) {
+					n += strings.Count(g, "session.(*exits).shut(")
+				}
+				return n
+			}
+			eventually(t, func() bool { return n.Lingering(uint32(os.Getuid())) == sessions && closing() >= atOnce },
+				"%d sessions linger", func() int { return n.Lingering(uint32(os.Getuid())) })
+			if at := closing(); at != atOnce {
+				t.Errorf("%d threads close what they sent, want %d", at, atOnce)
+			}
+			honest := n.dial(sessiontest.Options{})
+			_, _, err := honest.Alloc(8192)
+			noErr(t, err)
+			noErr(t, honest.Close())
+			g.letGo()
+			eventually(t, func() bool { return n.Lingering(uint32(os.Getuid())) == 0 },
+				"%d sessions still linger", func() int { return n.Lingering(uint32(os.Getuid())) })
+		})
+	}
+}
+
 func ctl(kind uint16) []byte { return ring.Append(nil, &ring.Ctl{Magic: ring.Magic, Type: kind}) }

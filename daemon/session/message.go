@@ -20,19 +20,15 @@ type message struct {
 	lost error // why it came without its descriptors
 }
 
-// receive waits for the next message. An error ends the connection; no descriptor stays open then.
+// receive waits for the next message. An error ends the connection; what came with the message is to be closed then, too.
 func receive(conn *net.UnixConn, buf []byte) (message, error) {
 	n, fds, lost := sys.Recv(conn, buf, 1)
 	if lost != nil && !errors.Is(lost, sys.ErrNoDescriptor) {
-		return message{}, lost
+		return message{fds: fds}, lost
 	}
 	m, err := parse(buf[:n])
-	if err != nil {
-		sys.CloseAll(fds)
-		return message{}, err
-	}
 	m.fds, m.lost = fds, lost
-	return m, nil
+	return m, err
 }
 
 // parse judges a datagram's header.

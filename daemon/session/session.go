@@ -93,7 +93,6 @@ type session struct {
 	hearing sync.Mutex    // held while a control message is worked off
 	last    chan *message // what listen ended with
 	deaf    bool          // nothing is worked off any more
-	undeaf  func()        // called when listen ends after that
 }
 
 // counters are read by Snapshot while others count.

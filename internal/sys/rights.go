@@ -56,16 +56,16 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 }
 
 // Recv receives one message of a SEQPACKET connection into buf, with at most
-// maxFDs descriptors, which are close-on-exec and become the caller's. When it
-// fails, no descriptor stays open. A message that is longer than buf, or has
+// maxFDs descriptors, which are close-on-exec. Those that came become the
+// caller's, also when it fails. A message that is longer than buf, or has
 // more descriptors, gives ErrTruncated; the end of the connection, and a message
 // of nothing at all, gives io.EOF itself. A peer that closes with messages unread gives ECONNRESET. With
 // ErrNoDescriptor alone n says how long the message is, and the connection is as
 // good as before.
 //
-// What closes a descriptor of a stranger, this when it fails, CloseAll, and the
-// end of the connection where one is still queued, may block its thread for as
-// long as the stranger likes: a TCP socket lingers, a file of FUSE is flushed.
+// What closes a descriptor of a stranger, CloseAll, and the end of the connection
+// where one is still queued, may block its thread for as long as the stranger
+// likes: a TCP socket lingers, a file of FUSE is flushed.
 func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err error) {
 	if maxFDs < 0 || maxFDs > MaxFDs {
 		return 0, nil, fmt.Errorf("receive message: %d descriptors: the limit is %d", maxFDs, MaxFDs)
@@ -94,8 +94,7 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 		err = fmt.Errorf("%w: more than %d descriptors", ErrTruncated, maxFDs)
 	}
 	if err != nil {
-		CloseAll(fds)
-		return 0, nil, fmt.Errorf("receive message: %w", err)
+		return 0, fds, fmt.Errorf("receive message: %w", err)
 	}
 	return n, fds, nil
 }

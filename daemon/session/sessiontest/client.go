@@ -193,6 +193,7 @@ func (c *Client) Send(kind uint16, body []byte, fds ...int) (seq uint32, err err
 func (c *Client) Receive(maxFDs int) (h ring.Ctl, body []byte, fds []int, err error) {
 	n, fds, err := sys.Recv(c.Conn, c.buf, maxFDs)
 	if err != nil {
+		sys.CloseAll(fds)
 		return h, nil, nil, err
 	}
 	body, err = ring.Decode(c.buf[:n], &h, "control message")
