@@ -10,7 +10,7 @@ import (
 
 // A client shares the open file of its completion eventfd: it can fill the count and make writes to it block, and so hold up who wakes it.
 // The watch sets that one free. From then on sessions of the same user are woken apart, each by a goroutine of its own, which its client
-// may hold up for as long as it likes: a hop for each wake-up, and nobody else waits.
+// may hold up for as long as it likes: a hop for each wake-up, and nobody else waits. Before Linux 5.8 nobody could be set free, nor is held up.
 
 // wary has users. The zero value has none.
 type wary struct {
@@ -97,7 +97,7 @@ func (s *session) hush() {
 // wake writes to the client's eventfd.
 func (s *session) wake() {
 	s.ringing.Store(int64(s.srv.age()) | 1)
-	err := sys.EventfdSignal(s.fds.cq)
+	err := sys.EventfdRing(s.fds.cq)
 	s.ringing.Store(0)
 	if err != nil {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})

@@ -27,8 +27,8 @@ var eventfdOne = binary.NativeEndian.AppendUint64(nil, 1)
 
 // EventfdSignal adds 1 to the count and so wakes whoever waits. A count that
 // is full already means "signalled", so EAGAIN is success. It allocates
-// nothing. On a blocking eventfd a full count would block: never pass one
-// whose count a stranger controls.
+// nothing. On a blocking eventfd a full count would block: EventfdRing is for
+// one whose count a stranger controls.
 func EventfdSignal(fd int) error {
 	for {
 		_, err := unix.Write(fd, eventfdOne)
@@ -75,7 +75,8 @@ func EventfdFull(fd int) bool {
 }
 
 // EventfdDrain takes the count without ever blocking, also when a stranger who
-// shares the eventfd made it a blocking one. 0: there was no signal.
+// shares the eventfd made it a blocking one. 0: there was no signal. It fails
+// before Linux 5.8.
 func EventfdDrain(fd int) (uint64, error) {
 	var buf [8]byte
 	for {
