@@ -46,6 +46,12 @@ func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 	return found
 }
 
+// listens: other nodes can connect to it.
+func listens(s *admin.Status) bool { return s.Listen != "" && s.Listen != "off" }
+
+// alone: it has no peers, and none can come. One that does not listen may dial.
+func alone(s *admin.Status) bool { return !listens(s) && s.Counts["peers"] == 0 }
+
 // gpus: a node without GPUs is nothing to mend; one whose GPUs cannot be used is worth a warning, since host memory is moved all the same.
 func (d *doctor) gpus(s *admin.Status) []finding {
 	const check = "gpus"
@@ -71,8 +77,8 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 	renew := fmt.Sprintf("kvpipectl certs node %s --ca DIR where the CA's key is, then copy %s.crt and %s.key here: the daemon reads them again by itself", s.Node, s.Node, s.Node)
 	c := s.Certificate
 	switch {
-	case s.Listen == "" || s.Listen == "off":
-		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off)")}
+	case c == nil && alone(s):
+		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off, and it knows none)")}
 	case c == nil:
 		return []finding{warn(check, "kvpipectl certs init, then kvpipectl certs node "+s.Node+", and name the files under [tls] in kvpiped.toml", "none: peers are not authenticated (insecure)")}
 	case c.Until.IsZero() && c.Problem != "": // nothing could be read since the start
@@ -91,7 +97,7 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 func (d *doctor) congestion(s *admin.Status) []finding {
 	const check = "congestion control"
 	switch {
-	case s.Congestion == "" || s.Listen == "" || s.Listen == "off":
+	case s.Congestion == "" || alone(s):
 		return nil // an older daemon, or one without peers
 	case strings.HasPrefix(s.Congestion, "bbr"):
 		return []finding{warn(check, `congestion = "cubic" under [tcp] in kvpiped.toml, for kvpiped alone; or sysctl -w net.ipv4.tcp_congestion_control=cubic; and restart kvpiped`,
@@ -119,7 +125,7 @@ func (d *doctor) peers(s *admin.Status, peers []admin.Peer) []finding {
 	switch {
 	case len(up) > 0:
 		found = append(found, fine(check, "connected: %s", strings.Join(up, ", ")))
-	case len(peers) == 0 && s.Listen != "" && s.Listen != "off":
+	case len(peers) == 0 && listens(s):
 		found = append(found, fine(check, "none are configured or connected: name them under [peers.nodes], or allow address hints with peers.allow"))
 	}
 	return found

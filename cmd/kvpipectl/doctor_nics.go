@@ -24,7 +24,7 @@ func (d *doctor) nics(s *admin.Status, n admin.NICs) []finding {
 		}
 	}
 	switch {
-	case n.State == "" || s.Listen == "off" && s.Counts["peers"] == 0:
+	case n.State == "" || alone(s):
 		return nil // of no use, or an older daemon
 	case n.State == "unknown":
 		return []finding{warn(check, "let the daemon use netlink, or live with data links that go where the routes lead them", "%s", n.Reason)}

@@ -111,8 +111,17 @@ func TestDoctorCongestion(t *testing.T) {
 	} {
 		compare(t, d.congestion(&admin.Status{Listen: "127.0.0.1:7650", Congestion: name}), w...)
 	}
-	compare(t, d.congestion(&admin.Status{Listen: "off", Congestion: "bbr"}))
+	for _, listen := range nowhere {
+		compare(t, d.congestion(&admin.Status{Listen: listen, Congestion: "bbr"}))
+		compare(t, d.congestion(&admin.Status{Listen: listen, Counts: dialing, Congestion: "cubic"}), want{"ok", "data links have cubic", ""})
+	}
 }
+
+// nowhere is how a daemon says that it does not listen, and has said it. One with a peer dials.
+var (
+	nowhere = []string{"", "off"}
+	dialing = map[string]int{"peers": 1}
+)
 
 // host makes a tree of what doctor reads below proc and sys.
 func host(t *testing.T, files map[string]string) string {
@@ -195,9 +204,17 @@ func TestDoctorDaemon(t *testing.T) {
 		s.Certificate = c.cert
 		compare(t, d.certificate(&s), c.want)
 	}
-	off := running
-	off.Listen = ""
-	compare(t, d.certificate(&off), want{"ok", "none needed", ""})
+	for _, listen := range nowhere {
+		off := running
+		off.Listen = listen
+		compare(t, d.certificate(&off), want{"ok", "none needed", ""})
+		off.Counts = dialing
+		compare(t, d.certificate(&off), want{"warning", "not authenticated", "certs init"})
+		off.Certificate = until(1, "")
+		compare(t, d.certificate(&off), want{"problem", "n.crt expired on 2026-05-01", "certs node n"})
+		off.Counts = nil // a peer may yet be named
+		compare(t, d.certificate(&off), want{"problem", "n.crt expired on 2026-05-01", "certs node n"})
+	}
 }
 
 func TestDoctorPeers(t *testing.T) {
@@ -264,7 +281,10 @@ func TestDoctorNICs(t *testing.T) {
 	} {
 		compare(t, d.nics(s, c.nics), c.want...)
 	}
-	compare(t, d.nics(&admin.Status{Listen: "off"}, admin.NICs{State: "complete", NICs: two}))
+	for _, listen := range nowhere {
+		compare(t, d.nics(&admin.Status{Listen: listen}, admin.NICs{State: "complete", NICs: two[:0]}))
+		compare(t, d.nics(&admin.Status{Listen: listen, Counts: dialing}, admin.NICs{State: "complete", NICs: two[:0]}), want{"warning", "none is used", "nic_allow"})
+	}
 }
 
 // TestDoctorWhole: the command's exit, its JSON, and that what is wrong comes with its fix in the printed form.
