@@ -76,8 +76,10 @@ func (c *Config) checkPlaces(p *problems) {
 	if c.Listen == c.Metrics && c.Listen != "off" && !strings.HasSuffix(c.Listen, ":0") {
 		p.add("metrics", "%q: is what listen says too; give another port", c.Metrics)
 	}
-	if err := dialed(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > 127) {
-		p.add("advertise", "%q: give the host:port that other nodes dial, at most 127 bytes, or leave it empty", c.Advertise)
+	if err := dialed(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > maxAdvertise) {
+		p.add("advertise", "%q: give the host:port that other nodes dial, at most %d bytes, or leave it empty", c.Advertise, maxAdvertise)
+	} else if n := c.named(); n > maxAdvertise {
+		p.add("advertise", "%q: would be node with the port of listen, %d bytes, at most %d: give the host:port that other nodes dial, or a shorter node", "", n, maxAdvertise)
 	}
 	if v := c.GPU.NVML; v != "auto" && v != "off" && !strings.HasPrefix(v, "/") {
 		p.add("gpu.nvml", "%q: give \"auto\", \"off\" or the absolute path of libnvidia-ml.so.1", v)
@@ -93,6 +95,21 @@ func (c *Config) checkPlaces(p *problems) {
 			p.add("peers.nodes."+name, "%q: give host:port (%v)", addr, err)
 		}
 	}
+}
+
+// maxAdvertise is how long an advertised address may be.
+const maxAdvertise = 127
+
+// named is how long the address is at most that the daemon makes of the node's name; 0 where it makes none.
+func (c *Config) named() int {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if c.Advertise != "" || err != nil || !wildcard(c.Listen) {
+		return 0
+	}
+	if n, err := strconv.Atoi(port); err != nil || n == 0 {
+		port = "65535" // one that is found when the daemon listens
+	}
+	return len(c.Node) + len(":") + len(port)
 }
 
 // name judges what a node is called.

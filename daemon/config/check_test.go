@@ -21,6 +21,10 @@ func TestCheckAccepts(t *testing.T) {
 		"insecure ::1":      func(c *Config) { c.Insecure, c.TLS, c.Listen, c.Advertise = true, TLS{}, "[::1]:1", "localhost:1" },
 		"no peers at all":   func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
 		"only dials":        func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
+		"a long name":       func(c *Config) { c.Node = strings.Repeat("n", 122) },
+		"a longer name":     func(c *Config) { c.Node, c.Advertise = strings.Repeat("n", 255), "n:1" },
+		"and one address":   func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 255), "10.0.0.1:7650" },
+		"or none":           func(c *Config) { c.Node, c.TLS, c.Listen = strings.Repeat("n", 255), TLS{}, "off" },
 		"some NICs": func(c *Config) {
 			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
 		},
@@ -62,6 +66,8 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b:kvpipe"} }, `peers.nodes.b: "b:kvpipe": give host:port (port "kvpipe" is not 1 to 65535)`},
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b c": "b:1"} }, `peers.nodes: "b c": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Advertise = "me:" }, `advertise: "me:": give the host:port that other nodes dial, at most 127 bytes, or leave it empty`},
+		{func(c *Config) { c.Node = strings.Repeat("n", 123) }, `advertise: "": would be node with the port of listen, 128 bytes, at most 127: give the host:port that other nodes dial, or a shorter node`},
+		{func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 122), ":0" }, `advertise: "": would be node with the port of listen, 128 bytes, at most 127: give the host:port that other nodes dial, or a shorter node`},
 		{func(c *Config) { c.Transports = []string{} }, `transports: []: is empty, and nothing would ever move; list at least one of local, tcp, or leave the key out`},
 		{func(c *Config) { c.Transports = []string{"rdna"} }, `transports: "rdna" is not a transport of this build; known: local, tcp`},
 		{func(c *Config) { c.Transports = []string{"tcp", "tcp"} }, `transports: "tcp" is listed twice; list each once, best first`},
