@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +127,16 @@ func TestWatch(t *testing.T) {
 	}
 	if seen.n < seen.want {
 		t.Errorf("printed %d tables, want %d", seen.n, seen.want)
+	}
+}
+
+// TestInterrupted: what is to print once, and did not, has failed.
+func TestInterrupted(t *testing.T) {
+	socket := admintest.Serve(t, admintest.Example())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := execute(ctx, io.Discard, []string{"transfers", "--admin", socket}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v, want %v", err, context.Canceled)
 	}
 }
 

@@ -25,7 +25,10 @@ func (c *ctl) transfers() *cobra.Command {
 		}
 		for {
 			if err := show(c, cmd.Context(), "transfers", nil, c.printTransfers(watch)); err != nil {
-				return quiet(cmd.Context(), err)
+				if watch && cmd.Context().Err() != nil {
+					return nil // an interrupted watch ended as it should
+				}
+				return err
 			}
 			if !watch || c.printed.err != nil || !pause(cmd.Context(), every) {
 				return nil
@@ -33,14 +36,6 @@ func (c *ctl) transfers() *cobra.Command {
 		}
 	}
 	return cmd
-}
-
-// quiet: an interrupted watch ended as it should.
-func quiet(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // pause is false when ctx ended meanwhile.
