@@ -67,10 +67,11 @@ func (n *node) clean() {
 	n.t.Helper()
 	eventually(n.t, "node "+n.cfg.Node+" gave everything back", func() bool {
 		s := get[admin.Status](n, "status")
+		m, err := view{n.Daemon}.look(n.t.Context())
 		n.bench.mu.Lock()
 		served := len(n.bench.serving)
 		n.bench.mu.Unlock()
-		return s.Counts["sessions"] == 0 && s.Counts["offers"] == 0 && s.Counts["holds_shared"] == 0 && s.Counts["holds_exclusive"] == 0 &&
+		return err == nil && len(m.Sessions) == 0 && s.Counts["offers"] == 0 && s.Counts["holds_shared"] == 0 && s.Counts["holds_exclusive"] == 0 &&
 			len(*n.bench.sessions.Load()) == 0 && served == 0
 	})
 }

@@ -13,11 +13,13 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	if err != nil {
 		return metrics.Snapshot{}, err
 	}
+	connected := v.sessions.Sessions()
 	s := metrics.Snapshot{
-		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(m.Sessions) - m.Orphaned, PinnedBytes: v.sessions.Pinned(),
+		Version: v.opts.Version, Node: v.cfg.Node, Draining: m.Draining, Sessions: len(connected), PinnedBytes: v.sessions.Pinned(),
 		OrphanedBytes: v.sessions.Orphaned(),
-		Offers:        map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive - m.HoldsSeeking, Transfers: len(m.Transfers) - m.Seeking,
+		Offers:        map[string]int{}, HeldShared: m.HoldsShared, HeldExcl: m.HoldsExclusive - m.HoldsSeeking,
 	}
+	s.Transfers, s.Takes = inFlight(m)
 	for _, state := range transfer.OfferStates {
 		s.Offers[state] = 0
 	}
@@ -34,14 +36,8 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 		p.Items, p.Waiting, p.Bytes = p.Items+x.Items, p.Waiting+x.Waiting, p.Bytes+x.Bytes
 		s.Pipes[x.Kind()] = p
 	}
-	for _, t := range m.Transfers {
-		if t.End == transfer.Consumer {
-			s.Takes++
-		}
-	}
-	s.Takes -= m.Seeking // gets that wait for an item
 	limits := v.limits()
-	for _, x := range v.sessions.Sessions() {
+	for _, x := range connected {
 		s.Regions += len(x.Regions)
 		limits = mostUsed(limits, v.sessionLimits(m, &x))
 	}
@@ -66,6 +62,22 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 		s.Warnings[w.kind]++
 	}
 	return s, nil
+}
+
+// inFlight counts ends of transfers, and the takes among them, without those that have ended and are remembered, and without gets that wait for
+// an item.
+func inFlight(m *transfer.Snapshot) (transfers, takes int) {
+	for i := range m.Transfers {
+		switch t := &m.Transfers[i]; {
+		case t.State == "ended":
+		case t.End == transfer.Consumer:
+			takes++
+			fallthrough
+		default:
+			transfers++
+		}
+	}
+	return transfers - m.Seeking, takes - m.Seeking
 }
 
 func (v view) scrapePeers(s *metrics.Snapshot) {

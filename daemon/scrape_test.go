@@ -3,9 +3,61 @@ package daemon
 import (
 	"testing"
 
+	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
+
+// TestEndedTakesAreNotInFlight: what has ended is remembered for a while, and listed, and counts no more.
+func TestEndedTakesAreNotInFlight(t *testing.T) {
+	end := func(e transfer.End, state string) transfer.TransferInfo {
+		return transfer.TransferInfo{End: e, State: state}
+	}
+	m := transfer.Snapshot{Seeking: 1, Transfers: []transfer.TransferInfo{
+		end(transfer.Consumer, "asking"), end(transfer.Consumer, "ended"), end(transfer.Consumer, "seeking"),
+		end(transfer.Producer, "moving"), end(transfer.Producer, "parked"), end(transfer.Producer, "ended"),
+	}}
+	if transfers, takes := inFlight(&m); transfers != 3 || takes != 1 {
+		t.Errorf("%d ends of transfers, %d takes; want 3 and 1", transfers, takes)
+	}
+}
+
+// TestConnectedSessions: those that are connected count, and not what a sender that is gone has left to be received.
+func TestConnectedSessions(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	count := func(want int) bool {
+		s, err := view{n.Daemon}.metrics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Sessions == want && get[admin.Status](n, "status").Counts["sessions"] == want
+	}
+	sender, err := sessiontest.Dial(n.cfg.Socket, sessiontest.Options{Engine: "e", Role: transfer.Endpoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sender.Kill)
+	bind, err := sender.Submit(&transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 4096, Linger: 3600e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sender.Submit(&transfer.PutOp{Target: bind, Form: transfer.MatchNext, Meta: make([]byte, 8)}); err != nil {
+		t.Fatal(err)
+	}
+	pipe := func(state string, items int) bool {
+		all := get[[]admin.Pipe](n, "pipes")
+		return len(all) == 1 && all[0].State == state && all[0].Items == items
+	}
+	eventually(t, "the item is there", func() bool { return pipe("open", 1) })
+	if !count(1) {
+		t.Error("the sender is not counted")
+	}
+	if err := sender.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the sender is gone and its item is left", func() bool { return pipe("lingering", 1) })
+	eventually(t, "no session is counted", func() bool { return count(0) })
+}
 
 // TestGetsThatWaitAreNoTakes: a receiver that asks for items ahead takes nothing until there are some.
 func TestGetsThatWaitAreNoTakes(t *testing.T) {

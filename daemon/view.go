@@ -37,16 +37,18 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 			up++
 		}
 	}
-	for _, s := range v.sessions.Sessions() {
+	connected := v.sessions.Sessions()
+	for _, s := range connected {
 		regions += len(s.Regions)
 	}
+	transfers, _ := inFlight(m)
 	s := admin.Status{
 		Node: c.Node, Version: v.opts.Version, Incarnation: fmt.Sprintf("%016x", v.incarnation), Epoch: v.epoch(), State: "running",
 		Started: v.started, Uptime: time.Since(v.started).Seconds(), Socket: c.Socket, Listen: v.listenAddr(), Advertise: v.advertise(),
 		Insecure: c.Insecure, DataPlain: c.DataPlain, PollMode: c.PollMode, Transports: c.Transports, Warnings: []string{}, Pinned: v.sessions.Pinned(), Orphaned: v.sessions.Orphaned(),
 		Limits: v.limits(),
 		Counts: map[string]int{
-			"sessions": len(m.Sessions) - m.Orphaned, "orphaned": m.Orphaned, "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": len(m.Transfers) - m.Seeking,
+			"sessions": len(connected), "orphaned": m.Orphaned, "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": transfers,
 			"seeking": m.Seeking, "parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive - m.HoldsSeeking,
 		},
 	}

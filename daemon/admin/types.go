@@ -51,7 +51,7 @@ type Status struct {
 	Transports  []string       `json:"transports"`
 	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
 	Certificate *Certificate   `json:"certificate,omitempty"`
-	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers, seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
+	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers (without those that have ended), seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
 	NICs        int            `json:"nics"`   // over which data links may go
 	Pinned      uint64         `json:"pinned_bytes"`
 	Limits      []Limit        `json:"limits"`         // of all sessions together

@@ -32,6 +32,15 @@ func look(n *Node) (holdings, error) {
 		return holdings{}, err
 	}
 	h := holdings{counts: s.Counts, pinned: s.Pinned, wires: 1}
+	var transfers []admin.Transfer
+	if err := n.Ctl.Get(ctx, "transfers", nil, &transfers); err != nil {
+		return h, err
+	}
+	for _, t := range transfers {
+		if t.State == "ended" { // and is remembered, for a while
+			h.counts["ended"]++
+		}
+	}
 	if err := n.Ctl.Get(ctx, "pipes", nil, &h.pipes); err != nil {
 		return h, err
 	}
