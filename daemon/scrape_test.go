@@ -22,6 +22,23 @@ func TestEndedTakesAreNotInFlight(t *testing.T) {
 	}
 }
 
+// TestRanks: a rank is shown of workers alone.
+func TestRanks(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	for role, ranked := range map[transfer.Role]bool{transfer.Worker: true, transfer.Scheduler: false, transfer.Endpoint: false} {
+		c, err := sessiontest.Dial(n.cfg.Socket, sessiontest.Options{Engine: role.String(), Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Kill)
+		for _, s := range get[[]admin.Session](n, "sessions") {
+			if s.Engine == role.String() && (s.Rank != nil) != ranked {
+				t.Errorf("%s: rank %v is shown", role, s.Rank)
+			}
+		}
+	}
+}
+
 // TestConnectedSessions: those that are connected count, and not what a sender that is gone has left to be received.
 func TestConnectedSessions(t *testing.T) {
 	n := start(t, "a", t.TempDir(), nil)

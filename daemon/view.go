@@ -103,7 +103,7 @@ func (v view) Sessions(ctx context.Context) ([]admin.Session, error) {
 			Regions: len(s.Regions), Pinned: s.Pinned, Operations: s.Open, Progress: s.Progress, Submitted: s.Submissions,
 			Completed: s.Completions, Uncollected: int(s.Unread), Limits: v.sessionLimits(m, &s),
 		}
-		if s.Role != transfer.Scheduler {
+		if s.Role == transfer.Worker {
 			a.Rank = &s.Rank
 		}
 		out = append(out, a)
