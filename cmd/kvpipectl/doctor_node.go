@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -84,8 +85,11 @@ func (d *doctor) noPermission() finding {
 		"permission denied: %s is for members of group %s alone, mode %04o", path, group, st.Mode().Perm())
 }
 
-// What a node with many sessions needs: each has a socket, two rings, two eventfds and a pidfd, each region a memfd.
-const enoughFiles = 8192
+// sessionFiles is what a session takes while it lasts: its connection, two eventfds and a pidfd. Its rings and regions are mapped, and take none.
+const sessionFiles = 4
+
+// enoughFiles is for as many sessions as a daemon takes unless it is told otherwise (limits.sessions), and as many files of its own and of its peers.
+var enoughFiles = 2 * sessionFiles * uint64(config.Default().Limits.Sessions)
 
 func (d *doctor) limits(pid int) []finding {
 	const check = "limits"
@@ -103,7 +107,7 @@ func (d *doctor) limits(pid int) []finding {
 	}
 	var found []finding
 	if soft < enoughFiles {
-		found = append(found, warn(check, "LimitNOFILE=65536 in the unit, or ulimit -n 65536 before kvpiped --dev", "the daemon may open %d files: each session takes 6 and each region 1", soft))
+		found = append(found, warn(check, "LimitNOFILE=65536 in the unit, or ulimit -n 65536 before kvpiped --dev", "the daemon may open %d files: each session takes %d, each peer one and one for each data link", soft, sessionFiles))
 	} else {
 		found = append(found, fine(check, "the daemon may open %d files", soft))
 	}

@@ -153,7 +153,7 @@ func TestDoctorHost(t *testing.T) {
 		},
 		{
 			map[string]string{"proc/7/limits": limits("1024"), "proc/sys/vm/max_map_count": "1000\n", reserved: "0\n", shmem: "always within_size [advise] never deny force\n"},
-			[]want{{"warning", "may open 1024 files", "LimitNOFILE"}, {"warning", "max_map_count is 1000", "65530"}}, []want{{"ok", "shmem_enabled is advise", ""}},
+			[]want{{"warning", "may open 1024 files: each session takes 4, ", "LimitNOFILE"}, {"warning", "max_map_count is 1000", "65530"}}, []want{{"ok", "shmem_enabled is advise", ""}},
 		},
 		{
 			map[string]string{"proc/7/limits": head, shmem: "always within_size advise [never] deny force\n"},
