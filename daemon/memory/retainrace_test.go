@@ -31,8 +31,9 @@ func TestRegisterWhileRetained(t *testing.T) {
 		}
 		err := sys.Punch(b)
 		select {
-		case <-came:
+		case err := <-came:
 			t.Error("who registers the memfd does not wait for the pages that go now")
+			came <- err
 		default:
 		}
 		return err

@@ -54,24 +54,22 @@ type kernelSignals struct {
 	done [1]ioEvent
 }
 
-// iocb and ioEvent are the kernel's structures of those names.
+// iocb and ioEvent are the kernel's structures of those names. What has no name
+// here is 0: data, key and flags, the opcode (IOCB_CMD_PREAD), and what is read.
 type iocb struct {
-	data       uint64
-	key, flags uint32 // in the machine's byte order, which tells nothing: both are 0
-	opcode     uint16 // 0: IOCB_CMD_PREAD
-	priority   int16
-	fd         uint32
-	buf, bytes uint64
-	off        int64
-	_          uint64
-	options    uint32
-	resfd      uint32
+	_       uint64
+	_       [2]uint32
+	_       uint16
+	_       int16
+	fd      uint32
+	_       [2]uint64
+	_       int64
+	_       uint64
+	options uint32
+	resfd   uint32
 }
 
-type ioEvent struct {
-	data, obj uint64
-	res, res2 int64
-}
+type ioEvent struct{ _ [4]uint64 }
 
 // resfd says that an eventfd is signalled at the end (IOCB_FLAG_RESFD).
 const resfd = 1
