@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/kvpipe/kvpipe/daemon/peer"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -19,7 +18,7 @@ type bencher struct {
 	to    *sink
 	peers interface {
 		Send(node string, epoch uint64, msg transfer.Msg)
-		Snapshot() ([]peer.Status, peer.Stats)
+		Secure(node string, epoch uint64) bool
 	}
 	allowed func(transport string) bool
 
@@ -32,13 +31,15 @@ type bencher struct {
 
 	sessions atomic.Pointer[map[transfer.SessionID]*benchSession] // replaced, never changed: copy workers look here
 
-	mu      sync.Mutex
-	closed  bool
-	serving map[benchName]*benchServed
+	mu       sync.Mutex
+	closed   bool
+	serving  map[benchName]*benchServed
+	requests map[string]int // of peers, under way, by node
+	underWay int            // all of them
 }
 
 func newBencher(node string, to *sink, allowed func(string) bool) *bencher {
-	b := &bencher{node: node, to: to, allowed: allowed, serving: map[benchName]*benchServed{}}
+	b := &bencher{node: node, to: to, allowed: allowed, serving: map[benchName]*benchServed{}, requests: map[string]int{}}
 	b.stop, b.end = context.WithCancel(context.Background())
 	b.sessions.Store(&map[transfer.SessionID]*benchSession{})
 	return b

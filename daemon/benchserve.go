@@ -15,6 +15,12 @@ const (
 	benchLease  = 10 * time.Second
 )
 
+// How many of peers' requests are under way at a time, and how many of one peer: one that measures has one.
+const (
+	benchRequests   = 64
+	benchRequestsOf = 8
+)
+
 // benchName names a measurement of a peer.
 type benchName struct {
 	node string
@@ -33,40 +39,64 @@ type benchServed struct {
 	refused map[uint64]transfer.Cause
 }
 
-// asked answers a peer's watch or drop of one of the daemons' own keys; false: it is another key. It does not block.
+// asked answers a peer's watch or drop of one of the daemons' own keys; false: it is another key. It does not block. What comes this way
+// passes by the driver's queue, so that nothing but the bounds here holds up a peer that asks without end.
 func (b *bencher) asked(node string, epoch uint64, msg *transfer.MsgKey) bool {
 	key := string(msg.Key)
 	if len(key) < len(benchPrefix) || key[:len(benchPrefix)] != benchPrefix {
 		return false
 	}
-	b.mu.Lock()
-	closed := b.closed
-	if !closed {
-		b.wg.Add(1)
-	}
-	b.mu.Unlock()
 	reply := func(c transfer.Cause) { b.peers.Send(node, epoch, &transfer.MsgKeyAck{ID: msg.ID, Cause: c}) }
-	if closed {
+	switch {
+	case !b.peers.Secure(node, epoch):
+		reply(transfer.Cause{Reason: transfer.Denied, Text: fmt.Sprintf("node %q measures with authenticated peers alone; this channel is insecure", b.node)})
+		return true
+	case b.stop.Err() != nil:
 		reply(transfer.Cause{Reason: transfer.Unavailable, Text: errStopping.Error()})
+		return true
+	case key == benchHello:
+		reply(transfer.Cause{})
+		return true
+	}
+	if cause := b.enter(node); cause.Reason != transfer.OK {
+		reply(cause)
 		return true
 	}
 	go func() {
 		defer b.wg.Done()
-		b.serve(node, key, msg, reply)
+		b.serve(node, key, msg, func(c transfer.Cause) { b.leave(node); reply(c) })
 	}()
 	return true
 }
 
-// serve does what a peer asked for, and replies.
+// enter counts a request that is under way until leave, or says why it cannot be. Who entered is waited for when the daemon stops.
+func (b *bencher) enter(node string) transfer.Cause {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return transfer.Cause{Reason: transfer.Unavailable, Text: errStopping.Error()}
+	case b.requests[node] >= benchRequestsOf || b.underWay >= benchRequests:
+		return transfer.Cause{Reason: transfer.Busy, Text: fmt.Sprintf(
+			"node %q answers %d requests of a peer at a time for measurements, %d of all: try again later", b.node, benchRequestsOf, benchRequests)}
+	}
+	b.requests[node]++
+	b.underWay++
+	b.wg.Add(1)
+	return transfer.Cause{}
+}
+
+func (b *bencher) leave(node string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.underWay--
+	if b.requests[node]--; b.requests[node] == 0 {
+		delete(b.requests, node)
+	}
+}
+
+// serve does what a peer asked for, and replies, perhaps after it returned.
 func (b *bencher) serve(node, key string, msg *transfer.MsgKey, reply func(transfer.Cause)) {
-	if !b.authenticated(node) {
-		reply(transfer.Cause{Reason: transfer.Denied, Text: fmt.Sprintf("node %q measures with authenticated peers alone; this channel is insecure", b.node)})
-		return
-	}
-	if key == benchHello {
-		reply(transfer.Cause{})
-		return
-	}
 	spec, err := parseBench(key)
 	if err != nil {
 		reply(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
@@ -91,20 +121,11 @@ func (b *bencher) serve(node, key string, msg *transfer.MsgKey, reply func(trans
 	// After the event by which the offer came, the machine has judged it.
 	b.to.driver.Post(func() {
 		b.mu.Lock()
-		defer b.mu.Unlock()
-		reply(s.refused[user])
+		cause := s.refused[user]
 		delete(s.refused, user)
+		b.mu.Unlock()
+		reply(cause)
 	})
-}
-
-func (b *bencher) authenticated(node string) bool {
-	all, _ := b.peers.Snapshot()
-	for i := range all {
-		if all[i].Node == node {
-			return all[i].Secure
-		}
-	}
-	return false
 }
 
 // admit finds a peer's measurement, or begins it: one after the other, so that however many are asked for at a time, no more memory is

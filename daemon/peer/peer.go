@@ -189,6 +189,12 @@ func (m *Manager) Send(node string, epoch uint64, msg transfer.Msg) {
 	}
 }
 
+// Secure says whether the node has a channel of that epoch on which it proved who it is.
+func (m *Manager) Secure(node string, epoch uint64) bool {
+	c := m.channelOf(node)
+	return c != nil && c.epoch == epoch && !m.cfg.Insecure
+}
+
 // Queue is Send that may leave the message lying until Flush: messages that go out together cost little more than one.
 func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg, more bool) {
 	c := m.channelOf(node)
