@@ -103,3 +103,6 @@ func (m *Machine) Told(node string) int { return len(m.peers[node].told) }
 
 // Known is how many layouts of a node are remembered.
 func (m *Machine) Known(node string) int { return len(m.peers[node].knows) }
+
+// Routes is how many names and addresses of peers are remembered.
+func (m *Machine) Routes() int { return len(m.routes) }

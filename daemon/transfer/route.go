@@ -1,0 +1,192 @@
+package transfer
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// route is what a client named: a node, or an address whose node the channel will tell.
+type route struct {
+	hint    string
+	node    string // "" unknown
+	found   Time   // when that became known
+	dialing bool
+	tries   int
+	last    Cause // why it could not be reached lately
+	retry   timer
+	waiting []traveller
+}
+
+// What addresses led to is remembered, since clients name the same ones again and again and to ask costs a connection, but neither of many for
+// one node, which can be spelled without end, nor for long: an address can become another node's while the channel to its old one lasts.
+const (
+	maxRoutes = 16
+	routeAge  = 30 * Second
+)
+
+// traveller is an operation that needs a peer.
+type traveller interface {
+	arrive(m *Machine, p *peer) // nil: this node
+	stranded(m *Machine, cause Cause)
+}
+
+// reach calls t.arrive now if the peer's channel is up, else once it is; stranded if it cannot be.
+func (m *Machine) reach(hint string, t traveller) {
+	if hint == "" || hint == m.cfg.Node {
+		t.arrive(m, nil)
+		return
+	}
+	if p := m.peers[hint]; p != nil && p.up {
+		t.arrive(m, p)
+		return
+	}
+	r := m.routes[hint]
+	if r == nil {
+		r = &route{hint: hint}
+		m.routes[hint] = r
+	}
+	if p := m.peers[r.node]; p != nil && p.up && m.now-r.found < routeAge {
+		m.arrive(t, p)
+		return
+	}
+	r.waiting = append(r.waiting, t)
+	if !r.dialing && r.retry.pos == 0 {
+		m.dial(r)
+	}
+}
+
+func (m *Machine) dial(r *route) {
+	r.dialing = true
+	m.emit(Dial{Hint: r.hint})
+}
+
+// forgo takes an operation off the list of those that wait for a channel.
+func (m *Machine) forgo(hint string, t traveller) {
+	r := m.routes[hint]
+	if r == nil {
+		return
+	}
+	r.waiting = slices.DeleteFunc(r.waiting, func(w traveller) bool { return w == t })
+	m.tidy(r)
+}
+
+// idle says whether nobody needs the route now.
+func (r *route) idle() bool { return len(r.waiting) == 0 && !r.dialing }
+
+// tidy forgets a route that nobody needs: hints come from clients.
+func (m *Machine) tidy(r *route) {
+	if r.idle() && r.node == "" {
+		m.disarm(&r.retry)
+		delete(m.routes, r.hint)
+	}
+}
+
+func (r *route) fire(m *Machine, _ wake) {
+	if len(r.waiting) > 0 && !r.dialing {
+		m.dial(r)
+	}
+	m.tidy(r)
+}
+
+// trouble says why a peer has not been reached so far.
+func (m *Machine) trouble(hint string) Cause {
+	if r := m.routes[hint]; r != nil {
+		return r.last
+	}
+	return Cause{}
+}
+
+// notReached names the peer once: what came of dialing it may begin with its name.
+func notReached(hint, limit string, c Cause) Cause {
+	return because(PeerGone, "peer %q was not reached within %s: %s", hint, limit, strings.TrimPrefix(c.Text, "peer "+hint+" "))
+}
+
+// leads notes where a route leads.
+func (m *Machine) leads(r *route, p *peer) {
+	m.unknow(r)
+	r.node, r.found, r.dialing = p.node, m.now, false
+	p.routes = append(p.routes, r)
+}
+
+// unknow takes that back.
+func (m *Machine) unknow(r *route) {
+	if p := m.peers[r.node]; p != nil {
+		p.routes = slices.DeleteFunc(p.routes, func(o *route) bool { return o == r })
+	}
+	r.node = ""
+}
+
+// depart sends everybody on who waits for that node, in the order in which they came to each route.
+func (m *Machine) depart(p *peer) {
+	leave := slices.Clone(p.routes)
+	if r := m.routes[p.node]; r != nil {
+		leave = append(leave, r)
+	}
+	slices.SortFunc(leave, func(a, b *route) int { return cmp.Compare(a.hint, b.hint) })
+	for _, r := range leave {
+		m.sendOn(r, p)
+	}
+	m.forgetRoutes(p, maxRoutes)
+}
+
+// sendOn is for who waits at one route.
+func (m *Machine) sendOn(r *route, p *peer) {
+	r.tries, r.last, r.dialing = 0, Cause{}, false
+	m.disarm(&r.retry)
+	waiting := r.waiting
+	r.waiting = nil
+	for _, t := range waiting {
+		m.arrive(t, p)
+	}
+	m.tidy(r)
+}
+
+// arrive is for a peer that may turn out to be this node.
+func (m *Machine) arrive(t traveller, p *peer) {
+	if p.node == m.cfg.Node {
+		p = nil
+	}
+	t.arrive(m, p)
+}
+
+// forgetRoutes forgets where routes lead that nobody needs now, the oldest first, until most are left.
+func (m *Machine) forgetRoutes(p *peer, most int) {
+	for _, r := range slices.Clone(p.routes) {
+		if len(p.routes) <= most {
+			return
+		}
+		if r.idle() {
+			m.unknow(r)
+			m.tidy(r)
+		}
+	}
+}
+
+func (m *Machine) dialFailed(ev DialFailed) {
+	r := m.routes[ev.Hint]
+	if r == nil {
+		return
+	}
+	r.dialing, r.last = false, ev.Cause
+	if p := m.peers[cmp.Or(r.node, r.hint)]; p != nil && p.up && !ev.Final {
+		r.found = m.now // its channel is there all the same
+		m.sendOn(r, p)
+		return
+	}
+	if ev.Final {
+		waiting := r.waiting
+		r.waiting = nil
+		for _, t := range waiting {
+			t.stranded(m, ev.Cause)
+		}
+	}
+	if ev.Final || len(r.waiting) == 0 {
+		m.unknow(r)
+		m.tidy(r)
+		return
+	}
+	pause := m.cfg.Redial << min(r.tries, 3)
+	r.tries++
+	m.arm(&r.retry, r, wakeRedial, m.now+pause+Time(m.cfg.Random()%uint64(pause)))
+}
