@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"sync"
@@ -38,9 +39,10 @@ type channel struct {
 	rtt           atomic.Int64
 	up            atomic.Bool // PeerUp was emitted, or is; set under mu
 	ended         atomic.Bool
-	behind        atomic.Bool // the reader waits for the machine
-	running       atomic.Bool // the reader runs the machine
-	backlog       backlog     // the reader's
+	roots         *x509.CertPool // by which the peer was judged last; the judge's
+	behind        atomic.Bool    // the reader waits for the machine
+	running       atomic.Bool    // the reader runs the machine
+	backlog       backlog        // the reader's
 
 	wmu    sync.Mutex // held while writing to conn
 	spare  []byte     // guarded by wmu

@@ -41,6 +41,7 @@ func (c *channel) beat() {
 			return
 		}
 		if now >= next {
+			c.m.callJudge()
 			c.prod()
 			next = now + int64(pulse.Until(time.Duration(every)))
 			if c.m.rough.due(c.node) && now-tried >= int64(roughFirst) {

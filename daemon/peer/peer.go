@@ -75,6 +75,7 @@ type Manager struct {
 	refusals  refusals
 	malformed damper.Each // by node
 	rough     rough
+	suspect   chan struct{} // calls the judge
 
 	mu       sync.Mutex
 	closed   bool
@@ -142,6 +143,7 @@ func New(cfg Config) (*Manager, error) {
 		cfg: cfg, log: cfg.Log, born: time.Now(), nodes: cfg.Nodes, allow: unmapped(cfg.Allow),
 		channels: map[string]*channel{}, lost: map[string]uint64{}, dialing: map[target]*dial{}, pace: map[string]*backoff{},
 	}
+	m.suspect = make(chan struct{}, 1)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -151,6 +153,9 @@ func (m *Manager) clock() int64 { return int64(time.Since(m.born)) }
 
 // Start begins to accept.
 func (m *Manager) Start() {
+	if m.cfg.Identity != nil {
+		m.wg.Go(m.judge)
+	}
 	if m.cfg.Listener != nil {
 		m.wg.Go(m.accept)
 	}

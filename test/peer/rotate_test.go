@@ -101,6 +101,18 @@ func TestCertificatesAreReplacedUnderRunningDaemons(t *testing.T) {
 		t.Errorf("a's problem: %q", p)
 	}
 	handOver(producer, consumer, b.Addr, blocks)
+
+	// Whose CA is gone without that has no channel any more: b still shows what the one before signed.
+	last := filepath.Join(c.Dir, "last")
+	if err := pki.Init(last, "the last CA", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	write(read(t, filepath.Join(last, pki.CAFile)))
+	if err := pki.IssueNode(last, c.CA(), "a", nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, "a has no channel with b", func() bool { return a.Peer("b").State != "up" })
+	a.Says("peer down", "peer=b", "is not trusted any more", "unknown authority")
 }
 
 func read(t *testing.T, path string) string {

@@ -89,6 +89,9 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 	}
 }
 
+// Roots are the CAs as they are now; another pool whenever the files were read again. nil: none were good so far.
+func (id *Identity) Roots() *x509.CertPool { return id.current().roots }
+
 // Problem returns when the certificate in use ends (zero: there is none), and what is wrong: that it has ended, or why the files on disk
 // are not those in use.
 func (id *Identity) Problem() (until time.Time, err error) {

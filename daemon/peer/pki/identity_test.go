@@ -3,6 +3,7 @@ package pki
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -292,4 +293,36 @@ func TestRotationUnderLoad(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// TestWhatWasShownIsJudgedByTheCAsOfNow, and by the time at which it was shown.
+func TestWhatWasShownIsJudgedByTheCAsOfNow(t *testing.T) {
+	dir, next := newCA(t), newCA(t)
+	issue(t, dir, dir, "a", time.Hour)
+	id := open(t, dir, "a")
+	shown, then := []*x509.Certificate{id.current().pair.Leaf}, time.Now()
+	before := id.Roots()
+	if id.Roots() != before {
+		t.Error("other CAs, and no file has changed")
+	}
+	bundle(t, filepath.Join(dir, CAFile), dir, next)
+	if id.Roots() == before {
+		t.Error("the CAs of before serve")
+	}
+	if err := StillSigned(shown, id.Roots(), then); err != nil {
+		t.Errorf("beside another CA: %v", err)
+	}
+	issue(t, dir, dir, "short", time.Nanosecond)
+	cert, _ := NodeFiles(dir, "short")
+	short, err := ReadCertificates(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := StillSigned(short, id.Roots(), short[0].NotAfter); err != nil {
+		t.Errorf("expired since: %v", err)
+	}
+	bundle(t, filepath.Join(dir, CAFile), next)
+	issue(t, next, dir, "a", time.Hour)
+	says(t, "its CA is out", StillSigned(shown, id.Roots(), then), "unknown authority")
+	says(t, "nothing was shown", StillSigned(nil, id.Roots(), then), "no certificate")
 }

@@ -48,10 +48,6 @@ func PeerNode(cs tls.ConnectionState) (string, error) {
 
 // verify checks time and chain. The error is an UntrustedError.
 func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool) error {
-	between := x509.NewCertPool()
-	for _, c := range more {
-		between.AddCert(c)
-	}
 	now := time.Now()
 	switch {
 	case now.After(leaf.NotAfter):
@@ -59,14 +55,36 @@ func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	case now.Before(leaf.NotBefore):
 		return &UntrustedError{fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))}
 	}
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return signed(leaf, more, roots, now)
+}
+
+// StillSigned judges what a peer showed when its connection was opened, the certificate and those between it and a CA, by the CAs of now. That
+// it has expired since is not held against it.
+func StillSigned(shown []*x509.Certificate, roots *x509.CertPool, opened time.Time) error {
+	if len(shown) == 0 {
+		return &UntrustedError{errNone}
+	}
+	err := signed(shown[0], shown[1:], roots, opened)
+	if err != nil && signed(shown[0], shown[1:], roots, time.Now()) == nil {
+		return nil // by a CA whose certificate was made anew since
+	}
+	return err
+}
+
+// signed looks for a chain of certificates that are all valid at that time.
+func signed(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool, at time.Time) error {
+	between := x509.NewCertPool()
+	for _, c := range more {
+		between.AddCert(c)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &unknown): // a CA of the same name is known, or none; what x509 says of that misleads
 		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: unknown authority: no CA in this node's ca file signed it", leaf.Subject, leaf.Issuer)}
 	case err != nil:
 		var invalid x509.CertificateInvalidError
-		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.After(invalid.Cert.NotAfter) {
+		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && at.After(invalid.Cert.NotAfter) {
 			err = fmt.Errorf("its CA's %w", expired(invalid.Cert)) // x509 does not say whose
 		}
 		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
