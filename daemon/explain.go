@@ -42,10 +42,12 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 		case p != nil && p.State != "up" && name != "local":
 			tried.Reason = notUp(p)
 		default:
-			r := t.Probe(node)
+			r, barred := t.Probe(node), v.peers.Barred(node, name)
 			switch {
 			case !r.OK:
 				tried.Reason = r.Reason
+			case barred != "":
+				tried.Reason = barred
 			case e.Transport == "":
 				tried.Answer, e.Transport = "chosen", name
 				e.GBpsIn, e.GBpsOut, e.GBps = r.In, r.Out, max(r.In, r.Out)

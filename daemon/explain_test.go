@@ -112,3 +112,31 @@ func TestATakeSaysWhichTransportIsNotAllowed(t *testing.T) {
 		t.Errorf("%+v, want %s", got, want)
 	}
 }
+
+// TestAPeerThatAllowsNoTransport: explain says so, and a take by the peer ends with that reason, at once, instead of being granted what it will refuse.
+func TestAPeerThatAllowsNoTransport(t *testing.T) {
+	ca := t.TempDir()
+	a := start(t, "a", ca, nil)
+	b := start(t, "b", ca, func(c *config.Config) {
+		c.Peers.Nodes = map[string]string{"a": a.listenAddr()}
+		c.Transports = []string{"local"}
+	})
+	producer, consumer, key := a.join("prefill", 1), b.join("decode", 1), token()
+	if _, err := producer.Submit(&transfer.OfferOp{Key: []byte("k"), Token: key, Consumers: 1, Sealed: true, Blocks: producer.all()}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `not on the allow-list of node "b" (transports = ["local"] there)`
+	c := consumer.do(&transfer.TakeOp{Key: []byte("k"), Token: key, Peer: "a", TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 20e9, Blocks: consumer.all()})
+	if got := c.Cause(); got.Reason != transfer.Unavailable || !strings.Contains(got.Text, `no transport reaches peer "b"`) || !strings.Contains(got.Text, "tcp: "+want) {
+		t.Errorf("the take ended with %+v, want tcp %s", got, want)
+	}
+	e := a.explains("b")
+	for _, tried := range e.Choices {
+		if tried.Transport == "tcp" && (tried.Answer != "refused" || tried.Reason != want) {
+			t.Errorf("explain: %+v, want tcp refused, %s", tried, want)
+		}
+	}
+	if p := get[[]admin.Peer](a, "peers"); e.Transport != "" || len(p) != 1 || p[0].Transport != "" {
+		t.Errorf("explain chooses %q; peers: %+v", e.Transport, p)
+	}
+}

@@ -36,6 +36,8 @@ type Peers interface {
 	// Queue sends a message, at the next Flush at the latest; a moment later if more, when others of its kind follow.
 	Queue(node string, epoch uint64, msg transfer.Msg, more bool)
 	Flush()
+	// Barred says why a node that has a channel does not let a transport be used; "": it does.
+	Barred(node, transport string) (why string)
 }
 
 // Machine is the part of transfer.Machine that the driver runs.

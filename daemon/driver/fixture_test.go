@@ -56,6 +56,8 @@ func (c *clients) Complete(e transfer.Complete) {
 // nobody stands in for the channels of a node without peers.
 type nobody struct{ driver *Driver }
 
+func (n *nobody) Barred(string, string) string { return "" }
+
 func (n *nobody) Dial(hint string) {
 	n.driver.Event(transfer.DialFailed{Hint: hint, Final: true, Cause: transfer.Cause{Reason: transfer.NotFound, Text: "nobody there"}})
 }

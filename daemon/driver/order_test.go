@@ -29,7 +29,9 @@ func (s *scripted) Rouse(e transfer.Rouse) {
 }
 func (s *scripted) Ring()       { s.log = append(s.log, "ring") }
 func (s *scripted) Dial(string) {}
-func (s *scripted) Flush()      { s.log = append(s.log, "sent") }
+
+func (s *scripted) Barred(string, string) string { return "" }
+func (s *scripted) Flush()                       { s.log = append(s.log, "sent") }
 func (s *scripted) Queue(_ string, _ uint64, m transfer.Msg, _ bool) {
 	s.log = append(s.log, fmt.Sprintf("%T", m))
 }

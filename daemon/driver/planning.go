@@ -92,7 +92,10 @@ func (d *Driver) choose(peer, only string) (transport.Transport, string) {
 			continue
 		}
 		r := t.Probe(peer)
-		if r.OK {
+		if r.OK && peer != "" {
+			r.Reason = d.cfg.Peers.Barred(peer, t.Name())
+		}
+		if r.OK && r.Reason == "" {
 			return t, ""
 		}
 		why = append(why, t.Name()+": "+r.Reason)

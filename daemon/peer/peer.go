@@ -200,6 +200,16 @@ func (m *Manager) Secure(node string, epoch uint64) bool {
 	return c != nil && c.epoch == epoch && !m.cfg.Insecure
 }
 
+// Barred says why the node at the other end of a channel does not let a transport be used: it is not on the list that came with its Hello. "": it
+// is, or there is no list.
+func (m *Manager) Barred(node, transport string) (why string) {
+	c := m.channelOf(node)
+	if c == nil || len(c.hello.Transports) == 0 || slices.Contains(c.hello.Transports, transport) {
+		return ""
+	}
+	return fmt.Sprintf("not on the allow-list of node %q (transports = %q there)", node, c.hello.Transports)
+}
+
 // Queue is Send that may leave the message lying until Flush: messages that go out together cost little more than one.
 func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg, more bool) {
 	c := m.channelOf(node)
