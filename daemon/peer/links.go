@@ -100,6 +100,13 @@ func (l *links) move(index int, moving bool) (up bool) {
 	return up
 }
 
+// stays says whether a link that moves is up and goes that way already.
+func (l *links) stays(index int, way ends) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.moving[index] && l.up[index] != nil && l.at[index] == way
+}
+
 func (l *links) fill() {
 	if !l.filled {
 		l.filled = true

@@ -74,6 +74,7 @@ type Manager struct {
 
 	refusals  refusals
 	malformed damper.Each // by node
+	wayless   damper.Each // by node
 	rough     rough
 	suspect   chan struct{} // calls the judge
 

@@ -11,6 +11,10 @@ import (
 // wayTimeout bounds an attempt on one of several ways, so that one that leads nowhere delays a channel little.
 const wayTimeout = 2 * time.Second
 
+// maxWays is how many ways are tried for a link, one after the other, until it goes where the channel goes: a peer may name many addresses at
+// which nobody answers. The others have their turn when links are looked at again.
+const maxWays = 4
+
 // spreadGap is about the least time between two looks at where links should be: a peer may say as often as it likes that it has moved, and
 // each time routes are asked for and ways are tried.
 const spreadGap = time.Second
@@ -53,13 +57,23 @@ func (c *channel) tellAddresses() {
 // theyMoved takes note of the peer's addresses.
 func (c *channel) theyMoved(all []Address) {
 	c.links.mu.Lock()
-	same := slices.Equal(all, c.links.theirs)
+	before := c.links.theirs
 	c.links.theirs = all
 	c.links.mu.Unlock()
-	if !same {
-		c.m.rough.forgetTo(c.node, all)
+	if !slices.Equal(all, before) {
+		c.m.rough.forgetTo(c.node, newTo(before, all))
 		c.spreadAgain()
 	}
+}
+
+// newTo are the addresses of all that are not among those before.
+func newTo(before, all []Address) (out []Address) {
+	for _, a := range all {
+		if !slices.ContainsFunc(before, func(b Address) bool { return b.IP == a.IP }) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // plan says where each of the channel's links should go; nil: where the channel goes. It asks the kernel for routes.
@@ -86,9 +100,12 @@ func (c *channel) plan() []Path {
 	return spread(c.m.rough.without(c.node, c.m.cfg.Rails.Paths(theirs)), c.links.want, home)
 }
 
-// claim chooses the way of a link that is about to be dialed, as the others leave it; nil: where the channel goes.
-func (c *channel) claim(index int) *Path {
-	left := c.plan()
+// claim chooses the way of a link that is about to be dialed, as the others leave it; nil: where the channel goes. any: it may be another.
+func (c *channel) claim(index int, any bool) *Path {
+	var left []Path
+	if any {
+		left = c.plan()
+	}
 	c.links.mu.Lock()
 	defer c.links.mu.Unlock()
 	for i, aim := range c.links.aim {
@@ -107,10 +124,17 @@ func (c *channel) claim(index int) *Path {
 	return &left[0]
 }
 
-// dialWay connects along one of the ways, or to where the channel goes if none is of use.
+// dialWay connects along one of the ways, or to where the channel goes if none is of use. A link that is to move and has nowhere better to go stays:
+// what is in flight on it need not be sent again.
 func (c *channel) dialWay(ctx context.Context, index int, use func(context.Context, *net.TCPConn) error) error {
-	for {
-		way := c.claim(index)
+	for tried := 0; ; tried++ {
+		way, to := c.claim(index, tried < maxWays), endsOf(c.tcp)
+		if way != nil {
+			to = way.ends()
+		}
+		if c.links.stays(index, to) {
+			return nil
+		}
 		if way == nil {
 			tcp, err := dialAny(ctx, nil, []string{c.tcp.RemoteAddr().String()})
 			if err != nil {
@@ -126,8 +150,10 @@ func (c *channel) dialWay(ctx context.Context, index int, use func(context.Conte
 			return err
 		}
 		c.m.rough.mark(c.node, way.ends())
-		c.m.log.Warn("data link cannot go this way, taking another", "peer", c.node, "link", index, "nic", way.From.NIC, "from", way.From.IP, "to", way.To.IP,
-			"peer_nic", way.To.NIC, "error", err)
+		if c.m.wayless.Due(c.node) {
+			c.m.log.Warn("data link cannot go this way, taking another", "peer", c.node, "link", index, "nic", way.From.NIC, "from", way.From.IP, "to", way.To.IP,
+				"peer_nic", way.To.NIC, "error", err)
+		}
 	}
 }
 
@@ -161,11 +187,16 @@ func (c *channel) spreadAgain() {
 		}
 		c.spreadDue.Store(false)
 		defer func() { c.spreadAt = time.Now() }()
-		for _, i := range c.misplaced() {
-			c.links.move(i, true)
-			c.moved(i, c.openLink(i))
-		}
+		c.rearrange()
 	})
+}
+
+// rearrange moves links one after the other. The caller holds spreading.
+func (c *channel) rearrange() {
+	for _, i := range c.misplaced() {
+		c.links.move(i, true)
+		c.moved(i, c.openLink(i))
+	}
 }
 
 // moved ends the move of a link. One that is down then, because its successor did not come up or was lost again at once, is opened here:
