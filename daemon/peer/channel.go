@@ -35,7 +35,8 @@ type channel struct {
 	ctx         context.Context // ends when the channel is over
 	cancel      context.CancelFunc
 
-	heard, worked atomic.Int64 // on the manager's clock: last frame in, last frame that was no heartbeat
+	heard, worked atomic.Int64 // on the manager's clock: last frame in, or part of a large one, last frame that was no heartbeat
+	noted         atomic.Int64 // bytes that had come when heard was set
 	rtt           atomic.Int64
 	up            atomic.Bool // PeerUp was emitted, or is; set under mu
 	ended         atomic.Bool
@@ -94,6 +95,7 @@ func (c *channel) start() {
 	c.up.Store(true)
 	now := c.m.clock() // until now nobody listened
 	c.heard.Store(now)
+	c.noted.Store(c.in.came.n.Load())
 	c.worked.Store(now)
 	if u := c.m.cfg.Links; u != nil {
 		u.ChannelUp(c.node, c.epoch) // before the machine can choose a transport

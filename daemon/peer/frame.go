@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -31,12 +32,29 @@ type frame struct {
 
 // frames reads frames from a connection.
 type frames struct {
+	came tally
 	r    *bufio.Reader
 	held int    // bytes of the last frame, still in r's buffer
 	big  []byte // for frames that do not fit it
 }
 
-func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReaderSize(r, readBuffer)} }
+func newFrames(r io.Reader) *frames {
+	fs := &frames{came: tally{from: r}}
+	fs.r = bufio.NewReaderSize(&fs.came, readBuffer)
+	return fs
+}
+
+// tally counts what comes, which any goroutine may ask: a frame can take long on its way.
+type tally struct {
+	from io.Reader
+	n    atomic.Int64
+}
+
+func (t *tally) Read(b []byte) (int, error) {
+	n, err := t.from.Read(b)
+	t.n.Add(int64(n))
+	return n, err
+}
 
 // next reads one frame of at most limit bytes. Errors are malformedError or the connection's.
 func (fs *frames) next(limit int) (frame, error) {

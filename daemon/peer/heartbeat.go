@@ -54,8 +54,16 @@ func (c *channel) beat() {
 	}
 }
 
+// heardLeast is how much of a frame has to come for its sender to be heard before all of it is there: a frame of many block ids takes longer than
+// three heartbeats on a slow way, and a byte now and then is no sign of life. Of what is encrypted it comes in records of up to 16 KiB.
+const heardLeast = 1 << 10
+
 // silent says whether the peer has been for too long, and how that is called.
 func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
+	if came := c.in.came.n.Load(); came-c.noted.Load() >= heardLeast {
+		c.heard.Store(now)
+		c.noted.Store(came)
+	}
 	quiet := time.Duration(now - c.heard.Load())
 	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
 		"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, quiet >= silences*c.m.cfg.Heartbeat

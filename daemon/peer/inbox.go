@@ -24,6 +24,7 @@ func (c *channel) read() {
 		f, err := c.in.next(maxFrame)
 		if err == nil && !c.ended.Load() {
 			c.heard.Store(c.m.clock())
+			c.noted.Store(c.in.came.n.Load())
 			var event bool
 			event, err = c.handle(f)
 			queued = queued || event
