@@ -16,7 +16,7 @@ import (
 
 // channel is the authenticated control connection with one node, in one epoch. A reader, a writer and a heartbeat serve it.
 //
-// Locks, outer first: spreading, the manager's, wmu, mu, links.mu. None is held where the reader hands on a message, since the machine may run
+// Locks, outer first: spreading or telling, the manager's, wmu, mu, links.mu. None is held where the reader hands on a message, since the machine may run
 // there, nor while a link user is told that links are over.
 type channel struct {
 	m           *Manager
@@ -59,6 +59,7 @@ type channel struct {
 	over   bool
 	links  links
 
+	telling   sync.Mutex // held while the peer is told of addresses
 	spreading sync.Mutex // held while links move
 	spreadAt  time.Time  // when they last did; guarded by spreading
 	spreadDue atomic.Bool

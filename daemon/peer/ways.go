@@ -37,11 +37,14 @@ func (m *Manager) NICsChanged() {
 	}
 }
 
-// tellAddresses tells the peer where it can reach this node now, if that is not what it knows.
+// tellAddresses tells the peer where it can reach this node now, if that is not what it knows. One after the other, so that what was asked for last
+// is said last.
 func (c *channel) tellAddresses() {
 	if c.m.cfg.Rails == nil || !c.isUp() {
 		return
 	}
+	c.telling.Lock()
+	defer c.telling.Unlock()
 	own := c.m.cfg.Rails.Own()
 	c.links.mu.Lock()
 	same := slices.Equal(own, c.links.told)
