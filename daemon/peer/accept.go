@@ -88,17 +88,17 @@ func (m *Manager) turnAway(conn net.Conn, err error) {
 			s.Malformed++
 		}
 	})
-	level := slog.LevelWarn
+	level, told := slog.LevelWarn, &m.refusals
 	var dup *duplicateError
 	if errors.As(err, &dup) || errors.Is(err, errNobody) || errors.Is(err, errStale) {
-		level = slog.LevelDebug
+		level, told = slog.LevelDebug, &m.harmless
 	}
 	attrs := []any{"from", conn.RemoteAddr()}
 	var known *peerError
 	if errors.As(err, &known) {
 		attrs = append(attrs, "peer", known.node)
 	}
-	m.refusals.tell(m.ctx, m.log, m.clock(), level, append(attrs, "error", err)...)
+	told.tell(m.ctx, m.log, m.clock(), level, append(attrs, "error", err)...)
 }
 
 // sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel

@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -111,6 +113,30 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	}
 	r.tell(t.Context(), log, toldWindow, slog.LevelWarn, "from", "x")
 	n.warns("refused_before=968")
+}
+
+// TestHarmlessRefusalsHideNoOthers: whoever connects and goes away, as probes of load balancers do, keeps none that matters out of the log.
+func TestHarmlessRefusalsHideNoOthers(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	const probes = 3 * maxToldAtOnce
+	for range probes {
+		conn, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+	}
+	for refused := uint64(0); refused < probes; { // each is over
+		_, st := a.Snapshot()
+		refused = st.Refused
+		runtime.Gosched()
+	}
+	late := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpnControl}, Certificates: []tls.Certificate{expired(t, cl.dir, "b")}}}
+	if conn, err := late.DialContext(t.Context(), "tcp", a.addr); err == nil { // in TLS 1.3 the client is done before the server has looked
+		defer conn.Close()
+	}
+	a.warns("expired on")
 }
 
 // The wall clock is none of this package's business: a channel outlives its jumps, and this node's own standstill.

@@ -73,6 +73,7 @@ type Manager struct {
 	born   time.Time
 
 	refusals  refusals
+	harmless  refusals    // of which a log seldom tells: they take no room from the others
 	malformed damper.Each // by node
 	wayless   damper.Each // by node
 	rough     rough
