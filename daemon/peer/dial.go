@@ -13,13 +13,15 @@ import (
 const (
 	// dialTimeout bounds one attempt: lookup, connect, handshake, hello.
 	dialTimeout = 5 * time.Second
-	// maxDialing bounds the attempts under way that clients' hints ask for; configured peers are not counted.
+	// maxDialing bounds the attempts under way that clients' hints ask for, and again those to addresses that failed lately, most of which rest:
+	// whoever names many such keeps out nobody whose address is good. Configured peers are not counted.
 	maxDialing = 128
 )
 
 // dial is an attempt under way; later hints that lead to the same target join it.
 type dial struct {
 	hints []string
+	again bool // the last attempt failed
 }
 
 // Dial makes sure that there is a channel to the peer that hint names: PeerUp or DialFailed follows. Attempts to an address that
@@ -51,19 +53,20 @@ func (m *Manager) begin(t target, hint string) bool {
 		d.hints = append(d.hints, hint)
 		return true
 	}
-	if t.node == "" && m.hinted() >= maxDialing {
+	p := m.pace[t.addr]
+	d := &dial{hints: []string{hint}, again: p != nil && p.problem != ""}
+	if t.node == "" && m.hinted(d.again) >= maxDialing {
 		return false
 	}
-	d := &dial{hints: []string{hint}}
 	m.dialing[t] = d
 	m.wg.Go(func() { m.attempt(d, t) })
 	return true
 }
 
-// hinted counts the attempts under way that hints ask for. Called with mu held.
-func (m *Manager) hinted() (n int) {
-	for t := range m.dialing {
-		if t.node == "" {
+// hinted counts the attempts under way that hints ask for, those to addresses that failed lately or the others. Called with mu held.
+func (m *Manager) hinted(again bool) (n int) {
+	for t, d := range m.dialing {
+		if t.node == "" && d.again == again {
 			n++
 		}
 	}

@@ -135,22 +135,33 @@ func TestAHintThatIsDialedAlreadyDoesNotAnswerForAName(t *testing.T) {
 func TestManyAddressesAreNotDialedAtOnce(t *testing.T) {
 	cl := newCluster(t)
 	a := cl.node("a", nil)
-	refused := func(node string) bool {
+	refused := func(node string, again bool, addr string) bool {
+		t.Helper()
 		a.Manager.mu.Lock()
 		clear(a.dialing)
 		for i := range maxDialing {
-			a.dialing[target{addr: string(rune('A' + i)), node: node}] = &dial{}
+			a.dialing[target{addr: string(rune('A' + i)), node: node}] = &dial{again: again}
 		}
 		a.Manager.mu.Unlock()
-		a.Dial("127.0.0.1:9") // where nobody listens
+		a.Dial(addr)
 		ev := wait[transfer.DialFailed](a, nil)
 		return !ev.Final && ev.Cause.Reason == transfer.Quota
 	}
-	if refused("down") {
+	const fresh, failed, other = "127.0.0.1:9", "127.0.0.1:9", "127.0.0.2:9" // where nobody listens
+	if refused("down", false, fresh) {
 		t.Error("configured peers count")
 	}
-	if !refused("") {
+	if refused("", false, failed) {
+		t.Error("one that failed before is kept waiting by those that did not")
+	}
+	if !refused("", true, failed) {
+		t.Error("one more than the limit is dialed again")
+	}
+	if !refused("", false, other) {
 		t.Error("one more than the limit is dialed")
+	}
+	if refused("", true, other) {
+		t.Error("one that did not fail is kept waiting by those that did, and rest")
 	}
 	// Configured peers are not kept waiting by hints.
 	b := cl.node("b", nil)
