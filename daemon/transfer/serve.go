@@ -62,6 +62,10 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: e.cause})
 		return
 	}
+	if m.seekers[id] != nil && !bytes.HasPrefix(msg.Key, []byte(itemPrefix)) {
+		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: because(Invalid, "transfer %s is a get here, and takes the item that was found for it alone", hex(uint64(msg.Xfer)))})
+		return
+	}
 	if m.draining {
 		// The offer may come back with the daemon.
 		m.send(p, &MsgRefuse{Xfer: msg.Xfer, Cause: m.noNewTakes(), Retry: m.cfg.Resend})
