@@ -242,13 +242,14 @@ func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
 		return
 	}
 	name, id := placeName{msg.Buffer, msg.Name}, endID{p.node, msg.Bind}
-	if m.mayEnter(p, name, id) { // else nothing of it is here
-		pl := m.place(name)
-		if e := m.enter(pl, id); !e.closed {
-			e.closed = true
-			m.arm(&e.forget, closedEnd{pl, e}, wakeLinger, m.now+m.cfg.Linger)
-			m.leave(pl, e)
-		}
+	if !m.mayEnter(p, name, id) {
+		return // nothing of it is here. It is said again: were it forgotten, a late MsgSeek of it would find room one day
+	}
+	pl := m.place(name)
+	if e := m.enter(pl, id); !e.closed {
+		e.closed = true
+		m.arm(&e.forget, closedEnd{pl, e}, wakeLinger, m.now+m.cfg.Linger)
+		m.leave(pl, e)
 	}
 	m.send(p, &MsgUnbindAck{Bind: msg.Bind})
 }

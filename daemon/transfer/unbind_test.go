@@ -33,3 +33,40 @@ func TestUnbindingWhatWaitsForNothingCostsLittle(t *testing.T) {
 		t.Errorf("1000 ends that wait for nothing are closed in %v, and in %v while 4096 others wait", alone, among)
 	}
 }
+
+// TestUnbindingIsHeardOnceItIsRemembered: where there is no room to remember that an end is closed, it has to be said again, or a late word of the
+// end would open it for good.
+func TestUnbindingIsHeardOnceItIsRemembered(t *testing.T) {
+	a := newAsker(t, 0)
+	a.m = transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 32 }, MaxEnds: 1})
+	a.step(transfer.PeerUp{Node: "b", Epoch: 1})
+	seeks := func(x transfer.XferID, bind uint64) {
+		a.asks(&transfer.MsgSeek{Xfer: x, Bind: bind, Name: "n", Buffer: true, Match: transfer.MatchAny, Deadline: transfer.Second})
+	}
+	closes := func(bind uint64) (heard bool) {
+		a.asks(&transfer.MsgUnbind{Bind: bind, Name: "n", Buffer: true})
+		for _, msg := range a.said {
+			if ack, ok := msg.(*transfer.MsgUnbindAck); ok && ack.Bind == bind {
+				heard = true
+			}
+		}
+		return heard
+	}
+	seeks(1, 1)
+	if closes(2) {
+		t.Error("one end is all that there is room for, and that another one is closed is acknowledged")
+	}
+	if !closes(1) {
+		t.Error("that an end is closed which is known is not acknowledged")
+	}
+	a.later(20 * transfer.Second)
+	if !closes(2) {
+		t.Error("there is room, and that an end is closed is not acknowledged")
+	}
+	seeks(2, 2)
+	a.later(20 * transfer.Second)
+	a.later(20 * transfer.Second)
+	if use := a.m.PeerUses(); len(use) > 0 {
+		t.Errorf("both ends are closed, and this is used: %+v", use)
+	}
+}
