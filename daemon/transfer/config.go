@@ -72,6 +72,7 @@ type Broken struct {
 	Absent      bool // a scheduler's operations go on without ranks that have left
 	Outdated    bool // what a scheduler had submitted to the daemon before is about whoever is there
 	Successor   bool // what waits for a rank is about the one that comes in its place
+	Sender      bool // whatever is said of a take is heard, whichever node says it
 	Joined      bool // an offer that ranks make each for itself is whole without those that are not there
 }
 

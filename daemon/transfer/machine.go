@@ -292,7 +292,7 @@ func (m *Machine) message(p *peer, msg Msg) {
 
 // takeOf finds the take that a message of that channel is about.
 func (m *Machine) takeOf(p *peer, x XferID) *take {
-	if t := m.takes[x]; t != nil && t.asked && t.peer == p && (p == nil || t.epoch == p.epoch) {
+	if t := m.takes[x]; t != nil && t.asked && (t.peer == p && (p == nil || t.epoch == p.epoch) || m.cfg.Broken.Sender) {
 		return t
 	}
 	return nil

@@ -20,6 +20,7 @@ type Options struct {
 	Lapse  Lapse           // what daemons get wrong of who comes to them
 	Unrest bool            // daemons are restarted again and again; else in some seeds
 	Tight  bool            // peers may make daemons keep little
+	Mad    bool            // one of the nodes is mad
 	Trace  func(line string)
 }
 
@@ -61,6 +62,7 @@ type Cluster struct {
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
+	mad      *madness // nil: no node is
 }
 
 // faults are chances in percent.
@@ -135,6 +137,9 @@ func New(opts Options) *Cluster {
 	if opts.Tight {
 		c.tighten()
 	}
+	if opts.Mad { // what it asks for would have to be waited for in the end
+		c.cfg.MaxTimeout, c.cfg.MaxLease = maxTime, maxTime
+	}
 	c.faults = someFaults(r)
 	switch {
 	case opts.Ends:
@@ -145,6 +150,9 @@ func New(opts Options) *Cluster {
 	}
 	for i := range r.in(3, 8) {
 		c.AddNode(fmt.Sprintf("n%d", i))
+	}
+	if opts.Mad {
+		c.goMad()
 	}
 	for i := range r.in(len(c.nodes), 2*len(c.nodes)) {
 		c.AddEngine(c.nodes[i%len(c.nodes)], c.someShape(i))

@@ -119,7 +119,7 @@ func (p *conduit) trouble() {
 // finish lets what is in it be received, or just closes it.
 func (p *conduit) finish() {
 	h := p.home
-	if !running(h.bind) || p.c.rng.hit(30) {
+	if !running(h.bind) || p.exposed() || p.c.rng.hit(30) {
 		p.stop()
 		return
 	}
@@ -141,7 +141,7 @@ func (p *conduit) finish() {
 	p.ends[0].open()
 	p.c.after(150*second, func() {
 		if w := p.ends[0].eng.workers; running(h.bind) && !(len(w) > 0 && w[0].lazy) { // who collects late may take longer
-			p.c.fail("%s was sealed, and items are left in it", p.name)
+			p.fail("%s was sealed, and items are left in it", p.name)
 		}
 		p.stop() // its sender died with it
 	})
@@ -172,7 +172,7 @@ func running(o *Op) bool { return o != nil && o.sess.open && o.ends[o.sess] == n
 
 // small submits a cancel or a seal.
 func (p *conduit) small(e *Engine, in transfer.Op) *Op {
-	o := p.c.newOp("small", e.workers[0], nil)
+	o := p.newOp("small", e.workers[0])
 	o.arrive(in)
 	return o
 }
@@ -199,7 +199,7 @@ func (h *sender) open() {
 	if c.calm || !h.eng.ready() || running(h.bind) {
 		return
 	}
-	o := c.newOp("bind", h.eng.workers[0], nil)
+	o := h.newOp("bind", h.eng.workers[0])
 	h.bind, h.next, h.last = o, 0, map[string]*thing{}
 	h.life++
 	h.terms[h.life] = &term{sealed: -1}
@@ -210,7 +210,7 @@ func (h *sender) open() {
 	o.onEnd = func(e transfer.Complete) {
 		unopened := e.Reason == transfer.Quota || e.Reason == transfer.Busy || e.Reason == transfer.Unavailable
 		if h.drains && o != h.closing && e.Status != transfer.Done && !unopened {
-			c.fail("op %d: %s was sealed, and ended %d %s", o.tag, h.name, e.Status, e.Text)
+			h.fail("op %d: %s was sealed, and ended %d %s", o.tag, h.name, e.Status, e.Text)
 		}
 		if h.drains {
 			c.after(0, h.stop)
@@ -265,7 +265,7 @@ func (h *sender) put(bind *Op) {
 			in.Tokens = t.under
 		}
 	}
-	o := c.newOp("put", s, nil)
+	o := h.newOp("put", s)
 	t.put, o.ids = o, ids
 	t.number = h.next
 	h.next++
@@ -284,7 +284,7 @@ func (h *sender) put(bind *Op) {
 			h.refused(bind, term, t)
 		}
 		if e.Status == transfer.Done && t.got == 0 && h.upset == t.upset && !t.replaced {
-			c.fail("op %d: item %x of %s is done, and nobody received it", o.tag, t.id, h.name)
+			h.fail("op %d: item %x of %s is done, and nobody received it", o.tag, t.id, h.name)
 		}
 	}
 	o.arrive(in)

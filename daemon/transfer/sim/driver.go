@@ -8,6 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
+const fake = "fake" // the only transport
+
 // leg is what a driver knows of one end of a transfer.
 type leg struct {
 	id      transfer.Leg
@@ -65,7 +67,7 @@ func (n *Node) makePlan(e transfer.MakePlan) {
 		return
 	}
 	l.segs[e.Seg] = &segment{plan: p, src: n.owners(e.Producer), dst: n.owners(e.Consumer)}
-	ev.Transport, ev.Slices, ev.Bytes = "fake", uint32(p.Slices()), p.Bytes()
+	ev.Transport, ev.Slices, ev.Bytes = fake, uint32(p.Slices()), p.Bytes()
 	ev.RankBytes, ev.Missing, ev.Size = p.RankBytes(), p.Missing(), uint32(p.Size())
 	ev.Inline = e.Leg.Peer != "" && p.Bytes() <= n.c.inline
 	for _, m := range p.Marks() {
@@ -100,6 +102,11 @@ func (n *Node) expect(e transfer.Expect) {
 	l := n.leg(e.Leg)
 	if l.asked {
 		n.c.fail("node %s: slices expected on the fenced leg %v", n.name, e.Leg)
+	}
+	if e.Transport != fake { // which only a mad node says
+		cause := transfer.Cause{Reason: transfer.Unavailable, Text: "no transport of that name is here"}
+		n.event(0, transfer.SliceLanded{Key: transfer.SliceKey{Leg: e.Leg, Seg: e.Seg}, Cause: cause})
+		return
 	}
 	l.expects[e.Seg] = true
 }
@@ -167,7 +174,12 @@ func (n *Node) writeInline(e transfer.WriteInline) {
 	}
 	seg, data := n.find(e.Leg, e.Seg), e.Data
 	if uint64(len(data)) != seg.plan.Bytes() {
-		n.c.fail("node %s: inline payload of %d bytes for a plan of %d", n.name, len(data), seg.plan.Bytes())
+		if n.c.mad == nil {
+			n.c.fail("node %s: inline payload of %d bytes for a plan of %d", n.name, len(data), seg.plan.Bytes())
+			return
+		}
+		ev.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "not as long as its plan"}
+		n.event(n.c.delay(), ev)
 		return
 	}
 	for i := range seg.plan.Slices() {

@@ -56,7 +56,7 @@ func (n *Node) hear(e transfer.Effect) {
 func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	c, key := n.c, string(k.Key)
 	i := slices.IndexFunc(c.requests, func(q *Request) bool { return q.key == key })
-	if i < 0 {
+	if i < 0 || !c.requests[i].at(n) {
 		n.take(ev)
 		return
 	}
@@ -91,7 +91,7 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 		c.fail("node %s: a drop of key %s by %s did nothing: %+v", n.name, key, k.Engine, after)
 	case k.Drop:
 		q.dropped[k.Engine] = true
-	case !is || after.Lease < k.For && after.State != "orphaned":
+	case !is || after.Lease < n.c.longest(k.For) && after.State != "orphaned":
 		c.fail("node %s: a watch of key %s for %v renewed nothing: %+v", n.name, key, k.For, after)
 	}
 }

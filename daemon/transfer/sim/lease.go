@@ -36,7 +36,7 @@ func (o *Op) noteInterest() {
 // checkLease: an offer that stands has had a sign of interest.
 func (o *Op) checkLease() {
 	c, s := o.c, o.sess
-	if o.ends[s] != nil || !s.open || s.away || s.ousted || !s.node.up {
+	if o.ends[s] != nil || !s.open || s.away || s.ousted || !s.node.up || o.exposed() {
 		return // it ended, or comes again with the next daemon
 	}
 	over := o.req.interest + o.in.(*transfer.OfferOp).Lease + echoes

@@ -152,6 +152,9 @@ func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
 func (w *network) arrive(from, to string, epoch uint64, msg transfer.Msg) {
 	n := w.c.byName[to]
 	if n.up && n.views[from] == epoch && w.live(from, to, epoch) {
+		if n.mad != nil {
+			n.mad.knows(from).learn(msg)
+		}
 		n.step(transfer.PeerMsg{Node: from, Epoch: epoch, Msg: msg})
 	}
 }

@@ -29,6 +29,7 @@ type Node struct {
 	roster   *roster.Roster
 	lives    *roster.Lives[*Session]
 	draining bool       // its daemon takes nobody back
+	mad      *madness   // nil: it is not
 	opening  *Session   // that the machine is being told of
 	away     []*Session // that wait for the next daemon, in the order in which they came to theirs
 }
@@ -141,7 +142,7 @@ func (n *Node) execute(e transfer.Effect) {
 	case transfer.Dial:
 		n.c.net.dial(n, e.Hint)
 	case transfer.Send:
-		n.c.net.send(n, e.Node, e.Epoch, e.Msg)
+		n.say(e)
 	case transfer.MakePlan:
 		n.makePlan(e)
 	case transfer.Expect:

@@ -47,6 +47,7 @@ type Op struct {
 	parts     int
 	attempt   int
 	onEnd     func(transfer.Complete)
+	pipe      *conduit // of whose end it is; nil: of none
 }
 
 // outcome is what one session was told.
@@ -173,6 +174,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	if o.limit > 0 && c.now > o.limit && !waits && o.noticed == 0 {
 		c.fail("op %d (%s): ended %v late", o.tag, o.kind, c.now-o.limit)
 	}
+	if strings.Contains(e.Text, madWords) && !o.exposed() {
+		c.fail("op %d (%s of %s): a mad node ended it, which has no part in it: %s", o.tag, o.kind, o.about(), e.Text)
+	}
 	if e.Status == transfer.Failed && (e.Reason == transfer.OK || e.Text == "") {
 		c.fail("op %d (%s): failed without reason or text", o.tag, o.kind)
 	}
@@ -221,6 +225,9 @@ func (o *Op) checkRanks() {
 // checkBytes compares the destination with what its request must have there: all of one offer's making.
 func (o *Op) checkBytes(first, last int, failed []layout.Run) {
 	c, gen := o.c, -1
+	if o.madeUp() {
+		return
+	}
 	for _, s := range o.ranksOf() {
 		if s.drained {
 			continue

@@ -96,7 +96,7 @@ func (s *Session) await(o *Op, lease transfer.Time) {
 
 // standing says whether nothing has happened by which the request's offer ends, but the death of who had written it.
 func (r *Request) standing() bool {
-	if r.drops > 0 {
+	if r.drops > 0 || r.exposed() {
 		return false
 	}
 	for _, o := range r.c.ops {

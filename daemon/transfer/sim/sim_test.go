@@ -112,6 +112,27 @@ func TestSimTight(t *testing.T) {
 	t.Logf("%d seeds, %d times there was no room", to-from, crowded)
 }
 
+// TestSimMad is all of them with a node that is mad: it costs the others what they have with it, and nothing of what they have among them.
+func TestSimMad(t *testing.T) {
+	from, to := *first, *first+uint64(*seeds)/6 // these have most to do
+	if *one != 0 {
+		from, to = *one, *one+1
+	}
+	strange := 0
+	for seed := from; seed < to; seed++ {
+		o := Options{Seed: seed, Mad: true, Ends: seed%3 == 0, Tight: seed%5 == 0}
+		if *one != 0 && testing.Verbose() {
+			o.Trace = func(line string) { fmt.Println(line) }
+		}
+		c, err := live(o)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimMad$' -seed=%d -v", seed, err, seed)
+		}
+		strange += c.mad.strange
+	}
+	t.Logf("%d seeds, %d messages that no machine meant", to-from, strange)
+}
+
 func replay(t *testing.T, seed uint64) {
 	o := Options{Seed: seed, Unrest: *unrest}
 	if testing.Verbose() {

@@ -16,7 +16,7 @@ import (
 func (c *Cluster) addSpread() *Engine {
 	r := &c.rng
 	s := shape{sched: r.hit(40), split: pick(r, []string{"tp", "pp", "ppp", "ppp"}), blockSize: pick(r, []int{2, 4}), hnd: r.hit(50), model: "m"}
-	nodes := slices.Clone(c.nodes)
+	nodes := slices.DeleteFunc(slices.Clone(c.nodes), func(n *Node) bool { return n.mad != nil }) // what it takes there would be nobody's
 	for len(nodes) > s.ranks() || len(nodes) > 2 && r.hit(50) {
 		k := r.n(len(nodes))
 		nodes = slices.Delete(nodes, k, k+1)

@@ -56,7 +56,7 @@ type brood struct {
 // forgotten what it was about.
 func (n *Node) recorded(ev transfer.Event) *Op {
 	e, ok := ev.(transfer.PeerMsg)
-	if !ok {
+	if !ok || n.mad != nil || n.c.byName[e.Node].mad != nil { // what it says of its takes, and is told of its offers, is not so
 		return nil
 	}
 	end, ok := e.Msg.(*transfer.MsgEnd)
@@ -99,6 +99,9 @@ func (n *Node) record(o *Op) {
 // takes no place from it, once the producer has heard that an earlier instance is over.
 func (o *Op) turnedAway(text string) {
 	q, name := o.req, o.sess.eng.name
+	if q.exposed() {
+		return
+	}
 	others := map[taker]bool{}
 	for _, x := range q.c.ops {
 		mine := x.sess.eng.name == name && (x.instance == o.instance || o.c.now > o.sess.eng.since+echoes)

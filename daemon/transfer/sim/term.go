@@ -52,13 +52,13 @@ func (h *sender) leave() {
 func (h *sender) whole(o *Op, life int) {
 	t := h.terms[life]
 	if t.sealed < 0 {
-		h.c.fail("op %d: %s is said to be closed by its sender, who did not in life %d", o.tag, h.name, life)
+		h.fail("op %d: %s is said to be closed by its sender, who did not in life %d", o.tag, h.name, life)
 		return
 	}
 	for _, x := range t.things[:t.sealed] {
 		failed := x.put.ends[x.put.sess] != nil && x.put.ends[x.put.sess].status == transfer.Failed
 		if x.got == 0 && !x.withdrawn && (failed || x.upset == h.upset) {
-			h.c.fail("op %d: %s is said to be closed by its sender, and item %d of life %d was received by nobody", o.tag, h.name, x.number, life)
+			h.fail("op %d: %s is said to be closed by its sender, and item %d of life %d was received by nobody", o.tag, h.name, x.number, life)
 			return
 		}
 	}

@@ -27,6 +27,9 @@ func (c *Cluster) calmDown() {
 	c.tracef("CALM")
 	c.calm = true
 	c.net.cut, c.net.deaf = map[[2]string]bool{}, map[[2]string]bool{}
+	if c.mad != nil {
+		c.mad.over()
+	}
 	for _, p := range c.pipes {
 		p.finish()
 	}
@@ -145,6 +148,7 @@ func (c *Cluster) someRequest() {
 		if e == prod {
 			continue
 		}
+		q.shared = q.shared || e.node.mad != nil
 		c.after(r.span(0, 600*ms), func() { q.consume(e, 0) })
 		if r.hit(10) { // the same once more, perhaps at the same time
 			c.after(r.span(0, 600*ms), func() { q.consume(e, 20) })
@@ -294,7 +298,7 @@ func (q *Request) watch(e *Engine, p takePlan) {
 	k := q.c.newOp("watch", pick(&q.c.rng, e.askers()), nil)
 	k.req, k.timeout = q, p.timeout
 	if q.c.rng.hit(15) {
-		p.token, k.wrong = wrongToken, "its token is not the offer's"
+		p.token, k.wrong = wrongToken, q.wrong(e, wrongToken, q.content)
 	}
 	k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
 }

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// What a mad node has a part in: it may say of that what it likes.
+
+// madeUp says whether the bytes are a mad node's.
+func (r *Request) madeUp() bool { return r.prod != nil && r.prod.node.mad != nil }
+
+// exposed says whether a mad node has the request's token.
+func (r *Request) exposed() bool { return r.shared || r.madeUp() }
+
+// exposed says whether a mad node has one of the ends, and so the name and token.
+func (p *conduit) exposed() bool {
+	return p.home.eng.node.mad != nil || slices.ContainsFunc(p.ends, func(e *receiver) bool { return e.eng.node.mad != nil })
+}
+
+// madeUp says whether what the end is told of items is a mad node's, or told to one.
+func (e *receiver) madeUp() bool { return e.home.eng.node.mad != nil || e.eng.node.mad != nil }
+
+// wrong is for what an end has of an item that no mad node can have changed.
+func (e *receiver) wrong(format string, args ...any) {
+	if !e.madeUp() {
+		e.c.fail(format, args...)
+	}
+}
+
+// fail is for what becomes of items where no mad node counts them.
+func (p *conduit) fail(format string, args ...any) {
+	if !p.exposed() {
+		p.c.fail(format, args...)
+	}
+}
+
+func (p *conduit) newOp(kind string, s *Session) *Op {
+	o := p.c.newOp(kind, s, nil)
+	o.pipe = p
+	return o
+}
+
+func (o *Op) exposed() bool {
+	return o.sess.node.mad != nil || o.req != nil && o.req.exposed() || o.pipe != nil && o.pipe.exposed()
+}
+
+func (o *Op) madeUp() bool {
+	return o.sess.node.mad != nil || o.req != nil && o.req.madeUp() || o.pipe != nil && o.pipe.home.eng.node.mad != nil
+}
+
+// longest is for how long a daemon renews a lease at most.
+func (c *Cluster) longest(d transfer.Time) transfer.Time {
+	if c.cfg.MaxLease > 0 {
+		return min(d, c.cfg.MaxLease)
+	}
+	return d
+}
