@@ -114,7 +114,7 @@ func TestSimTight(t *testing.T) {
 
 // TestSimMad is all of them with a node that is mad: it costs the others what they have with it, and nothing of what they have among them.
 func TestSimMad(t *testing.T) {
-	from, to := *first, *first+uint64(*seeds)/6 // these have most to do
+	from, to := *first, *first+uint64(*seeds)/8 // these have most to do
 	if *one != 0 {
 		from, to = *one, *one+1
 	}
