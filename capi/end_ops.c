@@ -275,14 +275,14 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 	uint64_t off;
 	int err;
 
-	/* In steps, so that a close need not wait for the daemon to make room. */
+	/* In steps, so that a close need not wait for the daemon to make room, but for its own SEAL. */
 	do {
 		int64_t step = kv_now() + KV_ROOM_NS;
 		err = kv_sq_begin(kv, r->opcode, bound(r), step < deadline ? step : deadline, &off);
 		if (err == 0)
 			break;
 		pthread_mutex_lock(&kv->lock);
-		bool over = e->over;
+		bool over = e->over && r->opcode != KVPIPE_OPCODE_SEAL;
 		pthread_mutex_unlock(&kv->lock);
 		if (over)
 			break;

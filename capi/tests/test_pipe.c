@@ -183,6 +183,46 @@ static void a_sender_collects_while_the_queue_is_full(void)
 	stop();
 }
 
+static void *seal(void *arg)
+{
+	struct kv_end *e = &tx->end;
+
+	*(int *)arg = kv_end_ask(e, "close", KVPIPE_OPCODE_SEAL, e->bind, kv_now() + WAIT);
+	return NULL;
+}
+
+/* An end that is being closed is over for all but its SEAL, which waits for room as long as it may: what was sent is received, and then told to be all. */
+static void a_close_waits_for_room_to_seal(void)
+{
+	kvpipe_msg_t *m;
+	pthread_t closer;
+	uint64_t n = 0;
+	int rc, sealed;
+
+	start(0, 1);
+	struct kv_end *e = &tx->end;
+	fake_pause(exchange_fake(x, 0), true);
+	while ((rc = kvpipe_pipe_send(tx, NULL, 0)) == 0)
+		n++;
+	CHECK_INT(rc, -KVPIPE_E_TIMEOUT);
+	CHECK(n >= e->kv->rings.sq_entries);
+	pthread_mutex_lock(&e->kv->lock);
+	kv_end_over(e, KVPIPE_E_CLOSED, "it was closed");
+	pthread_mutex_unlock(&e->kv->lock);
+	CHECK(pthread_create(&closer, NULL, seal, &sealed) == 0);
+	for (int64_t until = kv_now() + 3 * KV_ROOM_NS; kv_now() < until;) /* more than one look for room */
+		sched_yield();
+	fake_pause(exchange_fake(x, 0), false);
+	CHECK(pthread_join(closer, NULL) == 0);
+	CHECK_INT(sealed, KVPIPE_DONE);
+	for (; n > 0; n--) {
+		CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &m), 0);
+		kvpipe_msg_free(m);
+	}
+	CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_CLOSED, "\"p\"");
+	stop();
+}
+
 /* Who keeps what he received holds nothing up; the messages keep their bytes, also when the pipe is gone. */
 static void kept_messages(void)
 {
@@ -786,7 +826,7 @@ int main(int argc, char **argv)
 		TEST(in_order),
 		TEST(late_items_are_the_next_calls),
 		TEST(a_sender_waits_for_room_only), TEST(blocks_run_out),
-		TEST(a_sender_collects_while_the_queue_is_full),
+		TEST(a_sender_collects_while_the_queue_is_full), TEST(a_close_waits_for_room_to_seal),
 		TEST(kept_messages),
 		TEST(late_collectors),
 		TEST(the_sender_closes),

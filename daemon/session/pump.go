@@ -117,9 +117,9 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 	return n, false
 }
 
-// readOut reads what a client that is gone had published, and perhaps not rung for any more: to its caller it was submitted. Not more than a
-// full queue, since a child of its may go on writing. What it had still to collect is in the way of nothing now: the machine has all credits back, so
-// that it refuses nothing for want of them.
+// readOut reads what a client that is gone, or leaves, had published, and perhaps not rung for any more: to its caller it was submitted. Not
+// more than a full queue, since a child of its may go on writing. What it had still to collect is in the way of nothing now: the machine has
+// all credits back, so that it refuses nothing for want of them.
 func (s *session) readOut() {
 	s.in.Lock()
 	s.mu.Lock()

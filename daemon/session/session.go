@@ -172,7 +172,7 @@ func (s *session) run(leave func()) {
 	}
 
 	bye := s.lastWord()
-	if s.cause.Reason == transfer.PeerGone {
+	if s.sentLast() {
 		s.readOut()
 	}
 	s.stopTaking()
@@ -216,6 +216,11 @@ func (s *session) answerBye(bye *message) {
 		_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(s.conn, bye.seq, 0, transfer.Cause{})
 	}
+}
+
+// sentLast says that what the client had published outlives it: it died, or closed its end of a pipe or buffer, whose items are received still.
+func (s *session) sentLast() bool {
+	return s.cause.Reason == transfer.PeerGone || s.who.Role == transfer.Endpoint && s.cause.Text == byOwner
 }
 
 // stopTaking ends the reading of submissions; none is reported after it.

@@ -391,6 +391,19 @@ func TestPublishedBeforeDeath(t *testing.T) {
 	})
 }
 
+// TestPublishedBeforeGoodbye: nor does an end of a pipe that closes lose what it published: its last items, and that they are the last.
+func TestPublishedBeforeGoodbye(t *testing.T) {
+	inBothModes(t, func(t *testing.T, n *node) {
+		c := n.dial(sessiontest.Options{Role: transfer.Endpoint, SQ: 1024})
+		const published = 1000
+		n.publishes(c, 1, published, &transfer.PutOp{Target: 1, Form: transfer.MatchNext})
+		noErr(t, c.Close())
+		if got := count[transfer.Submit](n); got != published {
+			t.Errorf("%d of %d submissions were read", got, published)
+		}
+	})
+}
+
 // TestPublishedBeforeDeathOfOneThatCollectedNothing: for a completion that nobody will read there need be no room.
 func TestPublishedBeforeDeathOfOneThatCollectedNothing(t *testing.T) {
 	inBothModes(t, func(t *testing.T, n *node) {

@@ -186,6 +186,24 @@ def test_a_daemon_that_hangs(nodes):
             assert sel.drop_select(timeout=60, framework="raw")[3].shape == (10,)
 
 
+def test_what_was_sent_to_a_daemon_that_hung(folder):
+    """It is received, and told to be all, though its sender closed the pipe, and gave up waiting for that, before the daemon had seen any of it."""
+    with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
+            node.pipe("p", "recv") as rx:
+        tx = node.pipe("p", "send", capacity=1 << 20)
+        daemon.freeze()
+        try:
+            for n in range(500):
+                tx.send_tensor(numpy.full(n % 10, n))
+            tx.close()
+        finally:
+            os.kill(daemon.process.pid, signal.SIGCONT)
+        for n in range(500):
+            assert rx.recv_tensor(timeout=60, framework="numpy").tolist() == [n] * (n % 10)
+        with pytest.raises(kvpipe.Closed, match="was closed by its sender"):
+            rx.recv_tensor(timeout=60)
+
+
 def test_tasks_send_when_a_daemon_that_hung_goes_on(folder):
     """What found the submission queue full looks again: no descriptor tells of room there."""
     with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
