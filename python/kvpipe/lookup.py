@@ -187,6 +187,8 @@ class LookupBuffer(End):
             code = self._lib.query_wait(query, 0, ctypes.byref(message))  # it may have ended in between
             if code == -Reason.NOT_FOUND:
                 raise error
+            if code == -Reason.TIMEOUT:
+                raise self._lib.error(code)
         return code
 
     def _outcome(self, message: ctypes.c_void_p, framework: str) -> Entry:

@@ -308,6 +308,23 @@ def test_an_interrupt_keeps_no_memory(ends, monkeypatch, where, call):
     assert len(came) == 1 and freed == came
 
 
+@pytest.mark.parametrize("call", ["drop_select", "drop_select_async", "get", "get_async"])
+def test_a_query_whose_end_comes_just_after_a_look(ends, monkeypatch, call):
+    """The daemon's word that nothing came is Timeout, also when it comes between a look and the question whether the query runs still."""
+    _, sel = ends
+    done = sel._lib.query_done
+
+    def late(query):
+        while not done(query):
+            pass
+        return 1
+
+    monkeypatch.setattr(sel._lib, "query_done", late)
+    with pytest.raises(kvpipe.Timeout, match="within 600ms"):
+        got = getattr(sel, call)(*["k"] * call.startswith("get"), timeout=0.6)
+        asyncio.run(got)
+
+
 @pytest.mark.parametrize("framework", ["numpy", "raw"])
 def test_an_entry_travels(ends, framework):
     own, sel = ends
