@@ -34,6 +34,11 @@ def last(lib: "Library") -> bytes:
     return between[0] if between is not None and between[1] == text else text
 
 
+def depth() -> int:
+    """How many calls of this thread are under way."""
+    return len(_said.before)
+
+
 def enter(lib: "Library") -> None:
     """A call begins."""
     said = _said

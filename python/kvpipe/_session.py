@@ -34,6 +34,15 @@ _FENCE_SECONDS = 5.0
 # How long the end of the interpreter waits for other threads' calls.
 _EXIT_SECONDS = 1.0
 
+
+class _Here(threading.local):
+    """The calling thread; asking for it gives no signal handler an opportunity."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+
+_here = _Here()
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
 # The thread that ends the interpreter, once it does.
 _exiting: Optional[int] = None
@@ -58,7 +67,8 @@ class Session:
         self.listeners: Dict[Any, "Listener"] = {}
         self._ends: "weakref.WeakSet[End]" = weakref.WeakSet()  # the library closes these with the handle
         self._handle: Optional[int] = handle
-        self._late: Optional[int] = None  # the handle, when whoever is inside has to close it
+        self._late: Optional[int] = None  # the handle, from when nobody gets it any more until somebody closes it
+        self._closing = False  # close() waits for those inside; else the last one to leave closes the handle
         self._why = why
         self._inside: List[int] = []  # threads; one may be there twice
         self._changed = threading.Condition(threading.RLock())
@@ -67,22 +77,38 @@ class Session:
     # Without a lock, as every call comes through here: who enters says so and then looks at the handle, close() takes the
     # handle and then looks who is inside.
 
+    # A signal handler may raise, between any two calls of these lines too: who did not get in is not inside, and who leaves has left.
+
     def __enter__(self) -> int:
-        self._inside.append(threading.get_ident())
-        if unread.raws is not None:  # in a signal handler, or by the garbage collector
-            keep(unread.raws)
-        _said.enter(self.lib)
-        handle = self._handle
-        if handle is not None:
+        inside, said = self._inside.count(_here.thread), _said.depth()
+        try:
+            self._inside.append(_here.thread)
+            if unread.raws is not None:  # in a signal handler, or by the garbage collector
+                keep(unread.raws)
+            _said.enter(self.lib)
+            handle = self._handle
+            if handle is None:
+                raise Closed(self._why)
             return handle
-        self.__exit__()
-        raise Closed(self._why)
+        except BaseException:
+            if _said.depth() > said:
+                _said.leave(self.lib)
+            if self._inside.count(_here.thread) > inside:
+                self._leave()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self._inside.remove(threading.get_ident())
-        _said.leave(self.lib)
-        if self._handle is None:
-            self._left()
+        try:
+            _said.leave(self.lib)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self._inside.remove(_here.thread)
+        finally:
+            if self._handle is None:
+                self._left()
         _stay_at_exit()
 
     def _left(self) -> None:
@@ -90,19 +116,31 @@ class Session:
         late = None
         with self._changed:
             self._changed.notify_all()
-            if not self._inside:
+            if not self._inside and not self._closing:
                 late, self._late = self._late, None
         if late is not None:
             self._finish(late)
 
     def _finish(self, handle: int) -> None:
-        """Closes the handle. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
+        """Closes the handle, and then ends what was made with it, whatever a signal handler raises meanwhile."""
+        operations, began = list(self.operations.values()), time.monotonic()
         with _said.call(self.lib):
-            self._free(handle)
+            try:
+                self._free(handle)
+            finally:
+                self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
+
+    def _end(self, fenced: "List[Operation]") -> None:
+        """The handle is closed. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
+        for operation in fenced:
+            operation._free()
         with self._changed:
             ends = list(self._ends)
         for end in ends:
             end._wake()
+        for region in list(self.regions.values()):
+            region._end()
+        self.regions.clear()
 
     def has(self, end: "End") -> None:
         """An end was opened beside the session, and is closed with it."""
@@ -148,27 +186,29 @@ class Session:
         The last one to leave closes the handle when that is not enough, and when the calling thread is inside itself:
         in a signal handler, or by the garbage collector.
         """
-        me = threading.get_ident()
-        with self._changed:
-            handle, self._handle = self._handle, None
-            if handle is None:
-                return
-            alone = self._changed.wait_for(lambda: all(thread == me for thread in self._inside), patience)
-            # Who came since finds no handle, and need not be waited for.
-            if self._inside and (me in self._inside or not alone):
-                self._late, handle = handle, None
-        operations = list(self.operations.values())
-        for operation in operations:
-            operation._abandon(Closed("the session was closed while the operation ran"))
-        if handle is not None:
-            began = time.monotonic()
-            self._finish(handle)
-            if time.monotonic() - began < _FENCE_SECONDS:
-                for operation in operations:
-                    operation._free()
-        for region in list(self.regions.values()):
-            region._end()
-        self.regions.clear()
+        first = alone = False
+        late = None
+        try:
+            with self._changed:
+                if self._handle is None:
+                    return
+                try:
+                    self._closing = True
+                    self._late, self._handle = self._handle, None
+                    first = True
+                    others = self._changed.wait_for(lambda: all(thread == _here.thread for thread in self._inside), patience)
+                    alone = others and _here.thread not in self._inside
+                finally:
+                    self._closing = False
+                    # Who comes now finds no handle, and need not be waited for. Nor is anybody to come when an interrupt ended the wait.
+                    if self._handle is None and (alone or not self._inside):
+                        late, self._late = self._late, None
+        finally:
+            if first:
+                for operation in list(self.operations.values()):
+                    operation._abandon(Closed("the session was closed while the operation ran"))
+            if late is not None:
+                self._finish(late)
 
     def _forked(self) -> None:
         """In a child. Locks may be held by threads that are not here; the handle is left alone for the same reason."""

@@ -1,15 +1,19 @@
 """Completions: poll, threads, descriptors, asyncio; closing while others wait."""
 
 import asyncio
+import gc
 import os
 import select
 import signal
 import threading
+import types
+import weakref
 
 import kvpipe
+import numpy
 import pytest
 from caches import Cache, collect
-from kvpipe import operation
+from kvpipe import _session, operation
 from kvpipe._session import Session
 
 
@@ -128,13 +132,144 @@ def test_who_comes_while_a_session_closes_does_not_keep_it_open():
     assert freed == [7]
 
 
-def test_a_signal_interrupts_waiting(pair):
-    class Rang(Exception):
-        pass
+class Rang(Exception):
+    """What a signal handler raises."""
 
-    def ring(*_):
+
+def ring(*_):
+    raise Rang
+
+
+def test_an_interrupt_of_close_leaves_the_handle_to_who_is_inside():
+    freed, inside, leave, closing = [], threading.Event(), threading.Event(), threading.Event()
+
+    class Door(threading.Condition):
+        def wait(self, *args):
+            closing.set()
+            super().wait(0)  # lets others in
+            raise Rang
+
+    def stay():
+        with session:
+            inside.set()
+            assert leave.wait(60)
+
+    session = Session(None, 7, free=freed.append)
+    session._changed = Door()
+    thread = threading.Thread(target=stay)
+    thread.start()
+    assert inside.wait(60)
+    with pytest.raises(Rang):
+        session.close()
+    assert closing.is_set() and session.closed and freed == []
+    leave.set()
+    thread.join(60)
+    assert freed == [7]
+    session.close()
+    assert freed == [7]
+
+
+def test_an_interrupt_of_close_as_the_last_one_leaves():
+    class Door(threading.Condition):
+        def wait(self, *args):
+            session._inside.remove(-1)
+            session._left()
+            raise Rang
+
+    freed = []
+    session = Session(None, 7, free=freed.append)
+    session._changed = Door()
+    session._inside.append(-1)  # another thread
+    with pytest.raises(Rang):
+        session.close()
+    assert freed == [7]
+
+
+def test_an_interrupt_of_close_is_heard_and_the_session_ends(near):
+    """A handler that raises as the main thread closes a node that another thread uses."""
+    with Cache(near.socket, "interrupted") as cache:
+        take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+        session, entered, leave = cache.node._session, threading.Event(), threading.Event()
+
+        def stay():
+            with session:
+                entered.set()
+                assert leave.wait(60)
+
+        thread = threading.Thread(target=stay)
+        thread.start()
+        assert entered.wait(60)
+        before = signal.signal(signal.SIGUSR1, ring)
+        try:
+            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+            with pytest.raises(Rang):
+                timer.start()
+                cache.node.close()
+            timer.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert cache.node._session.closed and cache.region.registered
+        leave.set()
+        thread.join(60)
+        assert not cache.region.registered
+        assert not [s for s in near.ask("sessions") if s["engine"] == "interrupted"]
+        with pytest.raises(kvpipe.Closed):
+            take.wait(60)
+
+
+def test_an_interrupt_as_the_library_closes_skips_nothing(near):
+    with Cache(near.socket, "interrupted") as cache:
+        take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+        session, free = cache.node._session, cache.node._session._free
+
+        def interrupted(handle):
+            free(handle)
+            raise Rang
+
+        session._free = interrupted
+        with pytest.raises(Rang):
+            cache.node.close()
+        assert not cache.region.registered and not session.regions and take.released
+
+
+@pytest.mark.parametrize("where", ["keep", "enter", "leave"])
+def test_nobody_whom_an_interrupt_keeps_out_is_inside(monkeypatch, where):
+    """Nor is who was interrupted on the way out: close() would wait for either."""
+    def interrupted(*args, plain=getattr(_session._said, where, None)):
+        if plain is not None:
+            plain(*args)
         raise Rang
 
+    freed = []
+    session = Session(None, 7, free=freed.append)
+    with monkeypatch.context() as patch:
+        if where == "keep":
+            patch.setattr(_session, "unread", types.SimpleNamespace(raws=()))
+            patch.setattr(_session, "keep", interrupted)
+        else:
+            patch.setattr(_session._said, where, interrupted)
+        with pytest.raises(Rang), session:
+            pass
+    assert session._inside == [] and _session._said.depth() == 0
+    session.close()
+    assert freed == [7]
+
+
+def test_memory_of_a_session_that_is_closed_from_inside_stays_to_its_end(near):
+    """As in a signal handler: the library has the session until the call is over, and the daemon may write."""
+    with kvpipe.connect(near.socket, engine_id="inside") as node:
+        memory = numpy.zeros(1 << 24, dtype=numpy.uint8)
+        region, kept = node.adopt(memory), weakref.ref(memory)
+        del memory
+        with node._session:
+            node.close()
+            gc.collect()
+            assert kept() is not None and region.registered
+        gc.collect()
+        assert kept() is None and not region.registered
+
+
+def test_a_signal_interrupts_waiting(pair):
     take = pair[1].node.take("never", [1], token=b"0" * 16, tokens=16)
     before = signal.signal(signal.SIGUSR1, ring)
     try:
