@@ -105,6 +105,7 @@ void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 		if (op->state == KV_RUNNING) {
 			kv_op_end_here(kv, op, kv->end_reason, kv->end_text, false);
 		} else {
+			released.op_id = op->end.c.op_id;
 			released.tag = op->tag;
 			kv_op_release(kv, op, &released, NULL);
 		}

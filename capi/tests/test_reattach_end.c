@@ -670,13 +670,44 @@ static void storm(void)
 	fake_stop(f);
 }
 
+/* The RELEASED that is owed names the operation as its end did, whether the daemon is awaited or the session is over, and after its record was freed. */
+static void released_by_the_daemons_end(void)
+{
+	for (int way = 0; way < 4; way++) {
+		struct fake *f = first_daemon();
+		kvpipe_t *kv = fake_connect(f);
+		kvpipe_op_t op = take_key(kv, "t", 0);
+		struct kvpipe_completion c;
+		int got = 0;
+		bool freed = way % 2 == 1, over = way / 2 == 1;
+
+		await_seen(1);
+		fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_BUSY, KVPIPE_C_MORE);
+		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
+		CHECK_INT(c.op_id, op + 1000);
+		if (freed)
+			kvpipe_op_free(kv, op);
+		if (over)
+			fake_bye(f, KVPIPE_E_CLOSED, "replaced");
+		fake_die(f);
+		while (got == 0)
+			got = kvpipe_poll(kv, &c, 1);
+		CHECK_INT(got, 1);
+		CHECK_INT(c.status, KVPIPE_RELEASED);
+		CHECK_INT(c.op_id, op + 1000);
+		CHECK_INT(c.op, freed ? 0 : op);
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(mute), TEST(refused), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late),
-		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(storm),
+		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),
 	};
 	return RUN(tests);
 }
