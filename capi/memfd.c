@@ -35,6 +35,23 @@ const char *kv_why(int err)
 
 bool kv_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
 
+/* A signal has the kernel take back what the interrupted call had allocated: ever smaller pieces get through. */
+static int allocate(int fd, size_t len, size_t page)
+{
+	size_t piece = 64ul << 20;
+
+	for (size_t at = 0; at < len;) {
+		size_t n = len - at < piece ? len - at : piece;
+		if (fallocate(fd, 0, (off_t)at, (off_t)n) == 0)
+			at += n;
+		else if (errno != EINTR)
+			return errno;
+		else if (piece > page)
+			piece /= 2;
+	}
+	return 0;
+}
+
 int kv_populate(int fd, void *addr, size_t len, size_t page)
 {
 	if (madvise(addr, len, MADV_POPULATE_WRITE) == 0)
@@ -42,8 +59,9 @@ int kv_populate(int fd, void *addr, size_t len, size_t page)
 	if (errno != EINVAL)
 		return errno;
 	/* Before Linux 5.14. Allocating first turns a full file system into an error; touching then only maps. */
-	if (fallocate(fd, 0, 0, (off_t)len) != 0 && errno != EOPNOTSUPP)
-		return errno;
+	int err = allocate(fd, len, page);
+	if (err != 0 && err != EOPNOTSUPP)
+		return err;
 	for (size_t at = 0; at < len; at += page)
 		((volatile char *)addr)[at] = 0;
 	return 0;

@@ -217,6 +217,41 @@ static void before_linux_5_14(void)
 	unmap(p, 8 * PAGE);
 }
 
+/* A large allocation is interrupted by some signal, each time, for this thread. */
+static void interrupt_allocations(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, MIB, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINTR),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	forbid(code, KV_COUNT(code));
+}
+
+static void *allocating_between_signals(void *arg)
+{
+	kvpipe_region_t region;
+	uint8_t *p;
+
+	forbid_populating();
+	interrupt_allocations();
+	CHECK_INT(kvpipe_mem_alloc(kv, 5 * MIB + PAGE, KVPIPE_MEM_NO_HUGE, (void **)&p, &region), 0);
+	CHECK_INT(p[5 * MIB], 0);
+	return arg;
+}
+
+/* A kernel without that advice takes back what an interrupted call had allocated: smaller ones get through. */
+static void signals_before_linux_5_14(void)
+{
+	begin();
+	on_a_thread(allocating_between_signals, NULL);
+	end();
+}
+
 static void *as_nobody(void *arg)
 {
 	uint8_t *p = arg;
@@ -244,6 +279,6 @@ static void unprivileged(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(schedulers), TEST(no_userfaultfd),
-					     TEST(before_linux_5_14), TEST(unprivileged) };
+					     TEST(before_linux_5_14), TEST(signals_before_linux_5_14), TEST(unprivileged) };
 	return RUN(tests);
 }
