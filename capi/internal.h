@@ -216,6 +216,7 @@ struct kv_op {
 	bool internal;    /* of a small operation: its caller waits, kvpipe_poll() never sees it */
 	bool abandoned;   /* its caller went away */
 	bool detached;    /* kvpipe_op_free() */
+	bool waited;      /* kvpipe_wait() has told its end */
 	bool layered;     /* a take that reports its layers */
 	bool local_end;   /* ended by the library: what the daemon says later is RELEASED */
 	bool begun, sent; /* its record, and all of it, is in the ring of this daemon */

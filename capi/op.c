@@ -262,6 +262,8 @@ void kvpipe_op_free(kvpipe_t *kv, kvpipe_op_t id)
 	struct kv_op *op = kv_op_find(kv, id);
 	if (op != NULL && !op->internal && !op->detached) {
 		op->detached = true;
+		if (op->state == KV_ENDED && op->end_waiters > 0 && !op->waited)
+			kv_note_push(kv, &op->end); /* it was left to them, who do not see it any more */
 		make_foreign(&op->end);
 		make_foreign(&op->quarantine);
 		make_foreign(&op->release);

@@ -52,12 +52,14 @@ int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_
 		err = not_yet(id, "still running", timeout_ns, ", or cancel it");
 	} else if (err == 0) {
 		struct kv_op *op = visible(kv, id);
-		if (op == NULL)
+		if (op == NULL) {
 			err = unknown(id);
-		else if (!kv_note_deliver(&op->end, out != NULL ? out : &unused))
+		} else if (!kv_note_deliver(&op->end, out != NULL ? out : &unused)) {
 			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
-		else
+		} else {
+			op->waited = true;
 			kv_note_drop(kv, &op->end);
+		}
 	}
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);

@@ -203,6 +203,52 @@ static void freed_under(void)
 	fake_stop(f);
 }
 
+static void *wait_in_vain(void *arg)
+{
+	struct one *o = arg;
+	struct kvpipe_completion c;
+
+	CHECK_FAILS(kvpipe_wait(o->kv, o->op, WAIT, &c), KVPIPE_E_NOT_FOUND, "freed");
+	return NULL;
+}
+
+static void await_waiter(kvpipe_t *kv)
+{
+	for (bool there = false; !there;) {
+		sched_yield();
+		pthread_mutex_lock(&kv->lock);
+		there = kv->waiters != NULL;
+		pthread_mutex_unlock(&kv->lock);
+	}
+}
+
+/* Nor is an end lost that came just before, and that the waiter was to see. */
+static void freed_under_as_it_ends(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct one o = { .kv = kv, .op = take(kv, 0) };
+	struct kvpipe_completion c[2];
+
+	pthread_mutex_lock(&kv->lock);
+	kv->swapping = true; /* the daemon's bell wakes nobody: who frees it is the first to look */
+	pthread_mutex_unlock(&kv->lock);
+	CHECK(pthread_create(&o.thread, NULL, wait_in_vain, &o) == 0);
+	await_waiter(kv);
+	fake_end(f, o.op, KVPIPE_FAILED, KVPIPE_E_BUSY, KVPIPE_C_MORE);
+	kvpipe_op_free(kv, o.op);
+	pthread_join(o.thread, NULL);
+	pthread_mutex_lock(&kv->lock);
+	kv->swapping = false;
+	pthread_mutex_unlock(&kv->lock);
+	fake_end(f, o.op, KVPIPE_RELEASED, 0, 0);
+	CHECK_INT(kvpipe_poll(kv, c, 2), 2);
+	CHECK(c[0].status == KVPIPE_FAILED && c[0].flags == (KVPIPE_C_MORE | KVPIPE_C_FOREIGN) && c[0].op == 0);
+	CHECK(c[1].status == KVPIPE_RELEASED && c[1].flags == KVPIPE_C_FOREIGN);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* ---- the fd ---- */
 
 static bool readable(int fd, int ms)
@@ -360,7 +406,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(one_thread), TEST(two_threads), TEST(many_threads), TEST(with_poller), TEST(with_epoll), TEST(any_order),
-		TEST(freed_under), TEST(fd),	     TEST(layers),	 TEST(arguments),
+		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(fd), TEST(layers), TEST(arguments),
 	};
 	return RUN(tests);
 }
