@@ -54,6 +54,16 @@ static bool more_than_all(uint64_t nbytes)
 	return pages > 0 && page > 0 && nbytes / (uint64_t)page >= (uint64_t)pages;
 }
 
+/* Or a sandbox forbids what small ones need, too. A kernel that has none says it as one does that knows no memfd_create. */
+static bool no_huge_pages(int err)
+{
+	int fd = err == ENOSYS ? kv_memfd("kvpipe", 0) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || !kv_forbidden(err);
+}
+
 int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m)
 {
 	int err = ENOMEM;
@@ -66,11 +76,13 @@ int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_
 		err = make(m, nbytes, MFD_HUGETLB);
 	if (err == 0)
 		return 0;
-	if ((flags & KVPIPE_MEM_HUGE) != 0)
+	bool huge = (flags & KVPIPE_MEM_HUGE) != 0;
+	if (huge && no_huge_pages(err))
 		return kv_err(KVPIPE_E_QUOTA,
 			      "%s: no huge pages for %llu bytes: %s: raise /proc/sys/vm/nr_hugepages, or leave KVPIPE_MEM_HUGE out",
 			      what, (unsigned long long)nbytes, strerror(err));
-	err = make(m, nbytes, 0);
+	if (!huge)
+		err = make(m, nbytes, 0);
 	if (kv_forbidden(err))
 		return kv_err(KVPIPE_E_UNAVAILABLE, "%s: no shared memory: %s: " KV_ALLOW("memfd_create, fallocate and madvise"), what,
 			      strerror(err));

@@ -624,6 +624,7 @@ static void sandbox_child(void)
 	forbid(SYS_memfd_create);
 	CHECK_INT(kvpipe_connect(&o, &kv), 0);
 	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), KVPIPE_E_UNAVAILABLE, "allow memfd_create");
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_HUGE, &addr, &region), KVPIPE_E_UNAVAILABLE, "allow memfd_create");
 	kvpipe_close(kv);
 	forbid(SYS_eventfd2);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "allow eventfd2");

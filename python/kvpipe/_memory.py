@@ -88,6 +88,28 @@ def judge(fd: int, nbytes: int) -> None:
         )
 
 
+def _forbidden(error: OSError) -> bool:
+    return error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS)
+
+
+def _no_huge_pages(error: OSError) -> bool:
+    """Or a sandbox forbids what small ones need, too. A kernel that has none says it as one does that knows no memfd_create."""
+    if error.errno != errno.ENOSYS:
+        return not _forbidden(error)
+    try:
+        os.close(_memfd(0))
+    except OSError:
+        return False
+    return True
+
+
+def _unavailable(error: OSError) -> Unavailable:
+    return Unavailable(
+        f"alloc: no shared memory: {error.strerror}: allow memfd_create, fallocate and madvise in this process's "
+        "sandbox (a container's seccomp profile)"
+    )
+
+
 def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
     """A memfd for nbytes: (fd, its size, whole pages). huge: True or an error, False never, None when there are any."""
     if not 0 < nbytes <= 1 << 46:
@@ -99,6 +121,8 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
         try:
             return _make(nbytes, os.MFD_HUGETLB)
         except OSError as error:
+            if huge and not _no_huge_pages(error):
+                raise _unavailable(error) from None
             if huge:
                 raise Quota(
                     f"alloc: no huge pages for {nbytes} bytes: {error.strerror}: raise /proc/sys/vm/nr_hugepages, "
@@ -107,11 +131,8 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
     try:
         return _make(nbytes, 0)
     except OSError as error:
-        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-            raise Unavailable(
-                f"alloc: no shared memory: {error.strerror}: allow memfd_create, fallocate and madvise in this process's "
-                "sandbox (a container's seccomp profile)"
-            ) from None
+        if _forbidden(error):
+            raise _unavailable(error) from None
         raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
 
 

@@ -176,13 +176,27 @@ def test_register_fd(node):
     region.close()
 
 
-def test_a_sandbox_without_memfds(node, monkeypatch):
+@pytest.mark.parametrize("huge", [None, True, False])
+def test_a_sandbox_without_memfds(node, monkeypatch, huge):
     def forbidden(*_):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "memfd_create", forbidden)
     with pytest.raises(kvpipe.Unavailable, match="allow memfd_create"):
-        node.alloc(4096)
+        node.alloc(4096, huge=huge)
+
+
+def test_a_kernel_without_huge_pages(node, monkeypatch):
+    """It forbids nothing, though it says what a sandbox does that knows no memfds."""
+    def small(name, flags, plain=os.memfd_create):
+        if flags & os.MFD_HUGETLB:
+            raise OSError(errno.ENOSYS, "Function not implemented")
+        return plain(name, flags)
+
+    monkeypatch.setattr(os, "memfd_create", small)
+    with pytest.raises(kvpipe.Quota, match="no huge pages"):
+        node.alloc(4096, huge=True)
+    node.alloc(4096).close()
 
 
 def test_a_process_without_files(node):
