@@ -52,8 +52,10 @@ int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id)
 		return err;
 	if (!op->internal) {
 		if (kv->inflight >= kv->max_inflight)
-			return kv_err(KVPIPE_E_QUOTA, "%u operations are not released yet, the limit is %u: wait for some",
-				      kv->inflight, kv->max_inflight);
+			return kv_err(KVPIPE_E_QUOTA,
+				      "%u operations are not released yet, the limit is %u (the daemon's limits.inflight, at most a third of "
+				      "cq_entries = %u): wait for some, or raise that",
+				      kv->inflight, kv->max_inflight, kv->hello.cq_entries);
 		if (kv->queued >= kv->rings.cq_entries)
 			return kv_err(KVPIPE_E_QUOTA, "%u completions were not collected: call kvpipe_poll() or kvpipe_wait()",
 				      kv->queued);

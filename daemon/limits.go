@@ -21,11 +21,14 @@ func (v view) limits() []admin.Limit {
 	}
 }
 
-// sessionLimits are those of one session, by name.
+// sessionLimits are those of one session, by name. One is not of the configuration: how many completions it has room for, which its
+// client chose.
 func (v view) sessionLimits(m *transfer.Snapshot, s *session.Info) []admin.Limit {
 	all := []admin.Limit{{Key: "limits.session_pinned", Used: s.Pinned, Limit: v.sessions.Usage().Limits.SessionPinned}}
 	i, known := slices.BinarySearchFunc(m.Sessions, s.ID, func(x transfer.SessionInfo, id transfer.SessionID) int { return cmp.Compare(x.Session, id) })
 	if known {
+		ring := uint64(s.Unread) + uint64(m.Sessions[i].Reserved)
+		all = append(all, admin.Limit{Key: "cq_entries", Used: min(ring, uint64(s.CQ)), Limit: uint64(s.CQ)}) // refusals have room beyond it
 		for _, q := range m.Sessions[i].Quotas {
 			limit := q.Limit
 			if q.Key == "limits.inflight" {

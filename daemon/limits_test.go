@@ -70,7 +70,7 @@ func TestQuotas(t *testing.T) {
 	submit(early(2))
 	refused("a fourth operation", e.do(early(3)), "this session has 3 operations that are not released, the limit is 3 (limits.inflight")
 
-	want := map[string]string{"limits.offers": "1 of 1", "limits.inflight": "3 of 3", "limits.block_ids": "4 of 5", "limits.session_pinned": "16384 of 16384"}
+	want := map[string]string{"limits.offers": "1 of 1", "limits.inflight": "3 of 3", "limits.block_ids": "4 of 5", "limits.session_pinned": "16384 of 16384", "cq_entries": "9 of 4096"}
 	n.hasLimits("e", want)
 	m, err := view{n.Daemon}.metrics(t.Context())
 	if err != nil {

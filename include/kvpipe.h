@@ -73,7 +73,7 @@ extern "C" {
 #define KVPIPE_MAX_GROUPS 64u        /* block groups per layout and per operation */
 #define KVPIPE_MAX_VIEWS 4096u       /* views per layout */
 #define KVPIPE_MAX_REGIONS 1024u     /* regions per session */
-#define KVPIPE_MAX_INFLIGHT 4096u    /* operations per session that are not yet released */
+#define KVPIPE_MAX_INFLIGHT 4096u    /* operations per session that are not yet released; and at most a third of its cq_entries */
 #define KVPIPE_MAX_CONSUMERS 256u    /* consumers of one offer; parts of one take */
 
 #define KVPIPE_NO_BLOCK 0xffffffffu  /* a position of a block list that has no block */
@@ -119,7 +119,8 @@ struct kvpipe_connect_opts {
 	uint32_t tp_rank, pp_rank;    /* ignored for schedulers */
 	uint32_t tp_world, pp_world;  /* 0 is 1 */
 	uint32_t sq_entries;      /* power of two; 0: 1024 */
-	uint32_t cq_entries;      /* power of two; 0: 4096 */
+	uint32_t cq_entries;      /* power of two; 0: 4096. A third of them is the most operations that are not released: 1,365. More
+	                           * take more of the daemon's memory for each session (its limits.ring_memory) */
 	uint32_t flags;           /* 0 */
 	int64_t timeout_ns;       /* 0: 5 s */
 	uint64_t reserved[4];

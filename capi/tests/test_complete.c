@@ -211,7 +211,8 @@ static void limits(void)
 	struct kvpipe_completion c[8];
 	kvpipe_op_t op, a = take(kv, 0), b = take(kv, 0);
 
-	CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_QUOTA, "2 operations are not released yet, the limit is 2");
+	CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_QUOTA, 
+		    "2 operations are not released yet, the limit is 2 (the daemon's limits.inflight, at most a third of cq_entries = 4096)");
 	fake_end(f, a, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE);
 	CHECK_INT(kvpipe_wait(kv, a, WAIT, c), 0);
 	CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_QUOTA, "not released yet");

@@ -58,13 +58,13 @@ func TestResults(t *testing.T) {
 func TestInflight(t *testing.T) {
 	n := start(t, nil)
 	n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
-	c := n.dial(sessiontest.Options{CQ: 8})
-	if c.Welcome.MaxInflight != 4 {
-		t.Fatalf("max_inflight is %d, want half of cq_entries", c.Welcome.MaxInflight)
+	c := n.dial(sessiontest.Options{CQ: 16})
+	if c.Welcome.MaxInflight != 5 {
+		t.Fatalf("max_inflight is %d, want a third of cq_entries", c.Welcome.MaxInflight)
 	}
 	id := transfer.SessionID(c.Welcome.Session)
 	op := &transfer.DropOp{Key: []byte("k"), Token: token, Timeout: 1}
-	for range 4 {
+	for range 5 {
 		_, err := c.Submit(op)
 		noErr(t, err)
 	}
@@ -74,10 +74,10 @@ func TestInflight(t *testing.T) {
 		noErr(t, err)
 		done, _, err := c.WaitFor(ud)
 		noErr(t, err)
-		return done.Reason == uint16(transfer.Quota) && strings.Contains(done.Text, "the limit is 4 (limits.inflight")
+		return done.Reason == uint16(transfer.Quota) && strings.Contains(done.Text, "the limit is 5 (limits.inflight, at most a third of cq_entries = 16)")
 	}
 	if !refused() {
-		t.Error("a fifth operation is accepted")
+		t.Error("a sixth operation is accepted")
 	}
 	_, err := c.Submit(&transfer.SealOp{Target: 1})
 	noErr(t, err)
@@ -89,5 +89,5 @@ func TestInflight(t *testing.T) {
 	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Released})
 	_, err = c.Submit(op) // what acts on another one does not count
 	noErr(t, err)
-	wait(n, func(s transfer.Submit) bool { return s.UserData == 8 })
+	wait(n, func(s transfer.Submit) bool { return s.UserData == 9 })
 }

@@ -41,7 +41,7 @@ type Config struct {
 type Limits struct {
 	Sessions       int    // 1024
 	SessionsPerUID int    // 512
-	Inflight       int    // operations of a session that are not released; at most half its cq_entries; 4096
+	Inflight       int    // operations of a session that are not released; at most a third of its cq_entries; 4096
 	SessionPinned  uint64 // registered bytes of a session; 1 TiB
 	TotalPinned    uint64 // registered bytes of all sessions; 4 TiB
 	RingMemory     uint64 // of the rings of all sessions, half of it of one owner; 18 GiB

@@ -229,7 +229,7 @@ func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 	}
 	as := counted(e.Op)
 	if n := s.open[large]; as == large && n >= s.inflight {
-		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, and half its cq_entries): wait for some of them, or raise that", n, s.inflight)
+		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, at most a third of cq_entries = %d): wait for some of them, or raise that", n, s.inflight, s.reserve)
 	}
 	s.ops[e.UserData] = as
 	s.open[as]++

@@ -105,7 +105,7 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 	s := &session{
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
 		mem: memory.NewSpace(v.pool), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},
-		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/2),
+		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/transfer.MostCompletions),
 		bell: make(chan struct{}, 1), resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
 		parted: make(chan struct{}), last: make(chan *message, 1),

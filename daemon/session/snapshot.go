@@ -30,6 +30,7 @@ type Info struct {
 	SQHead   uint32 // submissions read, modulo 2^32
 	CQTail   uint32 // completions written, modulo 2^32
 	Unread   uint32 // completions not consumed
+	CQ       uint32 // of them and those reserved, the most that there may be
 
 	Submissions, Refusals, Completions uint64
 	Wakeups                            uint64 // times the reader was woken
@@ -74,7 +75,7 @@ func (s *session) info() Info {
 	i := Info{
 		ID: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, PID: s.who.PID, UID: s.who.UID, Library: s.who.Library, Age: time.Since(s.since),
-		Pinned: s.mem.Used(), Regions: s.mem.Regions(), Inflight: s.inflight,
+		Pinned: s.mem.Used(), Regions: s.mem.Regions(), Inflight: s.inflight, CQ: s.reserve,
 		Submissions: s.count.submissions.Load(), Refusals: s.count.refusals.Load(), Completions: s.count.completions.Load(),
 		Wakeups: s.count.wakeups.Load(), Rings: s.count.rings.Load(), Control: s.count.control.Load(),
 	}

@@ -76,9 +76,12 @@ type Broken struct {
 	Joined      bool // an offer that ranks make each for itself is whole without those that are not there
 }
 
-// credits an operation reserves: terminal, QUARANTINED, RELEASED.
+// MostCompletions is how many an operation may have: terminal, QUARANTINED, RELEASED. So many have room in the ring before it begins.
+const MostCompletions = 3
+
+// credits an operation reserves.
 const (
-	creditsMemory = 3
+	creditsMemory = MostCompletions
 	creditsKey    = 1
 	maxOwed       = 4096 // refusals a session leaves uncollected before it is ended
 )

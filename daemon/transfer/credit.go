@@ -1,5 +1,23 @@
 package transfer
 
+// reserve sets credits aside for the completions of an operation.
+func (s *session) reserve(n int) {
+	s.credits -= n
+	s.reserved += n
+}
+
+// crowded is why no n credits can be reserved. The client can do something about both: what is reserved comes back when operations are
+// released, what is written when it is collected.
+func (s *session) crowded(n int) Cause {
+	uncollected := s.ring - s.credits - s.reserved
+	advice := "wait for some of the operations"
+	if uncollected > s.reserved {
+		advice = "collect completions (poll)"
+	}
+	return because(Quota, "the completion ring of %s has cq_entries = %d, of which %d are reserved for operations that are not released and %d completions were not collected, this needs %d: %s, or open the session with more cq_entries",
+		s.called(), s.ring, s.reserved, uncollected, n, advice)
+}
+
 // refuse answers a submission that is not accepted.
 func (m *Machine) refuse(s *session, sub *Submit, cause Cause) {
 	if in, put := sub.Op.(*PutOp); put {

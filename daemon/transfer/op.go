@@ -85,14 +85,13 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 	}
 	for _, n := range o.notify {
 		if n.credits < credits {
-			return because(Quota, "the completion ring of rank %s has room for %d more completions, this needs %d: collect completions (poll), or open the session with more cq_entries",
-				rankName(n), n.credits, credits)
+			return n.crowded(credits)
 		}
 	}
 	o.id, o.kind, o.by, o.user, o.tag = m.newOp(), KindOf(sub.Op), s, sub.UserData, sub.Tag
 	o.began, o.credits, o.owner = m.now, credits, own
 	for _, n := range o.notify {
-		n.credits -= credits
+		n.reserve(credits)
 		n.uses[o] = struct{}{}
 	}
 	s.ops[o.user] = o
@@ -114,6 +113,14 @@ func rankName(s *session) string {
 		return "the scheduler"
 	}
 	return fmt.Sprint(s.rank)
+}
+
+// called is what a sentence calls the session.
+func (s *session) called() string {
+	if s.role == Scheduler {
+		return rankName(s)
+	}
+	return "rank " + rankName(s)
 }
 
 // acquire takes holds on the blocks in every rank's table, or none.
@@ -176,6 +183,7 @@ func (m *Machine) settle(o *op) {
 	for _, n := range o.notify {
 		delete(n.uses, o)
 		if n.alive() {
+			n.reserved -= o.credits
 			m.credit(n, o.credits)
 		}
 	}
@@ -225,6 +233,9 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		c.Reason, c.Text = o.cause.Reason, o.cause.Text
 	}
 	for _, n := range o.notify {
+		if !o.late {
+			n.reserved--
+		}
 		if !n.alive() || m.frozen && status == Failed {
 			continue
 		}

@@ -20,7 +20,9 @@ type session struct {
 	progress uint64
 	watch    uint64 // what WatchProgress was last asked for
 	waits    []progressWait
-	credits  int
+	ring     int        // completions that its ring has room for
+	credits  int        // those that are neither reserved nor written and not collected
+	reserved int        // for operations that are not released
 	owed     []Complete // answers for which there was no credit
 	ops      map[uint64]*op
 	uses     map[*op]struct{} // operations that this session is told about

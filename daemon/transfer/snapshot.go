@@ -43,7 +43,7 @@ type SessionInfo struct {
 	Progress         uint64
 	Operations       int // submitted by it, not released
 	Offers           int
-	Credits          int
+	Reserved         int // completions, for operations that are not released
 	Legs             int // transfers that may touch its memory
 	Closing          bool
 	Orphaned         bool // gone; offers that outlive it lie in its memory
@@ -170,7 +170,7 @@ func (s *session) info(m *Machine) SessionInfo {
 	return SessionInfo{
 		Session: s.id, Engine: s.engine.key.name, Instance: s.engine.instance, Role: s.role, Rank: s.rank,
 		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.used[quotaOffers],
-		Credits: s.credits, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: len(s.orphans) > 0, Quotas: m.quotasOf(s),
+		Reserved: s.reserved, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: len(s.orphans) > 0, Quotas: m.quotasOf(s),
 	}
 }
 

@@ -21,6 +21,7 @@ def connect(
     role: str = "worker",
     rank: Tuple[int, int] = (0, 0),
     world: Tuple[int, int] = (1, 1),
+    cq_entries: int = 4096,
     timeout: Optional[float] = None,
 ) -> Node:
     """Opens a session with the node's daemon, within ``timeout`` seconds (None: 5).
@@ -30,6 +31,8 @@ def connect(
       live instance of the same engine and owner, or begins a new one.
     - ``role``: "worker" owns the memory and blocks of one ``rank``, (tp, pp) of ``world``; "scheduler" owns none, and
       offers and takes for all ranks of its engine on this node.
+    - ``cq_entries``: completions that the session has room for, a power of two up to 65536. A third of them is the most
+      operations that are not released; more take more of the daemon's memory (``limits.ring_memory``).
 
     Raises Unavailable (no daemon), Denied (the socket's permission), Incompatible (versions), Busy (that rank of that
     instance has a session).
@@ -43,6 +46,9 @@ def connect(
     tp_world, pp_world = _values.pair("world", world)
     if tp_world < 1 or pp_world < 1 or tp_rank >= tp_world or pp_rank >= pp_world:
         raise Invalid(f"connect: rank {tp_rank, pp_rank} of world {tp_world, pp_world}: must be below it, from 0")
+    entries = _values.integer("connect: cq_entries", cq_entries)
+    if not 8 <= entries <= 65536 or entries & (entries - 1):
+        raise Invalid(f"connect: cq_entries is {_values.show(cq_entries)}: must be a power of two from 8 to 65536")
     opts = _abi.opts(
         _abi.ConnectOpts,
         socket=_values.text("socket", path),
@@ -53,6 +59,7 @@ def connect(
         pp_rank=pp_rank,
         tp_world=tp_world,
         pp_world=pp_world,
+        cq_entries=entries,
         timeout_ns=_values.duration("timeout", timeout),
     )
     lib = library()

@@ -253,6 +253,18 @@ def test_quotas(small):
                     lambda: kvpipe.connect(small.socket, engine_id="one too many"))
 
 
+def test_completions(near):
+    """A session has a third as many operations as completions; the next one is told what to wait for, or to raise."""
+    with kvpipe.connect(near.socket, engine_id="small ring", cq_entries=16) as node:
+        watches = [node.watch("never", None, TOKEN, timeout=60) for _ in range(5)]
+        refused(kvpipe.Quota, ["5 operations", "the limit is 5", "limits.inflight", "cq_entries = 16", "wait for some"],
+                lambda: node.watch("never", None, TOKEN))
+        assert not any(w.done for w in watches)
+    for odd in (0, 7, 12, 131072):
+        refused(kvpipe.Invalid, [f"connect: cq_entries is {odd}", "a power of two from 8 to 65536"],
+                lambda: kvpipe.connect(near.socket, engine_id="e", cq_entries=odd))
+
+
 def test_no_daemon(folder, monkeypatch):
     start = ["no daemon at", 'start "kvpiped --dev"', "KVPIPE_SOCKET"]
     missing = str(folder / "missing.sock")
@@ -355,13 +367,18 @@ def test_a_daemon_of_another_version(folder):
 
 
 def test_more_offers_than_the_session_has_room_for(near):
-    """They are refused one after the other, soon enough that who withdraws the first one hears of it."""
+    """The first one too many is refused, and has room once one is withdrawn."""
     cache = Cache(near.socket, "many", layers=1, blocks=8)
     with cache.node as node:
         offers = []
-        while len(offers) < 1700:
-            with contextlib.suppress(kvpipe.Busy):  # the queue of submissions is full: try again later
-                offers.append(node.offer(f"many-{len(offers)}", [len(offers) % 8], tokens=16))
+
+        def fill():
+            while True:
+                with contextlib.suppress(kvpipe.Busy):  # the queue of submissions is full: try again later
+                    offers.append(node.offer(f"many-{len(offers)}", [len(offers) % 8], tokens=16))
+
+        refused(kvpipe.Quota, ["1365 operations are not released yet", "cq_entries = 4096", "wait for some"], fill)
+        assert len(offers) == 1365
         assert offers[0].withdraw() is True
-        with pytest.raises(kvpipe.Quota, match="completion ring of rank 0"):
-            offers[-1].wait(60)
+        offers[0].wait_released(60)
+        node.offer("one more", [0], tokens=16).withdraw()
