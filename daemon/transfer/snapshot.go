@@ -21,7 +21,7 @@ type Snapshot struct {
 	HoldsShared, HoldsExclusive int
 	// Gets that found no item yet, and the blocks under their holds. They are among Transfers and HoldsExclusive.
 	Seeking, HoldsSeeking int
-	Parked                int // takes of others that wait for an offer here
+	Parked                int // takes that wait here for their offer, layouts, or the producer's progress
 	Graves                int // ended offers whose keys are remembered
 }
 
@@ -118,7 +118,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	for _, v := range m.serves {
 		s.Transfers = append(s.Transfers, v.info(m.now))
-		if v.state == serveParked {
+		if v.waits() {
 			s.Parked++
 		}
 	}
@@ -223,10 +223,26 @@ func (t *take) info(now Time) TransferInfo {
 	return i
 }
 
+// waits says that none of the bytes may move yet, for want of what only the producer's engine or the consumer can bring.
+func (v *serve) waits() bool {
+	if v.state != serveMoving {
+		return v.state == serveParked
+	}
+	for _, seg := range v.segs {
+		if seg.granted && (seg.allowed > 0 || seg.hasInline || seg.slices == 0) {
+			return false
+		}
+	}
+	return true
+}
+
 func (v *serve) info(now Time) TransferInfo {
 	i := TransferInfo{
 		Xfer: v.leg.id.Xfer, End: Producer, Key: string(v.take.Key), Engine: v.take.Engine, Peer: v.leg.id.Peer, Trace: v.take.Trace,
 		State: [...]string{"parked", "moving", "aborting", "ended", "ended"}[v.state], Deadline: max(v.deadline.at-now, 0), Age: now - v.began,
+	}
+	if v.waits() {
+		i.State = "parked"
 	}
 	for _, seg := range v.segs {
 		i.Transport = seg.transport
