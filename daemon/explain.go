@@ -74,25 +74,25 @@ func explainChannel(e *admin.Explain, p *peer.Status) {
 	if !e.Secure {
 		e.Notes = append(e.Notes, "insecure: the peer did not authenticate itself (loopback addresses alone)")
 	}
-	if !p.Secure || !p.DataPlain {
-		return
-	}
-	e.DataPlain, e.WhyPlain = true, p.WhyPlain
-	if p.WhyPlain == "loopback" {
+	e.DataPlain, e.WhyPlain = p.DataPlain, p.WhyPlain
+	switch {
+	case !p.Secure || !p.DataPlain: // of the first one it was said
+	case p.WhyPlain == "loopback":
 		e.Notes = append(e.Notes, "data links are not encrypted: both ends are on this machine (loopback addresses; tcp.encrypt_loopback = true on either encrypts them)")
-	} else {
+	default:
 		e.Notes = append(e.Notes, "data links are not encrypted: both sides say data_plain")
 	}
 }
 
 // explainConfigured says it where there is no channel, of the next one.
 func (v view) explainConfigured(e *admin.Explain) {
-	e.Secure, e.DataPlain = !v.cfg.Insecure, v.cfg.DataPlain
+	e.Secure, e.DataPlain = !v.cfg.Insecure, v.cfg.DataPlain || v.cfg.Insecure
 	if !e.Secure {
+		e.WhyPlain = "insecure"
 		e.Notes = append(e.Notes, "insecure is configured: peers do not authenticate themselves (loopback addresses alone)")
 	}
-	if e.DataPlain {
-		e.WhyPlain = "data_plain"
+	if v.cfg.DataPlain {
+		e.WhyPlain = cmp.Or(e.WhyPlain, "data_plain")
 		e.Notes = append(e.Notes, "data_plain is configured: data links to peers that say so too are not encrypted")
 	}
 }

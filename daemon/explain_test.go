@@ -39,7 +39,7 @@ func TestWhatIsNotProtectedShows(t *testing.T) {
 		"insecure": {
 			change: func(c *config.Config) { c.Insecure = true },
 			log:    []string{"insecure=true data_plain=false", `level=WARN msg="insecure: peers are not authenticated`}, warning: "insecure: ",
-			configured: "insecure is configured: ", there: "insecure: the peer did not authenticate itself",
+			configured: "insecure is configured: ", there: "insecure: the peer did not authenticate itself", plain: true, why: "insecure",
 		},
 		"data_plain": {
 			change: func(c *config.Config) { c.DataPlain = true },

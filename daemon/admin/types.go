@@ -235,7 +235,7 @@ type Explain struct {
 	GBpsOut   float64        `json:"gbps_out"`          // of what was sent to it lately; within the node both are that of its copies
 	Secure    bool           `json:"secure"`            // of the channel; without one: as configured
 	DataPlain bool           `json:"data_plain"`        // likewise
-	WhyPlain  string         `json:"data_plain_reason"` // "data_plain" (configured), "loopback"; "" not plain
+	WhyPlain  string         `json:"data_plain_reason"` // "insecure", "data_plain" (configured), "loopback"; "" not plain
 	Notes     []string       `json:"notes"`
 	Streams   []Stream       `json:"streams"` // data links, and where they go
 	Choices   []ExplainTried `json:"choices"` // every transport there is, best first
