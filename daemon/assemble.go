@@ -77,7 +77,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 		Node: c.Node, Incarnation: d.incarnation, Version: d.opts.Version, Proto: version.Peers(peer.ProtoMin, peer.ProtoMax), Advertise: d.advertise(), Identity: d.identity,
 		Insecure: c.Insecure, DataPlain: c.DataPlain, EncryptLoopback: c.TCP.EncryptLoopback, Transports: c.Transports, Nodes: c.Peers.Nodes, Allow: prefixes(c.Peers.Allow),
 		Heartbeat: c.Peers.Heartbeat.D(), IdleClose: c.Peers.IdleClose.D(), Busy: d.busyWith, DialMax: c.Peers.DialMax.D(), Events: to.Event, Queue: to.Queue, Flush: to.Flush, After: to.After,
-		Log: d.log,
+		Transport: d.carriers.serving, Log: d.log,
 	}
 	if d.listener != nil {
 		pc.Listener = d.listener
@@ -138,6 +138,16 @@ func newCarriers(c *config.Config, to transport.Sink, log logger, places *place.
 		}
 	}
 	return cs, nil
+}
+
+// serving is the transport that serves a node, as the driver chooses it; "": none.
+func (cs *carriers) serving(node string) string {
+	for _, t := range cs.list {
+		if t.Probe(node).OK {
+			return t.Name()
+		}
+	}
+	return ""
 }
 
 func (cs *carriers) close() error {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -97,6 +98,22 @@ func shows(t *testing.T, where string, all []string, want string) {
 		return
 	}
 	t.Errorf("%s says %q, want one that begins with %q", where, got, want)
+}
+
+// TestTheLogSaysWhichTransportServes: with the peer that comes up, and with each take that ends at its producer.
+func TestTheLogSaysWhichTransportServes(t *testing.T) {
+	a, b := pair(t, nil)
+	handOver(a.join("prefill", 1), b.join("decode", 1), "a", "k", "", token())
+	for _, words := range [][]string{{`msg="peer up"`, "peer=b", "transport=tcp"}, {`msg="take ended at its producer"`, "peer=b", "transport=tcp"}} {
+		eventually(t, fmt.Sprintf("a record with %q", words), func() bool {
+			for record := range strings.Lines(a.log.String()) {
+				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(record, w) }) {
+					return true
+				}
+			}
+			return false
+		})
+	}
 }
 
 // TestATakeSaysWhichTransportIsNotAllowed: whoever reads how it ended need not ask explain what to change, and where.

@@ -114,6 +114,9 @@ func (c *channel) start() {
 	if c.links.plain {
 		says = append(says, "data_plain_reason", c.links.why)
 	}
+	if serves := c.m.cfg.Transport; serves != nil {
+		says = append(says, "transport", serves(c.node))
+	}
 	c.m.log.Info("peer up", says...)
 }
 

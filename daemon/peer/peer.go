@@ -46,14 +46,15 @@ type Config struct {
 	// Busy says whether something is under way with a node, of which the channel hears nothing while bytes move or somebody waits for them. It is
 	// asked before an idle channel is closed; until ctx ends. nil: nothing is.
 	Busy       func(ctx context.Context, node string) bool
-	DialMax    time.Duration        // longest pause between two attempts
-	Events     func(transfer.Event) // never blocks, and never runs the machine: it is called with locks held
-	Queue      func(transfer.Event) // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
-	Flush      func()               // may run the machine
-	After      func(func())         // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
-	Links      transport.LinkUser   // nil: no links
-	Congestion string               // congestion control of links; "": the system's
-	Rails      Rails                // nil: links go where their channel goes
+	DialMax    time.Duration            // longest pause between two attempts
+	Events     func(transfer.Event)     // never blocks, and never runs the machine: it is called with locks held
+	Queue      func(transfer.Event)     // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
+	Flush      func()                   // may run the machine
+	After      func(func())             // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
+	Links      transport.LinkUser       // nil: no links
+	Congestion string                   // congestion control of links; "": the system's
+	Rails      Rails                    // nil: links go where their channel goes
+	Transport  func(node string) string // which one serves a node that is up, "" none; nil: the log does not say
 	Log        *slog.Logger
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait

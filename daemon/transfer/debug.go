@@ -39,10 +39,13 @@ func (m *Machine) traceServe(v *serve, text string) {
 	if !m.cfg.Debug {
 		return
 	}
-	by := ""
+	by, transport := "", ""
 	if v.offer != nil {
 		by = v.offer.engine.key.name
 	}
-	m.trace(text, "peer", v.leg.id.Peer, "transfer", hex(uint64(v.leg.id.Xfer)), "engine", by, "consumer", v.take.Engine, "key", short(v.take.Key), "trace", v.take.Trace,
+	if len(v.segs) > 0 {
+		transport = v.segs[0].transport
+	}
+	m.trace(text, "peer", v.leg.id.Peer, "transfer", hex(uint64(v.leg.id.Xfer)), "engine", by, "consumer", v.take.Engine, "key", short(v.take.Key), "trace", v.take.Trace, "transport", transport,
 		"reason", v.cause.Reason.String(), "why", v.cause.Text)
 }
