@@ -240,9 +240,9 @@ class Node:
         - ``peer``: the offering node's name or "host:port", None: this node. ``token``: the offer's.
         - ``blocks``: as for offer(); the first id is of the block that token ``start`` lies in.
         - ``after``: no byte lands before every rank's progress has reached it.
-        - ``timeout``: seconds until it fails. ``part``: (i, n), the i-th of n takes that together consume the offer; the
+        - ``timeout``: seconds until it fails, cut to 1 h. ``part``: (i, n), the i-th of n takes that together consume the offer; the
           engine's processes on other nodes may take the other parts.
-        - ``layered``: move layer after layer, so that wait_layer() need not wait for all (at most 1024 such takes).
+        - ``layered``: move layer after layer, so that wait_layer() need not wait for all. Any number of a session's takes may.
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
@@ -277,12 +277,16 @@ class Node:
 
     def watch(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
               trace: Optional[str] = None) -> Operation:
-        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30). Done once there is one."""
+        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30; cut to 1 h).
+
+        Done once there is one."""
         return self._about("watch", key, peer, token, timeout, tag, trace)
 
     def drop(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
              trace: Optional[str] = None) -> Operation:
-        """Says that nothing of an offer is needed, so that its producer's blocks are free at once."""
+        """Says that nothing of an offer is needed, so that its producer's blocks are free at once.
+
+        ``timeout``: seconds until it fails (None: 5; cut to 1 h)."""
         return self._about("drop", key, peer, token, timeout, tag, trace)
 
     def _about(self, what: str, key: Key, peer: Optional[str], token: bytes, timeout: Optional[float], tag: int,
