@@ -46,12 +46,12 @@ static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 	return err;
 }
 
-/* Filling all memory would end in a killed process, not in an error. What cgroups allow is not known here. */
-static bool more_than_all(uint64_t nbytes)
+/* This machine's memory; 0: not known. */
+static uint64_t all_memory(void)
 {
 	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
-	return pages > 0 && page > 0 && nbytes / (uint64_t)page >= (uint64_t)pages;
+	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
 /* Or a sandbox forbids what small ones need, too. A kernel that has none says it as one does that knows no memfd_create. */
@@ -66,11 +66,13 @@ static bool no_huge_pages(int err)
 
 int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m)
 {
+	uint64_t all = all_memory();
 	int err = ENOMEM;
 
-	if (more_than_all(nbytes))
-		return kv_err(KVPIPE_E_QUOTA, "%s: nbytes is %llu: more than this machine's memory", what,
-			      (unsigned long long)nbytes);
+	/* Filling all memory would end in a killed process, not in an error. What cgroups allow is not known here. */
+	if (all > 0 && nbytes >= all)
+		return kv_err(KVPIPE_E_QUOTA, "%s: nbytes is %llu: more than this machine's memory, %llu: ask for less", what,
+			      (unsigned long long)nbytes, (unsigned long long)all);
 
 	if ((flags & KVPIPE_MEM_NO_HUGE) == 0)
 		err = make(m, nbytes, MFD_HUGETLB);

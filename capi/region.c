@@ -139,6 +139,8 @@ int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags
 
 	if (err == 0 && region == NULL)
 		err = kv_err(KVPIPE_E_INVALID, "register_fd: region is NULL");
+	if (err == 0)
+		err = kv_may_own(kv, "register_fd");
 	if (err == 0 && flags != 0)
 		err = kv_err(KVPIPE_E_INVALID, "register_fd: flags is %#x: must be 0", flags);
 	return err != 0 ? err : kv_region_add_fd(kv, fd, nbytes, kv_now() + KV_CALL_NS, region);

@@ -113,6 +113,7 @@ static void schedulers(void)
 	CHECK_FAILS(adopt(p, 2 * PAGE, KVPIPE_ADOPT_QUIESCED, &region), KVPIPE_E_INVALID, words);
 	CHECK_INT(held_now().mappings, before.mappings); /* no file was put under it */
 	CHECK_FAILS(kvpipe_mem_alloc(kv, PAGE, KVPIPE_MEM_NO_HUGE, &addr, &region), KVPIPE_E_INVALID, words);
+	CHECK_FAILS(kvpipe_mem_register_fd(kv, 0, PAGE, 0, &region), KVPIPE_E_INVALID, words);
 	CHECK_INT(got.reg.bytes, 0); /* the daemon was not asked */
 	end();
 	unmap(p, 2 * PAGE);

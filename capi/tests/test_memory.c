@@ -117,7 +117,7 @@ static void alloc(void)
 	signal(SIGXFSZ, SIG_IGN);
 	CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0 && setrlimit(RLIMIT_FSIZE, &small) == 0);
 	CHECK_FAILS(kvpipe_mem_alloc(kv, 1ull << 46, KVPIPE_MEM_NO_HUGE, &addr, &region), KVPIPE_E_QUOTA,
-		    "more than this machine's memory");
+		    "more than this machine's memory, ");
 	CHECK_FAILS(kvpipe_mem_alloc(kv, 1 << 25, KVPIPE_MEM_NO_HUGE, &addr, &region), KVPIPE_E_QUOTA,
 		    "no memory for 33554432 bytes: File too large");
 	CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);

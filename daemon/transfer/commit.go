@@ -1,5 +1,7 @@
 package transfer
 
+import "fmt"
+
 // onSent: the producer has sent every slice, under one hold of that incarnation.
 func (t *take) onSent(m *Machine, msg *MsgSent) {
 	switch {
@@ -135,11 +137,28 @@ func (t *take) decide(m *Machine) {
 		t.missing = unite(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered))
 	}
 	if len(t.missing) > 0 {
-		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, the first of them block %d of group %d here; compute those that are listed as failed, "+
-			"or ask for tokens that it has", short(t.in.Key), t.missing[0].First, t.missing[0].Group))
+		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, the first of them block %d of group %d here%s; compute those that are listed as failed, "+
+			"or ask for tokens that it has", short(t.in.Key), t.missing[0].First, t.missing[0].Group, t.beyond()))
 		return
 	}
 	t.finish(m, Done, Cause{})
+}
+
+// beyond says how far the offer reaches, to who asks for more: "" where something else is missing.
+func (t *take) beyond() string {
+	var asked, has uint64
+	for _, b := range t.in.Blocks {
+		asked = max(asked, uint64(b.FirstToken)+uint64(b.NTokens))
+	}
+	for _, seg := range t.segs {
+		if seg != nil && seg.grant != nil {
+			has = max(has, uint64(seg.grant.Tokens))
+		}
+	}
+	if has == 0 || asked <= has {
+		return ""
+	}
+	return fmt.Sprintf(" (it has %d tokens, this asks for those up to %d)", has, asked)
 }
 
 // fail ends a take that cannot be done any more. It also ends one whose commit waits for a fence that does not come: by

@@ -92,7 +92,7 @@ func (m *Machine) beginTake(s *session, sub *Submit, in *TakeOp) {
 	}
 	name := takeName{s.engine, in.TakeID, in.Part}
 	if old := m.takeNames[name]; cause.Reason == OK && old != nil {
-		cause = because(Busy, "take %d part %d of engine %q runs already as operation %d; wait for that one, or use another take id",
+		cause = because(Busy, "take %d part %d of engine %q runs already as operation %d; wait for that one, cancel it, or use another take id (in Python: another key or part)",
 			in.TakeID, in.Part, s.engine.key.name, old.id)
 	}
 	t := &take{in: in, ranks: ranks, name: name}

@@ -67,4 +67,6 @@ def connect(
     with _said.call(lib):
         lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
     assert handle.value is not None
-    return Node(Session(lib, handle.value))
+    session = Session(lib, handle.value)
+    session.owns_memory = kind != _abi.ROLES["scheduler"]
+    return Node(session)

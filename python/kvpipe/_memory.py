@@ -112,11 +112,10 @@ def _unavailable(error: OSError) -> Unavailable:
 
 def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
     """A memfd for nbytes: (fd, its size, whole pages). huge: True or an error, False never, None when there are any."""
-    if not 0 < nbytes <= 1 << 46:
-        raise Invalid(f"alloc: nbytes is {nbytes}: must be 1 to 2^46")
     # Filling all memory would end in a killed process, not in an error. What cgroups allow is not known here.
-    if nbytes >= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
-        raise Quota(f"alloc: nbytes is {nbytes}: more than this machine's memory")
+    held = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if nbytes >= held:
+        raise Quota(f"alloc: nbytes is {nbytes}: more than this machine's memory, {held}: ask for less")
     if huge is not False:
         try:
             return _make(nbytes, os.MFD_HUGETLB)

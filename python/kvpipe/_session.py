@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Un
 from . import _said, _values
 from ._library import Library
 from ._unread import keep, unread
-from .errors import Closed
+from .errors import Closed, Invalid
 
 if TYPE_CHECKING:
     from ._end import End
@@ -54,6 +54,8 @@ class Session:
     def __init__(self, lib: Library, handle: int, free: Optional[Callable[[int], None]] = None, why: str = _CLOSED) -> None:
         """free: what closes the handle, and why: what to say once it is closed, when it is not a session's own."""
         self.lib = lib
+        #: a scheduler has no memory of its own
+        self.owns_memory = True
         self._free: Callable[[int], None] = free or lib.close
         self.regions: Dict[int, Union["Region", "AdoptedRegion"]] = {}
         #: operations that the program still holds
@@ -141,6 +143,10 @@ class Session:
         for region in list(self.regions.values()):
             region._end()
         self.regions.clear()
+
+    def may_own(self, what: str) -> None:
+        if not self.owns_memory:
+            raise Invalid(f"{what}: a scheduler owns no memory: its workers register it")
 
     def has(self, end: "End") -> None:
         """An end was opened beside the session, and is closed with it."""

@@ -43,13 +43,25 @@ def view(value: Any) -> Optional[memoryview]:
         return None
 
 
-def integer(name: str, value: Any, bits: int = 32) -> int:
+def _whole(name: str, value: Any) -> int:
     try:
-        number = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise Invalid(f"{name} is {show(value)}: must be an integer") from None
+
+
+def integer(name: str, value: Any, bits: int = 32) -> int:
+    number = _whole(name, value)
     if not 0 <= number < 1 << bits:
         raise Invalid(f"{name} is {show(number)}: must be 0 to 2^{bits} - 1")
+    return number
+
+
+def count(name: str, value: Any, most: int, said: str) -> int:
+    """Of something that there is at least one of; said: how the most is written."""
+    number = _whole(name, value)
+    if not 1 <= number <= most:
+        raise Invalid(f"{name} is {show(number)}: must be 1 to {said}")
     return number
 
 

@@ -7,7 +7,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
-from ._values import integer, one_of, pair, show, text
+from ._values import count, integer, one_of, pair, show, text
 from .errors import Invalid
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class View:
         self.layer = integer("view: layer", layer)
         self.part = part
         self.group = integer("view: group", group)
-        self.num_blocks = integer("view: num_blocks", num_blocks, 64)
+        self.num_blocks = count("view: num_blocks", num_blocks, 1 << 26, "67,108,864")
         self.block_stride = integer("view: block_stride", block_stride, 64)
         self.block_size = integer("view: block_size", block_size)
         if kind == "paged" and (strides is None or self.block_size == 0):

@@ -82,7 +82,8 @@ class Node:
 
     def alloc(self, nbytes: int, *, huge: Optional[bool] = None) -> Region:
         """Allocates, maps and registers shared memory. huge: None takes huge pages when there are any, True must."""
-        size = _values.integer("nbytes", nbytes, 64)
+        self._session.may_own("alloc")
+        size = _values.count("alloc: nbytes", nbytes, 1 << 46, "2^46")
         fd, whole = _memory.create(size, None if huge is None else _values.flag("huge", huge))
         try:
             return region.create(self._session, fd, size, whole, fill=True)
@@ -93,6 +94,7 @@ class Node:
         """Registers and maps the first nbytes of a memfd: sealed against shrinking, fully allocated, not sparse.
 
         The descriptor stays the caller's, who may close it."""
+        self._session.may_own("register_fd")
         fd, size = _values.integer("register_fd: fd", fd, 31), _values.integer("register_fd: nbytes", nbytes, 63)
         if size == 0:
             raise Invalid("register_fd: nbytes is 0: must be at least 1")

@@ -62,8 +62,15 @@ def test_a_region_ends_with_its_block(near, node):
 
 
 def test_more_than_the_machine_has(node):
-    with pytest.raises(kvpipe.Quota, match="nbytes is 35184372088832: more than this machine's memory"):
+    with pytest.raises(kvpipe.Quota, match="nbytes is 35184372088832: more than this machine's memory, [0-9]+: ask for less"):
         node.alloc(1 << 45)
+
+
+def test_a_scheduler_has_none(near):
+    with kvpipe.connect(near.socket, engine_id="memory", role="scheduler") as node:
+        for what, call in (("alloc", lambda: node.alloc(4096)), ("register_fd", lambda: node.register_fd(0, 4096))):
+            with pytest.raises(kvpipe.Invalid, match=f"^{what}: a scheduler owns no memory: its workers register it$"):
+                call()
 
 
 @pytest.mark.parametrize("first", ["region", "node"])

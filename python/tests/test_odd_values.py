@@ -92,7 +92,11 @@ def place(near, name):
         ("fd is None: must be an integer", lambda p: p.node.register_fd(None, 1)),
         ("fd is 1.5: must be an integer", lambda p: p.node.register_fd(1.5, 1)),
         (f"nbytes is {SHOWN}: must be", lambda p: p.node.alloc(LONG)),
+        ("alloc: nbytes is -1: must be 1 to 2^46", lambda p: p.node.alloc(-1)),
+        ("alloc: nbytes is 0: must be 1 to 2^46", lambda p: p.node.alloc(0)),
         # layouts
+        ("num_blocks is -4: must be 1 to 67,108,864", lambda p: p.changed(num_blocks=-4)),
+        ("num_blocks is 67108865: must be 1 to 67,108,864", lambda p: p.changed(num_blocks=2**26 + 1)),
         ("region is None: must be what alloc()", lambda p: view(None, base=0)),
         ("region is None: must be what alloc()", lambda p: p.changed(region=None)),
         ("base is 18446744073709551616: must be", lambda p: p.changed(base=2**64)),
