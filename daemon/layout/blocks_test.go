@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -113,8 +114,14 @@ func TestCheckBlocksFindsEveryRepeat(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := threeGroups(t, 30)
-		a, b := drawLists(t, 30), drawLists(t, 30)
+		// Few blocks make a bitmap, many are sorted.
+		blocks := rapid.SampledFrom([]int{30, 1 << 20}).Draw(t, "blocks")
+		l := threeGroups(t, uint64(blocks))
+		a, b := drawLists(t, blocks), drawLists(t, blocks)
+		if len(a) > 0 && len(b) > 0 && len(a[0].IDs) > 0 && len(b[0].IDs) > 0 && rapid.Bool().Draw(t, "meet") {
+			b[0].IDs = slices.Clone(b[0].IDs)
+			b[0].IDs[0] = a[0].IDs[len(a[0].IDs)-1]
+		}
 		want := false
 		in := held(a)
 		for k := range held(b) {
@@ -125,4 +132,36 @@ func TestOverlap(t *testing.T) {
 			t.Fatalf("%v and %v: overlap %v %v", a, b, run, got)
 		}
 	})
+}
+
+// TestOverlapOfFarIDsTakesLittle: 64 groups over one memory, of which either side names the ends. It takes memory for the ids, not for all
+// that lies between them.
+func TestOverlapOfFarIDsTakesLittle(t *testing.T) {
+	views := make([]View, MaxGroups)
+	for g := range views {
+		views[g] = View{Region: 1, NumBlocks: MaxBlocks, BlockStride: 1, Group: uint32(g), Kind: Opaque, ContentBytes: 1, Part: "kv", Heads: 1, TotalHeads: 1}
+	}
+	l, err := New(views, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := func(first uint32) (lists []BlockList) {
+		for g := range uint32(MaxGroups) {
+			lists = append(lists, BlockList{Group: g, IDs: []uint32{first + 2*g, MaxBlocks - 1 - first - 2*g}})
+		}
+		return lists
+	}
+	a, b := ends(0), ends(1)
+	if err := l.CheckBlocks(a); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if run, meet := l.Overlap(a, b); meet {
+		t.Errorf("they meet in %+v", run)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<10 {
+		t.Errorf("%d bytes were allocated to compare %d lists of two ids", took, 2*MaxGroups)
+	}
 }

@@ -1,44 +1,83 @@
 package layout
 
-// Overlap returns the first block of b that is also named by a, of the same group or of one that lies over it. Both
-// must have passed CheckBlocks; lists of groups that the layout lacks are left out.
+import "slices"
+
+// Overlap returns the first block of a hold domain that lists of both a and b name, whichever of the domain's groups they are of. Both must have
+// passed CheckBlocks; lists of groups that the layout lacks are left out.
 func (l *Layout) Overlap(a, b []BlockList) (Run, bool) {
+	var done uint64 // domains; there are no more than groups
 	for i := range b {
 		g := l.Group(b[i].Group)
-		if g == nil {
+		if g == nil || done&(1<<g.domain) != 0 {
 			continue
 		}
-		for k := range a {
-			h := l.Group(a[k].Group)
-			if h == nil || h.domain != g.domain {
-				continue
-			}
-			if id, common := commonID(a[k].IDs, b[i].IDs); common {
-				return Run{Group: g.ID, First: id, Count: 1}, true
+		done |= 1 << g.domain
+		if run, meet := l.overlapIn(g.domain, a, b[i:]); meet {
+			return run, true
+		}
+	}
+	return Run{}, false
+}
+
+// overlapIn looks through one domain. Mostly the two sides lie in different ranges of ids.
+func (l *Layout) overlapIn(domain int, a, b []BlockList) (Run, bool) {
+	least, most, n := l.boundsIn(domain, a)
+	least2, most2, n2 := l.boundsIn(domain, b)
+	least, most = max(least, least2), min(most, most2)
+	if least > most {
+		return Run{}, false
+	}
+	named := l.idSet(domain, a, least, most, n+n2)
+	for i := range b {
+		if !l.inDomain(domain, &b[i]) {
+			continue
+		}
+		for _, id := range b[i].IDs {
+			if id >= least && id <= most && named(id) {
+				return Run{Group: b[i].Group, First: id, Count: 1}, true
 			}
 		}
 	}
 	return Run{}, false
 }
 
-// commonID finds the first id of b that is in a. Most lists lie in different ranges of ids.
-func commonID(a, b []uint32) (uint32, bool) {
-	least, most, _ := bounds(a)
-	least2, most2, _ := bounds(b)
-	least, most = max(least, least2), min(most, most2)
-	if least > most {
-		return 0, false
-	}
-	set := make([]uint64, uint64(most-least)/64+1)
-	for _, id := range a {
-		if id >= least && id <= most {
-			set[(id-least)>>6] |= 1 << ((id - least) & 63)
+// idSet says of ids from least to most whether the domain's lists name them. See scattered.
+func (l *Layout) idSet(domain int, lists []BlockList, least, most uint32, n int) (named func(id uint32) bool) {
+	if scattered(least, most, n) {
+		ids := l.sortedIn(domain, lists, n)
+		return func(id uint32) bool {
+			_, found := slices.BinarySearch(ids, id)
+			return found
 		}
 	}
-	for _, id := range b {
-		if id >= least && id <= most && set[(id-least)>>6]&(1<<((id-least)&63)) != 0 {
-			return id, true
+	set := make([]uint64, uint64(most-least)>>6+1)
+	for i := range lists {
+		if !l.inDomain(domain, &lists[i]) {
+			continue
+		}
+		for _, id := range lists[i].IDs {
+			if id >= least && id <= most {
+				set[(id-least)>>6] |= 1 << ((id - least) & 63)
+			}
 		}
 	}
-	return 0, false
+	return func(id uint32) bool { return set[(id-least)>>6]&(1<<((id-least)&63)) != 0 }
+}
+
+// inDomain says whether a list is of the domain's blocks.
+func (l *Layout) inDomain(domain int, b *BlockList) bool {
+	g := l.Group(b.Group)
+	return g != nil && g.domain == domain
+}
+
+// boundsIn returns the least and the largest id of the domain's lists, holes left out, and how many there are, holes and all.
+func (l *Layout) boundsIn(domain int, lists []BlockList) (least, most uint32, n int) {
+	least = NoBlock
+	for i := range lists {
+		if l.inDomain(domain, &lists[i]) {
+			lo, hi, _ := bounds(lists[i].IDs)
+			least, most, n = min(least, lo), max(most, hi), n+len(lists[i].IDs)
+		}
+	}
+	return least, most, n
 }

@@ -21,8 +21,11 @@ func (l *Layout) checkTwice(lists []BlockList) error {
 	return nil
 }
 
-// findTwice returns an id that the domain's lists name twice. Sets of a size near the number of ids are bitmaps; a
+// scattered says of so many ids from least to most whether they are few for that range. Sets of a size near the number of ids are bitmaps; a
 // few ids scattered over many blocks are sorted, since clearing a large bitmap would cost more.
+func scattered(least, most uint32, n int) bool { return uint64(most-least)/64+1 > 512+8*uint64(n) }
+
+// findTwice returns an id that the domain's lists name twice.
 func (l *Layout) findTwice(lists []BlockList, domain int) (id uint32, twice bool) {
 	var all, n int
 	least, most := NoBlock, uint32(0)
@@ -40,11 +43,10 @@ func (l *Layout) findTwice(lists []BlockList, domain int) (id uint32, twice bool
 	if n < 2 || all == 1 && sorted || least > most {
 		return 0, false
 	}
-	words := uint64(most-least)/64 + 1
-	if words > 512+8*uint64(n) {
+	if scattered(least, most, n) {
 		return l.sortTwice(lists, domain, n)
 	}
-	set := make([]uint64, words)
+	set := make([]uint64, uint64(most-least)/64+1)
 	for i := range lists {
 		if l.Group(lists[i].Group).domain != domain {
 			continue
@@ -65,19 +67,25 @@ func (l *Layout) findTwice(lists []BlockList, domain int) (id uint32, twice bool
 }
 
 func (l *Layout) sortTwice(lists []BlockList, domain, n int) (id uint32, twice bool) {
-	ids := make([]uint32, 0, n)
-	for i := range lists {
-		if l.Group(lists[i].Group).domain == domain {
-			ids = append(ids, lists[i].IDs...)
-		}
-	}
-	slices.Sort(ids)
+	ids := l.sortedIn(domain, lists, n)
 	for i := 1; i < len(ids); i++ {
 		if ids[i] == ids[i-1] && ids[i] != NoBlock {
 			return ids[i], true
 		}
 	}
 	return 0, false
+}
+
+// sortedIn returns the ids of the domain's lists, n at most, in ascending order; holes are last.
+func (l *Layout) sortedIn(domain int, lists []BlockList, n int) []uint32 {
+	ids := make([]uint32, 0, n)
+	for i := range lists {
+		if l.inDomain(domain, &lists[i]) {
+			ids = append(ids, lists[i].IDs...)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func (l *Layout) twiceError(lists []BlockList, domain int, id uint32) error {

@@ -148,8 +148,10 @@ func sortRanks(side string, ranks []Rank) ([]Rank, error) {
 	return ranks, nil
 }
 
-// checkOverlap refuses blocks that are source and destination at once.
+// checkOverlap refuses blocks that are source and destination at once. Ranks mostly share their layouts and lists: those are looked through
+// once.
 func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
+	var lastSrc, lastDst *Rank
 	for i := range b.producer {
 		for k := range b.consumer {
 			src, dst := &b.producer[i], &b.consumer[k]
@@ -159,6 +161,13 @@ func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 			if src.Layout.Digest() != dst.Layout.Digest() {
 				return fmt.Errorf("plan: %w: ranks %d and %d are one session with two layouts", ErrInvalid, src.Rank, dst.Rank)
 			}
+			if src.alike(lastSrc) && dst.alike(lastDst) {
+				continue
+			}
+			lastSrc, lastDst = src, dst
+			if err := b.spend(src.ids() + dst.ids()); err != nil {
+				return err
+			}
 			if run, meet := src.Layout.Overlap(src.Blocks, dst.Blocks); meet {
 				return fmt.Errorf("plan: %w: block %d of group %d is offered by rank %d and taken by rank %d; take into other blocks",
 					ErrOverlap, run.First, run.Group, src.Rank, dst.Rank)
@@ -166,6 +175,20 @@ func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 		}
 	}
 	return nil
+}
+
+// alike says whether two ranks have the same layout and the same lists.
+func (r *Rank) alike(o *Rank) bool {
+	return o != nil && len(r.Blocks) == len(o.Blocks) && (len(r.Blocks) == 0 || &r.Blocks[0] == &o.Blocks[0]) && r.Layout.Digest() == o.Layout.Digest()
+}
+
+// ids counts the block ids of a rank's lists.
+func (r *Rank) ids() int {
+	n := 0
+	for i := range r.Blocks {
+		n += len(r.Blocks[i].IDs)
+	}
+	return n
 }
 
 // flows groups the segments into flows of units and places them in the stream.

@@ -15,6 +15,6 @@ func (b *builder) spend(steps int) error {
 	if b.spent <= maxWork && len(b.segments) < maxSegments {
 		return nil
 	}
-	return fmt.Errorf("plan: %w: the views of %d consumer ranks are made of more than %d pieces, or those of %d producer ranks take more than %d steps to look through; "+
+	return fmt.Errorf("plan: %w: the views of %d consumer ranks are made of more than %d pieces, or those of %d producer ranks and the block ids take more than %d steps to look through; "+
 		"take with fewer ranks at once", ErrTooMuch, len(b.consumer), maxSegments, len(b.producer), maxWork)
 }

@@ -59,3 +59,25 @@ func TestWhatIsTooMuchToPlan(t *testing.T) {
 		})
 	}
 }
+
+// TestComparingWhatIsOfferedAndTakenCounts: ranks that take from themselves are compared, list by list. Lists that they share are compared once.
+func TestComparingWhatIsOfferedAndTakenCounts(t *testing.T) {
+	const n = 1 << 18
+	l := tensor(t, 1, 2*n, 1024, false)
+	ids := ascendingIDs(2 * n)
+	for _, own := range []bool{false, true} {
+		var producer, consumer []plan.Rank
+		src, dst := blockList(ids[:n]), blockList(ids[n:])
+		for i := range uint32(64) {
+			if own {
+				src = blockList(ids[:n])
+			}
+			producer = append(producer, plan.Rank{Rank: i, Layout: l, Blocks: src})
+			consumer = append(consumer, plan.Rank{Rank: i, Layout: l, Blocks: dst})
+		}
+		_, err := plan.New(plan.Request{Producer: producer, Consumer: consumer, SameNode: true, SameSession: func(s, d uint32) bool { return s == d }})
+		if refused := errors.Is(err, plan.ErrTooMuch); refused != own || err != nil && !refused {
+			t.Errorf("lists of their own %v: refused %v: %v", own, refused, err)
+		}
+	}
+}
