@@ -56,10 +56,10 @@ func (e *ends) keeps(s transfer.SessionID, want int) {
 }
 
 // TestBlockIDsOfASession: those of all its operations together are bounded, and extensions are no way around it. Only who has too many is
-// refused, and is told how many, of how many, and what helps.
+// refused, and is told how many, of how many, and what helps. Each list of an extension takes as much as 32 block ids besides its own.
 func TestBlockIDsOfASession(t *testing.T) {
-	e := idsOfSessions(t, nil)
-	const limit = "the limit is limits.block_ids = 8: wait until some of that has ended, or withdraw offers, or raise that"
+	e := idsOfSessions(t, func(c *transfer.Config) { c.MaxBlockIDs = 40 })
+	const limit = "the limit is limits.block_ids = 40: wait until some of that has ended, or withdraw offers, or raise that"
 	grows := e.submit(1, &transfer.OfferOp{Key: []byte("grows"), Token: anyToken, Lease: 5 * transfer.Second, Blocks: someBlocks(0, 3)})
 	extend := func(ids int) uint64 {
 		l := someBlocks(0, ids)
@@ -69,23 +69,23 @@ func TestBlockIDsOfASession(t *testing.T) {
 		}
 		return e.submit(1, &transfer.ExtendOp{Target: grows, Blocks: l})
 	}
-	e.is(extend(6), transfer.Failed, transfer.Quota, "this session has 3 block ids in what it offers, takes, puts and gets, with these 6, "+limit)
+	e.is(extend(6), transfer.Failed, transfer.Quota, "this session has 3 block ids in what it offers, takes, puts and gets, with these 38, "+limit)
 	e.isDone(extend(2))
-	e.is(e.offer(1, "large", 20, 4), transfer.Failed, transfer.Quota, "has 5 block ids in what it offers, takes, puts and gets, with these 4, "+limit)
+	e.is(e.offer(1, "large", 20, 4), transfer.Failed, transfer.Quota, "has 37 block ids in what it offers, takes, puts and gets, with these 4, "+limit)
 	e.is(e.take(1, "large", "", 20, 4), transfer.Failed, transfer.Quota, limit)
-	e.keeps(1, 5)
+	e.keeps(1, 37)
 	e.runs(e.take(1, "none", "", 20, 3))
-	e.is(e.offer(1, "one", 30, 1), transfer.Failed, transfer.Quota, "has 8 block ids in what it offers, takes, puts and gets, the limit is limits.block_ids = 8")
+	e.is(e.offer(1, "one", 30, 1), transfer.Failed, transfer.Quota, "has 40 block ids in what it offers, takes, puts and gets, the limit is limits.block_ids = 40")
 	e.runs(e.offer(2, "of another", 0, 8))
 	e.keeps(2, 8)
 	e.isDone(e.submit(1, &transfer.SealOp{Target: grows}))
 
 	e.m.Reload(transfer.Config{MaxBlockIDs: 2})
-	e.is(e.offer(1, "one", 30, 1), transfer.Failed, transfer.Quota, "has 8 block ids in what it offers, takes, puts and gets, the limit is limits.block_ids = 2")
+	e.is(e.offer(1, "one", 30, 1), transfer.Failed, transfer.Quota, "has 40 block ids in what it offers, takes, puts and gets, the limit is limits.block_ids = 2")
 	e.isDone(e.submit(1, &transfer.DropOp{Key: []byte("names none"), Token: anyToken}))
-	e.m.Reload(transfer.Config{MaxBlockIDs: 9})
+	e.m.Reload(transfer.Config{MaxBlockIDs: 41})
 	e.runs(e.offer(1, "one", 30, 1))
-	e.keeps(1, 9)
+	e.keeps(1, 41)
 }
 
 // TestBlockIDsComeBack: whatever ends an operation, its block ids are counted until it is released, and not after that.
@@ -104,11 +104,12 @@ func TestBlockIDsComeBack(t *testing.T) {
 			e.isDone(take)
 		},
 		"withdrawn, with its extension": func(e *ends) {
+			e.m.Reload(transfer.Config{MaxBlockIDs: 40})
 			offer := e.submit(1, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: someBlocks(0, 4)})
 			more := someBlocks(4, 4)
 			more[0].FirstToken = 4
 			e.isDone(e.submit(1, &transfer.ExtendOp{Target: offer, Blocks: more, Sealed: true}))
-			e.keeps(1, 8)
+			e.keeps(1, 40)
 			e.isDone(e.submit(1, &transfer.WithdrawOp{Target: offer}))
 		},
 		"expired, and a take that came too early": func(e *ends) {

@@ -18,7 +18,7 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	if cause.Reason == OK {
 		cause = mb.offer.carries(len(mb.segs), in.Blocks)
 	}
-	ids := count(in.Blocks)
+	ids := idsOf(in)
 	if cause.Reason == OK {
 		cause = m.within(s, quotaBlockIDs, ids)
 	}

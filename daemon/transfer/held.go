@@ -158,13 +158,13 @@ func (m *Machine) endBy(op Op) Time {
 	return 0
 }
 
-// idsOf counts the block ids of an operation.
+// idsOf counts the block ids of an operation. An offer may be extended so often that the pieces take more than those: they count, too.
 func idsOf(op Op) int {
 	switch in := op.(type) {
 	case *OfferOp:
 		return count(in.Blocks)
 	case *ExtendOp:
-		return count(in.Blocks)
+		return heldOf(in.Blocks)
 	case *TakeOp:
 		return count(in.Blocks)
 	case *PutOp:

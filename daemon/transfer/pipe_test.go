@@ -10,14 +10,15 @@ import (
 
 // ends is one machine with ends of pipes and lookup buffers, whose driver does at once what it is asked for.
 type ends struct {
-	tb    testing.TB
-	m     *transfer.Machine
-	now   transfer.Time
-	done  []transfer.Complete // not looked at yet
-	fail  bool                // slices fail
-	moves int                 // by MoveNow
-	users uint64
-	tick  transfer.Time
+	tb       testing.TB
+	m        *transfer.Machine
+	now      transfer.Time
+	done     []transfer.Complete // not looked at yet
+	fail     bool                // slices fail
+	moves    int                 // by MoveNow
+	planSize uint32              // of what is planned
+	users    uint64
+	tick     transfer.Time
 	// How often memory of a session that is over was left behind, and given back.
 	orphaned, drained int
 }
@@ -60,7 +61,7 @@ func (e *ends) step(ev transfer.Event) {
 				if len(eff.Src) > 0 {
 					n = eff.Src[0].NTokens
 				}
-				queue = append(queue, transfer.Planned{Leg: eff.Leg, Seg: eff.Seg, Transport: "local", Slices: min(n, 1), Bytes: uint64(n)})
+				queue = append(queue, transfer.Planned{Leg: eff.Leg, Seg: eff.Seg, Transport: "local", Slices: min(n, 1), Bytes: uint64(n), Size: e.planSize})
 			case transfer.Post:
 				landed, cause := eff.Keys[0], transfer.Cause{}
 				landed.End = transfer.Consumer

@@ -76,11 +76,9 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 		v.abort(m, ev.Cause)
 		return
 	}
-	if v.peer != nil {
-		if cause := v.keepPlan(m, ev); cause.Reason != OK {
-			v.abort(m, cause)
-			return
-		}
+	if cause := v.keepPlan(m, ev); cause.Reason != OK {
+		v.abort(m, cause)
+		return
 	}
 	seg := v.segs[ev.Seg]
 	seg.planned, seg.transport, seg.slices, seg.bytes = true, ev.Transport, ev.Slices, ev.Bytes
@@ -101,23 +99,40 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	v.grant(m, ev.Seg)
 }
 
-// keepSegment counts one segment more of a take that another node asked for: a take of few blocks has as many as the offer.
+// keepSegment counts one segment more of a take: one of few blocks has as many as the offer.
 func (v *serve) keepSegment(m *Machine) Cause {
+	if v.peer == nil {
+		if len(v.segs) == 0 {
+			return Cause{}
+		}
+		return v.keepHere(m, grantCost)
+	}
 	cause := v.maySegments(m, 1)
-	if v.peer != nil && cause.Reason == OK {
+	if cause.Reason == OK {
 		v.held += grantCost
 		v.peer.held += grantCost
 	}
 	return cause
 }
 
-// maySegments tells whether there is room for so many.
-func (v *serve) maySegments(m *Machine, n int) Cause { return m.mayHold(v.peer, grantCost*n) }
+// maySegments tells whether there is room for the first so many.
+func (v *serve) maySegments(m *Machine, n int) Cause {
+	if v.peer == nil {
+		return v.mayKeepHere(m, grantCost*max(n-1, 0))
+	}
+	return m.mayHold(v.peer, grantCost*n)
+}
 
-// keepPlan counts the plan of a take that another node asked for, and the bytes that will ride inside its grant: few block ids of its own
-// are enough for many views here.
+// keepPlan counts the plan of a segment, and the bytes that will ride inside a grant to another node: few block ids of its own are enough
+// for many views here.
 func (v *serve) keepPlan(m *Machine, ev *Planned) Cause {
 	n := ev.held()
+	if v.peer == nil {
+		if ev.Seg == 0 {
+			return Cause{}
+		}
+		return v.keepHere(m, n)
+	}
 	if ev.Inline {
 		n += int(ev.Bytes) / 4
 	}

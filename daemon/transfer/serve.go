@@ -157,7 +157,11 @@ func (m *Machine) admit(v *serve) {
 		return
 	}
 	if cause := v.maySegments(m, o.segments()); cause.Reason != OK {
-		v.putOff(m, cause)
+		if v.peer == nil { // it is its session's own limit
+			v.refuse(m, cause)
+		} else {
+			v.putOff(m, cause)
+		}
 		return
 	}
 	m.unpark(v)
