@@ -83,9 +83,7 @@ func (m *Machine) leave(p *place, e *end) {
 			m.abandonSeek(k)
 		}
 	}
-	for len(e.shorts) > 0 { // of this node's ends they are in no list of their own
-		m.unseek(e.shorts[0])
-	}
+	m.giveShortsBack(e) // of this node's ends they are in no list of their own
 	m.dropEnd(p, e)
 }
 

@@ -34,6 +34,7 @@ type seeker struct {
 	state    seekState
 	item     *item
 	reads    int // where it is among the item's readers
+	short    int // and among the end's shorts
 	matched  uint64
 	queued   queued
 	query    match.Query[*seeker]
@@ -89,6 +90,10 @@ func (m *Machine) matchSeeker(k *seeker) {
 		p.early = append(p.early, k)
 		return
 	}
+	if cause := m.mayBeShort(p, k.end); cause.Reason != OK && k.match != MatchNext {
+		m.refuseSeeker(k, cause)
+		return
+	}
 	h := p.home
 	switch k.match {
 	case MatchNext:
@@ -123,6 +128,10 @@ func (m *Machine) seekNumber(h *home, k *seeker) {
 	case state == match.Gone:
 		m.refuseSeeker(k, because(Invalid, "%s: item %d is not there any more: it was received before, or withdrawn by its sender", h.place, k.seq-k.end.base))
 	case state == match.Ready:
+		if cause := m.mayBeShort(h.place, k.end); cause.Reason != OK {
+			m.refuseSeeker(k, cause)
+			return
+		}
 		m.found(k, it)
 	case state == match.Taken && it.seeker.state == seekShort && it.seeker.end == k.end:
 		m.takeOver(k, it.seeker)
@@ -192,7 +201,7 @@ func (m *Machine) hand(k *seeker) {
 		if k.ticket == 0 {
 			k.ticket = m.drawName()
 		}
-		k.end.shorts = append(k.end.shorts, k)
+		k.end.addShort(k)
 		m.arm(&k.deadline, k, wakeDeadline, m.now+k.keep)
 	}
 	if k.take != nil {
@@ -300,9 +309,7 @@ func (m *Machine) dropSeeker(k *seeker) {
 	doubtful := k.state == seekDoubt
 	k.state = seekOver
 	m.disarm(&k.deadline)
-	if i := slices.Index(k.end.shorts, k); i >= 0 {
-		k.end.shorts = slices.Delete(k.end.shorts, i, i+1)
-	}
+	k.end.dropShort(k)
 	if k.peer != nil {
 		m.forgetSeek(k, doubtful)
 	}
