@@ -15,7 +15,7 @@ type route struct {
 	tries   int
 	last    Cause // why it could not be reached lately
 	retry   timer
-	waiting []traveller
+	waiting travellers
 }
 
 // What addresses led to is remembered, since clients name the same ones again and again and to ask costs a connection, but neither of many for
@@ -24,12 +24,6 @@ const (
 	maxRoutes = 16
 	routeAge  = 30 * Second
 )
-
-// traveller is an operation that needs a peer.
-type traveller interface {
-	arrive(m *Machine, p *peer) // nil: this node
-	stranded(m *Machine, cause Cause)
-}
 
 // reach calls t.arrive now if the peer's channel is up, else once it is; stranded if it cannot be.
 func (m *Machine) reach(hint string, t traveller) {
@@ -50,7 +44,7 @@ func (m *Machine) reach(hint string, t traveller) {
 		m.arrive(t, p)
 		return
 	}
-	r.waiting = append(r.waiting, t)
+	r.waiting.add(t)
 	if !r.dialing && r.retry.pos == 0 {
 		m.dial(r)
 	}
@@ -67,12 +61,12 @@ func (m *Machine) forgo(hint string, t traveller) {
 	if r == nil {
 		return
 	}
-	r.waiting = slices.DeleteFunc(r.waiting, func(w traveller) bool { return w == t })
+	r.waiting.remove(t)
 	m.tidy(r)
 }
 
 // idle says whether nobody needs the route now.
-func (r *route) idle() bool { return len(r.waiting) == 0 && !r.dialing }
+func (r *route) idle() bool { return r.waiting.count() == 0 && !r.dialing }
 
 // tidy forgets a route that nobody needs: hints come from clients.
 func (m *Machine) tidy(r *route) {
@@ -83,7 +77,7 @@ func (m *Machine) tidy(r *route) {
 }
 
 func (r *route) fire(m *Machine, _ wake) {
-	if len(r.waiting) > 0 && !r.dialing {
+	if r.waiting.count() > 0 && !r.dialing {
 		m.dial(r)
 	}
 	m.tidy(r)
@@ -134,9 +128,7 @@ func (m *Machine) depart(p *peer) {
 func (m *Machine) sendOn(r *route, p *peer) {
 	r.tries, r.last, r.dialing = 0, Cause{}, false
 	m.disarm(&r.retry)
-	waiting := r.waiting
-	r.waiting = nil
-	for _, t := range waiting {
+	for _, t := range r.waiting.takeAll() {
 		m.arrive(t, p)
 	}
 	m.tidy(r)
@@ -175,13 +167,11 @@ func (m *Machine) dialFailed(ev DialFailed) {
 		return
 	}
 	if ev.Final {
-		waiting := r.waiting
-		r.waiting = nil
-		for _, t := range waiting {
+		for _, t := range r.waiting.takeAll() {
 			t.stranded(m, ev.Cause)
 		}
 	}
-	if ev.Final || len(r.waiting) == 0 {
+	if ev.Final || r.waiting.count() == 0 {
 		m.unknow(r)
 		m.tidy(r)
 		return
