@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,7 +14,7 @@ type track struct {
 	src, dst list
 	spans    []span // where neither side has a hole
 	tokens   uint64 // of all spans
-	missing  []uint32
+	lacks    *lacks // nil: nothing
 }
 
 // list is one side's blocks.
@@ -62,10 +61,21 @@ func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *lay
 		given = *from.list
 	}
 	src, dst := makeList(&given, from.group), makeList(consumer, group)
+	var others *lacks // of an earlier track to the same list
 	for _, t := range b.tracks {
-		if t.group == group.ID && t.src.same(&src) && t.dst.same(&dst) {
+		if t.group != group.ID || !t.dst.same(&dst) {
+			continue
+		}
+		if t.src.same(&src) {
 			return t, nil
 		}
+		if t.lacks != nil {
+			others = t.lacks
+		}
+	}
+	ids := len(src.ids) + len(dst.ids)
+	if err := b.spend(ids / idsScanned); err != nil {
+		return nil, err
 	}
 	t := &b.plan.room.tracks[0]
 	if len(b.tracks) > 0 {
@@ -85,6 +95,10 @@ func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *lay
 	if !srcHoles && !dstHoles && t.src.first <= t.dst.first && t.dst.end <= t.src.end {
 		t.push(t.dst.first, t.dst.end)
 	} else {
+		if err := b.spend(ids); err != nil {
+			return nil, err
+		}
+		t.lacks = others
 		t.findSpans()
 	}
 	b.tracks = append(b.tracks, t)
@@ -119,7 +133,7 @@ func (t *track) findSpans() {
 		if t.src.has(first, end) {
 			t.push(first, end)
 		} else {
-			t.missing = append(t.missing, id)
+			t.lack(i)
 		}
 	}
 }
@@ -142,34 +156,4 @@ func (t *track) push(first, end uint64) {
 		t.spans = append(t.spans, span{first, end, t.tokens})
 	}
 	t.tokens += end - first
-}
-
-// missing collects the missing blocks of all tracks.
-func (b *builder) missing() []layout.Run {
-	var runs []layout.Run
-	for _, t := range b.tracks {
-		for _, id := range t.missing {
-			if n := len(runs) - 1; n >= 0 && runs[n].Group == t.group && runs[n].First+runs[n].Count == id {
-				runs[n].Count++
-			} else {
-				runs = append(runs, layout.Run{Group: t.group, First: id, Count: 1})
-			}
-		}
-		t.missing = nil // the plan keeps the track
-	}
-	slices.SortFunc(runs, func(a, b layout.Run) int {
-		if c := cmp.Compare(a.Group, b.Group); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.First, b.First)
-	})
-	out := runs[:0]
-	for _, r := range runs {
-		if n := len(out) - 1; n >= 0 && out[n].Group == r.Group && r.First <= out[n].First+out[n].Count {
-			out[n].Count = max(out[n].First+out[n].Count, r.First+r.Count) - out[n].First
-		} else {
-			out = append(out, r)
-		}
-	}
-	return out
 }

@@ -3,10 +3,12 @@ package plan
 import "fmt"
 
 // maxWork bounds what it takes to find where everything comes from, in steps of nanoseconds each, and maxSegments what is found: one planner
-// makes the plans of all engines, one after the other. Engines of 16 ranks with 1,024 views each need a sixtieth of it.
+// makes the plans of all engines, one after the other. Engines of 16 ranks with 1,024 views each need a sixtieth of it, a million block ids at
+// either end a thirtieth, or a sixth where something is missing.
 const (
 	maxWork     = 1 << 24
 	maxSegments = 1 << 18
+	idsScanned  = 4 // block ids of which it is seen in one step that they are in range, and no holes
 )
 
 // spend counts steps that are done next.

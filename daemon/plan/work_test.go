@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -78,6 +79,43 @@ func TestComparingWhatIsOfferedAndTakenCounts(t *testing.T) {
 		_, err := plan.New(plan.Request{Producer: producer, Consumer: consumer, SameNode: true, SameSession: func(s, d uint32) bool { return s == d }})
 		if refused := errors.Is(err, plan.ErrTooMuch); refused != own || err != nil && !refused {
 			t.Errorf("lists of their own %v: refused %v: %v", own, refused, err)
+		}
+	}
+}
+
+// TestBlockIDsOfEveryTrackCount: layers may each come from a rank of their own, which has a list of its own, and all of them lack the same
+// blocks. What is missing is said of each block once, and if it takes too long to find, the plan is refused before.
+func TestBlockIDsOfEveryTrackCount(t *testing.T) {
+	for _, c := range []struct {
+		layers, n int
+		refused   bool
+	}{{4, 1 << 20, false}, {255, 1 << 12, false}, {255, 1 << 20, true}} {
+		l := tensor(t, c.layers, 2*c.n, 1024, false)
+		ids := make([]uint32, c.n)
+		for i := range ids {
+			ids[i] = uint32(2 * i)
+		}
+		var producer []plan.Rank
+		for i := range uint32(c.layers) { // each has a layer, and the first block
+			view := l.Views()[i]
+			own, err := layout.New([]layout.View{view}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			producer = append(producer, plan.Rank{Rank: i, Layout: own, Blocks: blockList([]uint32{0})})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p, err := plan.New(plan.Request{Producer: producer, Consumer: []plan.Rank{{Layout: l, Blocks: blockList(ids)}}})
+		runtime.ReadMemStats(&after)
+		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+128*c.n); took > most {
+			t.Errorf("%d layers, %d block ids: %d bytes were allocated, want %d at most", c.layers, c.n, took, most)
+		}
+		switch {
+		case c.refused != errors.Is(err, plan.ErrTooMuch) || err != nil && !c.refused:
+			t.Errorf("%d layers, %d block ids: refused %v, want %v: %v", c.layers, c.n, errors.Is(err, plan.ErrTooMuch), c.refused, err)
+		case err == nil && len(p.Missing()) != c.n-1:
+			t.Errorf("%d layers, %d block ids: %d runs are missing, want %d", c.layers, c.n, len(p.Missing()), c.n-1)
 		}
 	}
 }

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// lacks marks the blocks of a consumer's list for which a source has not all tokens. Tracks to the same list have one, since all their
+// sources, of which there may be hundreds, mostly lack the same.
+type lacks struct {
+	ids    []uint32
+	marked []uint64 // bit by position in ids
+}
+
+// lack marks a block of the consumer's list.
+func (t *track) lack(i int) {
+	if t.lacks == nil {
+		t.lacks = &lacks{t.dst.ids, make([]uint64, (len(t.dst.ids)+63)/64)}
+	}
+	t.lacks.marked[i/64] |= 1 << (i % 64)
+}
+
+// missing collects the missing blocks of all tracks.
+func (b *builder) missing() []layout.Run {
+	var runs []layout.Run
+	for _, t := range b.tracks {
+		if t.lacks != nil {
+			runs = t.lacks.appendRuns(runs, t.group)
+			t.lacks = nil // the plan keeps the track
+		}
+	}
+	slices.SortFunc(runs, func(a, b layout.Run) int {
+		if c := cmp.Compare(a.Group, b.Group); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.First, b.First)
+	})
+	out := runs[:0]
+	for _, r := range runs {
+		if n := len(out) - 1; n >= 0 && out[n].Group == r.Group && r.First <= out[n].First+out[n].Count {
+			out[n].Count = max(out[n].First+out[n].Count, r.First+r.Count) - out[n].First
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// appendRuns appends what is marked, once: the next track has the same.
+func (l *lacks) appendRuns(runs []layout.Run, group uint32) []layout.Run {
+	if l.marked == nil {
+		return runs
+	}
+	from := len(runs)
+	for i, id := range l.ids {
+		if l.marked[i/64]&(1<<(i%64)) == 0 {
+			continue
+		}
+		if n := len(runs) - 1; n >= from && runs[n].First+runs[n].Count == id {
+			runs[n].Count++
+		} else {
+			runs = append(runs, layout.Run{Group: group, First: id, Count: 1})
+		}
+	}
+	l.marked = nil
+	return runs
+}
