@@ -51,6 +51,12 @@ class AtOnce:
         return (self.possible and self.evict is not None and not source.early and len(self.requests) < 2
                 and count * self._size <= SHORT * rate)
 
+    @property
+    def begins(self) -> bool:
+        """Whether the next step waits for any. vLLM has their blocks found from now on, and who finds them trusts that they are filled,
+        or computed again by who was to load them, even where that has gone meanwhile."""
+        return bool(self._next)
+
     def begun(self, load: Optional[Load], blocks: Sequence[int]) -> None:
         self._next.append((load, blocks))
 

@@ -76,6 +76,9 @@ class Scheduler:
 
         It may be asked any number of times. What producers have said meanwhile is heard, for which an engine that has nothing else
         to do waits atonce.ANSWER; and if the request finds no room, the next step makes some."""
+        if computed > 0 and self._at_once.begins:  # it may have found blocks that are to be filled in the step that it would begin in
+            self._asking = None
+            return None, False
         name, self._asking = request.request_id, request
         known = self._waiting.requests.get(name)
         if known is None or not self._operations.usable:

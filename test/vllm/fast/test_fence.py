@@ -1,5 +1,6 @@
 """Blocks are computed only when nothing can land in them any more, and nothing is read from them."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -110,3 +111,27 @@ def test_what_was_not_loaded_is_not_found_by_the_next_request(daemon, engines):
     d.add("same", PROMPT, 3, None)
     until(d, "same")
     assert d.answers["same"] == Text(PROMPT).answer(3)
+
+
+@pytest.mark.parametrize("params", [None, {"do_remote_prefill": True}], ids=["computes", "loads"])
+def test_what_layers_did_not_bring_is_not_found_by_a_request_of_the_same_step(daemon, params):
+    """Who found it would trust that the one that was to load it computes it, and that may have gone."""
+    model = models.opt(places.MADE / "facebook/opt-125m")
+    pair = {"transfer_id": "t", "kvpipe": {"v": 1, "node": daemon.node, "token": "A" * 22}}
+    with contextlib.ExitStack() as stack:
+        p, d = (Engine(model, daemon.socket, name, budget=256, kv_recompute_threshold=1, layerwise=True) for name in "pd")
+        stack.callback(p.close)
+        stack.callback(d.close)
+        p.add("r", PROMPT, 1, {**ASK, **pair})
+        until(p, "r")
+        loads = d.worker._worker._loads
+        loads.begin = lambda named: [loads._spoil(load) for load in named] and []
+        d.add("r", PROMPT, 3, {"do_remote_prefill": True, **pair})
+        assert d.scheduler.connector._scheduler._waiting.answered("r", 60_000)
+        d.add("same", PROMPT, 3, params and {**params, **pair})
+        output = d.scheduler.schedule()
+        assert [load.layered for load in output.kv_connector_metadata.loads] == [True]
+        d._update(output, d._execute(output))
+        d.abort("r")
+        until(d, "same")
+        assert d.answers["same"] == Text(PROMPT).answer(3)
