@@ -116,10 +116,20 @@ def test_other_shapes_are_named():
     (1, 1, Heads(3, 4, 2), (1, 2)),    # four ranks, two heads: two ranks hold each
     (1, 1, Heads(7, 8, 1), (0, 1)),
     (4, 2, Heads(1, 2, 4), (4, 8)),    # two slots for a head
-    (3, 3, Heads(1, 2, 2), (3, 6)),    # a layer with more heads than the model says
+    (3, 3, Heads(1, 2, 2), (3, 6)),    # layers with more heads than the model says
+    (4, 4, Heads(1, 2, 4), (4, 8)),
+    (2, 2, Heads(3, 4, 4), (6, 8)),
 ])
 def test_heads_are_shared_out(slots, kv_heads, heads, expected):
     assert share(slots, kv_heads, heads) == expected
+
+
+@pytest.mark.parametrize("total, mine, first", [(8, 1, 5), (4, 1, 2), (2, 1, 1), (16, 2, 10)])
+def test_heads_of_a_layer_that_has_its_own_number_are_shared_out_by_that(total, mine, first):
+    """The model says four, and there are eight ranks."""
+    layer = LAYER._replace(kv_heads=mine, total=total)
+    view, = describe(layer, Strided((20, mine, 16, 128)), 20, Heads(5, 8, 4), (Region(), 0))
+    assert (view.first_head, view.heads, view.total_heads) == (first, mine, total)
 
 
 def test_tensors_of_one_layer_have_parts():

@@ -32,6 +32,7 @@ class Layer(NamedTuple):
     group: int
     block_size: int
     kv_heads: int
+    total: int = 0  # kv heads that all ranks together have of it; 0: as many as the model says
 
 
 class Part(NamedTuple):
@@ -50,6 +51,7 @@ def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tu
     region, base = place
     item = tensor.element_size()
     out = []
+    heads = heads._replace(total=layer.total or heads.total)
     for name, sub, first, total in _columns(layer, tensor, heads, part) if packed else _parts(layer, tensor, num_blocks, heads, part):
         blocks, slots, count, content = sub.shape
         if blocks != num_blocks or slots != layer.block_size:
@@ -107,7 +109,7 @@ def share(slots: int, kv_heads: int, heads: Heads) -> Tuple[int, int]:
     """(first head, heads in all) of a rank whose tensor has ``slots`` heads: ranks beyond the model's heads hold copies."""
     per = max(slots // max(kv_heads, 1), 1)  # some formats keep several slots for a head
     mine = slots // per
-    if mine * heads.ranks > heads.total and mine <= heads.total:
+    if mine * heads.ranks > heads.total and mine == max(heads.total // heads.ranks, 1):  # else the layer has more than the model says
         if heads.total % mine == 0 and heads.ranks % (heads.total // mine) == 0:
             return heads.rank // (heads.ranks * mine // heads.total) * mine * per, heads.total * per
     return heads.rank * slots, heads.ranks * slots

@@ -113,8 +113,7 @@ def test_what_was_not_loaded_is_not_found_by_the_next_request(daemon, engines):
     assert d.answers["same"] == Text(PROMPT).answer(3)
 
 
-@pytest.mark.parametrize("params", [None, {"do_remote_prefill": True}], ids=["computes", "loads"])
-def test_what_layers_did_not_bring_is_not_found_by_a_request_of_the_same_step(daemon, params):
+def test_what_layers_did_not_bring_is_not_found_by_a_request_of_the_same_step(daemon):
     """Who found it would trust that the one that was to load it computes it, and that may have gone."""
     model = models.opt(places.MADE / "facebook/opt-125m")
     pair = {"transfer_id": "t", "kvpipe": {"v": 1, "node": daemon.node, "token": "A" * 22}}
@@ -128,7 +127,7 @@ def test_what_layers_did_not_bring_is_not_found_by_a_request_of_the_same_step(da
         loads.begin = lambda named: [loads._spoil(load) for load in named] and []
         d.add("r", PROMPT, 3, {"do_remote_prefill": True, **pair})
         assert d.scheduler.connector._scheduler._waiting.answered("r", 60_000)
-        d.add("same", PROMPT, 3, params and {**params, **pair})
+        d.add("same", PROMPT, 3, None)
         output = d.scheduler.schedule()
         assert [load.layered for load in output.kv_connector_metadata.loads] == [True]
         d._update(output, d._execute(output))

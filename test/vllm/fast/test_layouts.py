@@ -2,14 +2,16 @@
 
 import contextlib
 import itertools
+import types
 import uuid
 
 import pytest
 import torch
+from fakes import full, window
 from kvshapes import COLUMNS, LATENTS, PACKED, SPLIT, Cache
 
 import kvpipe
-from kvpipe.vllm import layout
+from kvpipe.vllm import compat, layout
 
 TOKEN = b"0123456789abcdef"
 
@@ -148,6 +150,20 @@ def test_every_head_has_a_rank():
             mine = max(heads // ranks, 1)
             got = [layout.share(mine, heads, layout.Heads(i, ranks, heads)) for i in range(ranks)]
             assert got == [(i * heads // ranks, heads) for i in range(ranks)], (heads, ranks)
+
+
+MIMO = types.SimpleNamespace(use_mla=False, hf_text_config=types.SimpleNamespace(swa_num_key_value_heads=8))
+VARIED = types.SimpleNamespace(use_mla=False, model_arch_config=types.SimpleNamespace(per_layer_overrides=[{}, {"total_num_kv_heads": 2}]))
+
+
+@pytest.mark.parametrize("model, number, spec, total", [
+    (types.SimpleNamespace(use_mla=False), 0, window(40), 0),
+    (VARIED, 0, full(), 0), (VARIED, 1, full(), 2),
+    (VARIED, 2, full(), 0),  # of a draft
+    (MIMO, 0, full(), 0), (MIMO, 1, window(40), 8), (MIMO, 1, full(sliding_window=40), 8),
+])
+def test_layers_may_have_other_numbers_of_heads_than_the_model(model, number, spec, total):
+    assert compat.kv_heads(types.SimpleNamespace(model_config=model), number, spec) == total
 
 
 def one(tensor, blocks=4, slots=16, packed=False):
