@@ -36,6 +36,7 @@ class Operations:
         self.running: Dict[int, Running] = {}
         self._counts, self._met, self._lease = counts, met, lease
         self._watches: Dict[int, Tuple[str, float, Callable[[Completion], None]]] = {}  # tag -> node, when it began, who hears
+        self.wanted: Dict[str, str] = {}  # request -> the key of what it may load, loads or has loaded, until it needs nothing of it
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
         self.silence = Silence(node.name)
         self.last = 0  # of the tags given out
@@ -79,9 +80,10 @@ class Operations:
             self._watches[tag] = source.node, time.monotonic(), heard
         return bool(tag)
 
-    def drop(self, source: Union[Source, Load], tag: int = 0) -> None:
-        """Nothing of it is needed: its producer's blocks may go. Not while another request loads it. tag: the take that failed."""
-        if not any(r.source is not None and r.source.key == source.key and t != tag for t, r in self.running.items()):
+    def drop(self, source: Union[Source, Load], request: str) -> None:
+        """The request needs nothing of it: its producer's blocks may go, unless another wants them, or computes on what it has of them."""
+        self.wanted.pop(request, None)
+        if source.key not in self.wanted.values():
             self._tell(self.node.drop, source, self._lease)
 
     def _tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float) -> int:
@@ -158,7 +160,7 @@ class Operations:
                 if c.status == Status.DONE:
                     self._met(running.source.node, c.bytes / max(seconds, 1e-6))
                 else:
-                    self.drop(running.source, c.tag)
+                    self.drop(running.source, running.request)
         if c.released:
             end = running.operation.completion
             self._ended.append((c.tag, end is not None and end.status == Status.DONE))

@@ -120,7 +120,7 @@ class Scheduler:
                     self._next.recvs[tag] = request.request_id
                     self._operations.failed(tag)
         elif known is not None:
-            self._operations.drop(known.source)
+            self._operations.drop(known.source, request.request_id)
         self.offers.allocated(request)
 
     def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
@@ -178,23 +178,24 @@ class Scheduler:
         for request in received or ():
             self._ranks.takes.pop(request, None)
         for load in self._at_once.failed(bad) if bad else ():
-            self._operations.drop(load)
+            self._operations.drop(load, load.request)
 
     def _leave(self, request: str) -> None:
         """Nobody needs what workers take for it."""
         load = self._ranks.takes.pop(request, None)
         if load is not None:
             self._next.cancelled.append(load.tag)
-            self._operations.drop(load, load.tag)
+            self._operations.drop(load, request)
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]]) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries)."""
         known = self._waiting.requests.pop(request.request_id, None)
         if known is not None:
-            self._operations.drop(known.source)
+            self._operations.drop(known.source, request.request_id)
         self._at_once.requests.discard(request.request_id)
         self._leave(request.request_id)
         self._operations.stop_load(request.request_id)
+        self._operations.wanted.pop(request.request_id, None)
         return self.offers.finished(request, tables, self._next)
 
     def lost(self) -> None:

@@ -142,9 +142,9 @@ def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
     assert side.matched(r, 0) == answer
 
 
-def early(tokens, name="r", **more):
+def early(tokens, name="r", key=None, **more):
     """A request of which a proxy has sent each engine its half at the same time."""
-    r = request(tokens, name, transfer_id=f"t {name}", **more)
+    r = request(tokens, name, transfer_id=key or f"t {name}", **more)
     del r.kv_transfer_params["kvpipe"]["key"]
     return r
 
@@ -334,16 +334,43 @@ def test_what_will_not_be_loaded_is_not_kept_for_it(node, end, dropped):
     assert (("drop", "k") in node.told) == dropped
 
 
-def test_what_another_request_loads_is_kept(node):
+def test_what_another_request_may_load_is_kept(node):
     side = scheduler(node)
+    twin = request(100, "twin")
     begun(side, request(100))
-    begun(side, request(100, "twin"))
+    side.add(twin)
     node.coming = [ends(2, Status.CANCELLED, Reason.CANCELLED)]
     step(side)
     assert ("drop", "k") not in node.told
-    node.coming = [ends(4, Status.CANCELLED, Reason.CANCELLED)]
-    step(side)
+    finished(side, twin)
     assert ("drop", "k") in node.told
+
+
+def pair(side, layered):
+    """Two requests of one prompt, of which the first loads."""
+    r, twin = (early(100, name, key="t") if layered else request(100, name) for name in ("r", "twin"))
+    for each in (r, twin):
+        side.add(each)
+    if layered:
+        side._node.coming = [ends(1), ends(2)]
+        step(side)
+    most, _ = side.matched(r, 0)
+    side.allocated(r, blocks(100), most)
+    return r, twin
+
+
+@pytest.mark.parametrize("layered, nodes", [(True, ["n"]), (False, ["n"]), (False, ["far", "far"])],
+                         ids=["layer by layer", "beside", "on other nodes"])
+@pytest.mark.parametrize("end", ["finds enough", "is gone"])
+def test_what_one_of_two_loads_is_kept_when_the_other_needs_nothing_of_it(node, layered, nodes, end):
+    side = placed(scheduler(node, tp=len(nodes), layerwise=layered), *nodes)
+    _, twin = pair(side, layered)
+    if end == "is gone":
+        finished(side, twin)
+    else:
+        side.allocated(twin, blocks(100), 0)
+    step(side)
+    assert not [told for told in node.told if told[0] == "drop"]
 
 
 @pytest.mark.parametrize("bad, failed, left", [({3}, (), True), ((), {"r"}, True), ({99}, {"other"}, False)])
