@@ -60,8 +60,14 @@ class AtOnce:
     def begun(self, load: Optional[Load], blocks: Sequence[int]) -> None:
         self._next.append((load, blocks))
 
-    def step(self) -> None:
+    def loads(self, key: str) -> bool:
+        """Whether the next step waits for a load of it."""
+        return any(load is not None and load.key == key for load, _ in self._next)
+
+    def step(self) -> List[Load]:
+        """The next step goes out. Returns the loads that it waits for."""
         self._last, self._next = self._next, []
+        return [load for load, _ in self._last if load is not None]
 
     def failed(self, bad: Set[int]) -> List[Load]:
         """Those that were to fill these blocks, and did not. vLLM has them found by others as soon as they are allocated, and so

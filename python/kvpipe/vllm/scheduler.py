@@ -30,6 +30,8 @@ class Scheduler:
         self._node, self._settings = node, settings
         self._blocks = packing.blocks(config, cache)
         self._ranks = Ranks(config, node.name)
+        self._finds = bool(config.cache_config.enable_prefix_caching)  # what one request has computed or loaded, another one does
+        self._loading: Dict[str, str] = {}  # request -> the key of its load, for which no step waits, until all ranks are done with it
         self._asking: Any = None  # the request that was asked about last, until it has blocks
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
         counts = Counts()
@@ -89,6 +91,9 @@ class Scheduler:
         stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
+        if source.key in self._loading.values() or self._at_once.loads(source.key):  # its producer gives it once
+            self._asking = None
+            return (None, False) if self._finds else (0, False)
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
         if silent and not self._waiting.fresh(known):
             return 0, False
@@ -108,6 +113,8 @@ class Scheduler:
         self._asking, known = None, self._waiting.requests.pop(request.request_id, None)
         if count > 0:
             tag, begun = self._operations.tag(), False
+            if known is not None and not known.awaited:
+                self._loading[request.request_id] = known.source.key
             try:
                 if known is not None:  # else its offer went while the engine held the load back, for steps under way
                     self._load(request, known, blocks.get_block_ids(), count, tag)
@@ -156,7 +163,8 @@ class Scheduler:
         step = self._next
         try:
             step.ended = self._operations.collect()
-            self._at_once.step()
+            for load in self._at_once.step():
+                self._waiting.forget(load.key)
             asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
             if asking is not None and (self._room is None or self._room() < self._blocks.needed(asking.num_tokens)):
                 self.offers.give_back()
@@ -177,6 +185,9 @@ class Scheduler:
             self._leave(request)  # what other ranks have of it is of no use
         for request in received or ():
             self._ranks.takes.pop(request, None)
+            key = self._loading.pop(request, None)
+            if key is not None and request in self._at_once.requests:  # else it was not for its KV that it ended: another may try
+                self._waiting.forget(key)
         for load in self._at_once.failed(bad) if bad else ():
             self._operations.drop(load, load.request)
 

@@ -40,6 +40,11 @@ class Waiting:
     def told(self, request: str, start: int, awaited: bool) -> None:
         self.requests[request] = self.requests[request]._replace(start=start, awaited=awaited)
 
+    def forget(self, key: str) -> None:
+        """Another request had the one load of it, or tried: those that waited for that find it in the prefix cache, or compute."""
+        for request in [request for request, known in self.requests.items() if known.source.key == key]:
+            self._operations.drop(self.requests.pop(request).source, request)
+
     def answered(self, request: str, milliseconds: int) -> bool:
         """Whether its producer has said that it is there, or says so within this time."""
         until = time.monotonic() + milliseconds / 1e3

@@ -59,6 +59,7 @@ def test_the_first_load_from_a_node_tells_how_fast_it_is(node):
     side.allocated(first, blocks(100), 100)
     node.coming = [ends(side._operations.last)._replace(bytes=7 * BLOCK)]
     step(side)
+    side.ended({"r"}, (), ())
     side.finished(first, ([],))
     assert asked(side, request(100, "second")) == (99, False)
 

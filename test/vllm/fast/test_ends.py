@@ -214,6 +214,7 @@ def scheduler(node, operations):
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
     scheduler._at_once, scheduler.offers, scheduler._blocks, scheduler._room = mock.Mock(), mock.Mock(), Blocks([0], [16], 1), None
+    scheduler._loading, scheduler._at_once.step.return_value = {}, []
     scheduler.offers.layered.first.return_value = 0
     return scheduler
 

@@ -25,13 +25,14 @@ def node():
         yield session
 
 
-def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, **settings):
+def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, **settings):
     """One of an engine whose attention has tokens where they are in blocks."""
     config = types.SimpleNamespace(
         device_config=types.SimpleNamespace(device_type="other"),
         kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_load_failure_policy=policy),
         parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1, nnodes_within_dp=nodes),
-        scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1))
+        scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1),
+        cache_config=types.SimpleNamespace(enable_prefix_caching=caching))
     return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(kv_recompute_threshold=1, log_peers=False, **settings))
 
 
@@ -234,7 +235,7 @@ def clock(monkeypatch):
 
 def next_of(side, clock, answered=False, stepped=True):
     """What the engine hears of one more request for that node, at once and after a moment, in which it answers or not."""
-    r = request(100, f"at {clock[0]}")
+    r = request(100, f"at {clock[0]}", ours={"key": f"k {clock[0]}"})
     side.add(r)
     first = side.matched(r, 0)
     clock[0] += 1
@@ -371,6 +372,50 @@ def test_what_one_of_two_loads_is_kept_when_the_other_needs_nothing_of_it(node, 
         side.allocated(twin, blocks(100), 0)
     step(side)
     assert not [told for told in node.told if told[0] == "drop"]
+
+
+@pytest.mark.parametrize("nodes", [["n"], ["far", "far"]], ids=["here", "on other nodes"])
+@pytest.mark.parametrize("end", [Status.DONE, Status.FAILED])
+def test_one_of_two_loads_and_the_other_finds_that_in_the_prefix_cache_or_computes(node, nodes, end):
+    """Their producer gives it once, and a load fails whose key is gone."""
+    side = placed(scheduler(node, tp=len(nodes)), *nodes)
+    _, twin = pair(side, layered=False)
+    for _ in range(3):
+        assert side.matched(twin, 0) == (None, False)
+        step(side)
+    node.coming = [ends(3, end)]
+    step(side)
+    assert side.matched(twin, 0) == (None, False), "the engine has not heard of it yet"
+    side.ended({"r"}, (), {"r"} if end == Status.FAILED else ())
+    assert side.matched(twin, 96) == (0, False)
+    side.allocated(twin, blocks(100), 0)
+    assert len(node.taken) <= 1 and (("drop", "k") in node.told) == (end == Status.FAILED)
+
+
+def test_the_other_loads_when_the_one_that_did_is_gone(node):
+    side = scheduler(node)
+    r, twin = pair(side, layered=False)
+    assert side.matched(twin, 0) == (None, False)
+    finished(side, r)
+    assert side.matched(twin, 0) == (None, False), "it still holds the producer's one place"
+    node.coming = [ends(3, Status.CANCELLED, Reason.CANCELLED)]
+    step(side)
+    side.ended({"r"}, (), {"r"})
+    assert side.matched(twin, 0) == (100, True) and ("drop", "k") not in node.told
+
+
+def test_the_other_computes_where_there_is_no_prefix_cache(node):
+    side = scheduler(node, caching=False)
+    _, twin = pair(side, layered=False)
+    assert side.matched(twin, 0) == (0, False)
+
+
+def test_what_one_of_two_loads_layer_by_layer_the_other_does_not_load_again(node):
+    side = scheduler(node, layerwise=True)
+    _, twin = pair(side, layered=True)
+    assert side.matched(twin, 0) == (None, False)
+    assert [load.request for load in step(side).loads] == ["r"]
+    assert side.matched(twin, 96) == (0, False), "by now it is there, or has failed"
 
 
 @pytest.mark.parametrize("bad, failed, left", [({3}, (), True), ((), {"r"}, True), ({99}, {"other"}, False)])
