@@ -46,12 +46,16 @@ class LayeredOffers:
             self._operations.keep(tag, request.request_id, offer)
             self._offers[request.request_id] = _Growing(tag, offer, request)
 
+    def fence(self, output: Any) -> None:
+        """Returns when those are released that were preempted: the step writes their blocks."""
+        if self._offers:
+            gone = map(self._offers.pop, self._offers.keys() & set(output.preempted_req_ids or ()))
+            self._operations.wait_over({growing.tag for growing in gone})
+
     def step(self, output: Any, number: int, tables: Callable[[str], Sequence[Sequence[int]]]) -> None:
-        """Extends by what this step computes. Returns when those are released that were preempted: the step writes their blocks."""
+        """Extends by what this step computes."""
         if not self._offers:
             return
-        gone = map(self._offers.pop, self._offers.keys() & set(output.preempted_req_ids or ()))
-        self._operations.wait_over({growing.tag for growing in gone})
         for name in self._offers.keys() & output.num_scheduled_tokens.keys():
             self._extend(self._offers[name], output.num_scheduled_tokens[name], number, tables(name))
 

@@ -132,13 +132,12 @@ class Operations:
     def listen(self) -> None:
         try:
             for c in self.node.poll():
-                running = self.running.get(c.tag)
-                if running is not None:
-                    self._hear(c, running)
-                elif c.tag in self._watches and c.terminal:
-                    node, began, heard = self._watches.pop(c.tag)
-                    self.silence.answered(node, began, c)
-                    heard(c)
+                try:
+                    self._hear(c)
+                except Error:
+                    raise
+                except Exception:  # those behind it are heard all the same: nobody says them again
+                    logger.exception("kvpipe: the end of operation %d", c.tag)
             if self.running:
                 self._look_out()
         except Error as error:  # the session is over: nothing of it touches memory any more
@@ -149,23 +148,35 @@ class Operations:
             self._watches.clear()
             self._stopping.clear()
 
-    def _hear(self, c: Completion, running: Running) -> None:
-        if c.terminal:
-            seconds = time.monotonic() - running.began
-            self._counts.ended(isinstance(running.operation, Take), c, seconds)
-            if c.status != Status.DONE:
-                logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
-            if running.source is not None:
-                self.silence.answered(running.source.node, 0, c)  # one whose time is over may have been too slow
-                if c.status == Status.DONE:
-                    self._met(running.source.node, c.bytes / max(seconds, 1e-6))
-                else:
-                    self.drop(running.source, running.request)
-        if c.released:
-            end = running.operation.completion
-            self._ended.append((c.tag, end is not None and end.status == Status.DONE))
-            del self.running[c.tag]
-            self._stopping.discard(c.tag)
+    def _hear(self, c: Completion) -> None:
+        running = self.running.get(c.tag)
+        if running is None:
+            if c.tag in self._watches and c.terminal:
+                node, began, heard = self._watches.pop(c.tag)
+                self.silence.answered(node, began, c)
+                heard(c)
+            return
+        try:
+            if c.terminal:
+                self._over_with(c, running)
+        finally:
+            if c.released:
+                end = running.operation.completion
+                self._ended.append((c.tag, end is not None and end.status == Status.DONE))
+                del self.running[c.tag]
+                self._stopping.discard(c.tag)
+
+    def _over_with(self, c: Completion, running: Running) -> None:
+        seconds = time.monotonic() - running.began
+        self._counts.ended(isinstance(running.operation, Take), c, seconds)
+        if c.status != Status.DONE:
+            logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
+        if running.source is not None:
+            self.silence.answered(running.source.node, 0, c)  # one whose time is over may have been too slow
+            if c.status == Status.DONE:
+                self._met(running.source.node, c.bytes / max(seconds, 1e-6))
+            else:
+                self.drop(running.source, running.request)
 
     def _look_out(self) -> None:
         if self.node.connected:

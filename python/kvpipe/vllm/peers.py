@@ -59,15 +59,23 @@ class Peers:
 
     def met(self, peer: str, rate: float) -> None:
         """A load of this peer's KV succeeded, at so many bytes a second."""
-        if peer not in self._peers and self._wanted:
-            threading.Thread(target=self._say, args=(peer, rate), name="kvpipe-peer", daemon=True).start()
+        if peer in self._peers:
+            return
         self._peers.add(peer)
+        if self._wanted:
+            try:
+                threading.Thread(target=self._say, args=(peer, rate), name="kvpipe-peer", daemon=True).start()
+            except RuntimeError as error:  # the system gives no thread: the load is none the worse for it
+                self._tell(peer, unasked(peer, rate, error))
 
     def _say(self, peer: str, rate: float) -> None:
         try:
             told = line(self._ask(peer), rate)
         except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
-            told = f'first load at {rate / 1e9:.3g} GB/s; "kvpipectl explain {peer}" says by which transport ({error})'
+            told = unasked(peer, rate, error)
+        self._tell(peer, told)
+
+    def _tell(self, peer: str, told: str) -> None:
         logger.info("kvpipe: %s -> %s: %s", peer, self._node, told)
 
     def _ask(self, peer: str) -> Dict[str, Any]:
@@ -77,6 +85,10 @@ class Peers:
             connection.request("GET", f"/v1/explain?peer={quote(peer, safe='')}")
             answer: Dict[str, Any] = json.loads(connection.getresponse().read())
         return answer
+
+
+def unasked(peer: str, rate: float, why: Exception) -> str:
+    return f'first load at {rate / 1e9:.3g} GB/s; "kvpipectl explain {peer}" says by which transport ({why})'
 
 
 def line(explained: Dict[str, Any], rate: float) -> str:

@@ -7,7 +7,8 @@ were allocated in begins, an offer not before the last step that computed its re
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from .. import Node
 from . import atonce, packing, requests
@@ -161,8 +162,11 @@ class Scheduler:
         """What the workers are told with the step that is about to run."""
         self._step += 1
         step = self._next
-        try:
+        with _gone_on(step):  # by itself: nothing that fails lets the step write what is still read
+            self.offers.layered.fence(output)
+        with _gone_on(step):
             step.ended = self._operations.collect()
+        with _gone_on(step):
             for load in self._at_once.step():
                 self._waiting.forget(load.key)
             asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
@@ -171,8 +175,6 @@ class Scheduler:
             self.offers.step(output, step, self._tables)
             self._waiting.renew()
             step.last = (self.offers.layered.first() or self._operations.last + 1) - 1
-        except Exception:  # the step goes out all the same: whatever it names would never be reported
-            logger.exception("kvpipe: step %d", step.number)
         if step.empty and step.last == self._last:  # it is the next one as well
             step.number += 1
             return QUIET
@@ -212,3 +214,12 @@ class Scheduler:
     def lost(self) -> None:
         """A rank has said that its session is over."""
         self._operations.end("the session of one of its ranks is over")
+
+
+@contextlib.contextmanager
+def _gone_on(step: Step) -> Iterator[None]:
+    """The step goes out whatever happens: what it names would never be reported else."""
+    try:
+        yield
+    except Exception:
+        logger.exception("kvpipe: step %d", step.number)

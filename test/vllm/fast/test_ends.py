@@ -15,7 +15,8 @@ from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, start_of
 from kvpipe.vllm.operations import Operations
-from kvpipe.vllm.params import Settings, names_source
+from kvpipe.vllm.params import Settings, Source, names_source
+from kvpipe.vllm.peers import Peers
 from kvpipe.vllm.requests import Blocks
 from kvpipe.vllm.scheduler import Scheduler
 from kvpipe.vllm.stats import Counts
@@ -181,6 +182,30 @@ def test_loads_may_be_stopped_after_the_session(node, operations):
     node.poll = lambda: (_ for _ in ()).throw(Unavailable("the session is over"))
     assert operations.collect() == [(tag, False)]
     operations.stop_load("r")
+
+
+def test_what_fails_while_one_end_is_heard_costs_no_other(node):
+    """Nobody would say them again: a request whose watch is never answered waits for ever."""
+    operations, heard = Operations(node, Counts(), lambda peer, rate: {}["no such peer"], 30.0), []
+    source = Source("other", "k", b"t" * 16, None, 0)
+    tag, watch = operations.tag(), operations.tag() + 1
+    operations.keep(tag, "r", node.take("k", tag=tag), source=source)
+    operations.watch(source, 30.0, heard.append)
+    node.coming = [ends(tag), ends(watch)]
+    assert operations.collect() == [(tag, True)] and not operations.running and [c.tag for c in heard] == [watch]
+
+
+def test_a_load_is_none_the_worse_for_a_thread_that_cannot_be_started(monkeypatch):
+    def refuses(**_):
+        raise RuntimeError("can't start new thread")
+
+    told = []
+    monkeypatch.setattr("kvpipe.vllm.peers.threading", types.SimpleNamespace(Thread=refuses))
+    monkeypatch.setattr("kvpipe.vllm.peers.logger", types.SimpleNamespace(info=lambda words, *values: told.append(words % values)))
+    peers = Peers("n", "", True)
+    peers.met("other", 1e9)
+    peers.met("other", 2e9)
+    assert told == ['kvpipe: other -> n: first load at 1 GB/s; "kvpipectl explain other" says by which transport (can\'t start new thread)']
 
 
 def test_an_operation_is_asked_once_to_end(node, operations):

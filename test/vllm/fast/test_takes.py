@@ -477,18 +477,33 @@ def test_nothing_is_offered_that_cannot_be_answered(node, monkeypatch):
     assert not node.offered and not step(side).sends
 
 
-@pytest.mark.parametrize("late", [0, 2])
-def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
-    side, r = scheduler(node, layerwise=True), request(100, "p", do_remote_decode=True, do_remote_prefill=False, transfer_id="t")
-    del r.kv_transfer_params["kvpipe"]["key"]
+def preempted(side):
+    """The tag of a request that is offered layer by layer, and what its step is told; that step writes its blocks."""
+    r = early(100, "p", key="t", do_remote_decode=True, do_remote_prefill=False)
     side.add(r)
     side.allocated(r, None, 0)
     (tag, running), = side._operations.running.items()
     running.operation._end = ends(tag, Status.CANCELLED, released=False)
-    heard = iter([[], *[[]] * late, [running.operation._end], [ends(tag, Status.RELEASED)]])
-    node.poll = heard.__next__
-    side.step(types.SimpleNamespace(num_scheduled_tokens={}, preempted_req_ids={"p"}))
+    return tag, types.SimpleNamespace(num_scheduled_tokens={}, preempted_req_ids={"p"})
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
+    side = scheduler(node, layerwise=True)
+    tag, output = preempted(side)
+    heard = iter([*[[]] * late, [side._operations.running[tag].operation._end], [ends(tag, Status.RELEASED)]])
+    node.poll = lambda: next(heard, [])
+    side.step(output)
     assert node.said == [("withdraw", "transfer:t")] and list(heard) == [] and tag not in side._operations.running
+
+
+def test_so_they_are_though_something_else_fails(node, monkeypatch):
+    side = scheduler(node, layerwise=True)
+    tag, output = preempted(side)
+    node.coming = [ends(tag, Status.CANCELLED)]
+    monkeypatch.setattr(side._operations, "collect", {}.__getitem__)
+    side.step(output)
+    assert node.said == [("withdraw", "transfer:t")] and tag not in side._operations.running
 
 
 def test_a_reset_cache_offers_nothing_of_before(node):
