@@ -158,6 +158,13 @@ def room(manager: Any) -> Callable[[], int]:
     return lambda: int(manager.block_pool.get_num_free_blocks() - getattr(manager, "watermark_blocks", 0))
 
 
+def drafts(config: Any) -> int:
+    """Tokens for which vLLM keeps room beside a request that begins, for it to be decoded speculatively."""
+    speculative = getattr(config, "speculative_config", None)
+    tokens = int(getattr(speculative, "num_speculative_tokens", None) or 0)
+    return 1 + tokens + int(getattr(config, "num_lookahead_tokens", tokens)) if tokens else 0
+
+
 def nodes_of(config: Any) -> int:
     """On how many nodes its ranks are."""
     return int(getattr(config.parallel_config, "nnodes_within_dp", 1))

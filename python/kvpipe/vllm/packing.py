@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from . import layout
-from .compat import attention_format, attention_writes, logger, specs_of, transfer_groups
+from .compat import attention_format, attention_writes, drafts, logger, specs_of, transfer_groups
 from .requests import Blocks
 
 
@@ -54,4 +54,4 @@ def blocks(config: Any, cache: Any) -> Blocks:
     form = found(config, specs)
     if layout.in_whole_blocks(form):
         logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
-    return Blocks(groups, sizes, max(sizes) if layout.in_whole_blocks(form) else 1, specs)
+    return Blocks(groups, sizes, max(sizes) if layout.in_whole_blocks(form) else 1, specs, drafts(config))

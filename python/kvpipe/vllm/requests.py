@@ -14,10 +14,10 @@ class Blocks:
     """Cuts block tables into lists, one for each group that is handed over.
 
     unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block beyond description.
-    specs: of the layers."""
+    specs: of the layers. drafts: tokens of speculative decoding for which vLLM keeps room beside a request that begins."""
 
-    def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int, specs: Sequence[Any] = ()) -> None:
-        self._groups, self._sizes, self._unit, self._specs = tuple(groups), tuple(sizes), unit, tuple(specs)
+    def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int, specs: Sequence[Any] = (), drafts: int = 0) -> None:
+        self._groups, self._sizes, self._unit, self._specs, self._drafts = tuple(groups), tuple(sizes), unit, tuple(specs), drafts
 
     def end(self, tokens: int) -> int:
         """Where a list of so many tokens ends: with the last of its units."""
@@ -33,8 +33,8 @@ class Blocks:
         return any(skipped(s, tokens) // s.block_size > skipped(s, tokens - 1) // s.block_size for s in self._specs)
 
     def needed(self, tokens: int) -> int:
-        """At most, for a request of so many tokens."""
-        return sum(-(-tokens // size) for size in self._sizes)
+        """At most, for a request of so many tokens to begin."""
+        return sum(-(-tokens // size) - (-self._drafts // size) for size in self._sizes)
 
     def lists(self, tables: Sequence[Sequence[int]], start: int, stop: int) -> List[List[int]]:
         """The blocks of tokens start .. stop - 1. vLLM has block 0 where a sliding window has left a block."""

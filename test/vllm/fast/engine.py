@@ -10,7 +10,7 @@ import numpy
 import torch
 from text import EOS, Text
 from vllm import SamplingParams
-from vllm.config import CacheConfig, DeviceConfig, KVTransferConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.config import CacheConfig, DeviceConfig, KVTransferConfig, ModelConfig, ParallelConfig, SchedulerConfig, SpeculativeConfig, VllmConfig
 from vllm.distributed.kv_transfer import kv_transfer_state
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
@@ -53,14 +53,18 @@ def wait(filenos):
 
 class Engine:
     """One engine at a daemon. ``batches``: how many steps may be in flight; 2 with asynchronous scheduling. ``window``: how many
-    tokens attention looks at; None: all.
+    tokens attention looks at; None: all. ``drafts``: how many tokens the scheduler has room for that would be guessed; none are.
 
     ``answers``: request -> the tokens it got, ``ends``: request -> why it ended, ``params``: request -> its answer's
     kv_transfer_params. ``sent``, ``received``, ``failed``: what the worker reported of requests, each id once. ``awaited``: whose
     load a step waited for, and had. ``meanwhile``: what happens elsewhere while a step waits for a layer.
     """
 
-    def __init__(self, model, socket, name, *, blocks=40, budget=64, seqs=4, batches=1, policy="recompute", window=None, **extra):
+    def __init__(self, model, socket, name, *, blocks=40, budget=64, seqs=4, batches=1, policy="recompute", window=None, drafts=0,
+                 **extra):
+        speculative = {"speculative_config": SpeculativeConfig(
+            method="ngram", num_speculative_tokens=drafts, prompt_lookup_max=2, target_model_config=_model(model),
+            target_parallel_config=ParallelConfig())} if drafts else {}
         config = VllmConfig(
             model_config=_model(model),
             scheduler_config=SchedulerConfig(max_num_seqs=seqs, max_num_batched_tokens=budget, max_model_len=1024,
@@ -70,7 +74,7 @@ class Engine:
             kv_transfer_config=KVTransferConfig(
                 kv_connector="KVPipeConnector", kv_connector_module_path="kvpipe.vllm.connector", kv_role="kv_both",
                 engine_id=name, kv_load_failure_policy=policy, kv_connector_extra_config={"socket": socket, **extra}),
-            device_config=DeviceConfig("cpu"))
+            device_config=DeviceConfig("cpu"), **speculative)
         config.scheduler_config.async_scheduling = batches > 1  # which vLLM turns off on a CPU
         config.cache_config.num_gpu_blocks = blocks
         config.cache_config.kv_cache_layout = "LBNHC"

@@ -278,10 +278,10 @@ def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
     scheduler.offers.give_back.assert_called_once()
 
 
-@pytest.mark.parametrize("free, given_back", [(6, True), (7, False)])
-def test_kept_blocks_stay_where_there_is_room(scheduler, free, given_back):
+@pytest.mark.parametrize("free, drafts, given_back", [(6, 0, True), (7, 0, False), (7, 4, True), (8, 4, False)])
+def test_kept_blocks_stay_where_there_is_room(scheduler, free, drafts, given_back):
     """A request may wait for something else: for tokens of a step, an adapter, an image."""
-    scheduler._room = lambda: free
+    scheduler._room, scheduler._blocks = lambda: free, Blocks([0], [16], 1, drafts=drafts)
     scheduler.matched(types.SimpleNamespace(request_id="r", num_tokens=100), 0)
     scheduler.step(None)
     assert scheduler.offers.give_back.called == given_back
