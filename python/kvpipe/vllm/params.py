@@ -72,10 +72,6 @@ class Settings:
             raise ValueError(f"kvpipe: advertise is {settings.advertise!r}: give host:port")
         return settings
 
-    def layers(self, source: "Source") -> bool:
-        """Whether it is loaded layer by layer, while the step waits."""
-        return self.layerwise and source.early
-
 
 def _typed(key: str, value: Any, default: Any) -> Any:
     kind = type(default)

@@ -32,6 +32,8 @@ class Scheduler:
         self._blocks = packing.blocks(config, cache)
         self._ranks = Ranks(config, node.name)
         self._finds = bool(config.cache_config.enable_prefix_caching)  # what one request has computed or loaded, another one does
+        # What loads layer by layer must be able to take back a step, of which a mere producer is not asked at its start.
+        self._layerwise = settings.layerwise and config.kv_transfer_config.kv_role != "kv_producer"
         self._loading: Dict[str, str] = {}  # request -> the key of its load, for which no step waits, until all ranks are done with it
         self._asking: Any = None  # the request that was asked about last, until it has blocks
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
@@ -88,7 +90,7 @@ class Scheduler:
             return 0, False
         source, prompt = known.source, int(request.num_prompt_tokens)
         # While others wait for layers of this engine no step of it waits for theirs: two could wait for each other.
-        layers = self._settings.layers(source) and not self.offers.layered.first()
+        layers = self._by_layers(source) and not self.offers.layered.first()
         stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
@@ -108,6 +110,10 @@ class Scheduler:
             return 0, False
         self._waiting.told(name, computed, awaited)
         return stop - computed - (awaited and stop == request.num_tokens), not awaited  # one is computed, to sample from
+
+    def _by_layers(self, source: Source) -> bool:
+        """Whether it may be loaded layer by layer, while the step waits."""
+        return self._layerwise and source.early
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
@@ -132,7 +138,7 @@ class Scheduler:
         self.offers.allocated(request)
 
     def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
-        name, source, layered = request.request_id, known.source, known.awaited and self._settings.layers(known.source)
+        name, source, layered = request.request_id, known.source, known.awaited and self._by_layers(known.source)
         at_once, stop = known.awaited and not layered, self._blocks.end(known.start + count)
         world = self._ranks.world
         parts = {rank: rank for rank in range(world)} if known.awaited else dict(self._ranks.apart)

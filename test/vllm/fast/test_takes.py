@@ -25,11 +25,11 @@ def node():
         yield session
 
 
-def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, **settings):
+def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, role="kv_both", **settings):
     """One of an engine whose attention has tokens where they are in blocks."""
     config = types.SimpleNamespace(
         device_config=types.SimpleNamespace(device_type="other"),
-        kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_load_failure_policy=policy),
+        kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_role=role, kv_load_failure_policy=policy),
         parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1, nnodes_within_dp=nodes),
         scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1),
         cache_config=types.SimpleNamespace(enable_prefix_caching=caching))
@@ -169,6 +169,17 @@ def test_no_step_waits_for_layers_while_others_wait_for_those_of_this_engine(nod
     node.coming = [ends(side._operations.last)]
     step(side)
     assert side.matched(after, 0) == (99, False)
+
+
+def test_a_producer_that_loads_all_the_same_does_it_beside(node):
+    """What layer by layer does not work with is allowed it: asynchronous scheduling, other connectors."""
+    side, r = scheduler(node, layerwise=True, role="kv_producer"), early(100)
+    side.add(r)
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(r, 0) == (100, True)
+    side.allocated(r, blocks(100), 100)
+    assert not step(side).loads and [take["layered"] for take in node.taken] == [False]
 
 
 def test_a_prefill_whose_producer_cannot_be_asked_is_not_waited_for(node, monkeypatch):
