@@ -15,6 +15,7 @@ from .meta import Load
 from .params import Source
 from .silence import Silence
 from .stats import Counts
+from .whole import Whole
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
 _PATIENCE = 3.0
@@ -39,6 +40,7 @@ class Operations:
         self.wanted: Dict[str, str] = {}  # request -> the key of what it may load, loads or has loaded, until it needs nothing of it
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
         self.silence = Silence(node.name)
+        self.whole = Whole(counts, met)
         self.last = 0  # of the tags given out
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
@@ -147,6 +149,7 @@ class Operations:
             self.running.clear()
             self._watches.clear()
             self._stopping.clear()
+            self.whole.clear()
 
     def _hear(self, c: Completion) -> None:
         running = self.running.get(c.tag)
@@ -168,14 +171,16 @@ class Operations:
 
     def _over_with(self, c: Completion, running: Running) -> None:
         seconds = time.monotonic() - running.began
-        self._counts.ended(isinstance(running.operation, Take), c, seconds)
+        apart = running.source is not None and self.whole.ended_here(running.request, c, seconds)
+        if not apart:
+            self._counts.ended(isinstance(running.operation, Take), c, seconds)
         if c.status != Status.DONE:
             logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
         if running.source is not None:
             self.silence.answered(running.source.node, 0, c)  # one whose time is over may have been too slow
-            if c.status == Status.DONE:
+            if c.status == Status.DONE and not apart:
                 self._met(running.source.node, c.bytes / max(seconds, 1e-6))
-            else:
+            elif c.status != Status.DONE:
                 self.drop(running.source, running.request)
 
     def _look_out(self) -> None:

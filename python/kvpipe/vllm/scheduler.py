@@ -161,6 +161,8 @@ class Scheduler:
             self._operations.failed(tag)
         else:
             self._operations.keep(tag, name, take, source=source)
+            if parts:
+                self._operations.whole.begun(name, source.node, (world - len(parts)) / world)
 
     # ---- steps
 
@@ -190,8 +192,10 @@ class Scheduler:
     def ended(self, received: Any, bad: Any, failed: Any = ()) -> None:
         """All ranks are done with these requests; on any, these blocks are not what they should be, and these requests failed."""
         for request in self._ranks.hit(set(bad or ()), failed or ()):
+            self._operations.whole.failed_elsewhere(request, "elsewhere")
             self._leave(request)  # what other ranks have of it is of no use
         for request in received or ():
+            self._operations.whole.ended_elsewhere(request)
             self._ranks.takes.pop(request, None)
             key = self._loading.pop(request, None)
             if key is not None and request in self._at_once.requests:  # else it was not for its KV that it ended: another may try
@@ -212,6 +216,7 @@ class Scheduler:
         if known is not None:
             self._operations.drop(known.source, request.request_id)
         self._at_once.requests.discard(request.request_id)
+        self._operations.whole.failed_elsewhere(request.request_id, "cancelled")
         self._leave(request.request_id)
         self._operations.stop_load(request.request_id)
         self._operations.wanted.pop(request.request_id, None)

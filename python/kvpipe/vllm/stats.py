@@ -39,10 +39,14 @@ class Counts(compat.Stats):  # type: ignore[misc]
         else:
             _add(self.data["offers"], {"consumed" if c.status == Status.DONE else _reason(c): 1})
 
-    def refused(self) -> None:
-        """A load that could not even be asked for."""
+    def failed(self, why: str) -> None:
+        """A load of whose failure no completion tells."""
         self._some = True
-        _add(self.data["failed"], {"refused": 1})
+        _add(self.data["failed"], {why: 1})
+
+    def refused(self) -> None:
+        """One that could not even be asked for."""
+        self.failed("refused")
 
     def take(self) -> Optional["Counts"]:
         """What there is, which begins anew; None: nothing."""

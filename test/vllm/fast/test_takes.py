@@ -440,6 +440,33 @@ def test_what_failed_on_a_rank_elsewhere_alone_is_not_kept(node, bad, failed, le
     assert (("drop", "k") in node.told, step(side).cancelled) == ((True, [2]) if left else (False, []))
     side.ended({"r"}, (), ())
     assert not side._ranks.takes and node.told.count(("drop", "k")) == left
+    counted = side.counts().data
+    assert (counted["failed"], len(counted["load_seconds"])) == (({"elsewhere": 1}, 0) if left else ({}, 1))
+
+
+@pytest.mark.parametrize("first", ["here", "elsewhere"])
+def test_a_load_with_parts_elsewhere_counts_once_all_are_there_with_the_bytes_of_all(node, first):
+    side = placed(scheduler(node, tp=4), "n", "far", "far", "far")
+    begun(side, request(100))
+    if first == "elsewhere":
+        side.ended({"r"}, (), ())
+        step(side)
+        assert side.counts() is None
+    node.coming = [ends(2)._replace(bytes=50), ends(2, Status.RELEASED)]
+    step(side)
+    if first == "here":
+        assert side.counts() is None
+        side.ended({"r"}, (), ())
+    assert side.counts().data["load_bytes"] == [200]
+
+
+def test_one_that_fails_here_counts_once_with_its_own_reason(node):
+    side = placed(scheduler(node, tp=2), "n", "far")
+    begun(side, request(100))
+    node.coming = [ends(2, Status.FAILED, Reason.PEER_GONE)]
+    step(side)
+    side.ended({"r"}, {3}, {"r"})
+    assert side.counts().data["failed"] == {"peer_gone": 1} and not side._operations.whole._open
 
 
 def finished(side, r):
