@@ -98,19 +98,6 @@ def layer_number(name: str) -> int:
     return int(_get("vllm.model_executor.models.utils", "extract_layer_index")(name))
 
 
-def kv_heads(config: Any, number: int, spec: Any) -> int:
-    """Of this layer, on all ranks together, where layers differ in that; 0: as many as the model says."""
-    model = config.model_config
-    if model.use_mla:
-        return 0
-    each = getattr(getattr(model, "model_arch_config", None), "per_layer_overrides", None) or ()
-    if number < len(each):
-        return int(each[number].get("total_num_kv_heads", 0))
-    # MiMo-V2 says it apart for its layers with a window.
-    window = getattr(spec, "sliding_window", None)
-    return int(getattr(getattr(model, "hf_text_config", None), "swa_num_key_value_heads", None) or 0) if window else 0
-
-
 def attention_format(config: Any, spec: Any) -> str:
     """The way in which attention on a CPU lays out the bytes of a block."""
     isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")
@@ -156,13 +143,6 @@ def failed_of(connector_output: Any) -> Any:
 def room(manager: Any) -> Callable[[], int]:
     """How many blocks the pool of this KV cache manager has for a request that waits."""
     return lambda: int(manager.block_pool.get_num_free_blocks() - getattr(manager, "watermark_blocks", 0))
-
-
-def drafts(config: Any) -> int:
-    """Tokens for which vLLM keeps room beside a request that begins, for it to be decoded speculatively."""
-    speculative = getattr(config, "speculative_config", None)
-    tokens = int(getattr(speculative, "num_speculative_tokens", None) or 0)
-    return 1 + tokens + int(getattr(config, "num_lookahead_tokens", tokens)) if tokens else 0
 
 
 def nodes_of(config: Any) -> int:

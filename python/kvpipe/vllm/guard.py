@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Iterator, TypeVar
 
 from .. import Error, Take, Timeout
 from .compat import logger
@@ -37,6 +38,15 @@ def kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
         return kept  # type: ignore[return-value]
 
     return wrap
+
+
+@contextlib.contextmanager
+def going_on(where: str) -> Iterator[None]:
+    """The log has what is raised, and the hook goes on with what comes after."""
+    try:
+        yield
+    except Exception:
+        logger.exception("kvpipe: %s", where)
 
 
 def told(hook: _F) -> _F:

@@ -115,6 +115,19 @@ def share(slots: int, kv_heads: int, heads: Heads) -> Tuple[int, int]:
     return heads.rank * slots, heads.ranks * slots
 
 
+def kv_heads(config: Any, number: int, spec: Any) -> int:
+    """Of this layer, on all ranks together, where layers differ in that; 0: as many as the model says."""
+    model = config.model_config
+    if model.use_mla:
+        return 0
+    each = getattr(getattr(model, "model_arch_config", None), "per_layer_overrides", None) or ()
+    if number < len(each):
+        return int(each[number].get("total_num_kv_heads", 0))
+    # MiMo-V2 says it apart for its layers with a window.
+    window = getattr(spec, "sliding_window", None)
+    return int(getattr(getattr(model, "hf_text_config", None), "swa_num_key_value_heads", None) or 0) if window else 0
+
+
 def parts(layers: List[Layer]) -> Dict[str, str]:
     """Layer's name -> part: a layer number with several tensors tells them apart by their names."""
     by_number: Dict[int, List[str]] = {}

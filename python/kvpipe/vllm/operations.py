@@ -3,9 +3,8 @@ what has ended. Only a step that writes blocks of an offer waits until nothing r
 
 from __future__ import annotations
 
-import logging
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 from .. import Completion, Error, Node, Offer, Status, Take
 from . import bell
@@ -13,20 +12,13 @@ from .compat import logger
 from .guard import SAID, ask
 from .meta import Load
 from .params import Source
+from .running import Running
 from .silence import Silence
 from .stats import Counts
 from .whole import Whole
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
 _PATIENCE = 3.0
-
-
-class Running(NamedTuple):
-    request: str
-    operation: Union[Offer, Take]
-    began: float
-    source: Optional[Source]  # of takes
-    blocks: int  # of offers to the next turn: how many they keep
 
 
 class Operations:
@@ -175,7 +167,7 @@ class Operations:
         if not apart:
             self._counts.ended(isinstance(running.operation, Take), c, seconds)
         if c.status != Status.DONE:
-            logger.log(_loudness(running, c), "kvpipe: request %s: %s", running.request, c.message)
+            logger.log(running.loudness(c), "kvpipe: request %s: %s", running.request, c.message)
         if running.source is not None:
             self.silence.answered(running.source.node, 0, c)  # one whose time is over may have been too slow
             if c.status == Status.DONE and not apart:
@@ -196,11 +188,3 @@ class Operations:
                 logger.warning("kvpipe: the daemon has been away for %.0f s: %d loads are given up", now - self._away, len(late))
             for tag in late:
                 self.stop(tag)
-
-
-def _loudness(running: Running, c: Completion) -> int:
-    """A load that failed costs a prefill, one that expired unseen was for nothing. Withdrawn, cancelled, dropped, or kept for a
-    turn that did not come: everyday life."""
-    if c.status == Status.FAILED and not running.blocks:
-        return logging.WARNING if isinstance(running.operation, Take) else logging.INFO
-    return logging.DEBUG

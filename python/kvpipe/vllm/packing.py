@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from . import layout
-from .compat import attention_format, attention_writes, drafts, logger, specs_of, transfer_groups
+from .compat import attention_format, attention_writes, logger, specs_of, transfer_groups
 from .requests import Blocks
 
 
@@ -44,6 +44,13 @@ def in_columns(config: Any, spec: Any) -> bool:
         return False
     keys, values = (t.reshape(key.shape) for t in layout.columns(cache))
     return bool(torch.equal(keys, key) and torch.equal(values, value))
+
+
+def drafts(config: Any) -> int:
+    """Tokens for which vLLM keeps room beside a request that begins, for it to be decoded speculatively."""
+    speculative = getattr(config, "speculative_config", None)
+    tokens = int(getattr(speculative, "num_speculative_tokens", None) or 0)
+    return 1 + tokens + int(getattr(config, "num_lookahead_tokens", tokens)) if tokens else 0
 
 
 def blocks(config: Any, cache: Any) -> Blocks:

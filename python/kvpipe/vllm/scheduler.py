@@ -7,21 +7,22 @@ were allocated in begins, an offer not before the last step that computed its re
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from .. import Node
-from . import atonce, packing, requests
+from . import atonce, packing
 from . import params as wire
+from .begin import Begin
 from .compat import logger, room
-from .meta import QUIET, Load, Step, start_of
+from .guard import going_on
+from .meta import QUIET, Step
 from .offers import Answer, Offers
 from .operations import Operations
 from .params import Settings, Source
 from .peers import Peers
 from .ranks import UNKNOWN, Ranks
 from .stats import Counts
-from .waiting import Known, Waiting
+from .waiting import Waiting
 
 
 class Scheduler:
@@ -44,6 +45,7 @@ class Scheduler:
         self._waiting = Waiting(node, self._operations, settings)
         self.offers = Offers(node, config, settings, self._operations, self._blocks,
                              int(cache.num_blocks * settings.decode_offer_share))
+        self._begin = Begin(node, settings, self._blocks, self._ranks, self._at_once, self._operations)
         self._tables: Any = None  # request -> its block tables
         self._step = self._last = 0  # and the last tag that workers were told of
         self._next = Step(1)
@@ -90,7 +92,7 @@ class Scheduler:
             return 0, False
         source, prompt = known.source, int(request.num_prompt_tokens)
         # While others wait for layers of this engine no step of it waits for theirs: two could wait for each other.
-        layers = self._by_layers(source) and not self.offers.layered.first()
+        layers = self._layerwise and source.early and not self.offers.layered.first()
         stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
@@ -111,58 +113,16 @@ class Scheduler:
         self._waiting.told(name, computed, awaited)
         return stop - computed - (awaited and stop == request.num_tokens), not awaited  # one is computed, to sample from
 
-    def _by_layers(self, source: Source) -> bool:
-        """Whether it may be loaded layer by layer, while the step waits."""
-        return self._layerwise and source.early
-
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
         self._asking, known = None, self._waiting.requests.pop(request.request_id, None)
         if count > 0:
-            tag, begun = self._operations.tag(), False
             if known is not None and not known.awaited:
                 self._loading[request.request_id] = known.source.key
-            try:
-                if known is not None:  # else its offer went while the engine held the load back, for steps under way
-                    self._load(request, known, blocks.get_block_ids(), count, tag)
-                    begun = True
-            finally:
-                if not begun and known is not None and known.awaited:  # the engine computes on it
-                    self._next.spoiled += blocks.get_block_ids()[0]
-                    self._at_once.begun(None, blocks.get_block_ids()[0])
-                elif not begun:  # the engine waits for an end
-                    self._next.recvs[tag] = request.request_id
-                    self._operations.failed(tag)
+            self._begin.load(request, known, blocks.get_block_ids(), count, self._next)
         elif known is not None:
             self._operations.drop(known.source, request.request_id)
         self.offers.allocated(request)
-
-    def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int) -> None:
-        name, source, layered = request.request_id, known.source, known.awaited and self._by_layers(known.source)
-        at_once, stop = known.awaited and not layered, self._blocks.end(known.start + count)
-        world = self._ranks.world
-        parts = {rank: rank for rank in range(world)} if known.awaited else dict(self._ranks.apart)
-        load = Load(tag, name, source.key, source.node, source.token, source.trace,
-                    requests.digest(request, source.tokens or int(request.num_prompt_tokens)),
-                    self._blocks.lists(tables, known.start, stop), known.start, stop, start_of(self._step + 1), parts,
-                    len(parts) + (len(parts) < world), atonce.PATIENCE if at_once else self._settings.timeout, layered, at_once)
-        if parts:
-            self._next.loads.append(load)
-        if known.awaited:
-            self._at_once.begun(load, tables[0])
-            return
-        if parts:
-            self._ranks.takes[name] = load
-        self._next.recvs[tag] = name
-        if len(parts) == world:  # nothing is left for this session to take
-            return
-        take = self._operations.submit(load.take, self._node, 0)
-        if take is None:
-            self._operations.failed(tag)
-        else:
-            self._operations.keep(tag, name, take, source=source)
-            if parts:
-                self._operations.whole.begun(name, source.node, (world - len(parts)) / world)
 
     # ---- steps
 
@@ -170,11 +130,11 @@ class Scheduler:
         """What the workers are told with the step that is about to run."""
         self._step += 1
         step = self._next
-        with _gone_on(step):  # by itself: nothing that fails lets the step write what is still read
+        with going_on(f"step {step.number}"):  # by itself: nothing that fails lets the step write what is still read
             self.offers.layered.fence(output)
-        with _gone_on(step):
+        with going_on(f"step {step.number}"):
             step.ended = self._operations.collect()
-        with _gone_on(step):
+        with going_on(f"step {step.number}"):
             for load in self._at_once.step():
                 self._waiting.forget(load.key)
             asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
@@ -225,12 +185,3 @@ class Scheduler:
     def lost(self) -> None:
         """A rank has said that its session is over."""
         self._operations.end("the session of one of its ranks is over")
-
-
-@contextlib.contextmanager
-def _gone_on(step: Step) -> Iterator[None]:
-    """The step goes out whatever happens: what it names would never be reported else."""
-    try:
-        yield
-    except Exception:
-        logger.exception("kvpipe: step %d", step.number)

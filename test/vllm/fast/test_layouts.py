@@ -11,7 +11,7 @@ from fakes import full, window
 from kvshapes import COLUMNS, LATENTS, PACKED, SPLIT, Cache
 
 import kvpipe
-from kvpipe.vllm import compat, layout
+from kvpipe.vllm import layout
 
 TOKEN = b"0123456789abcdef"
 
@@ -163,7 +163,7 @@ VARIED = types.SimpleNamespace(use_mla=False, model_arch_config=types.SimpleName
     (MIMO, 0, full(), 0), (MIMO, 1, window(40), 8), (MIMO, 1, full(sliding_window=40), 8),
 ])
 def test_layers_may_have_other_numbers_of_heads_than_the_model(model, number, spec, total):
-    assert compat.kv_heads(types.SimpleNamespace(model_config=model), number, spec) == total
+    assert layout.kv_heads(types.SimpleNamespace(model_config=model), number, spec) == total
 
 
 def one(tensor, blocks=4, slots=16, packed=False):

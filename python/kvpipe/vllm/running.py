@@ -1,0 +1,24 @@
+"""An offer or a take that runs, as the scheduler's side knows it."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, Optional, Union
+
+from .. import Completion, Offer, Status, Take
+from .params import Source
+
+
+class Running(NamedTuple):
+    request: str
+    operation: Union[Offer, Take]
+    began: float
+    source: Optional[Source]  # of takes
+    blocks: int  # of offers to the next turn: how many they keep
+
+    def loudness(self, c: Completion) -> int:
+        """A load that failed costs a prefill, one that expired unseen was for nothing. Withdrawn, cancelled, dropped, or kept for a
+        turn that did not come: everyday life."""
+        if c.status == Status.FAILED and not self.blocks:
+            return logging.WARNING if isinstance(self.operation, Take) else logging.INFO
+        return logging.DEBUG
