@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/test/cluster"
@@ -42,7 +43,10 @@ func (g *guest) peers() {
 		words := strings.Fields(c)
 		g.run(words[0], words[1:]...)
 	}
-	g.edit(`#node = ""`, `node = "guest"`)
+	// The daemon's name is the host's, by which a purge knows the node's certificate.
+	if err := syscall.Sethostname([]byte("guest")); err != nil {
+		g.step.Fatal(err)
+	}
 	g.edit("\nlisten = \"off\"\n", "\nlisten = \"[::]:7650\"\n")
 	g.edit(`#ca = ""`, `ca = "/etc/kvpipe/ca.crt"`)
 	g.edit(`#cert = ""`, `cert = "/etc/kvpipe/guest.crt"`)

@@ -69,7 +69,7 @@ def test_an_upgrade_keeps_the_configuration(root, tmp_path):
 def test_removal_keeps_the_configuration_and_purge_leaves_nothing(root, before):
     root.run("dpkg --remove kvpiped")
     assert root.run(f"tail -n 1 {CONF}") == "# mine\n"
-    root.run("touch /etc/kvpipe/ca.crt /etc/kvpipe/here.crt /etc/kvpipe/here.key")
+    root.run("cd /etc/kvpipe && touch ca.crt $(uname -n).crt $(uname -n).key")
     root.run("dpkg --purge kvpiped kvpipectl libkvpipe-dev libkvpipe0 systemd-standalone-sysusers systemd-standalone-tmpfiles && apt-get -y autoremove")
     left = {path for path in root.files() - before["files"] if not path.startswith(("etc/passwd", "etc/group", "etc/shadow", "etc/gshadow"))}
     assert left == set()

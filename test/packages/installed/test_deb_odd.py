@@ -51,11 +51,13 @@ def test_a_drop_in_of_the_site_stays(root, install):
     root.run(f"mkdir -p $(dirname {SITE}); touch {SITE}; {install}; dpkg --remove kvpiped; rm {SITE}; rmdir $(dirname {SITE}); {install}")
 
 
-def test_purge_leaves_the_folder_of_a_daemon_that_is_not_the_package_s(root, install):
+def test_purge_leaves_the_folder_and_certificates_of_a_daemon_that_is_not_the_package_s(root, install):
     """Such as one in a container."""
-    said = root.run(f"{install}; flock /run/kvpipe/kvpiped.sock.lock dpkg --purge kvpiped")
-    assert "/run/kvpipe is left: another kvpiped serves engines there" in said
+    root.run(f"{install}; cd /etc/kvpipe && touch ca.crt $(uname -n).crt $(uname -n).key")
+    said = root.run("flock /run/kvpipe/kvpiped.sock.lock dpkg --purge kvpiped")
+    assert "/run/kvpipe and certificates are left: another kvpiped serves engines there" in said
     assert (root / "run/kvpipe/kvpiped.sock.lock").exists()
+    assert root.run("cd /etc/kvpipe && rm ca.crt $(uname -n).crt $(uname -n).key; ls") == ""
 
 
 def test_purge_gets_by_mounts(root, install):
@@ -66,7 +68,15 @@ def test_purge_gets_by_mounts(root, install):
 def test_purge_leaves_a_ca(root, install):
     """And nothing that it can make again."""
     root.run(install)
-    root.run("cd /etc/kvpipe && kvpipectl certs init --ca . && kvpipectl certs node here --ca .")
-    assert "a CA is left in /etc/kvpipe" in root.run("dpkg --purge kvpiped")
+    root.run("cd /etc/kvpipe && kvpipectl certs init --ca . && kvpipectl certs node $(uname -n) --ca .")
+    assert "left with their certificates: /etc/kvpipe/ca.key: without a CA's key" in root.run("dpkg --purge kvpiped")
     assert {path.name for path in (root / "etc/kvpipe").iterdir()} == {"ca.crt", "ca.key"}
     root.run("kvpipectl certs node here --ca /etc/kvpipe")
+
+
+def test_purge_leaves_keys_that_are_not_the_node_s(root, install):
+    """A CA may have another name, and a key may be of anything."""
+    others = {"site-ca.crt", "site-ca.key", "proxy.key"}
+    root.run(f"{install}; cd /etc/kvpipe && rm -f *.crt *.key && touch ca.crt {' '.join(sorted(others))} $(uname -n).crt $(uname -n).key")
+    assert "left with their certificates: /etc/kvpipe/proxy.key /etc/kvpipe/site-ca.key: " in root.run("dpkg --purge kvpiped")
+    assert {path.name for path in (root / "etc/kvpipe").iterdir()} == others | {"ca.crt"}
