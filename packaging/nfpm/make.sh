@@ -3,11 +3,11 @@
 # built: lays each one out below build/packages/stage, splits off debugging
 # symbols, writes nfpm's configuration from the template here, and runs it.
 #
-# usage: packaging/nfpm/make.sh deb|rpm amd64|arm64
+# usage: packaging/nfpm/make.sh deb|rpm amd64|arm64 [FOLDER instead of build/packages]
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")/../.."
-format=$1 arch=$2
+format=$1 arch=$2 to=${3:-build/packages}
 
 out=build/packages
 built=$out/$arch doc=$out/doc
@@ -121,9 +121,9 @@ pack() {
 	# Debian's packages say it in their copyright file.
 	[ "$format" = rpm ] || sed -i '/^license: /d' "$work/$package.yaml"
 	list "$root" >>"$work/$package.yaml"
-	build/tools/nfpm package --packager "$format" --config "$work/$package.yaml" --target "$out/$package$joint$target" >"$work/$package.log" ||
+	build/tools/nfpm package --packager "$format" --config "$work/$package.yaml" --target "$to/$package$joint$target" >"$work/$package.log" ||
 		{ cat "$work/$package.log" >&2; exit 1; }
-	echo "  NFPM $out/$package$joint$target"
+	echo "  NFPM $to/$package$joint$target"
 }
 
 # linkable DEB NAME: adds what nfpm does not write: by which dpkg-shlibdeps makes a library's users depend on it.
@@ -150,7 +150,7 @@ for package in kvpiped kvpipectl library devel; do
 	"lay_$package" "$root" "$name"
 	split "$root" "$root-$debug" >"$work/ids"
 	pack "$name" "$package" "$root"
-	[ "$format-$package" != deb-library ] || linkable "$out/$name$joint$target" "$name"
+	[ "$format-$package" != deb-library ] || linkable "$to/$name$joint$target" "$name"
 	if [ -s "$work/ids" ]; then
 		[ "$format" = deb ] || papers "$root-$debug" "$name-$debug"
 		pack "$name-$debug" debug "$root-$debug" DEBUG="$name-$debug" OF="$name" BUILDIDS="$(paste -sd ' ' "$work/ids")" \

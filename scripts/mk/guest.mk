@@ -12,11 +12,9 @@ guest-deps:
 
 # guest_packages FOLDER VERSION FLAGS: the packages of a node, in a folder of the guest's own.
 define guest_packages
-	@PACKAGE_VERSION=$(2) $(MAKE) debs rpms ARCHES=amd64 $(3)
 	@rm -rf $(GUEST)/packages/$(1) && mkdir -p $(GUEST)/packages/$(1)
-	@mv $(foreach name,kvpiped kvpipectl libkvpipe0,$(PKG)/$(name)_$(2)-1_amd64.deb) $(foreach name,kvpiped kvpipectl libkvpipe,$(PKG)/$(name)-$(2)-1.x86_64.rpm) \
-		$(GUEST)/packages/$(1)
-	@rm -f $(PKG)/*_$(2)-1_amd64.deb $(PKG)/*-$(2)-1.x86_64.rpm
+	+@PACKAGE_VERSION=$(2) $(MAKE) debs rpms ARCHES=amd64 PKG_TO=$(GUEST)/packages/$(1) $(3)
+	@cd $(GUEST)/packages/$(1) && rm -f *-dbgsym_* *-debuginfo-* libkvpipe-dev*
 endef
 
 guest-packages: build guest-deps

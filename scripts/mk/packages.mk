@@ -5,6 +5,7 @@ NFPM_VERSION := v2.43.0
 NFPM         := $(TOOLS)/nfpm
 ARCHES       ?= amd64 arm64
 PKG          := $(BUILD)/packages
+PKG_TO       ?= $(PKG)
 
 HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
 triple_amd64 := x86_64-linux-gnu
@@ -47,8 +48,8 @@ packages-doc: go-build
 	@packaging/doc.sh
 
 debs rpms: %s: packages-deps packages-compile packages-doc $(NFPM)-$(NFPM_VERSION)
-	@rm -f $(foreach arch,$(ARCHES),$(PKG)/*_$(arch).$* $(PKG)/*.$(firstword $(subst -, ,$(triple_$(arch)))).$*)
-	@$(foreach arch,$(ARCHES),packaging/nfpm/make.sh $* $(arch) &&) true
+	@rm -f $(foreach arch,$(ARCHES),$(PKG_TO)/*_$(arch).$* $(PKG_TO)/*.$(firstword $(subst -, ,$(triple_$(arch)))).$*)
+	@$(foreach arch,$(ARCHES),packaging/nfpm/make.sh $* $(arch) $(PKG_TO) &&) true
 
 # The wheel and what it is made of.
 wheels: packages-compile $(VENV)/.ready ## Python wheels, and the source distribution
