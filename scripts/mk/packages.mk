@@ -86,5 +86,5 @@ test-packages: build wheels sdist $(VENV)/.package ## man pages, manifests and t
 # take minutes. Neither needs two processors all the time.
 packages-rig: packages-rig-deps packages
 	@nice packaging/again.sh '$(HOST_ARCH)' & again=$$!; \
-	$(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages/installed; tests=$$?; \
-	wait $$again && exit $$tests
+	tests=0; $(VENV)/bin/python -B -m pytest -q -rs -p no:cacheprovider test/packages/installed || tests=$$?; \
+	wait $$again || tests=1; exit $$tests

@@ -1,6 +1,7 @@
 """Scripts that run on others' machines are for any sh. What they do is seen in test/rigs/packages.sh. And the rules that make packages."""
 
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -24,3 +25,20 @@ def test_the_guest_s_packages_are_beside_those_of_a_release():
         assert not re.search(r"build/packages/\S*\.(deb|rpm)", line), line
         assert "build/guest/packages/" in line
     assert len(removed) >= 8, "two versions, of each two formats"
+
+
+def test_the_rig_waits_for_both_of_its_halves(tmp_path):
+    """Here the tests fail while packages are still made again."""
+    for file in (ROOT / "Makefile", *ROOT.glob("scripts/mk/*"), *ROOT.glob("test/*/*.mk")):
+        (tmp_path / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, tmp_path / file.relative_to(ROOT))
+    for name, script in (("packaging/again.sh", "until [ -e failed ]; do sleep 0.1; done; sleep 1; touch made-again"),
+                         ("venv/bin/python", "touch failed; exit 3")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    rig = ["make", "-s", "-o", "packages", "-o", "packages-rig-deps", "packages-rig", "VENV=venv", "NUMBER=1", "VERSION=1"]
+    with open(tmp_path / "log", "w") as log:  # a pipe would be waited for as well
+        subprocess.run(rig, cwd=tmp_path, stdout=log, stderr=log)
+    assert (tmp_path / "made-again").exists()
+    assert "packages-rig] Error 3" in (tmp_path / "log").read_text()
