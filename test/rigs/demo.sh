@@ -27,9 +27,9 @@ rm -f build/demo.json
 make demo >"$out" 2>&1 || fail "make demo ended with $?"
 [ "$(tail -n 1 "$out")" = 'demo: ok' ] || fail 'the last line is not "demo: ok"'
 for process in /proc/[0-9]*; do
-	line=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline") || continue
-	# The daemons' state lies below TMPDIR, as their command lines say.
-	[[ $line != *"$TMPDIR"* ]] || fail "still running: $line"
+	# Daemons and engines alike were given TMPDIR; who has ended has no environment.
+	! grep -qzxF "TMPDIR=$TMPDIR" "$process/environ" 2>/dev/null ||
+		fail "still running: $(tr '\0' ' ' 2>/dev/null <"$process/cmdline")"
 done
 left=$(find "$TMPDIR" -mindepth 1 -maxdepth 1)
 [ -z "$left" ] || fail "left behind: $left"
