@@ -99,13 +99,36 @@ read line; echo "{\"error\":\"$line is wrong\"}"
 	}
 }
 
-// What a program says of an error is heard whatever is in it.
-func TestErrorsAreJSON(t *testing.T) {
+// buildRef makes a reference and returns where it is.
+func buildRef(t *testing.T, name string) *env {
+	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("make", "-C", "ref", "BIN="+dir, "OBJ="+dir, filepath.Join(dir, "ref-memcpy")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-C", "ref", "BIN="+dir, "OBJ="+dir, filepath.Join(dir, name)).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	d, err := (&env{bin: dir}).start("ref-memcpy", "--serve", "--block", "4096", "--blocks", "16")
+	return &env{bin: dir}
+}
+
+// A hand-over between nodes is held against both trips as one: the sum of two p99s would be more than theirs.
+func TestLatencyKinds(t *testing.T) {
+	d, err := buildRef(t, "ref-latency").start("ref-latency", "--serve", "--client-cpu", "-1", "--server-cpu", "-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.stop()
+	for _, kind := range []string{"eventfd", "tcp", "both"} {
+		if a, err := d.run("kind=%s n=20", kind); err != nil || a.P50 <= 0 || a.P99 < a.P50 {
+			t.Errorf("kind=%s: the answer is %+v, error %v", kind, a, err)
+		}
+	}
+	if _, err := d.run("kind=none"); err == nil || !strings.Contains(err.Error(), "kind: none is none of eventfd, tcp, both") {
+		t.Errorf("another kind: %v", err)
+	}
+}
+
+// What a program says of an error is heard whatever is in it.
+func TestErrorsAreJSON(t *testing.T) {
+	d, err := buildRef(t, "ref-memcpy").start("ref-memcpy", "--serve", "--block", "4096", "--blocks", "16")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,15 +28,6 @@ func (t *trips) add(a answer) {
 	t.p99 = append(t.p99, a.P99)
 }
 
-// sum adds the trips that make up a longer one.
-func sum(a, b trips) trips {
-	var s trips
-	for i := range min(len(a.p50), len(b.p50)) {
-		s.add(answer{P50: a.p50[i] + b.p50[i], P99: a.p99[i] + b.p99[i]})
-	}
-	return s
-}
-
 func us(name string, samples []float64) *stats.Series { return stats.NewSeries(name, "us", samples) }
 
 // handOvers moves single 4 KiB blocks, one at a time, after all were offered.
@@ -109,17 +100,16 @@ func latencyGroup(limit float64) group {
 			return err
 		}
 		defer remote.stop()
-		var event, tcp, here, there trips
+		var event, both, here, there trips
 		parts := []part{
 			{&event, func() (answer, error) { return ref.run("kind=eventfd n=%d", e.small) }},
-			{&tcp, func() (answer, error) { return ref.run("kind=tcp n=%d", e.small) }},
+			{&both, func() (answer, error) { return ref.run("kind=both n=%d", e.small) }},
 			{&here, func() (answer, error) { return local.handOvers(e.small, local.a, local.b) }},
 			{&there, func() (answer, error) { return remote.handOvers(e.small, remote.a, remote.b) }},
 		}
 		if err := e.smallTurns(parts); err != nil {
 			return err
 		}
-		both := sum(event, tcp)
 		r.ratio(row("local", "p50"), us("kvpipe", here.p50), us("eventfd", event.p50), "")
 		r.ratio(row("local", "p99"), us("kvpipe", here.p99), us("eventfd", event.p99), "")
 		r.ratio(row("tcp", "p50"), us("kvpipe", there.p50), us("eventfd + TCP", both.p50), "")
