@@ -52,6 +52,7 @@ class Pair:
         self.name, self.home = name, pathlib.Path(home, name)
         self.home.mkdir()
         self.daemons, self.meters, self.servers = [], [], []
+        self.handed = 0  # tokens of prompts that D was asked to load
         for number in range(nodes if name == KVPIPE else 0):
             peers = [f"{d.node}={d.ask('status')['advertise']}" for d in self.daemons]
             self.daemons.append(fleet.Daemon(self.home / f"n{number}", f"node-{number}", self.home / "ca", peers, config))
@@ -99,6 +100,7 @@ class Pair:
     def hand_over(self, prompt, tokens=4):
         """Seconds from P's answer to D's first token."""
         first, more, at = self.prefilled(prompt)
+        self.handed += len(prompt)
         text, times = self.d.stream(prompt, tokens, **more)
         if not text.startswith(first):
             raise client.Failed(f"{self.name}: prefill said {first!r}, decode {text!r}")
@@ -109,9 +111,12 @@ class Pair:
         if self.name == EXAMPLE:
             shutil.rmtree(self.home / "files", ignore_errors=True)
 
-    def hits(self):
-        """Tokens that D did not have to compute, so far."""
-        return self.d.metric("vllm:external_prefix_cache_hits_total")
+    def loaded(self):
+        """Of the tokens that D was handed so far the share that it did not have to compute, as its own counter has it."""
+        share = self.d.metric("vllm:external_prefix_cache_hits_total") / self.handed
+        if not 0.9 <= share <= 1:
+            raise client.Failed(f"{self.name} loaded {share:.1%} of the tokens that were handed over, which is not 90 to 100%")
+        return share
 
 
 class Prompts:
