@@ -27,7 +27,10 @@ struct client {
 	uint64_t *took;
 	kvpipe_pipe_t *pipe;
 	kvpipe_lookup_t *own, *sel; /* both ends of one buffer */
-	uint32_t entries, selected; /* inserted and selected so far */
+	uint32_t *live; /* the numbers of the entries that are there */
+	long nlive;
+	uint32_t entries; /* inserted so far */
+	uint64_t pick; /* which is selected next */
 };
 
 /* memory.c: connects, registers, describes; exits when that fails. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "list.h"
 #include "serve.h"
 #include "util.h"
 
@@ -77,9 +78,15 @@ bool lookup_fill(struct client *c, const char *name, long n)
 		r = kvpipe_lookup_open(c->kv, &o, &c->sel);
 	if (r < 0)
 		return failed("kvpipe_lookup_open", r);
-	for (c->entries = 0; c->entries < (uint32_t)n; c->entries++)
-		if (!insert(c, c->entries))
+	free(c->live);
+	c->live = malloc((size_t)n * sizeof *c->live);
+	if (!c->live)
+		die("no memory for the numbers of %ld entries", n);
+	for (c->nlive = 0; c->nlive < n; c->nlive++) {
+		c->live[c->nlive] = c->entries;
+		if (!insert(c, c->entries++))
 			return false;
+	}
 	return true;
 }
 
@@ -104,14 +111,20 @@ static bool select_one(struct client *c, uint32_t number, uint64_t *ns)
 
 bool lookup_select(struct client *c, long n)
 {
-	/* The entries present are a window of numbers that moves on. */
-	uint32_t first = c->selected;
+	if (c->nlive == 0) {
+		serve_error("there is no entry to select: insert some first");
+		return false;
+	}
 	for (long i = 0; i < n; i++) {
-		if (!select_one(c, first + (uint32_t)i, &c->took[i]) ||
-		    !insert(c, c->entries++))
+		/* Any of them: whoever looks from the oldest on has to look
+		 * at half of them. The next entry takes its place. */
+		uint32_t *one = &c->live[splitmix64(&c->pick) % (uint64_t)c->nlive];
+		if (!select_one(c, *one, &c->took[i]))
+			return false;
+		*one = c->entries;
+		if (!insert(c, c->entries++))
 			return false;
 	}
-	c->selected += (uint32_t)n;
 	return true;
 }
 
@@ -122,5 +135,8 @@ void pipes_close(struct client *c)
 	kvpipe_lookup_close(c->own);
 	c->pipe = NULL;
 	c->own = c->sel = NULL;
-	c->entries = c->selected = 0;
+	free(c->live);
+	c->live = NULL;
+	c->nlive = 0;
+	c->entries = 0;
 }
