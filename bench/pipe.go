@@ -16,21 +16,38 @@ const (
 var tensors = shape{"1M", largeTensor, 256}
 
 // through sends n tensors from one end of a pair to the other and returns what the receiver measured.
-func (p *pair) through(n, size int) (answer, error) {
+func (p *pair) through(n, size int) (answer, error) { return p.send(n, size, "recv") }
+
+// send is through with what the receiver is to do.
+func (p *pair) send(n, size int, receive string) (answer, error) {
 	sent := make(chan error, 1)
 	go func() {
 		_, err := p.a.run("do=send n=%d size=%d", n, size)
 		sent <- err
 	}()
-	got, err := p.b.run("do=recv n=%d size=%d", n, size)
+	got, err := p.b.run("do=%s n=%d size=%d", receive, n, size)
 	if failed := <-sent; err == nil {
 		err = failed
 	}
 	return got, err
 }
 
-// connect opens a pipe from a to b, and warms it.
-func (p *pair) connect() error {
+// verifyTensors sends all of the memory, with a pattern, and checks every byte: a warm-up that also shows that tensors arrive.
+func (p *pair) verifyTensors(s shape, size int) error {
+	p.e.serial++
+	salt := p.e.serial
+	if _, err := p.a.run("do=fill salt=%d", salt); err != nil {
+		return err
+	}
+	if _, err := p.send(s.block*s.blocks/size, size, "keep"); err != nil {
+		return err
+	}
+	_, err := p.b.run("do=check sent=1 salt=%d", salt)
+	return err
+}
+
+// connect opens a pipe from a to b, and moves tensors of each size through it that are checked.
+func (p *pair) connect(sizes ...int) error {
 	name := p.e.unique("pipe-")
 	if _, err := p.a.run("do=source key=%s", name); err != nil {
 		return err
@@ -38,8 +55,12 @@ func (p *pair) connect() error {
 	if _, err := p.b.run("do=sink key=%s%s", name, peerOf(p.a, p.b)); err != nil {
 		return err
 	}
-	_, err := p.through(largeTensors/4, largeTensor)
-	return err
+	for _, size := range sizes {
+		if err := p.verifyTensors(tensors, size); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *pair) rate(n, size int) gauge {
@@ -66,7 +87,7 @@ func pipeGroup(ratio, number float64) group {
 				return err
 			}
 			defer p.stop()
-			if err := p.connect(); err != nil {
+			if err := p.connect(smallTensor, largeTensor); err != nil {
 				return err
 			}
 			got, err := e.turns(p.rate(largeTensors, largeTensor), rate(ref, "threads=1"), func() (float64, error) {
@@ -101,7 +122,7 @@ func pipeTCPGroup(limit float64) group {
 				return err
 			}
 			defer p.stop()
-			if err := p.connect(); err != nil {
+			if err := p.connect(largeTensor); err != nil {
 				return err
 			}
 			return againstBestOf(e, r, row, ref, directions[0], streams, p.rate(largeTensors, largeTensor))

@@ -111,6 +111,9 @@ func againstBestOf(e *env, r *rows, row string, ref *driven, d direction, stream
 	if err != nil {
 		return err
 	}
+	if _, err := ref.run("%s dir=%s streams=%d verify=1", best, d.ref, streams); err != nil {
+		return err
+	}
 	got, err := e.turns(ours, rate(ref, "%s dir=%s streams=%d", best, d.ref, streams))
 	if err != nil {
 		return err

@@ -54,6 +54,9 @@ bool take_list(struct client *c, const char *key, const char *peer,
 bool pipe_open(struct client *c, const char *name, const char *peer, bool send);
 bool pipe_send(struct client *c, long n, size_t size);
 bool pipe_recv(struct client *c, long n, uint64_t *ns); /* without the first */
+/* Receives n tensors of that size into the memory, each where its sender has
+ * it. */
+bool pipe_keep(struct client *c, long n, size_t size);
 bool lookup_fill(struct client *c, const char *name, long n);
 bool lookup_select(struct client *c, long n); /* one by one; times in took */
 void pipes_close(struct client *c);

@@ -14,6 +14,7 @@ struct request {
 	long settle; /* of those, how many are not timed */
 	size_t size; /* of a tensor */
 	bool spin; /* wait without sleeping */
+	bool sent; /* check the list that is sent from */
 };
 
 static void fine(void)
@@ -90,9 +91,12 @@ static void do_recv(struct client *c, const struct request *q)
 	       each * (double)q->size / 1e9);
 }
 
-static void do_check(struct client *c, uint64_t salt)
+/* Of a list that was handed over, or of tensors, which lie as they did at the
+ * sender. */
+static void do_check(struct client *c, const struct request *q, uint64_t salt)
 {
-	size_t bad = mem_check(c->base, c->to, c->blocks, c->block, salt);
+	size_t bad = mem_check(c->base, q->sent ? c->from : c->to, c->blocks,
+			       c->block, salt);
 	if (bad)
 		serve_error("%zu of %zu blocks are wrong", bad, c->blocks);
 	else
@@ -135,6 +139,7 @@ static bool understood(struct request *q, const char *args)
 	q->n = arg_long(args, "n", 1);
 	q->settle = arg_long(args, "settle", 0);
 	q->spin = arg_long(args, "spin", 0);
+	q->sent = arg_long(args, "sent", 0);
 	q->size = (size_t)arg_long(args, "size", 1);
 	/* Only what is kept for each has a bound. */
 	bool kept = strcmp(q->what, "offers") == 0 ||
@@ -157,6 +162,9 @@ static bool run_pipes(struct client *c, const struct request *q)
 	bool send = strcmp(q->what, "send") == 0;
 	if (strcmp(q->what, "recv") == 0) {
 		do_recv(c, q);
+	} else if (strcmp(q->what, "keep") == 0) {
+		if (pipe_keep(c, q->n, q->size))
+			fine();
 	} else if (strcmp(q->what, "selects") == 0) {
 		if (lookup_select(c, q->n))
 			tell_times(c->took, q->n);
@@ -202,9 +210,9 @@ void client_run(void *client, const char *args)
 		mem_fill(c->base, c->from, c->blocks, c->block, salt);
 		fine();
 	} else if (strcmp(q.what, "check") == 0) {
-		do_check(c, salt);
+		do_check(c, &q, salt);
 	} else if (!run_pipes(c, &q)) {
 		serve_error("do: want offer, take, offers, takes, regions, back, wait, fill, check, "
-			    "source, sink, send, recv, insert, selects or close");
+			    "source, sink, send, recv, keep, insert, selects or close");
 	}
 }

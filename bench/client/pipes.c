@@ -53,13 +53,51 @@ bool pipe_recv(struct client *c, long n, uint64_t *ns)
 	return true;
 }
 
+bool pipe_keep(struct client *c, long n, size_t size)
+{
+	size_t parts = c->blocks * c->block / size;
+	for (long i = 0; i < n; i++) {
+		kvpipe_msg_t *m;
+		struct kvpipe_tensor t = KVPIPE_OPTS(kvpipe_tensor);
+		int r = kvpipe_pipe_recv(c->pipe, WAIT, &m);
+		if (r < 0)
+			return failed("kvpipe_pipe_recv", r);
+		r = kvpipe_msg_tensor(m, 0, &t);
+		bool good = r == 1 && t.ndim == 1 && t.shape[0] == size;
+		if (good)
+			memcpy(c->base + (size_t)i % parts * size, t.data, size);
+		kvpipe_msg_free(m);
+		if (!good) {
+			serve_error("tensor %ld is not one of %zu bytes", i, size);
+			return false;
+		}
+	}
+	return true;
+}
+
 #define TOKENS 64 /* of an entry */
+
+/* Those of an entry. */
+static void tokens_of(uint32_t number, uint32_t tokens[TOKENS])
+{
+	for (int i = 0; i < TOKENS; i++)
+		tokens[i] = i == 0 ? 1 : number + (uint32_t)i;
+}
+
+static bool holds(const kvpipe_msg_t *m, uint32_t number)
+{
+	uint32_t tokens[TOKENS];
+	struct kvpipe_tensor t = KVPIPE_OPTS(kvpipe_tensor);
+	tokens_of(number, tokens);
+	return kvpipe_msg_tensor(m, 0, &t) == 1 && t.ndim == 1 &&
+	       t.shape[0] == TOKENS &&
+	       memcmp(t.data, tokens, sizeof tokens) == 0;
+}
 
 static bool insert(struct client *c, uint32_t number)
 {
 	uint32_t tokens[TOKENS];
-	for (int i = 0; i < TOKENS; i++)
-		tokens[i] = i == 0 ? 1 : number + (uint32_t)i;
+	tokens_of(number, tokens);
 	struct kvpipe_tensor t = KVPIPE_OPTS(kvpipe_tensor, .dtype = KVPIPE_U32,
 					     .ndim = 1, .shape = {TOKENS},
 					     .data = tokens);
@@ -105,8 +143,13 @@ static bool select_one(struct client *c, uint32_t number, uint64_t *ns)
 	r = kvpipe_query_wait(q, WAIT, &m);
 	*ns = now_ns() - start;
 	kvpipe_query_free(q);
+	bool right = r == 0 && holds(m, number);
 	kvpipe_msg_free(m);
-	return r < 0 ? failed("kvpipe_query_wait", r) : true;
+	if (r < 0)
+		return failed("kvpipe_query_wait", r);
+	if (!right)
+		serve_error("another entry than %u was found", number);
+	return right;
 }
 
 bool lookup_select(struct client *c, long n)

@@ -2,8 +2,9 @@
  *
  * Two servers are forked, each blocked in read: one echoes an eventfd, one
  * answers each 64-byte request on a loopback TCP connection with 4 KiB. The
- * client does one round trip at a time, or one of each, timed as one; nobody spins. Client and servers are
- * pinned, because where they run decides the result. */
+ * client does one round trip at a time, or one of each, timed as one; nobody
+ * spins. Client and servers are pinned, because where they run decides the
+ * result. */
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
