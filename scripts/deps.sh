@@ -108,14 +108,30 @@ apt_install() {
 	# A fresh machine may be busy with updates of its own, and a mirror may stumble.
 	local log patient=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
 	log=$(mktemp)
-	if ! { "${root[@]}" apt-get "${patient[@]}" update -q &&
-		"${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-			apt-get "${patient[@]}" install -q -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+	mkdir -p build
+	# One at a time of those that make runs side by side. What packages start does not inherit the lock.
+	if ! { flock 9 && apt_update "$log" && "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+		apt-get "${patient[@]}" install -q -y --no-install-recommends "$@" >"$log" 2>&1 9>&-; } 9>build/.apt; then
 		tail -n 20 "$log" >&2
 		rm -f "$log"
 		fail "apt-get could not install: $*" "install these packages by hand, then run it again"
 	fi
 	rm -f "$log"
+}
+
+# apt_update LOG: for apt_install. DPkg::Lock::Timeout is of dpkg's lock alone: for that of the lists, which an update of the
+# machine's own may hold, apt-get does not wait.
+apt_update() {
+	local tries=60
+	until "${root[@]}" env LC_ALL=C apt-get "${patient[@]}" update -q >"$1" 2>&1 9>&-; do
+		grep -q 'Could not get lock' "$1" || return 1
+		tries=$((tries - 1))
+		if [ $tries = 0 ]; then
+			echo 'another apt-get has had the lock for five minutes: see what it does, and end it if it hangs' >>"$1"
+			return 1
+		fi
+		sleep 5
+	done
 }
 
 command -v "$go" >/dev/null ||
