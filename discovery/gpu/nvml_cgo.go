@@ -117,7 +117,7 @@ func (l *library) refused(r nvml.Return) Inventory {
 		i.Fix = "load the new kernel module (stop what uses GPUs, rmmod and modprobe nvidia, or reboot), then restart kvpiped; engines may go on"
 	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_INSUFFICIENT_POWER:
 		i.State, i.Reason = NoPermission, "NVML may not talk to the driver: "+oneLine(r.Error())
-		i.Fix = "let kvpiped's user open /dev/nvidiactl and /dev/nvidia0, ... (their group, DeviceAllow= in the unit, the device cgroup of the container)"
+		i.Fix = "let kvpiped's user open /dev/nvidiactl and /dev/nvidia0, ... (their group, DeviceAllow= in the unit, the device cgroup of the container); systemctl restart kvpiped, if the driver was loaded after it started"
 	case nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_NOT_FOUND:
 		i.State, i.Reason = NoGPU, "the driver has no GPU"
 	default:

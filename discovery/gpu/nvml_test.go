@@ -154,7 +154,7 @@ func TestStates(t *testing.T) {
 		{"no GPU", box, NoGPU, "the driver has no GPU", ""},
 		{"no GPU, said at the start", box + "init 28\n", NoGPU, "the driver has no GPU", ""},
 		{"driver mismatch", box + "init 18\n", Mismatch, "of different versions, as after an upgrade of the driver (the kernel has 570.133.20)", "then restart kvpiped"},
-		{"no permission", box + "init 4\n", NoPermission, "Insufficient Permissions", "/dev/nvidiactl"},
+		{"no permission", box + "init 4\n", NoPermission, "Insufficient Permissions", "systemctl restart kvpiped, if the driver was loaded after it started"},
 		{"something else", box + "init 17\n", Failed, "Unknown Error (17)", "nvidia-smi"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

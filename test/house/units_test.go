@@ -33,6 +33,20 @@ func TestUnitExposure(t *testing.T) {
 	}
 }
 
+// TestUnitAllowsALaterDriver: systemd looks names of drivers up when the service starts. GPUs are allowed by number, and so also when
+// their driver is loaded afterwards.
+func TestUnitAllowsALaterDriver(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(units, "kvpiped.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"DevicePolicy=closed", "DeviceAllow=char-195 rw"} {
+		if !strings.Contains(string(b), "\n"+line+"\n") {
+			t.Errorf("the unit has no line %q", line)
+		}
+	}
+}
+
 // TestUnitsVerify: systemd finds nothing in the units that it does not know.
 func TestUnitsVerify(t *testing.T) {
 	dir := t.TempDir()
