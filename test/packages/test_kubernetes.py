@@ -120,3 +120,12 @@ def test_the_image_is_made_of_packages_that_there_are():
     for name in names:
         assert f"\nname: {name}\n" in (ROOT / f"packaging/nfpm/{name}.yaml").read_text()
     assert (ROOT / "packaging/container/install.sh").is_file() and "packaging/container/install.sh" in text
+
+
+def test_who_renews_certificates_is_told_of_the_copies(daemon):
+    """What an init container has copied does not follow the secret: the daemon reads its files again and finds the same."""
+    (certs,) = [m["name"] for m in daemon["containers"][0]["volumeMounts"] if m["mountPath"] == "/etc/kvpipe/certs"]
+    (volume,) = [v for v in daemon["volumes"] if v["name"] == certs]
+    if "emptyDir" in volume:
+        for path in (FOLDER / "kvpiped.yaml", ROOT / "docs/operating.md"):
+            assert "kubectl rollout restart daemonset/kvpiped" in path.read_text()
