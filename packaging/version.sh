@@ -20,6 +20,10 @@ if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
 		package=$number~dev$stamp.g$commit
 		python=$number.dev$stamp+g$commit
 	fi
+elif [ -e .git ]; then
+	git rev-parse HEAD >&2 || true # says why
+	echo "version.sh: git does not know the commit of $PWD, which its packages are named after: see what it says (of another user's tree: git config --global --add safe.directory $PWD)" >&2
+	exit 1
 else
 	# A tree without git, such as a source tarball: the changelog is as old as the release.
 	epoch=$(stat -c %Y CHANGELOG.md)

@@ -42,3 +42,23 @@ def test_the_rig_waits_for_both_of_its_halves(tmp_path):
         subprocess.run(rig, cwd=tmp_path, stdout=log, stderr=log)
     assert (tmp_path / "made-again").exists()
     assert "packages-rig] Error 3" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("git", [None, "gitdir: /nowhere\n"], ids=["no git", "git that does not answer"])
+def test_a_tree_whose_commit_is_not_known_is_no_release(tmp_path, git):
+    """Such as another user's, in a container. Without any git, as from a tarball, it is the release that it says."""
+    for file in ("packaging/version.sh", "scripts/version.sh", "VERSION", "CHANGELOG.md"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    if git:
+        (tmp_path / ".git").write_text(git)
+    number = (ROOT / "VERSION").read_text().strip()
+    packages = subprocess.run([tmp_path / "packaging/version.sh"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    programs = subprocess.run([tmp_path / "scripts/version.sh"], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+    if git:
+        assert packages.returncode != 0 and packages.stdout == ""
+        assert f"safe.directory {tmp_path}" in packages.stderr
+        assert programs == f"{number}-dev\n"
+    else:
+        assert packages.returncode == 0 and f"PACKAGE_VERSION={number}\n" in packages.stdout
+        assert programs == f"{number}\n"
