@@ -140,10 +140,10 @@ func newCarriers(c *config.Config, to transport.Sink, log logger, places *place.
 	return cs, nil
 }
 
-// serving is the transport that serves a node, as the driver chooses it; "": none.
-func (cs *carriers) serving(node string) string {
+// serving is the transport that serves a node, as the driver chooses it; "": none. barred says why the node does not take one.
+func (cs *carriers) serving(node string, barred func(transport string) string) string {
 	for _, t := range cs.list {
-		if t.Probe(node).OK {
+		if t.Probe(node).OK && barred(t.Name()) == "" {
 			return t.Name()
 		}
 	}

@@ -105,15 +105,21 @@ func TestTheLogSaysWhichTransportServes(t *testing.T) {
 	a, b := pair(t, nil)
 	handOver(a.join("prefill", 1), b.join("decode", 1), "a", "k", "", token())
 	for _, words := range [][]string{{`msg="peer up"`, "peer=b", "transport=tcp"}, {`msg="take ended at its producer"`, "peer=b", "transport=tcp"}} {
-		eventually(t, fmt.Sprintf("a record with %q", words), func() bool {
-			for record := range strings.Lines(a.log.String()) {
-				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(record, w) }) {
-					return true
-				}
-			}
-			return false
-		})
+		a.records(t, words...)
 	}
+}
+
+// records waits for a record with all these words.
+func (n *node) records(t *testing.T, words ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("a record with %q", words), func() bool {
+		for record := range strings.Lines(n.log.String()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(record, w) }) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // TestATakeSaysWhichTransportIsNotAllowed: whoever reads how it ended need not ask explain what to change, and where.
@@ -156,4 +162,5 @@ func TestAPeerThatAllowsNoTransport(t *testing.T) {
 	if p := get[[]admin.Peer](a, "peers"); e.Transport != "" || len(p) != 1 || p[0].Transport != "" {
 		t.Errorf("explain chooses %q; peers: %+v", e.Transport, p)
 	}
+	a.records(t, `msg="peer up"`, "peer=b", `transport=""`)
 }

@@ -115,7 +115,7 @@ func (c *channel) start() {
 		says = append(says, "data_plain_reason", c.links.why)
 	}
 	if serves := c.m.cfg.Transport; serves != nil {
-		says = append(says, "transport", serves(c.node))
+		says = append(says, "transport", serves(c.node, c.barred))
 	}
 	c.m.log.Info("peer up", says...)
 }

@@ -36,7 +36,7 @@ type Config struct {
 	Insecure        bool          // no TLS; loopback addresses only, both ways
 	DataPlain       bool          // data links without TLS, when both sides say so
 	EncryptLoopback bool          // data links with TLS also when both ends are loopback addresses
-	Transports      []string      // names, for the other side's explain
+	Transports      []string      // names; the other side chooses none but these
 	Proto           [2]uint32     // versions of peer.proto, oldest and newest; zero: ProtoMin and ProtoMax. Others are for tests of neighbouring versions
 	Streams         int           // data links per channel; 0 when no transport needs them
 	Nodes           map[string]string
@@ -46,15 +46,15 @@ type Config struct {
 	// Busy says whether something is under way with a node, of which the channel hears nothing while bytes move or somebody waits for them. It is
 	// asked before an idle channel is closed; until ctx ends. nil: nothing is.
 	Busy       func(ctx context.Context, node string) bool
-	DialMax    time.Duration            // longest pause between two attempts
-	Events     func(transfer.Event)     // never blocks, and never runs the machine: it is called with locks held
-	Queue      func(transfer.Event)     // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
-	Flush      func()                   // may run the machine
-	After      func(func())             // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
-	Links      transport.LinkUser       // nil: no links
-	Congestion string                   // congestion control of links; "": the system's
-	Rails      Rails                    // nil: links go where their channel goes
-	Transport  func(node string) string // which one serves a node that is up, "" none; nil: the log does not say
+	DialMax    time.Duration                                                  // longest pause between two attempts
+	Events     func(transfer.Event)                                           // never blocks, and never runs the machine: it is called with locks held
+	Queue      func(transfer.Event)                                           // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
+	Flush      func()                                                         // may run the machine
+	After      func(func())                                                   // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
+	Links      transport.LinkUser                                             // nil: no links
+	Congestion string                                                         // congestion control of links; "": the system's
+	Rails      Rails                                                          // nil: links go where their channel goes
+	Transport  func(node string, barred func(transport string) string) string // which one serves a node that is up, "" none; nil: the log does not say
 	Log        *slog.Logger
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
@@ -206,11 +206,17 @@ func (m *Manager) Secure(node string, epoch uint64) bool {
 // Barred says why the node at the other end of a channel does not let a transport be used: it is not on the list that came with its Hello. "": it
 // is, or there is no list.
 func (m *Manager) Barred(node, transport string) (why string) {
-	c := m.channelOf(node)
-	if c == nil || len(c.hello.Transports) == 0 || slices.Contains(c.hello.Transports, transport) {
-		return ""
+	if c := m.channelOf(node); c != nil {
+		return c.barred(transport)
 	}
-	return fmt.Sprintf("not on the allow-list of node %q (transports = %q there)", node, c.hello.Transports)
+	return ""
+}
+
+func (c *channel) barred(transport string) string {
+	if theirs := c.hello.Transports; len(theirs) > 0 && !slices.Contains(theirs, transport) {
+		return fmt.Sprintf("not on the allow-list of node %q (transports = %q there)", c.node, theirs)
+	}
+	return ""
 }
 
 // Queue is Send that may leave the message lying until Flush: messages that go out together cost little more than one.

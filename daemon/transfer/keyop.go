@@ -48,6 +48,9 @@ func (m *Machine) keyWait(timeout Time) Time {
 }
 
 func (k *keyOp) arrive(m *Machine, p *peer) {
+	if m.keyOps[k.msg.ID] != k {
+		return // it ended as others were sent on
+	}
 	k.peer, k.asked = p, true
 	k.ask(m)
 }

@@ -117,8 +117,11 @@ func rankName(s *session) string {
 
 // called is what a sentence calls the session.
 func (s *session) called() string {
-	if s.role == Scheduler {
+	switch s.role {
+	case Scheduler:
 		return rankName(s)
+	case Endpoint:
+		return "this end"
 	}
 	return "rank " + rankName(s)
 }

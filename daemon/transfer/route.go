@@ -68,12 +68,14 @@ func (m *Machine) forgo(hint string, t traveller) {
 // idle says whether nobody needs the route now.
 func (r *route) idle() bool { return r.waiting.count() == 0 && !r.dialing }
 
-// tidy forgets a route that nobody needs: hints come from clients.
+// tidy forgets a route that nobody needs and that leads to no peer that is there: hints come from clients.
 func (m *Machine) tidy(r *route) {
-	if r.idle() && r.node == "" {
-		m.disarm(&r.retry)
-		delete(m.routes, r.hint)
+	if p := m.peers[r.node]; !r.idle() || p != nil && p.up {
+		return
 	}
+	m.unknow(r)
+	m.disarm(&r.retry)
+	delete(m.routes, r.hint)
 }
 
 func (r *route) fire(m *Machine, _ wake) {

@@ -128,3 +128,22 @@ func TestAnAddressThatCannotBeAskedForLeadsWhereItLed(t *testing.T) {
 	}
 	f.dials("b.example:7650")
 }
+
+// TestWhereAnAddressLedGoesWithThePeer, also where somebody asks for the address again as its peer goes, and gives up.
+func TestWhereAnAddressLedGoesWithThePeer(t *testing.T) {
+	f := newFar(t)
+	f.dials("b.example:7650")
+	f.leads("b", "b.example:7650")
+	f.now += 30 * transfer.Second
+	f.dials("b.example:7650")
+	f.does(transfer.PeerDown{Node: "b", Epoch: 1})
+	f.now += 600*transfer.Second - 1 // all that the watch has
+	f.does(transfer.DialFailed{Hint: "b.example:7650", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "refused"}})
+	for _, later := range []transfer.Time{1, 600 * transfer.Second} { // when it would have been dialed once more
+		f.now += later
+		f.does(transfer.Tick{})
+	}
+	if n := f.m.Routes(); n != 0 {
+		t.Errorf("%d addresses are remembered though nobody asks for them", n)
+	}
+}

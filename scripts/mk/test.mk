@@ -4,7 +4,7 @@
 # the Python environment are, which are there before. A part that has nothing to
 # test says so by a last line "part skipped: REASON".
 
-TEST_PARTS := build test-vllm-fast test-python lint arm64 policy race e2e unit test-c sim abi test-packages
+TEST_PARTS := build test-vllm-fast test-python lint policy race e2e unit test-c sim abi test-packages
 
 # The packages where several goroutines or processes meet.
 RACE_PKGS := $(patsubst %,./%/...,$(wildcard daemon/ring daemon/session daemon/memory daemon/driver \

@@ -10,6 +10,7 @@ from .. import Completion, Error, Node, Offer, Status, Take
 from . import bell
 from .compat import logger
 from .guard import SAID, ask
+from .keyed import Keyed
 from .meta import Load
 from .params import Source
 from .running import Running
@@ -29,7 +30,7 @@ class Operations:
         self.running: Dict[int, Running] = {}
         self._counts, self._met, self._lease = counts, met, lease
         self._watches: Dict[int, Tuple[str, float, Callable[[Completion], None]]] = {}  # tag -> node, when it began, who hears
-        self.wanted: Dict[str, str] = {}  # request -> the key of what it may load, loads or has loaded, until it needs nothing of it
+        self.wanted = Keyed()  # request -> the key of what it may load, loads or has loaded, until it needs nothing of it
         self._stopping: Set[int] = set()  # of those that run, which were asked to end
         self.silence = Silence(node.name)
         self.whole = Whole(counts, met)
@@ -76,8 +77,8 @@ class Operations:
 
     def drop(self, source: Union[Source, Load], request: str) -> None:
         """The request needs nothing of it: its producer's blocks may go, unless another wants them, or computes on what it has of them."""
-        self.wanted.pop(request, None)
-        if source.key not in self.wanted.values():
+        self.wanted.pop(request)
+        if not self.wanted.any(source.key):
             self._tell(self.node.drop, source, self._lease)
 
     def _tell(self, what: Callable[..., Any], source: Union[Source, Load], seconds: float) -> int:

@@ -15,6 +15,7 @@ from . import params as wire
 from .begin import Begin
 from .compat import logger, room
 from .guard import going_on
+from .keyed import Keyed
 from .meta import QUIET, Step
 from .offers import Answer, Offers
 from .operations import Operations
@@ -35,7 +36,7 @@ class Scheduler:
         self._finds = bool(config.cache_config.enable_prefix_caching)  # what one request has computed or loaded, another one does
         # What loads layer by layer must be able to take back a step, of which a mere producer is not asked at its start.
         self._layerwise = settings.layerwise and config.kv_transfer_config.kv_role != "kv_producer"
-        self._loading: Dict[str, str] = {}  # request -> the key of its load, for which no step waits, until all ranks are done with it
+        self._loading = Keyed()  # request -> the key of its load, for which no step waits, until all ranks are done with it
         self._asking: Any = None  # the request that was asked about last, until it has blocks
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
         counts = Counts()
@@ -96,7 +97,7 @@ class Scheduler:
         stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
-        if source.key in self._loading.values() or self._at_once.loads(source.key):  # its producer gives it once
+        if self._loading.any(source.key) or self._at_once.loads(source.key):  # its producer gives it once
             self._asking = None
             return (None, False) if self._finds else (0, False)
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
@@ -118,7 +119,7 @@ class Scheduler:
         self._asking, known = None, self._waiting.requests.pop(request.request_id, None)
         if count > 0:
             if known is not None and not known.awaited:
-                self._loading[request.request_id] = known.source.key
+                self._loading.put(request.request_id, known.source.key)
             self._begin.load(request, known, blocks.get_block_ids(), count, self._next)
         elif known is not None:
             self._operations.drop(known.source, request.request_id)
@@ -157,7 +158,7 @@ class Scheduler:
         for request in received or ():
             self._operations.whole.ended_elsewhere(request)
             self._ranks.takes.pop(request, None)
-            key = self._loading.pop(request, None)
+            key = self._loading.pop(request)
             if key is not None and request in self._at_once.requests:  # else it was not for its KV that it ended: another may try
                 self._waiting.forget(key)
         for load in self._at_once.failed(bad) if bad else ():
@@ -179,7 +180,7 @@ class Scheduler:
         self._operations.whole.failed_elsewhere(request.request_id, "cancelled")
         self._leave(request.request_id)
         self._operations.stop_load(request.request_id)
-        self._operations.wanted.pop(request.request_id, None)
+        self._operations.wanted.pop(request.request_id)
         return self.offers.finished(request, tables, self._next)
 
     def lost(self) -> None:

@@ -34,7 +34,7 @@ class Waiting:
         self.requests: Dict[str, Known] = {}
 
     def add(self, request: str, source: Source) -> None:
-        self._operations.wanted[request] = source.key
+        self._operations.wanted.put(request, source.key)
         self.requests[request] = self._watch(request, Known(source, 0, False))
 
     def told(self, request: str, start: int, awaited: bool) -> None:
@@ -75,5 +75,5 @@ class Waiting:
         if answer.status == Status.DONE and request in self.requests:
             self.requests[request] = self.requests[request]._replace(there=True, asking=False)
         elif self.requests.pop(request, None) is not None:
-            self._operations.wanted.pop(request, None)
+            self._operations.wanted.pop(request)
             logger.warning("kvpipe: request %s computes its prompt here: %s", request, answer.message)
