@@ -16,8 +16,6 @@ from .session import open_session
 from .stats import Counts, Metrics
 from .worker import Worker
 
-_SCHEDULERS_COMPLETIONS = 8192  # it asks after each request that waits, and may do a third as much at a time; others have kvpipe's default
-
 compat.check_version()
 compat.Metadata.register(Step)
 compat.WorkerMetadata.register(Lost)
@@ -47,7 +45,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         rank = (0, 0) if scheduling else compat.rank()  # a scheduler has none
         self._node = open_session(settings, str(transfer.engine_id), getattr(vllm_config, "instance_id", None) or None,
                                   role="scheduler" if scheduling else "worker", rank=rank, world=world,
-                                  cq_entries=_SCHEDULERS_COMPLETIONS if scheduling else 0)
+                                  cq_entries=8192 if scheduling else 4096)  # a scheduler asks after each request that waits
         if scheduling:
             self._scheduler = Scheduler(self._node, vllm_config, kv_cache_config, settings)
         else:
