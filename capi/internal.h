@@ -239,6 +239,7 @@ void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, c
 void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op); /* its owner's wish; no daemon knows it */
 void kv_op_quarantine(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
 void kv_op_release(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob);
+void kv_op_release_here(kvpipe_t *kv, struct kv_op *op); /* the daemon that would say so is gone */
 
 /* 0, or the error of who still adds to that offer, which has ended, or whose session has. */
 int kv_offer_ended(kvpipe_t *kv, const char *what, kvpipe_op_t id);

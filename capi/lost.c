@@ -69,16 +69,8 @@ static void settle_cancels(kvpipe_t *kv)
 
 static void lose(kvpipe_t *kv, struct kv_op *op)
 {
-	struct kvpipe_completion released = {
-		.op_id = op->end.c.op_id,
-		.status = KVPIPE_RELEASED,
-		.tag = op->tag,
-		.rank = kv->rank,
-		.epoch = kv->epoch,
-	};
-
 	if (op->state == KV_ENDED) {
-		kv_op_release(kv, op, &released, NULL);
+		kv_op_release_here(kv, op);
 	} else if (op->again) {
 		kv_op_remove(kv, op); /* its offer knows it */
 	} else if (op->opcode == KVPIPE_OPCODE_TAKE && !op->notice && granted(kv, op)) {

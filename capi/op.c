@@ -230,6 +230,19 @@ void kv_op_release(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completio
 		kv_note_push(kv, &op->release);
 }
 
+void kv_op_release_here(kvpipe_t *kv, struct kv_op *op)
+{
+	struct kvpipe_completion c = {
+		.op_id = op->end.c.op_id,
+		.status = KVPIPE_RELEASED,
+		.tag = op->tag,
+		.rank = kv->rank,
+		.epoch = kv->epoch,
+	};
+
+	kv_op_release(kv, op, &c, NULL);
+}
+
 int kvpipe_op_released(kvpipe_t *kv, kvpipe_op_t id)
 {
 	int rc = kv_enter(kv);

@@ -92,23 +92,18 @@ void kv_session_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason
 
 void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 {
-	struct kvpipe_completion released = { .status = KVPIPE_RELEASED, .rank = kv->rank };
 	struct kv_op *op, *next;
 
 	pthread_mutex_lock(&kv->lock);
 	kv_drain(kv); /* what it said before it went still counts */
 	set_end(kv, KV_GONE, reason, text);
 	kv->fresh = true;
-	released.epoch = kv->epoch;
 	for (op = kv->live; op != NULL; op = next) {
 		next = op->live_next;
-		if (op->state == KV_RUNNING) {
+		if (op->state == KV_RUNNING)
 			kv_op_end_here(kv, op, kv->end_reason, kv->end_text, false);
-		} else {
-			released.op_id = op->end.c.op_id;
-			released.tag = op->tag;
-			kv_op_release(kv, op, &released, NULL);
-		}
+		else
+			kv_op_release_here(kv, op);
 	}
 	kv_notes_keep_foreign(kv); /* nor does anything touch what other sessions' operations held here */
 	kv_notes_settle_foreign(kv);

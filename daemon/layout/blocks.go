@@ -62,3 +62,12 @@ func (g *Group) checkRange(ids []uint32) error {
 	}
 	return nil
 }
+
+// CountIDs counts the block ids of all lists, holes among them.
+func CountIDs(lists []BlockList) int {
+	n := 0
+	for i := range lists {
+		n += len(lists[i].IDs)
+	}
+	return n
+}

@@ -31,7 +31,7 @@ func (l *Layout) findTwice(lists []BlockList, domain int) (id uint32, twice bool
 	least, most := NoBlock, uint32(0)
 	sorted := true
 	for i := range lists {
-		if l.Group(lists[i].Group).domain != domain || len(lists[i].IDs) == 0 {
+		if !l.inDomain(domain, &lists[i]) || len(lists[i].IDs) == 0 {
 			continue
 		}
 		lo, hi, ascending := bounds(lists[i].IDs)
@@ -48,7 +48,7 @@ func (l *Layout) findTwice(lists []BlockList, domain int) (id uint32, twice bool
 	}
 	set := make([]uint64, uint64(most-least)/64+1)
 	for i := range lists {
-		if l.Group(lists[i].Group).domain != domain {
+		if !l.inDomain(domain, &lists[i]) {
 			continue
 		}
 		for _, id := range lists[i].IDs {

@@ -95,8 +95,7 @@ func (c *channel) start() {
 	}
 	c.up.Store(true)
 	now := c.m.clock() // until now nobody listened
-	c.heard.Store(now)
-	c.noted.Store(c.in.came.n.Load())
+	c.hears(now)
 	c.worked.Store(now)
 	if u := c.m.cfg.Links; u != nil {
 		u.ChannelUp(c.node, c.epoch) // before the machine can choose a transport

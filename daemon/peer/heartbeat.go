@@ -58,11 +58,16 @@ func (c *channel) beat() {
 // three heartbeats on a slow way, and a byte now and then is no sign of life. Of what is encrypted it comes in records of up to 16 KiB.
 const heardLeast = 1 << 10
 
+// hears notes that the peer was heard, with all that has come so far.
+func (c *channel) hears(now int64) {
+	c.heard.Store(now)
+	c.noted.Store(c.in.came.n.Load())
+}
+
 // silent says whether the peer has been for too long, and how that is called.
 func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
-	if came := c.in.came.n.Load(); came-c.noted.Load() >= heardLeast {
-		c.heard.Store(now)
-		c.noted.Store(came)
+	if c.in.came.n.Load()-c.noted.Load() >= heardLeast {
+		c.hears(now)
 	}
 	quiet := time.Duration(now - c.heard.Load())
 	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(

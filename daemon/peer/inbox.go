@@ -23,8 +23,7 @@ func (c *channel) read() {
 	for {
 		f, err := c.in.next(maxFrame)
 		if err == nil && !c.ended.Load() {
-			c.heard.Store(c.m.clock())
-			c.noted.Store(c.in.came.n.Load())
+			c.hears(c.m.clock())
 			var event bool
 			event, err = c.handle(f)
 			queued = queued || event

@@ -165,7 +165,7 @@ func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 				continue
 			}
 			lastSrc, lastDst = src, dst
-			if err := b.spend(src.ids() + dst.ids()); err != nil {
+			if err := b.spend(layout.CountIDs(src.Blocks) + layout.CountIDs(dst.Blocks)); err != nil {
 				return err
 			}
 			if run, meet := src.Layout.Overlap(src.Blocks, dst.Blocks); meet {
@@ -180,15 +180,6 @@ func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 // alike says whether two ranks have the same layout and the same lists.
 func (r *Rank) alike(o *Rank) bool {
 	return o != nil && len(r.Blocks) == len(o.Blocks) && (len(r.Blocks) == 0 || &r.Blocks[0] == &o.Blocks[0]) && r.Layout.Digest() == o.Layout.Digest()
-}
-
-// ids counts the block ids of a rank's lists.
-func (r *Rank) ids() int {
-	n := 0
-	for i := range r.Blocks {
-		n += len(r.Blocks[i].IDs)
-	}
-	return n
 }
 
 // flows groups the segments into flows of units and places them in the stream.

@@ -160,21 +160,9 @@ func TestSessionThatLingers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newLingerers(t)
-			held := make(chan struct{})
-			n := start(t, func(c *session.Config) {
-				then := c.Events
-				c.Events = func(ev transfer.Event) {
-					if _, ok := ev.(transfer.RegionRemoved); ok {
-						<-held // so nothing more is received before the socket is the daemon's alone
-					}
-					then(ev)
-				}
-			})
+			n, held := startHeld(t)
 			c := n.dial(sessiontest.Options{})
-			region, _, err := c.Alloc(8192)
-			noErr(t, err)
-			_, err = c.Send(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: uint64(region)}))
-			noErr(t, err)
+			unregisters(t, c)
 			send(g, c.Conn)
 			close(held)
 			id := transfer.SessionID(c.Welcome.Session)
@@ -204,22 +192,10 @@ func TestSessionsThatLinger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newLingerers(t)
-			held := make(chan struct{})
-			n := start(t, func(c *session.Config) {
-				then := c.Events
-				c.Events = func(ev transfer.Event) {
-					if _, ok := ev.(transfer.RegionRemoved); ok {
-						<-held // so nothing more is received before all sockets are the daemon's alone
-					}
-					then(ev)
-				}
-			})
+			n, held := startHeld(t)
 			for range sessions {
 				c := n.dial(sessiontest.Options{Role: transfer.Endpoint})
-				region, _, err := c.Alloc(8192)
-				noErr(t, err)
-				_, err = c.Send(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: uint64(region)}))
-				noErr(t, err)
+				unregisters(t, c)
 				g.give(c.Conn, data)
 			}
 			close(held)
@@ -243,6 +219,29 @@ func TestSessionsThatLinger(t *testing.T) {
 				"%d sessions still linger", func() int { return n.Lingering(uint32(os.Getuid())) })
 		})
 	}
+}
+
+// startHeld starts a server that hears nothing more from a session that unregisters until held is closed: what it sends then is the daemon's
+// alone once its socket is closed.
+func startHeld(t *testing.T) (n *node, held chan struct{}) {
+	held = make(chan struct{})
+	return start(t, func(c *session.Config) {
+		then := c.Events
+		c.Events = func(ev transfer.Event) {
+			if _, ok := ev.(transfer.RegionRemoved); ok {
+				<-held
+			}
+			then(ev)
+		}
+	}), held
+}
+
+func unregisters(t *testing.T, c *sessiontest.Client) {
+	t.Helper()
+	region, _, err := c.Alloc(8192)
+	noErr(t, err)
+	_, err = c.Send(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: uint64(region)}))
+	noErr(t, err)
 }
 
 func ctl(kind uint16) []byte { return ring.Append(nil, &ring.Ctl{Magic: ring.Magic, Type: kind}) }

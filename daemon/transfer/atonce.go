@@ -74,7 +74,7 @@ func (o *offer) ready(most int) bool {
 		return false
 	}
 	mb := o.members[0]
-	if !mb.sealed || len(mb.segs) != 1 || mb.segs[0].layered || count(mb.segs[0].blocks) > most {
+	if !mb.sealed || len(mb.segs) != 1 || mb.segs[0].layered || layout.CountIDs(mb.segs[0].blocks) > most {
 		return false
 	}
 	for _, s := range o.ranks {
@@ -90,7 +90,7 @@ func (m *Machine) mayMove(s *session, o *offer, in *TakeOp) bool {
 	switch {
 	case s.role != Worker || s.layout == nil || m.regionsThere(s).Reason != OK || s.progress < in.After:
 	case s.credits < creditsMemory || len(s.owed) > 0:
-	case count(in.Blocks) > m.cfg.AtOnce || checkBlocks(s.self[:], in.Blocks).Reason != OK:
+	case layout.CountIDs(in.Blocks) > m.cfg.AtOnce || checkBlocks(s.self[:], in.Blocks).Reason != OK:
 	case o.authorise(&MsgTake{Token: in.Token, Content: in.Content, Parts: 1}).Reason != OK && !m.cfg.Broken.Stranger:
 	case len(m.takeNames) > 0 && m.takeNames[takeName{s.engine, in.TakeID, 0}] != nil:
 	case !o.admits(claimOf(s, in)) || o.claim(claimOf(s, in)) != nil:
@@ -103,14 +103,6 @@ func (m *Machine) mayMove(s *session, o *offer, in *TakeOp) bool {
 
 func claimOf(s *session, in *TakeOp) claimName {
 	return claimName{s.engine.key.name, s.engine.instance, in.TakeID}
-}
-
-func count(lists []layout.BlockList) int {
-	n := 0
-	for i := range lists {
-		n += len(lists[i].IDs)
-	}
-	return n
 }
 
 // movedNow ends the take, or begins it the usual way.

@@ -1,5 +1,7 @@
 package transfer
 
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
 // HeldFor is what counts against MaxHeld of a node.
 func (m *Machine) HeldFor(node string) int { return m.peers[node].held }
 
@@ -8,14 +10,14 @@ func (m *Machine) Missing(x XferID) int { return len(m.takes[x].missing) }
 
 // Remembered is what takes and offers that have ended and are remembered for peers still refer to: block ids, segments and grants.
 func (m *Machine) Remembered() (ids, segs, grants int) {
-	ofOp := func(o *op) int { return count(o.held1[0].lists) }
+	ofOp := func(o *op) int { return layout.CountIDs(o.held1[0].lists) }
 	for _, t := range m.takes {
 		if t.stage != released {
 			continue
 		}
-		ids += ofOp(&t.op) + count(t.in.Blocks) + len(t.missing) + len(t.failed)
+		ids += ofOp(&t.op) + layout.CountIDs(t.in.Blocks) + len(t.missing) + len(t.failed)
 		if t.get != nil {
-			ids += count(t.get.in.Blocks) + len(t.get.in.Tokens)
+			ids += layout.CountIDs(t.get.in.Blocks) + len(t.get.in.Tokens)
 		}
 		segs += len(t.covered)
 		for _, seg := range t.segs {
@@ -32,7 +34,7 @@ func (m *Machine) Remembered() (ids, segs, grants int) {
 			continue
 		}
 		for _, mb := range e.offer.members {
-			ids += ofOp(&mb.op) + count(mb.segs1[0].blocks)
+			ids += ofOp(&mb.op) + layout.CountIDs(mb.segs1[0].blocks)
 			segs += len(mb.segs)
 		}
 	}

@@ -33,7 +33,7 @@ func (ev *Planned) held() int {
 // inlineHeld counts the bytes that came with a grant, which are kept until they are written.
 func (g *MsgGrant) inlineHeld() int { return len(g.Inline) / 4 }
 
-func heldOf(lists []layout.BlockList) int { return listCost*len(lists) + count(lists) }
+func heldOf(lists []layout.BlockList) int { return listCost*len(lists) + layout.CountIDs(lists) }
 
 // keep counts a grant from another node that names these ranks, or says why it is one too many.
 func (t *take) keep(m *Machine, g *MsgGrant, ranks []RankLayout) Cause {

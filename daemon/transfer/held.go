@@ -1,6 +1,10 @@
 package transfer
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
 
 // heldSubmit is a submission that waits for ranks of before a restart.
 type heldSubmit struct {
@@ -162,15 +166,15 @@ func (m *Machine) endBy(op Op) Time {
 func idsOf(op Op) int {
 	switch in := op.(type) {
 	case *OfferOp:
-		return count(in.Blocks)
+		return layout.CountIDs(in.Blocks)
 	case *ExtendOp:
 		return heldOf(in.Blocks)
 	case *TakeOp:
-		return count(in.Blocks)
+		return layout.CountIDs(in.Blocks)
 	case *PutOp:
-		return count(in.Blocks)
+		return layout.CountIDs(in.Blocks)
 	case *GetOp:
-		return count(in.Blocks)
+		return layout.CountIDs(in.Blocks)
 	}
 	return 0
 }

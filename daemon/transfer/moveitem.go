@@ -1,5 +1,7 @@
 package transfer
 
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
 // moveItem hands an item over within this node without more machinery, if that can be done: by MoveNow, or because it has no bytes.
 // false: it was not tried.
 func (m *Machine) moveItem(t *take, it *item) bool {
@@ -13,7 +15,7 @@ func (m *Machine) moveItem(t *take, it *item) bool {
 	switch {
 	case m.cfg.AtOnce == 0 || m.cfg.Debug || x.pending || x.s != nil:
 		return false
-	case it.busy() || count(src) > m.cfg.AtOnce || count(dst) > m.cfg.AtOnce:
+	case it.busy() || layout.CountIDs(src) > m.cfg.AtOnce || layout.CountIDs(dst) > m.cfg.AtOnce:
 		return false
 	case m.agree(it.by.asRank[:], t.by.asRank[:]).Reason != OK:
 		return false

@@ -162,10 +162,10 @@ func (o *offer) joinable(s *session, in *OfferOp) Cause {
 // carries says whether the blocks fit into a piece of the offer, as that number: a grant of it names those of all ranks that offer for
 // themselves.
 func (o *offer) carries(seg int, blocks []layout.BlockList) Cause {
-	n := count(blocks)
+	n := layout.CountIDs(blocks)
 	for _, mb := range o.members {
 		if seg < len(mb.segs) {
-			n += count(mb.segs[seg].blocks)
+			n += layout.CountIDs(mb.segs[seg].blocks)
 		}
 	}
 	if n > layout.MaxIDs {

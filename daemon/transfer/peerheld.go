@@ -1,5 +1,7 @@
 package transfer
 
+import "github.com/kvpipe/kvpipe/daemon/layout"
+
 // What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld, for what it asks for and what it
 // grants together): a node with a good certificate may be mad all the same.
 
@@ -23,7 +25,7 @@ func (msg *MsgSeek) held() int {
 }
 
 // held counts the block ids and ranks that are kept of a take.
-func (msg *MsgTake) held() int { return count(msg.Blocks) + rankCost*len(msg.Ranks) }
+func (msg *MsgTake) held() int { return layout.CountIDs(msg.Blocks) + rankCost*len(msg.Ranks) }
 
 // drop counts a GET of another node no more.
 func (k *seeker) drop() {

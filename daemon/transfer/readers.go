@@ -1,21 +1,32 @@
 package transfer
 
-// An item that is found by key has any number of readers, and they end in any order: each knows its place in the list.
+// An item that is found by key has any number of readers, and an end any number of gets for which it has no room. They end in any order: each
+// knows its place in the list.
 
-func (it *item) read(k *seeker) {
-	k.reads = len(it.readers)
-	it.readers = append(it.readers, k)
+func byReads(k *seeker) *int { return &k.reads }
+func byShort(k *seeker) *int { return &k.short }
+
+// enlist puts one at the end of a list.
+func enlist(list []*seeker, k *seeker, place func(*seeker) *int) []*seeker {
+	*place(k) = len(list)
+	return append(list, k)
 }
 
-// leave takes a reader off the list; the last one gets its place.
-func (it *item) leave(k *seeker) {
-	if k.reads >= len(it.readers) || it.readers[k.reads] != k {
-		return // the item has ended
+// delist takes one off the list, if it is there; the last one gets its place.
+func delist(list []*seeker, k *seeker, place func(*seeker) *int) []*seeker {
+	at := *place(k)
+	if at >= len(list) || list[at] != k {
+		return list
 	}
-	end := len(it.readers) - 1
-	last := it.readers[end]
-	last.reads = k.reads
-	it.readers[k.reads] = last
-	it.readers[end] = nil
-	it.readers = it.readers[:end]
+	end := len(list) - 1
+	last := list[end]
+	*place(last) = at
+	list[at] = last
+	list[end] = nil
+	return list[:end]
 }
+
+func (it *item) read(k *seeker) { it.readers = enlist(it.readers, k, byReads) }
+
+// leave takes a reader off the list; where the item has ended, that has none.
+func (it *item) leave(k *seeker) { it.readers = delist(it.readers, k, byReads) }

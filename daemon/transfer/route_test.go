@@ -64,6 +64,15 @@ func (f *far) leads(node string, hints ...string) {
 	}
 }
 
+// asksAgain has a watch ask once more for an address, since it is a while ago that it led there.
+func (f *far) asksAgain(hint, node string) {
+	f.t.Helper()
+	f.dials(hint)
+	f.leads(node, hint)
+	f.now += 30 * transfer.Second
+	f.dials(hint)
+}
+
 // TestOneNodeHasFewAddresses: clients can spell one address without end, and all of it is not kept.
 func TestOneNodeHasFewAddresses(t *testing.T) {
 	f := newFar(t)
@@ -111,10 +120,7 @@ func TestAnAddressThatMovesIsFound(t *testing.T) {
 // TestAnAddressThatCannotBeAskedForLeadsWhereItLed: a channel that is up serves while new connections, or the name service, fail.
 func TestAnAddressThatCannotBeAskedForLeadsWhereItLed(t *testing.T) {
 	f := newFar(t)
-	f.dials("b.example:7650")
-	f.leads("b", "b.example:7650")
-	f.now += 30 * transfer.Second
-	f.dials("b.example:7650")
+	f.asksAgain("b.example:7650", "b")
 	failed := transfer.DialFailed{Hint: "b.example:7650", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "no such host"}}
 	if _, sent, ended := f.does(failed); len(sent) != 1 || ended != 1 {
 		t.Errorf("sent to %q, %d ended, want the watch sent to b", sent, ended)
@@ -132,10 +138,7 @@ func TestAnAddressThatCannotBeAskedForLeadsWhereItLed(t *testing.T) {
 // TestWhereAnAddressLedGoesWithThePeer, also where somebody asks for the address again as its peer goes, and gives up.
 func TestWhereAnAddressLedGoesWithThePeer(t *testing.T) {
 	f := newFar(t)
-	f.dials("b.example:7650")
-	f.leads("b", "b.example:7650")
-	f.now += 30 * transfer.Second
-	f.dials("b.example:7650")
+	f.asksAgain("b.example:7650", "b")
 	f.does(transfer.PeerDown{Node: "b", Epoch: 1})
 	f.now += 600*transfer.Second - 1 // all that the watch has
 	f.does(transfer.DialFailed{Hint: "b.example:7650", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "refused"}})

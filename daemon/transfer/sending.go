@@ -99,51 +99,6 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	v.grant(m, ev.Seg)
 }
 
-// keepSegment counts one segment more of a take: one of few blocks has as many as the offer.
-func (v *serve) keepSegment(m *Machine) Cause {
-	if v.peer == nil {
-		if len(v.segs) == 0 {
-			return Cause{}
-		}
-		return v.keepHere(m, grantCost)
-	}
-	cause := v.maySegments(m, 1)
-	if cause.Reason == OK {
-		v.held += grantCost
-		v.peer.held += grantCost
-	}
-	return cause
-}
-
-// maySegments tells whether there is room for the first so many.
-func (v *serve) maySegments(m *Machine, n int) Cause {
-	if v.peer == nil {
-		return v.mayKeepHere(m, grantCost*max(n-1, 0))
-	}
-	return m.mayHold(v.peer, grantCost*n)
-}
-
-// keepPlan counts the plan of a segment, and the bytes that will ride inside a grant to another node: few block ids of its own are enough
-// for many views here.
-func (v *serve) keepPlan(m *Machine, ev *Planned) Cause {
-	n := ev.held()
-	if v.peer == nil {
-		if ev.Seg == 0 {
-			return Cause{}
-		}
-		return v.keepHere(m, n)
-	}
-	if ev.Inline {
-		n += int(ev.Bytes) / 4
-	}
-	if cause := m.mayHold(v.peer, n); cause.Reason != OK {
-		return cause
-	}
-	v.held += n
-	v.peer.held += n
-	return Cause{}
-}
-
 // readInline asks for a small segment's bytes once its ranks are that far; they ride inside the grant.
 func (v *serve) readInline(m *Machine, i uint32) {
 	if v.arrived(m, int(i), true) {

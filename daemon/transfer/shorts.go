@@ -1,8 +1,7 @@
 package transfer
 
 // What a GET had no room for stays reserved for its end until that asks for it, declines it, or its time is over. The GET itself has ended by
-// then and counts nowhere, so an end may have as many of those as its session may have operations; they end in any order, and each knows its
-// place in the list.
+// then and counts nowhere, so an end may have as many of those as its session may have operations.
 
 // mayBeShort tells whether an end may have one item more reserved that it has no room for.
 func (m *Machine) mayBeShort(p *place, e *end) Cause {
@@ -13,23 +12,8 @@ func (m *Machine) mayBeShort(p *place, e *end) Cause {
 		p, len(e.shorts), m.cfg.MaxOps)
 }
 
-func (e *end) addShort(k *seeker) {
-	k.short = len(e.shorts)
-	e.shorts = append(e.shorts, k)
-}
-
-// dropShort takes one off the list; the last one gets its place.
-func (e *end) dropShort(k *seeker) {
-	if k.short >= len(e.shorts) || e.shorts[k.short] != k {
-		return
-	}
-	n := len(e.shorts) - 1
-	last := e.shorts[n]
-	last.short = k.short
-	e.shorts[k.short] = last
-	e.shorts[n] = nil
-	e.shorts = e.shorts[:n]
-}
+func (e *end) addShort(k *seeker)  { e.shorts = enlist(e.shorts, k, byShort) }
+func (e *end) dropShort(k *seeker) { e.shorts = delist(e.shorts, k, byShort) }
 
 // giveShortsBack ends them all, in the order of the list.
 func (m *Machine) giveShortsBack(e *end) {

@@ -35,27 +35,24 @@ func (w *stranded) cancel(s transfer.SessionID, user uint64) {
 
 // TestEndingWhatWaitsForAPeerCostsLittle: however many others wait for it.
 func TestEndingWhatWaitsForAPeerCostsLittle(t *testing.T) {
-	cost := func(others int) (least time.Duration) {
+	cost := func(others int) time.Duration {
 		w := newStranded(others + 1)
 		for s := range others {
 			for range 4000 {
 				w.watch(transfer.SessionID(s + 2))
 			}
 		}
-		for run := range 10 {
+		return leastOf10(func(int) func() {
 			var users []uint64
 			for range 1000 {
 				users = append(users, w.watch(1))
 			}
-			start := time.Now()
-			for _, user := range users {
-				w.cancel(1, user)
+			return func() {
+				for _, user := range users {
+					w.cancel(1, user)
+				}
 			}
-			if d := time.Since(start); run == 0 || d < least {
-				least = d
-			}
-		}
-		return least
+		})
 	}
 	if alone, among := cost(0), cost(16); among > 10*alone {
 		t.Errorf("1000 watches of a peer that is not reached are cancelled in %v, and in %v while 64000 others wait", alone, among)

@@ -9,7 +9,7 @@ import (
 
 // TestUnbindingWhatWaitsForNothingCostsLittle: however much others wait for. A peer may say so of ends that it never had, by the thousand.
 func TestUnbindingWhatWaitsForNothingCostsLittle(t *testing.T) {
-	cost := func(waiting int) (least time.Duration) {
+	cost := func(waiting int) time.Duration {
 		m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 32 }})
 		m.Step(1, transfer.PeerUp{Node: "b", Epoch: 1})
 		m.Step(1, transfer.PeerUp{Node: "mad", Epoch: 2})
@@ -18,16 +18,13 @@ func TestUnbindingWhatWaitsForNothingCostsLittle(t *testing.T) {
 				Xfer: transfer.XferID(x), Bind: uint64(x), Name: "p", Buffer: true, Match: transfer.MatchAny, Deadline: transfer.Second,
 			}})
 		}
-		for run := range 10 {
-			start := time.Now()
-			for i := range 1000 {
-				m.Step(1, transfer.PeerMsg{Node: "mad", Epoch: 2, Msg: &transfer.MsgUnbind{Bind: uint64(run*1000 + i), Name: "q"}})
+		return leastOf10(func(run int) func() {
+			return func() {
+				for i := range 1000 {
+					m.Step(1, transfer.PeerMsg{Node: "mad", Epoch: 2, Msg: &transfer.MsgUnbind{Bind: uint64(run*1000 + i), Name: "q"}})
+				}
 			}
-			if d := time.Since(start); run == 0 || d < least {
-				least = d
-			}
-		}
-		return least
+		})
 	}
 	if alone, among := cost(0), cost(4096); among > 10*alone {
 		t.Errorf("1000 ends that wait for nothing are closed in %v, and in %v while 4096 others wait", alone, among)
@@ -69,4 +66,17 @@ func TestUnbindingIsHeardOnceItIsRemembered(t *testing.T) {
 	if use := a.m.PeerUses(); len(use) > 0 {
 		t.Errorf("both ends are closed, and this is used: %+v", use)
 	}
+}
+
+// leastOf10 is how long what prepare returns takes, at the best of ten times: what else the machine does takes its time, too.
+func leastOf10(prepare func(run int) func()) (least time.Duration) {
+	for run := range 10 {
+		do := prepare(run)
+		start := time.Now()
+		do()
+		if d := time.Since(start); run == 0 || d < least {
+			least = d
+		}
+	}
+	return least
 }
