@@ -10,11 +10,12 @@ guest-deps:
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) ARCHES=amd64 scripts/deps.sh packages
 	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh guest
 
-# guest_packages FOLDER VERSION FLAGS: the packages of a node, in a folder of the guest's own.
+# guest_packages FOLDER VERSION FLAGS: the packages of a node, in a folder of the guest's own. What follows the inner make runs under make -n, too,
+# where there may be no such folder.
 define guest_packages
 	@rm -rf $(GUEST)/packages/$(1) && mkdir -p $(GUEST)/packages/$(1)
 	+@PACKAGE_VERSION=$(2) $(MAKE) debs rpms ARCHES=amd64 PKG_TO=$(GUEST)/packages/$(1) $(3)
-	@cd $(GUEST)/packages/$(1) && rm -f *-dbgsym_* *-debuginfo-* libkvpipe-dev*
+	@rm -f $(addprefix $(GUEST)/packages/$(1)/,*-dbgsym_* *-debuginfo-* libkvpipe-dev*)
 endef
 
 guest-packages: build guest-deps

@@ -20,7 +20,8 @@ def test_they_parse(path):
 def test_the_guest_s_packages_are_beside_those_of_a_release():
     """build/packages is what SHA256SUMS lists."""
     said = subprocess.run(["make", "-n", "guest-packages"], cwd=ROOT, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
-    removed = re.findall(r"^(?:rm|mv) .*packages.*|.*packaging/nfpm/make.sh .*", said, flags=re.M)
+    compiled = r"-f build/packages/amd64/lib/libkvpipe\.a$"  # is made anew where it has not been made yet
+    removed = re.findall(rf"^(?:rm|mv) (?!{compiled}).*packages.*|.*packaging/nfpm/make.sh .*", said, flags=re.M)
     for line in removed:
         assert not re.search(r"build/packages/\S*\.(deb|rpm)", line), line
         assert "build/guest/packages/" in line
