@@ -8,6 +8,7 @@ import pytest
 
 from harness.fleet import Proxy
 from harness.handover import prompt, prompts, tokens
+from harness.instance import BLOCK
 from harness.wait import eventually
 
 pytestmark = pytest.mark.core
@@ -42,6 +43,27 @@ def test_everybody_has_a_share_and_every_token_is_right(engines, proxy, referenc
     for answer in answers:
         computed = [n for engine in engines[1] for n in engine.computed(answer["id"])]
         assert computed[0] == 1, "a decode instance computed the prompt"
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_of_several_answers_one_has_loaded_the_prompt_for_all(fleet, reference, n):
+    ids, more = prompt(6 * BLOCK + 8, f"{n} answers"), {"n": n, "temperature": 1, "seed": 5}
+    p, d = fleet.prefill(0).ready(), fleet.decode(0).ready()
+    with Proxy([p], [d]) as proxy:
+        answer = proxy.completion(ids, **more)
+    assert all_tokens(answer) == all_tokens(reference.completion(ids, **more))
+    assert len(set(all_tokens(answer))) == n, "these seeds draw different answers"
+    first = {}
+    for step in d.steps():
+        for name, computed in step.items():
+            if answer["id"] in name:
+                first.setdefault(name, computed)
+    assert sorted(first.values()) == [1] + [8] * (n - 1), "one loads; the others find whole blocks in the prefix cache"
+
+
+def all_tokens(answer):
+    """Of each choice, in their order."""
+    return [tuple(choice["token_ids"]) for choice in sorted(answer["choices"], key=lambda choice: choice["index"])]
 
 
 def test_a_stream_is_the_same_text(proxy, reference):
