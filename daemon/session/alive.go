@@ -22,7 +22,6 @@ func watchProcess(pidfd int, end func(transfer.Cause)) (*process, error) {
 	}
 	file, err := sys.PollFile(pidfd, "pidfd")
 	if err != nil {
-		_ = sys.Close(pidfd)
 		return nil, fmt.Errorf("watch the client's process: %w", err)
 	}
 	raw, err := file.SyscallConn()

@@ -44,7 +44,6 @@ func (d *descriptors) make(g *ring.Geometry) (c, dd []byte, err error) {
 		return nil, nil, err
 	}
 	if d.sqFile, err = sys.PollFile(own, "sq"); err != nil {
-		_ = sys.Close(own)
 		return nil, nil, err
 	}
 	if c, err = sys.Mmap(d.ringC, g.CBytes, sys.ProtRead); err != nil {

@@ -58,7 +58,7 @@ func lack(err error) string {
 
 // scarce says that something would work if only the daemon had more of what the system gives.
 func scarce(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS} {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENOSPC, sys.ErrUnpolled} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -73,6 +73,8 @@ func enough(err error) string {
 		return "raise its limit of open files (LimitNOFILE= of its unit, ulimit -n)"
 	case errors.Is(err, syscall.ENFILE):
 		return "raise fs.file-max of this node"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, sys.ErrUnpolled):
+		return "raise its memory limits, or fs.epoll.max_user_watches of this node"
 	}
 	return "raise its memory limits, or vm.max_map_count of this node"
 }

@@ -62,6 +62,8 @@ func TestWhatADaemonLacks(t *testing.T) {
 		{fmt.Errorf("rings: duplicate fd 5: %w", syscall.EMFILE), transfer.Quota, "LimitNOFILE"},
 		{fmt.Errorf("rings: %w", syscall.ENFILE), transfer.Quota, "fs.file-max"},
 		{fmt.Errorf("%w: map 4096 bytes: %w", memory.ErrInvalid, syscall.ENOMEM), transfer.Quota, "max_map_count"},
+		{fmt.Errorf("rings: allocate: %w", syscall.ENOSPC), transfer.Quota, "memory limits"}, // of a memfd: no memory may be promised any more
+		{fmt.Errorf("rings: %w", sys.ErrUnpolled), transfer.Quota, "max_user_watches"},
 		{fmt.Errorf("%w: map 4096 bytes: %w", memory.ErrInvalid, syscall.EACCES), transfer.Invalid, "map 4096"},
 		{fmt.Errorf("%w: identify fd 5: %w: %w", memory.ErrInvalid, syscall.EPERM, sys.ErrForbidden), transfer.Unavailable, "seccomp"},
 		{session.Unseen(fmt.Errorf("open pidfd: %w: %w", syscall.EPERM, sys.ErrForbidden)), transfer.Unavailable, "seccomp"},

@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"os"
+	"syscall"
 	"testing"
 )
 
@@ -97,6 +98,18 @@ func TestPollFileCloseWakesReader(t *testing.T) {
 	noErr(t, f.Close())
 	if err := <-ended; !errors.Is(err, os.ErrClosed) {
 		t.Fatalf("read ended with %v, want %v", err, os.ErrClosed)
+	}
+}
+
+// TestPollFileThatIsNotPolled: what never wakes who reads it is not handed out.
+func TestPollFileThatIsNotPolled(t *testing.T) {
+	fd, err := MemfdCreate("file", 4096, MemfdOptions{})
+	noErr(t, err)
+	if _, err := PollFile(fd, "file"); !errors.Is(err, ErrUnpolled) {
+		t.Errorf("a file that cannot wait: %v", err)
+	}
+	if _, err := Dup(fd); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("its descriptor is left: %v", err)
 	}
 }
 

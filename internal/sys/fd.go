@@ -1,9 +1,11 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,17 +48,25 @@ func SetNonblock(fd int, on bool) error {
 	return nil
 }
 
+// ErrUnpolled says that the Go runtime's poller did not take a descriptor. The
+// runtime keeps to itself why: its kind cannot wait, or the kernel lacked memory,
+// or the user's epoll watches (fs.epoll.max_user_watches) were used up.
+var ErrUnpolled = errors.New("the poller did not take it")
+
 // PollFile makes fd, an eventfd, pipe, socket or pidfd, non-blocking and hands
 // it to the Go runtime's poller, so that reads park a goroutine and not a
 // thread, and Close wakes them. The file owns fd from then on; when PollFile
-// fails fd stays the caller's.
+// fails fd is closed.
 func PollFile(fd int, name string) (*os.File, error) {
 	if err := SetNonblock(fd, true); err != nil {
+		_ = Close(fd)
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	if f == nil {
-		return nil, fmt.Errorf("poll file %q: fd %d: %w", name, fd, unix.EBADF)
+	// A file that is not polled reads once and then fails for good, however often it is asked; deadlines tell.
+	if err := f.SetDeadline(time.Time{}); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("poll file %q: fd %d: %w", name, fd, ErrUnpolled)
 	}
 	return f, nil
 }

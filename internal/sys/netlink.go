@@ -22,9 +22,5 @@ func NetlinkEvents(family int, groups ...uint) (*os.File, error) {
 		_ = Close(fd)
 		return nil, fmt.Errorf("netlink groups %v: %w", groups, err)
 	}
-	f, err := PollFile(fd, "netlink")
-	if err != nil {
-		_ = Close(fd)
-	}
-	return f, err
+	return PollFile(fd, "netlink")
 }

@@ -31,7 +31,6 @@ func NewPoller() (*Poller, error) {
 	}
 	f, err := PollFile(fd, "epoll")
 	if err != nil {
-		_ = Close(fd)
 		return nil, err
 	}
 	rc, err := f.SyscallConn()

@@ -119,7 +119,6 @@ func (c *Client) hello(o Options) error {
 func (c *Client) adopt(fds []int) (err error) {
 	c.RingC, c.ringDFD, c.sq, c.CQEvent = fds[0], fds[1], fds[2], fds[3] // the last lives as long as cq
 	if c.cq, err = sys.PollFile(fds[3], "cq"); err != nil {
-		sys.CloseAll(fds[3:])
 		return err
 	}
 	if c.ringC, err = sys.Mmap(fds[0], int(c.Welcome.RingCBytes), sys.ProtWrite); err != nil {
