@@ -185,7 +185,7 @@ func TestFilesOfAnotherUser(t *testing.T) {
 	home := filepath.Join(dir, "run")
 	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = \"off\"\nsocket = %q\nadmin = %q\n", filepath.Join(home, "s"), filepath.Join(home, "m"))
 	program, err := os.ReadFile(filepath.Join(bin, "kvpiped"))
-	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "kvpiped"), program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody))
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "kvpiped"), program, 0o755), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "kvpiped"), 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody))
 	if err != nil {
 		t.Fatal(err)
 	}
