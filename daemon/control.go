@@ -96,8 +96,10 @@ func (d *Daemon) openMetrics() error {
 // errorLog has what servers of net/http complain of in the daemon's log, in its form.
 func (d *Daemon) errorLog() *log.Logger { return slog.NewLogLogger(d.log.Handler(), slog.LevelWarn) }
 
+func (d *Daemon) serveAdmin() error { return d.admin.Serve(d.lasting("admin", d.adminSocket)) }
+
 func (d *Daemon) serveMetrics() error {
-	if err := d.webServer.Serve(d.web); !errors.Is(err, http.ErrServerClosed) {
+	if err := d.webServer.Serve(d.lasting("metrics", d.web)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return nil

@@ -163,7 +163,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}()
 	}
 	serve(func() error { return d.sessions.Serve(d.lock.socket) })
-	serve(func() error { return d.admin.Serve(d.adminSocket) })
+	serve(d.serveAdmin)
 	if d.web != nil {
 		serve(d.serveMetrics)
 	}

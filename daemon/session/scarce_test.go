@@ -1,9 +1,13 @@
 package session_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +54,37 @@ func TestADaemonWithoutDescriptors(t *testing.T) {
 	_, err = c.Request(ring.CtlRegister, register, fd)
 	noErr(t, err)
 	noErr(t, c.Close())
+}
+
+// unwatched is a listener whose first connection the kernel has no epoll watch for.
+type unwatched struct {
+	net.Listener
+	failed bool
+}
+
+func (u *unwatched) Accept() (net.Conn, error) {
+	if !u.failed {
+		u.failed = true
+		return nil, &net.OpError{Op: "accept", Net: "unixpacket", Err: os.NewSyscallError("epoll_ctl", syscall.ENOSPC)}
+	}
+	return u.Listener.Accept()
+}
+
+// TestADaemonWithoutEpollWatches serves who comes when there are some.
+func TestADaemonWithoutEpollWatches(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := sys.ListenSeqpacket(path, sys.ListenOptions{})
+	noErr(t, err)
+	v, err := session.New(session.Config{Node: "n0", Epoch: 7, Events: func(transfer.Event) {}})
+	noErr(t, err)
+	served := make(chan error, 1)
+	go func() { served <- v.Serve(&unwatched{Listener: l}) }()
+	c, err := sessiontest.Dial(path, sessiontest.Options{Engine: "e"})
+	if err == nil {
+		c.Kill()
+	}
+	noErr(t, v.Close())
+	noErr(t, errors.Join(err, <-served))
 }
 
 // TestWhatADaemonLacks is not held against the client, whose library would take its session for lost where it comes back after a restart.
