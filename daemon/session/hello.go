@@ -38,11 +38,8 @@ func (v *Server) handle(n *newcomer) {
 		}
 	}
 	if err != nil {
-		cause, level := causeOf(err), slog.LevelInfo
-		if lack(err) != "" {
-			level = slog.LevelWarn
-		}
-		v.cfg.Log.Log(context.Background(), level, "session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
+		cause := causeOf(err)
+		v.sayRefused(cred, cause, lack(err) != "")
 		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
 		_ = sendAck(conn, m.seq, 0, cause)
 		return
@@ -53,6 +50,18 @@ func (v *Server) handle(n *newcomer) {
 	}()
 	s.listen(buf)
 	<-s.parted
+}
+
+// sayRefused has the log say it, and not each time: libraries come again several times a second until they are let in.
+func (v *Server) sayRefused(cred sys.Cred, cause transfer.Cause, lacks bool) {
+	if !v.refusals.Due(fmt.Sprint(cred.UID, cause.Reason)) {
+		return
+	}
+	level := slog.LevelInfo
+	if lacks {
+		level = slog.LevelWarn
+	}
+	v.cfg.Log.Log(context.Background(), level, "session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
 }
 
 // open judges a HELLO and makes the session. The client's WELCOME is on its way when it returns.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -216,6 +217,22 @@ func TestLimits(t *testing.T) {
 	n.SetLimits(session.Limits{})
 	n.Drain()
 	n.refused(sessiontest.Options{}, transfer.Unavailable, "draining")
+}
+
+// TestRefusalsAreNotAllLogged: who comes again and again, as libraries do, does not fill the log, nor keep another reason from being told.
+func TestRefusalsAreNotAllLogged(t *testing.T) {
+	var log lines
+	n := start(t, func(c *session.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 100 {
+		n.refused(sessiontest.Options{Hello: func(h *ring.Hello) { h.Role = 4 }}, transfer.Invalid)
+	}
+	if told := strings.Count(log.String(), "session refused"); told < 1 || told > 10 {
+		t.Errorf("of 100 refusals the log has %d, want a few", told)
+	}
+	n.refused(sessiontest.Options{Hello: func(h *ring.Hello) { h.ABIMin, h.ABIMax = 2, 3 }}, transfer.Incompatible)
+	if !strings.Contains(log.String(), "reason=incompatible") {
+		t.Errorf("another reason is not told: %s", log.String())
+	}
 }
 
 func zeroTerminated(b []byte) string {

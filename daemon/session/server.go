@@ -27,6 +27,7 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	lobby     lobby          // connections that have not said HELLO yet
+	refusals  damper.Each    // by user and reason
 	perUID    map[uint32]int // sessions
 	total     int
 	rings     ringMemory
