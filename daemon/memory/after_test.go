@@ -13,7 +13,7 @@ import (
 func TestRegisterAfter(t *testing.T) {
 	const page, skip, size = 4096, 64, 3*4096 + 10
 	pool := NewPool(Limits{})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	fd := memfd(t, 4*page, good)
 	mine, err := sys.Mmap(fd, 4*page, sys.ProtWrite)
 	noErr(t, err)
@@ -45,7 +45,7 @@ func TestRegisterAfter(t *testing.T) {
 	if pool.Bytes() != 0 {
 		t.Errorf("%d bytes are still accounted for", pool.Bytes())
 	}
-	_, err = NewSpace(pool).RegisterAfter(fd, skip, 4*page-skip+1)
+	_, err = NewSpace(pool, "").RegisterAfter(fd, skip, 4*page-skip+1)
 	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("a region that ends behind the memfd: %v", err)
 	}

@@ -13,13 +13,14 @@ import (
 func TestMapped(t *testing.T) {
 	const page = 4096
 	pool := NewPool(Limits{Mapped: 2})
-	a, b := NewSpace(pool), NewSpace(pool)
+	a, b, c := NewSpace(pool, "a"), NewSpace(pool, "b"), NewSpace(pool, "c")
 	defer a.Close()
 	defer b.Close()
+	defer c.Close()
 	fd := memfd(t, page, good)
 	first, err := a.Register(fd, page)
 	noErr(t, err)
-	_, err = a.Register(memfd(t, page, good), page)
+	_, err = b.Register(memfd(t, page, good), page)
 	noErr(t, err)
 	full := func(s *Space) {
 		t.Helper()
@@ -28,19 +29,47 @@ func TestMapped(t *testing.T) {
 			t.Errorf("a third region: %v", err)
 		}
 	}
-	full(b)
-	_, err = b.RegisterVacant(0, page)
+	full(c)
+	_, err = c.RegisterVacant(0, page)
 	noErr(t, err)
 
 	noErr(t, a.Vacate(first))
-	other, err := b.Register(memfd(t, page, good), page)
+	other, err := c.Register(memfd(t, page, good), page)
 	noErr(t, err)
 	if err := a.Occupy(first, fd); !errors.Is(err, ErrQuota) {
 		t.Errorf("a region that was vacant, where others are mapped: %v", err)
 	}
-	_, err = b.Retain(func(mark func(layout.RegionID, uint64, uint64)) { mark(other, 0, 1) })
+	_, err = c.Retain(func(mark func(layout.RegionID, uint64, uint64)) { mark(other, 0, 1) })
 	noErr(t, err)
 	full(a)
-	noErr(t, b.Remove(other))
+	noErr(t, c.Remove(other))
 	noErr(t, a.Occupy(first, fd))
+}
+
+// TestMappedOfOneOwner: the sessions of one owner may have half of them together, so that another always finds room.
+func TestMappedOfOneOwner(t *testing.T) {
+	const page = 4096
+	pool := NewPool(Limits{Mapped: 4})
+	one, two, other := NewSpace(pool, "greedy"), NewSpace(pool, "greedy"), NewSpace(pool, "other")
+	first, err := one.Register(memfd(t, page, good), page)
+	noErr(t, err)
+	_, err = two.Register(memfd(t, page, good), page)
+	noErr(t, err)
+	if _, err := two.Register(memfd(t, page, good), page); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "the limit is 2, half of the 4") ||
+		!strings.Contains(err.Error(), "vm.max_map_count") {
+		t.Errorf("a third region of one owner: %v", err)
+	}
+	for range 2 {
+		_, err = other.Register(memfd(t, page, good), page)
+		noErr(t, err)
+	}
+	noErr(t, one.Vacate(first))
+	_, err = two.Register(memfd(t, page, good), page)
+	noErr(t, err)
+	for _, s := range []*Space{one, two, other} {
+		s.Close()
+	}
+	if len(pool.owned) != 0 {
+		t.Errorf("regions are left: %v", pool.owned)
+	}
 }

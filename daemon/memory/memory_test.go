@@ -71,7 +71,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"far too many bytes", memfd(t, 4096, good), math.MaxUint64, "the memfd has 4096"},
 	} {
 		pool := NewPool(Limits{})
-		s := NewSpace(pool)
+		s := NewSpace(pool, "")
 		id, err := s.Register(c.fd, c.bytes)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: region %d, %v; must say %q", c.name, id, err, c.says)
@@ -86,7 +86,7 @@ func TestWhatIsRefused(t *testing.T) {
 func TestQuota(t *testing.T) {
 	const page = 4096
 	pool := NewPool(Limits{SessionBytes: 4 * page, TotalBytes: 6 * page, Regions: 2})
-	a, b := NewSpace(pool), NewSpace(pool)
+	a, b := NewSpace(pool, ""), NewSpace(pool, "")
 	defer a.Close()
 	defer b.Close()
 	of := func(n int64) int { return memfd(t, n*page-1, good) } // a page that is begun counts
@@ -116,7 +116,7 @@ func TestQuota(t *testing.T) {
 
 // TestGenerations: the name of a region that is gone never names another.
 func TestGenerations(t *testing.T) {
-	s := NewSpace(NewPool(Limits{}))
+	s := NewSpace(NewPool(Limits{}), "")
 	fd := memfd(t, 4096, good)
 	seen := map[layout.RegionID]bool{}
 	for range 5 {
@@ -143,7 +143,7 @@ func TestGenerations(t *testing.T) {
 
 // TestResolve compares with arithmetic that cannot overflow.
 func TestResolve(t *testing.T) {
-	s := NewSpace(NewPool(Limits{}))
+	s := NewSpace(NewPool(Limits{}), "")
 	defer s.Close()
 	const size = 5000 // not whole pages: what lies behind is not the client's to name
 	id, err := s.Register(memfd(t, 8192, good), size)
@@ -168,7 +168,7 @@ func TestResolve(t *testing.T) {
 
 // TestTruncationIsRefused: the seal that is asked for is what keeps the daemon alive.
 func TestTruncationIsRefused(t *testing.T) {
-	s := NewSpace(NewPool(Limits{}))
+	s := NewSpace(NewPool(Limits{}), "")
 	defer s.Close()
 	fd := memfd(t, 4096, good)
 	_, err := s.Register(fd, 4096)
@@ -181,7 +181,7 @@ func TestTruncationIsRefused(t *testing.T) {
 // TestConcurrentUse resolves while regions come and go; the race detector and the leak gate look on.
 func TestConcurrentUse(t *testing.T) {
 	pool := NewPool(Limits{})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	fd := memfd(t, 4096, good)
 	stop, done := make(chan struct{}), make(chan struct{})
 	var last layout.RegionID
@@ -221,7 +221,7 @@ func TestConcurrentUse(t *testing.T) {
 // of it.
 func TestWarming(t *testing.T) {
 	const size = 3*warmStep + 4096
-	s := NewSpace(NewPool(Limits{}))
+	s := NewSpace(NewPool(Limits{}), "")
 	defer s.Close()
 	fd := memfd(t, size, good)
 	id, err := s.Register(fd, size)

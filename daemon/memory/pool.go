@@ -21,7 +21,7 @@ type Limits struct {
 	SessionBytes uint64 // bytes of one session
 	TotalBytes   uint64 // of all sessions
 	Regions      int    // of one session
-	Mapped       int    // regions of all sessions that are mapped at a time
+	Mapped       int    // regions of all sessions that are mapped at a time, of which one owner may have half
 }
 
 // Pool accounts for the memory that all sessions keep.
@@ -29,8 +29,9 @@ type Pool struct {
 	mu     sync.Mutex
 	limits Limits
 	bytes  uint64
-	mapped int          // regions
-	files  map[file]int // regions in each
+	mapped int            // regions
+	owned  map[string]int // of them, by owner
+	files  map[file]int   // regions in each
 
 	punched map[file]chan struct{} // of which pages go just now: closed when they are gone
 
@@ -39,7 +40,7 @@ type Pool struct {
 
 // NewPool returns an empty account.
 func NewPool(l Limits) *Pool {
-	return &Pool{limits: l, files: map[file]int{}, punched: map[file]chan struct{}{}, punch: sys.Punch}
+	return &Pool{limits: l, owned: map[string]int{}, files: map[file]int{}, punched: map[file]chan struct{}{}, punch: sys.Punch}
 }
 
 // SetLimits changes the limits of registrations to come.
@@ -63,14 +64,18 @@ func (p *Pool) Bytes() uint64 {
 	return p.bytes
 }
 
-// reserve accounts for n more bytes, a memfd of which size are registered, of a session that has used so far, in regions regions.
-func (p *Pool) reserve(size, n, used uint64, regions int) error {
+// reserve accounts for n more bytes, a memfd of which size are registered, of a session of owner that has used so far, in regions regions.
+func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.limits
+	half := (l.Mapped + 1) / 2 // so that others always find room
 	switch {
 	case l.Regions > 0 && regions >= l.Regions:
 		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
+	case n > 0 && l.Mapped > 0 && p.owned[owner] >= half:
+		return fmt.Errorf("%w: %d regions of this user and cgroup are mapped, the limit is %d, half of the %d of all sessions, which are half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
+			ErrQuota, p.owned[owner], half, l.Mapped)
 	case n > 0 && l.Mapped > 0 && p.mapped >= l.Mapped:
 		return fmt.Errorf("%w: %d regions of all sessions are mapped, the limit is %d, half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
 			ErrQuota, p.mapped, l.Mapped)
@@ -89,11 +94,14 @@ func (p *Pool) giveBack(n uint64) {
 	p.bytes -= n
 }
 
-// use notes one more, or (-1) one less, region in a file. Who notes one more waits while pages of the file go: who looks at its pages after that
+// use notes one more, or (-1) one less, region of owner in a file. Who notes one more waits while pages of the file go: who looks at its pages after that
 // sees what is missing, and loses no more of it.
-func (p *Pool) use(f file, n int) {
+func (p *Pool) use(owner string, f file, n int) {
 	p.mu.Lock()
 	p.mapped += n
+	if p.owned[owner] += n; p.owned[owner] == 0 {
+		delete(p.owned, owner)
+	}
 	if p.files[f] += n; p.files[f] == 0 {
 		delete(p.files, f)
 	}

@@ -29,6 +29,7 @@ type Region struct {
 	page  int    // their size
 	file  file
 	pool  *Pool
+	owner string
 	warm  *warmer
 
 	charged uint64 // bytes that the pool and the space account for, those of the mapping; under the space's lock
@@ -44,7 +45,7 @@ func (r *Region) drop() {
 	if err := sys.Munmap(r.whole); err != nil {
 		panic(err)
 	}
-	r.pool.use(r.file, -1)
+	r.pool.use(r.owner, r.file, -1)
 	r.pool.giveBack(r.charged)
 }
 

@@ -24,7 +24,7 @@ func allocated(t testing.TB, fd int) int64 {
 func TestRetain(t *testing.T) {
 	const page = 4096
 	pool := NewPool(Limits{})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	wanted, unwanted := memfd(t, 16*page, good), memfd(t, 4*page, good)
 	id, err := s.Register(wanted, 15*page+100)
 	noErr(t, err)
@@ -102,7 +102,7 @@ func TestPages(t *testing.T) {
 func TestRetainShared(t *testing.T) {
 	const size = 4 * 4096
 	pool := NewPool(Limits{})
-	dead, alive := NewSpace(pool), NewSpace(pool)
+	dead, alive := NewSpace(pool, ""), NewSpace(pool, "")
 	fd := memfd(t, size, good)
 	for _, s := range []*Space{dead, alive} {
 		_, err := s.Register(fd, size)
@@ -123,7 +123,7 @@ func TestRetainShared(t *testing.T) {
 func TestRetainBehindTheRegion(t *testing.T) {
 	const page, size = 4096, 64 * 4096
 	pool := NewPool(Limits{SessionBytes: size})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	defer s.Close()
 	fd := memfd(t, size, good)
 	id, err := s.Register(fd, 3*page-1)
@@ -149,7 +149,7 @@ func TestRetainBehindTheRegion(t *testing.T) {
 func TestRetainNothing(t *testing.T) {
 	const page, size = 4096, 64 * 4096
 	pool := NewPool(Limits{})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	defer s.Close()
 	fd := memfd(t, size, good)
 	_, err := s.Register(fd, page)
@@ -168,7 +168,7 @@ func TestRetainHugePage(t *testing.T) {
 		t.Skipf("no huge pages: %v", err)
 	}
 	defer sys.Close(fd)
-	s := NewSpace(NewPool(Limits{}))
+	s := NewSpace(NewPool(Limits{}), "")
 	defer s.Close()
 	id, err := s.Register(fd, 1)
 	noErr(t, err)

@@ -17,7 +17,7 @@ func nothing(func(layout.RegionID, uint64, uint64)) {}
 func TestRegisterWhileRetained(t *testing.T) {
 	const size = 4 * 4096
 	pool := NewPool(Limits{})
-	dead, alive := NewSpace(pool), NewSpace(pool)
+	dead, alive := NewSpace(pool, ""), NewSpace(pool, "")
 	defer dead.Close()
 	defer alive.Close()
 	fd := memfd(t, size, good)
@@ -58,7 +58,7 @@ func TestRetainHoldsUpNobodyElse(t *testing.T) { synctest.Test(t, retainHoldsUp)
 func retainHoldsUp(t *testing.T) {
 	const size = 2 * 4096
 	pool := NewPool(Limits{TotalBytes: 10 * size})
-	dead, same, other := NewSpace(pool), NewSpace(pool), NewSpace(pool)
+	dead, same, other := NewSpace(pool, ""), NewSpace(pool, ""), NewSpace(pool, "")
 	for _, s := range []*Space{dead, same, other} {
 		defer s.Close()
 	}
@@ -103,7 +103,7 @@ func retainHoldsUp(t *testing.T) {
 func TestRetainStops(t *testing.T) {
 	const page, size = 4096, 4 * 4096
 	pool := NewPool(Limits{})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	defer s.Close()
 	fd := memfd(t, size, good)
 	id, err := s.Register(fd, size)
@@ -116,7 +116,7 @@ func TestRetainStops(t *testing.T) {
 		return sys.Punch(b)
 	}
 	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) { mark(id, page, 1) })
-	pool.use(f, -1)
+	pool.use("", f, -1)
 	if got := allocated(t, fd); err != nil || kept != size-page || got != size-page || pool.Bytes() != size-page {
 		t.Errorf("%d bytes kept, %d allocated, %d accounted for, %v", kept, got, pool.Bytes(), err)
 	}
@@ -126,7 +126,7 @@ func TestRetainStops(t *testing.T) {
 func TestRetainUnmapsLast(t *testing.T) {
 	const size = 4096
 	pool := NewPool(Limits{})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	defer s.Close()
 	var ids [2]layout.RegionID
 	for i := range ids {

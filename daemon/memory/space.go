@@ -10,7 +10,8 @@ import (
 
 // Space is the memory of one session.
 type Space struct {
-	pool *Pool
+	pool  *Pool
+	owner string
 
 	mu     sync.Mutex
 	gens   []uint32 // by index: the generation that its region has, or had
@@ -23,9 +24,9 @@ type Space struct {
 	regions atomic.Pointer[[]*Region]
 }
 
-// NewSpace returns an empty space that draws on pool.
-func NewSpace(pool *Pool) *Space {
-	s := &Space{pool: pool}
+// NewSpace returns an empty space of owner's that draws on pool.
+func NewSpace(pool *Pool, owner string) *Space {
+	s := &Space{pool: pool, owner: owner}
 	s.regions.Store(new([]*Region))
 	return s
 }
@@ -56,20 +57,20 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.pool.reserve(of.size, m.size, s.used.Load(), count); err != nil {
+	if err := s.pool.reserve(s.owner, of.size, m.size, s.used.Load(), count); err != nil {
 		return nil, err
 	}
-	s.pool.use(m.file, 1)
+	s.pool.use(s.owner, m.file, 1)
 	whole, err := m.mapWhole(of)
 	if err != nil {
-		s.pool.use(m.file, -1)
+		s.pool.use(s.owner, m.file, -1)
 		s.pool.giveBack(m.size)
 		return nil, err
 	}
 	r := of
 	end := of.skip + of.size
 	r.bytes = whole[of.skip:end:end]
-	r.whole, r.page, r.file, r.pool, r.charged = whole, int(m.page), m.file, s.pool, m.size
+	r.whole, r.page, r.file, r.pool, r.owner, r.charged = whole, int(m.page), m.file, s.pool, s.owner, m.size
 	r.warm = warm(whole[:wholePages(end, m.page)])
 	s.used.Add(m.size)
 	return &r, nil

@@ -63,7 +63,7 @@ func (s *Space) RegisterVacant(skip uint32, n uint64) (layout.RegionID, error) {
 	if n == 0 || n > math.MaxInt64-math.MaxUint32 {
 		return 0, fmt.Errorf("%w: bytes is %d: must be 1 to %d", ErrInvalid, n, uint64(math.MaxInt64-math.MaxUint32))
 	}
-	if err := s.pool.reserve(0, 0, 0, s.count); err != nil { // the number of regions is limited all the same
+	if err := s.pool.reserve(s.owner, 0, 0, 0, s.count); err != nil { // the number of regions is limited all the same
 		return 0, err
 	}
 	return s.list(&Region{kind: Memfd, skip: uint64(skip), size: n}), nil

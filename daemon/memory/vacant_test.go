@@ -13,7 +13,7 @@ import (
 func TestVacate(t *testing.T) {
 	const size = 2 * 4096
 	pool := NewPool(Limits{SessionBytes: size, Regions: 1})
-	s := NewSpace(pool)
+	s := NewSpace(pool, "")
 	defer s.Close()
 	fd := memfd(t, size, good)
 	id, err := s.RegisterAfter(fd, 64, size-64)
@@ -62,7 +62,7 @@ func TestVacate(t *testing.T) {
 // TestOccupyAsksForTheQuota: what others took meanwhile is not there any more.
 func TestOccupyAsksForTheQuota(t *testing.T) {
 	pool := NewPool(Limits{TotalBytes: 8192})
-	sleeper, other := NewSpace(pool), NewSpace(pool)
+	sleeper, other := NewSpace(pool, ""), NewSpace(pool, "")
 	defer sleeper.Close()
 	defer other.Close()
 	fd := memfd(t, 8192, good)
@@ -80,7 +80,7 @@ func TestOccupyAsksForTheQuota(t *testing.T) {
 
 // TestRegisterVacant: a session that comes back without its memory names its regions all the same.
 func TestRegisterVacant(t *testing.T) {
-	s := NewSpace(NewPool(Limits{Regions: 2}))
+	s := NewSpace(NewPool(Limits{Regions: 2}), "")
 	fd := memfd(t, 8192, good)
 	id, err := s.RegisterVacant(64, 4096)
 	noErr(t, err)

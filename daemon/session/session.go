@@ -104,7 +104,7 @@ type counters struct {
 func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) (*session, error) {
 	s := &session{
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
-		mem: memory.NewSpace(v.pool), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},
+		mem: memory.NewSpace(v.pool, who.Owner), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},
 		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/transfer.MostCompletions),
 		bell: make(chan struct{}, 1), resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),
