@@ -206,7 +206,9 @@ struct kvpipe_adopt_opts {
 KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_region_t *region);
 
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
- * (0: 5 s); -KVPIPE_E_TIMEOUT leaves the region registered. Memory from kvpipe_mem_alloc() is unmapped; what was adopted stays.
+ * (0: 5 s); -KVPIPE_E_TIMEOUT: it may have begun, and then new offers and takes fail with KVPIPE_E_NOT_FOUND, if the layout names
+ * the region; its memory is the daemon's, too, until another call succeeds. Memory from kvpipe_mem_alloc() is unmapped; what was
+ * adopted stays.
  * A daemon of after a restart that was told of the memory, and does not have the session, is waited for, too.
  * While the daemon of after a restart refuses the session by a quota, regions can be taken away without it, to make the session
  * smaller: -KVPIPE_E_BUSY then as long as operations wait for that daemon. */

@@ -10,7 +10,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// removal is a region that the client wants back. It stays what it is until a request is answered with success.
+// removal is a region that the client wants back. Until a request is answered with success it stays mapped and has its name; but from the first one
+// on, also when that is answered TIMEOUT, the machine ends and refuses what uses it: of one to be unregistered for good.
 type removal struct {
 	stays   bool // it loses its memory alone
 	drained bool
