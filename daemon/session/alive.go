@@ -14,9 +14,8 @@ type process struct {
 	done chan struct{}
 }
 
-// watchProcess calls end once the process behind pidfd has ended. It takes pidfd over; -1 is none. The end of the connection is
-// noticed by whoever reads it; but a child that the process forked keeps that open.
-func watchProcess(pidfd int, end func(transfer.Cause)) (*process, error) {
+// openProcess takes pidfd over; -1 is none.
+func openProcess(pidfd int) (*process, error) {
 	if pidfd < 0 {
 		return nil, nil
 	}
@@ -24,25 +23,30 @@ func watchProcess(pidfd int, end func(transfer.Cause)) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch the client's process: %w", err)
 	}
-	raw, err := file.SyscallConn()
-	if err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("watch the client's process: %w", err)
+	return &process{file: file, done: make(chan struct{})}, nil
+}
+
+// watch calls end once the process has ended. The end of the connection is noticed by whoever reads it; but a child that the process forked
+// keeps that open.
+func (p *process) watch(end func(transfer.Cause)) {
+	if p == nil {
+		return
 	}
-	p := &process{file: file, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		ended := false
-		err := raw.Read(func(fd uintptr) bool {
-			alive, err := sys.PidfdAlive(int(fd))
-			ended = err == nil && !alive
-			return ended
-		})
+		raw, err := p.file.SyscallConn()
+		if err == nil {
+			err = raw.Read(func(fd uintptr) bool {
+				alive, err := sys.PidfdAlive(int(fd))
+				ended = err == nil && !alive
+				return ended
+			})
+		}
 		if err == nil && ended {
 			end(transfer.Cause{Reason: transfer.PeerGone, Text: processEnded})
 		}
 	}()
-	return p, nil
 }
 
 const processEnded = "the process that opened the session has ended"
@@ -60,6 +64,7 @@ func (p *process) gone() bool {
 	return gone
 }
 
+// stop ends what watch began.
 func (p *process) stop() {
 	if p != nil {
 		_ = p.file.Close()

@@ -11,13 +11,13 @@ import (
 
 // descriptors are those that a session owns; -1 where there is none.
 type descriptors struct {
-	ringC, ringD, sq, cq, pid int
-	sqFile                    *os.File   // the daemon's end of sq
-	shut                      sync.Mutex // cq is not closed while it is held
+	ringC, ringD, sq, cq int
+	sqFile               *os.File   // the daemon's end of sq
+	shut                 sync.Mutex // cq is not closed while it is held
 }
 
 // none says that there is no descriptor yet.
-func (d *descriptors) none() { d.ringC, d.ringD, d.sq, d.cq, d.pid = -1, -1, -1, -1, -1 }
+func (d *descriptors) none() { d.ringC, d.ringD, d.sq, d.cq = -1, -1, -1, -1 }
 
 // make makes the rings, with their first pages there, and the eventfds, and maps the rings.
 func (d *descriptors) make(g *ring.Geometry) (c, dd []byte, err error) {
@@ -73,12 +73,6 @@ func (d *descriptors) closePassed() error {
 	return nil
 }
 
-func (d *descriptors) takePid() int {
-	fd := d.pid
-	d.pid = -1
-	return fd
-}
-
 // unblock lets a write to cq go on that a client made block.
 func (d *descriptors) unblock() {
 	d.shut.Lock()
@@ -99,7 +93,7 @@ func (d *descriptors) close() {
 	if d.sqFile != nil {
 		_ = d.sqFile.Close()
 	}
-	for _, fd := range []*int{&d.ringC, &d.ringD, &d.sq, &d.cq, &d.pid} {
+	for _, fd := range []*int{&d.ringC, &d.ringD, &d.sq, &d.cq} {
 		_ = sys.Close(*fd)
 		*fd = -1
 	}

@@ -111,7 +111,14 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		parted: make(chan struct{}), last: make(chan *message, 1),
 	}
 	s.fds.none()
-	s.fds.pid = who.pidfd
+	// Before anybody hears of the session: who could not be watched is refused, and may ask again as who it was.
+	alive, err := openProcess(who.pidfd)
+	if err != nil {
+		return nil, err
+	}
+	if alive != nil {
+		s.process.Store(alive)
+	}
 	// The daemon may write as much by itself as the machine may: see pump.go.
 	sizes.CQ *= 2
 	if err := s.makeRings(sizes); err != nil {
@@ -160,13 +167,8 @@ var past = time.Unix(1, 0)
 func (s *session) run(leave func()) {
 	var helpers sync.WaitGroup
 	helpers.Go(s.read)
-	alive, err := watchProcess(s.fds.takePid(), s.end)
-	if err != nil {
-		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()})
-	}
-	if alive != nil {
-		s.process.Store(alive)
-	}
+	alive := s.process.Load()
+	alive.watch(s.end)
 	if s.srv.busy != nil {
 		s.srv.busy.wake()
 	}
@@ -275,6 +277,9 @@ func (s *session) unmap() {
 // discard frees what a session that is not served holds.
 func (s *session) discard() {
 	s.fds.close()
+	if p := s.process.Load(); p != nil {
+		_ = p.file.Close()
+	}
 	for _, m := range []*[]byte{&s.ringC, &s.ringD} {
 		if *m != nil {
 			_ = sys.Munmap(*m)
