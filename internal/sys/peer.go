@@ -81,9 +81,12 @@ func pidfdByPID(pid int, procRoot string) (int, error) {
 		return -1, err
 	}
 	after, err := StartTime(procRoot, pid)
-	if err != nil || after != before {
+	if err == nil && after != before {
+		err = errors.New("the pid changed hands")
+	}
+	if err != nil {
 		_ = Close(fd)
-		return -1, fmt.Errorf("pidfd of peer pid %d: the pid changed hands: %w", pid, unix.ESRCH)
+		return -1, fmt.Errorf("pidfd of peer pid %d: %w: %w", pid, unix.ESRCH, err)
 	}
 	return fd, nil
 }

@@ -93,6 +93,22 @@ func TestHiddenPeerHasNotEnded(t *testing.T) {
 	}
 }
 
+// TestPeerWithoutDescriptors: where the last look at a process lacks a descriptor, that is said, and not only that it has ended.
+func TestPeerWithoutDescriptors(t *testing.T) {
+	next, err := Dup(0)
+	noErr(t, err)
+	noErr(t, Close(next))
+	var was syscall.Rlimit
+	noErr(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(next) + 1, Max: was.Max})) // one more, for the pidfd
+	fd, err := pidfdByPID(os.Getpid(), ProcRoot)
+	noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
+	if !errors.Is(err, syscall.EMFILE) {
+		_ = Close(fd)
+		t.Fatalf("%v, want EMFILE", err)
+	}
+}
+
 func TestInvisiblePeerHasNoPidfd(t *testing.T) {
 	if fd, err := pidfdByPID(0, ProcRoot); !errors.Is(err, ErrNoPidfd) {
 		_ = Close(fd)
