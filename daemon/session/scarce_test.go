@@ -87,6 +87,24 @@ func TestADaemonWithoutEpollWatches(t *testing.T) {
 	noErr(t, errors.Join(err, <-served))
 }
 
+// TestAStateThatCannotBeReadForWantOfADescriptor is as good as it was: the daemon does not start without it, nor set it aside.
+func TestAStateThatCannotBeReadForWantOfADescriptor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	noErr(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
+	more := noMoreFiles(t)
+	v, err := session.New(session.Config{Node: "n0", Epoch: 7, Events: func(transfer.Event) {}, State: path})
+	more()
+	if err == nil {
+		noErr(t, v.Close())
+	}
+	if !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("the daemon starts: %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWhatADaemonLacks is not held against the client, whose library would take its session for lost where it comes back after a restart.
 func TestWhatADaemonLacks(t *testing.T) {
 	for _, c := range []struct {

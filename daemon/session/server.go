@@ -85,7 +85,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	v.sessions.Store(&table{})
 	var err error
-	if v.state, err = loadState(cfg.State); err != nil {
+	if v.state, err = loadState(cfg.State); v.state == nil {
+		return nil, fmt.Errorf("session: %w", err)
+	} else if err != nil {
 		cfg.Log.Warn("broken state file", "error", err)
 	}
 	v.engines.Expect(v.state.roster)

@@ -18,7 +18,7 @@ import (
 const maxStateBytes = 64 << 20 // more than clients can make it, within the default limits of sessions
 
 // loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
-// the same.
+// the same. There is none where the daemon lacks what it takes to read the file.
 func loadState(path string) (*state, error) {
 	st := newState(path)
 	if path == "" {
@@ -28,6 +28,8 @@ func loadState(path string) (*state, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return st, nil
+	case scarce(err): // it is as good as before, and who has more room reads it
+		return nil, fmt.Errorf("state %s: %w", path, err)
 	case err != nil:
 		aside := path + ".broken"
 		return st, errors.Join(fmt.Errorf("state %s: %w: it is set aside as %s, and sessions of before are taken for new ones", path, err, aside), os.Rename(path, aside))
