@@ -3,7 +3,16 @@ package transfer
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // HeldFor is what counts against MaxHeld of a node.
-func (m *Machine) HeldFor(node string) int { return m.peers[node].held }
+func (m *Machine) HeldFor(node string) int {
+	if p := m.peers[node]; p != nil {
+		return p.held
+	}
+	return 0
+}
+
+// Peers is how many nodes are known, and Lanes how many windows there are to them.
+func (m *Machine) Peers() int { return len(m.peers) }
+func (m *Machine) Lanes() int { return len(m.lanes) }
 
 // Missing is how many runs of blocks a take keeps that its producer lacks.
 func (m *Machine) Missing(x XferID) int { return len(m.takes[x].missing) }

@@ -39,7 +39,7 @@ func (w *watchNote) same(o *watchNote) bool {
 }
 
 // past: the channel that it came by is no more.
-func (w *watchNote) past() bool { return w.by != nil && w.by.epoch != w.epoch }
+func (w *watchNote) past() bool { return w.by != nil && (!w.by.up || w.by.epoch != w.epoch) }
 
 type dropNote struct {
 	engine string

@@ -1,5 +1,7 @@
 package transfer
 
+import "slices"
+
 // lane bounds what is posted to one peer over one transport, and takes slices from the engines in turn.
 type lane struct {
 	key     laneKey
@@ -95,7 +97,7 @@ func (v *serve) postable() *sending {
 func (m *Machine) pump() {
 	for len(m.pumping) > 0 {
 		l := m.pumping[0]
-		m.pumping = append(m.pumping[:0], m.pumping[1:]...)
+		m.pumping = slices.Delete(m.pumping, 0, 1)
 		l.queued = false
 		m.pumpLane(l)
 	}
@@ -111,7 +113,7 @@ func (m *Machine) pumpLane(l *lane) {
 			e.budget += turn
 		}
 		v := e.serves[0]
-		e.serves = append(e.serves[:0], e.serves[1:]...)
+		e.serves = slices.Delete(e.serves, 0, 1) // which keeps nothing of it behind the others
 		v.lane.waits = false
 		for e.budget > 0 && l.room(m) {
 			seg := v.postable()
@@ -133,7 +135,7 @@ func (m *Machine) pumpLane(l *lane) {
 		if len(e.serves) > 0 && e.budget > 0 {
 			continue // it is still its turn
 		}
-		l.engines = append(l.engines[:0], l.engines[1:]...)
+		l.engines = slices.Delete(l.engines, 0, 1)
 		if len(e.serves) > 0 {
 			l.engines = append(l.engines, e)
 		} else {

@@ -11,6 +11,8 @@ type past struct {
 	timer  timer
 }
 
+func newPast() past { return past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}} }
+
 // maxPast bounds the memory of many short transfers of a peer; duplicates older than that are asked after again.
 const maxPast = 1 << 16
 
@@ -98,7 +100,9 @@ func (y *past) fire(m *Machine, _ wake) {
 	}
 	if len(y.queue) > 0 {
 		m.arm(&y.timer, y, wakeLinger, y.queue[0].at+m.cfg.Linger)
+		return
 	}
+	*y = newPast() // maps keep the room of the most that was ever in them
 }
 
 // fire says the abort again, for a while: it is remembered until the take's deadline, which may be an hour away, and there may be

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -22,10 +23,11 @@ type peer struct {
 	routes  []*route            // that lead to it, in the order in which they were found
 	fencing map[XferID]*serve   // of channels that are lost
 	past    past
+	gone    timer // while it is not up
 }
 
 func newPeer(node string) *peer {
-	return &peer{node: node, told: map[[32]byte]bool{}, knows: map[[32]byte]*known{}, fencing: map[XferID]*serve{}, past: past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}}}
+	return &peer{node: node, told: map[[32]byte]bool{}, knows: map[[32]byte]*known{}, fencing: map[XferID]*serve{}, past: newPast()}
 }
 
 // What bounds the layouts that a peer can make this node remember: their number, and what they take, in block ids of 4 bytes.
@@ -45,6 +47,7 @@ func (m *Machine) peerUp(ev PeerUp) {
 	}
 	if !p.up {
 		p.up, p.epoch, p.life = true, ev.Epoch, ev.Incarnation
+		m.disarm(&p.gone)
 		m.resayEnds(p)
 		m.askDoubts(p)
 	}
@@ -88,6 +91,23 @@ func (m *Machine) lose(p *peer, why Cause) {
 	}
 	p.told = map[[32]byte]bool{} // now, and not when it is back: nodes get other names, and most that go never are
 	m.forgetLayouts(p)
+	m.arm(&p.gone, p, wakeLinger, m.now+m.cfg.Linger)
+}
+
+// fire forgets a node of which nothing is left: under other names there come ever more of them. What is to be known of the next channel to it
+// the channel says, whose epoch is a new one.
+func (p *peer) fire(m *Machine, _ wake) {
+	if p.used() || len(m.takesOf(p)) > 0 {
+		m.arm(&p.gone, p, wakeLinger, m.now+m.cfg.Linger)
+		return
+	}
+	delete(m.peers, p.node)
+	maps.DeleteFunc(m.lanes, func(key laneKey, _ *lane) bool { return key.peer == p.node })
+}
+
+// used says whether something else than a take here is about the node.
+func (p *peer) used() bool {
+	return p.serves+p.seekers+p.held+p.ends+p.landing+len(p.routes)+len(p.past.queue) > 0
 }
 
 func (m *Machine) servesOf(p *peer) []*serve {
