@@ -74,6 +74,9 @@ func TestConnectedSessions(t *testing.T) {
 	}
 	eventually(t, "the sender is gone and its item is left", func() bool { return pipe("lingering", 1) })
 	eventually(t, "no session is counted", func() bool { return count(0) })
+	if n := get[admin.Status](n, "status").Counts["orphaned"]; n != 1 {
+		t.Errorf("one session is gone of which something is left, and %d are counted", n)
+	}
 }
 
 // TestGetsThatWaitAreNoTakes: a receiver that asks for items ahead takes nothing until there are some.

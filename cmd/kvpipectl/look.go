@@ -36,7 +36,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	}
 	memory := fmt.Sprintf("%s registered, %s moved", size(s.Pinned), size(s.Moved))
 	if s.Orphaned > 0 {
-		memory += fmt.Sprintf(", %s of dead engines", size(s.Orphaned))
+		memory += fmt.Sprintf(", %s of ended sessions", size(s.Orphaned))
 	}
 	t.row("memory", memory)
 	t.row("gpus", gpuLine(s.GPUs))

@@ -51,11 +51,11 @@ type Status struct {
 	Transports  []string       `json:"transports"`
 	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
 	Certificate *Certificate   `json:"certificate,omitempty"`
-	Counts      map[string]int `json:"counts"` // sessions, orphaned (dead engines' sessions under finished offers), engines, regions, offers, transfers (without those that have ended), seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
+	Counts      map[string]int `json:"counts"` // sessions, orphaned (ended sessions under finished offers or items), engines, regions, offers, transfers (without those that have ended), seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
 	NICs        int            `json:"nics"`   // over which data links may go
 	Pinned      uint64         `json:"pinned_bytes"`
 	Limits      []Limit        `json:"limits"`         // of all sessions together
-	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by dead engines under finished offers
+	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by ended sessions: of dead engines under finished offers, of senders under items
 	Moved       uint64         `json:"moved_bytes"`
 	GPUs        GPUSummary     `json:"gpus"`
 	Placement   string         `json:"placement"`  // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why

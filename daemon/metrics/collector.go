@@ -60,7 +60,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	e.gauge(Sessions, "Connected sessions.", float64(s.Sessions))
 	e.gauge(Regions, "Registered regions.", float64(s.Regions))
 	e.gauge(PinnedBytes, "Bytes of registered memory.", float64(s.PinnedBytes))
-	e.gauge(OrphanedBytes, "Bytes of registered memory that dead engines left behind under finished offers.", float64(s.OrphanedBytes))
+	e.gauge(OrphanedBytes, "Bytes of registered memory that ended sessions left behind: of dead engines under finished offers, of senders under items.", float64(s.OrphanedBytes))
 	for state, n := range s.Offers {
 		e.gauge(Offers, "Offers by state.", float64(n), "state", state)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// A session whose process died may leave finished offers behind. Then all of it ends but its memory, of which no more stays
-// than those offers need, until the driver says that nothing touches it any more.
+// A session whose process died may leave finished offers behind, and a sender's, however it ended, items. Then all of it ends but its memory,
+// of which no more stays than those need, until the driver says that nothing touches it any more.
 
 // SessionOrphaned says what has to stay of a closed session's memory; SessionDrained follows.
 func (v *Server) SessionOrphaned(e transfer.SessionOrphaned) {
@@ -75,7 +75,7 @@ func (s *session) leaves() bool {
 	}
 }
 
-// shrink gives back what no offer needs that outlives the session.
+// shrink gives back what no offer or item needs that outlives the session.
 func (s *session) shrink() {
 	kept, err := s.mem.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
 		for _, lists := range s.keep.Keep {
@@ -85,7 +85,7 @@ func (s *session) shrink() {
 	if err != nil {
 		s.log.Warn("memory of an ended session could not be given back yet", "error", err)
 	}
-	s.log.Info("finished offers keep memory of an ended session", "bytes", kept)
+	s.log.Info("memory of an ended session stays for who takes or receives what is in it", "bytes", kept)
 	s.keep = transfer.SessionOrphaned{}
 }
 
@@ -96,7 +96,7 @@ func (v *Server) bury(s *session) {
 	v.change(nil, s, s)
 }
 
-// Orphaned returns how many bytes ended sessions left behind for those who take their finished offers.
+// Orphaned returns how many bytes ended sessions left behind for those who take their finished offers, or receive what they had put.
 func (v *Server) Orphaned() (n uint64) {
 	for _, s := range v.sessions.Load().orphans {
 		n += s.mem.Used()

@@ -59,7 +59,7 @@ type EndSession struct {
 }
 
 // SessionOrphaned: nothing touches the memory of a closed session any more but those who take the blocks in Keep, one element for
-// each offer that outlives it. All other memory may go; SessionDrained follows.
+// each offer or item that outlives it. All other memory may go; SessionDrained follows.
 type SessionOrphaned struct {
 	Session SessionID
 	Layout  *layout.Layout

@@ -16,7 +16,7 @@ type Snapshot struct {
 	Transfers []TransferInfo
 	Pipes     []PipeInfo
 	Draining  bool
-	Orphaned  int // sessions that are gone and offers outlive; they are listed too
+	Orphaned  int // sessions that are gone and of whose memory something stays for who takes or receives it; they are listed too
 	// Blocks under holds, counted per rank; shared ones once per hold.
 	HoldsShared, HoldsExclusive int
 	// Gets that found no item yet, and the blocks under their holds. They are among Transfers and HoldsExclusive.
@@ -46,7 +46,7 @@ type SessionInfo struct {
 	Reserved         int // completions, for operations that are not released
 	Legs             int // transfers that may touch its memory
 	Closing          bool
-	Orphaned         bool // gone; offers that outlive it lie in its memory
+	Orphaned         bool // gone; offers or items that outlive it lie in its memory
 	Quotas           []QuotaInfo
 }
 
@@ -95,7 +95,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	for _, x := range m.sessions {
 		s.Sessions = append(s.Sessions, x.info(m))
-		if len(x.orphans) > 0 {
+		if x.orphaned {
 			s.Orphaned++
 		}
 		if x.holds != nil {
@@ -170,7 +170,7 @@ func (s *session) info(m *Machine) SessionInfo {
 	return SessionInfo{
 		Session: s.id, Engine: s.engine.key.name, Instance: s.engine.instance, Role: s.role, Rank: s.rank,
 		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.used[quotaOffers],
-		Reserved: s.reserved, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: len(s.orphans) > 0, Quotas: m.quotasOf(s),
+		Reserved: s.reserved, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: s.orphaned, Quotas: m.quotasOf(s),
 	}
 }
 
