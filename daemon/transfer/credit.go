@@ -23,7 +23,12 @@ func (m *Machine) refuse(s *session, sub *Submit, cause Cause) {
 	if in, put := sub.Op.(*PutOp); put {
 		m.breakPipe(s, in, cause)
 	}
-	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Kind: KindOf(sub.Op), Op: m.newOp(), Status: Failed, Reason: cause.Reason, Text: cause.Text})
+	m.endUnbegun(s, sub, Failed, cause)
+}
+
+// endUnbegun completes a submission that does not begin.
+func (m *Machine) endUnbegun(s *session, sub *Submit, status Status, cause Cause) {
+	m.tell(s, Complete{Session: s.id, UserData: sub.UserData, Tag: sub.Tag, Kind: KindOf(sub.Op), Op: m.newOp(), Status: status, Reason: cause.Reason, Text: cause.Text})
 }
 
 // answer completes a small submission that is done at once.

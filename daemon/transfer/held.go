@@ -29,7 +29,8 @@ type heldSubmits struct {
 // meanwhile. It has no more block ids than the session may have.
 const maxHeld = 1 << 16
 
-// waits says whether a submission has to: it is about ranks that are not back, or its session has submitted something before that waits.
+// waits says whether a submission has to: it is about ranks that are not back, or its session has submitted something before that waits, and
+// which it is not there to end.
 func (h *homecoming) waits(s *session, op Op) bool {
 	return s.held.n > 0 || len(h.sessions) > 0 && s.role == Scheduler && aboutRanks(op) && h.ranksOut(s.engine) > 0
 }
@@ -47,6 +48,17 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 	if !h.waits(s, sub.Op) {
 		return false
 	}
+	if target, ok := endedBy(sub.Op); ok {
+		x := s.held.find(target)
+		if x == nil {
+			return false // it runs, or is over
+		}
+		if in, take := x.sub.Op.(*TakeOp); !take || !in.Restarted { // of that one the ranks have to hear how it ended
+			x.end(m, WasCancelled, because(Cancelled, "cancelled by its owner before it began"))
+			m.answer(s, sub)
+			return true
+		}
+	}
 	x := &heldSubmit{s: s, sub: *sub, at: m.now, until: m.endBy(sub.Op), ids: idsOf(sub.Op)}
 	cause := m.within(s, quotaBlockIDs, x.ids)
 	if s.held.n >= maxHeld {
@@ -62,6 +74,25 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 		m.arm(&x.late, x, wakeDeadline, x.until)
 	}
 	return true
+}
+
+// endedBy is what a submission ends. It waits for no rank, nor for its turn.
+func endedBy(op Op) (target uint64, ok bool) {
+	switch in := op.(type) {
+	case *CancelOp:
+		return in.Target, true
+	case *WithdrawOp:
+		return in.Target, true
+	}
+	return 0, false
+}
+
+// find looks for a submission that waits.
+func (l *heldSubmits) find(user uint64) *heldSubmit {
+	if i := slices.IndexFunc(l.list, func(x *heldSubmit) bool { return !x.ended && x.sub.UserData == user }); i >= 0 {
+		return l.list[i]
+	}
+	return nil
 }
 
 func (h *homecoming) keep(x *heldSubmit) {
@@ -114,13 +145,19 @@ func (h *homecoming) forget(m *Machine, s *session) {
 	h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
 }
 
-// fire: its time is over. What waited for its turn behind it goes on.
+// fire: its time is over.
 func (x *heldSubmit) fire(m *Machine, _ wake) {
+	x.end(m, Failed, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
+		m.home.ranksOut(x.s.engine), x.s.engine.key.name, took(m.now-x.at), m.cfg.Node))
+}
+
+// end is for what never begins. What waited for its turn behind it goes on.
+func (x *heldSubmit) end(m *Machine, status Status, cause Cause) {
 	h, s := &m.home, x.s
+	m.disarm(&x.late)
 	x.ended = true
 	s.held.count(x, -1)
-	m.refuse(s, &x.sub, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
-		h.ranksOut(s.engine), s.engine.key.name, took(m.now-x.at), m.cfg.Node))
+	m.endUnbegun(s, &x.sub, status, cause)
 	x.sub = Submit{}
 	switch l := &s.held; {
 	case l.ranks == 0:

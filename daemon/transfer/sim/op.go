@@ -196,6 +196,8 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		o.checkRanks()
 		o.checkBytes(0, layers, nil)
 		o.took()
+	case e.Status == transfer.WasCancelled && strings.Contains(e.Text, "before it began"):
+		o.local = true // as without a daemon: to its ranks it never was
 	case o.kind == "take" && strings.Contains(e.Text, "is being taken by"):
 		o.turnedAway(e.Text)
 	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && e.Failed != nil:

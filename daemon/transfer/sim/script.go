@@ -295,6 +295,7 @@ func (s *Script) key(a args, op transfer.Op) {
 	}
 	k := s.c.newOp(kind, s.find(a.words[0]).askers()[0], nil)
 	k.timeout = second
+	s.note(a, k)
 	k.submit(op)
 }
 

@@ -34,7 +34,7 @@ func (o *Op) read(before bool) {
 	o.noteInterest()
 	if o.timeout > 0 {
 		o.limit = c.now + o.timeout + c.bound()
-		if o.kind == "small" && !o.sess.eng.ready() {
+		if o.kind == "small" && !o.undoes() && !o.sess.eng.ready() {
 			o.limit = 0 // what it acts on may have to wait for other ranks
 		}
 	}
@@ -43,6 +43,15 @@ func (o *Op) read(before bool) {
 	if o.accepted() > held {
 		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
 	}
+}
+
+// undoes says whether it ends another operation, which it does at once.
+func (o *Op) undoes() bool {
+	switch o.in.(type) {
+	case *transfer.CancelOp, *transfer.WithdrawOp:
+		return true
+	}
+	return false
 }
 
 // stale says whether a rank that it is about was replaced.
