@@ -158,8 +158,9 @@ struct kvpipe_layout_msg {      /* 32 bytes; then nviews kvpipe_view of 128 byte
 };
 
 /* ---- submissions -------------------------------------------------------------------------------------------- */
-/* EXTEND, SEAL, WITHDRAW and CANCEL hold no memory of their own: a MORE in their completion speaks of the target, and
- * no RELEASED follows for themselves. The target's own completion is never later than that of its CANCEL.
+/* EXTEND, SEAL, WITHDRAW and CANCEL hold no memory of their own: a MORE in the completion of a WITHDRAW or CANCEL speaks
+ * of the target. It is followed by a RELEASED of its own together with the target's, and its user_data is in use until
+ * then. The target's own completion is never later than that of its CANCEL.
  *
  * Pipes and lookup buffers: each end is a session of its own (KVPIPE_ROLE_ENDPOINT), with one BIND. Its memory is an arena
  * with a layout of one view in which a token is a byte: group 0, layer 0, part "kv", one head, content_bytes 1. PUT
