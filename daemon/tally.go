@@ -63,7 +63,7 @@ func (t *tally) sessionEnded(why transfer.Reason) {
 	t.mu.Unlock()
 }
 
-// bytes is what takes that are done have brought.
+// bytes is what takes and gets have brought that are done; of those that failed, takes that lacked some blocks have brought the others.
 func (t *tally) bytes() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

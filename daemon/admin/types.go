@@ -56,7 +56,7 @@ type Status struct {
 	Pinned      uint64         `json:"pinned_bytes"`
 	Limits      []Limit        `json:"limits"`         // of all sessions together
 	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by ended sessions: of dead engines under finished offers, of senders under items
-	Moved       uint64         `json:"moved_bytes"`
+	Moved       uint64         `json:"moved_bytes"`    // of takes and gets that are done, and of takes that failed for want of some blocks alone
 	GPUs        GPUSummary     `json:"gpus"`
 	Placement   string         `json:"placement"`  // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
 	Congestion  string         `json:"congestion"` // control of data links, as the kernel names it: "cubic"; "": not known

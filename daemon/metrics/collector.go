@@ -77,7 +77,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for o, n := range s.Operations {
 		e.counter(Operations, "Completions of operations.", float64(n), "operation", o.Operation, "status", o.Status, "reason", o.Reason)
 	}
-	e.counter(MovedBytes, "Bytes of completed takes.", float64(s.MovedBytes))
+	e.counter(MovedBytes, "Bytes of takes and gets that are done, and of takes that failed for want of some blocks alone.", float64(s.MovedBytes))
 	e.counter(SlicesRetried, "Slices that were sent again.", float64(s.SlicesRetried))
 	for reason, n := range s.SessionsEnded {
 		e.counter(SessionsEnded, "Sessions that ended, by reason.", float64(n), "reason", reason)
