@@ -113,7 +113,7 @@ func (m *Machine) movedNow(ev MovedNow) {
 	case x.s == nil:
 	case x.get != nil:
 		m.movedItem(ev)
-	case !ev.OK:
+	case !ev.OK && !m.cfg.Broken.Torn:
 		s, sub, in := x.s, x.sub, x.in
 		m.trial = trial{}
 		m.beginTake(s, &sub, in)

@@ -73,6 +73,8 @@ type Broken struct {
 	Outdated    bool // what a scheduler had submitted to the daemon before is about whoever is there
 	Successor   bool // what waits for a rank is about the one that comes in its place
 	Sender      bool // whatever is said of a take is heard, whichever node says it
+	Asleep      bool // memory that is given up is said to be free of operations while they go on
+	Torn        bool // what was moved at once in part is done
 	Joined      bool // an offer that ranks make each for itself is whole without those that are not there
 }
 

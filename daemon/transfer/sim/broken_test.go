@@ -56,6 +56,8 @@ func TestBroken(t *testing.T) {
 		{"rank that is not kept for who is awaited", Options{Unrest: true, Lapse: Squatter}, 300, "had come in its place and is awaited"},
 		{"what was submitted without a daemon and is about the rank that has come meanwhile", Options{Unrest: true, Lapse: Fresh}, 1000, ""},
 		{"what is read late and is about the rank that has come meanwhile", Options{Unrest: true, Lapse: Behind}, 300, ""},
+		{"memory that is given up while operations go on", Options{Broken: transfer.Broken{Asleep: true}}, 300, "has its memory back before it was told"},
+		{"take that was moved at once in part", Options{Broken: transfer.Broken{Torn: true}}, 1000, "wrong bytes"},
 		{"node that is heard about others' takes", Options{Mad: true, Broken: transfer.Broken{Sender: true}}, 300, "a mad node ended it, which has no part in it"},
 		{"transport that lands after its fence", Options{Late: true}, 100, ""},
 	} {

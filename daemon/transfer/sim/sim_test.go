@@ -43,7 +43,8 @@ func TestSim(t *testing.T) {
 		replay(t, *one)
 		return
 	}
-	steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed, readOut := 0, 0, 0, 0, 0, 0, 0, 0, 0
+	steps := 0
+	seen := make([]int, len(rare))
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		c, err := live(Options{Seed: seed, Unrest: *unrest})
 		if err != nil {
@@ -53,19 +54,35 @@ func TestSim(t *testing.T) {
 			}
 		}
 		steps += c.Steps()
-		atOnce += c.movedNow
-		gathered += c.gathered
-		outlived += c.outlived
-		resumed += c.resumed
-		napped += c.napped
-		replaced += c.replaced
-		rebuffed += c.rebuffed
-		readOut += c.readOut
+		for i, r := range rare {
+			seen[i] += r.count(c)
+		}
 	}
-	t.Logf("%d seeds, %d events, %d takes moved at once, %d whole ones of engines on several nodes, %d offers outlived their engine, %d sessions their daemon, %d regions were given up for a while, "+
-		"%d ranks were replaced by others, %d sessions came back too late, of %d that died there was something to be read",
-		*seeds, steps, atOnce, gathered, outlived, resumed, napped, replaced, rebuffed, readOut)
+	t.Logf("%d seeds, %d events", *seeds, steps)
+	for i, r := range rare {
+		t.Logf("%d %s", seen[i], r.what)
+		if seen[i] == 0 && *seeds >= enough {
+			t.Errorf("no %s: what holds of them is not looked at any more", r.what)
+		}
+	}
 }
+
+// rare is what promises are broken by and a seed need not have. So many seeds have all of it.
+var rare = []struct {
+	what  string
+	count func(*Cluster) int
+}{
+	{"takes moved at once", func(c *Cluster) int { return c.movedNow }},
+	{"whole takes of engines on several nodes", func(c *Cluster) int { return c.gathered }},
+	{"offers that outlived their engine", func(c *Cluster) int { return c.outlived }},
+	{"sessions that outlived their daemon", func(c *Cluster) int { return c.resumed }},
+	{"regions that were given up for a while", func(c *Cluster) int { return c.napped }},
+	{"ranks that were replaced by others", func(c *Cluster) int { return c.replaced }},
+	{"sessions that came back too late", func(c *Cluster) int { return c.rebuffed }},
+	{"sessions that died and left something to be read", func(c *Cluster) int { return c.readOut }},
+}
+
+const enough = 200
 
 // TestSimEnds is TestSim with pipes and lookup buffers.
 func TestSimEnds(t *testing.T) {
