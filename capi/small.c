@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small operations on an operation of this session: extend, seal, withdraw, cancel. Their callers wait for the answer;
- * one who goes away at the timeout leaves an operation that nobody asks for any more.
+ * one who goes away at the timeout leaves an operation that nobody asks for any more, if a daemon may have it.
  */
 #include "internal.h"
 
@@ -55,8 +55,27 @@ static void leave(kvpipe_t *kv, kvpipe_op_t id)
 		op->abandoned = true;
 }
 
-static int timed_out(const char *what, int64_t timeout_ns)
+/*
+ * Nobody waits for op any more. The blocks of an extension that no daemon was told of are its caller's again: none is told of it later.
+ * Needs lock.
+ */
+static void give_up(kvpipe_t *kv, kvpipe_op_t id)
 {
+	struct kv_op *op = kv_op_find(kv, id);
+
+	if (op != NULL && op->state == KV_RUNNING && !op->begun && (op->opcode == KVPIPE_OPCODE_EXTEND || op->opcode == KVPIPE_OPCODE_SEAL))
+		kv_op_remove(kv, op);
+	else
+		leave(kv, id);
+}
+
+/* Needs lock. */
+static int timed_out(const kvpipe_t *kv, const char *what, int64_t timeout_ns)
+{
+	if (kv->state == KV_AWAY && kv->refused != 0)
+		return kv_err(KVPIPE_E_TIMEOUT, "%s: %s", what, kv->refusal);
+	if (kv->state == KV_AWAY)
+		return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon went away and was not back within %s: start it again", what, KV_SPAN(timeout_ns));
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer within %s: " KV_LOOK, what, KV_SPAN(timeout_ns));
 }
 
@@ -84,14 +103,14 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 		return err;
 	pthread_mutex_lock(&kv->lock);
 	if (!kv_wait_until(kv, &w, deadline)) {
-		err = timed_out(what, s->timeout_ns);
+		err = timed_out(kv, what, s->timeout_ns);
 	} else {
 		op = kv_op_find(kv, w.op);
-		err = op != NULL && op->state != KV_RUNNING ? outcome(what, op) : timed_out(what, s->timeout_ns);
+		err = op != NULL && op->state != KV_RUNNING ? outcome(what, op) : timed_out(kv, what, s->timeout_ns);
 		if (err == 0)
 			*flags = op->end.c.flags;
 	}
-	leave(kv, w.op);
+	give_up(kv, w.op);
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);
 	return err;
@@ -243,7 +262,7 @@ int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusabl
 		struct kv_op *target = kv_op_find(kv, id);
 		op = kv_op_find(kv, w.op);
 		if (!ended)
-			err = timed_out("cancel", timeout_ns);
+			err = timed_out(kv, "cancel", timeout_ns);
 		else if (target == NULL || target->detached)
 			err = kv_err(KVPIPE_E_NOT_FOUND, "cancel: operation %llu was freed meanwhile", (unsigned long long)id);
 		else if (target->state != KV_RUNNING)

@@ -371,7 +371,8 @@ KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, 
 
 /* Small operations on an offer of this session. Each waits for the daemon's answer, at most timeout_ns (0: 5 s).
  * extend, seal: nothing is added to an offer that has ended: EXPIRED (its lease ran out, it was withdrawn or consumed), or the
- * reason for which it failed; the text says which offer it was, and how it ended.
+ * reason for which it failed; the text says which offer it was, and how it ended. -KVPIPE_E_TIMEOUT: it may be part of the offer all
+ * the same, or come to be: withdraw before you write these blocks.
  * withdraw: *reusable (may be NULL) says whether the blocks are free now; else RELEASED follows. KVPIPE_NOWAIT: returns 0 as
  * soon as the daemon can see it. What the daemon thinks of it is told to nobody then; the offer's own end still comes. */
 KVPIPE_API int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns);

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 from . import _abi, _values
 from .blocks import BlockLists, Packed
-from .errors import Invalid
+from .errors import Invalid, Timeout
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ class Offer(Operation):
 
     wait() returns when it was consumed, raises Expired when its lease ran out and Cancelled when it was withdrawn.
     ``token`` is what a taker must present. extend(), seal() and withdraw() wait for the daemon's answer, at most
-    ``timeout`` seconds (None: 5); with 0 they only ask, and a refusal is told to nobody.
+    ``timeout`` seconds (None: 5); with 0 they only ask, and a refusal is told to nobody. After Timeout the offer may have what extend()
+    was to add, or come to have it: withdraw() before you write these blocks.
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, ns: int, end: int) -> None:
         super().__init__(node, number, key, ns)
         self._tokens = end
+        self._unsure = False  # an extension was not answered
         room = ctypes.create_string_buffer(_abi.MAX_TOKEN)
         length = ctypes.c_uint32(_abi.MAX_TOKEN)
         with self._session as handle:
@@ -34,7 +36,7 @@ class Offer(Operation):
 
     @property
     def tokens(self) -> int:
-        """How many tokens it covers so far."""
+        """How many tokens it covers so far; after an extend() that raised Timeout perhaps more."""
         return self._tokens
 
     def extend(self, blocks: BlockLists, tokens: int, after: int = 0, layered: bool = False, *,
@@ -43,8 +45,11 @@ class Offer(Operation):
 
         The list begins with the block in which the offer ended, when that was in the middle of a block. The blocks are
         ready once every rank's progress has reached ``after``, with ``layered`` layer by layer: layer l when it has
-        reached ``after``'s step with phase l + 1. ``sealed``: nothing will be added after this.
+        reached ``after``'s step with phase l + 1. ``sealed``: nothing will be added after this. After one that raised Timeout nobody
+        knows where the offer ends, and nothing can be added.
         """
+        if self._unsure:
+            raise Invalid("extend: one before raised Timeout, and may be part of the offer or not: withdraw() it, and offer anew")
         total = _values.integer("tokens", tokens)
         if total < self._tokens:
             raise Invalid(f"extend: tokens is {total}: it is the new total, and the offer has {self._tokens}")
@@ -59,7 +64,11 @@ class Offer(Operation):
         ns = _values.answer("timeout", timeout)
         with self._session as handle:
             lib = self._session.lib
-            lib.check(lib.offer_extend(handle, self._id, ctypes.byref(opts), ns))
+            try:
+                lib.check(lib.offer_extend(handle, self._id, ctypes.byref(opts), ns))
+            except Timeout:
+                self._unsure = True
+                raise
         self._tokens = total
 
     def seal(self, timeout: Optional[float] = None) -> None:

@@ -82,6 +82,21 @@ def test_offers_and_takes_that_wait_go_on(nodes, which, how):
         assert [(c.status, c.reason) for c in p.node.poll() + d.node.poll()] == []
 
 
+@pytest.mark.parametrize("nodes", ["local"], indirect=True)
+def test_of_an_extension_that_was_not_answered_nobody_knows_and_the_next_says_so(nodes):
+    with Cache(nodes[0].socket, "p") as p:
+        offer = p.node.offer("k", IDS[:4], tokens=TOKENS // 2, token=TOKEN, sealed=False)
+        nodes[0].kill()
+        away(p.node)
+        with pytest.raises(kvpipe.Timeout, match="start it again"):
+            offer.extend(IDS[4:], tokens=TOKENS, timeout=0.05)
+        nodes[0].start()
+        back(p.node)
+        with pytest.raises(kvpipe.Invalid, match=r"may be part of the offer or not: withdraw\(\) it"):
+            offer.extend(IDS[4:], tokens=TOKENS)
+        assert offer.withdraw()
+
+
 @pytest.mark.parametrize("absence", [0, 5], ids=["a moment", "seconds"])  # the library asks often at first, and less often the longer it takes
 def test_back_two_seconds_after_the_daemon(folder, absence):
     """Sessions, regions, layouts and live offers: all that a take needs that is asked for once the daemon is back. Time fails no other test, but this
