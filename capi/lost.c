@@ -20,7 +20,7 @@ static bool granted(const kvpipe_t *kv, const struct kv_op *op)
 	return kvpipe_load_acquire(&slot->user_data) == op->id && kvpipe_load_acquire(&slot->granted) != 0;
 }
 
-/* The ranks of a scheduler's take are told by the next daemon. */
+/* The ranks of a scheduler's take are told by the next daemon, whenever it comes. */
 static void leave_notice(kvpipe_t *kv, struct kv_op *op)
 {
 	struct kv_saved *record = op->record;
@@ -34,7 +34,7 @@ static void leave_notice(kvpipe_t *kv, struct kv_op *op)
 	n->internal = n->abandoned = n->notice = true;
 	n->tag = op->tag;
 	n->timeout_ns = KV_OP_NS;
-	n->deadline = kv_after(kv_now(), KV_OP_NS);
+	n->deadline = INT64_MAX;
 	if (kv_op_insert(kv, n, NULL) != 0) {
 		kv_op_destroy(n);
 		return;

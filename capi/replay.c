@@ -68,6 +68,8 @@ static int64_t time_left(const struct kv_op *op)
 
 	if (op->opcode == KVPIPE_OPCODE_OFFER)
 		return op->lets_daemon ? 0 : op->timeout_ns; /* a lease begins anew */
+	if (op->notice)
+		return op->timeout_ns;
 	return left > KV_MS ? left : KV_MS;
 }
 

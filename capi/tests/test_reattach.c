@@ -517,6 +517,29 @@ static void ranks(void)
 	fake_stop(f);
 }
 
+/* However long it takes to come. */
+static void ranks_late(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect_as(f, KVPIPE_ROLE_SCHEDULER);
+	bool ask = false;
+
+	kvpipe_op_t op = take_key(kv, "t", 0);
+	await_seen(1);
+	grant_last(f);
+	fake_die(f);
+	check_end(kv, op, KVPIPE_FAILED, KVPIPE_E_RESTARTED, "");
+	pthread_mutex_lock(&kv->lock);
+	kv_deadlines(kv, kv_now() + 3600 * KV_SEC, &ask); /* as the helper does then */
+	pthread_mutex_unlock(&kv->lock);
+	fake_return(f);
+	await_seen(2);
+	struct seen s = seen(1);
+	CHECK(s.e.op == KVPIPE_OPCODE_TAKE && s.flags == KVPIPE_OP_RESTARTED && s.e.timeout_ns <= (uint64_t)(30 * KV_SEC));
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Of other sessions' takes, which promise RELEASED. */
 static const struct kvpipe_cqe more = { .op_id = 5, .tag = 1, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY, .flags = KVPIPE_C_MORE };
 static const struct kvpipe_cqe late = { .op_id = 6, .tag = 2, .status = KVPIPE_CANCELLED, .flags = KVPIPE_C_MORE };
@@ -581,7 +604,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(everything), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
 		TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
-		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(foreign_release), TEST(foreign_release_at_the_end),
+		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(ranks_late), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
 	return RUN(tests);
 }
