@@ -15,11 +15,11 @@
 struct attempt {
 	kvpipe_t *kv;
 	struct kv_message *m;
-	int sock; /* negative: there is no daemon */
+	int sock; /* negative: none, for that errno */
 	struct kvpipe_welcome welcome;
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
-	enum kvpipe_reason reason; /* of a daemon that refused; 0 without one */
+	enum kvpipe_reason reason; /* of a daemon that refused, or is not reached; 0: nobody is there */
 	char text[KV_TEXT];
 };
 
@@ -41,6 +41,14 @@ static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 			 text[0] != '\0' ? text : kvpipe_strerror((int)reason));
 		return KV_OVER;
 	}
+}
+
+/* It may be there, and the session is not with it yet, for a reason of this side's. It is tried again. */
+static enum kv_came apart(struct attempt *a)
+{
+	a->reason = KVPIPE_E_UNAVAILABLE;
+	snprintf(a->text, sizeof(a->text), "the session does not reach the daemon of after the restart yet: %.400s", kvpipe_last_error());
+	return KV_AGAIN;
 }
 
 /* One request and its answer: an ACK's value, or (HELLO) a WELCOME, which stays in m with its descriptors. */
@@ -183,18 +191,20 @@ static enum kv_came attempt(struct attempt *a)
 		return KV_AGAIN;
 	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));
 	/* A full backlog is all that can take time. */
-	if (kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path) != 0)
-		return KV_AGAIN;
+	int err = kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path);
+	if (err != 0)
+		return kv_nobody(-a->sock) ? KV_AGAIN : apart(a);
 	enum kv_came came = hello(a);
 	if (came == KV_CAME)
 		came = regions(a);
 	if (came == KV_CAME)
 		came = layout(a);
-	if (came == KV_CAME) {
-		int err = kv_install(a->kv, &a->rings, &a->welcome, a->sock);
-		came = err == 0 ? KV_CAME : err == -KVPIPE_E_CLOSED ? KV_STOP : KV_AGAIN;
-	}
-	return came;
+	if (came != KV_CAME)
+		return came;
+	err = kv_install(a->kv, &a->rings, &a->welcome, a->sock);
+	if (err == -KVPIPE_E_QUOTA)
+		return apart(a);
+	return err == 0 ? KV_CAME : err == -KVPIPE_E_CLOSED ? KV_STOP : KV_AGAIN;
 }
 
 /* Leaves a daemon that does not have the session. */

@@ -82,32 +82,61 @@ static int dial_one(const char *path, int64_t deadline)
 	return -err;
 }
 
+bool kv_nobody(int err)
+{
+	return err == ENOENT || err == ENOTDIR || err == ECONNREFUSED; /* the last: left behind by a daemon that is gone */
+}
+
+/* One that answers is somebody's whom we may say everything to. Returns the socket, or -errno, then *err with the text where it is set. */
+static int dial_ours(const char *path, int64_t deadline, int *err)
+{
+	*err = kv_check_place(path);
+	if (*err != 0)
+		return -EPERM;
+	int sock = dial_one(path, deadline);
+	if (sock < 0)
+		return sock;
+	*err = kv_check_listener(path, sock);
+	if (*err == 0)
+		return sock;
+	close(sock);
+	return -EPERM;
+}
+
+static int failed(const char *path, int why, int64_t patience)
+{
+	switch (why) {
+	case EAGAIN:
+		return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not accept connections within %s: " KV_LOOK, path, KV_SPAN(patience));
+	case EMFILE:
+	case ENFILE:
+		return kv_err(KVPIPE_E_QUOTA, "connect: %s", kv_why(why));
+	default:
+		return kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s: is it the socket of kvpiped?", path, strerror(why));
+	}
+}
+
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path)
 {
 	int64_t start = kv_now();
+	const char *barred = NULL; /* whether anybody listens there is not to be known, so it counts only where nobody else is */
+	int barred_by = 0, err;
 
 	for (int i = 0; i < paths->n; i++) {
 		*path = paths->path[i];
-		*sock = dial_one(*path, deadline);
-		if (*sock >= 0)
-			return 0;
-		switch (-*sock) {
-		case ENOENT:
-		case ENOTDIR:
-		case ECONNREFUSED: /* left behind by a daemon that is gone */
-			continue;
-		case EACCES:
-		case EPERM:
-			return denied(*path, -*sock);
-		case EAGAIN:
-			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not accept connections within %s: " KV_LOOK, *path,
-				      KV_SPAN(deadline - start));
-		case EMFILE:
-		case ENFILE:
-			return kv_err(KVPIPE_E_QUOTA, "connect: %s", kv_why(-*sock));
-		default:
-			return kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s: is it the socket of kvpiped?", *path, strerror(-*sock));
+		*sock = dial_ours(*path, deadline, &err);
+		if (*sock >= 0 || err != 0)
+			return err;
+		if (*sock == -EACCES || *sock == -EPERM) {
+			barred = barred != NULL ? barred : *path;
+			barred_by = barred_by != 0 ? barred_by : *sock;
+		} else if (!kv_nobody(-*sock)) {
+			return failed(*path, -*sock, deadline - start);
 		}
+	}
+	if (barred != NULL) {
+		*sock = barred_by;
+		return denied(barred, -barred_by);
 	}
 	if (paths->err != 0)
 		return kv_err((enum kvpipe_reason)-paths->err, "no daemon at %s, and of \"kvpiped --dev\" none is looked for: %s",

@@ -441,8 +441,8 @@ struct kvpipe {
 	bool spoiled;           /* some offer is */
 	enum kvpipe_reason end_reason;
 	char end_text[KV_TEXT];
-	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session; 0: none is there */
-	char refusal[KV_TEXT];  /* what the last one that did not said */
+	uint32_t refused;       /* AWAY: why a daemon that is there does not take the session, or is not reached; 0: none is there */
+	char refusal[KV_TEXT];  /* what the last one that did not said, or what keeps the session from it */
 	bool told;              /* some daemon was told of memory, and has neither taken the session nor fenced; the helper writes it */
 	uint64_t next_id;
 	struct kv_op *buckets[KV_BUCKETS];
@@ -541,7 +541,13 @@ void kv_offers_left(kvpipe_t *kv); /* to the next daemon: this one, which is sto
 
 int kv_find_socket(const char *given, struct kv_paths *out);
 int kv_find_default(const char *system, struct kv_paths *out); /* of whom nobody told where it is: the system's, then that of --dev */
+/* Of the directory in /tmp, which is gone at times, and anybody's to make then: whether it is ours, before a daemon is looked for there,
+ * and who answers, before anything is said. */
+int kv_check_place(const char *path);
+int kv_check_listener(const char *path, int sock);
+/* On failure *sock is -errno of the place that the error is about. */
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path);
+bool kv_nobody(int err); /* whether such an errno says that no daemon is there */
 
 /* Shared memory of ours: a sealed memfd, mapped (alloc.c). what: for errors. */
 struct kv_memory {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ static int add(struct kv_paths *out, const char *path, const char *from)
 			      max, path);
 	memcpy(out->path[out->n++], path, len + 1);
 	return 0;
+}
+
+/* Of `kvpiped --dev` where there is no XDG_RUNTIME_DIR. Its length. */
+static size_t tmp_dir(char *to, size_t size)
+{
+	return (size_t)snprintf(to, size, "/tmp/kvpipe-%u", (unsigned int)geteuid());
 }
 
 /* Anybody may make a directory in /tmp: only one that is ours alone can hold our daemon. */
@@ -39,6 +46,36 @@ static int check_private(const char *dir)
 	return 0;
 }
 
+static bool in_tmp_dir(const char *path, char *dir, size_t size)
+{
+	size_t len = tmp_dir(dir, size);
+
+	return strncmp(path, dir, len) == 0 && path[len] == '/';
+}
+
+int kv_check_place(const char *path)
+{
+	char dir[64];
+
+	return in_tmp_dir(path, dir, sizeof(dir)) ? check_private(dir) : 0;
+}
+
+int kv_check_listener(const char *path, int sock)
+{
+	char dir[64];
+	struct ucred who = { 0 };
+	socklen_t len = sizeof(who);
+
+	if (!in_tmp_dir(path, dir, sizeof(dir)))
+		return 0;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
+		return kv_err(KVPIPE_E_DENIED, "%s: who listens there is not known: %s", path, strerror(errno));
+	if (who.uid != geteuid())
+		return kv_err(KVPIPE_E_DENIED, "%s: uid %u listens there, must be uid %u: remove %s, or set KVPIPE_SOCKET", path,
+			      (unsigned int)who.uid, (unsigned int)geteuid(), dir);
+	return 0;
+}
+
 /* The socket of `kvpiped --dev`. */
 static int add_dev(struct kv_paths *out)
 {
@@ -49,11 +86,10 @@ static int add_dev(struct kv_paths *out)
 		snprintf(path, sizeof(path), "%s/kvpipe/kvpiped.sock", run);
 		return add(out, path, "XDG_RUNTIME_DIR");
 	}
-	snprintf(path, sizeof(path), "/tmp/kvpipe-%u", (unsigned int)geteuid());
+	size_t len = tmp_dir(path, sizeof(path));
 	int err = check_private(path);
 	if (err != 0)
 		return err;
-	size_t len = strlen(path);
 	snprintf(path + len, sizeof(path) - len, "/kvpiped.sock");
 	return add(out, path, "the user id");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening sessions: what goes wrong, and what the caller is told to do about it. */
 #include "check.h"
+#include "child.h"
 #include "fakedaemon.h"
 #include "internal.h"
 
@@ -104,171 +105,6 @@ static void no_daemon(void)
 	deep[sizeof(deep) - 1] = '\0';
 	o.socket = deep;
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INVALID, "has 299 bytes, must be 1 to 107");
-}
-
-static void dev_default(void)
-{
-	char path[160];
-	kvpipe_t *kv;
-	struct kvpipe_connect_opts o = WORKER(.socket = NULL);
-
-	make_dir();
-	setenv("XDG_RUNTIME_DIR", dir, 1);
-	snprintf(path, sizeof(path), "/run/kvpipe/kvpiped.sock or %s/kvpipe/kvpiped.sock", dir);
-	if (access("/run/kvpipe/kvpiped.sock", F_OK) != 0)
-		CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, path);
-	unsetenv("XDG_RUNTIME_DIR");
-	rmdir(dir);
-}
-
-static void in_child(void (*run)(void), bool nobody)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		if (nobody && geteuid() == 0)
-			CHECK(setgid(65534) == 0 && setuid(65534) == 0);
-		run();
-		fflush(NULL);
-		_exit(0);
-	}
-	int status;
-	CHECK(waitpid(pid, &status, 0) == pid);
-	CHECK(WIFEXITED(status));
-	CHECK_INT(WEXITSTATUS(status), 0);
-}
-
-/* In a child of another user, because root may do everything. */
-static void as_nobody(void (*run)(void)) { in_child(run, true); }
-
-static const char *denied_path, *denied_to;
-
-static void denied_child(void)
-{
-	struct kvpipe_connect_opts o = WORKER(.socket = denied_path);
-	kvpipe_t *kv;
-
-	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_DENIED, denied_to);
-	CHECK_HAS(kvpipe_last_error(), "run as ");
-}
-
-static void denied_when(mode_t folder, mode_t sock, const char *to)
-{
-	denied_to = to;
-	CHECK(chmod(denied_path, sock) == 0 && chmod(dir, folder) == 0);
-	as_nobody(denied_child);
-	CHECK(chmod(dir, 0700) == 0);
-}
-
-static void denied(void)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int s = socket(AF_UNIX, SOCK_SEQPACKET, 0); /* no fake: its thread might be anywhere when there is a fork */
-
-	make_dir();
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/sock", dir);
-	denied_path = addr.sun_path;
-	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
-	if (geteuid() == 0) { /* the mode says to whom it is open; who is in that group needs no advice */
-		denied_when(0755, 0660, "/sock is for members of group \"");
-		denied_when(0710, 0666, "is for members of group \""); /* out of reach: the directory counts */
-	}
-	denied_when(0755, geteuid() == 0 ? 0600 : 0, "/sock is for user \"");
-	denied_when(geteuid() == 0 ? 0700 : 0, 0666, "is for user \"");
-	close(s);
-	unlink(denied_path);
-	rmdir(dir);
-}
-
-struct said {
-	int rc;
-	char text[KV_TEXT];
-};
-
-/* As whoever is not told where the daemon is, with system for the system's socket. */
-static struct said dial_default(const char *system)
-{
-	struct said s = { .rc = 0 };
-	struct kv_paths paths;
-	const char *at;
-	int sock = -1;
-
-	s.rc = kv_find_default(system, &paths);
-	if (s.rc == 0)
-		s.rc = kv_dial(&paths, kv_now() + KV_CALL_NS, &sock, &at);
-	if (s.rc == 0)
-		close(sock);
-	else
-		snprintf(s.text, sizeof(s.text), "%s", kvpipe_last_error());
-	return s;
-}
-
-/* When nothing is at the system's place, when a daemon that is gone has left its socket there, and when one listens. */
-static void dial_in_turn(struct said out[3])
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int s = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-
-	make_dir();
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/sock", dir);
-	out[0] = dial_default(addr.sun_path);
-	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-	out[1] = dial_default(addr.sun_path);
-	CHECK(listen(s, 1) == 0);
-	out[2] = dial_default(addr.sun_path);
-	close(s);
-	unlink(addr.sun_path);
-	rmdir(dir);
-}
-
-/* What is wrong with the place of --dev counts where the system has no daemon, and only there. */
-static void only_without_system(const struct said s[3], int reason, const char *words)
-{
-	for (int i = 0; i < 2; i++) {
-		CHECK_INT(s[i].rc, -reason);
-		CHECK_HAS(s[i].text, "no daemon at /tmp/kvpipe-test-");
-		CHECK_HAS(s[i].text, words);
-	}
-	CHECK_INT(s[2].rc, 0);
-}
-
-/* A directory in /tmp that somebody else could have made is refused. */
-static void planted_child(void)
-{
-	struct said open_to_all[3], file[3];
-	char path[64];
-
-	unsetenv("XDG_RUNTIME_DIR");
-	snprintf(path, sizeof(path), "/tmp/kvpipe-%u", (unsigned int)geteuid());
-	if (mkdir(path, 0777) != 0)
-		return; /* somebody's real daemon: leave it alone */
-	CHECK(chmod(path, 0777) == 0);
-	dial_in_turn(open_to_all);
-	rmdir(path);
-	close(open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-	dial_in_turn(file);
-	unlink(path); /* before anything can fail: the next run is to find nothing */
-	only_without_system(open_to_all, KVPIPE_E_DENIED, "with mode 0777, must be uid");
-	only_without_system(file, KVPIPE_E_DENIED, "is not a directory");
-}
-
-static void planted(void)
-{
-	as_nobody(planted_child);
-}
-
-static void long_dev_default(void)
-{
-	struct said said[3];
-	char deep[150];
-
-	memset(deep, '/', sizeof(deep) - 1);
-	deep[sizeof(deep) - 1] = '\0';
-	setenv("XDG_RUNTIME_DIR", deep, 1);
-	dial_in_turn(said);
-	unsetenv("XDG_RUNTIME_DIR");
-	only_without_system(said, KVPIPE_E_INVALID, "socket path from XDG_RUNTIME_DIR has 169 bytes, must be 1 to 107");
 }
 
 static void refused(void)
@@ -670,7 +506,7 @@ static void codes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(success), TEST(no_daemon),	   TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default),
+		TEST(success), TEST(no_daemon),
 		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(crowded), TEST(codes),
 	};
 	return RUN(tests);

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Nobody comes back: errors at the deadline, and no hang. */
@@ -188,6 +189,45 @@ static void refused(void)
 	fake_stop(f);
 }
 
+static void await_refusal(kvpipe_t *kv)
+{
+	bool refused = false;
+
+	while (!refused) {
+		sched_yield();
+		pthread_mutex_lock(&kv->lock);
+		refused = kv->refused != 0;
+		pthread_mutex_unlock(&kv->lock);
+	}
+}
+
+/* Who does not get to a daemon hears what is in the way, and not to start one. */
+static void unreached(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct rlimit files, none;
+
+	fake_die(f);
+	while (kvpipe_connected(kv))
+		;
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+	none = files;
+	int lowest = dup(0);
+	none.rlim_cur = (rlim_t)lowest;
+	close(lowest);
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	await_refusal(kv);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, 1, KV_MS), KVPIPE_E_UNAVAILABLE, "ulimit -n");
+	check_end(kv, take_key(kv, "t", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "does not reach the daemon of after the restart yet: ");
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+	take_key(kv, "u", 0);
+	fake_return(f);
+	await_seen(1);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* The end of a session that nobody asks anything of is heard, too, at every look, and those who listen for edges hear it beside what
  * nobody has collected. */
 static void heard(void)
@@ -244,6 +284,7 @@ static void unwatched(void)
 	fake_return(f);
 	fake_await_sessions(f, 3); /* the second was given up */
 	CHECK_INT(kvpipe_poll(kv, &c, 1), 0); /* with what it said */
+	check_end(kv, take_key(kv, "u", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "cannot watch the new eventfd");
 	fake_dull(f, false);
 	await_seen(2);
 	CHECK_INT(seen(1).e.user_data, take);
@@ -726,7 +767,7 @@ static void released_by_the_daemons_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(heard), TEST(unwatched),
+		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late),
 		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kvpipe.vllm import peers
 from kvpipe.vllm.peers import Peers, connect, line, places
 
 EXPLAINED = {"transport": "tcp", "gbps": 5.1, "choices": [
@@ -34,9 +35,9 @@ def said(caplog):
 
 def test_a_peer_is_met_once(near, said, monkeypatch):
     monkeypatch.setenv("KVPIPE_ADMIN", str(near.admin))
-    peers = Peers("here", "", True)
+    met = Peers("here", "", True)
     for _ in range(3):
-        peers.met(near.node, 1e9)
+        met.met(near.node, 1e9)
     assert [text for text in said() if near.node in text and "here: local, " in text] == said()
     assert len(said()) == 1
 
@@ -77,6 +78,19 @@ def test_a_dead_socket_hides_no_daemon(tmp_path):
             connect([str(system)])
     with listener(tmp_path / "live") as live, connect([live.getsockname(), str(dev)]) as sock:
         assert sock.getpeername() == live.getsockname()
+
+
+def test_nobody_is_asked_in_a_directory_of_tmp_that_others_may_have_made(monkeypatch, tmp_path):
+    folder = tmp_path / "kvpipe"
+    monkeypatch.setattr(peers, "_in_tmp", lambda: str(folder))
+    with pytest.raises(FileNotFoundError):  # there is none
+        connect([str(folder / "admin.sock")])
+    folder.mkdir(mode=0o755)
+    with listener(folder / "admin.sock"):
+        with pytest.raises(PermissionError, match="is not this user's alone"):
+            connect([str(folder / "admin.sock")])
+        folder.chmod(0o700)
+        connect([str(folder / "admin.sock")]).close()
 
 
 def test_nobody_wants_to_know(said):

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import stat
 import threading
 from typing import Any, Dict, List, Set
 from urllib.parse import quote
@@ -15,6 +16,10 @@ logger = logging.getLogger("vllm.kvpipe")
 
 _SECONDS = 5.0
 _SYSTEM = "/run/kvpipe/admin.sock"
+
+
+def _in_tmp() -> str:
+    return f"/tmp/kvpipe-{os.geteuid()}"
 
 
 def places(session_socket: str) -> List[str]:
@@ -26,14 +31,28 @@ def places(session_socket: str) -> List[str]:
     if session_socket:
         return [os.path.join(os.path.dirname(session_socket), "admin.sock")]
     run = os.environ.get("XDG_RUNTIME_DIR", "")
-    dev = os.path.join(run, "kvpipe") if os.path.isabs(run) else f"/tmp/kvpipe-{os.geteuid()}"
+    dev = os.path.join(run, "kvpipe") if os.path.isabs(run) else _in_tmp()
     return [_SYSTEM, os.path.join(dev, "admin.sock")]
+
+
+def _anybodys(folder: str) -> bool:
+    """Whether it is the one in /tmp, where anybody may make it, and is not ours alone: who answers there may be anybody as well."""
+    if folder != _in_tmp():
+        return False
+    try:
+        seen = os.lstat(folder)
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) != 0o700
 
 
 def connect(paths: List[str]) -> socket.socket:
     """To the first at which somebody listens: a place is passed over when nothing is there, or what a daemon that is gone left behind."""
     nobody = OSError("no place to look at")
     for path in paths:
+        if _anybodys(os.path.dirname(path)):
+            nobody = PermissionError(f"{os.path.dirname(path)} is not this user's alone, with mode 0700: remove it")
+            continue
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(_SECONDS)
         try:

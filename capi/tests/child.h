@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that need a process of their own. Before one begins the test has no threads, which might be anywhere when there is a fork. */
+#ifndef CHILD_H
+#define CHILD_H
+
+#include "check.h"
+
+#include <kvpipe.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static inline void in_child(void (*run)(void), bool nobody)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (nobody && geteuid() == 0)
+			CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+		run();
+		fflush(NULL);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 0);
+}
+
+/* In a child of another user, because root may do everything. */
+static inline void as_nobody(void (*run)(void)) { in_child(run, true); }
+
+#endif
