@@ -151,8 +151,10 @@ def populate(fd: Optional[int], address: int, size: int) -> None:
 
 
 def give_back(address: int, size: int) -> None:
-    """Every page goes back to the system; the mapping stays."""
-    _libc.madvise(address, size, _MADV_REMOVE)
+    """Every page goes back to the system; the mapping stays. Raises OSError when they do not, such as of locked memory."""
+    if _libc.madvise(address, size, _MADV_REMOVE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def keep_private(address: int, size: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Iterator, Optional
 
 from .errors import Busy, Closed, Error, Unavailable
@@ -53,12 +53,14 @@ class Sleeper:
 
     @property
     def registered(self) -> bool:
-        """Whether the daemon has the memory; False once it was closed, or the session with it."""
+        """Whether the daemon has the memory, or may have it: False once it was closed, or the session with it. After a close() that raised
+        Timeout it is True, and no operation may use it any more."""
         return self._session is not None
 
     @property
     def valid(self) -> bool:
-        """Whether there is memory behind the region: False from invalidate() to revalidate()."""
+        """Whether there is memory behind the region: False from invalidate() to revalidate(). After one of these that raised Timeout it is
+        what it was before, and that may have begun."""
         return self._valid
 
     def invalidate(self, timeout: Optional[float] = None) -> None:
@@ -70,7 +72,8 @@ class Sleeper:
         may be given back (``MADV_REMOVE``), and must all be there again before revalidate().
 
         Waits at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it: call it again; Incompatible when
-        the daemon is older than this. Of a region that is invalid it returns at once.
+        the daemon is older than this; Unavailable when the region is invalid and the system does not take its pages, as it does not
+        take locked ones. Of a region that is invalid it returns at once.
         """
         with self._change():
             self._open().invalidate(self.id, timeout)
@@ -96,7 +99,8 @@ class Sleeper:
                 raise
             except Error:
                 if not self._valid:
-                    self._give_back()
+                    with suppress(Unavailable):
+                        self._give_back()
                 raise
             self._valid = True
 

@@ -1,6 +1,7 @@
 """Waiting in asyncio.
 
-A listener leaves the completions where they are: poll() still gives each of them.
+A listener asks the operations that tasks wait for, and takes no completions of others. What it has heard poll() does not give again, as after
+wait().
 """
 
 from __future__ import annotations

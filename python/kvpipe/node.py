@@ -326,8 +326,12 @@ class Node:
         """All completions that are there, oldest first, without waiting; each once. When the session is over for good, because
         the daemon ended it or a restarted one refused it, and all of them were collected, its Error is raised instead.
 
+        Not those that an operation has told already: its end by wait(), wait_async(), ``done``, ``completion``, ``failed_blocks`` or a
+        wait_layer() that failed, its RELEASED by wait_released().
+
         Also those of operations that the engine's scheduler submitted, which this rank took part in."""
         out: List[Completion] = []
+        over: List[int] = []  # to be forgotten once all that is there of them was given out
         session, lib = self._session, self._session.lib
         try:
             raws = self._spare.pop()
@@ -336,20 +340,26 @@ class Node:
         with session as handle:
             count = _POLL
             while count == _POLL:
-                count = self._collect(handle, raws, out)
+                count = self._collect(handle, raws, out, over)
             if not out:  # else the next call says it too
                 lib.check(count)
+            session.dropped.extend(over)
             session.reap(handle)
         self._spare.append(raws)
         return out
 
-    def _collect(self, handle: int, raws: Any, out: List[Completion]) -> int:
+    def _collect(self, handle: int, raws: Any, out: List[Completion], over: List[int]) -> int:
         outer = unread.raws
         try:
             unread.raws = raws
             count: int = self._session.lib.poll(handle, raws, _POLL)
             if count > 0:
-                out.extend(self._read(raw) for raw in raws[:count])
+                for raw in raws[:count]:
+                    end = self._read(raw)
+                    out.append(end)
+                    # Its RELEASED has come, or was wait_released()'s.
+                    if raw.op and end.op is None and (end.released or self._session.lib.op_released(handle, raw.op) == 1):
+                        over.append(raw.op)
         finally:
             unread.raws = outer
         if count > 0:
@@ -369,8 +379,6 @@ class Node:
                 operation._settle(end)
             elif end.status == Status.RELEASED:
                 operation._free()
-        elif raw.op and end.released:
-            self._session.dropped.append(raw.op)
         return end
 
     def fileno(self) -> int:

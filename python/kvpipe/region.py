@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from . import _memory
 from ._sleep import Sleeper
-from .errors import Invalid, Quota
+from .errors import Invalid, Quota, Unavailable
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -50,8 +50,8 @@ class Region(Sleeper, mmap.mmap):
     def close(self, timeout: Optional[float] = None) -> None:
         """Takes the memory away from the daemon: operations that use it are ended and fenced first.
 
-        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
-        was. Memory that other buffers still refer to stays mapped until the last of them goes.
+        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it, so that new operations are refused:
+        call it again. Busy: nothing has changed. Memory that other buffers still refer to stays mapped until the last of them goes.
         """
         self._take_away(timeout)
 
@@ -60,7 +60,13 @@ class Region(Sleeper, mmap.mmap):
 
     def _give_back(self) -> None:
         if self._own:
-            _memory.give_back(self.address, self._size)
+            try:
+                _memory.give_back(self.address, self._size)
+            except OSError as error:
+                raise Unavailable(
+                    f"invalidate: the region is invalid, but its pages stay: {error.strerror}: locked memory (mlock, mlockall) does not go: "
+                    "unlock it and call again"
+                ) from None
 
     def _have_back(self) -> None:
         if self._own:

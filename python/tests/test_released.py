@@ -1,7 +1,9 @@
 """Every session concerned hears of an operation's end once, and after MORE exactly once that it was released; nothing adds up."""
 
 import contextlib
+import os
 import select
+import signal
 from collections import defaultdict
 
 import kvpipe
@@ -122,3 +124,25 @@ def test_nothing_adds_up(near, far, where):
         for daemon in {near, there}:
             assert all(s["operations"] == s["uncollected"] == 0 for s in daemon.ask("sessions"))
     idle(near), idle(far)
+
+
+def test_nothing_is_remembered_of_one_that_was_only_waited_for_until_released(hasty):
+    """It ends with MORE, which nobody asks it about, and its RELEASED is what wait_released() heard."""
+    daemon, _ = hasty
+    with Cache(daemon.socket, "c") as cache:
+        node, session = cache.node, cache.node._session
+        ear = select.poll()
+        ear.register(node.fileno(), select.POLLIN)
+        os.kill(daemon.process.pid, signal.SIGSTOP)
+        try:
+            take = node.take("never", [1], token=TOKEN, tokens=16, timeout=0.05)
+            assert ear.poll(60_000)  # the library ends it
+        finally:
+            os.kill(daemon.process.pid, signal.SIGCONT)
+        take.wait_released(60)
+        number = take._id
+        del take
+        (end,) = node.poll()
+        assert end.status == kvpipe.Status.FAILED and end.op is None and not end.released
+        with session as handle:
+            assert session.lib.op_released(handle, number) == -kvpipe.Reason.NOT_FOUND

@@ -1,5 +1,6 @@
 """Engines that sleep: regions give their memory up for a while, under their name, at their address and with their layout."""
 
+import ctypes
 import fcntl
 import itertools
 import mmap
@@ -122,6 +123,21 @@ def test_memory_goes_back_to_the_system_and_comes_again(near):
         words[:] = 9
         assert int(words.sum()) == 9 * 4 * MIB
         del words
+
+
+def test_pages_that_are_locked_stay_and_that_is_said(near):
+    libc = ctypes.CDLL(None, use_errno=True)
+    with kvpipe.connect(near.socket, engine_id="locked") as node:
+        region = node.alloc(4096, huge=False)
+        place = ctypes.c_void_p(region.address), ctypes.c_size_t(4096)
+        assert libc.mlock(*place) == 0
+        with pytest.raises(kvpipe.Unavailable, match="the region is invalid, but its pages stay: .*unlock it and call again"):
+            region.invalidate()
+        assert not region.valid and resident(region) == 4
+        assert libc.munlock(*place) == 0
+        region.invalidate()
+        assert resident(region) == 0
+        region.revalidate()
 
 
 @pytest.mark.parametrize("sleeps", ["producer", "consumer"])
