@@ -206,9 +206,9 @@ struct kvpipe_adopt_opts {
 KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_region_t *region);
 
 /* Takes the region away from the daemon: operations that use it are ended and fenced first. Waits at most timeout_ns
- * (0: 5 s); -KVPIPE_E_TIMEOUT: it may have begun, and then new offers and takes fail with KVPIPE_E_NOT_FOUND, if the layout names
- * the region; its memory is the daemon's, too, until another call succeeds. Memory from kvpipe_mem_alloc() is unmapped; what was
- * adopted stays.
+ * (0: 5 s); -KVPIPE_E_TIMEOUT: it may have begun: operations that use the region have ended then, and new ones are refused
+ * (KVPIPE_E_NOT_FOUND, if the layout names it); its memory is the daemon's, too, until another call succeeds. Memory from
+ * kvpipe_mem_alloc() is unmapped; what was adopted stays.
  * A daemon of after a restart that was told of the memory, and does not have the session, is waited for, too.
  * While the daemon of after a restart refuses the session by a quota, regions can be taken away without it, to make the session
  * smaller: -KVPIPE_E_BUSY then as long as operations wait for that daemon. */
@@ -321,7 +321,8 @@ struct kvpipe_offer_opts {
 	const char *trace;           /* shows in logs of both nodes, or NULL */
 	uint64_t after;              /* blocks are ready once every rank's progress has reached it */
 	uint64_t tag;                /* comes back in the completions of every session concerned */
-	int64_t lease_ns;            /* 0: the daemon's default_lease (30 s); cut to its max_lease (10 min), refused beyond 30 days */
+	int64_t lease_ns;            /* 0: the daemon's default_lease (30 s), and 30 s while it is away, whatever that is; cut to its max_lease
+	                              * (10 min), refused beyond 30 days */
 	uint64_t reserved[4];
 };
 
@@ -428,7 +429,7 @@ struct kvpipe_completion {
 	uint32_t flags;          /* enum kvpipe_completion_flags */
 	uint32_t rank;           /* tp_rank + pp_rank * tp_world of the session it is for; 0xffffffff scheduler */
 	uint32_t epoch;          /* daemon incarnation */
-	uint32_t nfailed;        /* destination (take) runs whose content must not be used */
+	uint32_t nfailed;        /* of FAILED: destination (take) runs whose content must not be used; after CANCELLED, which names none, no block's may */
 	const struct kvpipe_run *failed;  /* valid until the next kvpipe_poll()/kvpipe_wait() of the calling thread */
 	const char *message;     /* never NULL; same lifetime */
 	uint64_t reserved[4];

@@ -36,8 +36,8 @@ class AdoptedRegion(Sleeper):
     def close(self, timeout: Optional[float] = None) -> None:
         """Takes the memory away from the daemon: operations that use it are ended and fenced first.
 
-        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout or Busy, and then the region is what it
-        was. The object stays as it is, may be adopted again, and must still not be resized.
+        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it, so that new operations are refused:
+        call it again. Busy: nothing has changed. The object stays as it is, may be adopted again, and must still not be resized.
         """
         self._take_away(timeout)
 

@@ -41,7 +41,7 @@ class Completion(NamedTuple):
       program no longer holds it.
     - ``status``, ``reason``, ``message``: how it ended, why, and in words.
     - ``rank``: the rank that this is about, tp + pp * tp_world; 0xffffffff for a scheduler.
-    - ``failed``: runs of destination blocks whose content must not be used.
+    - ``failed``: of FAILED, runs of destination blocks whose content must not be used. After CANCELLED, which names none, no block's may be.
     - ``released``: True when nothing touches the memory any more. False: exactly one RELEASED completion follows, from poll(); who
       heard of it from the operation (its ``released``, wait_released(), cancel(), withdraw()) may not hear of it there as well.
     - ``bytes``: of a take, bytes moved for this rank, of all ranks for the session that asked; of an offer, those of all ranks

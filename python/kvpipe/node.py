@@ -189,8 +189,9 @@ class Node:
         - ``blocks``: the ids of group 0, or one list for each group. A list, or any buffer of 32-bit integers;
           NO_BLOCK for a position without a block. Paged lists have ceil(tokens / block_size) ids.
         - ``token``: 16 to 32 bytes that a taker must present; None draws one: ``offer.token``.
-        - ``lease``: seconds for which it stands, for a while also when this process dies; None: the daemon's ``default_lease``. One longer
-          than its ``max_lease`` (10 minutes unless it is configured) is cut to that. ``consumers``: engines that will take it.
+        - ``lease``: seconds for which it stands, for a while also when this process dies; None: the daemon's ``default_lease``, and 30 s while
+          the daemon is away, whatever that is. One longer than its ``max_lease`` (10 minutes unless it is configured) is cut to that.
+          ``consumers``: engines that will take it.
         - ``after``: ready once every rank's progress has reached it. ``sealed=False``: extend() will add to it.
         - ``content``: a digest that the taker must give too. ``trace``: shows in the logs of both nodes. ``tag``: comes
           back in completions.

@@ -28,7 +28,7 @@ class Take(Operation):
     @property
     def failed_blocks(self) -> Any:
         """Block ids whose content must not be used, in the shape in which the blocks were given: a list, or one list for
-        each group. Empty while it runs and when all went well."""
+        each group. Of a take that failed; empty while it runs and when all went well. After a cancel, which names none, no block's may be."""
         end = self._look()
         return self._ids.within(end.failed if end is not None else ())
 
