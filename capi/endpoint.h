@@ -116,8 +116,11 @@ enum kv_eop_state { KV_EOP_FREE, KV_EOP_READY, KV_EOP_RUNNING, KV_EOP_ENDED };
 
 struct kv_get;
 struct kv_answer { /* of an operation that somebody waits for */
+	uint64_t op;    /* PUT: whose it is */
 	bool done;
 	uint32_t status;
+	enum kvpipe_reason reason; /* FAILED */
+	char text[KV_TEXT];
 };
 
 struct kv_eop {
@@ -190,7 +193,7 @@ struct kv_end {
 	uint64_t wanted_bytes;  /* what a try had no room for; of several the smallest */
 	uint32_t wanted_blocks;
 	bool wants;
-	bool lost;              /* an entry could not be kept: reason and text, to be told once */
+	uint32_t lost;          /* entries that could not be kept, to be told once; reason and text: of the last */
 
 	/* receiving: get.c, got.c */
 	struct kv_get *shorts;  /* that need room, in order */
@@ -274,8 +277,10 @@ struct kv_put {
 	uint32_t key_len;
 	const uint32_t *tokens;
 	uint32_t ntokens;
+	struct kv_answer *answer; /* filled when the daemon refuses it, until kv_put_forget(); NULL: it counts as lost then */
 };
 int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns);
+void kv_put_forget(struct kv_end *e, const struct kv_answer *answer);
 void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d); /* needs lock */
 bool kv_put_ready(struct kv_end *e);
 

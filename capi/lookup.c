@@ -99,8 +99,10 @@ static int seen(struct kvpipe_lookup *l, int64_t deadline)
 
 int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value, int64_t timeout_ns)
 {
+	struct kv_answer answer = { 0 };
 	const struct kv_put put = {
 		.what = "put", .form = KVPIPE_MATCH_KEY, .members = { value }, .count = 1, .key = key, .key_len = key_len,
+		.answer = &answer,
 	};
 	int err = kv_check_bytes("put: key", key, key_len, 1, KVPIPE_MAX_KEY);
 	int64_t deadline;
@@ -117,8 +119,12 @@ int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, con
 		err = seen(l, deadline);
 	if (err == 0)
 		err = kv_end_put(e, &put, timeout_ns);
-	if (err == 0) /* who hears of it and asks for the key must not find what it had before */
+	if (err == 0) { /* who hears of it and asks for the key must not find what it had before */
 		err = seen(l, deadline);
+		kv_put_forget(e, &answer);
+		if (answer.status == KVPIPE_FAILED)
+			err = kv_end_says(e, answer.reason, "put", answer.text);
+	}
 	kv_end_leave(e);
 	return err;
 }

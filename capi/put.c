@@ -57,12 +57,12 @@ static bool may_go_on(void *arg)
 {
 	const struct wish *w = arg;
 
-	return w->e->over || w->e->lost || has_room(w->e, w->bytes, w->blocks);
+	return w->e->over || w->e->lost > 0 || has_room(w->e, w->bytes, w->blocks);
 }
 
 bool kv_put_ready(struct kv_end *e)
 {
-	return e->over || e->lost || !e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks);
+	return e->over || e->lost > 0 || !e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks);
 }
 
 static int no_room(struct kv_end *e, const char *what, const struct wish *w)
@@ -90,6 +90,19 @@ static int no_room(struct kv_end *e, const char *what, const struct wish *w)
 		      e->pool->nblocks, e->pool->block);
 }
 
+/* Once, of all that were. */
+static int say_lost(struct kv_end *e, const char *what)
+{
+	char lead[64];
+
+	if (e->lost == 1)
+		snprintf(lead, sizeof(lead), "%s: an earlier entry was lost", what);
+	else
+		snprintf(lead, sizeof(lead), "%s: %u earlier entries were lost, the last", what, e->lost);
+	e->lost = 0;
+	return kv_end_says(e, e->reason, lead, e->text);
+}
+
 /* Waits for room and takes it. NULL: *error says why not. */
 static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const struct item *it, int64_t timeout_ns, int64_t deadline,
 			      int *error)
@@ -104,11 +117,8 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 		kv_end_nap(e);
 	bool go = kv_end_wait(e, may_go_on, &w, deadline);
 	int err = kv_end_error(e, p->what);
-	if (err == 0 && e->lost) {
-		e->lost = false;
-		char lead[64];
-		snprintf(lead, sizeof(lead), "%s: an earlier entry was lost", p->what);
-		err = kv_end_says(e, e->reason, lead, e->text);
+	if (err == 0 && e->lost > 0) {
+		err = say_lost(e, p->what);
 	} else if (err == 0 && !go) {
 		err = no_room(e, p->what, &w);
 	} else if (err == 0) {
@@ -120,6 +130,9 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 		e->wants = false;
 		op->bytes = it->counted;
 		op->past = e->used > KV_CACHED;
+		op->answer = p->answer;
+		if (p->answer != NULL)
+			p->answer->op = op->id;
 		e->used += it->counted;
 		e->items++;
 	} else if (op != NULL) {
@@ -199,6 +212,15 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 	return err;
 }
 
+void kv_put_forget(struct kv_end *e, const struct kv_answer *answer)
+{
+	pthread_mutex_lock(&e->kv->lock);
+	struct kv_eop *op = kv_eop_find(e, answer->op);
+	if (op != NULL)
+		op->answer = NULL;
+	pthread_mutex_unlock(&e->kv->lock);
+}
+
 void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 {
 	e->used -= op->bytes;
@@ -207,8 +229,12 @@ void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 		return;
 	if (!e->lookup) { /* a pipe without one of its items is none */
 		kv_end_over(e, (enum kvpipe_reason)d->reason, d->text);
-	} else if (!e->over && !e->lost) {
-		e->lost = true;
+	} else if (op->answer != NULL) {
+		op->answer->status = d->status;
+		op->answer->reason = (enum kvpipe_reason)d->reason;
+		snprintf(op->answer->text, sizeof(op->answer->text), "%s", d->text);
+	} else if (!e->over) {
+		e->lost++;
 		e->reason = (enum kvpipe_reason)d->reason;
 		snprintf(e->text, sizeof(e->text), "%s", d->text);
 	}

@@ -593,7 +593,8 @@ KVPIPE_API int kvpipe_lookup_open(kvpipe_t *kv, const struct kvpipe_lookup_opts 
 /* Owner: inserts an entry {tokens, roi, key, value, hidden}; each may be NULL (None). Copies, and waits only while the capacity
  * is exceeded. It is found by its tokens under roi (kvpipe_lookup_select); without tokens only by a query for anything.
  * INVALID: larger than the capacity, or tokens or roi are not such (below). An entry that could not be kept after all (QUOTA: the
- * daemon's limit of items, or 67,108,864 tokens of all entries together) is the error of a following call, once; others stay. */
+ * daemon's limit of items, or 67,108,864 tokens of all entries together) is the error of a following call, once for all that were lost
+ * until then, whose number it says; others stay. */
 KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tensor *const members[5], int64_t timeout_ns);
 
 /* Selecting end: asks for the oldest entry that matches, and removes it from the buffer; waits for one to come until timeout_ns
@@ -607,7 +608,7 @@ KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tens
 
 /* By key (1 .. KVPIPE_MAX_KEY bytes), beside the entries with tokens. put (owner) replaces what the key had, for every get
  * that begins after it returned; get (selecting end) leaves it there, and waits for the key to come as select does. value NULL:
- * None. put: TIMEOUT also when the daemon does not say in time, or half a second, that it knows of it: it replaces what the key had once
+ * None. put: what the daemon refuses (QUOTA) is its error, and the key keeps what it had. TIMEOUT also when the daemon does not say in time, or half a second, that it knows of it: it replaces what the key had once
  * the daemon goes on. */
 KVPIPE_API int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value,
 				 int64_t timeout_ns);

@@ -58,7 +58,7 @@ struct exchange {
 	bool leave;
 	uint16_t still; /* 0: none */
 	unsigned int fail, shorts, seen_gets, seen_puts, declines;
-	uint32_t reason, refuse, ready_to_release;
+	uint32_t reason, refuse, refuse_puts, refused_puts, ready_to_release;
 	const char *refusal;
 	struct get *unreleased[64];
 };
@@ -172,6 +172,15 @@ static void match_all(struct exchange *x)
 	}
 }
 
+static void refuse_put(struct exchange *x, struct end *e, const struct kvpipe_sqe *s)
+{
+	struct kvpipe_cqe c = { .user_data = s->user_data, .status = KVPIPE_FAILED, .reason = (uint16_t)x->refuse_puts };
+	char text[32];
+
+	snprintf(text, sizeof(text), "refusal %u", ++x->refused_puts);
+	fake_post(e->fake, c, NULL, 0, text);
+}
+
 static void put(struct exchange *x, struct end *e, const struct kvpipe_sqe *s, const uint8_t *record)
 {
 	struct item *it = &x->items[x->nitems++];
@@ -271,7 +280,10 @@ static void submission(struct fake *f, const struct kvpipe_sqe *s, const uint8_t
 		cancel(x, e, s);
 		break;
 	case KVPIPE_OPCODE_PUT:
-		put(x, e, s, record);
+		if (x->refuse_puts != 0)
+			refuse_put(x, e, s);
+		else
+			put(x, e, s, record);
 		break;
 	default:
 		CHECK_INT(s->op, KVPIPE_OPCODE_GET);
@@ -412,6 +424,13 @@ void exchange_refuse(struct exchange *x, uint32_t reason, const char *text)
 	pthread_mutex_lock(&x->lock);
 	x->refuse = reason;
 	x->refusal = text;
+	pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_refuse_puts(struct exchange *x, uint32_t reason)
+{
+	pthread_mutex_lock(&x->lock);
+	x->refuse_puts = reason;
 	pthread_mutex_unlock(&x->lock);
 }
 

@@ -218,6 +218,20 @@ static void over_without_the_daemon(void)
 	stop();
 }
 
+/* Until the owner was told of that many refusals. */
+static void await_lost(uint32_t n)
+{
+	struct kv_end *e = (struct kv_end *)(void *)own;
+
+	for (bool told = false; !told;) {
+		sched_yield();
+		pthread_mutex_lock(&e->kv->lock);
+		kv_end_look(e);
+		told = e->lost == n;
+		kv_end_unlock(e);
+	}
+}
+
 /* A put, too, that nobody confirms; tried again it is not in the buffer twice. */
 static void put_without_the_daemon(void)
 {
@@ -237,6 +251,42 @@ static void put_without_the_daemon(void)
 	fake_pause(exchange_fake(x, 0), false);
 	CHECK_INT(kvpipe_lookup_put(own, "k", 1, &t, WAIT), 0);
 	CHECK_INT(e->items, 2);
+	stop();
+}
+
+/* The daemon's refusal of a put is that put's own error, whatever became of entries before; no later call says it. */
+static void a_put_hears_that_it_was_refused(void)
+{
+	const uint64_t n = 1;
+	struct kvpipe_tensor t = flat(KVPIPE_U64, 1, &n);
+
+	start(1 << 16);
+	CHECK_INT(kvpipe_lookup_put(own, "k", 1, &t, WAIT), 0);
+	exchange_refuse_puts(x, KVPIPE_E_QUOTA);
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, WAIT), KVPIPE_E_QUOTA, "put: \"l\": refusal 1");
+	insert(1, NULL, 0, NULL);
+	await_lost(1);
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, WAIT), KVPIPE_E_QUOTA, "put: an earlier entry was lost: \"l\": refusal 2");
+	exchange_refuse_puts(x, 0);
+	CHECK_INT(kvpipe_lookup_put(own, "k", 1, &t, WAIT), 0);
+	stop();
+}
+
+/* Entries that are refused later are one error of the owner's: it says how many. */
+static void of_lost_entries_the_number_is_told(void)
+{
+	const struct kvpipe_tensor *none[5] = { NULL };
+
+	start(1 << 16);
+	exchange_refuse_puts(x, KVPIPE_E_QUOTA);
+	fake_pause(exchange_fake(x, 0), true);
+	for (uint64_t i = 0; i < 4; i++)
+		insert(i, NULL, 0, NULL);
+	fake_pause(exchange_fake(x, 0), false);
+	await_lost(4);
+	CHECK_FAILS(kvpipe_lookup_insert(own, none, 0), KVPIPE_E_QUOTA, "insert: 4 earlier entries were lost, the last: \"l\": refusal 4");
+	exchange_refuse_puts(x, 0);
+	CHECK_INT(kvpipe_lookup_insert(own, none, 0), 0);
 	stop();
 }
 
@@ -796,7 +846,8 @@ int main(int argc, char **argv)
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
-		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
+		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused),
+		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
 		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),
 		TEST(given_up_while_the_queue_is_full), TEST(capacities),
 	};

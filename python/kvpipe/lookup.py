@@ -73,7 +73,8 @@ class LookupBuffer(End):
         """Inserts an entry of five tensors, each of which may be None; waits only while the capacity is exceeded.
 
         It is found by those of its ``tokens`` (one dimension, integers of 0 to 2^32 - 1) for which ``roi`` (bool, as many) is
-        true; without tokens only by a query for anything. Raises Invalid at once for an entry larger than the capacity.
+        true; without tokens only by a query for anything. Raises Invalid at once for an entry larger than the capacity, and once
+        what became of earlier ones that the daemon did not take, with their number.
         """
         array, held = self._entry(tokens, roi, key, value, hidden)
         self._wait(lambda h, ns: int(self._lib.lookup_insert(h, array, ns)), _end.deadline(timeout))
@@ -98,6 +99,7 @@ class LookupBuffer(End):
     def put(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
         """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced.
 
+        Raises Quota when the daemon does not take it, and the key keeps what it had; an earlier insert's error as insert() does.
         Timeout, when it says that the daemon does not answer: it is there once the daemon goes on.
         """
         name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)

@@ -11,6 +11,7 @@ import threading
 import kvpipe
 import numpy
 import pytest
+from daemons import Daemon
 from engines import why_late
 
 
@@ -188,6 +189,21 @@ def test_put_and_get(ends):
         sel.drop_select(timeout=0.05)  # what lies under keys is not for queries
     with pytest.raises(kvpipe.Timeout):
         sel.get("nothing", timeout=0.05)
+
+
+def test_a_put_that_the_daemon_refuses_fails(folder, name):
+    """And the key keeps what it had."""
+    daemon = Daemon(folder / "few", "few", folder / "ca", config="[limits]\nitems = 2\n")
+    try:
+        with kvpipe.connect(daemon.socket, engine_id="a") as node, node.lookup_buffer(name, capacity=1 << 20) as own, \
+                node.lookup_buffer(name) as sel:
+            own.put("a", numpy.array([1]))
+            own.put("b", numpy.array([2]))
+            with pytest.raises(kvpipe.Quota, match="limits.items = 2"):
+                own.put("a", numpy.array([3]))
+            assert sel.get("a").tolist() == [1]
+    finally:
+        daemon.stop()
 
 
 def test_large_entries(ends):
