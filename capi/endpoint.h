@@ -127,6 +127,7 @@ struct kv_eop {
 	uint64_t id;          /* user_data: generation and index */
 	struct kv_span span;  /* blocks that it holds */
 	uint64_t bytes;       /* PUT: that count against the capacity */
+	uint64_t number;      /* PUT: of those of its end, from 1 */
 	struct kv_get *get;   /* GET: whose; NULL: nobody's any more */
 	struct kv_answer *answer;
 	uint32_t next_free;
@@ -134,6 +135,12 @@ struct kv_eop {
 	uint8_t opcode, state;
 	bool past;            /* PUT: more waits before it than caches hold */
 	bool unwanted;        /* GET: given up before it was submitted, which it is not any more */
+};
+
+struct kv_flush { /* a wait until all that was put before is gone */
+	struct kv_flush *next;
+	uint64_t last; /* number of a PUT */
+	uint32_t left; /* of those up to it */
 };
 
 struct kv_done { /* a terminal completion */
@@ -190,6 +197,8 @@ struct kv_end {
 	/* home: put.c */
 	uint64_t used;          /* bytes not yet received */
 	uint32_t items;
+	uint64_t sent;          /* number of the last PUT */
+	struct kv_flush *flushes;
 	uint64_t wanted_bytes;  /* what a try had no room for; of several the smallest */
 	uint32_t wanted_blocks;
 	bool wants;

@@ -84,11 +84,30 @@ int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t, int64_t ti
 	return err;
 }
 
+struct flush {
+	struct kv_flush put; /* first */
+	const struct kv_end *e;
+};
+
 static bool all_received(void *arg)
 {
-	const struct kv_end *e = arg;
+	const struct flush *f = arg;
 
-	return e->over || e->items == 0;
+	return f->e->over || f->put.left == 0;
+}
+
+/* Waits for what was sent before, and not for what others send meanwhile. Needs lock. */
+static uint32_t wait_for_items(struct kv_end *e, int64_t deadline)
+{
+	struct flush f = { .put = { .next = e->flushes, .last = e->sent, .left = e->items }, .e = e };
+
+	e->flushes = &f.put;
+	kv_end_wait(e, all_received, &f, deadline);
+	struct kv_flush **at = &e->flushes;
+	while (*at != &f.put)
+		at = &(*at)->next;
+	*at = f.put.next;
+	return f.put.left;
 }
 
 int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
@@ -103,11 +122,11 @@ int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
 	if (err == 0) {
 		pthread_mutex_lock(&e->kv->lock);
 		kv_end_look(e);
-		bool done = kv_end_wait(e, all_received, e, deadline);
+		uint32_t left = wait_for_items(e, deadline);
 		err = kv_end_error(e, "flush");
-		if (err == 0 && !done)
-			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u item%s of \"%s\" %s not received within %s: does its receiver run?", e->items,
-				     KV_PLURAL(e->items), e->name, e->items == 1 ? "was" : "were", KV_SPAN(timeout_ns));
+		if (err == 0 && left > 0)
+			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u item%s of \"%s\" %s not received within %s: does its receiver run?", left,
+				     KV_PLURAL(left), e->name, left == 1 ? "was" : "were", KV_SPAN(timeout_ns));
 		kv_end_unlock(e);
 	}
 	kv_end_leave(e);

@@ -129,6 +129,7 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	if (err == 0 && op != NULL) {
 		e->wants = false;
 		op->bytes = it->counted;
+		op->number = ++e->sent;
 		op->past = e->used > KV_CACHED;
 		op->answer = p->answer;
 		if (p->answer != NULL)
@@ -142,6 +143,15 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	kv_end_unlock(e);
 	*error = err;
 	return op;
+}
+
+/* It was received, or not even submitted. Items need not be received in their order. */
+static void leave(struct kv_end *e, const struct kv_eop *op)
+{
+	e->used -= op->bytes;
+	e->items--;
+	for (struct kv_flush *f = e->flushes; f != NULL; f = f->next)
+		f->left -= op->number <= f->last;
 }
 
 static void fill(struct kv_end *e, const struct kv_put *p, const struct item *it, const struct kv_span *span, bool past)
@@ -203,8 +213,7 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 	err = kv_end_submit(e, op, &r, deadline > least ? deadline : least, NULL);
 	if (err != 0) {
 		pthread_mutex_lock(&e->kv->lock);
-		e->used -= it.counted;
-		e->items--;
+		leave(e, op);
 		kv_eop_free(e, op);
 		e->kv->fresh = true; /* room in the queue is announced nowhere: the next try may find some */
 		kv_end_unlock(e);
@@ -223,8 +232,7 @@ void kv_put_forget(struct kv_end *e, const struct kv_answer *answer)
 
 void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 {
-	e->used -= op->bytes;
-	e->items--;
+	leave(e, op);
 	if (d->status != KVPIPE_FAILED)
 		return;
 	if (!e->lookup) { /* a pipe without one of its items is none */

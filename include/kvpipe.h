@@ -562,7 +562,8 @@ KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg
  * epoll, level-triggered; owned by the pipe: do not read or close it. */
 KVPIPE_API int kvpipe_pipe_fd(kvpipe_pipe_t *p);
 
-/* SEND: waits until everything sent so far was received. */
+/* SEND: waits until everything that was sent before the call was fetched by the receiving end, where it may lie unread for a while (its
+ * window). */
 KVPIPE_API int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns);
 
 /* Closes an end. SEND: what was sent stays receivable for linger, then the receiver gets CLOSED. RECV: the next receiver goes on

@@ -545,6 +545,33 @@ static void two_receivers(void)
 	}
 }
 
+static void *flush(void *arg)
+{
+	*(int *)arg = kvpipe_pipe_flush(tx, 20 * KV_SEC);
+	return NULL;
+}
+
+/* A flush waits for what was sent before it, and not for what another thread sends meanwhile. */
+static void a_flush_among_senders(void)
+{
+	pthread_t t;
+	int err;
+
+	start(0, 1);
+	send_number(tx, 0);
+	CHECK(pthread_create(&t, NULL, flush, &err) == 0);
+	await_waiters(&tx->end, 1);
+	send_number(tx, 1);
+	CHECK_FAILS(kvpipe_pipe_flush(tx, 0), KVPIPE_E_TIMEOUT, "2 items of \"p\" were not received");
+	recv_number(rx, 0);
+	CHECK(pthread_join(t, NULL) == 0);
+	CHECK_INT(err, 0);
+	CHECK_FAILS(kvpipe_pipe_flush(tx, 0), KVPIPE_E_TIMEOUT, "1 item of \"p\" was not received");
+	recv_number(rx, 1);
+	CHECK_INT(kvpipe_pipe_flush(tx, WAIT), 0);
+	stop();
+}
+
 static void *receive_patiently(void *arg)
 {
 	kvpipe_msg_t *m;
@@ -838,7 +865,7 @@ int main(int argc, char **argv)
 		TEST(opened_in_vain),
 		TEST(the_session_closes), TEST(closed_in_vain),
 		TEST(descriptors), TEST(edges), TEST(the_smallest_is_told_first),
-		TEST(threads), TEST(two_receivers), TEST(patience),
+		TEST(threads), TEST(two_receivers), TEST(a_flush_among_senders), TEST(patience),
 		TEST(forked), TEST(messages),
 	};
 	return RUN(tests);

@@ -86,7 +86,8 @@ class Pipe(End):
         del held
 
     def flush(self, timeout: Optional[float] = None) -> None:
-        """Waits until everything sent so far was received."""
+        """Waits until the receiving end has fetched everything that was sent, by others while it waits too if they never pause; it may
+        lie unread there (``window``)."""
         self._wait(lambda h, ns: int(self._lib.pipe_flush(h, ns)), _end.deadline(timeout))
 
     async def flush_async(self, timeout: Optional[float] = None) -> None:
