@@ -82,7 +82,7 @@ static int no_room(struct kv_end *e, const char *what, const struct wish *w)
 	if (e->nops >= kv_eop_limit(e))
 		return kv_err(KVPIPE_E_TIMEOUT,
 			      "%s: no room for an item within %s: \"%s\" holds %u that nobody received yet, the limit is %u, whatever the capacity",
-			      what, within, e->name, e->items, kv_eop_limit(e));
+			      what, within, e->name, e->items, kv_eop_limit(e) - 1); /* the BIND is one, too */
 	return kv_err(KVPIPE_E_TIMEOUT,
 		      "%s: no room for %u blocks within %s: \"%s\" holds %u item%s that nobody received yet, in %u of %u blocks of %u bytes; "
 		      "each takes whole ones: open it with more capacity, or send fewer and larger ones",

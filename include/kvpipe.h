@@ -512,8 +512,9 @@ struct kvpipe_tensor {
  *    slows nobody else. None (a NULL tensor) and tensors without bytes are values like others and take no room.
  *  - The memory behind a capacity is a quarter and 64 KiB larger, present from the start, and twice that at a receiving end. An item with
  *    bytes takes whole blocks of it: of 256 bytes, doubled with the capacity from 128 MiB on, 4096 at most; its tensors begin at multiples
- *    of 64. So small items may fill the blocks before the capacity, and there are 262,140 items at a time at most; an item of 1,700 bytes in five
- *    tensors never waits for anything but the capacity, or that. What ran out is said.
+ *    of 64. So small items may fill the blocks before the capacity, and there are 262,139 items at a time at most; an item of 1,700 bytes in five
+ *    tensors never waits for anything but the capacity, or that. What ran out is said. A capacity is at most 2^40 bytes, and an item 4,294,967,231,
+ *    whatever the capacity.
  *  - A name lives on its node. `token` (16 to 32 bytes, or none): both ends must give the same.
  *  - What was published stays receivable for `linger` after its end was closed or its process died, then the receiver gets
  *    CLOSED or PEER_GONE. What is in a pipe or buffer does not survive its daemon: RESTARTED.
@@ -549,7 +550,7 @@ struct kvpipe_pipe_opts {
 KVPIPE_API int kvpipe_pipe_open(kvpipe_t *kv, const struct kvpipe_pipe_opts *opts, kvpipe_pipe_t **out);
 
 /* Sends a tensor, or None (t NULL): copies it, so that t is the caller's again, and waits only for room. TIMEOUT: no room in
- * time, nothing was sent. INVALID at once: larger than the capacity. A send that failed later (the daemon was restarted, is being
+ * time, nothing was sent. INVALID at once: larger than the capacity, or than an item may be. A send that failed later (the daemon was restarted, is being
  * drained, or has a limit of items below the library's) is the error of every following call: nothing is sent behind it. */
 KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t, int64_t timeout_ns);
 
@@ -593,7 +594,7 @@ KVPIPE_API int kvpipe_lookup_open(kvpipe_t *kv, const struct kvpipe_lookup_opts 
 
 /* Owner: inserts an entry {tokens, roi, key, value, hidden}; each may be NULL (None). Copies, and waits only while the capacity
  * is exceeded. It is found by its tokens under roi (kvpipe_lookup_select); without tokens only by a query for anything.
- * INVALID: larger than the capacity, or tokens or roi are not such (below). An entry that could not be kept after all (QUOTA: the
+ * INVALID: larger than the capacity, or than an item may be, or tokens or roi are not such (below). An entry that could not be kept after all (QUOTA: the
  * daemon's limit of items, or 67,108,864 tokens of all entries together) is the error of a following call, once for all that were lost
  * until then, whose number it says; others stay. */
 KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tensor *const members[5], int64_t timeout_ns);

@@ -263,6 +263,23 @@ static void lookups(void)
 	kvpipe_close(b);
 }
 
+/* What takes no room of the capacity has a limit of its own. */
+static void as_many_items_as_there_may_be(void)
+{
+	enum { MOST = 262139 };
+	kvpipe_t *kv = connect_as("a");
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "many", .end = KVPIPE_SEND, .linger_ns = 1);
+	kvpipe_pipe_t *p;
+
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &p), 0);
+	for (int n = 0; n < MOST; n++)
+		CHECK_INT(kvpipe_pipe_send(p, NULL, WAIT), 0);
+	CHECK_FAILS(kvpipe_pipe_send(p, NULL, 0), KVPIPE_E_TIMEOUT,
+		    "\"many\" holds 262139 that nobody received yet, the limit is 262139, whatever the capacity");
+	kvpipe_pipe_close(p);
+	kvpipe_close(kv);
+}
+
 static kvpipe_pipe_t *tx, *rx;
 
 static void *sender(void *arg)
@@ -292,7 +309,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
-		TEST(five_thousand_queries), TEST(lookups), TEST(at_the_same_time),
+		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(at_the_same_time),
 	};
 	return RUN(tests);
 }

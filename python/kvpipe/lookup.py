@@ -73,8 +73,8 @@ class LookupBuffer(End):
         """Inserts an entry of five tensors, each of which may be None; waits only while the capacity is exceeded.
 
         It is found by those of its ``tokens`` (one dimension, integers of 0 to 2^32 - 1) for which ``roi`` (bool, as many) is
-        true; without tokens only by a query for anything. Raises Invalid at once for an entry larger than the capacity, and once
-        what became of earlier ones that the daemon did not take, with their number.
+        true; without tokens only by a query for anything. Raises Invalid at once for an entry larger than the capacity, or
+        than 4,294,967,231 bytes, and once what became of earlier ones that the daemon did not take, with their number.
         """
         array, held = self._entry(tokens, roi, key, value, hidden)
         self._wait(lambda h, ns: int(self._lib.lookup_insert(h, array, ns)), _end.deadline(timeout))

@@ -72,8 +72,8 @@ class Pipe(End):
     def send_tensor(self, tensor: Any, timeout: Optional[float] = None) -> None:
         """Sends a copy of a tensor, or None, and waits only for room: the tensor may be written at once.
 
-        Raises Timeout (no room came), Invalid (larger than the capacity, or of a kind that cannot be sent), and from then on
-        whatever became of an earlier one: PeerGone, Restarted, ...
+        Raises Timeout (no room came), Invalid (larger than the capacity, or than 4,294,967,231 bytes, or of a kind that
+        cannot be sent), and from then on whatever became of an earlier one: PeerGone, Restarted, ...
         """
         pointer, held = tensors.describe_or_none("send_tensor", tensor)
         self._wait(lambda h, ns: int(self._lib.pipe_send(h, pointer, ns)), _end.deadline(timeout))
