@@ -65,8 +65,10 @@ bool kv_put_ready(struct kv_end *e)
 	return e->over || e->lost > 0 || !e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks);
 }
 
-static int no_room(struct kv_end *e, const char *what, const struct wish *w)
+static int no_room(struct kv_end *e, const struct kv_put *p, const struct wish *w)
 {
+	const char *what = p->what;
+
 	/* Of several that want room the smallest is told first. Once there was room for it, it had its turn: it may have been given up. */
 	if (!e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks) || w->bytes < e->wanted_bytes) {
 		e->wanted_bytes = w->bytes;
@@ -76,9 +78,10 @@ static int no_room(struct kv_end *e, const char *what, const struct wish *w)
 	const char *within = KV_SPAN(w->timeout_ns);
 	if (e->used + w->bytes > e->capacity)
 		return kv_err(KVPIPE_E_TIMEOUT,
-			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u item%s that nobody received yet", what,
+			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u item%s that nobody received yet%s", what,
 			      (unsigned long long)w->bytes, within, e->name, (unsigned long long)e->used,
-			      (unsigned long long)e->capacity, e->items, KV_PLURAL(e->items));
+			      (unsigned long long)e->capacity, e->items, KV_PLURAL(e->items),
+			      p->form == KVPIPE_MATCH_KEY ? "; what a key has stays until its new value is there" : "");
 	if (e->nops >= kv_eop_limit(e))
 		return kv_err(KVPIPE_E_TIMEOUT,
 			      "%s: no room for an item within %s: \"%s\" holds %u that nobody received yet, the limit is %u, whatever the capacity",
@@ -120,7 +123,7 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	if (err == 0 && e->lost > 0) {
 		err = say_lost(e, p->what);
 	} else if (err == 0 && !go) {
-		err = no_room(e, p->what, &w);
+		err = no_room(e, p, &w);
 	} else if (err == 0) {
 		op = kv_eop_new(e, KVPIPE_OPCODE_PUT);
 		if (op == NULL || !kv_pool_take(e->pool, w.blocks, &op->span))

@@ -610,8 +610,9 @@ KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tens
 
 /* By key (1 .. KVPIPE_MAX_KEY bytes), beside the entries with tokens. put (owner) replaces what the key had, for every get
  * that begins after it returned; get (selecting end) leaves it there, and waits for the key to come as select does. value NULL:
- * None. put: what the daemon refuses (QUOTA) is its error, and the key keeps what it had. TIMEOUT also when the daemon does not say in time, or half a second, that it knows of it: it replaces what the key had once
- * the daemon goes on. */
+ * None. put: the old value stays until the new one is there, so where both together are more than the capacity there is never room (TIMEOUT). What
+ * the daemon refuses (QUOTA) is the put's error, and the key keeps what it had. TIMEOUT also when the daemon does not say in time, or half a
+ * second, that it knows of it: it replaces what the key had once the daemon goes on. */
 KVPIPE_API int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value,
 				 int64_t timeout_ns);
 KVPIPE_API int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t key_len, int64_t timeout_ns,

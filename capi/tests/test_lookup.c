@@ -272,6 +272,22 @@ static void a_put_hears_that_it_was_refused(void)
 	stop();
 }
 
+/* What a key had stays until the new value is there: a put that has no room says so. */
+static void a_put_needs_room_beside_what_the_key_has(void)
+{
+	static uint8_t data[600];
+	struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+	const struct kvpipe_tensor *members[5] = { &t };
+
+	start(1000);
+	CHECK_INT(kvpipe_lookup_put(own, "k", 1, &t, WAIT), 0);
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, KV_MS), KVPIPE_E_TIMEOUT,
+		    "holds 600 of 1000 bytes in 1 item that nobody received yet; what a key has stays until its new value is there");
+	CHECK_FAILS(kvpipe_lookup_insert(own, members, KV_MS), KVPIPE_E_TIMEOUT, "holds 600 of 1000 bytes in 1 item that nobody received yet");
+	CHECK(strstr(kvpipe_last_error(), "key") == NULL);
+	stop();
+}
+
 /* Entries that are refused later are one error of the owner's: it says how many. */
 static void of_lost_entries_the_number_is_told(void)
 {
@@ -847,6 +863,7 @@ int main(int argc, char **argv)
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused),
+		TEST(a_put_needs_room_beside_what_the_key_has),
 		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
 		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),
 		TEST(given_up_while_the_queue_is_full), TEST(capacities),

@@ -97,7 +97,8 @@ class LookupBuffer(End):
         return array, described
 
     def put(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
-        """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced.
+        """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced. Until then both need room:
+        where they are more than the capacity together there is never any (Timeout).
 
         Raises Quota when the daemon does not take it, and the key keeps what it had; an earlier insert's error as insert() does.
         Timeout, when it says that the daemon does not answer: it is there once the daemon goes on.
