@@ -568,8 +568,9 @@ KVPIPE_API int kvpipe_pipe_fd(kvpipe_pipe_t *p);
 KVPIPE_API int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns);
 
 /* Closes an end. SEND: what was sent stays receivable for linger, then the receiver gets CLOSED. RECV: the next receiver goes on
- * with what was not fetched yet; what was fetched ahead is lost (window 1: nothing). Messages stay valid. Calls of other threads
- * end with CLOSED first. Waits for the daemon at most 5 s, as kvpipe_close(). NULL is allowed. */
+ * with what was not fetched yet; what was fetched ahead is lost (window 1: at most one, which a recv that timed out had asked for and which
+ * came after that). Messages stay valid. Calls of other threads end with CLOSED first. Waits for the daemon at most 5 s, as kvpipe_close().
+ * NULL is allowed. */
 KVPIPE_API void kvpipe_pipe_close(kvpipe_pipe_t *p);
 
 struct kvpipe_lookup_opts {

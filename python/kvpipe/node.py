@@ -152,8 +152,9 @@ class Node:
         - ``capacity``: bytes that may be sent and not yet received (sender; None: 64 MiB).
         - ``token``: 16 to 32 bytes that the other end must give too; None: anybody of this node and its peers may open it.
         - ``peer``: the sender's node, by name or "host:port" (receiver; None: this one).
-        - ``window``: items fetched ahead (receiver; None: 64, 1: none). ``linger``: seconds for which what was sent can
-          still be received after the sender is gone (sender; None: 10).
+        - ``window``: items fetched ahead (receiver; None: 64, 1: none), which are lost when this end is closed, as is the one that
+          came after the receive that had waited for it. ``linger``: seconds for which what was sent can still be received after
+          the sender is gone (sender; None: 10).
 
         Raises Busy (the name has such an end already, or what one that is gone has sent waits still: for how long is said),
         Denied (token), Quota, Unavailable (the daemon is away, and not back within 5 s), Timeout (it is there, and does not answer).
