@@ -520,7 +520,10 @@ struct kvpipe_tensor {
  *    CLOSED or PEER_GONE. What is in a pipe or buffer does not survive its daemon: RESTARTED.
  *  - Closing the session closes its ends: calls on them return CLOSED. Each end still must be given to its own close.
  *  - All functions may be called from any thread, several at a time; closing lets the calls of other threads end first, with
- *    CLOSED. Times are how long a call waits: 0 is a try, KVPIPE_FOREVER is refused. */
+ *    CLOSED. Times are how long a call waits: 0 is a try, KVPIPE_FOREVER is refused.
+ *  - A receiving end makes its memory when the first item with bytes is there, in the call that finds it (a recv, a query's wait, also as a
+ *    try); other calls on that end, kvpipe_lookup_select() too, wait for that. It takes as long as to write all of that memory, and up to
+ *    a second more while the daemon does not answer. An event loop that must not stand still has another thread receive the first item. */
 typedef struct kvpipe_pipe kvpipe_pipe_t;
 typedef struct kvpipe_lookup kvpipe_lookup_t;
 typedef struct kvpipe_query kvpipe_query_t;

@@ -108,7 +108,7 @@ class LookupBuffer(End):
         del held
 
     async def put_async(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
-        """put() for asyncio."""
+        """put() for asyncio. While the daemon does not answer the event loop stands still, half a second at a time."""
         name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
         await self._wait_async(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
         del held
@@ -131,7 +131,9 @@ class LookupBuffer(End):
 
     async def drop_select_async(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None,
                                 match: str = "prefix", framework: str = "auto") -> Entry:
-        """drop_select() for asyncio."""
+        """drop_select() for asyncio. An entry that came as the task was cancelled (``asyncio.wait_for``: give ``timeout`` here) is lost.
+
+        The event loop stands still while the end makes its memory, as in Pipe.recv_tensor_async()."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as (look, message):
             await self._wait_async(look, until + _GRACE_NS)
@@ -145,7 +147,7 @@ class LookupBuffer(End):
             return self._outcome(message, chosen)[0]
 
     async def get_async(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
-        """get() for asyncio."""
+        """get() for asyncio. The event loop stands still while the end makes its memory, as in Pipe.recv_tensor_async()."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._get(key, until) as (look, message):
             await self._wait_async(look, until + _GRACE_NS)

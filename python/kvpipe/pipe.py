@@ -114,7 +114,8 @@ class Pipe(End):
             return self._read(message, chosen)
 
     async def recv_tensor_async(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
-        """recv_tensor() for asyncio."""
+        """recv_tensor() for asyncio; a task that is cancelled loses nothing. The event loop stands still while the end makes its memory,
+        which it does for the first tensor, in the time of writing two and a half times the capacity: recv_tensor() in a thread does not."""
         chosen = received.choose(framework)
         with self._next() as message:
             if message.value is None:
