@@ -1,5 +1,7 @@
 package peer
 
+import "time"
+
 const (
 	// maxBehind and maxBehindBytes bound what a channel brings until it is looked whether the machine has worked off what came before that.
 	maxBehind      = 4096 // messages
@@ -35,7 +37,32 @@ func (c *channel) keepUp(f frame) bool {
 	passed := make(chan struct{})
 	b.passed = passed
 	c.m.cfg.After(func() { close(passed) })
-	return true
+	return c.letOut()
+}
+
+// letOut waits while much waits for the peer, lest it goes on to ask, and does not read what it is answered. A heartbeat at most: of two that have
+// much to say to each other one has to begin to read.
+func (c *channel) letOut() bool {
+	if c.waiting() <= maxQueued {
+		return true
+	}
+	c.behind.Store(true)
+	defer c.behind.Store(false)
+	t := time.NewTimer(c.m.cfg.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-c.taken:
+			if c.waiting() > maxQueued {
+				continue
+			}
+		case <-t.C:
+		case <-c.ctx.Done():
+			return false
+		}
+		c.heard.Store(c.m.clock())
+		return true
+	}
 }
 
 // catchUp waits. What the peer says meanwhile is not heard, which is not its fault.

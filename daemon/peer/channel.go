@@ -36,6 +36,7 @@ type channel struct {
 	cancel      context.CancelFunc
 
 	heard, worked atomic.Int64 // on the manager's clock: last frame in, or part of a large one, last frame that was no heartbeat
+	drained       atomic.Int64 // on that clock: when the kernel last took some of what waits, or there was nothing
 	noted         atomic.Int64 // bytes that had come when heard was set
 	rtt           atomic.Int64
 	up            atomic.Bool // PeerUp was emitted, or is; set under mu
@@ -54,6 +55,7 @@ type channel struct {
 	out    []byte        // encoded frames that wait for the wire
 	late   time.Duration // somebody looks at out within that time; 0: nobody
 	wake   chan struct{}
+	taken  chan struct{}   // the writer took what waited
 	hints  []string        // that will be part of PeerUp
 	doomed *transfer.Cause // why the reader is to close it
 	over   bool
@@ -75,7 +77,7 @@ type sides struct {
 func (m *Manager) newChannel(s sides, node string, h *peerpb.Hello, epoch uint64, secret []byte, dialed bool) *channel {
 	c := &channel{
 		m: m, node: node, epoch: epoch, incarnation: h.Incarnation, hello: h, dialed: dialed, secret: secret,
-		conn: s.conn, tcp: s.tcp, in: s.in, since: time.Now(), wake: make(chan struct{}, 1),
+		conn: s.conn, tcp: s.tcp, in: s.in, since: time.Now(), wake: make(chan struct{}, 1), taken: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(m.ctx)
 	_ = s.tcp.SetWriteBuffer(sendBuffer) // less is slower, never wrong: hasRoom asks what is pending

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -196,21 +195,4 @@ func TestTheFirstFrameIsASmallHello(t *testing.T) {
 	if _, st := a.Snapshot(); st.Malformed != 4 || st.Opened != 0 {
 		t.Errorf("%+v", st)
 	}
-}
-
-// A peer that sends and never reads costs it its channel, not this node its memory.
-func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
-	cl := newCluster(t)
-	a := cl.node("a", func(c *Config) { c.Heartbeat = time.Hour })
-	r := rawDial(t, a.addr, cl.identity("b"), alpnControl).meet("b", nil)
-	up := wait[transfer.PeerUp](a, nil)
-	big := &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 8<<20)}
-	for range 4 * maxQueued / len(big.Inline) {
-		a.Send("b", up.Epoch, big)
-	}
-	down := wait[transfer.PeerDown](a, nil)
-	if down.Epoch != up.Epoch || !strings.Contains(down.Cause.Text, "does not read") {
-		t.Errorf("%+v", down)
-	}
-	_ = r.conn.Close()
 }

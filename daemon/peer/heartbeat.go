@@ -29,11 +29,16 @@ func (c *channel) beat() {
 		if now-wake > every {
 			// It was this process that stood still. What the peer said meanwhile has not been read yet.
 			c.heard.Store(max(c.heard.Load(), now-(silences-1)*every))
+			c.drained.Store(max(c.drained.Load(), now-every))
 		}
 		if c.behind.Load() || c.running.Load() { // it is this node that does not listen
 			c.heard.Store(now)
 		}
 		if cause, over := c.silent(now); over {
+			c.close(cause, true)
+			return
+		}
+		if cause, over := c.deaf(now); over {
 			c.close(cause, true)
 			return
 		}
@@ -74,6 +79,14 @@ func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
 		"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, quiet >= silences*c.m.cfg.Heartbeat
 }
 
+// deaf says whether the peer reads nothing of all that waits for it. That much waits is no sign of it.
+func (c *channel) deaf(now int64) (why transfer.Cause, over bool) {
+	waits := c.waiting()
+	stuck := time.Duration(now - c.drained.Load())
+	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
+		"channel to %q: %d bytes wait and the peer does not read: it took none for %s", c.node, waits, stuck.Round(time.Millisecond))}, waits > maxQueued && stuck >= c.m.cfg.unheard
+}
+
 // retire closes a channel that nobody uses, and says whether it did.
 func (c *channel) retire(now int64) bool {
 	worked := c.worked.Load()
@@ -109,6 +122,9 @@ func (c *channel) heartbeat(body []byte) error {
 		c.theyMoved(theirs)
 	}
 	if !reply {
+		if c.waiting() > maxQueued {
+			return nil // it hears what waits, if it hears anything
+		}
 		return c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, seq, true) })
 	}
 	if now := uint64(c.m.clock()); seq > 0 && seq <= now {

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// maxQueued bounds what waits for a peer that does not read; above it the channel is closed.
+	// maxQueued is what may wait for a peer that does not read. One that reads may have more to come: all that waited for its channel is said at once.
 	maxQueued = 64 << 20
+	// mostQueued bounds what waits for a peer that reads, but slower than there is more to say.
+	mostQueued = 1 << 30
 	// maxAtOnce is the most that is written by whoever sends it. The kernel takes at least twice that without blocking when nothing waits.
 	maxAtOnce = 64 << 10
 	// sendBuffer is what the control connection asks the kernel for: room for twice maxAtOnce with the kernel's own overhead.
@@ -68,14 +70,20 @@ func (c *channel) queue(late time.Duration, frame func([]byte) ([]byte, error)) 
 	if c.over {
 		return false, nil
 	}
-	if n := len(c.out); n > maxQueued {
-		return false, fmt.Errorf("%d bytes wait and the peer does not read", n)
+	if n := len(c.out); n > mostQueued {
+		return false, fmt.Errorf("%d bytes wait, and the peer reads too slowly", n)
+	}
+	if len(c.out) == 0 {
+		c.drained.Store(c.m.clock()) // until now there was nothing to take
 	}
 	b, err := frame(c.out)
 	if err != nil {
 		return false, err
 	}
 	c.out = b
+	if len(c.out) > keptBuffer {
+		c.callWriter() // whoever queues may have much more to say before it pushes
+	}
 	if late == 0 || len(c.out) > lateMost {
 		return true, nil
 	}
@@ -112,6 +120,13 @@ func (c *channel) push() {
 		}
 	}
 	c.callWriter()
+}
+
+// waiting is how much waits for the peer, beside what the writer has in hand.
+func (c *channel) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.out)
 }
 
 // callWriter makes the writer send what is queued.
@@ -174,6 +189,10 @@ func (c *channel) flush(last []byte) error {
 	c.mu.Lock()
 	b := c.takeOut()
 	c.mu.Unlock()
+	select {
+	case c.taken <- struct{}{}:
+	default:
+	}
 	return c.put(append(b, last...))
 }
 
@@ -193,10 +212,14 @@ func (c *channel) put(b []byte) error {
 		return nil
 	}
 	c.unsent += len(b) + len(b)/64 + 64 // with what TLS adds
-	_, err := c.conn.Write(b)
-	if err != nil {
-		c.broken = true
-		return fmt.Errorf("write: %w", err)
+	for len(b) > 0 {
+		n := min(len(b), maxAtOnce)
+		if _, err := c.conn.Write(b[:n]); err != nil {
+			c.broken = true
+			return fmt.Errorf("write: %w", err)
+		}
+		c.drained.Store(c.m.clock())
+		b = b[n:]
 	}
 	return nil
 }

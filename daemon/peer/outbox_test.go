@@ -1,0 +1,114 @@
+package peer
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestMuchIsSaidAtOnce: what one step of the machine has to say may be more than what may wait for a peer that does not read. A peer that
+// reads gets all of it.
+func TestMuchIsSaidAtOnce(t *testing.T) {
+	var came atomic.Int64
+	c := newCluster(t)
+	a := c.node("a", nil)
+	b := c.node("b", func(cfg *Config) {
+		cfg.Queue = func(transfer.Event) { came.Add(1) }
+		cfg.Flush = func() {}
+	})
+	a.knows(b)
+	epoch := met(a, b)
+	msg := &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 64<<10)}
+	all := int64((maxQueued + 16<<20) / len(msg.Inline))
+	for range all {
+		a.Queue("b", epoch, msg, false)
+	}
+	for came.Load() == 0 && epochOf(a, "b") == epoch { // so much is not left lying until Flush
+		runtime.Gosched()
+	}
+	a.Flush()
+	for came.Load() < all && epochOf(a, "b") == epoch {
+		runtime.Gosched()
+	}
+	if n := came.Load(); n != all || epochOf(a, "b") != epoch {
+		t.Errorf("%d of %d came, and the channel is %d, was %d", n, all, epochOf(a, "b"), epoch)
+	}
+}
+
+// deafPeer is one that says what it likes to node a, and reads nothing.
+func deafPeer(t *testing.T, change func(*Config)) (a *node, r *raw, epoch uint64) {
+	t.Helper()
+	c := newCluster(t)
+	a = c.node("a", change)
+	r = rawDial(t, a.addr, c.identity("b"), alpnControl).meet("b", nil)
+	return a, r, wait[transfer.PeerUp](a, nil).Epoch
+}
+
+// large is a message of which a few are as much as may wait for a deaf peer.
+var large = &transfer.MsgGrant{HasInline: true, Inline: make([]byte, maxQueued/12)}
+
+// TestAPeerThatDoesNotReadIsGivenUp, though its heartbeats say that it lives: it costs its channel, not this node's memory.
+func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat, cfg.unheard = 100*time.Millisecond, 500*time.Millisecond })
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		for seq := uint64(1); ; seq++ {
+			b, err := appendHeartbeat(nil, epoch, seq, false)
+			if err == nil {
+				_, err = r.conn.Write(b)
+			}
+			if err != nil {
+				return
+			}
+			runtime.Gosched()
+		}
+	}()
+	for at := a.channelOf("b"); !at.ended.Load(); runtime.Gosched() {
+		if at.waiting() <= maxQueued {
+			a.Send("b", epoch, large)
+		}
+	}
+	down := wait[transfer.PeerDown](a, nil)
+	if down.Epoch != epoch || !strings.Contains(down.Cause.Text, "does not read") {
+		t.Errorf("%+v", down)
+	}
+	_ = r.conn.Close()
+	<-said
+}
+
+// TestWhoReadsNoAnswersIsNotHeard: the answers to what such a peer asks for do not pile up; once it reads, all is answered.
+func TestWhoReadsNoAnswersIsNotHeard(t *testing.T) {
+	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat = time.Hour })
+	const all, round = 40, maxBehind / planned
+	var heard atomic.Int64
+	a.onMessage(func(ev transfer.PeerMsg) {
+		heard.Add(1)
+		a.Send(ev.Node, ev.Epoch, large)
+	})
+	ask := samples()[slices.IndexFunc(samples(), func(m transfer.Msg) bool { return kindOf(m) == kindSeek })]
+	for range all {
+		r.write(must(appendMsg(nil, epoch, ask, false)))
+	}
+	at := a.channelOf("b")
+	for !at.behind.Load() && !at.ended.Load() {
+		runtime.Gosched()
+	}
+	if n := heard.Load(); n > 2*round {
+		t.Errorf("%d requests were heard of a peer that reads no answers, want %d at most", n, 2*round)
+	}
+	for answers := 0; answers < all; {
+		f, err := r.in.next(maxFrame)
+		if err != nil {
+			t.Fatalf("after %d answers: %v", answers, err)
+		}
+		if f.kind == kindGrant {
+			answers++
+		}
+	}
+}
