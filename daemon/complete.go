@@ -130,8 +130,8 @@ func devDir() (string, error) {
 	return dir, nil
 }
 
-// devCertificates issues this node's certificate from the CA in dir, which the first daemon makes. A lock keeps two that start at
-// once apart.
+// devCertificates issues this node's certificate from the CA in dir, which the first daemon makes, and one that finds it about to end makes
+// anew. A lock keeps two that start at once apart.
 func devCertificates(dir, node string) (config.TLS, error) {
 	var none config.TLS
 	if strings.ContainsAny(node, "/ ") {
@@ -157,6 +157,9 @@ func devCertificates(dir, node string) (config.TLS, error) {
 		if until, err := id.Problem(); err == nil && until.After(renewAt()) {
 			return t, nil
 		}
+	}
+	if err := pki.Renew(dir, renewAt(), devLife); err != nil {
+		return none, err
 	}
 	return t, pki.IssueNode(dir, dir, node, []string{"localhost", "127.0.0.1", "::1"}, devLife)
 }

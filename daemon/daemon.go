@@ -178,7 +178,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	if d.identity != nil {
 		if until, err := d.identity.Problem(); err == nil && time.Until(until) < certificateSoon {
-			d.log.Warn("the certificate ends soon: make it anew (kvpipectl certs node)", "file", d.cfg.TLS.Cert, "until", until)
+			if ca := d.identity.Outlived(); ca != "" {
+				d.log.Warn("the certificate's CA ends soon: make another one, and new certificates of all nodes (kvpipectl certs)", "file", d.cfg.TLS.CA, "ca", ca, "until", until)
+			} else {
+				d.log.Warn("the certificate ends soon: make it anew (kvpipectl certs node)", "file", d.cfg.TLS.Cert, "until", until)
+			}
 		}
 	}
 	well, unwell := context.WithCancel(run)

@@ -34,7 +34,11 @@ func (v view) warnings(c *admin.Certificate) (out []warning) {
 			out = append(out, warning{"certificate", "certificate: " + c.Problem})
 		}
 		if left := time.Until(c.Until); left > 0 && left < certificateSoon {
-			out = append(out, warning{"certificate", fmt.Sprintf("certificate %s ends in %s", c.File, left.Round(time.Hour))})
+			text := fmt.Sprintf("certificate %s ends in %s", c.File, left.Round(time.Hour))
+			if c.CA != "" {
+				text += fmt.Sprintf(", as that of its CA (%s) does", c.CA)
+			}
+			out = append(out, warning{"certificate", text})
 		}
 	}
 	return append(out, v.nicWarnings()...)
@@ -59,7 +63,7 @@ func (v view) certificate() *admin.Certificate {
 		return nil
 	}
 	until, err := v.identity.Problem()
-	c := &admin.Certificate{File: v.cfg.TLS.Cert, Until: until}
+	c := &admin.Certificate{File: v.cfg.TLS.Cert, Until: until, CA: v.identity.Outlived()}
 	if err != nil {
 		c.Problem = err.Error()
 	}

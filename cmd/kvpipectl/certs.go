@@ -98,9 +98,9 @@ func (c *ctl) certsNode() *cobra.Command {
 			if c.json {
 				return c.printJSON(made{cert, key})
 			}
-			fmt.Fprintf(c.out, "made %s and %s\nnext: copy them and %s to that node's /etc/kvpipe, the key readable for the daemon's user alone; in its kvpiped.toml:\n\n"+
+			fmt.Fprintf(c.out, "made %s and %s%s\nnext: copy them and %s to that node's /etc/kvpipe, the key readable for the daemon's user alone; in its kvpiped.toml:\n\n"+
 				"  node = %q\n  [tls]\n  ca = \"/etc/kvpipe/%s\"\n  cert = \"/etc/kvpipe/%s\"\n  key = \"/etc/kvpipe/%s\"\n",
-				cert, key, filepath.Join(dir, pki.CAFile), args[0], pki.CAFile, filepath.Base(cert), filepath.Base(key))
+				cert, key, endsWithCA(dir, cert), filepath.Join(dir, pki.CAFile), args[0], pki.CAFile, filepath.Base(cert), filepath.Base(key))
 			return nil
 		},
 	}
@@ -109,4 +109,17 @@ func (c *ctl) certsNode() *cobra.Command {
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "further names and addresses of the node")
 	cmd.Flags().IntVar(&days, "days", 365, "how long it is valid")
 	return cmd
+}
+
+// endsWithCA says so of a certificate that the CA in dir could sign for no longer.
+func endsWithCA(dir, cert string) string {
+	cas, err := pki.ReadCertificates(filepath.Join(dir, pki.CAFile))
+	if err != nil {
+		return ""
+	}
+	made, err := pki.ReadCertificates(cert)
+	if err != nil || !made[0].NotAfter.Equal(cas[0].NotAfter) {
+		return ""
+	}
+	return fmt.Sprintf(", valid until %s: the CA ends then", made[0].NotAfter.Format(time.DateOnly))
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
@@ -192,6 +193,13 @@ func TestCerts(t *testing.T) {
 		if st, err := os.Stat(secret); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v %v, want mode 600", secret, st, err)
 		}
+	}
+	if strings.Contains(out, "the CA ends then") {
+		t.Errorf("%q, of a CA that lasts", out)
+	}
+	out, err = ctlRun(t.Context(), "certs", "node", "long", "--ca", dir, "--days", "36500")
+	if err != nil || !strings.Contains(out, ", valid until "+time.Now().AddDate(0, 0, 3650).UTC().Format(time.DateOnly)+": the CA ends then") {
+		t.Errorf("%q, %v", out, err)
 	}
 	out, err = ctlRun(t.Context(), "certs", "init", "--ca", filepath.Join(t.TempDir(), "ca2"), "--json")
 	if err != nil || json.Unmarshal([]byte(out), &m) != nil || filepath.Base(m.Cert) != pki.CAFile || filepath.Base(m.Key) != pki.CAKeyFile {

@@ -76,6 +76,15 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 	const check = "certificate"
 	renew := fmt.Sprintf("kvpipectl certs node %s --ca DIR where the CA's key is, then copy %s.crt and %s.key here: the daemon reads them again by itself", s.Node, s.Node, s.Node)
 	c := s.Certificate
+	file := ""
+	switch {
+	case c == nil:
+	case c.CA != "":
+		renew = "kvpipectl certs init --ca ANOTHER; put both CAs into each node's ca.crt, renew all nodes, then take the old one out (operating.md, Certificates)"
+		file = fmt.Sprintf("%s with its CA (%s)", c.File, c.CA)
+	default:
+		file = c.File
+	}
 	switch {
 	case c == nil && alone(s):
 		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off, and it knows none)")}
@@ -84,11 +93,11 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 	case c.Until.IsZero() && c.Problem != "": // nothing could be read since the start
 		return []finding{problem(check, "mend that, or "+renew+"; until then this node serves its own engines alone", "%s", c.Problem)}
 	case !d.now.Before(c.Until):
-		return []finding{problem(check, renew, "%s expired on %s", c.File, c.Until.Format(time.DateOnly))}
+		return []finding{problem(check, renew, "%s expired on %s", file, c.Until.Format(time.DateOnly))}
 	case c.Problem != "":
 		return []finding{problem(check, "mend the file; until then the daemon uses what it read before", "%s: %s", c.File, c.Problem)}
 	case c.Until.Sub(d.now) < soon:
-		return []finding{warn(check, renew, "%s expires on %s", c.File, c.Until.Format(time.DateOnly))}
+		return []finding{warn(check, renew, "%s expires on %s", file, c.Until.Format(time.DateOnly))}
 	}
 	return []finding{fine(check, "%s is good until %s", c.File, c.Until.Format(time.DateOnly))}
 }

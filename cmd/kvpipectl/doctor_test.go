@@ -189,6 +189,7 @@ func TestDoctorDaemon(t *testing.T) {
 	until := func(day int, why string) *admin.Certificate {
 		return &admin.Certificate{File: "n.crt", Until: time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC), Problem: why}
 	}
+	ofCA := func(c *admin.Certificate) *admin.Certificate { c.CA = "CN=x"; return c }
 	for _, c := range []struct {
 		cert *admin.Certificate
 		want want
@@ -196,6 +197,8 @@ func TestDoctorDaemon(t *testing.T) {
 		{nil, want{"warning", "not authenticated", "certs init"}},
 		{until(1, ""), want{"problem", "n.crt expired on 2026-05-01", "certs node n"}},
 		{until(20, ""), want{"warning", "expires on 2026-05-20", "certs node n"}},
+		{ofCA(until(1, "")), want{"problem", "n.crt with its CA (CN=x) expired on 2026-05-01", "certs init"}},
+		{ofCA(until(20, "")), want{"warning", "n.crt with its CA (CN=x) expires on 2026-05-20", "certs init"}},
 		{&admin.Certificate{File: "n.crt", Problem: "n.key: permission denied"}, want{"problem", "n.key: permission denied", "mend that"}},
 		{until(60, "no PEM block"), want{"problem", "n.crt: no PEM block", "mend the file"}},
 		{until(60, ""), want{"ok", "good until 2026-06-29", ""}},

@@ -66,6 +66,7 @@ type Status struct {
 type Certificate struct {
 	File    string    `json:"file"`
 	Until   time.Time `json:"until,omitzero"` // zero: there is none to use, Problem says why
+	CA      string    `json:"ca,omitempty"`   // that ends no later, and the certificate with it
 	Problem string    `json:"problem,omitempty"`
 }
 

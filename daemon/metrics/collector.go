@@ -130,7 +130,7 @@ func (e emitter) certificate(s *Snapshot) {
 	if !s.CertificateUntil.IsZero() {
 		until = float64(s.CertificateUntil.Unix())
 	}
-	e.gauge(CertificateExpiry, "When this node's certificate ends, seconds since 1970; 0 while there is none to use, absent where none is configured.", until)
+	e.gauge(CertificateExpiry, "When this node's certificate ends, or its CA's if that is before, seconds since 1970; 0 while there is none to use, absent where none is configured.", until)
 }
 
 func (e emitter) numa(n NUMANode) {

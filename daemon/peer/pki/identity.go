@@ -29,6 +29,7 @@ var settings = [3]string{"tls.ca", "tls.cert", "tls.key"}
 type papers struct {
 	pair  *tls.Certificate
 	roots *x509.CertPool
+	ends  *x509.Certificate // what of the pair's chain ends first
 }
 
 // Open reads the three files and checks that they fit together, are valid now, and that the certificate names the node. An error says
@@ -58,10 +59,13 @@ func (id *Identity) Valid() error {
 
 // ended says that a certificate was good, and is no more.
 func (id *Identity) ended(p papers) error {
-	if time.Now().After(p.pair.Leaf.NotAfter) {
-		return fmt.Errorf("%s: %w: make it anew (kvpipectl certs node %s)", id.files[1], expired(p.pair.Leaf), id.node)
+	switch {
+	case !time.Now().After(p.ends.NotAfter):
+		return nil
+	case p.ends == p.pair.Leaf:
+		return fmt.Errorf("%s: %w: make it anew (kvpipectl certs node %s)", id.files[1], expired(p.ends), id.node)
 	}
-	return nil
+	return fmt.Errorf("%s: its CA's %w: make another CA and new certificates of all nodes (kvpipectl certs)", id.files[1], expired(p.ends))
 }
 
 // Config returns the TLS configuration for one connection in either role of an identity that is Ready, with the files as they are now:
@@ -84,7 +88,8 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 			if len(cs.PeerCertificates) == 0 {
 				return &UntrustedError{errNone}
 			}
-			return verify(cs.PeerCertificates[0], cs.PeerCertificates[1:], p.roots)
+			_, err := verify(cs.PeerCertificates[0], cs.PeerCertificates[1:], p.roots)
+			return err
 		},
 	}
 }
@@ -92,8 +97,8 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 // Roots are the CAs as they are now; another pool whenever the files were read again. nil: none were good so far.
 func (id *Identity) Roots() *x509.CertPool { return id.current().roots }
 
-// Problem returns when the certificate in use ends (zero: there is none), and what is wrong: that it has ended, or why the files on disk
-// are not those in use.
+// Problem returns when the certificate in use ends, or its CA's if that is before (zero: there is none), and what is wrong: that it has
+// ended, or why the files on disk are not those in use.
 func (id *Identity) Problem() (until time.Time, err error) {
 	p := id.current()
 	id.mu.Lock()
@@ -101,7 +106,15 @@ func (id *Identity) Problem() (until time.Time, err error) {
 	if p.pair == nil {
 		return until, id.lastErr
 	}
-	return p.pair.Leaf.NotAfter, errors.Join(id.ended(p), id.lastErr)
+	return p.ends.NotAfter, errors.Join(id.ended(p), id.lastErr)
+}
+
+// Outlived is the name of the CA whose certificate ends no later than the node's, which is good no longer. "": none does.
+func (id *Identity) Outlived() string {
+	if p := id.current(); p.pair != nil && p.ends != p.pair.Leaf {
+		return p.ends.Subject.String()
+	}
+	return ""
 }
 
 // current returns the papers as they are on disk, or the last good ones.
@@ -194,7 +207,7 @@ func (id *Identity) read() (p papers, err error) {
 		}
 		more = append(more, c)
 	}
-	if err := verify(pair.Leaf, more, p.roots); err != nil {
+	if p.ends, err = verify(pair.Leaf, more, p.roots); err != nil {
 		return p, fmt.Errorf("%s, with the CA in %s: %w", cert, ca, err)
 	}
 	return p, nil

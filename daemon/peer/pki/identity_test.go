@@ -2,6 +2,9 @@ package pki
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -73,14 +77,83 @@ func TestACertificateThatEndsInUse(t *testing.T) {
 		if err := id.Ready(); err != nil {
 			t.Errorf("who dials cannot be told any more: %v", err)
 		}
-		issue(t, dir, dir, "a", 10*time.Hour)
+		outlive(t, dir, "a", 10*time.Hour)
 		if err := id.Valid(); err != nil {
 			t.Errorf("renewed: %v", err)
 		}
+		if until, err := id.Problem(); err != nil || !until.Equal(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) || !strings.HasPrefix(id.Outlived(), "CN=test CA") {
+			t.Errorf("until %s, %v, with %q: its CA ends first", until, err, id.Outlived())
+		}
 		time.Sleep(2 * time.Hour)
+		says(t, "an old CA, in use", id.Valid(), cert, `its CA's certificate "CN=test CA`, "expired on 2000-01-01 01:00:00", "another CA")
+		says(t, "an old CA that signs", IssueNode(dir, dir, "b", nil, time.Hour), CAFile, "expired on 2000-01-01 01:00:00", "another CA")
 		_, err = Open(filepath.Join(dir, CAFile), cert, key, "a")
 		says(t, "an old CA", err, `its CA's certificate "CN=test CA`, "expired on 2000-01-01 01:00:00")
 	})
+}
+
+// outlive issues a certificate as other tools do, which lasts longer than its CA's.
+func outlive(t *testing.T, dir, node string, life time.Duration) {
+	t.Helper()
+	cas, caKey, err := loadCA(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := template(node, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.DNSNames = []string{node}
+	der, err := x509.CreateCertificate(rand.Reader, c, cas[0], key.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPath, keyPath := NodeFiles(dir, node)
+	if err := errors.Join(writeKey(keyPath, key), writePEM(certPath, "CERTIFICATE", 0o644, der)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestACertificateLastsAsLongAsTheBestOfItsCAs, of which several may have signed for each other's key.
+func TestACertificateLastsAsLongAsTheBestOfItsCAs(t *testing.T) {
+	dir := newCA(t) // for an hour
+	issue(t, dir, dir, "a", 10*time.Hour)
+	id := open(t, dir, "a")
+	soon, _ := id.Problem()
+	if left := time.Until(soon); left > time.Hour || id.Outlived() == "" {
+		t.Errorf("issued for %s by a CA that has an hour left, ends with %q", left, id.Outlived())
+	}
+	if err := Renew(dir, time.Now(), 100*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := id.Problem(); !again.Equal(soon) {
+		t.Error("made anew before it was time")
+	}
+	old, err := os.ReadFile(filepath.Join(dir, CAFile))
+	if err == nil {
+		err = Renew(dir, time.Now().Add(2*time.Hour), 100*time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if until, err := id.Problem(); err != nil || !until.Equal(soon) || id.Outlived() != "" {
+		t.Errorf("what the CA signed before it was made anew: until %s, %v, ends with %q", until, err, id.Outlived())
+	}
+	outlive(t, dir, "a", 10*time.Hour)
+	renewed, err := os.ReadFile(filepath.Join(dir, CAFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, CAFile), append(old, renewed...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if until, err := id.Problem(); err != nil || time.Until(until) < 9*time.Hour {
+		t.Errorf("beside a CA that ends sooner: until %s, %v", until, err)
+	}
 }
 
 func TestACertificateOfTomorrowPointsToTheClock(t *testing.T) {
@@ -91,7 +164,7 @@ func TestACertificateOfTomorrowPointsToTheClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	all[0].NotBefore = time.Now().Add(time.Minute)
-	err = verify(all[0], nil, nil)
+	_, err = verify(all[0], nil, nil)
 	var untrusted *UntrustedError
 	if says(t, "tomorrow's", err, "valid from", "clock"); !errors.As(err, &untrusted) {
 		t.Errorf("%T", err)
@@ -169,14 +242,14 @@ func TestNewFilesServeTheNextHandshake(t *testing.T) {
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	before := serial(a)
 	cfg := a.Config("x")
-	issue(t, dir, dir, "a", 2*time.Hour)
+	issue(t, dir, dir, "a", 30*time.Minute)
 	if serial(a) == before {
 		t.Error("the old certificate still serves")
 	}
 	if cfg.Certificates[0].Leaf.SerialNumber.String() != before {
 		t.Error("a handshake under way changed its certificate")
 	}
-	if until, err := a.Problem(); err != nil || time.Until(until) < time.Hour {
+	if until, err := a.Problem(); err != nil || time.Until(until) > 30*time.Minute {
 		t.Errorf("until %s, %v", until, err)
 	}
 	// A new CA, first beside the old one, then with certificates of its own.

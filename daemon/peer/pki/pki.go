@@ -57,19 +57,50 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	t.IsCA, t.BasicConstraintsValid, t.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageCRLSign
-	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
+	der, err := signCA(t, key)
 	if err != nil {
-		return fmt.Errorf("make CA certificate: %w", err)
+		return err
 	}
 	if err := writeKey(keyPath, key); err != nil {
 		return err
 	}
-	return writePEM(caPath, "CERTIFICATE", der, 0o644)
+	return writePEM(caPath, "CERTIFICATE", 0o644, der)
+}
+
+func signCA(t *x509.Certificate, key crypto.Signer) ([]byte, error) {
+	t.IsCA, t.BasicConstraintsValid, t.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageCRLSign
+	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make CA certificate: %w", err)
+	}
+	return der, nil
+}
+
+// Renew makes the certificate of the CA in dir anew if it ends before that. Name and key stay, so what it signed is as good as before for
+// whoever reads the new one.
+func Renew(dir string, before time.Time, life time.Duration) error {
+	cas, key, err := loadCA(dir)
+	if err != nil || !cas[0].NotAfter.Before(before) {
+		return err
+	}
+	t, err := template("", life)
+	if err != nil {
+		return err
+	}
+	t.RawSubject = cas[0].RawSubject
+	der, err := signCA(t, key)
+	if err != nil {
+		return err
+	}
+	all := [][]byte{der}
+	for _, other := range cas[1:] {
+		all = append(all, other.Raw)
+	}
+	return writePEM(filepath.Join(dir, CAFile), "CERTIFICATE", 0o644, all...)
 }
 
 // IssueNode makes NAME.crt and NAME.key in out, signed by the CA in dir, valid for the node's name and for hosts (names or addresses).
-// An existing certificate of that name is replaced.
+// An existing certificate of that name is replaced. It ends with the CA's at the latest.
 func IssueNode(dir, out, node string, hosts []string, life time.Duration) error {
 	if err := checkName(node); err != nil {
 		return err
@@ -77,10 +108,11 @@ func IssueNode(dir, out, node string, hosts []string, life time.Duration) error 
 	if cert, _ := NodeFiles("", node); cert == CAFile { // also elsewhere: the CA's is copied beside the node's
 		return fmt.Errorf("node name %q: its files would be %s and %s, which are the CA's: give the node another name", node, CAFile, CAKeyFile)
 	}
-	ca, caKey, err := loadCA(dir)
+	cas, caKey, err := loadCA(dir)
 	if err != nil {
 		return err
 	}
+	ca := cas[0]
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return fmt.Errorf("make certificate directory: %w", err)
 	}
@@ -91,6 +123,12 @@ func IssueNode(dir, out, node string, hosts []string, life time.Duration) error 
 	t, err := template(node, life)
 	if err != nil {
 		return err
+	}
+	if time.Now().After(ca.NotAfter) {
+		return fmt.Errorf("%s: %w: make another CA (kvpipectl certs init)", filepath.Join(dir, CAFile), expired(ca))
+	}
+	if t.NotAfter.After(ca.NotAfter) {
+		t.NotAfter = ca.NotAfter
 	}
 	t.KeyUsage = x509.KeyUsageDigitalSignature
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -110,7 +148,7 @@ func IssueNode(dir, out, node string, hosts []string, life time.Duration) error 
 	if err := writeKey(keyPath, key); err != nil {
 		return err
 	}
-	return writePEM(certPath, "CERTIFICATE", der, 0o644)
+	return writePEM(certPath, "CERTIFICATE", 0o644, der)
 }
 
 func template(name string, life time.Duration) (*x509.Certificate, error) {
@@ -127,7 +165,8 @@ func template(name string, life time.Duration) (*x509.Certificate, error) {
 	}, nil
 }
 
-func loadCA(dir string) (*x509.Certificate, crypto.Signer, error) {
+// loadCA returns the CA's key, and the certificates beside it, of which the first is the CA's.
+func loadCA(dir string) ([]*x509.Certificate, crypto.Signer, error) {
 	certs, err := ReadCertificates(filepath.Join(dir, CAFile))
 	if err != nil {
 		return nil, nil, err
@@ -149,7 +188,7 @@ func loadCA(dir string) (*x509.Certificate, crypto.Signer, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("%s: a key that cannot sign", path)
 	}
-	return certs[0], s, nil
+	return certs, s, nil
 }
 
 // ReadCertificates reads all certificates of a PEM file, at least one.
@@ -177,16 +216,20 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	return writePEM(path, "PRIVATE KEY", der, 0o600)
+	return writePEM(path, "PRIVATE KEY", 0o600, der)
 }
 
 // writePEM replaces the file by rename, so that a daemon that reads it sees the old or the new one.
-func writePEM(path, kind string, der []byte, mode fs.FileMode) error {
+func writePEM(path, kind string, mode fs.FileMode, ders ...[]byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	err = errors.Join(f.Chmod(mode), pem.Encode(f, &pem.Block{Type: kind, Bytes: der}), f.Sync(), f.Close())
+	err = f.Chmod(mode)
+	for _, der := range ders {
+		err = errors.Join(err, pem.Encode(f, &pem.Block{Type: kind, Bytes: der}))
+	}
+	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

@@ -46,14 +46,14 @@ func PeerNode(cs tls.ConnectionState) (string, error) {
 	return NodeName(cs.PeerCertificates[0])
 }
 
-// verify checks time and chain. The error is an UntrustedError.
-func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool) error {
+// verify checks time and chain, and returns what of the chain ends first. The error is an UntrustedError.
+func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool) (ends *x509.Certificate, err error) {
 	now := time.Now()
 	switch {
 	case now.After(leaf.NotAfter):
-		return &UntrustedError{expired(leaf)}
+		return nil, &UntrustedError{expired(leaf)}
 	case now.Before(leaf.NotBefore):
-		return &UntrustedError{fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))}
+		return nil, &UntrustedError{fmt.Errorf("certificate %q is valid from %s on only: is the clock right?", leaf.Subject, leaf.NotBefore.Format(time.DateTime))}
 	}
 	return signed(leaf, more, roots, now)
 }
@@ -64,32 +64,51 @@ func StillSigned(shown []*x509.Certificate, roots *x509.CertPool, opened time.Ti
 	if len(shown) == 0 {
 		return &UntrustedError{errNone}
 	}
-	err := signed(shown[0], shown[1:], roots, opened)
-	if err != nil && signed(shown[0], shown[1:], roots, time.Now()) == nil {
+	_, err := signed(shown[0], shown[1:], roots, opened)
+	if err == nil {
+		return nil
+	}
+	if _, now := signed(shown[0], shown[1:], roots, time.Now()); now == nil {
 		return nil // by a CA whose certificate was made anew since
 	}
 	return err
 }
 
-// signed looks for a chain of certificates that are all valid at that time.
-func signed(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool, at time.Time) error {
+// signed looks for a chain of certificates that are all valid at that time, and returns what of the one that lasts longest ends first.
+func signed(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool, at time.Time) (ends *x509.Certificate, err error) {
 	between := x509.NewCertPool()
 	for _, c := range more {
 		between.AddCert(c)
 	}
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &unknown): // a CA of the same name is known, or none; what x509 says of that misleads
-		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: unknown authority: no CA in this node's ca file signed it", leaf.Subject, leaf.Issuer)}
+		return nil, &UntrustedError{fmt.Errorf("certificate %q, issued by %q: unknown authority: no CA in this node's ca file signed it", leaf.Subject, leaf.Issuer)}
 	case err != nil:
 		var invalid x509.CertificateInvalidError
 		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && at.After(invalid.Cert.NotAfter) {
 			err = fmt.Errorf("its CA's %w", expired(invalid.Cert)) // x509 does not say whose
 		}
-		return &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
+		return nil, &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
 	}
-	return nil
+	for _, chain := range chains {
+		if first := first(chain); ends == nil || first.NotAfter.After(ends.NotAfter) {
+			ends = first
+		}
+	}
+	return ends, nil
+}
+
+// first is what of a chain ends first. Of several that end together it is the last, without which the others cannot be made anew.
+func first(chain []*x509.Certificate) *x509.Certificate {
+	ends := chain[0]
+	for _, c := range chain[1:] {
+		if !c.NotAfter.After(ends.NotAfter) {
+			ends = c
+		}
+	}
+	return ends
 }
 
 func expired(c *x509.Certificate) error {
