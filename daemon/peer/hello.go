@@ -3,10 +3,12 @@ package peer
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,29 +35,43 @@ const (
 	closeSelf      = 1001 // the dialer is who it dialed
 )
 
-// plainData says whether data links beside that connection may go without TLS as far as this side is concerned: as configured, or because
-// both ends are on this machine, where nobody else can listen.
-func (m *Manager) plainData(c net.Conn) bool {
-	return m.cfg.DataPlain || !m.cfg.EncryptLoopback && transport.Loopback(c.LocalAddr()) && transport.Loopback(c.RemoteAddr())
+// machine is this machine's name, as long as it is up. nil: it has none.
+func machine() []byte {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil
+	}
+	hash := sha256.Sum256(id)
+	return hash[:16]
 }
 
-// whyPlain says why data links go without TLS, if they do, as far as this side is concerned: Hello does not say it of the other.
-func (m *Manager) whyPlain(plain bool) string {
+// machine is what this side says of where it is, beside that connection: nothing where it cannot lead to a daemon of this machine, or data links are
+// encrypted all the same. Addresses alone prove nothing: behind a forwarder at each end (kubectl port-forward, ssh -L) both sides see loopback.
+func (m *Manager) machine(c net.Conn) []byte {
+	if m.cfg.EncryptLoopback || !transport.Loopback(c.LocalAddr()) || !transport.Loopback(c.RemoteAddr()) {
+		return nil
+	}
+	return m.cfg.machine
+}
+
+// whyPlain says why data links go without TLS; "": they do not. here: both ends are on this machine, where nobody else can listen.
+func (m *Manager) whyPlain(h *peerpb.Hello, here bool) string {
 	switch {
-	case !plain:
-		return ""
 	case m.cfg.Insecure:
 		return "insecure"
-	case m.cfg.DataPlain:
+	case m.cfg.DataPlain && h.DataPlain:
 		return "data_plain"
+	case here:
+		return "loopback"
 	}
-	return "loopback"
+	return ""
 }
 
 func (m *Manager) hello(c net.Conn, own []Address) *peerpb.Hello {
 	h := &peerpb.Hello{
 		ProtoMin: m.cfg.Proto[0], ProtoMax: m.cfg.Proto[1], Node: m.cfg.Node, Incarnation: m.cfg.Incarnation, Advertise: m.cfg.Advertise,
-		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.plainData(c), Runs: true,
+		Version: m.cfg.Version, Transports: m.cfg.Transports, Streams: uint32(m.cfg.Streams), DataPlain: m.cfg.DataPlain, Runs: true,
+		Machine: m.machine(c),
 	}
 	if len(own) > 0 {
 		h.Addresses = encodeAddresses(own)

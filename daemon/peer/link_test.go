@@ -102,28 +102,53 @@ func TestDataIsPlainOnlyWhenBothSaySo(t *testing.T) {
 	}
 }
 
-// Between two daemons on one machine nobody else can listen; one that insists is obeyed.
-func TestDataOnLoopbackIsPlainUnlessOneEndInsists(t *testing.T) {
-	for _, insists := range []bool{false, true} {
-		cl := newCluster(t)
-		a := cl.node("a", func(cfg *Config) { cfg.EncryptLoopback = false })
-		b := cl.node("b", func(cfg *Config) { cfg.EncryptLoopback = insists })
-		a.knows(b)
-		met(a, b)
-		for _, n := range []*node{a, b} {
-			n.until(func() bool { return len(n.links) == 2 })
-			for _, l := range n.links {
-				if plain := l.TCP != nil; plain == insists {
-					t.Errorf("insists %v: plain is %v on %s", insists, plain, n.cfg.Node)
+// TestDataOnOneMachineIsPlain, where nobody else can listen, unless one end insists. That both ends are loopback addresses does not make it one
+// machine: behind a forwarder at each end they are that as well.
+func TestDataOnOneMachineIsPlain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config) // of one end
+		both   func(*Config)
+		why    string
+		here   bool
+	}{
+		"one machine":                     {nil, nil, "loopback", true},
+		"one end insists":                 {func(cfg *Config) { cfg.EncryptLoopback = true }, nil, "", false},
+		"forwarders between two":          {func(cfg *Config) { cfg.machine = []byte("another") }, nil, "", false},
+		"an end that does not say":        {func(cfg *Config) { cfg.machine = []byte{} }, nil, "", false},
+		"ends that do not say":            {nil, func(cfg *Config) { cfg.machine = []byte{} }, "", false},
+		"one end has it so in any case":   {func(cfg *Config) { cfg.DataPlain = true }, nil, "loopback", true},
+		"one, and both have it so anyway": {nil, func(cfg *Config) { cfg.DataPlain = true }, "data_plain", true},
+		"two, and both have it so anyway": {func(cfg *Config) { cfg.machine = []byte("another") }, func(cfg *Config) { cfg.DataPlain = true }, "data_plain", false},
+	} {
+		for _, changed := range []string{"a", "b"} {
+			t.Run(name+", "+changed, func(t *testing.T) {
+				cl := newCluster(t)
+				start := func(name string) *node {
+					return cl.node(name, func(cfg *Config) {
+						cfg.EncryptLoopback = false
+						if c.both != nil {
+							c.both(cfg)
+						}
+						if c.change != nil && name == changed {
+							c.change(cfg)
+						}
+					})
 				}
-			}
-			want := "loopback"
-			if insists {
-				want = ""
-			}
-			if all, _ := n.Snapshot(); len(all) != 1 || all[0].WhyPlain != want {
-				t.Errorf("insists %v: %+v, want it plain because of %q", insists, all, want)
-			}
+				a, b := start("a"), start("b")
+				a.knows(b)
+				met(a, b)
+				for _, n := range []*node{a, b} {
+					n.until(func() bool { return len(n.links) == 2 })
+					for _, l := range n.links {
+						if plain := l.TCP != nil; plain != (c.why != "") || l.Here != c.here {
+							t.Errorf("%s: plain %v, here %v", n.cfg.Node, plain, l.Here)
+						}
+					}
+					if all, _ := n.Snapshot(); len(all) != 1 || all[0].WhyPlain != c.why {
+						t.Errorf("%+v, want it plain because of %q", all, c.why)
+					}
+				}
+			})
 		}
 	}
 }

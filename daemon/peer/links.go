@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const maxStreams = 64
 // derived from the channel's and used once, that it belongs to the channel.
 type links struct {
 	want  int
+	here  bool // both ends are on one machine
 	plain bool
 	why   string // plain: "insecure", "data_plain", "loopback"
 
@@ -39,8 +41,10 @@ type links struct {
 }
 
 func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
-	l.plain = m.cfg.Insecure || m.plainData(tcp) && h.DataPlain
-	l.why = m.whyPlain(l.plain)
+	own := m.machine(tcp)
+	l.here = len(own) > 0 && bytes.Equal(own, h.Machine)
+	l.why = m.whyPlain(h, l.here)
+	l.plain = l.why != ""
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
 	l.up, l.at, l.full = make([]*transport.Link, l.want), make([]ends, l.want), make(chan struct{})
 	l.aim = make([]ends, l.want)
@@ -208,7 +212,7 @@ func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int) (conn 
 
 // linkUp hands a proven link to its user, which closes it; or closes it when the channel is over.
 func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
-	l := &transport.Link{Conn: conn, Peer: c.node, Epoch: c.epoch, Index: index}
+	l := &transport.Link{Conn: conn, Peer: c.node, Epoch: c.epoch, Index: index, Here: c.links.here}
 	if conn == net.Conn(tcp) {
 		l.TCP = tcp
 	}

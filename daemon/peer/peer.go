@@ -61,6 +61,7 @@ type Config struct {
 	young    time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
 	unheard  time.Duration // how long a data link may go unanswered; 0: unheardLeast or silences heartbeats, whichever is longer
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
+	machine  []byte        // the name of the one that this daemon is on; nil: machine()
 	lookUp   func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
@@ -124,6 +125,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.greeting <= 0 {
 		cfg.greeting = dialTimeout
+	}
+	if cfg.machine == nil {
+		cfg.machine = machine()
 	}
 	if cfg.lookUp == nil {
 		cfg.lookUp = lookUp

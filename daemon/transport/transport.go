@@ -105,9 +105,10 @@ type Link struct {
 	Peer  string       // node name
 	Epoch uint64       // of the channel
 	Index int          // stream number, 0 .. n-1
+	Here  bool         // both ends are on one machine, known by more than their addresses
 }
 
-// Loopback tells whether what is sent to that address stays in this host's memory.
+// Loopback tells whether that is an address of this host's alone. What is sent there may go on to another host, by way of a forwarder.
 func Loopback(a net.Addr) bool {
 	t, ok := a.(*net.TCPAddr)
 	return ok && t.IP.IsLoopback()

@@ -467,6 +467,7 @@ type Hello struct {
 	LostEpoch     uint64                 `protobuf:"varint,12,opt,name=lost_epoch,json=lostEpoch,proto3" json:"lost_epoch,omitempty"`   // the dialer's last channel with this node, known to be over
 	Addresses     *Addresses             `protobuf:"bytes,13,opt,name=addresses,proto3" json:"addresses,omitempty"`                     // of the sender's NICs
 	Runs          bool                   `protobuf:"varint,14,opt,name=runs,proto3" json:"runs,omitempty"`                              // the sender knows BlockList.run
+	Machine       []byte                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"`                         // hash of the boot id, where the sender's ends of the connection are loopback addresses: of one machine if it is both sides'
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -597,6 +598,13 @@ func (x *Hello) GetRuns() bool {
 		return x.Runs
 	}
 	return false
+}
+
+func (x *Hello) GetMachine() []byte {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
 }
 
 type Heartbeat struct {
@@ -2629,7 +2637,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06unbind\x18\x1c \x01(\v2\x16.kvpipe.peer.v1.UnbindH\x00R\x06unbind\x12:\n" +
 	"\n" +
 	"unbind_ack\x18\x1d \x01(\v2\x19.kvpipe.peer.v1.UnbindAckH\x00R\tunbindAckB\x06\n" +
-	"\x04kind\"\xab\x03\n" +
+	"\x04kind\"\xc5\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tproto_min\x18\x01 \x01(\rR\bprotoMin\x12\x1b\n" +
 	"\tproto_max\x18\x02 \x01(\rR\bprotoMax\x12\x12\n" +
@@ -2650,7 +2658,8 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"lost_epoch\x18\f \x01(\x04R\tlostEpoch\x127\n" +
 	"\taddresses\x18\r \x01(\v2\x19.kvpipe.peer.v1.AddressesR\taddresses\x12\x12\n" +
-	"\x04runs\x18\x0e \x01(\bR\x04runs\"l\n" +
+	"\x04runs\x18\x0e \x01(\bR\x04runs\x12\x18\n" +
+	"\amachine\x18\x0f \x01(\fR\amachine\"l\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\bR\x05reply\x127\n" +

@@ -12,7 +12,7 @@ import (
 type CRC int
 
 const (
-	// CRCAuto: on plain links between hosts. TLS has better ones, and loopback never leaves memory.
+	// CRCAuto: on plain links between hosts. TLS has better ones, and within a host bytes never leave memory.
 	CRCAuto CRC = iota
 	CRCOn
 	CRCOff
@@ -72,5 +72,5 @@ func (c CRC) checksums(l *transport.Link) bool {
 	if l.TCP == nil {
 		return false
 	}
-	return !transport.Loopback(l.TCP.RemoteAddr())
+	return !l.Here
 }

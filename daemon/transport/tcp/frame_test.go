@@ -97,14 +97,15 @@ func TestChecksumPolicy(t *testing.T) {
 	near, far := connect(t)
 	defer near.Close()
 	defer far.Close()
-	plain := &transport.Link{Conn: near, TCP: near}
+	plain := &transport.Link{Conn: near, TCP: near, Here: true}
+	forwarded := &transport.Link{Conn: near, TCP: near} // to another host, though its ends here are loopback addresses
 	tls := &transport.Link{Conn: near}
 	for _, c := range []struct {
 		crc  CRC
 		link *transport.Link
 		want bool
 	}{
-		{CRCAuto, plain, false}, {CRCAuto, tls, false}, {CRCOn, plain, true}, {CRCOn, tls, true}, {CRCOff, plain, false},
+		{CRCAuto, plain, false}, {CRCAuto, forwarded, true}, {CRCAuto, tls, false}, {CRCOn, plain, true}, {CRCOn, tls, true}, {CRCOff, plain, false},
 	} {
 		if got := c.crc.checksums(c.link); got != c.want {
 			t.Errorf("policy %d on %+v: %v", c.crc, c.link, got)

@@ -68,7 +68,7 @@ func (l *lab) link(c net.Conn, peer string, i int, side func(net.Conn, *tls.Conf
 	if l.tls != nil {
 		return &transport.Link{Conn: side(c, l.tls), Peer: peer, Epoch: epoch, Index: i}
 	}
-	return &transport.Link{Conn: c, TCP: c.(*net.TCPConn), Peer: peer, Epoch: epoch, Index: i}
+	return &transport.Link{Conn: c, TCP: c.(*net.TCPConn), Peer: peer, Epoch: epoch, Index: i, Here: true}
 }
 
 // Redial implements transport.LinkSource.

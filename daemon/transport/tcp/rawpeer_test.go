@@ -49,7 +49,7 @@ func (p *rawPeer) link(index int) {
 }
 
 func linkOf(c *net.TCPConn, epoch uint64, index int) *transport.Link {
-	return &transport.Link{Conn: c, TCP: c, Peer: "a", Epoch: epoch, Index: index}
+	return &transport.Link{Conn: c, TCP: c, Peer: "a", Epoch: epoch, Index: index, Here: true}
 }
 
 func connect(t *testing.T) (near, far *net.TCPConn) {
