@@ -73,9 +73,14 @@ func (m *Manager) hinted(again bool) (n int) {
 	return n
 }
 
-// attempt dials once, after the pause that earlier failures earned.
+// attempt dials once, after the pause that earlier failures earned; or leads elsewhere what the configuration has elsewhere by then.
 func (m *Manager) attempt(d *dial, t target) {
-	m.rest(t.addr)
+	if m.rest(t) {
+		for _, h := range m.leave(d, t) {
+			m.Dial(h)
+		}
+		return
+	}
 	c, fresh, err := m.connect(t)
 	if fresh {
 		c.awaitLinks(c.openLinks())
@@ -110,6 +115,14 @@ func (m *Manager) attempt(d *dial, t target) {
 			m.cfg.Events(transfer.DialFailed{Hint: h, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("the channel to %q closed at once", c.node)}})
 		}
 	}
+}
+
+// leave ends an attempt before it dials, and returns who asked for it.
+func (m *Manager) leave(d *dial, t target) (hints []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.dialing, t)
+	return d.hints
 }
 
 // announceOther is for a channel that was replaced at once, by the one that its node had opened at the same time.

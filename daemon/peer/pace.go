@@ -26,23 +26,29 @@ const (
 	tellAgain = time.Minute
 )
 
-// rest waits until the address may be dialed again, or the manager closes.
-func (m *Manager) rest(addr string) {
-	m.mu.Lock()
-	p := m.pace[addr]
-	var pause time.Duration
-	if p != nil {
-		pause = time.Until(p.until)
-	}
-	m.mu.Unlock()
-	if pause <= 0 {
-		return
-	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-m.ctx.Done():
+// rest waits until the target may be dialed again, or the manager closes. moved: the configuration names another address by now, or none.
+func (m *Manager) rest(t target) (moved bool) {
+	for {
+		m.mu.Lock()
+		var pause time.Duration
+		if p := m.pace[t.addr]; p != nil {
+			pause = time.Until(p.until)
+		}
+		moved = t.node != "" && m.nodes[t.node] != t.addr
+		reloaded := m.reloaded
+		m.mu.Unlock()
+		if moved || pause <= 0 {
+			return moved
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-reloaded:
+		case <-m.ctx.Done():
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
 	}
 }
 

@@ -85,6 +85,7 @@ type Manager struct {
 	closed   bool
 	nodes    map[string]string // configured
 	allow    []netip.Prefix
+	reloaded chan struct{}       // closed when nodes and allow are replaced
 	channels map[string]*channel // by node
 	lost     map[string]uint64   // node -> epoch of the last channel, known to be over
 	dialing  map[target]*dial
@@ -150,7 +151,7 @@ func New(cfg Config) (*Manager, error) {
 		cfg: cfg, log: cfg.Log, born: time.Now(), nodes: cfg.Nodes, allow: unmapped(cfg.Allow),
 		channels: map[string]*channel{}, lost: map[string]uint64{}, dialing: map[target]*dial{}, pace: map[string]*backoff{},
 	}
-	m.suspect = make(chan struct{}, 1)
+	m.suspect, m.reloaded = make(chan struct{}, 1), make(chan struct{})
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -186,12 +187,14 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
-// Reload replaces the names and networks that may be dialed. Channels that are open stay.
+// Reload replaces the names and networks that may be dialed. Channels that are open stay; what rests until it dials goes to where its node is now.
 func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
 	allow = unmapped(allow)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nodes, m.allow = nodes, allow
+	close(m.reloaded)
+	m.reloaded = make(chan struct{})
 }
 
 // Send sends a message on the node's channel if it still has that epoch.
