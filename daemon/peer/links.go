@@ -145,7 +145,7 @@ func (c *channel) openLinks() <-chan struct{} {
 	for i := range c.links.want {
 		all.Go(func() {
 			if err := c.openLink(i); err != nil {
-				c.warn("data link failed, trying again", i, err)
+				c.failed(i, err)
 				c.reopen(c.ctx, i, 2*firstWait)
 			}
 		})
@@ -158,6 +158,13 @@ func (c *channel) openLinks() <-chan struct{} {
 func (c *channel) warn(text string, index int, err error) {
 	if !c.ended.Load() {
 		c.m.log.Warn(text, "peer", c.node, "epoch", c.epoch, "link", index, "error", err)
+	}
+}
+
+// failed tells of a link that will be tried again: as often as that, for hours perhaps, it is no news.
+func (c *channel) failed(index int, err error) {
+	if c.m.linkless.Due(c.node) {
+		c.warn("data link failed, trying again", index, err)
 	}
 }
 

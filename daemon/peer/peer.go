@@ -78,6 +78,7 @@ type Manager struct {
 	harmless  refusals    // of which a log seldom tells: they take no room from the others
 	malformed damper.Each // by node
 	wayless   damper.Each // by node
+	linkless  damper.Each // by node
 	rough     rough
 	suspect   chan struct{} // calls the judge
 

@@ -16,6 +16,7 @@ type proxy struct {
 	dark  bool
 	alone bool // the first connection is passed on, and no other
 	close bool // which are hung up
+	away  int  // that were not passed on
 	over  bool
 	conns []net.Conn
 }
@@ -98,6 +99,7 @@ func (p *proxy) turnedAway(in net.Conn) bool {
 	if !p.alone || len(p.conns) == 0 {
 		return false
 	}
+	p.away++
 	if p.close {
 		_ = in.Close()
 	} else {

@@ -56,7 +56,7 @@ func (c *channel) tryLink(ctx context.Context, index int) {
 		if err == nil {
 			return
 		}
-		c.warn("data link failed, trying again", index, err)
+		c.failed(index, err)
 		if !c.pause(ctx, wait) {
 			return
 		}

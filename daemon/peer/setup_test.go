@@ -2,11 +2,13 @@ package peer
 
 import (
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
 // TestLinksThatDoNotOpen: a channel whose links are refused, or never answered, is up soon, and stays: each side hears the other in time.
@@ -61,5 +63,27 @@ func TestARefusedChannelLeavesNothing(t *testing.T) {
 	}
 	if c.ctx.Err() == nil {
 		t.Error("its context is still there")
+	}
+}
+
+// TestALinkThatKeepsFailingFillsNoLog: it is tried again and again, and the log has some of that.
+func TestALinkThatKeepsFailingFillsNoLog(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", func(c *Config) { c.DialMax = time.Millisecond }), cl.node("b", nil)
+	p := newProxy(t, b.addr)
+	a.Reload(map[string]string{"b": p.addr}, nil)
+	p.first(true)
+	began := time.Now()
+	a.Dial("b")
+	const tries = 60
+	for n := 0; n < tries; runtime.Gosched() {
+		p.mu.Lock()
+		n = p.away
+		p.mu.Unlock()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if said, most := len(a.logged), 8*(1+int(time.Since(began)/damper.Gap)); said == 0 || said > most {
+		t.Errorf("%d warnings of %d failures, want at most %d: %q", said, tries, most, a.logged)
 	}
 }
