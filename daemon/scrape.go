@@ -102,9 +102,10 @@ func (v view) scrapeTransports(s *metrics.Snapshot) {
 	if v.tcp == nil {
 		return
 	}
+	resent, malformed := v.tcp.Totals()
+	s.SlicesRetried += resent
+	s.Malformed += malformed
 	for peer, st := range v.tcp.Stats() {
-		s.SlicesRetried += st.Resent
-		s.Malformed += st.Malformed
 		s.Transports = append(s.Transports, metrics.Transport{
 			Name: "tcp", Peer: peer, SentBytes: st.SentBytes, GotBytes: st.LandedBytes, SentSlices: st.SentSlices, GotSlices: st.LandedSlices, Discarded: st.DiscardedBytes,
 		})

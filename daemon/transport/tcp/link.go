@@ -37,6 +37,7 @@ func (t *Transport) ChannelUp(peer string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.up[peer] = epoch
+	t.forgetPeers(time.Now())
 }
 
 // LinkUp takes over a link. One whose channel is over is closed at once; one with the index of another replaces it.
@@ -81,7 +82,7 @@ func (ch *channel) add(l *link) {
 func (t *Transport) LinksDown(peer string, epoch uint64) {
 	key := channelKey{peer, epoch}
 	t.mu.Lock()
-	t.over[peer] = epoch
+	t.over[peer] = ended{epoch, time.Now()}
 	if t.up[peer] == epoch {
 		delete(t.up, peer)
 	}

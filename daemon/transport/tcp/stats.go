@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/kvpipe/kvpipe/internal/damper"
 )
@@ -26,6 +27,33 @@ type Stats struct {
 	Links                     int // that are up now
 }
 
+// ended is a channel that is over.
+type ended struct {
+	epoch uint64
+	at    time.Time
+}
+
+// remembered is how long a peer without a channel is known, and shown: names of nodes come and go with the nodes.
+const remembered = time.Hour
+
+// past is what is kept of peers that are forgotten, for totals that never go down.
+type past struct{ resent, malformed uint64 }
+
+// forgetPeers forgets those that had no channel for long. It is called with the lock held.
+func (t *Transport) forgetPeers(now time.Time) {
+	for peer, last := range t.over {
+		if _, up := t.up[peer]; up || now.Sub(last.at) < remembered {
+			continue
+		}
+		delete(t.over, peer)
+		if c := t.peers[peer]; c != nil {
+			t.past.resent += c.resent.Load()
+			t.past.malformed += c.bad.Load()
+			delete(t.peers, peer)
+		}
+	}
+}
+
 // counters returns those of peer. It is called with the lock held.
 func (t *Transport) counters(peer string) *counters {
 	c := t.peers[peer]
@@ -36,10 +64,24 @@ func (t *Transport) counters(peer string) *counters {
 	return c
 }
 
-// Stats returns the counters of every peer there was a channel to. Any goroutine may call it.
+// Totals are the slices that were no first attempt, and the frames that ended a link, of all peers there ever was a channel to. Any
+// goroutine may call it.
+func (t *Transport) Totals() (resent, malformed uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	resent, malformed = t.past.resent, t.past.malformed
+	for _, c := range t.peers {
+		resent += c.resent.Load()
+		malformed += c.bad.Load()
+	}
+	return resent, malformed
+}
+
+// Stats returns the counters of every peer there was a channel to lately. Any goroutine may call it.
 func (t *Transport) Stats() map[string]Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.forgetPeers(time.Now())
 	all := make(map[string]Stats, len(t.peers))
 	for peer, c := range t.peers {
 		all[peer] = Stats{

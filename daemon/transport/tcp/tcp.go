@@ -20,10 +20,11 @@ type Transport struct {
 	source   transport.LinkSource
 	channels map[channelKey]*channel
 	up       map[string]uint64 // the epoch of the channel that works, per peer
-	over     map[string]uint64 // the epoch that ended last, per peer
+	over     map[string]ended  // the one that ended last, per peer
 	out      map[transfer.Leg]*fence.Leg
 	in       map[transfer.Leg]*inbound
 	peers    map[string]*counters
+	past     past // of peers that are forgotten
 	closed   bool
 }
 
@@ -37,7 +38,7 @@ func New(cfg Config) *Transport {
 		source:   cfg.Source,
 		channels: map[channelKey]*channel{},
 		up:       map[string]uint64{},
-		over:     map[string]uint64{},
+		over:     map[string]ended{},
 		out:      map[transfer.Leg]*fence.Leg{},
 		in:       map[transfer.Leg]*inbound{},
 		peers:    map[string]*counters{},
@@ -116,7 +117,7 @@ func (t *Transport) usable(l transfer.Leg) transfer.Cause {
 	if t.closed {
 		return closing
 	}
-	if over, ok := t.over[l.Peer]; ok && over == l.Epoch {
+	if over, ok := t.over[l.Peer]; ok && over.epoch == l.Epoch {
 		return channelDown
 	}
 	return transfer.Cause{}
