@@ -253,9 +253,10 @@ static void replaced_child(void)
 	if (!make_tmp_dir(geteuid()))
 		return;
 	struct fake *f = fake_start(NULL), *other = fake_start(NULL);
-	kvpipe_t *kv = fake_connect(f);
-	CHECK(symlink(fake_path(other), tmp_socket) == 0 && chmod(tmp_dir, 0755) == 0);
-	snprintf(kv->path, sizeof(kv->path), "%s", tmp_socket);
+	struct kvpipe_connect_opts o = WORKER(.socket = tmp_socket);
+	kvpipe_t *kv;
+	CHECK(symlink(fake_path(f), tmp_socket) == 0 && kvpipe_connect(&o, &kv) == 0);
+	CHECK(unlink(tmp_socket) == 0 && symlink(fake_path(other), tmp_socket) == 0 && chmod(tmp_dir, 0755) == 0);
 	fake_hang_up(f);
 	while (!refused) {
 		sched_yield();
