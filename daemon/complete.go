@@ -121,7 +121,11 @@ func devDir() (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", fmt.Errorf("private directory: %w", err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(dir, 0o700) // whatever umask and parent make of it
+	}
+	if err != nil && !os.IsExist(err) {
 		return "", fmt.Errorf("private directory: %w", err)
 	}
 	if err := sys.CheckPrivateDir(dir); err != nil {

@@ -35,10 +35,11 @@ func problem(check, fix, format string, a ...any) finding {
 
 // doctor examines a node from the place of an engine: what it sees is what an engine of the same user and mounts would.
 type doctor struct {
-	socket string   // of engines
-	places []string // of the admin socket
-	root   string   // below which proc and sys are
-	now    time.Time
+	socket  string   // of engines
+	refused error    // why an engine does not connect there
+	places  []string // of the admin socket
+	root    string   // below which proc and sys are
+	now     time.Time
 }
 
 func (c *ctl) doctor() *cobra.Command {
@@ -62,7 +63,8 @@ func (c *ctl) doctor() *cobra.Command {
 				nics.State = "" // an older daemon
 			}
 		}
-		d.socket, d.places = c.engineSocket(s), c.places()
+		d.socket, d.refused = c.engineSocket(s)
+		d.places, _ = c.places()
 		found, pid := d.connection()
 		connected := found[0].Answer != "problem"
 		found = append(found, d.daemon(s, err, connected)...)

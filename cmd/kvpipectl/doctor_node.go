@@ -19,6 +19,9 @@ import (
 // connection tries the engines' socket as libkvpipe does, and returns the daemon's pid, 0 when it is not visible.
 func (d *doctor) connection() ([]finding, int) {
 	const check = "socket"
+	if d.refused != nil {
+		return []finding{problem(check, "remove it, or set KVPIPE_SOCKET", "%v", d.refused)}, 0
+	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: d.socket, Net: "unixpacket"})
 	switch {
 	case err == nil:

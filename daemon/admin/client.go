@@ -28,6 +28,8 @@ var ErrNoDaemon = errors.New("no daemon")
 
 // Client talks to a daemon's admin socket. Safe for concurrent use.
 type Client struct {
+	Refused error // why a further place is not looked at, for who finds no daemon
+
 	places []string
 	at     atomic.Pointer[string] // the place that was tried last
 	http   http.Client
@@ -115,8 +117,12 @@ func (c *Client) explain(err error) error {
 	path := *c.at.Load()
 	switch {
 	case nobody(err):
-		return fmt.Errorf("%w at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin or $KVPIPE_ADMIN",
+		none := fmt.Errorf("%w at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin or $KVPIPE_ADMIN",
 			ErrNoDaemon, strings.Join(c.places, " or "))
+		if c.Refused != nil {
+			none = fmt.Errorf("%w; not looked for one in what could be a stranger's: %w", none, c.Refused)
+		}
+		return none
 	case errors.Is(err, syscall.EINVAL) && len(path) > maxSocketPath:
 		return fmt.Errorf("%s is a path of %d bytes, that of a socket has at most %d: name the admin socket by a shorter one with --admin", path, len(path), maxSocketPath)
 	case errors.Is(err, syscall.EPROTOTYPE):

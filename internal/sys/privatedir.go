@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckPrivateDir returns an error unless path is a directory (not a link to one) that this user owns and nobody else can enter. In a
-// world-writable parent such as /tmp anybody could have made it.
+// CheckPrivateDir returns an error unless path is a directory (not a link to one) that this user owns, with mode 0700. In a world-writable
+// parent such as /tmp anybody could have made it. The rule, and its words, of capi/path.c.
 func CheckPrivateDir(path string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -16,10 +16,8 @@ func CheckPrivateDir(path string) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fmt.Errorf("%s is not a directory", path)
-	case int(st.Uid) != unix.Geteuid():
-		return fmt.Errorf("%s belongs to uid %d, not to %d", path, st.Uid, unix.Geteuid())
-	case st.Mode&0o077 != 0:
-		return fmt.Errorf("%s has mode %#o, want 0700", path, st.Mode&0o777)
+	case int(st.Uid) != unix.Geteuid() || st.Mode&0o7777 != 0o700:
+		return fmt.Errorf("%s belongs to uid %d with mode %04o, must be uid %d with mode 0700", path, st.Uid, st.Mode&0o7777, unix.Geteuid())
 	}
 	return nil
 }
