@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from harness.fleet import BRIEF
-from harness.handover import decode, prefill, prompt, tokens
+from harness.handover import decode, equal, prefill, prompt, tokens
 from harness.wait import eventually
 
 pytestmark = pytest.mark.core
@@ -57,7 +57,7 @@ def test_prefill_engine_after_its_answer(p, d, reference):
     params = prefill(p, ids)
     p.kill()
     answer = decode(d, ids, params)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
     assert d.computed(answer["id"])[0] == 1, "its daemon has the KV, but D computed it"
 
 
@@ -65,7 +65,7 @@ def test_prefill_engine_while_decode_loads(p, d, near, far, reference):
     ids = prompt(334, "p loads")
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         p.kill()
-    assert tokens(answer.result()) == tokens(reference.completion(ids))
+    equal(tokens(answer.result()), tokens(reference.completion(ids)))
     assert d.computed(answer.result()["id"])[0] == 1, "its daemon has the KV, but D computed it"
 
 
@@ -82,7 +82,7 @@ def test_prefill_daemon_while_decode_loads(p, d, near, far, reference):
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         near.kill()
         near.start()
-    assert tokens(answer.result()) == tokens(reference.completion(ids))
+    equal(tokens(answer.result()), tokens(reference.completion(ids)))
     again(p, d, reference, "near")
 
 
@@ -91,7 +91,7 @@ def test_prefill_daemon_while_decode_loads_and_it_stays_away(fleet, p, near, far
     ids = prompt(337, "near stays")
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         near.kill()
-    assert tokens(answer.result()) == tokens(reference.completion(ids))
+    equal(tokens(answer.result()), tokens(reference.completion(ids)))
     assert prefill(p, prompt(100, "without")) is None, "P promised KV without a daemon"
     near.start()
     again(p, d, reference, "stays")
@@ -102,7 +102,7 @@ def test_decode_daemon_while_decode_loads(p, d, near, far, reference):
     with loading(near, far, d, ids, prefill(p, ids)) as answer:
         far.kill()
         far.start()
-    assert tokens(answer.result()) == tokens(reference.completion(ids))
+    equal(tokens(answer.result()), tokens(reference.completion(ids)))
     again(p, d, reference, "far")
 
 
@@ -110,7 +110,7 @@ def test_decode_daemon_while_it_stays_away(p, d, far, reference):
     ids = prompt(339, "far away")
     params = prefill(p, ids)
     far.kill()
-    assert tokens(decode(d, ids, params)) == tokens(reference.completion(ids))
+    equal(tokens(decode(d, ids, params)), tokens(reference.completion(ids)))
     far.start()
     again(p, d, reference, "far away")
 
@@ -135,7 +135,7 @@ def again(p, d, reference, seed):
         if not params:
             return False  # P is not back at its daemon yet
         answer = decode(d, ids, params)
-        assert tokens(answer) == tokens(reference.completion(ids))
+        equal(tokens(answer), tokens(reference.completion(ids)))
         return d.computed(answer["id"])[0] == 1
 
     numbers = iter(range(1000))

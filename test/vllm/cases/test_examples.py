@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from harness import instance, models
-from harness.handover import prompt, tokens
+from harness.handover import equal, prompt, tokens
 from harness.wait import eventually
 
 EXAMPLES = models.ROOT / "examples/vllm"
@@ -98,7 +98,7 @@ def test_a_script_serves_hand_overs(tmp_path, name, env):
     with tempfile.TemporaryDirectory(prefix="kvp-ex-") as home, Script(name, home, **env) as script:
         for number, decode in enumerate(script.decode):  # they take turns
             ids = prompt(200 + number, name)
-            assert tokens(script.proxy.completion(ids)) == tokens(script.prefill.completion(ids))
+            equal(tokens(script.proxy.completion(ids)), tokens(script.prefill.completion(ids)))
             assert decode.metric("vllm:external_prefix_cache_hits_total") >= len(ids), script.text()
             assert decode.metric("vllm:kvpipe_load_seconds_count") == 1
         if name == "two-nodes.sh":

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.fleet import BRIEF
-from harness.handover import ASK, decode, handover, prompt, tokens
+from harness.handover import ASK, decode, equal, handover, prompt, tokens
 
 pytestmark = pytest.mark.core
 
@@ -40,7 +40,7 @@ def test_every_token_is_right(pair, reference):
     for n in LENGTHS:
         ids = prompt(n, "layerwise")
         answer = together(p, d, ids)
-        assert tokens(answer) == tokens(reference.completion(ids)), f"{n} tokens"
+        equal(tokens(answer), tokens(reference.completion(ids)), f"{n} tokens")
         assert d.computed(answer["id"])[0] == 1, f"{n} tokens: computed by D"
 
 
@@ -49,14 +49,14 @@ def test_many_at_the_same_time(pair, reference):
     prompts = [prompt(n, "layerwise, many") for n in LENGTHS]
     with ThreadPoolExecutor(2 * len(prompts)) as pool:
         answers = list(pool.map(lambda ids: together(p, d, ids), prompts))
-    assert [tokens(a) for a in answers] == [tokens(reference.completion(ids)) for ids in prompts]
+    equal([tokens(a) for a in answers], [tokens(reference.completion(ids)) for ids in prompts])
 
 
 def test_one_after_the_other_still_works(pair, reference):
     p, d = pair
     ids = prompt(300, "layerwise, in turn")
     answer = handover(p, d, ids)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
     assert d.computed(answer["id"])[0] == 1
 
 
@@ -67,4 +67,4 @@ def test_a_prefill_that_never_comes(fleet, reference):
     token = base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
     answer = decode(d, ids, {"do_remote_prefill": True, "do_remote_decode": False, "transfer_id": secrets.token_hex(8),
                              "kvpipe": {"v": 1, "node": "node-a", "token": token}})
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))

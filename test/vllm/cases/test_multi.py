@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.handover import handover, prompt, tokens
+from harness.handover import equal, handover, prompt, tokens
 
 
 def beside(folder, first):
@@ -25,7 +25,7 @@ def test_hand_over_and_store(fleet, reference, tmp_path, first):
         for n in (40, 100, 200):
             ids = prompt(n, f"multi {first}")
             answer = handover(p, d, ids)
-            assert tokens(answer) == tokens(reference.completion(ids)), f"{n} tokens"
+            equal(tokens(answer), tokens(reference.completion(ids)), f"{n} tokens")
             assert d.computed(answer["id"])[0] == 1, f"{n} tokens: computed by D"
         assert list((tmp_path / "node-a").iterdir()), "P stored nothing in its folder"
         fleet.settled()

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from harness.fleet import Proxy
-from harness.handover import prompt, prompts, tokens
+from harness.handover import equal, prompt, prompts, tokens
 from harness.instance import BLOCK
 from harness.wait import eventually
 
@@ -38,7 +38,7 @@ def test_everybody_has_a_share_and_every_token_is_right(engines, proxy, referenc
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(proxy.completion, prompts()))
         expected = list(pool.map(reference.completion, prompts()))
-    assert [tokens(a) for a in answers] == [tokens(e) for e in expected]
+    equal([tokens(a) for a in answers], [tokens(e) for e in expected])
     assert [finished(e) - b for e, b in zip(engines[0] + engines[1], before)] == [20] * 4
     for answer in answers:
         computed = [n for engine in engines[1] for n in engine.computed(answer["id"])]
@@ -51,8 +51,9 @@ def test_of_several_answers_one_has_loaded_the_prompt_for_all(fleet, reference, 
     p, d = fleet.prefill(0).ready(), fleet.decode(0).ready()
     with Proxy([p], [d]) as proxy:
         answer = proxy.completion(ids, **more)
-    assert all_tokens(answer) == all_tokens(reference.completion(ids, **more))
-    assert len(set(all_tokens(answer))) == n, "these seeds draw different answers"
+    expected = all_tokens(reference.completion(ids, **more))
+    equal(all_tokens(answer), expected)
+    assert len(set(expected)) == n, "these seeds draw different answers"
     first = {}
     for step in d.steps():
         for name, computed in step.items():
@@ -74,15 +75,14 @@ def test_a_stream_is_the_same_text(proxy, reference):
         for line in answer.iter_lines():
             if line.startswith("data: {"):
                 ids += json.loads(line[6:])["choices"][0]["token_ids"] or []
-    assert ids == tokens(reference.completion(body["prompt"], max_tokens=12))
+    equal(ids, tokens(reference.completion(body["prompt"], max_tokens=12)))
 
 
 def test_a_chat_goes_through(proxy, reference):
     body = {"model": "tiny", "messages": [{"role": "user", "content": "what moves key value cache blocks? " * 4}],
             "temperature": 0, "max_completion_tokens": 12, "ignore_eos": True}
-    text = [http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
-            for http in (proxy.http, reference.http)]
-    assert text[0] == text[1]
+    equal(*(http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+            for http in (proxy.http, reference.http)))
 
 
 def test_a_client_that_leaves_while_its_answer_streams_costs_nothing(engines, proxy):
@@ -107,4 +107,4 @@ def test_without_a_prefill_instance_decode_computes(engines, reference):
     ids = prompt(100, "alone")
     with Proxy([Gone], engines[1]) as proxy:
         answer = proxy.completion(ids)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))

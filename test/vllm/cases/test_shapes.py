@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from harness.fleet import BRIEF
-from harness.handover import decode, handover, prefill, prompt, tokens
+from harness.handover import decode, equal, handover, prefill, prompt, tokens
 
 TWO = ("--tensor-parallel-size", "2")
 LENGTHS = (33, 64, 100, 300, 700)
@@ -29,7 +29,7 @@ def same(p, d, reference, seed, lengths=LENGTHS):
     for n in lengths:
         ids = prompt(n, seed)
         answer = handover(p, d, ids)
-        assert tokens(answer) == tokens(reference.completion(ids)), f"{n} tokens"
+        equal(tokens(answer), tokens(reference.completion(ids)), f"{n} tokens")
         assert d.computed(answer["id"])[0] == 1, f"{n} tokens: computed by D"
 
 
@@ -84,7 +84,7 @@ def other_blocks(p, d, reference, seed):
     decode(d, begin, None)
     ids = begin + prompt(90, f"{seed}, the rest")
     answer = handover(p, d, ids)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
     assert d.computed(answer["id"])[0] == 1
 
 
@@ -106,7 +106,7 @@ def test_what_d_has_already_is_not_loaded(p, d, reference):
     loaded = d.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer")
     ids = begin + prompt(200, "the rest")
     answer = handover(p, d, ids)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
     assert d.computed(answer["id"])[0] == 1
     assert d.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer") - loaded in (199, 200)
 
@@ -117,7 +117,7 @@ def test_what_d_has_wholly_is_released_at_p(p, d, reference):
     ids = prompt(257, "wholly")
     decode(d, ids[:256] + prompt(1, "other"), None)
     answer = handover(p, d, ids)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
 
 
 @pytest.mark.core
@@ -130,7 +130,7 @@ def test_speculative_decoding_by_ngrams(start, reference):
     for n in (40, 100, 300):
         ids = prompt(n, "ngram") * 2  # what it looks up is there
         answer = handover(p, d, ids, max_tokens=40)
-        assert tokens(answer) == tokens(reference.completion(ids, max_tokens=40))
+        equal(tokens(answer), tokens(reference.completion(ids, max_tokens=40)))
     assert d.metric("vllm:spec_decode_num_draft_tokens_total") > 0
 
 
@@ -151,9 +151,9 @@ def test_a_hybrid_model_with_sliding_windows(start):
     for n in (95, 127, 255):  # the last token, which D computes again, looks at a block that is gone: D computes all of it
         ids = prompt(n, "gemma3")
         answer = handover(p, d, ids, logprobs=0)
-        assert tokens(answer) == tokens(reference.completion(ids))
-        assert answer["choices"][0]["logprobs"]["token_logprobs"] == pytest.approx(
-            reference.completion(ids, logprobs=0)["choices"][0]["logprobs"]["token_logprobs"], abs=1e-3), f"{n} tokens"
+        equal(tokens(answer), tokens(reference.completion(ids)))
+        expected = reference.completion(ids, logprobs=0)["choices"][0]["logprobs"]["token_logprobs"]
+        equal(answer["choices"][0]["logprobs"]["token_logprobs"], pytest.approx(expected, abs=1e-3), f"{n} tokens")
         assert d.computed(answer["id"])[0] == n
 
 
@@ -173,5 +173,5 @@ def test_the_same_offer_is_taken_by_two(fleet, p, d, reference):
     ids = prompt(150, "twice")
     params = prefill(p, ids)
     expected = tokens(reference.completion(ids))
-    assert tokens(decode(d, ids, params)) == expected
-    assert tokens(decode(other, ids, params)) == expected  # computed again, when P has let go of it
+    equal(tokens(decode(d, ids, params)), expected)
+    equal(tokens(decode(other, ids, params)), expected)  # computed again, when P has let go of it

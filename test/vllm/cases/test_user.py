@@ -9,7 +9,7 @@ import pytest
 
 from harness import instance, models
 from harness.fleet import BRIEF, connector
-from harness.handover import decode, handover, prefill, prompt, tokens
+from harness.handover import decode, equal, handover, prefill, prompt, tokens
 
 pytestmark = pytest.mark.core
 
@@ -29,7 +29,7 @@ def test_one_line_of_configuration(fleet, d, reference):
         p.ready()
         ids = prompt(300, "one line")
         answer = handover(p, d, ids)
-        assert tokens(answer) == tokens(reference.completion(ids))
+        equal(tokens(answer), tokens(reference.completion(ids)))
         assert d.computed(answer["id"])[0] == 1
     finally:
         p.stop()
@@ -90,7 +90,7 @@ def test_another_model(fleet, p, reference):
     d = fleet.start("decode-other-model", "node-b", {"model": "something-else"}).ready()
     ids = prompt(200, "other model")
     answer = decode(d, ids, prefill(p, ids))
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
     assert d.computed(answer["id"])[0] == 200
     text = d.text()
     assert "something-else" in text and "llama" in text and "model" in text
@@ -103,7 +103,7 @@ def test_parameters_of_another_connector(d, reference):
               "remote_engine_id": "0f4c", "remote_request_id": "cmpl-1", "remote_host": "10.1.2.3", "remote_port": 5600,
               "tp_size": 1}
     answer = decode(d, ids, params)
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))
     assert 'kv_transfer_params has no "kvpipe" dict' in d.text()
 
 
@@ -116,4 +116,4 @@ def test_parameters_that_a_client_made_up(d, reference, kvpipe):
     ids = prompt(80, f"made up {kvpipe}")
     answer = decode(d, ids, {"do_remote_prefill": True, "do_remote_decode": False, "remote_block_ids": [[1, 2, 3]],
                              "remote_engine_id": "e", "remote_host": "h", "remote_port": 1, "kvpipe": kvpipe})
-    assert tokens(answer) == tokens(reference.completion(ids))
+    equal(tokens(answer), tokens(reference.completion(ids)))

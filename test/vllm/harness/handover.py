@@ -9,6 +9,21 @@ ASK = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id":
        "remote_host": None, "remote_port": None}
 
 
+class WrongTokens(AssertionError):
+    """An answer is not what it should be. That is no matter of cores or time: such a case gets no other try."""
+
+
+def equal(got, want, about="the answer"):
+    """For all that an engine answers: tokens, texts, probabilities."""
+    if not got == want:
+        raise WrongTokens(f"{about}: {got!r}, not {want!r}")
+
+
+def unequal(got, other, about="the answer"):
+    if got == other:
+        raise WrongTokens(f"{about}: still {got!r}")
+
+
 def tokens(answer):
     return answer["choices"][0]["token_ids"]
 
