@@ -11,22 +11,24 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Who runs scripts of a tree trusts it, whoever's it is.
+git() { command git -c safe.directory="$(pwd -P)" "$@"; }
+
 number=$(cat VERSION)
 python=$number package=$number
-if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
+if [ ! -e .git ]; then
+	# A tree without git, such as a source tarball, also one within somebody's repository: the changelog is as old as the release.
+	epoch=$(stat -c %Y CHANGELOG.md)
+elif commit=$(git rev-parse --short=12 HEAD); then
 	epoch=$(git log -1 --format=%ct)
 	if ! git describe --tags --exact-match --match "v$number" >/dev/null 2>&1; then
 		stamp=$(TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=%cd)
 		package=$number~dev$stamp.g$commit
 		python=$number.dev$stamp+g$commit
 	fi
-elif [ -e .git ]; then
-	git rev-parse HEAD >&2 || true # says why
-	echo "version.sh: git does not know the commit of $PWD, which its packages are named after: see what it says (of another user's tree: git config --global --add safe.directory $PWD)" >&2
-	exit 1
 else
-	# A tree without git, such as a source tarball: the changelog is as old as the release.
-	epoch=$(stat -c %Y CHANGELOG.md)
+	echo "version.sh: git does not know the commit of $PWD, which its packages are named after: see what it says" >&2
+	exit 1
 fi
 echo "PACKAGE_VERSION=${PACKAGE_VERSION:-$package}"
 echo "PYTHON_VERSION=${PYTHON_VERSION:-$python}"

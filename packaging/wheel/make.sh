@@ -15,8 +15,14 @@ export SOURCE_DATE_EPOCH=$EPOCH
 umask 022
 tree=$out/stage/python-$what/kvpipe-$PYTHON_VERSION
 
-# tracked PATH...: the files of the project there; those that git knows, or all where there is no git.
-tracked() { git ls-files -z -- "$@" 2>/dev/null || find "$@" -type f -not -path '*/__pycache__/*' -print0; }
+# tracked PATH...: the files of the project there; those that git knows, or all where the tree has no git of its own.
+tracked() {
+	if [ -e .git ]; then
+		git -c safe.directory="$(pwd -P)" ls-files -z -- "$@"
+	else
+		find "$@" -type f -not -path '*/__pycache__/*' -print0
+	fi
+}
 
 rm -rf "$out/stage/python-$what"
 mkdir -p "$tree"

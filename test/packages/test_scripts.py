@@ -45,21 +45,70 @@ def test_the_rig_waits_for_both_of_its_halves(tmp_path):
     assert "packages-rig] Error 3" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("git", [None, "gitdir: /nowhere\n"], ids=["no git", "git that does not answer"])
-def test_a_tree_whose_commit_is_not_known_is_no_release(tmp_path, git):
-    """Such as another user's, in a container. Without any git, as from a tarball, it is the release that it says."""
+@pytest.fixture
+def tree(tmp_path):
+    """A source tree of nothing but its version, within somebody's repository that has had releases."""
+    repository(tmp_path, "v99.0.0")
     for file in ("packaging/version.sh", "scripts/version.sh", "VERSION", "CHANGELOG.md"):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / file, tmp_path / file)
-    if git:
-        (tmp_path / ".git").write_text(git)
-    number = (ROOT / "VERSION").read_text().strip()
-    packages = subprocess.run([tmp_path / "packaging/version.sh"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
-    programs = subprocess.run([tmp_path / "scripts/version.sh"], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
-    if git:
-        assert packages.returncode != 0 and packages.stdout == ""
-        assert f"safe.directory {tmp_path}" in packages.stderr
-        assert programs == f"{number}-dev\n"
-    else:
-        assert packages.returncode == 0 and f"PACKAGE_VERSION={number}\n" in packages.stdout
-        assert programs == f"{number}\n"
+        (tmp_path / "kvpipe" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / "kvpipe" / file)
+    return tmp_path / "kvpipe"
+
+
+def repository(folder, *tags):
+    """All that is there is committed."""
+    if not shutil.which("git"):
+        pytest.skip("there is no git")
+    git = ["git", "-C", folder, "-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "--allow-empty", "-m", "all"], *(["tag", tag] for tag in tags)):
+        subprocess.run(git + command, check=True)
+    return subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
+
+
+def versions(tree):
+    """What its packages would be called, and what its programs."""
+    packages = subprocess.run([tree / "packaging/version.sh"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    programs = subprocess.run([tree / "scripts/version.sh"], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+    return packages, programs.strip()
+
+
+NUMBER = (ROOT / "VERSION").read_text().strip()
+
+
+def test_without_git_a_tree_is_the_release_that_it_says(tree):
+    """As from a tarball, whatever it was unpacked in."""
+    packages, programs = versions(tree)
+    assert packages.returncode == 0 and f"PACKAGE_VERSION={NUMBER}\n" in packages.stdout
+    assert programs == NUMBER
+
+
+def test_a_tree_whose_commit_is_not_known_is_no_release(tree):
+    (tree / ".git").write_text("gitdir: /nowhere\n")
+    packages, programs = versions(tree)
+    assert packages.returncode != 0 and packages.stdout == ""
+    assert "/nowhere" in packages.stderr, "what git says"
+    assert programs == f"{NUMBER}-dev"
+
+
+def test_another_user_s_tree_is_called_after_its_commit(tree, monkeypatch):
+    commit = repository(tree)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own
+    assert subprocess.run(["git", "-C", tree, "rev-parse"], stderr=subprocess.DEVNULL).returncode != 0
+    packages, programs = versions(tree)
+    assert packages.returncode == 0 and f".g{commit}\n" in packages.stdout
+    assert programs == f"{NUMBER}-dev+{commit}"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["a repository of its own", "within another one"])
+def test_a_wheel_has_what_git_knows_or_all_there_is(tree, own):
+    (tree / "python/__pycache__").mkdir(parents=True)
+    for name in ("known.py", "__pycache__/a.pyc"):
+        (tree / "python" / name).touch()
+    if own:
+        (tree / ".gitignore").write_text("__pycache__\n")
+        repository(tree)
+        (tree / "python/left.py").touch()
+    text = (ROOT / "packaging/wheel/make.sh").read_text()
+    tracked = re.search(r"^tracked\(\) \{.*?^\}$", text, flags=re.M | re.S).group()
+    said = subprocess.run(["bash", "-euc", f"{tracked}\ntracked python"], cwd=tree, check=True, stdout=subprocess.PIPE).stdout
+    assert said == b"python/known.py\0"
