@@ -17,10 +17,20 @@ import (
 func TestMain(m *testing.M) { leak.Main(m) }
 
 const (
-	golden  = "testdata/abi.golden"
-	include = "../../../include"
-	capi    = "../.."
+	golden = "testdata/abi.golden"
+	capi   = "../.."
 )
+
+// include is a copy of all headers: go looks at what a test opens itself, not at what a compiler does, when it takes a result of before for
+// one of now.
+func include(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "include")
+	if err := os.CopyFS(dir, os.DirFS("../../../include")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 func compiler(t *testing.T) string {
 	cc, err := exec.LookPath("gcc")
@@ -40,11 +50,7 @@ func lines(t *testing.T, path string) []string {
 
 // TestGolden compares the headers with the golden file.
 func TestGolden(t *testing.T) {
-	inc, err := filepath.Abs(include)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := describe(compiler(t), inc, t.TempDir(), lines(t, filepath.Join(capi, "kvpipe.symbols")))
+	got, err := describe(compiler(t), include(t), t.TempDir(), lines(t, filepath.Join(capi, "kvpipe.symbols")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +107,7 @@ func number(t *testing.T, s string) int {
 
 // TestSymbols compares header, version script and symbol list. That the library exports just these is `make abi`.
 func TestSymbols(t *testing.T) {
-	h, err := read(filepath.Join(include, "kvpipe.h"))
+	h, err := read(filepath.Join(include(t), "kvpipe.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,31 +163,33 @@ KVPIPE_API const char *kvpipe_f(int a);
 	}
 }
 
-// TestCompilers compiles the headers as their users may: alone, in strict C11, in C++, and with no padding left to the
-// compiler in what crosses between processes.
+// TestCompilers compiles the headers as their users may: alone, in strict C11, in C++, with barriers in use, and with no padding left to
+// the compiler in what crosses between processes.
 func TestCompilers(t *testing.T) {
+	headers := include(t)
 	source := filepath.Join(t.TempDir(), "all.h")
-	text := "#include <kvpipe/ring.h>\n#include <kvpipe/barrier.h>\n#include <kvpipe.h>\n"
+	text := `#include <kvpipe/ring.h>
+#include <kvpipe/barrier.h>
+#include <kvpipe.h>
+void move(uint32_t *to, const uint32_t *from);
+void move(uint32_t *to, const uint32_t *from) { kvpipe_store_release(to, kvpipe_load_acquire(from)); kvpipe_full_barrier(); }
+`
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found := false
-	for _, command := range []string{
-		"gcc -x c -std=c11 -Wpadded -pedantic", "clang -x c -std=c11 -Wpadded -pedantic",
-		"g++ -x c++ -std=c++11 -Wpadded", "g++ -x c++ -std=c++20", "clang++ -x c++ -std=c++11", "clang++ -x c++ -std=c++20",
-	} {
-		words := strings.Fields(command)
-		cc, err := exec.LookPath(words[0])
-		if err != nil {
-			continue // one of them is enough for a user; CI has all
-		}
-		found = true
-		args := append(words[1:], "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", include, source)
-		if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", command, err, out)
-		}
-	}
-	if !found {
-		t.Skip("no C compiler: neither gcc, clang, g++ nor clang++ is installed")
+	c, cxx := []string{"-x c -std=c11 -Wpadded -pedantic"}, []string{"-x c++ -std=c++11 -Wpadded", "-x c++ -std=c++20"}
+	for name, modes := range map[string][]string{"gcc": c, "clang": c, "g++": cxx, "clang++": cxx} {
+		t.Run(name, func(t *testing.T) {
+			cc, err := exec.LookPath(name)
+			if err != nil {
+				t.Skipf("no %s: %v", name, err)
+			}
+			for _, mode := range modes {
+				args := append(strings.Fields(mode), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", headers, source)
+				if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+					t.Errorf("%s: %v\n%s", mode, err, out)
+				}
+			}
+		})
 	}
 }
