@@ -39,6 +39,9 @@ sanitizes() {
 	return $rc
 }
 
+# A tree that has a commit is called after it.
+commits() { [ ! -e .git ] || command -v git >/dev/null || echo git; }
+
 # missing PURPOSE prints the Debian packages that would bring what is not there.
 missing() {
 	command -v "${CC:-gcc}" >/dev/null || echo gcc
@@ -53,6 +56,7 @@ missing() {
 		return 0
 	fi
 	if [ "$1" = packages ] || [ "$1" = packages-rig ] || [ "$1" = cross ]; then
+		commits
 		[ "$1" = cross ] || command -v rpm >/dev/null || echo rpm
 		# As packages.mk has it: the own architecture's compiler, or a cross compiler.
 		for arch in ${ARCHES-}; do
@@ -84,7 +88,9 @@ missing() {
 		command -v deb-systemd-helper >/dev/null || echo init-system-helpers
 		return 0
 	fi
+	commits
 	sanitizes || echo gcc libasan8 libubsan1
+	command -v g++ >/dev/null || echo g++ # our headers are for C++, too
 	command -v pkg-config >/dev/null || echo pkg-config
 	command -v mandoc >/dev/null || echo mandoc
 	command -v abidiff >/dev/null || echo abigail-tools
