@@ -41,6 +41,11 @@ override GOFLAGS := $(strip $(GOFLAGS) $(GO_FLAGS))
 endif
 export GOFLAGS
 
+# Names of sources, written when they change: what was also made of one that is gone is made again.
+$(BUILD)/obj/%.list: always
+	@mkdir -p $(@D)
+	@cmp -s $@ - <<<'$(sort $(SOURCES))' || echo '$(sort $(SOURCES))' >$@
+
 # One short line for each command; make V=1 shows them whole.
 Q   := $(if $(V),,@)
 say  = $(if $(V),@:,@printf '  %-4s %s\n' $(1) $@)

@@ -28,7 +28,9 @@ $(BUILD)/obj/lib/%.o: capi/%.c scripts/mk/c.mk
 	$(call say,CC)
 	$(Q)$(CC) $(KVPIPE_CFLAGS) $(CFLAGS) -c $< -o $@
 
-$(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map
+$(BUILD)/obj/c.list: SOURCES = $(C_SOURCES) $(C_HELPERS)
+
+$(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map $(BUILD)/obj/c.list
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libkvpipe.so.0 -Wl,--version-script=capi/kvpipe.map \
@@ -37,7 +39,7 @@ $(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map
 $(LIB)/libkvpipe.so: $(LIB)/libkvpipe.so.0
 	@ln -sf $(<F) $@
 
-$(LIB)/libkvpipe.a: $(OBJ)
+$(LIB)/libkvpipe.a: $(OBJ) $(BUILD)/obj/c.list
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR)

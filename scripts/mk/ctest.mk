@@ -26,11 +26,11 @@ $$(BUILD)/obj/$(1)/%.o: capi/%.c scripts/mk/ctest.mk
 	$$(call say,CC)
 	$$(Q)$$(CC) $$(KVPIPE_CFLAGS) -O1 -fno-omit-frame-pointer $$($(1)_flags) -c $$< -o $$@
 
-$$(BUILD)/test/$(1)/lib.a: $$($(1)_objects)
+$$(BUILD)/test/$(1)/lib.a: $$($(1)_objects) $$(BUILD)/obj/c.list
 	@mkdir -p $$(@D)
 	@rm -f $$@
 	$$(call say,AR)
-	$$(Q)$$(AR) rcsD $$@ $$^
+	$$(Q)$$(AR) rcsD $$@ $$($(1)_objects)
 
 $$(BUILD)/test/$(1)/%: capi/tests/%.c $$(BUILD)/test/$(1)/lib.a $$(C_HEADERS)
 	@mkdir -p $$(@D)

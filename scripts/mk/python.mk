@@ -8,8 +8,10 @@ PY_TARGETS := 3.9 3.13
 
 .PHONY: test-python lint-python
 
+$(BUILD)/obj/python.list: SOURCES = $(PY_SOURCES)
+
 # The same command that a user runs; the flags only save downloads.
-$(VENV)/.package: $(PY_SOURCES) $(VENV)/.ready
+$(VENV)/.package: $(PY_SOURCES) $(BUILD)/obj/python.list $(VENV)/.ready
 ifneq ($(PY_PROJECT),)
 	@rm -rf python/build
 	@$(VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python

@@ -2,7 +2,6 @@ package house
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,19 +9,7 @@ import (
 
 // TestABrokenTreeIsNotAnEmptyOne: go lists no packages of either.
 func TestABrokenTreeIsNotAnEmptyOne(t *testing.T) {
-	tree := t.TempDir()
-	for _, folder := range []string{"scripts", "test/vllm"} {
-		if err := os.CopyFS(filepath.Join(tree, folder), os.DirFS("../../"+folder)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"Makefile", "VERSION"} {
-		text, err := os.ReadFile("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(tree, name), string(text))
-	}
+	tree := makefiles(t, nil)
 	golang := filepath.Join(tree, "go")
 	for _, c := range []struct {
 		name, list, test string // what go does when it is to list and to test
@@ -39,8 +26,8 @@ func TestABrokenTreeIsNotAnEmptyOne(t *testing.T) {
 		}
 		t.Setenv("GO", golang)
 		for _, part := range []string{"unit", "e2e"} {
-			out, err := exec.Command("make", "-C", tree, "GO="+golang, "-o", "build", "-o", "build/venv/.package", part).CombinedOutput()
-			if (err == nil) != c.skipped || strings.Contains(string(out), "part skipped") != c.skipped {
+			out, err := makes(tree, "GO="+golang, "-o", "build", "-o", "build/venv/.package", part)
+			if (err == nil) != c.skipped || strings.Contains(out, "part skipped") != c.skipped {
 				t.Errorf("%s: make %s: %v\n%s", c.name, part, err, out)
 			}
 		}

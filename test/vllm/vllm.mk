@@ -24,7 +24,7 @@ $(VLLM)/.vllm:
 deps-vllm: build vllm-venv ## install vLLM for a CPU in build/vllm (1 GB), and kvpipe into it
 	@$(MAKE) $(VLLM)/.package
 
-$(VLLM)/.package: $(PY_SOURCES) $(VLLM)/.vllm
+$(VLLM)/.package: $(PY_SOURCES) $(BUILD)/obj/python.list $(VLLM)/.vllm
 	@rm -rf python/build
 	@$(VLLM)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
 	@touch $@

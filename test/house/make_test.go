@@ -1,0 +1,87 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// makefiles is a tree of nothing but what make reads and runs, and the given files.
+func makefiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	tree := t.TempDir()
+	for _, folder := range []string{"scripts", "test/vllm"} {
+		if err := os.CopyFS(filepath.Join(tree, folder), os.DirFS("../../"+folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"Makefile", "VERSION"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(tree, name), string(text))
+	}
+	for name, text := range files {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+		if strings.HasPrefix(text, "#!") {
+			if err := os.Chmod(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return tree
+}
+
+func makes(tree string, args ...string) (string, error) {
+	out, err := exec.Command("make", append([]string{"-C", tree}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// TestAbandonedSources: what was made of a source that is gone since is made again without it, and of the same sources nothing is.
+func TestAbandonedSources(t *testing.T) {
+	tree := makefiles(t, map[string]string{
+		"capi/a.c":              "int f(void);\nint f(void) { return 1; }\n",
+		"capi/b.c":              "int g(void);\nint g(void) { return 2; }\n",
+		"capi/tests/help.c":     "int h(void);\nint h(void) { return 3; }\n",
+		"capi/kvpipe.map":       "{ local: *; };\n",
+		"python/pyproject.toml": "",
+		"python/kvpipe/a.py":    "",
+		"python/kvpipe/b.py":    "",
+		"build/venv/.ready":     "",
+		"build/venv/bin/pip":    "#!/bin/sh\nls python/kvpipe\n",
+	})
+	products := []string{"build/lib/libkvpipe.so.0", "build/lib/libkvpipe.a", "build/test/asan/lib.a", "build/venv/.package"}
+	build := func() (linked, installed bool) {
+		t.Helper()
+		out, err := makes(tree, append([]string{"-o", "build/venv/.ready"}, products...)...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return strings.Contains(out, "CC   build/lib/libkvpipe.so.0\n"), strings.Contains(out, "a.py\n")
+	}
+	for _, gone := range []string{"", "capi/b.c", "python/kvpipe/b.py", "capi/tests/help.c"} {
+		if err := os.Remove(filepath.Join(tree, gone)); err != nil && gone != "" {
+			t.Fatal(err)
+		}
+		python := strings.HasPrefix(gone, "python")
+		if linked, installed := build(); gone != "" && (linked == python || installed != python) {
+			t.Errorf("without %s: linked %v, installed %v", gone, linked, installed)
+		}
+		if linked, installed := build(); linked || installed {
+			t.Errorf("without %s, again: linked %v, installed %v", gone, linked, installed)
+		}
+	}
+	for _, archive := range products[1:3] {
+		out, err := exec.Command("ar", "t", filepath.Join(tree, archive)).Output()
+		if got := string(out); err != nil || got != "a.o\n" {
+			t.Errorf("%s has %q, %v", archive, got, err)
+		}
+	}
+}
