@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The Python tests that need torch, the connector against vLLM's interfaces, and
-# hand-overs between real vLLM engines on this CPU: `make test-torch test-vllm`
-# after `make deps-vllm`, which downloads 1 GB the first time.
+# What needs vLLM and no engine, of the scheduler's runs a fifth, with the Python
+# tests that need torch; then hand-overs between real vLLM engines on this CPU:
+# `make test-vllm-fast test-vllm` after `make deps-vllm`, which downloads 1 GB the
+# first time.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -16,8 +17,7 @@ fi
 make build || exit 1
 test/vllm/install/install.sh build/vllm || exit
 make deps-vllm || exit
-make test-torch || exit
-make test-vllm-fast FAST=fast/test_drift.py || exit
+make test-vllm-fast SEEDS=100 || exit
 wrong=build/test/vllm-cache/v/kvpipe/wrong # cases that saw other tokens than they should have
 rm -f "$wrong"
 make test-vllm && exit

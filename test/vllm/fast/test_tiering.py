@@ -63,8 +63,16 @@ def pair(sides):
     return a, b
 
 
+@pytest.fixture(scope="module")
+def settled(near, far):
+    """Daemons hold nothing for anybody afterwards. What a test left half done they keep for some seconds, beside the next test."""
+    yield
+    for daemon in (near, far):
+        idle(daemon)
+
+
 @pytest.fixture
-def sides(near, far):
+def sides(near, far, settled):
     made = []
 
     def make(far_away=False, **more):
@@ -76,8 +84,6 @@ def sides(near, far):
         side.transport.close()
         side.transport.close()
         side.forget()
-    for daemon in (near, far):
-        idle(daemon)
 
 
 def test_it_is_what_vllm_asks_for(sides):
