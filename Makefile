@@ -26,10 +26,10 @@ PYTHON ?= python3
 NUMBER  := $(shell cat VERSION)
 VERSION ?= $(shell scripts/version.sh)
 
-# What tests and examples need to find this build instead of an installed one.
+# What tests and examples need to find this build instead of an installed one, and what has come with go beside it.
 export KVPIPE_BIN     := $(ROOT)/$(BIN)
 export KVPIPE_LIBRARY := $(ROOT)/$(LIB)/libkvpipe.so.0
-export PATH           := $(ROOT)/$(BIN):$(PATH)
+export PATH           := $(ROOT)/$(BIN):$(if $(findstring /,$(GO)),$(abspath $(dir $(GO))):)$(PATH)
 # The header of NVML calls half of its own functions deprecated, at every build.
 export CGO_CFLAGS     ?= -O2 -g -Wno-deprecated-declarations
 # The same for programs, tests and the linter, so that go compiles a package once for all of them, beside what the user says, here or by
@@ -72,10 +72,11 @@ all: build
 build: go-build c-build ## binaries to build/bin, libkvpipe to build/lib
 	@scripts/ldd-check.sh $(BIN) $(LIB)
 
-demo: build $(VENV)/.package ## run examples/demo: two daemons, one hand-over, verified
+# What is missing comes first: nothing is compiled without it.
+demo: build-deps build $(VENV)/.package ## run examples/demo: two daemons, one hand-over, verified
 	@$(VENV)/bin/python examples/demo/demo.py $(DEMOFLAGS)
 
-bench: build $(VENV)/.package ## measure against memcpy, plain TCP and eventfd in one run
+bench: build-deps build $(VENV)/.package ## measure against memcpy, plain TCP and eventfd in one run
 	@$(BIN)/kvpipe-bench $(BENCHFLAGS)
 
 clean: ## remove what was built, keep tools and the Python environment

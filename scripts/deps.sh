@@ -18,6 +18,7 @@ cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
 go=${GO:-go}
+read -ra cc <<<"${CC:-gcc}" # as "ccache gcc"
 
 fail() {
 	printf 'make deps: %s\n' "$@" >&2
@@ -27,13 +28,13 @@ fail() {
 # at_least HAVE WANT: true when version HAVE is WANT or newer.
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-compiles() { echo '#include <stdio.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1; }
+compiles() { echo '#include <stdio.h>' | "${cc[@]}" -E - >/dev/null 2>&1; }
 
 sanitizes() {
 	local probe
 	probe=$(mktemp) || return 1
 	echo 'int main(void) { return 0; }' |
-		"${CC:-gcc}" -fsanitize=address,undefined -x c -o "$probe" - 2>/dev/null
+		"${cc[@]}" -fsanitize=address,undefined -x c -o "$probe" - 2>/dev/null
 	local rc=$?
 	rm -f "$probe"
 	return $rc
@@ -44,7 +45,7 @@ commits() { [ ! -e .git ] || command -v git >/dev/null || echo git; }
 
 # missing PURPOSE prints the Debian packages that would bring what is not there.
 missing() {
-	command -v "${CC:-gcc}" >/dev/null || echo gcc
+	command -v "${cc[0]}" >/dev/null || echo gcc
 	compiles || echo libc6-dev
 	command -v ar >/dev/null || echo binutils
 	command -v "$python" >/dev/null || echo python3
@@ -142,7 +143,7 @@ apt_update() {
 
 command -v "$go" >/dev/null ||
 	fail 'no go in PATH; install Go 1.26 or newer from https://go.dev/dl'
-[ "${CC:-gcc}" = gcc ] || command -v "$CC" >/dev/null || fail "no $CC in PATH, which CC names"
+[ "${cc[0]}" = gcc ] || command -v "${cc[0]}" >/dev/null || fail "no ${cc[0]} in PATH, which CC names"
 have=$("$go" env GOVERSION)
 at_least "${have#go}" 1.26 || fail "$have is too old; install Go 1.26 or newer from https://go.dev/dl"
 

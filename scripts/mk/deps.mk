@@ -15,7 +15,7 @@ build-deps: purpose := build
 network-deps: purpose := network
 root-deps: purpose := root
 system-deps build-deps network-deps root-deps:
-	@PYTHON=$(PYTHON) GO=$(GO) CC=$(CC) scripts/deps.sh $(purpose)
+	@PYTHON='$(PYTHON)' GO='$(GO)' CC='$(CC)' scripts/deps.sh $(purpose)
 
 # Order-only: what apt brings has to be there first, but is never "newer".
 $(VENV)/.ready: scripts/requirements.txt | build-deps

@@ -30,7 +30,7 @@ ifneq ($(wildcard bench/*.go),)
 endif
 # The plain programs that benchmark and demo measure against.
 ifneq ($(wildcard bench/ref/Makefile),)
-	@$(MAKE) -s -C bench/ref BIN=../../$(BIN) OBJ=../../$(BUILD)/obj/ref CC=$(CC) GO=$(GO)
+	@$(MAKE) -s -C bench/ref BIN=../../$(BIN) OBJ=../../$(BUILD)/obj/ref CC='$(CC)' GO='$(GO)'
 endif
 
 # Generated code is committed; only who changes a .proto file runs this.

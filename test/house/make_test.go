@@ -85,3 +85,30 @@ func TestAbandonedSources(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsMissingComesFirst: who types `make demo` on a fresh machine has a compiler and no C library's headers, perhaps.
+func TestWhatIsMissingComesFirst(t *testing.T) {
+	tree := makefiles(t, map[string]string{"capi/a.c": "", "capi/kvpipe.map": ""})
+	for _, target := range []string{"demo", "bench"} {
+		out, err := makes(tree, "-n", target)
+		deps, compiled := strings.Index(out, "scripts/deps.sh build"), strings.Index(out, "capi/a.c")
+		if err != nil || deps < 0 || compiled < deps {
+			t.Errorf("make %s installs at %d and compiles at %d: %v\n%s", target, deps, compiled, err, out)
+		}
+	}
+}
+
+// TestToolsOfOnesOwn: a compiler may be two words, and go, with what comes beside it, in no folder of PATH.
+func TestToolsOfOnesOwn(t *testing.T) {
+	bin := fakeApt(t, "", 0)
+	write(t, filepath.Join(bin, "installed"), "") // nothing is missing
+	tree := makefiles(t, map[string]string{"opt/go": "#!/bin/sh\necho go1.26\n", "opt/gofmt": "#!/bin/sh\necho formats\n"})
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	golang := "GO=" + filepath.Join(tree, "opt/go")
+	if out, err := makes(tree, "build-deps", golang, "CC=env gcc", "PYTHON=fakepython"); err != nil || strings.Contains(out, "apt-get") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := makes(tree, golang, "--eval", "x: ; @gofmt", "x"); err != nil || !strings.Contains(out, "formats\n") {
+		t.Errorf("another gofmt: %v\n%s", err, out)
+	}
+}
