@@ -15,11 +15,12 @@ unshare --mount --propagation private true || cannot 'unshare makes no mount nam
 make -s build build/test/root.test || exit 1
 make -s root-deps || cannot 'the package mmdebstrap is not here and cannot be installed'
 root=build/root
-if [ ! -e $root/etc/debian_version ]; then
-	rm -rf $root
+if [ ! -e $root ]; then # it is there whole or not at all
+	rm -rf $root.new
 	# mmdebstrap asks the mirrors that this machine asks.
-	mmdebstrap --quiet --variant=essential --mode=root "$(. /etc/os-release && echo "$VERSION_CODENAME")" $root </dev/null >build/root.log 2>&1 ||
+	mmdebstrap --quiet --variant=essential --mode=root "$(. /etc/os-release && echo "$VERSION_CODENAME")" $root.new </dev/null >build/root.log 2>&1 ||
 		cannot "mmdebstrap: $(tail -n 1 build/root.log)"
+	mv $root.new $root
 fi
 mkdir -p $root/opt/kvpipe/bin $root/opt/kvpipe/lib
 cp build/bin/test-engine $root/opt/kvpipe/bin/
