@@ -1,8 +1,8 @@
 """Instances that differ: in tensor and pipeline parallelism, in block size, in what they have already, in the model."""
 
-import httpx
 import pytest
 
+from harness.able import runs
 from harness.fleet import BRIEF
 from harness.handover import decode, equal, handover, prefill, prompt, tokens
 
@@ -48,18 +48,6 @@ def test_one_rank_to_two_tensor_parallel_ones(start, p, reference):
 def test_two_to_two(start, reference):
     p, d = (start(f"{role}-tp2", node, more=TWO) for role, node in (("prefill", "node-a"), ("decode", "node-b")))
     same(p.ready(), d.ready(), reference, "tp2 to tp2")
-
-
-def runs(start, what, **options):
-    """Skips where this vLLM, without any connector, does not run it on a CPU."""
-    plain = start("plain", **options)
-    plain.started.wait(300)
-    try:
-        plain.ready().completion(prompt(20, "plain"))
-    except (AssertionError, httpx.HTTPError):
-        last = [line.strip() for line in plain.log if "Error" in line][-1:]
-        plain.kill()
-        pytest.skip(f"vLLM's CPU backend does not run {what}: {last}")
 
 
 STAGES = ("--pipeline-parallel-size", "2")

@@ -30,14 +30,20 @@ BLOCK = 32
 CHUNK = 256  # tokens that one step computes at most: longer prompts are prefilled in chunks
 
 
+def ports(first, last):
+    """Those to choose from, where the kernel gives ports from first to last to who asks for just any: not these, if there are enough others."""
+    return next(r for r in (range(10000, first), range(last + 1, 65536), range(10000, 65536)) if len(r) >= 1000)
+
+
 def free_port():
-    """One that the kernel gives to nobody who asks for just any, so that it stays free until it is listened at, also again."""
-    given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(min(10000, given - 1000), given)
+    """One that the kernel gives to nobody, so that it stays free until it is listened at, also again."""
+    among = ports(*map(int, pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()))
+    for _ in range(1000):
+        port = random.choice(among)
         with contextlib.closing(socket.socket()) as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
             return port
+    raise OSError(f"none of 1000 ports among {among} is free")
 
 
 class Zygote:
@@ -177,11 +183,15 @@ class Instance:
             os.killpg(self.pid, signal.SIGKILL)
         self._gone()
 
+    def ended(self, timeout=60):
+        """Waits until its server has ended; whether it has."""
+        return bool(select.select([self.pidfd], [], [], timeout)[0])
+
     def stop(self, timeout=180):
         """Ends it the orderly way."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
-        if not select.select([self.pidfd], [], [], timeout)[0]:
+        if not self.ended(timeout):
             self.kill()
             raise AssertionError(f"{self.name} did not stop:\n{self.text()}")
         self._gone()
