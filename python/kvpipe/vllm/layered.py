@@ -77,6 +77,9 @@ class LayeredOffers:
     def end(self, request: Any, good: bool) -> Tuple[int, bool]:
         """(its tag, whether it can be taken): seals it, or withdraws it."""
         growing = self._offers.pop(request.request_id)
+        if request.num_preemptions:  # since the last step: its blocks are free already, and no fence knows it any more
+            self._operations.wait_over({growing.tag})
+            return growing.tag, False
         complete = good and growing.offer.tokens >= request.num_prompt_tokens and not growing.withdrawn
         if growing.tag in self._operations.running:
             if complete:

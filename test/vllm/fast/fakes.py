@@ -65,7 +65,7 @@ class Session:
         self.offered.append(key)
         offer = Offer.__new__(Offer)
         offer.withdraw = lambda timeout: self.said.append(("withdraw", key))
-        offer.__dict__["_session"] = None
+        offer.__dict__["_session"], offer._tokens = None, 0
         return offer
 
     def take(self, key, blocks=(), *, peer=None, **options):

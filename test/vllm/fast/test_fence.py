@@ -79,24 +79,50 @@ def test_a_step_lasts_until_the_daemon_lets_go(daemon, engines, how):
         daemon.start()
 
 
+@contextlib.contextmanager
+def layered(daemon):
+    """An engine that has offered the first blocks of a request which it still computes, and does so no more in the end."""
+    with contextlib.closing(Engine(models.opt(places.MADE / "facebook/opt-125m"), daemon.socket, "l", budget=32, layerwise=True)) as p:
+        ours = {"v": 1, "node": daemon.node, "token": "A" * 22}
+        p.add("r", PROMPT, 1, {**ASK, "transfer_id": "t", "kvpipe": ours})
+        p.step()
+        running = p.scheduler.connector._scheduler._operations.running
+        (tag, offer), = running.items()
+        assert offer.operation.tokens == 32
+        yield p
+        assert tag not in running
+
+
 @pytest.mark.parametrize("how", ["goes on", "is killed"])
 def test_blocks_of_a_preempted_request_wait_for_the_daemon_too(daemon, how):
-    p = Engine(models.opt(places.MADE / "facebook/opt-125m"), daemon.socket, "l", budget=32, layerwise=True)
-    ours = {"v": 1, "node": daemon.node, "token": "A" * 22}
-    p.add("r", PROMPT, 1, {**ASK, "transfer_id": "t", "kvpipe": ours})
-    p.step()
-    running = p.scheduler.connector._scheduler._operations.running
-    (tag, offer), = running.items()
-    assert offer.operation.tokens == 32
-    p.preempt()
-    output = outlasts(daemon, how, p.scheduler.schedule, "the daemon may still read them")
-    p._update(output, p._execute(output))
-    until(p, "r")
-    assert p.answers["r"] == Text(PROMPT).answer(1)
-    assert tag not in running
-    p.close()
+    with layered(daemon) as p:
+        p.preempt()
+        output = outlasts(daemon, how, p.scheduler.schedule, "the daemon may still read them")
+        p._update(output, p._execute(output))
+        until(p, "r")
+        assert p.answers["r"] == Text(PROMPT).answer(1)
     if how == "is killed":
         daemon.start()
+
+
+def test_so_they_do_where_it_is_aborted_before_the_next_step(daemon):
+    """vLLM has freed them, and that step computes another request in them."""
+    with layered(daemon) as p:
+        p.preempt()
+
+        def aborted():
+            p.abort("r")
+            p.add("next", PROMPT[::-1], 1)
+            return p.scheduler.schedule()
+
+        output = outlasts(daemon, "goes on", aborted, "the daemon may still read them")
+        assert "next" in output.num_scheduled_tokens
+        p._update(output, p._execute(output))
+        while p.busy:
+            p.step()
+        assert p.answers["next"] == Text(PROMPT[::-1]).answer(1)
+        p.settle()
+        p.assert_empty()
 
 
 def test_what_was_not_loaded_is_not_found_by_the_next_request(daemon, engines):
