@@ -75,15 +75,15 @@ class LayeredOffers:
         self._offers = {name: growing._replace(withdrawn=True) for name, growing in self._offers.items()}
 
     def end(self, request: Any, good: bool) -> Tuple[int, bool]:
-        """(its tag, whether it can be taken): seals it, or withdraws it."""
+        """(its tag, 0 where none of its blocks is read; whether it can be taken): seals it, or withdraws it."""
         growing = self._offers.pop(request.request_id)
         if request.num_preemptions:  # since the last step: its blocks are free already, and no fence knows it any more
             self._operations.wait_over({growing.tag})
-            return growing.tag, False
+            return 0, False
         complete = good and growing.offer.tokens >= request.num_prompt_tokens and not growing.withdrawn
         if growing.tag in self._operations.running:
             if complete:
                 ask(growing.offer.seal)
             else:
                 self._operations.stop(growing.tag)
-        return growing.tag, complete
+        return growing.tag if growing.offer.tokens else 0, complete

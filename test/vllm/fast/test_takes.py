@@ -525,6 +525,15 @@ def preempted(side):
     return tag, types.SimpleNamespace(num_scheduled_tokens={}, preempted_req_ids={"p"})
 
 
+def test_nobody_waits_for_an_offer_that_has_no_blocks_yet(node):
+    """Another connector may load the beginning: vLLM waits for that, and would free the request twice."""
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    side.allocated(r, None, 0)
+    assert finished(side, r) == (False, None)
+    assert node.said == [("withdraw", "transfer:t p")] and not step(side).sends
+
+
 @pytest.mark.parametrize("late", [0, 2])
 def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
     side = scheduler(node, layerwise=True)
