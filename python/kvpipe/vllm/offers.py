@@ -88,7 +88,7 @@ class Offers:
         if seconds <= 0:
             return _NOTHING
         kept = sum(running.blocks for running in self._operations.running.values())
-        if kept + sum(len(ids) for ids in tables) > self._room:
+        if kept + requests.held(tables) > self._room:
             return _NOTHING
         tokens = min(request.num_computed_tokens, request.num_tokens - 1)
         return self._offer(request, tables, tokens, following.number - 1, seconds, None, following, prefill=False)
@@ -109,7 +109,7 @@ class Offers:
             trace=source.trace, content=requests.digest(request, tokens))
         if offer is None:
             return _NOTHING
-        self._operations.keep(tag, request.request_id, offer, blocks=0 if prefill else sum(len(ids) for ids in tables))
+        self._operations.keep(tag, request.request_id, offer, blocks=0 if prefill else requests.held(tables))
         following.sends[tag] = request.request_id
         return answer
 

@@ -47,6 +47,11 @@ class Blocks:
         return out
 
 
+def held(tables: Sequence[Sequence[int]]) -> int:
+    """How many blocks a request has. vLLM has block 0 where a window has left one."""
+    return sum(bool(i) for ids in tables for i in ids)
+
+
 def delivered(ids: Sequence[Sequence[int]]) -> List[List[int]]:
     """The lists as NIXL's parameters have them: without what is not there."""
     return [[i for i in group if i != NO_BLOCK] for group in ids]

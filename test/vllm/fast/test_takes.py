@@ -553,6 +553,17 @@ def test_so_they_are_though_something_else_fails(node, monkeypatch):
     assert node.said == [("withdraw", "transfer:t")] and tag not in side._operations.running
 
 
+@pytest.mark.parametrize("share, kept", [(0.09, True), (0.08, False)])
+def test_what_windows_have_left_is_not_counted_as_kept(node, share, kept):
+    """Of a hundred blocks nine are held, at the places of fourteen."""
+    side, r = scheduler(node, specs=[full(), window(20)], decode_offer_share=share), request(100)
+    r.kv_transfer_params = {"kvpipe": {"v": 1, "keep": 60}}
+    side.add(r)
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
+    assert side.finished(r, (list(range(1, 8)), [0] * 5 + [8, 9]))[0] == kept
+    assert [running.blocks for running in side._operations.running.values()] == [9] * kept
+
+
 def test_a_reset_cache_offers_nothing_of_before(node):
     side = scheduler(node)
     prefilled(side)
