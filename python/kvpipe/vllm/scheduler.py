@@ -36,6 +36,7 @@ class Scheduler:
         self._finds = bool(config.cache_config.enable_prefix_caching)  # what one request has computed or loaded, another one does
         # What loads layer by layer must be able to take back a step, of which a mere producer is not asked at its start.
         self._layerwise = settings.layerwise and config.kv_transfer_config.kv_role != "kv_producer"
+        self._promised = Keyed()  # request -> the key of the load that vLLM was told of, which it may hold back for steps under way
         self._loading = Keyed()  # request -> the key of its load, for which no step waits, until all ranks are done with it
         self._asking: Any = None  # the request that was asked about last, until it has blocks
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
@@ -88,6 +89,7 @@ class Scheduler:
             self._asking = None
             return None, False
         name, self._asking = request.request_id, request
+        self._promised.pop(name)
         known = self._waiting.requests.get(name)
         if known is None or not self._operations.usable:
             return 0, False
@@ -97,7 +99,7 @@ class Scheduler:
         stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
-        if self._loading.any(source.key) or self._at_once.loads(source.key):  # its producer gives it once
+        if self._promised.any(source.key) or self._loading.any(source.key) or self._at_once.loads(source.key):  # it is given once
             self._asking = None
             return (None, False) if self._finds else (0, False)
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
@@ -112,11 +114,13 @@ class Scheduler:
         if name not in self._waiting.requests:  # its producer has just said that there is nothing
             return 0, False
         self._waiting.told(name, computed, awaited)
+        self._promised.put(name, source.key)
         return stop - computed - (awaited and stop == request.num_tokens), not awaited  # one is computed, to sample from
 
     def allocated(self, request: Any, blocks: Any, count: int) -> None:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
         self._asking, known = None, self._waiting.requests.pop(request.request_id, None)
+        self._promised.pop(request.request_id)
         if count > 0:
             if known is not None and not known.awaited:
                 self._loading.put(request.request_id, known.source.key)
@@ -177,6 +181,7 @@ class Scheduler:
         if known is not None:
             self._operations.drop(known.source, request.request_id)
         self._at_once.requests.discard(request.request_id)
+        self._promised.pop(request.request_id)
         self._operations.whole.failed_elsewhere(request.request_id, "cancelled")
         self._leave(request.request_id)
         self._operations.stop_load(request.request_id)

@@ -12,6 +12,7 @@ from kvpipe.completion import Run
 from kvpipe.vllm import compat
 from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
+from kvpipe.vllm.keyed import Keyed
 from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, start_of
 from kvpipe.vllm.operations import Operations
@@ -239,7 +240,7 @@ def scheduler(node, operations):
     scheduler._waiting = Waiting(node, operations, Settings())
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
     scheduler._at_once, scheduler.offers, scheduler._blocks, scheduler._room = mock.Mock(), mock.Mock(), Blocks([0], [16], 1), None
-    scheduler._loading, scheduler._at_once.step.return_value = {}, []
+    scheduler._promised, scheduler._loading, scheduler._at_once.step.return_value = Keyed(), Keyed(), []
     scheduler.offers.layered.first.return_value = 0
     return scheduler
 

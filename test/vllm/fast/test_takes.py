@@ -33,7 +33,7 @@ def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, cachi
         parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1, nnodes_within_dp=nodes),
         scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1),
         cache_config=types.SimpleNamespace(enable_prefix_caching=caching))
-    return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(kv_recompute_threshold=1, log_peers=False, **settings))
+    return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(**{"kv_recompute_threshold": 1, "log_peers": False, **settings}))
 
 
 def request(tokens, name="r", **more):
@@ -96,7 +96,7 @@ def test_no_token_is_computed_again_where_prefill_has_a_part(node):
 
 def test_blocks_that_come_later_are_loaded_into_as_was_asked(node):
     """vLLM may hold a load back, for steps that are under way, and ask about others meanwhile."""
-    side, r, other = scheduler(node), request(100), request(100, "other")
+    side, r, other = scheduler(node), request(100), request(100, "other", ours={"key": "another"})
     side.add(r)
     side.add(other)
     assert side.matched(r, 32) == (68, True)
@@ -105,6 +105,52 @@ def test_blocks_that_come_later_are_loaded_into_as_was_asked(node):
     side.allocated(r, blocks(100), 68)
     side.allocated(other, blocks(100), 36)
     assert [take["tokens"] for take in node.taken] == [(32, 100), (64, 100)]
+
+
+def held_back(node, **more):
+    """Of two requests of one prompt the first has been told that it loads, and has no blocks yet."""
+    side, r, twin = scheduler(node, **more), request(100), request(100, "twin")
+    side.add(r)
+    side.add(twin)
+    assert side.matched(r, 0) == (100, True)
+    step(side)
+    return side, r, twin
+
+
+@pytest.mark.parametrize("caching, answer", [(True, (None, False)), (False, (0, False))])
+def test_a_load_that_is_held_back_is_promised_to_no_other(node, caching, answer):
+    side, r, twin = held_back(node, caching=caching)
+    assert side.matched(twin, 0) == answer
+    side.allocated(r, blocks(100), 100)
+    assert side.matched(twin, 0) == answer
+    side.ended({"r"}, (), ())
+    assert side.matched(twin, 96) == (0, False), "it is there now, and nobody gives it again"
+    assert len(node.taken) == 1
+
+
+def goes(side, r):
+    finished(side, r)
+
+
+def needs_nothing(side, r):
+    side.allocated(r, blocks(100), 0)
+
+
+def finds_enough(side, r):
+    assert side.matched(r, 99) == (0, False)
+
+
+def hears_of_nothing(side, r):
+    side._node.coming = [ends(1, Status.FAILED, Reason.NOT_FOUND)]
+    step(side)
+    assert side.matched(r, 0) == (0, False)
+
+
+@pytest.mark.parametrize("then", [goes, needs_nothing, finds_enough, hears_of_nothing], ids=lambda then: then.__name__.replace("_", " "))
+def test_it_is_no_longer_promised_to_one_that_does_not_load_it(node, then):
+    side, r, twin = held_back(node, kv_recompute_threshold=2)
+    then(side, r)
+    assert side.matched(twin, 0) == (100, True)
 
 
 def test_a_load_that_was_held_back_until_its_offer_was_gone_fails(node):
