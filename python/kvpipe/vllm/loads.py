@@ -9,7 +9,7 @@ from .. import NO_BLOCK, Completion, Error, Node, Status, Take
 from .compat import logger
 from .guard import ask, released
 from .meta import Load
-from .stats import Counts
+from .stats import Counts, reason
 
 #: a failed run that goes this far says "all of the take"
 _ALL = 0xFFFFFFFF
@@ -52,12 +52,13 @@ class Loads:
                 take = load.take(self._node, load.parts[self._rank])
             except Error as error:
                 logger.warning("kvpipe: request %s: %s", load.request, error)
+                if load.awaited:
+                    self.counts.part(load.tag, 0, 0, "refused")
+                    self._spoil(load)
+                    continue
                 if self._counted(load):
                     self.counts.refused()
-                if load.awaited:
-                    self._spoil(load)
-                else:
-                    refused.append(load.tag)
+                refused.append(load.tag)
                 continue
             (self._awaited if load.awaited else self._takes)[load.tag] = _Begun(take, load, time.monotonic())
         return refused
@@ -79,14 +80,18 @@ class Loads:
         """Whether this rank counts it for all: every part is taken by a rank, and this one has the first."""
         return load.total == len(load.parts) and load.parts[self._rank] == 0
 
-    def _count(self, begun: _Begun) -> None:
+    def _count(self, begun: _Begun, complete: bool = True) -> None:
         take, load, at = begun
-        end = _end(take) if self._counted(load) else None
-        if end is not None:
-            seconds, end = time.monotonic() - at, end._replace(bytes=end.bytes * load.total)
-            self.counts.ended(True, end, seconds)
-            if end.status == Status.DONE and not load.at_once:  # of whose node the scheduler has said it
-                self._met(load.node, end.bytes / max(seconds, 1e-6))
+        end, seconds = _end(take), time.monotonic() - at
+        if load.awaited:
+            self.counts.part(load.tag, seconds, end.bytes if end is not None else 0, "" if complete else _why(end))
+        if end is None or not self._counted(load):
+            return
+        size = end.bytes * load.total
+        if not load.awaited:
+            self.counts.ended(True, end._replace(bytes=size), seconds)
+        if complete and end.status == Status.DONE and not load.at_once:  # of whose node the scheduler has said it
+            self._met(load.node, size / max(seconds, 1e-6))
 
     def wait(self) -> None:
         """Returns once what the step begins with is in place, or has failed."""
@@ -112,9 +117,10 @@ class Loads:
     def finish(self) -> None:
         """The step is over: what it still waits for ends too, and nothing lands any more."""
         for tag, begun in self._awaited.items():
-            if not self._complete(begun, begun.load.at_once or tag in self._lost):
+            complete = self._complete(begun, begun.load.at_once or tag in self._lost)
+            if not complete:
                 self._spoil(begun.load, _end(begun.take))
-            self._count(begun)
+            self._count(begun, complete)
         self._awaited.clear()
         self._lost.clear()
 
@@ -140,3 +146,10 @@ def _end(take: Take) -> Optional[Completion]:
         return take.completion
     except Error:  # the session is over
         return None
+
+
+def _why(end: Optional[Completion]) -> str:
+    """Of one that nothing computes on: also where it succeeded, when it had been given up."""
+    if end is None:
+        return "closed"
+    return "timeout" if end.status == Status.DONE else reason(end)

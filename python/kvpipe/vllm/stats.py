@@ -1,9 +1,10 @@
 """Counts, for vLLM's log line and its Prometheus metrics. Kept where a hand-over is heard of once: by the scheduler's
-side, and where that takes no part in a load, by the rank that takes its first part."""
+side, and where that takes no part in a load, by the rank that takes its first part; loads that a step waits for by all ranks, each of
+which knows only how its own part ended."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import Completion, Reason, Status
 from . import compat
@@ -28,6 +29,7 @@ class Counts(compat.Stats):  # type: ignore[misc]
     def __init__(self, data: Any = None) -> None:
         super().__init__(data=data or _empty())
         self._some = False  # take() is asked in each step
+        self._parts: Dict[int, Tuple[float, int, str]] = {}  # tag -> seconds, bytes, why it failed
 
     def ended(self, load: bool, c: Completion, seconds: float) -> None:
         self._some = True
@@ -35,9 +37,9 @@ class Counts(compat.Stats):  # type: ignore[misc]
             self.data["load_seconds"].append(seconds)
             self.data["load_bytes"].append(c.bytes)
         elif load:
-            _add(self.data["failed"], {_reason(c): 1})
+            _add(self.data["failed"], {reason(c): 1})
         else:
-            _add(self.data["offers"], {"consumed" if c.status == Status.DONE else _reason(c): 1})
+            _add(self.data["offers"], {"consumed" if c.status == Status.DONE else reason(c): 1})
 
     def failed(self, why: str) -> None:
         """A load of whose failure no completion tells."""
@@ -48,19 +50,25 @@ class Counts(compat.Stats):  # type: ignore[misc]
         """One that could not even be asked for."""
         self.failed("refused")
 
+    def part(self, tag: int, seconds: float, size: int, why: str = "") -> None:
+        """This rank's part of a load that a step waits for is there, or has failed. All ranks say theirs with that step."""
+        self._some = True
+        self._parts[tag] = seconds, size, why
+
     def take(self) -> Optional["Counts"]:
         """What there is, which begins anew; None: nothing."""
         if not self._some:
             return None
         now = Counts(self.data)
+        now._parts = self._parts
         self.reset()
         return now
 
     def reset(self) -> None:
-        self.data, self._some = _empty(), False
+        self.data, self._some, self._parts = _empty(), False, {}
 
     def is_empty(self) -> bool:
-        return not any(self.data.values())
+        return not any(self.data.values()) and not self._parts
 
     def aggregate(self, other: Any) -> "Counts":
         for name, more in other.data.items():
@@ -68,7 +76,21 @@ class Counts(compat.Stats):  # type: ignore[misc]
                 _add(self.data[name], more)
             else:
                 self.data[name] = self.data[name] + more
+        for tag, (seconds, size, why) in other._parts.items():
+            first = self._parts.get(tag, (0.0, 0, ""))
+            self._parts[tag] = max(first[0], seconds), first[1] + size, first[2] or why
         return self
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What is logged and measured. All ranks of the step are in it: a load of which a part failed is none."""
+        for seconds, size, why in self._parts.values():
+            if why:
+                self.failed(why)
+            else:
+                self.data["load_seconds"].append(seconds)
+                self.data["load_bytes"].append(size)
+        self._parts = {}
+        return self.data
 
     def reduce(self) -> Dict[str, Any]:
         seconds: List[float] = sorted(self.data["load_seconds"])
@@ -84,9 +106,9 @@ class Counts(compat.Stats):  # type: ignore[misc]
         }
 
 
-def _reason(c: Completion) -> str:
-    reason = c.reason or Reason.CANCELLED
-    return reason.name.lower() if isinstance(reason, Reason) else str(reason)  # of a newer daemon
+def reason(c: Completion) -> str:
+    why = c.reason or Reason.CANCELLED
+    return why.name.lower() if isinstance(why, Reason) else str(why)  # of a newer daemon
 
 
 class Metrics(compat.PromMetrics):  # type: ignore[misc]

@@ -179,7 +179,7 @@ FAILED = ends(7, Status.FAILED, Reason.PEER_GONE)
 def test_the_step_computes_on_what_it_waited_for(node, worker):
     take, out = took(node, worker, ends(7)._replace(bytes=50))
     assert take.happened == ["wait", "compute"] and not out.finished_recving and not worker.failed_blocks()
-    assert worker.counts().data["load_bytes"] == [50], "once"
+    assert worker.counts().to_dict()["load_bytes"] == [50], "once"
     assert not node.coming, "its end does not stay in the ring"
 
 
@@ -187,7 +187,7 @@ def test_the_step_computes_on_what_it_waited_for(node, worker):
 def test_blocks_that_failed_are_told(node, worker, failed, bad):
     _, out = took(node, worker, FAILED._replace(failed=failed))
     assert not out.finished_recving and not out.failed_recving
-    assert worker.failed_blocks() == bad and worker.counts().data["failed"] == {"peer_gone": 1}
+    assert worker.failed_blocks() == bad and worker.counts().to_dict()["failed"] == {"peer_gone": 1}
 
 
 def test_they_are_told_once_nothing_lands_in_them_any_more_however_long_that_takes(node, worker):
@@ -196,8 +196,11 @@ def test_they_are_told_once_nothing_lands_in_them_any_more_however_long_that_tak
 
 
 def test_what_no_step_waited_for_is_not_believed(node, worker):
+    """Nor counted as a load, though it came in the end."""
     take, _ = took(node, worker, ends(7), waits=False)
     assert take.happened == ["compute", "cancel", "released?"] and worker.failed_blocks() == {1, 2, 3}
+    counted = worker.counts().to_dict()
+    assert (counted["load_seconds"], counted["failed"]) == ([], {"timeout": 1})
 
 
 def test_so_are_those_of_a_load_that_is_refused_and_of_one_that_never_began(node, worker):

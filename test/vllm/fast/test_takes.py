@@ -1,6 +1,7 @@
 """What the scheduler's side asks for when a request gets its blocks: which tokens, of whom, in how many parts."""
 
 import base64
+import pickle
 import types
 
 import pytest
@@ -641,21 +642,35 @@ class Awaited:
         pass
 
 
-@pytest.mark.parametrize("rank, end, data", [
-    (0, ends(7)._replace(bytes=50), {"load_bytes": [100], "failed": {}}),
-    (1, ends(7)._replace(bytes=50), None),
-    (0, ends(7, Status.FAILED, Reason.TIMEOUT), {"load_bytes": [], "failed": {"timeout": 1}}),
-])
-def test_a_load_layer_by_layer_is_counted_by_one_rank(node, rank, end, data):
+def layers_of(node, rank, end):
+    """(what a rank of two counts of a load layer by layer whose part ended so, the blocks that failed, of whom it was)"""
     met, load = [], Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, True)
     node.take = lambda *_, **options: Awaited(end)
     loads = Loads(node, rank, lambda peer, rate: met.append(peer))
     loads.begin([load])
     loads.finish()
-    assert loads.bad == (set() if end.status == Status.DONE else {1, 2})
-    counted = loads.counts.take()
-    assert (counted and {name: counted.data[name] for name in ("load_bytes", "failed")}) == data
-    assert met == (["other"] if data and data["load_bytes"] else [])
+    return loads.counts.take(), loads.bad, met
+
+
+DONE, LATE, GONE_BY = ends(7)._replace(bytes=50), ends(7, Status.FAILED, Reason.TIMEOUT), ends(7, Status.FAILED, Reason.PEER_GONE)
+
+
+@pytest.mark.parametrize("parts, sizes, failed", [
+    ([DONE, DONE], [100], {}),
+    ([LATE, LATE], [], {"timeout": 1}),
+    ([DONE, LATE], [], {"timeout": 1}),
+    ([LATE, DONE], [], {"timeout": 1}),
+    ([LATE, GONE_BY], [], {"timeout": 1}),
+])
+def test_a_load_that_a_step_waits_for_counts_once_and_as_failed_if_any_part_did(node, parts, sizes, failed):
+    first, second = (layers_of(node, rank, end)[0] for rank, end in enumerate(parts))
+    counted = pickle.loads(pickle.dumps(first)).aggregate(pickle.loads(pickle.dumps(second))).to_dict()
+    assert (counted["load_bytes"], len(counted["load_seconds"]), counted["failed"]) == (sizes, len(sizes), failed)
+
+
+@pytest.mark.parametrize("rank, end, bad, met", [(0, DONE, set(), ["other"]), (1, DONE, set(), []), (0, LATE, {1, 2}, [])])
+def test_one_rank_says_of_which_node_layers_came(node, rank, end, bad, met):
+    assert layers_of(node, rank, end)[1:] == (bad, met)
 
 
 @pytest.mark.parametrize("name, header, trace", [
