@@ -98,6 +98,11 @@ def layer_number(name: str) -> int:
     return int(_get("vllm.model_executor.models.utils", "extract_layer_index")(name))
 
 
+def of_draft_model(name: str) -> bool:
+    """Whether a layer is of a model that drafts beside the one that is served."""
+    return name.startswith("draft_model.")
+
+
 def attention_format(config: Any, spec: Any) -> str:
     """The way in which attention on a CPU lays out the bytes of a block."""
     isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")

@@ -33,6 +33,7 @@ class Layer(NamedTuple):
     block_size: int
     kv_heads: int
     total: int = 0  # kv heads that all ranks together have of it; 0: as many as the model says
+    draft: bool = False  # of a draft model, whose numbers begin anew
 
 
 class Part(NamedTuple):
@@ -129,11 +130,12 @@ def kv_heads(config: Any, number: int, spec: Any) -> int:
 
 
 def parts(layers: List[Layer]) -> Dict[str, str]:
-    """Layer's name -> part: a layer number with several tensors tells them apart by their names."""
-    by_number: Dict[int, List[str]] = {}
+    """Layer's name -> part: a layer number with several tensors tells them apart by their names. A draft model's have parts of their own,
+    which an engine without one does not take for the model's."""
+    by_number: Dict[Tuple[int, str], List[str]] = {}
     for layer in layers:
-        by_number.setdefault(layer.number, []).append(layer.name)
-    return {name: "kv" if i == 0 else f"kv{i}" for names in by_number.values() for i, name in enumerate(sorted(names))}
+        by_number.setdefault((layer.number, "draft" if layer.draft else "kv"), []).append(layer.name)
+    return {name: part if i == 0 else f"{part}{i}" for (_, part), names in by_number.items() for i, name in enumerate(sorted(names))}
 
 
 def views(layers: List[Layer], caches: Dict[str, Any], num_blocks: int, heads: Heads,

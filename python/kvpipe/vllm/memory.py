@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from .. import AdoptedRegion, Error, Node, Region
 from . import layout, packing
-from .compat import layer_number, logger, specs_of, transfer_groups
+from .compat import layer_number, logger, of_draft_model, specs_of, transfer_groups
 from .params import Settings
 
 
@@ -49,7 +49,8 @@ class Memory:
             for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
                 specs.append(spec)
                 at = layer_number(name)
-                layers.append(layout.Layer(name, at, number, spec.block_size, spec.num_kv_heads, layout.kv_heads(self._config, at, spec)))
+                layers.append(layout.Layer(name, at, number, spec.block_size, spec.num_kv_heads, layout.kv_heads(self._config, at, spec),
+                                           of_draft_model(name)))
         numbers = sorted({layer.number for layer in layers})
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
         form = packing.found(self._config, specs)

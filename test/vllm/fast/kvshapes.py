@@ -4,6 +4,7 @@ import torch
 
 import kvpipe
 from kvpipe.vllm import layout
+from kvpipe.vllm.compat import of_draft_model
 
 SIZE = 8  # of a head
 LATENT = 72  # of a token, with MLA
@@ -95,13 +96,13 @@ def _elements(shape, layers, blocks, slots, heads):
 
 class Cache:
     """A worker's session with a cache of one of the SHAPES: rank ``rank`` of ``tp``, of a model with ``heads`` kv heads. whole: of
-    columns, whose blocks only move whole.
+    columns, whose blocks only move whole. drafts: how many layers a draft model has beside.
 
     ``parts``: (group, [block, token, head, content]) of every part of every layer, whatever the shape.
     """
 
     def __init__(self, socket, engine, shape, *, layers=3, blocks=12, slots=16, heads=4, tp=1, rank=0,
-                 dtype=torch.float16, group=lambda layer: 0, whole=False):
+                 dtype=torch.float16, group=lambda layer: 0, whole=False, drafts=0):
         self.node = kvpipe.connect(socket, engine_id=engine, rank=(rank, 0), world=(tp, 1))
         heads = 1 if shape in LATENTS else heads
         self.slots, self._total = slots, heads
@@ -109,11 +110,13 @@ class Cache:
         of_heads = layout.Heads(rank, tp, heads)
         build, parts = SHAPES[shape]
         item = torch.empty(0, dtype=dtype).element_size()
+        names = {f"{model}.layers.{i}.attn": i for model, n in (("model", layers), ("draft_model.model", drafts)) for i in range(n)}
+        known = [layout.Layer(name, i, group(i), slots, heads, draft=of_draft_model(name)) for name, i in names.items()]
+        layers = len(known)
         region = self.node.alloc(_elements(shape, layers, blocks, slots, self._mine) * item)
         self.memory = torch.frombuffer(region, dtype=torch.uint8)
         self.memory.fill_(0xA5)
         tensors = build(self.memory.view(dtype), layers, blocks, slots, self._mine)
-        known = [layout.Layer(f"model.layers.{i}.attn", i, group(i), slots, heads) for i in range(layers)]
         caches = {layer.name: t for layer, t in zip(known, tensors)}
         self.views = layout.views(known, caches, blocks, of_heads, lambda t: (region, t.data_ptr() - region.address),
                                   shape in COLUMNS and not whole)

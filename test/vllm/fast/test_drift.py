@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import pathlib
 import sys
+import types
 
 import facts
 import pytest
@@ -134,3 +135,10 @@ def test_versions_outside_are_told_at_once(monkeypatch, version, works):
     else:
         with pytest.raises(ImportError, match="kvpipe: vLLM .* is not supported: use 0.31 to 0.33"):
             compat.check_version()
+
+
+def test_layers_of_a_draft_model_are_known_by_their_names(monkeypatch):
+    draft_model = importlib.import_module("vllm.v1.spec_decode.draft_model")
+    monkeypatch.setattr(draft_model, "get_model", lambda *, prefix, **_: prefix)
+    prefix = draft_model.DraftModelProposer._get_model(types.SimpleNamespace(_create_draft_vllm_config=lambda: None))
+    assert compat.of_draft_model(f"{prefix}.model.layers.0.self_attn.attn") and not compat.of_draft_model("model.layers.0.self_attn.attn")

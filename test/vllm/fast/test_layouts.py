@@ -126,6 +126,22 @@ def test_layouts_of_different_kinds_are_refused(engines, source, target):
     assert torch.equal(d.ranks[0].memory, before)
 
 
+@pytest.mark.parametrize("shape", ["packed HND", "columns"])
+@pytest.mark.parametrize("drafts", [{}, {"drafts": 2}], ids=["prefill", "both sides"])
+def test_layers_of_a_draft_model_are_not_taken_for_those_of_the_model(engines, shape, drafts):
+    """They have its numbers, and may look like them."""
+    hand_over(*engines(shape, shape, p={"drafts": 2}, d=drafts), [7, 2, 3, 11], [0, 9, 10, 4], 55)
+
+
+@pytest.mark.parametrize("more, layer", [({"drafts": 2}, 'layer 0 part "draft"'), ({"layers": 4}, 'layer 3 part "kv"')],
+                         ids=["a draft model", "layers behind the model's"])
+def test_the_kv_of_drafts_is_not_to_be_had_of_an_engine_without(engines, more, layer):
+    p, d = engines("packed HND", "packed HND", d=more)
+    offer = p.node.offer(uuid.uuid4().hex, [1], tokens=16, token=TOKEN)
+    with pytest.raises(kvpipe.Incompatible, match=f"{layer} in group 0, which no producer rank holds"):
+        d.node.take(offer.key, [1], peer=p.node.advertise, token=TOKEN, tokens=16).wait(30)
+
+
 @pytest.mark.parametrize("tp", [(1, 1), (1, 2), (4, 2)], ids=lambda n: f"tp{n[0]}-tp{n[1]}")
 def test_whole_blocks_hold_columns_too(engines, tp):
     p, d = engines("columns", "columns", p={"tp": tp[0]}, d={"tp": tp[1]}, whole=True)
