@@ -99,8 +99,7 @@ def layer_number(name: str) -> int:
 
 
 def of_draft_model(name: str) -> bool:
-    """Whether a layer is of a model that drafts beside the one that is served."""
-    return name.startswith("draft_model.")
+    return name.startswith("draft_model.")  # of one that drafts beside the model that is served
 
 
 def attention_format(config: Any, spec: Any) -> str:
