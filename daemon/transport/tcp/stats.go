@@ -39,10 +39,15 @@ const remembered = time.Hour
 // past is what is kept of peers that are forgotten, for totals that never go down.
 type past struct{ resent, malformed uint64 }
 
-// forgetPeers forgets those that had no channel for long. It is called with the lock held.
+// forgetPeers forgets those that had no channel for long, and have none that is coming up: its links come first, and count. It is called with
+// the lock held.
 func (t *Transport) forgetPeers(now time.Time) {
+	linked := map[string]bool{}
+	for key := range t.channels {
+		linked[key.peer] = true
+	}
 	for peer, last := range t.over {
-		if _, up := t.up[peer]; up || now.Sub(last.at) < remembered {
+		if _, up := t.up[peer]; up || linked[peer] || now.Sub(last.at) < remembered {
 			continue
 		}
 		delete(t.over, peer)
