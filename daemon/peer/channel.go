@@ -37,6 +37,7 @@ type channel struct {
 
 	heard, worked atomic.Int64 // on the manager's clock: last frame in, or part of a large one, last frame that was no heartbeat
 	drained       atomic.Int64 // on that clock: when the kernel last took some of what waits, or there was nothing
+	inHand        atomic.Int64 // bytes that the writer took and the kernel has not
 	noted         atomic.Int64 // bytes that had come when heard was set
 	rtt           atomic.Int64
 	up            atomic.Bool // PeerUp was emitted, or is; set under mu
@@ -55,7 +56,7 @@ type channel struct {
 	out    []byte        // encoded frames that wait for the wire
 	late   time.Duration // somebody looks at out within that time; 0: nobody
 	wake   chan struct{}
-	taken  chan struct{}   // the writer took what waited
+	taken  chan struct{}   // the kernel took some of what waited
 	hints  []string        // that will be part of PeerUp
 	doomed *transfer.Cause // why the reader is to close it
 	over   bool

@@ -122,11 +122,11 @@ func (c *channel) push() {
 	c.callWriter()
 }
 
-// waiting is how much waits for the peer, beside what the writer has in hand.
+// waiting is how much waits for the peer, with what the writer has in hand.
 func (c *channel) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.out)
+	return len(c.out) + int(c.inHand.Load())
 }
 
 // callWriter makes the writer send what is queued.
@@ -189,10 +189,6 @@ func (c *channel) flush(last []byte) error {
 	c.mu.Lock()
 	b := c.takeOut()
 	c.mu.Unlock()
-	select {
-	case c.taken <- struct{}{}:
-	default:
-	}
 	return c.put(append(b, last...))
 }
 
@@ -212,7 +208,9 @@ func (c *channel) put(b []byte) error {
 		return nil
 	}
 	c.unsent += len(b) + len(b)/64 + 64 // with what TLS adds
+	defer c.inHand.Store(0)
 	for len(b) > 0 {
+		c.inHand.Store(int64(len(b)))
 		n := min(len(b), maxAtOnce)
 		if _, err := c.conn.Write(b[:n]); err != nil {
 			c.broken = true
@@ -220,6 +218,10 @@ func (c *channel) put(b []byte) error {
 		}
 		c.drained.Store(c.m.clock())
 		b = b[n:]
+		select {
+		case c.taken <- struct{}{}:
+		default:
+		}
 	}
 	return nil
 }
