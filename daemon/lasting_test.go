@@ -3,26 +3,12 @@ package daemon
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 )
-
-// short lacks memory for the first connection that it is asked for.
-type short struct {
-	net.Listener
-	failed bool
-}
-
-func (s *short) Accept() (net.Conn, error) {
-	if !s.failed {
-		s.failed = true
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.ENOMEM)}
-	}
-	return s.Listener.Accept()
-}
 
 // TestServersOutlastALackOfMemory: who comes to the metrics port or the admin socket while none is to be had is served when there is some.
 func TestServersOutlastALackOfMemory(t *testing.T) {
@@ -32,8 +18,8 @@ func TestServersOutlastALackOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.release() }()
-	d.adminSocket.Listener = &short{Listener: d.adminSocket.Listener}
-	d.web.Listener = &short{Listener: d.web.Listener}
+	d.adminSocket.Listener = &sessiontest.Short{Listener: d.adminSocket.Listener, Call: "accept4", Lack: syscall.ENOMEM}
+	d.web.Listener = &sessiontest.Short{Listener: d.web.Listener, Call: "accept4", Lack: syscall.ENOMEM}
 	ended := make(chan error, 2)
 	go func() { ended <- d.serveAdmin() }()
 	go func() { ended <- d.serveMetrics() }()

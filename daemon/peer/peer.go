@@ -59,7 +59,7 @@ type Config struct {
 
 	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
 	young    time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
-	unheard  time.Duration // how long a data link may go unanswered; 0: unheardLeast or silences heartbeats, whichever is longer
+	unheard  time.Duration // how long a data link may go unanswered, and a peer read nothing of what waits; 0: unheardLeast or silences heartbeats, whichever is longer
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
 	machine  []byte        // the name of the one that this daemon is on; nil: machine()
 	lookUp   func(ctx context.Context, host string) ([]netip.Addr, error)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,20 +55,6 @@ func TestADaemonWithoutDescriptors(t *testing.T) {
 	noErr(t, c.Close())
 }
 
-// unwatched is a listener whose first connection the kernel has no epoll watch for.
-type unwatched struct {
-	net.Listener
-	failed bool
-}
-
-func (u *unwatched) Accept() (net.Conn, error) {
-	if !u.failed {
-		u.failed = true
-		return nil, &net.OpError{Op: "accept", Net: "unixpacket", Err: os.NewSyscallError("epoll_ctl", syscall.ENOSPC)}
-	}
-	return u.Listener.Accept()
-}
-
 // TestADaemonWithoutEpollWatches serves who comes when there are some.
 func TestADaemonWithoutEpollWatches(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
@@ -78,7 +63,7 @@ func TestADaemonWithoutEpollWatches(t *testing.T) {
 	v, err := session.New(session.Config{Node: "n0", Epoch: 7, Events: func(transfer.Event) {}})
 	noErr(t, err)
 	served := make(chan error, 1)
-	go func() { served <- v.Serve(&unwatched{Listener: l}) }()
+	go func() { served <- v.Serve(&sessiontest.Short{Listener: l, Call: "epoll_ctl", Lack: syscall.ENOSPC}) }()
 	c, err := sessiontest.Dial(path, sessiontest.Options{Engine: "e"})
 	if err == nil {
 		c.Kill()
