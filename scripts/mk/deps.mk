@@ -4,6 +4,9 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 PROTOC_GEN_GO    := $(TOOLS)/protoc-gen-go
 
+# With a purpose behind it; ARCHES before it for packages.
+DEPS = PYTHON='$(PYTHON)' GO='$(GO)' CC='$(CC)' scripts/deps.sh
+
 .PHONY: deps build-deps system-deps network-deps root-deps
 
 deps: system-deps $(VENV)/.ready $(GOLANGCI) ## install what is missing: apt packages, linter, Python venv
@@ -15,7 +18,7 @@ build-deps: purpose := build
 network-deps: purpose := network
 root-deps: purpose := root
 system-deps build-deps network-deps root-deps:
-	@PYTHON='$(PYTHON)' GO='$(GO)' CC='$(CC)' scripts/deps.sh $(purpose)
+	@$(DEPS) $(purpose)
 
 # Order-only: what apt brings has to be there first, but is never "newer".
 $(VENV)/.ready: scripts/requirements.txt | build-deps

@@ -7,8 +7,8 @@ NEXT_LDFLAGS := $(foreach set,version=next rings=1-2 peers=1-2,-X github.com/kvp
 .PHONY: test-systemd guest-deps guest-packages
 
 guest-deps:
-	@PYTHON='$(PYTHON)' GO='$(GO)' CC='$(CC)' ARCHES=amd64 scripts/deps.sh packages
-	@PYTHON='$(PYTHON)' GO='$(GO)' CC='$(CC)' scripts/deps.sh guest
+	@ARCHES=amd64 $(DEPS) packages
+	@$(DEPS) guest
 
 # guest_packages FOLDER VERSION FLAGS: the packages of a node, in a folder of the guest's own. What follows the inner make runs under make -n, too,
 # where there may be no such folder.

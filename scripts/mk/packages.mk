@@ -24,7 +24,7 @@ cross-deps: purpose := cross
 packages-deps: purpose := packages
 packages-rig-deps: purpose := packages-rig
 cross-deps packages-deps packages-rig-deps:
-	@PYTHON='$(PYTHON)' GO='$(GO)' CC='$(CC)' ARCHES='$(ARCHES)' scripts/deps.sh $(purpose)
+	@ARCHES='$(ARCHES)' $(DEPS) $(purpose)
 
 $(NFPM)-$(NFPM_VERSION):
 	@echo 'make deps: nfpm $(NFPM_VERSION) in $(TOOLS)'
