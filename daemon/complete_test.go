@@ -1,7 +1,11 @@
 package daemon
 
 import (
+	"bytes"
+	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,5 +40,37 @@ func TestADevelopmentCAThatEndsSoon(t *testing.T) {
 	}
 	if _, err := before.Problem(); err != nil {
 		t.Errorf("who has a certificate of before: %v", err)
+	}
+}
+
+// TestAnotherCAInTheDirectory: somebody replaced CA and certificates under the daemon, without the CA's key. It uses what is good, and leaves them as they are.
+func TestAnotherCAInTheDirectory(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	if err := pki.Init(dir, "kvpipe development CA", devLife); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(pki.Init(other, "another CA", time.Hour), pki.IssueNode(other, dir, "a", nil, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := os.ReadFile(filepath.Join(other, pki.CAFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := filepath.Join(dir, pki.CAFile)
+	if err := os.WriteFile(ca, theirs, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := devCertificates(dir, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(ca); err != nil || !bytes.Equal(now, theirs) {
+		t.Errorf("the other CA's certificate was made anew with a key that is not its own (%v)", err)
+	}
+	cert, key := pki.NodeFiles(dir, "a")
+	if _, err := pki.Open(ca, cert, key, "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := devCertificates(dir, "b"); err == nil || !strings.Contains(err.Error(), "ca.key: not the key of the first certificate in ca.crt") {
+		t.Errorf("a node without a certificate: %v", err)
 	}
 }

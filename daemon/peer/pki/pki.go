@@ -165,30 +165,55 @@ func template(name string, life time.Duration) (*x509.Certificate, error) {
 	}, nil
 }
 
+// Signed says whether the key of the CA in dir has signed that certificate.
+func Signed(dir, cert string) bool {
+	made, err := ReadCertificates(cert)
+	if err != nil {
+		return false
+	}
+	key, err := loadKey(dir)
+	if err != nil {
+		return false
+	}
+	by := x509.Certificate{PublicKey: key.Public()}
+	return by.CheckSignature(made[0].SignatureAlgorithm, made[0].RawTBSCertificate, made[0].Signature) == nil
+}
+
 // loadCA returns the CA's key, and the certificates beside it, of which the first is the CA's.
 func loadCA(dir string) ([]*x509.Certificate, crypto.Signer, error) {
 	certs, err := ReadCertificates(filepath.Join(dir, CAFile))
 	if err != nil {
 		return nil, nil, err
 	}
+	key, err := loadKey(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pub, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !pub.Equal(certs[0].PublicKey) {
+		return nil, nil, fmt.Errorf("%s: not the key of the first certificate in %s", filepath.Join(dir, CAKeyFile), CAFile)
+	}
+	return certs, key, nil
+}
+
+func loadKey(dir string) (crypto.Signer, error) {
 	path := filepath.Join(dir, CAKeyFile)
 	b, err := readPrivate(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read CA key: %w", err)
+		return nil, fmt.Errorf("read CA key: %w", err)
 	}
 	block, _ := pem.Decode(b)
 	if block == nil {
-		return nil, nil, fmt.Errorf("%s: no PEM block", path)
+		return nil, fmt.Errorf("%s: no PEM block", path)
 	}
 	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	s, ok := k.(crypto.Signer)
 	if !ok {
-		return nil, nil, fmt.Errorf("%s: a key that cannot sign", path)
+		return nil, fmt.Errorf("%s: a key that cannot sign", path)
 	}
-	return certs, s, nil
+	return s, nil
 }
 
 // ReadCertificates reads all certificates of a PEM file, at least one.
