@@ -340,9 +340,11 @@ class Node:
         except IndexError:  # the first call, or another one has it
             raws = (_abi.Completion * _POLL)()
         with session as handle:
-            count = _POLL
-            while count == _POLL:
+            more = True
+            while more:  # the RELEASED of one that is to be forgotten may have come after this looked what is there
+                known = len(over)
                 count = self._collect(handle, raws, out, over)
+                more = count == _POLL or len(over) > known
             if not out:  # else the next call says it too
                 lib.check(count)
             session.dropped.extend(over)

@@ -10,7 +10,7 @@ import kvpipe
 import pytest
 from caches import Cache
 from daemons import Daemon
-from engines import idle
+from engines import idle, until
 
 LAYERS, BLOCKS = 16, 256
 IDS = list(range(BLOCKS))
@@ -146,3 +146,27 @@ def test_nothing_is_remembered_of_one_that_was_only_waited_for_until_released(ha
         assert end.status == kvpipe.Status.FAILED and end.op is None and not end.released
         with session as handle:
             assert session.lib.op_released(handle, number) == -kvpipe.Reason.NOT_FOUND
+
+
+def test_released_that_comes_while_poll_looks_is_not_lost(hasty, monkeypatch):
+    """Nobody holds the take. poll() has read its end when RELEASED comes, and finds that it is released."""
+    daemon, _ = hasty
+    with Cache(daemon.socket, "c") as cache:
+        node, lib = cache.node, cache.node._session.lib
+        ear = select.poll()
+        ear.register(node.fileno(), select.POLLIN)
+        daemon.freeze()
+
+        def comes(handle, op, plain=lib.op_released):
+            daemon.process.send_signal(signal.SIGCONT)
+            until(lambda: plain(handle, op) == 1, "RELEASED")
+            return 1
+
+        try:
+            node.take("never", [1], token=TOKEN, tokens=16, timeout=0.05)
+            assert ear.poll(60_000)  # the library ends it
+            monkeypatch.setattr(lib, "op_released", comes)
+            ends = node.poll() + node.poll()
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert [end.status for end in ends] == [kvpipe.Status.FAILED, kvpipe.Status.RELEASED] and not ends[0].released
