@@ -329,7 +329,7 @@ class Node:
         the daemon ended it or a restarted one refused it, and all of them were collected, its Error is raised instead.
 
         Not those that an operation has told already: its end by wait(), wait_async(), ``done``, ``completion``, ``failed_blocks`` or a
-        wait_layer() that failed, its RELEASED by wait_released().
+        wait_layer() that failed or whose take is not ``layered``, its RELEASED by wait_released().
 
         Also those of operations that the engine's scheduler submitted, which this rank took part in."""
         out: List[Completion] = []

@@ -13,6 +13,9 @@ from .operation import Operation
 if TYPE_CHECKING:
     from .node import Node
 
+# Of a take that still runs. Whether one has failed is not asked after that: when it has ended just now, poll() is to say so.
+_NOT_YET = ": layer not in place yet after "
+
 
 class Take(Operation):
     """An exclusive hold on its blocks until ``released``: do not touch them.
@@ -51,6 +54,8 @@ class Take(Operation):
         if code == 0:
             return 0
         error = lib.error(code)  # before the next call has its own
+        if code == -Reason.TIMEOUT and _NOT_YET in str(error):
+            return code
         end = self.completion
         failure = None if end is None else end.error()
         if failure is not None and failure.reason == error.reason:

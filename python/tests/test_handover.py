@@ -7,6 +7,7 @@ import select
 import kvpipe
 import pytest
 from caches import BLOCK, BLOCK_SIZE, CONTENT, FINGERPRINT, HEADS, Cache, collect, view
+from engines import until
 
 numpy = pytest.importorskip("numpy")
 
@@ -108,6 +109,23 @@ def test_layers_come_as_they_are_written(ends):
     take.wait_layer(1, 60)
     take.wait(60)
     assert all(consumer.holds(block, block) for block in blocks)
+
+
+def test_poll_gives_the_end_that_comes_between_two_looks_at_a_layer(pair, monkeypatch):
+    producer, consumer = pair
+    token, lib = os.urandom(16), consumer.node._session.lib
+    take = consumer.node.take("late", [1], token=token, tokens=16, layered=True)
+
+    def ends_after(handle, op, layer, ns, plain=lib.wait_layer):
+        code = plain(handle, op, layer, 1)
+        if code != 0:
+            producer.node.offer("late", [2], tokens=16, token=token)
+            until(lambda: take.released, "the take's end")
+        return code
+
+    monkeypatch.setattr(lib, "wait_layer", ends_after)
+    take.wait_layer(1, 60)
+    assert [(end.op, end.status) for end in consumer.node.poll()] == [(take, kvpipe.Status.DONE)]
 
 
 def test_a_take_that_is_not_layered_has_all_layers_at_once(pair):
