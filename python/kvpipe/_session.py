@@ -125,12 +125,17 @@ class Session:
 
     def _finish(self, handle: int) -> None:
         """Closes the handle, and then ends what was made with it, whatever a signal handler raises meanwhile."""
-        operations, began = list(self.operations.values()), time.monotonic()
+        operations, began = self._held(), time.monotonic()
         with _said.call(self.lib):
             try:
                 self._free(handle)
             finally:
                 self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
+
+    def _held(self) -> "List[Operation]":
+        """A thread whose offer or take was just submitted may enter it meanwhile, which values() does not stand."""
+        there = [ref() for ref in self.operations.valuerefs()]
+        return [operation for operation in there if operation is not None]
 
     def _end(self, fenced: "List[Operation]") -> None:
         """The handle is closed. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
@@ -211,7 +216,7 @@ class Session:
                         late, self._late = self._late, None
         finally:
             if first:
-                for operation in list(self.operations.values()):
+                for operation in self._held():
                     operation._abandon(Closed("the session was closed while the operation ran"))
             if late is not None:
                 self._finish(late)

@@ -5,6 +5,7 @@ import gc
 import os
 import select
 import signal
+import sys
 import threading
 import types
 import weakref
@@ -230,6 +231,30 @@ def test_an_interrupt_as_the_library_closes_skips_nothing(near):
         with pytest.raises(Rang):
             cache.node.close()
         assert not cache.region.registered and not session.regions and take.released
+
+
+def test_operations_that_are_entered_while_a_session_closes_do_not_keep_it_open():
+    """As of another thread, whose submission has left the library and is not waited for: one between any two lines of close()."""
+    class Operation:
+        def _abandon(self, *_):
+            pass
+
+        _free = _abandon
+
+    def enters(*_):
+        held.append(Operation())
+        session.operations[len(held)] = held[-1]
+        return enters
+
+    freed, held, before = [], [], sys.gettrace()
+    session = Session(None, 7, free=freed.append)
+    enters(), enters()
+    sys.settrace(enters)
+    try:
+        session.close()
+    finally:
+        sys.settrace(before)
+    assert freed == [7] and len(held) > 10
 
 
 @pytest.mark.parametrize("where", ["keep", "enter", "leave"])
