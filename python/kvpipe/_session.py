@@ -225,7 +225,7 @@ class Session:
         """In a child. Locks may be held by threads that are not here; the handle is left alone for the same reason."""
         self._changed = threading.Condition(threading.RLock())
         self.submitting = threading.RLock()
-        self._inside = []
+        self._inside = [thread for thread in self._inside if thread == _here.thread]  # in a call that a signal handler interrupted
         self._late = None
         self._why = _FORKED
         self._handle = None

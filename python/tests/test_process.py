@@ -65,6 +65,31 @@ def test_fork(near):
     assert out == "ok"
 
 
+def test_fork_in_a_signal_handler(near):
+    """The child returns from it into a call of its parent's, which raises Closed there."""
+    out = finish(run("""
+        import os, signal, kvpipe
+        from caches import Cache
+        cache, forked = Cache(None, "forks"), []
+        take = cache.node.take("never", [1], token=b"0" * 16, tokens=16)
+        signal.signal(signal.SIGUSR1, lambda *_: forked.append(os.fork()))
+        with cache.node._session:
+            signal.raise_signal(signal.SIGUSR1)
+        if forked == [0]:
+            try:
+                take.wait(60)
+            except kvpipe.Closed as error:
+                os._exit("parent process" not in str(error))
+            os._exit(2)
+        _, status = os.waitpid(forked[0], 0)
+        assert status == 0, status
+        take.cancel(60)
+        cache.close()
+        print("ok")
+        """, near.socket))
+    assert out == "ok"
+
+
 def test_a_child_keeps_what_others_put_where_a_region_was(near):
     """A handler of the fork that comes first may be given those addresses. What it has there is its own, to the end."""
     out = finish(run("""
