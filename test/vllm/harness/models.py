@@ -26,16 +26,18 @@ def gemma3():
                             **_common())
 
 
-def deepseek():
-    """MLA: one latent vector instead of keys and values."""
+def deepseek2():
+    """MLA: one latent vector instead of keys and values. Positions are scaled as in DeepSeek's own models: for plain ones vLLM's
+    CPU backend has a kernel that turns queries and keys by those of other tokens in the step."""
     from transformers import DeepseekV2Config
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": CONTEXT // 4, "mscale": 0.707, "mscale_all_dim": 0.707}
     return DeepseekV2Config(hidden_size=256, intermediate_size=512, num_hidden_layers=3, num_attention_heads=4,
                             num_key_value_heads=4, kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=128,
                             qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=2, num_experts_per_tok=1,
-                            n_shared_experts=1, first_k_dense_replace=3, moe_intermediate_size=64, **_common())
+                            n_shared_experts=1, first_k_dense_replace=3, moe_intermediate_size=64, rope_scaling=yarn, **_common())
 
 
-MODELS = {"llama": llama, "gemma3": gemma3, "deepseek": deepseek}
+MODELS = {"llama": llama, "gemma3": gemma3, "deepseek2": deepseek2}
 
 
 def _common():
