@@ -35,7 +35,7 @@ static int check(const struct kv_end_opts *o, size_t *name_len, size_t *peer_len
 
 static int connect_beside(kvpipe_t *parent, int64_t deadline, kvpipe_t **out)
 {
-	struct kv_paths paths = { .n = 1 };
+	struct kv_paths paths = { .named = "", .n = 1 };
 	struct kvpipe_hello h = {
 		.abi_min = KVPIPE_ABI_MIN,
 		.abi_max = KVPIPE_ABI,

@@ -471,6 +471,7 @@ struct kvpipe {
 
 /* Where to look for the daemon, in order. */
 struct kv_paths {
+	const char *named; /* NULL: nobody names one, these are the usual places; else what to say of who names it, or "" */
 	int n;
 	char path[2][sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 	int err;           /* why there is no second one: what to say when nobody is at the first; 0: nothing is wrong */
@@ -541,8 +542,9 @@ void kv_offers_left(kvpipe_t *kv); /* to the next daemon: this one, which is sto
 
 int kv_find_socket(const char *given, struct kv_paths *out);
 int kv_find_default(const char *system, struct kv_paths *out); /* of whom nobody told where it is: the system's, then that of --dev */
-/* Of the directory in /tmp, which is gone at times, and anybody's to make then: whether it is ours, before a daemon is looked for there,
- * and who answers, before anything is said. */
+extern const char *kv_tmp; /* "/tmp"; tests have one of their own */
+/* Of what lies below /tmp/kvpipe-UID, however it was named: that directory is gone at times, and anybody's to make then. Whether it is ours,
+ * before a daemon is looked for there, and who answers, before anything is said. kvpipectl and the vLLM connector have the same rule. */
 int kv_check_place(const char *path);
 int kv_check_listener(const char *path, int sock);
 /* On failure *sock is -errno of the place that the error is about. */

@@ -10,7 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ELSEWHERE "name another socket than %s (KVPIPE_SOCKET)"
 #define SYSTEM_SOCKET "/run/kvpipe/kvpiped.sock"
+
+const char *kv_tmp = "/tmp";
 
 static int add(struct kv_paths *out, const char *path, const char *from)
 {
@@ -27,22 +30,22 @@ static int add(struct kv_paths *out, const char *path, const char *from)
 /* Of `kvpiped --dev` where there is no XDG_RUNTIME_DIR. Its length. */
 static size_t tmp_dir(char *to, size_t size)
 {
-	return (size_t)snprintf(to, size, "/tmp/kvpipe-%u", (unsigned int)geteuid());
+	return (size_t)snprintf(to, size, "%s/kvpipe-%u", kv_tmp, (unsigned int)geteuid());
 }
 
-/* Anybody may make a directory in /tmp: only one that is ours alone can hold our daemon. */
-static int check_private(const char *dir)
+/* Anybody may make a directory in /tmp: only one that is ours alone can hold our daemon, whose socket path is. */
+static int check_private(const char *dir, const char *path)
 {
 	struct stat st;
 
 	if (lstat(dir, &st) != 0)
 		return errno == ENOENT ? 0 : kv_err(KVPIPE_E_DENIED, "%s: %s", dir, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
-		return kv_err(KVPIPE_E_DENIED, "%s is not a directory: remove it, or set KVPIPE_SOCKET", dir);
+		return kv_err(KVPIPE_E_DENIED, "%s is not a directory: remove it, or " ELSEWHERE, dir, path);
 	if (st.st_uid != geteuid() || (st.st_mode & 07777) != 0700)
 		return kv_err(KVPIPE_E_DENIED,
-			      "%s belongs to uid %u with mode %04o, must be uid %u with mode 0700: remove it, or set KVPIPE_SOCKET",
-			      dir, (unsigned int)st.st_uid, (unsigned int)(st.st_mode & 07777), (unsigned int)geteuid());
+			      "%s belongs to uid %u with mode %04o, must be uid %u with mode 0700: remove it, or " ELSEWHERE, dir,
+			      (unsigned int)st.st_uid, (unsigned int)(st.st_mode & 07777), (unsigned int)geteuid(), path);
 	return 0;
 }
 
@@ -57,7 +60,7 @@ int kv_check_place(const char *path)
 {
 	char dir[64];
 
-	return in_tmp_dir(path, dir, sizeof(dir)) ? check_private(dir) : 0;
+	return in_tmp_dir(path, dir, sizeof(dir)) ? check_private(dir, path) : 0;
 }
 
 int kv_check_listener(const char *path, int sock)
@@ -71,8 +74,8 @@ int kv_check_listener(const char *path, int sock)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
 		return kv_err(KVPIPE_E_DENIED, "%s: who listens there is not known: %s", path, strerror(errno));
 	if (who.uid != geteuid())
-		return kv_err(KVPIPE_E_DENIED, "%s: uid %u listens there, must be uid %u: remove %s, or set KVPIPE_SOCKET", path,
-			      (unsigned int)who.uid, (unsigned int)geteuid(), dir);
+		return kv_err(KVPIPE_E_DENIED, "%s: uid %u listens there, must be uid %u: remove %s, or " ELSEWHERE, path,
+			      (unsigned int)who.uid, (unsigned int)geteuid(), dir, path);
 	return 0;
 }
 
@@ -87,11 +90,9 @@ static int add_dev(struct kv_paths *out)
 		return add(out, path, "XDG_RUNTIME_DIR");
 	}
 	size_t len = tmp_dir(path, sizeof(path));
-	int err = check_private(path);
-	if (err != 0)
-		return err;
 	snprintf(path + len, sizeof(path) - len, "/kvpiped.sock");
-	return add(out, path, "the user id");
+	int err = kv_check_place(path);
+	return err != 0 ? err : add(out, path, "the user id");
 }
 
 int kv_find_default(const char *system, struct kv_paths *out)
@@ -109,11 +110,16 @@ int kv_find_default(const char *system, struct kv_paths *out)
 
 int kv_find_socket(const char *given, struct kv_paths *out)
 {
+	const char *env = secure_getenv("KVPIPE_SOCKET");
+
 	*out = (struct kv_paths){ 0 };
-	if (given != NULL)
+	if (given != NULL) {
+		out->named = "";
 		return add(out, given, "opts.socket");
-	given = secure_getenv("KVPIPE_SOCKET");
-	if (given != NULL && given[0] != '\0')
-		return add(out, given, "KVPIPE_SOCKET");
+	}
+	if (env != NULL && env[0] != '\0') {
+		out->named = ", which KVPIPE_SOCKET names";
+		return add(out, env, "KVPIPE_SOCKET");
+	}
 	return kv_find_default(SYSTEM_SOCKET, out);
 }

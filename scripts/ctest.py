@@ -4,7 +4,7 @@
 usage: ctest.py PROGRAM...
 
 A program passes with exit status 0 and skips with 77, its last line of output
-being the reason. One whose source says "needs: daemon" in its first comment
+being the reason; of one that passes, "skip: TEST: REASON" lines are shown. One whose source says "needs: daemon" in its first comment
 finds a running `kvpiped --dev` at KVPIPE_SOCKET; KVPIPED names the daemon's
 binary for one that starts daemons itself. KVPIPE_TEST_DIR is the folder.
 """
@@ -90,6 +90,9 @@ def main():
         if status == 0:
             passed += 1
             print(f"ok    {name}", flush=True)
+            for line in lines:
+                if line.startswith("skip: "):
+                    print(f"skip: {name}: {line[len('skip: '):]}", flush=True)
         elif status == SKIP:
             skipped += 1
             print(f"skip: {name}: {lines[-1]}", flush=True)

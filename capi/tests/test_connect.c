@@ -73,13 +73,15 @@ static void no_daemon(void)
 	make_dir();
 	snprintf(path, sizeof(path), "%s/none.sock", dir);
 	struct kvpipe_connect_opts o = WORKER(.socket = path);
-	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "start \"kvpiped --dev\", or point KVPIPE_SOCKET at");
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "none.sock: start one there (kvpiped --socket), or name a running");
 	CHECK_HAS(kvpipe_last_error(), path);
+	CHECK(strstr(kvpipe_last_error(), "KVPIPE_SOCKET") == NULL); /* whose value would not be looked at */
 	CHECK(kv == NULL);
 
 	setenv("KVPIPE_SOCKET", path, 1);
 	o.socket = NULL;
-	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, path);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, "none.sock, which KVPIPE_SOCKET names: start one there");
+	CHECK_HAS(kvpipe_last_error(), path);
 	unsetenv("KVPIPE_SOCKET");
 
 	/* Left behind by a daemon that is gone. */

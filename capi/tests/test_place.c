@@ -28,11 +28,12 @@ static void dev_default(void)
 	kvpipe_t *kv;
 	struct kvpipe_connect_opts o = WORKER(.socket = NULL);
 
+	if (access("/run/kvpipe/kvpiped.sock", F_OK) == 0)
+		SKIP("this machine has a daemon of the node, which is found first");
 	make_dir();
 	setenv("XDG_RUNTIME_DIR", dir, 1);
 	snprintf(path, sizeof(path), "/run/kvpipe/kvpiped.sock or %s/kvpipe/kvpiped.sock", dir);
-	if (access("/run/kvpipe/kvpiped.sock", F_OK) != 0)
-		CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, path);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_UNAVAILABLE, path);
 	unsetenv("XDG_RUNTIME_DIR");
 	rmdir(dir);
 }
@@ -74,6 +75,8 @@ static void denied(void)
 	close(s);
 	unlink(denied_path);
 	rmdir(dir);
+	if (geteuid() != 0)
+		SKIP("members of its group are let in: what others hear of it needs root");
 }
 
 struct said {
@@ -128,29 +131,60 @@ static void only_without_system(const struct said s[3], int reason, const char *
 	CHECK_INT(s[2].rc, 0);
 }
 
+static char tmp[64], tmp_dir[80], tmp_socket[96];
+
+/* A /tmp of the test's own, with the directory of uid's daemon. */
+static void make_tmp(unsigned int uid, mode_t mode)
+{
+	strcpy(tmp, "/tmp/kvpipe-test-XXXXXX");
+	CHECK(mkdtemp(tmp) != NULL && chmod(tmp, 0755) == 0);
+	kv_tmp = tmp;
+	snprintf(tmp_dir, sizeof(tmp_dir), "%s/kvpipe-%u", tmp, uid);
+	snprintf(tmp_socket, sizeof(tmp_socket), "%s/kvpiped.sock", tmp_dir);
+	CHECK(mkdir(tmp_dir, 0700) == 0 && chmod(tmp_dir, mode) == 0);
+	unsetenv("XDG_RUNTIME_DIR");
+}
+
+static void drop_tmp(void)
+{
+	unlink(tmp_socket);
+	rmdir(tmp_dir);
+	CHECK_INT(rmdir(tmp), 0);
+	kv_tmp = "/tmp";
+}
+
 /* A directory in /tmp that somebody else could have made is refused. */
-static void planted_child(void)
+static void planted(void)
 {
 	struct said open_to_all[3], file[3];
-	char path[64];
 
-	unsetenv("XDG_RUNTIME_DIR");
-	snprintf(path, sizeof(path), "/tmp/kvpipe-%u", (unsigned int)geteuid());
-	if (mkdir(path, 0777) != 0)
-		return; /* somebody's real daemon: leave it alone */
-	CHECK(chmod(path, 0777) == 0);
+	make_tmp(geteuid(), 0777);
 	dial_in_turn(open_to_all);
-	rmdir(path);
-	close(open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+	rmdir(tmp_dir);
+	close(open(tmp_dir, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
 	dial_in_turn(file);
-	unlink(path); /* before anything can fail: the next run is to find nothing */
+	unlink(tmp_dir);
+	drop_tmp();
 	only_without_system(open_to_all, KVPIPE_E_DENIED, "with mode 0777, must be uid");
 	only_without_system(file, KVPIPE_E_DENIED, "is not a directory");
 }
 
-static void planted(void)
+/* Nor is a socket below it that was named, until the directory is its user's alone. */
+static void planted_and_named(void)
 {
-	as_nobody(planted_child);
+	kvpipe_t *kv;
+
+	make_tmp(geteuid(), 0755);
+	struct fake *f = fake_start(NULL);
+	struct kvpipe_connect_opts o = WORKER(.socket = tmp_socket);
+	CHECK(symlink(fake_path(f), tmp_socket) == 0);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_DENIED, "with mode 0755, must be uid");
+	CHECK_HAS(kvpipe_last_error(), "remove it, or name another socket than ");
+	CHECK(chmod(tmp_dir, 0700) == 0);
+	CHECK_INT(kvpipe_connect(&o, &kv), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+	drop_tmp();
 }
 
 static void long_dev_default(void)
@@ -213,45 +247,35 @@ static void barred(void)
 	rmdir(dir);
 }
 
-static char tmp_dir[64], tmp_socket[80];
-
-/* False: somebody's real daemon: leave it alone. */
-static bool make_tmp_dir(unsigned int uid)
-{
-	snprintf(tmp_dir, sizeof(tmp_dir), "/tmp/kvpipe-%u", uid);
-	snprintf(tmp_socket, sizeof(tmp_socket), "%s/kvpiped.sock", tmp_dir);
-	return mkdir(tmp_dir, 0700) == 0;
-}
-
 static void listener_child(void)
 {
-	unsetenv("XDG_RUNTIME_DIR");
 	struct said s = dial_default("/tmp/kvpipe-none/kvpiped.sock");
-	unlink(tmp_socket);
-	rmdir(tmp_dir); /* before anything can fail: the next run is to find nothing */
+
 	CHECK_INT(s.rc, -KVPIPE_E_DENIED);
-	CHECK_HAS(s.text, "uid 0 listens there, must be uid 65534: remove /tmp/kvpipe-65534, or set KVPIPE_SOCKET");
+	CHECK_HAS(s.text, "uid 0 listens there, must be uid 65534: remove ");
+	CHECK_HAS(s.text, tmp_dir);
 }
 
 /* Nor is anybody spoken to there who is somebody else, whatever the directory looked like a moment ago. */
 static void planted_listener(void)
 {
-	if (geteuid() != 0 || !make_tmp_dir(65534)) /* one user alone cannot be two */
-		return;
+	if (geteuid() != 0)
+		SKIP("one user alone cannot be two: run it as root");
+	make_tmp(65534, 0700);
 	int s = listen_at(tmp_socket, true);
 	CHECK(chown(tmp_dir, 65534, 65534) == 0 && chmod(tmp_socket, 0666) == 0);
 	as_nobody(listener_child);
 	close(s);
+	drop_tmp();
 }
 
 /* A directory that has taken the place of ours since, such as after a clean-up of /tmp: nobody there hears of the session. */
-static void replaced_child(void)
+static void replaced(void)
 {
 	bool refused = false;
 	unsigned int sessions;
 
-	if (!make_tmp_dir(geteuid()))
-		return;
+	make_tmp(geteuid(), 0700);
 	struct fake *f = fake_start(NULL), *other = fake_start(NULL);
 	struct kvpipe_connect_opts o = WORKER(.socket = tmp_socket);
 	kvpipe_t *kv;
@@ -274,22 +298,17 @@ static void replaced_child(void)
 	kvpipe_close(kv);
 	fake_stop(other);
 	fake_stop(f);
-	unlink(tmp_socket);
-	rmdir(tmp_dir);
+	drop_tmp();
 	CHECK_INT(sessions, 0);
 	CHECK_INT(err, -KVPIPE_E_UNAVAILABLE);
 	CHECK_HAS(why, "with mode 0755, must be uid");
 }
 
-static void replaced(void)
-{
-	as_nobody(replaced_child);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default), TEST(barred), TEST(planted_listener), TEST(replaced),
+		TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default), TEST(barred), TEST(planted_listener),
+		TEST(planted_and_named), TEST(replaced),
 	};
 	return RUN(tests);
 }

@@ -266,11 +266,11 @@ def test_completions(near):
 
 
 def test_no_daemon(folder, monkeypatch):
-    start = ["no daemon at", 'start "kvpiped --dev"', "KVPIPE_SOCKET"]
+    start = ["no daemon at", "start one there (kvpiped --socket), or name a running daemon's socket"]
     missing = str(folder / "missing.sock")
     refused(kvpipe.Unavailable, start + [missing], lambda: kvpipe.connect(missing, engine_id="e"))
     monkeypatch.setenv("KVPIPE_SOCKET", missing)
-    refused(kvpipe.Unavailable, start + [missing], lambda: kvpipe.connect(engine_id="e"))
+    refused(kvpipe.Unavailable, start + [missing + ", which KVPIPE_SOCKET names"], lambda: kvpipe.connect(engine_id="e"))
     left = str(folder / "left.sock")  # by a daemon that is gone
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.bind(left)
