@@ -112,7 +112,8 @@ enum kvpipe_role {
 
 struct kvpipe_connect_opts {
 	size_t sz;
-	const char *socket;       /* NULL: $KVPIPE_SOCKET, /run/kvpipe/kvpiped.sock, then the --dev default */
+	const char *socket;       /* NULL: $KVPIPE_SOCKET, /run/kvpipe/kvpiped.sock, then the --dev default. One below /tmp/kvpipe-UID,
+	                           * whoever names it, only while that is the user's alone (0700), and so is who listens: else DENIED */
 	const char *engine_id;    /* required, at most KVPIPE_MAX_ID bytes */
 	const char *instance;     /* NULL: join the live instance of engine and owner, or begin a new one */
 	uint32_t role;            /* enum kvpipe_role; required */

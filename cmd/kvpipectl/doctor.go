@@ -35,11 +35,10 @@ func problem(check, fix, format string, a ...any) finding {
 
 // doctor examines a node from the place of an engine: what it sees is what an engine of the same user and mounts would.
 type doctor struct {
-	socket  string   // of engines
-	refused error    // why an engine does not connect there
-	places  []string // of the admin socket
-	root    string   // below which proc and sys are
-	now     time.Time
+	socket string   // of engines
+	places []string // of the admin socket
+	root   string   // below which proc and sys are
+	now    time.Time
 }
 
 func (c *ctl) doctor() *cobra.Command {
@@ -55,17 +54,20 @@ func (c *ctl) doctor() *cobra.Command {
 		var peers []admin.Peer
 		var nics admin.NICs
 		answer := new(admin.Status)
-		err := c.client().Get(cmd.Context(), "status", nil, answer)
+		d.places = c.placesForDoctor()
+		client := admin.NewClient(d.places[0], d.places[1:]...)
+		err := client.Get(cmd.Context(), "status", nil, answer)
 		if err == nil {
 			s = answer
-			err = c.client().Get(cmd.Context(), "peers", nil, &peers)
-			if c.client().Get(cmd.Context(), "nics", nil, &nics) != nil {
+			err = client.Get(cmd.Context(), "peers", nil, &peers)
+			if client.Get(cmd.Context(), "nics", nil, &nics) != nil {
 				nics.State = "" // an older daemon
 			}
 		}
-		d.socket, d.refused = c.engineSocket(s)
-		d.places, _ = c.places()
+		var why string
+		d.socket, why = c.engineSocket(s)
 		found, pid := d.connection()
+		found[0].Text += "; " + why
 		connected := found[0].Answer != "problem"
 		found = append(found, d.daemon(s, err, connected)...)
 		if connected {

@@ -19,11 +19,10 @@ import (
 // connection tries the engines' socket as libkvpipe does, and returns the daemon's pid, 0 when it is not visible.
 func (d *doctor) connection() ([]finding, int) {
 	const check = "socket"
-	if d.refused != nil {
-		return []finding{problem(check, "remove it, or set KVPIPE_SOCKET", "%v", d.refused)}, 0
-	}
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: d.socket, Net: "unixpacket"})
+	conn, strange, err := dialEngines(d.socket)
 	switch {
+	case strange != nil:
+		return []finding{problem(check, "remove it, or name another socket than "+d.socket+" (KVPIPE_SOCKET)", "%v", strange)}, 0
 	case err == nil:
 		defer func() { _ = conn.Close() }()
 		cred, err := sys.PeerCred(conn)
@@ -43,6 +42,22 @@ func (d *doctor) connection() ([]finding, int) {
 		return []finding{problem(check, "name the socket of engines, not the admin socket (--socket, KVPIPE_SOCKET)", "%s is a socket of another kind", d.socket)}, 0
 	}
 	return []finding{problem(check, "name another one with --socket or KVPIPE_SOCKET", "%s: %v", d.socket, err)}, 0
+}
+
+// dialEngines: strange is why libkvpipe speaks to nobody there.
+func dialEngines(path string) (conn *net.UnixConn, strange, err error) {
+	if strange = config.CheckPlace(path); strange != nil {
+		return nil, strange, nil
+	}
+	conn, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, nil, err
+	}
+	if strange = config.CheckListener(path, conn); strange != nil {
+		_ = conn.Close()
+		return nil, strange, nil
+	}
+	return conn, nil, nil
 }
 
 func (d *doctor) noSocket() finding {

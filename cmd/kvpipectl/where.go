@@ -2,72 +2,129 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-var findDevDir = config.FindDevDir // tests have no /tmp of their own
+// usual are the folders of the daemons that are looked for where nobody says which: the node's service, then "kvpiped --dev". Tests have their own.
+var usual = func() [2]string { return [2]string{filepath.Dir(config.Default().Socket), config.DevDir()} }
 
 // client finds the daemon.
 func (c *ctl) client() *admin.Client {
-	places, refused := c.places()
-	client := admin.NewClient(places[0], places[1:]...)
-	client.Refused = refused
-	return client
+	places := c.places()
+	return admin.NewClient(places[0], places[1:]...)
 }
 
 // given is the admin socket that was named.
 func (c *ctl) given() string { return cmp.Or(c.admin, os.Getenv("KVPIPE_ADMIN")) }
 
+// engines is the socket for engines that was named.
+func (c *ctl) engines() string { return cmp.Or(c.socket, os.Getenv("KVPIPE_SOCKET")) }
+
 // places are where the admin socket is looked for: as told; beside the socket that engines are told, so that one variable is enough for
-// both; else that of the node's service, then that of the development daemon, unless it could be a stranger's: refused says why. The vLLM
-// connector has the same rule.
-func (c *ctl) places() (all []string, refused error) {
+// both; else in the usual folders. The vLLM connector has the same rule.
+func (c *ctl) places() []string {
 	if path := c.given(); path != "" {
-		return []string{path}, nil
+		return []string{path}
 	}
-	if engines := cmp.Or(c.socket, os.Getenv("KVPIPE_SOCKET")); engines != "" {
-		return []string{filepath.Join(filepath.Dir(engines), "admin.sock")}, nil
+	if path := c.engines(); path != "" {
+		return []string{filepath.Join(filepath.Dir(path), "admin.sock")}
 	}
-	dev, refused := findDevDir()
-	if all = []string{config.Default().Admin}; refused == nil {
-		all = append(all, filepath.Join(dev, "admin.sock"))
+	var all []string
+	for _, dir := range usual() {
+		all = append(all, filepath.Join(dir, "admin.sock"))
 	}
-	return all, refused
+	return all
 }
 
-// engineSocket is where an engine would look. A daemon that answers knows better than what stands in for its answer: the folder of the
-// admin socket that was named, then the defaults. refused: an engine that is told nothing does not connect there.
-func (c *ctl) engineSocket(s *admin.Status) (path string, refused error) {
-	if path := cmp.Or(c.socket, os.Getenv("KVPIPE_SOCKET")); path != "" {
-		return path, nil
-	}
-	dir, strange := findDevDir()
-	dev := filepath.Join(dir, "kvpiped.sock")
-	if path = c.likelySocket(s, dev); path == dev || strange != nil && !exists(path) {
-		return dev, strange
-	}
-	return path, nil
-}
-
-func (c *ctl) likelySocket(s *admin.Status, dev string) string {
-	if s != nil && s.Socket != "" {
-		return s.Socket
-	}
-	path := config.Default().Socket
-	if given := c.given(); given != "" {
-		beside := filepath.Join(filepath.Dir(given), "kvpiped.sock")
-		if exists(beside) || !exists(path) {
-			return beside
+// placesForDoctor are the same, but beside the socket where engines that are told nothing find a daemon, if they do.
+func (c *ctl) placesForDoctor() []string {
+	if c.given() == "" && c.engines() == "" {
+		if socket, _, rank := usualSocket(); rank == answers {
+			return []string{filepath.Join(filepath.Dir(socket), "admin.sock")}
 		}
 	}
-	if !exists(path) && exists(dev) {
-		return dev
+	return c.places()
+}
+
+// engineSocket is where an engine would look, and why there. A daemon that answers knows better than what stands in for its answer: the
+// folder of the admin socket that was named.
+func (c *ctl) engineSocket(s *admin.Status) (path, why string) {
+	switch {
+	case c.socket != "":
+		return c.socket, "--socket names it"
+	case c.engines() != "":
+		return c.engines(), "KVPIPE_SOCKET names it"
 	}
-	return path
+	path, why, rank := usualSocket()
+	given := c.given()
+	if s != nil && s.Socket != "" && (given != "" || rank < stranger) {
+		return s.Socket, "the daemon that was asked says so"
+	}
+	if beside := filepath.Join(filepath.Dir(given), "kvpiped.sock"); given != "" && (exists(beside) || !exists(config.Default().Socket)) {
+		return beside, "it is beside the admin socket that was named"
+	}
+	return path, why
+}
+
+// What became of a usual place, the more telling the higher.
+const (
+	nothing = iota
+	leftBehind
+	stranger
+	barred
+	answers // or is not to be passed over
+)
+
+// usualSocket goes by libkvpipe's rule (capi/dial.c), and says of where nobody answers the one that tells most.
+func usualSocket() (path, why string, rank int) {
+	rank = -1
+	passed := ""
+	for i, dir := range usual() {
+		socket := filepath.Join(dir, "kvpiped.sock")
+		reason := "it is the place of the node's service"
+		if i == 1 {
+			reason = "it is the place of kvpiped --dev, and " + passed
+		}
+		got, said := rankOf(socket)
+		if got > rank {
+			path, why, rank = socket, reason, got
+		}
+		if got == answers {
+			break
+		}
+		passed = fmt.Sprintf("%s is passed over: %s", socket, said)
+	}
+	return path, why, rank
+}
+
+func rankOf(socket string) (rank int, said string) {
+	conn, strange, err := dialEngines(socket)
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		said = errno.Error()
+	}
+	switch {
+	case strange != nil:
+		return stranger, strange.Error()
+	case err == nil:
+		_ = conn.Close()
+		return answers, ""
+	case errors.Is(err, fs.ErrPermission):
+		return barred, said
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return leftBehind, said
+	case admin.Nobody(err):
+		return nothing, said
+	}
+	return answers, said
 }
 
 func exists(path string) bool {

@@ -11,10 +11,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
 // getLimit bounds how long a resource is waited for: all that is asked for so is there at once, unless the daemon stands still.
@@ -26,10 +29,28 @@ const maxSocketPath = 107
 // ErrNoDaemon: nobody listens at any of a client's places.
 var ErrNoDaemon = errors.New("no daemon")
 
+// nowhere is an ErrNoDaemon, unless no place was one to look at.
+type nowhere struct {
+	looked  []string
+	strange error // why not elsewhere, too
+}
+
+func (n *nowhere) Error() string {
+	if len(n.looked) == 0 {
+		return fmt.Sprintf("%v: remove it, or name another admin socket with --admin or $KVPIPE_ADMIN", n.strange)
+	}
+	none := fmt.Sprintf("%v at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin or $KVPIPE_ADMIN",
+		ErrNoDaemon, strings.Join(n.looked, " or "))
+	if n.strange != nil {
+		none += fmt.Sprintf("; not looked for one in what could be a stranger's: %v", n.strange)
+	}
+	return none
+}
+
+func (n *nowhere) Is(target error) bool { return target == ErrNoDaemon && len(n.looked) > 0 }
+
 // Client talks to a daemon's admin socket. Safe for concurrent use.
 type Client struct {
-	Refused error // why a further place is not looked at, for who finds no daemon
-
 	places []string
 	at     atomic.Pointer[string] // the place that was tried last
 	http   http.Client
@@ -44,19 +65,65 @@ func NewClient(place string, others ...string) *Client {
 	return c
 }
 
-// dial goes by libkvpipe's rule: a place is passed over when nothing is there, or what a daemon that is gone left behind.
-func (c *Client) dial(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-	var d net.Dialer
-	for i := range c.places {
-		c.at.Store(&c.places[i])
-		if conn, err = d.DialContext(ctx, "unix", c.places[i]); err == nil || !nobody(err) {
-			return conn, err
+// dial goes by libkvpipe's rule: a place is passed over when nothing is there, or what a daemon that is gone left behind; when it could be a
+// stranger's; and when it is not for this user, which is said if nobody is elsewhere.
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var none nowhere
+	var barred error
+	for i, path := range c.places {
+		conn, strange, err := connect(ctx, path)
+		switch {
+		case strange != nil:
+			none.strange = strange
+		case err == nil:
+			c.at.Store(&c.places[i])
+			return conn, nil
+		case Nobody(err):
+			none.looked = append(none.looked, path)
+		case len(c.places) == 1 || !errors.Is(err, fs.ErrPermission) || !enginesPass(path):
+			c.at.Store(&c.places[i])
+			return nil, err
+		case barred == nil:
+			c.at.Store(&c.places[i])
+			barred = err
 		}
 	}
-	return nil, err
+	if barred != nil {
+		return nil, barred
+	}
+	return nil, &none
 }
 
-func nobody(err error) bool {
+// connect: strange is why nobody is to be spoken to there.
+func connect(ctx context.Context, path string) (conn net.Conn, strange, err error) {
+	if strange = config.CheckPlace(path); strange != nil {
+		return nil, strange, nil
+	}
+	var d net.Dialer
+	conn, err = d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if strange = config.CheckListener(path, conn.(*net.UnixConn)); strange != nil {
+		_ = conn.Close()
+		return nil, strange, nil
+	}
+	return conn, nil, nil
+}
+
+// enginesPass: engines of this user have no daemon at this place either. One that serves them, and does not answer to them here, is theirs all
+// the same, and another place's is not.
+func enginesPass(admin string) bool {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(filepath.Dir(admin), "kvpiped.sock"), Net: "unixpacket"})
+	if err == nil {
+		_ = conn.Close()
+		return false
+	}
+	return Nobody(err) || errors.Is(err, fs.ErrPermission)
+}
+
+// Nobody: such an error says that no daemon is there.
+func Nobody(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
@@ -115,13 +182,9 @@ func (c *Client) do(ctx context.Context, method, what string, query url.Values, 
 
 func (c *Client) explain(err error) error {
 	path := *c.at.Load()
+	var none *nowhere
 	switch {
-	case nobody(err):
-		none := fmt.Errorf("%w at %s: start it (\"systemctl start kvpiped\", or \"kvpiped --dev\"), or name its admin socket with --admin or $KVPIPE_ADMIN",
-			ErrNoDaemon, strings.Join(c.places, " or "))
-		if c.Refused != nil {
-			none = fmt.Errorf("%w; not looked for one in what could be a stranger's: %w", none, c.Refused)
-		}
+	case errors.As(err, &none):
 		return none
 	case errors.Is(err, syscall.EINVAL) && len(path) > maxSocketPath:
 		return fmt.Errorf("%s is a path of %d bytes, that of a socket has at most %d: name the admin socket by a shorter one with --admin", path, len(path), maxSocketPath)

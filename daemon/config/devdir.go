@@ -4,37 +4,53 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
+// Tmp is where anybody may make a directory. Tests have one of their own.
+var Tmp = "/tmp"
+
 // DevDir is where "kvpiped --dev" puts its sockets and its CA: $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID. libkvpipe and
 // kvpipectl look there too. It need not exist.
 func DevDir() string {
-	dir, _ := devDir("/tmp")
-	return dir
-}
-
-// FindDevDir is DevDir for who looks for a daemon there. An error: it is in /tmp, where anybody could have made it, and is not this user's alone.
-func FindDevDir() (string, error) { return findDevDir("/tmp") }
-
-// devDir: anybodys says that it is in tmp.
-func devDir(tmp string) (dir string, anybodys bool) {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "kvpipe"), false
+		return filepath.Join(dir, "kvpipe")
 	}
-	return filepath.Join(tmp, fmt.Sprintf("kvpipe-%d", os.Geteuid())), true
+	return tmpDir()
 }
 
-func findDevDir(tmp string) (string, error) {
-	dir, anybodys := devDir(tmp)
-	if !anybodys {
-		return dir, nil
+func tmpDir() string { return filepath.Join(Tmp, fmt.Sprintf("kvpipe-%d", os.Geteuid())) }
+
+func inTmpDir(path string) bool { return strings.HasPrefix(path, tmpDir()+"/") }
+
+// CheckPlace says why nobody is to be spoken to at this socket, whoever named it: it lies below /tmp/kvpipe-UID, which anybody could have
+// made, and which is not this user's alone. The rule of capi/path.c.
+func CheckPlace(path string) error {
+	if !inTmpDir(path) {
+		return nil
 	}
-	if err := sys.CheckPrivateDir(dir); !errors.Is(err, fs.ErrNotExist) {
-		return dir, err
+	if err := sys.CheckPrivateDir(tmpDir()); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return dir, nil
+	return nil
+}
+
+// CheckListener says likewise why not to who answers there: it is another user, who listened before the directory was this one's.
+func CheckListener(path string, conn *net.UnixConn) error {
+	if !inTmpDir(path) {
+		return nil
+	}
+	cred, err := sys.PeerCred(conn)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if int(cred.UID) != os.Geteuid() {
+		return fmt.Errorf("%s: uid %d listens there, must be uid %d", path, cred.UID, os.Geteuid())
+	}
+	return nil
 }
