@@ -1,7 +1,10 @@
 """The line that a peer gets at its first load."""
 
+import contextlib
 import logging
+import os
 import socket
+import tempfile
 import threading
 
 import pytest
@@ -86,11 +89,70 @@ def test_nobody_is_asked_in_a_directory_of_tmp_that_others_may_have_made(monkeyp
     with pytest.raises(FileNotFoundError):  # there is none
         connect([str(folder / "admin.sock")])
     folder.mkdir(mode=0o755)
+    (folder / "node-a").mkdir()
+    for place in (folder / "admin.sock", folder / "node-a/admin.sock"):
+        with listener(place):
+            folder.chmod(0o755)
+            with pytest.raises(PermissionError, match="is not this user's alone"):
+                connect([str(place)])
+            folder.chmod(0o700)
+            connect([str(place)]).close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="one user alone cannot be two: run it as root")
+def test_nor_is_another_user_who_listens_there(monkeypatch, tmp_path):
+    folder = tmp_path / "kvpipe"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(peers, "_in_tmp", lambda: str(folder))
     with listener(folder / "admin.sock"):
-        with pytest.raises(PermissionError, match="is not this user's alone"):
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+        os.chown(folder, 65534, 65534)
+        with pytest.raises(PermissionError, match="another user listens there"):
             connect([str(folder / "admin.sock")])
-        folder.chmod(0o700)
-        connect([str(folder / "admin.sock")]).close()
+
+
+def as_nobody(run):
+    """In a child: what run returns, as a user to whom a mode means something."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setegid(65534)
+                os.seteuid(65534)
+            os.write(writing, run().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as said:
+        text = said.read()
+    os.waitpid(child, 0)
+    return text
+
+
+@pytest.mark.parametrize("engines, found", [(None, "dev"), (0, "dev"), (0o666, "barred")])
+def test_a_daemon_that_is_not_for_us_hides_no_other_one_unless_our_engines_use_it(engines, found):
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as open_:
+        os.chmod(folder, 0o755)
+        system, dev = os.path.join(folder, "admin.sock"), os.path.join(folder, "dev")
+        for path, mode in ((system, 0), (dev, 0o666)):
+            open_.enter_context(listener(path))
+            os.chmod(path, mode)
+        if engines is not None:
+            beside = open_.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            beside.bind(os.path.join(folder, "kvpiped.sock"))
+            beside.listen()
+            os.chmod(os.path.join(folder, "kvpiped.sock"), engines)
+
+        def who(*paths):
+            try:
+                with connect([*paths]) as sock:
+                    return os.path.basename(sock.getpeername())
+            except PermissionError:
+                return "barred"
+
+        assert as_nobody(lambda: who(system, dev)) == found
+        assert as_nobody(lambda: who(system, os.path.join(folder, "none"))) == "barred"
 
 
 def test_nobody_wants_to_know(said):

@@ -8,8 +8,9 @@ import logging
 import os
 import socket
 import stat
+import struct
 import threading
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set
 from urllib.parse import quote
 
 logger = logging.getLogger("vllm.kvpipe")
@@ -35,36 +36,65 @@ def places(session_socket: str) -> List[str]:
     return [_SYSTEM, os.path.join(dev, "admin.sock")]
 
 
-def _anybodys(folder: str) -> bool:
-    """Whether it is the one in /tmp, where anybody may make it, and is not ours alone: who answers there may be anybody as well."""
-    if folder != _in_tmp():
+def _anybodys(path: str) -> bool:
+    """Whether it lies below the folder in /tmp, where anybody may make that, and which is not ours alone: who answers there may be anybody."""
+    if not path.startswith(_in_tmp() + "/"):
         return False
     try:
-        seen = os.lstat(folder)
+        seen = os.lstat(_in_tmp())
     except FileNotFoundError:
         return False
     return not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) != 0o700
 
 
+def _somebody_elses(path: str, sock: socket.socket) -> bool:
+    """Whether who listens below that folder is another user, whatever it looked like a moment ago."""
+    if not path.startswith(_in_tmp() + "/"):
+        return False
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return bool(uid != os.geteuid())
+
+
+_NOBODY = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
+
+
+def _engines_pass(path: str) -> bool:
+    """Whether the library has no daemon for this user at that admin socket's place either."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(_SECONDS)
+        try:
+            sock.connect(os.path.join(os.path.dirname(path), "kvpiped.sock"))
+        except OSError as error:
+            return isinstance(error, (*_NOBODY, PermissionError))
+    return False
+
+
 def connect(paths: List[str]) -> socket.socket:
-    """To the first at which somebody listens: a place is passed over when nothing is there, or what a daemon that is gone left behind."""
-    nobody = OSError("no place to look at")
+    """To the first at which somebody listens, by the library's rule: a place is passed over when nothing is there, or what a daemon that is
+    gone left behind; when it could be a stranger's; and when it is not for us, which is said if nobody is elsewhere."""
+    nobody: OSError = OSError("no place to look at")
+    barred: Optional[OSError] = None
     for path in paths:
-        if _anybodys(os.path.dirname(path)):
-            nobody = PermissionError(f"{os.path.dirname(path)} is not this user's alone, with mode 0700: remove it")
+        if _anybodys(path):
+            nobody = PermissionError(f"{_in_tmp()} is not this user's alone, with mode 0700: remove it")
             continue
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(_SECONDS)
         try:
             sock.connect(path)
-            return sock
-        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
+            if not _somebody_elses(path, sock):
+                return sock
+            sock.close()
+            nobody = PermissionError(f"{path}: another user listens there: remove {_in_tmp()}")
+        except _NOBODY as error:
             sock.close()
             nobody = error
-        except OSError:
+        except OSError as error:
             sock.close()
-            raise
-    raise nobody
+            if len(paths) == 1 or not isinstance(error, PermissionError) or not _engines_pass(path):
+                raise
+            barred = barred or error
+    raise barred or nobody
 
 
 class Peers:
