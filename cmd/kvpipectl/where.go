@@ -86,7 +86,7 @@ const (
 // usualSocket goes by libkvpipe's rule (capi/dial.c), and says of where nobody answers the one that tells most.
 func usualSocket() (path, why string, rank int) {
 	rank = -1
-	passed := ""
+	passed, at := "", 0
 	for i, dir := range usual() {
 		socket := filepath.Join(dir, "kvpiped.sock")
 		reason := "it is the place of the node's service"
@@ -95,12 +95,15 @@ func usualSocket() (path, why string, rank int) {
 		}
 		got, said := rankOf(socket)
 		if got > rank {
-			path, why, rank = socket, reason, got
+			path, why, rank, at = socket, reason, got, i
 		}
 		if got == answers {
-			break
+			return path, why, rank
 		}
 		passed = fmt.Sprintf("%s is passed over: %s", socket, said)
+	}
+	if at == 0 {
+		why += ", and " + passed
 	}
 	return path, why, rank
 }

@@ -170,7 +170,7 @@ func TestUsualSocket(t *testing.T) {
 	shut(folders[0])
 	looks(folders[1], answers, "kvpiped --dev, and "+folders[0]+"/kvpiped.sock is passed over: permission denied")
 	shut(folders[1])
-	looks(folders[0], barred, "the node's service")
+	looks(folders[0], barred, "the node's service, and "+folders[1]+"/kvpiped.sock is passed over: permission denied")
 }
 
 // TestWhatCouldBeAStrangers is neither asked nor told anything, whoever listens there and whoever named it, and doctor says what the library says.
