@@ -21,8 +21,11 @@ type claimName struct {
 
 const maxParts = 256
 
-// consumed is how an offer ends that was taken by all it was for.
-const consumed = "was consumed"
+// How an offer ends that was taken by all it was for, or by its owner.
+const (
+	consumed  = "was consumed"
+	withdrawn = "was withdrawn"
+)
 
 func (c *claim) committed() int {
 	n := 0

@@ -92,6 +92,11 @@ func (m *Machine) applyDrops(o *offer) {
 			o.drop(m, d.engine)
 		}
 	}
+	m.answerWatches(g)
+}
+
+// answerWatches answers those who waited at a grave that is no more.
+func (m *Machine) answerWatches(g *grave) {
 	for i := range g.watches {
 		if w := &g.watches[i]; !w.past() {
 			m.keyAsked(w.by, &w.msg)

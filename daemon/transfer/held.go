@@ -54,7 +54,7 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 			return false // it runs, or is over
 		}
 		if in, take := x.sub.Op.(*TakeOp); !take || !in.Restarted { // of that one the ranks have to hear how it ended
-			x.end(m, WasCancelled, because(Cancelled, "cancelled by its owner before it began"))
+			x.withdraw(m)
 			m.answer(s, sub)
 			return true
 		}
@@ -70,6 +70,7 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 		return true
 	}
 	h.keep(x)
+	x.revive(m)
 	if x.until > 0 {
 		m.arm(&x.late, x, wakeDeadline, x.until)
 	}
@@ -165,6 +166,34 @@ func (x *heldSubmit) end(m *Machine, status Status, cause Cause) {
 		h.releaseOf(m, s)
 	case len(l.list) > 2*l.n+16:
 		l.list = slices.DeleteFunc(l.list, func(x *heldSubmit) bool { return x.ended })
+	}
+}
+
+// withdraw ends it on its client's behalf. Who asks for the key of such an offer hears what he hears of one that had begun.
+func (x *heldSubmit) withdraw(m *Machine) {
+	in, offers := x.sub.Op.(*OfferOp)
+	x.end(m, WasCancelled, because(Cancelled, "cancelled by its owner before it began"))
+	if !offers || m.offers[string(in.Key)] != nil { // and not of another that has the key by now
+		return
+	}
+	key := string(in.Key)
+	before := m.graves.keys[key]
+	if before != nil {
+		m.unearth(before)
+	}
+	m.bury(&offer{key: key, token: in.Token, engine: x.s.engine}, withdrawn)
+	if before != nil {
+		m.answerWatches(before)
+	}
+	m.wakeKey(key)
+}
+
+// revive is for an offer under a key whose last one has ended: takes wait for it.
+func (x *heldSubmit) revive(m *Machine) {
+	if in, offers := x.sub.Op.(*OfferOp); offers {
+		if g := m.graves.keys[string(in.Key)]; g != nil {
+			g.token = nil
+		}
 	}
 }
 

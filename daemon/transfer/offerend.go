@@ -104,7 +104,7 @@ func (o *offer) settle(m *Machine) {
 func (mb *member) busy() bool { return mb.offer.open > 0 }
 
 func (mb *member) cancel(m *Machine, _ *op) {
-	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), "was withdrawn")
+	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), withdrawn)
 }
 
 // lost: offers end with the sessions whose memory they name, unless they may outlive them.
