@@ -225,6 +225,7 @@ func (n *Node) crash(down transfer.Time) {
 	}
 	for _, o := range c.ops { // also what outlives who asked for it
 		if loyal[o.sess.eng] && o.sess.node == n && !o.sess.open {
+			o.releaseAll()
 			o.vanish()
 		}
 	}
