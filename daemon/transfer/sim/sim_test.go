@@ -61,13 +61,13 @@ func TestSim(t *testing.T) {
 	t.Logf("%d seeds, %d events", *seeds, steps)
 	for i, r := range rare {
 		t.Logf("%d %s", seen[i], r.what)
-		if seen[i] == 0 && *seeds >= enough {
+		if seen[i] == 0 && enough() {
 			t.Errorf("no %s: what holds of them is not looked at any more", r.what)
 		}
 	}
 }
 
-// rare is what promises are broken by and a seed need not have. So many seeds have all of it.
+// rare is what promises are broken by and a seed need not have. Enough of them have all of it.
 var rare = []struct {
 	what  string
 	count func(*Cluster) int
@@ -82,7 +82,8 @@ var rare = []struct {
 	{"sessions that died and left something to be read", func(c *Cluster) int { return c.readOut }},
 }
 
-const enough = 200
+// enough says that the seeds are those of which it is known what they have. Others, of which somebody chose the first, may have less.
+func enough() bool { return *first == 1 && *seeds >= 200 }
 
 // TestSimEnds is TestSim with pipes and lookup buffers.
 func TestSimEnds(t *testing.T) {
@@ -123,7 +124,7 @@ func TestSimTight(t *testing.T) {
 		}
 		crowded += c.crowded
 	}
-	if crowded == 0 && *one == 0 {
+	if crowded == 0 && *one == 0 && enough() {
 		t.Error("there was always room: the limits bound nothing")
 	}
 	t.Logf("%d seeds, %d times there was no room", to-from, crowded)
