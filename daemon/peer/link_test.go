@@ -1,8 +1,10 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"os"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
@@ -125,7 +127,7 @@ func TestDataOnOneMachineIsPlain(t *testing.T) {
 				cl := newCluster(t)
 				start := func(name string) *node {
 					return cl.node(name, func(cfg *Config) {
-						cfg.EncryptLoopback = false
+						cfg.EncryptLoopback, cfg.machine = false, []byte("this one")
 						if c.both != nil {
 							c.both(cfg)
 						}
@@ -150,6 +152,16 @@ func TestDataOnOneMachineIsPlain(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAMachineHasAName, the same for all daemons on it, where the kernel tells which one it is.
+func TestAMachineHasAName(t *testing.T) {
+	if _, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err != nil {
+		t.Skip(err)
+	}
+	if name := machine(); len(name) != 16 || !bytes.Equal(name, machine()) {
+		t.Errorf("%x, and then %x", name, machine())
 	}
 }
 
