@@ -11,8 +11,9 @@ import (
 const (
 	// maxQueued is what may wait for a peer that does not read. One that reads may have more to come: all that waited for its channel is said at once.
 	maxQueued = 64 << 20
-	// mostQueued bounds what waits for a peer that reads, but slower than there is more to say.
-	mostQueued = 1 << 30
+	// mostQueued bounds what waits for a peer that reads, but slower than there is more to say. That is what a peer keeps for this node at most
+	// (transfer.Config.MaxHeld, 64 Mi block ids and tokens) at five bytes each, which is all that can be of use to it at once, and maxQueued for the rest.
+	mostQueued = 5*64<<20 + maxQueued
 	// maxAtOnce is the most that is written by whoever sends it. The kernel takes at least twice that without blocking when nothing waits.
 	maxAtOnce = 64 << 10
 	// sendBuffer is what the control connection asks the kernel for: room for twice maxAtOnce with the kernel's own overhead.
@@ -70,7 +71,7 @@ func (c *channel) queue(late time.Duration, frame func([]byte) ([]byte, error)) 
 	if c.over {
 		return false, nil
 	}
-	if n := len(c.out); n > mostQueued {
+	if n := len(c.out) + int(c.inHand.Load()); n > mostQueued {
 		return false, fmt.Errorf("%d bytes wait, and the peer reads too slowly", n)
 	}
 	if len(c.out) == 0 {
@@ -196,6 +197,7 @@ func (c *channel) flush(last []byte) error {
 func (c *channel) takeOut() []byte {
 	b := c.out
 	c.out = c.spare[:0]
+	c.inHand.Store(int64(len(b)))
 	return b
 }
 
@@ -210,7 +212,6 @@ func (c *channel) put(b []byte) error {
 	c.unsent += len(b) + len(b)/64 + 64 // with what TLS adds
 	defer c.inHand.Store(0)
 	for len(b) > 0 {
-		c.inHand.Store(int64(len(b)))
 		n := min(len(b), maxAtOnce)
 		if _, err := c.conn.Write(b[:n]); err != nil {
 			c.broken = true
@@ -218,6 +219,7 @@ func (c *channel) put(b []byte) error {
 		}
 		c.drained.Store(c.m.clock())
 		b = b[n:]
+		c.inHand.Store(int64(len(b)))
 		select {
 		case c.taken <- struct{}{}:
 		default:

@@ -54,7 +54,7 @@ var large = &transfer.MsgGrant{HasInline: true, Inline: make([]byte, maxQueued/1
 
 // TestAPeerThatDoesNotReadIsGivenUp, though its heartbeats say that it lives: it costs its channel, not this node's memory.
 func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
-	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat, cfg.unheard = 100*time.Millisecond, 500*time.Millisecond })
+	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat, cfg.unheard = time.Second, time.Millisecond })
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
@@ -110,5 +110,56 @@ func TestWhoReadsNoAnswersIsNotHeard(t *testing.T) {
 		if f.kind == kindGrant {
 			answers++
 		}
+	}
+}
+
+// TestWhatIsBeingWrittenWaits for the peer as well, until the kernel has taken it.
+func TestWhatIsBeingWrittenWaits(t *testing.T) {
+	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat = time.Hour })
+	body := &transfer.MsgGrant{HasInline: true, Inline: make([]byte, maxFrame-1<<10)} // more than the kernel takes
+	a.Send("b", epoch, body)
+	at := a.channelOf("b")
+	queued := func() int {
+		at.mu.Lock()
+		defer at.mu.Unlock()
+		return len(at.out)
+	}
+	for queued() > 0 && !at.ended.Load() {
+		runtime.Gosched()
+	}
+	if n := at.waiting(); n == 0 || n > maxFrame {
+		t.Errorf("%d bytes wait while the writer has some of %d in hand", n, len(body.Inline))
+	}
+	for {
+		f, err := r.in.next(maxFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.kind == kindGrant {
+			break
+		}
+	}
+	for at.waiting() > 0 && !at.ended.Load() {
+		runtime.Gosched()
+	}
+	if n := at.waiting(); n > 0 {
+		t.Errorf("%d bytes wait, and the peer has read all", n)
+	}
+}
+
+// TestAPeerThatReadsTooSlowlyIsGivenUp once too much waits for it, with what is being written.
+func TestAPeerThatReadsTooSlowlyIsGivenUp(t *testing.T) {
+	a, _, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat = time.Hour })
+	at := a.channelOf("b")
+	at.wmu.Lock() // nothing is written meanwhile
+	at.inHand.Store(mostQueued)
+	a.Queue("b", epoch, &transfer.MsgParked{}, false)
+	if at.why() != nil || at.waiting() <= mostQueued {
+		t.Errorf("%d bytes wait of %d, and it is given up: %+v", at.waiting(), mostQueued, at.why())
+	}
+	a.Queue("b", epoch, &transfer.MsgParked{}, false)
+	at.wmu.Unlock()
+	if down := wait[transfer.PeerDown](a, nil); down.Epoch != epoch || !strings.Contains(down.Cause.Text, "the peer reads too slowly") {
+		t.Errorf("%+v", down)
 	}
 }
