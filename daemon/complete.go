@@ -134,8 +134,11 @@ func devDir() (string, error) {
 	return dir, nil
 }
 
+// devCA is the name of CAs that development daemons make.
+const devCA = "kvpipe development CA"
+
 // devCertificates issues this node's certificate from the CA in dir, which the first daemon makes, and one that finds it about to end makes
-// anew. A lock keeps two that start at once apart.
+// anew; another CA, of which the key is there, signs and stays as it is. A lock keeps two that start at once apart.
 func devCertificates(dir, node string) (config.TLS, error) {
 	var none config.TLS
 	if strings.ContainsAny(node, "/ ") {
@@ -151,7 +154,7 @@ func devCertificates(dir, node string) (config.TLS, error) {
 	defer func() { _ = lock.Close() }()
 	ca := filepath.Join(dir, pki.CAFile)
 	if _, err := os.Stat(ca); os.IsNotExist(err) {
-		if err := pki.Init(dir, "kvpipe development CA", devLife); err != nil {
+		if err := pki.Init(dir, devCA, devLife); err != nil {
 			return none, err
 		}
 	}
@@ -163,7 +166,7 @@ func devCertificates(dir, node string) (config.TLS, error) {
 			return t, nil
 		}
 	}
-	if err := pki.Renew(dir, renewAt(), devLife); err != nil {
+	if err := pki.Renew(dir, devCA, renewAt(), devLife); err != nil {
 		return none, err
 	}
 	return t, pki.IssueNode(dir, dir, node, []string{"localhost", "127.0.0.1", "::1"}, devLife)

@@ -15,7 +15,7 @@ import (
 // TestADevelopmentCAThatEndsSoon is made anew by the daemon that finds it so, and those that run on it go on.
 func TestADevelopmentCAThatEndsSoon(t *testing.T) {
 	dir := t.TempDir()
-	if err := pki.Init(dir, "test CA", time.Hour); err != nil {
+	if err := pki.Init(dir, devCA, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if err := pki.IssueNode(dir, dir, "before", nil, time.Hour); err != nil {
@@ -46,7 +46,7 @@ func TestADevelopmentCAThatEndsSoon(t *testing.T) {
 // TestAnotherCAInTheDirectory: somebody replaced CA and certificates under the daemon, without the CA's key. It uses what is good, and leaves them as they are.
 func TestAnotherCAInTheDirectory(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	if err := pki.Init(dir, "kvpipe development CA", devLife); err != nil {
+	if err := pki.Init(dir, devCA, devLife); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(pki.Init(other, "another CA", time.Hour), pki.IssueNode(other, dir, "a", nil, time.Hour)); err != nil {
@@ -72,5 +72,30 @@ func TestAnotherCAInTheDirectory(t *testing.T) {
 	}
 	if _, err := devCertificates(dir, "b"); err == nil || !strings.Contains(err.Error(), "ca.key: not the key of the first certificate in ca.crt") {
 		t.Errorf("a node without a certificate: %v", err)
+	}
+}
+
+// TestACAThatNoDevelopmentDaemonMade signs for one that is given its directory, and is not made anew: who made it does so.
+func TestACAThatNoDevelopmentDaemonMade(t *testing.T) {
+	dir := t.TempDir()
+	if err := pki.Init(dir, "kvpipe CA", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ca := filepath.Join(dir, pki.CAFile)
+	theirs, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := devCertificates(dir, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := os.ReadFile(ca); err != nil || !bytes.Equal(now, theirs) {
+			t.Errorf("it was made anew (%v)", err)
+		}
+		cert, key := pki.NodeFiles(dir, "a")
+		if _, err := pki.Open(ca, cert, key, "a"); err != nil {
+			t.Error(err)
+		}
 	}
 }

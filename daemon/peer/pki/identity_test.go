@@ -127,7 +127,7 @@ func TestACertificateLastsAsLongAsTheBestOfItsCAs(t *testing.T) {
 	if left := time.Until(soon); left > time.Hour || id.Outlived() == "" {
 		t.Errorf("issued for %s by a CA that has an hour left, ends with %q", left, id.Outlived())
 	}
-	if err := Renew(dir, time.Now(), 100*time.Hour); err != nil {
+	if err := Renew(dir, "test CA", time.Now(), 100*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if again, _ := id.Problem(); !again.Equal(soon) {
@@ -135,7 +135,7 @@ func TestACertificateLastsAsLongAsTheBestOfItsCAs(t *testing.T) {
 	}
 	old, err := os.ReadFile(filepath.Join(dir, CAFile))
 	if err == nil {
-		err = Renew(dir, time.Now().Add(2*time.Hour), 100*time.Hour)
+		err = Renew(dir, "test CA", time.Now().Add(2*time.Hour), 100*time.Hour)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -48,12 +48,11 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	full, err := caName(name, key.Public())
 	if err != nil {
 		return err
 	}
-	hash := sha256.Sum256(public)
-	t, err := template(fmt.Sprintf("%s %x", name, hash[:4]), life)
+	t, err := template(full, life)
 	if err != nil {
 		return err
 	}
@@ -67,6 +66,15 @@ func Init(dir, name string, life time.Duration) error {
 	return writePEM(caPath, "CERTIFICATE", 0o644, der)
 }
 
+func caName(name string, key crypto.PublicKey) (string, error) {
+	public, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.Sum256(public)
+	return fmt.Sprintf("%s %x", name, hash[:4]), nil
+}
+
 func signCA(t *x509.Certificate, key crypto.Signer) ([]byte, error) {
 	t.IsCA, t.BasicConstraintsValid, t.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageCRLSign
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
@@ -76,11 +84,15 @@ func signCA(t *x509.Certificate, key crypto.Signer) ([]byte, error) {
 	return der, nil
 }
 
-// Renew makes the certificate of the CA in dir anew if it ends before that. Name and key stay, so what it signed is as good as before for
-// whoever reads the new one.
-func Renew(dir string, before time.Time, life time.Duration) error {
+// Renew makes the certificate of the CA in dir anew if it ends before that, and Init made it under that name: another may say of itself what
+// would be lost. Name and key stay, so what it signed is as good as before for whoever reads the new one.
+func Renew(dir, name string, before time.Time, life time.Duration) error {
 	cas, key, err := loadCA(dir)
 	if err != nil || !cas[0].NotAfter.Before(before) {
+		return err
+	}
+	full, err := caName(name, key.Public())
+	if err != nil || cas[0].Subject.CommonName != full {
 		return err
 	}
 	t, err := template("", life)
