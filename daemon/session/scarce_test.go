@@ -55,21 +55,26 @@ func TestADaemonWithoutDescriptors(t *testing.T) {
 	noErr(t, c.Close())
 }
 
-// TestADaemonWithoutEpollWatches serves who comes when there are some.
-func TestADaemonWithoutEpollWatches(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := sys.ListenSeqpacket(path, sys.ListenOptions{})
-	noErr(t, err)
-	v, err := session.New(session.Config{Node: "n0", Epoch: 7, Events: func(transfer.Event) {}})
-	noErr(t, err)
-	served := make(chan error, 1)
-	go func() { served <- v.Serve(&sessiontest.Short{Listener: l, Call: "epoll_ctl", Lack: syscall.ENOSPC}) }()
-	c, err := sessiontest.Dial(path, sessiontest.Options{Engine: "e"})
-	if err == nil {
-		c.Kill()
+// TestAConnectionThatCannotBeAccepted, for want of an epoll watch or because a security module refuses it, ends nothing: who comes next is served.
+func TestAConnectionThatCannotBeAccepted(t *testing.T) {
+	for _, short := range []sessiontest.Short{{Call: "epoll_ctl", Lack: syscall.ENOSPC}, {Call: "accept4", Lack: syscall.EPERM}, {Call: "accept4", Lack: syscall.EACCES}} {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := sys.ListenSeqpacket(path, sys.ListenOptions{})
+		noErr(t, err)
+		v, err := session.New(session.Config{Node: "n0", Epoch: 7, Events: func(transfer.Event) {}})
+		noErr(t, err)
+		served := make(chan error, 1)
+		short.Listener = l
+		go func() { served <- v.Serve(&short) }()
+		c, err := sessiontest.Dial(path, sessiontest.Options{Engine: "e"})
+		if err == nil {
+			c.Kill()
+		}
+		noErr(t, v.Close())
+		if err := errors.Join(err, <-served); err != nil {
+			t.Errorf("%s: %v: %v", short.Call, short.Lack, err)
+		}
 	}
-	noErr(t, v.Close())
-	noErr(t, errors.Join(err, <-served))
 }
 
 // TestAStateThatCannotBeReadForWantOfADescriptor is as good as it was: the daemon does not start without it, nor set it aside.

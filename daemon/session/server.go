@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -132,10 +133,10 @@ func (v *Server) Serve(l net.Listener) error {
 			return nil
 		case errors.Is(err, syscall.ECONNABORTED):
 			// It went while it was queued.
-		case scarce(err):
-			// The connection stays queued. Somebody has to go before it can be served.
+		case scarce(err), errors.Is(err, fs.ErrPermission):
+			// Somebody has to go before it can be served, and it stays queued till then; or a security module has refused this one.
 			if told.Due() {
-				v.cfg.Log.Warn("no descriptor or no memory for a new session", "error", err)
+				v.cfg.Log.Warn("connections of clients cannot be accepted", "error", err)
 			}
 			select {
 			case <-v.stop:
