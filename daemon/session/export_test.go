@@ -1,6 +1,11 @@
 package session
 
-import "github.com/kvpipe/kvpipe/daemon/transfer"
+import (
+	"os"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
+)
 
 // CauseOf and Unseen are for tests of what clients are told, MaxMapped of how many regions they may have.
 var (
@@ -50,3 +55,13 @@ func (v *Server) Visit() bool { return newPoller(v).visit() }
 
 // Arm is what the poller does before it sleeps; true: it does not, for there is something to do.
 func (v *Server) Arm() bool { return newPoller(v).arm() }
+
+// Died is what a session that lost its connection says of its process, whose end closes ended.
+func Died(pid int, pidfd *os.File, ended chan struct{}) bool {
+	s := &session{
+		srv: &Server{cfg: Config{ProcRoot: sys.ProcRoot}, forced: make(chan struct{})},
+		who: identity{PID: pid}, cause: transfer.Cause{Reason: transfer.PeerGone},
+	}
+	s.process.Store(&process{pidfd, ended})
+	return s.died()
+}

@@ -35,8 +35,11 @@ func (s *session) died() bool {
 		return true // its connection is all that there was to see of it
 	case p.gone():
 		return true
-	case s.who.PID > 0 && !sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID):
-		return false
+	case s.who.PID > 0:
+		// When it cannot be looked at for want of a descriptor, its end tells: what waits for that has one.
+		if exiting, err := sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID); !exiting && !scarce(err) {
+			return false
+		}
 	}
 	select {
 	case <-p.done:
@@ -117,7 +120,16 @@ func (s *session) leaving() bool {
 // bereft says that the session's process has ended, or is about to.
 func (s *session) bereft() bool {
 	p := s.process.Load()
-	return p != nil && (p.gone() || s.who.PID > 0 && sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID))
+	switch {
+	case p == nil:
+		return false
+	case p.gone():
+		return true
+	case s.who.PID <= 0:
+		return false
+	}
+	exiting, _ := sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID)
+	return exiting
 }
 
 // mourn waits until those sessions of the engine have ended that a new instance is to replace and whose process is gone already: a

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kvpipe/kvpipe/daemon/memory"
 	"github.com/kvpipe/kvpipe/daemon/ring"
@@ -93,6 +95,40 @@ func TestAStateThatCannotBeReadForWantOfADescriptor(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAProcessThatDiesWhileThereAreNoDescriptors cannot be looked at, and is waited for all the same: its finished offers outlive it. One that runs
+// is not waited for when it can be looked at.
+func TestAProcessThatDiesWhileThereAreNoDescriptors(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"=hold:")
+	_, err := cmd.StdinPipe()
+	noErr(t, err)
+	noErr(t, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	fd, err := sys.PidfdOpen(cmd.Process.Pid)
+	noErr(t, err)
+	pidfd, err := sys.PollFile(fd, "pidfd")
+	noErr(t, err)
+	defer pidfd.Close()
+	if session.Died(cmd.Process.Pid, pidfd, nil) {
+		t.Error("it has died, and runs")
+	}
+	noMoreFiles(t)
+	synctest.Test(t, func(t *testing.T) {
+		ended, died := make(chan struct{}), make(chan bool, 1)
+		go func() { died <- session.Died(cmd.Process.Pid, pidfd, ended) }()
+		synctest.Wait() // it has looked, and waits, or has its answer
+		noErr(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		close(ended)
+		if !<-died {
+			t.Error("it runs, and has died")
+		}
+	})
 }
 
 // TestWhatADaemonLacks is not held against the client, whose library would take its session for lost where it comes back after a restart.

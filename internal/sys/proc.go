@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,24 +46,41 @@ func StartTime(root string, pid int) (uint64, error) {
 
 // Exiting tells whether process pid, or what is left of it, has given up its
 // memory, which is before its descriptors are closed. One that cannot be looked
-// at counts as running; one that is gone does not. Of one whose main thread has
-// ended and others run on, only those have memory. Their number would not tell:
-// they count until after their descriptors are closed.
-func Exiting(root string, pid int) bool {
+// at counts as running, and the error says why; one that is gone does not. Of
+// one whose main thread has ended and others run on, only those have memory.
+// Their number would not tell: they count until after their descriptors are
+// closed.
+func Exiting(root string, pid int) (bool, error) {
 	dir := filepath.Join(root, strconv.Itoa(pid))
-	if !noMemory(dir) {
-		return false
+	if none, err := noMemory(dir); !none {
+		return false, err
 	}
-	threads, _ := filepath.Glob(filepath.Join(dir, "task", "[0-9]*"))
-	return !slices.ContainsFunc(threads, func(dir string) bool { return !noMemory(dir) })
+	tasks := filepath.Join(dir, "task")
+	threads, err := os.ReadDir(tasks)
+	if err != nil && !isGone(err) {
+		return false, fmt.Errorf("threads of pid %d: %w", pid, err)
+	}
+	for _, thread := range threads {
+		if none, err := noMemory(filepath.Join(tasks, thread.Name())); !none {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
-func noMemory(dir string) bool {
+func noMemory(dir string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "statm"))
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+		if isGone(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("memory of a process: %w", err)
 	}
-	return bytes.HasPrefix(b, []byte("0 "))
+	return bytes.HasPrefix(b, []byte("0 ")), nil
+}
+
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
 
 // Cgroup returns the control group of process pid, a path from the root of its

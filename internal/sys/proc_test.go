@@ -76,8 +76,8 @@ func TestExitingMainThread(t *testing.T) {
 			noErr(t, os.MkdirAll(dir, 0o755))
 			noErr(t, os.WriteFile(filepath.Join(dir, "statm"), []byte(statm), 0o600))
 		}
-		if got := Exiting(root, 17); got != want {
-			t.Errorf("exiting: %v, where another thread's statm is %q", got, other)
+		if got, err := Exiting(root, 17); err != nil || got != want {
+			t.Errorf("exiting: %v, %v, where another thread's statm is %q", got, err, other)
 		}
 	}
 }
@@ -85,15 +85,15 @@ func TestExitingMainThread(t *testing.T) {
 // TestExiting: a process whose memory is gone is on its way out, also while it waits to be waited for.
 func TestExiting(t *testing.T) {
 	for statm, want := range map[string]bool{"0 0 0 0 0 0 0\n": true, "2048 512 256 1 0 300 0\n": false} {
-		if got := Exiting(fixture(t, "statm", statm), 17); got != want {
-			t.Errorf("statm %q: exiting %v", statm, got)
+		if got, err := Exiting(fixture(t, "statm", statm), 17); err != nil || got != want {
+			t.Errorf("statm %q: exiting %v, %v", statm, got, err)
 		}
 	}
-	if !Exiting(t.TempDir(), 17) {
-		t.Error("a process that is not there counts as running")
+	if got, err := Exiting(t.TempDir(), 17); err != nil || !got {
+		t.Error("a process that is not there counts as running", err)
 	}
-	if Exiting(ProcRoot, os.Getpid()) {
-		t.Error("this process counts as exiting")
+	if got, err := Exiting(ProcRoot, os.Getpid()); err != nil || got {
+		t.Error("this process counts as exiting", err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	noErr(t, cmd.Start())
@@ -108,8 +108,8 @@ func TestExiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !Exiting(ProcRoot, cmd.Process.Pid) {
-		t.Error("a zombie counts as running")
+	if got, err := Exiting(ProcRoot, cmd.Process.Pid); err != nil || !got {
+		t.Error("a zombie counts as running", err)
 	}
 	_ = cmd.Wait()
 }
