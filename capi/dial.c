@@ -142,7 +142,9 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 		return kv_err((enum kvpipe_reason)-paths->err, "no daemon at %s, and of \"kvpiped --dev\" none is looked for: %s",
 			      paths->path[0], paths->why);
 	if (paths->named != NULL)
-		return kv_err(KVPIPE_E_UNAVAILABLE, "no daemon at %s%s: start one there (kvpiped --socket), or name a running daemon's socket",
+		return kv_err(KVPIPE_E_UNAVAILABLE,
+			      "no daemon at %s%s: start one there (\"systemctl start kvpiped\", or \"kvpiped --dev --socket\"), "
+			      "or name a running daemon's socket",
 			      paths->path[0], paths->named);
 	return kv_err(KVPIPE_E_UNAVAILABLE,
 		      "no daemon at %s%s%s: start \"kvpiped --dev\", or point KVPIPE_SOCKET at a running daemon's socket",

@@ -266,7 +266,7 @@ def test_completions(near):
 
 
 def test_no_daemon(folder, monkeypatch):
-    start = ["no daemon at", "start one there (kvpiped --socket), or name a running daemon's socket"]
+    start = ["no daemon at", '"kvpiped --dev --socket"), or name a running daemon\'s socket']
     missing = str(folder / "missing.sock")
     refused(kvpipe.Unavailable, start + [missing], lambda: kvpipe.connect(missing, engine_id="e"))
     monkeypatch.setenv("KVPIPE_SOCKET", missing)
