@@ -73,7 +73,7 @@ func (m *Machine) note(p *peer, msg *MsgKey) *grave {
 // verdict says why a key whose offer ended cannot be had, to whom has its token. Another token is that of another offer under the
 // same key, which may still come.
 func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
-	if g.token == nil || !sameToken(g.token, token) {
+	if g.token == nil || !sameToken(g.token, token) || m.home.offers(g.key) {
 		return Cause{}, false
 	}
 	return because(Expired, "key %s: its offer by engine %q on node %q %s %s ago; make a new request",

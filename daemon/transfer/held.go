@@ -70,7 +70,6 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 		return true
 	}
 	h.keep(x)
-	x.revive(m)
 	if x.until > 0 {
 		m.arm(&x.late, x, wakeDeadline, x.until)
 	}
@@ -188,13 +187,14 @@ func (x *heldSubmit) withdraw(m *Machine) {
 	m.wakeKey(key)
 }
 
-// revive is for an offer under a key whose last one has ended: takes wait for it.
-func (x *heldSubmit) revive(m *Machine) {
-	if in, offers := x.sub.Op.(*OfferOp); offers {
-		if g := m.graves.keys[string(in.Key)]; g != nil {
-			g.token = nil
-		}
-	}
+// offers says that an offer under the key waits: takes wait for it, whatever became of one before.
+func (h *homecoming) offers(key string) bool {
+	return slices.ContainsFunc(h.waiting, func(s *session) bool {
+		return slices.ContainsFunc(s.held.list, func(x *heldSubmit) bool {
+			in, offers := x.sub.Op.(*OfferOp)
+			return offers && string(in.Key) == key
+		})
+	})
 }
 
 // resume submits it, with the time that is left.
