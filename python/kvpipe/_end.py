@@ -141,8 +141,6 @@ class End:
                     if left <= 0:
                         raise _whole(error, until - began)
                     if _FULL in str(error):  # the try had the loop wait for room: the next ones come ever more seldom
-                        listener.waiting.discard(heard)  # one aside has let it hear that edge
-                        heard = listener.listen()
                         listener.deaf.add(heard)
                         left, pause = min(left, pause), min(2 * pause, _SELDOM)
                     await asyncio.wait((heard,), timeout=left)

@@ -231,32 +231,27 @@ def test_tasks_send_when_a_daemon_that_hung_goes_on(folder):
             os.kill(daemon.process.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("what", ["send", "put"])
-def test_tasks_try_ever_more_seldom_while_a_daemon_hangs(folder, monkeypatch, what):
-    """Each try waits for room for a tenth of a second, a send's in the event loop's thread, and makes an edge of its own."""
+def test_tasks_try_ever_more_seldom_while_a_daemon_hangs(folder, monkeypatch):
+    """Each try has the event loop wait for room for a tenth of a second, and makes an edge of its own."""
     with mortal(folder, "s", "r", False) as (daemon, _, _), kvpipe.connect(daemon.socket, engine_id="e") as node, \
-            node.pipe("p", "send", capacity=1 << 20) as tx, node.lookup_buffer("l", capacity=1 << 20) as own:
-        end, fill, late = {
-            "send": (tx, lambda: tx.send_tensor(None, 0), lambda: tx.send_tensor_async(b"late", 10 * PATIENCE)),
-            "put": (own, lambda: own.insert(None, None, None, None, None, 0), lambda: own.put_async("k", b"late", 10 * PATIENCE)),
-        }[what]
+            node.pipe("p", "send", capacity=1 << 20) as tx:
         daemon.freeze()
         try:
             with pytest.raises(kvpipe.Timeout, match="does not take submissions"):
                 while True:
-                    fill()
+                    tx.send_tensor(None, 0)
 
             async def main():
-                tries, enough, one, loop = [], asyncio.Event(), end._try, asyncio.get_running_loop()
+                tries, enough, one = [], asyncio.Event(), tx._try
 
                 def counted(call, ns):
                     tries.append(time.monotonic())
                     if len(tries) == 3:
-                        loop.call_soon_threadsafe(enough.set)
+                        enough.set()
                     return one(call, ns)
 
-                monkeypatch.setattr(end, "_try", counted)
-                task = asyncio.ensure_future(late())
+                monkeypatch.setattr(tx, "_try", counted)
+                task = asyncio.ensure_future(tx.send_tensor_async(b"late", 10 * PATIENCE))
                 await asyncio.wait_for(enough.wait(), PATIENCE)
                 assert tries[2] - tries[0] >= 0.6, "pauses of 0.2 and 0.4 s"
                 task.cancel()
