@@ -113,17 +113,8 @@ class End:
             if left <= SLICE_NS:
                 raise _whole(error, until - began)
 
-    async def _try_aside(self, call: Call, ns: int) -> Optional[Error]:
-        """A try in another thread, of a call that waits a moment for the daemon also as one. It is over before its task is."""
-        trying = asyncio.get_running_loop().run_in_executor(None, self._try, call, ns)
-        try:
-            return await asyncio.shield(trying)
-        except asyncio.CancelledError:
-            await asyncio.wait((trying,))
-            raise
-
-    async def _wait_async(self, call: Call, until: int, aside: bool = False) -> None:
-        """The same on an event loop that has add_reader(). aside: not in its thread, and call holds what it reads."""
+    async def _wait_async(self, call: Call, until: int) -> None:
+        """The same on an event loop that has add_reader()."""
         loop = asyncio.get_running_loop()
         listener = self._listeners.get(loop)
         if listener is None:
@@ -134,7 +125,7 @@ class End:
             while True:
                 heard = listener.listen()  # before looking: what comes later is heard
                 try:
-                    error = await self._try_aside(call, 0) if aside else self._try(call, 0)
+                    error = self._try(call, 0)
                     if error is None:
                         return
                     left = (until - time.monotonic_ns()) / 1e9

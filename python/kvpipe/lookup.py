@@ -108,10 +108,10 @@ class LookupBuffer(End):
         del held
 
     async def put_async(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
-        """put() for asyncio. What waits for the daemon's answer is a thread of the event loop's default executor. A task that is cancelled
-        ends after that, in half a second; the value may be there."""
-        name, described = _values.key(key), tensors.describe_or_none("put", value)
-        await self._wait_async(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), described[0], ns)), _end.deadline(timeout), aside=True)
+        """put() for asyncio. While the daemon does not answer the event loop stands still, half a second at a time."""
+        name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
+        await self._wait_async(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
+        del held
 
     # ---- selecting ends
 

@@ -234,54 +234,6 @@ def test_asyncio(ends):
     asyncio.run(main())
 
 
-@pytest.fixture
-def slow_put(ends, monkeypatch):
-    """The library is in a put, as while the daemon does not answer, from the first event on until the second."""
-    own, _ = ends
-    within, answer = threading.Event(), threading.Event()
-
-    def slow(*args, plain=own._lib.lookup_put):
-        within.set()
-        assert answer.wait(20), "nothing else goes on"
-        return plain(*args)
-
-    monkeypatch.setattr(own._lib, "lookup_put", slow)
-    return within, answer
-
-
-def test_an_event_loop_goes_on_while_a_put_waits_for_the_daemon(ends, slow_put):
-    own, sel = ends
-    within, answer = slow_put
-
-    async def main():
-        putting = asyncio.ensure_future(own.put_async("k", numpy.array([9])))
-        await asyncio.get_running_loop().run_in_executor(None, within.wait, 60)
-        answer.set()
-        await putting
-
-    asyncio.run(main())
-    assert sel.get("k").tolist() == [9]
-
-
-def test_a_put_that_is_cancelled_reads_its_tensor_no_more(ends, slow_put):
-    own, sel = ends
-    within, answer = slow_put
-
-    async def main():
-        putting = asyncio.ensure_future(own.put_async("k", numpy.array([9])))
-        await asyncio.get_running_loop().run_in_executor(None, within.wait, 60)
-        putting.cancel()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not putting.done()
-        answer.set()
-        with pytest.raises(asyncio.CancelledError):
-            await putting
-
-    asyncio.run(main())
-    assert sel.get("k").tolist() == [9]
-
-
 def test_ends(two, name):
     a, b, peer = two
     with a.lookup_buffer(name, capacity=4096, token=b"0" * 16) as own:
