@@ -134,7 +134,7 @@ func asNobody(t *testing.T, run func()) {
 // TestADaemonThatIsNotForThisUser hides no other one, unless this user's engines use it: then another one's answer would be about the wrong one.
 // Where there is no other, it is named.
 func TestADaemonThatIsNotForThisUser(t *testing.T) {
-	other, err := os.MkdirTemp("", "kva")
+	other, err := os.MkdirTemp("/tmp", "kva") // which another user may pass
 	if err != nil {
 		t.Fatal(err)
 	}

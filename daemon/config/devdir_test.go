@@ -79,7 +79,7 @@ func TestAListenerThatIsSomebodyElse(t *testing.T) {
 	}
 	const nobody = 65534
 	path := filepath.Join(ownTmp(t), "admin.sock")
-	open, err := os.MkdirTemp("", "kvl")
+	open, err := os.MkdirTemp("/tmp", "kvl")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 const (
 	// maxQueued is what may wait for a peer that does not read. One that reads may have more to come: all that waited for its channel is said at once.
 	maxQueued = 64 << 20
-	// mostQueued bounds what waits for a peer that reads, but slower than there is more to say. That is what a peer keeps for this node at most
-	// (transfer.Config.MaxHeld, 64 Mi block ids and tokens) at five bytes each, which is all that can be of use to it at once, and maxQueued for the rest.
-	mostQueued = 5*64<<20 + maxQueued
+	// mostQueued bounds what waits for a peer that reads, but slower than there is more to say. All that waited for the channel is said when it
+	// comes up, and has to have room: a peer that is given up for that would be told the same by the next channel.
+	mostQueued = 1 << 30
 	// maxAtOnce is the most that is written by whoever sends it. The kernel takes at least twice that without blocking when nothing waits.
 	maxAtOnce = 64 << 10
 	// sendBuffer is what the control connection asks the kernel for: room for twice maxAtOnce with the kernel's own overhead.

@@ -57,7 +57,7 @@ func TestADaemonWithoutDescriptors(t *testing.T) {
 	noErr(t, c.Close())
 }
 
-// TestAConnectionThatCannotBeAccepted, for want of an epoll watch or because a security module refuses it, ends nothing: who comes next is served.
+// TestAConnectionThatCannotBeAccepted for a while, for want of an epoll watch or because a security module forbids it, is served then.
 func TestAConnectionThatCannotBeAccepted(t *testing.T) {
 	for _, short := range []sessiontest.Short{{Call: "epoll_ctl", Lack: syscall.ENOSPC}, {Call: "accept4", Lack: syscall.EPERM}, {Call: "accept4", Lack: syscall.EACCES}} {
 		path := filepath.Join(t.TempDir(), "s")

@@ -134,7 +134,7 @@ func (v *Server) Serve(l net.Listener) error {
 		case errors.Is(err, syscall.ECONNABORTED):
 			// It went while it was queued.
 		case scarce(err), errors.Is(err, fs.ErrPermission):
-			// Somebody has to go before it can be served, and it stays queued till then; or a security module has refused this one.
+			// It stays queued. Somebody has to go before it can be served, or a security module's policy to change.
 			if told.Due() {
 				v.cfg.Log.Warn("connections of clients cannot be accepted", "error", err)
 			}
