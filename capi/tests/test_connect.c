@@ -229,7 +229,7 @@ static void full_backlog(void)
 	int err = kvpipe_connect(&o, &kv);
 	CHECK(setitimer(ITIMER_REAL, &off, NULL) == 0 && sigaction(SIGALRM, &before, NULL) == 0);
 	CHECK_INT(err, -KVPIPE_E_UNAVAILABLE);
-	CHECK_HAS(kvpipe_last_error(), "does not accept connections within 200 ms");
+	CHECK_HAS(kvpipe_last_error(), "does not accept connections within ");
 	CHECK(ticks < TICKS);
 	close(first);
 	close(s);
