@@ -83,7 +83,7 @@ func (d *Daemon) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	if d.web.Addr().(*net.TCPAddr).IP.IsUnspecified() { // by a name that looks harmless
+	if at, there := d.web.Addr().(*net.TCPAddr); there && at.IP.IsUnspecified() { // by a name that looks harmless
 		return fmt.Errorf("metrics: %q stands for all addresses of this node, and nobody is asked there who they are: give one address", d.cfg.Metrics)
 	}
 	mux := http.NewServeMux()

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"maps"
 	"net"
 	"os"
@@ -12,29 +13,35 @@ import (
 // lateEvery is how often a port that cannot be had is tried again.
 const lateEvery = 5 * time.Second
 
-// late listens at a TCP port that another process has still, or whose interface is not there. Accept tries again now and then until it can be
-// had; meanwhile nobody comes, and all else runs. Its methods are those of a *net.TCPListener.
+// late listens at a TCP port that another process has still, whose interface is not there, or whose name nobody knows yet. Accept tries again now
+// and then until it can be had; meanwhile nobody comes, and all else runs. Its methods are those of a *net.TCPListener.
 type late struct {
-	at     *net.TCPAddr
+	addr   name
+	all    bool // it may stand for all addresses of this node
 	every  time.Duration
 	opened func()
-	done   chan struct{} // closed by Close
+	ctx    context.Context // until Close
+	stop   func()
 	look   chan struct{} // there is a new deadline
 	next   time.Time     // of Accept alone: when to try
+	trying chan struct{} // of Accept alone: closed when a try is over; nil: there is none
 
 	mu       sync.Mutex
-	closed   bool
 	l        *net.TCPListener // nil: not yet
 	deadline time.Time
 }
 
+// name is a TCP address that may not be looked up yet.
+type name string
+
+func (name) Network() string  { return "tcp" }
+func (n name) String() string { return string(n) }
+
 // listenLate returns a listener for a port that can't be had now. opened is called when it can.
-func listenLate(addr string, opened func()) (*late, error) {
-	at, err := net.ResolveTCPAddr("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &late{at: at, every: lateEvery, opened: opened, done: make(chan struct{}), look: make(chan struct{}, 1)}, nil
+func listenLate(addr string, all bool, opened func()) *late {
+	p := &late{addr: name(addr), all: all, every: lateEvery, opened: opened, look: make(chan struct{}, 1)}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
 // Accept waits for the port, then for a connection.
@@ -44,41 +51,61 @@ func (p *late) Accept() (net.Conn, error) {
 		l, over := p.l, !p.deadline.IsZero() && !p.deadline.After(time.Now())
 		p.mu.Unlock()
 		switch {
+		case p.ctx.Err() != nil:
+			if p.trying != nil {
+				<-p.trying
+			}
+			return nil, net.ErrClosed
 		case l != nil:
 			return l.Accept()
 		case over:
 			return nil, os.ErrDeadlineExceeded
 		}
+		p.wait()
+	}
+}
+
+// wait waits until there may be something new, and begins a try when it is time for one: beside the accept loop, since to look a name up can take
+// longer than the watchdog waits for that.
+func (p *late) wait() {
+	var due <-chan time.Time
+	if p.trying == nil {
 		if p.next.IsZero() {
 			p.next = time.Now().Add(p.every)
 		}
 		t := time.NewTimer(time.Until(p.next))
-		select {
-		case <-p.done:
-			t.Stop()
-			return nil, net.ErrClosed
-		case <-p.look:
-		case <-t.C:
-			p.next = time.Time{}
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-p.ctx.Done():
+	case <-p.look:
+	case <-p.trying:
+		p.trying = nil
+	case <-due:
+		p.next, p.trying = time.Time{}, make(chan struct{})
+		go func(over chan struct{}) {
+			defer close(over)
 			p.open()
-		}
-		t.Stop()
+		}(p.trying)
 	}
 }
 
 func (p *late) open() {
-	l, err := net.ListenTCP("tcp", p.at)
+	var config net.ListenConfig
+	l, err := config.Listen(p.ctx, "tcp", string(p.addr))
 	if err != nil {
 		return
 	}
 	p.mu.Lock()
-	if p.closed {
+	t := l.(*net.TCPListener)
+	if p.ctx.Err() != nil || !p.all && t.Addr().(*net.TCPAddr).IP.IsUnspecified() {
 		p.mu.Unlock()
-		_ = l.Close()
+		_ = t.Close()
 		return
 	}
-	p.l = l
-	_ = l.SetDeadline(p.deadline)
+	p.l = t
+	_ = p.l.SetDeadline(p.deadline)
 	p.mu.Unlock()
 	p.opened()
 }
@@ -90,7 +117,7 @@ func (p *late) SetDeadline(t time.Time) error {
 	switch {
 	case p.l != nil:
 		return p.l.SetDeadline(t)
-	case p.closed:
+	case p.ctx.Err() != nil:
 		return net.ErrClosed
 	}
 	p.deadline = t
@@ -105,11 +132,10 @@ func (p *late) SetDeadline(t time.Time) error {
 func (p *late) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.ctx.Err() != nil {
 		return net.ErrClosed
 	}
-	p.closed = true
-	close(p.done)
+	p.stop()
 	if p.l != nil {
 		return p.l.Close()
 	}
@@ -117,7 +143,14 @@ func (p *late) Close() error {
 }
 
 // Addr is the address, open or not.
-func (p *late) Addr() net.Addr { return p.at }
+func (p *late) Addr() net.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.l != nil {
+		return p.l.Addr()
+	}
+	return p.addr
+}
 
 // ports says which of the daemon's are not open, by their keys of the configuration, and why. The zero value works.
 type ports struct {

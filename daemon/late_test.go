@@ -17,12 +17,11 @@ func TestLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	at := net.JoinHostPort("localhost", port)
 	opened := make(chan struct{})
 	wait := func() (*pulse.Listener, chan error) {
-		p, err := listenLate(taken.Addr().String(), func() { close(opened) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := listenLate(at, false, func() { close(opened) })
 		p.every = time.Millisecond
 		l, ended := pulse.Listen(p), make(chan error, 1)
 		go func() {

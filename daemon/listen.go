@@ -59,15 +59,18 @@ func (d *Daemon) listenPeers() error {
 	return err
 }
 
-// port opens a TCP port. It begins to wait for one of an interface that is not there, and in service for one that another process has: engines
-// of this node need neither peers nor metrics.
+// port opens a TCP port. It begins to wait for one of an interface that is not there, and in service for one that another process has or whose name
+// cannot be looked up: engines of this node need neither peers nor metrics.
 func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	l, err := d.listenTCP(key, addr)
 	if err == nil {
 		return pulse.Listen(l), nil
 	}
-	level := slog.LevelError
+	host, _, _ := net.SplitHostPort(addr)
+	level, unknown := slog.LevelError, (*net.DNSError)(nil)
 	switch zone := missing(addr); {
+	case errors.As(err, &unknown) && unknown.Name == host && !d.opts.Dev:
+		err = fmt.Errorf("%s: the name in %q cannot be looked up: give an address, or see to the name: %w", key, addr, err)
 	case zone != "":
 		level = slog.LevelWarn // as of any address that is not there yet
 		err = fmt.Errorf("%s: this node has no interface %q yet: nobody can connect there until it has: %w", key, zone, err)
@@ -79,13 +82,10 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 			return nil, err
 		}
 	}
-	p, resolved := listenLate(addr, func() {
+	p := listenLate(addr, key == "listen", func() {
 		d.closed.open(key)
 		d.log.Info("listening after all", "key", key, "address", addr)
 	})
-	if resolved != nil {
-		return nil, errors.Join(err, resolved)
-	}
 	d.log.Log(context.Background(), level, "nobody can connect here yet; the rest of the daemon runs, and tries again", "address", addr, "error", err)
 	d.closed.shut(key, err)
 	return pulse.Listen(p), nil

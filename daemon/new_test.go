@@ -77,6 +77,43 @@ func TestNewThatFails(t *testing.T) {
 	}
 }
 
+// TestANameThatNobodyKnowsYet, as where a node starts before its name server does: engines are served all the same, and it is tried again.
+func TestANameThatNobodyKnowsYet(t *testing.T) {
+	cfg, f := settings(t, "a", t.TempDir())
+	cfg, err := Complete(cfg, f, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen, cfg.Metrics = "a.invalid:7650", "a.invalid:7651"
+	if _, err := New(cfg, Options{Dev: true, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Fatal("in development it does not fail")
+	}
+	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		d.closeListeners()
+		if err := d.release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i, p := range d.closed.problems() {
+		if key := []string{"listen", "metrics"}[i]; p.kind != key || !strings.HasPrefix(p.text, key+`: the name in "a.invalid:765`) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if n := len(d.closed.problems()); n != 2 {
+		t.Errorf("%d problems", n)
+	}
+	if got := d.advertise(); got != "a:7650" {
+		t.Errorf("other nodes are to dial %q", got)
+	}
+}
+
 // TestCongestionThatIsNotThere is said at the start, with what there is.
 func TestCongestionThatIsNotThere(t *testing.T) {
 	cfg, f := settings(t, "a", t.TempDir())

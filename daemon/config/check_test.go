@@ -10,7 +10,7 @@ import (
 func good() Config {
 	c := Default()
 	c.Node = "n"
-	c.TLS = TLS{CA: "ca.crt", Cert: "n.crt", Key: "n.key"}
+	c.TLS = TLS{CA: "/k/ca.crt", Cert: "/k/n.crt", Key: "/k/n.key"}
 	return c
 }
 
@@ -50,6 +50,7 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		{func(c *Config) { c.Node = "" }, `node: "": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Node = "a:1" }, `node: "a:1": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
+		{func(c *Config) { c.TLS.Key = "n.key" }, `tls.key: "n.key": give an absolute path`},
 		{func(c *Config) { c.Socket = "s" }, `socket: "s": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = long }, `admin: "` + long + `": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = c.Socket }, `admin: "/run/kvpipe/kvpiped.sock": is the path of socket too; give another one`},

@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
 )
 
 // checkSecurity: peers always authenticate, but for tests between loopback addresses; and nothing that asks nobody listens everywhere.
@@ -19,8 +20,11 @@ func (c *Config) checkSecurity(p *problems) {
 		return // a node without peers
 	}
 	for key, v := range map[string]string{"tls.ca": c.TLS.CA, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
-		if v == "" {
+		switch {
+		case v == "":
 			p.add(key, "missing: peers authenticate each other. Make files with \"kvpipectl certs init\" and \"kvpipectl certs node\", or set listen = \"off\" and name no peers, by peers.nodes or peers.allow")
+		case !filepath.IsAbs(v):
+			p.add(key, "%q: give an absolute path", v)
 		}
 	}
 }

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// dialTimeout bounds one attempt: lookup, connect, handshake, hello.
+	// dialTimeout bounds one attempt: connect, handshake, hello.
 	dialTimeout = 5 * time.Second
+	// lookUpTimeout bounds the lookup before it. A resolver gives each name server 5 s: with less the second one is not asked where the first is dead.
+	lookUpTimeout = 12 * time.Second
 	// maxDialing bounds the attempts under way that clients' hints ask for, and again those to addresses that failed lately, most of which rest:
 	// whoever names many such keeps out nobody whose address is good. Configured peers are not counted.
 	maxDialing = 128
@@ -134,18 +136,20 @@ func (m *Manager) announceOther(c *channel, hint string) bool {
 // connect opens a connection and agrees on a channel, or finds the one that there is. A dial that the other side refuses because it
 // dialed too ends with the channel that the other side opened.
 func (m *Manager) connect(t target) (c *channel, fresh bool, err error) {
-	ctx, cancel := context.WithTimeout(m.ctx, dialTimeout)
-	defer cancel()
 	if won := m.channelOf(t.node); won != nil { // it came while this attempt rested
 		return won, false, nil
 	}
-	addrs, err := m.addresses(ctx, t)
+	looking, looked := context.WithTimeout(m.ctx, lookUpTimeout)
+	defer looked()
+	addrs, err := m.addresses(looking, t)
 	if err != nil {
 		return nil, false, err
 	}
 	if won := m.dialedTo(addrs); won != nil && (t.node == "" || won.node == t.node) {
 		return won, false, nil
 	}
+	ctx, cancel := context.WithTimeout(m.ctx, dialTimeout)
+	defer cancel()
 	c, err = m.reach(ctx, m.inTurn(t, addrs), t)
 	if err == nil {
 		return c, true, nil

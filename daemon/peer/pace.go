@@ -55,14 +55,16 @@ func (m *Manager) rest(t target) (moved bool) {
 // youth is the age up to which a channel's end says that the next one will not fare better at once.
 const youth = time.Second
 
-// outlived notes the end of a channel that was dialed: one that ended as soon as it was there is a failure of its address. Called with mu
-// held.
+// outlived notes the end of a channel. One that was dialed, and ended as soon as it was there, is a failure of its address; one that the node
+// had dialed leaves nothing of what this one had failed at before. Called with mu held.
 func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 	switch age := time.Since(c.since); {
-	case !c.dialed || m.closed:
-	case age >= m.cfg.young:
+	case m.closed:
+	case age >= m.cfg.young && c.dialed:
 		m.answered(c.addr)
-	default:
+	case age >= m.cfg.young:
+		m.answered(m.nodes[c.node])
+	case c.dialed:
 		m.slower(target{addr: c.addr, node: c.node}, errors.New(cause.Text))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -88,6 +89,22 @@ func TestANodeBehindOneOfItsNamesAddresses(t *testing.T) {
 		a.Manager.mu.Unlock()
 		next()
 	})
+}
+
+// TestALookupHasTimeOfItsOwn: enough for a second name server where the first is dead, and none of what it takes is missed by the dial.
+func TestALookupHasTimeOfItsOwn(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", func(c *Config) {
+		c.lookUp = func(ctx context.Context, _ string) ([]netip.Addr, error) {
+			if until, ok := ctx.Deadline(); !ok || time.Until(until) < 2*5*time.Second {
+				t.Errorf("it has until %v", until)
+			}
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+		}
+	}), cl.node("b", nil)
+	_, port, _ := net.SplitHostPort(b.addr)
+	a.Reload(map[string]string{"b": "b.invalid:" + port}, nil)
+	met(a, b)
 }
 
 // TestAPeerThatIsAwayAndAStaleAddress: that another node answers at one address is for good only if the peer is behind none of the others.

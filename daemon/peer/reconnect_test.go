@@ -304,6 +304,27 @@ func TestAPeerThatIsDownSaysWhyAndComesBack(t *testing.T) {
 	met(a, again)
 }
 
+// TestWhoCameByItselfIsReachedAgain: what this node had failed at before is no problem of a peer that dialed meanwhile, and went.
+func TestWhoCameByItselfIsReachedAgain(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	a.Reload(map[string]string{"b": l.Addr().String()}, nil)
+	a.Dial("b")
+	wait[transfer.DialFailed](a, nil)
+	b.knows(a)
+	met(b, a)
+	b.Close()
+	wait[transfer.PeerDown](a, nil)
+	if all, _ := a.Snapshot(); len(all) != 1 || all[0].Problem != "" {
+		t.Errorf("%+v", all)
+	}
+}
+
 // Three that dial each other, again and again, end with one channel for each pair, which both sides agree on.
 func TestATriangleOfDialersAgrees(t *testing.T) {
 	cl := newCluster(t)

@@ -1,6 +1,7 @@
 """The manifests keep the rules: what the daemon may do is listed, and an engine needs next to nothing."""
 
 import copy
+import os
 import re
 import subprocess
 
@@ -106,7 +107,13 @@ def test_the_daemon_accepts_its_configuration(daemon, tmp_path):
     (tmp_path / "certs").mkdir()
     script = daemon["initContainers"][0]["args"][0]
     script = script.replace("/certs/", f"{tmp_path}/certs/").replace("/secret/", f"{tmp_path}/secret/")
-    subprocess.run(["sh", "-ec", script], check=True, env={"NODE": "node-a", "PATH": "/usr/bin:/bin"})
+    for file in (tmp_path / "secret").iterdir():
+        file.chmod(0o400)
+    # Without what lets root write everywhere; a node that is not in the secret yet, then the same with what it left, and once more.
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    for node, well in ("node-b", False), ("node-a", True), ("node-a", True):
+        done = subprocess.run([*bare, "sh", "-ec", script], env={"NODE": node, "PATH": "/usr/bin:/bin"}, stderr=subprocess.PIPE, universal_newlines=True)
+        assert (done.returncode == 0) == well, done.stderr
     text = documents("kvpiped.yaml")[0]["data"]["kvpiped.toml"].replace("/etc/kvpipe/certs", str(tmp_path / "certs"))
     (tmp_path / "kvpiped.toml").write_text(text)
     args = [a.replace("$(NODE)", "node-a").replace("/etc/kvpipe", str(tmp_path)) for a in daemon["containers"][0]["args"]]
