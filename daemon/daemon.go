@@ -81,9 +81,10 @@ type Daemon struct {
 }
 
 const (
-	// endTimeout bounds how long sessions of a stopping daemon may take to be fenced.
+	// endTimeout bounds how long sessions of a stopping daemon may take to be fenced, and unmapTime for each GiB of theirs to be unmapped.
 	endTimeout = 5 * time.Second
-	// standing is how much longer all of the end may take: memory that is unmapped, files that are closed.
+	unmapTime  = 100 * time.Millisecond
+	// standing is how much longer all of the end may take: files that are closed, and whatever else.
 	standing = 10 * time.Second
 )
 
@@ -240,7 +241,7 @@ func (d *Daemon) within(most time.Duration, end func() error) error {
 // shutDown ends what others see, while the driver still runs: transfers drain, sessions are fenced, channels say goodbye.
 func (d *Daemon) shutDown() {
 	d.drain()
-	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), d.endTime())
 	defer cancel()
 	// First the channels: a peer that is told nothing more asks the next daemon again, where the offers are back.
 	d.peers.Close()
@@ -291,7 +292,11 @@ func (d *Daemon) drain() {
 }
 
 // stopTime is the longest that a stop may take.
-func (d *Daemon) stopTime() time.Duration { return d.drainWait() + endTimeout + d.standing }
+func (d *Daemon) stopTime() time.Duration { return d.drainWait() + d.endTime() + d.standing }
+
+func (d *Daemon) endTime() time.Duration {
+	return endTimeout + time.Duration(d.sessions.Pinned()>>30)*unmapTime
+}
 
 func (d *Daemon) drainWait() time.Duration {
 	d.mu.Lock()

@@ -217,8 +217,8 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestWarming: a new region's pages become part of the daemon's tables without being touched, and its removal does not wait for all
-// of it.
+// TestWarming: a new region's pages become part of the daemon's tables without being touched, its removal does not wait for all of it, and
+// takes them out first.
 func TestWarming(t *testing.T) {
 	const size = 3*warmStep + 4096
 	s := NewSpace(NewPool(Limits{}), "")
@@ -233,6 +233,10 @@ func TestWarming(t *testing.T) {
 	}
 	if got := resident(t, r.whole); got != size/1024 {
 		t.Errorf("%d KiB are mapped, want %d", got, size/1024)
+	}
+	r.unload()
+	if got := resident(t, r.whole); got != 0 {
+		t.Errorf("%d KiB are mapped just before it is unmapped", got)
 	}
 	for range 20 {
 		id, err := s.Register(fd, size)

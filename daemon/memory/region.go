@@ -41,12 +41,22 @@ func (r *Region) drop() {
 		return
 	}
 	r.warm.end()
+	r.unload()
 	// A mapping of ours that cannot be unmapped is a bug, not a condition.
 	if err := sys.Munmap(r.whole); err != nil {
 		panic(err)
 	}
 	r.pool.use(r.owner, r.file, -1)
 	r.pool.giveBack(r.charged)
+}
+
+// unload empties the page tables. While munmap walks full ones nobody else in the process can map or unmap anything: seconds, of a large region.
+func (r *Region) unload() {
+	for b := r.whole; len(b) > 0; {
+		n := min(warmStep, len(b))
+		sys.Unload(b[:n])
+		b = b[n:]
+	}
 }
 
 // slice returns the n bytes at off; nil when they are not all inside.

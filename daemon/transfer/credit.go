@@ -42,7 +42,7 @@ func (m *Machine) tell(s *session, c Complete) {
 	case !s.alive() || m.frozen && c.Status == Failed:
 	case s.credits > 0 && len(s.owed) == 0:
 		m.spend(s, c)
-	case len(s.owed) < maxOwed+2*m.cfg.MaxItems && s.role == Endpoint || len(s.owed) < maxOwed:
+	case len(s.owed) < maxOwed+2*m.mostItems && s.role == Endpoint || len(s.owed) < maxOwed:
 		s.owed = append(s.owed, c)
 	default:
 		m.endSession(s, because(Quota, "%d answers wait because the session does not collect its completions", len(s.owed)))

@@ -17,6 +17,8 @@ type Machine struct {
 	frozen   bool // its sessions end: what fails now has not failed, the next one is asked
 	home     homecoming
 
+	mostItems int // the highest limit so far: a lower one takes no item away, nor what is still to be said of it
+
 	sessions map[SessionID]*session
 	engines  map[engineKey]*lineage
 	lastOp   OpID
@@ -53,6 +55,7 @@ func New(cfg Config) *Machine {
 	cfg.setDefaults()
 	return &Machine{
 		cfg:       cfg,
+		mostItems: cfg.MaxItems,
 		sessions:  map[SessionID]*session{},
 		engines:   map[engineKey]*lineage{},
 		lastXfer:  XferID(cfg.Random() &^ (1<<32 - 1)), // transfers of an earlier daemon of this node have other names

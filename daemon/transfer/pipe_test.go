@@ -451,9 +451,10 @@ func TestAReceiverThatLeavesOneBehind(t *testing.T) {
 	e.isDone(left)
 }
 
-// TestManyItems: a buffer holds more items than a session may have operations or credits; their ends come when there is room.
+// TestManyItems: a buffer holds more items than a session may have operations or credits; their ends come when there is room, also when fewer
+// are allowed by then.
 func TestManyItems(t *testing.T) {
-	const items = 5000 // with the thousand credits of open
+	const items = 12000 // with the thousand credits of open
 	e := newEnds(t, func(c *transfer.Config) { c.MaxItems = items })
 	own := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "b", Capacity: 1 << 20})
 	put := func(i uint32) uint64 {
@@ -462,8 +463,9 @@ func TestManyItems(t *testing.T) {
 	for i := range uint32(items) {
 		put(i)
 	}
-	e.is(put(items), transfer.Failed, transfer.Quota, "has 5000 items in its pipe or lookup buffer, the limit is limits.items = 5000")
+	e.is(put(items), transfer.Failed, transfer.Quota, "has 12000 items in its pipe or lookup buffer, the limit is limits.items = 12000")
 	e.done = nil
+	e.m.Reload(transfer.Config{MaxItems: 1})
 	e.isDone(e.submit(1, &transfer.SealOp{Target: own}))
 	e.submit(1, &transfer.CancelOp{Target: own})
 	for returned := 0; len(e.done) < items+2; { // and the end's own, and the cancel's

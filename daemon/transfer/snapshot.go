@@ -155,7 +155,7 @@ func (m *Machine) Busy() int {
 func (m *Machine) Reload(c Config) {
 	c.setDefaults()
 	c.Node, c.Incarnation, c.Random, c.Broken = m.cfg.Node, m.cfg.Incarnation, m.cfg.Random, m.cfg.Broken
-	m.cfg = c
+	m.cfg, m.mostItems = c, max(m.mostItems, c.MaxItems)
 }
 
 func (e *engine) info() EngineInfo {

@@ -69,6 +69,10 @@ func Punch(b []byte) error {
 	return nil
 }
 
+// Unload has the page tables forget b, part of a shared mapping of Mmap; the pages keep what is in them. With huge pages that takes nothing, and b need
+// not be whole ones.
+func Unload(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }
+
 // Protect changes the protection of the pages that b covers; b must begin on
 // a page.
 func Protect(b []byte, prot Prot) error {
