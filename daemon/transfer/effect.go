@@ -38,7 +38,7 @@ type Granted struct {
 	UserData uint64
 }
 
-// LayerReady: publish in the session's layer slot how many of the take's layers are in place.
+// LayerReady: publish in the session's layer slot how many of the take's layers are in place: a worker's are those of the groups that it names.
 type LayerReady struct {
 	Session  SessionID
 	Slot     uint32

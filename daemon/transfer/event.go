@@ -203,7 +203,7 @@ type Planned struct {
 }
 
 // Mark says that slices from First on (until the next mark) read layer ordinal SrcLayer of producer rank SrcRank and
-// write layer ordinal DstLayer of the consumer. Ordinals count a rank's (the take's) layers in ascending order.
+// write layer ordinal DstLayer of the consumer. Ordinals count the layers of a rank's layout, or of all of the take's ranks, ascending.
 type Mark struct {
 	First    uint32
 	SrcRank  uint32

@@ -1,5 +1,10 @@
 package transfer
 
+import (
+	"maps"
+	"slices"
+)
+
 // A layered take tells how many of its layers, in ascending order, are in place.
 
 // progressLayers publishes how many of the take's layers are in place, counted from the first.
@@ -7,11 +12,14 @@ func (t *take) progressLayers(m *Machine) {
 	if t.in.LayerSlot == NoSlot || !t.in.Layered || !t.allAnnounced() {
 		return
 	}
-	ready := t.layers()
-	for _, seg := range t.segs {
-		ready = min(ready, seg.layersIn(ready))
+	if t.layers == nil {
+		t.layers = t.countLayers()
 	}
-	if ready > t.layersReady {
+	in := uint32(len(t.layers) - 1)
+	for _, seg := range t.segs {
+		in = min(in, seg.layersIn(in))
+	}
+	if ready := t.layers[in]; ready > t.layersReady {
 		t.layersReady = ready
 		m.emit(LayerReady{Session: t.by.id, Slot: t.in.LayerSlot, UserData: t.user, Ready: ready})
 	}
@@ -29,18 +37,30 @@ func (t *take) allAnnounced() bool {
 	return last
 }
 
-// layers counts the distinct layers of all ranks.
-func (t *take) layers() uint32 {
-	if t.nlayers == 0 {
-		seen := map[uint32]bool{}
-		for _, r := range t.layouts {
-			for _, l := range r.Layout.Layers() {
-				seen[l] = true
-			}
-		}
-		t.nlayers = uint32(len(seen))
+// countLayers counts, for every number of layers of all ranks, from the first on, how many of them are the take's. A worker's library knows by
+// the groups which those are; a scheduler has no layout, and counts them all.
+func (t *take) countLayers() []uint32 {
+	groups := uint64(0)
+	for _, b := range t.in.Blocks {
+		groups |= 1 << b.Group
 	}
-	return t.nlayers
+	if t.by.role == Scheduler {
+		groups = ^uint64(0)
+	}
+	mine := map[uint32]bool{}
+	for _, r := range t.layouts {
+		for _, v := range r.Layout.Views() {
+			mine[v.Layer] = mine[v.Layer] || groups&(1<<v.Group) != 0
+		}
+	}
+	n, counts := uint32(0), make([]uint32, 1, len(mine)+1)
+	for _, l := range slices.Sorted(maps.Keys(mine)) {
+		if mine[l] {
+			n++
+		}
+		counts = append(counts, n)
+	}
+	return counts
 }
 
 // layersIn is how many layers, from the first and at most most, have no slice of the segment that is not in place. Slices of

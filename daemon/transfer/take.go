@@ -38,8 +38,8 @@ type take struct {
 	sentSegs    int
 	missing     []layout.Run // blocks that the producer does not have
 	failed      []layout.Run // all blocks, once they are asked for
+	layers      []uint32     // see countLayers
 	layersReady uint32
-	nlayers     uint32
 	seg0        receiving
 	segs1       [1]*receiving // room for what most have: one segment
 

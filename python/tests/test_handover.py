@@ -111,6 +111,37 @@ def test_layers_come_as_they_are_written(ends):
     assert all(consumer.holds(block, block) for block in blocks)
 
 
+@pytest.mark.parametrize("kind", ["local", "tcp"])
+def test_layers_of_a_group_come_as_they_are_written(near, far, kind):
+    """Layers 0 and 2 are of the group that is left out: they say nothing about 1 and 3, which are not written yet."""
+    def open_one(daemon, engine):
+        node = kvpipe.connect(daemon.socket, engine_id=engine)
+        region = node.alloc(4 * 32 * BLOCK)
+        node.set_layout([view(region, layer, group=layer % 2) for layer in range(4)], FINGERPRINT)
+        return node, memoryview(region)
+
+    producer, source = open_one(near, "p")
+    consumer, target = open_one(far if kind == "tcp" else near, "c")
+    with producer, consumer:
+        blocks = [None, list(range(32))]
+        offer = producer.offer("layers", [], tokens=0, sealed=False)
+        step = 2 << 16
+        offer.extend(blocks, tokens=16 * 32, after=step, layered=True, sealed=True)
+        take = consumer.take("layers", blocks, peer="near" if kind == "tcp" else None, token=offer.token, tokens=16 * 32, layered=True)
+        with pytest.raises(kvpipe.Invalid, match="layer 2 is not among those"):
+            take.wait_layer(2, 0)
+        for layer in (1, 3):
+            place = slice(layer * 32 * BLOCK, (layer + 1) * 32 * BLOCK)
+            producer.progress(step | layer)  # the layers before it are written
+            with pytest.raises(kvpipe.Timeout):
+                take.wait_layer(layer, 0.2)
+            source[place] = bytes(i % 251 for i in range(32 * BLOCK))
+            producer.progress(step | layer + 1)
+            take.wait_layer(layer, 60)
+            assert target[place] == source[place]
+        take.wait(60)
+
+
 def test_poll_gives_the_end_that_comes_between_two_looks_at_a_layer(pair, monkeypatch):
     producer, consumer = pair
     token, lib = os.urandom(16), consumer.node._session.lib
