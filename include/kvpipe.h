@@ -329,7 +329,8 @@ struct kvpipe_offer_opts {
 
 struct kvpipe_extend_opts {
 	size_t sz;
-	const struct kvpipe_blocks *blocks;  /* appended: the first token of each is where the offer ended; 4,096 pieces at most, with the first */
+	const struct kvpipe_blocks *blocks;  /* appended: the first token of each is where the offer ended; 4,096 pieces at most, with the first.
+	                                      * Of an opaque group one piece alone has blocks (INVALID): the one after which they are final */
 	uint32_t nblocks;
 	uint32_t flags;              /* KVPIPE_OP_LAYERED, KVPIPE_OP_SEALED */
 	uint64_t after;

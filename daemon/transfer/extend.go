@@ -59,15 +59,22 @@ func extendable(s *session, in *ExtendOp) (*member, Cause) {
 	return mb, Cause{}
 }
 
-// continues checks that paged lists begin where the offer ends.
+// continues checks that paged lists begin where the offer ends, and that opaque groups have one list with blocks: those of two would go to the
+// same blocks of a take, in no order.
 func (mb *member) continues(lists []layout.BlockList) Cause {
 	for _, b := range lists {
 		end, began := mb.ends[b.Group]
-		if !began || b.FirstToken == end || mb.opaque(b.Group) {
-			continue
+		switch {
+		case !began:
+		case mb.opaque(b.Group):
+			if len(b.IDs) > 0 {
+				return because(Invalid, "extend: group %d is opaque, and the offer of key %s has its blocks already; give them once, with the piece after which they are final, and leave the group out of the others",
+					b.Group, short(mb.offer.key))
+			}
+		case b.FirstToken != end:
+			return because(Invalid, "extend: group %d begins at token %d, but the offer of key %s ends at %d; begin there",
+				b.Group, b.FirstToken, short(mb.offer.key), end)
 		}
-		return because(Invalid, "extend: group %d begins at token %d, but the offer of key %s ends at %d; begin there",
-			b.Group, b.FirstToken, short(mb.offer.key), end)
 	}
 	return Cause{}
 }

@@ -47,7 +47,7 @@ type member struct {
 	ranks  []*session
 	segs   []portion
 	segs1  [1]portion
-	ends   map[uint32]uint32 // group -> token after the last one offered
+	ends   map[uint32]uint32 // group -> token after the last one offered; opaque ones are in it once they have blocks
 	sealed bool
 }
 
@@ -234,7 +234,7 @@ func (mb *member) add(blocks []layout.BlockList, after uint64, layered bool) {
 		mb.ends = map[uint32]uint32{}
 	}
 	for _, b := range blocks {
-		if mb.ends != nil {
+		if mb.ends != nil && (len(b.IDs) > 0 || !mb.opaque(b.Group)) {
 			mb.ends[b.Group] = b.FirstToken + b.NTokens
 		}
 	}

@@ -45,8 +45,9 @@ class Offer(Operation):
 
         The list begins with the block in which the offer ended, when that was in the middle of a block. The blocks are
         ready once every rank's progress has reached ``after``, with ``layered`` layer by layer: layer l when it has
-        reached ``after``'s step with phase l + 1. ``sealed``: nothing will be added after this. After one that raised Timeout nobody
-        knows where the offer ends, and nothing can be added.
+        reached ``after``'s step with phase l + 1. ``sealed``: nothing will be added after this. The blocks of an opaque group come once,
+        with the piece after which they are final: leave it out (None) of the others. After one that raised Timeout nobody knows where the
+        offer ends, and nothing can be added.
         """
         if self._unsure:
             raise Invalid("extend: one before raised Timeout, and may be part of the offer or not: withdraw() it, and offer anew")

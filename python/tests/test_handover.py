@@ -74,6 +74,29 @@ def test_extend_and_seal(ends):
     offer.wait(60)
 
 
+def test_the_blocks_of_an_opaque_group_come_once(near):
+    """With the last piece, when they are final: two pieces' would go to the same blocks of the take."""
+    def open_one(engine):
+        node = kvpipe.connect(near.socket, engine_id=engine)
+        region = node.alloc(2 * 8 * BLOCK)
+        state = kvpipe.View(region, 8 * BLOCK, layer=1, part="ssm", group=1, kind="opaque", num_blocks=8, block_stride=BLOCK, content_bytes=BLOCK)
+        node.set_layout([view(region, 0, blocks=8), state], FINGERPRINT)
+        return node, memoryview(region)
+
+    producer, source = open_one("p")
+    consumer, target = open_one("c")
+    with producer, consumer:
+        source[:] = bytes(i % 251 for i in range(len(source)))
+        offer = producer.offer("k", [[0], None], tokens=16, sealed=False)
+        offer.extend([[1], [3]], tokens=32)
+        with pytest.raises(kvpipe.Invalid, match="group 1 is opaque, and the offer of key .* has its blocks already"):
+            offer.extend([[2], [4]], tokens=48)
+        offer.seal()
+        consumer.take("k", [[5, 6], [7]], token=offer.token, tokens=32).wait(60)
+        assert target[5 * BLOCK : 7 * BLOCK] == source[: 2 * BLOCK]
+        assert target[(8 + 7) * BLOCK :] == source[(8 + 3) * BLOCK : (8 + 4) * BLOCK]
+
+
 def test_after_waits_for_progress(ends):
     producer, consumer, peer = ends
     step = 7 << 16
