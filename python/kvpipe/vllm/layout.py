@@ -33,7 +33,7 @@ class Layer(NamedTuple):
     block_size: int
     kv_heads: int
     total: int = 0  # kv heads that all ranks together have of it; 0: as many as the model says
-    draft: bool = False  # of a draft model, whose numbers begin anew
+    draft: bool = False  # of a draft model, whose numbers go on behind the model's
 
 
 class Part(NamedTuple):

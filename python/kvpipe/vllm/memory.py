@@ -45,12 +45,13 @@ class Memory:
     def register(self, caches: Dict[str, Any]) -> None:
         """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
         layers, specs = [], []
+        own = int(self._config.model_config.get_total_num_hidden_layers())
         for number, index in enumerate(transfer_groups(self._cache)):
             for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
                 specs.append(spec)
-                at = layer_number(name)
-                layers.append(layout.Layer(name, at, number, spec.block_size, spec.num_kv_heads, layout.kv_heads(self._config, at, spec),
-                                           of_draft_model(name)))
+                drafts = of_draft_model(name)
+                at = layer_number(name) + (own if drafts else 0)  # its KV is written after all of the model's
+                layers.append(layout.Layer(name, at, number, spec.block_size, spec.num_kv_heads, layout.kv_heads(self._config, at, spec), drafts))
         numbers = sorted({layer.number for layer in layers})
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
         form = packing.found(self._config, specs)

@@ -110,7 +110,8 @@ class Cache:
         of_heads = layout.Heads(rank, tp, heads)
         build, parts = SHAPES[shape]
         item = torch.empty(0, dtype=dtype).element_size()
-        names = {f"{model}.layers.{i}.attn": i for model, n in (("model", layers), ("draft_model.model", drafts)) for i in range(n)}
+        names = {f"{model}.layers.{i}.attn": first + i for model, first, n in (("model", 0, layers), ("draft_model.model", layers, drafts))
+                 for i in range(n)}
         known = [layout.Layer(name, i, group(i), slots, heads, draft=of_draft_model(name)) for name, i in names.items()]
         layers = len(known)
         region = self.node.alloc(_elements(shape, layers, blocks, slots, self._mine) * item)

@@ -129,11 +129,11 @@ def test_layouts_of_different_kinds_are_refused(engines, source, target):
 @pytest.mark.parametrize("shape", ["packed HND", "columns"])
 @pytest.mark.parametrize("drafts", [{}, {"drafts": 2}], ids=["prefill", "both sides"])
 def test_layers_of_a_draft_model_are_not_taken_for_those_of_the_model(engines, shape, drafts):
-    """They have its numbers, and may look like them."""
+    """They may look like them, and have the numbers of others that draft."""
     hand_over(*engines(shape, shape, p={"drafts": 2}, d=drafts), [7, 2, 3, 11], [0, 9, 10, 4], 55)
 
 
-@pytest.mark.parametrize("more, layer", [({"drafts": 2}, 'layer 0 part "draft"'), ({"layers": 4}, 'layer 3 part "kv"')],
+@pytest.mark.parametrize("more, layer", [({"drafts": 2}, 'layer 3 part "draft"'), ({"layers": 4}, 'layer 3 part "kv"')],
                          ids=["a draft model", "layers behind the model's"])
 def test_the_kv_of_drafts_is_not_to_be_had_of_an_engine_without(engines, more, layer):
     p, d = engines("packed HND", "packed HND", d=more)
