@@ -57,8 +57,8 @@ class Region:
     id = 5
 
 
-LAYER = Layer("model.layers.3.self_attn.attn", 3, 0, 16, 2)
-HEADS = Heads(0, 1, 2)
+LAYER = Layer("model.layers.3.self_attn.attn", 3, 0, 16, 2, 2)
+HEADS = Heads(0, 1)
 
 
 def views(tensor, layer=LAYER, heads=HEADS, base=0):
@@ -91,7 +91,7 @@ def test_k_and_v_apart():
 
 
 def test_latent_attention_has_one_head():
-    view, = views(Strided((10, 16, 576)), LAYER._replace(kv_heads=1), Heads(3, 4, 1))
+    view, = views(Strided((10, 16, 576)), LAYER._replace(kv_heads=1), Heads(3, 4))
     assert (view.first_head, view.heads, view.total_heads, view.content_bytes) == (0, 1, 1, 1152)
 
 
@@ -110,25 +110,25 @@ def test_other_shapes_are_named():
         views(Strided((10, 16)))
 
 
-@pytest.mark.parametrize("slots, kv_heads, heads, expected", [
-    (2, 2, Heads(0, 1, 2), (0, 2)),
-    (1, 1, Heads(1, 2, 2), (1, 2)),
-    (1, 1, Heads(3, 4, 2), (1, 2)),    # four ranks, two heads: two ranks hold each
-    (1, 1, Heads(7, 8, 1), (0, 1)),
-    (4, 2, Heads(1, 2, 4), (4, 8)),    # two slots for a head
-    (3, 3, Heads(1, 2, 2), (3, 6)),    # layers with more heads than the model says
-    (4, 4, Heads(1, 2, 4), (4, 8)),
-    (2, 2, Heads(3, 4, 4), (6, 8)),
+@pytest.mark.parametrize("slots, kv_heads, total, heads, expected", [
+    (2, 2, 2, Heads(0, 1), (0, 2)),
+    (1, 1, 2, Heads(1, 2), (1, 2)),
+    (1, 1, 2, Heads(3, 4), (1, 2)),    # four ranks, two heads: two ranks hold each
+    (1, 1, 1, Heads(7, 8), (0, 1)),
+    (4, 2, 4, Heads(1, 2), (4, 8)),    # two slots for a head
+    (3, 3, 2, Heads(1, 2), (3, 6)),    # layers with more heads than the model says
+    (4, 4, 4, Heads(1, 2), (4, 8)),
+    (2, 2, 4, Heads(3, 4), (6, 8)),
 ])
-def test_heads_are_shared_out(slots, kv_heads, heads, expected):
-    assert share(slots, kv_heads, heads) == expected
+def test_heads_are_shared_out(slots, kv_heads, total, heads, expected):
+    assert share(slots, LAYER._replace(kv_heads=kv_heads, total=total), heads) == expected
 
 
 @pytest.mark.parametrize("total, mine, first", [(8, 1, 5), (4, 1, 2), (2, 1, 1), (16, 2, 10)])
-def test_heads_of_a_layer_that_has_its_own_number_are_shared_out_by_that(total, mine, first):
-    """The model says four, and there are eight ranks."""
+def test_heads_are_shared_out_by_the_layers_own_number(total, mine, first):
+    """There are eight ranks."""
     layer = LAYER._replace(kv_heads=mine, total=total)
-    view, = describe(layer, Strided((20, mine, 16, 128)), 20, Heads(5, 8, 4), (Region(), 0))
+    view, = describe(layer, Strided((20, mine, 16, 128)), 20, Heads(5, 8), (Region(), 0))
     assert (view.first_head, view.heads, view.total_heads) == (first, mine, total)
 
 

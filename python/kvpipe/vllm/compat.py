@@ -102,6 +102,11 @@ def of_draft_model(name: str) -> bool:
     return name.startswith("draft_model.")  # of one that drafts beside the model that is served
 
 
+def draft_config(config: Any) -> Any:
+    """Of the model that drafts, where there is one; without a model to draft vLLM has the served one's there, or none."""
+    return getattr(getattr(config, "speculative_config", None), "draft_model_config", None)
+
+
 def attention_format(config: Any, spec: Any) -> str:
     """The way in which attention on a CPU lays out the bytes of a block."""
     isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")

@@ -40,7 +40,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         if scheduling and transfer.kv_load_failure_policy != "recompute":
             logger.warning("kvpipe: kv_load_failure_policy is %r: a request whose KV cannot be loaded fails; "
                            "\"recompute\" computes its prompt instead", transfer.kv_load_failure_policy)
-        parallel, model = vllm_config.parallel_config, vllm_config.model_config
+        parallel = vllm_config.parallel_config
         world = int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
         rank = (0, 0) if scheduling else compat.rank()  # a scheduler has none
         self._node = open_session(settings, str(transfer.engine_id), getattr(vllm_config, "instance_id", None) or None,
@@ -49,8 +49,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         if scheduling:
             self._scheduler = Scheduler(self._node, vllm_config, kv_cache_config, settings)
         else:
-            total = 1 if model.use_mla else int(model.get_total_num_kv_heads())
-            self._worker = Worker(self._node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0], total), rank[1])
+            self._worker = Worker(self._node, vllm_config, kv_cache_config, settings, Heads(rank[0], world[0]), rank[1])
             self._begin, self._saved = nothing(self._worker.begin), nothing(self._worker.saved)
             self._wait_layer, self._layer_saved = nothing(self._worker.wait_layer), nothing(self._worker.layer_saved)
         self._side = self._scheduler or self._worker

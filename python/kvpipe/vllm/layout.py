@@ -17,11 +17,10 @@ MAX_VIEWS = 4096
 
 
 class Heads(NamedTuple):
-    """A rank's share of the model's kv heads."""
+    """Whose share of the kv heads."""
 
     rank: int
     ranks: int
-    total: int  # kv heads of the model
 
 
 class Layer(NamedTuple):
@@ -31,8 +30,8 @@ class Layer(NamedTuple):
     number: int
     group: int
     block_size: int
-    kv_heads: int
-    total: int = 0  # kv heads that all ranks together have of it; 0: as many as the model says
+    kv_heads: int  # of this rank
+    total: int  # of all ranks together, copies apart
     draft: bool = False  # of a draft model, whose numbers go on behind the model's
 
 
@@ -52,7 +51,6 @@ def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tu
     region, base = place
     item = tensor.element_size()
     out = []
-    heads = heads._replace(total=layer.total or heads.total)
     for name, sub, first, total in _columns(layer, tensor, heads, part) if packed else _parts(layer, tensor, num_blocks, heads, part):
         blocks, slots, count, content = sub.shape
         if blocks != num_blocks or slots != layer.block_size:
@@ -73,15 +71,15 @@ def _parts(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, part: str) 
     """Where elements lie as the tensor says; K and V apart where they lie apart."""
     if tensor.dim() == 4:  # [block, head, token, content], K and V in the content
         found = [(part, tensor.transpose(1, 2))]
-    elif tensor.dim() == 3:  # [block, token, content]: MLA
-        found = [(part, tensor.unsqueeze(2))]
+    elif tensor.dim() == 3:  # [block, token, content]: MLA, of which all ranks have all
+        return [Part(part, tensor.unsqueeze(2), 0, 1)]
     elif tensor.dim() == 5 and tensor.shape[0] == 2 and tensor.shape[1] == num_blocks:  # [K or V, block, token, head, content]
         found = [("k", tensor[0]), ("v", tensor[1])]
     elif tensor.dim() == 5 and tensor.shape[1] == 2:  # [block, K or V, token, head, content]
         found = [("k", tensor[:, 0]), ("v", tensor[:, 1])]
     else:
         raise Incompatible(f"a KV tensor of shape {tuple(tensor.shape)} is not known to this release")
-    return [Part(name, sub, *share(sub.shape[2], layer.kv_heads, heads)) for name, sub in found]
+    return [Part(name, sub, *share(sub.shape[2], layer, heads)) for name, sub in found]
 
 
 def columns(tensor: Any) -> Tuple[Any, Any]:
@@ -101,32 +99,32 @@ def _columns(layer: Layer, tensor: Any, heads: Heads, part: str) -> List[Part]:
         raise Incompatible(f"layer {layer.name}: a block of a head does not lie together (shape {tuple(tensor.shape)}, "
                            f"strides {tensor.stride()}): this layout of the cache is not supported")
     keys, values = columns(tensor)
-    first, total = share(tensor.shape[1], layer.kv_heads, heads)
+    first, total = share(tensor.shape[1], layer, heads)
     rows = [Part(f"{part}.k{first + i}", keys[:, :, i].unsqueeze(3), 0, keys.shape[3]) for i in range(keys.shape[2])]
     return [*rows, Part(f"{part}.v", values, first, total)]
 
 
-def share(slots: int, kv_heads: int, heads: Heads) -> Tuple[int, int]:
-    """(first head, heads in all) of a rank whose tensor has ``slots`` heads: ranks beyond the model's heads hold copies."""
-    per = max(slots // max(kv_heads, 1), 1)  # some formats keep several slots for a head
+def share(slots: int, layer: Layer, heads: Heads) -> Tuple[int, int]:
+    """(first head, heads in all) of a rank whose tensor has ``slots`` heads: ranks beyond the layer's heads hold copies."""
+    per, total = max(slots // max(layer.kv_heads, 1), 1), layer.total  # some formats keep several slots for a head
     mine = slots // per
-    if mine * heads.ranks > heads.total and mine == max(heads.total // heads.ranks, 1):  # else the layer has more than the model says
-        if heads.total % mine == 0 and heads.ranks % (heads.total // mine) == 0:
-            return heads.rank // (heads.ranks * mine // heads.total) * mine * per, heads.total * per
+    if mine * heads.ranks > total and mine == max(total // heads.ranks, 1):  # else the layer has more than the model says
+        if total % mine == 0 and heads.ranks % (total // mine) == 0:
+            return heads.rank // (heads.ranks * mine // total) * mine * per, total * per
     return heads.rank * slots, heads.ranks * slots
 
 
-def kv_heads(config: Any, number: int, spec: Any) -> int:
-    """Of this layer, on all ranks together, where layers differ in that; 0: as many as the model says."""
-    model = config.model_config
+def kv_heads(model: Any, number: int, spec: Any) -> int:
+    """Of this layer of the model, on all ranks together."""
     if model.use_mla:
-        return 0
+        return 1
+    total = model.get_total_num_kv_heads()
     each = getattr(getattr(model, "model_arch_config", None), "per_layer_overrides", None) or ()
     if number < len(each):
-        return int(each[number].get("total_num_kv_heads", 0))
+        return int(each[number].get("total_num_kv_heads", total))
     # MiMo-V2 says it apart for its layers with a window.
     window = getattr(spec, "sliding_window", None)
-    return int(getattr(getattr(model, "hf_text_config", None), "swa_num_key_value_heads", None) or 0) if window else 0
+    return int(window and getattr(getattr(model, "hf_text_config", None), "swa_num_key_value_heads", None) or total)
 
 
 def parts(layers: List[Layer]) -> Dict[str, str]:

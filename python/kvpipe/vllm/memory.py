@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from .. import AdoptedRegion, Error, Node, Region
 from . import layout, packing
-from .compat import layer_number, logger, of_draft_model, specs_of, transfer_groups
+from .compat import draft_config, layer_number, logger, of_draft_model, specs_of, transfer_groups
 from .params import Settings
 
 
@@ -45,13 +45,10 @@ class Memory:
     def register(self, caches: Dict[str, Any]) -> None:
         """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
         layers, specs = [], []
-        own = int(self._config.model_config.get_total_num_hidden_layers())
         for number, index in enumerate(transfer_groups(self._cache)):
             for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
                 specs.append(spec)
-                drafts = of_draft_model(name)
-                at = layer_number(name) + (own if drafts else 0)  # its KV is written after all of the model's
-                layers.append(layout.Layer(name, at, number, spec.block_size, spec.num_kv_heads, layout.kv_heads(self._config, at, spec), drafts))
+                layers.append(self._layer(name, number, spec))
         numbers = sorted({layer.number for layer in layers})
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
         form = packing.found(self._config, specs)
@@ -60,6 +57,14 @@ class Memory:
         logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
                     self._heads.ranks, len(layers), len(views), len(self._regions),
                     sum(region.nbytes for region in self._regions) >> 20, self._node.name)
+
+    def _layer(self, name: str, group: int, spec: Any) -> layout.Layer:
+        """Those of models that draft come behind the model's own: their KV is written later."""
+        model, number, drafts = self._config.model_config, layer_number(name), of_draft_model(name)
+        own = int(model.get_total_num_hidden_layers())
+        at = number + own if drafts else number
+        heads = layout.kv_heads(model if at < own else draft_config(self._config) or model, number, spec)
+        return layout.Layer(name, at, group, spec.block_size, spec.num_kv_heads, heads, drafts)
 
     def sleep(self) -> None:
         """The engine is about to give the memory up, and keeps its addresses. Raises Error while a daemon may still use it."""

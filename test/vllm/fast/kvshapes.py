@@ -107,12 +107,12 @@ class Cache:
         heads = 1 if shape in LATENTS else heads
         self.slots, self._total = slots, heads
         self._mine, self._first = max(heads // tp, 1), rank * heads // tp
-        of_heads = layout.Heads(rank, tp, heads)
+        of_heads = layout.Heads(rank, tp)
         build, parts = SHAPES[shape]
         item = torch.empty(0, dtype=dtype).element_size()
         names = {f"{model}.layers.{i}.attn": first + i for model, first, n in (("model", 0, layers), ("draft_model.model", layers, drafts))
                  for i in range(n)}
-        known = [layout.Layer(name, i, group(i), slots, heads, draft=of_draft_model(name)) for name, i in names.items()]
+        known = [layout.Layer(name, i, group(i), slots, heads, heads, of_draft_model(name)) for name, i in names.items()]
         layers = len(known)
         region = self.node.alloc(_elements(shape, layers, blocks, slots, self._mine) * item)
         self.memory = torch.frombuffer(region, dtype=torch.uint8)

@@ -1,6 +1,7 @@
 """Layers of models that draft, beside those of the model that is served: from vLLM's names and configs to what is handed over."""
 
 import contextlib
+import itertools
 import types
 import uuid
 
@@ -18,6 +19,7 @@ TOKEN = b"0123456789abcdef"
 BLOCKS, SLOTS, HEADS, LAYERS = 6, 16, 4, 3
 OWN = [f"model.layers.{i}.self_attn.attn" for i in range(LAYERS)]
 DRAFTS = [f"draft_model.model.layers.{i}.self_attn.attn" for i in range(2)]
+EAGLE = ["model.layers.3.self_attn.attn"]
 
 
 def model(layers, heads):
@@ -41,7 +43,7 @@ class Rank:
             model_config=model(LAYERS, HEADS), device_config=types.SimpleNamespace(device_type="cuda"),
             cache_config=types.SimpleNamespace(cache_dtype="auto"),
             speculative_config=types.SimpleNamespace(draft_model_config=model(len(drafts), heads)) if drafts else None)
-        self.worker = Worker(self.node, config, cache, Settings(layerwise=True), Heads(rank, tp, HEADS))
+        self.worker = Worker(self.node, config, cache, Settings(layerwise=True), Heads(rank, tp))
         with self.worker.memory.allocating():
             memory = torch.zeros(sum(sizes.values()), dtype=torch.int8)
         self.kv = {layer: part.view(torch.float32).view(BLOCKS, -1, SLOTS, 2 * each[layer].head_size)
@@ -97,3 +99,21 @@ def test_with_layerwise_they_go_once_they_are_written(engine, near, far):
     take.wait(30)
     offer.wait(30)
     assert all(consumer.has(layer, [1, 2]) for layer in OWN + DRAFTS)
+
+
+def hand_over(p, d, layers):
+    for rank in p.ranks:
+        rank.write(rank.kv)
+    offer = p.node.offer(uuid.uuid4().hex, [4, 1], tokens=32, token=TOKEN)
+    d.node.take(offer.key, [4, 1], peer=p.node.advertise, token=TOKEN, tokens=32).wait(30)
+    offer.wait(30)
+    assert all(rank.has(layer, [4, 1]) for rank, layer in itertools.product(d.ranks, layers))
+
+
+@pytest.mark.parametrize("drafts", [DRAFTS, EAGLE], ids=["draft model", "EAGLE"])
+@pytest.mark.parametrize("heads", [1, 2, 8])
+@pytest.mark.parametrize("tp", [(1, 4), (4, 1), (2, 8), (8, 16)], ids=lambda n: f"tp{n[0]}-tp{n[1]}")
+def test_they_have_kv_heads_of_their_own(engine, near, far, drafts, heads, tp):
+    """The model has four."""
+    p, d = (engine(at, name, drafts, heads, tp=n) for at, name, n in zip((near, far), "pd", tp))
+    hand_over(p, d, OWN + drafts)

@@ -142,3 +142,9 @@ def test_layers_of_a_draft_model_are_known_by_their_names(monkeypatch):
     monkeypatch.setattr(draft_model, "get_model", lambda *, prefix, **_: prefix)
     prefix = draft_model.DraftModelProposer._get_model(types.SimpleNamespace(_create_draft_vllm_config=lambda: None))
     assert compat.of_draft_model(f"{prefix}.model.layers.0.self_attn.attn") and not compat.of_draft_model("model.layers.0.self_attn.attn")
+
+
+def test_the_model_that_drafts_has_a_config():
+    assert "draft_model_config" in importlib.import_module("vllm.config").SpeculativeConfig.__dataclass_fields__
+    assert compat.draft_config(types.SimpleNamespace(speculative_config=types.SimpleNamespace(draft_model_config="its"))) == "its"
+    assert compat.draft_config(types.SimpleNamespace(speculative_config=None)) is None

@@ -35,7 +35,7 @@ def node():
 
 @pytest.fixture
 def worker(node):
-    return Worker(node, None, cache(), Settings(), Heads(1, 2, 2))
+    return Worker(node, None, cache(), Settings(), Heads(1, 2))
 
 
 def look(worker, step, finished=()):
@@ -93,7 +93,7 @@ def test_what_was_heard_before_a_step_named_it_counts_first(node, worker, last):
 ], ids=["full attention", "full, of a window", "a window", "both"])
 def test_a_failure_is_told_by_blocks_where_all_before_them_are_there(node, specs, by_blocks):
     """vLLM computes from the first of them on. Else all of the request is computed again."""
-    worker = Worker(node, None, cache(*specs), Settings(), Heads(0, 1, 1))
+    worker = Worker(node, None, cache(*specs), Settings(), Heads(0, 1))
     look(worker, Step(1, last=7, recvs={7: "r"}))
     node.coming = [ends(7, Status.FAILED, Reason.PEER_GONE)._replace(failed=(Run(0, 5, 8),))]
     out = look(worker, Step(2, last=7))

@@ -164,27 +164,31 @@ def test_every_head_has_a_rank():
     for heads, ranks in itertools.product([1, 2, 3, 4, 8, 12], [1, 2, 3, 4, 6, 8, 16, 24]):
         if heads % ranks == 0 or ranks % heads == 0:
             mine = max(heads // ranks, 1)
-            got = [layout.share(mine, heads, layout.Heads(i, ranks, heads)) for i in range(ranks)]
+            got = [layout.share(mine, layout.Layer("", 0, 0, 16, mine, heads), layout.Heads(i, ranks)) for i in range(ranks)]
             assert got == [(i * heads // ranks, heads) for i in range(ranks)], (heads, ranks)
 
 
-MIMO = types.SimpleNamespace(use_mla=False, hf_text_config=types.SimpleNamespace(swa_num_key_value_heads=8))
-VARIED = types.SimpleNamespace(use_mla=False, model_arch_config=types.SimpleNamespace(per_layer_overrides=[{}, {"total_num_kv_heads": 2}]))
+def model(mla=False, **more):
+    return types.SimpleNamespace(use_mla=mla, get_total_num_kv_heads=lambda: 4, **more)
+
+
+MIMO = model(hf_text_config=types.SimpleNamespace(swa_num_key_value_heads=8))
+VARIED = model(model_arch_config=types.SimpleNamespace(per_layer_overrides=[{}, {"total_num_kv_heads": 2}]))
 
 
 @pytest.mark.parametrize("model, number, spec, total", [
-    (types.SimpleNamespace(use_mla=False), 0, window(40), 0),
-    (VARIED, 0, full(), 0), (VARIED, 1, full(), 2),
-    (VARIED, 2, full(), 0),  # of a draft
-    (MIMO, 0, full(), 0), (MIMO, 1, window(40), 8), (MIMO, 1, full(sliding_window=40), 8),
+    (model(), 0, window(40), 4), (model(mla=True), 0, full(), 1),
+    (VARIED, 0, full(), 4), (VARIED, 1, full(), 2),
+    (VARIED, 2, full(), 4),  # of MTP
+    (MIMO, 0, full(), 4), (MIMO, 1, window(40), 8), (MIMO, 1, full(sliding_window=40), 8),
 ])
 def test_layers_may_have_other_numbers_of_heads_than_the_model(model, number, spec, total):
-    assert layout.kv_heads(types.SimpleNamespace(model_config=model), number, spec) == total
+    assert layout.kv_heads(model, number, spec) == total
 
 
 def one(tensor, blocks=4, slots=16, packed=False):
-    known = [layout.Layer("model.layers.0.attn", 0, 0, slots, 4)]
-    return layout.views(known, {known[0].name: tensor}, blocks, layout.Heads(0, 1, 4), lambda t: (None, 0), packed)
+    known = [layout.Layer("model.layers.0.attn", 0, 0, slots, 4, 4)]
+    return layout.views(known, {known[0].name: tensor}, blocks, layout.Heads(0, 1), lambda t: (None, 0), packed)
 
 
 @pytest.mark.parametrize("tensor, words", [

@@ -21,7 +21,7 @@ class Rank:
     def __init__(self, daemon, name):
         self.node = kvpipe.connect(daemon.socket, engine_id=name, rank=(0, 0), world=(1, 1))
         cache = types.SimpleNamespace(kv_cache_tensors=[types.SimpleNamespace(size=BLOCK * BLOCKS)])
-        memory = Memory(self.node, None, cache, Settings(), Heads(0, 1, 1))
+        memory = Memory(self.node, None, cache, Settings(), Heads(0, 1))
         with memory.allocating():
             self.kv = torch.zeros(BLOCK * BLOCKS, dtype=torch.int8).view(BLOCKS, BLOCK)
         region, = memory._regions
