@@ -158,9 +158,10 @@ def model_name(model: str, override: str = "") -> str:
     return path[-1] if path else model
 
 
-def fingerprint(config: Any, specs: Sequence[Any], form: str, override: str = "") -> Dict[str, Any]:
-    """What both sides must have in common. specs: of the layers, group by group; where they differ, all count. form: how attention
-    fills a block, where tokens do not follow each other."""
+def fingerprint(config: Any, specs: Sequence[Any], sizes: Sequence[int], form: str, override: str = "") -> Dict[str, Any]:
+    """What both sides must have in common. specs: of the model's own layers, since one side may have drafts that the other has not; where
+    they differ, all count. sizes: of the blocks of all layers, group by group. form: how attention fills a block, where tokens do not
+    follow each other."""
     model = config.model_config
     out: Dict[str, Any] = {
         "model": model_name(model.model, override),
@@ -174,7 +175,7 @@ def fingerprint(config: Any, specs: Sequence[Any], form: str, override: str = ""
         "format": form or "token",
     }
     if in_whole_blocks(form):
-        out["block_size"] = _all([size for size, _ in itertools.groupby(int(spec.block_size) for spec in specs)])
+        out["block_size"] = _all([size for size, _ in itertools.groupby(sizes)])
     return out
 
 

@@ -44,26 +44,27 @@ class Memory:
 
     def register(self, caches: Dict[str, Any]) -> None:
         """Says how the KV lies in the regions; memory that is not in one yet is adopted where it is."""
-        layers, specs = [], []
+        layers, specs, own = [], [], int(self._config.model_config.get_total_num_hidden_layers())
         for number, index in enumerate(transfer_groups(self._cache)):
             for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
                 specs.append(spec)
-                layers.append(self._layer(name, number, spec))
+                layers.append(self._layer(name, number, spec, own))
         numbers = sorted({layer.number for layer in layers})
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
         form = packing.found(self._config, specs)
         views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place, form == layout.COLUMNS)
-        self._node.set_layout(views, layout.fingerprint(self._config, specs, form, self._settings.model))
+        common, sizes = [spec for layer, spec in zip(layers, specs) if layer.number < own], [layer.block_size for layer in layers]
+        self._node.set_layout(views, layout.fingerprint(self._config, common, sizes, form, self._settings.model))
         logger.info("kvpipe: rank %d of %d: %d layers, %d views, %d regions of %d MiB, node %s", self._heads.rank,
                     self._heads.ranks, len(layers), len(views), len(self._regions),
                     sum(region.nbytes for region in self._regions) >> 20, self._node.name)
 
-    def _layer(self, name: str, group: int, spec: Any) -> layout.Layer:
+    def _layer(self, name: str, group: int, spec: Any, own: int) -> layout.Layer:
         """Those of models that draft come behind the model's own: their KV is written later."""
-        model, number, drafts = self._config.model_config, layer_number(name), of_draft_model(name)
-        own = int(model.get_total_num_hidden_layers())
+        number, drafts = layer_number(name), of_draft_model(name)
         at = number + own if drafts else number
-        heads = layout.kv_heads(model if at < own else draft_config(self._config) or model, number, spec)
+        model = self._config.model_config if at < own else draft_config(self._config) or self._config.model_config
+        heads = layout.kv_heads(model, number, spec)
         return layout.Layer(name, at, group, spec.block_size, spec.num_kv_heads, heads, drafts)
 
     def sleep(self) -> None:

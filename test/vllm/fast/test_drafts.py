@@ -30,11 +30,11 @@ def model(layers, heads):
 class Rank:
     """A worker with the tensors of its layers. ``kv``: name -> [block, head, token, K and V]."""
 
-    def __init__(self, daemon, name, drafts, heads, size, tp, rank):
+    def __init__(self, daemon, name, drafts, heads, size, dtype, tp, rank):
         self.node = kvpipe.connect(daemon.socket, engine_id=name, rank=(rank, 0), world=(tp, 1))
-        shapes = {**{layer: (HEADS, 8) for layer in OWN}, **{layer: (heads, size) for layer in drafts}}
-        each = {layer: FullAttentionSpec(block_size=SLOTS, num_kv_heads=max(n // tp, 1), head_size=size, dtype=torch.float32)
-                for layer, (n, size) in shapes.items()}
+        shapes = {**{layer: (HEADS, 8, torch.float32) for layer in OWN}, **{layer: (heads, size, dtype) for layer in drafts}}
+        each = {layer: FullAttentionSpec(block_size=SLOTS, num_kv_heads=max(n // tp, 1), head_size=size, dtype=dtype)
+                for layer, (n, size, dtype) in shapes.items()}
         sizes = {layer: BLOCKS * spec.page_size_bytes for layer, spec in each.items()}
         group = types.SimpleNamespace(kv_cache_spec=types.SimpleNamespace(kv_cache_specs=each), layer_names=list(each))
         cache = types.SimpleNamespace(kv_cache_groups=[group], num_blocks=BLOCKS,
@@ -46,16 +46,16 @@ class Rank:
         self.worker = Worker(self.node, config, cache, Settings(layerwise=True), Heads(rank, tp))
         with self.worker.memory.allocating():
             memory = torch.zeros(sum(sizes.values()), dtype=torch.int8)
-        self.kv = {layer: part.view(torch.float32).view(BLOCKS, -1, SLOTS, 2 * each[layer].head_size)
+        self.kv = {layer: part.view(each[layer].dtype).view(BLOCKS, -1, SLOTS, 2 * each[layer].head_size)
                    for layer, part in zip(each, memory.split(list(sizes.values())))}
         self.worker.memory.register(self.kv)
-        self._mine = {layer: [rank * n // tp + i for i in range(max(n // tp, 1))] for layer, (n, _) in shapes.items()}
-        self._shapes = {layer: (BLOCKS, n, SLOTS, 2 * size) for layer, (n, size) in shapes.items()}
+        self._mine = {layer: [rank * n // tp + i for i in range(max(n // tp, 1))] for layer, (n, *_) in shapes.items()}
+        self._shapes = {layer: (BLOCKS, n, SLOTS, 2 * size) for layer, (n, size, _) in shapes.items()}
 
     def numbers(self, layer):
         """What a layer's KV is, of this rank's heads."""
         every = torch.randn(self._shapes[layer], generator=torch.Generator().manual_seed(list(self.kv).index(layer)))
-        return every[:, self._mine[layer]]
+        return every[:, self._mine[layer]].to(self.kv[layer].dtype)
 
     def write(self, layers):
         for layer in layers:
@@ -68,8 +68,8 @@ class Rank:
 class Engine:
     """Ranks, and the scheduler that offers and takes for them."""
 
-    def __init__(self, stack, daemon, name, drafts=(), heads=HEADS, size=8, tp=1):
-        self.ranks = [Rank(daemon, name, drafts, heads, size, tp, i) for i in range(tp)]
+    def __init__(self, stack, daemon, name, drafts=(), heads=HEADS, size=8, dtype=torch.float32, tp=1):
+        self.ranks = [Rank(daemon, name, drafts, heads, size, dtype, tp, i) for i in range(tp)]
         for rank in self.ranks:
             stack.enter_context(rank.node)
         self.node = stack.enter_context(kvpipe.connect(daemon.socket, engine_id=name, role="scheduler"))
@@ -117,3 +117,16 @@ def test_they_have_kv_heads_of_their_own(engine, near, far, drafts, heads, tp):
     """The model has four."""
     p, d = (engine(at, name, drafts, heads, tp=n) for at, name, n in zip((near, far), "pd", tp))
     hand_over(p, d, OWN + drafts)
+
+
+@pytest.mark.parametrize("drafts", [DRAFTS, EAGLE], ids=["draft model", "EAGLE"])
+@pytest.mark.parametrize("more", [{"size": 16}, {"dtype": torch.float16}], ids=["head size", "type"])
+def test_prefill_may_have_them_alone_whatever_they_are_like(engine, near, far, drafts, more):
+    hand_over(engine(near, "p", drafts, **more), engine(far, "d"), OWN)
+
+
+@pytest.mark.parametrize("more", [{"size": 16}, {"dtype": torch.float16}], ids=["head size", "type"])
+def test_drafts_that_are_not_alike_are_not_exchanged(engine, near, far, more):
+    p, d = engine(near, "p", DRAFTS, **more), engine(far, "d", DRAFTS)
+    with pytest.raises(kvpipe.Incompatible, match='layer 3 part "draft".*content_bytes'):
+        hand_over(p, d, OWN)

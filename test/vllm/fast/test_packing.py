@@ -78,15 +78,16 @@ def test_all_move_in_whole_blocks_if_some_must(monkeypatch):
     ([spec(block_size=64), spec(), spec()], "64+32"),
 ])
 def test_whole_blocks_have_one_size_on_both_sides_in_every_group(specs, sizes):
-    assert layout.fingerprint(config(), specs, "cpu-vec")["block_size"] == sizes
-    assert "block_size" not in layout.fingerprint(config(), specs, layout.COLUMNS)
+    each = [spec.block_size for spec in specs]
+    assert layout.fingerprint(config(), specs, each, "cpu-vec")["block_size"] == sizes
+    assert "block_size" not in layout.fingerprint(config(), specs, each, layout.COLUMNS)
 
 
 def test_layers_that_differ_all_count():
-    said = layout.fingerprint(config(), [spec(head_size=128), spec(), spec(head_size=128, dtype=torch.bfloat16)], layout.COLUMNS)
+    said = layout.fingerprint(config(), [spec(head_size=128), spec(), spec(head_size=128, dtype=torch.bfloat16)], [32], layout.COLUMNS)
     assert said["head_size"] == "64+128" and said["kv_dtype"] == "bfloat16+float32"
 
 
 def test_the_layers_are_the_models():
     """Not those of a rank, which may be a stage of a pipeline."""
-    assert layout.fingerprint(config(layers=63), [spec()] * 16, layout.COLUMNS)["layers"] == 63
+    assert layout.fingerprint(config(layers=63), [spec()] * 16, [32], layout.COLUMNS)["layers"] == 63
