@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from .compat import by_blocks, transfer_groups
+from .compat import by_blocks, takes_back, transfer_groups
 from .meta import Load
 from .params import Source
 
@@ -32,7 +32,8 @@ class AtOnce:
         # A load that fails is told by blocks, which cannot always be done, and not to a step that has begun meanwhile.
         self.possible = (config.kv_transfer_config.kv_load_failure_policy == "recompute"
                          and len(transfer_groups(cache)) == 1 and by_blocks(cache)
-                         and config.parallel_config.pipeline_parallel_size == 1 and not config.scheduler_config.async_scheduling)
+                         and config.parallel_config.pipeline_parallel_size == 1 and not config.scheduler_config.async_scheduling
+                         and takes_back(config))
         self._size = _size(cache) * int(config.parallel_config.tensor_parallel_size) if self.possible else 0.0
         self._rates: Dict[str, float] = {}  # node -> the most bytes a second that it was seen to give
         self.requests: Set[str] = set()

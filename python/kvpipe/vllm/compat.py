@@ -159,6 +159,12 @@ def nodes_of(config: Any) -> int:
     return int(getattr(config.parallel_config, "nnodes_within_dp", 1))
 
 
+def takes_back(config: Any) -> bool:
+    """Whether a step that computed behind a load that failed can be taken back: Model Runner V2 goes on from the tokens that it had
+    reached itself. A vLLM that does not say which it has may have that one."""
+    return not getattr(config, "use_v2_model_runner", True)
+
+
 def unsuited(settings: Any, config: Any, kv_cache_config: Any) -> Optional[str]:
     """Which of the settings cannot work in this engine, in one line; None when all can."""
     role = config.kv_transfer_config.kv_role
@@ -175,6 +181,9 @@ def unsuited(settings: Any, config: Any, kv_cache_config: Any) -> Optional[str]:
     if settings.layerwise and role != "kv_producer" and config.scheduler_config.async_scheduling:
         return "layerwise is not supported with asynchronous scheduling: what was computed behind a load that fails would be believed; " \
                "add --no-async-scheduling"
+    if settings.layerwise and role != "kv_producer" and not takes_back(config):
+        return "layerwise is not supported with Model Runner V2 where KV is loaded: it computes on behind a load that fails; " \
+               "set VLLM_USE_V2_MODEL_RUNNER=0"
     if settings.decode_offer and role == "kv_producer":
         return "decode_offer is for decode engines, and kv_role is \"kv_producer\": leave it out, or make the role \"kv_both\""
     return None

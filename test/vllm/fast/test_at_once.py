@@ -74,6 +74,7 @@ SLOW = 100 * BLOCK / SLOTS / (2 * atonce.SHORT)
     ({"policy": "fail"}, Status.DONE),  # one that is given up early would be an error
     ({"flight": 2}, Status.DONE),  # the step after the one that fails has begun, and is believed
     ({"specs": [window(400)]}, Status.DONE),  # what it fails of cannot be computed alone
+    ({"v2": True}, Status.DONE),  # Model Runner V2 does not take back the step that fails
 ])
 def test_others_are_loaded_beside(node, settings, answer):
     assert asked(known(node, **settings), request(100), answer) == (100, True)

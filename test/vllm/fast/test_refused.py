@@ -42,10 +42,10 @@ def test_others_are_not():
     assert compat.refusal(engine(), cache(head_size=64)) is None
 
 
-def with_settings(role="kv_both", asynchronous=False, pp=1):
+def with_settings(role="kv_both", asynchronous=False, pp=1, v2=False):
     return types.SimpleNamespace(kv_transfer_config=types.SimpleNamespace(kv_role=role),
                                  parallel_config=types.SimpleNamespace(pipeline_parallel_size=pp),
-                                 scheduler_config=types.SimpleNamespace(async_scheduling=asynchronous))
+                                 scheduler_config=types.SimpleNamespace(async_scheduling=asynchronous), use_v2_model_runner=v2)
 
 
 ALL = [full()]
@@ -59,6 +59,9 @@ ALL = [full()]
     ({"layerwise": True}, with_settings(asynchronous=True), ALL, "--no-async-scheduling"),
     ({"layerwise": True}, with_settings("kv_producer", True), ALL, None),
     ({"layerwise": True}, with_settings("kv_producer", pp=2), ALL, "--pipeline-parallel-size"),
+    ({"layerwise": True}, with_settings(v2=True), ALL, "VLLM_USE_V2_MODEL_RUNNER=0"),
+    ({"layerwise": True}, with_settings("kv_producer", v2=True), ALL, None),
+    ({}, with_settings(v2=True), ALL, None),
     ({}, with_settings(pp=2), ALL, None),
     ({}, with_settings(asynchronous=True), [full(), window(64)], None),
     ({"decode_offer": 9.0}, with_settings("kv_producer"), ALL, "decode_offer is for decode engines"),

@@ -26,14 +26,15 @@ def node():
         yield session
 
 
-def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, role="kv_both", **settings):
+def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, role="kv_both", v2=False,
+              **settings):
     """One of an engine whose attention has tokens where they are in blocks."""
     config = types.SimpleNamespace(
         device_config=types.SimpleNamespace(device_type="other"),
         kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_role=role, kv_load_failure_policy=policy),
         parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1, nnodes_within_dp=nodes),
         scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1),
-        cache_config=types.SimpleNamespace(enable_prefix_caching=caching))
+        cache_config=types.SimpleNamespace(enable_prefix_caching=caching), use_v2_model_runner=v2)
     return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(**{"kv_recompute_threshold": 1, "log_peers": False, **settings}))
 
 
