@@ -150,7 +150,8 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def start_load_kv(self, forward_context: Any, **more: Any) -> None:
         attention = getattr(forward_context, "attn_metadata", None)
         attention = more.get("attn_metadata") if attention is None else attention  # with full CUDA graphs
-        self._worker.begin(self._connector_metadata, attention is not None)
+        # Model Runner V2 calls this behind the forward pass, too, which is over then: it says how many tokens that had, if there was one.
+        self._worker.begin(self._connector_metadata, attention is not None or "num_tokens" in more)
         self._worker.load()
 
     def wait_for_layer_load(self, layer_name: str) -> None:

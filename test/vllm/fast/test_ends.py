@@ -149,6 +149,7 @@ def test_no_other_step_waits(node, worker, naps):
     (None, {}, False),
     ({}, {}, True),
     (None, {"attn_metadata": {}}, True),  # full CUDA graphs run outside of a forward context
+    (None, {"num_tokens": 4, "request_ids": ["r"]}, True),  # Model Runner V2, behind its forward pass
 ])
 def test_a_step_computes_where_attention_has_something_to_do(context, more, computes):
     connector = KVPipeConnector.__new__(KVPipeConnector)
