@@ -23,7 +23,7 @@ _Awaited = Tuple[Optional[Load], Sequence[int]]
 class AtOnce:
     """When, and what becomes of steps that waited in vain, for this or for a layer. Called by the engine's thread alone.
 
-    ``possible``: whether this engine does it at all. ``requests``: all that the engine has. ``evict``: has blocks not be found by
+    ``possible``: whether this engine does it at all. ``requests``: all that the engine has, by id. ``evict``: has blocks not be found by
     other requests any more; from vLLM 0.32 on, else None."""
 
     def __init__(self, config: Any, cache: Any, met: Callable[[str, float], None]) -> None:
@@ -36,7 +36,7 @@ class AtOnce:
                          and takes_back(config))
         self._size = _size(cache) * int(config.parallel_config.tensor_parallel_size) if self.possible else 0.0
         self._rates: Dict[str, float] = {}  # node -> the most bytes a second that it was seen to give
-        self.requests: Set[str] = set()
+        self.requests: Dict[str, Any] = {}
         self._next: List[_Awaited] = []  # that the next step waits for
         self._last: List[_Awaited] = []  # that the last one did
 

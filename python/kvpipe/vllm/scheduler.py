@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from .. import Node
 from . import atonce, packing
 from . import params as wire
+from . import requests
 from .begin import Begin
 from .compat import logger, room
 from .guard import going_on
@@ -39,6 +40,7 @@ class Scheduler:
         self._promised = Keyed()  # request -> the key of the load that vLLM was told of, which it may hold back for steps under way
         self._loading = Keyed()  # request -> the key of its load, for which no step waits, until all ranks are done with it
         self._asking: Any = None  # the request that was asked about last, until it has blocks
+        self._loaded: Dict[str, Any] = {}  # requests whose load is over, until they run: vLLM asks about them no more
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
         counts = Counts()
         self.counts = counts.take
@@ -67,7 +69,7 @@ class Scheduler:
 
     def add(self, request: Any) -> None:
         params = request.kv_transfer_params
-        self._at_once.requests.add(request.request_id)
+        self._at_once.requests[request.request_id] = request
         if not params:
             return
         prefill, target = bool(params.get("do_remote_decode")), isinstance(params.get("transfer_id"), str)
@@ -121,6 +123,7 @@ class Scheduler:
         """The request has blocks, and loads ``count`` tokens into the last of them; once."""
         self._asking, known = None, self._waiting.requests.pop(request.request_id, None)
         self._promised.pop(request.request_id)
+        self._loaded.pop(request.request_id, None)
         if count > 0:
             if known is not None and not known.awaited:
                 self._loading.put(request.request_id, known.source.key)
@@ -143,7 +146,7 @@ class Scheduler:
             for load in self._at_once.step():
                 self._waiting.forget(load.key)
             asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
-            if asking is not None and (self._room is None or self._room() < self._blocks.needed(asking.num_tokens)):
+            if asking is not None and self._lacks(asking) or any(map(self._lacks, self._loaded.values())):
                 self.offers.give_back()
             self.offers.step(output, step, self._tables)
             self._waiting.renew()
@@ -154,6 +157,12 @@ class Scheduler:
         self._next, self._last = Step(self._step + 1), step.last
         return step
 
+    def _lacks(self, request: Any) -> bool:
+        """Whether blocks are lacking for it to run, beyond those that it has."""
+        if self._room is None:
+            return True
+        return self._room() + requests.held(self._tables(request.request_id)) < self._blocks.needed(request.num_tokens)
+
     def ended(self, received: Any, bad: Any, failed: Any = ()) -> None:
         """All ranks are done with these requests; on any, these blocks are not what they should be, and these requests failed."""
         for request in self._ranks.hit(set(bad or ()), failed or ()):
@@ -163,8 +172,10 @@ class Scheduler:
             self._operations.whole.ended_elsewhere(request)
             self._ranks.takes.pop(request, None)
             key = self._loading.pop(request)
-            if key is not None and request in self._at_once.requests:  # else it was not for its KV that it ended: another may try
-                self._waiting.forget(key)
+            if request in self._at_once.requests:  # else it was not for its KV that it ended: another may try
+                self._loaded[request] = self._at_once.requests[request]
+                if key is not None:
+                    self._waiting.forget(key)
         for load in self._at_once.failed(bad) if bad else ():
             self._operations.drop(load, load.request)
 
@@ -180,7 +191,8 @@ class Scheduler:
         known = self._waiting.requests.pop(request.request_id, None)
         if known is not None:
             self._operations.drop(known.source, request.request_id)
-        self._at_once.requests.discard(request.request_id)
+        self._at_once.requests.pop(request.request_id, None)
+        self._loaded.pop(request.request_id, None)
         self._promised.pop(request.request_id)
         self._operations.whole.failed_elsewhere(request.request_id, "cancelled")
         self._leave(request.request_id)

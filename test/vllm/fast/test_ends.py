@@ -242,6 +242,7 @@ def scheduler(node, operations):
     scheduler._operations, scheduler._node, scheduler._settings = operations, node, Settings()
     scheduler._at_once, scheduler.offers, scheduler._blocks, scheduler._room = mock.Mock(), mock.Mock(), Blocks([0], [16], 1), None
     scheduler._promised, scheduler._loading, scheduler._at_once.step.return_value = Keyed(), Keyed(), []
+    scheduler._loaded = {}
     scheduler.offers.layered.first.return_value = 0
     return scheduler
 
@@ -284,9 +285,25 @@ def test_kept_blocks_make_room_for_a_request_that_waits(scheduler):
 def test_kept_blocks_stay_where_there_is_room(scheduler, free, drafts, given_back):
     """A request may wait for something else: for tokens of a step, an adapter, an image."""
     scheduler._room, scheduler._blocks = lambda: free, Blocks([0], [16], 1, drafts=drafts)
+    scheduler._tables = lambda request: ([],)
     scheduler.matched(types.SimpleNamespace(request_id="r", num_tokens=100), 0)
     scheduler.step(None)
     assert scheduler.offers.give_back.called == given_back
+
+
+@pytest.mark.parametrize("free, given_back", [(1, True), (2, False)])
+def test_so_they_do_beside_a_request_that_has_loaded_and_has_blocks(scheduler, free, given_back):
+    request = types.SimpleNamespace(request_id="r", num_tokens=100)
+    scheduler._at_once.requests = {"r": request}
+    scheduler._room, scheduler._tables = lambda: free, lambda request: ([1, 2, 3, 4, 5],)
+    scheduler._ranks = mock.Mock(takes={})
+    scheduler._ranks.hit.return_value = ()
+    scheduler.ended({"r"}, (), ())
+    scheduler.step(None)
+    assert scheduler.offers.give_back.called == given_back
+    scheduler.allocated(request, None, 0)
+    scheduler.step(None)
+    assert scheduler.offers.give_back.call_count == given_back, "it runs"
 
 
 def test_a_hook_that_goes_on_failing_is_logged_now_and_then(monkeypatch):

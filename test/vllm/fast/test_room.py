@@ -38,3 +38,23 @@ def test_a_load_that_finds_no_room_gets_that_of_what_is_kept(near, drafts, spare
         d.add("r", WAITS, 1, p.params["r"])
         assert steps(d, lambda: "r" in d.received)
         assert "turn" in d.sent
+
+
+def test_so_does_a_request_that_lacks_a_block_when_it_has_loaded(near):
+    """vLLM asks about it no more, and serves nobody before it who would have room made."""
+    model = models.opt(places.MADE / "facebook/opt-125m")
+    pair = {"transfer_id": "t", "kvpipe": {"v": 1, "node": near.node, "token": "A" * 22}}
+    turn, most = list(range(2, 2 * SLOTS)), 5
+    with contextlib.ExitStack() as stack:
+        p = Engine(model, near.socket, "p loaded", budget=256)
+        stack.callback(p.close)
+        d = Engine(model, near.socket, "d loaded", budget=256, drafts=3, blocks=1 + 3 + len(WAITS) // SLOTS,
+                   decode_offer=3000.0, decode_offer_share=1.0)
+        stack.callback(d.close)
+        d.add("turn", turn, most)
+        assert d.step(), "it has two blocks, and will have the one that the drafts of the other are admitted with"
+        d.add("r", WAITS, 1, {"do_remote_prefill": True, **pair})
+        assert steps(d, lambda: "turn" in d.ends) and d.params["turn"], "it is kept"
+        p.add("r", WAITS, 1, {"do_remote_decode": True, **pair})
+        assert steps(p, lambda: "r" in p.ends) and steps(d, lambda: "r" in d.received)
+        assert steps(d, lambda: "r" in d.ends) and "turn" in d.sent and not d.failed
