@@ -6,6 +6,7 @@ import models
 import places
 import pytest
 from engine import SLOTS, Engine, wait
+from vllm.v1.core.sched.interface import PauseState
 
 KEPT, WAITS = list(range(2, 72)), list(range(100, 100 + 6 * SLOTS))
 
@@ -58,3 +59,18 @@ def test_so_does_a_request_that_lacks_a_block_when_it_has_loaded(near):
         p.add("r", WAITS, 1, {"do_remote_decode": True, **pair})
         assert steps(p, lambda: "r" in p.ends) and steps(d, lambda: "r" in d.received)
         assert steps(d, lambda: "r" in d.ends) and "turn" in d.sent and not d.failed
+
+
+def test_a_pause_waits_for_what_is_kept_until_the_connectors_cache_is_reset(near):
+    """As docs/vllm.md says: vLLM resets it itself only after the pause."""
+    with contextlib.ExitStack() as stack:
+        d = Engine(models.opt(places.MADE / "facebook/opt-125m"), near.socket, "d paused", budget=256, decode_offer=3000.0,
+                   decode_offer_share=1.0)
+        stack.callback(d.close)
+        d.add("turn", KEPT, 3)
+        assert steps(d, lambda: "turn" in d.ends) and d.params["turn"], "it is kept"
+        d.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+        d.step()
+        assert d.scheduler.has_requests() and not d.sent
+        d.scheduler.reset_prefix_cache(reset_connector=True)
+        assert steps(d, lambda: not d.scheduler.has_requests()) and d.sent == {"turn"}
