@@ -72,12 +72,12 @@ def flag(name: str, value: Any) -> bool:
         raise Invalid(f"{name} is {show(value)}: must be True or False") from None
 
 
-def pair(name: str, value: Any) -> Tuple[int, int]:
+def pair(name: str, value: Any, bits: int = 32) -> Tuple[int, int]:
     try:
         first, second = value
     except (TypeError, ValueError, NotImplementedError):  # the last one is a memoryview's
         raise Invalid(f"{name} is {show(value)}: must be a pair of integers") from None
-    return integer(f"{name}[0]", first), integer(f"{name}[1]", second)
+    return integer(f"{name}[0]", first, bits), integer(f"{name}[1]", second, bits)
 
 
 def text(name: str, value: Optional[str]) -> Optional[bytes]:

@@ -72,7 +72,7 @@ class View:
         self.heads = integer("view: heads", heads)
         self.total_heads = self.first_head + self.heads if total_heads is None else integer(
             "view: total_heads", total_heads)
-        token, head = pair("view: strides", (0, 0) if strides is None else strides)
+        token, head = pair("view: strides", (0, 0) if strides is None else strides, 64)
         self.strides = (token, head)
         self.content_bytes = integer("view: content_bytes", content_bytes, 64)
         self.kind = kind

@@ -208,8 +208,10 @@ def test_view():
     assert (record.region, record.kind, record.part, record.total_heads) == (7, 1, b"kv", 1)
     opaque = kvpipe.View(region, 8, kind="opaque", num_blocks=4, block_stride=64, content_bytes=64, part="ssm").record()
     assert (opaque.kind, opaque.token_stride, opaque.heads, opaque.base) == (2, 0, 1, 8)
+    head_major = kvpipe.View(region, 0, **{**good, "strides": (4, 10 << 30)}).record()
+    assert (head_major.token_stride, head_major.head_stride) == (4, 10 << 30), "eight heads of a pool of 80 GiB"
     for change in (
-        {"kind": "square"}, {"strides": None}, {"block_size": 0}, {"part": ""}, {"part": "x" * 16},
+        {"kind": "square"}, {"strides": None}, {"strides": (4, 2**64)}, {"block_size": 0}, {"part": ""}, {"part": "x" * 16},
         {"num_blocks": -1}, {"heads": 2**32}, {"strides": (1,)}, {"layer": "0"},
     ):
         with pytest.raises(kvpipe.Invalid, match="view: " + next(iter(change)).replace("strides", "(strides|a paged)")
