@@ -16,6 +16,8 @@ VERSION = 1
 _MAX_KEY, _MAX_PEER, _MAX_TRACE = 256, 255, 64
 #: seconds that finished KV may be kept for a next turn
 _MAX_KEEP = 3600.0
+#: seconds of other times; more would be refused at each hand-over, and so would what is no whole nanosecond
+_LEAST, _MOST = 0.001, 30 * 86_400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Settings:
             values[key] = _typed(key, value, fields[key].default)
         settings = cls(**values)
         for key in ("connect_timeout", "lease", "timeout"):
-            if getattr(settings, key) <= 0:
-                raise ValueError(f"kvpipe: {key} is {getattr(settings, key)}: give seconds above 0")
+            if not _LEAST <= getattr(settings, key) <= _MOST:  # not a number is neither
+                raise ValueError(f"kvpipe: {key} is {getattr(settings, key)}: give {_LEAST} to {_MOST} seconds (30 days)")
         if not 0 <= settings.decode_offer_share <= 1:
             raise ValueError(f"kvpipe: decode_offer_share is {settings.decode_offer_share}: give 0 to 1, 0.2 is a fifth")
         if settings.kv_recompute_threshold < 0:
