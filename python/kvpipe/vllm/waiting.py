@@ -13,6 +13,9 @@ from .params import Settings, Source
 
 #: seconds that a node which counts as gone has to say of a request that it is back
 _MOMENT = 0.1
+#: seconds after which a producer hears again of a request, at the latest: its daemon may grant less than was asked for
+#: (`offers.max_lease`), which nobody hears here, and a watch is one small message
+_AGAIN = 3.0
 
 
 class Known(NamedTuple):
@@ -66,7 +69,7 @@ class Waiting:
     def renew(self) -> None:
         """Once a step."""
         if self.requests:
-            late = time.monotonic() - self._settings.lease / 3
+            late = time.monotonic() - min(self._settings.lease / 3, _AGAIN)
             for request, known in self.requests.items():
                 if known.asked <= late and not known.asking:
                     self.requests[request] = self._watch(request, known)

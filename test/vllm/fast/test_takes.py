@@ -280,6 +280,17 @@ def test_a_producer_that_has_answered_hears_again_of_a_request_that_waits(node, 
     assert node.told == [watch] * 2, "just now"
 
 
+@pytest.mark.parametrize("lease, due", [(30.0, 3.1), (1.5, 0.6)])
+def test_a_producer_hears_again_before_a_lease_ends_that_its_daemon_cut(node, clock, lease, due):
+    side = scheduler(node, lease=lease)
+    side.add(request(100))
+    node.coming = [ends(1)]
+    for told, later in ((1, due - 0.2), (2, 0.2)):
+        clock[0] += later
+        step(side)
+        assert node.told == [("watch", "k")] * told
+
+
 #: of a request's watch, and of its take
 GONE = [ends(1, Status.FAILED, Reason.TIMEOUT), ends(2, Status.FAILED, Reason.PEER_GONE)]
 
