@@ -60,6 +60,15 @@ int kv_check_timeout(const char *what, int64_t *ns, int64_t def)
 	return 0;
 }
 
+int kv_check_deadline(const char *what, int64_t *ns, int64_t def)
+{
+	int err = kv_check_timeout(what, ns, def);
+
+	if (err == 0 && *ns > KV_HOUR_NS && *ns <= KV_MONTH_NS)
+		*ns = KV_HOUR_NS;
+	return err;
+}
+
 int kv_check_bytes(const char *what, const void *p, size_t len, size_t min, size_t max)
 {
 	if (len < min || len > max)

@@ -33,6 +33,7 @@
 #define KV_OP_NS (30 * KV_SEC)       /* default of operations and leases */
 #define KV_ROOM_NS (100 * KV_MS)     /* how long a submission waits for room */
 #define KV_GRACE_NS (500 * KV_MS)    /* what the daemon is given beyond a deadline before the library acts */
+#define KV_HOUR_NS (3600 * KV_SEC)   /* takes, watches and drops last no longer */
 #define KV_MONTH_NS (30ll * 86400 * KV_SEC) /* the daemon refuses more */
 #define KV_FOREVER_NS (30 * KV_SEC)  /* what KVPIPE_FOREVER means past an operation's deadline */
 #define KV_MAX_RECORDS 65536u        /* operations that were not given to kvpipe_op_free() */
@@ -83,6 +84,7 @@ int kv_copy_opts(const char *what, const void *user, void *ours, size_t size);
 int kv_copy_out(const char *what, const char *type, void *user, void *ours, size_t size);
 int kv_check_zero(const char *what, const uint64_t *reserved, size_t n);
 int kv_check_timeout(const char *what, int64_t *ns, int64_t def); /* replaces 0 by def */
+int kv_check_deadline(const char *what, int64_t *ns, int64_t def); /* and cuts it as the daemon does, which may be away, and not the first */
 int kv_check_bytes(const char *what, const void *p, size_t len, size_t min, size_t max);
 int kv_check_text(const char *what, const char *s, size_t max, size_t *len); /* NULL is empty */
 

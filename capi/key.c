@@ -24,7 +24,7 @@ static int key_op(kvpipe_t *kv, const char *what, uint8_t opcode, int64_t def, c
 	if (err == 0)
 		err = kv_check_text("peer", o.peer, KVPIPE_MAX_PEER, &peer_len);
 	if (err == 0)
-		err = kv_check_timeout("timeout_ns", &o.timeout_ns, def);
+		err = kv_check_deadline("timeout_ns", &o.timeout_ns, def);
 	if (err != 0)
 		return err;
 	struct kv_op *op = kv_op_new(opcode);

@@ -78,6 +78,33 @@ static void everything(void)
 	fake_stop(f);
 }
 
+/* An hour is the longest deadline, and begins once, with however many daemons. What a daemon refuses is left to it. */
+static void an_hour_at_most(void)
+{
+	const int64_t day = 24 * KV_HOUR_NS, month = 30 * day;
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_key_opts k = KVPIPE_OPTS(kvpipe_key_opts, .key = "w", .key_len = 1, .token = TOKEN, .token_len = 16, .timeout_ns = month);
+	kvpipe_op_t watch;
+
+	take_key(kv, "t", day);
+	CHECK_INT(kvpipe_watch(kv, &k, &watch), 0);
+	take_key(kv, "long", month + 1);
+	await_seen(3);
+	for (unsigned int i = 0; i < 2; i++)
+		CHECK_INT(seen(i).e.timeout_ns, KV_HOUR_NS);
+	CHECK_INT(seen(2).e.timeout_ns, month + 1);
+	fake_end(f, seen(2).e.user_data, KVPIPE_FAILED, KVPIPE_E_INVALID, 0);
+	check_end(kv, seen(2).e.user_data, KVPIPE_FAILED, KVPIPE_E_INVALID, "");
+	fake_die(f);
+	fake_return(f);
+	await_seen(5);
+	for (unsigned int i = 3; i < 5; i++)
+		CHECK(seen(i).e.timeout_ns < (uint64_t)KV_HOUR_NS);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Its regions are 1, 2, ... in each life. */
 static struct fake_conf alike = { .submission = note };
 
@@ -602,7 +629,7 @@ static void foreign_release_at_the_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(everything), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
+		TEST(everything), TEST(an_hour_at_most), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
 		TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
 		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(ranks_late), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
