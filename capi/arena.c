@@ -56,7 +56,7 @@ int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t 
 	if (err == 0)
 		err = tell(e, deadline);
 	if (err != 0) {
-		if (err != -KVPIPE_E_TIMEOUT)
+		if (err != -KVPIPE_E_TIMEOUT && e->region == 0) /* what the daemon has stays pinned: the next attempt makes no other */
 			kv_end_drop_made(e);
 		return err;
 	}

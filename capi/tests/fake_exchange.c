@@ -58,7 +58,7 @@ struct exchange {
 	bool leave;
 	uint16_t still; /* 0: none */
 	unsigned int fail, shorts, seen_gets, seen_puts, declines;
-	uint32_t reason, refuse, refuse_puts, refused_puts, ready_to_release;
+	uint32_t reason, refuse, refuse_layout, refuse_puts, refused_puts, ready_to_release;
 	const char *refusal;
 	struct get *unreleased[64];
 };
@@ -320,6 +320,9 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 	bool leave = e->x->leave && head->type == KVPIPE_CTL_REGISTER, still = head->type == e->x->still;
 	if (still)
 		e->x->still = 0;
+	uint32_t refused = head->type == KVPIPE_CTL_LAYOUT ? e->x->refuse_layout : 0;
+	if (refused != 0)
+		e->x->refuse_layout = 0;
 	pthread_mutex_unlock(&e->x->lock);
 	if (still) {
 		fake_pause(f, true);
@@ -327,6 +330,10 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 	}
 	if (leave) {
 		fake_hang_up(f);
+		return true;
+	}
+	if (refused != 0) {
+		fake_ack(f, head->seq, refused, 0, e->x->refusal);
 		return true;
 	}
 	if (head->type == KVPIPE_CTL_REGISTER) {
@@ -423,6 +430,14 @@ void exchange_refuse(struct exchange *x, uint32_t reason, const char *text)
 {
 	pthread_mutex_lock(&x->lock);
 	x->refuse = reason;
+	x->refusal = text;
+	pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_refuse_layout(struct exchange *x, uint32_t reason, const char *text)
+{
+	pthread_mutex_lock(&x->lock);
+	x->refuse_layout = reason;
 	x->refusal = text;
 	pthread_mutex_unlock(&x->lock);
 }

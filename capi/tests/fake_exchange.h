@@ -24,6 +24,8 @@ void exchange_fail(struct exchange *x, unsigned int n, uint32_t reason);
 void exchange_release(struct exchange *x);
 /* From now on BIND is refused. */
 void exchange_refuse(struct exchange *x, uint32_t reason, const char *text);
+/* The next LAYOUT is refused. */
+void exchange_refuse_layout(struct exchange *x, uint32_t reason, const char *text);
 /* From now on PUTs are refused, with texts that end in their number; 0: no longer. */
 void exchange_refuse_puts(struct exchange *x, uint32_t reason);
 /* Submissions of each fake's first sessions are taken and forgotten. */

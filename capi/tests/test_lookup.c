@@ -143,6 +143,22 @@ static void the_daemon_stands_still(void)
 	}
 }
 
+/* Memory that the daemon has is pinned once, however often it refuses what is said of it. */
+static void a_layout_is_refused(void)
+{
+	kvpipe_msg_t *m;
+
+	start(1 << 16);
+	insert(1, NULL, 0, NULL);
+	kvpipe_query_t *q = ask(NULL, 0, NULL, KVPIPE_PREFIX);
+	for (int i = 0; i < 2; i++) {
+		exchange_refuse_layout(x, KVPIPE_E_QUOTA, "too many layouts");
+		CHECK_FAILS(kvpipe_query_wait(q, WAIT, &m), KVPIPE_E_QUOTA, "too many layouts");
+	}
+	expect(q, 1, 0);
+	stop();
+}
+
 /* What a query found, and had no room for, is not kept for it any more when it asks for that: its time is over, or the node was away. */
 static void not_kept(void)
 {
@@ -861,7 +877,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
-		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(not_kept),
+		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(a_layout_is_refused), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused),
 		TEST(a_put_needs_room_beside_what_the_key_has),
 		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
