@@ -16,6 +16,8 @@
 #define KV_ALIGN 64u                          /* where tensors begin in an item */
 #define KV_ITEM_MAX (UINT32_MAX - KV_ALIGN)   /* bytes of an item: tokens of a block list */
 #define KV_ITEMS 262144u                      /* operations of a home at a time: what is in it, its BIND, ... */
+#define KV_BLOCK_MAX 65536u                   /* bytes; enough for the largest capacity */
+#define KV_BLOCKS_MAX (1u << 26)              /* of an arena: of a layout the daemon takes no more */
 #define KV_PIPE_BYTES (64ull << 20)           /* default capacity */
 #define KV_NAP_NS 20000
 #define KV_CACHED (16u << 20)                 /* bytes: what waits in a pipe beyond is read from memory, not from caches */

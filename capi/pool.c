@@ -15,6 +15,8 @@ uint32_t kv_block_bytes(uint64_t capacity)
 
 	while (block < 4096 && block < capacity / (2 * KV_ITEMS))
 		block *= 2;
+	while (block < KV_BLOCK_MAX && 2 * kv_home_bytes(capacity) / block >= KV_BLOCKS_MAX) /* a receiving end has twice that */
+		block *= 2;
 	return block;
 }
 

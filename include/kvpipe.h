@@ -513,10 +513,10 @@ struct kvpipe_tensor {
  *    sending side holds at most `capacity` bytes that nobody has received yet, and waits for room beyond that; a slow receiver
  *    slows nobody else. None (a NULL tensor) and tensors without bytes are values like others and take no room.
  *  - The memory behind a capacity is a quarter and 64 KiB larger, present from the start, and twice that at a receiving end. An item with
- *    bytes takes whole blocks of it: of 256 bytes, doubled with the capacity from 128 MiB on, 4096 at most; its tensors begin at multiples
- *    of 64. So small items may fill the blocks before the capacity, and there are 262,139 items at a time at most; an item of 1,700 bytes in five
- *    tensors never waits for anything but the capacity, or that. What ran out is said. A capacity is at most 2^40 bytes, and an item 4,294,967,231,
- *    whatever the capacity.
+ *    bytes takes whole blocks of it: of 256 bytes, doubled with the capacity from 128 MiB on to 4096, and beyond 100 GiB to 65,536; its
+ *    tensors begin at multiples of 64. So small items may fill the blocks before the capacity, and there are 262,139 items at a time at
+ *    most; an item of 1,700 bytes in five tensors never waits for anything but the capacity, or that. What ran out is said. A capacity is
+ *    at most 2^40 bytes, and an item 4,294,967,231, whatever the capacity.
  *  - A name lives on its node. `token` (16 to 32 bytes, or none): both ends must give the same.
  *  - What was published stays receivable for `linger` after its end was closed or its process died, then the receiver gets
  *    CLOSED or PEER_GONE. What is in a pipe or buffer does not survive its daemon: RESTARTED.

@@ -526,9 +526,10 @@ static void capacities(void)
 	};
 	const struct kvpipe_tensor *members[5] = { &t[0], &t[1], &t[2], &t[3], &t[4] };
 
-	for (uint64_t capacity = 1700; capacity < 1ull << 40; capacity += capacity / 7 + 1) {
+	for (uint64_t capacity = 1700; capacity <= 1ull << 40; capacity += capacity / 7 + 1) {
 		uint64_t n = capacity / 1700 < KV_ITEMS ? capacity / 1700 : KV_ITEMS, block = kv_block_bytes(capacity);
 		CHECK(n * ((1700 + 4 * 63 + block - 1) / block * block) <= kv_home_bytes(capacity));
+		CHECK((kv_home_bytes(capacity) * 2 + 4095) / 4096 * 4096 / block <= KV_BLOCKS_MAX); /* a layout's */
 	}
 	start(17000000);
 	for (int i = 0; i < 10000; i++)
