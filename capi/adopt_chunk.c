@@ -6,8 +6,8 @@
 
 /*
  * A large allocation of glibc is a mapping of its own. Two words lie before the caller's bytes: how far the mapping's start is
- * from them, and how far its end, with 2 in the low bits. Other data there would have to agree with three multiples of the
- * page size by chance.
+ * from them, and how far its end, with 2 in the low bits. From glibc 2.43 on the latter leaves out as much as the two words take, so
+ * which of both it is shows in where pages end. Other data there would have to agree with three multiples of the page size by chance.
  */
 __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const struct kv_adopt *a, uintptr_t low,
 									    uintptr_t high)
@@ -24,6 +24,8 @@ __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const 
 	if ((size & 7) != 2 || before > chunk - low || size - 2 > high - chunk)
 		return false;
 	uintptr_t start = chunk - before, end = chunk + (size - 2);
+	if (end % a->page != 0 && head <= high - end)
+		end += head;
 	return start % a->page == 0 && end % a->page == 0 && start <= a->first && a->end <= end;
 }
 

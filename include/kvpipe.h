@@ -196,7 +196,8 @@ struct kvpipe_adopt_opts {
  * From then on, after the region's end as well, until the program frees it: no realloc() and no mremap(), nor what calls them, since
  * bytes that it grows by would lie behind the end of the memfd, and to touch them is SIGBUS: allocate anew and copy; children that
  * are forked share the memory instead of getting a copy, and it has transparent huge pages only where shmem has them. So it is
- * after a call that failed, too. It may be adopted again.
+ * after a call that failed, too. It may be adopted again. Where GLIBC_TUNABLES sets glibc.malloc.tcache_max above the size of such an
+ * allocation, glibc 2.43 and later keep it when it is freed, and give it, as it is, to some later malloc(): do not set it so.
  *
  * What can be adopted is private anonymous memory whose pages hold nothing else: pages that the bytes fill, a mapping of just
  * these pages, or one allocation of glibc that has a mapping of its own (malloc() of at least M_MMAP_THRESHOLD bytes), from its

@@ -85,12 +85,12 @@ void check_pattern(const uint8_t *p, size_t len, unsigned int salt)
 		CHECK_INT(p[i], (uint8_t)(i * 7 + i / PAGE + salt));
 }
 
-uint8_t *chunk(size_t at, size_t len, size_t *whole)
+uint8_t *chunk(size_t at, size_t len, size_t out, size_t *whole)
 {
-	*whole = (at + len + PAGE - 1) / PAGE * PAGE;
+	*whole = (at + len + out + PAGE - 1) / PAGE * PAGE;
 	uint8_t *p = mmap(NULL, *whole + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(p != MAP_FAILED);
-	size_t words[2] = { at - 16, (*whole - (at - 16)) | 2 };
+	size_t words[2] = { at - 16, (*whole - out - (at - 16)) | 2 };
 	memcpy(p + at - 16, words, sizeof(words));
 	return p + at;
 }

@@ -30,9 +30,9 @@ int adopt(void *addr, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 /* A mapping of its own, with pages around it that nothing may merge with. */
 uint8_t *pages(size_t len);
 void unmap(uint8_t *p, size_t len);
-/* Memory as glibc's malloc() lays out a large allocation, the caller's bytes at offset at, and two pages more. What malloc()
- * is here is the sanitizer's. */
-uint8_t *chunk(size_t at, size_t len, size_t *whole);
+/* Memory as glibc's malloc() lays out a large allocation, the caller's bytes at offset at, and two pages more. Its size leaves out
+ * so many bytes at the end: none, or 16 from glibc 2.43 on. What malloc() is here is the sanitizer's. */
+uint8_t *chunk(size_t at, size_t len, size_t out, size_t *whole);
 
 void pattern(uint8_t *p, size_t len, unsigned int salt);
 void check_pattern(const uint8_t *p, size_t len, unsigned int salt);

@@ -74,13 +74,15 @@ static void in_place(void)
 
 static void allocations(void)
 {
-	static const size_t offsets[] = { 16, 64, 1024 };
+	static const struct {
+		size_t at, out;
+	} layouts[] = { { 16, 0 }, { 64, 0 }, { 1024, 0 }, { 16, 16 }, { 1024, 16 } };
 	kvpipe_region_t region;
 
 	begin();
-	for (size_t i = 0; i < 3; i++) {
-		size_t at = offsets[i], len = 300000 + i, whole;
-		uint8_t *p = chunk(at, len, &whole);
+	for (size_t i = 0; i < KV_COUNT(layouts); i++) {
+		size_t at = layouts[i].at, len = 300000 + i, whole;
+		uint8_t *p = chunk(at, len, layouts[i].out, &whole);
 		/* More pages, somebody else's, without a border in between. */
 		uint8_t *theirs = p - at + whole;
 		theirs[0] = 77;

@@ -49,11 +49,14 @@ static void refused(void)
 	REFUSED(p + 100, 2 * PAGE, "may hold others' data");
 	REFUSED(p, 2 * PAGE + 1, "may hold others' data");
 	REFUSED(p + PAGE - 8, 2 * PAGE, "may hold others' data");
-	size_t whole;
-	uint8_t *q = chunk(64, 10 * PAGE, &whole);
-	REFUSED(q + 64, 5 * PAGE, "may hold others' data"); /* not from its beginning */
-	REFUSED(q, whole, "may hold others' data");         /* more than it is */
-	CHECK(munmap(q - 64, whole + 2 * PAGE) == 0);
+	uint8_t *q;
+	for (size_t out = 0; out <= 16; out += 16) {
+		size_t whole;
+		q = chunk(64, 10 * PAGE, out, &whole);
+		REFUSED(q + 64, 5 * PAGE, "may hold others' data"); /* not from its beginning */
+		REFUSED(q, whole, "may hold others' data");         /* more than it is */
+		CHECK(munmap(q - 64, whole + 2 * PAGE) == 0);
+	}
 	REFUSED(p - PAGE, 2 * PAGE, "cannot be read and written: make it so with mprotect()");
 	CHECK(munmap(p + 3 * PAGE, PAGE) == 0);
 	REFUSED(p, 8 * PAGE, "adopt what malloc() or mmap() gave, and no more");
