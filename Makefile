@@ -19,6 +19,7 @@ VENV  := $(BUILD)/venv
 GO     ?= go
 CC     := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 AR     := $(if $(filter default undefined,$(origin AR)),ar,$(AR))
+OBJCOPY ?= objcopy
 PYTHON ?= python3
 
 # The number that libkvpipe.pc and package metadata carry, and the string that

@@ -39,11 +39,17 @@ $(LIB)/libkvpipe.so.0: $(OBJ) capi/kvpipe.map $(BUILD)/obj/c.list
 $(LIB)/libkvpipe.so: $(LIB)/libkvpipe.so.0
 	@ln -sf $(<F) $@
 
-$(LIB)/libkvpipe.a: $(OBJ) $(BUILD)/obj/c.list
+# One object, whose names are the program's to use but for those of the ABI, as with the shared library.
+$(BUILD)/obj/kvpipe.o: $(OBJ) $(BUILD)/obj/c.list
+	$(call say,CC)
+	$(Q)$(CC) -r -nostdlib -o $@ $(OBJ)
+	$(Q)$(OBJCOPY) --localize-hidden $@
+
+$(LIB)/libkvpipe.a: $(BUILD)/obj/kvpipe.o
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR)
-	$(Q)$(AR) rcsD $@ $(OBJ)
+	$(Q)$(AR) rcsD $@ $<
 
 # Points into this tree; an installed package writes its own. pkg-config wants spaces escaped.
 $(LIB)/pkgconfig/kvpipe.pc: export TREE = $(subst $() ,\\ ,$(ROOT))
@@ -72,6 +78,8 @@ ifeq ($(C_SOURCES),)
 	@echo 'part skipped: there is no capi/*.c'
 else
 	@scripts/abi.sh $(LIB)/libkvpipe.so.0 capi/kvpipe.symbols
+	@diff -u --label $(LIB)/libkvpipe.a <(nm --defined-only -g $(LIB)/libkvpipe.a | awk 'NF == 3 { print $$3 }' | LC_ALL=C sort) \
+		<(sed 's/@.*//' capi/kvpipe.symbols)
 	@scripts/abitypes.sh $(LIB)/libkvpipe.so.0 capi/kvpipe.abi
 endif
 

@@ -35,7 +35,7 @@ $(NFPM)-$(NFPM_VERSION):
 # What is compiled: with the rules of `make build`, into a folder for each architecture.
 packages-compile: cross-deps
 	@$(foreach arch,$(ARCHES),$(MAKE) BUILD=$(PKG)/$(arch) CC=$(call tool,$(arch),gcc) AR=$(call tool,$(arch),ar) \
-		CFLAGS='$(PKG_CFLAGS)' LDFLAGS='$(PKG_LDFLAGS)' $(PKG)/$(arch)/lib/libkvpipe.so.0 $(PKG)/$(arch)/lib/libkvpipe.a &&) true
+		OBJCOPY=$(call tool,$(arch),objcopy) CFLAGS='$(PKG_CFLAGS)' LDFLAGS='$(PKG_LDFLAGS)' $(PKG)/$(arch)/lib/libkvpipe.so.0 $(PKG)/$(arch)/lib/libkvpipe.a &&) true
 	@mkdir -p $(foreach arch,$(ARCHES),$(PKG)/$(arch)/bin)
 	@$(foreach arch,$(ARCHES),$(foreach command,$(PKG_COMMANDS), \
 		printf '  GO   %s\n' $(PKG)/$(arch)/bin/$(command) && \
