@@ -7,24 +7,24 @@
 #include <linux/memfd.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Returns an errno; on failure nothing is left. */
 static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	struct stat st;
+	struct statfs fs;
 	int err = 0;
 
 	m->addr = MAP_FAILED;
 	m->fd = kv_memfd("kvpipe", mfd_flags);
 	if (m->fd < 0)
 		return errno;
-	/* The block size of a memfd is its page size, huge or not. */
-	if (fstat(m->fd, &st) != 0)
+	/* Its page size, huge or not: of hugetlbfs that of its pages. st_blksize would tell of transparent huge pages, too. */
+	if (fstatfs(m->fd, &fs) != 0)
 		err = errno;
-	m->page = err == 0 ? (size_t)st.st_blksize : 1;
+	m->page = err == 0 ? (size_t)fs.f_bsize : 1;
 	m->mapped = (nbytes + m->page - 1) / m->page * m->page;
 	if (err == 0 && (ftruncate(m->fd, (off_t)m->mapped) != 0 || fcntl(m->fd, F_ADD_SEALS, seals) != 0))
 		err = errno;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 /* One call. */
@@ -228,8 +229,8 @@ static int revalidate(struct change *c)
 static int populate(const struct change *c)
 {
 	const struct kv_region *r = c->r;
-	struct stat st;
-	int err = fstat(r->fd, &st) == 0 ? kv_populate(r->fd, r->addr, r->mapped, (size_t)st.st_blksize) : errno;
+	struct statfs fs;
+	int err = fstatfs(r->fd, &fs) == 0 ? kv_populate(r->fd, r->addr, r->mapped, (size_t)fs.f_bsize) : errno;
 
 	if (err == 0)
 		return 0;

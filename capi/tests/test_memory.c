@@ -131,6 +131,34 @@ static void alloc(void)
 	fake_stop(f);
 }
 
+static bool transparent;
+
+/* Where shmem gets transparent huge pages (shmem_enabled), files tell of them as of what is best for them. */
+int fstat(int fd, struct stat *st)
+{
+	int rc = fstatat(fd, "", st, AT_EMPTY_PATH);
+
+	if (transparent)
+		st->st_blksize = 2 << 20;
+	return rc;
+}
+
+static void transparent_huge_pages(void)
+{
+	struct fake *f = fake_start(&asking);
+	kvpipe_t *kv = fake_connect(f);
+	void *addr;
+	kvpipe_region_t region;
+
+	memset(&asked, 0, sizeof(asked));
+	transparent = true;
+	CHECK_INT(kvpipe_mem_alloc(kv, 5000, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	transparent = false;
+	CHECK_INT(asked.size, 2 * 4096); /* and no more counts to limits */
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Huge pages, where this machine has some; and a clear answer where it has none. */
 static void huge(void)
 {
@@ -308,6 +336,6 @@ static void layouts(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(alloc), TEST(huge), TEST(register_fd), TEST(slow), TEST(layouts) };
+	static const struct test tests[] = { TEST(alloc), TEST(transparent_huge_pages), TEST(huge), TEST(register_fd), TEST(slow), TEST(layouts) };
 	return RUN(tests);
 }
