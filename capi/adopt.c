@@ -90,6 +90,7 @@ static int check(const struct kvpipe_adopt_opts *o, struct kv_adopt *a)
 
 int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_region_t *region)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_adopt_opts o;
 	struct kv_adopt a;
 	int fd = -1, err = kv_enter(kv);

@@ -100,6 +100,7 @@ void kv_memory_drop(struct kv_memory *m)
 
 int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, void **addr, kvpipe_region_t *region)
 {
+	KV_UNCANCELLED;
 	const uint32_t both = KVPIPE_MEM_HUGE | KVPIPE_MEM_NO_HUGE;
 	struct kv_memory m = { .fd = -1 };
 	int err = kv_enter(kv);

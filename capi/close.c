@@ -64,6 +64,7 @@ void kv_await_fence(int sock, int64_t deadline)
 
 void kvpipe_close(kvpipe_t *kv)
 {
+	KV_UNCANCELLED;
 	kv_close(kv, kv_now() + KV_CALL_NS);
 }
 

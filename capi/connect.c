@@ -219,6 +219,7 @@ int kv_session_open(const struct kvpipe_hello *hello, const struct kv_paths *pat
 
 int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_connect_opts o;
 	struct kv_paths paths;
 

@@ -56,7 +56,7 @@ const char *kv_span(char to[32], int64_t ns);
 /* What to do about a daemon that is there and silent. */
 #define KV_LOOK "is it stopped, or short of CPU? its log and \"kvpipectl doctor\" say more"
 
-/* ---- errors (thread.c) ---- */
+/* ---- errors, and cancellation (thread.c) ---- */
 /* Keeps the text for kvpipe_last_error() and returns -reason. */
 int kv_err(enum kvpipe_reason reason, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 #ifdef __clang_analyzer__ /* which cannot know that no reason is 0 */
@@ -65,6 +65,14 @@ int kv_err(enum kvpipe_reason reason, const char *fmt, ...) __attribute__((forma
 /* Memory of the calling thread that lives until its next kv_thread_reset(). NULL: out of memory. */
 void *kv_thread_alloc(size_t size);
 void kv_thread_reset(void);
+
+/*
+ * Stands in every call that waits, or asks the kernel for something, before it takes anything: a thread that is cancelled in there
+ * ends after it, and leaves no lock held and nobody waiting.
+ */
+#define KV_UNCANCELLED __attribute__((cleanup(kv_cancellable_again))) int kv_cancellable = kv_uncancellable()
+int kv_uncancellable(void);
+void kv_cancellable_again(int *was);
 
 /* n random bytes; false: the kernel has none. */
 bool kv_random(void *to, size_t n);

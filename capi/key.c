@@ -5,6 +5,7 @@
 static int key_op(kvpipe_t *kv, const char *what, uint8_t opcode, int64_t def, const struct kvpipe_key_opts *opts,
 		  kvpipe_op_t *id)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_key_opts o;
 	size_t trace_len, peer_len;
 	int err = kv_enter(kv);

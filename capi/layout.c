@@ -284,6 +284,7 @@ int kv_layout_set(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews
 int kvpipe_set_layout(kvpipe_t *kv, const struct kvpipe_view *views, uint32_t nviews,
 		      const struct kvpipe_field *fingerprint, uint32_t nfields)
 {
+	KV_UNCANCELLED;
 	int err = kv_enter(kv);
 
 	return err != 0 ? err : kv_layout_set(kv, views, nviews, fingerprint, nfields, kv_now() + KV_CALL_NS);
@@ -331,6 +332,7 @@ void kv_progress_show(kvpipe_t *kv)
 
 int kvpipe_progress(kvpipe_t *kv, uint64_t value)
 {
+	KV_UNCANCELLED;
 	int err = kv_enter(kv);
 
 	if (err != 0)

@@ -16,6 +16,7 @@ static bool selecting_ready(struct kv_end *e)
 
 int kvpipe_lookup_open(kvpipe_t *kv, const struct kvpipe_lookup_opts *opts, kvpipe_lookup_t **out)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_lookup_opts o;
 	int err = kv_enter(kv);
 
@@ -63,6 +64,7 @@ struct kv_end *kv_lookup_enter(kvpipe_lookup_t *l, const char *what, bool home, 
 
 int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tensor *const members[5], int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct kv_put put = { .what = "insert", .form = KVPIPE_MATCH_ANY, .count = KV_MEMBERS };
 	uint32_t *tokens;
 	int err;
@@ -99,6 +101,7 @@ static int seen(struct kvpipe_lookup *l, int64_t deadline)
 
 int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, const struct kvpipe_tensor *value, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct kv_answer answer = { 0 };
 	const struct kv_put put = {
 		.what = "put", .form = KVPIPE_MATCH_KEY, .members = { value }, .count = 1, .key = key, .key_len = key_len,
@@ -142,6 +145,7 @@ int kvpipe_lookup_fd(kvpipe_lookup_t *l)
 
 void kvpipe_lookup_close(kvpipe_lookup_t *l)
 {
+	KV_UNCANCELLED;
 	if (l == NULL)
 		return;
 	kv_end_finish(&l->end);

@@ -39,6 +39,7 @@ int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *o
 
 void kvpipe_msg_free(kvpipe_msg_t *m)
 {
+	KV_UNCANCELLED;
 	if (m == NULL)
 		return;
 	/* In a forked child the blocks are the parent's, and are not mapped. */

@@ -27,6 +27,7 @@ static int check(const kvpipe_t *kv, const struct kvpipe_offer_opts *o, size_t *
 
 int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *id)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_offer_opts o;
 	size_t trace_len;
 	uint64_t groups;

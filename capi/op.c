@@ -245,6 +245,7 @@ void kv_op_release_here(kvpipe_t *kv, struct kv_op *op)
 
 int kvpipe_op_released(kvpipe_t *kv, kvpipe_op_t id)
 {
+	KV_UNCANCELLED;
 	int rc = kv_enter(kv);
 
 	if (rc != 0)
@@ -270,6 +271,7 @@ static void make_foreign(struct kv_note *n)
 
 void kvpipe_op_free(kvpipe_t *kv, kvpipe_op_t id)
 {
+	KV_UNCANCELLED;
 	if (kv_enter(kv) != 0)
 		return;
 	pthread_mutex_lock(&kv->lock);

@@ -27,6 +27,7 @@ static int check(struct kvpipe_pipe_opts *o)
 
 int kvpipe_pipe_open(kvpipe_t *kv, const struct kvpipe_pipe_opts *opts, kvpipe_pipe_t **out)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_pipe_opts o;
 	int err = kv_enter(kv);
 
@@ -74,6 +75,7 @@ static int enter_sender(kvpipe_pipe_t *p, const char *what)
 
 int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	const struct kv_put put = { .what = "send", .form = KVPIPE_MATCH_NEXT, .members = { t }, .count = 1 };
 	int err = p == NULL ? kv_err(KVPIPE_E_INVALID, "send: the pipe is NULL") : enter_sender(p, "send");
 
@@ -112,6 +114,7 @@ static uint32_t wait_for_items(struct kv_end *e, int64_t deadline)
 
 int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	int64_t deadline;
 	int err = p == NULL ? kv_err(KVPIPE_E_INVALID, "flush: the pipe is NULL") : enter_sender(p, "flush");
 
@@ -146,6 +149,7 @@ int kvpipe_pipe_fd(kvpipe_pipe_t *p)
 
 void kvpipe_pipe_close(kvpipe_pipe_t *p)
 {
+	KV_UNCANCELLED;
 	if (p == NULL)
 		return;
 	kv_end_finish(&p->end);

@@ -81,6 +81,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 	if (!fd_used && __atomic_load_n(&kv->pending, __ATOMIC_RELAXED) == 0 &&
 	    kvpipe_load_acquire(&kv->rings.d->cq_tail) == (uint32_t)__atomic_load_n(&kv->seen, __ATOMIC_RELAXED))
 		return nothing(kv);
+	KV_UNCANCELLED;
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
 	if (fd_used && !kv->swapping) /* before looking: what comes later rings again */
@@ -115,6 +116,7 @@ void kv_settle(kvpipe_t *kv)
 
 int kvpipe_fd(const kvpipe_t *kv)
 {
+	KV_UNCANCELLED;
 	int err = kv_enter(kv);
 
 	if (err != 0)

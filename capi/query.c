@@ -44,6 +44,7 @@ static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64
 int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi, uint32_t match,
 			 int64_t timeout_ns, kvpipe_query_t **out)
 {
+	KV_UNCANCELLED;
 	struct kv_ask a = { .match = KVPIPE_MATCH_ANY };
 	uint32_t *masked;
 	int err;
@@ -68,6 +69,7 @@ int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tensor *tokens,
 
 int kvpipe_lookup_get(kvpipe_lookup_t *l, const void *key, uint32_t key_len, int64_t timeout_ns, kvpipe_query_t **out)
 {
+	KV_UNCANCELLED;
 	const struct kv_ask a = { .match = KVPIPE_MATCH_KEY, .key = key, .key_len = key_len };
 	int err = out == NULL ? kv_err(KVPIPE_E_INVALID, "get: out is NULL") : kv_check_bytes("get: key", key, key_len, 1, KVPIPE_MAX_KEY);
 
@@ -154,6 +156,7 @@ static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 
 int kvpipe_query_wait(kvpipe_query_t *q, int64_t timeout_ns, kvpipe_msg_t **out)
 {
+	KV_UNCANCELLED;
 	int64_t deadline;
 	int err = q == NULL || out == NULL ? kv_err(KVPIPE_E_INVALID, "wait: the query or out is NULL") : 0;
 
@@ -171,6 +174,7 @@ int kvpipe_query_wait(kvpipe_query_t *q, int64_t timeout_ns, kvpipe_msg_t **out)
 
 int kvpipe_query_done(const kvpipe_query_t *q)
 {
+	KV_UNCANCELLED;
 	if (q == NULL || kv_end_enter(q->end, "done") != 0)
 		return 1;
 	struct kv_end *e = q->end;
@@ -184,6 +188,7 @@ int kvpipe_query_done(const kvpipe_query_t *q)
 
 void kvpipe_query_free(kvpipe_query_t *q)
 {
+	KV_UNCANCELLED;
 	if (q == NULL)
 		return;
 	struct kv_end *e = q->end;

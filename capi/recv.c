@@ -215,6 +215,7 @@ static int receive(struct kvpipe_pipe *p, int64_t timeout_ns, int64_t deadline, 
 
 int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out)
 {
+	KV_UNCANCELLED;
 	int64_t deadline;
 	int err = out == NULL || p == NULL ? kv_err(KVPIPE_E_INVALID, "recv: the pipe or out is NULL") : 0;
 

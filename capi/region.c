@@ -135,6 +135,7 @@ int kv_region_add_fd(kvpipe_t *kv, int fd, uint64_t nbytes, int64_t deadline, kv
 
 int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region)
 {
+	KV_UNCANCELLED;
 	int err = kv_enter(kv);
 
 	if (err == 0 && region == NULL)
@@ -284,6 +285,7 @@ static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, 
 
 int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	int err = kv_enter(kv);
 
 	if (err == 0)

@@ -174,6 +174,7 @@ static int give_back(const struct change *c)
 
 int kvpipe_mem_invalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct change c = { .kv = kv };
 	int err = begin(&c, region, true, timeout_ns);
 
@@ -256,6 +257,7 @@ static int check_whole(const struct change *c)
 
 int kvpipe_mem_revalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct change c = { .kv = kv };
 	int err = begin(&c, region, false, timeout_ns);
 

@@ -175,6 +175,7 @@ static int add(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_o
 
 int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_extend_opts o;
 	uint64_t groups;
 	int state, err = kv_enter(kv);
@@ -204,6 +205,7 @@ int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_ext
 
 int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct kv_submission s = { .opcode = KVPIPE_OPCODE_SEAL };
 	int state, err = kv_enter(kv);
 
@@ -214,6 +216,7 @@ int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns)
 
 int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable)
 {
+	KV_UNCANCELLED;
 	struct kv_submission s = { .opcode = KVPIPE_OPCODE_WITHDRAW };
 	uint32_t flags = KVPIPE_C_MORE;
 	int state = KV_RUNNING, err = kv_enter(kv);
@@ -236,6 +239,7 @@ int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, i
 
 int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, int *reusable)
 {
+	KV_UNCANCELLED;
 	struct kv_submission s = { .opcode = KVPIPE_OPCODE_CANCEL, .target = id };
 	struct kv_waiter w = { .kind = KV_WAIT_CANCEL, .target = id };
 	int64_t deadline = kv_now();

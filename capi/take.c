@@ -42,6 +42,7 @@ static int check(kvpipe_t *kv, struct kvpipe_take_opts *o, struct lens *l)
 
 int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kvpipe_op_t *id)
 {
+	KV_UNCANCELLED;
 	struct kvpipe_take_opts o;
 	struct lens l;
 	int err = kv_enter(kv);

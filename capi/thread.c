@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each calling thread has of its own: its last error, and the results that its completions point into. */
+/* What each calling thread has of its own: its last error, the results that its completions point into, and whether it is cancelled. */
 #include "internal.h"
 
 #include <stdarg.h>
@@ -64,6 +64,19 @@ int (kv_err)(enum kvpipe_reason reason, const char *fmt, ...)
 		if ((unsigned char)*c < ' ' || *c == 127)
 			*c = '?';
 	return -(int)reason;
+}
+
+int kv_uncancellable(void)
+{
+	int was;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
+	return was;
+}
+
+void kv_cancellable_again(int *was)
+{
+	pthread_setcancelstate(*was, was);
 }
 
 const char *kvpipe_last_error(void)

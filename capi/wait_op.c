@@ -38,6 +38,7 @@ static int not_yet(kvpipe_op_t id, const char *what, int64_t timeout_ns, const c
 
 int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_completion *out)
 {
+	KV_UNCANCELLED;
 	struct kv_waiter w = { .op = id, .kind = KV_WAIT_END };
 	struct kvpipe_completion unused;
 	int64_t deadline;
@@ -68,6 +69,7 @@ int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_
 
 int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct kv_waiter w = { .op = id, .kind = KV_WAIT_RELEASED };
 	int64_t deadline;
 	int err = kv_enter(kv);
@@ -105,6 +107,7 @@ static int layer_outcome(kvpipe_t *kv, kvpipe_op_t id)
 
 int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t id, uint32_t layer, int64_t timeout_ns)
 {
+	KV_UNCANCELLED;
 	struct kv_waiter w = { .op = id, .kind = KV_WAIT_LAYER };
 	int64_t deadline;
 	int err = kv_enter(kv);

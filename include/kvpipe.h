@@ -17,8 +17,9 @@
  *    allowed for kvpipe_wait*, where it means 30 s past the operation's own deadline: nothing waits for ever.
  *  - Pointers passed in are borrowed until the call returns, unless said otherwise.
  *  - All functions may be called from any thread; calls on one session serialise inside where they must. A handle
- *    must not be used while or after another thread closes it. After fork() the child must not use the parent's
- *    handles: every call there returns -KVPIPE_E_CLOSED, and kvpipe_close() only frees the child's own memory.
+ *    must not be used while or after another thread closes it. A thread that is cancelled (pthread_cancel) inside a call
+ *    ends after it. After fork() the child must not use the parent's handles: every call there returns -KVPIPE_E_CLOSED,
+ *    and kvpipe_close() only frees the child's own memory.
  *
  * Memory rules ("May I reuse this buffer?")
  *  - An offer is a shared hold on its source blocks, from submission until RELEASED: do not write them.

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #define TOKEN "0123456789abcdef"
 #define WAIT (60 * KV_SEC) /* a lost wake-up shows as a timeout */
@@ -212,12 +213,14 @@ static void *wait_in_vain(void *arg)
 	return NULL;
 }
 
-static void await_waiter(kvpipe_t *kv)
+static void await_waiters(kvpipe_t *kv, int n)
 {
-	for (bool there = false; !there;) {
+	for (int there = 0; there < n;) {
 		sched_yield();
+		there = 0;
 		pthread_mutex_lock(&kv->lock);
-		there = kv->waiters != NULL;
+		for (const struct kv_waiter *w = kv->waiters; w != NULL; w = w->next)
+			there++;
 		pthread_mutex_unlock(&kv->lock);
 	}
 }
@@ -234,7 +237,7 @@ static void freed_under_as_it_ends(void)
 	kv->swapping = true; /* the daemon's bell wakes nobody: who frees it is the first to look */
 	pthread_mutex_unlock(&kv->lock);
 	CHECK(pthread_create(&o.thread, NULL, wait_in_vain, &o) == 0);
-	await_waiter(kv);
+	await_waiters(kv, 1);
 	fake_end(f, o.op, KVPIPE_FAILED, KVPIPE_E_BUSY, KVPIPE_C_MORE);
 	kvpipe_op_free(kv, o.op);
 	pthread_join(o.thread, NULL);
@@ -246,6 +249,43 @@ static void freed_under_as_it_ends(void)
 	CHECK(c[0].status == KVPIPE_FAILED && c[0].flags == (KVPIPE_C_MORE | KVPIPE_C_FOREIGN) && c[0].op == 0);
 	CHECK(c[1].status == KVPIPE_RELEASED && c[1].flags == KVPIPE_C_FOREIGN);
 	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+static void *wait_and_go_on(void *arg)
+{
+	struct one *o = arg;
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_wait(o->kv, o->op, WAIT, &c), 0);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* The one that sleeps on the ring and one that does not: they still see the ends that they waited for, and leave nothing behind. */
+static void cancelled_threads(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c;
+	struct one o[2];
+	void *result;
+
+	for (int i = 0; i < 2; i++) {
+		o[i] = (struct one){ .kv = kv, .op = take(kv, 0) };
+		CHECK(pthread_create(&o[i].thread, NULL, wait_and_go_on, &o[i]) == 0);
+		await_waiters(kv, i + 1);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_cancel(o[i].thread) == 0);
+	alarm(WAIT / KV_SEC); /* a lock that is left behind is waited for without end */
+	for (int i = 0; i < 2; i++)
+		fake_end(f, o[i].op, KVPIPE_DONE, 0, 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(o[i].thread, &result) == 0 && result == PTHREAD_CANCELED);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+	kvpipe_close(kv);
+	alarm(0);
 	fake_stop(f);
 }
 
@@ -406,7 +446,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(one_thread), TEST(two_threads), TEST(many_threads), TEST(with_poller), TEST(with_epoll), TEST(any_order),
-		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(fd), TEST(layers), TEST(arguments),
+		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(cancelled_threads), TEST(fd), TEST(layers), TEST(arguments),
 	};
 	return RUN(tests);
 }
