@@ -522,6 +522,8 @@ struct kvpipe_tensor {
  *  - A name lives on its node. `token` (16 to 32 bytes, or none): both ends must give the same.
  *  - What was published stays receivable for `linger` after its end was closed or its process died, then the receiver gets
  *    CLOSED or PEER_GONE. What is in a pipe or buffer does not survive its daemon: RESTARTED.
+ *  - An item or entry comes once, but where the receiving end's daemon ends just as it hands it out, or the two nodes cannot reach
+ *    each other from then on for longer than 20 s: the next receiver, or another query, may get it again.
  *  - Closing the session closes its ends: calls on them return CLOSED. Each end still must be given to its own close.
  *  - All functions may be called from any thread, several at a time; closing lets the calls of other threads end first, with
  *    CLOSED. Times are how long a call waits: 0 is a try, KVPIPE_FOREVER is refused.

@@ -189,9 +189,9 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 		m.leaveGet(t, status)
 	}
 	if t.asked || t.granted && status == Done {
-		t.end, t.endUntil = &MsgEnd{Xfer: t.leg.id.Xfer, Incarnation: t.incarnation, Status: status, Cause: cause}, m.now+m.cfg.Linger
+		t.end, t.endFor = &MsgEnd{Xfer: t.leg.id.Xfer, Incarnation: t.incarnation, Status: status, Cause: cause}, m.cfg.Linger
 		if t.get != nil {
-			t.endUntil += 2 * m.cfg.Linger // longer than its home is in doubt
+			t.endFor += 2 * m.cfg.Linger // longer than its home is in doubt
 		}
 		if t.peer != nil && t.peer.up { // perhaps over another channel than that which carried its bytes
 			t.epoch, t.asked = t.peer.epoch, true
@@ -204,13 +204,17 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 	t.forget(m)
 }
 
-// sayEnd repeats MsgEnd. A commit record is also said on a later channel. more: those of other items follow.
+// sayEnd repeats MsgEnd. A commit record is also said on a later channel. more: those of other items follow. What counts is how often it
+// was said, and not the time: this node may have stood still.
 func (t *take) sayEnd(m *Machine, more bool) {
-	if m.now > t.endUntil {
+	if t.endFor < 0 {
 		t.end = nil
 		m.forgo(t.in.Peer, &t.word)
 		t.forget(m)
 		return
+	}
+	if !t.awaitsHome() {
+		t.endFor -= m.cfg.Resend
 	}
 	if t.peer != nil && t.peer.life != t.life {
 		m.sayConsumed(t)
@@ -219,6 +223,11 @@ func (t *take) sayEnd(m *Machine, more bool) {
 	if t.peer != nil {
 		m.arm(&t.resend, t, wakeResend, m.now+m.cfg.Resend)
 	}
+}
+
+// awaitsHome: the home of an end that is open cannot be told now. It may be for as long as that, and keep the item in doubt.
+func (t *take) awaitsHome() bool {
+	return t.get != nil && t.get.end.stage == running && t.peer != nil && !t.peer.up
 }
 
 // sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's offer was taken:

@@ -2,8 +2,9 @@ package transfer
 
 // An item whose bytes were all sent to another node, and whose receiver did not say how its take ended before the channel or the
 // transfer was over, may be consumed or not. It stays where it is until the receiver's word comes: the home asks for it as
-// soon as there is a channel. A node that stays away for long lost it with its processes: the item goes back. Until then it counts as one
-// of the node's gets: a node could ask for as many as it may, go away and come back for more, and each would be asked about.
+// soon as there is a channel. A node that stays away for long may have lost it with its processes: whoever else looks for the item gets it.
+// But it may as well be back later, and until somebody else does its word counts. So long the item counts as one of the node's gets: a node
+// could ask for as many as it may, go away and come back for more, and each would be asked about.
 
 type doubtName struct {
 	node string
@@ -22,15 +23,46 @@ func (m *Machine) doubt(k *seeker) {
 	m.askDoubt(k)
 }
 
+// doubtOver: the word did not come for long. A pipe's next receiver numbers what there is anew, and what is read by its key is read again:
+// of these nothing is kept in doubt.
+func (m *Machine) doubtOver(k *seeker) {
+	if it := k.item; it == nil || it.form == MatchKey || len(k.place.early) > 0 {
+		m.unseek(k)
+	} else {
+		it.doubt = k
+		m.setFree(it)
+	}
+}
+
+// yieldDoubts lets go of a pipe's items that its last receiver may have received long ago, for the next one.
+func (m *Machine) yieldDoubts(p *place) {
+	for _, k := range sortSeekers(m.doubts, func(k *seeker) bool { return k.place == p && k.item != nil && k.item.doubt == k }) {
+		m.unseek(k)
+	}
+}
+
+// undoubt: somebody else gets the item.
+func (m *Machine) undoubt(it *item) {
+	if k := it.doubt; k != nil {
+		it.doubt, k.item = nil, nil
+		m.dropSeeker(k)
+	}
+}
+
 // askDoubt asks, now and again: whoever hears that its transfer is over says how it ended.
 func (m *Machine) askDoubt(k *seeker) {
 	m.send(k.peer, &MsgAbort{Xfer: k.id.Xfer, Cause: because(PeerGone, "the transfer was over at node %q before it heard how it ended", m.cfg.Node)})
 	m.arm(&k.deadline, k, wakeDeadline, min(m.now+m.cfg.Resend, k.until))
 }
 
-// askDoubts asks a node that is back.
+// askDoubts asks a node that is back. Its answer is waited for as if it had not been away.
 func (m *Machine) askDoubts(p *peer) {
 	for _, k := range sortSeekers(m.doubts, func(k *seeker) bool { return k.peer == p }) {
+		if it := k.item; it != nil && it.doubt == k {
+			it.doubt = nil
+			it.reserve(k)
+		}
+		k.until = m.now + 2*m.cfg.Linger
 		m.askDoubt(k)
 	}
 }

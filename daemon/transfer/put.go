@@ -21,6 +21,7 @@ type item struct {
 	number uint64 // in a pipe
 	entry  match.Entry[*item]
 	seeker *seeker // who it is reserved for; nil: it is free
+	doubt  *seeker // who may have received it long ago: it is free
 	// Of those that are found by key:
 	readers  []*seeker // in no order
 	replaced bool
@@ -179,8 +180,17 @@ func (m *Machine) giveBack(it *item, k *seeker) {
 	case it.form == MatchKey:
 		it.leave(k)
 		m.unread(it)
-		return
-	case it.ended || it.seeker != k || m.cfg.Broken.Return:
+	case it.doubt == k:
+		it.doubt = nil
+	case !it.ended && it.seeker == k:
+		m.setFree(it)
+	}
+}
+
+// setFree returns an item that was reserved to its place.
+func (m *Machine) setFree(it *item) {
+	switch {
+	case m.cfg.Broken.Return:
 		return
 	case it.form == MatchNext:
 		it.home.pipe.Return(it.number)
@@ -226,15 +236,15 @@ func (m *Machine) endItem(it *item, status Status, cause Cause) {
 	default:
 		h.lookup.Remove(it.entry)
 	}
-	for _, k := range append(it.readers, it.seeker) {
+	for _, k := range append(it.readers, it.seeker, it.doubt) {
 		if k == nil || k.item != it {
 			continue
 		}
-		if k.item = nil; k.state == seekShort {
+		if k.item = nil; k.state == seekShort || k == it.doubt {
 			m.dropSeeker(k)
 		}
 	}
-	it.seeker, it.readers = nil, nil
+	it.seeker, it.doubt, it.readers = nil, nil, nil
 	if it.offer != nil {
 		how := consumed
 		if status != Done { // whoever is receiving it hears why

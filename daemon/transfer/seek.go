@@ -88,6 +88,9 @@ func (m *Machine) matchSeeker(k *seeker) {
 	case wait:
 		k.queued = queuedEarly
 		p.early = append(p.early, k)
+		if p.receiver != nil {
+			m.yieldDoubts(p)
+		}
 		return
 	}
 	if cause := m.mayBeShort(p, k.end); cause.Reason != OK && k.match != MatchNext {
@@ -188,6 +191,7 @@ func (m *Machine) found(k *seeker, it *item) {
 	case MatchPrefix, MatchExact:
 		k.matched = uint64(min(len(k.tokens), it.tokens))
 	}
+	m.undoubt(it)
 	it.reserve(k)
 	m.hand(k)
 }
@@ -237,7 +241,7 @@ func (k *seeker) fire(m *Machine, _ wake) {
 		if m.now < k.until {
 			m.askDoubt(k)
 		} else {
-			m.unseek(k)
+			m.doubtOver(k)
 		}
 		return
 	}

@@ -50,7 +50,7 @@ type take struct {
 	name                       takeName
 	end                        *MsgEnd // said until acknowledged
 	word                       lastWord
-	endUntil                   Time
+	endFor                     Time // it is said so long
 }
 
 type phase uint8
