@@ -9,6 +9,8 @@ import (
 const (
 	ms     = transfer.Millisecond
 	second = transfer.Second
+
+	briefly = 3 * second // most partitions last no longer
 )
 
 // Options make a run. Zero fields are drawn from the seed.
@@ -40,6 +42,7 @@ type Cluster struct {
 	cfg      transfer.Config // of every machine
 	slice    uint64          // bytes of a slice
 	inline   uint64          // bytes of a segment that may ride in a grant
+	cut      transfer.Time   // a partition lasts so long at most
 	ops      []*Op
 	byTag    map[uint64]*Op
 	requests []*Request
@@ -62,6 +65,7 @@ type Cluster struct {
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
+	despite  int      // items that were received again after a partition in which their home had given up waiting
 	mad      *madness // nil: no node is
 }
 
@@ -118,9 +122,12 @@ func New(opts Options) *Cluster {
 	if r.hit(70) {
 		c.cfg.OrphanLease = r.span(50*ms, 3*second)
 	}
-	c.cfg.Linger = r.span(100*ms, 3*second)
-	if opts.Ends { // a word about an item that is in doubt is waited for longer than a partition lasts
+	c.cfg.Linger, c.cut = r.span(100*ms, 3*second), briefly
+	if opts.Ends { // a word about an item that is in doubt is waited for longer than most partitions last
 		c.cfg.Linger = r.span(4*second, 8*second)
+		if r.hit(15) {
+			c.cfg.Linger, c.cut = r.span(2*second, 3*second), 12*second
+		}
 		c.cfg.PipeLinger = r.span(100*ms, 4*second)
 		if r.hit(20) {
 			c.cfg.MaxItems = r.in(2, 12)
@@ -145,6 +152,9 @@ func New(opts Options) *Cluster {
 	case opts.Ends:
 		c.faults.drain *= 3
 		c.faults.rank = 0 // ends have none
+		if c.cut > briefly {
+			c.faults.partition = r.in(20, 40)
+		}
 	case r.hit(20) || opts.Unrest:
 		c.faults.unsettle(r)
 	}
@@ -201,7 +211,7 @@ func someFaults(r *rng) faults {
 // Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise.
 func (c *Cluster) Run() error {
 	c.workload()
-	c.run(c.now + c.rng.span(5*second, 15*second))
+	c.run(c.now + c.rng.span(5*second, 15*second) + 2*(c.cut-briefly)) // partitions that are long end, too
 	c.calmDown()
 	for i := 0; i < 240 && c.broken == nil && !c.quiet(); i++ {
 		c.run(c.now + second)

@@ -36,6 +36,7 @@ type thing struct {
 	got       int // how often it was received
 	gotBy     *Node
 	gotLife   int
+	gotFor    *Op // the end's bind
 	replaced  bool
 	withdrawn bool
 }

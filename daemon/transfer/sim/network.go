@@ -13,7 +13,9 @@ type network struct {
 	epoch    uint64
 	channels map[[2]string]*channel
 	cut      map[[2]string]bool
-	deaf     map[[2]string]bool // from, to: messages are lost, the channel lives
+	deaf     map[[2]string]bool          // from, to: messages are lost, the channel lives
+	lost     map[[2]string]transfer.Time // from, to: since when the one knows of no channel to the other
+	outlast  map[[2]string]transfer.Time // from, to: until when that was longer than it waits for the word about an item
 }
 
 type channel struct {
@@ -22,7 +24,8 @@ type channel struct {
 }
 
 func newNetwork(c *Cluster) network {
-	return network{c: c, channels: map[[2]string]*channel{}, cut: map[[2]string]bool{}, deaf: map[[2]string]bool{}}
+	return network{c: c, channels: map[[2]string]*channel{}, cut: map[[2]string]bool{}, deaf: map[[2]string]bool{},
+		lost: map[[2]string]transfer.Time{}, outlast: map[[2]string]transfer.Time{}}
 }
 
 func ends(a, b string) [2]string {
@@ -72,6 +75,8 @@ func (w *network) come(n *Node, peer string, epoch uint64, hints []string) {
 		return
 	}
 	n.views[peer] = epoch
+	w.outlasts(n.name, peer)
+	delete(w.lost, [2]string{n.name, peer})
 	n.step(transfer.PeerUp{Node: peer, Epoch: epoch, Incarnation: uint64(n.c.byName[peer].life), Hints: hints})
 }
 
@@ -97,8 +102,18 @@ func (w *network) sever(pair [2]string) {
 func (w *network) leave(n *Node, peer string, epoch uint64) {
 	if n.views[peer] == epoch {
 		n.views[peer] = 0
+		w.lost[[2]string{n.name, peer}] = w.c.now
 		n.step(transfer.PeerDown{Node: peer, Epoch: epoch, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection reset"}})
 	}
+}
+
+// outlasts is until when a node had given up waiting for another's word about an item; 0: it never had.
+func (w *network) outlasts(from, to string) transfer.Time {
+	way := [2]string{from, to}
+	if since, lost := w.lost[way]; lost && w.c.now-since >= 2*w.c.cfg.Linger {
+		w.outlast[way] = w.c.now
+	}
+	return w.outlast[way]
 }
 
 // live is true while bytes of that epoch get through.

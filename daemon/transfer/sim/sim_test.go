@@ -91,7 +91,7 @@ func TestSimEnds(t *testing.T) {
 	if *one != 0 {
 		from, to = *one, *one+1
 	}
-	received := 0
+	received, despite := 0, 0
 	for seed := from; seed < to; seed++ {
 		o := Options{Seed: seed, Ends: true}
 		if *one != 0 && testing.Verbose() {
@@ -102,8 +102,9 @@ func TestSimEnds(t *testing.T) {
 			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimEnds$' -seed=%d -v", seed, err, seed)
 		}
 		received += c.received
+		despite += c.despite
 	}
-	t.Logf("%d seeds, %d items received", to-from, received)
+	t.Logf("%d seeds, %d items received, %d again after long partitions", to-from, received, despite)
 }
 
 // TestSimTight is both with daemons that keep little for their peers: whoever is put off gets in once there is room, and in the end there is.

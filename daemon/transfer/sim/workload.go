@@ -45,7 +45,7 @@ func (c *Cluster) someTrouble() {
 		pair := ends(pick(r, c.nodes).name, pick(r, c.nodes).name)
 		if r.hit(50) {
 			c.net.cut[pair] = true
-			c.after(r.span(100*ms, 3*second), func() { delete(c.net.cut, pair) })
+			c.after(r.span(100*ms, c.cut), func() { delete(c.net.cut, pair) })
 		}
 		c.net.sever(pair)
 	}
