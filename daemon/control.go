@@ -69,6 +69,8 @@ func names(path string, f *os.File) bool {
 	return err == nil && e == nil && os.SameFile(at, st)
 }
 
+var errEverywhere = errors.New("stands for all addresses of this node, and nobody is asked there who they are: give one address")
+
 func (d *Daemon) openMetrics() error {
 	if d.cfg.Metrics == "off" {
 		return nil
@@ -84,7 +86,7 @@ func (d *Daemon) openMetrics() error {
 		return err
 	}
 	if at, there := d.web.Addr().(*net.TCPAddr); there && at.IP.IsUnspecified() { // by a name that looks harmless
-		return fmt.Errorf("metrics: %q stands for all addresses of this node, and nobody is asked there who they are: give one address", d.cfg.Metrics)
+		return fmt.Errorf("metrics: %q %w", d.cfg.Metrics, errEverywhere)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", d.metrics.Handler())

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -19,9 +20,15 @@ type early struct {
 	addr netip.Addr
 }
 
+// nameWait is how long a name is looked up at the start, while engines wait.
+const nameWait = 2 * time.Second
+
 // listenTCP listens at the address that a key of the configuration names.
 func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
-	l, err := net.Listen("tcp", addr)
+	soon, cancel := context.WithTimeout(context.Background(), nameWait)
+	defer cancel()
+	var config net.ListenConfig
+	l, err := config.Listen(soon, "tcp", addr)
 	absent := errors.Is(err, syscall.EADDRNOTAVAIL)
 	if absent {
 		free := net.ListenConfig{Control: sys.FreeBind}

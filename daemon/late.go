@@ -16,10 +16,10 @@ const lateEvery = 5 * time.Second
 // late listens at a TCP port that another process has still, whose interface is not there, or whose name nobody knows yet. Accept tries again now
 // and then until it can be had; meanwhile nobody comes, and all else runs. Its methods are those of a *net.TCPListener.
 type late struct {
-	addr   name
+	addr   net.Addr
 	all    bool // it may stand for all addresses of this node
 	every  time.Duration
-	opened func()
+	opened func(error)     // nil: it can be had; else why not yet
 	ctx    context.Context // until Close
 	stop   func()
 	look   chan struct{} // there is a new deadline
@@ -37,9 +37,9 @@ type name string
 func (name) Network() string  { return "tcp" }
 func (n name) String() string { return string(n) }
 
-// listenLate returns a listener for a port that can't be had now. opened is called when it can.
-func listenLate(addr string, all bool, opened func()) *late {
-	p := &late{addr: name(addr), all: all, every: lateEvery, opened: opened, look: make(chan struct{}, 1)}
+// listenLate returns a listener for a port that can't be had now. opened is called with nil when it can, before that with the reason of each try.
+func listenLate(addr net.Addr, all bool, opened func(error)) *late {
+	p := &late{addr: addr, all: all, every: lateEvery, opened: opened, look: make(chan struct{}, 1)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -93,13 +93,19 @@ func (p *late) wait() {
 
 func (p *late) open() {
 	var config net.ListenConfig
-	l, err := config.Listen(p.ctx, "tcp", string(p.addr))
+	l, err := config.Listen(p.ctx, "tcp", p.addr.String())
 	if err != nil {
+		p.opened(err)
+		return
+	}
+	t := l.(*net.TCPListener)
+	if !p.all && t.Addr().(*net.TCPAddr).IP.IsUnspecified() {
+		_ = t.Close()
+		p.opened(errEverywhere)
 		return
 	}
 	p.mu.Lock()
-	t := l.(*net.TCPListener)
-	if p.ctx.Err() != nil || !p.all && t.Addr().(*net.TCPAddr).IP.IsUnspecified() {
+	if p.ctx.Err() != nil {
 		p.mu.Unlock()
 		_ = t.Close()
 		return
@@ -107,7 +113,7 @@ func (p *late) open() {
 	p.l = t
 	_ = p.l.SetDeadline(p.deadline)
 	p.mu.Unlock()
-	p.opened()
+	p.opened(nil)
 }
 
 // SetDeadline is for Accept, as that of *net.TCPListener.

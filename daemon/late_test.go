@@ -18,10 +18,14 @@ func TestLate(t *testing.T) {
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	at := net.JoinHostPort("localhost", port)
+	at := name(net.JoinHostPort("localhost", port))
 	opened := make(chan struct{})
 	wait := func() (*pulse.Listener, chan error) {
-		p := listenLate(at, false, func() { close(opened) })
+		p := listenLate(at, false, func(why error) {
+			if why == nil {
+				close(opened)
+			}
+		})
 		p.every = time.Millisecond
 		l, ended := pulse.Listen(p), make(chan error, 1)
 		go func() {

@@ -82,7 +82,19 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 			return nil, err
 		}
 	}
-	p := listenLate(addr, key == "listen", func() {
+	at := net.Addr(name(addr))
+	if unknown == nil {
+		resolved, failed := net.ResolveTCPAddr("tcp", addr)
+		if failed != nil {
+			return nil, errors.Join(err, failed)
+		}
+		at = resolved
+	}
+	p := listenLate(at, key == "listen", func(why error) {
+		if why != nil {
+			d.closed.shut(key, fmt.Errorf("%s: %w", key, why))
+			return
+		}
 		d.closed.open(key)
 		d.log.Info("listening after all", "key", key, "address", addr)
 	})
@@ -188,6 +200,9 @@ func (d *Daemon) listenAddr() string {
 func (d *Daemon) advertise() string {
 	if d.cfg.Advertise != "" || d.listener == nil {
 		return d.cfg.Advertise
+	}
+	if at, ok := d.listener.Addr().(name); ok { // other nodes may know it
+		return at.String()
 	}
 	a, ok := d.listener.Addr().(*net.TCPAddr)
 	if !ok || a.IP.IsUnspecified() {

@@ -88,9 +88,6 @@ func TestANameThatNobodyKnowsYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Listen, cfg.Metrics = "a.invalid:7650", "a.invalid:7651"
-	if _, err := New(cfg, Options{Dev: true, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Fatal("in development it does not fail")
-	}
 	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +106,38 @@ func TestANameThatNobodyKnowsYet(t *testing.T) {
 	if n := len(d.closed.problems()); n != 2 {
 		t.Errorf("%d problems", n)
 	}
-	if got := d.advertise(); got != "a:7650" {
+	if got := d.advertise(); got != "a.invalid:7650" {
 		t.Errorf("other nodes are to dial %q", got)
+	}
+}
+
+// TestAPortThatAnotherHasYet is advertised all the same.
+func TestAPortThatAnotherHasYet(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg, f := settings(t, "a", t.TempDir())
+	if cfg, err = Complete(cfg, f, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen, cfg.Metrics = taken.Addr().String(), "off"
+	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		d.closeListeners()
+		if err := d.release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := d.advertise(); got != cfg.Listen {
+		t.Errorf("other nodes are to dial %q, not %s", got, cfg.Listen)
 	}
 }
 

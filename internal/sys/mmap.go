@@ -69,8 +69,8 @@ func Punch(b []byte) error {
 	return nil
 }
 
-// Unload has the page tables forget b, part of a shared mapping of Mmap; the pages keep what is in them. With huge pages that takes nothing, and b need
-// not be whole ones.
+// Unload has the page tables forget b, part of a shared mapping of Mmap; the pages keep what is in them. Of huge pages parts are not forgotten, before
+// Linux 5.18 none, and need not be: they have few entries.
 func Unload(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }
 
 // Protect changes the protection of the pages that b covers; b must begin on

@@ -122,7 +122,7 @@ def test_settings_have_defaults():
     ({"layerwise": 1}, "bool"),
     ({"kv_recompute_threshold": 1.5}, "int"),
     ({"kv_recompute_threshold": -1}, "negative"),
-    ({"decode_offer": 7200}, "0 to 3600 seconds"),
+    ({"decode_offer": 7200}, "0, or 0.001 to 3600 seconds"),
     ({"decode_offer_share": 20}, "0 to 1"),
     ({"advertise": "host"}, "host:port"),
     ({"advertise": "host:70000"}, "host:port"),

@@ -98,8 +98,9 @@ def layer_number(name: str) -> int:
     return int(_get("vllm.model_executor.models.utils", "extract_layer_index")(name))
 
 
-def of_draft_model(name: str) -> bool:
-    return name.startswith("draft_model.")  # of one that drafts beside the model that is served
+def of_draft_model(name: str, own: int) -> bool:
+    """Of what drafts beside the model that is served, whose layers are those below own, and is numbered from 0 again."""
+    return name.startswith("draft_model.") or "mtp" in name.split(".") and layer_number(name) < own
 
 
 def draft_config(config: Any) -> Any:

@@ -61,7 +61,7 @@ class Memory:
 
     def _layer(self, name: str, group: int, spec: Any, own: int) -> layout.Layer:
         """Those of models that draft come behind the model's own: their KV is written later."""
-        number, drafts = layer_number(name), of_draft_model(name)
+        number, drafts = layer_number(name), of_draft_model(name, own)
         at = number + own if drafts else number
         model = self._config.model_config if at < own else draft_config(self._config) or self._config.model_config
         heads = layout.kv_heads(model, number, spec)

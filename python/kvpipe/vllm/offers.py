@@ -126,6 +126,11 @@ class Offers:
                 self._operations.stop(tag)
         self.layered.reset()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether anything is kept for a next turn."""
+        return any(running.blocks for running in self._operations.running.values())
+
     def give_back(self) -> bool:
         """Ends the offers to next turns, which only save work. Whether any blocks are on their way back: the engine waits for them,
         which it must not where the daemon stands still."""

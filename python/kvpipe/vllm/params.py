@@ -68,8 +68,8 @@ class Settings:
             raise ValueError(f"kvpipe: decode_offer_share is {settings.decode_offer_share}: give 0 to 1, 0.2 is a fifth")
         if settings.kv_recompute_threshold < 0:
             raise ValueError(f"kvpipe: kv_recompute_threshold is {settings.kv_recompute_threshold}: must not be negative")
-        if not 0 <= settings.decode_offer <= _MAX_KEEP:
-            raise ValueError(f"kvpipe: decode_offer is {settings.decode_offer}: give 0 to {_MAX_KEEP:.0f} seconds")
+        if settings.decode_offer != 0 and not _LEAST <= settings.decode_offer <= _MAX_KEEP:
+            raise ValueError(f"kvpipe: decode_offer is {settings.decode_offer}: give 0, or {_LEAST} to {_MAX_KEEP:.0f} seconds")
         if settings.advertise and _address(settings.advertise) is None:
             raise ValueError(f"kvpipe: advertise is {settings.advertise!r}: give host:port")
         return settings
@@ -132,7 +132,7 @@ def keep(params: Optional[Mapping[str, Any]], otherwise: float = 0) -> float:
     """Seconds for which a request asks that its KV be kept for the next turn; 0 for what makes no sense."""
     ours = (params or {}).get("kvpipe")
     asked = ours.get("keep", otherwise) if isinstance(ours, Mapping) else otherwise
-    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked <= _MAX_KEEP:
+    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not _LEAST <= asked <= _MAX_KEEP:
         return 0
     return float(asked)
 

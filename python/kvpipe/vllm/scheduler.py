@@ -146,7 +146,7 @@ class Scheduler:
             for load in self._at_once.step():
                 self._waiting.forget(load.key)
             asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
-            if asking is not None and self._lacks(asking) or any(map(self._lacks, self._loaded.values())):
+            if self.offers.keeps and (asking is not None and self._lacks(asking) or any(map(self._lacks, self._loaded.values()))):
                 self.offers.give_back()
             self.offers.step(output, step, self._tables)
             self._waiting.renew()
@@ -161,7 +161,7 @@ class Scheduler:
         """Whether blocks are lacking for it to run, beyond those that it has."""
         if self._room is None:
             return True
-        return self._room() + requests.held(self._tables(request.request_id)) < self._blocks.needed(request.num_tokens)
+        return self._room() + self._blocks.placed(self._tables(request.request_id)) < self._blocks.needed(request.num_tokens)
 
     def ended(self, received: Any, bad: Any, failed: Any = ()) -> None:
         """All ranks are done with these requests; on any, these blocks are not what they should be, and these requests failed."""

@@ -112,7 +112,7 @@ class Cache:
         item = torch.empty(0, dtype=dtype).element_size()
         names = {f"{model}.layers.{i}.attn": first + i for model, first, n in (("model", 0, layers), ("draft_model.model", layers, drafts))
                  for i in range(n)}
-        known = [layout.Layer(name, i, group(i), slots, heads, heads, of_draft_model(name)) for name, i in names.items()]
+        known = [layout.Layer(name, i, group(i), slots, heads, heads, of_draft_model(name, len(names))) for name, i in names.items()]
         layers = len(known)
         region = self.node.alloc(_elements(shape, layers, blocks, slots, self._mine) * item)
         self.memory = torch.frombuffer(region, dtype=torch.uint8)

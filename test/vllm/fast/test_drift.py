@@ -141,7 +141,18 @@ def test_layers_of_a_draft_model_are_known_by_their_names(monkeypatch):
     draft_model = importlib.import_module("vllm.v1.spec_decode.draft_model")
     monkeypatch.setattr(draft_model, "get_model", lambda *, prefix, **_: prefix)
     prefix = draft_model.DraftModelProposer._get_model(types.SimpleNamespace(_create_draft_vllm_config=lambda: None))
-    assert compat.of_draft_model(f"{prefix}.model.layers.0.self_attn.attn") and not compat.of_draft_model("model.layers.0.self_attn.attn")
+    assert compat.of_draft_model(f"{prefix}.model.layers.0.self_attn.attn", 4) and not compat.of_draft_model("model.layers.0.self_attn.attn", 4)
+    for name in "model.mtp.layers.0.self_attn.attn", "mtp.layers.0.self_attn.attn":
+        assert compat.of_draft_model(name, 4)
+    assert not compat.of_draft_model("model.mtp.layers.4.self_attn.attn", 4), "behind the model's already"
+
+
+def test_model_runner_v2_is_known_and_says_when_it_computes():
+    """By these a step knows whether it may wait, and a load whether a step may wait for it."""
+    assert hasattr(importlib.import_module("vllm.config").VllmConfig, "use_v2_model_runner")
+    loads = importlib.import_module("vllm.v1.worker.gpu.kv_connector").ActiveKVConnector._build_load_kwargs
+    batch = types.SimpleNamespace(idx_mapping=None, req_ids=["r"], num_tokens=4)
+    assert loads(None, batch, None)["num_tokens"] == 4 and "num_tokens" not in loads(None, None, None)
 
 
 def test_the_model_that_drafts_has_a_config():

@@ -291,11 +291,12 @@ def test_kept_blocks_stay_where_there_is_room(scheduler, free, drafts, given_bac
     assert scheduler.offers.give_back.called == given_back
 
 
+@pytest.mark.parametrize("table", [[1, 2, 3, 4, 5], [0, 0, 0, 4, 5]], ids=["", "a window has left some"])
 @pytest.mark.parametrize("free, given_back", [(1, True), (2, False)])
-def test_so_they_do_beside_a_request_that_has_loaded_and_has_blocks(scheduler, free, given_back):
+def test_so_they_do_beside_a_request_that_has_loaded_and_has_blocks(scheduler, free, given_back, table):
     request = types.SimpleNamespace(request_id="r", num_tokens=100)
     scheduler._at_once.requests = {"r": request}
-    scheduler._room, scheduler._tables = lambda: free, lambda request: ([1, 2, 3, 4, 5],)
+    scheduler._room, scheduler._tables = lambda: free, lambda request: (table,)
     scheduler._ranks = mock.Mock(takes={})
     scheduler._ranks.hit.return_value = ()
     scheduler.ended({"r"}, (), ())
