@@ -14,6 +14,7 @@ from .params import Settings
 from .scheduler import Scheduler
 from .session import open_session
 from .stats import Counts, Metrics
+from .unsuited import unsuited
 from .worker import Worker
 
 compat.check_version()
@@ -30,7 +31,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         super().__init__(vllm_config, role, kv_cache_config)
         transfer = vllm_config.kv_transfer_config
         settings = Settings.parse(transfer.kv_connector_extra_config or {})
-        why = compat.refusal(vllm_config, kv_cache_config) or compat.unsuited(settings, vllm_config, kv_cache_config)
+        why = compat.refusal(vllm_config, kv_cache_config) or unsuited(settings, vllm_config, kv_cache_config)
         if why:
             raise ValueError(f"kvpipe: {why}")
         self._scheduler: Any = None  # one of the two

@@ -36,9 +36,9 @@ class Blocks:
         """At most, for a request of so many tokens to begin."""
         return sum(-(-tokens // size) - (-self._drafts // size) for size in self._sizes)
 
-    def placed(self, tables: Sequence[Sequence[int]]) -> int:
-        """How many of those a request has, or need not have any more: a window has left them."""
-        return sum(len(tables[index]) for index in self._groups if index < len(tables))
+    def lack(self, free: int, tables: Sequence[Sequence[int]], tokens: int) -> bool:
+        """Whether blocks are lacking for a request to run, beyond those that it has or a window has left."""
+        return free + sum(len(tables[index]) for index in self._groups if index < len(tables)) < self.needed(tokens)
 
     def lists(self, tables: Sequence[Sequence[int]], start: int, stop: int) -> List[List[int]]:
         """The blocks of tokens start .. stop - 1. vLLM has block 0 where a sliding window has left a block."""

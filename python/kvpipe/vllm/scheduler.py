@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from .. import Node
 from . import atonce, packing
 from . import params as wire
-from . import requests
 from .begin import Begin
 from .compat import logger, room
 from .guard import going_on
@@ -145,8 +144,10 @@ class Scheduler:
         with going_on(f"step {step.number}"):
             for load in self._at_once.step():
                 self._waiting.forget(load.key)
-            asking, self._asking = self._asking, None  # has_pending_block_frees is for running requests
-            if self.offers.keeps and (asking is not None and self._lacks(asking) or any(map(self._lacks, self._loaded.values()))):
+            waiting = [r for r in (self._asking, *self._loaded.values()) if r is not None]  # has_pending_block_frees is for running ones
+            self._asking = None
+            if self.offers.keeps and any(self._room is None or self._blocks.lack(self._room(), self._tables(r.request_id), r.num_tokens)
+                                         for r in waiting):
                 self.offers.give_back()
             self.offers.step(output, step, self._tables)
             self._waiting.renew()
@@ -156,12 +157,6 @@ class Scheduler:
             return QUIET
         self._next, self._last = Step(self._step + 1), step.last
         return step
-
-    def _lacks(self, request: Any) -> bool:
-        """Whether blocks are lacking for it to run, beyond those that it has."""
-        if self._room is None:
-            return True
-        return self._room() + self._blocks.placed(self._tables(request.request_id)) < self._blocks.needed(request.num_tokens)
 
     def ended(self, received: Any, bad: Any, failed: Any = ()) -> None:
         """All ranks are done with these requests; on any, these blocks are not what they should be, and these requests failed."""

@@ -12,6 +12,7 @@ from kvpipe.vllm import compat
 from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.params import Settings
 from kvpipe.vllm.session import open_session
+from kvpipe.vllm.unsuited import unsuited
 
 
 def engine(device="cpu", dcp=1, pcp=1, **model):
@@ -67,7 +68,7 @@ ALL = [full()]
     ({"decode_offer": 9.0}, with_settings("kv_producer"), ALL, "decode_offer is for decode engines"),
 ])
 def test_settings_that_cannot_work(settings, config, specs, why):
-    told = compat.unsuited(Settings.parse(settings), config, cache_of(*specs))
+    told = unsuited(Settings.parse(settings), config, cache_of(*specs))
     assert told is None if why is None else why in told and "\n" not in told
 
 
