@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,20 +45,9 @@ func (d *doctor) connection() ([]finding, int) {
 	return []finding{problem(check, "name another one with --socket or KVPIPE_SOCKET", "%s: %v", d.socket, err)}, 0
 }
 
-// dialEngines: strange is why libkvpipe speaks to nobody there.
+// dialEngines connects as libkvpipe does; strange is why it speaks to nobody there.
 func dialEngines(path string) (conn *net.UnixConn, strange, err error) {
-	if strange = config.CheckPlace(path); strange != nil {
-		return nil, strange, nil
-	}
-	conn, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, nil, err
-	}
-	if strange = config.CheckListener(path, conn); strange != nil {
-		_ = conn.Close()
-		return nil, strange, nil
-	}
-	return conn, nil, nil
+	return config.Dial(context.Background(), "unixpacket", path)
 }
 
 func (d *doctor) noSocket() finding {

@@ -71,7 +71,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var none nowhere
 	var barred error
 	for i, path := range c.places {
-		conn, strange, err := connect(ctx, path)
+		conn, strange, err := config.Dial(ctx, "unix", path)
 		switch {
 		case strange != nil:
 			none.strange = strange
@@ -92,23 +92,6 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, barred
 	}
 	return nil, &none
-}
-
-// connect: strange is why nobody is to be spoken to there.
-func connect(ctx context.Context, path string) (conn net.Conn, strange, err error) {
-	if strange = config.CheckPlace(path); strange != nil {
-		return nil, strange, nil
-	}
-	var d net.Dialer
-	conn, err = d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if strange = config.CheckListener(path, conn.(*net.UnixConn)); strange != nil {
-		_ = conn.Close()
-		return nil, strange, nil
-	}
-	return conn, nil, nil
 }
 
 // enginesPass: engines of this user have no daemon at this place either. One that serves them, and does not answer to them here, is theirs all

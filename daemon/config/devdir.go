@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,4 +54,22 @@ func CheckListener(path string, conn *net.UnixConn) error {
 		return fmt.Errorf("%s: uid %d listens there, must be uid %d", path, cred.UID, os.Geteuid())
 	}
 	return nil
+}
+
+// Dial connects to a unix socket of that network, within what CheckPlace and CheckListener allow: strange is what they say.
+func Dial(ctx context.Context, network, path string) (conn *net.UnixConn, strange, err error) {
+	if strange = CheckPlace(path); strange != nil {
+		return nil, strange, nil
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn = c.(*net.UnixConn)
+	if strange = CheckListener(path, conn); strange != nil {
+		_ = conn.Close()
+		return nil, strange, nil
+	}
+	return conn, nil, nil
 }
