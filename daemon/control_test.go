@@ -16,11 +16,7 @@ import (
 // made is a daemon that does not run, with the configuration of a development daemon.
 func made(t *testing.T) (config.Config, func() (*Daemon, error)) {
 	t.Helper()
-	cfg, f := settings(t, "a", t.TempDir())
-	cfg, err := Complete(cfg, f, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := completed(t)
 	return cfg, func() (*Daemon, error) {
 		return New(cfg, Options{Dev: true, Version: "test", Log: slog.New(slog.DiscardHandler)})
 	}

@@ -24,6 +24,36 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+// completed are the settings of a daemon, with the directory of its socket.
+func completed(t *testing.T) config.Config {
+	t.Helper()
+	cfg, f := settings(t, "a", t.TempDir())
+	cfg, err := Complete(cfg, f, true)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(cfg.Socket), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// inService is a daemon that is not run, and not for development.
+func inService(t *testing.T, cfg config.Config) *Daemon {
+	t.Helper()
+	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.closeListeners()
+		if err := d.release(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
 // TestNewThatFails leaves nothing behind, wherever it fails (the leak gate looks at descriptors and goroutines).
 func TestNewThatFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,14 +75,7 @@ func TestNewThatFails(t *testing.T) {
 		"all":     {func(c *config.Config) { c.Metrics = "0.0.0.0:0" }, false, "all addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, f := settings(t, "a", t.TempDir())
-			cfg, err := Complete(cfg, f, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			cfg := completed(t)
 			if name == "socket" {
 				if err := os.WriteFile(cfg.Socket, nil, 0o600); err != nil {
 					t.Fatal(err)
@@ -79,25 +102,9 @@ func TestNewThatFails(t *testing.T) {
 
 // TestANameThatNobodyKnowsYet, as where a node starts before its name server does: engines are served all the same, and it is tried again.
 func TestANameThatNobodyKnowsYet(t *testing.T) {
-	cfg, f := settings(t, "a", t.TempDir())
-	cfg, err := Complete(cfg, f, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	cfg := completed(t)
 	cfg.Listen, cfg.Metrics = "a.invalid:7650", "a.invalid:7651"
-	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		d.closeListeners()
-		if err := d.release(); err != nil {
-			t.Error(err)
-		}
-	}()
+	d := inService(t, cfg)
 	for i, p := range d.closed.problems() {
 		if key := []string{"listen", "metrics"}[i]; p.kind != key || !strings.HasPrefix(p.text, key+`: the name in "a.invalid:765`) {
 			t.Errorf("%+v", p)
@@ -118,24 +125,9 @@ func TestAPortThatAnotherHasYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	cfg, f := settings(t, "a", t.TempDir())
-	if cfg, err = Complete(cfg, f, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	cfg := completed(t)
 	cfg.Listen, cfg.Metrics = taken.Addr().String(), "off"
-	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		d.closeListeners()
-		if err := d.release(); err != nil {
-			t.Error(err)
-		}
-	}()
+	d := inService(t, cfg)
 	if got := d.advertise(); got != cfg.Listen {
 		t.Errorf("other nodes are to dial %q, not %s", got, cfg.Listen)
 	}
@@ -143,11 +135,7 @@ func TestAPortThatAnotherHasYet(t *testing.T) {
 
 // TestCongestionThatIsNotThere is said at the start, with what there is.
 func TestCongestionThatIsNotThere(t *testing.T) {
-	cfg, f := settings(t, "a", t.TempDir())
-	cfg, err := Complete(cfg, f, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := completed(t)
 	cfg.TCP.Congestion = "nosuch"
 	o := Options{Dev: true, Version: "test", Log: slog.New(slog.DiscardHandler)}
 	if _, err := New(cfg, o); err == nil || !strings.Contains(err.Error(), `tcp.congestion: "nosuch": this kernel has `) {
@@ -157,11 +145,7 @@ func TestCongestionThatIsNotThere(t *testing.T) {
 
 // TestNewThatFailsEarly takes over what the service manager passed all the same.
 func TestNewThatFailsEarly(t *testing.T) {
-	cfg, f := settings(t, "a", t.TempDir())
-	cfg, err := Complete(cfg, f, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := completed(t)
 	cfg.CPUs = "no number"
 	passed, err := os.Open(os.DevNull)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// warmStep is how much is warmed at a time, or the contrary: removing a region waits for one step at most.
+// warmStep is how much is warmed, or unloaded, at a time: removing a region waits for one step of warming at most.
 const warmStep = 16 << 20
 
 // warmer fills the page tables of a new region, so that the first transfers do not pay a page fault for every few blocks. The
