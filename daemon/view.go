@@ -48,7 +48,7 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 		Insecure: c.Insecure, DataPlain: c.DataPlain, PollMode: c.PollMode, Transports: c.Transports, Warnings: []string{}, Pinned: v.sessions.Pinned(), Orphaned: v.sessions.Orphaned(),
 		Limits: v.limits(),
 		Counts: map[string]int{
-			"sessions": len(connected), "orphaned": m.Orphaned, "engines": len(m.Engines), "regions": regions, "offers": len(m.Offers), "transfers": transfers,
+			"sessions": len(connected), "orphaned": m.Orphaned, "engines": m.Engines, "regions": regions, "offers": len(m.Offers), "transfers": transfers,
 			"seeking": m.Seeking, "parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive - m.HoldsSeeking,
 		},
 	}

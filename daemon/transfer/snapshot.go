@@ -10,7 +10,7 @@ import (
 // Snapshot is what a machine knows, for people. Tokens are not in it. Ages and leases are durations at the time it was
 // taken; lists are in ascending order of their first field.
 type Snapshot struct {
-	Engines   []EngineInfo
+	Engines   int // live instances of them
 	Sessions  []SessionInfo
 	Offers    []OfferInfo
 	Transfers []TransferInfo
@@ -25,29 +25,15 @@ type Snapshot struct {
 	Graves                int // ended offers whose keys are remembered
 }
 
-// EngineInfo is the live instance of an engine.
-type EngineInfo struct {
-	Engine, Instance, Owner string
-	Ranks                   []uint32 // on this node
-	Schedulers              int
-	World                   uint32 // ranks on all nodes
-}
-
 // SessionInfo is a connected session.
 type SessionInfo struct {
-	Session          SessionID
-	Engine, Instance string
-	Role             Role
-	Rank             uint32
-	Layout           bool
-	Progress         uint64
-	Operations       int // submitted by it, not released
-	Offers           int
-	Reserved         int // completions, for operations that are not released
-	Legs             int // transfers that may touch its memory
-	Closing          bool
-	Orphaned         bool // gone; offers or items that outlive it lie in its memory
-	Quotas           []QuotaInfo
+	Session    SessionID
+	Operations int // submitted by it, not released
+	Offers     int
+	Reserved   int // completions, for operations that are not released
+	Legs       int // transfers that may touch its memory
+	Closing    bool
+	Quotas     []QuotaInfo
 }
 
 // OfferStates are the states of live offers.
@@ -57,14 +43,11 @@ var OfferStates = []string{"joining", "open", "sealed", "orphaned"}
 type OfferInfo struct {
 	Key, Engine, Trace string
 	State              string // one of OfferStates
-	Ranks              int
-	Segments           int
 	Tokens             uint32
 	Blocks             int // ids of all segments, of one rank
 	Sealed             bool
 	Consumers          int
 	Consumed           int
-	Transfers          int
 	Lease              Time // left
 	Age                Time
 }
@@ -90,7 +73,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	s := &Snapshot{Draining: m.draining, Pipes: m.pipes(), Graves: len(m.graves.keys)}
 	for _, l := range m.engines {
 		if l.live != nil {
-			s.Engines = append(s.Engines, l.live.info())
+			s.Engines++
 		}
 	}
 	for _, x := range m.sessions {
@@ -122,9 +105,6 @@ func (m *Machine) Snapshot() *Snapshot {
 			s.Parked++
 		}
 	}
-	slices.SortFunc(s.Engines, func(a, b EngineInfo) int {
-		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Owner, b.Owner))
-	})
 	slices.SortFunc(s.Sessions, func(a, b SessionInfo) int { return cmp.Compare(a.Session, b.Session) })
 	slices.SortFunc(s.Offers, func(a, b OfferInfo) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(s.Transfers, func(a, b TransferInfo) int {
@@ -158,26 +138,17 @@ func (m *Machine) Reload(c Config) {
 	m.cfg, m.mostItems = c, max(m.mostItems, c.MaxItems)
 }
 
-func (e *engine) info() EngineInfo {
-	i := EngineInfo{Engine: e.key.name, Instance: e.instance, Owner: e.key.owner, Schedulers: len(e.scheds), World: e.world}
-	for _, w := range e.workers {
-		i.Ranks = append(i.Ranks, w.rank)
-	}
-	return i
-}
-
 func (s *session) info(m *Machine) SessionInfo {
 	return SessionInfo{
-		Session: s.id, Engine: s.engine.key.name, Instance: s.engine.instance, Role: s.role, Rank: s.rank,
-		Layout: s.layout != nil, Progress: s.progress, Operations: len(s.ops), Offers: s.used[quotaOffers],
-		Reserved: s.reserved, Legs: s.legs, Closing: s.closed || s.ended != nil, Orphaned: s.orphaned, Quotas: m.quotasOf(s),
+		Session: s.id, Operations: len(s.ops), Offers: s.used[quotaOffers], Reserved: s.reserved, Legs: s.legs,
+		Closing: s.closed || s.ended != nil, Quotas: m.quotasOf(s),
 	}
 }
 
 func (o *offer) info(now Time) OfferInfo {
 	i := OfferInfo{
-		Key: o.key, Engine: o.engine.key.name, Trace: o.trace, State: "open", Ranks: len(o.ranks), Segments: o.segments(),
-		Sealed: o.sealed(), Consumers: o.consumers, Transfers: len(o.serves), Lease: max(o.expires-now, 0), Age: now - o.members[0].began,
+		Key: o.key, Engine: o.engine.key.name, Trace: o.trace, State: "open",
+		Sealed: o.sealed(), Consumers: o.consumers, Lease: max(o.expires-now, 0), Age: now - o.members[0].began,
 	}
 	switch {
 	case o.orphaned:
@@ -187,8 +158,8 @@ func (o *offer) info(now Time) OfferInfo {
 	case i.Sealed:
 		i.State = "sealed"
 	}
-	if i.Segments > 0 {
-		i.Tokens = o.tokens(i.Segments - 1)
+	if n := o.segments(); n > 0 {
+		i.Tokens = o.tokens(n - 1)
 	}
 	for _, p := range o.members[0].segs {
 		for _, b := range p.blocks {
