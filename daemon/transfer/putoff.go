@@ -4,13 +4,7 @@ package transfer
 // stays reserved meanwhile.
 func (v *serve) putOff(m *Machine, cause Cause) {
 	m.unpark(v)
-	v.state = serveOver
-	m.disarm(&v.deadline)
-	m.disarm(&v.resend)
-	delete(m.serves, v.leg.id)
-	v.peer.serves--
-	v.peer.held -= v.held
-	v.peer.leave(v.consumers)
+	v.forget(m)
 	if k := v.seeker; k != nil {
 		m.arm(&k.deadline, k, wakeDeadline, k.takeBy(m))
 	}

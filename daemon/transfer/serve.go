@@ -300,21 +300,15 @@ func (v *serve) fenced(m *Machine, cause Cause) {
 // over: the transfer has ended here. A consumer that has to hear of it is told until it answers or lingering is over.
 func (v *serve) over(m *Machine) {
 	aborted := v.state == serveAborting
-	v.state = serveOver
+	v.forget(m)
 	m.traceServe(v, "take ended at its producer")
-	m.disarm(&v.deadline)
-	m.disarm(&v.resend)
 	m.settleLane(v)
 	if o := v.offer; o != nil {
 		if i := slices.Index(o.serves, v); i >= 0 {
 			o.serves = slices.Delete(o.serves, i, i+1) // past may remember the offer for long: it shall not keep v's bytes
 		}
 	}
-	delete(m.serves, v.leg.id)
 	if v.peer != nil {
-		v.peer.serves--
-		v.peer.held -= v.held
-		v.peer.leave(v.consumers)
 		if x := v.leg.id.Xfer; v.peer.fencing[x] == v {
 			delete(v.peer.fencing, x)
 		}
@@ -329,6 +323,19 @@ func (v *serve) over(m *Machine) {
 		m.doubt(k)
 	default:
 		m.unseek(k)
+	}
+}
+
+// forget drops what the machine, and its peer, have of an end that is over.
+func (v *serve) forget(m *Machine) {
+	v.state = serveOver
+	m.disarm(&v.deadline)
+	m.disarm(&v.resend)
+	delete(m.serves, v.leg.id)
+	if v.peer != nil {
+		v.peer.serves--
+		v.peer.held -= v.held
+		v.peer.leave(v.consumers)
 	}
 }
 
