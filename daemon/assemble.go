@@ -96,7 +96,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 // busyWith says whether a transfer has not ended yet whose other end is on that node.
 func (d *Daemon) busyWith(ctx context.Context, node string) bool {
 	s, err := ask(ctx, d.driver, d.machine.Snapshot)
-	return err != nil || slices.ContainsFunc(s.Transfers, func(t transfer.TransferInfo) bool { return t.Peer == node && t.State != "ended" })
+	return err != nil || slices.ContainsFunc(s.Transfers, func(t transfer.TransferInfo) bool { return t.Peer == node && t.State != transfer.TransferEnded })
 }
 
 func sessionLimits(c *config.Config) session.Limits {

@@ -69,7 +69,7 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 func inFlight(m *transfer.Snapshot) (transfers, takes int) {
 	for i := range m.Transfers {
 		switch t := &m.Transfers[i]; {
-		case t.State == "ended":
+		case t.State == transfer.TransferEnded:
 		case t.End == transfer.Consumer:
 			takes++
 			fallthrough

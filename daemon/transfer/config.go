@@ -122,3 +122,11 @@ func def[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+// Reload takes over limits and times of a configuration for operations that begin from now on. Node, Incarnation and
+// Random stay.
+func (m *Machine) Reload(c Config) {
+	c.setDefaults()
+	c.Node, c.Incarnation, c.Random, c.Broken = m.cfg.Node, m.cfg.Incarnation, m.cfg.Random, m.cfg.Broken
+	m.cfg, m.mostItems = c, max(m.mostItems, c.MaxItems)
+}

@@ -33,3 +33,20 @@ func (v *serve) await(m *Machine) {
 func (m *Machine) noNewTakes() Cause {
 	return because(Unavailable, "the daemon of node %q is draining; take again after its restart", m.cfg.Node)
 }
+
+// Busy counts the ends of transfers that may touch memory or are still to do so.
+func (m *Machine) Busy() int {
+	n := 0
+	for _, v := range m.serves {
+		if !m.stopping || v.state != serveParked {
+			n++
+		}
+	}
+	for _, t := range m.takes {
+		// A daemon that stops is not held up by what the next one can do as well.
+		if t.stage != released && (!m.stopping || t.granted) {
+			n++
+		}
+	}
+	return n
+}

@@ -37,3 +37,16 @@ func (m *Machine) wakeKey(key string) {
 		}
 	}
 }
+
+// waits says that none of the bytes may move yet, for want of what only the producer's engine or the consumer can bring.
+func (v *serve) waits() bool {
+	if v.state != serveMoving {
+		return v.state == serveParked
+	}
+	for _, seg := range v.segs {
+		if seg.granted && (seg.allowed > 0 || seg.hasInline || seg.slices == 0) {
+			return false
+		}
+	}
+	return true
+}

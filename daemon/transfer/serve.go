@@ -50,6 +50,13 @@ const (
 	serveOver
 )
 
+var serveStateNames = [...]string{
+	serveParked: "parked", serveMoving: "moving", serveAborting: "aborting", serveDone: TransferEnded, serveOver: TransferEnded,
+}
+
+// String is the state's word in the admin interface.
+func (s serveState) String() string { return serveStateNames[s] }
+
 // askedFor handles MsgTake.
 func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 	id := legOf(p, msg.Xfer, Producer)

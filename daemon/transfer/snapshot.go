@@ -52,11 +52,14 @@ type OfferInfo struct {
 	Age                Time
 }
 
+// TransferEnded is the state of an end that is over, and remembered for a while.
+const TransferEnded = "ended"
+
 // TransferInfo is one end of a transfer; one within this node shows both.
 type TransferInfo struct {
 	Xfer      XferID
 	End       End
-	State     string // consumer: "reaching", "asking", "moving", "committing", "ended", "seeking"; producer: "parked", "moving", "aborting", "ended"
+	State     string // consumer: one of phaseNames; producer: of serveStateNames
 	Key       string
 	Engine    string // of the other end, "" unknown
 	Peer      string // "" this node
@@ -113,31 +116,6 @@ func (m *Machine) Snapshot() *Snapshot {
 	return s
 }
 
-// Busy counts the ends of transfers that may touch memory or are still to do so.
-func (m *Machine) Busy() int {
-	n := 0
-	for _, v := range m.serves {
-		if !m.stopping || v.state != serveParked {
-			n++
-		}
-	}
-	for _, t := range m.takes {
-		// A daemon that stops is not held up by what the next one can do as well.
-		if t.stage != released && (!m.stopping || t.granted) {
-			n++
-		}
-	}
-	return n
-}
-
-// Reload takes over limits and times of a configuration for operations that begin from now on. Node, Incarnation and
-// Random stay.
-func (m *Machine) Reload(c Config) {
-	c.setDefaults()
-	c.Node, c.Incarnation, c.Random, c.Broken = m.cfg.Node, m.cfg.Incarnation, m.cfg.Random, m.cfg.Broken
-	m.cfg, m.mostItems = c, max(m.mostItems, c.MaxItems)
-}
-
 func (s *session) info(m *Machine) SessionInfo {
 	return SessionInfo{
 		Session: s.id, Operations: len(s.ops), Offers: s.used[quotaOffers], Reserved: s.reserved, Legs: s.legs,
@@ -177,7 +155,7 @@ func (o *offer) info(now Time) OfferInfo {
 func (t *take) info(now Time) TransferInfo {
 	i := TransferInfo{
 		Xfer: t.leg.id.Xfer, End: Consumer, Key: string(t.in.Key), Engine: t.engine, Peer: t.leg.id.Peer, Trace: t.in.Trace,
-		State: [...]string{"reaching", "asking", "moving", "committing", "ended", "seeking"}[t.phase], Deadline: max(t.until-now, 0), Age: now - t.began,
+		State: t.phase.String(), Deadline: max(t.until-now, 0), Age: now - t.began,
 	}
 	if i.Peer == "" && t.in.Peer != "" {
 		i.Peer = t.in.Peer
@@ -194,26 +172,13 @@ func (t *take) info(now Time) TransferInfo {
 	return i
 }
 
-// waits says that none of the bytes may move yet, for want of what only the producer's engine or the consumer can bring.
-func (v *serve) waits() bool {
-	if v.state != serveMoving {
-		return v.state == serveParked
-	}
-	for _, seg := range v.segs {
-		if seg.granted && (seg.allowed > 0 || seg.hasInline || seg.slices == 0) {
-			return false
-		}
-	}
-	return true
-}
-
 func (v *serve) info(now Time) TransferInfo {
 	i := TransferInfo{
 		Xfer: v.leg.id.Xfer, End: Producer, Key: string(v.take.Key), Engine: v.take.Engine, Peer: v.leg.id.Peer, Trace: v.take.Trace,
-		State: [...]string{"parked", "moving", "aborting", "ended", "ended"}[v.state], Deadline: max(v.deadline.at-now, 0), Age: now - v.began,
+		State: v.state.String(), Deadline: max(v.deadline.at-now, 0), Age: now - v.began,
 	}
 	if v.waits() {
-		i.State = "parked"
+		i.State = serveParked.String()
 	}
 	for _, seg := range v.segs {
 		i.Transport = seg.transport

@@ -64,6 +64,13 @@ const (
 	seeking // a GET: its home looks for an item
 )
 
+var phaseNames = [...]string{
+	reaching: "reaching", asking: "asking", moving: "moving", committing: "committing", over: TransferEnded, seeking: "seeking",
+}
+
+// String is the phase's word in the admin interface.
+func (p phase) String() string { return phaseNames[p] }
+
 // takeName makes takes idempotent.
 type takeName struct {
 	engine *engine
