@@ -32,7 +32,7 @@ func (v violation) String() string {
 
 var rules = []rule{
 	importRule, doorRule, cgoRule, unsafeRule,
-	pureRule,
+	pureRule, guardRule,
 	commentRule, gofmtRule, lengthRule,
 	wordRule,
 	sleepRule, skipRule, leakRule,
