@@ -64,8 +64,7 @@ func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 	return transfer.Config{
 		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
-		OfferWait: transfer.Time(c.Offers.OfferWait),
-		Graves:    transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
+		OfferWait: transfer.Time(c.Offers.OfferWait), TombstoneFor: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
 		// Its pauses grow to sixteen times that; the peers' own, beside which they run, to DialMax.
 		Redial: min(200*transfer.Millisecond, transfer.Time(c.Peers.DialMax)/16),
 		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers, MaxPipes: c.Limits.Pipes, MaxItems: c.Limits.Items, MaxBlockIDs: c.Limits.BlockIDs,

@@ -24,24 +24,24 @@ type Config struct {
 	OfferWait      Time // how long a take waits for its offer; 30 s
 	FenceGrace     Time // how long a terminal report waits for its fence before it says More; 50 ms
 
-	Retries    int  // how often a slice that came spoiled is sent again; 2
-	Resend     Time // unanswered messages are repeated after this; 1 s
-	Settle     Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
-	Linger     Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s
-	PipeLinger Time // how long items outlive their sender; 10 s
-	Graves     Time // how long keys of ended offers are remembered; 60 s
-	Redial     Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
+	Retries      int  // how often a slice that came spoiled is sent again; 2
+	Resend       Time // unanswered messages are repeated after this; 1 s
+	Settle       Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
+	Linger       Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s
+	PipeLinger   Time // how long items outlive their sender; 10 s
+	TombstoneFor Time // how long keys of ended offers are remembered; 60 s
+	Redial       Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
 
 	AtOnce int // blocks of a take within the node up to which the driver is asked to move it at once (MoveNow); 0: none
 
-	MaxOps    int // per session, not yet released; 4096
-	MaxOffers int // per session; 4096
-	MaxParked int // takes that wait for offers, per peer; 4096
-	MaxHeld   int // block ids and tokens of what a peer asks for and grants, 4 bytes each, and the size of the rest of that; 64 Mi
-	MaxEnds   int // receiving ends of a peer that are remembered here; 65536
-	MaxGraves int // remembered keys; 65536
-	MaxPipes  int // ends of pipes and lookup buffers, per engine and owner; 256
-	MaxItems  int // per session: in its pipe or lookup buffer; 262144
+	MaxOps        int // per session, not yet released; 4096
+	MaxOffers     int // per session; 4096
+	MaxParked     int // takes that wait for offers, per peer; 4096
+	MaxHeld       int // block ids and tokens of what a peer asks for and grants, 4 bytes each, and the size of the rest of that; 64 Mi
+	MaxEnds       int // receiving ends of a peer that are remembered here; 65536
+	MaxTombstones int // remembered keys; 65536
+	MaxPipes      int // ends of pipes and lookup buffers, per engine and owner; 256
+	MaxItems      int // per session: in its pipe or lookup buffer; 262144
 
 	MaxBlockIDs int // per session: in its operations that are not released, 4 bytes each; 64 Mi
 
@@ -103,14 +103,14 @@ func (c *Config) setDefaults() {
 	def(&c.Settle, Second)
 	def(&c.Linger, 10*Second)
 	def(&c.PipeLinger, 10*Second)
-	def(&c.Graves, 60*Second)
+	def(&c.TombstoneFor, 60*Second)
 	def(&c.Redial, 200*Millisecond)
 	def(&c.MaxOps, 4096)
 	def(&c.MaxOffers, 4096)
 	def(&c.MaxParked, 4096)
 	def(&c.MaxHeld, maxHeldTokens)
 	def(&c.MaxEnds, 1<<16)
-	def(&c.MaxGraves, 65536)
+	def(&c.MaxTombstones, 65536)
 	def(&c.MaxPipes, 256)
 	def(&c.MaxItems, 262144)
 	def(&c.MaxBlockIDs, 64<<20)

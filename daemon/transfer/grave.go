@@ -1,6 +1,7 @@
 package transfer
 
-// grave remembers the key of an offer that ended, and drops that came before their offer.
+// grave remembers the key of an offer that ended: the tombstone of the configuration. One without an offer keeps drops and watches that came
+// before theirs.
 type grave struct {
 	key   string
 	token []byte // of the offer; nil: there was none

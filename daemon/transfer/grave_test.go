@@ -35,7 +35,7 @@ func (e *watched) expired(key string) bool {
 // TestEndedKeysOfOthersAreRemembered: whoever ends offers by the thousand, or asks for what there is not, has its own notes forgotten.
 func TestEndedKeysOfOthersAreRemembered(t *testing.T) {
 	const most = 16
-	e := newWatched(t, transfer.Config{MaxGraves: most})
+	e := newWatched(t, transfer.Config{MaxTombstones: most})
 	e.m.Step(e.now, transfer.PeerUp{Node: "b", Epoch: 1})
 	e.m.Step(e.now, transfer.PeerUp{Node: "mad", Epoch: 1})
 	for i := range 3 {
@@ -57,18 +57,18 @@ func TestEndedKeysOfOthersAreRemembered(t *testing.T) {
 	if e.expired("flood 0") || !e.expired(fmt.Sprint("flood ", 10*most-1)) {
 		t.Error("who ends many has not its oldest forgotten, and its newest remembered")
 	}
-	if n := e.m.Snapshot().Graves; n != most-1 {
+	if n := e.m.Snapshot().Tombstones; n != most-1 {
 		t.Errorf("%d keys are remembered, want %d: one is watched, which counts", n, most-1)
 	}
 }
 
 // TestEndedKeysAreForgottenInTime: each when its time has come, whoever ended it.
 func TestEndedKeysAreForgottenInTime(t *testing.T) {
-	e := newWatched(t, transfer.Config{Graves: 10 * transfer.Second})
+	e := newWatched(t, transfer.Config{TombstoneFor: 10 * transfer.Second})
 	left := func(want int) {
 		t.Helper()
 		e.m.Step(e.now, transfer.Tick{})
-		if n := e.m.Snapshot().Graves; n != want {
+		if n := e.m.Snapshot().Tombstones; n != want {
 			t.Errorf("after %d s %d keys are remembered, want %d", e.now/transfer.Second, n, want)
 		}
 	}

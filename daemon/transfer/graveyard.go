@@ -51,7 +51,7 @@ func (y *graveyard) resize(p *plot, n int) {
 
 func (m *Machine) remember(g *grave, name plotName) {
 	y := &m.graves
-	for y.size >= m.cfg.MaxGraves && y.size > 0 {
+	for y.size >= m.cfg.MaxTombstones && y.size > 0 {
 		m.unearth(y.largest[0].oldest)
 	}
 	p := y.plots[name]
@@ -59,7 +59,7 @@ func (m *Machine) remember(g *grave, name plotName) {
 		p = &plot{name: name}
 		y.plots[name] = p
 		heap.Push(&y.largest, p)
-		m.arm(&p.timer, p, wakeGraves, g.at+m.cfg.Graves)
+		m.arm(&p.timer, p, wakeGraves, g.at+m.cfg.TombstoneFor)
 	}
 	y.keys[g.key] = g
 	g.plot, g.older = p, p.newest
@@ -75,12 +75,12 @@ func (m *Machine) remember(g *grave, name plotName) {
 // dropAt adds a drop to a grave, for which the oldest of the largest plot make room. There is none when that would be its own grave.
 func (m *Machine) dropAt(g *grave, d dropNote) Cause {
 	y, before := &m.graves, g.size()
-	for len(g.drops) > 0 && y.size >= m.cfg.MaxGraves && y.largest[0].oldest != g {
+	for len(g.drops) > 0 && y.size >= m.cfg.MaxTombstones && y.largest[0].oldest != g {
 		m.unearth(y.largest[0].oldest)
 	}
-	if len(g.drops) >= maxParts || len(g.drops) > 0 && y.size >= m.cfg.MaxGraves {
+	if len(g.drops) >= maxParts || len(g.drops) > 0 && y.size >= m.cfg.MaxTombstones {
 		return because(Quota, "key %s: its offer has not come to node %q, which remembers %d drops of it until then, the limit is %d, and %d keys and drops in all, the limit is %d; "+
-			"drop it again once it is offered", short(g.key), m.cfg.Node, len(g.drops), maxParts, y.size, m.cfg.MaxGraves)
+			"drop it again once it is offered", short(g.key), m.cfg.Node, len(g.drops), maxParts, y.size, m.cfg.MaxTombstones)
 	}
 	g.drops = append(g.drops, d)
 	y.resize(g.plot, g.size()-before)
@@ -93,7 +93,7 @@ func (m *Machine) waitAt(g *grave, w watchNote) {
 	if len(g.watches) >= maxParts || slices.ContainsFunc(g.watches, func(o watchNote) bool { return o.same(&w) }) {
 		return
 	}
-	for y.size >= m.cfg.MaxGraves {
+	for y.size >= m.cfg.MaxTombstones {
 		if y.largest[0] == g.plot {
 			return
 		}
@@ -130,7 +130,7 @@ func (m *Machine) unearth(g *grave) {
 
 func (p *plot) fire(m *Machine, _ wake) {
 	for p.oldest != nil {
-		if until := p.oldest.at + m.cfg.Graves; until > m.now {
+		if until := p.oldest.at + m.cfg.TombstoneFor; until > m.now {
 			m.arm(&p.timer, p, wakeGraves, until)
 			return
 		}

@@ -22,7 +22,7 @@ type Snapshot struct {
 	// Gets that found no item yet, and the blocks under their holds. They are among Transfers and HoldsExclusive.
 	Seeking, HoldsSeeking int
 	Parked                int // takes that wait here for their offer, layouts, or the producer's progress
-	Graves                int // ended offers whose keys are remembered
+	Tombstones            int // remembered keys
 }
 
 // SessionInfo is a connected session.
@@ -73,7 +73,7 @@ type TransferInfo struct {
 
 // Snapshot copies what there is to see. It belongs between two Steps.
 func (m *Machine) Snapshot() *Snapshot {
-	s := &Snapshot{Draining: m.draining, Pipes: m.pipes(), Graves: len(m.graves.keys)}
+	s := &Snapshot{Draining: m.draining, Pipes: m.pipes(), Tombstones: len(m.graves.keys)}
 	for _, l := range m.engines {
 		if l.live != nil {
 			s.Engines++

@@ -61,7 +61,7 @@ func (w *watched) wait(seconds int) (heard int) {
 
 // TestAWatchIsNotForgotten: it waits for as long as it says, however short a while keys are remembered.
 func TestAWatchIsNotForgotten(t *testing.T) {
-	w := newWatched(t, transfer.Config{Graves: 10 * transfer.Second})
+	w := newWatched(t, transfer.Config{TombstoneFor: 10 * transfer.Second})
 	if w.watch("k")+w.wait(35) != 0 {
 		t.Fatal("nothing is offered, and a watch heard of it")
 	}
@@ -72,7 +72,7 @@ func TestAWatchIsNotForgotten(t *testing.T) {
 
 // TestWatchesAreBounded: who is one too many to be remembered hears of the offer when it asks again, and notes of the past make room.
 func TestWatchesAreBounded(t *testing.T) {
-	w := newWatched(t, transfer.Config{MaxGraves: 3})
+	w := newWatched(t, transfer.Config{MaxTombstones: 3})
 	for _, key := range []string{"k", "l"} {
 		if w.watch(key)+w.watch(key)+w.watch(key) != 0 {
 			t.Fatal("nothing is offered, and a watch heard of it")
@@ -89,7 +89,7 @@ func TestWatchesAreBounded(t *testing.T) {
 
 // TestAnsweredWatchesMakeRoom: at once, not when what was remembered of them would have been forgotten.
 func TestAnsweredWatchesMakeRoom(t *testing.T) {
-	w := newWatched(t, transfer.Config{MaxGraves: 20})
+	w := newWatched(t, transfer.Config{MaxTombstones: 20})
 	for i := range 100 {
 		key := fmt.Sprint("k", i)
 		for range 5 {
@@ -108,7 +108,7 @@ func (w *watched) peerWatches(node string, epoch, id uint64, key string) {
 
 // TestWatchesOfOneNodeLeaveRoom: whoever watches what never comes is not heard at once, and all others are.
 func TestWatchesOfOneNodeLeaveRoom(t *testing.T) {
-	w := newWatched(t, transfer.Config{MaxGraves: 512})
+	w := newWatched(t, transfer.Config{MaxTombstones: 512})
 	w.step(transfer.PeerUp{Node: "mad", Epoch: 1})
 	for id := range uint64(1024) {
 		w.peerWatches("mad", 1, id, fmt.Sprint("mad ", id%4))
@@ -214,7 +214,7 @@ func (w *watched) dropped(key string, token []byte) int {
 // had dropped is not forgotten for it.
 func TestDropsAreBounded(t *testing.T) {
 	const most = 100
-	w := newWatched(t, transfer.Config{MaxGraves: most})
+	w := newWatched(t, transfer.Config{MaxTombstones: most})
 	w.step(transfer.PeerUp{Node: "b", Epoch: 1})
 	w.step(transfer.PeerUp{Node: "mad", Epoch: 1})
 	for i := range 3 {
