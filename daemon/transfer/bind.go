@@ -41,7 +41,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	case in.Kind.home():
 		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
 			cause = because(Busy, "%s: its last sender is gone, with %s still to be received, for %s at most; receive what is left, or use another name",
-				p, items(p.home.items), took(p.home.over.at-m.now))
+				p, items(p.home.items), duration(p.home.over.at-m.now))
 		} else if p != nil && p.home != nil {
 			cause = because(Busy, "%s has a sender already on node %q (engine %q); close that, or use another name", p, m.cfg.Node, p.home.bind.by.engine.key.name)
 		}

@@ -17,7 +17,7 @@ type span struct {
 // that what belongs to other segments does not count as missing.
 type spans []span
 
-func reach(all []layout.BlockList, by map[uint32][]layout.BlockList) spans {
+func spansOf(all []layout.BlockList, by map[uint32][]layout.BlockList) spans {
 	var r spans
 	r = r.with(all)
 	for _, lists := range by {

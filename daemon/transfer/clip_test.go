@@ -43,7 +43,7 @@ func TestClip(t *testing.T) {
 		{"ids do not fit the tokens", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(0, 12, 5)}, nil},
 		{"tokens overflow", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(1<<32-1, 9, 5)}, nil},
 	} {
-		if got := reach(tc.src, nil).clip(ranks, tc.dst); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+		if got := spansOf(tc.src, nil).clip(ranks, tc.dst); fmt.Sprint(got) != fmt.Sprint(tc.want) {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestClip(t *testing.T) {
 
 // TestClipToRanks: what one segment covers is the same, whether it is said once for all ranks or for each.
 func TestClipToRanks(t *testing.T) {
-	r := reach(nil, map[uint32][]layout.BlockList{0: {paged(0, 4, 1)}, 1: {paged(4, 4, 2)}})
+	r := spansOf(nil, map[uint32][]layout.BlockList{0: {paged(0, 4, 1)}, 1: {paged(4, 4, 2)}})
 	got := r.clip(twoGroups(t), []layout.BlockList{paged(0, 12, 5, 6, 7)})
 	if want := []layout.BlockList{paged(0, 8, 5, 6)}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
@@ -60,7 +60,7 @@ func TestClipToRanks(t *testing.T) {
 
 func TestUncovered(t *testing.T) {
 	ranks := twoGroups(t)
-	segs := []spans{reach([]layout.BlockList{paged(0, 6, 1, 2)}, nil), reach([]layout.BlockList{paged(6, 4, 2, 3)}, nil)}
+	segs := []spans{spansOf([]layout.BlockList{paged(0, 6, 1, 2)}, nil), spansOf([]layout.BlockList{paged(6, 4, 2, 3)}, nil)}
 	dst := []layout.BlockList{paged(0, 16, 10, 11, 12, layout.NoBlock), opaque(7)}
 	got := uncovered(ranks, dst, segs)
 	want := []layout.Run{{Group: 0, First: 12, Count: 1}, {Group: 1, First: 7, Count: 1}}
@@ -74,7 +74,7 @@ func TestUncovered(t *testing.T) {
 
 // TestUncoveredBetweenSegments: what lies between two segments is missing, in whichever order they came.
 func TestUncoveredBetweenSegments(t *testing.T) {
-	front, back := reach([]layout.BlockList{paged(0, 6, 1, 2)}, nil), reach([]layout.BlockList{paged(12, 8, 4, 5)}, nil)
+	front, back := spansOf([]layout.BlockList{paged(0, 6, 1, 2)}, nil), spansOf([]layout.BlockList{paged(12, 8, 4, 5)}, nil)
 	dst := []layout.BlockList{paged(0, 20, 10, 11, 12, 13, 14)}
 	for _, segs := range [][]spans{{front, back}, {back, front}} {
 		got, want := uncovered(twoGroups(t), dst, segs), []layout.Run{{First: 11, Count: 2}}
@@ -82,7 +82,7 @@ func TestUncoveredBetweenSegments(t *testing.T) {
 			t.Errorf("%v, want %v: no segment has tokens 6 to 12", got, want)
 		}
 	}
-	all := []spans{back, front, reach([]layout.BlockList{paged(6, 6, 2, 3)}, nil)}
+	all := []spans{back, front, spansOf([]layout.BlockList{paged(6, 6, 2, 3)}, nil)}
 	if got := uncovered(twoGroups(t), dst, all); got != nil {
 		t.Errorf("%v are said to be missing of all tokens", got)
 	}
@@ -96,11 +96,11 @@ func TestUncoveredAtTheLastToken(t *testing.T) {
 	if err := ranks[0].Layout.CheckBlocks(dst); err != nil {
 		t.Fatal(err)
 	}
-	half := []spans{reach([]layout.BlockList{paged(end-7, 4, 8)}, nil)}
+	half := []spans{spansOf([]layout.BlockList{paged(end-7, 4, 8)}, nil)}
 	if got, want := uncovered(ranks, dst, half), []layout.Run{{First: 2, Count: 1}}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v: no segment has block 2", got, want)
 	}
-	if got := uncovered(ranks, dst, append(half, reach([]layout.BlockList{paged(end-3, 3, 9)}, nil))); got != nil {
+	if got := uncovered(ranks, dst, append(half, spansOf([]layout.BlockList{paged(end-3, 3, 9)}, nil))); got != nil {
 		t.Errorf("%v are said to be missing of all tokens", got)
 	}
 }

@@ -51,7 +51,7 @@ func (t *take) stalled(m *Machine) {
 				}
 			}
 			if lost != nil {
-				t.again(m, uint32(i), lost, because(PeerGone, "nothing arrived for %s after node %q had sent it", took(m.cfg.Settle), t.leg.id.Peer))
+				t.again(m, uint32(i), lost, because(PeerGone, "nothing arrived for %s after node %q had sent it", duration(m.cfg.Settle), t.leg.id.Peer))
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (m *Machine) traceOp(o *op, key []byte, trace, peer string, x XferID) {
 func (m *Machine) traceEnd(o *op, status Status, more bool) {
 	if m.cfg.Debug {
 		m.trace(o.kind.String()+" "+status.String(), "session", fmt.Sprintf("%#x", uint64(o.by.id)), "engine", o.by.engine.key.name, "op", uint64(o.id),
-			"reason", o.cause.Reason.String(), "why", o.cause.Text, "more", more, "age", took(m.now-o.began))
+			"reason", o.cause.Reason.String(), "why", o.cause.Text, "more", more, "age", duration(m.now-o.began))
 	}
 }
 

@@ -202,7 +202,7 @@ func (t *take) whySeeking(m *Machine) Cause {
 	if !g.end.name.buffer { // asked for ahead of the caller, whose time is another
 		return because(Timeout, "%s on node %q: %s", g.end.name, node, text)
 	}
-	return because(Timeout, "%s on node %q: %s within %s", g.end.name, node, text, took(t.until-t.began))
+	return because(Timeout, "%s on node %q: %s within %s", g.end.name, node, text, duration(t.until-t.began))
 }
 
 // What a GET waits for.

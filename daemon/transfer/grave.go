@@ -55,7 +55,7 @@ func (m *Machine) bury(o *offer, how string) {
 			g.drops = append(g.drops, dropNote{c.engine, o.token})
 		}
 	}
-	m.remember(g, plotName{engine: e.name, owner: e.owner})
+	m.inter(g, plotName{engine: e.name, owner: e.owner})
 }
 
 // note remembers something about a key that has no offer yet, for who asks: an engine of this node, or a peer.
@@ -67,7 +67,7 @@ func (m *Machine) note(p *peer, msg *MsgKey) *grave {
 		name.owner = k.by.engine.key.owner
 	}
 	g := &grave{key: string(msg.Key), at: m.now}
-	m.remember(g, name)
+	m.inter(g, name)
 	return g
 }
 
@@ -78,7 +78,7 @@ func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
 		return Cause{}, false
 	}
 	return because(Expired, "key %s: its offer by engine %q on node %q %s %s ago; make a new request",
-		short(g.key), g.by, m.cfg.Node, g.how, took(m.now-g.at)), true
+		short(g.key), g.by, m.cfg.Node, g.how, duration(m.now-g.at)), true
 }
 
 // applyDrops counts drops that came before the offer, and answers those who watch.

@@ -49,7 +49,8 @@ func (y *graveyard) resize(p *plot, n int) {
 	heap.Fix(&y.largest, p.pos)
 }
 
-func (m *Machine) remember(g *grave, name plotName) {
+// inter lays a grave in its plot, for which the oldest of the largest make room.
+func (m *Machine) inter(g *grave, name plotName) {
 	y := &m.graves
 	for y.size >= m.cfg.MaxTombstones && y.size > 0 {
 		m.unearth(y.largest[0].oldest)

@@ -91,7 +91,7 @@ func (k *keyOp) fire(m *Machine, which wake) {
 }
 
 func (k *keyOp) tooLate(m *Machine) Cause {
-	key, limit := short(k.msg.Key), took(m.now-k.began)
+	key, limit := short(k.msg.Key), duration(m.now-k.began)
 	if k.asked && k.peer == nil {
 		return because(Timeout, "nothing was offered under key %s on node %q, this one, within %s", key, m.cfg.Node, limit)
 	}

@@ -19,7 +19,7 @@ func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 
 // fire: the time is over.
 func (h *home) fire(m *Machine, _ wake) {
-	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and what it had put is lost: %s not received within %s (linger): %s", h.place, items(h.items), took(h.linger), h.gone.Text))
+	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and what it had put is lost: %s not received within %s (linger): %s", h.place, items(h.items), duration(h.linger), h.gone.Text))
 }
 
 // farewell is what receivers hear once everything was received, or would be asked for. By "was closed by its sender", here and in noMore,

@@ -56,7 +56,7 @@ type portion struct {
 	blocks  []layout.BlockList
 	after   uint64
 	layered bool
-	reach   uint32 // how far the offer reaches with it
+	tokens  uint32 // how far the offer reaches with it
 }
 
 func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
@@ -124,7 +124,7 @@ func (m *Machine) tellCut(s *session, asked Time) {
 	}
 	s.cut = true
 	m.log(warnLevel, "a lease was cut to offers.max_lease, and so are all longer ones of this session", "engine", s.engine.key.name, "instance", s.engine.instance,
-		"rank", rankName(s), "asked", took(asked), "granted", took(m.cfg.MaxLease))
+		"rank", rankName(s), "asked", duration(asked), "granted", duration(m.cfg.MaxLease))
 }
 
 func (m *Machine) newOffer(s *session, in *OfferOp) *offer {
@@ -225,11 +225,11 @@ func (mb *member) add(blocks []layout.BlockList, after uint64, layered bool) {
 	if mb.segs == nil {
 		mb.segs = mb.segs1[:0]
 	}
-	reach := ends(blocks)
+	tokens := ends(blocks)
 	if n := len(mb.segs); n > 0 {
-		reach = max(reach, mb.segs[n-1].reach)
+		tokens = max(tokens, mb.segs[n-1].tokens)
 	}
-	mb.segs = append(mb.segs, portion{blocks, after, layered, reach})
+	mb.segs = append(mb.segs, portion{blocks, after, layered, tokens})
 	if mb.ends == nil && !mb.sealed {
 		mb.ends = map[uint32]uint32{}
 	}
@@ -293,7 +293,7 @@ func (o *offer) layered(seg int) bool {
 func (o *offer) whole() bool { return len(o.ranks) >= int(o.engine.world) }
 
 // tokens is how far the offer reaches, up to and with that segment.
-func (o *offer) tokens(seg int) uint32 { return o.members[0].segs[seg].reach }
+func (o *offer) tokens(seg int) uint32 { return o.members[0].segs[seg].tokens }
 
 // ends is the token after the last one of some lists.
 func ends(lists []layout.BlockList) (token uint32) {

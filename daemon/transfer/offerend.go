@@ -37,7 +37,7 @@ func (o *offer) fire(m *Machine, _ wake) {
 	if o.lease >= m.cfg.MaxLease {
 		advice = "and have it taken sooner: leases are cut to offers.max_lease"
 	}
-	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, %s", short(o.key), took(o.lease), advice), "expired")
+	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, %s", short(o.key), duration(o.lease), advice), "expired")
 }
 
 // end is the offer's end, for all its ranks. Reads in flight are fenced before blocks are reported free. how is for whoever asks

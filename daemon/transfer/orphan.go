@@ -77,7 +77,7 @@ func (m *Machine) orphan(s *session) {
 	}
 	s.orphaned = true
 	m.log(infoLevel, "finished offers outlive their engine", "engine", s.engine.key.name, "instance", s.engine.instance, "rank", rankName(s),
-		"offers", len(s.orphans), "for", took(m.cfg.OrphanLease))
+		"offers", len(s.orphans), "for", duration(m.cfg.OrphanLease))
 	m.emit(SessionOrphaned{Session: s.id, Layout: s.layout, Keep: keep})
 }
 

@@ -33,7 +33,7 @@ type serveEnd struct {
 	saidUntil Time
 }
 
-func (m *Machine) remembers(v *serve, aborted bool) {
+func (m *Machine) rememberServe(v *serve, aborted bool) {
 	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, until: v.until, cause: v.cause}
 	if v.ended {
 		e.until, e.cause = m.now, Cause{} // whose words the consumer knows, and they are as long as it likes

@@ -10,8 +10,8 @@ type progressWait struct {
 
 type progressUser interface{ progressed(m *Machine) }
 
-// reached says whether the rank is that far; if not, who is called once it is.
-func (m *Machine) reached(s *session, value uint64, who progressUser) bool {
+// progressedTo says whether the rank is that far; if not, who is called once it is.
+func (m *Machine) progressedTo(s *session, value uint64, who progressUser) bool {
 	if s.progress >= value || s.closed {
 		return true // the end of a closed session's operations is under way: nobody waits for its progress
 	}

@@ -44,7 +44,7 @@ func (m *Machine) submitPut(s *session, sub *Submit, in *PutOp) {
 	}
 	it := &item{home: b.home, id: m.drawName(), form: in.Form, bytes: in.Bytes, meta: in.Meta, key: in.Key, tokens: len(in.Tokens)}
 	it.ranks, it.sealed, it.late, it.counts = s.self[:1:1], true, true, quotaItems
-	it.segs1[0] = portion{blocks: in.Blocks, reach: ends(in.Blocks)}
+	it.segs1[0] = portion{blocks: in.Blocks, tokens: ends(in.Blocks)}
 	it.segs = it.segs1[:1]
 	if len(in.Blocks) > 0 {
 		cause = m.acquire(&it.op, it.ranks, in.Blocks)

@@ -30,7 +30,7 @@ var quotas = [numQuotas]struct {
 func (s *session) has(q quota) int {
 	n := s.used[q]
 	if q == quotaBlockIDs {
-		n += s.held.ids
+		n += s.delayed.ids
 	}
 	return n
 }

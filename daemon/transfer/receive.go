@@ -120,7 +120,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 	}
 	dst := t.in.Blocks
 	if g.Seg > 0 || !g.Last {
-		r := reach(g.Blocks, g.BlocksBy)
+		r := spansOf(g.Blocks, g.BlocksBy)
 		t.covered = append(t.covered, r)
 		if t.peer != nil {
 			dst = r.clip(t.layouts, dst)
@@ -176,7 +176,7 @@ func (t *take) planned(m *Machine, ev *Planned) {
 func (t *take) open(m *Machine, i uint32) {
 	seg := t.segs[i]
 	for _, s := range t.ranks {
-		if !m.reached(s, t.in.After, t) {
+		if !m.progressedTo(s, t.in.After, t) {
 			return
 		}
 	}

@@ -96,7 +96,7 @@ func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
 func (h *homecoming) another(e *engine) {
 	for _, s := range e.scheds {
 		s.changed = true
-		for _, x := range s.held.list {
+		for _, x := range s.delayed.list {
 			OfBefore(x.sub.Op)
 		}
 	}

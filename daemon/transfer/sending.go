@@ -56,7 +56,7 @@ func (v *serve) advance(m *Machine) {
 		src, srcBy := o.source(i)
 		dst := v.take.Blocks
 		if seg.clipped {
-			dst = reach(src, srcBy).clip(v.consumers, dst)
+			dst = spansOf(src, srcBy).clip(v.consumers, dst)
 		}
 		m.emit(MakePlan{
 			Leg: v.leg.id, Seg: uint32(i), Producer: o.layouts, Consumer: v.consumers,
@@ -150,9 +150,9 @@ func (v *serve) arrived(m *Machine, i int, layers bool) bool {
 		p := v.offer.portionOf(s, i)
 		switch {
 		case !p.layered:
-			ok = m.reached(s, p.after, v) && ok
+			ok = m.progressedTo(s, p.after, v) && ok
 		case layers:
-			ok = m.reached(s, p.layer(len(s.layout.Layers())-1), v) && ok
+			ok = m.progressedTo(s, p.layer(len(s.layout.Layers())-1), v) && ok
 		}
 	}
 	return ok
@@ -175,7 +175,7 @@ func (v *serve) permit(m *Machine, i int) {
 		k := seg.marks[seg.mark]
 		seg.allowed = k.First
 		if s := v.offer.rank(k.SrcRank); s != nil {
-			if p := v.offer.portionOf(s, i); p.layered && !m.reached(s, p.layer(int(k.SrcLayer)), v) {
+			if p := v.offer.portionOf(s, i); p.layered && !m.progressedTo(s, p.layer(int(k.SrcLayer)), v) {
 				return
 			}
 		}

@@ -319,7 +319,7 @@ func (v *serve) over(m *Machine) {
 		if x := v.leg.id.Xfer; v.peer.fencing[x] == v {
 			delete(v.peer.fencing, x)
 		}
-		m.remembers(v, aborted)
+		m.rememberServe(v, aborted)
 	}
 	if aborted && !v.unlinked {
 		m.send(v.peer, &MsgAbort{Xfer: v.leg.id.Xfer, Cause: v.cause})
@@ -368,7 +368,7 @@ func (v *serve) fire(m *Machine, which wake) {
 // whyParked says what a take waited for in vain.
 func (v *serve) whyParked(m *Machine) Cause {
 	key, o := short(v.take.Key), m.offers[string(v.take.Key)]
-	waited := took(m.now - v.began)
+	waited := duration(m.now - v.began)
 	switch {
 	case o == nil:
 		return because(NotFound, "key %s is unknown on node %q: no offer came within %s; check key and peer, and that the producer still runs", key, m.cfg.Node, waited)

@@ -28,7 +28,7 @@ type session struct {
 	uses     map[*op]struct{} // operations that this session is told about
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
-	held     heldSubmits
+	delayed  delayedSubmits
 	resumed  bool              // its client had it before, and proved that
 	changed  bool              // of a scheduler: what it had submitted before it was this one may be about other ranks
 	awaited  *AwaitedSession   // it is back as this one after a restart

@@ -5,7 +5,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 // submit dispatches an operation.
 func (m *Machine) submit(sub *Submit) {
 	s := m.sessions[sub.Session]
-	if s == nil || s.closed || m.home.hold(m, s, sub) || m.leavesToNext(s, sub.Op) {
+	if s == nil || s.closed || m.home.delay(m, s, sub) || m.leavesToNext(s, sub.Op) {
 		return
 	}
 	switch in := sub.Op.(type) {

@@ -250,7 +250,7 @@ func (t *take) fire(m *Machine, which wake) {
 
 // whyLate says what the take waited for when its deadline passed.
 func (t *take) whyLate(m *Machine) Cause {
-	key, limit := short(t.in.Key), took(t.until-t.began)
+	key, limit := short(t.in.Key), duration(t.until-t.began)
 	switch t.phase {
 	case reaching:
 		if c := m.trouble(t.in.Peer); c.Reason != OK {

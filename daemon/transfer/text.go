@@ -10,8 +10,8 @@ func because(r Reason, format string, args ...any) Cause {
 	return Cause{Reason: r, Text: fmt.Sprintf(format, args...)}
 }
 
-// took writes a duration for people.
-func took(t Time) string {
+// duration writes one for people.
+func duration(t Time) string {
 	d := time.Duration(t)
 	switch {
 	case d < time.Millisecond:

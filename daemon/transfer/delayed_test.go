@@ -8,9 +8,9 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// TestHeldLimits: what a session has waiting for ranks that are not back after a restart is bounded, in number and in block ids; and
+// TestDelayedLimits: what a session has waiting for ranks that are not back after a restart is bounded, in number and in block ids; and
 // what ends while it waits makes room.
-func TestHeldLimits(t *testing.T) {
+func TestDelayedLimits(t *testing.T) {
 	const start, minute = transfer.Time(1), 60 * transfer.Second
 	ids := make([]uint32, layout.MaxIDs)
 	big := func(timeout transfer.Time) transfer.Op {
@@ -59,8 +59,8 @@ func TestHeldLimits(t *testing.T) {
 	}
 }
 
-// TestHeldIDsCountWithTheRest: what waits is shown with what runs, and what is too large by itself is told that the limit has to be another.
-func TestHeldIDsCountWithTheRest(t *testing.T) {
+// TestDelayedIDsCountWithTheRest: what waits is shown with what runs, and what is too large by itself is told that the limit has to be another.
+func TestDelayedIDsCountWithTheRest(t *testing.T) {
 	e := &ends{tb: t, now: 1, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }, MaxBlockIDs: 8})}
 	e.step(transfer.SessionOpened{Session: 2, Engine: "e", Instance: "i", Role: transfer.Worker, TPWorld: 2, Credits: 1000})
 	e.step(transfer.LayoutSet{Session: 2, Layout: oneRank(t)})
@@ -80,8 +80,8 @@ func TestHeldIDsCountWithTheRest(t *testing.T) {
 	e.keeps(1, 8)
 }
 
-// TestWhatIsHeldEndsOnce: at its deadline, or with its session, and not again when the ranks are back.
-func TestWhatIsHeldEndsOnce(t *testing.T) {
+// TestWhatIsDelayedEndsOnce: at its deadline, or with its session, and not again when the ranks are back.
+func TestWhatIsDelayedEndsOnce(t *testing.T) {
 	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
 	m.Step(1, transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: 60 * transfer.Second})
 	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})

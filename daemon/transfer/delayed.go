@@ -6,8 +6,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// heldSubmit is a submission that waits for ranks of before a restart.
-type heldSubmit struct {
+// delayedSubmit is a submission that waits for ranks of before a restart.
+type delayedSubmit struct {
 	s     *session
 	sub   Submit
 	at    Time
@@ -17,22 +17,22 @@ type heldSubmit struct {
 	ended bool // its time is over
 }
 
-// heldSubmits are those of a session, in the order in which they came.
-type heldSubmits struct {
-	list  []*heldSubmit
+// delayedSubmits are those of a session, in the order in which they came.
+type delayedSubmits struct {
+	list  []*delayedSubmit
 	n     int // that have not ended
 	ranks int // of them, those about ranks; the others only wait their turn
 	ids   int
 }
 
-// maxHeld: what a session has waiting is all that it had before the restart, each extension of an offer by itself, and what it asks for
+// maxDelayed: what a session has waiting is all that it had before the restart, each extension of an offer by itself, and what it asks for
 // meanwhile. It has no more block ids than the session may have.
-const maxHeld = 1 << 16
+const maxDelayed = 1 << 16
 
 // waits says whether a submission has to: it is about ranks that are not back, or its session has submitted something before that waits, and
 // which it is not there to end.
 func (h *homecoming) waits(s *session, op Op) bool {
-	return s.held.n > 0 || len(h.sessions) > 0 && s.role == Scheduler && aboutRanks(op) && h.ranksOut(s.engine) > 0
+	return s.delayed.n > 0 || len(h.sessions) > 0 && s.role == Scheduler && aboutRanks(op) && h.ranksOut(s.engine) > 0
 }
 
 func aboutRanks(op Op) bool {
@@ -43,13 +43,13 @@ func aboutRanks(op Op) bool {
 	return false
 }
 
-// hold keeps a submission if it has to wait.
-func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
+// delay keeps a submission if it has to wait.
+func (h *homecoming) delay(m *Machine, s *session, sub *Submit) bool {
 	if !h.waits(s, sub.Op) {
 		return false
 	}
 	if target, ok := endedBy(sub.Op); ok {
-		x := s.held.find(target)
+		x := s.delayed.find(target)
 		if x == nil {
 			return false // it runs, or is over
 		}
@@ -59,11 +59,11 @@ func (h *homecoming) hold(m *Machine, s *session, sub *Submit) bool {
 			return true
 		}
 	}
-	x := &heldSubmit{s: s, sub: *sub, at: m.now, until: m.endBy(sub.Op), ids: idsOf(sub.Op)}
+	x := &delayedSubmit{s: s, sub: *sub, at: m.now, until: m.endBy(sub.Op), ids: idsOf(sub.Op)}
 	cause := m.within(s, quotaBlockIDs, x.ids)
-	if s.held.n >= maxHeld {
+	if s.delayed.n >= maxDelayed {
 		cause = because(Quota, "this session has %d submissions that wait for %d ranks after the restart of the daemon of node %q, the limit: wait until the ranks are back",
-			s.held.n, h.ranksOut(s.engine), m.cfg.Node)
+			s.delayed.n, h.ranksOut(s.engine), m.cfg.Node)
 	}
 	if cause.Reason != OK {
 		m.refuse(s, sub, cause)
@@ -88,15 +88,15 @@ func endedBy(op Op) (target uint64, ok bool) {
 }
 
 // find looks for a submission that waits.
-func (l *heldSubmits) find(user uint64) *heldSubmit {
-	if i := slices.IndexFunc(l.list, func(x *heldSubmit) bool { return !x.ended && x.sub.UserData == user }); i >= 0 {
+func (l *delayedSubmits) find(user uint64) *delayedSubmit {
+	if i := slices.IndexFunc(l.list, func(x *delayedSubmit) bool { return !x.ended && x.sub.UserData == user }); i >= 0 {
 		return l.list[i]
 	}
 	return nil
 }
 
-func (h *homecoming) keep(x *heldSubmit) {
-	l := &x.s.held
+func (h *homecoming) keep(x *delayedSubmit) {
+	l := &x.s.delayed
 	if len(l.list) == 0 {
 		h.waiting = append(h.waiting, x.s)
 	}
@@ -104,7 +104,7 @@ func (h *homecoming) keep(x *heldSubmit) {
 	l.count(x, 1)
 }
 
-func (l *heldSubmits) count(x *heldSubmit, n int) {
+func (l *delayedSubmits) count(x *delayedSubmit, n int) {
 	l.n += n
 	l.ids += n * x.ids
 	if aboutRanks(x.sub.Op) {
@@ -122,8 +122,8 @@ func (h *homecoming) release(m *Machine) {
 }
 
 func (h *homecoming) releaseOf(m *Machine, s *session) {
-	list := s.held.list
-	s.held = heldSubmits{}
+	list := s.delayed.list
+	s.delayed = delayedSubmits{}
 	for _, x := range list {
 		switch {
 		case x.ended:
@@ -138,38 +138,38 @@ func (h *homecoming) releaseOf(m *Machine, s *session) {
 
 // forget drops what a session that is closed had waiting.
 func (h *homecoming) forget(m *Machine, s *session) {
-	for _, x := range s.held.list {
+	for _, x := range s.delayed.list {
 		m.disarm(&x.late)
 	}
-	s.held = heldSubmits{}
+	s.delayed = delayedSubmits{}
 	h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
 }
 
 // fire: its time is over.
-func (x *heldSubmit) fire(m *Machine, _ wake) {
+func (x *delayedSubmit) fire(m *Machine, _ wake) {
 	x.end(m, Failed, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
-		m.home.ranksOut(x.s.engine), x.s.engine.key.name, took(m.now-x.at), m.cfg.Node))
+		m.home.ranksOut(x.s.engine), x.s.engine.key.name, duration(m.now-x.at), m.cfg.Node))
 }
 
 // end is for what never begins. What waited for its turn behind it goes on.
-func (x *heldSubmit) end(m *Machine, status Status, cause Cause) {
+func (x *delayedSubmit) end(m *Machine, status Status, cause Cause) {
 	h, s := &m.home, x.s
 	m.disarm(&x.late)
 	x.ended = true
-	s.held.count(x, -1)
+	s.delayed.count(x, -1)
 	m.endUnbegun(s, &x.sub, status, cause)
 	x.sub = Submit{}
-	switch l := &s.held; {
+	switch l := &s.delayed; {
 	case l.ranks == 0:
 		h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
 		h.releaseOf(m, s)
 	case len(l.list) > 2*l.n+16:
-		l.list = slices.DeleteFunc(l.list, func(x *heldSubmit) bool { return x.ended })
+		l.list = slices.DeleteFunc(l.list, func(x *delayedSubmit) bool { return x.ended })
 	}
 }
 
 // withdraw ends it on its client's behalf. Who asks for the key of such an offer hears what he hears of one that had begun.
-func (x *heldSubmit) withdraw(m *Machine) {
+func (x *delayedSubmit) withdraw(m *Machine) {
 	in, offers := x.sub.Op.(*OfferOp)
 	x.end(m, WasCancelled, because(Cancelled, "cancelled by its owner before it began"))
 	if !offers || m.offers[string(in.Key)] != nil { // and not of another that has the key by now
@@ -190,7 +190,7 @@ func (x *heldSubmit) withdraw(m *Machine) {
 // offers says that an offer under the key waits: takes wait for it, whatever became of one before.
 func (h *homecoming) offers(key string) bool {
 	return slices.ContainsFunc(h.waiting, func(s *session) bool {
-		return slices.ContainsFunc(s.held.list, func(x *heldSubmit) bool {
+		return slices.ContainsFunc(s.delayed.list, func(x *delayedSubmit) bool {
 			in, offers := x.sub.Op.(*OfferOp)
 			return offers && string(in.Key) == key
 		})
@@ -198,7 +198,7 @@ func (h *homecoming) offers(key string) bool {
 }
 
 // resume submits it, with the time that is left.
-func (x *heldSubmit) resume(m *Machine) {
+func (x *delayedSubmit) resume(m *Machine) {
 	left := max(x.until-m.now, 1)
 	switch in := x.sub.Op.(type) {
 	case *TakeOp:
