@@ -88,7 +88,7 @@ func (m *Machine) mayReceive(b *bind) Cause {
 
 // over ends the bind, with what runs at it.
 func (b *bind) over(m *Machine, status Status, cause Cause) {
-	if b.stage != running {
+	if b.stage != stageRunning {
 		return
 	}
 	if h := b.home; h != nil {
@@ -111,7 +111,7 @@ func (b *bind) over(m *Machine, status Status, cause Cause) {
 func (b *bind) running() []*take {
 	out := make([]*take, 0, b.gets)
 	for _, o := range b.by.ops {
-		if t, ok := o.owner.(*take); ok && t.phase != over {
+		if t, ok := o.owner.(*take); ok && t.phase != phaseOver {
 			out = append(out, t)
 		}
 	}

@@ -5,12 +5,12 @@ import "fmt"
 // onSent: the producer has sent every slice, under one hold of that incarnation.
 func (t *take) onSent(m *Machine, msg *MsgSent) {
 	switch {
-	case t.phase == over:
+	case t.phase == phaseOver:
 		if t.end != nil {
 			m.send(t.peer, t.end)
 		}
 		return
-	case t.phase != moving:
+	case t.phase != phaseMoving:
 		return
 	case msg.Incarnation != t.incarnation && !m.cfg.Broken.Incarnation:
 		t.fail(m, Failed, because(Expired, "key %s: the offer was replaced by another one while it was being taken", short(t.in.Key)))
@@ -18,7 +18,7 @@ func (t *take) onSent(m *Machine, msg *MsgSent) {
 	}
 	t.sent, t.sentSegs = true, int(msg.Segs)
 	t.tryCommit(m)
-	if t.phase == moving && t.settling.pos == 0 {
+	if t.phase == phaseMoving && t.settling.pos == 0 {
 		t.settleLater(m)
 	}
 }
@@ -34,14 +34,14 @@ func (t *take) settleLater(m *Machine) {
 // stalled: the producer sent everything, and not all of it came. Slices that were lost with their link are asked for again
 // when nothing at all landed for a while.
 func (t *take) stalled(m *Machine) {
-	if t.phase != moving {
+	if t.phase != phaseMoving {
 		return
 	}
 	t.stalls++
 	if t.stalls > 1 || t.hasty {
 		t.hasty = false
 		for i, seg := range t.segs {
-			if seg == nil || !seg.open || seg.grant.HasInline || t.phase != moving {
+			if seg == nil || !seg.open || seg.grant.HasInline || t.phase != phaseMoving {
 				continue
 			}
 			var lost []uint32
@@ -55,7 +55,7 @@ func (t *take) stalled(m *Machine) {
 			}
 		}
 	}
-	if t.phase == moving {
+	if t.phase == phaseMoving {
 		t.settleLater(m)
 	}
 }
@@ -63,14 +63,14 @@ func (t *take) stalled(m *Machine) {
 // tryCommit decides: the receiver does, once every slice of every segment is in place and the producer has said, under
 // one hold, that this is all. The fence comes before the report.
 func (t *take) tryCommit(m *Machine) {
-	if t.phase != moving || !t.complete() && !m.cfg.Broken.Commit {
+	if t.phase != phaseMoving || !t.complete() && !m.cfg.Broken.Commit {
 		return
 	}
 	if !t.sent && !t.allInline() {
 		return
 	}
-	t.countLanding(committing)
-	t.phase = committing
+	t.countLanding(phaseCommitting)
+	t.phase = phaseCommitting
 	m.disarm(&t.settling)
 	m.fenceLeg(&t.leg)
 }
@@ -104,9 +104,9 @@ func (t *take) allInline() bool {
 func (t *take) countLanding(next phase) {
 	switch {
 	case t.get == nil || t.peer == nil || t.phase == next:
-	case next == moving:
+	case next == phaseMoving:
 		t.peer.landing++
-	case t.phase == moving:
+	case t.phase == phaseMoving:
 		t.peer.landing--
 	}
 }
@@ -114,13 +114,13 @@ func (t *take) countLanding(next phase) {
 // fenced: nothing lands any more, or (cause) that cannot be had yet.
 func (t *take) fenced(m *Machine, cause Cause) {
 	if cause.Reason != OK {
-		if t.phase == committing {
+		if t.phase == phaseCommitting {
 			t.fail(m, Failed, cause)
 		}
 		m.quarantine(&t.op, cause)
 		return
 	}
-	if t.phase == committing {
+	if t.phase == phaseCommitting {
 		t.decide(m)
 	}
 	m.settle(&t.op)
@@ -164,10 +164,10 @@ func (t *take) beyond() string {
 // fail ends a take that cannot be done any more. It also ends one whose commit waits for a fence that does not come: by
 // its deadline, or on its client's behalf.
 func (t *take) fail(m *Machine, status Status, cause Cause) {
-	if t.phase == over {
+	if t.phase == phaseOver {
 		return
 	}
-	if t.phase == reaching {
+	if t.phase == phaseReaching {
 		m.forgo(t.in.Peer, t)
 	}
 	t.missing = nil
@@ -176,8 +176,8 @@ func (t *take) fail(m *Machine, status Status, cause Cause) {
 
 // finish says how the take ended: to the producer until it acknowledges, and to the sessions.
 func (t *take) finish(m *Machine, status Status, cause Cause) {
-	t.countLanding(over)
-	t.phase = over
+	t.countLanding(phaseOver)
+	t.phase = phaseOver
 	m.disarm(&t.deadline)
 	m.disarm(&t.settling)
 	m.disarm(&t.resend)
@@ -227,7 +227,7 @@ func (t *take) sayEnd(m *Machine, more bool) {
 
 // awaitsHome: the home of an end that is open cannot be told now. It may be for as long as that, and keep the item in doubt.
 func (t *take) awaitsHome() bool {
-	return t.get != nil && t.get.end.stage == running && t.peer != nil && !t.peer.up
+	return t.get != nil && t.get.end.stage == stageRunning && t.peer != nil && !t.peer.up
 }
 
 // sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's offer was taken:
@@ -248,7 +248,7 @@ func (*lastWord) stranded(*Machine, Cause) {}
 // resayEnds says commit records that a lost channel may have swallowed.
 func (m *Machine) resayEnds(p *peer) {
 	for _, t := range m.takesOf(p) {
-		if t.phase == over && t.end != nil {
+		if t.phase == phaseOver && t.end != nil {
 			t.epoch, t.asked = p.epoch, true
 			t.sayEnd(m, false)
 		}
@@ -256,7 +256,7 @@ func (m *Machine) resayEnds(p *peer) {
 }
 
 func (t *take) onEndAck(m *Machine) {
-	if t.phase == over {
+	if t.phase == phaseOver {
 		t.end = nil
 		m.forgo(t.in.Peer, &t.word)
 		m.disarm(&t.resend)

@@ -44,7 +44,7 @@ func (m *Machine) Busy() int {
 	}
 	for _, t := range m.takes {
 		// A daemon that stops is not held up by what the next one can do as well.
-		if t.stage != released && (!m.stopping || t.granted) {
+		if t.stage != stageReleased && (!m.stopping || t.granted) {
 			n++
 		}
 	}

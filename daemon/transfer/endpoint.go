@@ -103,7 +103,7 @@ func bindOf(s *session, target uint64) (*bind, Cause) {
 	switch {
 	case !ok:
 		return nil, because(Invalid, "the operation %#x is not the end of a pipe or lookup buffer", target)
-	case o.stage != running:
+	case o.stage != stageRunning:
 		return nil, because(Closed, "%s is closed at this end", b.name)
 	}
 	return b, Cause{}

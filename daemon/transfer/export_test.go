@@ -21,7 +21,7 @@ func (m *Machine) Missing(x XferID) int { return len(m.takes[x].missing) }
 func (m *Machine) Remembered() (ids, segs, grants int) {
 	ofOp := func(o *op) int { return layout.CountIDs(o.held1[0].lists) }
 	for _, t := range m.takes {
-		if t.stage != released {
+		if t.stage != stageReleased {
 			continue
 		}
 		ids += ofOp(&t.op) + layout.CountIDs(t.in.Blocks) + len(t.missing) + len(t.failed)

@@ -51,7 +51,7 @@ func extendable(s *session, in *ExtendOp) (*member, Cause) {
 	switch {
 	case !ok:
 		return nil, because(Invalid, "the operation %#x is not an offer; only offers can be extended", in.Target)
-	case o.stage != running:
+	case o.stage != stageRunning:
 		return nil, because(Expired, "the offer of key %s has ended: %s", short(mb.offer.key), o.cause.Text)
 	case mb.sealed:
 		return nil, because(Invalid, "the offer of key %s is sealed; nothing can be added", short(mb.offer.key))

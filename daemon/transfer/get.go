@@ -99,7 +99,7 @@ func (m *Machine) mayGet(s *session, b *bind, in *GetOp) Cause {
 func (t *take) seek(m *Machine) {
 	g := t.get
 	b := g.end
-	t.phase = seeking
+	t.phase = phaseSeeking
 	if t.peer == nil {
 		k := &g.local
 		*k = seeker{
@@ -161,7 +161,7 @@ func (t *take) found(m *Machine, f *finding, it *item) {
 		f.Key, f.Token = []byte(o.key), o.token
 	}
 	g.what.Key, g.what.Token = f.Key, f.Token
-	t.phase, t.known, t.asks, t.said = asking, f.Taken, 0, ""
+	t.phase, t.known, t.asks, t.said = phaseAsking, f.Taken, 0, ""
 	if !f.Taken { // else MsgTake is due when nothing was granted by the time at which MsgSeek would have been repeated
 		t.ask(m)
 	}

@@ -71,7 +71,7 @@ func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
 		return
 	}
 	if msg.End == Producer {
-		if t := m.takeOf(p, msg.Xfer); t != nil && t.stage == running && t.pace.may(m, p) {
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.stage == stageRunning && t.pace.may(m, p) {
 			m.resend(p, t.layouts, msg.Digests)
 			t.ask(m)
 		}

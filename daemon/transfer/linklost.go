@@ -8,7 +8,7 @@ func (m *Machine) linkLost(ev LinkLost) {
 		return
 	}
 	for _, t := range m.takesOf(p) {
-		if t.phase != moving {
+		if t.phase != phaseMoving {
 			continue
 		}
 		t.hasty = true

@@ -271,15 +271,15 @@ func (m *Machine) message(p *peer, msg Msg) {
 	case *MsgSeek:
 		m.seekAsked(p, msg)
 	case *MsgFound:
-		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == seeking {
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == phaseSeeking {
 			t.onFound(m, msg)
 		}
 	case *MsgSeekParked:
-		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == seeking {
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == phaseSeeking {
 			t.onSeekParked(msg)
 		}
 	case *MsgSeekRefuse:
-		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == seeking {
+		if t := m.takeOf(p, msg.Xfer); t != nil && t.phase == phaseSeeking {
 			t.onSeekRefuse(m, msg)
 		}
 	case *MsgUnbind:
@@ -312,7 +312,7 @@ func legOf(p *peer, x XferID, end End) Leg {
 
 // disown tells a producer that nobody here waits for that transfer (any more), so that it lets go of its blocks.
 func (m *Machine) disown(p *peer, x XferID) {
-	if t := m.takes[x]; t != nil && t.peer == p && t.phase == committing {
+	if t := m.takes[x]; t != nil && t.peer == p && t.phase == phaseCommitting {
 		return // it was asked for over an earlier channel, and will say how it ended once it is fenced
 	}
 	m.send(p, &MsgEnd{Xfer: x, Status: WasCancelled, Cause: because(Cancelled, "node %q has no take of that name: it ended before", m.cfg.Node)})

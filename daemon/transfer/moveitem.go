@@ -38,7 +38,7 @@ func (m *Machine) movedItem(ev MovedNow) {
 		}
 		o := m.asOffer(it)
 		t.in.Key, t.in.Token = []byte(o.key), o.token
-		t.phase = asking
+		t.phase = phaseAsking
 		t.ask(m)
 		return
 	}

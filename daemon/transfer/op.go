@@ -41,10 +41,10 @@ type op struct {
 type stage uint8
 
 const (
-	running stage = iota
-	ending
-	reported
-	released
+	stageRunning stage = iota
+	stageEnding
+	stageReported
+	stageReleased
 )
 
 // hold is what was acquired in one rank's table.
@@ -155,10 +155,10 @@ func (o *op) letGo() {
 
 // conclude fixes how the op ends. It is reported once its memory is fenced, or after the grace with MORE.
 func (m *Machine) conclude(o *op, status Status, cause Cause) {
-	if o.stage != running {
+	if o.stage != stageRunning {
 		return
 	}
-	o.stage, o.status, o.cause = ending, status, cause
+	o.stage, o.status, o.cause = stageEnding, status, cause
 	if o.owner.busy() {
 		m.arm(&o.grace, o, wakeGrace, m.now+m.cfg.FenceGrace)
 		return
@@ -172,17 +172,17 @@ func (m *Machine) settle(o *op) {
 		return
 	}
 	switch o.stage {
-	case ending:
+	case stageEnding:
 		m.disarm(&o.grace)
 		o.letGo()
 		m.report(o, o.status, false)
-	case reported:
+	case stageReported:
 		o.letGo()
 		m.report(o, Released, false)
 	default:
 		return
 	}
-	o.stage = released
+	o.stage = stageReleased
 	for _, n := range o.notify {
 		delete(n.uses, o)
 		if n.alive() {
@@ -198,8 +198,8 @@ func (m *Machine) settle(o *op) {
 
 // fire: the grace is over.
 func (o *op) fire(m *Machine, _ wake) {
-	if o.stage == ending {
-		o.stage = reported
+	if o.stage == stageEnding {
+		o.stage = stageReported
 		m.report(o, o.status, true)
 		if o.doubt != nil {
 			m.report(o, Quarantined, false)
@@ -209,11 +209,11 @@ func (o *op) fire(m *Machine, _ wake) {
 
 // quarantine says that a fence failed: the memory is not free until another one holds.
 func (m *Machine) quarantine(o *op, cause Cause) {
-	if o.doubt != nil || o.stage == running || o.stage == released {
+	if o.doubt != nil || o.stage == stageRunning || o.stage == stageReleased {
 		return
 	}
 	o.doubt = &cause
-	if o.stage == ending {
+	if o.stage == stageEnding {
 		m.disarm(&o.grace)
 		o.fire(m, wakeGrace)
 		return

@@ -38,12 +38,12 @@ func (m *Machine) granted(p *peer, g *MsgGrant) {
 	case t == nil:
 		m.disown(p, g.Xfer)
 		return
-	case t.phase == over:
+	case t.phase == phaseOver:
 		if t.end != nil {
 			m.send(p, t.end)
 		}
 		return
-	case t.phase != asking && t.phase != moving:
+	case t.phase != phaseAsking && t.phase != phaseMoving:
 		return
 	case m.stopping && t.get != nil && !t.granted: // see onFound
 		return
@@ -96,8 +96,8 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 			return
 		}
 	}
-	t.countLanding(moving)
-	t.phase, t.engine, t.incarnation = moving, g.Engine, g.Incarnation
+	t.countLanding(phaseMoving)
+	t.phase, t.engine, t.incarnation = phaseMoving, g.Engine, g.Incarnation
 	m.disarm(&t.resend)
 	if t.segs == nil {
 		t.segs = t.segs1[:0]
@@ -150,7 +150,7 @@ func (r *receiving) describe(slices uint32, bytes uint64, ranks map[uint32]uint6
 
 // planned: this end's plan of a segment. It has to be the producer's.
 func (t *take) planned(m *Machine, ev *Planned) {
-	if t.phase != moving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || t.segs[ev.Seg].planned {
+	if t.phase != phaseMoving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || t.segs[ev.Seg].planned {
 		return
 	}
 	seg := t.segs[ev.Seg]
@@ -201,11 +201,11 @@ func (t *take) mayOpen() bool {
 
 // progressed: a rank is further than it was.
 func (t *take) progressed(m *Machine) {
-	if t.phase != moving {
+	if t.phase != phaseMoving {
 		return
 	}
 	for i, seg := range t.segs {
-		if seg != nil && seg.planned && !seg.open && t.phase == moving {
+		if seg != nil && seg.planned && !seg.open && t.phase == phaseMoving {
 			t.open(m, uint32(i))
 		}
 	}
@@ -213,7 +213,7 @@ func (t *take) progressed(m *Machine) {
 
 // inlineWritten: a segment that came with its grant is in place.
 func (t *take) inlineWritten(m *Machine, ev *InlineWritten) {
-	if t.phase != moving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || !t.segs[ev.Seg].open {
+	if t.phase != phaseMoving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || !t.segs[ev.Seg].open {
 		return
 	}
 	if ev.Cause.Reason != OK {
@@ -231,7 +231,7 @@ func (t *take) inlineWritten(m *Machine, ev *InlineWritten) {
 
 // landed: a slice's attempt ended at this end.
 func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
-	if (t.phase != moving && t.phase != committing) || int(key.Seg) >= len(t.segs) || t.segs[key.Seg] == nil {
+	if (t.phase != phaseMoving && t.phase != phaseCommitting) || int(key.Seg) >= len(t.segs) || t.segs[key.Seg] == nil {
 		return
 	}
 	seg := t.segs[key.Seg]
@@ -267,7 +267,7 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 				return
 			}
 		}
-		if *word&bit == 0 && key.Attempt >= uint32(seg.tries[key.Slice].latest) && t.phase == moving {
+		if *word&bit == 0 && key.Attempt >= uint32(seg.tries[key.Slice].latest) && t.phase == phaseMoving {
 			t.again(m, key.Seg, []uint32{key.Slice}, cause)
 		}
 	}

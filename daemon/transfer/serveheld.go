@@ -7,7 +7,7 @@ package transfer
 // keepHere counts so much more of a take within this node until that is released, or says why it is too much.
 func (v *serve) keepHere(m *Machine, n int) Cause {
 	cause := v.mayKeepHere(m, n)
-	if t := m.takes[v.leg.id.Xfer]; cause.Reason == OK && t != nil && t.stage != released {
+	if t := m.takes[v.leg.id.Xfer]; cause.Reason == OK && t != nil && t.stage != stageReleased {
 		t.countIDs(n)
 	}
 	return cause

@@ -97,7 +97,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	for _, t := range m.takes {
 		s.Transfers = append(s.Transfers, t.info(m.now))
-		if t.get != nil && (t.phase == reaching || t.phase == seeking) {
+		if t.get != nil && (t.phase == phaseReaching || t.phase == phaseSeeking) {
 			s.Seeking++
 			s.HoldsSeeking += blocksIn(t.get.in.Blocks)
 		}

@@ -89,11 +89,11 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 		return
 	}
 	w := canceller{s: s, user: sub.UserData, tag: sub.Tag, id: m.newOp(), kind: KindOf(sub.Op)}
-	if o.stage == reported {
+	if o.stage == stageReported {
 		m.tell(s, Complete{Session: s.id, UserData: w.user, Tag: w.tag, Kind: w.kind, Op: w.id, Status: Done, More: true})
 	}
 	o.cancels = append(o.cancels, w)
-	if o.stage == running {
+	if o.stage == stageRunning {
 		o.owner.cancel(m, o)
 	}
 }

@@ -56,16 +56,16 @@ type take struct {
 type phase uint8
 
 const (
-	reaching phase = iota
-	asking
-	moving
-	committing
-	over
-	seeking // a GET: its home looks for an item
+	phaseReaching phase = iota
+	phaseAsking
+	phaseMoving
+	phaseCommitting
+	phaseOver
+	phaseSeeking // a GET: its home looks for an item
 )
 
 var phaseNames = [...]string{
-	reaching: "reaching", asking: "asking", moving: "moving", committing: "committing", over: TransferEnded, seeking: "seeking",
+	phaseReaching: "reaching", phaseAsking: "asking", phaseMoving: "moving", phaseCommitting: "committing", phaseOver: TransferEnded, phaseSeeking: "seeking",
 }
 
 // String is the phase's word in the admin interface.
@@ -136,10 +136,10 @@ func (m *Machine) clampTimeout(d Time) Time {
 
 // arrive: the channel is there; ask. What one of those that waited for it hears may end others: a refusal of a GET that is about its whole end.
 func (t *take) arrive(m *Machine, p *peer) {
-	if t.phase != reaching {
+	if t.phase != phaseReaching {
 		return
 	}
-	t.phase, t.peer = asking, p
+	t.phase, t.peer = phaseAsking, p
 	if p != nil {
 		t.epoch, t.life = p.epoch, p.life
 		t.leg.id.Peer, t.leg.id.Epoch = p.node, p.epoch
@@ -153,7 +153,7 @@ func (t *take) arrive(m *Machine, p *peer) {
 
 // ask sends MsgTake; it is repeated until granted.
 func (t *take) ask(m *Machine) {
-	if t.phase != asking {
+	if t.phase != phaseAsking {
 		return
 	}
 	t.asked = true
@@ -183,22 +183,22 @@ func (t *take) stranded(m *Machine, cause Cause) { t.fail(m, Failed, cause) }
 // unlinked: the channel is gone. What was not granted is asked again on the next one.
 func (t *take) unlinked(m *Machine, cause Cause) {
 	t.asked, t.known, t.asks, t.said = false, false, 0, ""
-	if t.phase != over || t.end == nil || t.end.Status != Done {
+	if t.phase != phaseOver || t.end == nil || t.end.Status != Done {
 		m.disarm(&t.resend)
 	}
 	switch {
-	case t.phase == over && t.end != nil && t.end.Status != Done:
+	case t.phase == phaseOver && t.end != nil && t.end.Status != Done:
 		t.end = nil // the producer learns it from the same loss
 		t.forget(m)
-	case t.phase == over && t.end != nil:
+	case t.phase == phaseOver && t.end != nil:
 		m.reach(t.in.Peer, &t.word)
-	case t.phase == asking || t.phase == seeking:
+	case t.phase == phaseAsking || t.phase == phaseSeeking:
 		if t.get != nil {
 			m.seekAnew(t)
 		}
-		t.phase, t.peer = reaching, nil
+		t.phase, t.peer = phaseReaching, nil
 		m.reach(t.in.Peer, t)
-	case t.phase == moving:
+	case t.phase == phaseMoving:
 		t.fail(m, Failed, cause)
 	}
 }
@@ -206,9 +206,9 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 // onRefuse: the producer will not, or not yet.
 func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
-	case t.phase != asking && t.phase != moving:
+	case t.phase != phaseAsking && t.phase != phaseMoving:
 	case msg.Retry > 0: // if it is heard after the grant, it was not the last word
-		if t.phase == asking {
+		if t.phase == phaseAsking {
 			t.putOff(m, msg.Cause, msg.Retry)
 		}
 	default:
@@ -226,7 +226,7 @@ func (t *take) putOff(m *Machine, cause Cause, retry Time) {
 // onAbort: the producer's reads are fenced; what was sent may still land here until this end is fenced too. A GET that seeks may not have
 // heard that its take had begun.
 func (t *take) onAbort(m *Machine, msg *MsgAbort) {
-	if t.phase == seeking || t.phase == asking || t.phase == moving {
+	if t.phase == phaseSeeking || t.phase == phaseAsking || t.phase == phaseMoving {
 		t.fail(m, Failed, msg.Cause)
 	} else if t.end != nil {
 		m.send(t.peer, t.end)
@@ -237,9 +237,9 @@ func (t *take) fire(m *Machine, which wake) {
 	switch {
 	case which == wakeSettle:
 		t.stalled(m)
-	case which == wakeResend && t.phase == over:
+	case which == wakeResend && t.phase == phaseOver:
 		t.sayEnd(m, false)
-	case which == wakeResend && t.phase == seeking:
+	case which == wakeResend && t.phase == phaseSeeking:
 		t.seek(m)
 	case which == wakeResend:
 		t.ask(m)
@@ -252,14 +252,14 @@ func (t *take) fire(m *Machine, which wake) {
 func (t *take) whyLate(m *Machine) Cause {
 	key, limit := short(t.in.Key), duration(t.until-t.began)
 	switch t.phase {
-	case reaching:
+	case phaseReaching:
 		if c := m.trouble(t.in.Peer); c.Reason != OK {
 			return notReached(t.in.Peer, limit, c)
 		}
 		return because(Timeout, "peer %q was not reached within %s", t.in.Peer, limit)
-	case seeking:
+	case phaseSeeking:
 		return t.whySeeking(m)
-	case asking:
+	case phaseAsking:
 		if t.said != "" {
 			return because(Timeout, "key %s: nothing was granted within %s; node %q said last: %s", key, limit, t.node(m), t.said)
 		}
@@ -344,7 +344,7 @@ func (t *take) freed(m *Machine, _ *op) {
 
 // forget drops a take that was released and whose end the producer knows.
 func (t *take) forget(m *Machine) {
-	if t.stage == released && t.end == nil {
+	if t.stage == stageReleased && t.end == nil {
 		m.disarm(&t.resend)
 		delete(m.takes, t.leg.id.Xfer)
 	}
