@@ -7,4 +7,8 @@
 //
 // One machine per daemon plays both ends: the producer's end of transfers whose offer is here, the consumer's end
 // of transfers whose take is here. A take from the own node goes through the same messages, handed over inside Step.
+//
+// What an offer, a take or a serve does in its life is its own method, and is given the machine: v.refuse(m). What looks for them, or puts them
+// into the machine's lists and lanes and takes them out, is the machine's: m.park(v). So is what becomes of gets at their home, of legs, routes
+// and peers: m.found(k, item).
 package transfer
