@@ -26,7 +26,7 @@ func (s *session) control(buf []byte) (bye *message) {
 		}
 		s.count.control.Add(1)
 		if m.kind == ring.CtlBye && len(m.body) == 0 && len(m.fds) == 0 {
-			s.end(transfer.Cause{Reason: transfer.Closed, Text: byOwner})
+			s.endBy(byOwner, transfer.Cause{Reason: transfer.Closed, Text: "closed by its owner"})
 			return &message{seq: m.seq}
 		}
 		value, later, err := s.work(&m)

@@ -177,7 +177,7 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 	if subtle.ConstantTimeCompare(old.secret[:], h.Secret[:]) != 1 || old.who.Owner != who.Owner {
 		return refuse(transfer.Denied, "session %#x is not yours to resume", h.Session)
 	}
-	old.end(transfer.Cause{Reason: transfer.Closed, Text: byAnother})
+	old.endBy(byAnother, transfer.Cause{Reason: transfer.Closed, Text: "resumed by another connection"})
 	select {
 	case <-old.left:
 		return nil
@@ -188,8 +188,6 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 		return refuse(transfer.Unavailable, "the daemon is stopping")
 	}
 }
-
-const byAnother = "resumed by another connection"
 
 // forgo forgets a session of this daemon whose place nobody takes after all. The daemon after this one may be asked for it.
 func (v *Server) forgo(h *ring.Hello, err error) {

@@ -36,7 +36,7 @@ func (v *Server) remember(s *session) {
 
 // dismiss forgets a session, unless it was told to come back, or is back already by another connection. The caller holds mu.
 func (v *Server) dismiss(s *session) {
-	if s.cause.Reason != transfer.Unavailable && s.cause.Text != byAnother {
+	if s.cause.Reason != transfer.Unavailable && s.ender != byAnother {
 		v.state.leave(s.id, s.cause.Reason == transfer.PeerGone && !s.dead)
 	}
 }

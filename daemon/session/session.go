@@ -79,7 +79,8 @@ type session struct {
 	dead bool // its process is gone; set before it leaves
 
 	endOnce  sync.Once
-	cause    transfer.Cause // set before ending is closed
+	ender    ender // both are set before ending is closed
+	cause    transfer.Cause
 	ending   chan struct{}
 	left     chan struct{} // its rank is free again
 	drained  chan struct{} // the driver says that nothing touches its memory
@@ -151,10 +152,21 @@ func (s *session) makeRings(sizes ring.Sizes) (err error) {
 	return nil
 }
 
+// ender is who ends a session, where that alone decides something.
+type ender uint8
+
+const (
+	byOther   ender = iota // the daemon, the machine, a connection that was lost
+	byOwner                // the client, with its BYE
+	byAnother              // another connection, which resumes it
+)
+
 // end makes the session end, once: the first cause counts. It does not block.
-func (s *session) end(cause transfer.Cause) {
+func (s *session) end(cause transfer.Cause) { s.endBy(byOther, cause) }
+
+func (s *session) endBy(who ender, cause transfer.Cause) {
 	s.endOnce.Do(func() {
-		s.cause = cause
+		s.ender, s.cause = who, cause
 		close(s.ending)
 		_ = s.conn.SetDeadline(past) // whoever waits for the client gives up
 	})
@@ -222,7 +234,7 @@ func (s *session) answerBye(bye *message) {
 
 // sentLast says that what the client had published outlives it: it died, or closed its end of a pipe or buffer, whose items are received still.
 func (s *session) sentLast() bool {
-	return s.cause.Reason == transfer.PeerGone || s.who.Role == transfer.Endpoint && s.cause.Text == byOwner
+	return s.cause.Reason == transfer.PeerGone || s.who.Role == transfer.Endpoint && s.ender == byOwner
 }
 
 // stopTaking ends the reading of submissions; none is reported after it.
@@ -239,7 +251,7 @@ func (s *session) say() {
 	s.words.Close(uint32(s.cause.Reason))
 	s.signal()
 	s.mu.Unlock()
-	if s.cause.Text == byOwner {
+	if s.ender == byOwner {
 		return
 	}
 	s.out.Lock()
@@ -247,8 +259,6 @@ func (s *session) say() {
 	_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
 	_ = send(s.conn, ring.CtlBye, 0, ackBody(0, s.cause))
 }
-
-const byOwner = "closed by its owner"
 
 // rest waits until nobody takes what the session left behind.
 func (s *session) rest() {
