@@ -1,5 +1,5 @@
-// Package driver owns the transfer machine: one goroutine feeds it events and executes its effects. It is the only place
-// where the machine, the sessions, the peers and the transports meet; each of them sees only its own seam.
+// Package driver owns the transfer machine: one goroutine at a time, whose turn it is, feeds it events and executes its effects.
+// It is the only place where the machine, the sessions, the peers and the transports meet; each of them sees only its own seam.
 package driver
 
 import (
@@ -119,7 +119,7 @@ func (d *Driver) Flush() {
 // awake for it, or it is anyway.
 func (d *Driver) Pass() { d.turn.take(d.drain, d.queue.empty) }
 
-// Do runs f on the driver's goroutine between two events, where the machine may be read, and returns after it. An error
+// Do has whoever's turn it is run f between two events, where the machine may be read, and returns after it. An error
 // means that the driver stopped or ctx ended first, in which case f may not run.
 func (d *Driver) Do(ctx context.Context, f func()) error {
 	done := make(chan struct{})
@@ -238,5 +238,5 @@ func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }
 // QueueFunc is Post without waking anybody: the caller calls Flush or Wake soon.
 func (d *Driver) QueueFunc(f func()) { d.queue.push(item{fn: f}) }
 
-// Post runs f on the driver's goroutine between two events, some time after it returns.
+// Post has whoever's turn it is run f between two events, some time after it returns.
 func (d *Driver) Post(f func()) { d.queue.push(item{fn: f}); d.turn.nudge() }

@@ -24,7 +24,7 @@ type clients struct {
 	mem map[transfer.SessionID][]byte
 
 	done  chan transfer.Complete // nil: they are thrown away
-	ended []transfer.EndSession  // on the driver's goroutine
+	ended []transfer.EndSession  // by whoever runs the driver
 }
 
 func (c *clients) Granted(transfer.Granted)                 {}

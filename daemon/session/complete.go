@@ -11,7 +11,7 @@ import (
 
 // Complete puts one completion into the session's ring, and wakes the client if it sleeps and waits for nothing else; others are
 // woken by Ring, which has to follow. Sessions that are gone, and completions that they cannot get any more, are ignored. It takes
-// about a microsecond. Both are for one goroutine at a time, the driver's.
+// about a microsecond. Both are for one goroutine at a time: whose turn it is to run the driver.
 func (v *Server) Complete(c transfer.Complete) {
 	s := v.find(c.Session)
 	if s == nil {

@@ -68,7 +68,7 @@ type Reach struct {
 	In, Out float64 // measured rates of recent slices from there and to there, 10^9 bytes a second, 0 unknown; the same within the node
 }
 
-// Transport moves slices. Post, Expect and Fence do not block; they are called from the driver's goroutine alone.
+// Transport moves slices. Post, Expect and Fence do not block; they are called by one goroutine at a time, whose turn it is to run the driver.
 type Transport interface {
 	// Name as in the configuration's allow-list: "local", "tcp", ...
 	Name() string
@@ -94,7 +94,7 @@ type Transport interface {
 type Direct interface {
 	Transport
 	// MoveNow copies all of a plan whose two ends are here and returns true when every byte is in place. False: it is too large
-	// to wait for, or not all of it could be copied; then some bytes may have been. For the driver's goroutine alone.
+	// to wait for, or not all of it could be copied; then some bytes may have been. Called as Post is.
 	MoveNow(p *plan.Plan, mem Memory) bool
 }
 

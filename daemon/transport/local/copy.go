@@ -159,7 +159,7 @@ func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
 	return true
 }
 
-// spot finds where the destination of a slice is. For the goroutine that posts.
+// spot finds where the destination of a slice is. For whoever posts.
 func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
 	if t.cfg.Places == nil {
 		return place.Anywhere

@@ -38,7 +38,7 @@ type Transport struct {
 	done  sync.WaitGroup
 	rate  rate
 
-	atOnce copier     // for Post, which one goroutine calls
+	atOnce copier     // for Post, which one goroutine at a time calls
 	first  []plan.Run // so is this
 
 	mu     sync.Mutex
@@ -182,7 +182,7 @@ func (t *Transport) Ping(ctx context.Context) error {
 	}
 }
 
-// Close ends all slices, with Closed, and the workers. It is for the goroutine that posts, or after it.
+// Close ends all slices, with Closed, and the workers. Not while somebody posts.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true

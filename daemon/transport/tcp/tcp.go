@@ -189,7 +189,7 @@ func (t *Transport) Fence(l transfer.Leg) {
 	}
 }
 
-// Close closes all links; slices in flight end with Closed. It is for the goroutine that posts, or after it.
+// Close closes all links; slices in flight end with Closed. Not while somebody posts.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
