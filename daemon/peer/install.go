@@ -24,7 +24,6 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 	}
 	old := m.channels[c.node]
 	if old != nil && old.incarnation == c.incarnation && old.epoch != lostEpoch && m.keeps(old, c) {
-		m.stats.Duplicates++
 		m.mu.Unlock()
 		old.prod()
 		return &duplicateError{node: c.node, by: m.cfg.Node}

@@ -8,7 +8,6 @@ type Stats struct {
 	Refused    uint64 // connections that were not let in
 	Malformed  uint64 // frames and greetings that no honest peer sends
 	Reconnects uint64 // channels with a node that had one before
-	Duplicates uint64 // of two channels opened at the same time, the one that was given up
 }
 
 // Status is one peer, for people and metrics.

@@ -13,9 +13,8 @@ type cursor struct {
 	runs   []Run
 	// The next byte to copy: offset off of run i.
 	i, off int
-	// The batch in progress began at offset firstOff of run first, and will be
-	// batch bytes.
-	first, firstOff, batch int
+	// The batch in progress began in run first, and will be batch bytes.
+	first, batch int
 	// left is how much of the batch is still to be handed out.
 	left int
 }
@@ -46,7 +45,7 @@ func (c *cursor) guardedBatch() (err error) {
 // plan decides how much the next batch copies: whole runs up to Quantum, or a
 // Quantum of a run that is longer than that.
 func (c *cursor) plan() {
-	c.first, c.firstOff = c.i, c.off
+	c.first = c.i
 	c.batch = min(len(c.runs[c.i].Dst)-c.off, Quantum)
 	if c.off == 0 && c.batch == len(c.runs[c.i].Dst) {
 		for j := c.i + 1; j < len(c.runs) && j < c.i+batchRuns; j++ {

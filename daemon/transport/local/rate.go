@@ -32,14 +32,9 @@ func (r *rate) sample(n uint64, took time.Duration) {
 func (r *rate) gbps() float64 { return float64(r.avg.Load()) / 1e9 }
 
 // Stats are counters since the start, of slices that were copied whole or in part.
-type Stats struct {
-	Bytes, Slices uint64
-	Queued        int // slices that wait for a worker
-}
+type Stats struct{ Bytes, Slices uint64 }
 
 // Stats may be called from any goroutine.
 func (t *Transport) Stats() Stats {
-	t.queue.mu.Lock()
-	defer t.queue.mu.Unlock()
-	return Stats{Bytes: t.rate.bytes.Load(), Slices: t.rate.slices.Load(), Queued: t.queue.count}
+	return Stats{Bytes: t.rate.bytes.Load(), Slices: t.rate.slices.Load()}
 }
