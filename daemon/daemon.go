@@ -133,15 +133,11 @@ func (d *Daemon) open() (err error) {
 }
 
 // incarnation names this run of the daemon; never 0.
-func incarnation() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:]) | 1
-}
+func incarnation() uint64 { return random() | 1 }
 
 func random() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:])
+	_, _ = rand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint64(b[:])
 }
 

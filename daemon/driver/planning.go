@@ -128,26 +128,18 @@ const viewCost = 16
 func ids(e transfer.MakePlan) int {
 	n := weight(e.Producer, e.Consumer, e.Src, e.Dst)
 	for _, b := range e.SrcBy {
-		n += count(b)
+		n += layout.CountIDs(b)
 	}
 	return n
 }
 
 func weight(producer, consumer []transfer.RankLayout, src, dst []layout.BlockList) int {
-	n := count(src) + count(dst)
+	n := layout.CountIDs(src) + layout.CountIDs(dst)
 	for _, r := range producer {
 		n += viewCost * len(r.Layout.Views())
 	}
 	for _, r := range consumer {
 		n += viewCost * len(r.Layout.Views())
-	}
-	return n
-}
-
-func count(lists []layout.BlockList) int {
-	n := 0
-	for i := range lists {
-		n += len(lists[i].IDs)
 	}
 	return n
 }
