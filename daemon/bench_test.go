@@ -71,7 +71,7 @@ func (n *node) clean() {
 		n.bench.mu.Lock()
 		served := len(n.bench.serving)
 		n.bench.mu.Unlock()
-		return err == nil && len(m.Sessions) == 0 && s.Counts["offers"] == 0 && s.Counts["holds_shared"] == 0 && s.Counts["holds_exclusive"] == 0 &&
+		return err == nil && len(m.Sessions) == 0 && s.Counts.Offers == 0 && s.Counts.HoldsShared == 0 && s.Counts.HoldsExclusive == 0 &&
 			len(*n.bench.sessions.Load()) == 0 && served == 0
 	})
 }

@@ -221,7 +221,7 @@ func TestOrphans(t *testing.T) {
 			eventually(t, "the sessions are gone, their memory counts", func() bool {
 				s := get[admin.Status](a, "status")
 				kept := uint64(ranks * orphanOffered * blockBytes)
-				return s.Counts["sessions"] == 0 && s.Counts["orphaned"] == ranks && s.Orphaned == kept && s.Pinned == kept
+				return s.Counts.Sessions == 0 && s.Counts.Orphaned == ranks && s.Orphaned == kept && s.Pinned == kept
 			})
 
 			successor := a.join("prefill", 8) // the same engine again
@@ -233,7 +233,7 @@ func TestOrphans(t *testing.T) {
 			}
 			eventually(t, "nothing is left", func() bool {
 				s := get[admin.Status](a, "status")
-				return s.Counts["orphaned"] == 0 && s.Orphaned == 0 && s.Counts["offers"] == 0 && s.Counts["holds_shared"] == 0
+				return s.Counts.Orphaned == 0 && s.Orphaned == 0 && s.Counts.Offers == 0 && s.Counts.HoldsShared == 0
 			})
 			handOver(successor, b.join("another", 8), "a", "next", "", token())
 		})

@@ -47,7 +47,7 @@ func TestConnectedSessions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.Sessions == want && get[admin.Status](n, "status").Counts["sessions"] == want
+		return s.Sessions == want && get[admin.Status](n, "status").Counts.Sessions == want
 	}
 	sender, err := sessiontest.Dial(n.cfg.Socket, sessiontest.Options{Engine: "e", Role: transfer.Endpoint})
 	if err != nil {
@@ -74,7 +74,7 @@ func TestConnectedSessions(t *testing.T) {
 	}
 	eventually(t, "the sender is gone and its item is left", func() bool { return pipe("lingering", 1) })
 	eventually(t, "no session is counted", func() bool { return count(0) })
-	if n := get[admin.Status](n, "status").Counts["orphaned"]; n != 1 {
+	if n := get[admin.Status](n, "status").Counts.Orphaned; n != 1 {
 		t.Errorf("one session is gone of which something is left, and %d are counted", n)
 	}
 }

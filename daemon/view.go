@@ -47,9 +47,9 @@ func (v view) Status(ctx context.Context) (admin.Status, error) {
 		Started: v.started, Uptime: time.Since(v.started).Seconds(), Socket: c.Socket, Listen: v.listenAddr(), Advertise: v.advertise(),
 		Insecure: c.Insecure, DataPlain: c.DataPlain, PollMode: c.PollMode, Transports: c.Transports, Warnings: []string{}, Pinned: v.sessions.Pinned(), Orphaned: v.sessions.Orphaned(),
 		Limits: v.limits(),
-		Counts: map[string]int{
-			"sessions": len(connected), "orphaned": m.Orphaned, "engines": m.Engines, "regions": regions, "offers": len(m.Offers), "transfers": transfers,
-			"seeking": m.Seeking, "parked": m.Parked, "peers_up": up, "peers": len(peers), "holds_shared": m.HoldsShared, "holds_exclusive": m.HoldsExclusive - m.HoldsSeeking,
+		Counts: admin.Counts{
+			Sessions: len(connected), Orphaned: m.Orphaned, Engines: m.Engines, Regions: regions, Offers: len(m.Offers), Transfers: transfers,
+			Seeking: m.Seeking, Parked: m.Parked, PeersUp: up, Peers: len(peers), HoldsShared: m.HoldsShared, HoldsExclusive: m.HoldsExclusive - m.HoldsSeeking,
 		},
 	}
 	if v.web != nil {

@@ -32,7 +32,7 @@ func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 		found = append(found, warn(check, "install both from the same release; a running daemon changes with systemctl restart kvpiped (engines may go on)",
 			"node %s runs %s, this kvpipectl is %s", s.Node, s.Version, version.String()))
 	default:
-		found = append(found, fine(check, "node %s, version %s, up for %s, %d sessions", s.Node, s.Version, age(s.Uptime), s.Counts["sessions"]))
+		found = append(found, fine(check, "node %s, version %s, up for %s, %d sessions", s.Node, s.Version, age(s.Uptime), s.Counts.Sessions))
 	}
 	for _, w := range s.Warnings {
 		if strings.HasPrefix(w, "certificate") { // has a check of its own
@@ -50,7 +50,7 @@ func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 func listens(s *admin.Status) bool { return s.Listen != "" && s.Listen != "off" }
 
 // alone: it has no peers, and none can come. One that does not listen may dial.
-func alone(s *admin.Status) bool { return !listens(s) && s.Counts["peers"] == 0 }
+func alone(s *admin.Status) bool { return !listens(s) && s.Counts.Peers == 0 }
 
 // gpus: a node without GPUs is nothing to mend; one whose GPUs cannot be used is worth a warning, since host memory is moved all the same.
 func (d *doctor) gpus(s *admin.Status) []finding {

@@ -120,7 +120,7 @@ func TestDoctorCongestion(t *testing.T) {
 // nowhere is how a daemon says that it does not listen, and has said it. One with a peer dials.
 var (
 	nowhere = []string{"", "off"}
-	dialing = map[string]int{"peers": 1}
+	dialing = admin.Counts{Peers: 1}
 )
 
 // host makes a tree of what doctor reads below proc and sys.
@@ -215,7 +215,7 @@ func TestDoctorDaemon(t *testing.T) {
 		compare(t, d.certificate(&off), want{"warning", "not authenticated", "certs init"})
 		off.Certificate = until(1, "")
 		compare(t, d.certificate(&off), want{"problem", "n.crt expired on 2026-05-01", "certs node n"})
-		off.Counts = nil // a peer may yet be named
+		off.Counts = admin.Counts{} // a peer may yet be named
 		compare(t, d.certificate(&off), want{"problem", "n.crt expired on 2026-05-01", "certs node n"})
 	}
 }

@@ -41,16 +41,9 @@ func printStatus(w io.Writer, s admin.Status) {
 	t.row("memory", memory)
 	t.row("gpus", gpuLine(s.GPUs))
 	t.row("nics", fmt.Sprintf("%d for data links", s.NICs))
-	var names []string
-	for n := range s.Counts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	var counts []string
-	for _, n := range names {
-		counts = append(counts, fmt.Sprintf("%s %d", n, s.Counts[n]))
-	}
-	t.row("counts", strings.Join(counts, ", "))
+	n := &s.Counts
+	t.row("counts", fmt.Sprintf("engines %d, holds_exclusive %d, holds_shared %d, offers %d, orphaned %d, parked %d, peers %d, peers_up %d, regions %d, seeking %d, sessions %d, transfers %d",
+		n.Engines, n.HoldsExclusive, n.HoldsShared, n.Offers, n.Orphaned, n.Parked, n.Peers, n.PeersUp, n.Regions, n.Seeking, n.Sessions, n.Transfers))
 	var limits []string
 	for _, l := range s.Limits {
 		limits = append(limits, used(l))

@@ -27,7 +27,6 @@ type schema struct {
 	Format     string            `json:"format"`
 	Items      *schema           `json:"items"`
 	Properties map[string]schema `json:"properties"`
-	Values     *schema           `json:"additionalProperties"`
 	Required   []string          `json:"required"`
 	Enum       []string          `json:"enum"`
 }
@@ -49,7 +48,7 @@ func describe(t *testing.T) (doc openAPI) {
 
 // described are the types that the description has to have, each with the fields of the Go type.
 var described = []any{
-	admin.Status{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Limit{}, admin.Region{}, admin.Offer{}, admin.Pipe{}, admin.Transfer{},
+	admin.Status{}, admin.Counts{}, admin.Certificate{}, admin.Peer{}, admin.Session{}, admin.Limit{}, admin.Region{}, admin.Offer{}, admin.Pipe{}, admin.Transfer{},
 	admin.GPUSummary{}, admin.GPUs{}, admin.GPU{}, admin.GPUInstance{}, admin.NVLink{}, admin.Fabric{}, admin.Xid{},
 	admin.Topology{}, topology.Node{}, topology.Device{}, admin.Nearest{}, admin.Placement{}, admin.PlacementNode{}, admin.PlacementRegion{}, admin.Share{},
 	admin.NICs{}, admin.NIC{}, admin.RDMADevice{}, admin.RDMAPort{}, admin.GID{}, admin.GIDChoice{}, admin.Stream{},
@@ -111,9 +110,6 @@ func typed(t reflect.Type, option string) schema {
 	case t.Kind() == reflect.Slice:
 		item := typed(t.Elem(), "")
 		return schema{Type: "array", Items: &item}
-	case t.Kind() == reflect.Map:
-		value := typed(t.Elem(), "")
-		return schema{Type: "object", Values: &value}
 	case t.Kind() == reflect.Bool:
 		return schema{Type: "boolean"}
 	case t.Kind() == reflect.Float64:

@@ -34,32 +34,48 @@ type Source interface {
 
 // Status is the daemon in a few lines.
 type Status struct {
-	Node        string         `json:"node"`
-	Version     string         `json:"version"`
-	Incarnation string         `json:"incarnation"`
-	Epoch       uint32         `json:"epoch"`
-	State       string         `json:"state"` // "running", "draining"
-	Started     time.Time      `json:"started"`
-	Uptime      float64        `json:"uptime_seconds"`
-	Socket      string         `json:"socket"`
-	Listen      string         `json:"listen"`
-	Advertise   string         `json:"advertise"`
-	Metrics     string         `json:"metrics"`
-	Insecure    bool           `json:"insecure"`
-	DataPlain   bool           `json:"data_plain"`
-	PollMode    string         `json:"poll_mode"`
-	Transports  []string       `json:"transports"`
-	Warnings    []string       `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
-	Certificate *Certificate   `json:"certificate,omitempty"`
-	Counts      map[string]int `json:"counts"` // sessions, orphaned (ended sessions under finished offers or items), engines, regions, offers, transfers (without those that have ended), seeking (gets of pipes and lookup buffers that wait for an item), parked, peers, peers_up, holds_shared, holds_exclusive (those of transfers)
-	NICs        int            `json:"nics"`   // over which data links may go
-	Pinned      uint64         `json:"pinned_bytes"`
-	Limits      []Limit        `json:"limits"`         // of all sessions together
-	Orphaned    uint64         `json:"orphaned_bytes"` // of them, left behind by ended sessions: of dead engines under finished offers, of senders under items
-	Moved       uint64         `json:"moved_bytes"`    // of takes and gets that are done, and of takes that failed for want of some blocks alone
-	GPUs        GPUSummary     `json:"gpus"`
-	Placement   string         `json:"placement"`  // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
-	Congestion  string         `json:"congestion"` // control of data links, as the kernel names it: "cubic"; "": not known
+	Node        string       `json:"node"`
+	Version     string       `json:"version"`
+	Incarnation string       `json:"incarnation"`
+	Epoch       uint32       `json:"epoch"`
+	State       string       `json:"state"` // "running", "draining"
+	Started     time.Time    `json:"started"`
+	Uptime      float64      `json:"uptime_seconds"`
+	Socket      string       `json:"socket"`
+	Listen      string       `json:"listen"`
+	Advertise   string       `json:"advertise"`
+	Metrics     string       `json:"metrics"`
+	Insecure    bool         `json:"insecure"`
+	DataPlain   bool         `json:"data_plain"`
+	PollMode    string       `json:"poll_mode"`
+	Transports  []string     `json:"transports"`
+	Warnings    []string     `json:"warnings"` // insecure, data_plain, a certificate near its end, ...
+	Certificate *Certificate `json:"certificate,omitempty"`
+	Counts      Counts       `json:"counts"`
+	NICs        int          `json:"nics"` // over which data links may go
+	Pinned      uint64       `json:"pinned_bytes"`
+	Limits      []Limit      `json:"limits"`         // of all sessions together
+	Orphaned    uint64       `json:"orphaned_bytes"` // of them, left behind by ended sessions: of dead engines under finished offers, of senders under items
+	Moved       uint64       `json:"moved_bytes"`    // of takes and gets that are done, and of takes that failed for want of some blocks alone
+	GPUs        GPUSummary   `json:"gpus"`
+	Placement   string       `json:"placement"`  // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
+	Congestion  string       `json:"congestion"` // control of data links, as the kernel names it: "cubic"; "": not known
+}
+
+// Counts are of what there is now.
+type Counts struct {
+	Engines        int `json:"engines"`
+	HoldsExclusive int `json:"holds_exclusive"` // those of transfers
+	HoldsShared    int `json:"holds_shared"`
+	Offers         int `json:"offers"`
+	Orphaned       int `json:"orphaned"` // ended sessions under finished offers or items
+	Parked         int `json:"parked"`
+	Peers          int `json:"peers"`
+	PeersUp        int `json:"peers_up"`
+	Regions        int `json:"regions"`
+	Seeking        int `json:"seeking"` // gets of pipes and lookup buffers that wait for an item
+	Sessions       int `json:"sessions"`
+	Transfers      int `json:"transfers"` // without those that have ended
 }
 
 // Certificate is the node's own.

@@ -91,7 +91,7 @@ func TestActivation(t *testing.T) {
 		if j.err != nil {
 			t.Fatalf("who connected before the daemon came: %v", j.err)
 		}
-		if s := ask[admin.Status](t, filepath.Join(dir, "admin.sock"), "status"); s.Counts["sessions"] != 1 || s.Socket != socket {
+		if s := ask[admin.Status](t, filepath.Join(dir, "admin.sock"), "status"); s.Counts.Sessions != 1 || s.Socket != socket {
 			t.Errorf("status: %+v", s)
 		}
 		if got := fails(t, args...); !strings.Contains(got, "another kvpiped serves it") {

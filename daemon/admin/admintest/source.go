@@ -89,7 +89,7 @@ func Example() *Source {
 			Advertise: "prefill-0:7650", Metrics: "127.0.0.1:7651", DataPlain: true, PollMode: "event", Transports: []string{"local", "tcp"},
 			Warnings:    []string{"data_plain: data links between authenticated peers are not encrypted"},
 			Certificate: &admin.Certificate{File: "/etc/kvpipe/prefill-0.crt", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)},
-			Counts:      map[string]int{"sessions": 2, "orphaned": 1, "engines": 1, "regions": 2, "offers": 2, "transfers": 2, "seeking": 3, "parked": 0, "peers": 2, "peers_up": 1, "holds_shared": 512, "holds_exclusive": 0},
+			Counts:      admin.Counts{Sessions: 2, Orphaned: 1, Engines: 1, Regions: 2, Offers: 2, Transfers: 2, Seeking: 3, Peers: 2, PeersUp: 1, HoldsShared: 512},
 			Pinned:      3 << 30, Orphaned: 1 << 30, Moved: 5<<40 + 1<<39, Placement: "on, 2 NUMA nodes", Congestion: "cubic",
 			NICs: 2,
 			Limits: []admin.Limit{
