@@ -45,7 +45,7 @@ func (d *Daemon) assemble() error {
 	}
 	d.sessions, err = session.New(session.Config{
 		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: flush,
-		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advance.Spin.D(), Log: d.log,
+		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advanced.Spin.D(), Log: d.log,
 		State: c.Socket + ".state", ABI: version.Rings(ring.ABIMin, ring.ABI),
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *Daemon) assemble() error {
 	}
 	d.driver = driver.New(driver.Config{
 		Machine: d.machine, Sessions: &router{clients: d.sessions, bench: d.bench, tally: d.tally}, Only: d.bench.only, Peers: d.peers, Transports: d.carriers.list,
-		Known: config.KnownTransports, Node: c.Node, Inline: uint64(c.Advance.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
+		Known: config.KnownTransports, Node: c.Node, Inline: uint64(c.Advanced.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
 	})
 	to.driver = d.driver
 	d.driver.Event(d.sessions.Awaited())
@@ -62,9 +62,9 @@ func (d *Daemon) assemble() error {
 
 func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 	return transfer.Config{
-		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advance.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
+		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advanced.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
-		OfferWait: transfer.Time(c.Offers.OfferWait), TombstoneFor: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advance.FenceGrace),
+		OfferWait: transfer.Time(c.Offers.OfferWait), TombstoneFor: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advanced.FenceGrace),
 		// Its pauses grow to sixteen times that; the peers' own, beside which they run, to DialMax.
 		Redial: min(200*transfer.Millisecond, transfer.Time(c.Peers.DialMax)/16),
 		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers, MaxPipes: c.Limits.Pipes, MaxItems: c.Limits.Items, MaxBlockIDs: c.Limits.BlockIDs,

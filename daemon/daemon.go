@@ -141,7 +141,7 @@ func random() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Run serves until ctx ends, then drains: no new work, transfers in flight get Advance.DrainWait to end, then everything is
+// Run serves until ctx ends, then drains: no new work, transfers in flight get advanced.drain_wait to end, then everything is
 // fenced and given back.
 func (d *Daemon) Run(ctx context.Context) error {
 	run, stop := context.WithCancel(context.Background())
@@ -297,7 +297,7 @@ func (d *Daemon) endTime() time.Duration {
 func (d *Daemon) drainWait() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cfg.Advance.DrainWait.D()
+	return d.cfg.Advanced.DrainWait.D()
 }
 
 // busy counts transfers in flight.

@@ -191,7 +191,7 @@ func TestPassedSocketThatDoesNotListen(t *testing.T) {
 // TestWindowsOfCopyWorkers: each copy worker adds a window to what is posted within the node, and none to what is posted to a peer.
 func TestWindowsOfCopyWorkers(t *testing.T) {
 	cfg := config.Default()
-	cfg.Local.CopyWorkers, cfg.Advance.Window = 5, 3<<20
+	cfg.Local.CopyWorkers, cfg.Advanced.Window = 5, 3<<20
 	if m := machineConfig(&cfg, 1); m.WindowsHere != 5 || m.WindowBytes != 3<<20 {
 		t.Errorf("%d windows of %d bytes, want 5 of 3 MiB", m.WindowsHere, m.WindowBytes)
 	}

@@ -16,7 +16,7 @@ func TestReload(t *testing.T) {
 	n := start(t, "a", t.TempDir(), nil)
 	next := n.cfg
 	next.Limits.Sessions, next.Offers.OfferWait, next.Peers.Nodes = 1, config.Duration(time.Millisecond), map[string]string{"b": "127.0.0.1:1"}
-	next.TCP.Streams, next.Advance.Window = 3, 1<<20
+	next.TCP.Streams, next.Advanced.Window = 3, 1<<20
 	n.Reload(loaded(next))
 	log := n.log.String()
 	for _, want := range []string{`msg=reloaded changed="[peers.nodes offers.offer_wait limits.sessions]"`, `level=WARN msg="these settings need a restart" keys="[tcp.streams advanced.window]"`} {
@@ -32,7 +32,7 @@ func TestReload(t *testing.T) {
 	if c.Reason != uint16(transfer.NotFound) {
 		t.Errorf("a take without an offer, offer_wait 1ms: %+v", c.Cause())
 	}
-	if n.cfg.TCP.Streams == 3 || n.cfg.Advance.Window == 1<<20 {
+	if n.cfg.TCP.Streams == 3 || n.cfg.Advanced.Window == 1<<20 {
 		t.Errorf("settings that need a restart have changed: %+v", n.cfg)
 	}
 

@@ -15,7 +15,7 @@ import (
 func stands(t *testing.T) (d *Daemon, stop func(), ended chan error, letGo func()) {
 	t.Helper()
 	c, f := settings(t, "a", t.TempDir())
-	c.Advance.DrainWait = config.Duration(10 * time.Millisecond)
+	c.Advanced.DrainWait = config.Duration(10 * time.Millisecond)
 	c, err := Complete(c, f, true)
 	if err != nil {
 		t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 // thread of a stream while it is in the kernel, and where none is left the runtime watches its threads and wakes others all the time;
 // and the collector should work harder before memory runs out. What it returns has to be kept for as long as the daemon runs.
 func tune(c config.Config, cpus int) (ballast []byte) {
-	n := c.Advance.GoMaxProcs
+	n := c.Advanced.GoMaxProcs
 	if n == 0 {
 		n = max(cpus, c.Local.CopyWorkers+2) + c.TCP.Streams
 	}
 	runtime.GOMAXPROCS(n)
-	if os.Getenv("GOMEMLIMIT") == "" && c.Advance.MemoryLimit > 0 {
-		debug.SetMemoryLimit(int64(c.Advance.MemoryLimit))
+	if os.Getenv("GOMEMLIMIT") == "" && c.Advanced.MemoryLimit > 0 {
+		debug.SetMemoryLimit(int64(c.Advanced.MemoryLimit))
 	}
 	if os.Getenv("GOGC") == "" {
 		return heapFor(c.PollMode, debug.SetMemoryLimit(-1)).begin()

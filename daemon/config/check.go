@@ -192,11 +192,11 @@ func (c *Config) checkNumbers(p *problems) {
 	within(p, "limits.session_pinned", c.Limits.SessionPinned, 4<<10, 1<<60)
 	within(p, "limits.total_pinned", c.Limits.TotalPinned, 4<<10, 1<<60)
 	within(p, "limits.ring_memory", c.Limits.RingMemory, 64<<20, 1<<50) // half of it is one owner's: room for a session of the usual size
-	within(p, "advanced.inline", c.Advance.Inline, 0, 64<<10)
-	within(p, "advanced.window", c.Advance.Window, 1<<20, 1<<30) // a slice has up to 1 MiB
-	within(p, "advanced.gomaxprocs", c.Advance.GoMaxProcs, 0, 1024)
-	if c.Advance.MemoryLimit != 0 {
-		within(p, "advanced.memory_limit", c.Advance.MemoryLimit, 64<<20, 1<<50)
+	within(p, "advanced.inline", c.Advanced.Inline, 0, 64<<10)
+	within(p, "advanced.window", c.Advanced.Window, 1<<20, 1<<30) // a slice has up to 1 MiB
+	within(p, "advanced.gomaxprocs", c.Advanced.GoMaxProcs, 0, 1024)
+	if c.Advanced.MemoryLimit != 0 {
+		within(p, "advanced.memory_limit", c.Advanced.MemoryLimit, 64<<20, 1<<50)
 	}
 }
 
@@ -212,9 +212,9 @@ func (c *Config) checkTimes(p *problems) {
 	within(p, "offers.orphan_lease", c.Offers.OrphanLease, 0, day)
 	within(p, "offers.offer_wait", c.Offers.OfferWait, millisecond, day)
 	within(p, "offers.tombstone", c.Offers.Tombstone, millisecond, day)
-	within(p, "advanced.spin", c.Advance.Spin, 1, Duration(time.Second))
-	within(p, "advanced.fence_grace", c.Advance.FenceGrace, millisecond, Duration(time.Minute))
-	within(p, "advanced.drain_wait", c.Advance.DrainWait, millisecond, day)
+	within(p, "advanced.spin", c.Advanced.Spin, 1, Duration(time.Second))
+	within(p, "advanced.fence_grace", c.Advanced.FenceGrace, millisecond, Duration(time.Minute))
+	within(p, "advanced.drain_wait", c.Advanced.DrainWait, millisecond, day)
 	if c.Offers.DefaultLease > c.Offers.MaxLease {
 		p.add("offers.default_lease", "%v: is above offers.max_lease, %v", c.Offers.DefaultLease, c.Offers.MaxLease)
 	}

@@ -29,10 +29,10 @@ func TestCheckAccepts(t *testing.T) {
 			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
 		},
 		"no metrics":      func(c *Config) { c.Metrics = "off" },
-		"lower limits":    func(c *Config) { c.TCP.Streams, c.Advance.Window, c.Advance.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
+		"lower limits":    func(c *Config) { c.TCP.Streams, c.Advanced.Window, c.Advanced.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
 		"no GPUs":         func(c *Config) { c.GPU.NVML = "off" },
 		"NVML elsewhere":  func(c *Config) { c.GPU.NVML = "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1" },
-		"no memory limit": func(c *Config) { c.Advance.MemoryLimit = 0 },
+		"no memory limit": func(c *Config) { c.Advanced.MemoryLimit = 0 },
 	} {
 		c := good()
 		change(&c)
@@ -97,13 +97,13 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Limits.SessionPinned = 0 }, `limits.session_pinned: 0B: give 4KiB to 1048576TiB`},
 		{func(c *Config) { c.Limits.RingMemory = 1 << 20 }, `limits.ring_memory: 1MiB: give 64MiB to 1024TiB`},
 		{func(c *Config) { c.Limits.TotalPinned = 1 }, `limits.total_pinned: 1B: give 4KiB to 1048576TiB`},
-		{func(c *Config) { c.Advance.Inline = 65 << 10 }, `advanced.inline: 65KiB: give 0B to 64KiB`},
-		{func(c *Config) { c.Advance.Window = 1 }, `advanced.window: 1B: give 1MiB to 1GiB`},
-		{func(c *Config) { c.Advance.GoMaxProcs = -1 }, `advanced.gomaxprocs: -1: give 0 to 1024`},
-		{func(c *Config) { c.Advance.MemoryLimit = 1 }, `advanced.memory_limit: 1B: give 64MiB to 1024TiB`},
-		{func(c *Config) { c.Advance.Spin = 0 }, `advanced.spin: 0s: give 1ns to 1s`},
-		{func(c *Config) { c.Advance.FenceGrace = 0 }, `advanced.fence_grace: 0s: give 1ms to 1m0s`},
-		{func(c *Config) { c.Advance.DrainWait = 0 }, `advanced.drain_wait: 0s: give 1ms to 24h0m0s`},
+		{func(c *Config) { c.Advanced.Inline = 65 << 10 }, `advanced.inline: 65KiB: give 0B to 64KiB`},
+		{func(c *Config) { c.Advanced.Window = 1 }, `advanced.window: 1B: give 1MiB to 1GiB`},
+		{func(c *Config) { c.Advanced.GoMaxProcs = -1 }, `advanced.gomaxprocs: -1: give 0 to 1024`},
+		{func(c *Config) { c.Advanced.MemoryLimit = 1 }, `advanced.memory_limit: 1B: give 64MiB to 1024TiB`},
+		{func(c *Config) { c.Advanced.Spin = 0 }, `advanced.spin: 0s: give 1ns to 1s`},
+		{func(c *Config) { c.Advanced.FenceGrace = 0 }, `advanced.fence_grace: 0s: give 1ms to 1m0s`},
+		{func(c *Config) { c.Advanced.DrainWait = 0 }, `advanced.drain_wait: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Peers.Heartbeat = 1 }, `peers.heartbeat: 1ns: give 10ms to 1m0s`},
 		{func(c *Config) { c.Peers.IdleClose = 0 }, `peers.idle_close: 0s: give 10ms to 8760h0m0s`},
 		{func(c *Config) { c.Peers.DialMax = 0 }, `peers.dial_max: 0s: give 10ms to 24h0m0s`},

@@ -27,15 +27,15 @@ type Config struct {
 	NICDeny  []string `toml:"nic_deny"`  // the same; wins
 	GIDIndex int      `toml:"gid_index"` // -1: chosen
 
-	TLS     TLS     `toml:"tls"`
-	Peers   Peers   `toml:"peers"`
-	TCP     TCP     `toml:"tcp"`
-	Local   Local   `toml:"local"`
-	GPU     GPU     `toml:"gpu"`
-	Offers  Offers  `toml:"offers"`
-	Limits  Limits  `toml:"limits"`
-	Log     Log     `toml:"log"`
-	Advance Advance `toml:"advanced"`
+	TLS      TLS      `toml:"tls"`
+	Peers    Peers    `toml:"peers"`
+	TCP      TCP      `toml:"tcp"`
+	Local    Local    `toml:"local"`
+	GPU      GPU      `toml:"gpu"`
+	Offers   Offers   `toml:"offers"`
+	Limits   Limits   `toml:"limits"`
+	Log      Log      `toml:"log"`
+	Advanced Advanced `toml:"advanced"`
 }
 
 // TLS names the files of the node's identity. They are read again when they change.
@@ -102,8 +102,8 @@ type Log struct {
 	Format string `toml:"format"` // text, json
 }
 
-// Advance holds what few should touch.
-type Advance struct {
+// Advanced holds what few should touch.
+type Advanced struct {
 	Inline      Size     `toml:"inline"`       // a hand-over of at most this rides inside control messages
 	Window      Size     `toml:"window"`       // bytes posted at a time, per peer; within the node, times copy workers
 	Spin        Duration `toml:"spin"`         // poll_mode = "busy": how long the poller spins without work
@@ -129,7 +129,7 @@ func Default() Config {
 		},
 		Limits: Limits{Sessions: 1024, SessionsPerUID: 512, Inflight: 4096, Offers: 4096, Pipes: 256, Items: 1 << 18, BlockIDs: 64 << 20, SessionPinned: 1 << 40, TotalPinned: 4 << 40, RingMemory: 18 << 30},
 		Log:    Log{Level: "info", Format: "text"},
-		Advance: Advance{
+		Advanced: Advanced{
 			Inline: 32 << 10, Window: 16 << 20, Spin: Duration(20 * time.Millisecond),
 			FenceGrace: Duration(100 * time.Millisecond), DrainWait: Duration(10 * time.Second), MemoryLimit: 512 << 20,
 		},
