@@ -37,29 +37,40 @@ type Config struct {
 	DataPlain       bool          // data links without TLS, when both sides say so
 	EncryptLoopback bool          // data links with TLS also when both ends are loopback addresses
 	Transports      []string      // names; the other side chooses none but these
-	Proto           [2]uint32     // versions of peer.proto, oldest and newest; zero: ProtoMin and ProtoMax. Others are for tests of neighbouring versions
-	Streams         int           // data links per channel; 0 when no transport needs them
-	Nodes           map[string]string
-	Allow           []netip.Prefix
-	Heartbeat       time.Duration // a peer silent for three of them is gone; 0: a second
-	IdleClose       time.Duration // 0: never
+	// Proto are the versions of peer.proto, oldest and newest; zero: ProtoMin and ProtoMax. Others are for tests of neighbouring versions.
+	Proto     [2]uint32
+	Streams   int // data links per channel; 0 when no transport needs them
+	Nodes     map[string]string
+	Allow     []netip.Prefix
+	Heartbeat time.Duration // a peer silent for three of them is gone; 0: a second
+	IdleClose time.Duration // 0: never
 	// Busy says whether something is under way with a node, of which the channel hears nothing while bytes move or somebody waits for them. It is
 	// asked before an idle channel is closed; until ctx ends. nil: nothing is.
-	Busy       func(ctx context.Context, node string) bool
-	DialMax    time.Duration                                                  // longest pause between two attempts
-	Events     func(transfer.Event)                                           // never blocks, and never runs the machine: it is called with locks held
-	Queue      func(transfer.Event)                                           // with Flush, instead of Events for messages: may leave them lying until Flush; nil: Events
-	Flush      func()                                                         // may run the machine
-	After      func(func())                                                   // calls it when what was queued before is worked off, after the next Flush, and does not block; nil: at once
-	Links      transport.LinkUser                                             // nil: no links
-	Congestion string                                                         // congestion control of links; "": the system's
-	Rails      Rails                                                          // nil: links go where their channel goes
-	Transport  func(node string, barred func(transport string) string) string // which one serves a node that is up, "" none; nil: the log does not say
-	Log        *slog.Logger
+	Busy    func(ctx context.Context, node string) bool
+	DialMax time.Duration // longest pause between two attempts
 
-	late     time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
-	young    time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
-	unheard  time.Duration // how long a data link may go unanswered, and a peer read nothing of what waits; 0: unheardLeast or silences heartbeats, whichever is longer
+	// Events never blocks, and never runs the machine: it is called with locks held.
+	Events func(transfer.Event)
+	// Queue, with Flush, is for messages instead of Events: it may leave them lying until Flush, which may run the machine. nil: Events.
+	Queue func(transfer.Event)
+	Flush func()
+	// After calls f when what was queued before is worked off, after the next Flush, and does not block. nil: at once.
+	After func(f func())
+
+	Links      transport.LinkUser // nil: no links
+	Congestion string             // congestion control of links; "": the system's
+	Rails      Rails              // nil: links go where their channel goes
+	// Transport names the one that serves a node that is up, "" none. nil: the log does not say.
+	Transport func(node string, barred func(transport string) string) string
+	Log       *slog.Logger
+
+	// What tests set.
+
+	late  time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
+	young time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
+	// unheard is how long a data link may go unanswered, and a peer read nothing of what waits; 0: unheardLeast or silences heartbeats,
+	// whichever is longer.
+	unheard  time.Duration
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
 	machine  []byte        // the name of the one that this daemon is on; nil: machine()
 	lookUp   func(ctx context.Context, host string) ([]netip.Addr, error)
