@@ -18,37 +18,39 @@ import (
 // session is one client's connection. Locks, in the order in which they are taken: in, mu. Neither is held while a message
 // is sent.
 type session struct {
-	srv      *Server
+	srv     *Server
+	log     *slog.Logger
+	conn    *net.UnixConn
+	out     sync.Mutex              // who sends on conn
+	process atomic.Pointer[process] // nil: not visible
+	count   counters
+
+	// What it is, and may.
 	id       transfer.SessionID
 	who      identity
-	log      *slog.Logger
-	since    time.Time
-	ended    time.Time               // under the table's lock, when it has left only memory
-	process  atomic.Pointer[process] // nil: not visible
 	secret   [32]byte
 	abi      uint32 // of the ring protocol, as agreed
-	conn     *net.UnixConn
-	out      sync.Mutex // who sends on conn
+	since    time.Time
+	credits  int    // completions that the machine may owe
+	reserve  uint32 // further completions: refusals and NOPs
+	inflight int    // most operations that are not released
+
+	// What it has.
 	mem      *memory.Space
 	geometry ring.Geometry
 	fds      descriptors
 	ringC    []byte
 	ringD    []byte
 	charged  uint64 // for the rings
-	credits  int    // completions that the machine may owe
-	reserve  uint32 // further completions: refusals and NOPs
-	inflight int    // most operations that are not released
 
-	in      sync.Mutex // the submission ring
+	in      sync.Mutex // the submission ring and all up to the next blank line
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
-	unread  bool   // its client is gone: nobody collects what it is answered; changed under both locks
-	resume  chan struct{}
 
 	outdated outdated // submissions
 
-	mu       sync.Mutex // the completion ring and all below
+	mu       sync.Mutex // the completion ring and all up to the next blank line
 	cq       *ring.Completions
 	words    *ring.Words
 	layers   *ring.Layers
@@ -57,43 +59,60 @@ type session struct {
 	result   []byte          // scratch
 	progress uint64          // furthest seen
 	wanted   bool            // the machine has no credit left
-	gone     bool            // unmapped
+	unrung   bool            // in the server's list of that name
+	unread   bool            // its client is gone: nobody collects what it is answered; changed under both locks
+	gone     bool            // unmapped; changed under both locks
 	removals map[layout.RegionID]*removal
 	jobs     sync.WaitGroup // goroutines that answer late
 
-	watched atomic.Uint64  // the progress that the driver waits for
-	stalled atomic.Bool    // the ring is not read until completions are consumed
-	unrung  bool           // in the server's list of that name
-	eager   atomic.Bool    // pressed, for a short time so far
-	waiting atomic.Int64   // since when one of these holds
-	apart   atomic.Bool    // whether a goroutine wakes the client
-	bell    chan struct{}  // has it do so
-	woken   chan struct{}  // closed when it is over; nil: it has not begun
-	ringing atomic.Int64   // when the write that wakes the client began, 0: none
-	rang    int64          // what the watch saw last of ringing
-	ticked  uint64         // what it had done at the watch's last look
+	// What the watch looks after.
+	watched atomic.Uint64 // the progress that the driver waits for
+	stalled atomic.Bool   // the ring is not read until completions are consumed
+	resume  chan struct{} // they were
+	eager   atomic.Bool   // pressed, for a short time so far
+	waiting atomic.Int64  // since when it is watched, stalled or eager
+	ringing atomic.Int64  // when the write that wakes the client began, 0: none
+	rang    int64         // what the watch saw last of ringing
+	ticked  uint64        // what it had done at the watch's last look
+
+	apart atomic.Bool   // whether a goroutine wakes the client
+	bell  chan struct{} // has it do so
+	woken chan struct{} // closed when it is over; nil: it has not begun
+
+	// Control messages.
 	coming  assembly       // a layout's pieces so far
 	layout  *layout.Layout // nil: not set yet; both belong to the control goroutine
-	count   counters
+	hearing sync.Mutex     // held while a control message is worked off
+	last    chan *message  // what listen ended with
+	deaf    bool           // nothing is worked off any more
 
-	dead bool // its process is gone; set before it leaves
-
+	// The end. Its channels are closed in this order, each once; run does what stands between them:
+	//
+	//	ending        by end, whoever calls it first
+	//	  |           the last control message is waited for, or no more are worked off (deaf); what was published is read out if it
+	//	  |           outlives the session (unread); no more is taken in (stopped, also since a breach of protocol); whether the
+	//	  |           process is dead is found out; the client hears of the end; SessionClosed is reported
+	//	left          by Server.leave
+	//	  |           the driver closes one of the next two, perhaps before left; when the server is closed neither is waited for
+	//	  +-- drained    by SessionDrained
+	//	  +-- orphaned   by SessionOrphaned, and drained follows
+	//	  |           the rings are unmapped (gone); the memory too, or with orphaned alone all but keep
+	//	over
+	//	parted        after which rest waits for drained, if only orphaned is closed, and gives the memory back
 	endOnce  sync.Once
 	ender    ender // both are set before ending is closed
 	cause    transfer.Cause
 	ending   chan struct{}
+	dead     bool          // its process is gone; set before it leaves
 	left     chan struct{} // its rank is free again
-	drained  chan struct{} // the driver says that nothing touches its memory
 	drain    sync.Once
-	orphaned chan struct{} // the driver says that only keep has to stay
+	drained  chan struct{} // the driver says that nothing touches its memory
 	orphan   sync.Once
+	orphaned chan struct{}            // the driver says that only keep has to stay
 	keep     transfer.SessionOrphaned // set before orphaned is closed
 	over     chan struct{}            // everything is unmapped and closed, but what the dead leave behind
 	parted   chan struct{}            // nobody needs the connection any more
-
-	hearing sync.Mutex    // held while a control message is worked off
-	last    chan *message // what listen ended with
-	deaf    bool          // nothing is worked off any more
+	ended    time.Time                // under the table's lock, when it has left only memory
 }
 
 // counters are read by Snapshot while others count.
