@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 from places import ROOT
+from starts import listens
 
 PACKAGES = ROOT / "build/packages"
 LIMIT = 600  # seconds: a busy machine is no failure
@@ -57,10 +57,7 @@ def test_a_complete_start(python, env):
     with open(folder / "log", "wb") as log:
         daemon = subprocess.Popen([python, "-m", "kvpipe", "--dev", "--listen", "127.0.0.1:0"], env=env, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + LIMIT
-        while not (folder / "kvpipe/kvpiped.sock").exists():
-            assert daemon.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.05)
+        listens(daemon, folder / "kvpipe/kvpiped.sock", folder / "log", LIMIT)
         subprocess.run([python, "-c", readme_example()], env=env, check=True, timeout=LIMIT)
         status = subprocess.run([python, "-m", "kvpipe", "ctl", "status"], env=env, check=True, timeout=LIMIT, stdout=subprocess.PIPE)
         assert str(folder).encode() in status.stdout

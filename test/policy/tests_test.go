@@ -25,6 +25,7 @@ var sleepRule = rule{
 		one("daemon/a_test.go", "package daemon\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"),
 		one("capi/tests/test_a.c", "int main(void) { usleep(10); }\n"),
 		one("python/tests/test_a.py", "import time\ntime.sleep(1)\n"),
+		one("test/packages/test_a.py", "import time\ntime.sleep(1)\n"),
 	},
 	good: []map[string]string{
 		one("daemon/a.go", "package daemon\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"),
@@ -48,7 +49,7 @@ func checkSleep(tr tree) []violation {
 	})
 	for _, f := range tr {
 		pattern := sleeps[path.Ext(f.path)]
-		if pattern == nil || !slices.Contains(strings.Split(f.dir(), "/"), "tests") {
+		if pattern == nil || !isTest(f) {
 			continue
 		}
 		for i, line := range bytes.Split(f.text, []byte("\n")) {
@@ -58,6 +59,12 @@ func checkSleep(tr tree) []violation {
 		}
 	}
 	return found
+}
+
+// isTest says whether a file that is not Go's is of a test: it lies below tests/, or is named as pytest looks for it below test/.
+func isTest(f *file) bool {
+	in := strings.Split(f.dir(), "/")
+	return slices.Contains(in, "tests") || in[0] == "test" && strings.HasPrefix(path.Base(f.path), "test_")
 }
 
 // skipRule: a test that does not run says why.

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from places import ROOT
 from roots import LIMIT, package
+from starts import listens
 
 SYSROOT = "/usr/aarch64-linux-gnu"
 # qemu-user says of any advice that it was taken. The library believes that its memory is there then; what it does on kernels that do
@@ -56,10 +56,7 @@ def test_a_hand_over(tree, tmp_path):
             daemon = subprocess.Popen(emulated(tree / "usr/bin/kvpiped", "--dev", "--listen", "off", "--node", "arm", "--state-dir", folder),
                                       stdout=log, stderr=log)
         try:
-            deadline = time.monotonic() + LIMIT
-            while not (folder / "kvpiped.sock").exists():
-                assert daemon.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-                time.sleep(0.05)
+            listens(daemon, folder / "kvpiped.sock", folder / "log", LIMIT)
             subprocess.run(emulated("-E", f"LD_PRELOAD={tmp_path / 'honest.so'}", program), env=env, check=True, timeout=LIMIT)
             said = subprocess.run(emulated(tree / "usr/bin/kvpipectl", "status"), env=env, check=True, timeout=LIMIT, stdout=subprocess.PIPE)
             assert b"arm" in said.stdout
