@@ -1,13 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 )
 
@@ -103,9 +107,22 @@ func TestNotify(t *testing.T) {
 func TestNobodyToNotify(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	t.Setenv("WATCHDOG_USEC", "")
-	d := &Daemon{}
-	d.report(t.Context()) // returns at once
-	d.watch(t.Context())
+	synctest.Test(t, func(t *testing.T) {
+		d := &Daemon{}
+		if d.notify(sd.SdNotifyReady) {
+			t.Error("nobody was told")
+		}
+		for name, run := range map[string]func(context.Context){"report": d.report, "watch": d.watch} {
+			var over atomic.Bool
+			go func() {
+				run(t.Context())
+				over.Store(true)
+			}()
+			if synctest.Wait(); !over.Load() {
+				t.Errorf("%s runs for nobody", name)
+			}
+		}
+	})
 }
 
 // TestManagerThatHangs: one whose socket is full keeps neither a reload nor the end from anybody, and hears that the daemon is ready once
