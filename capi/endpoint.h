@@ -4,8 +4,8 @@
  *
  * An end is a session of its own (kvpipe_t with kv->end set), so that its credits, its death and its waiting are nobody else's.
  * Its operations are not those of op.c: they are many, small and seen by nobody but the end, so they live in a table of their
- * own, and completions go straight to them. The session's locks serve as they are; the pool of blocks has one more, taken last:
- *   pump -> sq.lock -> lock -> pool.lock
+ * own, and completions go straight to them. The session's locks serve as they are; an end has a gate and a pump besides, and its
+ * pool of blocks a lock: internal.h has the order of all.
  */
 #ifndef KVPIPE_ENDPOINT_H
 #define KVPIPE_ENDPOINT_H
@@ -175,7 +175,7 @@ struct kv_end {
 	kvpipe_t *kv;           /* its session; NULL once closed */
 	uint64_t bind;          /* user_data of its BIND */
 
-	kvpipe_t *parent;       /* links: under a lock of endpoint.c */
+	kvpipe_t *parent;       /* links: under the process lock */
 	struct kv_end *prev, *next;
 
 	pthread_mutex_t gate;   /* below: who is inside */
@@ -189,7 +189,7 @@ struct kv_end {
 	kvpipe_region_t region; /* of it; 0: not yet */
 
 	/* under the session's lock */
-	struct kv_eop **chunks; /* of KV_EOP_CHUNK operations */
+	struct kv_eop **chunks; /* of operations; end_ops.c knows how many each has */
 	uint32_t nchunks, free_op, nops;
 	bool over;              /* nothing more comes: reason and text say why */
 	enum kvpipe_reason reason;

@@ -2,16 +2,20 @@
 /*
  * internal.h - what the files of libkvpipe share.
  *
- * Threads. A session has five locks, taken in this order and never the other way round:
+ * Threads. All locks of the library, taken in this order and never the other way round; nobody has those of two sessions:
+ *   process      (fork.c) what all sessions share: the ends opened on each, what is adopted; under it only a gate is taken
+ *   gate         of an end (endpoint.h): who is inside; nothing is taken under it
+ *   pump         of an end: who posts GETs, or sets the pool up; held while the daemon is asked, and while there is no room
  *   layout_lock  held by who sets the layout, until the daemon has answered
  *   sq.lock      the submission queue and the record arena; held while a record is written
  *   lock         operations, completions, waiters, the session's state; held briefly, never across a system call that
  *                can block
+ *   pool.lock    the blocks of an end's pool, some of which are lent to messages; nothing is taken under it
  *   ctl.in_use   the control socket's number: shared by who sends there a request, which may wait for the daemon to read, and takes but
  *                ctl.lock meanwhile; the helper's alone for as long as it replaces the socket, whose daemon is dead: none waits there
  *   ctl.lock     requests on the control socket that wait for their answer; nothing is taken under it
- * and one thread of its own, the helper (helper.c): the only reader of the control socket after the WELCOME, and the only one that
- * comes back to a daemon that was restarted. Only it changes rings, under sq.lock and lock.
+ * And a session has one thread of its own, the helper (helper.c): the only reader of the control socket after the WELCOME, and the
+ * only one that comes back to a daemon that was restarted. Only it changes rings, under sq.lock and lock.
  */
 #ifndef KVPIPE_INTERNAL_H
 #define KVPIPE_INTERNAL_H
@@ -414,7 +418,7 @@ struct kvpipe {
 	uint64_t process;
 	/* constant from kvpipe_connect() on */
 	struct kv_end *end;     /* whose session it is; NULL: the caller's own. Under lock, like what it leads to */
-	struct kv_end *ends;    /* opened on it; under a lock of endpoint.c */
+	struct kv_end *ends;    /* opened on it; under the process lock */
 	struct kvpipe_hello hello; /* with the instance that the daemon chose; session and secret: the helper's */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1], instance[129];
 	uint32_t role, rank, max_ids, max_views;
