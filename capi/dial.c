@@ -138,6 +138,7 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 		*sock = barred_by;
 		return denied(barred, -barred_by);
 	}
+	/* "no daemon at PATH", of which python/kvpipe/vllm/session.py makes what to do in a pod. */
 	if (paths->err != 0)
 		return kv_err((enum kvpipe_reason)-paths->err, "no daemon at %s, and of \"kvpiped --dev\" none is looked for: %s",
 			      paths->path[0], paths->why);

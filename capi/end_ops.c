@@ -262,7 +262,7 @@ static int no_submission(struct kv_end *e, int err)
 	pthread_mutex_lock(&e->kv->lock);
 	if (e->over)
 		err = kv_end_error(e, "submit");
-	else if (err == -KVPIPE_E_BUSY)
+	else if (err == -KVPIPE_E_BUSY) /* python/kvpipe/_end.py looks for these words: it waits otherwise than for room in a pipe */
 		err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not take submissions");
 	pthread_mutex_unlock(&e->kv->lock);
 	return err;

@@ -127,7 +127,7 @@ int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
 		kv_end_look(e);
 		uint32_t left = wait_for_items(e, deadline);
 		err = kv_end_error(e, "flush");
-		if (err == 0 && left > 0)
+		if (err == 0 && left > 0) /* "within TIME:", of which python/kvpipe/_end.py makes its caller's time */
 			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u item%s of \"%s\" %s not received within %s: does its receiver run?", left,
 				     KV_PLURAL(left), e->name, left == 1 ? "was" : "were", KV_SPAN(timeout_ns));
 		kv_end_unlock(e);

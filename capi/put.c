@@ -75,7 +75,7 @@ static int no_room(struct kv_end *e, const struct kv_put *p, const struct wish *
 		e->wanted_blocks = w->blocks;
 	}
 	e->wants = true;
-	const char *within = KV_SPAN(w->timeout_ns);
+	const char *within = KV_SPAN(w->timeout_ns); /* "within TIME:", of which python/kvpipe/_end.py makes its caller's time */
 	if (e->used + w->bytes > e->capacity)
 		return kv_err(KVPIPE_E_TIMEOUT,
 			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u item%s that nobody received yet%s", what,

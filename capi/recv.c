@@ -146,6 +146,7 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 	if (err != 0)
 		return err;
 	*retry = g->state == KV_GET_NONE || e->shorts != NULL;
+	/* "within TIME:", of which python/kvpipe/_end.py makes its caller's time. */
 	if (!p->started && p->said[0] != '\0')
 		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s", KV_SPAN(timeout_ns), p->said);
 	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s \"%s\"", KV_SPAN(timeout_ns),

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 #: seconds that a call waits when its timeout is None
 TIMEOUT = 30.0
 
+# The time in the library's texts (capi/put.c, recv.c, pipe.c).
 _WITHIN = re.compile(r"within [0-9.]+ m?s:")
-# Of a submission queue that is full: nothing tells when it has room again.
+# Of a submission queue that is full (capi/end_ops.c): nothing tells when it has room again.
 _FULL = "the daemon does not take submissions"
 _SELDOM = 2.0  # seconds between two looks, in the end
 

@@ -15,7 +15,8 @@ from .errors import Closed, Incompatible, Invalid, Timeout
 if TYPE_CHECKING:
     from .node import Node
 
-# The daemon's word for the end of what was sent. Whatever else is closed (this end, its node, the session by the daemon) has the same reason.
+# The daemon's word for the end of what was sent (daemon/transfer/linger.go). Whatever else is closed (this end, its node, the session by
+# the daemon) has the same reason.
 _ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items?)$')
 
 

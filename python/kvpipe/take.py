@@ -13,7 +13,7 @@ from .operation import Operation
 if TYPE_CHECKING:
     from .node import Node
 
-# Of a take that still runs. Whether one has failed is not asked after that: when it has ended just now, poll() is to say so.
+# Of a take that still runs (capi/wait_op.c). Whether one has failed is not asked after that: when it has ended just now, poll() is to say so.
 _NOT_YET = ": layer not in place yet after "
 
 

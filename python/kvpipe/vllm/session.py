@@ -35,6 +35,6 @@ def open_session(settings: Settings, engine: str, instance: Optional[str], **opt
 
 def _advice(error: Error) -> str:
     what = str(error)
-    if what.startswith("no daemon at "):
+    if what.startswith("no daemon at "):  # capi/dial.c
         what = what.split(": ")[0] + ': mount that directory into the pod or start "kvpiped --dev"; then run "kvpipectl doctor"'
     return f"kvpipe: {what}"
