@@ -366,7 +366,27 @@ struct kvpipe_take_opts {
  * An offer completes once: DONE when consumed, FAILED(EXPIRED) when its lease ran out, CANCELLED when withdrawn.
  * One that is sealed, and whose blocks were all written (progress has reached "after"), outlives the death of its
  * process by the daemon's orphan_lease, or by what is left of its lease if that is less. An offer that the next
- * instance of the engine makes under the same key takes its place. kvpipe_close() withdraws instead. */
+ * instance of the engine makes under the same key takes its place. kvpipe_close() withdraws instead.
+ *
+ * What FAILED comes with, and what to do; the message says which it was:
+ *  INVALID       both: not blocks of the layout, or there is none; offer: ranks extended it unequally; take: a part that is none. Correct it
+ *  NOT_FOUND     both: memory of the layout was unregistered: open a new session. take: no such peer; no offer came under the key in time;
+ *                or it lacks blocks: compute those (failed)
+ *  EXPIRED       offer: its lease ran out, or the engine's next instance came: offer again what is still wanted. take: the offer is over
+ *                (withdrawn, consumed by others, replaced, not renewed): have it made anew
+ *  DENIED        both: wrong token (offer: not the other ranks'); take: a peer that is not allowed, or does not trust this node
+ *  INCOMPATIBLE  both: another content digest (offer: than the other ranks'); take: fingerprints, layouts or versions do not agree: so will another
+ *  BUSY          both: the blocks are held, until another operation is released. offer: the key has one: withdraw that, or use another key.
+ *                take: this part of this take_id runs, or as many engines take as it has consumers
+ *  QUOTA         both: a limit, which is named: let others end first
+ *  TIMEOUT       take: its time passed: take again. both: the daemon does not answer; ranks of a scheduler's engine did not come back
+ *  PEER_GONE     take: the other engine or daemon died, or is out of reach: take again, or compute
+ *  RESTARTED     both: see the top of this file: submit again
+ *  UNAVAILABLE   both: the daemon drains, a rank of this engine is gone or its memory invalid; take: no transport, or invalid memory at the
+ *                other side: later again
+ *  CORRUPT       take: what came was not what was sent, or memory faulted: take again
+ *  CLOSED        both: the session is over: connect again
+ * A submission that returns an error has no completion. */
 KVPIPE_API int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *op);
 KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kvpipe_op_t *op);
 
@@ -446,11 +466,13 @@ struct kvpipe_completion {
 KVPIPE_API int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap);
 
 /* Waits for the terminal completion of an operation of this session, at most timeout_ns. Several threads may wait.
- * -KVPIPE_E_TIMEOUT: still running. An operation can be waited for until kvpipe_op_free(). */
+ * -KVPIPE_E_TIMEOUT: still running. An operation can be waited for until kvpipe_op_free(): from then on this and the next three return
+ * -KVPIPE_E_NOT_FOUND. */
 KVPIPE_API int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, struct kvpipe_completion *out);
 /* Waits until the operation's memory may be reused (0), at once when its end said so; -KVPIPE_E_TIMEOUT: not yet. */
 KVPIPE_API int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns);
-/* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason).
+/* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason); of others, and of
+ * layers that it does not have, -KVPIPE_E_INVALID.
  * layer is the model's number, as in the session's views; for a scheduler's take it counts the layers of all its ranks,
  * from 0. The take's completion stays for kvpipe_wait() or kvpipe_poll(). */
 KVPIPE_API int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t take, uint32_t layer, int64_t timeout_ns);
@@ -569,11 +591,13 @@ KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t,
 KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out);
 
 /* Readable when a try (recv or send with timeout 0) may succeed, from the moment on that one has returned TIMEOUT. For poll and
- * epoll, level-triggered; owned by the pipe: do not read or close it. */
+ * epoll, level-triggered; owned by the pipe, which has it until it or its session is closed: do not read or close it. Negative: an error,
+ * CLOSED when that was before. */
 KVPIPE_API int kvpipe_pipe_fd(kvpipe_pipe_t *p);
 
 /* SEND: waits until everything that was sent before the call was fetched by the receiving end, where it may lie unread for a while (its
- * window). */
+ * window). TIMEOUT: not all of it was in time. INVALID: of the RECV end. CLOSED: this end was closed. Any other: what became of something
+ * that was sent, as of kvpipe_pipe_send(). */
 KVPIPE_API int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns);
 
 /* Closes an end. SEND: what was sent stays receivable for linger, then the receiver gets CLOSED. RECV: the next receiver goes on
@@ -614,7 +638,9 @@ KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tens
  * daemon's limits.inflight is less) look for entries at a time, and none of these waits for another; further ones wait for some to end,
  * in order, within their own time.
  * tokens: one dimension of any integer dtype, each 0 to 2^32 - 1; roi: bool or uint8 of the same length, which of them count, or
- * NULL for all; at least one must count, at most 262,144. Both NULL: any entry. match: enum kvpipe_lookup_match. */
+ * NULL for all; at least one must count, at most 262,144. Both NULL: any entry. match: enum kvpipe_lookup_match.
+ * Errors: INVALID (of the owner's end, too), TIMEOUT (the daemon takes no submission within a second), QUOTA (no memory), and why this end is
+ * over: CLOSED, RESTARTED, DENIED (token). */
 KVPIPE_API int kvpipe_lookup_select(kvpipe_lookup_t *l, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi,
 				    uint32_t match, int64_t timeout_ns, kvpipe_query_t **out);
 
@@ -639,7 +665,7 @@ KVPIPE_API int kvpipe_query_done(const kvpipe_query_t *q);
  * at that moment is lost. NULL is allowed, and so is a query whose end was closed. */
 KVPIPE_API void kvpipe_query_free(kvpipe_query_t *q);
 
-/* Readable when a try (a query's wait, an insert, a put) may succeed, as kvpipe_pipe_fd(). */
+/* Readable when a try (a query's wait, an insert, a put) may succeed; as kvpipe_pipe_fd(), errors and end included. */
 KVPIPE_API int kvpipe_lookup_fd(kvpipe_lookup_t *l);
 /* Closes an end, as kvpipe_pipe_close(). Owner: entries stay selectable for linger. Selecting end: its queries end with CLOSED. NULL is
  * allowed. */
@@ -648,7 +674,8 @@ KVPIPE_API void kvpipe_lookup_close(kvpipe_lookup_t *l);
 /* What was received. Its memory is its own and lives until kvpipe_msg_free(), also past the close of its end; as all memory that
  * the daemon writes it is not inherited by forked children. Any thread may use and free it. */
 KVPIPE_API uint32_t kvpipe_msg_count(const kvpipe_msg_t *m);    /* members: 1, or 5 of an entry of a lookup buffer */
-/* Describes member i; set out->sz before. 1: a tensor, in C order at a multiple of 64 bytes, writable; 0: None. */
+/* Describes member i; set out->sz before. 1: a tensor, in C order at a multiple of 64 bytes, writable; 0: None; -KVPIPE_E_INVALID: there is
+ * none, i is not below the count. */
 KVPIPE_API int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *out);
 /* Tokens that agreed with the query's; those of the entry for a query for anything. 0: there are none, or it was found by its key. */
 KVPIPE_API uint64_t kvpipe_msg_matched(const kvpipe_msg_t *m);

@@ -81,7 +81,10 @@ class Node:
     # ---- memory and layout
 
     def alloc(self, nbytes: int, *, huge: Optional[bool] = None) -> Region:
-        """Allocates, maps and registers shared memory. huge: None takes huge pages when there are any, True must."""
+        """Allocates, maps and registers shared memory. huge: None takes huge pages when there are any, True must.
+
+        Raises Invalid (a scheduler owns no memory), Quota (no memory, no huge pages, or the daemon's limit: which), Unavailable (the daemon
+        is away, and not back within 5 s, or a sandbox forbids it: which), Timeout (it is there, and does not answer)."""
         self._session.may_own("alloc")
         size = _values.count("alloc: nbytes", nbytes, 1 << 46, "2^46")
         fd, whole = _memory.create(size, None if huge is None else _values.flag("huge", huge))
@@ -93,7 +96,7 @@ class Node:
     def register_fd(self, fd: int, nbytes: int) -> Region:
         """Registers and maps the first nbytes of a memfd: sealed against shrinking, fully allocated, not sparse.
 
-        The descriptor stays the caller's, who may close it."""
+        The descriptor stays the caller's, who may close it. Raises Invalid, which says what is wrong with it, and what alloc() does."""
         self._session.may_own("register_fd")
         fd, size = _values.integer("register_fd: fd", fd, 31), _values.integer("register_fd: nbytes", nbytes, 63)
         if size == 0:
@@ -165,7 +168,7 @@ class Node:
                       peer: Optional[str] = None, linger: Optional[float] = None) -> LookupBuffer:
         """Opens an end of a lookup buffer: with ``capacity`` in bytes the owner's, without it a selecting one.
 
-        ``token``, ``peer`` and ``linger`` are as for pipe()."""
+        ``token``, ``peer`` and ``linger`` are as for pipe(). Raises what pipe() does."""
         return open_lookup(self, name, capacity, token, peer, linger)
 
     # ---- operations
@@ -196,6 +199,9 @@ class Node:
         - ``after``: ready once every rank's progress has reached it. ``sealed=False``: extend() will add to it.
         - ``content``: a digest that the taker must give too. ``trace``: shows in the logs of both nodes. ``tag``: comes
           back in completions.
+
+        Raises Invalid (an argument), Busy (the queue is full, and stays so for 100 ms), Quota (a limit: which), and the Error of a session
+        that is over: Closed. What the daemon finds wrong is the offer's end: its wait() raises that.
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
@@ -247,6 +253,8 @@ class Node:
         - ``timeout``: seconds until it fails, cut to 1 h. ``part``: (i, n), the i-th of n takes that together consume the offer; the
           engine's processes on other nodes may take the other parts.
         - ``layered``: move layer after layer, so that wait_layer() need not wait for all. Any number of a session's takes may.
+
+        Raises what offer() does; whatever else becomes of it its wait() raises.
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
@@ -283,14 +291,14 @@ class Node:
               trace: Optional[str] = None) -> Operation:
         """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30; cut to 1 h).
 
-        Done once there is one."""
+        Done once there is one. Raises what offer() does; whatever else becomes of it its wait() raises."""
         return self._about("watch", key, peer, token, timeout, tag, trace)
 
     def drop(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
              trace: Optional[str] = None) -> Operation:
         """Says that nothing of an offer is needed, so that its producer's blocks are free at once.
 
-        ``timeout``: seconds until it fails (None: 5; cut to 1 h)."""
+        ``timeout``: seconds until it fails (None: 5; cut to 1 h). Raises what offer() does; whatever else becomes of it its wait() raises."""
         return self._about("drop", key, peer, token, timeout, tag, trace)
 
     def _about(self, what: str, key: Key, peer: Optional[str], token: bytes, timeout: Optional[float], tag: int,
