@@ -78,7 +78,7 @@ int kv_end_sync(struct kv_end *e, const char *what, int64_t deadline)
 	return kv_end_ask(e, what, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
 }
 
-static int bind(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, int64_t deadline)
+static int bind_end(struct kv_end *e, const struct kv_end_opts *o, size_t peer_len, int64_t deadline)
 {
 	struct kvpipe_rec_bind rec = {
 		.kind = o->kind,
@@ -121,7 +121,7 @@ static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end 
 	pthread_mutex_unlock(&e->kv->lock);
 	if (e->home)
 		err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity, deadline);
-	return err != 0 ? err : bind(e, o, peer_len, deadline);
+	return err != 0 ? err : bind_end(e, o, peer_len, deadline);
 }
 
 /* The daemon of an end that nobody knows yet has gone; one that refuses it, or breaks the protocol, has not. */

@@ -281,7 +281,6 @@ struct kvpipe_completion kv_completion(const struct kvpipe_cqe *e);
 
 void kv_drain(kvpipe_t *kv);               /* takes everything new off the completion queue; needs lock */
 void kv_advance(kvpipe_t *kv);             /* moves cq_head to the oldest foreign completion; needs lock */
-bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out); /* needs lock */
 void kv_settle(kvpipe_t *kv);              /* makes kvpipe_fd() agree with what there is; before lock is let go */
 
 /* ---- waiting ---- */

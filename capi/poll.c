@@ -35,7 +35,7 @@ static bool take_foreign(kvpipe_t *kv, struct kvpipe_completion *out)
 	return true;
 }
 
-bool kv_poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
+static bool poll_one(kvpipe_t *kv, struct kvpipe_completion *out)
 {
 	struct kv_note *n = kv->first;
 	bool foreign = kv->cq_head != kv->seen;
@@ -90,7 +90,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 	kv_wake_waiters(kv);
 	if (cap > INT32_MAX)
 		cap = INT32_MAX;
-	while ((uint32_t)n < cap && kv_poll_one(kv, &out[n]))
+	while ((uint32_t)n < cap && poll_one(kv, &out[n]))
 		n++;
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);

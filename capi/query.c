@@ -131,7 +131,7 @@ static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": still running", q->what, e->name);
 }
 
-static int wait(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
+static int wait_query(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 {
 	struct kv_end *e = q->end;
 	bool again;
@@ -167,7 +167,7 @@ int kvpipe_query_wait(kvpipe_query_t *q, int64_t timeout_ns, kvpipe_msg_t **out)
 	if (err != 0)
 		return err;
 	*out = NULL;
-	err = wait(q, deadline, out);
+	err = wait_query(q, deadline, out);
 	kv_end_leave(q->end);
 	return err;
 }
