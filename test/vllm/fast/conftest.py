@@ -3,8 +3,10 @@
 import gc
 import importlib.util
 import sys
+import types
 
 import places
+import pytest
 
 places.prepare()
 PACKAGE = places.ROOT / "python/tests"
@@ -22,3 +24,21 @@ def pytest_collection_finish():
     """What imports have made stays: the garbage collections around each test need not go through all of vLLM."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def node():
+    """A session without a daemon."""
+    from fakes import Session  # with vLLM, which not all tests need
+
+    with Session() as session:
+        yield session
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """[now], for the scheduler's side: it passes when the test says so."""
+    now = [100.0]
+    for module in ("offers", "operations", "silence", "waiting"):
+        monkeypatch.setattr(f"kvpipe.vllm.{module}.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    return now

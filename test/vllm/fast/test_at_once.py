@@ -3,8 +3,8 @@
 import types
 
 import pytest
-from fakes import Session, cache, ends, window
-from test_takes import BLOCK, SLOTS, TOKEN, blocks, request, scheduler, step
+from fakes import cache, ends, window
+from sides import BLOCK, SLOTS, TOKEN, blocks, request, scheduler, step
 
 from kvpipe import Completion, Reason, Status, Timeout, Unavailable
 from kvpipe.completion import Run
@@ -13,12 +13,6 @@ from kvpipe.vllm.layout import Heads
 from kvpipe.vllm.meta import Load, Place, Step
 from kvpipe.vllm.params import Settings
 from kvpipe.vllm.worker import Worker
-
-
-@pytest.fixture
-def node():
-    with Session() as session:
-        yield session
 
 
 def known(node, rate=1e12, **settings):

@@ -5,7 +5,7 @@ import types
 from unittest import mock
 
 import pytest
-from fakes import Session, cache, ends, full, window
+from fakes import cache, ends, full, window
 
 from kvpipe import Reason, Status, Unavailable
 from kvpipe.completion import Run
@@ -25,12 +25,6 @@ from kvpipe.vllm.waiting import Waiting
 from kvpipe.vllm.worker import Worker
 
 LOAD = Load(7, "r", "k", "other", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
-
-
-@pytest.fixture
-def node():
-    with Session() as session:
-        yield session
 
 
 @pytest.fixture

@@ -1,0 +1,106 @@
+"""How a load is counted whose parts are taken in several places: once, with the bytes of all, and as failed if any part is."""
+
+import pickle
+
+import pytest
+from fakes import ends
+from sides import TOKEN, begun, placed, request, scheduler, step
+
+from kvpipe import Reason, Status, Unavailable
+from kvpipe.vllm.loads import Loads
+from kvpipe.vllm.meta import Load
+
+
+@pytest.mark.parametrize("bad, failed, left", [({3}, (), True), ((), {"r"}, True), ({99}, {"other"}, False)])
+def test_what_failed_on_a_rank_elsewhere_alone_is_not_kept(node, bad, failed, left):
+    """The part that was taken here is done: only the workers' word says that it was for nothing."""
+    side = placed(scheduler(node, tp=2), "n", "far")
+    begun(side, request(100))
+    node.coming = [ends(2), ends(2, Status.RELEASED)]
+    step(side)
+    side.ended((), bad, failed)
+    assert (("drop", "k") in node.told, step(side).cancelled) == ((True, [2]) if left else (False, []))
+    side.ended({"r"}, (), ())
+    assert not side._ranks.takes and node.told.count(("drop", "k")) == left
+    counted = side.counts().data
+    assert (counted["failed"], len(counted["load_seconds"])) == (({"elsewhere": 1}, 0) if left else ({}, 1))
+
+
+@pytest.mark.parametrize("first", ["here", "elsewhere"])
+def test_a_load_with_parts_elsewhere_counts_once_all_are_there_with_the_bytes_of_all(node, first):
+    side = placed(scheduler(node, tp=4), "n", "far", "far", "far")
+    begun(side, request(100))
+    if first == "elsewhere":
+        side.ended({"r"}, (), ())
+        step(side)
+        assert side.counts() is None
+    node.coming = [ends(2)._replace(bytes=50), ends(2, Status.RELEASED)]
+    step(side)
+    if first == "here":
+        assert side.counts() is None
+        side.ended({"r"}, (), ())
+    assert side.counts().data["load_bytes"] == [200]
+
+
+def test_one_that_fails_here_counts_once_with_its_own_reason(node):
+    side = placed(scheduler(node, tp=2), "n", "far")
+    begun(side, request(100))
+    node.coming = [ends(2, Status.FAILED, Reason.PEER_GONE)]
+    step(side)
+    side.ended({"r"}, {3}, {"r"})
+    assert side.counts().data["failed"] == {"peer_gone": 1} and not side._operations.whole._open
+
+
+def test_a_load_that_is_refused_at_once_counts(node):
+    side = scheduler(node)
+    node.refuses = Unavailable("no")
+    begun(side, request(100))
+    assert side.counts().data["failed"] == {"refused": 1}
+
+
+class Awaited:
+    """A take of a worker that has ended."""
+
+    def __init__(self, end):
+        self.completion = end
+
+    def wait(self, timeout):
+        if self.completion.status != Status.DONE:
+            raise self.completion.error()
+
+    def cancel(self, timeout):
+        pass
+
+    def wait_released(self, timeout):
+        pass
+
+
+def layers_of(node, rank, end):
+    """(what a rank of two counts of a load layer by layer whose part ended so, the blocks that failed, of whom it was)"""
+    met, load = [], Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, True)
+    node.take = lambda *_, **options: Awaited(end)
+    loads = Loads(node, rank, lambda peer, rate: met.append(peer))
+    loads.begin([load])
+    loads.finish()
+    return loads.counts.take(), loads.bad, met
+
+
+DONE, LATE, GONE_BY = ends(7)._replace(bytes=50), ends(7, Status.FAILED, Reason.TIMEOUT), ends(7, Status.FAILED, Reason.PEER_GONE)
+
+
+@pytest.mark.parametrize("parts, sizes, failed", [
+    ([DONE, DONE], [100], {}),
+    ([LATE, LATE], [], {"timeout": 1}),
+    ([DONE, LATE], [], {"timeout": 1}),
+    ([LATE, DONE], [], {"timeout": 1}),
+    ([LATE, GONE_BY], [], {"timeout": 1}),
+])
+def test_a_load_that_a_step_waits_for_counts_once_and_as_failed_if_any_part_did(node, parts, sizes, failed):
+    first, second = (layers_of(node, rank, end)[0] for rank, end in enumerate(parts))
+    counted = pickle.loads(pickle.dumps(first)).aggregate(pickle.loads(pickle.dumps(second))).to_dict()
+    assert (counted["load_bytes"], len(counted["load_seconds"]), counted["failed"]) == (sizes, len(sizes), failed)
+
+
+@pytest.mark.parametrize("rank, end, bad, met", [(0, DONE, set(), ["other"]), (1, DONE, set(), []), (0, LATE, {1, 2}, [])])
+def test_one_rank_says_of_which_node_layers_came(node, rank, end, bad, met):
+    assert layers_of(node, rank, end)[1:] == (bad, met)

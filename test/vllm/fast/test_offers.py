@@ -1,0 +1,110 @@
+"""What the scheduler's side offers of a request that ends or is preempted, and when it takes that back."""
+
+import types
+
+import pytest
+from fakes import ends, full, window
+from sides import early, finished, request, scheduler, step
+from vllm.v1.request import RequestStatus
+
+from kvpipe import Status
+
+
+def prefilled(side, name="p"):
+    r = request(100, name)
+    r.kv_transfer_params = {"do_remote_decode": True}
+    side.add(r)
+    side.step(types.SimpleNamespace(num_scheduled_tokens={name: 100}, preempted_req_ids=None))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+    return side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
+
+
+def test_nothing_is_offered_when_the_session_of_a_rank_is_over(node):
+    side = scheduler(node)
+    assert prefilled(side)[0] and len(node.offered) == 1
+    side.lost()
+    assert prefilled(side, "q") == (False, None) and len(node.offered) == 1
+
+
+def test_nothing_is_offered_that_cannot_be_answered(node, monkeypatch):
+    side = scheduler(node)
+    monkeypatch.setattr("kvpipe.vllm.offers.wire.outgoing", lambda **_: {}["nothing"])
+    with pytest.raises(KeyError):
+        prefilled(side)
+    assert not node.offered and not step(side).sends
+
+
+def preempted(side):
+    """The tag of a request that is offered layer by layer, and what its step is told; that step writes its blocks."""
+    r = early(100, "p", key="t", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    side.allocated(r, None, 0)
+    (tag, running), = side._operations.running.items()
+    running.operation._end = ends(tag, Status.CANCELLED, released=False)
+    return tag, types.SimpleNamespace(num_scheduled_tokens={}, preempted_req_ids={"p"})
+
+
+def test_nobody_waits_for_an_offer_that_has_no_blocks_yet(node):
+    """Another connector may load the beginning: vLLM waits for that, and would free the request twice."""
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    side.allocated(r, None, 0)
+    assert finished(side, r) == (False, None)
+    assert node.said == [("withdraw", "transfer:t p")] and not step(side).sends
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
+    side = scheduler(node, layerwise=True)
+    tag, output = preempted(side)
+    heard = iter([*[[]] * late, [side._operations.running[tag].operation._end], [ends(tag, Status.RELEASED)]])
+    node.poll = lambda: next(heard, [])
+    side.step(output)
+    assert node.said == [("withdraw", "transfer:t")] and list(heard) == [] and tag not in side._operations.running
+
+
+def test_so_they_are_though_something_else_fails(node, monkeypatch):
+    side = scheduler(node, layerwise=True)
+    tag, output = preempted(side)
+    node.coming = [ends(tag, Status.CANCELLED)]
+    monkeypatch.setattr(side._operations, "collect", {}.__getitem__)
+    side.step(output)
+    assert node.said == [("withdraw", "transfer:t")] and tag not in side._operations.running
+
+
+@pytest.mark.parametrize("share, kept", [(0.09, True), (0.08, False)])
+def test_what_windows_have_left_is_not_counted_as_kept(node, share, kept):
+    """Of a hundred blocks nine are held, at the places of fourteen."""
+    side, r = scheduler(node, specs=[full(), window(20)], decode_offer_share=share), request(100)
+    r.kv_transfer_params = {"kvpipe": {"v": 1, "keep": 60}}
+    side.add(r)
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
+    assert side.finished(r, (list(range(1, 8)), [0] * 5 + [8, 9]))[0] == kept
+    assert [running.blocks for running in side._operations.running.values()] == [9] * kept
+
+
+def test_a_reset_cache_offers_nothing_of_before(node):
+    side = scheduler(node)
+    prefilled(side)
+    side.offers.reset()
+    assert node.said == [("withdraw", node.offered[0])]
+
+
+def test_blocks_that_do_not_come_back_are_waited_for_a_moment(node, clock):
+    """A step that waits for them computes nothing, and a daemon may stand still."""
+    offers, running = (side := scheduler(node)).offers, side._operations
+
+    def keep():
+        running.keep(running.tag(), "r", node.offer("k", []), blocks=3)
+
+    keep()
+    assert offers.give_back() and node.said == [("withdraw", "k")]
+    clock[0] += 0.9
+    assert offers.give_back()
+    clock[0] += 0.2
+    assert not offers.give_back()
+    keep()
+    assert offers.give_back(), "the next ones are waited for likewise"
+    running.running.clear()
+    step(side)
+    assert not offers.give_back() and not offers._asked_back

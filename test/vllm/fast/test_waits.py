@@ -1,0 +1,90 @@
+"""Requests that wait for their producers: for which of them no step does, and how often a producer hears of one."""
+
+import pytest
+from fakes import ends
+from sides import blocks, early, request, scheduler, step
+from vllm.v1.request import RequestStatus
+
+from kvpipe import Reason, Status, Unavailable
+
+
+@pytest.mark.parametrize("end, answer", [(ends(1), (99, False)), (ends(1, Status.FAILED, Reason.TIMEOUT), (0, False))])
+def test_no_step_waits_for_a_prefill_that_has_not_begun(node, end, answer):
+    side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
+    del r.kv_transfer_params["kvpipe"]["key"]
+    side.add(r)
+    assert side.matched(r, 0) == (None, False)
+    step(side)
+    assert side.matched(r, 0) == (None, False) and node.told == [("watch", "transfer:t")]
+    node.coming = [end]
+    step(side)
+    assert side.matched(r, 0) == answer
+
+
+def test_no_step_waits_for_layers_while_others_wait_for_those_of_this_engine(node):
+    """Two that hand over to each other would both wait."""
+    side, mine, r = scheduler(node, layerwise=True), early(100, "mine", do_remote_decode=True, do_remote_prefill=False), early(100)
+    side.add(mine)
+    side.allocated(mine, None, 0)
+    side.add(r)
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(r, 0) == (100, True), "it is loaded beside"
+    side.allocated(r, blocks(100), 100)
+    told = step(side)
+    assert list(told.recvs.values()) == ["r"] and not told.loads and [take["layered"] for take in node.taken] == [False]
+    mine.status = RequestStatus.FINISHED_ABORTED
+    side.finished(mine, ([],))
+    after = early(100, "after")
+    side.add(after)
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(after, 0) == (99, False)
+
+
+def test_a_producer_that_loads_all_the_same_does_it_beside(node):
+    """What layer by layer does not work with is allowed it: asynchronous scheduling, other connectors."""
+    side, r = scheduler(node, layerwise=True, role="kv_producer"), early(100)
+    side.add(r)
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(r, 0) == (100, True)
+    side.allocated(r, blocks(100), 100)
+    assert not step(side).loads and [take["layered"] for take in node.taken] == [False]
+
+
+def test_a_prefill_whose_producer_cannot_be_asked_is_not_waited_for(node, monkeypatch):
+    side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
+    del r.kv_transfer_params["kvpipe"]["key"]
+
+    def refuses(*_, **__):
+        raise Unavailable("no room for another")
+
+    monkeypatch.setattr(node, "watch", refuses)
+    side.add(r)
+    assert side.matched(r, 0) == (0, False)
+
+
+def test_a_producer_that_has_answered_hears_again_of_a_request_that_waits(node, clock):
+    side, watch = scheduler(node, lease=30.0), ("watch", "k")
+    side.add(request(100))
+    clock[0] += 11
+    step(side)
+    assert node.told == [watch], "the first is still on its way"
+    node.coming = [ends(1)]
+    step(side)
+    assert node.told == [watch] * 2
+    node.coming = [ends(2)]
+    step(side)
+    assert node.told == [watch] * 2, "just now"
+
+
+@pytest.mark.parametrize("lease, due", [(30.0, 3.1), (1.5, 0.6)])
+def test_a_producer_hears_again_before_a_lease_ends_that_its_daemon_cut(node, clock, lease, due):
+    side = scheduler(node, lease=lease)
+    side.add(request(100))
+    node.coming = [ends(1)]
+    for told, later in ((1, due - 0.2), (2, 0.2)):
+        clock[0] += later
+        step(side)
+        assert node.told == [("watch", "k")] * told
