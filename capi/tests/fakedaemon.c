@@ -322,3 +322,22 @@ kvpipe_t *fake_connect(struct fake *f)
 	return fake_connect_as(f, KVPIPE_ROLE_WORKER);
 }
 
+kvpipe_op_t fake_take(kvpipe_t *kv, uint64_t tag, int64_t timeout_ns)
+{
+	const uint32_t ids[] = { 3, 5 };
+	const struct kvpipe_blocks blocks[] = { { .group = 2, .ntokens = 2, .count = 2, .ids = ids },
+						{ .group = 5, .ntokens = 2, .count = 2, .ids = ids } };
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = "0123456789abcdef", .token_len = 16,
+						.blocks = blocks, .nblocks = 2, .tag = tag, .timeout_ns = timeout_ns);
+	kvpipe_op_t op;
+
+	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+	return op;
+}
+
+void fake_nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	(void)f;
+	(void)e;
+	(void)record;
+}

@@ -45,6 +45,10 @@ void *fake_arg(const struct fake *f);
 /* A session with it; ends the test when that fails. */
 kvpipe_t *fake_connect_as(struct fake *f, uint32_t role);
 kvpipe_t *fake_connect(struct fake *f); /* as a worker */
+/* A take of key "k", of two blocks in each of two groups; 0: the default time. */
+kvpipe_op_t fake_take(kvpipe_t *kv, uint64_t tag, int64_t timeout_ns);
+/* As .submission: every end is the test's to say. */
+void fake_nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record);
 
 /* All may be called from any thread. */
 void fake_post(struct fake *f, struct kvpipe_cqe e, const struct kvpipe_run *runs, uint32_t nruns, const char *text);

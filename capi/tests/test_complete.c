@@ -7,34 +7,14 @@
 #define TOKEN "0123456789abcdef"
 #define WAIT (60 * KV_SEC)
 
-static void nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
-{
-	(void)f;
-	(void)e;
-	(void)record;
-}
-
-static struct fake_conf by_hand = { .submission = nothing };
-
-static kvpipe_op_t take(kvpipe_t *kv, uint64_t tag)
-{
-	const uint32_t ids[] = { 3, 5 };
-	const struct kvpipe_blocks blocks[] = { { .group = 2, .ntokens = 2, .count = 2, .ids = ids },
-						{ .group = 5, .ntokens = 2, .count = 2, .ids = ids } };
-	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
-						.blocks = blocks, .nblocks = 2, .tag = tag);
-	kvpipe_op_t op;
-
-	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
-	return op;
-}
+static struct fake_conf by_hand = { .submission = fake_nothing };
 
 static void failed_runs(void)
 {
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
 	const struct kvpipe_run runs[] = { { 2, 3, 1 }, { 5, 0, UINT32_MAX } };
-	kvpipe_op_t op = take(kv, 9);
+	kvpipe_op_t op = fake_take(kv, 9, 0);
 	struct kvpipe_cqe e = { .user_data = op, .tag = 9, .op_id = 4, .bytes = 55, .status = KVPIPE_FAILED,
 				.reason = KVPIPE_E_CORRUPT, .rank = 3, .epoch = 7 };
 	struct kvpipe_completion c, again;
@@ -53,7 +33,7 @@ static void failed_runs(void)
 	CHECK_FAILS(kvpipe_wait(kv, op, 0, &c), KVPIPE_E_NOT_FOUND, "was freed");
 
 	/* Without a text there is still one. */
-	op = take(kv, 0);
+	op = fake_take(kv, 0, 0);
 	e = (struct kvpipe_cqe){ .user_data = op, .status = KVPIPE_FAILED, .reason = KVPIPE_E_EXPIRED };
 	fake_post(f, e, NULL, 0, NULL);
 	CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
@@ -66,7 +46,7 @@ static void failed_runs(void)
 /* Results reuse their ring; what a caller holds does not change until his next call. */
 static void lifetime(void)
 {
-	struct fake_conf conf = { .submission = nothing, .results = 512 };
+	struct fake_conf conf = { .submission = fake_nothing, .results = 512 };
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_completion c[3];
@@ -76,7 +56,7 @@ static void lifetime(void)
 	for (int round = 0; round < 200; round++) {
 		for (int i = 0; i < 3; i++) {
 			const struct kvpipe_run run = { 2, (uint32_t)(round + i), 1 };
-			op[i] = take(kv, 0);
+			op[i] = fake_take(kv, 0, 0);
 			snprintf(text[i], sizeof(text[i]), "round %d, operation %d", round, i);
 			fake_post(f, (struct kvpipe_cqe){ .user_data = op[i], .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY },
 				  &run, 1, text[i]);
@@ -99,7 +79,7 @@ static void more(void)
 {
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t op = take(kv, 0);
+	kvpipe_op_t op = fake_take(kv, 0, 0);
 	struct kvpipe_completion c[4];
 
 	CHECK_INT(kvpipe_op_released(kv, op), 0);
@@ -118,7 +98,7 @@ static void more(void)
 	kvpipe_op_free(kv, op);
 
 	/* All by poll, in order, each once. */
-	op = take(kv, 0);
+	op = fake_take(kv, 0, 0);
 	fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE);
 	fake_end(f, op, KVPIPE_QUARANTINED, KVPIPE_E_TIMEOUT, 0);
 	fake_end(f, op, KVPIPE_RELEASED, 0, 0);
@@ -140,7 +120,7 @@ static void foreign_one(struct fake *f, uint64_t tag, const char *text)
 /* Others' completions wait in the ring for poll; ours pass them by. */
 static void foreign(void)
 {
-	struct fake_conf conf = { .submission = nothing, .cq = 16 };
+	struct fake_conf conf = { .submission = fake_nothing, .cq = 16 };
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_completion c[20];
@@ -148,7 +128,7 @@ static void foreign(void)
 	for (uint64_t i = 0; i < 10; i++)
 		foreign_one(f, i, i == 3 ? "not yours" : NULL);
 	for (int i = 0; i < 6; i++) { /* our own, more than the ring has room for, one after the other */
-		kvpipe_op_t op = take(kv, 100);
+		kvpipe_op_t op = fake_take(kv, 100, 0);
 		fake_end(f, op, KVPIPE_DONE, 0, 0);
 		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c[0]), 0);
 		CHECK_INT(c[0].flags, 0);
@@ -160,7 +140,7 @@ static void foreign(void)
 		CHECK(c[i].tag == i && c[i].op == 0 && c[i].flags == KVPIPE_C_FOREIGN);
 	CHECK_INT(strcmp(c[3].message, "not yours"), 0);
 	CHECK_INT(fake_cq_head(f), 4);
-	kvpipe_op_t op = take(kv, 50); /* between others' */
+	kvpipe_op_t op = fake_take(kv, 50, 0); /* between others' */
 	fake_end(f, op, KVPIPE_DONE, 0, 0);
 	foreign_one(f, 11, NULL);
 	CHECK_INT(kvpipe_poll(kv, c, 20), 8);
@@ -181,7 +161,7 @@ static void freed(void)
 	struct kvpipe_completion c[4];
 
 	/* A running operation goes on, and comes by poll as foreign. */
-	kvpipe_op_t op = take(kv, 8);
+	kvpipe_op_t op = fake_take(kv, 8, 0);
 	kvpipe_op_free(kv, op);
 	CHECK_FAILS(kvpipe_wait(kv, op, 0, c), KVPIPE_E_NOT_FOUND, "was freed");
 	fake_post(f, (struct kvpipe_cqe){ .user_data = op, .tag = 8, .status = KVPIPE_FAILED, .flags = KVPIPE_C_MORE }, NULL, 0,
@@ -192,7 +172,7 @@ static void freed(void)
 	CHECK_INT(kvpipe_poll(kv, c, 4), 1);
 	CHECK(c[0].op == 0 && c[0].status == KVPIPE_RELEASED && c[0].flags == KVPIPE_C_FOREIGN);
 	/* One that ended and was not collected is forgotten with its completion. */
-	op = take(kv, 0);
+	op = fake_take(kv, 0, 0);
 	fake_end(f, op, KVPIPE_DONE, 0, 0);
 	CHECK_INT(kvpipe_op_released(kv, op), 1);
 	kvpipe_op_free(kv, op);
@@ -204,12 +184,12 @@ static void freed(void)
 
 static void limits(void)
 {
-	struct fake_conf conf = { .max_inflight = 2, .cq = 8, .submission = nothing };
+	struct fake_conf conf = { .max_inflight = 2, .cq = 8, .submission = fake_nothing };
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
 	struct kvpipe_completion c[8];
-	kvpipe_op_t op, a = take(kv, 0), b = take(kv, 0);
+	kvpipe_op_t op, a = fake_take(kv, 0, 0), b = fake_take(kv, 0, 0);
 
 	CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_QUOTA, 
 		    "2 operations are not released yet, the limit is 2 (the daemon's limits.inflight, at most a third of cq_entries = 4096)");
@@ -220,7 +200,7 @@ static void limits(void)
 	fake_end(f, b, KVPIPE_DONE, 0, 0);
 	CHECK_INT(kvpipe_wait_released(kv, a, WAIT), 0);
 	for (int i = 0; i < 7; i++) { /* nobody collects */
-		op = take(kv, 0);
+		op = fake_take(kv, 0, 0);
 		fake_end(f, op, KVPIPE_DONE, 0, 0);
 		CHECK_INT(kvpipe_op_released(kv, op), 1);
 	}
@@ -238,7 +218,7 @@ static void limits(void)
 static void uncollected(void)
 {
 	static const uint32_t flags[] = { 0, KVPIPE_OP_LAYERED };
-	struct fake_conf conf = { .max_inflight = 2, .cq = 8, .layers = 2, .submission = nothing };
+	struct fake_conf conf = { .max_inflight = 2, .cq = 8, .layers = 2, .submission = fake_nothing };
 
 	for (size_t n = 0; n < KV_COUNT(flags); n++) {
 		struct fake *f = fake_start(&conf);
@@ -264,7 +244,7 @@ static void hostile_entry(struct kvpipe_cqe e, const char *words)
 {
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t op = take(kv, 0);
+	kvpipe_op_t op = fake_take(kv, 0, 0);
 	struct kvpipe_completion c;
 
 	e.user_data = op;
@@ -294,7 +274,7 @@ static void hostile(void)
 	/* Entries of operations that never were, twice ended, released without an end: ignored. */
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t op = take(kv, 0);
+	kvpipe_op_t op = fake_take(kv, 0, 0);
 	struct kvpipe_completion c[8];
 	fake_end(f, 1ull << 63, KVPIPE_DONE, 0, 0);
 	fake_end(f, op + 1000, KVPIPE_DONE, 0, 0);
@@ -307,7 +287,7 @@ static void hostile(void)
 	CHECK(c[0].op == op && c[0].status == KVPIPE_DONE);
 
 	/* An impossible index. */
-	op = take(kv, 0);
+	op = fake_take(kv, 0, 0);
 	fake_set_cq_tail(f, 100000);
 	CHECK_INT(kvpipe_wait(kv, op, WAIT, c), 0);
 	CHECK(c[0].status == KVPIPE_FAILED && (c[0].flags & KVPIPE_C_MORE) != 0);
@@ -318,7 +298,7 @@ static void hostile(void)
 	/* One that moves back, over completions of others that were read and not collected. */
 	f = fake_start(&by_hand);
 	kv = fake_connect(f);
-	op = take(kv, 0);
+	op = fake_take(kv, 0, 0);
 	fake_end(f, 0, KVPIPE_DONE, 0, 0);
 	fake_end(f, 0, KVPIPE_DONE, 0, 0);
 	CHECK_INT(kvpipe_op_released(kv, op), 0);
@@ -330,7 +310,7 @@ static void hostile(void)
 
 	f = fake_start(&by_hand);
 	kv = fake_connect(f);
-	take(kv, 0);
+	fake_take(kv, 0, 0);
 	fake_await_submissions(f, 1);
 	fake_set_sq_head(f, 5);
 	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
@@ -344,7 +324,7 @@ static void hostile_result(void)
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_run lie = { .group = 0x40000000, .first = 0, .count = 0 }; /* read as a result's head: nfailed */
-	kvpipe_op_t op = take(kv, 0);
+	kvpipe_op_t op = fake_take(kv, 0, 0);
 	struct kvpipe_completion c;
 
 	fake_post(f, (struct kvpipe_cqe){ .status = KVPIPE_DONE }, &lie, 1, NULL);

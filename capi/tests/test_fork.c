@@ -117,16 +117,9 @@ static int in_a_child(void (*run)(void))
 	return WEXITSTATUS(status);
 }
 
-static void nothing(struct fake *fake, const struct kvpipe_sqe *e, const uint8_t *record)
-{
-	(void)fake;
-	(void)e;
-	(void)record;
-}
-
 static void parents_handle(void)
 {
-	struct fake_conf conf = { .submission = nothing };
+	struct fake_conf conf = { .submission = fake_nothing };
 	struct kvpipe_offer_opts offer = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
 	struct kvpipe_completion c;
 

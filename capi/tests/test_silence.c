@@ -7,30 +7,9 @@
 #include <poll.h>
 #include <sched.h>
 
-#define TOKEN "0123456789abcdef"
 #define WAIT (60 * KV_SEC)
 
-static void nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
-{
-	(void)f;
-	(void)e;
-	(void)record;
-}
-
-static struct fake_conf by_hand = { .submission = nothing };
-
-static kvpipe_op_t take_for(kvpipe_t *kv, int64_t timeout_ns)
-{
-	const uint32_t ids[] = { 3, 5 };
-	const struct kvpipe_blocks blocks[] = { { .group = 2, .ntokens = 2, .count = 2, .ids = ids },
-						{ .group = 5, .ntokens = 2, .count = 2, .ids = ids } };
-	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
-						.blocks = blocks, .nblocks = 2, .tag = 6, .timeout_ns = timeout_ns);
-	kvpipe_op_t op;
-
-	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
-	return op;
-}
+static struct fake_conf by_hand = { .submission = fake_nothing };
 
 static kvpipe_op_t offer_for(kvpipe_t *kv, int64_t lease_ns)
 {
@@ -61,7 +40,7 @@ static void deadline(void)
 	struct kvpipe_completion c;
 
 	for (int i = 0; i < 4; i++) {
-		kvpipe_op_t op = take_for(kv, KV_MS);
+		kvpipe_op_t op = fake_take(kv, 6, KV_MS);
 		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
 		CHECK(c.status == KVPIPE_FAILED && c.reason == KVPIPE_E_TIMEOUT && c.flags == KVPIPE_C_MORE && c.tag == 6);
 		CHECK_HAS(c.message, "the deadline of 1 ms passed and the daemon does not answer: ");
@@ -84,10 +63,10 @@ static void deadline(void)
 	CHECK_INT(kvpipe_connected(kv), 1);
 	/* A daemon that is stopped altogether: the same. FOREVER ends at the deadline. */
 	fake_pause(f, true);
-	kvpipe_op_t op = take_for(kv, KV_MS);
+	kvpipe_op_t op = fake_take(kv, 6, KV_MS);
 	CHECK_INT(kvpipe_wait(kv, op, KVPIPE_FOREVER, &c), 0);
 	CHECK_INT(c.reason, KVPIPE_E_TIMEOUT);
-	CHECK_FAILS(kvpipe_cancel(kv, take_for(kv, 0), KV_MS, NULL), KVPIPE_E_TIMEOUT, "did not answer within 1 ms: ");
+	CHECK_FAILS(kvpipe_cancel(kv, fake_take(kv, 6, 0), KV_MS, NULL), KVPIPE_E_TIMEOUT, "did not answer within 1 ms: ");
 	CHECK_FAILS(kvpipe_offer_seal(kv, offer_for(kv, 0), KV_MS), KVPIPE_E_TIMEOUT, "did not answer within 1 ms: ");
 	fake_pause(f, false);
 	kvpipe_close(kv);
@@ -118,7 +97,7 @@ static void lease(void)
 	kvpipe_close(kv);
 	fake_stop(f);
 
-	struct fake_conf conf = { .submission = nothing, .request = no_pong };
+	struct fake_conf conf = { .submission = fake_nothing, .request = no_pong };
 	f = fake_start(&conf);
 	kv = fake_connect(f);
 	op = offer_for(kv, KV_MS);
@@ -145,7 +124,7 @@ static bool later(struct fake *f, const struct kvpipe_ctl *head, const void *bod
 /* It was the engine that stood still until the daemon's time was over: the answer lies in the socket, and counts. */
 static void unread(void)
 {
-	struct fake_conf conf = { .submission = nothing, .request = later };
+	struct fake_conf conf = { .submission = fake_nothing, .request = later };
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_completion c;
@@ -173,7 +152,7 @@ static void last_words(void)
 	for (int i = 0; i < 50; i++) {
 		struct fake *f = fake_start(&by_hand);
 		kvpipe_t *kv = fake_connect(f);
-		kvpipe_op_t op = take_for(kv, 0);
+		kvpipe_op_t op = fake_take(kv, 6, 0);
 		struct kvpipe_completion c;
 
 		fake_end(f, op, KVPIPE_DONE, 0, 0);
@@ -189,7 +168,7 @@ static void bye(void)
 {
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t op = take_for(kv, 0), other = take_for(kv, 0);
+	kvpipe_op_t op = fake_take(kv, 6, 0), other = fake_take(kv, 6, 0);
 	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
 
 	fake_bye(f, KVPIPE_E_BUSY, "a newer instance of engine e");
@@ -213,7 +192,7 @@ static void malformed(void)
 {
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_op_t op = take_for(kv, 0);
+	kvpipe_op_t op = fake_take(kv, 6, 0);
 	uint32_t junk[4] = { 1, 2, 3, 4 };
 
 	fake_send(f, 999, 0, junk, sizeof(junk)); /* of a later protocol: skipped */

@@ -12,14 +12,7 @@
 #define TOKEN "0123456789abcdef"
 #define WAIT (60 * KV_SEC) /* a lost wake-up shows as a timeout */
 
-static void nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
-{
-	(void)f;
-	(void)e;
-	(void)record;
-}
-
-static struct fake_conf by_hand = { .submission = nothing };
+static struct fake_conf by_hand = { .submission = fake_nothing };
 
 static kvpipe_op_t take(kvpipe_t *kv, uint32_t flags)
 {

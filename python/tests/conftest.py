@@ -7,6 +7,7 @@ import signal
 import tempfile
 import threading
 
+import kvpipe
 import pytest
 from caches import Cache
 from daemons import READER, ROOT, Daemon, logs
@@ -87,6 +88,14 @@ def far(folder, near):
 def name(request):
     """Of a pipe or buffer of this test's own: what an earlier one left lingers under its name."""
     return request.node.nodeid.rpartition("/")[2]
+
+
+@pytest.fixture(params=["one node", "two nodes"])
+def two(request, near, far):
+    """Two engines, and how the second one names the node of the first."""
+    there = near if request.param == "one node" else far
+    with kvpipe.connect(near.socket, engine_id="a") as a, kvpipe.connect(there.socket, engine_id="b") as b:
+        yield a, b, None if there is near else near.node
 
 
 @pytest.fixture

@@ -15,14 +15,6 @@ from daemons import Daemon
 from engines import why_late
 
 
-@pytest.fixture(params=["one node", "two nodes"])
-def two(request, near, far):
-    """Two engines, and how the second one names the node of the first."""
-    there = near if request.param == "one node" else far
-    with kvpipe.connect(near.socket, engine_id="a") as a, kvpipe.connect(there.socket, engine_id="b") as b:
-        yield a, b, None if there is near else near.node
-
-
 @pytest.fixture
 def ends(two, name):
     a, b, peer = two

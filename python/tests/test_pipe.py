@@ -16,14 +16,6 @@ from engines import PATIENCE, why_late
 from kvpipe import RawTensor
 
 
-@pytest.fixture(params=["one node", "two nodes"])
-def two(request, near, far):
-    """Two engines, and how the second one names the node of the first."""
-    there = near if request.param == "one node" else far
-    with kvpipe.connect(near.socket, engine_id="a") as a, kvpipe.connect(there.socket, engine_id="b") as b:
-        yield a, b, None if there is near else near.node
-
-
 @pytest.fixture
 def pipe(two, name):
     a, b, peer = two
