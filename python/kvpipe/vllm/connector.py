@@ -7,7 +7,7 @@ from typing import Any
 
 from . import compat
 from .compat import Role, logger
-from .guard import kept_in, nothing, told
+from .guard import kept_in, nothing, passed_on
 from .layout import Heads
 from .meta import QUIET, Lost, Step
 from .params import Settings
@@ -125,7 +125,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def get_mem_pool_context(self) -> Any:
         return self._worker.memory.allocating()
 
-    @told
+    @passed_on
     def register_kv_caches(self, kv_caches: Any) -> None:
         self._worker.place.alone = alone = compat.is_alone(self)
         if self._layerwise and not alone and self._vllm_config.kv_transfer_config.kv_role != "kv_producer":
@@ -133,7 +133,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
                              "what was computed behind a load that fails; leave it out")
         self._worker.memory.register(kv_caches)
 
-    @told
+    @passed_on
     def unregister_kv_caches(self) -> None:
         self._worker.memory.sleep()
 

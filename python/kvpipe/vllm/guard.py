@@ -49,7 +49,7 @@ def going_on(where: str) -> Iterator[None]:
         logger.exception("kvpipe: %s", where)
 
 
-def told(hook: _F) -> _F:
+def passed_on(hook: _F) -> _F:
     """For what the engine must not go on without: it gets the Error, in one line."""
 
     @functools.wraps(hook)

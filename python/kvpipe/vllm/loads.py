@@ -15,7 +15,7 @@ from .stats import Counts, reason
 _ALL = 0xFFFFFFFF
 
 
-def told(c: Completion) -> Set[int]:
+def failed_blocks(c: Completion) -> Set[int]:
     """The blocks that failed, of a take that says which."""
     if any(run.stop >= _ALL for run in c.failed):
         return set()
@@ -137,7 +137,7 @@ class Loads:
         return False
 
     def _spoil(self, load: Load, end: Optional[Completion] = None) -> None:
-        bad = told(end) if end is not None else set()
+        bad = failed_blocks(end) if end is not None else set()
         self.bad |= bad or {i for i in load.blocks[0] if i != NO_BLOCK}
 
 

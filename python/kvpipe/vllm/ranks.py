@@ -25,7 +25,7 @@ class Ranks:
         self.unknown = self.alone = False
         self.refused = ""
 
-    def told(self, places: Dict[Tuple[int, int], Any]) -> None:
+    def placed(self, places: Dict[Tuple[int, int], Any]) -> None:
         """By (pp, tp). What connectors beside this one have their workers tell comes here too."""
         ours = {rank: place for rank, place in places.items() if isinstance(place, Place)}
         apart = sorted(tp + pp * self._tp for (pp, tp), place in ours.items() if place.node != self._here)

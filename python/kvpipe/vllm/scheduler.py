@@ -58,7 +58,7 @@ class Scheduler:
 
     def places(self, places: Dict[Tuple[int, int], Any]) -> None:
         """What the workers have told, by (pp, tp)."""
-        self._ranks.told(places)
+        self._ranks.placed(places)
         self._at_once.possible = self._at_once.possible and self._ranks.alone and not self._ranks.apart
         self.offers.refused = self._ranks.refused
         if self._ranks.unknown:
@@ -114,7 +114,7 @@ class Scheduler:
         awaited = layers or self._at_once.may(source, stop - computed) and self._waiting.answered(name, atonce.ANSWER)
         if name not in self._waiting.requests:  # its producer has just said that there is nothing
             return 0, False
-        self._waiting.told(name, computed, awaited)
+        self._waiting.engine_asked(name, computed, awaited)
         self._promised.put(name, source.key)
         return stop - computed - (awaited and stop == request.num_tokens), not awaited  # one is computed, to sample from
 

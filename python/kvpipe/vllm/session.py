@@ -9,13 +9,13 @@ from typing import Any, Optional
 from .. import Busy, Error, Node, Unavailable, connect
 from .._library import library
 from .compat import logger
-from .guard import told
+from .guard import passed_on
 from .params import Settings
 
 _AGAIN = 0.25
 
 
-@told
+@passed_on
 def open_session(settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
     """Waits for the daemon at most ``connect_timeout``. Raises RuntimeError, in one line that says what to do."""
     library()  # one that is missing is not about to come, as a daemon may be

@@ -40,7 +40,7 @@ class Waiting:
         self._operations.wanted.put(request, source.key)
         self.requests[request] = self._watch(request, Known(source, 0, False))
 
-    def told(self, request: str, start: int, awaited: bool) -> None:
+    def engine_asked(self, request: str, start: int, awaited: bool) -> None:
         self.requests[request] = self.requests[request]._replace(start=start, awaited=awaited)
 
     def forget(self, key: str) -> None:

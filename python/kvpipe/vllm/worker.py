@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from .. import Completion, Error, Node, Status
 from . import bell, layout
 from .compat import Results, by_blocks, logger
-from .loads import Loads, told
+from .loads import Loads, failed_blocks
 from .meta import QUIET, Lost, Place, Step, end_of, layer_of, start_of
 from .memory import Memory
 from .params import Settings
@@ -146,7 +146,7 @@ class Worker:
 
     def _spread(self, c: Completion) -> bool:
         """Names the blocks that failed; False when that cannot be done block by block."""
-        bad = told(c) if self._by_blocks else set()
+        bad = failed_blocks(c) if self._by_blocks else set()
         self._loads.bad |= bad
         return bool(bad)
 
