@@ -69,15 +69,20 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if m.kind != ring.CtlHello {
 		return nil, invalid("the first message has type %d: must be HELLO (1)", m.kind)
 	}
+	// Versions come first: what else a HELLO has, and how long it is, may be another in each.
+	var abi struct{ Min, Max uint32 }
+	if _, err := ring.Decode(m.body, &abi, "hello"); err != nil {
+		return nil, invalid("%v", err)
+	}
+	oldest, newest := v.cfg.ABI[0], v.cfg.ABI[1]
+	if abi.Min > newest || abi.Max < oldest || abi.Min > abi.Max {
+		return nil, refuse(transfer.Incompatible, "the library speaks ring protocol %d to %d, this daemon (%s) %d to %d: use a library and a daemon of neighbouring versions",
+			abi.Min, abi.Max, v.cfg.Version, oldest, newest)
+	}
 	var h ring.Hello
 	rest, err := ring.Decode(m.body, &h, "hello")
 	if err != nil {
 		return nil, invalid("%v", err)
-	}
-	oldest, newest := v.cfg.ABI[0], v.cfg.ABI[1]
-	if h.ABIMin > newest || h.ABIMax < oldest || h.ABIMin > h.ABIMax {
-		return nil, refuse(transfer.Incompatible, "the library speaks ring protocol %d to %d, this daemon (%s) %d to %d: use a library and a daemon of neighbouring versions",
-			h.ABIMin, h.ABIMax, v.cfg.Version, oldest, newest)
 	}
 	if len(rest) != 0 {
 		return nil, invalid("hello: %d bytes too many", len(rest))

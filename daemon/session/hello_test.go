@@ -49,6 +49,7 @@ func TestHelloIsJudged(t *testing.T) {
 	}{
 		{func(h *ring.Hello) { h.ABIMin, h.ABIMax = 2, 3 }, transfer.Incompatible, "speaks ring protocol 2 to 3, this daemon (test) 1 to 1"},
 		{func(h *ring.Hello) { h.ABIMin, h.ABIMax = 0, 0 }, transfer.Incompatible, "ring protocol 0 to 0"},
+		{func(h *ring.Hello) { h.ABIMin, h.ABIMax, h.Reserved[0] = 2, 3, 1 }, transfer.Incompatible, "ring protocol 2 to 3"}, // whatever that version has there
 		{func(h *ring.Hello) { h.Features = 1 << 40 }, transfer.Incompatible, "0x10000000000"},
 		{func(h *ring.Hello) { h.Reserved[351] = 1 }, transfer.Invalid, "reserved"},
 		{func(h *ring.Hello) { h.Role = 4 }, transfer.Invalid, "role is 4"},
