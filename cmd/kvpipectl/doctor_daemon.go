@@ -144,7 +144,9 @@ func peerFix(p admin.Peer) string {
 	switch text := strings.ToLower(p.Problem); {
 	case strings.Contains(text, "certificate"), strings.Contains(text, "tls"):
 		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
-	case strings.Contains(text, "refused"):
+	case strings.Contains(text, "of the peer protocol"):
+		return "upgrade the older of the two daemons: kvpipectl version on both nodes shows which"
+	case strings.Contains(text, "connection refused"):
 		return "start kvpiped on " + p.Node + ", and see that it listens on " + p.Address + " (kvpipectl status there)"
 	case strings.Contains(text, "no such host"), strings.Contains(text, "lookup"), strings.Contains(text, "answers there"):
 		return "mend the address of " + p.Node + " under [peers.nodes] in kvpiped.toml"
