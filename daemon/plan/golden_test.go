@@ -20,6 +20,9 @@ import (
 //	blocks group=0 tokens=0+8 ids=3,4,-
 //
 //	plan [slice=N] [layered] [whole] [samenode]
+//
+// The other daemon plans by itself: a script that comes to have other runs is another version of the peer protocol, or an older daemon puts the
+// bytes elsewhere. Scripts may be added, and may come to be refused.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var req plan.Request
