@@ -144,9 +144,9 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 			      paths->path[0], paths->why);
 	if (paths->named != NULL)
 		return kv_err(KVPIPE_E_UNAVAILABLE,
-			      "no daemon at %s%s: start one there (\"systemctl start kvpiped\", or \"kvpiped --dev --socket\"), "
+			      "no daemon at %s%s: start one there (\"systemctl start kvpiped\", or \"kvpiped --dev --socket %s\"), "
 			      "or name a running daemon's socket",
-			      paths->path[0], paths->named);
+			      paths->path[0], paths->named, paths->path[0]);
 	return kv_err(KVPIPE_E_UNAVAILABLE,
 		      "no daemon at %s%s%s: start \"kvpiped --dev\", or point KVPIPE_SOCKET at a running daemon's socket",
 		      paths->path[0], paths->n > 1 ? " or " : "", paths->n > 1 ? paths->path[1] : "");

@@ -21,7 +21,7 @@ func (c *ctl) status() *cobra.Command {
 func printStatus(w io.Writer, s admin.Status) {
 	t := newTable(w)
 	t.row("node", s.Node)
-	t.row("state", fmt.Sprintf("%s for %s", s.State, age(s.Uptime)))
+	t.row("state", fmt.Sprintf("%s, up for %s", s.State, age(s.Uptime)))
 	t.row("version", s.Version)
 	t.row("incarnation", fmt.Sprintf("%s (epoch %d)", s.Incarnation, s.Epoch))
 	t.row("socket", s.Socket)

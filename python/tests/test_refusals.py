@@ -266,16 +266,18 @@ def test_completions(near):
 
 
 def test_no_daemon(folder, monkeypatch):
-    start = ["no daemon at", '"kvpiped --dev --socket"), or name a running daemon\'s socket']
+    def start(path):
+        return ["no daemon at", f'"kvpiped --dev --socket {path}"), or name a running daemon\'s socket']
+
     missing = str(folder / "missing.sock")
-    refused(kvpipe.Unavailable, start + [missing], lambda: kvpipe.connect(missing, engine_id="e"))
+    refused(kvpipe.Unavailable, start(missing), lambda: kvpipe.connect(missing, engine_id="e"))
     monkeypatch.setenv("KVPIPE_SOCKET", missing)
-    refused(kvpipe.Unavailable, start + [missing + ", which KVPIPE_SOCKET names"], lambda: kvpipe.connect(engine_id="e"))
+    refused(kvpipe.Unavailable, start(missing) + [missing + ", which KVPIPE_SOCKET names"], lambda: kvpipe.connect(engine_id="e"))
     left = str(folder / "left.sock")  # by a daemon that is gone
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.bind(left)
         s.listen()
-    refused(kvpipe.Unavailable, start + [left], lambda: kvpipe.connect(left, engine_id="e"))
+    refused(kvpipe.Unavailable, start(left), lambda: kvpipe.connect(left, engine_id="e"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         silent = str(folder / "silent.sock")
         s.bind(silent)
