@@ -40,10 +40,18 @@ func changed(a, b reflect.Value, prefix string, out *[]string) {
 		switch {
 		case a.Field(i).Kind() == reflect.Struct:
 			changed(a.Field(i), b.Field(i), name+".", out)
-		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
+		case !same(a.Field(i), b.Field(i)):
 			*out = append(*out, name)
 		}
 	}
+}
+
+// same: a list or a table of none is as one that is not there.
+func same(a, b reflect.Value) bool {
+	if k := a.Kind(); (k == reflect.Slice || k == reflect.Map) && a.Len()+b.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
 // Reload sets the keys of c that can change while the daemon runs to what next has.
