@@ -82,7 +82,8 @@ def _torch(what: str, t: Any) -> Described:
 
 
 def _numpy(what: str, a: Any) -> Described:
-    if isinstance(a, sys.modules["numpy"].ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # numpy would import it, and a child forked meanwhile would wait for that for ever
+    if isinstance(a, getattr(masked, "MaskedArray", ())):
         raise Invalid(f"{what}: a masked array cannot be sent, its mask would be lost: send a.filled(value), or a.data and the mask")
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
@@ -142,11 +143,11 @@ def _buffer(what: str, view: memoryview) -> Described:
 
 def describe(what: str, value: Any) -> Described:
     """The struct for any tensor: torch's, numpy's, RawTensor, or a buffer (bytes, array.array, memoryview)."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and isinstance(value, torch.Tensor):
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")  # another thread may be about to import them
+    if isinstance(value, getattr(torch, "Tensor", ())):
         return _torch(what, value)
-    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-        return _numpy(what, numpy.asanyarray(value))
+    if isinstance(value, (getattr(numpy, "ndarray", ()), getattr(numpy, "generic", ()))):
+        return _numpy(what, sys.modules["numpy"].asanyarray(value))
     if isinstance(value, RawTensor):
         return _raw(what, value)
     view = _values.view(value)

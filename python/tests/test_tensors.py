@@ -192,6 +192,28 @@ with kvpipe.connect({near.socket!r}, engine_id="a") as node:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_while_another_thread_imports_a_framework(pipe, monkeypatch, framework):
+    monkeypatch.setitem(sys.modules, framework, type(sys)(framework))
+    tx, rx = pipe
+    tx.send_tensor(b"abc")
+    assert bytes(rx.recv_tensor(framework="raw").data) == b"abc"
+
+
+def test_sending_an_array_imports_nothing(near):
+    """A child that is forked during another thread's import would wait for it for ever."""
+    code = f"""
+import sys, kvpipe, numpy
+with kvpipe.connect({near.socket!r}, engine_id="a") as node:
+    with node.pipe("q", "send", capacity=4096) as tx:
+        tx.send_tensor(b"abc")
+        before = set(sys.modules)
+        tx.send_tensor(numpy.arange(3))
+        assert not set(sys.modules) - before, set(sys.modules) - before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_what_would_come_as_something_else_is_refused(pipe):
     tx, rx = pipe
     big = numpy.arange(3, dtype=">f4")
