@@ -71,6 +71,8 @@ class Session:
         self._handle: Optional[int] = handle
         self._late: Optional[int] = None  # the handle, from when nobody gets it any more until somebody closes it
         self._closing = False  # close() waits for those inside; else the last one to leave closes the handle
+        self._closer: Optional[int] = None  # the thread that does
+        self._over = False  # the handle is closed
         self._why = why
         self._inside: List[int] = []  # threads; one may be there twice
         self._changed = threading.Condition(threading.RLock())
@@ -125,12 +127,18 @@ class Session:
 
     def _finish(self, handle: int) -> None:
         """Closes the handle, and then ends what was made with it, whatever a signal handler raises meanwhile."""
+        self._closer = _here.thread
         operations, began = self._held(), time.monotonic()
-        with _said.call(self.lib):
-            try:
-                self._free(handle)
-            finally:
-                self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
+        try:
+            with _said.call(self.lib):
+                try:
+                    self._free(handle)
+                finally:
+                    self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
 
     def _held(self) -> "List[Operation]":
         """A thread whose offer or take was just submitted may enter it meanwhile, which values() does not stand."""
@@ -195,16 +203,18 @@ class Session:
         """Ends the session. patience: seconds that other threads' calls get to leave; None, as long as they need.
 
         The last one to leave closes the handle when that is not enough, and when the calling thread is inside itself:
-        in a signal handler, or by the garbage collector.
+        in a signal handler, or by the garbage collector. Who comes while another thread closes it waits for that.
         """
         first = alone = False
         late = None
         try:
             with self._changed:
                 if self._handle is None:
+                    if _here.thread != self._closer and _here.thread not in self._inside:
+                        self._changed.wait_for(lambda: self._over, _FENCE_SECONDS if patience is None else patience)
                     return
                 try:
-                    self._closing = True
+                    self._closing, self._closer = True, _here.thread
                     self._late, self._handle = self._handle, None
                     first = True
                     others = self._changed.wait_for(lambda: all(thread == _here.thread for thread in self._inside), patience)
@@ -227,6 +237,7 @@ class Session:
         self.submitting = threading.RLock()
         self._inside = [thread for thread in self._inside if thread == _here.thread]  # in a call that a signal handler interrupted
         self._late = None
+        self._over = True
         self._why = _FORKED
         self._handle = None
         self.listeners = {}

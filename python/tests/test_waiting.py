@@ -133,6 +133,38 @@ def test_who_comes_while_a_session_closes_does_not_keep_it_open():
     assert freed == [7]
 
 
+def test_who_closes_a_session_that_another_thread_closes_waits_for_its_end():
+    order, closing, waiting, go = [], threading.Event(), threading.Event(), threading.Event()
+
+    class Door(threading.Condition):
+        def wait(self, *args):
+            waiting.set()
+            return super().wait(*args)
+
+    def free(_):
+        session.close()  # as a signal handler does: there is nothing to wait for
+        closing.set()
+        assert go.wait(60)
+        order.append("freed")
+
+    def second():
+        session.close()
+        order.append("closed")
+        waiting.set()
+
+    session = Session(None, 7, free=free)
+    threads = [threading.Thread(target=session.close), threading.Thread(target=second)]
+    threads[0].start()
+    assert closing.wait(60)
+    session._changed = Door()
+    threads[1].start()
+    assert waiting.wait(60)
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    assert order == ["freed", "closed"]
+
+
 class Rang(Exception):
     """What a signal handler raises."""
 
