@@ -117,28 +117,25 @@ class Session:
 
     def _left(self) -> None:
         """Tells close(), or does what it could not wait for."""
-        late = None
         with self._changed:
             self._changed.notify_all()
-            if not self._inside and not self._closing:
-                late, self._late = self._late, None
-        if late is not None:
-            self._finish(late)
+            mine = self._late is not None and not self._inside and not self._closing
+        if mine:
+            self._finish()
 
-    def _finish(self, handle: int) -> None:
-        """Closes the handle, and then ends what was made with it, whatever a signal handler raises meanwhile."""
-        self._closer = _here.thread
+    def _finish(self) -> None:
+        """Closes the handle, and then ends what was made with it, whatever a signal handler raises meanwhile. When it raises before that,
+        the handle is there for the next close()."""
         operations, began = self._held(), time.monotonic()
-        try:
-            with _said.call(self.lib):
-                try:
-                    self._free(handle)
-                finally:
-                    self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
-        finally:
-            with self._changed:
-                self._over = True
-                self._changed.notify_all()
+        with _said.call(self.lib):
+            if self._late is None:
+                return
+            # No call in between, so neither another thread nor a signal handler.
+            handle, self._late, self._closer = self._late, None, _here.thread
+            try:
+                self._free(handle)
+            finally:
+                self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
 
     def _held(self) -> "List[Operation]":
         """A thread whose offer or take was just submitted may enter it meanwhile, which values() does not stand."""
@@ -156,6 +153,9 @@ class Session:
         for region in list(self.regions.values()):
             region._end()
         self.regions.clear()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
     def may_own(self, what: str) -> None:
         if not self.owns_memory:
@@ -205,13 +205,12 @@ class Session:
         The last one to leave closes the handle when that is not enough, and when the calling thread is inside itself:
         in a signal handler, or by the garbage collector. Who comes while another thread closes it waits for that.
         """
-        first = alone = False
-        late = None
+        first = alone = mine = False
         try:
             with self._changed:
                 if self._handle is None:
-                    if _here.thread != self._closer and _here.thread not in self._inside:
-                        self._changed.wait_for(lambda: self._over, _FENCE_SECONDS if patience is None else patience)
+                    # It is here still when an interrupt ended this thread's close().
+                    mine = self._closer == _here.thread and self._late is not None and not self._closing and not self._inside
                     return
                 try:
                     self._closing, self._closer = True, _here.thread
@@ -222,14 +221,20 @@ class Session:
                 finally:
                     self._closing = False
                     # Who comes now finds no handle, and need not be waited for. Nor is anybody to come when an interrupt ended the wait.
-                    if self._handle is None and (alone or not self._inside):
-                        late, self._late = self._late, None
+                    mine = self._handle is None and (alone or not self._inside)
         finally:
             if first:
                 for operation in self._held():
                     operation._abandon(Closed("the session was closed while the operation ran"))
-            if late is not None:
-                self._finish(late)
+            if mine:
+                self._finish()
+            self._await_end(_FENCE_SECONDS if patience is None else patience)
+
+    def _await_end(self, patience: float) -> None:
+        """Waits for the thread that closes the handle, if it is another one."""
+        with self._changed:
+            if _here.thread != self._closer and _here.thread not in self._inside:
+                self._changed.wait_for(lambda: self._over, patience)
 
     def _forked(self) -> None:
         """In a child. Locks may be held by threads that are not here; the handle is left alone for the same reason."""

@@ -218,6 +218,23 @@ def test_an_interrupt_of_close_as_the_last_one_leaves():
     assert freed == [7]
 
 
+@pytest.mark.parametrize("where", ["before", "about"])
+def test_an_interrupt_before_the_library_closes_leaves_that_to_the_next_close(monkeypatch, where):
+    freed = []
+    session = Session(None, 7, free=freed.append)
+    with monkeypatch.context() as patch:
+        if where == "before":
+            patch.setattr(session, "_held", ring)
+        else:
+            patch.setattr(_session._said, "enter", ring)
+        with pytest.raises(Rang):
+            session.close()
+    assert session.closed and freed == []
+    session.close()
+    session.close()
+    assert freed == [7]
+
+
 def test_an_interrupt_of_close_is_heard_and_the_session_ends(near):
     """A handler that raises as the main thread closes a node that another thread uses."""
     with Cache(near.socket, "interrupted") as cache:
