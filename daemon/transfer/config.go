@@ -61,6 +61,7 @@ type Broken struct {
 	Gap         bool // a pipe goes on behind an item that was refused
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
 	Doubt       bool // one that may have been received goes back
+	Outage      bool // the word that it was does not count after a long outage
 	Ranks       Kind // of such operations of a scheduler, the ranks are told that memory is free while it may still be touched
 	Stranger    bool // takes, watches and drops with any token, content digest and layout are right
 	Lease       bool // offers outlive their lease

@@ -26,7 +26,7 @@ func (m *Machine) doubt(k *seeker) {
 // doubtOver: the word did not come for long. A pipe's next receiver numbers what there is anew, and what is read by its key is read again:
 // of these nothing is kept in doubt.
 func (m *Machine) doubtOver(k *seeker) {
-	if it := k.item; it == nil || it.form == MatchKey || len(k.place.early) > 0 {
+	if it := k.item; it == nil || it.form == MatchKey || len(k.place.early) > 0 || m.cfg.Broken.Outage {
 		m.unseek(k)
 	} else {
 		it.doubt = k

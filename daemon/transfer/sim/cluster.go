@@ -61,6 +61,7 @@ type Cluster struct {
 	outlived int // offers that outlived a session
 	crowded  int // times that a peer was told that there is no room
 	readOut  int // sessions of dead processes with something in their rings
+	reloads  int // configurations that were read again
 	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
@@ -80,6 +81,7 @@ type faults struct {
 	lazy                     int // engines that collect completions late
 	unread                   int // of submissions: neither it nor what follows is read for a while
 	drain                    int // per chance of trouble: a daemon is told to shut down, and does later
+	reload                   int // per chance of trouble: a daemon's limits and leases change
 	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
 	loyal                    int // engines that outlive a crash of their daemon
@@ -125,8 +127,8 @@ func New(opts Options) *Cluster {
 	c.cfg.Linger, c.cut = r.span(100*ms, 3*second), briefly
 	if opts.Ends { // a word about an item that is in doubt is waited for longer than most partitions last
 		c.cfg.Linger = r.span(4*second, 8*second)
-		if r.hit(15) {
-			c.cfg.Linger, c.cut = r.span(2*second, 3*second), 12*second
+		if r.hit(15) { // or is not, but longer than a late message is under way
+			c.cfg.Linger, c.cut = r.span(1600*ms, 2*second), 12*second
 		}
 		c.cfg.PipeLinger = r.span(100*ms, 4*second)
 		if r.hit(20) {
@@ -151,9 +153,10 @@ func New(opts Options) *Cluster {
 	switch {
 	case opts.Ends:
 		c.faults.drain *= 3
-		c.faults.rank = 0 // ends have none
-		if c.cut > briefly {
+		c.faults.rank = 0    // ends have none
+		if c.cut > briefly { // and ends live on meanwhile
 			c.faults.partition = r.in(20, 40)
+			c.faults.crash, c.faults.client, c.faults.drain = 0, 0, 0
 		}
 	case r.hit(20) || opts.Unrest:
 		c.faults.unsettle(r)
@@ -204,7 +207,7 @@ func someFaults(r *rng) faults {
 	f.lazy, f.drain = on(60), on(10)
 	f.partition, f.crash, f.client, f.rank = on(40), on(30), on(40), on(50)
 	f.trouble, f.loyal = r.span(300*ms, 3*second), 60
-	f.unread = on(15)
+	f.unread, f.reload = on(15), on(70)
 	return f
 }
 

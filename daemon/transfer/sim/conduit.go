@@ -63,7 +63,11 @@ func (c *Cluster) addEnds() {
 		c.pipes = append(c.pipes, p)
 		p.home = &sender{conduit: p, last: map[string]*thing{}, terms: map[int]*term{}}
 		p.home.eng = c.endpoint(pick(r, c.nodes), "s"+p.name, p.home.open)
-		for k := range r.in(1, 3) {
+		ends := r.in(1, 3)
+		if c.cut > briefly && r.hit(70) {
+			ends = 1
+		}
+		for k := range ends {
 			e := &receiver{conduit: p, window: r.in(1, 4)}
 			e.eng = c.endpoint(pick(r, c.nodes), fmt.Sprintf("r%d%s", k, p.name), e.open)
 			p.ends = append(p.ends, e)

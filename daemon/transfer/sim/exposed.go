@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/kvpipe/kvpipe/daemon/transfer"
-)
+import "slices"
 
 // What a mad node has a part in: it may say of that what it likes.
 
@@ -48,12 +44,4 @@ func (o *Op) exposed() bool {
 
 func (o *Op) madeUp() bool {
 	return o.sess.node.mad != nil || o.req != nil && o.req.madeUp() || o.pipe != nil && o.pipe.home.eng.node.mad != nil
-}
-
-// longest is for how long a daemon renews a lease at most.
-func (c *Cluster) longest(d transfer.Time) transfer.Time {
-	if c.cfg.MaxLease > 0 {
-		return min(d, c.cfg.MaxLease)
-	}
-	return d
 }

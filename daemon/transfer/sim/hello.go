@@ -15,7 +15,7 @@ import (
 // patience is how long a daemon awaits who had sessions with the one before.
 const patience = 2 * second
 
-// Lapse is what daemons get wrong of who comes to them.
+// Lapse is what daemons get wrong of who comes to them, and of what they are told to change.
 type Lapse int
 
 const (
@@ -26,6 +26,7 @@ const (
 	Squatter                   // one that stood still takes the place of who came for it and is awaited
 	Fresh                      // what was submitted while there was none is about the ranks that have come by the time that it is sent
 	Behind                     // what was written before another rank came, and is read after it, is about that one
+	Reread                     // a configuration that is read again changes what needs a restart
 )
 
 var (

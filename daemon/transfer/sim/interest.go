@@ -91,7 +91,7 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 		c.fail("node %s: a drop of key %s by %s did nothing: %+v", n.name, key, k.Engine, after)
 	case k.Drop:
 		q.dropped[k.Engine] = true
-	case !is || after.Lease < n.c.longest(k.For) && after.State != "orphaned":
+	case !is || after.Lease < n.longest(k.For) && after.State != "orphaned":
 		c.fail("node %s: a watch of key %s for %v renewed nothing: %+v", n.name, key, k.For, after)
 	}
 }

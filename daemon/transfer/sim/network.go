@@ -75,9 +75,12 @@ func (w *network) come(n *Node, peer string, epoch uint64, hints []string) {
 		return
 	}
 	n.views[peer] = epoch
-	w.outlasts(n.name, peer)
+	long := w.outlasts(n.name, peer) == w.c.now
 	delete(w.lost, [2]string{n.name, peer})
 	n.step(transfer.PeerUp{Node: peer, Epoch: epoch, Incarnation: uint64(n.c.byName[peer].life), Hints: hints})
+	if long && !w.c.fixed {
+		w.reunite(n, n.c.byName[peer])
+	}
 }
 
 // sever breaks a channel. Each side notices later, or when the next one comes.

@@ -13,6 +13,8 @@ type Node struct {
 	c        *Cluster
 	name     string
 	m        *transfer.Machine
+	cfg      transfer.Config
+	orphans  transfer.Time // the longest OrphanLease that it ever had
 	up       bool
 	life     int // counts crashes: what was planned for an earlier life does not happen
 	timer    int
@@ -36,7 +38,7 @@ type Node struct {
 
 // AddNode makes a node whose daemon runs.
 func (c *Cluster) AddNode(name string) *Node {
-	n := &Node{c: c, name: name}
+	n := &Node{c: c, name: name, cfg: c.cfg, orphans: c.cfg.OrphanLease}
 	c.nodes = append(c.nodes, n)
 	c.byName[name] = n
 	n.start(nil)
@@ -46,7 +48,7 @@ func (c *Cluster) AddNode(name string) *Node {
 // start makes a daemon that knows what the one before left, if there was one.
 func (n *Node) start(left *roster.File) {
 	n.life++
-	cfg := n.c.cfg
+	cfg := n.cfg
 	cfg.Node, cfg.Incarnation = n.name, n.c.rng.next()
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next

@@ -93,7 +93,7 @@ func (s *Session) complete(e transfer.Complete) {
 		s.credits--
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
-		if e.Status == transfer.Failed && s.quiet[e.UserData] && running(o) {
+		if e.Status == transfer.Failed && e.Reason != transfer.Quota && s.quiet[e.UserData] && running(o) { // limits may be lower by then
 			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 		}
 		return

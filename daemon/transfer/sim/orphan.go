@@ -45,11 +45,11 @@ func (s *Session) end() {
 			}
 			continue
 		}
-		survives := c.cfg.OrphanLease > 0 && (was.State == "sealed" || was.State == "orphaned") && (s.mem == nil || s.wrote(o))
+		survives := n.cfg.OrphanLease > 0 && (was.State == "sealed" || was.State == "orphaned") && (s.mem == nil || s.wrote(o))
 		switch {
 		case survives && (!there || now.State != "orphaned"):
 			c.fail("node %s: offer of %s, finished, did not outlive session %d of %s", n.name, o.req.key, s.id, s.eng.name)
-		case survives && !c.fixed && now.Lease != o.req.left(was):
+		case survives && !c.fixed && now.Lease != n.left(was):
 			c.fail("node %s: offer of %s outlives session %d for %v, its lease had %v left", n.name, o.req.key, s.id, now.Lease, was.Lease)
 		case !survives && there && !c.opts.Broken.Unfinished:
 			c.fail("node %s: offer of %s, state %s before, outlives session %d of %s", n.name, o.req.key, was.State, s.id, s.eng.name)
@@ -74,11 +74,11 @@ func (s *Session) connected() bool {
 }
 
 // left is what must be left of an offer's lease after a death: a second one changes nothing.
-func (r *Request) left(was transfer.OfferInfo) transfer.Time {
+func (n *Node) left(was transfer.OfferInfo) transfer.Time {
 	if was.State == "orphaned" {
 		return was.Lease
 	}
-	return min(was.Lease, r.c.cfg.OrphanLease)
+	return min(was.Lease, n.cfg.OrphanLease)
 }
 
 // await looks some time later whether what outlives the session can still be taken, as it must until its lease is over.
@@ -195,7 +195,7 @@ func (s *Session) orphaned(e transfer.SessionOrphaned) {
 // checkReturned: what a process left behind is given back when its time is over, once the last fence holds.
 func (s *Session) checkReturned() {
 	c := s.node.c
-	lease := c.cfg.OrphanLease
+	lease := s.node.orphans
 	if s.role == transfer.Endpoint {
 		lease = c.cfg.PipeLinger
 	}

@@ -146,6 +146,8 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 		if !e.atEnd(bind, o) && (e.givenUp || r.hit(30)) { // else what comes before is waited for
 			e.giveUp(bind)
 		}
+	case e.patient(x):
+		c.after(r.span(0, 50*ms), asked)
 	case x.Reason == transfer.Closed || x.Reason == transfer.PeerGone || x.Reason == transfer.Restarted || x.Reason == transfer.Busy || !e.drains && r.hit(5):
 		e.giveUp(bind)
 	case x.Reason == transfer.Invalid && !e.buffer:

@@ -72,6 +72,7 @@ var rare = []struct {
 	what  string
 	count func(*Cluster) int
 }{
+	{"configurations that were read again", func(c *Cluster) int { return c.reloads }},
 	{"takes moved at once", func(c *Cluster) int { return c.movedNow }},
 	{"whole takes of engines on several nodes", func(c *Cluster) int { return c.gathered }},
 	{"offers that outlived their engine", func(c *Cluster) int { return c.outlived }},

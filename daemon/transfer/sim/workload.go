@@ -17,7 +17,7 @@ func (c *Cluster) workload() {
 	for _, p := range c.pipes {
 		p.begin()
 	}
-	if c.faults.partition+c.faults.deaf+c.faults.crash+c.faults.client > 0 {
+	if c.faults.partition+c.faults.deaf+c.faults.crash+c.faults.client+c.faults.reload > 0 {
 		c.after(c.faults.trouble, c.someTrouble)
 	}
 }
@@ -42,12 +42,15 @@ func (c *Cluster) someTrouble() {
 	}
 	r := &c.rng
 	if r.hit(c.faults.partition) {
-		pair := ends(pick(r, c.nodes).name, pick(r, c.nodes).name)
-		if r.hit(50) {
-			c.net.cut[pair] = true
-			c.after(r.span(100*ms, c.cut), func() { delete(c.net.cut, pair) })
+		if c.cut > briefly && r.hit(70) {
+			c.outage()
+		} else {
+			pair := ends(pick(r, c.nodes).name, pick(r, c.nodes).name)
+			if r.hit(50) {
+				c.part(pair, r.span(100*ms, c.cut))
+			}
+			c.net.sever(pair)
 		}
-		c.net.sever(pair)
 	}
 	if r.hit(c.faults.deaf) {
 		way := [2]string{pick(r, c.nodes).name, pick(r, c.nodes).name}
@@ -57,6 +60,11 @@ func (c *Cluster) someTrouble() {
 	if r.hit(c.faults.crash) {
 		if n := pick(r, c.nodes); n.up {
 			n.crash(r.span(10*ms, 2*second))
+		}
+	}
+	if r.hit(c.faults.reload) {
+		if n := pick(r, c.nodes); n.up && n.mad == nil {
+			n.reload()
 		}
 	}
 	if r.hit(c.faults.drain) {
@@ -99,6 +107,12 @@ func (c *Cluster) someTrouble() {
 		}
 	}
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), c.someTrouble)
+}
+
+// part lets two nodes have no channel for so long.
+func (c *Cluster) part(pair [2]string, d transfer.Time) {
+	c.net.cut[pair] = true
+	c.after(d, func() { delete(c.net.cut, pair) })
 }
 
 // someRequest plays one request with all that a client may come to do.
