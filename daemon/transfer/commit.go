@@ -1,6 +1,11 @@
 package transfer
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
 
 // onSent: the producer has sent every slice, under one hold of that incarnation.
 func (t *take) onSent(m *Machine, msg *MsgSent) {
@@ -135,6 +140,9 @@ func (t *take) decide(m *Machine) {
 	}
 	if t.covered != nil {
 		t.missing = unite(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered))
+	}
+	if m.cfg.Broken.Groups {
+		t.missing = slices.DeleteFunc(t.missing, func(r layout.Run) bool { return r.Group > 0 })
 	}
 	if len(t.missing) > 0 {
 		t.finish(m, Failed, because(NotFound, "key %s: the offer lacks some of the blocks asked for, the first of them block %d of group %d here%s; compute those that are listed as failed, "+

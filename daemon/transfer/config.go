@@ -55,6 +55,7 @@ type Broken struct {
 	Fence       bool // memory is reported free without waiting for the fence
 	Hold        bool // conflicting holds are granted
 	Commit      bool // a take is done although slices are missing
+	Groups      bool // conflicting holds are granted on blocks of other groups than the first, and what an offer lacks of those is not missing
 	Incarnation bool // bytes of two offers under one key may mix
 	Unfinished  bool // offers outlive an engine that had not written all their blocks
 	Heir        bool // what a dead scheduler had offered outlives it, although its successor had come before that was known

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
@@ -130,6 +131,9 @@ func (s *session) called() string {
 func (m *Machine) acquire(o *op, ranks []*session, lists []layout.BlockList) Cause {
 	if o.held == nil {
 		o.held = o.held1[:0]
+	}
+	if m.cfg.Broken.Groups {
+		lists = slices.DeleteFunc(slices.Clone(lists), func(b layout.BlockList) bool { return b.Group > 0 })
 	}
 	from := len(o.held)
 	for _, s := range ranks {

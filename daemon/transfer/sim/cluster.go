@@ -43,6 +43,7 @@ type Cluster struct {
 	slice    uint64          // bytes of a slice
 	inline   uint64          // bytes of a segment that may ride in a grant
 	cut      transfer.Time   // a partition lasts so long at most
+	slides   int             // how many tokens the second group of engines keeps; 0: they have one group
 	ops      []*Op
 	byTag    map[uint64]*Op
 	requests []*Request
@@ -61,6 +62,7 @@ type Cluster struct {
 	outlived int // offers that outlived a session
 	crowded  int // times that a peer was told that there is no room
 	readOut  int // sessions of dead processes with something in their rings
+	slid     int // takes of two groups that are done
 	reloads  int // configurations that were read again
 	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit
@@ -128,7 +130,7 @@ func New(opts Options) *Cluster {
 	if opts.Ends { // a word about an item that is in doubt is waited for longer than most partitions last
 		c.cfg.Linger = r.span(4*second, 8*second)
 		if r.hit(15) { // or is not, but longer than a late message is under way
-			c.cfg.Linger, c.cut = r.span(1600*ms, 2*second), 12*second
+			c.cfg.Linger, c.cut = r.span(2100*ms, 2600*ms), 12*second
 		}
 		c.cfg.PipeLinger = r.span(100*ms, 4*second)
 		if r.hit(20) {
@@ -142,6 +144,9 @@ func New(opts Options) *Cluster {
 	c.slice = uint64(8 * r.in(2, 16))
 	if r.hit(50) {
 		c.inline = uint64(r.in(16, 256))
+	}
+	if r.hit(30) {
+		c.slides = r.in(1, 12)
 	}
 	if opts.Tight {
 		c.tighten()

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -28,42 +30,39 @@ func (q *Request) mistake(e *Engine, p takePlan) {
 
 // offerTaken offers blocks into which a take of the same session writes.
 func (c *Cluster) offerTaken(s *Session, n int) {
-	ids := s.ranks()[0].inUse(byTake, n)
-	if ids == nil {
+	tokens := n * s.eng.shape.blockSize
+	lists := s.ranks()[0].inUse(byTake, tokens)
+	if lists == nil {
 		return
 	}
-	q := c.newRequest(s.eng, 1, n*s.eng.shape.blockSize)
+	q := c.newRequest(s.eng, 1, tokens)
 	o := c.newOp("offer", s, s.ranks())
-	o.req, o.ids, o.conflict, o.segs = q, ids, true, []int{q.tokens}
-	o.lists = []layout.BlockList{list(s.eng.shape.blockSize, 0, q.tokens, ids)}
+	o.req, o.conflict, o.lists = q, true, lists
 	o.submit(&transfer.OfferOp{Key: []byte(q.key), Token: q.token, Lease: second, Consumers: 1, Sealed: true, Blocks: o.lists})
 }
 
 // holder is who holds a block for sure: no session was told that it ended.
-func (s *Session) holder(id uint32, what string) *Op {
-	o := s.dst[id]
+func (s *Session) holder(at uint32, what string) *Op {
+	o := s.dst[at]
 	if what == byOffer {
-		o = s.src[id]
+		o = s.src[at]
 	}
 	if o == nil || !o.given || len(o.ends) > 0 || !o.sess.open {
 		return nil
 	}
-	if o.kind == "offer" { // the blocks of an extension may not have come
-		for _, first := range o.ids[:(o.segs[0]+s.eng.shape.blockSize-1)/s.eng.shape.blockSize] {
-			if first == id {
-				return o
-			}
-		}
+	if o.kind == "offer" && !slices.Contains(s.mem.places(o.segs[0]), at) { // the blocks of an extension may not have come
 		return nil
 	}
 	return o
 }
 
-// inUse finds n blocks, of which a take or an offer holds some.
-func (s *Session) inUse(what string, n int) []uint32 {
+// inUse finds blocks for so many tokens in one of the groups, of which a take or an offer holds some.
+func (s *Session) inUse(what string, tokens int) []layout.BlockList {
+	g := pick(&s.eng.c.rng, s.mem.groups())
+	n := (tokens + s.eng.shape.size(g) - 1) / s.eng.shape.size(g)
 	var ids []uint32
 	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
-		if s.holder(id, what) != nil {
+		if s.holder(place(g, id), what) != nil {
 			ids = append(ids, id)
 		}
 	}
@@ -71,22 +70,22 @@ func (s *Session) inUse(what string, n int) []uint32 {
 		return nil
 	}
 	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
-		if s.dst[id] == nil && s.src[id] == nil {
+		if at := place(g, id); s.dst[at] == nil && s.src[at] == nil {
 			ids = append(ids, id)
 		}
 	}
 	if len(ids) < n {
 		return nil
 	}
-	return ids
+	return []layout.BlockList{{Group: g, NTokens: uint32(tokens), IDs: ids}}
 }
 
 // conflicts says whether the operation must not have its blocks, and notes why.
 func (o *Op) conflicts() bool {
 	for _, w := range o.ranksOf() {
-		for _, id := range o.lists[0].IDs {
+		for _, at := range w.mem.places(o.lists) {
 			for _, what := range []string{byTake, byOffer} {
-				if w.holder(id, what) != nil && (o.kind == "take" || what == byTake) {
+				if w.holder(at, what) != nil && (o.kind == "take" || what == byTake) {
 					o.holder = what
 					return w.eng.ready() // else it waits, and may be looked at when the other one is over
 				}

@@ -4,6 +4,7 @@
 // exclude each other; offers that end when all have all their parts, and not before; everything freed in the end.
 // What is done is done in all ranks that it was for, from the memory in which it was offered, whoever was replaced, left or
 // stood still over a restart, or died before the daemon had read what it submitted; and nobody of before has the place of who came later.
+// A model may keep the last tokens alone of some layers, in blocks of their own.
 // What an end has received is done however long its node was away, and what is under way goes on when a daemon's limits and leases change.
 // A node that is mad has no part in what others have among them, and what it began with them is over in the end.
 //

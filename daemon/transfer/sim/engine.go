@@ -56,8 +56,8 @@ type Session struct {
 	writes   []write
 	ring     []*entry       // what it has submitted and the daemon has not read
 	idle     transfer.Time  // until when the daemon does not read it
-	src      map[uint32]*Op // block -> offer that holds it
-	dst      map[uint32]*Op // block -> take that holds it
+	src      map[uint32]*Op // block (place) -> offer that holds it
+	dst      map[uint32]*Op // block (place) -> take that holds it
 	byUser   map[uint64]*Op
 	lastUser uint64
 	credits  int
@@ -77,6 +77,9 @@ func (c *Cluster) AddEngine(n *Node, s shape) *Engine {
 }
 
 func (c *Cluster) addEngine(n *Node, name string, s shape, more ...*Node) *Engine {
+	if c.slides > 0 {
+		s.second = pick(&c.rng, []int{2, 4})
+	}
 	e := &Engine{c: c, node: n, nodes: append([]*Node{n}, more...), name: name, shape: s}
 	for _, n := range e.nodes {
 		n.engines = append(n.engines, e)

@@ -19,6 +19,7 @@ type shape struct {
 	sched     bool   // a scheduler's session offers and takes; else every worker does
 	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers, "ppp" three
 	blockSize int
+	second    int  // block size of the second group; 0: there is none
 	hnd       bool // heads before tokens
 	model     string
 }
@@ -70,24 +71,29 @@ type memory struct {
 	shape  shape
 	part   part
 	bytes  []byte
+	starts []int // of the layers, and the end
 	layout *layout.Layout
 }
 
 func newMemory(s shape, rank int) *memory {
 	m := &memory{shape: s, part: s.part(rank)}
-	m.bytes = make([]byte, len(m.part.layers)*m.layerBytes())
-	token, head := m.part.heads*cell, cell
-	if s.hnd {
-		token, head = cell, s.blockSize*cell
-	}
+	m.starts = []int{0}
 	var views []layout.View
 	for i, l := range m.part.layers {
+		g := s.groupOf(l)
+		size := s.size(g)
+		token, head := m.part.heads*cell, cell
+		if s.hnd {
+			token, head = cell, size*cell
+		}
 		views = append(views, layout.View{
-			Region: region, Base: uint64(i * m.layerBytes()), NumBlocks: numBlocks, BlockStride: uint64(m.blockBytes()),
-			TokenStride: uint64(token), HeadStride: uint64(head), ContentBytes: cell, Layer: l, Kind: layout.Paged,
-			BlockSize: uint32(s.blockSize), FirstHead: uint32(m.part.firstHead), Heads: uint32(m.part.heads), TotalHeads: totalHeads, Part: "kv",
+			Region: region, Base: uint64(m.starts[i]), NumBlocks: numBlocks, BlockStride: uint64(m.blockBytes(g)),
+			TokenStride: uint64(token), HeadStride: uint64(head), ContentBytes: cell, Layer: l, Group: g, Kind: layout.Paged,
+			BlockSize: uint32(size), FirstHead: uint32(m.part.firstHead), Heads: uint32(m.part.heads), TotalHeads: totalHeads, Part: "kv",
 		})
+		m.starts = append(m.starts, m.starts[i]+numBlocks*m.blockBytes(g))
 	}
+	m.bytes = make([]byte, m.starts[len(m.part.layers)])
 	var err error
 	if m.layout, err = layout.New(views, []layout.Field{{Key: "model", Value: s.model}}, nil); err != nil {
 		panic(err)
@@ -95,17 +101,24 @@ func newMemory(s shape, rank int) *memory {
 	return m
 }
 
-func (m *memory) blockBytes() int { return m.shape.blockSize * m.part.heads * cell }
-func (m *memory) layerBytes() int { return numBlocks * m.blockBytes() }
+func (m *memory) blockBytes(group uint32) int { return m.shape.size(group) * m.part.heads * cell }
 
 // blockAt says to which block a byte belongs.
-func (m *memory) blockAt(off int) uint32 { return uint32(off % m.layerBytes() / m.blockBytes()) }
+func (m *memory) blockAt(off int) uint32 {
+	i := 0
+	for m.starts[i+1] <= off {
+		i++
+	}
+	g := m.shape.groupOf(m.part.layers[i])
+	return place(g, uint32((off-m.starts[i])/m.blockBytes(g)))
+}
 
 // at finds the cell of a token slot of a block; head counts within the rank.
 func (m *memory) at(layer int, block uint32, slot, head int) []byte {
-	off := layer*m.layerBytes() + int(block)*m.blockBytes()
+	g := m.shape.groupOf(m.part.layers[layer])
+	off := m.starts[layer] + int(block)*m.blockBytes(g)
 	if m.shape.hnd {
-		off += (head*m.shape.blockSize + slot) * cell
+		off += (head*m.shape.size(g) + slot) * cell
 	} else {
 		off += (slot*m.part.heads + head) * cell
 	}
@@ -127,13 +140,16 @@ func (m *memory) write(req, gen int, b layout.BlockList, first, last int) {
 
 // each visits the cells of a list.
 func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint32, token, head int, c []byte) bool) {
-	bs := m.shape.blockSize
+	bs := m.shape.size(b.Group)
 	for t := int(b.FirstToken); t < int(b.FirstToken+b.NTokens); t++ {
 		id := b.IDs[t/bs-int(b.FirstToken)/bs]
 		if id == layout.NoBlock {
 			continue
 		}
 		for l := first; l < last; l++ {
+			if m.shape.groupOf(m.part.layers[l]) != b.Group {
+				continue
+			}
 			for h := range m.part.heads {
 				if !visit(m.part.layers[l], t, m.part.firstHead+h, m.at(l, id, t%bs, h)) {
 					return
@@ -144,14 +160,15 @@ func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint
 }
 
 // spoil fills blocks with what no request has, as their next user would.
-func (m *memory) spoil(ids []uint32, with uint64) {
-	for _, id := range ids {
-		if id == layout.NoBlock {
-			continue
-		}
-		for l := range m.part.layers {
-			off := l*m.layerBytes() + int(id)*m.blockBytes()
-			for i := 0; i < m.blockBytes(); i += cell {
+func (m *memory) spoil(places []uint32, with uint64) {
+	for _, at := range places {
+		for l, layer := range m.part.layers {
+			g := m.shape.groupOf(layer)
+			if g != at/numBlocks {
+				continue
+			}
+			off := m.starts[l] + int(at%numBlocks)*m.blockBytes(g)
+			for i := 0; i < m.blockBytes(g); i += cell {
 				binary.LittleEndian.PutUint64(m.bytes[off+i:], with&^1)
 			}
 		}

@@ -40,9 +40,9 @@ type Op struct {
 	ends      map[*Session]*outcome
 	leg       transfer.XferID // of the first byte that landed
 	freed     bool
-	withdrawn bool  // was asked for
-	segs      []int // offers: tokens after each segment
-	instance  int   // of the engine
+	withdrawn bool                 // was asked for
+	segs      [][]layout.BlockList // of an offer
+	instance  int                  // of the engine
 	part      int
 	parts     int
 	attempt   int
@@ -194,6 +194,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:
 		o.checkRanks()
+		if len(o.lists) > 1 {
+			c.slid++
+		}
 		o.checkBytes(0, layers, nil)
 		o.took()
 	case e.Status == transfer.WasCancelled && strings.Contains(e.Text, "before it began"):
@@ -205,7 +208,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	case o.kind == "offer" && e.Status == transfer.Done:
 		o.req.consumed(o)
 	}
-	if x, ok := o.in.(*transfer.ExtendOp); ok && e.Status == transfer.Done {
+	if x, ok := o.in.(*transfer.ExtendOp); ok && e.Reason == transfer.Invalid {
+		c.fail("op %d: an extension is refused: %s", o.tag, e.Text)
+	} else if ok && e.Status == transfer.Done {
 		if offer := s.byUser[x.Target]; offer != nil {
 			offer.more = append(offer.more, x)
 		}
@@ -329,27 +334,26 @@ func (o *Op) free() {
 	if o.conflict {
 		return
 	}
-	var back []uint32
-	for _, id := range o.ids {
-		if id != layout.NoBlock {
-			back = append(back, id)
-		}
-	}
 	for _, s := range o.ranksOf() {
 		if !s.open {
 			continue
 		}
-		for _, id := range back {
-			switch o.kind {
-			case "take", "get":
-				delete(s.dst, id)
-			case "offer", "put":
-				delete(s.src, id)
+		var back []uint32
+		for _, held := range []map[uint32]*Op{s.src, s.dst} {
+			for at, by := range held {
+				if by == o {
+					back = append(back, at)
+					delete(held, at)
+				}
 			}
 		}
 		s.mem.spoil(back, o.c.rng.next())
 	}
-	o.sess.pool.free = append(o.sess.pool.free, back...)
+	for _, id := range o.ids {
+		if id != layout.NoBlock {
+			o.sess.pool.free = append(o.sess.pool.free, id)
+		}
+	}
 }
 
 // granted: from here on bytes may land.
@@ -380,9 +384,9 @@ func (o *Op) holes() []layout.Run {
 	var out []layout.Run
 	for _, b := range o.lists {
 		for i, id := range b.IDs {
-			bs := o.sess.eng.shape.blockSize
+			bs := o.sess.eng.shape.size(b.Group)
 			at := (int(b.FirstToken)/bs + i) * bs
-			if id != layout.NoBlock && o.req.lacks(at, at+bs) {
+			if id != layout.NoBlock && o.req.lacks(b.Group, at, at+bs) {
 				out = append(out, layout.Run{Group: b.Group, First: id, Count: 1})
 			}
 		}

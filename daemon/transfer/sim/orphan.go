@@ -141,27 +141,22 @@ func (s *Session) offers(o *Op) bool {
 	return false
 }
 
-// solid says whether every segment of an offer has a block, so that its bytes tell whether it was written.
+// solid says whether every rank has a block of every segment of an offer, so that its bytes tell whether it was written.
 func (o *Op) solid() bool {
-	at, bs := 0, o.sess.eng.shape.blockSize
-	for _, cut := range o.segs {
-		ids := list(bs, at, cut, o.ids).IDs
-		if !slices.ContainsFunc(ids, func(id uint32) bool { return id != layout.NoBlock }) {
-			return false
-		}
-		at = cut
-	}
-	return true
+	return !slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
+		return slices.ContainsFunc(o.segs, func(blocks []layout.BlockList) bool { return len(w.mem.places(blocks)) == 0 })
+	})
 }
 
 // wrote says whether the session's blocks have everything that the operation offers.
 func (s *Session) wrote(o *Op) bool {
-	all, bs := true, s.eng.shape.blockSize
-	b := list(bs, 0, o.segs[len(o.segs)-1], o.ids)
-	s.mem.each(b, 0, len(s.mem.part.layers), func(layer uint32, token, head int, c []byte) bool {
-		all = binary.LittleEndian.Uint64(c) == pattern(o.req.id, o.gen, layer, token, head)
-		return all
-	})
+	all := true
+	for _, b := range slices.Concat(o.segs...) {
+		s.mem.each(b, 0, len(s.mem.part.layers), func(layer uint32, token, head int, c []byte) bool {
+			all = all && binary.LittleEndian.Uint64(c) == pattern(o.req.id, o.gen, layer, token, head)
+			return all
+		})
+	}
 	return all
 }
 
@@ -175,18 +170,16 @@ func (s *Session) orphaned(e transfer.SessionOrphaned) {
 	s.orphan = true
 	stay := map[uint32]bool{}
 	for _, lists := range e.Keep {
-		for _, b := range lists {
-			for _, id := range b.IDs {
-				stay[id] = true
-			}
+		for _, at := range s.mem.places(lists) {
+			stay[at] = true
 		}
 	}
 	var back []uint32
-	for id := range uint32(numBlocks) {
-		if !stay[id] {
-			back = append(back, id)
-			delete(s.src, id)
-			delete(s.dst, id)
+	for at := range place(2, 0) {
+		if !stay[at] {
+			back = append(back, at)
+			delete(s.src, at)
+			delete(s.dst, at)
 		}
 	}
 	s.mem.spoil(back, c.rng.next())

@@ -42,8 +42,8 @@ func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
 func (r *Request) at(n *Node) bool { return r.prod == nil || r.prod.node == n }
 
 // lacks says whether the offer has no block for some of the tokens.
-func (r *Request) lacks(from, to int) bool {
-	if to > r.tokens {
+func (r *Request) lacks(group uint32, from, to int) bool {
+	if to > r.tokens || group > 0 && from < r.tokens-r.c.slides {
 		return true
 	}
 	if r.hole < 0 {
@@ -90,6 +90,7 @@ type offerPlan struct {
 	cuts    []int // tokens after each segment; the last is the offer's end
 	ahead   int   // steps of the model until the blocks are written
 	layered bool
+	window  window
 	lease   transfer.Time
 	open    bool // the last segment does not seal it
 }
@@ -108,7 +109,7 @@ func (r *Request) offer(p offerPlan) []*Op {
 func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
 	bs := r.prod.shape.blockSize
-	ids := s.alloc((r.tokens + bs - 1) / bs)
+	ids := s.alloc(r.prod.shape.need(r.tokens))
 	if ids == nil || !s.takesIn() {
 		return nil
 	}
@@ -118,22 +119,17 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	}
 	o := c.newOp("offer", s, s.ranks())
 	o.req, o.gen, o.ids = r, r.gens, ids
-	for _, w := range o.ranksOf() {
-		for _, id := range ids {
-			if id != layout.NoBlock {
-				w.src[id] = o
-			}
-		}
-	}
 	if r.hole >= 0 { // the block that is not offered stays with its owner
 		s.pool.free = append(s.pool.free, held[r.hole/bs])
 	}
 	at := 0
-	o.segs = p.cuts
-	for i, cut := range p.cuts {
-		blocks := []layout.BlockList{list(bs, at, cut, ids)}
+	for _, cut := range p.cuts {
+		o.offers(s.blocks(at, cut, r.tokens, ids, p.window))
+		at = cut
+	}
+	for i, blocks := range o.segs {
 		last := i == len(p.cuts)-1 && !p.open
-		after := o.write(blocks[0], p.ahead+i, p.layered)
+		after := o.write(blocks, p.ahead+i, p.layered)
 		if i == 0 {
 			o.submit(&transfer.OfferOp{
 				Key: []byte(r.key), Token: r.token, Content: r.content, Lease: p.lease, Consumers: r.consumers,
@@ -147,13 +143,22 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 				}
 			})
 		}
-		at = cut
 	}
 	return o
 }
 
+// offers holds the blocks of a segment.
+func (o *Op) offers(blocks []layout.BlockList) {
+	o.segs = append(o.segs, blocks)
+	for _, w := range o.ranksOf() {
+		for _, at := range w.mem.places(blocks) {
+			w.src[at] = o
+		}
+	}
+}
+
 // write plans the model's writing of blocks and returns the progress after which they are ready.
-func (o *Op) write(b layout.BlockList, ahead int, layered bool) uint64 {
+func (o *Op) write(blocks []layout.BlockList, ahead int, layered bool) uint64 {
 	after := uint64(0)
 	for _, w := range o.ranksOf() {
 		after = max(after, (w.progress>>16+uint64(ahead))<<16)
@@ -163,7 +168,9 @@ func (o *Op) write(b layout.BlockList, ahead int, layered bool) uint64 {
 		put := func(first, last int) func() {
 			return func() {
 				if !o.freed && (w.open || ahead == 0 && !w.drained) { // what is there already is, also if the rank has died since
-					w.mem.write(o.req.id, o.gen, b, first, last)
+					for _, b := range blocks {
+						w.mem.write(o.req.id, o.gen, b, first, last)
+					}
 				}
 			}
 		}
@@ -202,6 +209,7 @@ type takePlan struct {
 	attempt     int
 	token       []byte
 	content     []byte
+	window      window
 	conflict    string // its blocks are in use, byTake or byOffer
 }
 
@@ -218,32 +226,33 @@ func (r *Request) take(e *Engine, p takePlan) []*Op {
 }
 
 func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
-	c, bs := r.c, s.eng.shape.blockSize
+	c := r.c
 	if !s.takesIn() || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for those that are new
 		return nil
 	}
-	need := (p.stop + bs - 1) / bs
 	var ids []uint32
+	var lists []layout.BlockList
 	if p.conflict != "" {
-		ids = s.ranks()[0].inUse(p.conflict, need)
-	} else {
-		ids = s.alloc(need)
+		lists = s.ranks()[0].inUse(p.conflict, p.stop)
+	} else if ids = s.alloc(s.eng.shape.need(p.stop)); ids != nil {
+		lists = s.blocks(p.first, p.stop, p.stop, ids, p.window)
 	}
-	if ids == nil {
+	if lists == nil {
 		return nil
 	}
 	o := c.newOp("take", s, s.ranks())
 	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict != ""
 	o.wrong = r.wrong(s.eng, p.token, p.content)
-	o.lists, o.layered = []layout.BlockList{list(bs, p.first, p.stop, ids)}, p.layered
+	o.lists, o.layered = lists, p.layered
 	for _, w := range o.ranksOf() {
 		if p.ahead > 0 {
 			o.after = max(o.after, (w.progress>>16+uint64(p.ahead))<<16)
 		}
-		for _, id := range o.lists[0].IDs {
-			if p.conflict == "" {
-				w.dst[id] = o
-			}
+		if p.conflict != "" {
+			continue
+		}
+		for _, at := range w.mem.places(lists) {
+			w.dst[at] = o
 		}
 	}
 	slot := transfer.NoSlot

@@ -227,12 +227,11 @@ func (s *Script) offer(a args) {
 // extend ENGINE key=K to=TOKENS [ahead=STEPS] [layered] [open]
 func (s *Script) extend(a args) {
 	o := s.ops[a.words[0]+" "+a.named["key"]]
-	from, to := o.segs[len(o.segs)-1], a.num("to", 0)
-	b := list(o.sess.eng.shape.blockSize, from, to, o.ids)
-	o.segs = append(o.segs, to)
+	end := o.segs[len(o.segs)-1][0]
+	o.offers(o.sess.blocks(int(end.FirstToken+end.NTokens), a.num("to", 0), o.req.tokens, o.ids, later))
 	ext := &transfer.ExtendOp{Target: o.user, Sealed: !a.has("open"), Layered: a.has("layered")}
-	ext.After = o.write(b, a.num("ahead", 0), ext.Layered)
-	ext.Blocks = append(ext.Blocks, b)
+	ext.Blocks = o.segs[len(o.segs)-1]
+	ext.After = o.write(ext.Blocks, a.num("ahead", 0), ext.Layered)
 	s.c.newSmall(o.sess, ext)
 }
 

@@ -123,7 +123,11 @@ func describeKey(k transfer.SliceKey) string {
 func describeBlocks(all []layout.BlockList, by map[uint32][]layout.BlockList) string {
 	var parts []string
 	for _, b := range all {
-		parts = append(parts, fmt.Sprintf("%d+%d%v", b.FirstToken, b.NTokens, b.IDs))
+		group := ""
+		if b.Group > 0 {
+			group = fmt.Sprintf("group%d:", b.Group)
+		}
+		parts = append(parts, fmt.Sprintf("%s%d+%d%v", group, b.FirstToken, b.NTokens, b.IDs))
 	}
 	for rank := uint32(0); int(rank) < 8; rank++ {
 		if lists, ok := by[rank]; ok {

@@ -55,7 +55,11 @@ func (c *Cluster) someTrouble() {
 	if r.hit(c.faults.deaf) {
 		way := [2]string{pick(r, c.nodes).name, pick(r, c.nodes).name}
 		c.net.deaf[way] = true
-		c.after(r.span(100*ms, 2*second), func() { delete(c.net.deaf, way) })
+		long := 2 * second
+		if c.cut > briefly { // an end that is closed is said to be for no longer
+			long = second
+		}
+		c.after(r.span(100*ms, long), func() { delete(c.net.deaf, way) })
 	}
 	if r.hit(c.faults.crash) {
 		if n := pick(r, c.nodes); n.up {
@@ -140,7 +144,7 @@ func (c *Cluster) someRequest() {
 	if r.hit(20) {
 		q.content = []byte("lora-7")
 	}
-	if r.hit(5) {
+	if c.slides == 0 && r.hit(5) {
 		q.hole = r.n(q.tokens)
 	}
 	late := 400 * ms
@@ -176,7 +180,7 @@ func (q *Request) produce() {
 	if !q.prod.able() {
 		return
 	}
-	p := offerPlan{cuts: []int{q.tokens}, lease: r.span(300*ms, 4*second), layered: r.hit(20)}
+	p := offerPlan{cuts: []int{q.tokens}, lease: r.span(300*ms, 4*second), layered: r.hit(20), window: pick(r, []window{later, holes, atEnd})}
 	if c.unsettled() {
 		p.lease += 2 * second
 	}
@@ -258,7 +262,7 @@ func (q *Request) consume(e *Engine, attempt int) {
 	if !e.able() {
 		return
 	}
-	p := takePlan{stop: q.tokens, timeout: r.span(100*ms, 6*second), token: q.token, content: q.content, attempt: attempt, layered: r.hit(25)}
+	p := takePlan{stop: q.tokens, timeout: r.span(100*ms, 6*second), token: q.token, content: q.content, attempt: attempt, layered: r.hit(25), window: pick(r, []window{later, later, later, holes})}
 	p.peer = q.prod.node.name
 	switch {
 	case q.prod.node == e.node && !e.spans() && r.hit(70):

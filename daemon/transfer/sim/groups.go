@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+)
+
+// In some seeds engines have a second group: the last layer, with blocks of another size and with ids of their own. Its window slides: it keeps
+// the last tokens alone.
+
+// window is how the second group is listed, which has no blocks for earlier tokens.
+type window int
+
+const (
+	later window = iota // its list begins later than that of the first
+	holes               // it has holes
+	atEnd               // later, and all of it belongs to the last piece of what is offered
+)
+
+// groupOf is whose layer it is.
+func (s shape) groupOf(layer uint32) uint32 {
+	if s.second > 0 && layer == layers-1 {
+		return 1
+	}
+	return 0
+}
+
+// size is how many tokens a block of the group has.
+func (s shape) size(group uint32) int {
+	if group > 0 {
+		return s.second
+	}
+	return s.blockSize
+}
+
+// need is how many blocks so many tokens take, in the group that has the most.
+func (s shape) need(tokens int) int {
+	size := s.blockSize
+	if s.second > 0 {
+		size = min(size, s.second)
+	}
+	return (tokens + size - 1) / size
+}
+
+// groups are those of which a rank has layers.
+func (m *memory) groups() []uint32 {
+	var all []uint32
+	for _, l := range m.part.layers {
+		if g := m.shape.groupOf(l); !slices.Contains(all, g) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// place numbers the blocks of all groups.
+func place(group, id uint32) uint32 { return group*numBlocks + id }
+
+// places are the blocks of lists, as far as the rank has their groups.
+func (m *memory) places(lists []layout.BlockList) []uint32 {
+	var all []uint32
+	for _, b := range lists {
+		for _, id := range b.IDs {
+			if id != layout.NoBlock && slices.Contains(m.groups(), b.Group) {
+				all = append(all, place(b.Group, id))
+			}
+		}
+	}
+	return all
+}
+
+// blocks lists the tokens from first to stop of a prompt of so many, in all groups that the asker's ranks have.
+func (s *Session) blocks(first, stop, tokens int, ids []uint32, how window) []layout.BlockList {
+	has := func(g uint32) bool {
+		return slices.ContainsFunc(s.ranks(), func(w *Session) bool { return slices.Contains(w.mem.groups(), g) })
+	}
+	var lists []layout.BlockList
+	if has(0) {
+		lists = append(lists, list(s.eng.shape.blockSize, first, stop, ids))
+	}
+	if !has(1) || how == atEnd && stop < tokens {
+		return lists
+	}
+	if how == atEnd {
+		first = 0
+	}
+	from := max(first, tokens-s.eng.c.slides)
+	if how != holes {
+		first = from
+	}
+	if first >= stop {
+		return lists
+	}
+	size := s.eng.shape.second
+	b := list(size, first, stop, mirrored(ids))
+	b.Group = 1
+	for i := range b.IDs {
+		if (first/size+i+1)*size <= from {
+			b.IDs[i] = layout.NoBlock
+		}
+	}
+	return append(lists, b)
+}
+
+// mirrored are the ids of a second group's blocks: other ones than those that the first group has.
+func mirrored(ids []uint32) []uint32 {
+	out := make([]uint32, len(ids))
+	for i, id := range ids {
+		out[i] = numBlocks - 1 - id
+	}
+	return out
+}
