@@ -247,10 +247,11 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 	}
 }
 
-// despite: while the node that had it was away for long, another end may get an item. Once it is back it says so, for an end that is open.
+// despite: while the node that had it was away for long, another end may get an item. Once it is back it says so, for an end that is open,
+// unless another one was handed it meanwhile: what that one does not receive goes back, and the first may get it again.
 func (e *receiver) despite(bind *Op, t *thing) bool {
 	until := e.c.net.outlasts(e.home.eng.node.name, t.gotBy.name)
-	return until > 0 && t.gotFor != bind && (!running(t.gotFor) || e.c.now-until < 8*second)
+	return until > 0 && (t.gotFor != bind || len(e.ends) > 1) && (!running(t.gotFor) || e.c.now-until < 8*second)
 }
 
 func fits(in *transfer.GetOp, t *thing) bool {
