@@ -28,6 +28,9 @@ func spansOf(all []layout.BlockList, by map[uint32][]layout.BlockList) spans {
 
 func (r spans) with(lists []layout.BlockList) spans {
 	for _, b := range lists {
+		if len(b.IDs) == 0 {
+			continue // as if the group were left out: an opaque list has no tokens to tell that by
+		}
 		if s := r.of(b.Group); s != nil {
 			s.first, s.last = min(s.first, b.FirstToken), max(s.last, b.FirstToken+b.NTokens)
 		} else {

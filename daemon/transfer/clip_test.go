@@ -40,6 +40,7 @@ func TestClip(t *testing.T) {
 		{"apart", []layout.BlockList{paged(0, 4, 1)}, []layout.BlockList{paged(4, 4, 6)}, nil},
 		{"group not in the segment", []layout.BlockList{paged(0, 4, 1)}, []layout.BlockList{opaque(9)}, nil},
 		{"opaque stays whole", []layout.BlockList{opaque(1, 2)}, []layout.BlockList{opaque(8, 9)}, []layout.BlockList{opaque(8, 9)}},
+		{"opaque list without blocks", []layout.BlockList{paged(0, 4, 1), opaque()}, []layout.BlockList{paged(0, 4, 5), opaque(8, 9)}, []layout.BlockList{paged(0, 4, 5)}},
 		{"ids do not fit the tokens", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(0, 12, 5)}, nil},
 		{"tokens overflow", []layout.BlockList{paged(0, 12, 1, 2, 3)}, []layout.BlockList{paged(1<<32-1, 9, 5)}, nil},
 	} {
@@ -60,7 +61,7 @@ func TestClipToRanks(t *testing.T) {
 
 func TestUncovered(t *testing.T) {
 	ranks := twoGroups(t)
-	segs := []spans{spansOf([]layout.BlockList{paged(0, 6, 1, 2)}, nil), spansOf([]layout.BlockList{paged(6, 4, 2, 3)}, nil)}
+	segs := []spans{spansOf([]layout.BlockList{paged(0, 6, 1, 2), opaque()}, nil), spansOf([]layout.BlockList{paged(6, 4, 2, 3)}, nil)}
 	dst := []layout.BlockList{paged(0, 16, 10, 11, 12, layout.NoBlock), opaque(7)}
 	got := uncovered(ranks, dst, segs)
 	want := []layout.Run{{Group: 0, First: 12, Count: 1}, {Group: 1, First: 7, Count: 1}}

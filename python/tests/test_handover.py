@@ -74,8 +74,9 @@ def test_extend_and_seal(ends):
     offer.wait(60)
 
 
-def test_the_blocks_of_an_opaque_group_come_once(near):
-    """With the last piece, when they are final: two pieces' would go to the same blocks of the take."""
+@pytest.mark.parametrize("left_out", [None, []], ids=["None", "no blocks"])
+def test_the_blocks_of_an_opaque_group_come_once(near, left_out):
+    """With the piece after which they are final: two pieces' would go to the same blocks of the take."""
     def open_one(engine):
         node = kvpipe.connect(near.socket, engine_id=engine)
         region = node.alloc(2 * 8 * BLOCK)
@@ -87,11 +88,11 @@ def test_the_blocks_of_an_opaque_group_come_once(near):
     consumer, target = open_one("c")
     with producer, consumer:
         source[:] = bytes(i % 251 for i in range(len(source)))
-        offer = producer.offer("k", [[0], None], tokens=16, sealed=False)
+        offer = producer.offer("k", [[0], left_out], tokens=16, sealed=False)
         offer.extend([[1], [3]], tokens=32)
         with pytest.raises(kvpipe.Invalid, match="group 1 is opaque, and the offer of key .* has its blocks already"):
             offer.extend([[2], [4]], tokens=48)
-        offer.seal()
+        offer.extend([[2], left_out], tokens=48, sealed=True)
         consumer.take("k", [[5, 6], [7]], token=offer.token, tokens=32).wait(60)
         assert target[5 * BLOCK : 7 * BLOCK] == source[: 2 * BLOCK]
         assert target[(8 + 7) * BLOCK :] == source[(8 + 3) * BLOCK : (8 + 4) * BLOCK]
