@@ -138,9 +138,7 @@ func (t *take) decide(m *Machine) {
 		t.finish(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
 		return
 	}
-	if t.covered != nil {
-		t.missing = unite(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered))
-	}
+	t.lookAround()
 	if m.cfg.Broken.Groups {
 		t.missing = slices.DeleteFunc(t.missing, func(r layout.Run) bool { return r.Group > 0 })
 	}
@@ -150,6 +148,13 @@ func (t *take) decide(m *Machine) {
 		return
 	}
 	t.finish(m, Done, Cause{})
+}
+
+// lookAround counts as missing what no segment covers, once all of them are known.
+func (t *take) lookAround() {
+	if t.covered != nil {
+		t.missing = unite(t.missing, uncovered(t.layouts, t.in.Blocks, t.covered))
+	}
 }
 
 // beyond says how far the offer reaches, to who asks for more: "" where something else is missing.

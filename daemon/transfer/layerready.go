@@ -7,13 +7,18 @@ import (
 
 // A layered take tells how many of its layers, in ascending order, are in place.
 
-// progressLayers publishes how many of the take's layers are in place, counted from the first.
+// progressLayers publishes how many of the take's layers are in place, counted from the first: none of one that lacks blocks, whose end says
+// which.
 func (t *take) progressLayers(m *Machine) {
 	if t.in.LayerSlot == NoSlot || !t.in.Layered || !t.allAnnounced() {
 		return
 	}
 	if t.layers == nil {
 		t.layers = t.countLayers()
+		t.lookAround()
+	}
+	if len(t.missing) > 0 {
+		return
 	}
 	in := uint32(len(t.layers) - 1)
 	for _, seg := range t.segs {
