@@ -18,7 +18,7 @@ func (n *Node) reload() {
 		c.OrphanLease = r.span(50*ms, 3*second)
 	}
 	n.orphans = max(n.orphans, c.OrphanLease)
-	c.Graves = r.span(20*second, 60*second)
+	c.TombstoneFor = r.span(20*second, 60*second)
 	c.MaxOps, c.MaxOffers, c.MaxBlockIDs = some(4, 20), some(1, 6), some(20, 100)
 	c.MaxItems, c.MaxPipes = some(2, 12), some(1, 3)
 	if n.c.opts.Lapse == Reread {
