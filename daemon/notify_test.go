@@ -110,7 +110,7 @@ func TestNobodyToNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Daemon{}
 		if d.notify(sd.SdNotifyReady) {
-			t.Error("nobody was told")
+			t.Error("somebody was told, it says: there is nobody")
 		}
 		for name, run := range map[string]func(context.Context){"report": d.report, "watch": d.watch} {
 			var over atomic.Bool

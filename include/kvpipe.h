@@ -378,14 +378,15 @@ struct kvpipe_take_opts {
  *  INCOMPATIBLE  both: another content digest (offer: than the other ranks'); take: fingerprints, layouts or versions do not agree: so will another
  *  BUSY          both: the blocks are held, until another operation is released. offer: the key has one: withdraw that, or use another key.
  *                take: this part of this take_id runs, or as many engines take as it has consumers
- *  QUOTA         both: a limit, which is named: let others end first
- *  TIMEOUT       take: its time passed: take again. both: the daemon does not answer; ranks of a scheduler's engine did not come back
- *  PEER_GONE     take: the other engine or daemon died, or is out of reach: take again, or compute
+ *  QUOTA         both: a limit, which is named: let others end first, or ask for less at once
+ *  TIMEOUT       both: the daemon does not answer. take: its time passed, or ranks of a scheduler's engine did not come back: take again
+ *  CANCELLED     take: this part of this take_id was begun again, through another node
+ *  PEER_GONE     take: the other engine or daemon died, closed, gave its memory back, or is out of reach: take again, or compute
  *  RESTARTED     both: see the top of this file: submit again
- *  UNAVAILABLE   both: the daemon drains, a rank of this engine is gone or its memory invalid; take: no transport, or invalid memory at the
- *                other side: later again
+ *  UNAVAILABLE   both: the daemon drains, or a rank of this engine is gone, or its memory is: later again. take: invalid memory at the other
+ *                side: later again; or no transport leads there (kvpipectl explain says why)
  *  CORRUPT       take: what came was not what was sent, or memory faulted: take again
- *  CLOSED        both: the session is over: connect again
+ *  CLOSED        both: the session is over: connect again, unless the message says that a newer instance took its place
  * A submission that returns an error has no completion. */
 KVPIPE_API int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *op);
 KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kvpipe_op_t *op);

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -41,9 +42,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	t.row("memory", memory)
 	t.row("gpus", gpuLine(s.GPUs))
 	t.row("nics", fmt.Sprintf("%d for data links", s.NICs))
-	n := &s.Counts
-	t.row("counts", fmt.Sprintf("engines %d, holds_exclusive %d, holds_shared %d, offers %d, orphaned %d, parked %d, peers %d, peers_up %d, regions %d, seeking %d, sessions %d, transfers %d",
-		n.Engines, n.HoldsExclusive, n.HoldsShared, n.Offers, n.Orphaned, n.Parked, n.Peers, n.PeersUp, n.Regions, n.Seeking, n.Sessions, n.Transfers))
+	t.row("counts", counts(s.Counts))
 	var limits []string
 	for _, l := range s.Limits {
 		limits = append(limits, used(l))
@@ -53,6 +52,15 @@ func printStatus(w io.Writer, s admin.Status) {
 		t.row("warning", x)
 	}
 	t.flush()
+}
+
+// counts are the names of the JSON with their numbers.
+func counts(c admin.Counts) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.NewReplacer(`"`, "", ":", " ", ",", ", ", "{", "", "}", "").Replace(string(text))
 }
 
 func certificate(c *admin.Certificate) string {

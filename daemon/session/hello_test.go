@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -84,18 +85,19 @@ func TestStrangers(t *testing.T) {
 	for name, m := range map[string]struct {
 		data   []byte
 		fds    []int
-		answer bool // a message that is understood is answered
+		answer string // what a message that is understood is answered
 	}{
-		"short":             {data: []byte("GET /")},
-		"magic":             {data: header(ring.Ctl{Type: ring.CtlHello})},
-		"flags":             {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Flags: 1})},
-		"length":            {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1})},
-		"reserved":          {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Reserved: [2]uint64{1}})},
-		"too long":          {data: make([]byte, 32+65537)},
-		"too many fds":      {data: hello, fds: []int{event, event}},
-		"one fd":            {data: hello, fds: []int{event}},
-		"ping":              {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlPing}), answer: true},
-		"hello of one byte": {data: append(header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1}), 7), answer: true},
+		"short":                              {data: []byte("GET /")},
+		"magic":                              {data: header(ring.Ctl{Type: ring.CtlHello})},
+		"flags":                              {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Flags: 1})},
+		"length":                             {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1})},
+		"reserved":                           {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Reserved: [2]uint64{1}})},
+		"too long":                           {data: make([]byte, 32+65537)},
+		"too many fds":                       {data: hello, fds: []int{event, event}},
+		"one fd":                             {data: hello, fds: []int{event}},
+		"ping":                               {data: header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlPing}), answer: "must be HELLO"},
+		"hello of one byte":                  {data: append(header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 1}), 7), answer: "hello"},
+		"a shorter hello of another version": {data: ring.Append(header(ring.Ctl{Magic: ring.Magic, Type: ring.CtlHello, Len: 8}), &struct{ Min, Max uint32 }{2, 3}), answer: "ring protocol 2 to 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := sys.DialSeqpacket(context.Background(), n.path)
@@ -109,11 +111,11 @@ func TestStrangers(t *testing.T) {
 			}
 			buf := make([]byte, 65568)
 			k, _, err := sys.Recv(conn, buf, 0)
-			if m.answer {
+			if m.answer != "" {
 				noErr(t, err)
 				var h ring.Ctl
-				if _, err := ring.Decode(buf[:k], &h, "answer"); err != nil || h.Type != ring.CtlAck {
-					t.Errorf("answer %+v, %v", h, err)
+				if _, err := ring.Decode(buf[:k], &h, "answer"); err != nil || h.Type != ring.CtlAck || !bytes.Contains(buf[:k], []byte(m.answer)) {
+					t.Errorf("answer %+v, %v: %q does not say %q", h, err, buf[:k], m.answer)
 				}
 				_, _, err = sys.Recv(conn, buf, 0)
 			}

@@ -86,7 +86,7 @@ type session struct {
 	last    chan *message  // what listen ended with
 	deaf    bool           // nothing is worked off any more
 
-	// The end. Its channels are closed in this order, each once; run does what stands between them:
+	// The end. Its channels are closed in this order, each at most once; run does what stands between them:
 	//
 	//	ending        by end, whoever calls it first
 	//	  |           the last control message is waited for, or no more are worked off (deaf); what was published is read out if it
@@ -95,8 +95,8 @@ type session struct {
 	//	left          by Server.leave
 	//	  |           the driver closes one of the next two, perhaps before left; when the server is closed neither is waited for
 	//	  +-- drained    by SessionDrained
-	//	  +-- orphaned   by SessionOrphaned, and drained follows
-	//	  |           the rings are unmapped (gone); the memory too, or with orphaned alone all but keep
+	//	  +-- orphaned   by SessionOrphaned, and drained follows, last of all perhaps
+	//	  |           the rings are unmapped (gone); the memory too, or with orphaned alone all but keep; the client's BYE is answered
 	//	over
 	//	parted        after which rest waits for drained, if only orphaned is closed, and gives the memory back
 	endOnce  sync.Once
@@ -175,7 +175,7 @@ func (s *session) makeRings(sizes ring.Sizes) (err error) {
 type ender uint8
 
 const (
-	byOther   ender = iota // the daemon, the machine, a connection that was lost
+	byOther   ender = iota // all else
 	byOwner                // the client, with its BYE
 	byAnother              // another connection, which resumes it
 )

@@ -59,7 +59,7 @@ const TransferEnded = "ended"
 type TransferInfo struct {
 	Xfer      XferID
 	End       End
-	State     string // consumer: one of phaseNames; producer: of serveStateNames
+	State     string // as phase and serveState have it: "moving", TransferEnded, ...
 	Key       string
 	Engine    string // of the other end, "" unknown
 	Peer      string // "" this node

@@ -15,4 +15,7 @@ def listens(daemon, socket, log, timeout):
         assert daemon.poll() is None, log.read_text()
         return socket.exists()
 
-    eventually(look, timeout)
+    try:
+        eventually(look, timeout)
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {log.read_text()}") from None
