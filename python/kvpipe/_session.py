@@ -70,8 +70,8 @@ class Session:
         self._ends: "weakref.WeakSet[End]" = weakref.WeakSet()  # the library closes these with the handle
         self._handle: Optional[int] = handle
         self._late: Optional[int] = None  # the handle, from when nobody gets it any more until somebody closes it
-        self._closing = False  # close() waits for those inside; else the last one to leave closes the handle
-        self._closer: Optional[int] = None  # the thread that does
+        self._closing: Optional[int] = None  # the thread whose close() waits for those inside; else the last one to leave closes the handle
+        self._closer: Optional[int] = None  # the thread that closes it
         self._over = False  # the handle is closed
         self._why = why
         self._inside: List[int] = []  # threads; one may be there twice
@@ -119,23 +119,30 @@ class Session:
         """Tells close(), or does what it could not wait for."""
         with self._changed:
             self._changed.notify_all()
-            mine = self._late is not None and not self._inside and not self._closing
+            mine = self._is_late()
         if mine:
             self._finish()
 
+    def _is_late(self) -> bool:
+        return self._late is not None and not self._inside and self._closing is None
+
     def _finish(self) -> None:
-        """Closes the handle, and then ends what was made with it, whatever a signal handler raises meanwhile. When it raises before that,
-        the handle is there for the next close()."""
+        """Closes the handle, unless another thread does, and then ends what was made with it, whatever a signal handler raises meanwhile.
+        When it raises before that, the handle is there for the next close()."""
+        handle: Optional[int] = None
         operations, began = self._held(), time.monotonic()
         with _said.call(self.lib):
-            if self._late is None:
-                return
-            # No call in between, so neither another thread nor a signal handler.
-            handle, self._late, self._closer = self._late, None, _here.thread
             try:
-                self._free(handle)
+                with self._changed:
+                    if self._late is not None:
+                        # No call in between, so no signal handler either (before Python 3.11: hardly one).
+                        handle, self._late, self._closer = self._late, None, _here.thread
             finally:
-                self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
+                if handle is not None:
+                    try:
+                        self._free(handle)
+                    finally:
+                        self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
 
     def _held(self) -> "List[Operation]":
         """A thread whose offer or take was just submitted may enter it meanwhile, which values() does not stand."""
@@ -144,18 +151,20 @@ class Session:
 
     def _end(self, fenced: "List[Operation]") -> None:
         """The handle is closed. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
-        for operation in fenced:
-            operation._free()
-        with self._changed:
-            ends = list(self._ends)
-        for end in ends:
-            end._wake()
-        for region in list(self.regions.values()):
-            region._end()
-        self.regions.clear()
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
+        try:
+            for operation in fenced:
+                operation._free()
+            with self._changed:
+                ends = list(self._ends)
+            for end in ends:
+                end._wake()
+            for region in list(self.regions.values()):
+                region._end()
+            self.regions.clear()
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
 
     def may_own(self, what: str) -> None:
         if not self.owns_memory:
@@ -209,39 +218,43 @@ class Session:
         try:
             with self._changed:
                 if self._handle is None:
-                    # It is here still when an interrupt ended this thread's close().
-                    mine = self._closer == _here.thread and self._late is not None and not self._closing and not self._inside
-                    return
-                try:
-                    self._closing, self._closer = True, _here.thread
-                    self._late, self._handle = self._handle, None
-                    first = True
-                    others = self._changed.wait_for(lambda: all(thread == _here.thread for thread in self._inside), patience)
-                    alone = others and _here.thread not in self._inside
-                finally:
-                    self._closing = False
-                    # Who comes now finds no handle, and need not be waited for. Nor is anybody to come when an interrupt ended the wait.
-                    mine = self._handle is None and (alone or not self._inside)
+                    mine = self._is_late()  # an interrupt ended the close() before
+                else:
+                    try:
+                        self._closing = _here.thread
+                        self._late, self._handle = self._handle, None
+                        first = True
+                        others = self._changed.wait_for(lambda: all(thread == _here.thread for thread in self._inside), patience)
+                        alone = others and _here.thread not in self._inside
+                    finally:
+                        self._closing = None
+                        self._changed.notify_all()
+                        # Who comes now finds no handle, and need not be waited for. Nor is anybody to come when an interrupt ended the wait.
+                        mine = self._handle is None and (alone or not self._inside)
         finally:
             if first:
                 for operation in self._held():
                     operation._abandon(Closed("the session was closed while the operation ran"))
             if mine:
                 self._finish()
-            self._await_end(_FENCE_SECONDS if patience is None else patience)
+        if mine or not first:
+            self._await_end(patience)
 
-    def _await_end(self, patience: float) -> None:
-        """Waits for the thread that closes the handle, if it is another one."""
+    def _await_end(self, patience: Optional[float]) -> None:
+        """Waits for the thread that closes the handle, if it is another one: for that which those inside need, and then for the fence."""
         with self._changed:
-            if _here.thread != self._closer and _here.thread not in self._inside:
-                self._changed.wait_for(lambda: self._over, patience)
+            if _here.thread in (self._closing, self._closer, *self._inside):
+                return
+            self._changed.notify_all()  # a signal handler may have come before this thread said that it left
+            self._changed.wait_for(lambda: self._closing is None, patience)
+            self._changed.wait_for(lambda: self._over, _FENCE_SECONDS if patience is None else patience)
 
     def _forked(self) -> None:
         """In a child. Locks may be held by threads that are not here; the handle is left alone for the same reason."""
         self._changed = threading.Condition(threading.RLock())
         self.submitting = threading.RLock()
         self._inside = [thread for thread in self._inside if thread == _here.thread]  # in a call that a signal handler interrupted
-        self._late = None
+        self._late = self._closing = self._closer = None
         self._over = True
         self._why = _FORKED
         self._handle = None

@@ -218,8 +218,9 @@ def test_an_interrupt_of_close_as_the_last_one_leaves():
     assert freed == [7]
 
 
+@pytest.mark.parametrize("who", ["itself", "another"])
 @pytest.mark.parametrize("where", ["before", "about"])
-def test_an_interrupt_before_the_library_closes_leaves_that_to_the_next_close(monkeypatch, where):
+def test_an_interrupt_before_the_library_closes_leaves_that_to_the_next_close(monkeypatch, where, who):
     freed = []
     session = Session(None, 7, free=freed.append)
     with monkeypatch.context() as patch:
@@ -230,9 +231,46 @@ def test_an_interrupt_before_the_library_closes_leaves_that_to_the_next_close(mo
         with pytest.raises(Rang):
             session.close()
     assert session.closed and freed == []
-    session.close()
+    if who == "another":
+        closing = threading.Thread(target=session.close)
+        closing.start()
+        closing.join(60)
+    else:
+        session.close()
+    assert freed == [7]
     session.close()
     assert freed == [7]
+
+
+def test_who_closes_again_after_an_interrupt_waits_for_the_thread_inside():
+    order, inside, waiting = [], threading.Event(), threading.Event()
+    session = Session(None, 7, free=lambda _: order.append("freed"))
+
+    def use():
+        with session:
+            inside.set()
+            assert waiting.wait(60)
+
+    class Interrupted(threading.Condition):
+        def wait(self, *args):
+            raise Rang
+
+    class Door(threading.Condition):
+        def wait(self, *args):
+            waiting.set()
+            return super().wait(*args)
+
+    user = threading.Thread(target=use)
+    user.start()
+    assert inside.wait(60)
+    session._changed = Interrupted()
+    with pytest.raises(Rang):
+        session.close()
+    session._changed = Door()
+    session.close()
+    order.append("closed")
+    user.join(60)
+    assert order == ["freed", "closed"]
 
 
 def test_an_interrupt_of_close_is_heard_and_the_session_ends(near):
