@@ -475,7 +475,7 @@ KVPIPE_API int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t op, int64_t timeou
 /* Waits until the given layer of a KVPIPE_OP_LAYERED take is in place (0), or the take failed (its negative reason); of others, and of
  * layers that it does not have, -KVPIPE_E_INVALID.
  * layer is the model's number, as in the session's views; for a scheduler's take it counts the layers of all its ranks,
- * from 0. The take's completion stays for kvpipe_wait() or kvpipe_poll(). */
+ * from 0. No layer of a take that lacks blocks is in place before its end. The take's completion stays for kvpipe_wait() or kvpipe_poll(). */
 KVPIPE_API int kvpipe_wait_layer(kvpipe_t *kv, kvpipe_op_t take, uint32_t layer, int64_t timeout_ns);
 KVPIPE_API int kvpipe_op_released(kvpipe_t *kv, kvpipe_op_t op);  /* 1: released, 0: not yet, < 0: error */
 /* Forgets an operation's record; every operation has one until this call, 65,536 at most (QUOTA). A running one goes on;
