@@ -63,6 +63,7 @@ type Cluster struct {
 	crowded  int // times that a peer was told that there is no room
 	readOut  int // sessions of dead processes with something in their rings
 	slid     int // takes of two groups that are done
+	readied  int // times that layers of such a take were said to be in place
 	reloads  int // configurations that were read again
 	gathered int // takes whose parts came from several daemons, and were all in place
 	pipes    []*conduit

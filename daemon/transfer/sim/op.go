@@ -203,7 +203,8 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		o.local = true // as without a daemon: to its ranks it never was
 	case o.kind == "take" && strings.Contains(e.Text, "is being taken by"):
 		o.turnedAway(e.Text)
-	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && e.Failed != nil:
+	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && strings.Contains(e.Text, "lacks some of the blocks"):
+		o.checkFailed(e.Failed)
 		o.checkBytes(0, layers, e.Failed)
 	case o.kind == "offer" && e.Status == transfer.Done:
 		o.req.consumed(o)
@@ -376,17 +377,58 @@ func (s *Session) layerReady(e transfer.LayerReady) {
 		s.node.c.fail("node %s: layers reported for operation %d, which is no running take", s.node.name, e.UserData)
 		return
 	}
-	o.checkBytes(0, int(e.Ready), o.holes())
+	ready := o.layersOf()
+	if int(e.Ready) > len(ready) || e.Ready == 0 {
+		s.node.c.fail("op %d (take of %s by %s): %d layers are reported, of %d", o.tag, o.req.key, s.eng.called(), e.Ready, len(ready))
+		return
+	}
+	if len(o.lists) > 1 {
+		s.node.c.readied++
+	}
+	o.checkBytes(0, int(ready[e.Ready-1])+1, nil)
 }
 
-// holes are the blocks that the offer may lack.
+// layersOf are the layers that are counted for a take, ascending: a worker counts those of the groups that it names, a scheduler all that its
+// ranks have.
+func (o *Op) layersOf() []uint32 {
+	var all []uint32
+	for _, s := range o.ranksOf() {
+		for _, l := range s.mem.part.layers {
+			named := slices.ContainsFunc(o.lists, func(b layout.BlockList) bool { return b.Group == s.eng.shape.groupOf(l) })
+			if named || o.sess.role == transfer.Scheduler {
+				all = append(all, l)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// checkFailed: what a take is said to lack the offer lacks.
+func (o *Op) checkFailed(failed []layout.Run) {
+	if o.exposed() || o.madeUp() {
+		return
+	}
+	lacks := o.holes()
+	for _, r := range failed {
+		for id := r.First; id-r.First < r.Count; id++ {
+			if !slices.Contains(lacks, layout.Run{Group: r.Group, First: id, Count: 1}) {
+				o.c.fail("op %d (take of %s by %s): block %d of group %d is said to be failed, which the offer has", o.tag, o.req.key, o.sess.eng.called(), id, r.Group)
+				return
+			}
+		}
+	}
+}
+
+// holes are the blocks with tokens of the take that the offer lacks.
 func (o *Op) holes() []layout.Run {
 	var out []layout.Run
 	for _, b := range o.lists {
 		for i, id := range b.IDs {
 			bs := o.sess.eng.shape.size(b.Group)
 			at := (int(b.FirstToken)/bs + i) * bs
-			if id != layout.NoBlock && o.req.lacks(b.Group, at, at+bs) {
+			from, to := max(at, int(b.FirstToken)), min(at+bs, int(b.FirstToken+b.NTokens))
+			if id != layout.NoBlock && o.req.lacks(b.Group, from, to) {
 				out = append(out, layout.Run{Group: b.Group, First: id, Count: 1})
 			}
 		}

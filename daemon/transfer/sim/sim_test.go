@@ -74,6 +74,7 @@ var rare = []struct {
 }{
 	{"configurations that were read again", func(c *Cluster) int { return c.reloads }},
 	{"takes of two groups, of which one has the last tokens alone", func(c *Cluster) int { return c.slid }},
+	{"layers reported of takes of two groups", func(c *Cluster) int { return c.readied }},
 	{"takes moved at once", func(c *Cluster) int { return c.movedNow }},
 	{"whole takes of engines on several nodes", func(c *Cluster) int { return c.gathered }},
 	{"offers that outlived their engine", func(c *Cluster) int { return c.outlived }},
