@@ -36,7 +36,8 @@ type thing struct {
 	got       int // how often it was received
 	gotBy     *Node
 	gotLife   int
-	gotFor    *Op // the end's bind
+	gotFor    *Op  // the end's bind
+	elsewhere bool // since then it was handed to an end on another node
 	replaced  bool
 	withdrawn bool
 }
@@ -271,7 +272,7 @@ func (h *sender) put(bind *Op) {
 		}
 	}
 	o := h.newOp("put", s)
-	t.put, o.ids = o, ids
+	t.put, o.item, o.ids = o, t, ids
 	t.number = h.next
 	h.next++
 	term := h.terms[h.life]

@@ -32,11 +32,12 @@ func (n *Node) question(ev transfer.Event) *transfer.MsgKey {
 	return nil
 }
 
-// hear notes the answer, as it is sent or said, and that a commit record is acknowledged.
+// hear notes the answer, as it is sent or said, that a commit record is acknowledged, and to whom items are handed.
 func (n *Node) hear(e transfer.Effect) {
 	if c, ok := e.(*transfer.Complete); ok {
 		e = *c
 	}
+	n.hands(e)
 	switch e := e.(type) {
 	case transfer.Send:
 		switch a := e.Msg.(type) {

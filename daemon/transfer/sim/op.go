@@ -48,6 +48,7 @@ type Op struct {
 	attempt   int
 	onEnd     func(transfer.Complete)
 	pipe      *conduit // of whose end it is; nil: of none
+	item      *thing   // that it puts
 }
 
 // outcome is what one session was told.

@@ -236,7 +236,7 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 		c.despite++
 	}
 	t.got++
-	t.gotBy, t.gotLife, t.gotFor = n, n.life, bind
+	t.gotBy, t.gotLife, t.gotFor, t.elsewhere = n, n.life, bind, false
 	if t.tokens > 0 {
 		o.req = &Request{c: c, id: int(t.id), key: e.name}
 		all := o.lists
@@ -251,7 +251,7 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 // unless another one was handed it meanwhile: what that one does not receive goes back, and the first may get it again.
 func (e *receiver) despite(bind *Op, t *thing) bool {
 	until := e.c.net.outlasts(e.home.eng.node.name, t.gotBy.name)
-	return until > 0 && (t.gotFor != bind || len(e.ends) > 1) && (!running(t.gotFor) || e.c.now-until < 8*second)
+	return until > 0 && (t.gotFor != bind || t.elsewhere) && (!running(t.gotFor) || e.c.now-until < 8*second)
 }
 
 func fits(in *transfer.GetOp, t *thing) bool {
