@@ -70,6 +70,7 @@ type Cluster struct {
 	items    map[uint64]*thing // by the number in their description
 	received int
 	despite  int      // items that were received again after a partition in which their home had given up waiting
+	reunited int      // times that a home met a node again whose word about items it had given up waiting for
 	mad      *madness // nil: no node is
 }
 

@@ -15,6 +15,7 @@ type Node struct {
 	m        *transfer.Machine
 	cfg      transfer.Config
 	orphans  transfer.Time // the longest OrphanLease that it ever had
+	reloaded bool          // its limits are not those any more with which it began
 	up       bool
 	life     int // counts crashes: what was planned for an earlier life does not happen
 	timer    int

@@ -94,7 +94,8 @@ func (s *Session) complete(e transfer.Complete) {
 		s.credits--
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
-		if e.Status == transfer.Failed && e.Reason != transfer.Quota && s.quiet[e.UserData] && running(o) { // limits may be lower by then
+		lower := e.Reason == transfer.Quota && s.node.reloaded // limits may be
+		if e.Status == transfer.Failed && !lower && s.quiet[e.UserData] && running(o) {
 			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 		}
 		return

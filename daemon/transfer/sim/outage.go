@@ -15,6 +15,9 @@ import (
 func (c *Cluster) outage() {
 	r, p := &c.rng, pick(&c.rng, c.pipes)
 	end, home := pick(r, p.ends).eng.node.name, p.home.eng.node.name
+	if end == home {
+		return
+	}
 	way := [2]string{end, home}
 	c.net.deaf[way] = true
 	c.after(r.span(0, 600*ms), func() {
@@ -41,6 +44,7 @@ func (w *network) reunite(home, peer *Node) {
 	if len(untold) == 0 {
 		return
 	}
+	c.reunited++
 	c.after(heard, func() {
 		if home.views[peer.name] != epoch || peer.views[home.name] != epoch {
 			return // they lost each other once more

@@ -25,6 +25,7 @@ func (n *Node) reload() {
 		c.FenceGrace = second
 	}
 	n.c.tracef("%s RELOAD %+v", n.name, *c)
+	n.reloaded = true
 	n.m.Reload(*c)
 	n.c.reloads++
 }

@@ -94,7 +94,7 @@ func TestSimEnds(t *testing.T) {
 	if *one != 0 {
 		from, to = *one, *one+1
 	}
-	received, despite := 0, 0
+	received, despite, reunited := 0, 0, 0
 	for seed := from; seed < to; seed++ {
 		o := Options{Seed: seed, Ends: true}
 		if *one != 0 && testing.Verbose() {
@@ -106,8 +106,12 @@ func TestSimEnds(t *testing.T) {
 		}
 		received += c.received
 		despite += c.despite
+		reunited += c.reunited
 	}
-	t.Logf("%d seeds, %d items received, %d again after long partitions", to-from, received, despite)
+	if reunited == 0 && *one == 0 && enough() {
+		t.Error("no home met a node again that had items of it of which it had not heard: what holds of them is not looked at any more")
+	}
+	t.Logf("%d seeds, %d items received, %d again after long partitions, after %d of which a word was due", to-from, received, despite, reunited)
 }
 
 // TestSimTight is both with daemons that keep little for their peers: whoever is put off gets in once there is room, and in the end there is.
