@@ -150,7 +150,7 @@ func (t *take) decide(m *Machine) {
 	t.finish(m, Done, Cause{})
 }
 
-// lookAround counts as missing what no segment covers, once all of them are known. Of an engine on several nodes that is no group of which this
+// lookAround counts as missing, once, what no segment covers, when all of them are known. Of an engine on several nodes that is no group of which this
 // one has no layer, as in a plan of one segment.
 func (t *take) lookAround() {
 	if t.covered == nil {
@@ -160,7 +160,7 @@ func (t *take) lookAround() {
 	if seg := t.segs[len(t.segs)-1]; !seg.grant.Whole {
 		lists = slices.DeleteFunc(slices.Clone(lists), func(b layout.BlockList) bool { return groupOf(seg.producers, b.Group) == nil })
 	}
-	t.missing = unite(t.missing, uncovered(t.layouts, lists, t.covered))
+	t.missing, t.covered = unite(t.missing, uncovered(t.layouts, lists, t.covered)), nil
 }
 
 // beyond says how far the offer reaches, to who asks for more: "" where something else is missing.
