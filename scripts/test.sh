@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs make targets, two at a time since most of them wait more than they
+# Runs make targets, three at a time since most of them wait more than they
 # compute, and `build` alone since the others stand on it. Keeps each one's
 # output in build/test/log/TARGET.log, shows the end of it when it fails, and
 # closes with one table. Ends with 1 when a part failed, ran over its time or
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 make=${MAKE:-make}
 limit=${KVPIPE_PART_LIMIT:-900}
-lanes=${KVPIPE_PARTS:-2}
+lanes=${KVPIPE_PARTS:-3}
 logs=build/test/log
 mkdir -p "$logs"
 

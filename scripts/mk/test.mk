@@ -1,5 +1,5 @@
 # Tests. `make test` runs the parts below, each as a make target of its own, and
-# closes with one table. Two run at a time, in this order: one that mostly waits
+# closes with one table. Three run at a time, in this order: those that mostly wait
 # beside one that mostly computes. They share nothing but what `make build` and
 # the Python environment are, which are there before. A part that has nothing to
 # test says so by a last line "part skipped: REASON".
