@@ -1,8 +1,8 @@
 #!/bin/sh
-# kvpiped has "systemctl reload" wait for it, from systemd 253 on, which knows
-# services of Type=notify-reload. Run after installation, when systemd itself
-# may be of any version, and with "remove" before removal. The folder may have
-# drop-ins of others. DESTDIR: another root.
+# Makes "systemctl reload kvpiped" wait for the daemon where systemd knows
+# services of Type=notify-reload, which it does from version 253 on. Run it after
+# installation, when systemd itself may be of any version, and with "remove"
+# before removal. The folder may hold drop-ins of others. DESTDIR: another root.
 set -e
 folder=${DESTDIR-}/usr/lib/systemd/system/kvpiped.service.d
 version=$(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
