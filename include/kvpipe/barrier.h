@@ -3,10 +3,14 @@
  * kvpipe/barrier.h - all memory ordering between library and daemon.
  *
  * ACQUIRE: no later access moves before this load. RELEASE: no earlier access moves after this store.
- * A writer fills an entry, then publishes its index with RELEASE; the reader loads the index with ACQUIRE, then reads
- * the entry. Before sleeping, and before deciding that the other side need not be woken, a FULL barrier stands
- * between one's own store and the load of the other's word (Dekker): otherwise both sides may sleep.
- * Go's sync/atomic is sequentially consistent and so gives all of this on the daemon's side.
+ *
+ * A writer fills an entry, then publishes its index with RELEASE. A reader loads the index with ACQUIRE, then reads the
+ * entry.
+ *
+ * Before a side sleeps, and before it decides that the other side need not be woken, a FULL barrier stands between its
+ * own store and its load of the other side's word (Dekker). Without that barrier both sides may sleep.
+ *
+ * The daemon uses Go's sync/atomic, which is sequentially consistent and so gives all of this.
  */
 #ifndef KVPIPE_BARRIER_H
 #define KVPIPE_BARRIER_H
