@@ -404,7 +404,8 @@ struct kvpipe_ring_d {          /* 512 bytes */
 	uint32_t need_wakeup;   uint8_t pad2[60];  /* nonzero: the daemon sleeps on the sq eventfd (see above) */
 	uint64_t progress_wait; uint8_t pad3[56];  /* nonzero: wake the daemon when progress reaches this value */
 	uint32_t closed;        uint8_t pad4[60];  /* nonzero: the session has ended; enum kvpipe_reason */
-	uint64_t heartbeat;     uint8_t pad5[56];  /* changes about once a second while the daemon runs; 0: not told */
+	uint64_t heartbeat;     uint8_t pad5[56];  /* changes about once a second while the daemon runs; 0: it gives
+	                                            * none */
 	uint32_t work_tail;     uint8_t pad6[60];
 	uint32_t work_done_head;uint8_t pad7[60];
 };
