@@ -810,9 +810,9 @@ KVPIPE_API int kvpipe_lookup_insert(kvpipe_lookup_t *l, const struct kvpipe_tens
  * length, and says which tokens count; NULL: all. At least one token must count, and at most 262,144. With both NULL
  * any entry matches. match is an enum kvpipe_lookup_match.
  *
- * Any number of queries may be outstanding. At any time 1,360 queries of an end (fewer if the daemon's
- * limits.inflight is lower) look for entries, and none of these waits for another. Further queries wait for some to
- * end, in order, within their own time.
+ * Any number of queries may be outstanding. At most 1,360 queries of an end (fewer if the daemon's limits.inflight
+ * is lower) look for entries at a time, and none of these waits for another. Further queries wait for some to end,
+ * in order, within their own time.
  *
  * Errors:
  *  - INVALID: also when this is the owner's end.
