@@ -5,8 +5,8 @@
         node.set_layout([kvpipe.View(region, 0, num_blocks=..., ...)], fingerprint={"model": ...})
         offer = node.offer("request-1", block_ids, tokens=n)      # on the other node: node.take(...).wait()
 
-Everything may be called from any thread. Memory: an offer's blocks must not be written and a take's not be touched
-until they are ``released``; a completion with ``released`` False says that one RELEASED completion follows.
+Any thread may call anything. Until they are ``released``, an offer's blocks must not be written, and a take's
+must not be touched. After a completion with ``released`` False, one RELEASED completion follows.
 """
 
 from ._connect import connect
