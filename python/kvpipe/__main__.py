@@ -3,8 +3,8 @@
     python -m kvpipe --dev           # kvpiped: the node's daemon, for one user, without a configuration
     python -m kvpipe ctl status      # kvpipectl
 
-Arguments, output, signals and exit status are the program's own. Without carried programs (a wheel built without Go, a source
-tree) those in ``PATH`` are used.
+Arguments, output, signals and exit status are the program's own. If the package carries no programs (a wheel
+built without Go, a source tree), those in ``PATH`` are used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def program(name: str) -> str:
-    """The path of ``kvpiped`` or ``kvpipectl``: the package's own, else that in ``PATH``. SystemExit when there is none."""
+    """The path of ``kvpiped`` or ``kvpipectl``: the package's own, else the one in ``PATH``. Raises
+    SystemExit if there is none.
+    """
     carried = os.path.join(_HERE, "bin", name)
     if os.access(carried, os.X_OK):
         return carried
@@ -32,7 +34,7 @@ def program(name: str) -> str:
 
 
 def main(arguments: List[str]) -> None:
-    """Becomes the program: does not return."""
+    """Becomes the program; does not return."""
     name = "kvpiped"
     if arguments[:1] == ["ctl"]:
         name, arguments = "kvpipectl", arguments[1:]
