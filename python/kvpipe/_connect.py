@@ -26,16 +26,19 @@ def connect(
 ) -> Node:
     """Opens a session with the node's daemon, within ``timeout`` seconds (None: 5).
 
-    - ``socket``: its path; None: ``KVPIPE_SOCKET``, then /run/kvpipe/kvpiped.sock, then where `kvpiped --dev` has it.
-    - ``engine_id``: one serving instance, data-parallel rank included. ``instance``: one start of it; None joins the
-      live instance of the same engine and owner, or begins a new one.
-    - ``role``: "worker" owns the memory and blocks of one ``rank``, (tp, pp) of ``world``; "scheduler" owns none, and
-      offers and takes for all ranks of its engine on this node.
-    - ``cq_entries``: completions that the session has room for, a power of two up to 65536. A third of them is the most
-      operations that are not released; more take more of the daemon's memory (``limits.ring_memory``).
+    - ``socket``: its path. None: ``KVPIPE_SOCKET``, then /run/kvpipe/kvpiped.sock, then that of `kvpiped
+      --dev`.
+    - ``engine_id``: names one serving instance, data-parallel rank included.
+    - ``instance``: names one start of it. None: joins the live instance of the same engine and owner, or
+      begins a new one.
+    - ``role``: a "worker" owns the memory and blocks of one ``rank``, which is (tp, pp) of ``world``. A
+      "scheduler" owns none; it offers and takes for all ranks of its engine on this node.
+    - ``cq_entries``: completions that the session has room for, a power of two from 8 to 65536. At most a
+      third of them can be unreleased operations. More entries take more of the daemon's memory
+      (``limits.ring_memory``).
 
-    Raises Unavailable (no daemon), Denied (the socket's permission), Incompatible (versions), Busy (that rank of that
-    instance has a session).
+    Raises Unavailable (no daemon), Denied (no permission for the socket), Incompatible (versions), or Busy
+    (that rank of that instance has a session).
     """
     kind = _abi.ROLES[_values.one_of("connect: role", role, _abi.ROLES)]
     try:
