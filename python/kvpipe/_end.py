@@ -63,12 +63,16 @@ class End:
         return self._session.closed
 
     def fileno(self) -> int:
-        """Readable when a call with timeout 0 that raised Timeout may succeed now; for select and epoll. Do not close it."""
+        """A descriptor for select and epoll. After a call with timeout 0 raised Timeout, it is readable when
+        the call may succeed.
+
+        Do not close it.
+        """
         with self._session as handle:
             return self._lib.check(self._fd(handle))
 
     def close(self) -> None:
-        """Closes this end; calls of other threads end with Closed first."""
+        """Closes this end. Calls of other threads end with Closed first."""
         self._session.close()
         self._wake()
         self._keeps = None
