@@ -53,27 +53,35 @@ class Sleeper:
 
     @property
     def registered(self) -> bool:
-        """Whether the daemon has the memory, or may have it: False once it was closed, or the session with it. After a close() that raised
-        Timeout it is True, and no operation may use it any more."""
+        """Whether the daemon has the memory, or may have it. False once the region or its session was closed.
+
+        After a close() that raised Timeout it is True, but no operation may use the region any more.
+        """
         return self._session is not None
 
     @property
     def valid(self) -> bool:
-        """Whether there is memory behind the region: False from invalidate() to revalidate(). After one of these that raised Timeout it is
-        what it was before, and that may have begun."""
+        """Whether there is memory behind the region. False from invalidate() to revalidate().
+
+        After one of these that raised Timeout it is what it was before, though the change may have begun.
+        """
         return self._valid
 
     def invalidate(self, timeout: Optional[float] = None) -> None:
-        """Gives up what is in the region for a while. Its id, its address and the layout stay.
+        """Gives up the region's content for a while. Its id, its address and the layout stay.
 
-        Offers and takes of the session's blocks, a scheduler's too, are ended and fenced first: they fail with
-        Unavailable, as new ones do until revalidate(). Then the daemon lets go of the memory, which counts against no limit
-        any more. What Node.alloc() made goes back to the system; do not touch it. Other memory is left as it is: its pages
-        may be given back (``MADV_REMOVE``), and must all be there again before revalidate().
+        First, offers and takes of the session's blocks, a scheduler's too, are ended and fenced. They fail
+        with Unavailable, and so do new ones until revalidate(). Then the daemon lets go of the memory, which
+        counts against no limit any more.
 
-        Waits at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it: call it again; Incompatible when
-        the daemon is older than this; Unavailable when the region is invalid and the system does not take its pages, as it does not
-        take locked ones. Of a region that is invalid it returns at once.
+        Memory of Node.alloc() goes back to the system: do not touch it. Other memory is left as it is. Its
+        pages may be given back (``MADV_REMOVE``), and must all be there again before revalidate().
+
+        Waits at most ``timeout`` seconds (None: 5). Returns at once if the region is invalid already.
+
+        Raises Timeout (it may have begun: call again), Incompatible (the daemon is too old for this), or
+        Unavailable (the region is invalid, but the system did not take its pages, as it does not take locked
+        ones).
         """
         with self._change():
             self._open().invalidate(self.id, timeout)
@@ -81,12 +89,16 @@ class Sleeper:
             self._give_back()
 
     def revalidate(self, timeout: Optional[float] = None) -> None:
-        """Ends that: memory of Node.alloc() is allocated again at its address, the daemon has the region again, and the
-        layout holds. What is in it is undefined.
+        """Brings an invalid region back: the daemon has it again, and the layout holds. The content is
+        undefined.
 
-        Waits for the daemon at most ``timeout`` seconds (None: 5). Raises Quota when there is no memory, or too little by the
-        daemon's limits, and Invalid when pages are missing: then the region stays invalid. Unavailable: the daemon is away;
-        the region is valid here, and comes back with it. Of a region that is valid it returns at once.
+        Memory of Node.alloc() is allocated again, at its address.
+
+        Waits for the daemon at most ``timeout`` seconds (None: 5). Returns at once if the region is valid.
+
+        Raises Quota (no memory, or a limit of the daemon) or Invalid (pages are missing); the region then
+        stays invalid. Raises Unavailable if the daemon is away; the region is then valid here, and comes back
+        with the daemon.
         """
         with self._change():
             session = self._open()
