@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class AdoptedRegion(Sleeper):
-    """Memory of the program's that the daemon may read and write, from Node.adopt().
+    """Memory of the program's own that the daemon may read and write, from Node.adopt().
 
-    It is used through the object that it belongs to. That object is kept alive until close() or the end of the
-    session. It must never be resized, afterwards neither: see Node.adopt().
+    The memory is used through the object that it belongs to. That object is kept alive until close() or the
+    end of the session. It must never be resized, not even afterwards: see Node.adopt().
 
-    - ``id``: names it in a layout. ``nbytes``, ``address``: the object's bytes. ``memory``: the object, None after
-      the end. ``registered``: until close(). ``valid``: False from invalidate() to revalidate().
+    - ``id``: names the region in a layout.
+    - ``nbytes``, ``address``: the object's bytes.
+    - ``memory``: the object; None after the end.
+    - ``registered``: True until close().
+    - ``valid``: False from invalidate() to revalidate().
     """
 
     id: int
@@ -34,10 +37,13 @@ class AdoptedRegion(Sleeper):
         raise TypeError("adopted regions come from Node.adopt()")
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """Takes the memory away from the daemon: operations that use it are ended and fenced first.
+        """Takes the memory away from the daemon. Operations that use it are ended and fenced first.
 
-        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it, so that new operations are refused:
-        call it again. Busy: nothing has changed. The object stays as it is, may be adopted again, and must still not be resized.
+        Waits for that at most ``timeout`` seconds (None: 5). The object stays as it is. It may be adopted
+        again, and must still not be resized.
+
+        Raises Timeout: it may have begun, so that new operations are refused; call again. Raises Busy:
+        nothing has changed.
         """
         self._take_away(timeout)
 
