@@ -1,4 +1,4 @@
-"""Completions: how operations end, as poll() and wait() give them out."""
+"""Completions: how operations end, as poll() and wait() report them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,23 @@ class Run(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """One completion. Plain values: it stays valid for ever. Pickled, it has no ``op``, which is of this process alone.
+    """One completion, as plain values: it stays valid for ever. A pickled one has no ``op``, which belongs to
+    this process.
 
-    - ``tag``: what offer() or take() was given; scheduler and ranks see the same.
-    - ``op``: the Offer, Take or Operation of this node; None when the engine's scheduler submitted it, or when the
-      program no longer holds it.
+    - ``tag``: as given to offer() or take(); scheduler and ranks see the same.
+    - ``op``: the Offer, Take or Operation of this node. None if the engine's scheduler submitted it, or if
+      the program no longer holds it.
     - ``status``, ``reason``, ``message``: how it ended, why, and in words.
     - ``rank``: the rank that this is about, tp + pp * tp_world; 0xffffffff for a scheduler.
-    - ``failed``: of FAILED, runs of destination blocks whose content must not be used. After CANCELLED, which names none, no block's may be.
-    - ``released``: True when nothing touches the memory any more. False: exactly one RELEASED completion follows, from poll(); who
-      heard of it from the operation (its ``released``, wait_released(), cancel(), withdraw()) may not hear of it there as well.
-    - ``bytes``: of a take, bytes moved for this rank, of all ranks for the session that asked; of an offer, those of all ranks
-      for the session that asked, and 0 for others.
-    - ``op_id``: node-wide id, the same for every session concerned. ``epoch``: the daemon's incarnation.
+    - ``failed``: with FAILED, runs of destination blocks whose content must not be used. CANCELLED names
+      none; no block's content may be used.
+    - ``released``: True when nothing touches the memory any more. If False, exactly one RELEASED completion
+      follows, from poll(). If the operation has told of it already (``released``, wait_released(), cancel(),
+      withdraw()), poll() may not.
+    - ``bytes``: for the session that asked, those of all ranks. For others: of a take, bytes moved for this
+      rank; of an offer, 0.
+    - ``op_id``: node-wide id, the same for every session concerned.
+    - ``epoch``: the daemon's incarnation.
     """
 
     tag: int
@@ -63,11 +67,13 @@ class Completion(NamedTuple):
 
     @property
     def terminal(self) -> bool:
-        """Whether the operation has ended with it: DONE, FAILED or CANCELLED. QUARANTINED and RELEASED come later."""
+        """Whether the operation ended with this completion: DONE, FAILED or CANCELLED. QUARANTINED and
+        RELEASED come later.
+        """
         return self.status in (Status.DONE, Status.FAILED, Status.CANCELLED)
 
     def error(self) -> Optional[errors.Error]:
-        """What wait() would raise, or None when the operation did what was asked."""
+        """What wait() would raise; None if the operation did what was asked."""
         if self.status not in (Status.FAILED, Status.CANCELLED):
             return None
         reason = self.reason or errors.Reason.CANCELLED
