@@ -1,4 +1,4 @@
-"""Why something did not happen: one class for each reason of ``kvpipe.h``."""
+"""The errors: one class for each reason of ``kvpipe.h``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Reason(enum.IntEnum):
 
 
 class Error(Exception):
-    """What every error of this package is; its text says what is wrong and what to do.
+    """The base of all errors of this package. The text says what is wrong and what to do.
 
-    ``reason`` is the code behind it. ``completion`` is how the operation ended, when the error says that an operation
-    failed, and None when a call was refused or ran into its timeout.
+    ``reason`` is the code behind the error. ``completion`` is how the operation ended, if the error says that
+    an operation failed. It is None if a call was refused or ran into its timeout.
     """
 
     reason: int = Reason.INVALID
@@ -56,13 +56,13 @@ class NotFound(Error):
 
 
 class Expired(Error):
-    """The offer's lease ran out, or it was withdrawn or consumed."""
+    """The offer's lease ran out, or the offer was withdrawn or consumed."""
 
     reason = Reason.EXPIRED
 
 
 class Denied(Error):
-    """Wrong token, another's engine, a peer that is not allowed, or the socket's permission."""
+    """Wrong token, another user's engine, a peer that is not allowed, or no permission for the socket."""
 
     reason = Reason.DENIED
 
@@ -74,7 +74,7 @@ class Incompatible(Error):
 
 
 class Busy(Error):
-    """A conflicting hold, a key in use, a region with work in flight, a full queue."""
+    """A conflicting hold, a key in use, a region with work in flight, or a full queue."""
 
     reason = Reason.BUSY
 
@@ -86,7 +86,9 @@ class Quota(Error):
 
 
 class Timeout(Error):
-    """The deadline passed. With ``completion`` the operation's own, else only that of the call: it still runs."""
+    """The deadline passed. With ``completion`` it is the operation's own deadline; without, only the call's:
+    the operation still runs.
+    """
 
     reason = Reason.TIMEOUT
 
@@ -104,20 +106,25 @@ class PeerGone(Error):
 
 
 class Restarted(Error):
-    """This node's daemon was restarted while bytes were granted, or another worker has come in the place of one that the operation was
-    about; when it was the other node's daemon, the error is PeerGone."""
+    """This node's daemon restarted while bytes were granted, or another worker has replaced one that the
+    operation was about.
+
+    If it was the other node's daemon that ended, the error is PeerGone.
+    """
 
     reason = Reason.RESTARTED
 
 
 class Unavailable(Error):
-    """No library, no daemon, a daemon that drains, a rank of this engine or a transport that is not there, or memory that is invalid."""
+    """No library, no daemon, a draining daemon, a rank of this engine or a transport that is not there, or
+    invalid memory.
+    """
 
     reason = Reason.UNAVAILABLE
 
 
 class Corrupt(Error):
-    """A checksum did not agree, also after retries, or memory faulted."""
+    """A checksum did not agree, even after retries, or memory faulted."""
 
     reason = Reason.CORRUPT
 
@@ -132,7 +139,7 @@ _BY_REASON: Dict[int, Type[Error]] = {int(c.reason): c for c in Error.__subclass
 
 
 def make(reason: int, message: str, completion: Optional["Completion"] = None) -> Error:
-    """The error for a reason code, of a newer library too."""
+    """The error for a reason code, even one of a newer library."""
     found = _BY_REASON.get(reason)
     if found is not None:
         return found(message, completion)
