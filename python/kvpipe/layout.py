@@ -16,17 +16,21 @@ if TYPE_CHECKING:
 
 
 class View:
-    """Where one layer's part lies: the element (block b, token slot t, head h) has ``content_bytes`` bytes at
+    """Where one layer's part lies in a region. The element (block b, token slot t, head h) has
+    ``content_bytes`` bytes at
 
         base + b * block_stride + t * strides[0] + (h - first_head) * strides[1]
 
     bytes from the region's start.
 
-    - ``layer``: the model's own number. ``part``: "kv", "k", "v", ...; at most 15 bytes.
-    - ``group``: block ids index all views of a group.
-    - ``block_size``: tokens of a block. ``heads``: kv heads here, from the model-wide index ``first_head`` on, of
-      ``total_heads`` in the model (None: these are all).
-    - ``content_bytes``: of one token of one head; for kind "opaque", whose blocks only move whole, of one block.
+    - ``layer``: the model's own layer number.
+    - ``part``: "kv", "k", "v", ...; at most 15 bytes.
+    - ``group``: a block id means the same block in all views of a group.
+    - ``block_size``: tokens of a block.
+    - ``heads``: number of kv heads here, from the model-wide index ``first_head`` on, of ``total_heads`` in
+      the model (None: these are all).
+    - ``content_bytes``: of one token of one head. With kind "opaque", whose blocks only move whole, of one
+      block.
     """
 
     __slots__ = (
