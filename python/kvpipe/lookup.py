@@ -57,10 +57,12 @@ def open_lookup(node: "Node", name: str, capacity: Optional[int], token: Optiona
 
 
 class LookupBuffer(End):
-    """One end of a lookup buffer, from Node.lookup_buffer(): the owner's inserts and puts, a selecting one selects and gets.
+    """One end of a lookup buffer, from Node.lookup_buffer(). The owner inserts and puts; a selecting end
+    selects and gets.
 
-    Tensors and timeouts are as for Pipe. All methods may be called from any thread, any number of queries at a time. Of an
-    end's 1,360 look for entries at once, and none of these waits for another; further ones wait for some to end.
+    Tensors and timeouts are as for Pipe. Any thread may call any method, with any number of queries at a
+    time. At most 1,360 queries of an end look for entries at a time, and none of these waits for another.
+    Further queries wait for some to end.
     """
 
     def __init__(self, node: "Node", handle: int, name: str) -> None:
@@ -70,11 +72,14 @@ class LookupBuffer(End):
     # ---- the owner's end
 
     def insert(self, tokens: Any, roi: Any, key: Any, value: Any, hidden: Any, timeout: Optional[float] = None) -> None:
-        """Inserts an entry of five tensors, each of which may be None; waits only while the capacity is exceeded.
+        """Inserts an entry of five tensors, each of which may be None. Waits only while the capacity is
+        exceeded.
 
-        It is found by those of its ``tokens`` (one dimension, integers of 0 to 2^32 - 1) for which ``roi`` (bool, as many) is
-        true; without tokens only by a query for anything. Raises Invalid at once for an entry larger than the capacity, or
-        than 4,294,967,231 bytes, and once what became of earlier ones that the daemon did not take, with their number.
+        The entry is found by those of its ``tokens`` (one dimension, integers of 0 to 2^32 - 1) whose ``roi``
+        (bool, of the same length) is true. Without tokens, only a query for anything finds it.
+
+        Raises Invalid at once for an entry larger than the capacity, or than 4,294,967,231 bytes. If the
+        daemon did not take earlier entries, one following call raises the reason, and says how many.
         """
         array, held = self._entry(tokens, roi, key, value, hidden)
         self._wait(lambda h, ns: int(self._lib.lookup_insert(h, array, ns)), _end.deadline(timeout))
@@ -97,18 +102,23 @@ class LookupBuffer(End):
         return array, described
 
     def put(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
-        """Puts a tensor, or None, under a key, in place of what it had; it stays until it is replaced. Until then both need room:
-        where they are more than the capacity together there is never any (Timeout).
+        """Puts a tensor, or None, under a key, in place of what the key had. It stays until it is replaced.
 
-        Raises Quota when the daemon does not take it, and the key keeps what it had; an earlier insert's error as insert() does.
-        Timeout, when it says that the daemon does not answer: it is there once the daemon goes on.
+        The old tensor stays until the new one is there. If both together exceed the capacity, there is never
+        room (Timeout).
+
+        Raises Quota if the daemon does not take the tensor; the key keeps what it had. Raises the error of an
+        earlier insert, as insert() does. A Timeout that says that the daemon does not answer means: the
+        tensor is there once the daemon goes on.
         """
         name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
         self._wait(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
         del held
 
     async def put_async(self, key: Key, value: Any, timeout: Optional[float] = None) -> None:
-        """put() for asyncio. While the daemon does not answer the event loop stands still, half a second at a time."""
+        """put() for asyncio. While the daemon does not answer, the event loop stands still, half a second at
+        a time.
+        """
         name, (pointer, held) = _values.key(key), tensors.describe_or_none("put", value)
         await self._wait_async(lambda h, ns: int(self._lib.lookup_put(h, name, len(name), pointer, ns)), _end.deadline(timeout))
         del held
@@ -117,12 +127,15 @@ class LookupBuffer(End):
 
     def drop_select(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None, match: str = "prefix",
                     framework: str = "auto") -> Entry:
-        """Waits for an entry that matches, removes it from the buffer, and returns its five members, with ``.matched``.
+        """Waits for an entry that matches, removes it from the buffer, and returns its five members, with
+        ``.matched``.
 
-        ``match``: "prefix", one of the two sequences of tokens (under their roi) begins with the other; "exact", they are
-        equal. Without tokens any entry matches. The oldest of several is taken. Raises Timeout when none came; when it says that
-        the daemon does not answer, an entry that this had on its way then is lost; so is one that came as an interrupt ended the call.
-        A forked child may find zeros in the tensors.
+        - ``match``: "prefix": one of the two sequences of tokens (under their roi) begins with the other;
+          "exact": they are equal. Without tokens any entry matches. The oldest match is taken.
+
+        Raises Timeout if none came. If the Timeout says that the daemon does not answer, an entry that was on
+        its way is lost. So is one that came as an interrupt ended the call. A forked child may find zeros in
+        the tensors.
         """
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as (look, message):
@@ -131,16 +144,18 @@ class LookupBuffer(End):
 
     async def drop_select_async(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None,
                                 match: str = "prefix", framework: str = "auto") -> Entry:
-        """drop_select() for asyncio. An entry that came as the task was cancelled (``asyncio.wait_for``: give ``timeout`` here) is lost.
+        """drop_select() for asyncio. An entry is lost if it came as the task was cancelled. So do not use
+        ``asyncio.wait_for``: give ``timeout`` here.
 
-        The event loop stands still while the end makes its memory, as in Pipe.recv_tensor_async()."""
+        The event loop stands still while the end makes its memory, as in Pipe.recv_tensor_async().
+        """
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as (look, message):
             await self._wait_async(look, until + _GRACE_NS)
             return self._outcome(message, chosen)
 
     def get(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
-        """Waits for a key and returns its tensor, or None when it holds None. The buffer keeps it."""
+        """Waits for a key and returns its tensor, or None if it holds None. The buffer keeps it."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._get(key, until) as (look, message):
             self._wait(look, until + _GRACE_NS)
