@@ -36,11 +36,11 @@ def _take_id(key: bytes, token: bytes) -> int:
 class Node:
     """One session, from connect(); a context manager that closes it.
 
-    All methods may be called from any thread, and release the GIL while they wait. After a fork the child gets Closed
-    from each, and connects for itself.
+    Any thread may call any method. Methods that wait release the GIL. After a fork, every method raises
+    Closed in the child, which must connect for itself.
 
-    A node that nobody holds is closed. Its operations, and its pipes and lookup buffers until they are closed, hold it. Regions do not,
-    so that arrays over their memory may outlive the session.
+    A node that nobody holds is closed. Its operations hold it, and so do its pipes and lookup buffers until
+    they are closed. Regions do not, so that arrays over their memory may outlive the session.
     """
 
     def __init__(self, session: Session) -> None:
@@ -64,7 +64,9 @@ class Node:
             return bool(self._session.lib.connected(handle) == 1)
 
     def close(self) -> None:
-        """Ends the session and all that it has: returns when nothing touches its memory any more, at most 5 s later."""
+        """Ends the session and all that it has. Returns when nothing touches its memory any more, after at
+        most 5 s.
+        """
         self._session.close()
 
     def __enter__(self) -> "Node":
@@ -81,10 +83,14 @@ class Node:
     # ---- memory and layout
 
     def alloc(self, nbytes: int, *, huge: Optional[bool] = None) -> Region:
-        """Allocates, maps and registers shared memory. huge: None takes huge pages when there are any, True must.
+        """Allocates, maps and registers ``nbytes`` of shared memory.
 
-        Raises Invalid (a scheduler owns no memory), Quota (no memory, no huge pages, or the daemon's limit: which), Unavailable (the daemon
-        is away, and not back within 5 s, or a sandbox forbids it: which), Timeout (it is there, and does not answer)."""
+        - ``huge``: None takes huge pages if there are any; True insists on them; False never takes them.
+
+        Raises Invalid (a scheduler owns no memory), Quota (no memory, no huge pages, or a limit of the
+        daemon), Unavailable (the daemon is away and not back within 5 s, or a sandbox forbids it), or Timeout
+        (the daemon does not answer). The text says which.
+        """
         self._session.may_own("alloc")
         size = _values.count("alloc: nbytes", nbytes, 1 << 46, "2^46")
         fd, whole = _memory.create(size, None if huge is None else _values.flag("huge", huge))
@@ -94,9 +100,12 @@ class Node:
             os.close(fd)
 
     def register_fd(self, fd: int, nbytes: int) -> Region:
-        """Registers and maps the first nbytes of a memfd: sealed against shrinking, fully allocated, not sparse.
+        """Registers and maps the first ``nbytes`` of a memfd.
 
-        The descriptor stays the caller's, who may close it. Raises Invalid, which says what is wrong with it, and what alloc() does."""
+        The memfd must be sealed against shrinking and fully allocated (not sparse). The descriptor stays the
+        caller's, who may close it. Raises Invalid, which says what is wrong with the memfd, and the errors of
+        alloc().
+        """
         self._session.may_own("register_fd")
         fd, size = _values.integer("register_fd: fd", fd, 31), _values.integer("register_fd: nbytes", nbytes, 63)
         if size == 0:
@@ -109,26 +118,35 @@ class Node:
         return region.create(self._session, fd, size, whole, fill=False)
 
     def adopt(self, memory: Any, quiesced: bool = False) -> AdoptedRegion:
-        """Makes memory that exists already a region, where it is: a contiguous numpy array, torch tensor on the CPU, or
-        writable buffer. The region is exactly its bytes, and keeps the object alive until the region's end.
+        """Makes a region of memory that already exists, where it is.
 
-        Other threads may go on reading and writing it meanwhile. ``quiesced=True`` says that none does, nor a system
-        call: needed only where the process may not use userfaultfd.
+        - ``memory``: a contiguous numpy array, torch tensor on the CPU, or writable buffer. The region is
+          exactly its bytes. It keeps the object alive until the region's end.
+        - ``quiesced``: True says that during the call no thread reads or writes the memory, and no system
+          call does. That is needed only where the process may not use userfaultfd; otherwise other threads
+          may go on reading and writing.
 
-        From now on, after the region's end and after an adopt() that failed as well, forked children share this memory with
-        the parent instead of getting a copy of it, and the object must never be resized again (``bytearray.extend``,
-        ``ndarray.resize``): the process would die of SIGBUS in what it grew by. Copy it into a new one, and let it go as ever.
+        From now on, even past the region's end and after an adopt() that failed, two things hold for the
+        object. Forked children share its memory with the parent instead of getting a copy. And it must never
+        be resized (``bytearray.extend``, ``ndarray.resize``): the process would die of SIGBUS in the part
+        that grew. Copy it into a new object instead, and let the old one go as usual.
 
-        Its pages must hold nothing else, as is so for large allocations (over 32 MiB always; to have it from 128 KiB on,
-        set MALLOC_MMAP_THRESHOLD_=131072) and whole pages. Raises Invalid, saying what to do, for other memory, Busy for
-        what is adopted already, Unavailable without userfaultfd, Quota."""
+        The memory's pages must hold nothing else. That is so for whole pages and for large allocations:
+        always over 32 MiB, and from 128 KiB on with MALLOC_MMAP_THRESHOLD_=131072 in the environment.
+
+        Raises Invalid for other memory (the text says what to do), Busy if it is adopted already, Unavailable
+        without userfaultfd, or Quota.
+        """
         return adopted.adopt(self._session, memory, _values.flag("quiesced", quiesced))
 
     def set_layout(self, views: Sequence[View], fingerprint: Optional[Mapping[str, Any]] = None) -> None:
-        """Says how this rank's KV lies in its regions: once, before its first operation, by workers.
+        """Says how this rank's KV lies in its regions. Workers call it once, before their first operation.
 
-        The fingerprint (model, revision, dtype, layers, kv heads, head size, ...) must agree field by field with the
-        other side's. Raises Invalid, which names the view and what is wrong with it."""
+        - ``fingerprint``: must agree with the other side's, field by field: model, revision, dtype, layers,
+          kv heads, head size, ...
+
+        Raises Invalid, which names the view and what is wrong with it.
+        """
         records, fields = pack_views(views), pack_fingerprint(fingerprint)
         with self._session as handle:
             check_regions(views, records, self._session.regions)
@@ -136,9 +154,14 @@ class Node:
             lib.check(lib.set_layout(handle, records, len(records), fields, len(fields)))
 
     def progress(self, n: int, stream: Any = None) -> None:
-        """Says how far this rank is: step << 16 | phase (0 start, l + 1 when its l-th layer is written, 0xffff saved).
-        A store in shared memory; it never moves back. ``stream`` is for CUDA streams, which this build does not support:
-        None. Raises Invalid for a scheduler, which has no rank, and the Error of a session that is over for good."""
+        """Says how far this rank is. It is a store in shared memory, and never moves back.
+
+        - ``n``: step << 16 | phase; phase is 0 at the start, l + 1 when the rank's l-th layer is written,
+          0xffff when saved.
+        - ``stream``: for CUDA streams, which this build does not support: None.
+
+        Raises Invalid for a scheduler, which has no rank, and the Error of a session that is over for good.
+        """
         if stream is not None:
             raise Unavailable(
                 "progress: this build does not support CUDA streams: synchronise the stream, then call without it"
@@ -150,25 +173,33 @@ class Node:
 
     def pipe(self, name: str, end: str, *, capacity: Optional[int] = None, token: Optional[bytes] = None,
              peer: Optional[str] = None, window: Optional[int] = None, linger: Optional[float] = None) -> Pipe:
-        """Opens one end of a pipe: "send" on the node where its name lives, "recv" there or on another; in any order.
+        """Opens one end of a pipe. The ends may be opened in any order.
 
-        - ``capacity``: bytes that may be sent and not yet received (sender; None: 64 MiB).
-        - ``token``: 16 to 32 bytes that the other end must give too; None: anybody of this node and its peers may open it.
-        - ``peer``: the sender's node, by name or "host:port" (receiver; None: this one).
-        - ``window``: items fetched ahead (receiver; None: 64, 1: none), which are lost when this end is closed, as is the one that
-          came after the receive that had waited for it. ``linger``: seconds for which what was sent can still be received after
-          the sender is gone (sender; None: 10).
+        - ``end``: "send", on the node where the pipe's name lives; or "recv", on that node or another.
+        - ``capacity`` (sender): bytes that may be sent and not yet received; None: 64 MiB.
+        - ``token``: 16 to 32 bytes that the other end must give, too. None: anybody on this node and its
+          peers may open it.
+        - ``peer`` (receiver): the sender's node, by name or "host:port"; None: this one.
+        - ``window`` (receiver): items that are fetched ahead; None: 64; 1: none. They are lost when this end
+          is closed, and so is an item that arrived after the receive that had waited for it.
+        - ``linger`` (sender): seconds for which sent items can still be received after the sender is gone;
+          None: 10.
 
-        Raises Busy (the name has such an end already, or what one that is gone has sent waits still: for how long is said),
-        Denied (token), Quota, Unavailable (the daemon is away, and not back within 5 s), Timeout (it is there, and does not answer).
-        After a restart of the daemon its calls raise Restarted, what was in it is lost: open it again."""
+        Raises Busy (the name already has such an end, or items of one that is gone still wait; the text says
+        for how long), Denied (token), Quota, Unavailable (the daemon is away and not back within 5 s), or
+        Timeout (the daemon does not answer).
+
+        After a restart of the daemon, the pipe's calls raise Restarted, and its content is lost. Open it
+        again.
+        """
         return open_pipe(self, name, end, capacity, token, peer, window, linger)
 
     def lookup_buffer(self, name: str, *, capacity: Optional[int] = None, token: Optional[bytes] = None,
                       peer: Optional[str] = None, linger: Optional[float] = None) -> LookupBuffer:
-        """Opens an end of a lookup buffer: with ``capacity`` in bytes the owner's, without it a selecting one.
+        """Opens an end of a lookup buffer: the owner's with ``capacity`` (bytes), a selecting end without it.
 
-        ``token``, ``peer`` and ``linger`` are as for pipe(). Raises what pipe() does."""
+        ``token``, ``peer`` and ``linger`` are as for pipe(). Raises what pipe() does.
+        """
         return open_lookup(self, name, capacity, token, peer, linger)
 
     # ---- operations
@@ -188,20 +219,26 @@ class Node:
         trace: Optional[str] = None,
         content: Optional[bytes] = None,
     ) -> Offer:
-        """Offers blocks, which cover ``tokens``, under a key. Returns as soon as the daemon can see it.
+        """Offers blocks, which cover ``tokens``, under a key. Returns as soon as the daemon can see the
+        offer.
 
-        - ``blocks``: the ids of group 0, or one list for each group. A list, or any buffer of 32-bit integers;
-          NO_BLOCK for a position without a block. Paged lists have ceil(tokens / block_size) ids.
-        - ``token``: 16 to 32 bytes that a taker must present; None draws one: ``offer.token``.
-        - ``lease``: seconds for which it stands, for a while also when this process dies; None: the daemon's ``default_lease``, and 30 s while
-          the daemon is away, whatever that is. One longer than its ``max_lease`` (10 minutes unless it is configured) is cut to that.
-          ``consumers``: engines that will take it.
-        - ``after``: ready once every rank's progress has reached it. ``sealed=False``: extend() will add to it.
-        - ``content``: a digest that the taker must give too. ``trace``: shows in the logs of both nodes. ``tag``: comes
-          back in completions.
+        - ``blocks``: the ids of group 0, or one list for each group. Each is a list of int or any buffer of
+          32-bit integers, with NO_BLOCK for a position without a block. Lists of paged groups have
+          ceil(tokens / block_size) ids.
+        - ``token``: 16 to 32 bytes that a taker must present. None draws one, ``offer.token``.
+        - ``lease``: seconds for which the offer stands, for a while even if this process dies. None: the
+          daemon's ``default_lease``, or 30 s while the daemon is away. A lease longer than the daemon's
+          ``max_lease`` (by default 10 minutes) is cut to that.
+        - ``consumers``: number of engines that will take it.
+        - ``after``: the blocks are ready once every rank's progress has reached it.
+        - ``sealed``: False if extend() will add to the offer.
+        - ``content``: a digest that the taker must give, too.
+        - ``trace``: shown in the logs of both nodes.
+        - ``tag``: comes back in completions.
 
-        Raises Invalid (an argument), Busy (the queue is full, and stays so for 100 ms), Quota (a limit: which), and the Error of a session
-        that is over: Closed. What the daemon finds wrong is the offer's end: its wait() raises that.
+        Raises Invalid (an argument), Busy (the queue was full for 100 ms), Quota (the limit that the text
+        names), and the Error of a session that is over: Closed. If the daemon finds something wrong, the
+        offer ends, and its wait() raises the error.
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
@@ -245,16 +282,20 @@ class Node:
         part: Tuple[int, int] = (0, 1),
         layered: bool = False,
     ) -> Take:
-        """Takes the blocks of a key into one's own, which cover ``tokens``: n, or (start, stop) for the rest of a prompt.
+        """Takes the blocks of a key into one's own blocks, which cover ``tokens``.
 
-        - ``peer``: the offering node's name or "host:port", None: this node. ``token``: the offer's.
-        - ``blocks``: as for offer(); the first id is of the block that token ``start`` lies in.
+        - ``peer``: the offering node's name or "host:port". None: this node.
+        - ``token``: the offer's.
+        - ``tokens``: n, or (start, stop) for the rest of a prompt.
+        - ``blocks``: as for offer(). The first id is that of the block in which token ``start`` lies.
         - ``after``: no byte lands before every rank's progress has reached it.
-        - ``timeout``: seconds until it fails, cut to 1 h. ``part``: (i, n), the i-th of n takes that together consume the offer; the
-          engine's processes on other nodes may take the other parts.
-        - ``layered``: move layer after layer, so that wait_layer() need not wait for all. Any number of a session's takes may.
+        - ``timeout``: seconds until the take fails, cut to 1 h.
+        - ``part``: (i, n), the i-th of n takes that consume the offer together. The engine's processes on
+          other nodes may take the other parts.
+        - ``layered``: True moves one layer after the other, so that wait_layer() need not wait for all. Any
+          number of a session's takes may be layered.
 
-        Raises what offer() does; whatever else becomes of it its wait() raises.
+        Raises what offer() does. Any other failure is raised by the take's wait().
         """
         first, count = _values.tokens(tokens)
         lists = Packed(blocks, first, count)
@@ -289,16 +330,20 @@ class Node:
 
     def watch(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
               trace: Optional[str] = None) -> Operation:
-        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30; cut to 1 h).
+        """Keeps an offer alive for a request that has no blocks yet, for ``timeout`` seconds (None: 30; cut
+        to 1 h).
 
-        Done once there is one. Raises what offer() does; whatever else becomes of it its wait() raises."""
+        Done once there is an offer. Raises what offer() does. Any other failure is raised by its wait().
+        """
         return self._about("watch", key, peer, token, timeout, tag, trace)
 
     def drop(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
              trace: Optional[str] = None) -> Operation:
-        """Says that nothing of an offer is needed, so that its producer's blocks are free at once.
+        """Says that nothing of an offer is needed, so its producer's blocks are free at once.
 
-        ``timeout``: seconds until it fails (None: 5; cut to 1 h). Raises what offer() does; whatever else becomes of it its wait() raises."""
+        ``timeout``: seconds until it fails (None: 5; cut to 1 h). Raises what offer() does. Any other failure
+        is raised by its wait().
+        """
         return self._about("drop", key, peer, token, timeout, tag, trace)
 
     def _about(self, what: str, key: Key, peer: Optional[str], token: bytes, timeout: Optional[float], tag: int,
@@ -333,13 +378,18 @@ class Node:
     # ---- completions
 
     def poll(self) -> List[Completion]:
-        """All completions that are there, oldest first, without waiting; each once. When the session is over for good, because
-        the daemon ended it or a restarted one refused it, and all of them were collected, its Error is raised instead.
+        """All completions that are there, oldest first, each once. Does not wait.
 
-        Not those that an operation has told already: its end by wait(), wait_async(), ``done``, ``completion``, ``failed_blocks`` or a
-        wait_layer() that failed or whose take is not ``layered``, its RELEASED by wait_released().
+        They include those of operations that the engine's scheduler submitted and this rank took part in.
+        They do not include what an operation has already told:
 
-        Also those of operations that the engine's scheduler submitted, which this rank took part in."""
+        - its end, by wait(), wait_async(), ``done``, ``completion``, ``failed_blocks``, or a wait_layer()
+          that failed or whose take is not ``layered``;
+        - its RELEASED, by wait_released().
+
+        When the session is over for good (the daemon ended it, or a restarted one refused it) and all
+        completions were collected, its Error is raised.
+        """
         out: List[Completion] = []
         over: List[int] = []  # to be forgotten once all that is there of them was given out
         session, lib = self._session, self._session.lib
@@ -394,8 +444,12 @@ class Node:
         return end
 
     def fileno(self) -> int:
-        """Readable when poll() may have something to say, and for good once that is why the session is over: for select, epoll, and
-        loop.add_reader(), which calls until remove_reader(). Do not close it."""
+        """A descriptor for select, epoll and loop.add_reader(): readable when poll() may have something to
+        report.
+
+        Once the session is over it stays readable, and add_reader() calls until remove_reader(). Do not close
+        it.
+        """
         with self._session as handle:
             return self._session.lib.check(self._session.lib.fd(handle))
 
