@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 class Offer(Operation):
     """A shared hold on its blocks until ``released``: do not write them.
 
-    wait() returns when it was consumed, raises Expired when its lease ran out and Cancelled when it was withdrawn.
-    ``token`` is what a taker must present. extend(), seal() and withdraw() wait for the daemon's answer, at most
-    ``timeout`` seconds (None: 5); with 0 they only ask, and a refusal is told to nobody. After Timeout the offer may have what extend()
-    was to add, or come to have it: withdraw() before you write these blocks.
+    ``token`` is what a taker must present. wait() returns when the offer was consumed. It raises Expired when
+    the lease ran out, and Cancelled when the offer was withdrawn.
+
+    extend(), seal() and withdraw() wait for the daemon's answer, at most ``timeout`` seconds (None: 5). With
+    0 they only ask, and nobody is told of a refusal. After a Timeout of extend() the offer may have the new
+    blocks, or come to have them: withdraw() before you write these blocks.
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, ns: int, end: int) -> None:
@@ -36,18 +38,25 @@ class Offer(Operation):
 
     @property
     def tokens(self) -> int:
-        """How many tokens it covers so far; after an extend() that raised Timeout perhaps more."""
+        """How many tokens the offer covers so far; perhaps more after an extend() that raised Timeout."""
         return self._tokens
 
     def extend(self, blocks: BlockLists, tokens: int, after: int = 0, layered: bool = False, *,
                sealed: bool = False, timeout: Optional[float] = None) -> None:
         """Adds blocks; ``tokens`` is the new total.
 
-        The list begins with the block in which the offer ended, when that was in the middle of a block. The blocks are
-        ready once every rank's progress has reached ``after``, with ``layered`` layer by layer: layer l when it has
-        reached ``after``'s step with phase l + 1. ``sealed``: nothing will be added after this. The blocks of an opaque group come once,
-        with the piece after which they are final: leave it out (None) of the others. After one that raised Timeout nobody knows where the
-        offer ends, and nothing can be added.
+        If the offer ended in the middle of a block, the list begins with that block.
+
+        - ``after``: the blocks are ready once every rank's progress has reached it.
+        - ``layered``: True makes them ready layer by layer: layer l once progress has reached ``after``'s
+          step with phase l + 1.
+        - ``sealed``: True says that nothing will be added after this.
+
+        The blocks of an opaque group come once, with the piece after which they are final. Leave the group
+        out (None) of the other pieces.
+
+        After an extend() that raised Timeout, nobody knows where the offer ends, and nothing more can be
+        added.
         """
         if self._unsure:
             raise Invalid("extend: one before raised Timeout, and may be part of the offer or not: withdraw() it, and offer anew")
@@ -73,14 +82,14 @@ class Offer(Operation):
         self._tokens = total
 
     def seal(self, timeout: Optional[float] = None) -> None:
-        """Says that nothing will be added."""
+        """Says that nothing more will be added."""
         ns = _values.answer("timeout", timeout)
         with self._session as handle:
             lib = self._session.lib
             lib.check(lib.offer_seal(handle, self._id, ns))
 
     def withdraw(self, timeout: Optional[float] = None) -> bool:
-        """Takes it back. True: the blocks are free now, False: RELEASED follows (wait_released())."""
+        """Takes the offer back. True: the blocks are free now. False: RELEASED follows (wait_released())."""
         ns = _values.answer("timeout", timeout)
         reusable = ctypes.c_int()
         with self._session as handle:
