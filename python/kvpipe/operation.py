@@ -23,10 +23,10 @@ _ONE = _abi.Completion * 1
 
 
 class Operation:
-    """An operation of this node: watch and drop give it, Offer and Take are more of it.
+    """An operation of this node, from Node.watch() or Node.drop(). Offer and Take are subclasses.
 
-    All methods may be called from any thread. A program that only polls need not keep it: the operation goes on
-    without, and its completion then names its tag alone.
+    Any thread may call any method. A program that only polls need not keep the object: the operation goes on
+    without it, and its completion then has only its tag.
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, ns: int) -> None:
@@ -43,19 +43,22 @@ class Operation:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether the operation has ended, well or not."""
         return self._look() is not None
 
     @property
     def completion(self) -> Optional[Completion]:
-        """How it ended; None while it runs."""
+        """How the operation ended; None while it runs."""
         end = self._look()
         return None if end is None else end._replace(op=self)
 
     @property
     def released(self) -> bool:
-        """True when nothing touches the operation's memory any more: it may be reused. Also after Node.close(), unless the
-        daemon did not answer that: then, and where close() left its work to a call that was under way, Closed."""
+        """True when nothing touches the operation's memory any more, so it may be reused.
+
+        It is True after Node.close(), too, with two exceptions, in which it raises Closed: the daemon did not
+        answer the close(), or close() left its work to a call that was under way.
+        """
         if not self._released:
             with self._session as handle:
                 lib = self._session.lib
@@ -63,19 +66,21 @@ class Operation:
         return self._released
 
     def wait(self, timeout: Optional[float] = None) -> Completion:
-        """Waits until it has ended and returns how. Raises the Error of an operation that failed or was cancelled.
+        """Waits for the operation's end and returns how it ended. If it failed or was cancelled, raises its
+        Error.
 
-        ``timeout`` in seconds, None: the operation's own deadline ends it. Timeout without a ``completion`` says that
-        it still runs.
+        ``timeout`` is in seconds; with None, the operation's own deadline ends the wait. A Timeout without
+        ``completion`` means that the operation still runs.
         """
         if self._end is None:
             self._sliced("wait", timeout, self._hear, lambda: None)
         return self._outcome()
 
     def wait_released(self, timeout: Optional[float] = None) -> None:
-        """Waits until the memory may be reused. Raises Timeout when it may not yet.
+        """Waits until the memory may be reused. Raises Timeout if it may not yet.
 
-        ``timeout`` in seconds, None: 30 s past the operation's own deadline, or past now when that is over.
+        ``timeout`` is in seconds; None is 30 s past the operation's own deadline, or past now if that is
+        over.
         """
         if not self._released:
             lib = self._session.lib
@@ -84,7 +89,7 @@ class Operation:
             self._sliced("wait_released", timeout, lambda h, ns: int(lib.wait_released(h, self._id, ns)), self._free)
 
     async def wait_async(self, timeout: Optional[float] = None) -> Completion:
-        """wait() for asyncio: any number of tasks, on any event loop that has add_reader()."""
+        """wait() for asyncio: for any number of tasks, on any event loop that has add_reader()."""
         ns = _values.wait("timeout", timeout)
         await aio.wait(self, None if ns == _abi.FOREVER else ns / 1e9)
         return self._outcome()
