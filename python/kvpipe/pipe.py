@@ -53,12 +53,15 @@ def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token:
 class Pipe(End):
     """One end of a pipe, from Node.pipe(); a context manager that closes it.
 
-    A tensor is one of torch or numpy in host memory, a RawTensor, a buffer (bytes, array.array), or None, which is a value
-    like others. All methods may be called from any thread; those that wait release the GIL. A ``timeout`` is in seconds; None
-    is 30, and 0 a try. Timeout loses nothing: what did not come in time is what the next call returns.
+    A tensor is one of torch or numpy in host memory, a RawTensor, a buffer (bytes, array.array), or None,
+    which is a value like others. Any thread may call any method; methods that wait release the GIL.
 
-    Iterating receives until the sender has closed the pipe, and with it all that was sent, however long it is quiet. Whatever else
-    ends it is raised, as recv_tensor() raises it: Closed, too, when this end or its node was closed, by another thread or before.
+    A ``timeout`` is in seconds; None is 30, and 0 is a try. Timeout loses nothing: the next call returns what
+    did not come in time.
+
+    Iterating receives everything that was sent until the sender has closed the pipe, however long it is
+    quiet. Any other end is raised, as by recv_tensor(). That includes Closed, if this end or its node was
+    closed, by another thread or before.
     """
 
     def __init__(self, node: "Node", handle: int, name: str, end: str) -> None:
@@ -71,10 +74,12 @@ class Pipe(End):
     # ---- sending
 
     def send_tensor(self, tensor: Any, timeout: Optional[float] = None) -> None:
-        """Sends a copy of a tensor, or None, and waits only for room: the tensor may be written at once.
+        """Sends a copy of a tensor, or None. Waits only for room, and the tensor may be written again at
+        once.
 
-        Raises Timeout (no room came), Invalid (larger than the capacity, or than 4,294,967,231 bytes, or of a kind that
-        cannot be sent), and from then on whatever became of an earlier one: PeerGone, Restarted, ...
+        Raises Timeout (no room in time) or Invalid (larger than the capacity, or than 4,294,967,231 bytes, or
+        of a kind that cannot be sent). If an earlier send failed, every call from then on raises that
+        failure: PeerGone, Restarted, ...
         """
         pointer, held = tensors.describe_or_none("send_tensor", tensor)
         self._wait(lambda h, ns: int(self._lib.pipe_send(h, pointer, ns)), _end.deadline(timeout))
@@ -87,8 +92,11 @@ class Pipe(End):
         del held
 
     def flush(self, timeout: Optional[float] = None) -> None:
-        """Waits until the receiving end has fetched everything that was sent, by others while it waits too if they never pause; it may
-        lie unread there (``window``)."""
+        """Waits until the receiving end has fetched everything that was sent. It may still lie unread there
+        (``window``).
+
+        What others send during the call counts, too, if they never pause.
+        """
         self._wait(lambda h, ns: int(self._lib.pipe_flush(h, ns)), _end.deadline(timeout))
 
     async def flush_async(self, timeout: Optional[float] = None) -> None:
@@ -98,15 +106,18 @@ class Pipe(End):
     # ---- receiving
 
     def recv_tensor(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
-        """Receives the next tensor, or None when None was sent. It owns its memory, which is free once it is collected. A forked
-        child may find zeros in it.
+        """Receives the next tensor, or None if None was sent.
 
-        ``framework``: "torch", "numpy", "raw" (a RawTensor), or "auto": torch when it is installed, else numpy, else raw. A
-        type that the framework does not have raises Unavailable, and the tensor stays the next one; a shape that it cannot
-        have raises Incompatible, and the tensor is gone.
+        The tensor owns its memory, which is free once the tensor is collected. A forked child may find zeros
+        in it.
 
-        Raises Timeout (nothing came), Closed (the sender closed the pipe, and everything was received; or this end or its node was
-        closed), PeerGone (it died).
+        - ``framework``: "torch", "numpy", "raw" (a RawTensor), or "auto": torch if it is installed, else
+          numpy, else raw.
+
+        Raises Timeout (nothing came), Closed (the sender closed the pipe and everything was received; or this
+        end or its node was closed), or PeerGone (the sender died). Raises Unavailable if the framework lacks
+        the type; the tensor stays the next one. Raises Incompatible if the framework cannot have the shape;
+        the tensor is gone.
         """
         chosen = received.choose(framework)
         with self._next() as message:
@@ -115,8 +126,11 @@ class Pipe(End):
             return self._read(message, chosen)
 
     async def recv_tensor_async(self, timeout: Optional[float] = None, framework: str = "auto") -> Any:
-        """recv_tensor() for asyncio; a task that is cancelled loses nothing. The event loop stands still while the end makes its memory,
-        which it does for the first tensor, in the time of writing two and a half times the capacity: recv_tensor() in a thread does not."""
+        """recv_tensor() for asyncio. A task that is cancelled loses nothing.
+
+        For the first tensor the end makes its memory, and the event loop stands still meanwhile: for as long
+        as it takes to write two and a half times the capacity. recv_tensor() in a thread avoids that.
+        """
         chosen = received.choose(framework)
         with self._next() as message:
             if message.value is None:
