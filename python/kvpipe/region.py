@@ -28,11 +28,13 @@ def _unmapped(nbytes: int) -> int:
 class Region(Sleeper, mmap.mmap):
     """Memory that the daemon may read and write, from Node.alloc() or Node.register_fd().
 
-    A context manager that closes it, and a writable buffer of ``nbytes`` bytes: ``memoryview(region)``, ``np.frombuffer(region, ...)``,
-    ``torch.frombuffer(region, ...)``. Each of them keeps the memory mapped, past close() and past the end of the session. In a
-    forked child they find zeros.
+    It is a context manager that closes it, and a writable buffer of ``nbytes`` bytes: ``memoryview(region)``,
+    ``np.frombuffer(region, ...)``, ``torch.frombuffer(region, ...)``. Each of these keeps the memory mapped,
+    past close() and past the end of the session. In a forked child they find zeros.
 
-    - ``id``: names it in a layout. ``address``: where it begins in this process. ``registered``: until close().
+    - ``id``: names the region in a layout.
+    - ``address``: where it begins in this process.
+    - ``registered``: True until close().
     - ``valid``: False from invalidate() to revalidate(), while an engine sleeps.
     """
 
@@ -48,10 +50,13 @@ class Region(Sleeper, mmap.mmap):
         raise TypeError("regions come from Node.alloc() and Node.register_fd()")
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """Takes the memory away from the daemon: operations that use it are ended and fenced first.
+        """Takes the memory away from the daemon. Operations that use it are ended and fenced first.
 
-        Waits for that at most ``timeout`` seconds (None: 5). Raises Timeout, which may have begun it, so that new operations are refused:
-        call it again. Busy: nothing has changed. Memory that other buffers still refer to stays mapped until the last of them goes.
+        Waits for that at most ``timeout`` seconds (None: 5). Memory that other buffers still refer to stays
+        mapped until the last of them goes.
+
+        Raises Timeout: it may have begun, so that new operations are refused; call again. Raises Busy:
+        nothing has changed.
         """
         self._take_away(timeout)
 
@@ -114,7 +119,7 @@ class Region(Sleeper, mmap.mmap):
             self._drop()
 
     def resize(self, newsize: int) -> None:
-        """Always a TypeError: mmap's method, which would take memory away that the daemon has."""
+        """Always raises TypeError: mmap's method would take memory away that the daemon has."""
         raise TypeError("a region cannot be resized: allocate another")
 
 
