@@ -30,15 +30,18 @@ class Take(Operation):
 
     @property
     def failed_blocks(self) -> Any:
-        """Block ids whose content must not be used, in the shape in which the blocks were given: a list, or one list for
-        each group. Of a take that failed; empty while it runs and when all went well. After a cancel, which names none, no block's may be."""
+        """Block ids whose content must not be used, after a take that failed.
+
+        They have the shape in which the blocks were given: a list, or one list for each group. Empty while
+        the take runs and when all went well. A cancelled take names none, and no block's content may be used.
+        """
         end = self._look()
         return self._ids.within(end.failed if end is not None else ())
 
     def wait_layer(self, layer: int, timeout: Optional[float] = None) -> None:
-        """Waits until a layer is in place; raises the take's Error, as wait() does, when that failed.
+        """Waits until a layer is in place. If the take failed, raises its Error, as wait() does.
 
-        Layers come one by one for a take with ``layered=True``; otherwise each is in place when all are.
+        With ``layered=True`` layers come one by one; otherwise each layer is in place when all are.
         """
         number = _values.integer("layer", layer)
         if self._layered:
@@ -65,9 +68,11 @@ class Take(Operation):
         return code
 
     def cancel(self, timeout: Optional[float] = None) -> bool:
-        """Cancels it and waits for its end, at most ``timeout`` seconds (None: 5, 0: asks without waiting).
+        """Cancels the take and waits for its end, at most ``timeout`` seconds (None: 5; 0: asks, does not
+        wait).
 
-        True: the memory is yours now, also when the take had ended before. False: RELEASED follows (wait_released()).
+        True: the memory is yours now, also if the take had ended before. False: RELEASED follows
+        (wait_released()).
         """
         ns = _values.answer("timeout", timeout)
         reusable = ctypes.c_int()
