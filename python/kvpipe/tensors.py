@@ -16,7 +16,7 @@ from .errors import Invalid, Unavailable
 
 
 class RawTensor(NamedTuple):
-    """A tensor of no framework: what ``framework="raw"`` gives, and what can be sent as it is."""
+    """A tensor of no framework: what ``framework="raw"`` gives. It can be sent as it is."""
 
     #: "bfloat16", "float8_e4m3fn", "int64", "bool", ...: torch's and numpy's names
     dtype: str
