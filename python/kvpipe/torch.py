@@ -6,8 +6,8 @@
     buffer = kvpipe.torch.LookupBuffer(node, "kv", capacity=10**9)    # the decoding side: without capacity
     buffer.insert(tokens, roi, key, value, hidden); buffer.drop_select(tokens, roi)
 
-Thin layers over Node.pipe() and Node.lookup_buffer(), where all else is described. Calls take no timeout, as those did not:
-each side gives one for all of them.
+They are thin layers over Node.pipe() and Node.lookup_buffer(), which describe everything else. As in that
+API, calls take no timeout: each side has one for all its calls.
 """
 
 from __future__ import annotations
@@ -47,12 +47,15 @@ def _side(rank: Any) -> int:
 class Pipe:
     """Both directions between two ranks, tensors in order; a context manager that closes it.
 
-    - ``name``: the same on both sides, one of its own for each pair. ``rank``: 0 on one side, 1 on the other.
+    - ``name``: the same on both sides, and one for each pair.
+    - ``rank``: 0 on one side, 1 on the other.
     - ``peer``: the other side's node, by name or "host:port"; None: this one.
-    - ``capacity``: bytes that may be sent and not yet received (None: 64 MiB). ``token``: as for Node.pipe().
-    - ``timeout``: seconds that one call waits. ``device``: where received tensors go; None: they stay in host memory.
+    - ``capacity``: bytes that may be sent and not yet received (None: 64 MiB).
+    - ``token``: as for Node.pipe().
+    - ``timeout``: seconds that one call waits.
+    - ``device``: where received tensors go; None: they stay in host memory.
 
-    The sides may come in any order. One thread may send while another receives.
+    The sides may be opened in any order. One thread may send while another receives.
     """
 
     def __init__(self, node: "Node", name: str, rank: int, *, peer: Optional[str] = None, capacity: Optional[int] = None,
@@ -65,11 +68,13 @@ class Pipe:
             self._ends = opened.pop_all()
 
     def send_tensor(self, tensor: Optional[Any]) -> None:
-        """Sends a copy of a tensor, or None; waits only for room, and raises Timeout when none comes."""
+        """Sends a copy of a tensor, or None. Waits only for room; raises Timeout if none comes."""
         self._out.send_tensor(_host(tensor), timeout=self._timeout)
 
     def recv_tensor(self) -> Optional[Any]:
-        """The next tensor of the other side, or the None that it sent. Raises Timeout, Closed (it closed), PeerGone."""
+        """The next tensor of the other side, or None if it sent None. Raises Timeout, Closed (the other side
+        closed) or PeerGone.
+        """
         return _placed(self._in.recv_tensor(timeout=self._timeout, framework="torch"), self._device)
 
     def close(self) -> None:
@@ -84,12 +89,15 @@ class Pipe:
 
 
 class LookupBuffer:
-    """Entries of five tensors that are found by their tokens, and tensors under keys; a context manager that closes it.
+    """Entries of five tensors that are found by their tokens, and tensors under keys; a context manager that
+    closes it.
 
-    - ``name``: the same on both sides. ``capacity``: bytes, on the side that inserts; None on the one that selects.
-    - ``peer``: the inserting side's node (selecting side), by name or "host:port"; None: this one.
-    - ``token``: as for Node.lookup_buffer(). ``timeout``: seconds that one call waits. ``device``: where selected
-      tensors go; None: they stay in host memory.
+    - ``name``: the same on both sides.
+    - ``capacity``: bytes, on the side that inserts; None on the side that selects.
+    - ``peer``: on the selecting side, the inserting side's node, by name or "host:port"; None: this one.
+    - ``token``: as for Node.lookup_buffer().
+    - ``timeout``: seconds that one call waits.
+    - ``device``: where selected tensors go; None: they stay in host memory.
 
     Any number of threads may select, and none waits for another.
     """
@@ -101,15 +109,16 @@ class LookupBuffer:
 
     def insert(self, input_tokens: Optional[Any], roi: Optional[Any], key: Optional[Any], value: Optional[Any],
                hidden: Optional[Any]) -> None:
-        """Inserts copies. Waits only for room, never for a query; what can never fit is Invalid at once."""
+        """Inserts copies. Waits only for room, never for a query. What can never fit raises Invalid at once."""
         tokens, mask = _host(input_tokens), _host(roi)
         self._end.insert(tokens, mask, _host(key), _host(value), _host(hidden), timeout=self._timeout)
 
     def drop_select(self, input_tokens: Optional[Any], roi: Optional[Any]) -> List[Optional[Any]]:
         """Waits for an entry and removes it: [tokens, roi, key, value, hidden].
 
-        Of ``input_tokens[roi]`` and the entry's own, the shorter is the beginning of the other: look at the tokens that
-        come back. None matches anything, the oldest first. Raises Timeout when nothing matched in time.
+        An entry matches if its tokens begin with ``input_tokens[roi]``, or the other way round: look at the
+        tokens that come back. None matches anything; the oldest entry comes first. Raises Timeout if nothing
+        matched in time.
         """
         entry = self._end.drop_select(_host(input_tokens), _host(roi), timeout=self._timeout, framework="torch")
         return [_placed(member, self._device) for member in entry]
@@ -119,7 +128,7 @@ class LookupBuffer:
         self._end.put(key, _host(value), timeout=self._timeout)
 
     def get(self, key: str) -> Optional[Any]:
-        """Waits for a key; the buffer keeps what it has."""
+        """Waits for a key, and returns its tensor. The buffer keeps it."""
         return _placed(self._end.get(key, timeout=self._timeout, framework="torch"), self._device)
 
     def close(self) -> None:
