@@ -240,8 +240,8 @@ struct kvpipe_adopt_opts {
  * (malloc() of at least M_MMAP_THRESHOLD bytes).
  *
  * During the call:
- *  - Other threads may read and write the memory, and lose nothing (userfaultfd). They wait for up to 64 MiB at a
- *    time, which takes tens of milliseconds.
+ *  - Other threads may read and write the memory, and lose nothing (userfaultfd). They wait while up to 64 MiB at a
+ *    time are moved, which takes tens of milliseconds.
  *  - A system call that writes there may fail with EFAULT, unless the process may use userfaultfd without
  *    UFFD_USER_MODE_ONLY.
  *  - Where there is no userfaultfd, only KVPIPE_ADOPT_QUIESCED works.
@@ -332,8 +332,8 @@ enum kvpipe_view_kind {
 
 /* How one layer's part lies in a region. The element (block b, token slot t, head h) occupies the content_bytes at
  *   base + b * block_stride + t * token_stride + (h - first_head) * head_stride.
- * Views of a group may lie in one place (layers that share their KV). The destination of a take from them must then
- * lie in one place too, or the take ends INCOMPATIBLE. Views of a group that have the same shape and begin at
+ * Views of a group may lie in one place (layers that share their KV). What is taken into such views must lie in one
+ * place at its source, too, or the take ends INCOMPATIBLE. Views of a group that have the same shape and begin at
  * different bytes must not overlap in any element, or the layout is refused (INVALID).
  *
  * The struct is 128 bytes, and crosses to the daemon as it is. */
@@ -502,8 +502,8 @@ KVPIPE_API int kvpipe_take(kvpipe_t *kv, const struct kvpipe_take_opts *opts, kv
 KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, uint32_t *len);
 
 /* Extend, seal or withdraw an offer of this session. extend adds the blocks of opts; seal says that nothing more
- * will be added; withdraw ends the offer. withdraw sets *reusable (may be NULL) to 1 if the blocks are free now,
- * else to 0, and RELEASED follows.
+ * will be added; withdraw ends the offer. withdraw sets *reusable (may be NULL) to 1 if the blocks are free now.
+ * Otherwise it sets 0, and RELEASED follows.
  *
  * Each waits for the daemon's answer, at most timeout_ns (0: 5 s). With KVPIPE_NOWAIT each returns 0 as soon as the
  * daemon can see the request. Nobody is told the daemon's answer then; the offer's own end still comes.
