@@ -8,35 +8,35 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Report is told the end of each slice, once, without any lock held: how it went for the source and for the destination. It
-// must not block. Where only one end is here, only that one's cause means anything.
+// Report is told the end of each slice, once and with no lock held: how it went at the source and at the destination.
+// It must not block. When only one end is on this node, only that end's cause means anything.
 type Report func(key transfer.SliceKey, sent, landed transfer.Cause)
 
-// Leg is one end of a transfer, or both when one copy serves both. Safe for concurrent use.
+// Leg is one end of a transfer, or both ends when one copy serves both. Safe for concurrent use.
 type Leg struct {
 	report Report
 	fenced atomic.Bool
 
 	mu      sync.Mutex
-	idle    Slice // head of the ring of slices that nobody is inside of
-	open    int   // slices whose report was not made yet
+	idle    Slice // head of the ring of slices that no worker is inside of
+	open    int   // slices not reported yet
 	cause   transfer.Cause
 	waiting []func()
 }
 
-// NewLeg returns a leg that reports the end of its slices by report.
+// NewLeg returns a leg that reports the ends of its slices to report.
 func NewLeg(report Report) *Leg {
 	l := &Leg{report: report}
 	l.idle.next, l.idle.prev = &l.idle, &l.idle
 	return l
 }
 
-// Add begins a slice, which must be a new one or have ended. It is false, and nothing is reported, when the leg is fenced.
+// Add begins a slice, which must be new or have ended. It returns false, and reports nothing, if the leg is fenced.
 func (l *Leg) Add(s *Slice, key transfer.SliceKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.state != ended {
-		// It is in a ring already. Linked twice, it would leave one that no fence comes to the end of.
+		// The slice is in a ring already. Linked twice, it would leave a ring that Fence never gets to the end of.
 		panic(fmt.Sprintf("fence: slice %+v begins before %+v has ended", key, s.key))
 	}
 	if l.fenced.Load() {
@@ -49,8 +49,8 @@ func (l *Leg) Add(s *Slice, key transfer.SliceKey) bool {
 	return true
 }
 
-// Fence ends the leg's slices with cause and calls done once all of them have been reported: at once, or on the goroutine
-// that is inside the last of them. Fencing again waits for the same.
+// Fence ends the leg's slices with cause and calls done once all of them have been reported: at once, or on the
+// goroutine of the worker that leaves the last one. Fencing again waits for the same reports.
 func (l *Leg) Fence(cause transfer.Cause, done func()) {
 	l.mu.Lock()
 	if !l.fenced.Load() {
@@ -70,10 +70,11 @@ func (l *Leg) Fence(cause transfer.Cause, done func()) {
 	l.settle()
 }
 
-// Cancelled is true from Fence on: what a copy looks at between two pieces.
+// Cancelled is true from Fence on. A copy checks it between two pieces.
 func (l *Leg) Cancelled() *atomic.Bool { return &l.fenced }
 
-// settle calls who waits for a fence, if it stands. It is called with the lock held and releases it.
+// settle calls the waiting functions if the leg is fenced and all slices are reported. It is called with the lock held
+// and releases it.
 func (l *Leg) settle() {
 	var done []func()
 	if l.fenced.Load() && l.open == 0 {

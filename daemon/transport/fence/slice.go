@@ -6,12 +6,12 @@ type state uint8
 
 const (
 	ended state = iota // the zero Slice: not begun, or reported
-	idle               // begun, nobody inside
+	idle               // begun, no worker inside
 	busy               // a worker is inside
 )
 
 // Slice is one attempt of a slice at one end. It belongs to one worker at a time; only Fence acts on it from outside.
-// Once ended it can be used again. While idle it is in the ring of its leg, and at no other time in any.
+// Once ended, it can be used again. It is in its leg's ring while idle, and in no ring otherwise.
 type Slice struct {
 	leg        *Leg
 	key        transfer.SliceKey
@@ -19,13 +19,14 @@ type Slice struct {
 	next, prev *Slice
 }
 
-// Key names the slice that was begun last. For the worker alone.
+// Key names the slice that was last begun here. For the worker alone.
 func (s *Slice) Key() transfer.SliceKey { return s.key }
 
-// Leg is the one that the slice was begun in last.
+// Leg returns the leg in which the slice was last begun.
 func (s *Slice) Leg() *Leg { return s.leg }
 
-// Enter asks to touch the slice's memory. When false the slice was ended by a fence, and its memory is out of bounds.
+// Enter asks to touch the slice's memory. It returns false if a fence has ended the slice; the memory is then off
+// limits.
 func (s *Slice) Enter() bool {
 	s.leg.mu.Lock()
 	defer s.leg.mu.Unlock()
@@ -37,7 +38,7 @@ func (s *Slice) Enter() bool {
 	return true
 }
 
-// Leave says that the memory is no longer touched. When false the slice has been ended by a fence meanwhile.
+// Leave says that the memory is no longer touched. It returns false if a fence has ended the slice meanwhile.
 func (s *Slice) Leave() bool {
 	l := s.leg
 	l.mu.Lock()
@@ -51,10 +52,11 @@ func (s *Slice) Leave() bool {
 	return false
 }
 
-// End reports how the slice ended, whether a worker is inside or not; a slice that a fence ended is not reported again.
+// End reports how the slice ended, whether or not a worker is inside. A slice that a fence has ended is not reported
+// again.
 func (s *Slice) End(cause transfer.Cause) { s.EndBoth(cause, cause) }
 
-// EndBoth is End where both ends are here and fared differently.
+// EndBoth is End for a slice with both ends on this node, which may have fared differently.
 func (s *Slice) EndBoth(sent, landed transfer.Cause) {
 	s.leg.mu.Lock()
 	if s.state == ended {
@@ -64,7 +66,7 @@ func (s *Slice) EndBoth(sent, landed transfer.Cause) {
 	s.finish(sent, landed)
 }
 
-// finish reports. It is called with the lock held and releases it.
+// finish ends and reports the slice. It is called with the lock held and releases it.
 func (s *Slice) finish(sent, landed transfer.Cause) {
 	l, key := s.leg, s.key
 	s.end()
