@@ -20,11 +20,11 @@ type channelKey struct {
 type task struct {
 	fence.Slice
 	job   transport.Job
-	cause transfer.Cause // how it ended, until that is reported
+	cause transfer.Cause // how it ended, until reported
 	next  *task
 }
 
-// channel is the links of one peer and epoch, and the slices that wait for one of them.
+// channel is the links of one peer and epoch, and the slices that wait for a link.
 type channel struct {
 	channelKey
 	t       *Transport
@@ -38,14 +38,14 @@ type channel struct {
 	first, last *task
 	free        *task
 	links       map[int]*link
-	sending     int  // links with a slice in hand
-	linked      bool // there was a link, or one comes, and so will LinksDown
+	sending     int  // slices that links have taken and not given back
+	linked      bool // there was a link or one is coming, so LinksDown will come
 	down        bool
 	sent        rate
 	came        arrivals
 }
 
-// channel returns the channel of that key, made if need be. It is called with t's lock held.
+// channel returns the channel of that key, and makes it if need be. It is called with t's lock held.
 func (t *Transport) channel(key channelKey) *channel {
 	ch := t.channels[key]
 	if ch == nil {
@@ -57,7 +57,7 @@ func (t *Transport) channel(key channelKey) *channel {
 	return ch
 }
 
-// forget drops a channel that never had a link and has nothing to send any more.
+// forget drops a channel that never had a link and has nothing left to send.
 func (t *Transport) forget(ch *channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,14 +100,14 @@ func (ch *channel) post(leg *fence.Leg, job transport.Job) {
 	ch.posted.Signal()
 }
 
-// recycle keeps a task that has ended. It is called with the lock held.
+// recycle keeps an ended task for reuse. It is called with the lock held.
 func (ch *channel) recycle(tk *task) {
 	tk.job, tk.cause = transport.Job{}, transfer.Cause{}
 	tk.next, ch.free = ch.free, tk
 }
 
-// take waits for a slice for l to send, which has to be given back by done; idle is called before it waits. It returns nil
-// once the link is dead.
+// take waits for a slice that l can send. Give it back with done. take calls idle before it waits, and returns nil once
+// the link is dead.
 func (ch *channel) take(l *link, idle func()) *task {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -131,7 +131,7 @@ func (ch *channel) take(l *link, idle func()) *task {
 	return tk
 }
 
-// done takes back tasks that have ended, of which n bytes were handed to the kernel.
+// done takes back tasks that have ended. n is how many of their payload bytes the kernel took.
 func (ch *channel) done(ended []*task, n int) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -146,8 +146,8 @@ func (ch *channel) done(ended []*task, n int) {
 	}
 }
 
-// arriving is for a link that begins a slice, and arrived takes note of n bytes that have landed there since; more: it has another slice in
-// hand.
+// arriving is called when a link begins a slice. arrived notes n bytes that have landed on that link since; more: the
+// link has another slice in hand.
 func (ch *channel) arriving() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -160,7 +160,7 @@ func (ch *channel) arrived(n int, more bool) {
 	ch.came.add(time.Now(), n, more)
 }
 
-// gbps are the rates of what came and of what was sent.
+// gbps returns the rates of what arrived and of what was sent, in 10^9 bytes a second.
 func (ch *channel) gbps() (in, out float64) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -168,7 +168,7 @@ func (ch *channel) gbps() (in, out float64) {
 	return ch.came.avg / 1e9, ch.sent.avg / 1e9
 }
 
-// sweep drops what is queued of a fenced leg.
+// sweep drops the queued slices of a fenced leg.
 func (ch *channel) sweep(leg *fence.Leg) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -189,7 +189,7 @@ func (ch *channel) sweep(leg *fence.Leg) {
 	ch.first, ch.last = kept, last
 }
 
-// close ends all links and what is queued, with cause, and returns when no goroutine of the channel runs any more.
+// close ends all links, and all queued slices with cause. When it returns, no goroutine of the channel runs any more.
 func (ch *channel) close(cause transfer.Cause) {
 	ch.mu.Lock()
 	ch.down = true

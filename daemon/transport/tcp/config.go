@@ -12,37 +12,41 @@ import (
 type CRC int
 
 const (
-	// CRCAuto: on plain links between hosts. TLS has better ones, and within a host bytes never leave memory.
+	// CRCAuto means: on plain links between hosts. TLS has better checks, and within a host bytes never leave memory.
 	CRCAuto CRC = iota
 	CRCOn
 	CRCOff
 )
 
-// Config is what New needs; Sink alone is required.
+// Config is what New needs. Only Sink is required.
 type Config struct {
 	Sink transport.Sink
-	// Source re-opens lost links; without it they stay lost. See also SetSource.
+	// Source reopens lost links. Without it they stay lost. See also SetSource.
 	Source transport.LinkSource
 	CRC    CRC
-	// Spin is how long a plain link asks the socket again before it waits for it. 0: DefaultSpin; negative: not at all.
+	// Spin is how long a plain link polls its socket before it waits in the kernel. 0: DefaultSpin; negative: not at
+	// all.
 	Spin time.Duration
-	// Staged is the average length of runs, in bytes, below which a slice of a plain link is gathered into a buffer
-	// instead of being named to the kernel run by run. 0: DefaultStaged; negative: never.
+	// Staged is the average run length in bytes below which a slice of a plain link is gathered into a buffer, instead
+	// of being named to the kernel run by run. 0: DefaultStaged; negative: never.
 	Staged int
-	// Threads is how many goroutines of plain links may each keep a thread while they wait; the others wait together, without.
-	// 0: DefaultThreads; negative: none.
+	// Threads is how many goroutines of links may each keep a thread, to wait with or to stay near their memory. Those
+	// of plain links that get none wait together, without a thread. 0: DefaultThreads; negative: none.
 	Threads int
-	// Places is where streams may run: each goes to where the memory of its end is. nil: there is nothing to choose.
+	// Places is where streams may run: each goes to the NUMA node of the memory at its end. nil: there is nothing to
+	// choose.
 	Places *place.Places
 	Log    *slog.Logger
 }
 
 const (
-	// DefaultSpin covers the wait for the other end of a busy stream. Longer spins take the processor from it.
+	// DefaultSpin covers the wait for the other end of a busy stream. Longer spins would take the processor from that
+	// end.
 	DefaultSpin = 60 * time.Microsecond
-	// DefaultStaged: below it a copy costs less than the kernel's work per run.
+	// DefaultStaged is where the trade-off turns: below it a copy costs less than the kernel's work per run.
 	DefaultStaged = 4 << 10
-	// DefaultThreads covers the links that are busy at once, with both their directions. Idle ones of further peers need none.
+	// DefaultThreads covers the links that are busy at the same time, in both directions. Links of idle peers need
+	// none.
 	DefaultThreads = 64
 )
 

@@ -7,13 +7,14 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// crowd is the sockets of a transport that move data now, of which so many may spin.
+// crowd counts the sockets of a transport that move data now. If they are more than spinners, none may spin.
 type crowd struct {
 	streaming atomic.Int64
 	spinners  int64
 }
 
-// init lets half of the CPUs spin: those that this thread may use, which can be fewer by now than the process began with.
+// init lets as many sockets spin as half of the CPUs that this thread may use. By now these can be fewer than the
+// process began with.
 func (c *crowd) init() {
 	cpus := runtime.NumCPU()
 	if have, err := sys.ThreadCPUs(); err == nil {
@@ -22,5 +23,5 @@ func (c *crowd) init() {
 	c.spinners = int64(max(cpus/2, 1))
 }
 
-// crowded tells whether streams could take the processor from one another. Then waiting is faster than spinning.
+// crowded says whether streams could take the processor from one another. Waiting is then faster than spinning.
 func (c *crowd) crowded() bool { return c.streaming.Load() > c.spinners }

@@ -2,8 +2,8 @@
 // the blocks of the destination.
 //
 // Each link is full duplex, with one goroutine that sends and one that receives. Posted slices wait in one queue per
-// channel; whichever link is free takes the next, so the fastest link carries the most. A link that fails takes no
-// other with it: its channel asks for it again (transport.LinkSource), and the machine is told (transfer.LinkLost).
+// channel. A link takes the next slice when it is free, so the fastest link carries the most. A link that fails takes no
+// other with it: the transport asks for a new one (transport.LinkSource) and tells the machine (transfer.LinkLost).
 //
 // # On the wire
 //
@@ -30,7 +30,8 @@
 //	 4  u32  crc[]      of each 256 KiB of payload, the last one shorter
 //	 .  u32  crc        of the trailer before it
 //
-// A receiver takes a payload only when a live Expect has a plan with that slice, not landed yet, of exactly that
-// length; a length that differs, and any header that is not as above, ends the link. Everything else is read and
-// thrown away, so that one cancelled transfer does not cost the link.
+// A receiver takes a payload only when a live Expect has a plan with that slice, of exactly that length, and the slice has
+// not landed yet. The link ends on a length that differs from the plan, on a slice that the plan does not have, and on any
+// header or trailer that is not as above. Everything else is read and thrown away, so that one cancelled transfer does not
+// cost the link.
 package tcp

@@ -14,7 +14,7 @@ const (
 	headerSize = 40
 	// maxLength bounds a frame's payload.
 	maxLength = 64 << 20
-	// piece is how much one checksum covers, and how much is gathered or scattered between two looks at a fence.
+	// piece is how much one checksum covers, and how much is gathered or scattered between two checks of a fence.
 	piece = 256 << 10
 	// maxTrailer is the size of the longest trailer.
 	maxTrailer = 8 + 4*(maxLength/piece)
@@ -29,7 +29,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// header is a frame's header without what is constant.
+// header is a frame's header without its constant fields.
 type header struct {
 	flags   uint16
 	xfer    uint64
@@ -53,7 +53,7 @@ func (h *header) encode(b *[headerSize]byte) {
 	le.PutUint32(b[36:], crc32.Checksum(b[:36], castagnoli))
 }
 
-// decode checks all that can be checked without a plan.
+// decode checks everything that can be checked without a plan.
 func (h *header) decode(b *[headerSize]byte) error {
 	le := binary.LittleEndian
 	if m := le.Uint32(b[0:]); m != magic {
@@ -109,8 +109,8 @@ func appendTrailer(b []byte, status uint32, sums []uint32) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
-// readTrailer returns the status of a trailer, and which piece of the payload has another checksum than sums says, -1 when
-// all agree.
+// readTrailer checks a trailer and returns its status, and the index of the first piece of the payload whose checksum
+// differs from sums, -1 if all agree.
 func readTrailer(b []byte, sums []uint32) (status uint32, wrong int, err error) {
 	le, end := binary.LittleEndian, len(b)-4
 	if got, want := crc32.Checksum(b[:end], castagnoli), le.Uint32(b[end:]); got != want {

@@ -9,7 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
 )
 
-// inbound is a consumer's leg: the segments that it expects.
+// inbound is a consumer's leg and the segments that it expects.
 type inbound struct {
 	leg  *fence.Leg
 	segs map[uint32]*segment // guarded by the transport's lock
@@ -21,7 +21,7 @@ type segment struct {
 
 	mu    sync.Mutex
 	state []landing // per slice
-	left  int       // that have not landed
+	left  int       // slices that have not landed
 }
 
 type landing uint8
@@ -37,7 +37,7 @@ func newSegment(job transport.Job) *segment {
 	return &segment{job: job, state: make([]landing, n), left: n}
 }
 
-// claim makes a slice the caller's to write. False: it has landed, or is landing through another link.
+// claim gives the caller the right to write a slice. False: it has landed, or is landing through another link.
 func (g *segment) claim(i uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,7 +48,7 @@ func (g *segment) claim(i uint32) bool {
 	return true
 }
 
-// land says that a claimed slice is in place; whole: all of them are now.
+// land notes that a claimed slice is in place. whole: now all slices of the segment are.
 func (g *segment) land(i uint32) (whole bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,8 +57,8 @@ func (g *segment) land(i uint32) (whole bool) {
 	return g.left == 0
 }
 
-// release lets go of a claimed slice that has not landed. report tells of that, before anybody else can claim the slice: were it told
-// after what lands next, it would spoil that.
+// release gives up a claimed slice that has not landed. It calls report, which reports the failure, before anybody else
+// can claim the slice: a failure reported after the next attempt has landed would undo that success.
 func (g *segment) release(i uint32, report func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,8 +66,8 @@ func (g *segment) release(i uint32, report func()) {
 	g.state[i] = missing
 }
 
-// expected finds what a frame from that channel is for. A nil segment without an error means that nobody wants it; the error
-// means that the sender does not go by the plan.
+// expected finds the segment that a frame of that channel is for. A nil segment without an error means that nobody
+// wants the frame. An error means that the sender does not follow the plan.
 func (t *Transport) expected(from channelKey, h *header) (*inbound, *segment, error) {
 	t.mu.Lock()
 	in := t.in[transfer.Leg{Peer: from.peer, Epoch: from.epoch, Xfer: transfer.XferID(h.xfer), End: transfer.Consumer}]

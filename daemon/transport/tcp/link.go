@@ -32,7 +32,7 @@ type link struct {
 	why    error // set before dead
 }
 
-// ChannelUp notes that a channel works, which has no link yet.
+// ChannelUp notes that a channel works. It has no link yet.
 func (t *Transport) ChannelUp(peer string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -40,7 +40,8 @@ func (t *Transport) ChannelUp(peer string, epoch uint64) {
 	t.forgetPeers(time.Now())
 }
 
-// LinkUp takes over a link. One whose channel is over is closed at once; one with the index of another replaces it.
+// LinkUp takes over a link. If its channel is over, the link is closed at once. It replaces an older link of the same
+// index.
 func (t *Transport) LinkUp(tl *transport.Link) {
 	t.mu.Lock()
 	if cause := t.usable(transfer.Leg{Peer: tl.Peer, Epoch: tl.Epoch}); cause.Reason != transfer.OK {
@@ -54,7 +55,7 @@ func (t *Transport) LinkUp(tl *transport.Link) {
 	ch.add(&link{Link: tl, ch: ch, born: time.Now()})
 }
 
-// expect says that a link comes: the channel must not be forgotten before. It is called with the transport's lock held.
+// expect says that a link is coming, so the channel must not be forgotten. It is called with the transport's lock held.
 func (ch *channel) expect() {
 	ch.mu.Lock()
 	ch.linked = true
@@ -94,7 +95,7 @@ func (t *Transport) LinksDown(peer string, epoch uint64) {
 	}
 }
 
-// run sends and receives until the link fails, then sees to it that it comes back.
+// run sends and receives until the link fails, and then has it replaced.
 func (l *link) run() {
 	tx, rx, err := l.ends()
 	defer l.release()
@@ -126,14 +127,14 @@ func (l *link) ends() (*sender, *receiver, error) {
 	}
 	tx.sock = newSocket(l.wire, true, l.ch.t, &l.tx)
 	rx.sock = newSocket(l.wire, false, l.ch.t, &l.rx)
-	// What has ended is not kept from its owners by a peer that stalls.
+	// Report what has ended before a long wait: a peer that stalls must not keep it from its owners.
 	tx.sock.parked, rx.sock.parked = tx.flush, rx.flush
 	rx.sock.paused = rx.pause
-	rx.sock.rested = rx.near.leave // a sender knows by itself
+	rx.sock.rested = rx.near.leave // a sender calls near.leave itself, in idle
 	return tx, rx, nil
 }
 
-// unplug makes the connection a wire.
+// unplug turns the plain connection into a wire.
 func (l *link) unplug() (err error) {
 	l.ch.mu.Lock()
 	defer l.ch.mu.Unlock()
@@ -141,13 +142,13 @@ func (l *link) unplug() (err error) {
 		return l.why
 	}
 	if transport.Loopback(l.TCP.RemoteAddr()) {
-		_ = l.TCP.SetWriteBuffer(loopbackUnacked) // as far as the system allows it; without it the stream is slower
+		_ = l.TCP.SetWriteBuffer(loopbackUnacked) // as far as the system allows; without it the stream is slower
 	}
 	l.wire, err = newWire(l.TCP)
 	return err
 }
 
-// release is for when both goroutines have ended, and so the link has failed.
+// release frees the wire. It is called when both goroutines have ended, so the link has failed.
 func (l *link) release() {
 	if l.wire != nil {
 		l.wire.close()
@@ -163,14 +164,14 @@ func (l *link) hangUp() {
 	_ = hardClose(l.Conn)
 }
 
-// fail ends the connection, which ends both goroutines. Only the first reason counts.
+// fail ends the connection, and with it both goroutines. Only the first reason counts.
 func (l *link) fail(why error) {
 	l.once.Do(func() {
 		if errors.Is(why, io.EOF) {
 			why = errPeerClosed
 		}
 		l.why = why
-		// With the lock, or a sender between its look at dead and its wait would sleep on.
+		// With the lock held: otherwise a sender that has checked dead and is about to wait would sleep on.
 		l.ch.mu.Lock()
 		l.dead.Store(true)
 		l.hangUp()
@@ -179,7 +180,7 @@ func (l *link) fail(why error) {
 	})
 }
 
-// lost says that nothing lands through the link any more, and asks for a new one.
+// lost reports that nothing lands through the link any more, and asks for a new one.
 func (l *link) lost() {
 	ch, t := l.ch, l.ch.t
 	ch.mu.Lock()
@@ -193,13 +194,13 @@ func (l *link) lost() {
 		return
 	}
 	ch.count.links.Add(1)
-	// Perhaps because the channel is about to end; whoever opens it again says it aloud.
+	// Not a warning: perhaps the channel is about to end. Whoever reopens the link gives the warning.
 	t.cfg.Log.Debug("data link lost", "peer", l.Peer, "epoch", l.Epoch, "link", l.Index, "error", l.why)
 	t.cfg.Sink.Event(transfer.LinkLost{Node: l.Peer, Epoch: l.Epoch})
 	t.mu.Lock()
 	source := t.source
 	t.mu.Unlock()
-	if !mine || source == nil || !l.settle() || ch.has(l.Index) { // another one has come meanwhile
+	if !mine || source == nil || !l.settle() || ch.has(l.Index) { // a replacement has come already
 		return
 	}
 	source.Redial(ch.ctx, l.Link)
@@ -211,10 +212,11 @@ func (ch *channel) has(index int) bool {
 	return ch.links[index] != nil
 }
 
-// youth is the age up to which a link's end says that the next one will not fare better at once.
+// youth is the age below which a link's end suggests that a new link would fail at once, too.
 const youth = time.Second
 
-// settle keeps a link that fails as soon as it comes from being opened in a tight loop. False: the channel is over.
+// settle waits until the link would be as old as youth. It keeps a link that always fails at once from being reopened
+// in a tight loop. False: the channel is over.
 func (l *link) settle() bool {
 	age := time.Since(l.born)
 	if age >= youth {
@@ -230,7 +232,7 @@ func (l *link) settle() bool {
 	}
 }
 
-// hardClose closes the connection below TLS: a farewell would wait for a peer that does not read.
+// hardClose closes the connection below TLS: TLS would wait to say goodbye to a peer that does not read.
 func hardClose(c net.Conn) error {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return t.NetConn().Close()

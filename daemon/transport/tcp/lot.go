@@ -7,10 +7,11 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// lot has a number of threads to spare for the goroutines of plain links, and is where those wait that get none: together, without a
-// thread. To wait here costs a wake-up more than to wait in the kernel; hundreds of idle peers would cost hundreds of threads there.
+// lot has a number of threads to lend to the goroutines of links. Those of plain links that get none wait in it
+// together, without a thread. Waiting here costs one wake-up more than waiting in the kernel; waiting there, hundreds
+// of idle peers would cost hundreds of threads.
 type lot struct {
-	threads int // that are to spare
+	threads int // how many there are to lend
 	used    atomic.Int64
 
 	mu     sync.Mutex
@@ -19,10 +20,10 @@ type lot struct {
 	ended  sync.WaitGroup
 }
 
-// spot is a socket and who waits for it: reader and writer. nil: nobody.
+// spot is the reader and the writer that wait for a socket. nil: nobody does.
 type spot struct{ read, write chan struct{} }
 
-// take gives the caller a thread to wait with, if there is one to spare; give takes it back.
+// take lends the caller a thread to wait with, if one is left. give takes it back.
 func (l *lot) take() bool {
 	if l.used.Add(1) <= int64(l.threads) {
 		return true
@@ -33,11 +34,11 @@ func (l *lot) take() bool {
 
 func (l *lot) give() { l.used.Add(-1) }
 
-// full tells whether who can do without a thread shall.
+// full says whether all threads are lent, so that whoever can do without one should give it back.
 func (l *lot) full() bool { return l.used.Load() >= int64(l.threads) }
 
-// wait waits until the socket fd can be read, or written, has failed or is shut down, and sometimes without a reason. False: it cannot be
-// waited for here.
+// wait waits until the socket fd can be read or written, has failed or is shut down, and sometimes returns for no
+// reason. False: it cannot be waited for here.
 func (l *lot) wait(fd int, write bool) bool {
 	ready := l.enter(fd, write)
 	if ready == nil {
@@ -47,7 +48,7 @@ func (l *lot) wait(fd int, write bool) bool {
 	return true
 }
 
-// enter makes ready a channel that is closed once the socket is; nil: that cannot be.
+// enter returns a channel that is closed once the socket is ready; nil: the socket cannot be waited for here.
 func (l *lot) enter(fd int, write bool) (ready chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +73,7 @@ func (l *lot) enter(fd int, write bool) (ready chan struct{}) {
 	return ready
 }
 
-// open begins to look after sockets, unless that has begun. It is called with the lock held.
+// open starts the poller unless it runs. It is called with the lock held.
 func (l *lot) open() bool {
 	if l.poller != nil {
 		return true
@@ -91,7 +92,7 @@ func (l *lot) run() {
 	for {
 		ready, err := l.poller.Wait()
 		l.mu.Lock()
-		if err != nil { // nobody waits any more, or shall
+		if err != nil { // closed or broken: let everybody go
 			for fd := range l.spots {
 				l.wake(fd, true, true)
 			}
@@ -105,7 +106,8 @@ func (l *lot) run() {
 	}
 }
 
-// wake lets those go on who wait for the socket, and looks further for the other. It is called with the lock held.
+// wake releases the reader or writer of a socket, or both. If one of them still waits, it arms the socket again. It is
+// called with the lock held.
 func (l *lot) wake(fd int, read, write bool) {
 	s := l.spots[fd]
 	if s == nil {
@@ -121,15 +123,15 @@ func (l *lot) wake(fd int, read, write bool) {
 	}
 	if s.read == nil && s.write == nil {
 		delete(l.spots, fd)
-		_ = l.poller.Disarm(fd) // fails when it could not be armed
+		_ = l.poller.Disarm(fd) // fails if it could not be armed
 		return
 	}
 	if l.poller.Arm(fd, s.read != nil, s.write != nil) != nil {
-		l.wake(fd, true, true) // they ask the socket, and wait elsewhere
+		l.wake(fd, true, true) // they try the socket, and wait elsewhere
 	}
 }
 
-// close is for when nobody waits any more.
+// close ends the poller. Nobody may wait any more.
 func (l *lot) close() {
 	l.mu.Lock()
 	p := l.poller

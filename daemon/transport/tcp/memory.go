@@ -7,14 +7,15 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// pieces turns a slice's runs into memory, with buffers that it keeps.
+// pieces turns the runs of a slice into memory. It keeps its buffers.
 type pieces struct {
 	runs []plan.Run
 	iov  []sys.Iovec
 }
 
-// resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB. It looks once for all runs in a row that lie in one
-// region: with small blocks, a look for each took a third of the time that a stream spends outside the kernel.
+// resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB. It looks up successive runs of one
+// region at once: with small blocks, a look-up for each run took a third of the time that a stream spends outside the
+// kernel.
 func (p *pieces) resolve(find func(plan.Run) ([]byte, bool), side string) transfer.Cause {
 	for rest := p.runs; len(rest) > 0; {
 		hull, n := rest[0], 1
@@ -45,21 +46,21 @@ func (p *pieces) add(b []byte) {
 	}
 }
 
-// forget lets go of the memory: a stale mapping must not look alive.
+// forget drops the references to memory, so that no stale mapping looks alive.
 func (p *pieces) forget() {
 	clear(p.iov)
 	p.runs, p.iov = p.runs[:0], p.iov[:0]
 }
 
-// small tells whether length bytes in p.runs are better moved through a buffer.
+// small says whether length bytes in p.runs are better moved through a buffer.
 func (p *pieces) small(length uint32, staged int) bool {
 	return staged > 0 && int(length) < staged*len(p.runs)
 }
 
-// zeros fill what a frame promised and cannot be sent.
+// zeros stand in for bytes that a frame promised and that cannot be sent.
 var zeros [piece]byte
 
-// appendRepeated appends n bytes' worth of b to iov, over and over.
+// appendRepeated appends n bytes to iov, which repeat b.
 func appendRepeated(iov []sys.Iovec, b []byte, n int) []sys.Iovec {
 	for n > 0 {
 		part := b[:min(len(b), n)]

@@ -2,8 +2,8 @@ package tcp
 
 import "github.com/kvpipe/kvpipe/daemon/place"
 
-// near keeps the goroutine of a stream where its memory is, on machines with several NUMA nodes. That takes a thread, of which the lot
-// has a number to spare; without one the stream runs wherever it is put.
+// near keeps the goroutine of a stream near the memory that it moves, on machines with several NUMA nodes. That needs
+// one of the lot's threads. If none is free, the stream runs wherever it is scheduled.
 type near struct {
 	places *place.Places
 	lot    *lot
@@ -11,7 +11,7 @@ type near struct {
 	thread bool
 }
 
-// worthMoving is the size of a slice from which on its memory is asked for.
+// worthMoving is the slice size from which near asks where the memory lies.
 const worthMoving = 64 << 10
 
 func (n *near) init(t *Transport) {
@@ -19,7 +19,8 @@ func (n *near) init(t *Transport) {
 	n.seat = n.places.Seat()
 }
 
-// move goes to where the pieces of a slice's memory are, and returns that spot.
+// move goes to the spot where the pieces of a slice's memory are, and returns that spot. It skips the first from
+// pieces.
 func (n *near) move(p *pieces, from int, length uint32) (spot int) {
 	if n.places == nil || length < worthMoving {
 		return place.Anywhere
@@ -36,7 +37,7 @@ func (n *near) move(p *pieces, from int, length uint32) (spot int) {
 	return spot
 }
 
-// leave gives the thread back, for a wait that may be long or for good.
+// leave gives the thread back, before a wait that may be long or at the end.
 func (n *near) leave() {
 	n.seat.Leave()
 	if n.thread {

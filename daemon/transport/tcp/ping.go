@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Ping looks at the two goroutines of every link, which wait for peers: each has to be at that, or further than it was last time. That
-// the locks are to be had shows that nobody keeps them.
+// Ping checks the two goroutines of every link. Each must be waiting for its peer or have advanced since the last Ping.
+// By taking the locks, Ping also shows that nobody keeps them.
 func (t *Transport) Ping(context.Context) error {
 	t.mu.Lock()
 	all := make([]*channel, 0, len(t.channels))
@@ -29,7 +29,7 @@ func (ch *channel) ping() error {
 	defer ch.mu.Unlock()
 	var stuck error
 	for i, l := range ch.links {
-		// Both are asked, whatever the first says: what counts is the time between two questions.
+		// Ask both, whatever the first says: each question starts the time that the next one looks at.
 		tx, rx := l.tx.Alive(), l.rx.Alive()
 		switch {
 		case !tx:

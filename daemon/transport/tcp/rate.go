@@ -2,12 +2,13 @@ package tcp
 
 import "time"
 
-// rate is a moving average of how fast a channel moves bytes one way while there is something to move, in bytes per second.
+// rate is a moving average of how fast a channel moves bytes in one direction while there is something to move, in
+// bytes per second.
 type rate struct {
 	avg   float64
 	bytes int
 	since time.Time // zero: nothing to move
-	last  stretch   // the sample before, since there was something to move
+	last  stretch   // the previous sample; zero if there is none since begin
 }
 
 type stretch struct {
@@ -16,9 +17,9 @@ type stretch struct {
 }
 
 const (
-	// sampleTime is how long a sample takes; shorter ones measure the socket's buffer.
+	// sampleTime is how long a sample takes. Shorter ones would measure the socket's buffer.
 	sampleTime = 10 * time.Millisecond
-	// sampleBytes is the least that a sample cut short by a pause is made of.
+	// sampleBytes is the least that counts in a sample that a pause cuts short.
 	sampleBytes = 4 << 20
 	// sampleWeight is the weight of a new sample in the average.
 	sampleWeight = 0.2
@@ -37,8 +38,8 @@ func (r *rate) add(now time.Time, n int) {
 	}
 }
 
-// pause ends a sample early. It takes the one before in: links count what they moved when they have moved it, so that what is
-// counted in a short time may have been moved in a longer one.
+// pause ends a sample early and joins it with the one before. Links count bytes only once they have moved them, so what
+// is counted in a short time may have taken longer to move.
 func (r *rate) pause(now time.Time) {
 	if r.bytes >= sampleBytes {
 		r.bytes += r.last.bytes

@@ -15,22 +15,22 @@ import (
 // receiver is the receiving half of a link, for one goroutine.
 type receiver struct {
 	*link
-	sock   *socket // nil: through Conn alone
+	sock   *socket // nil: read through Conn
 	staged int
 	near   near
 
 	mem     pieces
-	slice   fence.Slice // at hand
-	inHand  bool        // there is one
-	timed   bool        // the channel knows that this link receives
-	got     int         // bytes that have landed, and that it does not know of
-	unsaid  int         // slices that have landed since the driver was last woken
-	whole   bool        // one of them was the last of its segment
+	slice   fence.Slice // the slice being received
+	inHand  bool        // slice is in use
+	timed   bool        // the channel counts this link as receiving
+	got     int         // bytes that have landed and that the channel has not been told of
+	unsaid  int         // slices that have ended since the driver was last woken
+	whole   bool        // one of them completed its segment
 	head    [headerSize]byte
-	ahead   int // bytes of the next frame's head that came with the frame before
+	ahead   int // bytes of the next frame's header that came with this frame
 	trailer []byte
 	sums    sums
-	crc     bool // the frame at hand has checksums
+	crc     bool // the current frame has checksums
 	stage   []byte
 	own     []sys.Iovec
 	scatter scatter
@@ -41,7 +41,7 @@ func (r *receiver) init() {
 	r.near.init(r.ch.t)
 }
 
-// flush has the driver look at what has landed.
+// flush has the driver process the reports of ended slices.
 func (r *receiver) flush() {
 	if r.unsaid > 0 {
 		r.unsaid, r.whole = 0, false
@@ -53,7 +53,8 @@ func (r *receiver) flush() {
 	}
 }
 
-// pause is called before a wait, however short. Somebody may wait for what is whole, while more of the rest is on its way.
+// pause is called before each wait, however short. If a segment is complete, somebody may be waiting for it, so it is
+// reported now, even while more of the others is on its way.
 func (r *receiver) pause() {
 	if r.whole {
 		r.flush()
@@ -88,7 +89,7 @@ func (r *receiver) run() error {
 	}
 }
 
-// next reads the head of a frame, or what is missing of it.
+// next reads the header of a frame, or what is missing of it.
 func (r *receiver) next() error {
 	n := r.ahead
 	if r.ahead = 0; n == len(r.head) {
@@ -99,12 +100,13 @@ func (r *receiver) next() error {
 		if n += m; err != nil || n == len(r.head) {
 			return err
 		}
-		r.near.leave() // as a socket's rested
+		r.near.leave() // what rested does for a socket
 	}
 	return r.read(r.head[n:])
 }
 
-// readSoon fills b through Conn, or as much of it as comes within the time for which a stream that goes on keeps its thread.
+// readSoon reads through Conn until b is full or patience is over. For that long a stream that goes on keeps its
+// thread.
 func (r *receiver) readSoon(b []byte) (int, error) {
 	r.rx.Rest()
 	defer r.rx.Rise()
@@ -117,7 +119,7 @@ func (r *receiver) readSoon(b []byte) (int, error) {
 	return n, err
 }
 
-// end is for when nothing comes any more.
+// end is called when nothing more will arrive.
 func (r *receiver) end() {
 	r.near.leave()
 	if r.sock != nil {
@@ -125,8 +127,9 @@ func (r *receiver) end() {
 	}
 }
 
-// malformed notes that the peer does not keep to the protocol. It is said here: that a link is lost may be the end of its channel, or be
-// another's fault by then. A peer whose links all end so, as often as they are opened, is named now and then.
+// malformed notes that the peer broke the protocol. It logs that here: when the loss of the link is handled, it can
+// look like the end of the channel or somebody else's fault. The damper limits the warnings about a peer whose links
+// all end this way each time they are reopened.
 func (r *receiver) malformed(err error) error {
 	r.ch.count.bad.Add(1)
 	if r.ch.count.malformed.Due() {
@@ -139,11 +142,11 @@ func (r *receiver) malformed(err error) error {
 func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	key := seg.job.Key
 	key.Slice, key.Attempt = h.slice, h.attempt
-	if !in.leg.Add(&r.slice, key) { // it is fenced, and wants none of its slices any more
+	if !in.leg.Add(&r.slice, key) { // fenced: none of its slices is wanted any more
 		return r.discard(h, 0)
 	}
 	defer r.mem.forget()
-	if h.length >= worthHolding && !r.timed { // time is taken of what is worth it: a hand-over of KiBs is too short to be known
+	if h.length >= worthHolding && !r.timed { // a hand-over of KiBs is too short to be measured
 		r.timed = true
 		r.ch.arriving()
 	}
@@ -169,18 +172,18 @@ func (r *receiver) take(in *inbound, seg *segment, h *header) error {
 	}
 	r.unsaid++
 	if cause.Reason == transfer.OK && r.sock != nil && h.length >= worthHolding && r.unsaid < batch {
-		// The report can wait while more is coming: see batch. It does not wait for the peer: see parked.
+		// The report can wait while more is coming (see batch). It does not wait for a slow peer (see parked).
 		return nil
 	}
 	r.flush()
 	return err
 }
 
-// worthHolding is the size from which slices are reported together. A small one may be all there is.
+// worthHolding is the size from which slices are reported together. A smaller one may be all that there is.
 const worthHolding = 256 << 10
 
-// payload moves the payload to its place and says whether it is good. The error is the link's; without one the whole frame
-// was read.
+// payload moves the payload to its place and says whether it is good. The error is the link's; without one, the whole
+// frame was read.
 func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
 	r.crc = h.flags&flagCRC != 0
 	r.sums.reset(0, int(h.length))
@@ -208,7 +211,7 @@ func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
 	return r.verdict(trailer)
 }
 
-// verdict reads the trailer.
+// verdict reads the trailer and says whether the payload is good.
 func (r *receiver) verdict(trailer []byte) (transfer.Cause, error) {
 	var want []uint32
 	if r.crc {
@@ -228,13 +231,14 @@ func (r *receiver) verdict(trailer []byte) (transfer.Cause, error) {
 	return transfer.Cause{}, nil
 }
 
-// recvDirect lets the kernel write into the blocks. With errFenced and errFault the whole frame was read. In a stream at full speed the next
-// head is there as well, and costs no call of its own, which would be one more that has acknowledgements sent.
+// recvDirect lets the kernel write into the blocks. When it returns errFenced or errFault, the whole frame has been
+// read. In a stream at full speed the next header has arrived as well. It is read in the same call: a call of its own
+// would be one more that makes the kernel send acknowledgements.
 func (r *receiver) recvDirect(h *header, trailer []byte) error {
 	r.mem.iov = append(r.mem.iov, sys.MakeIovec(trailer))
 	var s *sums
 	if r.crc {
-		s = &r.sums // one end sums while the other one does: the sooner it wakes, the better
+		s = &r.sums // both ends sum at the same time, so this one should wake early: at the next header
 	} else {
 		r.mem.iov = append(r.mem.iov, sys.MakeIovec(r.head[:]))
 		r.sock.extra = len(r.head)
@@ -250,7 +254,7 @@ func (r *receiver) recvDirect(h *header, trailer []byte) error {
 	return err
 }
 
-// discard reads the rest of a frame's payload and trailer, of which moved bytes were read.
+// discard reads and drops the rest of a frame's payload and trailer, of which moved bytes were read.
 func (r *receiver) discard(h *header, moved int) error {
 	left := int(h.length) + h.trailerSize() - moved
 	buf := r.buffer()
@@ -265,7 +269,7 @@ func (r *receiver) discard(h *header, moved int) error {
 	return nil
 }
 
-// buffer is our own memory for what does not go straight to its place.
+// buffer returns our own memory, for what does not go straight to its place.
 func (r *receiver) buffer() []byte {
 	if r.stage == nil {
 		r.stage = make([]byte, piece)

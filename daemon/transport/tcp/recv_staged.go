@@ -8,7 +8,7 @@ import (
 // scatter is the buffer for the runs of one copy.
 type scatter struct{ runs []blockcopy.Run }
 
-// copy moves all of src to the front of iov and returns what of iov remains.
+// copy moves all of src to the front of iov and returns what remains of iov.
 func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error) {
 	c.runs = c.runs[:0]
 	for len(src) > 0 {
@@ -23,8 +23,8 @@ func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error
 	return iov, err
 }
 
-// recvStaged reads into a buffer and copies from there, for the reasons of sendStaged. With errFenced and errFault the
-// whole frame was read.
+// recvStaged reads into a buffer and copies from there, for the same reasons as sendStaged. When it returns errFenced
+// or errFault, the whole frame has been read.
 func (r *receiver) recvStaged(h *header, trailer []byte) error {
 	rest, left := r.mem.iov, int(h.length)
 	buf := r.buffer()
@@ -45,7 +45,7 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 	return r.read(trailer)
 }
 
-// place copies b to its place.
+// place copies b to the front of iov.
 func (r *receiver) place(iov []sys.Iovec, b []byte) (rest []sys.Iovec, err error) {
 	if r.crc {
 		r.sums.add(b)
@@ -63,5 +63,5 @@ func (r *receiver) place(iov []sys.Iovec, b []byte) (rest []sys.Iovec, err error
 	return rest, nil
 }
 
-// recvStep is how much is read before it is copied on.
+// recvStep is how much is read before it is copied.
 const recvStep = 256 << 10

@@ -10,7 +10,7 @@ import (
 // sender is the sending half of a link, for one goroutine.
 type sender struct {
 	*link
-	sock   *socket // nil: through Conn alone
+	sock   *socket // nil: write through Conn
 	crc    bool
 	staged int
 	near   near
@@ -19,10 +19,10 @@ type sender struct {
 	head    [headerSize]byte
 	trailer []byte
 	sums    sums
-	stage   []byte      // header, up to 256 KiB, trailer
-	own     []sys.Iovec // for what is our own memory
+	stage   []byte      // header, up to 256 KiB of payload, trailer
+	own     []sys.Iovec // for our own memory
 	held    []*task     // ended, not reported yet
-	sent    int         // payload bytes of held
+	sent    int         // payload bytes of held that were sent
 }
 
 func (s *sender) init() {
@@ -51,11 +51,11 @@ func (s *sender) run() error {
 	}
 }
 
-// batch is how many slices of a stream are reported together: each report wakes the driver, which on a busy machine costs
-// as much as a tenth of moving a slice.
+// batch is how many slices of a stream are reported together. Each report wakes the driver, which on a busy machine
+// costs as much as a tenth of moving a slice.
 const batch = 8
 
-// idle is for when there is nothing to send.
+// idle is called when there is nothing to send.
 func (s *sender) idle() {
 	s.flush()
 	s.near.leave()
@@ -64,7 +64,7 @@ func (s *sender) idle() {
 	}
 }
 
-// end is for when nothing is sent any more.
+// end is called when nothing will be sent any more.
 func (s *sender) end() {
 	s.flush()
 	s.near.leave()
@@ -73,7 +73,7 @@ func (s *sender) end() {
 	}
 }
 
-// flush reports the slices that were sent whole.
+// flush reports the slices in held.
 func (s *sender) flush() {
 	if len(s.held) == 0 {
 		return
@@ -87,8 +87,8 @@ func (s *sender) flush() {
 	s.ch.t.sink.Flush()
 }
 
-// send sends one frame, notes in the task how that went, and returns how much payload was sent. The error is the link's;
-// what is wrong with the slice costs no link.
+// send sends one frame, notes the outcome in the task, and returns how many payload bytes were sent. The error is the
+// link's. A problem with the slice alone does not end the link.
 func (s *sender) send(tk *task) (int, error) {
 	key, p := tk.Key(), tk.job.Plan
 	h := header{xfer: uint64(key.Xfer), seg: key.Seg, slice: key.Slice, attempt: key.Attempt, length: uint32(p.Slice(int(key.Slice)).Bytes)}
@@ -104,7 +104,7 @@ func (s *sender) send(tk *task) (int, error) {
 		tk.cause = cause
 		return 0, nil
 	}
-	spot := s.near.move(&s.mem, 1, h.length) // behind the header
+	spot := s.near.move(&s.mem, 1, h.length) // 1: skip the header
 	var err error
 	if s.sock == nil || s.mem.small(h.length, s.staged) {
 		err = s.sendStaged(tk, &h)
@@ -122,18 +122,18 @@ func (s *sender) send(tk *task) (int, error) {
 		tk.cause = transfer.Cause{}
 		return int(h.length), nil
 	case errors.Is(err, errFenced):
-		return 0, nil // and reported by the fence
+		return 0, nil // the fence has reported it
 	case errors.Is(err, errFault):
 		tk.cause = transfer.Cause{Reason: transfer.Corrupt, Text: "source " + errFault.Error()}
 		return 0, nil
 	}
-	// The receiver counts a frame by its trailer, so what was not sent whole did not arrive.
+	// The receiver accepts a frame only with its trailer, so one that was not sent whole has not arrived.
 	tk.cause = transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()}
 	return 0, err
 }
 
-// sendDirect names the blocks to the kernel. With errFenced and errFault the frame is complete on the wire, filled up and
-// marked, or was not begun.
+// sendDirect names the blocks to the kernel. When it returns errFenced or errFault, the frame was either not begun, or
+// is complete on the wire: padded with zeros and marked as bad.
 func (s *sender) sendDirect(tk *task, h *header) error {
 	sock := s.sock
 	s.trailer = s.trailer[:0]
@@ -141,7 +141,7 @@ func (s *sender) sendDirect(tk *task, h *header) error {
 		s.sums.reset(headerSize, int(h.length))
 		sock.more = true
 	} else {
-		// Known beforehand, so it goes in the same call.
+		// The trailer is known beforehand, so it goes in the same call.
 		s.trailer = appendTrailer(s.trailer, statusWhole, nil)
 		s.mem.iov = append(s.mem.iov, sys.MakeIovec(s.trailer))
 	}
@@ -174,8 +174,8 @@ func status(err error) uint32 {
 	return statusCancelled
 }
 
-// pad completes a frame of which moved bytes were sent. Nothing promised means nothing to do; a payload that went out
-// whole keeps the trailer that it began.
+// pad completes a frame of which moved bytes were sent. If none were, there is nothing to complete. If the payload went
+// out whole and part of the trailer too, the rest of that trailer follows.
 func (s *sender) pad(h *header, moved int, status uint32) error {
 	const end = headerSize
 	whole := end + int(h.length)

@@ -4,8 +4,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// sendStaged gathers the blocks in a buffer and sends that: TLS reads what it encrypts in steps of 16 KiB, and may wait
-// for the peer between them, where nobody could take the memory from it; and the kernel is slow with tiny blocks.
+// sendStaged gathers the blocks in a buffer and sends that. TLS reads what it encrypts in steps of 16 KiB and may wait
+// for the peer between them, when no fence could take the memory from it. And the kernel is slow with tiny blocks.
 func (s *sender) sendStaged(tk *task, h *header) error {
 	if s.stage == nil {
 		s.stage = make([]byte, 0, headerSize+piece+maxTrailer)
@@ -53,7 +53,7 @@ func (s *sender) fetch(tk *task, buf []byte, iov []sys.Iovec, n int) (_ []byte, 
 	return buf, rest, nil
 }
 
-// step is how much is gathered at once.
+// step is how much is gathered at a time.
 func (s *sender) step() int {
 	if s.sock == nil {
 		return tlsStep
@@ -61,5 +61,5 @@ func (s *sender) step() int {
 	return piece
 }
 
-// tlsStep is a few TLS records: what is encrypted shall still be in the nearest cache.
+// tlsStep is a few TLS records: bytes should still be in the nearest cache when they are encrypted.
 const tlsStep = 64 << 10

@@ -12,46 +12,46 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// How a guarded read or write ended when not by itself.
+// Why a guarded read or write ended early.
 var (
 	errFenced = errors.New("fenced")
 	errFault  = errors.New("memory is not accessible")
 )
 
-// What one system call moves at most. More than perCall evicts what was just copied. What is summed is read again, and goes by less to find
-// it in the cache: with half or twice of perSummed two streams over loopback have 0.86 or 0.94 of its rate.
+// These limit what one system call moves. More than perCall would evict what was just copied. Bytes with checksums are
+// read again, so they move in smaller calls, to be found in the cache: with half or twice perSummed, two streams over
+// loopback reach 0.86 or 0.94 of the rate.
 const (
 	perCall   = 1 << 20
 	perSummed = 2 * piece
 )
 
-// socket is one direction of a plain connection, for one goroutine. It asks the socket again and again for a short time
-// before it waits in the kernel, because a stream at full speed is never empty for long and a sleep costs more than the
-// wait.
+// socket is one direction of a plain connection, for one goroutine. It polls the socket for a short time before it
+// waits in the kernel: a stream at full speed is never empty for long, and a sleep costs more than the wait.
 type socket struct {
 	wire   *wire
 	sends  bool
 	spin   time.Duration
-	lowat  int  // as set on the socket
-	marked bool // lowat can be set there
-	active bool // counted in streaming
+	lowat  int  // SO_RCVLOWAT as set on the socket
+	marked bool // lowat can be set on this socket
+	active bool // counted in crowd.streaming
 	lot    *lot
 	crowd  *crowd
 	beat   *pulse.Beat
-	placed bool // has one of its threads
+	placed bool // holds a thread of lot
 	stint  stint
 	paused func() // called before each wait; may be nil
 	parked func() // called before a wait that may be long; may be nil
 	rested func() // called when there is nothing to move for now; may be nil
 
 	iov   []sys.Iovec  // what is left to move
-	left  int          // bytes of iov that are waited for
-	slice *fence.Slice // owner of the memory in iov, asked before each system call; nil: our own memory
-	sums  *sums        // of what was moved; nil: none
+	left  int          // bytes of iov to wait for
+	slice *fence.Slice // owner of the memory in iov, entered around each system call; nil: our own memory
+	sums  *sums        // of what was moved; nil: no checksums
 	more  bool         // another send follows at once
-	extra int          // bytes at the end of iov that are taken if they are there, and not waited for
+	extra int          // bytes at the end of iov to take if they are there, but not to wait for
 	moved int          // bytes so far
-	since time.Time    // when the socket was first found not ready
+	since time.Time    // when the socket was first found not ready; zero: it is
 	err   error
 }
 
@@ -59,8 +59,8 @@ func newSocket(w *wire, sends bool, t *Transport, b *pulse.Beat) *socket {
 	return &socket{wire: w, sends: sends, spin: t.cfg.Spin, lot: &t.lot, crowd: &t.crowd, beat: b, lowat: 1, marked: !sends}
 }
 
-// move sends or receives all of iov but what is extra, which counts for one move; it consumes iov, and moved says how far it came. The error is errFenced, errFault, io.EOF
-// or the connection's.
+// move sends or receives all of iov. The last s.extra bytes of iov are optional, in this call alone. It consumes iov;
+// s.moved says how far it came. The error is errFenced, errFault, io.EOF or the connection's.
 func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	s.iov, s.left, s.slice, s.sums = iov, sys.IovecBytes(iov)-s.extra, slice, sums
 	s.extra = 0
@@ -88,10 +88,11 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	return s.err
 }
 
-// call makes one system call, with the slice's leave. Between calls nothing touches its memory, however long the peer takes.
+// call makes one system call, with the slice entered. Between calls nothing touches its memory, however long the peer
+// takes.
 func (s *socket) call() (errno syscall.Errno) {
 	if s.wire.over.Load() {
-		s.err = net.ErrClosed // what has arrived could still be read, as long as more comes
+		s.err = net.ErrClosed // the kernel would still hand over what has arrived, as long as more comes
 		return 0
 	}
 	if s.slice != nil {
@@ -126,7 +127,7 @@ func (s *socket) call() (errno syscall.Errno) {
 	return 0
 }
 
-// rest says that there is nothing to move for now.
+// rest is called when there is nothing to move for now.
 func (s *socket) rest() {
 	if s.active {
 		s.active = false
@@ -140,16 +141,16 @@ func (s *socket) rest() {
 	}
 }
 
-// end says that nothing will be moved any more.
+// end is called when nothing will be moved any more.
 func (s *socket) end() {
 	s.rest()
 	s.unplace()
 }
 
-// patience is how long a wait is expected to take at most while the peer is busy with the same stream.
+// patience is the longest that a wait should take while the peer is busy with the same stream.
 const patience = time.Millisecond
 
-// wait waits until the socket is worth a call.
+// wait waits until another system call is worthwhile.
 func (s *socket) wait() {
 	s.since = time.Time{}
 	if s.paused != nil {
@@ -163,7 +164,8 @@ func (s *socket) wait() {
 	s.unplace() // others may need its thread
 }
 
-// waitFor waits with a thread if it has one, else in the lot, which knows forever alone.
+// waitFor waits with a thread if the socket has one, else in the lot. The lot has no time limit, so d must then be
+// forever.
 func (s *socket) waitFor(d time.Duration) bool {
 	s.beat.Rest()
 	defer s.beat.Rise()
@@ -196,7 +198,7 @@ func (s *socket) park() {
 	}
 }
 
-// spinning tells whether to ask again at once.
+// spinning says whether to poll again at once.
 func (s *socket) spinning() bool {
 	if s.spin <= 0 || s.crowd.crowded() {
 		return false
@@ -208,19 +210,19 @@ func (s *socket) spinning() bool {
 	return now.Sub(s.since) < s.spin
 }
 
-// mark has a reader woken only for what is worth a call: each wake-up costs as much as copying tens of KiB. The kernel wakes it sooner when
-// the socket holds no more.
+// mark lets the kernel wake a reader only for as much as is worth a call: each wake-up costs as much as copying tens of
+// KiB. The kernel wakes it sooner when the socket can hold no more.
 func (s *socket) mark() {
 	want := min(s.left, s.most())
 	if !s.marked || want == s.lowat {
 		return
 	}
 	s.lowat = want
-	// Without a mark more wake-ups are needed, and nothing else changes.
+	// If it cannot be set, there are more wake-ups, and nothing else changes.
 	s.marked = sys.SetRcvLowat(uintptr(s.wire.fd), want) == nil
 }
 
-// most is how much one call moves.
+// most is how much one call moves at most, apart from header and trailer.
 func (s *socket) most() int {
 	if s.sums != nil {
 		return perSummed
@@ -228,7 +230,7 @@ func (s *socket) most() int {
 	return perCall
 }
 
-// window returns as much of iov as one call shall move: most bytes, with a header and a trailer.
+// window returns the front of iov that one call should move: most bytes, and a header and a trailer.
 func window(iov []sys.Iovec, most int) []sys.Iovec {
 	const slack = headerSize + maxTrailer
 	n := 0

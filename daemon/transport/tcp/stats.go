@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
-// counters are what happened with one peer since the start, over all its channels.
+// counters count what happened with one peer since the start, over all its channels.
 type counters struct {
 	sentBytes, sentSlices, resent  atomic.Uint64
 	landedBytes, landedSlices      atomic.Uint64
@@ -18,13 +18,13 @@ type counters struct {
 // Stats are a peer's counters since the start.
 type Stats struct {
 	SentBytes, SentSlices     uint64 // handed to the kernel
-	Resent                    uint64 // slices among them that were no first attempt
+	Resent                    uint64 // slices among them that were not a first attempt
 	LandedBytes, LandedSlices uint64 // in place and checked
 	DiscardedBytes            uint64 // arrived for nobody, late or twice
 	Corrupt                   uint64 // slices that arrived broken
 	Malformed                 uint64 // frames that ended a link
 	LinksLost                 uint64
-	Links                     int // that are up now
+	Links                     int // up now
 }
 
 // ended is a channel that is over.
@@ -33,14 +33,15 @@ type ended struct {
 	at    time.Time
 }
 
-// remembered is how long a peer without a channel is known, and shown: names of nodes come and go with the nodes.
+// remembered is how long a peer without a channel is kept and shown. Not for ever: node names come and go with the
+// nodes.
 const remembered = time.Hour
 
-// past is what is kept of peers that are forgotten, for totals that never go down.
+// past sums up forgotten peers, so that totals never go down.
 type past struct{ resent, malformed uint64 }
 
-// forgetPeers forgets those that had no channel for long, and have none that is coming up: its links come first, and count. It is called with
-// the lock held.
+// forgetPeers forgets peers that have had no channel for long. It spares those with links, whose channel may be coming
+// up: links come first. It is called with the lock held.
 func (t *Transport) forgetPeers(now time.Time) {
 	linked := map[string]bool{}
 	for key := range t.channels {
@@ -59,7 +60,7 @@ func (t *Transport) forgetPeers(now time.Time) {
 	}
 }
 
-// counters returns those of peer. It is called with the lock held.
+// counters returns the counters of peer. It is called with the lock held.
 func (t *Transport) counters(peer string) *counters {
 	c := t.peers[peer]
 	if c == nil {
@@ -69,8 +70,8 @@ func (t *Transport) counters(peer string) *counters {
 	return c
 }
 
-// Totals are the slices that were no first attempt, and the frames that ended a link, of all peers there ever was a channel to. Any
-// goroutine may call it.
+// Totals counts the slices that were not a first attempt, and the frames that ended a link, over all peers that ever
+// had a channel. Any goroutine may call it.
 func (t *Transport) Totals() (resent, malformed uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +83,7 @@ func (t *Transport) Totals() (resent, malformed uint64) {
 	return resent, malformed
 }
 
-// Stats returns the counters of every peer there was a channel to lately. Any goroutine may call it.
+// Stats returns the counters of every peer that had a channel lately. Any goroutine may call it.
 func (t *Transport) Stats() map[string]Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,13 +2,13 @@ package tcp
 
 import "hash/crc32"
 
-// sums are the checksums of a payload that comes in pieces of any length, among other bytes.
+// sums are the checksums of a payload that arrives in parts of any length, between other bytes.
 type sums struct {
 	done []uint32
 	cur  uint32
-	have int // bytes in cur
+	have int // bytes summed in cur
 	skip int // bytes to come before the payload
-	left int // bytes of the payload to come; what follows it is no part of it
+	left int // payload bytes to come; what follows them is not summed
 }
 
 func (s *sums) reset(skip, length int) {

@@ -13,22 +13,23 @@ import (
 type Transport struct {
 	cfg   Config
 	sink  transport.Batcher // cfg.Sink
-	lot   lot               // for plain links
-	crowd crowd             // of their sockets
+	lot   lot               // threads that links may keep
+	crowd crowd             // sockets of plain links that move data now
 
 	mu       sync.Mutex
 	source   transport.LinkSource
 	channels map[channelKey]*channel
-	up       map[string]uint64 // the epoch of the channel that works, per peer
-	over     map[string]ended  // the one that ended last, per peer
+	up       map[string]uint64 // per peer: the epoch of its working channel
+	over     map[string]ended  // per peer: the channel that ended last
 	out      map[transfer.Leg]*fence.Leg
 	in       map[transfer.Leg]*inbound
 	peers    map[string]*counters
-	past     past // of peers that are forgotten
+	past     past // sums over forgotten peers
 	closed   bool
 }
 
-// New returns a transport without links; they come by LinkUp. Call it once the process is on the CPUs on which it stays.
+// New returns a transport without links; they arrive through LinkUp. Call it once the process runs on the CPUs on which
+// it will stay.
 func New(cfg Config) *Transport {
 	cfg.fill()
 	t := &Transport{
@@ -47,7 +48,7 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// SetSource sets who re-opens lost links, for a source that is made after the transport.
+// SetSource sets who reopens lost links, for a source that is made after the transport.
 func (t *Transport) SetSource(s transport.LinkSource) {
 	t.mu.Lock()
 	t.source = s
@@ -57,7 +58,8 @@ func (t *Transport) SetSource(s transport.LinkSource) {
 // Name is "tcp".
 func (t *Transport) Name() string { return "tcp" }
 
-// Probe says yes to every node whose channel is not known to be down: links of a live channel that were lost, or did not come yet, come.
+// Probe says yes to every node whose channel is not known to be down. Links of a live channel that are lost, or have
+// not come yet, are still expected.
 func (t *Transport) Probe(peer string) transport.Reach {
 	if peer == "" {
 		return transport.Reach{Reason: "tcp moves between nodes; both ends are on this one"}
@@ -78,7 +80,7 @@ func (t *Transport) Probe(peer string) transport.Reach {
 	return transport.Reach{OK: true}
 }
 
-// Post queues a slice for the links of its channel; it waits there while the channel has none.
+// Post queues a slice for the links of its channel. It waits there while the channel has no link.
 func (t *Transport) Post(job transport.Job) {
 	key := job.Key
 	if cause := check(job); cause.Reason != transfer.OK {
@@ -112,7 +114,8 @@ func check(job transport.Job) transfer.Cause {
 	return transfer.Cause{}
 }
 
-// usable says whether slices of that leg can be sent at all. It is called with the lock held.
+// usable says whether slices of that leg can be sent at all; if not, the cause says why. It is called with the lock
+// held.
 func (t *Transport) usable(l transfer.Leg) transfer.Cause {
 	if t.closed {
 		return closing
@@ -137,7 +140,8 @@ func (t *Transport) reportLanded(key transfer.SliceKey, _, cause transfer.Cause)
 	t.report(transfer.SliceLanded{Key: key, Cause: cause}, cause)
 }
 
-// report takes note of what went well, which only senders and receivers say, who flush afterwards. Anything else may come from anybody.
+// report queues successes: only senders and receivers report them, and they flush afterwards. Anything else may come
+// from any goroutine, so it is sent on at once.
 func (t *Transport) report(ev transfer.Event, cause transfer.Cause) {
 	if cause.Reason == transfer.OK {
 		t.sink.Queue(ev)
@@ -146,7 +150,7 @@ func (t *Transport) report(ev transfer.Event, cause transfer.Cause) {
 	}
 }
 
-// Expect makes ready for the slices of a segment.
+// Expect prepares for the slices of a segment.
 func (t *Transport) Expect(job transport.Job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,8 +164,8 @@ func (t *Transport) Expect(job transport.Job) {
 	}
 }
 
-// Fence takes the leg's memory from all links. It stands when the system calls that are inside it, if any, have returned;
-// none of them waits for the peer.
+// Fence takes the leg's memory from all links. It stands once the system calls inside that memory, if any, have
+// returned. None of them waits for the peer.
 func (t *Transport) Fence(l transfer.Leg) {
 	t.mu.Lock()
 	var leg *fence.Leg
@@ -189,7 +193,7 @@ func (t *Transport) Fence(l transfer.Leg) {
 	}
 }
 
-// Close closes all links; slices in flight end with Closed. Not while somebody posts.
+// Close closes all links. Slices in flight end with Closed. Nobody may post at the same time.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true

@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// The functions below read memory of clients, which may be truncated at any moment. System calls answer EFAULT then; code
-// of this process is hit by a signal, which they turn into an error.
+// The functions below read memory of clients, which may be truncated at any moment. System calls then return EFAULT,
+// but code of this process gets a signal, which these functions turn into an error.
 
 // sumFront adds the first n bytes of iov to s.
 func sumFront(s *sums, iov []sys.Iovec, n int) (err error) {
@@ -22,8 +22,8 @@ func sumFront(s *sums, iov []sys.Iovec, n int) (err error) {
 	return nil
 }
 
-// gather appends up to n bytes from the front of iov to dst, and returns what of iov remains. The copy is an ordinary one:
-// the bytes shall stay in the cache for whoever sends them.
+// gather appends up to n bytes from the front of iov to dst, and returns what remains of iov. It is an ordinary copy:
+// the bytes should stay in the cache for the send that follows.
 func gather(dst []byte, iov []sys.Iovec, n int) (_ []byte, rest []sys.Iovec, err error) {
 	defer catch(&err, debug.SetPanicOnFault(true))
 	for n > 0 && len(iov) > 0 {
@@ -36,7 +36,7 @@ func gather(dst []byte, iov []sys.Iovec, n int) (_ []byte, rest []sys.Iovec, err
 	return dst, iov, nil
 }
 
-// catch turns a memory fault into an error; anything else goes on panicking.
+// catch turns a memory fault into an error. Any other panic goes on.
 func catch(err *error, before bool) {
 	debug.SetPanicOnFault(before)
 	r := recover()
