@@ -13,12 +13,12 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// work is a copy worker. It has a thread of its own with a low priority: a goroutine that copies for long would keep
-// others from their processor, and runs where the memory is that it writes. The thread ends with the worker, which begins at a spot that
-// it leaves when there is nothing to do but elsewhere.
+// work is a copy worker. It has its own thread with a low priority, since a goroutine that copies for long would keep
+// others from their processor. It runs near the memory that it writes: it begins at spot, and leaves it when there is
+// work only elsewhere. The thread ends with the worker.
 func (t *Transport) work(spot int) {
 	runtime.LockOSThread()
-	// Fails where a policy forbids it, and then only costs latency.
+	// Fails where a policy forbids it, which only costs latency.
 	_ = sys.SetThreadNice(t.cfg.Nice)
 	w := worker{queue: &t.queue, wake: t.sink.Wake, held: make([]ended, 0, batch), longest: longest}
 	defer w.flush()
@@ -41,15 +41,15 @@ func (t *Transport) work(spot int) {
 type worker struct {
 	copier
 	queue   *queue
-	wake    func()        // has reports seen
-	held    []ended       // not reported yet, all of one leg
-	since   time.Time     // when the first of them ended
-	longest time.Duration // after since, the next to end has all reported
+	wake    func()        // has the driver process the reports
+	held    []ended       // copied but not reported, all of one leg
+	since   time.Time     // when the first of held ended
+	longest time.Duration // once this long after since, the next slice to end has all of held reported
 	at      int           // its spot
-	round   int           // of the roll that it answered last
+	round   int           // the last roll call that it answered
 }
 
-// sit moves the worker to a spot, after its reports.
+// sit moves the worker to a spot, and reports what it holds first.
 func (w *worker) sit(seat *place.Seat, spot int) {
 	if spot != place.Anywhere && spot != seat.At() {
 		w.flush()
@@ -58,27 +58,27 @@ func (w *worker) sit(seat *place.Seat, spot int) {
 	w.at = seat.At()
 }
 
-// ended is a slice that was copied, and how that went.
+// ended is a slice that was copied, and the outcome for each end.
 type ended struct {
 	tk           *task
 	sent, landed transfer.Cause
 }
 
-// Slices of a leg are reported together while more of it follow, because each report wakes the driver, whose thread takes the processor
-// from a worker when there is one worker for each: batch of them, or those that there are when one ends longest after the first. What a
-// worker holds back is less than its window, so that there is work for it meanwhile.
+// A worker reports slices of a leg together while more of them follow: each report wakes the driver, whose thread takes
+// the processor from a worker if there is one worker for each processor. It reports batch slices at once, or fewer if
+// one ends at least longest after the first. It holds back less than the machine's window, so it has work meanwhile.
 const (
 	batch   = 8
 	longest = time.Millisecond
 )
 
-// do copies a slice, unless it was fenced, and sees to its report. It returns how many bytes it was.
+// do copies a slice, unless it was fenced, and sees to its report. It returns how many bytes it copied.
 func (w *worker) do(tk *task) uint64 {
 	if len(w.held) > 0 && w.held[0].tk.Leg() != tk.Leg() {
 		w.flush()
 	}
 	n, sent, landed, inside := w.copy(tk)
-	if !inside || !tk.Leave() { // a fence has reported it, perhaps by the worker's leaving
+	if !inside || !tk.Leave() { // a fence has reported it, perhaps in Leave
 		w.queue.recycle(tk)
 		w.wake()
 		return n
@@ -94,7 +94,8 @@ func (w *worker) do(tk *task) uint64 {
 	return n
 }
 
-// flush reports what was copied. Nobody is woken before all is done: who is woken takes the worker's processor, and wants the locks.
+// flush reports what was copied. It wakes the driver only after all reports: the driver takes the worker's processor,
+// and wants the locks.
 func (w *worker) flush() {
 	if len(w.held) == 0 {
 		return
@@ -109,13 +110,13 @@ func (w *worker) flush() {
 	w.wake()
 }
 
-// copier copies slices, with buffers that it keeps. For one goroutine.
+// copier copies slices. It keeps its buffers. For one goroutine.
 type copier struct {
 	pairs []plan.PairRun
 	runs  []blockcopy.Run
 }
 
-// do copies a slice, unless it was fenced, reports its end and returns how many bytes it was.
+// do copies a slice, unless it was fenced, reports its end and returns how many bytes it copied.
 func (c *copier) do(tk *task) uint64 {
 	n, sent, landed, inside := c.copy(tk)
 	if inside {
@@ -124,8 +125,8 @@ func (c *copier) do(tk *task) uint64 {
 	return n
 }
 
-// copy enters a slice and copies it. It returns how many bytes it was, how that went for each end, and whether it is inside
-// the slice still; if not, a fence has ended it.
+// copy enters a slice and copies it. It returns the bytes copied, the outcome for each end, and whether it is still
+// inside the slice; if not, a fence has ended the slice.
 func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside bool) {
 	if !tk.Enter() {
 		return 0, sent, landed, false
@@ -135,7 +136,7 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 		return 0, sent, landed, true
 	}
 	done, err := blockcopy.CopyRuns(c.runs, tk.Leg().Cancelled())
-	clear(c.runs) // a stale mapping must not look alive
+	clear(c.runs) // so that no stale mapping looks alive
 	if errors.Is(err, blockcopy.ErrStopped) && !tk.Leave() {
 		return 0, sent, landed, false
 	}
@@ -143,14 +144,14 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 	return uint64(done), sent, landed, true
 }
 
-// all copies every slice of a plan; false: not all of it.
+// all copies every slice of a plan. False: not all of it was copied.
 func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
 	for i := range p.Slices() {
 		if _, _, ok := c.resolve(p, i, mem, mem); !ok {
 			return false
 		}
 		n, err := blockcopy.CopyRuns(c.runs, nil)
-		clear(c.runs) // as in do
+		clear(c.runs) // as in copy
 		r.count(uint64(n))
 		if err != nil {
 			return false
@@ -159,7 +160,7 @@ func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
 	return true
 }
 
-// spot finds where the destination of a slice is. For whoever posts.
+// spot finds where the destination of a slice lies. For the goroutine that posts.
 func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
 	if t.cfg.Places == nil {
 		return place.Anywhere
@@ -167,13 +168,13 @@ func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
 	t.first = of.DstFirst(slice, t.first[:0])
 	b, ok := to.Dst(t.first[0])
 	if !ok {
-		return place.Anywhere // which the worker finds, and reports
+		return place.Anywhere // the worker finds and reports this
 	}
 	return t.cfg.Places.Of(b)
 }
 
-// resolve finds the memory of a slice's runs. It looks once for all in a row that lie in the same two regions: with small blocks, a look
-// for each took a twentieth of a copy's time.
+// resolve finds the memory of a slice's runs. It looks up successive runs of the same two regions at once: with small
+// blocks, a look-up for each run took a twentieth of a copy's time.
 func (c *copier) resolve(of *plan.Plan, slice int, from, to transport.Memory) (sent, landed transfer.Cause, ok bool) {
 	c.pairs = of.Pairs(slice, c.pairs[:0])
 	c.runs = c.runs[:0]
@@ -196,7 +197,7 @@ func (c *copier) resolve(of *plan.Plan, slice int, from, to transport.Memory) (s
 	return transfer.Cause{}, transfer.Cause{}, true
 }
 
-// hulls returns the smallest runs that hold both ends of the first n pairs, as many as lie in the same two regions.
+// hulls returns the smallest runs that cover both ends of the first n pairs; n is how many lie in the same two regions.
 func hulls(pairs []plan.PairRun) (src, dst plan.Run, n int) {
 	src, dst = pairs[0].Src(), pairs[0].Dst()
 	for n = 1; n < len(pairs); n++ {
@@ -213,8 +214,8 @@ func hulls(pairs []plan.PairRun) (src, dst plan.Run, n int) {
 	return src, dst, n
 }
 
-// causes says how a copy went for each end. A destination that faults is no failure of the source; bytes that could not
-// be read are missing at the destination too.
+// causes returns the outcome of a copy for each end. A fault at the destination is no failure of the source, but bytes
+// that could not be read are missing at the destination too.
 func causes(err error) (sent, landed transfer.Cause) {
 	if err == nil {
 		return transfer.Cause{}, transfer.Cause{}

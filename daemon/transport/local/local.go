@@ -1,5 +1,5 @@
-// Package local moves slices whose two ends are on this node: copy workers copy between the two mappings. A take from
-// the own node shares one XferID between its legs, so fencing either of them stops both reads and writes.
+// Package local moves slices whose two ends are on this node: copy workers copy from one mapping to the other. When a
+// node takes from itself, both legs have the same XferID, so fencing either leg stops both reads and writes.
 package local
 
 import (
@@ -16,18 +16,19 @@ import (
 
 // Config is what New needs.
 type Config struct {
-	// Workers is how many threads copy, at least 1. The process needs GOMAXPROCS of at least two more than that.
+	// Workers is how many threads copy, at least 1. GOMAXPROCS must be at least two more than that.
 	Workers int
 	// Nice is the niceness of those threads, 0 to 19. 10 keeps them from delaying the goroutines that answer clients.
 	Nice int
-	// AtOnce is the size in bytes up to which Post copies a slice itself: waking a worker would take longer. 0: DefaultAtOnce.
+	// AtOnce is the largest slice, in bytes, that Post copies itself: waking a worker would take longer. 0:
+	// DefaultAtOnce.
 	AtOnce uint64
 	// Places is where workers may run; nil: there is nothing to choose.
 	Places *place.Places
 	Sink   transport.Sink
 }
 
-// DefaultAtOnce takes a few microseconds to copy, about what it takes to wake a worker.
+// DefaultAtOnce takes a few microseconds to copy, about as long as waking a worker.
 const DefaultAtOnce = 32 << 10
 
 // Transport is the local transport.
@@ -38,7 +39,7 @@ type Transport struct {
 	done  sync.WaitGroup
 	rate  rate
 
-	atOnce copier     // for Post, which one goroutine at a time calls
+	atOnce copier     // for Post and MoveNow, which one goroutine at a time calls
 	first  []plan.Run // so is this
 
 	mu     sync.Mutex
@@ -46,7 +47,7 @@ type Transport struct {
 	closed bool
 }
 
-// xfer is both legs of a transfer. It exists from the consumer's first Expect until its fence stands.
+// xfer is both legs of a transfer. It exists from the consumer's first Expect until the consumer's fence stands.
 type xfer struct {
 	leg  *fence.Leg
 	segs map[uint32]transport.Job // what the consumer expects
@@ -89,8 +90,8 @@ func (t *Transport) Probe(peer string) transport.Reach {
 	return transport.Reach{OK: true, In: now, Out: now}
 }
 
-// Expect makes ready for the slices of a segment: what was not expected, or is fenced, is not copied. The job's Mem is
-// where its destination runs are resolved.
+// Expect prepares for the slices of a segment: a slice that is not expected, or is fenced, is not copied. The job's Mem
+// resolves its destination runs.
 func (t *Transport) Expect(job transport.Job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,8 +103,8 @@ func (t *Transport) Expect(job transport.Job) {
 	x.segs[job.Key.Seg] = job
 }
 
-// Post copies a small slice at once and leaves others to the workers. A slice that the consumer's end does not expect (any
-// more) ends with SliceSent, Cancelled; there is no end that it could land at.
+// Post copies a small slice at once and leaves others to the workers. A slice that the consumer's end does not expect
+// (any more) ends with SliceSent, Cancelled, and without SliceLanded, as there is no end to land at.
 func (t *Transport) Post(job transport.Job) {
 	if i := job.Key.Slice; int(i) >= job.Plan.Slices() {
 		t.refuse(job.Key, transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("slice %d: the plan has %d", i, job.Plan.Slices())})
@@ -138,7 +139,7 @@ func (t *Transport) Post(job transport.Job) {
 	t.queue.push(tk, t.spot(job.Plan, int(job.Key.Slice), dst.Mem))
 }
 
-// MoveNow copies a small plan as a whole, without legs: who calls it fences by not returning.
+// MoveNow copies a small plan as a whole, without legs. It needs no fence: nothing is touched after it returns.
 func (t *Transport) MoveNow(p *plan.Plan, mem transport.Memory) bool {
 	if p.Bytes() > t.cfg.AtOnce {
 		return false
@@ -151,8 +152,8 @@ var (
 	closing = transfer.Cause{Reason: transfer.Closed, Text: "the daemon shuts down"}
 )
 
-// Fence ends both ends' reads and writes. The fence stands when the worker that is inside a slice of the leg, if any, has
-// left it, at most 256 KiB later.
+// Fence ends the reads and writes of both ends. It stands when the workers inside slices of the leg have left them,
+// each after at most 256 KiB more.
 func (t *Transport) Fence(leg transfer.Leg) {
 	t.mu.Lock()
 	x := t.xfers[leg.Xfer]
@@ -171,7 +172,7 @@ func (t *Transport) Fence(leg transfer.Leg) {
 	})
 }
 
-// Ping asks all workers, who answer between two slices.
+// Ping asks all workers. They answer between two slices.
 func (t *Transport) Ping(ctx context.Context) error {
 	done := t.queue.call(t.cfg.Workers)
 	select {
@@ -182,7 +183,7 @@ func (t *Transport) Ping(ctx context.Context) error {
 	}
 }
 
-// Close ends all slices, with Closed, and the workers. Not while somebody posts.
+// Close ends all slices, with Closed, and the workers. Nobody may post at the same time.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -197,12 +198,12 @@ func (t *Transport) Close() error {
 	t.queue.close()
 	t.done.Wait()
 	if len(all) > 0 {
-		t.sink.Wake() // a worker that was inside a slice has left it now
+		t.sink.Wake() // a worker that was inside a slice has left it by now
 	}
 	return nil
 }
 
-// report tells both ends of a slice, once the caller says Wake or reports something else.
+// report queues reports for both ends of a slice. They are seen once the caller says Wake or reports another event.
 func (t *Transport) report(key transfer.SliceKey, sent, landed transfer.Cause) {
 	key.End = transfer.Producer
 	t.sink.Queue(transfer.SliceSent{Key: key, Cause: sent})
@@ -210,7 +211,7 @@ func (t *Transport) report(key transfer.SliceKey, sent, landed transfer.Cause) {
 	t.sink.Queue(transfer.SliceLanded{Key: key, Cause: landed})
 }
 
-// refuse tells the producer's end of a slice that does not begin.
+// refuse reports a slice that does not begin to the producer's end.
 func (t *Transport) refuse(key transfer.SliceKey, cause transfer.Cause) {
 	key.End = transfer.Producer
 	t.sink.Event(transfer.SliceSent{Key: key, Cause: cause})

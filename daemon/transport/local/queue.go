@@ -14,13 +14,13 @@ type task struct {
 	dst  transport.Memory // of the consumer's end
 	next *task
 
-	spot   int    // where its destination is
-	number uint64 // in the order of tasks
+	spot   int    // where its destination lies
+	number uint64 // its place in the order of all tasks
 }
 
-// queue hands tasks to workers, oldest first as long as that costs no worker its place: there is a lane for each spot, and one for tasks
-// that are as well off anywhere, which is all of them where there is nothing to choose. It keeps used tasks, so that nothing is
-// allocated per slice.
+// queue hands tasks to workers, oldest first as long as no worker has to leave its spot for that. There is one lane for
+// each spot, and one for tasks that may run anywhere; where there is no choice of spots, all tasks are in that one. The
+// queue keeps used tasks, so nothing is allocated per slice.
 type queue struct {
 	mu     sync.Mutex
 	lanes  []lane
@@ -31,17 +31,17 @@ type queue struct {
 	roll   roll
 }
 
-// lane is the tasks for one spot, and the workers there that have nothing to do.
+// lane is the tasks for one spot, and the idle workers there.
 type lane struct {
 	first, last *task
 	filled      sync.Cond
 	idle        int
 }
 
-// laneOf is the lane of a spot.
+// laneOf returns the lane of a spot.
 func laneOf(spot int) int { return spot + 1 }
 
-// patience is how many tasks may overtake one that waits for a worker of another spot, before a worker goes there.
+// patience is how many tasks may overtake one that waits for a worker of another spot, before a worker moves there.
 const patience = 16
 
 func (q *queue) init(spots int) {
@@ -51,7 +51,7 @@ func (q *queue) init(spots int) {
 	}
 }
 
-// push queues a task for a spot, and wakes a worker: one that is there, if one has nothing to do.
+// push queues a task for a spot and wakes an idle worker, at that spot if there is one.
 func (q *queue) push(tk *task, spot int) {
 	q.mu.Lock()
 	l := &q.lanes[laneOf(spot)]
@@ -69,12 +69,12 @@ func (q *queue) push(tk *task, spot int) {
 	}
 	if l.idle > 0 {
 		l.idle--
-		l.filled.Signal() // with the lock held: wakeAll in between would have somebody counted idle who is woken by this
+		l.filled.Signal() // with the lock held: after a wakeAll in between, this could wake a worker that counts as idle again
 	}
 	q.mu.Unlock()
 }
 
-// pop waits for a task, after w has reported what it copied when there is none. It returns nil once the queue is closed.
+// pop waits for a task. If there is none, w first reports what it copied. pop returns nil once the queue is closed.
 func (q *queue) pop(w *worker) *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *queue) pop(w *worker) *task {
 		q.mu.Lock()
 	}
 	for q.count == 0 && !q.closed {
-		q.roll.answer(w) // each time: a call may have come before the wait
+		q.roll.answer(w) // before each wait: a call may have come meanwhile
 		l := &q.lanes[laneOf(w.at)]
 		l.idle++
 		l.filled.Wait()
@@ -100,7 +100,8 @@ func (q *queue) pop(w *worker) *task {
 	return tk
 }
 
-// next chooses the lane to take from, of which one is not empty: the own one, unless others have waited too long.
+// next chooses the lane to take from: the worker's own, unless a task of another lane has waited too long. At least one
+// lane must not be empty.
 func (q *queue) next(own int) *lane {
 	var best *lane
 	var age uint64
@@ -120,7 +121,7 @@ func (q *queue) next(own int) *lane {
 	return best
 }
 
-// close wakes the workers for the last time. Tasks still queued have to be ended by their legs' fences.
+// close wakes the workers for the last time. The fences of their legs must end tasks that are still queued.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +129,7 @@ func (q *queue) close() {
 	q.wakeAll()
 }
 
-// wakeAll wakes every worker that waits. It is called with the lock held.
+// wakeAll wakes every waiting worker. It is called with the lock held.
 func (q *queue) wakeAll() {
 	for i := range q.lanes {
 		q.lanes[i].idle = 0
@@ -147,7 +148,7 @@ func (q *queue) spare() *task {
 	return tk
 }
 
-// recycle takes back a task that has ended, and lets go of what it refers to.
+// recycle takes back a task that has ended, and drops its references.
 func (q *queue) recycle(tk *task) {
 	tk.job, tk.dst = transport.Job{}, nil
 	q.mu.Lock()

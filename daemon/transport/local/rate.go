@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// rate is a moving average of how fast a worker copies, in bytes per second.
+// rate is a moving average of how fast one worker copies, in bytes per second.
 type rate struct{ avg, bytes, slices atomic.Uint64 }
 
-// weight of a new slice in the average is 1/weight.
+// weight: a new slice counts 1/weight in the average.
 const weight = 16
 
 // count notes a slice of which n bytes were copied.
@@ -22,7 +22,7 @@ func (r *rate) count(n uint64) {
 
 func (r *rate) sample(n uint64, took time.Duration) {
 	now := uint64(float64(n) / max(took, time.Nanosecond).Seconds())
-	// Two workers at once may lose one of their samples; an average can bear it.
+	// Two workers at once may lose a sample; the average can bear that.
 	if old := r.avg.Load(); old != 0 {
 		now = old - old/weight + now/weight
 	}
@@ -31,10 +31,10 @@ func (r *rate) sample(n uint64, took time.Duration) {
 
 func (r *rate) gbps() float64 { return float64(r.avg.Load()) / 1e9 }
 
-// Stats are counters since the start, of slices that were copied whole or in part.
+// Stats are counters since the start. They include slices that were copied only in part.
 type Stats struct{ Bytes, Slices uint64 }
 
-// Stats may be called from any goroutine.
+// Stats returns the counters. Any goroutine may call it.
 func (t *Transport) Stats() Stats {
 	return Stats{Bytes: t.rate.bytes.Load(), Slices: t.rate.slices.Load()}
 }

@@ -1,14 +1,14 @@
 package local
 
-// roll has every worker say that it is there. Its fields are guarded by the queue's lock.
+// roll is a roll call: every worker answers that it is there. The queue's lock guards its fields.
 type roll struct {
-	round   int           // of the call; a worker has answered the one that it carries
-	missing int           // workers that have not
+	round   int           // number of the call; a worker keeps that of the last one it answered
+	missing int           // workers that have not answered
 	done    chan struct{} // closed when nobody is missing
 }
 
-// call begins a round among n workers and wakes those that wait. The channel is closed when all have answered; a call that nobody waits
-// for any more is replaced by the next.
+// call begins a round among n workers and wakes those that wait. The returned channel is closed when all have answered.
+// A new call replaces one for which nobody waits any more.
 func (q *queue) call(n int) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -18,14 +18,14 @@ func (q *queue) call(n int) <-chan struct{} {
 	return q.roll.done
 }
 
-// silent counts who has not answered.
+// silent returns how many workers have not answered.
 func (q *queue) silent() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.roll.missing
 }
 
-// answer is called by every worker that comes by, with the queue's lock held.
+// answer is called by every worker that passes, with the queue's lock held.
 func (r *roll) answer(w *worker) {
 	if w.round == r.round {
 		return
