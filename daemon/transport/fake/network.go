@@ -1,8 +1,9 @@
 // Package fake is a transport within one process that goes wrong on purpose: slices are lost, late, doubled, reordered
-// or corrupted, fences fail for a while, and one that keeps no fence at all shows that tests would notice.
+// or corrupted, and fences fail for a while. One fault makes it ignore fences altogether, to show that tests would
+// notice.
 //
-// Chance decides, by a seed: the same calls and the same number of Steps give the same run. Step does the next thing that is
-// under way; Start does it in the background, for tests that wait for events instead.
+// A seed decides what happens: the same calls and the same number of Steps give the same run. Step does the next thing
+// that is under way. Start does so in the background, for tests that wait for events instead.
 package fake
 
 import (
@@ -13,13 +14,13 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// Faults says how often what goes wrong: chances from 0 to 1, each for one slice or fence.
+// Faults says how often each thing goes wrong, as chances from 0 to 1, each for one slice or fence.
 type Faults struct {
-	Drop      float64 // sent, and never lands: both ends see LinkLost
-	Delay     float64 // whenever its turn comes, it may be put off
-	Duplicate float64 // arrives again later
-	Corrupt   float64 // arrives broken, and is found to be
-	FenceFail float64 // Fenced says no first, and yes later
+	Drop      float64 // sent, but never lands: both ends see LinkLost
+	Delay     float64 // put off, each time its turn comes
+	Duplicate float64 // arrives a second time later
+	Corrupt   float64 // arrives broken, and is found to be broken
+	FenceFail float64 // Fenced reports a failure first, and success later
 	// LateLanding breaks the transport: slices land although their leg is fenced. No promise holds.
 	LateLanding bool
 }
@@ -28,7 +29,7 @@ type Faults struct {
 type Network struct {
 	faults Faults
 
-	step sync.Mutex // held during a Step, so that there is one order
+	step sync.Mutex // held during a Step, so that Steps have one order
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -39,10 +40,10 @@ type Network struct {
 	pump    sync.WaitGroup
 }
 
-// flight is something under way: it does its next part and tells whether there is more.
+// flight is something under way. fly does its next part and says whether there is more.
 type flight interface {
 	fly() (more bool)
-	// lose is told that the link from one node to another is lost; it tells whether the flight is over.
+	// lose tells the flight that the link from one node to another is lost. It says whether the flight is over.
 	lose(from, to string, epoch uint64) (over bool)
 }
 
@@ -73,7 +74,7 @@ func (n *Network) Start() {
 	}()
 }
 
-// wait returns once something is under way, or false when the network is stopped.
+// wait returns true once something is under way, or false when the network is stopped.
 func (n *Network) wait() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,7 +93,7 @@ func (n *Network) Stop() {
 	n.pump.Wait()
 }
 
-// Step does the next part of something under way, chosen by chance. False: there was nothing.
+// Step does the next part of something under way, chosen at random. False: nothing was.
 func (n *Network) Step() bool {
 	n.step.Lock()
 	defer n.step.Unlock()
@@ -117,7 +118,7 @@ func (n *Network) Step() bool {
 	return true
 }
 
-// Lose breaks the links between two nodes: what is on its way is lost, and both are told.
+// Lose breaks the links between two nodes. What is on its way is lost, and both nodes are told.
 func (n *Network) Lose(a, b string, epoch uint64) {
 	n.drop(a, b, epoch)
 	for _, end := range [][2]string{{a, b}, {b, a}} {
@@ -127,7 +128,7 @@ func (n *Network) Lose(a, b string, epoch uint64) {
 	}
 }
 
-// Down ends the channel of two nodes: what is on its way is lost, and what is posted later ends with PeerGone.
+// Down ends the channel of two nodes. What is on its way is lost, and what is posted later ends with PeerGone.
 func (n *Network) Down(a, b string, epoch uint64) {
 	for _, end := range [][2]string{{a, b}, {b, a}} {
 		if t := n.node(end[0]); t != nil {
@@ -164,7 +165,7 @@ func (n *Network) node(name string) *Transport {
 	return n.nodes[name]
 }
 
-// chance is true as often as p says.
+// chance is true with probability p.
 func (n *Network) chance(p float64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

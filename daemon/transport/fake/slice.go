@@ -8,15 +8,15 @@ import (
 	"github.com/kvpipe/kvpipe/internal/blockcopy"
 )
 
-// slice is a posted slice on its way: first its source is read, then it arrives, perhaps twice.
+// slice is a posted slice on its way. First its source is read; then it arrives, perhaps twice.
 type slice struct {
 	from   *Transport
 	job    transport.Job
 	source fence.Slice
 	data   []byte // what was read
 	read   bool
-	again  bool // arrives a second time
-	ended  bool // was reported at the destination: another copy is none of its business
+	again  bool // arriving a second time
+	ended  bool // reported at the destination; a second copy is not reported again
 }
 
 func (f *slice) fly() (more bool) {
@@ -32,7 +32,8 @@ func (f *slice) fly() (more bool) {
 	return true
 }
 
-// lose: a slice that is lost before its source was read is reported there; one that was sent is reported by LinkLost alone.
+// lose reports a slice at its source if the source was not read yet. For a slice already sent, LinkLost is the only
+// report.
 func (f *slice) lose(from, to string, epoch uint64) bool {
 	if f.from.name != from || f.job.Key.Peer != to || f.job.Key.Epoch != epoch {
 		return false
@@ -43,7 +44,7 @@ func (f *slice) lose(from, to string, epoch uint64) bool {
 	return true
 }
 
-// depart reads the source and reports it sent. False: that was all of it.
+// depart reads the source and reports the slice as sent. False: the slice goes no further.
 func (f *slice) depart() bool {
 	if !f.source.Enter() {
 		return false
@@ -75,7 +76,7 @@ func (f *slice) linkLost() {
 	}
 }
 
-// arrive writes the destination, if somebody expects the slice.
+// arrive writes the destination if the slice is expected there.
 func (f *slice) arrive() {
 	key := f.job.Key
 	to, peer := f.from, ""
@@ -118,7 +119,7 @@ func (f *slice) arrive() {
 	end.End(cause)
 }
 
-// land writes the bytes, some of them wrong when chance will have it.
+// land writes the bytes, one of them wrong if chance decides so.
 func (f *slice) land(job transport.Job) transfer.Cause {
 	data := f.data
 	broken := f.from.net.chance(f.from.net.faults.Corrupt)
@@ -135,7 +136,7 @@ func (f *slice) land(job transport.Job) transfer.Cause {
 	return cause
 }
 
-// transmit calls move with the memory of each run and its place in the slice.
+// transmit calls move with the memory of each run and the run's offset in the slice.
 func transmit(runs []plan.Run, find func(plan.Run) ([]byte, bool), side string, move func(mem []byte, at uint64) error) transfer.Cause {
 	at := uint64(0)
 	for _, r := range runs {

@@ -10,7 +10,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
 )
 
-// Transport is one node's. It implements transport.Transport.
+// Transport is the transport of one node. It implements transport.Transport.
 type Transport struct {
 	net  *Network
 	name string
@@ -42,7 +42,7 @@ func newTransport(n *Network, name string, sink transport.Sink) *Transport {
 // Name is "fake".
 func (t *Transport) Name() string { return "fake" }
 
-// Ping answers at once: what is under way is moved by who calls Step.
+// Ping answers at once: the callers of Step move what is under way.
 func (t *Transport) Ping(context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *Transport) sent(key transfer.SliceKey, cause transfer.Cause) {
 	t.sink.Event(transfer.SliceSent{Key: key, Cause: cause})
 }
 
-// Expect makes ready for the slices of a segment.
+// Expect prepares for the slices of a segment.
 func (t *Transport) Expect(job transport.Job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
