@@ -9,16 +9,16 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Bench measures how fast the blocks of one plan move, again and again between the same memories.
+// Bench measures how fast the blocks of one plan move, over and over between the same memories.
 type Bench struct {
 	shape    Shape
 	src, dst *Memory
 }
 
-// window is how many slices are posted and not yet sent, as the machine would bound them.
+// window is how many slices may be posted and not yet sent. The machine has such a limit too.
 const window = 16
 
-// NewBench makes n blocks of size bytes at random places at both ends.
+// NewBench places n blocks of size bytes at random at both ends.
 func NewBench(b testing.TB, n, size int) *Bench {
 	g := geometry{layers: 1, blocks: n + n/8 + 1, tokens: 16, heads: 8, content: uint64(size / 128), total: 8}
 	x := &Bench{shape: blocks(b, rand.New(rand.NewSource(1)), g, n, 0)}
@@ -46,7 +46,7 @@ func (x *Bench) Memcpy(b *testing.B) {
 	}
 }
 
-// best notes the fastest round: what the code can do when nobody else wants the processor.
+// best keeps the fastest round: what the code can do when nothing else wants the processor.
 type best struct {
 	b     *testing.B
 	bytes uint64
@@ -68,7 +68,7 @@ func (t *best) stop() {
 	}
 }
 
-// Run measures a transport: each round is a transfer of its own, from Expect to the last SliceLanded.
+// Run measures a transport. Each round is a transfer of its own, from Expect to the fences.
 func (x *Bench) Run(b *testing.B, open Open) {
 	p := open(b)
 	defer p.Close()

@@ -9,19 +9,19 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Memory is the regions of one side's ranks, one region per rank, and a transport.Memory for either side.
+// Memory holds the regions of one side's ranks, one region per rank. It is a transport.Memory for either side.
 type Memory struct {
 	ranks [][]byte
 	gone  atomic.Bool // the regions were unregistered
 }
 
-// NewMemory maps one region per size; they are unmapped when the test ends.
+// NewMemory maps one region per size. They are unmapped when the test ends.
 func NewMemory(t testing.TB, sizes ...uint64) *Memory {
 	t.Helper()
 	return newMemory(t, sizes, func(n int) ([]byte, error) { return sys.MmapAnon(n, sys.ProtWrite) })
 }
 
-// sharedMemory is NewMemory with memfds, as clients have.
+// sharedMemory is NewMemory with memfds, as clients use.
 func sharedMemory(t testing.TB, sizes ...uint64) *Memory {
 	t.Helper()
 	return newMemory(t, sizes, func(n int) ([]byte, error) {
@@ -78,7 +78,7 @@ func setBytes(b []byte, c byte) {
 	}
 }
 
-// Protect changes what may be done with the pages.
+// Protect changes the access to the pages.
 func (m *Memory) Protect(t testing.TB, prot sys.Prot) {
 	t.Helper()
 	for _, b := range m.ranks {

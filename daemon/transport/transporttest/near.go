@@ -12,10 +12,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Near moves transfers whose destinations lie on one node of m and on the other in turns, between transports that have m's Places, and
-// then closes them. It fails unless each slice is reported landed by a thread on the CPUs of its destination's node, and no thread
-// is left with CPUs that are not Go's. With streams, for transports whose two ends are two threads, the source lies on node 0, and neither
-// keeps a thread there while there is nothing to move.
+// Near moves transfers whose destinations lie on the two nodes of m in turn, between transports that have m's Places,
+// and then closes the transports. It fails unless a thread on the CPUs of the destination's node reports each slice
+// landed, and no thread is left with CPUs other than Go's. Set streams for transports whose two ends are two threads:
+// the source then lies on node 0, and neither end may keep a thread at a node while there is nothing to move.
 func Near(t *testing.T, m *placetest.Machine, p *Pair, streams bool) {
 	t.Helper()
 	const transfers = 6

@@ -8,19 +8,20 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// Pair is two ends between which slices move; both are the same when the transport works within a node.
+// Pair is two ends between which slices move. Both are the same when the transport works within a node.
 type Pair struct {
 	Src, Dst         transport.Transport
 	SrcSink, DstSink *Recorder
-	// SrcPeer is the destination's name at the source, DstPeer the reverse; both "" within a node.
+	// SrcPeer is the destination's name at the source, DstPeer the source's name at the destination. Both are "" within
+	// a node.
 	SrcPeer, DstPeer string
 	Epoch            uint64
-	// KillLinks breaks all data links at a moment of the suite's choice and returns how many there were; new ones come up by
-	// themselves. nil: there are none.
+	// KillLinks breaks all data links at a moment that the suite chooses, and returns how many there were. New ones
+	// come up by themselves. nil: there are no links.
 	KillLinks func() int
-	// Down ends the channel for both ends; nil: there is none.
+	// Down ends the channel for both ends. nil: there is no channel.
 	Down func()
-	// Brief shortens what is repeated many times, for variants of what has been tried at length.
+	// Brief shortens tests with many repetitions, for variants of what has been tested at length.
 	Brief bool
 	// Close closes both transports. It may be called twice.
 	Close func()
@@ -29,7 +30,7 @@ type Pair struct {
 	probe *hand // see settle
 }
 
-// Open makes a new pair. What it cannot do it reports to t.
+// Open makes a new pair. It reports failures to t.
 type Open func(t testing.TB) *Pair
 
 // hand is one transfer.
@@ -41,7 +42,7 @@ type hand struct {
 	prod, cons transfer.Leg
 }
 
-// begin makes a transfer of that shape, in memory of its own, not expected yet.
+// begin makes a transfer of that shape, in memory of its own. It does not expect it yet.
 func (p *Pair) begin(t testing.TB, s Shape) *hand {
 	return p.beginIn(t, s, NewMemory(t, s.Src...), NewMemory(t, s.Dst...))
 }
@@ -114,7 +115,7 @@ func (h *hand) fenceProducer() {
 	h.p.SrcSink.Fenced(h.t, h.prod)
 }
 
-// expected returns what the destination has to hold when those slices have landed on memory that held before.
+// expected returns what the destination must hold when those slices have landed on top of before.
 func (h *hand) expected(before [][]byte, slices ...int) [][]byte {
 	for _, i := range slices {
 		for _, r := range h.s.Plan.Pairs(i, nil) {

@@ -9,10 +9,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// patience is how long a report may take before the test gives it up for lost. Nothing is measured by it.
+// patience is how long a report may take before a test gives up on it. It measures nothing.
 const patience = 2 * time.Minute
 
-// Recorder is a transport.Sink that remembers what was reported and objects to what breaks the rules: a second report of one
+// Recorder is a transport.Sink that remembers reports and objects to those that break the rules: a second report of a
 // slice, or any report of a leg after its Fenced. Safe for concurrent use.
 type Recorder struct {
 	mu      sync.Mutex
@@ -20,16 +20,16 @@ type Recorder struct {
 	sent    map[transfer.SliceKey]transfer.Cause
 	landed  map[transfer.SliceKey]transfer.Cause
 	fenced  map[transfer.Leg]transfer.Cause
-	wrong   []string // the first of them
+	wrong   []string // the first few broken rules
 	unnamed int      // how many more there were
 	lost    int
 	late    bool // patience is over
 	hook    func(transfer.Event)
-	queued  func(transfer.Event) // called by whoever reports; nil: nothing
+	queued  func(transfer.Event) // called by Queue on the reporting goroutine; may be nil
 	lying   []transfer.Event     // queued, not flushed
 }
 
-// NewRecorder returns an empty one.
+// NewRecorder returns a Recorder without reports.
 func NewRecorder() *Recorder {
 	r := &Recorder{sent: map[transfer.SliceKey]transfer.Cause{}, landed: map[transfer.SliceKey]transfer.Cause{}, fenced: map[transfer.Leg]transfer.Cause{}}
 	r.changed.L = &r.mu
@@ -42,7 +42,8 @@ func (r *Recorder) Event(ev transfer.Event) {
 	r.Flush()
 }
 
-// Queue, Flush and Wake implement transport.Batcher: what a transport queues and does not flush is never seen, or late.
+// Queue, Flush and Wake implement transport.Batcher. An event that a transport queues and does not flush is seen late,
+// or never.
 func (r *Recorder) Queue(ev transfer.Event) {
 	if r.queued != nil {
 		r.queued(ev)
@@ -52,7 +53,7 @@ func (r *Recorder) Queue(ev transfer.Event) {
 	r.lying = append(r.lying, ev)
 }
 
-// Flush hands on what lies there.
+// Flush passes on the queued events.
 func (r *Recorder) Flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +64,7 @@ func (r *Recorder) Flush() {
 	r.lying = r.lying[:0]
 }
 
-// Wake is Flush: nobody here is of low priority.
+// Wake is Flush: no thread here has a low priority.
 func (r *Recorder) Wake() { r.Flush() }
 
 // take notes an event. It is called with the lock held.
@@ -102,7 +103,8 @@ func (r *Recorder) slice(seen map[transfer.SliceKey]transfer.Cause, what string,
 	seen[key] = cause
 }
 
-// object notes what broke a rule. What breaks one without end shall end with the test's time, not with the machine's memory.
+// object notes a broken rule. It keeps only a few texts: a test that breaks rules without end should run out of time,
+// not exhaust the machine's memory.
 func (r *Recorder) object(format string, args ...any) {
 	if len(r.wrong) == 5 {
 		r.unnamed++
@@ -111,7 +113,7 @@ func (r *Recorder) object(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// wait returns once ok holds, which is asked with the lock held after every event.
+// wait returns once ok returns true. ok is called with the lock held, after every event.
 func (r *Recorder) wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	stop := time.AfterFunc(patience, func() {
@@ -145,7 +147,8 @@ func (r *Recorder) Landed(t testing.TB, key transfer.SliceKey) (c transfer.Cause
 	return c
 }
 
-// LandedEither waits until one of two attempts at a slice has landed whole, and returns its report; without one, that of the second.
+// LandedEither waits until one of two attempts at a slice has landed whole, or the second one has failed, and returns
+// its report.
 func (r *Recorder) LandedEither(t testing.TB, first, second transfer.SliceKey) (c transfer.Cause) {
 	t.Helper()
 	r.wait(t, fmt.Sprintf("SliceLanded of %+v or %+v", first, second), func() (ok bool) {
@@ -170,7 +173,7 @@ func (r *Recorder) LinkLost(t testing.TB, n int) {
 	r.wait(t, fmt.Sprintf("LinkLost number %d", n), func() bool { return r.lost >= n })
 }
 
-// HasLanded returns the report of a slice if there is one by now.
+// HasLanded returns the report of a slice if there is one yet.
 func (r *Recorder) HasLanded(key transfer.SliceKey) (c transfer.Cause, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +181,7 @@ func (r *Recorder) HasLanded(key transfer.SliceKey) (c transfer.Cause, ok bool) 
 	return c, ok
 }
 
-// Check fails the test when a rule was broken.
+// Check fails the test if a rule was broken.
 func (r *Recorder) Check(t testing.TB) {
 	t.Helper()
 	r.mu.Lock()
@@ -191,7 +194,7 @@ func (r *Recorder) Check(t testing.TB) {
 	}
 }
 
-// Reset forgets the reports of ended transfers; rules that were broken stay.
+// Reset forgets the reports of ended transfers, but not broken rules.
 func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

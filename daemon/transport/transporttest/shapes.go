@@ -8,14 +8,14 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/plan"
 )
 
-// Shape is a plan and how much memory each rank of its sides needs.
+// Shape is a plan, and how much memory each rank of its sides needs.
 type Shape struct {
 	Name     string
 	Plan     *plan.Plan
 	Src, Dst []uint64
 }
 
-// Blocks is a shape of n whole blocks of size bytes at random places among twice as many, in slices of at most slice
+// Blocks is a shape of n whole blocks of size bytes, placed at random among twice as many, in slices of at most slice
 // bytes (0: the planner's default). size must be a multiple of 128.
 func Blocks(t testing.TB, n, size int, slice uint64) Shape {
 	t.Helper()
@@ -34,7 +34,7 @@ func blocks(t testing.TB, r *rand.Rand, g geometry, n int, slice uint64) Shape {
 type geometry struct {
 	layers, blocks, tokens, first, heads, total int
 	content                                     uint64
-	hnd                                         bool // heads outside, tokens inside
+	hnd                                         bool // head-major: all tokens of a head lie together
 	opaque                                      bool
 	pad                                         uint64 // bytes between two blocks
 }
@@ -48,7 +48,7 @@ func (g geometry) blockBytes() uint64 {
 
 func (g geometry) layerBytes() uint64 { return uint64(g.blocks) * (g.blockBytes() + g.pad) }
 
-// pad is what the shapes have between two blocks, where nothing may be written.
+// pad is the gap between two blocks of the shapes. Nothing may be written there.
 const pad = 64
 
 func (g geometry) layout(t testing.TB) *layout.Layout {
@@ -82,7 +82,7 @@ type side struct {
 	blocks layout.BlockList
 }
 
-// list covers n tokens from first on with random blocks.
+// list covers n tokens, from token first on, with random blocks.
 func list(r *rand.Rand, g geometry, first, n int) layout.BlockList {
 	count := (first+n+g.tokens-1)/g.tokens - first/g.tokens
 	ids := make([]uint32, count)
@@ -113,7 +113,7 @@ func shape(t testing.TB, name string, slice uint64, layered bool, src, dst []sid
 	return s
 }
 
-// Shapes are the kinds of plans there are: whole blocks, strided ones, several ranks, ragged edges, one tiny slice.
+// Shapes are the kinds of plans: whole blocks, strided ones, several ranks, ragged edges, one tiny slice.
 func Shapes(t testing.TB) []Shape {
 	t.Helper()
 	r := rand.New(rand.NewSource(7))

@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Run runs the whole suite. Goroutines and descriptors that stay behind are found by the package's leak gate.
+// Run runs the whole suite. The package's leak gate finds goroutines and descriptors that are left behind.
 func Run(t *testing.T, open Open) {
 	for _, test := range []struct {
 		name string
@@ -30,7 +30,7 @@ func Run(t *testing.T, open Open) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := open(t)
-			// Memory of the test is unmapped after this: cleanups run last in, first out, so keep the pair's end first.
+			// Cleanups unmap the test's memory after this function returns. A deferred Close ends the pair before them.
 			defer func() {
 				p.Close()
 				p.SrcSink.Check(t)
@@ -74,7 +74,7 @@ func unexpected(t *testing.T, p *Pair) {
 	h.same(before)
 }
 
-// settle moves enough expected slices that whatever was sent before them has arrived on every link.
+// settle moves expected slices, enough that on every link whatever was sent before them has arrived.
 func (p *Pair) settle(t *testing.T) {
 	t.Helper()
 	if p.probe == nil {
@@ -118,7 +118,7 @@ func beyondPlan(t *testing.T, p *Pair) {
 }
 
 func regionsGone(t *testing.T, p *Pair) {
-	for _, size := range []int{8 << 10, 64 << 10} { // small slices may take another way
+	for _, size := range []int{8 << 10, 64 << 10} { // small slices may take another path
 		h := p.begin(t, Blocks(t, 3, size, 0))
 		h.expect()
 		h.src.gone.Store(true)
@@ -149,7 +149,7 @@ func faults(t *testing.T, p *Pair) {
 		h.want(p.DstSink.Landed(t, h.landedKey(0, 1)), transfer.Corrupt, "SliceLanded", 0)
 		h.dst.Protect(t, sys.ProtWrite)
 
-		// Nothing was harmed by that.
+		// The faults did no harm.
 		want := h.expected(clone(h.dst), 0)
 		h.post(0, 2)
 		h.want(p.SrcSink.Sent(t, h.sentKey(0, 2)), transfer.OK, "SliceSent", 0)

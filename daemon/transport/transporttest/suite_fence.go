@@ -9,7 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// fenceUnderLoad fences every other of several transfers that are under way together; the rest must not notice.
+// fenceUnderLoad fences every second of several transfers that run at the same time. The others must not notice.
 func fenceUnderLoad(t *testing.T, p *Pair) {
 	s := Blocks(t, 128, 64<<10, 256<<10)
 	var hands []*hand
@@ -45,13 +45,13 @@ func fenceUnderLoad(t *testing.T, p *Pair) {
 	}
 }
 
-// reuseDestination is the promise itself: after Fenced the owner writes something else into the blocks, and it stays.
+// reuseDestination tests the promise itself: what the owner writes into the blocks after Fenced stays there.
 func reuseDestination(t *testing.T, p *Pair) {
 	rounds := p.rounds(1000)
 	s := Blocks(t, 48, 16<<10, 96<<10)
 	src := NewMemory(t, s.Src...)
 	src.Fill(1)
-	// Bytes of a round may arrive during the next ones: look at its memory again after that.
+	// Bytes of a round could arrive during the next rounds, so look at its memory again after those.
 	dst := []*Memory{NewMemory(t, s.Dst...), NewMemory(t, s.Dst...), NewMemory(t, s.Dst...)}
 	canary := make([]byte, len(dst[0].ranks[0]))
 	r := rand.New(rand.NewSource(5))
@@ -97,7 +97,7 @@ func reuseDestination(t *testing.T, p *Pair) {
 	}
 }
 
-// rounds is n, or less where each takes longer and finds as much.
+// rounds returns n, or a tenth of it where a round takes longer and finds as much.
 func (p *Pair) rounds(n int) int {
 	if p.Brief || testing.Short() || raceEnabled {
 		return n / 10
@@ -105,7 +105,7 @@ func (p *Pair) rounds(n int) int {
 	return n
 }
 
-// reuseSource overwrites the source once its reads are fenced: no slice that landed whole may show it.
+// reuseSource overwrites the source once its reads are fenced. No slice that landed whole may show the new bytes.
 func reuseSource(t *testing.T, p *Pair) {
 	s := Blocks(t, 48, 16<<10, 96<<10)
 	src, dst := NewMemory(t, s.Src...), NewMemory(t, s.Dst...)

@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// linksDie breaks the links in the middle of a transfer, which then goes on as the machine would: what has not landed is sent
-// again with the next attempt.
+// linksDie breaks the links in the middle of a transfer and then goes on as the machine would: what has not landed is
+// sent again with the next attempt.
 func linksDie(t *testing.T, p *Pair) {
 	if p.KillLinks == nil {
 		return // a transport without links
@@ -36,7 +36,8 @@ func linksDie(t *testing.T, p *Pair) {
 		}
 		h.post(i, 1)
 		h.want(p.SrcSink.Sent(t, h.sentKey(i, 1)), transfer.OK, "SliceSent", i)
-		// The first attempt may have waited for a new link, and be the one that lands: the other is then a second copy.
+		// The first attempt may have waited for a new link and be the one that lands. The other one is then a second
+		// copy.
 		h.want(p.DstSink.LandedEither(t, h.landedKey(i, 0), h.landedKey(i, 1)), transfer.OK, "SliceLanded", i)
 	}
 	h.same(want)
@@ -54,7 +55,7 @@ func channelDown(t *testing.T, p *Pair) {
 	h.postAll()
 	p.SrcSink.Sent(t, h.sentKey(0, 0))
 	p.Down()
-	// Nothing lands any more, fence or not.
+	// Nothing lands any more, with or without a fence.
 	h.dst.Set(0x5c)
 	before := clone(h.dst)
 	for i := range s.Plan.Slices() {
@@ -82,7 +83,7 @@ func closeBusy(t *testing.T, p *Pair) {
 			t.Errorf("SliceSent of slice %d: %+v", i, c)
 		}
 	}
-	// Any touch of it would be seen as a report, or end the process.
+	// Any touch of this memory would show in a report, or end the process.
 	h.src.Protect(t, sys.ProtNone)
 	h.dst.Protect(t, sys.ProtNone)
 	h.post(0, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// pings: workers that rest answer, and so do those that have moved something since the last ping. One that the system has not let run
-// since then is asked again, as the watchdog does.
+// pings checks that idle workers answer, and those that have moved something since the last ping. A worker that the
+// system has not let run since then is asked again, as the watchdog does.
 func pings(t *testing.T, p *Pair) {
 	h := p.begin(t, Blocks(t, 24, 64<<10, 0))
 	ask := func(when string) {
