@@ -8,15 +8,16 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// found is what lies behind a descriptor from a client.
+// found is the file behind a client's descriptor.
 type found struct {
 	fd   int
 	file file
 	page uint64 // size of its pages
-	size uint64 // of the file, in whole pages
+	size uint64 // of the file, rounded up to whole pages
 }
 
-// look judges a descriptor of which a client registers the n bytes after the first skip ones. It stays the caller's.
+// look judges a descriptor, of whose file a client registers n bytes after the first skip. The caller keeps the
+// descriptor.
 func look(fd int, skip uint32, n uint64) (found, error) {
 	info, err := sys.Identify(fd)
 	if err != nil {
@@ -29,11 +30,12 @@ func look(fd int, skip uint32, n uint64) (found, error) {
 	return found{fd: fd, file: file{info.Dev, info.Ino}, page: page, size: wholePages(uint64(info.Size), page)}, nil
 }
 
-// wholePages rounds up; n is no more than a file can have.
+// wholePages rounds n up to whole pages. n is at most the size that a file can have.
 func wholePages(n, page uint64) uint64 { return (n + page - 1) / page * page }
 
-// mapWhole maps all of it, also what is not registered: a mapping of any part keeps the whole file. It looks once more, now that the use of the
-// file is noted: a session that has ended may have been giving back pages of it until then, and does so no more.
+// mapWhole maps the whole file, not only the registered part: a mapping of any part keeps the whole file anyway. It
+// judges the file once more, now that Pool.use has noted the region. Until then, a session that had ended could have
+// been giving back pages of the file; now it does so no more.
 func (m *found) mapWhole(of Region) ([]byte, error) {
 	if _, err := look(m.fd, uint32(of.skip), of.size); err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func (m *found) mapWhole(of Region) ([]byte, error) {
 	return whole, nil
 }
 
-// judge says why the n bytes after the first skip ones of what info describes must not be mapped.
+// judge says why the n bytes after the first skip must not be mapped; nil: they may.
 func judge(info sys.FileInfo, skip uint32, n uint64) error {
 	switch {
 	case !info.IsMemfd():
@@ -67,5 +69,5 @@ func judge(info sys.FileInfo, skip uint32, n uint64) error {
 	return nil
 }
 
-// file is what several descriptors, and regions, may have in common.
+// file identifies a file: several descriptors and regions may share one.
 type file struct{ dev, ino uint64 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Errors that tell how a registration failed; the texts that wrap them name values and limits.
+// These errors say why a registration failed. The texts that wrap them name values and limits.
 var (
 	ErrInvalid  = errors.New("memory cannot be registered")
 	ErrQuota    = errors.New("memory quota reached")
@@ -16,12 +16,12 @@ var (
 	ErrClosed   = errors.New("session is closing")
 )
 
-// Limits bound what is kept: of each region all of its memfd. Zero means no limit.
+// Limits bound what regions keep. A region counts with its whole memfd. Zero means no limit.
 type Limits struct {
 	SessionBytes uint64 // bytes of one session
 	TotalBytes   uint64 // of all sessions
 	Regions      int    // of one session
-	Mapped       int    // regions of all sessions that are mapped at a time, of which one owner may have half
+	Mapped       int    // regions of all sessions mapped at a time; one owner may have half
 }
 
 // Pool accounts for the memory that all sessions keep.
@@ -30,12 +30,12 @@ type Pool struct {
 	limits Limits
 	bytes  uint64
 	mapped int            // regions
-	owned  map[string]int // of them, by owner
-	files  map[file]int   // regions in each
+	owned  map[string]int // mapped regions by owner
+	files  map[file]int   // mapped regions by file
 
-	punched map[file]chan struct{} // of which pages go just now: closed when they are gone
+	punched map[file]chan struct{} // files that are losing pages right now; closed when those are gone
 
-	punch func([]byte) error // sys.Punch, in which tests look around
+	punch func([]byte) error // sys.Punch; tests replace it
 }
 
 // NewPool returns an empty account.
@@ -43,7 +43,7 @@ func NewPool(l Limits) *Pool {
 	return &Pool{limits: l, owned: map[string]int{}, files: map[file]int{}, punched: map[file]chan struct{}{}, punch: sys.Punch}
 }
 
-// SetLimits changes the limits of registrations to come.
+// SetLimits changes the limits of future registrations.
 func (p *Pool) SetLimits(l Limits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,14 +57,15 @@ func (p *Pool) Limits() Limits {
 	return p.limits
 }
 
-// Bytes returns how much all sessions keep.
+// Bytes returns how many bytes all sessions keep.
 func (p *Pool) Bytes() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes
 }
 
-// reserve accounts for n more bytes, a memfd of which size are registered, of a session of owner that has used so far, in regions regions.
+// reserve accounts for a memfd of n bytes, size of them registered. The session, one of owner's, keeps used bytes so far,
+// in so many regions.
 func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,8 +95,8 @@ func (p *Pool) giveBack(n uint64) {
 	p.bytes -= n
 }
 
-// use notes one more, or (-1) one less, region of owner in a file. Who notes one more waits while pages of the file go: who looks at its pages after that
-// sees what is missing, and loses no more of it.
+// use counts n more regions of owner in a file; n is 1 or -1. With 1, it waits while pages of the file are given back.
+// So whoever looks at the pages after that sees which are missing, and loses no more of them.
 func (p *Pool) use(owner string, f file, n int) {
 	p.mu.Lock()
 	p.mapped += n
@@ -112,8 +113,9 @@ func (p *Pool) use(owner string, f file, n int) {
 	}
 }
 
-// punchAlone gives b, of the only region in a file, back to the system; alone is false when another one lies there. Whoever can write the file can
-// make that take long, so nobody waits for it but who registers the same file.
+// punchAlone gives b back to the system. b lies in the only region of a file; alone is false, and nothing is done, if
+// the file has another region. Whoever can write the file can make this take long, so only those who register the same
+// file wait for it.
 func (p *Pool) punchAlone(f file, b []byte) (alone bool, err error) {
 	punched := make(chan struct{})
 	p.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Kind says what stands behind a region. More kinds come with more ways to own memory (CUDA).
+// Kind says what kind of memory a region is. More ways to own memory (CUDA) will bring more kinds.
 type Kind uint8
 
 // Memfd is a sealed memfd of base or huge pages. Adopted memory is one, too.
@@ -18,31 +18,31 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Region is registered memory, mapped until it is removed from its space or vacated.
+// Region is registered memory. It is mapped until it is removed from its space or vacated.
 type Region struct {
 	id    layout.RegionID
 	kind  Kind
-	size  uint64 // bytes that were registered
-	bytes []byte // them; nil while it is vacant
-	skip  uint64 // bytes of the mapping before it
+	size  uint64 // registered bytes
+	bytes []byte // the registered memory; nil while the region is vacant
+	skip  uint64 // bytes of the mapping before the registered ones
 	whole []byte // the mapping: the whole memfd, in whole pages
-	page  int    // their size
+	page  int    // size of its pages
 	file  file
 	pool  *Pool
 	owner string
 	warm  *warmer
 
-	charged uint64 // bytes that the pool and the space account for, those of the mapping; under the space's lock
+	charged uint64 // what the pool and the space count for the mapping, in bytes; under the space's lock
 }
 
-// drop unmaps it. Nobody uses it any more.
+// drop unmaps the region. Nobody may use it any more.
 func (r *Region) drop() {
 	if r.bytes == nil {
 		return
 	}
 	r.warm.end()
 	r.unload()
-	// A mapping of ours that cannot be unmapped is a bug, not a condition.
+	// Failing to unmap our own mapping is a bug, not a condition.
 	if err := sys.Munmap(r.whole); err != nil {
 		panic(err)
 	}
@@ -50,7 +50,8 @@ func (r *Region) drop() {
 	r.pool.giveBack(r.charged)
 }
 
-// unload empties the page tables. While munmap walks full ones nobody else in the process can map or unmap anything: seconds, of a large region.
+// unload empties the page tables in steps. While munmap walks full ones, nobody else in the process can map or unmap
+// anything, and for a large region that takes seconds.
 func (r *Region) unload() {
 	for b := r.whole; len(b) > 0; {
 		n := min(warmStep, len(b))
@@ -59,7 +60,7 @@ func (r *Region) unload() {
 	}
 }
 
-// slice returns the n bytes at off; nil when they are not all inside.
+// slice returns the n bytes at off, or nil if they are not all inside the region.
 func (r *Region) slice(off, n uint64) []byte {
 	size := uint64(len(r.bytes))
 	if off > size || n > size-off {
@@ -73,6 +74,6 @@ type Info struct {
 	ID    layout.RegionID
 	Kind  Kind
 	Bytes uint64
-	// Vacant: there is no memory behind it for now.
+	// Vacant says that there is no memory behind the region for now.
 	Vacant bool
 }

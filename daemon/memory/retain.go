@@ -6,12 +6,16 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// Retain gives back to the system every page of the space's regions of which keep names no byte: it calls mark for the n bytes at off
-// that have to stay. Regions of which nothing stays are removed, vacant ones left as they are; the others stay mapped as a whole, and what
-// was given back reads as zeros. Nothing of a memfd is given back in which another region lies, of whatever session, nor what lies behind the
-// region, which others may use that never registered it: that may live, and counts as kept. It is for memory that nobody writes any more.
-// Bytes outside of a region are ignored. It returns how many bytes stay, in whole pages. Register, Remove and Close wait for it: giving
-// back takes a while.
+// Retain gives the pages of the space's regions back to the system, except those with bytes that keep marks: it calls
+// mark for the n bytes at off of a region that have to stay. Bytes outside of a region are ignored. A region of which nothing
+// stays is removed, and a vacant one is left as it is. The others stay mapped as a whole, and what was given back reads
+// as zeros.
+//
+// Two things are not given back, and count as kept: a memfd in which another region of any session lies, and the pages
+// of a memfd behind the region, since others may use those without having registered them.
+//
+// Retain is for memory that nobody writes any more. It returns how many bytes stay, in whole pages. Register, Remove
+// and Close wait for it; giving back takes a while.
 func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) (kept uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +40,7 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 		}
 		left, e := r.shrink(pages[r.id])
 		if e != nil {
-			err = e // the memory is there until the mapping ends
+			err = e // the memory stays until the mapping ends
 		}
 		less := r.charged - left
 		s.used.Add(-less)
@@ -50,18 +54,19 @@ func (s *Space) Retain(keep func(mark func(id layout.RegionID, off, n uint64))) 
 		}
 	}
 	s.regions.Store(&regions)
-	for _, r := range gone { // nobody finds them any more
+	for _, r := range gone { // nobody can find them any more
 		r.drop()
 	}
 	return kept, err
 }
 
-// punchStep is how much is given back at a time: who registers the same memfd meanwhile waits for one step at most.
+// punchStep is how much is given back at a time. Whoever registers the same memfd meanwhile waits for one step at most.
 const punchStep = 4 << 20
 
-// shrink gives back all pages but those and returns how many bytes are left. It stops when another region comes to lie in the memfd.
+// shrink gives back all pages but the marked ones and returns how many bytes are left. It stops when another region
+// appears in the memfd.
 func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
-	r.warm.end() // it would fetch what is given back
+	r.warm.end() // it would bring back what is given back
 	left = uint64(len(r.whole))
 	alone := true
 	pages.holes(func(from, to int) {
@@ -76,15 +81,15 @@ func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 		}
 	})
 	if alone && pages.none() && err == nil {
-		left = 0 // unmapped, it keeps nothing
+		left = 0 // it will be unmapped, and then keeps nothing
 	}
 	return left, err
 }
 
-// reach is where the last page of the region ends.
+// reach returns where the last page of the region ends in the mapping.
 func (r *Region) reach() int { return int(wholePages(r.skip+r.size, uint64(r.page))) }
 
-// pageSet says which pages of a mapping are wanted.
+// pageSet is the set of pages of a mapping that have to stay.
 type pageSet struct {
 	page, size int
 	bits       []uint64
@@ -104,12 +109,12 @@ func (p *pageSet) mark(off, n uint64) {
 	}
 }
 
-// none: nothing is wanted.
+// none says whether the set is empty.
 func (p *pageSet) none() bool {
 	return !slices.ContainsFunc(p.bits, func(w uint64) bool { return w != 0 })
 }
 
-// holes calls visit for each longest range of bytes whose pages are not wanted.
+// holes calls visit for each longest range of bytes whose pages are not in the set.
 func (p *pageSet) holes(visit func(from, to int)) {
 	pages, from := p.size/p.page, 0
 	for i := 0; i <= pages; i++ {

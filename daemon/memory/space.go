@@ -14,30 +14,30 @@ type Space struct {
 	owner string
 
 	mu     sync.Mutex
-	gens   []uint32 // by index: the generation that its region has, or had
+	gens   []uint32 // by index: generation of its present or last region
 	count  int
 	closed bool
 
-	used atomic.Uint64 // bytes that are kept; changed under mu
+	used atomic.Uint64 // bytes kept; changed under mu
 
-	// Readers resolve without the lock: the slice is replaced, never changed. Index i may be nil.
+	// Readers resolve without the lock: the slice is replaced, never changed. An element may be nil.
 	regions atomic.Pointer[[]*Region]
 }
 
-// NewSpace returns an empty space of owner's that draws on pool.
+// NewSpace returns an empty space of owner that draws on pool.
 func NewSpace(pool *Pool, owner string) *Space {
 	s := &Space{pool: pool, owner: owner}
 	s.regions.Store(new([]*Region))
 	return s
 }
 
-// Register maps the memfd fd, which stays the caller's, and names its first n bytes. What it costs is all of the memfd, each time, for the
-// mapping keeps that. Errors are ErrInvalid (what
-// the descriptor is and what it must be), ErrQuota or ErrClosed.
+// Register maps the memfd fd and names its first n bytes. The caller keeps fd. Each registration costs the whole memfd,
+// since the mapping keeps all of it. Errors are ErrInvalid (what the descriptor is and what it must be), ErrQuota or
+// ErrClosed.
 func (s *Space) Register(fd int, n uint64) (layout.RegionID, error) { return s.RegisterAfter(fd, 0, n) }
 
-// RegisterAfter is Register of the n bytes after the first skip ones: memory that was somebody's before it was a
-// memfd's need not begin with a page.
+// RegisterAfter is Register for the n bytes after the first skip: memory that existed before it became part of a memfd
+// need not begin at a page boundary.
 func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Space) RegisterAfter(fd int, skip uint32, n uint64) (layout.RegionID, e
 	return s.list(r), nil
 }
 
-// fill maps the memory behind what is described of a region, for a session that has count others.
+// fill maps the memory of a region that is described by of, for a session with count other regions.
 func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	m, err := look(fd, uint32(of.skip), of.size)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	return &r, nil
 }
 
-// list names a region and lets it be found.
+// list gives a region its name and lets it be found.
 func (s *Space) list(r *Region) layout.RegionID {
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	index := 0
@@ -95,7 +95,7 @@ func (s *Space) list(r *Region) layout.RegionID {
 	return r.id
 }
 
-// Remove takes the region out of the space and unmaps it: whatever used it has ended before.
+// Remove takes a region out of the space and unmaps it. Whatever used it must have ended before.
 func (s *Space) Remove(id layout.RegionID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Space) Remove(id layout.RegionID) error {
 	return nil
 }
 
-// Close removes all regions, as Remove does, and refuses new ones. Closing again does nothing.
+// Close removes all regions as Remove does, and refuses new ones. Closing again does nothing.
 func (s *Space) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +127,8 @@ func (s *Space) Close() {
 	s.used.Store(0)
 }
 
-// Resolve returns the n bytes at off of a region; ok is false when there is no such region, it is smaller, or vacant. The bytes stay
-// mapped until Remove, Vacate or Close.
+// Resolve returns the n bytes at off of a region. ok is false when there is no such region, or it is too small or
+// vacant. The bytes stay mapped until Remove, Vacate or Close.
 func (s *Space) Resolve(id layout.RegionID, off, n uint64) (b []byte, ok bool) {
 	r := s.find(id)
 	if r == nil {
@@ -138,7 +138,7 @@ func (s *Space) Resolve(id layout.RegionID, off, n uint64) (b []byte, ok bool) {
 	return b, b != nil
 }
 
-// Size returns how many bytes a region has; ok is false when there is no such region.
+// Size returns the size of a region in bytes. ok is false when there is no such region.
 func (s *Space) Size(id layout.RegionID) (n uint64, ok bool) {
 	if r := s.find(id); r != nil {
 		return r.size, true
@@ -146,12 +146,12 @@ func (s *Space) Size(id layout.RegionID) (n uint64, ok bool) {
 	return 0, false
 }
 
-// Used returns how many bytes the regions keep: all of their memfds, or what Retain left of them.
+// Used returns how many bytes the regions keep: all of their memfds, or what Retain has left of them.
 func (s *Space) Used() uint64 {
 	return s.used.Load()
 }
 
-// Regions describes the regions in ascending order of their index.
+// Regions describes the regions, in the order of their index.
 func (s *Space) Regions() []Info {
 	var all []Info
 	for _, r := range *s.regions.Load() {

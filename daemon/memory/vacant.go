@@ -8,10 +8,10 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// A region may be vacant for a while: its name and size stay, its memory goes back to its owner and costs no quota. Nothing resolves in
-// it until it is occupied again.
+// A region may be vacant for a while. It keeps its name and size, but its memory goes back to its owner and costs no
+// quota. Nothing resolves in it until it is occupied again.
 
-// Vacate unmaps a region and keeps its name: whatever used it has ended before. Doing so again changes nothing.
+// Vacate unmaps a region and keeps its name. Whatever used it must have ended before. Vacating again changes nothing.
 func (s *Space) Vacate(id layout.RegionID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,8 +28,8 @@ func (s *Space) Vacate(id layout.RegionID) error {
 	return nil
 }
 
-// Occupy maps the memory of a vacant region again: the memfd is judged, and the quota asked for, as by RegisterAfter. Doing so
-// again, with the same memfd, changes nothing.
+// Occupy maps the memory of a vacant region again. It judges the memfd and asks for quota as RegisterAfter does. Doing
+// so again with the same memfd changes nothing.
 func (s *Space) Occupy(id layout.RegionID, fd int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *Space) Occupy(id layout.RegionID, fd int) error {
 	return nil
 }
 
-// RegisterVacant names a region of n bytes, to lie after the first skip ones of a memfd, without its memory.
+// RegisterVacant names a region of n bytes after the first skip of a memfd, without its memory.
 func (s *Space) RegisterVacant(skip uint32, n uint64) (layout.RegionID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,13 +63,13 @@ func (s *Space) RegisterVacant(skip uint32, n uint64) (layout.RegionID, error) {
 	if n == 0 || n > math.MaxInt64-math.MaxUint32 {
 		return 0, fmt.Errorf("%w: bytes is %d: must be 1 to %d", ErrInvalid, n, uint64(math.MaxInt64-math.MaxUint32))
 	}
-	if err := s.pool.reserve(s.owner, 0, 0, 0, s.count); err != nil { // the number of regions is limited all the same
+	if err := s.pool.reserve(s.owner, 0, 0, 0, s.count); err != nil { // the limit on the number of regions still applies
 		return 0, err
 	}
 	return s.list(&Region{kind: Memfd, skip: uint64(skip), size: n}), nil
 }
 
-// replace puts a region in the place of one that has its name.
+// replace puts r in the place of the region with the same name.
 func (s *Space) replace(r *Region) {
 	regions := append([]*Region(nil), *s.regions.Load()...)
 	regions[uint32(r.id)] = r

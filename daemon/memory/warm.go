@@ -6,11 +6,11 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// warmStep is how much is warmed, or unloaded, at a time: removing a region waits for one step of warming at most.
+// warmStep is how much is warmed or unloaded at a time. Removing a region waits for one step of warming at most.
 const warmStep = 16 << 20
 
-// warmer fills the page tables of a new region, so that the first transfers do not pay a page fault for every few blocks. The
-// pages themselves are there already, that is what registration checked.
+// warmer fills the page tables of a new region, so that the first transfers do not pay a page fault for every few
+// blocks. The pages themselves are there already; registration checked that.
 type warmer struct {
 	stop, done chan struct{}
 	once       sync.Once
@@ -28,7 +28,7 @@ func warm(b []byte) *warmer {
 			}
 			n := min(warmStep, len(b))
 			if sys.Populate(b[:n], false) != nil {
-				return // an old kernel; or the client punched holes, which whoever touches them survives
+				return // an old kernel, or the client punched holes; copies survive those
 			}
 			b = b[n:]
 		}
@@ -36,7 +36,7 @@ func warm(b []byte) *warmer {
 	return w
 }
 
-// end returns when the region is not touched any more.
+// end stops the warmer. When it returns, the warmer touches the region no more.
 func (w *warmer) end() {
 	w.once.Do(func() { close(w.stop) })
 	<-w.done
