@@ -1,8 +1,8 @@
-// Package place has threads run near the memory that they copy. It knows the NUMA nodes of the machine and the CPUs of each that the
-// daemon may use, asks the kernel on which node memory lies, and moves threads there and back.
+// Package place lets threads run near the memory that they copy. It knows the NUMA nodes of the machine and which of
+// their CPUs the daemon may use, asks the kernel on which node memory lies, and moves threads there and back.
 //
-// On a machine with one node, or where the daemon may use the CPUs of one alone, there is nothing to choose: New returns nil, and every
-// method of a nil *Places answers at once that any place is as good as another.
+// On a machine with one node, or where the daemon may use the CPUs of only one node, there is nothing to choose. New
+// then returns nil, and every method of a nil *Places answers at once that any place is as good as another.
 package place
 
 import (
@@ -14,32 +14,33 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Anywhere is the spot of memory whose node is not known, or not one.
+// Anywhere is the spot of memory whose node is unknown, or that lies on several nodes.
 const Anywhere = -1
 
 // Places are the spots of a machine. Safe for concurrent use.
 type Places struct {
 	spots  []spot
-	byNode map[int]int // spot of each node, of those without CPUs the nearest
+	byNode map[int]int // the spot of each node; for nodes without CPUs the nearest one
 	where  Where
-	denied atomic.Pointer[error] // the kernel does not say where memory is
+	denied atomic.Pointer[error] // why the kernel does not say where memory lies
 }
 
 // spot is a NUMA node with CPUs.
 type spot struct {
 	node    int
 	cpus    sys.CPUs
-	own     bool // they are CPUs of the node
+	own     bool // cpus belong to the node
 	threads atomic.Int64
 	slices  atomic.Uint64
 	bytes   atomic.Uint64
 }
 
-// Where tells on which NUMA nodes pages lie, as sys.PageNodes does.
+// Where says on which NUMA nodes pages lie, as sys.PageNodes does.
 type Where func(page [][]byte, node []int) error
 
-// New returns the spots of a machine with those nodes, and why there are none: then the Places are nil. Of the CPUs of each node those
-// in cpus are used, which are the daemon's own; where that leaves none, all of cpus. where is sys.PageNodes but for tests.
+// New returns the spots of a machine with those nodes. If there are none, it returns nil and says why. cpus are the
+// CPUs that the daemon may use: each spot has those of its node, or all of cpus if none of them is on that node. where
+// is sys.PageNodes except in tests.
 func New(nodes []topology.Node, cpus sys.CPUs, where Where) (p *Places, why string) {
 	p = &Places{byNode: map[int]int{}, where: where}
 	var with []topology.Node
@@ -72,7 +73,7 @@ func New(nodes []topology.Node, cpus sys.CPUs, where Where) (p *Places, why stri
 	return p, ""
 }
 
-// choice tells whether spots differ.
+// choice says whether the spots differ.
 func (p *Places) choice() bool {
 	for i := range p.spots {
 		if p.spots[i].cpus != p.spots[0].cpus {
@@ -82,11 +83,11 @@ func (p *Places) choice() bool {
 	return false
 }
 
-// adopt gives a node that is memory alone the nearest spot.
+// adopt gives a node that has only memory the nearest spot.
 func (p *Places) adopt(nodes []topology.Node, i int, with []topology.Node) {
 	n := &nodes[i]
 	if _, ok := p.byNode[n.ID]; ok || len(n.Distance) != len(nodes) {
-		return // one that says no distance lies nowhere
+		return // without distances its place is unknown
 	}
 	best, far := Anywhere, 0
 	for j := range nodes {
@@ -98,7 +99,7 @@ func (p *Places) adopt(nodes []topology.Node, i int, with []topology.Node) {
 	p.byNode[n.ID] = best
 }
 
-// Count returns how many spots there are, 0 when there is nothing to choose. They are numbered from 0.
+// Count returns how many spots there are; 0: there is nothing to choose. They are numbered from 0.
 func (p *Places) Count() int {
 	if p == nil {
 		return 0
@@ -106,7 +107,7 @@ func (p *Places) Count() int {
 	return len(p.spots)
 }
 
-// Of returns the spot nearest to the page with the first byte of b.
+// Of returns the spot nearest to the page of the first byte of b.
 func (p *Places) Of(b []byte) int {
 	if p == nil || len(b) == 0 {
 		return Anywhere
@@ -115,10 +116,11 @@ func (p *Places) Of(b []byte) int {
 	return p.ask(page[:], node[:])
 }
 
-// samples is how many pages of scattered memory are asked for.
+// samples is how many pages of scattered memory OfPieces asks about.
 const samples = 4
 
-// OfPieces returns the spot nearest to n pieces of memory, by a few pages of them; Anywhere when those lie on several nodes.
+// OfPieces returns the spot nearest to n pieces of memory, judged by a few of their pages. Anywhere: those lie near
+// different spots, or it is not known where.
 func (p *Places) OfPieces(n int, piece func(int) []byte) int {
 	if p == nil || n == 0 {
 		return Anywhere
@@ -135,7 +137,7 @@ func (p *Places) OfPieces(n int, piece func(int) []byte) int {
 	return p.ask(page[:], node[:])
 }
 
-// ask returns the spot that all pages are nearest to of which the kernel knows; node is its memory.
+// ask returns the one spot nearest to all pages whose node the kernel knows, else Anywhere. node is scratch memory.
 func (p *Places) ask(page [][]byte, node []int) int {
 	if p.denied.Load() != nil {
 		return Anywhere
@@ -158,13 +160,13 @@ func (p *Places) ask(page [][]byte, node []int) int {
 	return found
 }
 
-// moved notes that n bytes were moved by a thread at a spot that was chosen for them.
+// moved notes that a thread moved n bytes at a spot that was chosen for them.
 func (p *Places) moved(at int, n uint64) {
 	p.spots[at].slices.Add(1)
 	p.spots[at].bytes.Add(n)
 }
 
-// Problem says why the kernel does not tell where memory is; nil: it does.
+// Problem says why the kernel does not tell where memory lies; nil: it does.
 func (p *Places) Problem() error {
 	if p == nil {
 		return nil
@@ -175,17 +177,17 @@ func (p *Places) Problem() error {
 	return nil
 }
 
-// Spot describes a spot to people.
+// Spot describes a spot for people.
 type Spot struct {
 	Node    int    // NUMA node
-	CPUs    string // that threads there run on
-	Own     bool   // they are CPUs of that node
-	Threads int    // that are there now
-	Slices  uint64 // that were moved there because their memory is there
+	CPUs    string // on which threads there run
+	Own     bool   // CPUs belong to that node
+	Threads int    // there now
+	Slices  uint64 // moved there because their memory lies there
 	Bytes   uint64
 }
 
-// Spots describes all of them; none when there is nothing to choose.
+// Spots describes all spots; nil: there is nothing to choose.
 func (p *Places) Spots() []Spot {
 	if p == nil {
 		return nil

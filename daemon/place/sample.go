@@ -10,8 +10,8 @@ import (
 // Share is how many pages of a sample lie on a NUMA node.
 type Share struct{ Node, Pages int }
 
-// Sample looks at up to 16 pages of b, which need not be mapped any more, and says on which nodes they lie, by node. Pages that this
-// process has not touched yet are left out.
+// Sample looks at up to 16 pages of b and returns how many of them lie on each node, ordered by node. b need not be
+// mapped any more. Pages that this process has not touched yet are left out.
 func Sample(b []byte, where Where) ([]Share, error) {
 	var page [sys.MaxPageNodes][]byte
 	var node [sys.MaxPageNodes]int

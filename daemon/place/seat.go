@@ -6,21 +6,23 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Seat is where a goroutine's thread runs. For one goroutine, which gives it up (Leave) before it ends or when it waits for long.
+// Seat is where a goroutine's thread runs. It is for one goroutine, which must call Leave before it ends or waits for
+// long.
 //
-// A goroutine with a seat is locked to its thread. The thread goes back to Go's scheduler with the CPUs it had, or not at all: when
-// they cannot be restored, the goroutine keeps it, and the thread ends with the goroutine.
+// A goroutine with a seat is locked to its thread. Leave gives the thread back to Go's scheduler with the CPUs that it
+// had before. If these cannot be restored, the goroutine keeps the thread, which then ends with the goroutine.
 type Seat struct {
 	p     *Places
-	at    int      // spot, Anywhere: none
-	home  sys.CPUs // what the thread had
-	taken bool     // the goroutine is locked
+	at    int      // the spot; Anywhere: none
+	home  sys.CPUs // CPUs that the thread had before
+	taken bool     // the goroutine is locked to the thread
 }
 
-// Seat returns a seat that is nowhere yet.
+// Seat returns a seat without a spot.
 func (p *Places) Seat() Seat { return Seat{p: p, at: Anywhere} }
 
-// Take moves the goroutine's thread to a spot. Anywhere leaves it where it is, and so does a kernel that refuses.
+// Take moves the goroutine's thread to a spot. With Anywhere the thread stays where it is. If the kernel refuses, the
+// seat is left.
 func (s *Seat) Take(at int) {
 	if at == Anywhere || at == s.at || s.p == nil {
 		return
@@ -35,7 +37,7 @@ func (s *Seat) Take(at int) {
 		s.home, s.taken = home, true
 	}
 	if sys.SetThreadCPUs(s.p.spots[at].cpus) != nil {
-		s.Leave() // CPUs can have been taken away
+		s.Leave() // CPUs can be taken away from the daemon
 		return
 	}
 	s.count(-1)
@@ -57,14 +59,14 @@ func (s *Seat) Leave() {
 	runtime.UnlockOSThread()
 }
 
-// Moved notes that the goroutine moved n bytes whose memory is at the spot at.
+// Moved notes that the goroutine moved n bytes of memory at spot at. It counts only if the goroutine is at that spot.
 func (s *Seat) Moved(at int, n uint64) {
 	if s.p != nil && at != Anywhere && at == s.at {
 		s.p.moved(at, n)
 	}
 }
 
-// At returns the spot, Anywhere when there is none.
+// At returns the spot; Anywhere: there is none.
 func (s *Seat) At() int {
 	if s.p == nil {
 		return Anywhere

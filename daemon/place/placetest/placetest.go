@@ -1,5 +1,5 @@
-// Package placetest makes a machine with one NUMA node look like one with two: its first two CPUs are a node each, and memory lies where
-// the test says. The CPUs are real, so what a test sees threads do is what they do.
+// Package placetest makes a machine with one NUMA node look like one with two. Its first two CPUs are a node each, and
+// memory lies where the test says. The CPUs are real, so a test sees where threads really run.
 package placetest
 
 import (
@@ -30,13 +30,13 @@ type Machine struct {
 	scattered bool
 }
 
-// span is memory that is on a node.
+// span is memory that lies on a node.
 type span struct {
 	first, last uintptr
 	node        int
 }
 
-// New makes a machine, or skips the test where the process may use one CPU alone.
+// New makes a machine. It skips the test if the process may use only one CPU.
 func New(t testing.TB) *Machine {
 	t.Helper()
 	all, err := sys.ThreadCPUs()
@@ -66,7 +66,7 @@ func New(t testing.TB) *Machine {
 	return m
 }
 
-// Put says that b, which stays where it is, lies on a node.
+// Put says that b lies on a node. b itself stays where it is.
 func (m *Machine) Put(b []byte, node int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *Machine) where(page [][]byte, node []int) error {
 	return nil
 }
 
-// Scattered says that all memory lies on the nodes in turns of 64 KiB, and returns the Places of that.
+// Scattered says that memory lies on the two nodes in turn, 64 KiB each, and returns the machine's Places.
 func (m *Machine) Scattered() *place.Places {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,13 +99,13 @@ func (m *Machine) Scattered() *place.Places {
 	return m.Places
 }
 
-// Here returns the CPUs that the calling thread may run on, as the kernel tells them.
+// Here returns the CPUs that the calling thread may run on, according to the kernel.
 func Here(t testing.TB) string {
 	t.Helper()
 	return allowed(t, "/proc/thread-self/status")
 }
 
-// Threads returns how many threads of this process may run on which CPUs.
+// Threads returns how many threads of this process may run on each set of CPUs.
 func Threads(t testing.TB) map[string]int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/status")
@@ -121,7 +121,7 @@ func Threads(t testing.TB) map[string]int {
 	return n
 }
 
-// allowed reads a thread's CPUs; nothing when the thread is gone.
+// allowed reads the CPUs of a thread; "": the thread is gone.
 func allowed(t testing.TB, status string) string {
 	t.Helper()
 	b, err := os.ReadFile(status)
