@@ -6,14 +6,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// trial is the memory in which takes are moved at once, one after the other.
+// trial is the scratch memory for takes that are moved at once, one after another.
 type trial struct {
 	planner            plan.Planner
 	segment            segment
 	producer, consumer []plan.Rank
 }
 
-// moveNow plans and copies a take within the node. The answer is the machine's next event: step works off nothing else before it.
+// moveNow plans and copies a take within the node. Its answer is the machine's next event; step handles nothing else
+// before it.
 func (d *Driver) moveNow(e *transfer.MoveNow) {
 	var ev transfer.MovedNow
 	ev.Bytes, ev.OK = d.tryMove(e)
@@ -23,7 +24,7 @@ func (d *Driver) moveNow(e *transfer.MoveNow) {
 func (d *Driver) tryMove(e *transfer.MoveNow) (n uint64, ok bool) {
 	t, _ := d.choose("", d.only(e.Producer))
 	direct, ok := t.(transport.Direct)
-	if !ok || weight(e.Producer, e.Consumer, e.Src, e.Dst) > d.cfg.PlanInline { // a worker plans it when it is its session's turn
+	if !ok || weight(e.Producer, e.Consumer, e.Src, e.Dst) > d.cfg.PlanInline { // a worker plans it, in its session's turn
 		return 0, false
 	}
 	x := &d.now
@@ -41,7 +42,7 @@ func (d *Driver) tryMove(e *transfer.MoveNow) (n uint64, ok bool) {
 	return p.Bytes(), direct.MoveNow(p, &x.segment)
 }
 
-// drop keeps nothing alive that sessions have left behind.
+// drop clears the references to what sessions may have left behind.
 func (x *trial) drop() {
 	x.planner.Drop()
 	x.segment = segment{}

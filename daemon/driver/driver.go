@@ -1,5 +1,6 @@
-// Package driver owns the transfer machine: one goroutine at a time, whose turn it is, feeds it events and executes its effects.
-// It is the only place where the machine, the sessions, the peers and the transports meet; each of them sees only its own seam.
+// Package driver owns the transfer machine. One goroutine at a time has the turn: it feeds the machine events and
+// executes its effects. Only here do the machine, the sessions, the peers and the transports meet; each of them sees
+// only its own seam.
 package driver
 
 import (
@@ -13,9 +14,9 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// Sessions is what the driver asks of the local clients. No method blocks on a client.
+// Sessions is what the driver needs from the local clients. No method blocks on a client.
 type Sessions interface {
-	Complete(transfer.Complete) // Ring follows
+	Complete(transfer.Complete) // a Ring follows
 	Ring()
 	Granted(transfer.Granted)
 	Rouse(transfer.Rouse)
@@ -25,18 +26,19 @@ type Sessions interface {
 	SessionOrphaned(transfer.SessionOrphaned)
 	SessionDrained(transfer.SessionID)
 	RegionDrained(transfer.RegionDrained)
-	// Resolve returns the bytes of a run in a session's region. ok is false when the region is not there or smaller. The bytes
-	// stay mapped until SessionDrained or RegionDrained.
+	// Resolve returns the bytes of a run in a session's region. ok is false when the region is gone or too small. The
+	// bytes stay mapped until SessionDrained or RegionDrained.
 	Resolve(s transfer.SessionID, r plan.Run) (b []byte, ok bool)
 }
 
-// Peers is what the driver asks of the channels. No method blocks.
+// Peers is what the driver needs from the channels. No method blocks.
 type Peers interface {
 	Dial(hint string)
-	// Queue sends a message, at the next Flush at the latest; a moment later if more, when others of its kind follow.
+	// Queue queues a message for the next Flush. A message that can wait may go out a moment after that; more says that
+	// others of its kind follow.
 	Queue(node string, epoch uint64, msg transfer.Msg, more bool)
 	Flush()
-	// Barred says why a node that has a channel does not let a transport be used; "": it does.
+	// Barred says why the node at the other end of a channel does not allow a transport; "": it does.
 	Barred(node, transport string) (why string)
 }
 
@@ -51,17 +53,19 @@ type Config struct {
 	Sessions   Sessions
 	Peers      Peers
 	Transports []transport.Transport // best first
-	Known      []string              // transports of this build, also those that are not allowed
-	Node       string                // whose configuration allows them
+	Known      []string              // transports of this build, whether allowed or not
+	Node       string                // this node, whose configuration allows them
 	Inline     uint64                // segments of at most this many bytes ride inside the grant
-	PlanInline int                   // block ids up to which a plan is made at once instead of by a worker
+	PlanInline int                   // plans of at most this many block ids are made at once, others by a worker
 	Planners   int                   // planning workers
-	// Only names the one transport by which blocks of a session may leave; "": the best. nil: no session is special.
+	// Only names the one transport by which blocks of a session may leave; "": the best one. nil: any session may use
+	// any.
 	Only func(transfer.SessionID) string
 	Log  *slog.Logger
 }
 
-// Driver runs the machine: one goroutine at a time, that of Run or one that calls Flush. Event and Queue may be called from any.
+// Driver runs the machine on one goroutine at a time: that of Run, or one that calls Flush or Pass. Any goroutine may
+// call Event and Queue.
 type Driver struct {
 	cfg   Config
 	log   *slog.Logger
@@ -71,10 +75,10 @@ type Driver struct {
 	timer *time.Timer
 	legs  map[transfer.Leg]*leg
 	plans plans
-	batch []item           // being worked off
-	own   []transfer.Event // answers of the step at hand
+	batch []item           // being handled
+	own   []transfer.Event // answers of the current step
 	runs  []plan.Run       // scratch
-	clock transfer.Time    // what the machine is told; read again after what takes long
+	clock transfer.Time    // the machine's time; read again after anything that takes long
 	now   trial
 
 	lively lively
@@ -99,28 +103,29 @@ func New(cfg Config) *Driver {
 	return d
 }
 
-// Event queues what happened; it never blocks. Order is kept per calling goroutine.
+// Event queues an event. It never blocks. Events of one goroutine keep their order.
 func (d *Driver) Event(ev transfer.Event) { d.queue.push(item{ev: ev}); d.turn.nudge() }
 
-// Queue is Event without waking anybody: the caller calls Flush or Wake soon.
+// Queue is Event that wakes nobody. The caller must call Flush or Wake soon.
 func (d *Driver) Queue(ev transfer.Event) { d.queue.push(item{ev: ev}) }
 
-// Wake has what is queued worked off by whoever is at it, or by the goroutine of Run.
+// Wake leaves what is queued to the goroutine that has the turn, or to that of Run.
 func (d *Driver) Wake() { d.turn.nudge() }
 
-// Flush works off what is queued, on the calling goroutine if nobody is at it, which saves waking another one: the larger part of
-// a small hand-over's time. Call it without locks that effects may want, and not from threads of low priority.
+// Flush handles what is queued, on the calling goroutine if nobody has the turn. That saves waking another goroutine,
+// which would be the larger part of a small hand-over's time. Do not call it with locks held that effects may want, nor
+// on threads of low priority.
 func (d *Driver) Flush() {
 	d.lively.stir()
 	d.Pass()
 }
 
-// Pass is Flush for who polls, or is busy moving bytes: nobody waits for the next event so closely that the runtime should be kept
-// awake for it, or it is anyway.
+// Pass is Flush for goroutines that poll or are busy moving bytes: nobody is waiting closely for their next event, or
+// the runtime is awake anyway, so it need not be kept lively.
 func (d *Driver) Pass() { d.turn.take(d.drain, d.queue.empty) }
 
-// Do has whoever's turn it is run f between two events, where the machine may be read, and returns after it. An error
-// means that the driver stopped or ctx ended first, in which case f may not run.
+// Do runs f between two events, where the machine may be read, and returns after it. The goroutine that has the turn
+// runs it. An error means that the driver stopped or ctx ended first; f may then never run.
 func (d *Driver) Do(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	d.Post(func() { f(); close(done) })
@@ -134,10 +139,10 @@ func (d *Driver) Do(ctx context.Context, f func()) error {
 	}
 }
 
-// Now is the machine's clock.
+// Now reads the machine's clock.
 func (d *Driver) Now() transfer.Time { return transfer.Time(time.Since(d.start)) }
 
-// Run executes until ctx ends. Sessions, peers and transports have to be closed after it, not before.
+// Run runs the machine until ctx ends. Close sessions, peers and transports after it returns, not before.
 func (d *Driver) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range d.cfg.Planners {
@@ -161,8 +166,8 @@ func (d *Driver) Run(ctx context.Context) {
 	}
 }
 
-// drain works off the queue, up to a bound after which the goroutine of Run goes on: a caller of Flush has other things to do.
-// more: something is left.
+// drain handles the queue up to a bound, after which the goroutine of Run goes on: a caller of Flush has other things
+// to do. more: something is left.
 func (d *Driver) drain() (more bool) {
 	for n := 0; n < 256; n += len(d.batch) {
 		if d.batch = d.queue.take(d.batch); len(d.batch) == 0 {
@@ -179,19 +184,19 @@ func (d *Driver) drain() (more bool) {
 			d.ring()
 			d.batch[i] = item{}
 		}
-		d.cfg.Peers.Flush() // a write and a wake-up for all that these events had to say, instead of one for each message
+		d.cfg.Peers.Flush() // one write and one wake-up for all messages of these events
 	}
 	return !d.queue.empty()
 }
 
-// step feeds one event and whatever its effects answer at once. The machine reuses its effects, so an answer waits in own
-// until all of them were executed.
+// step feeds the machine one event, and then the answers of its effects. The machine reuses its effects, so answers
+// wait in own until all effects are executed.
 func (d *Driver) step(ev transfer.Event) {
 	d.answer(ev)
 	d.flush()
 }
 
-// flush runs the events in own, and those that they cause.
+// flush feeds the machine the events in own, and those that they cause.
 func (d *Driver) flush() {
 	for i := 0; i < len(d.own); i++ {
 		if i == 0 || d.bell.owes {
@@ -219,7 +224,8 @@ func (d *Driver) flush() {
 	d.own = d.own[:0]
 }
 
-// lastWord is what only confirms to a peer that all is over: clients hear of that first, since a send is a system call.
+// lastWord says whether a message only confirms to a peer that a transfer is over. Clients hear of that first, since a
+// send is a system call.
 func lastWord(e transfer.Effect) bool {
 	s, ok := e.(transfer.Send)
 	if !ok {
@@ -232,11 +238,11 @@ func lastWord(e transfer.Effect) bool {
 	return false
 }
 
-// answer is how an effect that is done at once reports: the event is the next one.
+// answer reports the result of an effect that is done at once. It becomes the next event.
 func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }
 
-// QueueFunc is Post without waking anybody: the caller calls Flush or Wake soon.
+// QueueFunc is Post that wakes nobody. The caller must call Flush or Wake soon.
 func (d *Driver) QueueFunc(f func()) { d.queue.push(item{fn: f}) }
 
-// Post has whoever's turn it is run f between two events, some time after it returns.
+// Post runs f between two events, some time later, on the goroutine that then has the turn.
 func (d *Driver) Post(f func()) { d.queue.push(item{fn: f}); d.turn.nudge() }

@@ -8,7 +8,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// execute does one effect. Nothing here waits for a client, a peer or a large copy. long: it may have taken microseconds.
+// execute performs one effect. It waits for no client, no peer and no large copy. long: it may have taken microseconds.
 func (d *Driver) execute(e transfer.Effect) (long bool) {
 	switch e := e.(type) {
 	case transfer.Complete:

@@ -11,7 +11,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readInline gathers a small segment, for a payload that rides inside the grant.
+// readInline gathers a small segment into the payload of a grant.
 func (d *Driver) readInline(e transfer.ReadInline) {
 	ev := transfer.InlineRead{Leg: e.Leg, Seg: e.Seg}
 	seg := d.find(e.Leg, e.Seg)
@@ -37,7 +37,7 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 	d.answer(ev)
 }
 
-// writeInline scatters what came inside a grant.
+// writeInline scatters the payload of a grant into the blocks.
 func (d *Driver) writeInline(e transfer.WriteInline) {
 	ev := transfer.InlineWritten{Leg: e.Leg, Seg: e.Seg}
 	ev.Cause = d.scatter(e)
@@ -67,7 +67,7 @@ func (d *Driver) scatter(e transfer.WriteInline) transfer.Cause {
 	return transfer.Cause{}
 }
 
-// moveRun copies between buf and the run's memory, out of it (read) or into it.
+// moveRun copies from the run's memory into buf (read), or from buf into that memory.
 func moveRun(buf []byte, r plan.Run, resolve func(plan.Run) ([]byte, bool), read bool) error {
 	mem, ok := resolve(r)
 	if !ok {

@@ -9,10 +9,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// leg is what the driver knows of one end of a transfer: its plans and who moves its bytes.
+// leg is what the driver knows of one end of a transfer: its plans, and the transport that moves its bytes.
 type leg struct {
-	first     *segment            // number 0
-	more      map[uint32]*segment // the others, nil while there are none
+	first     *segment            // segment 0
+	more      map[uint32]*segment // the other segments; nil if there are none
 	transport transport.Transport // nil until the first Post or Expect
 	forgotten atomic.Bool         // nobody waits for its plans any more
 }
@@ -35,11 +35,11 @@ func (g *leg) put(i uint32, s *segment) {
 	g.more[i] = s
 }
 
-// segment is one plan and the memory it moves in. It serves as transport.Memory of its jobs.
+// segment is one plan and the memory in which it moves bytes. It is the transport.Memory of its jobs.
 type segment struct {
 	plan     *plan.Plan
 	sessions Sessions
-	src, dst []transfer.RankLayout // those of other nodes have no session
+	src, dst []transfer.RankLayout // ranks on other nodes have no session
 }
 
 func (s *segment) Src(r plan.Run) ([]byte, bool) { return s.resolve(s.src, r) }
@@ -53,7 +53,7 @@ func (s *segment) resolve(ranks []transfer.RankLayout, r plan.Run) ([]byte, bool
 	return s.sessions.Resolve(id, r)
 }
 
-// sessionOf finds a rank's session, 0: it has none here. Ranks are mostly numbered as they lie.
+// sessionOf returns a rank's session, 0 if it has none here. Ranks mostly lie at the index that is their number.
 func sessionOf(ranks []transfer.RankLayout, rank uint32) transfer.SessionID {
 	if int(rank) < len(ranks) && ranks[rank].Rank == rank {
 		return ranks[rank].Session
@@ -66,7 +66,7 @@ func sessionOf(ranks []transfer.RankLayout, rank uint32) transfer.SessionID {
 	return 0
 }
 
-// find returns the segment of a leg. On one node both ends have the same plan, and whichever was made first serves both.
+// find returns a segment of a leg. Within a node both ends have the same plan; whichever was made first serves both.
 func (d *Driver) find(l transfer.Leg, seg uint32) *segment {
 	if g := d.legs[l]; g != nil && g.seg(seg) != nil {
 		return g.seg(seg)
@@ -93,7 +93,7 @@ func (d *Driver) leg(l transfer.Leg) *leg {
 	return g
 }
 
-// carrier returns the transport of that name, noted as the leg's own so that Fence finds it.
+// carrier returns the transport of that name, and notes it in the leg so that Fence finds it.
 func (d *Driver) carrier(l transfer.Leg, name string) transport.Transport {
 	g := d.leg(l)
 	if g.transport == nil {
@@ -109,7 +109,7 @@ func (d *Driver) carrier(l transfer.Leg, name string) transport.Transport {
 func (d *Driver) expect(e transfer.Expect) {
 	t, seg := d.carrier(e.Leg, e.Transport), d.find(e.Leg, e.Seg)
 	if t == nil || seg == nil {
-		// The peer chose something that this node does not allow. No slice will land; the machine ends the take.
+		// The peer chose a transport that this node does not allow. No slice will land; the machine ends the take.
 		d.answer(transfer.SliceLanded{
 			Key:   transfer.SliceKey{Leg: e.Leg, Seg: e.Seg},
 			Cause: transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("transport %q is not on this node's allow-list (transports)", e.Transport)},
@@ -137,7 +137,7 @@ func (d *Driver) forget(l transfer.Leg) {
 	}
 }
 
-// fence stops a leg. One that never posted or expected anything is fenced as it stands.
+// fence fences a leg. One that never posted or expected anything is fenced already.
 func (d *Driver) fence(l transfer.Leg) {
 	if g := d.legs[l]; g != nil && g.transport != nil {
 		g.transport.Fence(l)

@@ -8,20 +8,20 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// lively keeps the Go runtime from falling into its deepest sleep between two events that follow each other closely. It would
-// have to be woken from that by the next system call, which is the one that wakes a client or sends to a peer: several
-// microseconds, and a thread that runs just when the answer is due. While there is something to do now and then one thread sits in
-// a short sleep of the kernel, which the runtime takes for work.
+// lively keeps the Go runtime from its deepest sleep between two events that follow each other closely. The next system
+// call would have to wake it: the one that wakes a client or sends to a peer. That would take several microseconds, and
+// start a thread just when the answer is due. So while there is something to do now and then, one thread naps in the
+// kernel, which the runtime takes for work.
 type lively struct {
-	seen atomic.Bool // something was done since the last look
+	seen atomic.Bool // something was done since run last looked
 	woke chan struct{}
 	on   atomic.Bool
 	nap  func()
 }
 
 const (
-	livelyNap  = 8 * time.Millisecond // below the 10 ms after which the runtime takes note
-	livelyIdle = 4                    // naps during which nothing was done, after which it ends
+	livelyNap  = 8 * time.Millisecond // less than the 10 ms after which the runtime would take notice
+	livelyIdle = 4                    // ends after so many naps without anything done
 )
 
 func (l *lively) init() {
@@ -29,7 +29,7 @@ func (l *lively) init() {
 	l.nap = func() { sys.Nap(livelyNap) }
 }
 
-// stir is told of each turn.
+// stir notes that there is something to do.
 func (l *lively) stir() {
 	if l.seen.Load() {
 		return
@@ -38,7 +38,7 @@ func (l *lively) stir() {
 	l.call()
 }
 
-// call has run begin, unless it is on: then it looks at seen once more when it no longer is.
+// call makes run begin. If run is on, nothing is needed: it checks seen once more when it stops.
 func (l *lively) call() {
 	if l.on.Load() {
 		return
@@ -62,10 +62,10 @@ func (l *lively) run(stop <-chan struct{}) {
 				idle = 0
 			}
 			l.nap()
-			runtime.Gosched() // one that never lets others on is taken its processor, and the runtime watches closely again
+			runtime.Gosched() // a goroutine that never yields loses its P, and then the runtime watches closely again
 		}
 		l.on.Store(false)
-		if l.seen.Load() { // since the last look: stir saw on, and will not call again
+		if l.seen.Load() { // set since the last look; stir saw on and does not call again
 			l.call()
 		}
 	}

@@ -13,14 +13,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// makePlan plans small requests at once, where a hop to a worker would cost more than the planning, and the rest in workers.
+// makePlan plans small requests at once, since a hop to a worker would cost more than the planning. Workers plan the
+// rest.
 func (d *Driver) makePlan(e transfer.MakePlan) {
 	if ids(e) <= d.cfg.PlanInline {
 		p, err := plan.New(request(e))
 		d.planned(e, p, err)
 		return
 	}
-	if cause := d.plans.add(wanted{e, d.leg(e.Leg)}); cause.Reason != transfer.OK { // the leg is there until Forget
+	if cause := d.plans.add(wanted{e, d.leg(e.Leg)}); cause.Reason != transfer.OK { // the leg exists until Forget
 		d.answer(transfer.Planned{Leg: e.Leg, Seg: e.Seg, Cause: cause})
 	}
 }
@@ -40,7 +41,7 @@ func (d *Driver) planWorker() {
 	}
 }
 
-// planned keeps the plan and tells the machine about it.
+// planned keeps the plan and reports it to the machine.
 func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 	ev := transfer.Planned{Leg: e.Leg, Seg: e.Seg}
 	if err != nil {
@@ -65,13 +66,13 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 			ev.Cause = transfer.Cause{Reason: transfer.Unavailable, Text: reason}
 		} else {
 			ev.Transport = t.Name()
-			ev.Inline = e.Leg.Peer != "" && p.Bytes() <= d.cfg.Inline && !e.Layered // its layers become ready one by one
+			ev.Inline = e.Leg.Peer != "" && p.Bytes() <= d.cfg.Inline && !e.Layered // layers become ready one by one
 		}
 	}
 	d.answer(ev)
 }
 
-// only is the one transport that the producer's sessions may use, "" any.
+// only returns the one transport that the producer's sessions may use; "": any.
 func (d *Driver) only(producer []transfer.RankLayout) string {
 	if d.cfg.Only == nil {
 		return ""
@@ -84,7 +85,7 @@ func (d *Driver) only(producer []transfer.RankLayout) string {
 	return ""
 }
 
-// choose picks the best transport that reaches the peer, or says why none does.
+// choose returns the best transport that reaches the peer, or says why none does.
 func (d *Driver) choose(peer, only string) (transport.Transport, string) {
 	var why []string
 	for _, t := range d.cfg.Transports {
@@ -107,7 +108,7 @@ func (d *Driver) choose(peer, only string) (transport.Transport, string) {
 	return nil, fmt.Sprintf("no transport reaches %s: %s", where, strings.Join(append(why, d.leftOut(only)...), "; "))
 }
 
-// leftOut says of the transports that are not allowed how they would be.
+// leftOut says how to allow the transports of this build that are not allowed.
 func (d *Driver) leftOut(only string) (why []string) {
 	allowed := make([]string, 0, len(d.cfg.Transports))
 	for _, t := range d.cfg.Transports {
@@ -121,10 +122,10 @@ func (d *Driver) leftOut(only string) (why []string) {
 	return why
 }
 
-// viewCost is how many block ids take as long as a view that has to be looked at.
+// viewCost is the cost of looking at one view, in block ids.
 const viewCost = 16
 
-// ids is how much there is to plan, in block ids.
+// ids estimates the cost of a plan, in block ids.
 func ids(e transfer.MakePlan) int {
 	n := weight(e.Producer, e.Consumer, e.Src, e.Dst)
 	for _, b := range e.SrcBy {
@@ -173,7 +174,8 @@ func appendRanks(out []plan.Rank, in []transfer.RankLayout, all []layout.BlockLi
 	return out
 }
 
-// cause keeps the reason that an error carries; what a planner refuses without one is incompatible.
+// cause returns an error as a Cause, with the reason it carries. A planner's error without a reason means incompatible,
+// unless it says that the request is invalid or too large.
 func cause(err error) transfer.Cause {
 	var c interface{ Reason() transfer.Reason }
 	if errors.As(err, &c) {

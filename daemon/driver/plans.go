@@ -7,17 +7,17 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// plans are what waits for a planner. One of an owner is planned, then one of the next: who asks for many, or for large ones, waits for
-// itself.
+// plans are the plans that wait for a planner. Owners take turns, one plan each, so an owner that asks for many or
+// large ones keeps only itself waiting.
 type plans struct {
 	mu    sync.Mutex
 	some  sync.Cond
-	turns []*lineup // owners for whom something waits, next first
+	turns []*lineup // owners with waiting plans, the next one first
 	of    map[planOwner]*lineup
 	over  bool
 }
 
-// planOwner is for whom something is planned: another node, or a session that takes within this one.
+// planOwner is who a plan is made for: another node, or a session that takes within this node.
 type planOwner struct {
 	peer    string
 	session transfer.SessionID
@@ -30,7 +30,7 @@ func (o planOwner) String() string {
 	return fmt.Sprintf("session %#x", uint64(o.session))
 }
 
-// lineup is what waits for one owner.
+// lineup is the waiting plans of one owner.
 type lineup struct {
 	owner planOwner
 	list  []wanted
@@ -42,7 +42,7 @@ type wanted struct {
 	leg *leg
 }
 
-// maxPlans bounds what waits for one owner.
+// maxPlans bounds the waiting plans of one owner.
 const maxPlans = 1 << 14
 
 func (p *plans) init() {
@@ -57,7 +57,7 @@ func ownerOf(e *transfer.MakePlan) planOwner {
 	return planOwner{peer: e.Leg.Peer}
 }
 
-// add has it planned later, or says why not.
+// add queues a plan, or says why not.
 func (p *plans) add(w wanted) transfer.Cause {
 	owner := ownerOf(&w.MakePlan)
 	p.mu.Lock()
@@ -76,7 +76,7 @@ func (p *plans) add(w wanted) transfer.Cause {
 	return transfer.Cause{}
 }
 
-// next waits for one whose turn it is; false: the driver ends.
+// next waits for the next plan to make. False: the driver ends.
 func (p *plans) next() (w wanted, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *plans) next() (w wanted, ok bool) {
 	return w, true
 }
 
-// close ends all waiting; what waits is not planned any more.
+// close ends all waiting. Plans that still wait are not made.
 func (p *plans) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,14 +6,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// item is an event or a function to run between events.
+// item is an event, or a function to run between events.
 type item struct {
 	ev transfer.Event
 	fn func()
 }
 
-// queue is an unbounded multi-producer queue. It must not block: whoever executes effects pushes too (a slice copied at once
-// reports at once). What bounds it are the credits of sessions, the posting window, and that channels are read no faster than it is worked off.
+// queue is an unbounded queue with many producers. It must not block, since the goroutine that executes effects pushes
+// too: a slice copied at once reports at once. Its length is bounded by the credits of sessions, by the posting window,
+// and because a channel is read only as fast as the queue is worked off.
 type queue struct {
 	mu      sync.Mutex
 	items   []item
@@ -28,7 +29,7 @@ func (q *queue) push(it item) {
 	q.mu.Unlock()
 }
 
-// take returns all queued items and keeps spare (emptied) as the next buffer.
+// take returns all queued items, and keeps spare, emptied, as the next buffer.
 func (q *queue) take(spare []item) []item {
 	q.mu.Lock()
 	got := q.items

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// turn says whose turn it is to run the machine. The goroutine of Run takes it when it is woken; others may take it in passing.
+// turn says whose turn it is to run the machine. The goroutine of Run takes the turn when it is woken. Others may take
+// it in passing.
 type turn struct {
 	mu     sync.Mutex
-	active atomic.Bool // whoever has mu will look at the queue once more before it leaves
+	active atomic.Bool // the holder of mu will look at the queue once more before it leaves
 	over   bool        // guarded by mu
 	wake   chan struct{}
 }
@@ -26,12 +27,13 @@ func (t *turn) nudge() {
 	}
 }
 
-// take runs drain if it is nobody's turn, and wakes the goroutine of Run when something is left. A push between drain's last look at the
-// queue and the end of active relies on this holder, hence the look after it. It does not drain before active is set again: for
-// as long as that took, whoever pushes would wake the goroutine of Run, which could only go round.
+// take runs drain if nobody has the turn, and wakes the goroutine of Run if something is left. Whoever pushes while
+// active is set relies on the holder, even after drain's last look at the queue; so the holder looks once more after it
+// clears active. It sets active again before it drains again: otherwise each push meanwhile would wake the goroutine of
+// Run, which could not take the turn.
 func (t *turn) take(drain func() (more bool), empty func() bool) {
 	if !t.mu.TryLock() {
-		// The holder looks again, unless it was just about to leave.
+		// The holder will look again, unless it was just about to leave.
 		t.nudge()
 		return
 	}
@@ -54,7 +56,7 @@ func (t *turn) take(drain func() (more bool), empty func() bool) {
 	}
 }
 
-// end lets nobody run the machine any more, and returns when nobody does.
+// end lets nobody run the machine any more, and waits until nobody does.
 func (t *turn) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
