@@ -19,7 +19,7 @@ var (
 	errCrowded = errors.New("too many connections that have not said who they are")
 )
 
-// accept takes connections of all kinds on the one port. Each has a few seconds to say what it is.
+// accept takes connections of all kinds on one port. Each has a few seconds to say what it is.
 func (m *Manager) accept() {
 	var waiting lobby
 	var told damper.Damper
@@ -32,7 +32,7 @@ func (m *Manager) accept() {
 			if told.Due() {
 				m.log.Warn("connections of peers cannot be accepted", "error", err)
 			}
-			t := time.NewTimer(100 * time.Millisecond) // out of descriptors: let some go
+			t := time.NewTimer(100 * time.Millisecond) // out of descriptors: wait until some are closed
 			select {
 			case <-t.C:
 			case <-m.ctx.Done():
@@ -57,8 +57,8 @@ func (m *Manager) accept() {
 	}
 }
 
-// incoming finds out what a connection is and hands it on, or closes it and says why in the log. A channel is installed, and not
-// up yet.
+// incoming finds out what a connection is and hands it on, or closes it and logs why. It returns a channel that is
+// installed but not up yet, or nil.
 func (m *Manager) incoming(tcp *net.TCPConn) *channel {
 	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.greeting)
 	defer cancel()
@@ -76,7 +76,7 @@ func (m *Manager) incoming(tcp *net.TCPConn) *channel {
 	return c
 }
 
-// turnAway closes a connection, and says why if that is news.
+// turnAway closes a connection, and logs why if that is news.
 func (m *Manager) turnAway(conn net.Conn, err error) {
 	defer conn.Close()
 	if errors.Is(err, errSelf) || m.ctx.Err() != nil {
@@ -101,8 +101,8 @@ func (m *Manager) turnAway(conn net.Conn, err error) {
 	told.tell(m.ctx, m.log, m.clock(), level, append(attrs, "error", err)...)
 }
 
-// sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a letter. The channel
-// is nil for links.
+// sort tells TLS, plain control and plain links apart by their first four bytes; a TLS record never begins with a
+// letter. For links the channel is nil.
 func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) (*channel, error) {
 	if m.cfg.Insecure && !transport.Loopback(tcp.RemoteAddr()) {
 		return nil, errors.New("not from a loopback address, and this daemon runs insecure")
@@ -129,7 +129,8 @@ func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) (*channel, error) 
 	return m.sortSecure(ctx, tcp, conn)
 }
 
-// alertAccessDenied is a fatal TLS alert: who dials an insecure daemon with TLS is told, instead of being hung up on.
+// alertAccessDenied is a fatal TLS alert. It tells a peer that dials an insecure daemon with TLS what is wrong, instead
+// of only hanging up.
 var alertAccessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
 
 func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Conn) (c *channel, err error) {
@@ -151,7 +152,7 @@ func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Con
 	return c, nil
 }
 
-// peek reads n bytes; the connection it returns begins with them again.
+// peek reads n bytes. The connection that it returns begins with them again.
 func peek(tcp *net.TCPConn, n int) ([]byte, net.Conn, error) {
 	head := make([]byte, n)
 	for got := 0; got < n; {
@@ -167,7 +168,7 @@ func peek(tcp *net.TCPConn, n int) ([]byte, net.Conn, error) {
 	return head, &rewound{Conn: tcp, head: head}, nil
 }
 
-// rewound gives back what was peeked at.
+// rewound is a connection that first returns the bytes that were peeked at.
 type rewound struct {
 	net.Conn
 	head []byte

@@ -3,21 +3,23 @@ package peer
 import "time"
 
 const (
-	// maxBehind and maxBehindBytes bound what a channel brings until it is looked whether the machine has worked off what came before that.
+	// maxBehind and maxBehindBytes bound what a channel may bring before its reader checks that the machine has handled
+	// what came before that.
 	maxBehind      = 4096 // messages
 	maxBehindBytes = 1 << 20
-	// planned is how many messages one counts for of which a plan is made.
+	// planned is how many messages a message counts for if a plan is made for it.
 	planned = maxBehind / 16
 )
 
-// backlog keeps a channel's reader from running away from the machine: a peer that says more than this node works off is read no faster than
-// that, and fills its own buffers instead of this node's memory and everybody's queue. At most twice the bounds wait. For the reader.
+// backlog keeps a channel's reader from running away from the machine. A peer that says more than this node can handle
+// is read more slowly, and so fills its own buffers instead of this node's memory and the common queue. At most twice
+// the bounds wait. For the reader.
 type backlog struct {
 	messages, bytes int           // since the last mark
-	passed          chan struct{} // closed when the last mark is worked off
+	passed          chan struct{} // closed when everything before the last mark is handled
 }
 
-// keepUp counts a message for the machine, and waits when too much lies before it; false: the channel is over.
+// keepUp counts a message for the machine, and waits when too many are ahead of it. False: the channel is over.
 func (c *channel) keepUp(f frame) bool {
 	b := &c.backlog
 	b.messages++
@@ -40,8 +42,8 @@ func (c *channel) keepUp(f frame) bool {
 	return c.letOut()
 }
 
-// letOut waits while much waits for the peer, lest it goes on to ask, and does not read what it is answered. A heartbeat at most: of two that have
-// much to say to each other one has to begin to read.
+// letOut waits while much waits for the peer, so that a peer cannot go on asking without reading the answers. It waits
+// one heartbeat at most: of two nodes that have much to say to each other, one must begin to read.
 func (c *channel) letOut() bool {
 	if c.waiting() <= maxQueued {
 		return true
@@ -65,7 +67,7 @@ func (c *channel) letOut() bool {
 	}
 }
 
-// catchUp waits. What the peer says meanwhile is not heard, which is not its fault.
+// catchUp waits for passed. The peer is not heard meanwhile, which is not its fault. False: the channel is over.
 func (c *channel) catchUp(passed <-chan struct{}) bool {
 	select {
 	case <-passed:
@@ -83,7 +85,7 @@ func (c *channel) catchUp(passed <-chan struct{}) bool {
 	}
 }
 
-// workOff has the machine run, perhaps here, which can take a while. Nor is what the peer says heard then.
+// workOff makes the machine run, perhaps on this goroutine, which can take a while. The peer is not heard then either.
 func (c *channel) workOff() {
 	c.running.Store(true)
 	c.m.cfg.Flush()

@@ -14,10 +14,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// channel is the authenticated control connection with one node, in one epoch. A reader, a writer and a heartbeat serve it.
+// channel is the authenticated control connection with one node, in one epoch. A reader, a writer and a heartbeat serve
+// it.
 //
-// Locks, outer first: spreading or telling, the manager's, wmu, mu, links.mu. None is held where the reader hands on a message, since the machine may run
-// there, nor while a link user is told that links are over.
+// Locks, outer first: spreading or telling, the manager's, wmu, mu, links.mu. None is held when the reader hands on a
+// message, since the machine may run there, nor when a link user is told that links are over.
 type channel struct {
 	m           *Manager
 	node, addr  string
@@ -35,40 +36,40 @@ type channel struct {
 	ctx         context.Context // ends when the channel is over
 	cancel      context.CancelFunc
 
-	heard, worked atomic.Int64 // on the manager's clock: last frame in, or part of a large one, last frame that was no heartbeat
-	drained       atomic.Int64 // on that clock: when the kernel last took some of what waits, or there was nothing
-	inHand        atomic.Int64 // bytes that the writer took and the kernel has not
-	noted         atomic.Int64 // bytes that had come when heard was set
+	heard, worked atomic.Int64 // manager's clock: last frame, or part of a large one, in; last frame but heartbeats, in or out
+	drained       atomic.Int64 // manager's clock: when the kernel last took some of what waits, or nothing waited
+	inHand        atomic.Int64 // bytes being written that the kernel has not taken yet
+	noted         atomic.Int64 // bytes that had arrived when heard was set
 	rtt           atomic.Int64
-	up            atomic.Bool // PeerUp was emitted, or is; set under mu
+	up            atomic.Bool // PeerUp was or is about to be emitted; set under mu
 	ended         atomic.Bool
-	roots         *x509.CertPool // by which the peer was judged last; the judge's
-	behind        atomic.Bool    // the reader waits for the machine
-	running       atomic.Bool    // the reader runs the machine
-	backlog       backlog        // the reader's
+	roots         *x509.CertPool // by which the peer was last judged; for the judge
+	behind        atomic.Bool    // the reader is waiting for the machine, or for the peer to read
+	running       atomic.Bool    // the reader is running the machine
+	backlog       backlog        // for the reader
 
 	wmu    sync.Mutex // held while writing to conn
 	spare  []byte     // guarded by wmu
 	broken bool       // guarded by wmu: a write failed, perhaps in the middle of a frame
-	unsent int        // guarded by wmu: at most so many bytes are written and not acknowledged
+	unsent int        // guarded by wmu: an upper bound on the bytes written and not acknowledged
 
 	mu     sync.Mutex
 	out    []byte        // encoded frames that wait for the wire
-	late   time.Duration // somebody looks at out within that time; 0: nobody
+	late   time.Duration // tooLate will run within that time; 0: it will not
 	wake   chan struct{}
-	taken  chan struct{}   // the kernel took some of what waited
-	hints  []string        // that will be part of PeerUp
-	doomed *transfer.Cause // why the reader is to close it
+	taken  chan struct{}   // signals that the kernel took some of what waited
+	hints  []string        // for PeerUp
+	doomed *transfer.Cause // why the reader shall close the channel
 	over   bool
 	links  links
 
-	telling   sync.Mutex // held while the peer is told of addresses
+	telling   sync.Mutex // held while the peer is told addresses
 	spreading sync.Mutex // held while links move
-	spreadAt  time.Time  // when they last did; guarded by spreading
+	spreadAt  time.Time  // when links last moved; guarded by spreading
 	spreadDue atomic.Bool
 }
 
-// sides are a connection's layers.
+// sides are the layers of a connection.
 type sides struct {
 	conn net.Conn
 	tcp  *net.TCPConn
@@ -81,7 +82,7 @@ func (m *Manager) newChannel(s sides, node string, h *peerpb.Hello, epoch uint64
 		conn: s.conn, tcp: s.tcp, in: s.in, since: time.Now(), wake: make(chan struct{}, 1), taken: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(m.ctx)
-	_ = s.tcp.SetWriteBuffer(sendBuffer) // less is slower, never wrong: hasRoom asks what is pending
+	_ = s.tcp.SetWriteBuffer(sendBuffer) // a smaller buffer is slower but never wrong: hasRoom asks what is pending
 	if raw, err := s.tcp.SyscallConn(); err == nil {
 		c.raw = raw
 	}
@@ -97,7 +98,7 @@ func (c *channel) start() {
 		return
 	}
 	c.up.Store(true)
-	now := c.m.clock() // until now nobody listened
+	now := c.m.clock() // before this, nobody listened
 	c.hears(now)
 	c.worked.Store(now)
 	if u := c.m.cfg.Links; u != nil {
@@ -109,7 +110,7 @@ func (c *channel) start() {
 	c.m.wg.Go(c.beat)
 	c.mu.Unlock()
 	if c.m.cfg.Rails != nil {
-		c.tellAddresses() // what changed since Hello
+		c.tellAddresses() // what has changed since Hello
 		c.spreadAgain()
 	}
 	says := []any{"peer", c.node, "epoch", c.epoch, "address", c.addr, "dialed", c.dialed, "links", c.links.count(), "secure", !c.m.cfg.Insecure, "data_plain", c.links.plain}
@@ -122,7 +123,7 @@ func (c *channel) start() {
 	c.m.log.Info("peer up", says...)
 }
 
-// announce says to the machine that hint means this channel's node, now or when the channel is up; false when it is over.
+// announce tells the machine that hint means this channel's node, now or when the channel comes up. False: it is over.
 func (c *channel) announce(hint string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +144,8 @@ func (c *channel) isUp() bool {
 	return c.up.Load() && !c.over
 }
 
-// doom closes the channel soon, by its reader: closing waits for links, and the caller may be the goroutine that the machine runs on.
+// doom has the reader close the channel soon. Closing waits for links, and the caller may be the goroutine that runs
+// the machine.
 func (c *channel) doom(cause transfer.Cause) {
 	c.mu.Lock()
 	if c.doomed == nil {
@@ -159,19 +161,20 @@ func (c *channel) why() *transfer.Cause {
 	return c.doomed
 }
 
-// past is a deadline that makes whoever waits return at once.
+// past is a deadline that has passed: it ends a wait at once.
 var past = time.Unix(1, 0)
 
-// goodbyeWait is how long a side that said goodbye waits for the other to hang up. Closing earlier could reset the connection and
-// take the goodbye back.
+// goodbyeWait is how long a side that has said goodbye waits for the other to hang up. If it closed earlier, that could
+// reset the connection and destroy the goodbye.
 const goodbyeWait = 250 * time.Millisecond
 
-// close ends the channel once: links first, so that nothing lands after the machine hears of it. goodbye tells the peer why.
+// close ends the channel, once. Links end first, so that nothing lands after the machine hears of it. goodbye: tell the
+// peer why.
 func (c *channel) close(cause transfer.Cause, goodbye bool) {
 	c.closeIf(func() bool { return true }, cause, goodbye)
 }
 
-// closeIf closes the channel if that holds in the moment from which nothing is sent any more, and says whether it did.
+// closeIf closes the channel if still holds at the moment from which nothing more is sent, and says whether it did.
 func (c *channel) closeIf(still func() bool, cause transfer.Cause, goodbye bool) bool {
 	c.mu.Lock()
 	if c.over || !still() {
@@ -212,7 +215,8 @@ func (c *channel) status() Status {
 	}
 }
 
-// state is "dialing" until links are there or have had their time, whoever dials. It waits for no lock: a link user may hold mu.
+// state is "dialing" until the links are there or their time is over, whichever side dials. It takes no lock: mu may be
+// held while a link user runs.
 func (c *channel) state() string {
 	switch {
 	case c.ended.Load():

@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// corked is a TLS connection that hands the records of one Write to the kernel together. crypto/tls makes a system call of each record of
-// 16 KiB, and the kernel a segment of each call: a bulk stream loses a quarter of its rate by that. As with *tls.Conn, any goroutine
-// may call it. Its Close says farewell, and so waits for a peer that does not read: who cannot wait closes what is below.
+// corked is a TLS connection that hands all records of one Write to the kernel together. crypto/tls makes one system
+// call for each record of 16 KiB, and the kernel one segment of each call, which costs a bulk stream a quarter of its
+// rate. As with *tls.Conn, any goroutine may call it. Close says goodbye, and so may wait for a peer that does not
+// read. Who cannot wait must close the connection below.
 type corked struct {
 	*tls.Conn
 	below *cork
@@ -23,7 +24,7 @@ func newCorked(conn net.Conn, client bool, cfg *tls.Config) *corked {
 	return &corked{tls.Server(below, cfg), below}
 }
 
-// Write returns when the kernel has all of p, or with an error, after which nothing can be written any more.
+// Write returns when the kernel has all of p, or with an error, after which nothing more can be written.
 func (c *corked) Write(p []byte) (int, error) {
 	c.below.hold()
 	n, err := c.Conn.Write(p)
@@ -33,8 +34,8 @@ func (c *corked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// cork is the connection that records are written to. While somebody holds it they are kept, up to keptMost. The lock is held also while
-// the kernel takes them, so that none overtakes another; the cork's Close needs no lock, and ends a write that waits.
+// cork is the connection below TLS. It keeps records, up to keptMost, while somebody holds it. The lock is held even
+// while the kernel takes them, so that none overtakes another. Close needs no lock, and ends a write that waits.
 type cork struct {
 	net.Conn
 	mu      sync.Mutex
@@ -43,7 +44,7 @@ type cork struct {
 	err     error // why a write failed
 }
 
-// keptMost is from where records are written although more follow. It holds what a data link writes at once.
+// keptMost is the size from which records are written although more follow. All that a data link writes at once fits.
 const keptMost = 80 << 10
 
 func (c *cork) hold() {
@@ -52,7 +53,7 @@ func (c *cork) hold() {
 	c.mu.Unlock()
 }
 
-// release writes what is kept, of other holders too.
+// release writes what is kept, including records of other holders.
 func (c *cork) release() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +61,7 @@ func (c *cork) release() error {
 	return c.write()
 }
 
-// Write is for crypto/tls, which gives it whole records.
+// Write is for crypto/tls, which passes whole records.
 func (c *cork) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +75,7 @@ func (c *cork) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write gives to the kernel what is kept. It is called with the lock held.
+// write gives the kernel what is kept. It is called with the lock held.
 func (c *cork) write() error {
 	if len(c.kept) > 0 && c.err == nil {
 		_, c.err = c.Conn.Write(c.kept)

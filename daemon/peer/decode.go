@@ -9,7 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Limits of what a peer may say; the same numbers as for a client's operations.
+// Limits on what a peer may say, with the same numbers as for a client's operations.
 const (
 	maxKey, minToken, maxToken = 256, 16, 32
 	maxContent, maxTrace       = 64, 64
@@ -20,9 +20,9 @@ const (
 	maxResend                  = 1 << 20
 )
 
-// decode turns the body of a frame into a machine's message, or says what is malformed about it. It is the last to see a peer's raw
-// numbers: lengths, counts and enumerations are in range afterwards; meaning is the machine's business. The message does
-// not refer to body, and what it takes is bounded by a small multiple of body's length.
+// decode turns the body of a frame into a message for the machine, or says what is malformed about it. Nobody after it
+// sees a peer's raw numbers: lengths, counts and enumerations are then in range. What they mean is the machine's
+// business. The message does not refer to body, and its memory is bounded by a small multiple of body's length.
 func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, error) {
 	switch kind {
 	case kindLayout:
@@ -71,8 +71,8 @@ func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, err
 	return nil, malformed("a frame of unknown kind %d", kind)
 }
 
-// decodeLayout refuses what is no layout: the machine would ask for it again and again. What is one is part of the
-// protocol's version, so no honest peer is hit.
+// decodeLayout refuses a blob that is not a layout, since the machine would ask for it again and again. What a layout
+// is belongs to the protocol's version, so this hits no honest peer.
 func decodeLayout(body []byte) (transfer.Msg, error) {
 	f := fields{what: "layout", b: body}
 	var d, blob []byte
@@ -220,7 +220,7 @@ func decodeKey(body []byte, known *names) (transfer.Msg, error) {
 	return m, f.err
 }
 
-// needKey: what asks for a key has one, and a token of a length that is hard to guess.
+// needKey requires a key, and a token long enough to be hard to guess.
 func (f *fields) needKey(key, token []byte) {
 	if len(key) == 0 {
 		f.fail("%s without a key", f.what)
@@ -230,7 +230,7 @@ func (f *fields) needKey(key, token []byte) {
 	}
 }
 
-// duration keeps a peer's durations within what sums of them can hold: 30 days.
+// duration limits a peer's duration to 30 days, so that sums of durations cannot overflow.
 func duration(ns uint64) transfer.Time {
 	const most = 30 * 24 * 3600 * 1e9
 	return transfer.Time(min(ns, uint64(most), math.MaxInt64))

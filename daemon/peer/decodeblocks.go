@@ -29,7 +29,7 @@ func (f *fields) rank(to []transfer.RankRef) []transfer.RankRef {
 	return append(to, r)
 }
 
-// list appends a BlockList; budget bounds the ids of the whole message.
+// list appends a BlockList. budget bounds the ids of the whole message.
 func (f *fields) list(to []layout.BlockList, budget *int) []layout.BlockList {
 	if len(to) == layout.MaxGroups {
 		f.fail("%s has more than %d block lists", f.what, layout.MaxGroups)
@@ -75,8 +75,8 @@ func (f *fields) list(to []layout.BlockList, budget *int) []layout.BlockList {
 	return append(to, l)
 }
 
-// decodeRun reads ids of which only the first was said. Those that would cost memory are said one by one: that of a peer's message is
-// bounded by the message's length.
+// decodeRun decodes a run of ids, of which only the first is sent. It accepts only runs that cost no memory. A peer
+// must send other ids one by one, so the length of its message bounds their memory.
 func decodeRun(b []byte, count uint32) ([]uint32, error) {
 	first, err := layout.DecodeIDs(b, 1)
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *fields) by(to map[uint32][]layout.BlockList, budget *int) map[uint32][]
 	return to
 }
 
-// digest wants exactly the length of one.
+// digest requires the exact length of a digest.
 func (f *fields) digest(b []byte) (d [32]byte) {
 	if len(b) != len(d) {
 		f.fail("%s: layout digest of %d bytes, want %d", f.what, len(b), len(d))

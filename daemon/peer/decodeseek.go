@@ -6,7 +6,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Limits of what a peer may say about pipes and lookup buffers; the same numbers as for a client's operations.
+// Limits on what a peer may say about pipes and lookup buffers, with the same numbers as for a client's operations.
 const (
 	maxName   = 256
 	maxMeta   = 720

@@ -155,7 +155,7 @@ func decodeKeyAck(body []byte) (transfer.Msg, error) {
 	return m, f.err
 }
 
-// cause reads a Cause. A reason that a newer peer has and this daemon does not keeps its text.
+// cause reads a Cause. A newer peer's reason that this daemon does not know becomes Unavailable and keeps its text.
 func (f *fields) cause() (c transfer.Cause) {
 	in := f.message("cause")
 	for in.next() {
@@ -174,7 +174,7 @@ func (f *fields) cause() (c transfer.Cause) {
 	return c
 }
 
-// needReason: what ends a transfer, or puts it off, says why. OK would read as if it were done.
+// needReason requires a failure's reason of a message that ends or delays a transfer. OK would read as if it were done.
 func (f *fields) needReason(c transfer.Cause) {
 	if c.Reason == transfer.OK {
 		f.fail("%s.cause.reason 0, must be that of a failure", f.what)

@@ -13,22 +13,24 @@ import (
 const (
 	// dialTimeout bounds one attempt: connect, handshake, hello.
 	dialTimeout = 5 * time.Second
-	// lookUpTimeout bounds the lookup before it. A resolver gives each name server 5 s: with less the second one is not asked where the first is dead.
+	// lookUpTimeout bounds the lookup before it. A resolver gives each name server 5 s. With less than this, the second
+	// name server would not be asked if the first is dead.
 	lookUpTimeout = 12 * time.Second
-	// maxDialing bounds the attempts under way that clients' hints ask for, and again those to addresses that failed lately, most of which rest:
-	// whoever names many such keeps out nobody whose address is good. Configured peers are not counted.
+	// maxDialing bounds the attempts under way that clients' hints ask for. Attempts at addresses that failed lately,
+	// most of which are resting, have the same bound of their own. So a client that names many such keeps nobody from a
+	// good address. Configured peers do not count.
 	maxDialing = 128
 )
 
-// dial is an attempt under way; later hints that lead to the same target join it.
+// dial is an attempt under way. Later hints that lead to the same target join it.
 type dial struct {
 	hints []string
 	again bool // the last attempt failed
 }
 
-// Dial makes sure that there is a channel to the peer that hint names: PeerUp or DialFailed follows. Attempts to an address that
-// keeps failing are spread out with jitter, so a caller may ask again at once. A hint that leads to this very node is answered
-// by a PeerUp with its own name.
+// Dial makes sure that there is a channel to the peer that hint names. PeerUp or DialFailed follows. Attempts at an
+// address that keeps failing are spread out with jitter, so a caller may ask again at once. A hint that leads to this
+// very node is answered by a PeerUp with its own name.
 func (m *Manager) Dial(hint string) {
 	if c := m.channelOf(hint); c != nil && c.announce(hint) {
 		return
@@ -44,7 +46,7 @@ func (m *Manager) Dial(hint string) {
 	}
 }
 
-// begin starts an attempt, or joins one; false when too many are under way.
+// begin starts an attempt or joins one. False: too many are under way.
 func (m *Manager) begin(t target, hint string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +67,8 @@ func (m *Manager) begin(t target, hint string) bool {
 	return true
 }
 
-// hinted counts the attempts under way that hints ask for, those to addresses that failed lately or the others. Called with mu held.
+// hinted counts the attempts under way that hints ask for: with again those at addresses that failed lately, else the
+// others. The caller holds mu.
 func (m *Manager) hinted(again bool) (n int) {
 	for t, d := range m.dialing {
 		if t.node == "" && d.again == again {
@@ -75,7 +78,8 @@ func (m *Manager) hinted(again bool) (n int) {
 	return n
 }
 
-// attempt dials once, after the pause that earlier failures earned; or leads elsewhere what the configuration has elsewhere by then.
+// attempt dials once, after the pause that earlier failures have earned. If the configuration has another address for
+// the node by then, or none, the hints are dialed anew instead.
 func (m *Manager) attempt(d *dial, t target) {
 	if m.rest(t) {
 		for _, h := range m.leave(d, t) {
@@ -93,7 +97,7 @@ func (m *Manager) attempt(d *dial, t target) {
 	delete(m.dialing, t)
 	hints := d.hints
 	switch {
-	case fresh: // whether it lasts, its end says
+	case fresh: // its end will say whether it lasted
 	case err == nil || errors.Is(err, errSelf):
 		m.answered(t.addr)
 	default:
@@ -119,7 +123,7 @@ func (m *Manager) attempt(d *dial, t target) {
 	}
 }
 
-// leave ends an attempt before it dials, and returns who asked for it.
+// leave ends an attempt before it dials, and returns the hints that asked for it.
 func (m *Manager) leave(d *dial, t target) (hints []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,14 +131,14 @@ func (m *Manager) leave(d *dial, t target) (hints []string) {
 	return d.hints
 }
 
-// announceOther is for a channel that was replaced at once, by the one that its node had opened at the same time.
+// announceOther announces the channel that replaced c at once: the one that its node had opened at the same time.
 func (m *Manager) announceOther(c *channel, hint string) bool {
 	now := m.channelOf(c.node)
 	return now != nil && now != c && now.announce(hint)
 }
 
-// connect opens a connection and agrees on a channel, or finds the one that there is. A dial that the other side refuses because it
-// dialed too ends with the channel that the other side opened.
+// connect opens a connection and agrees on a channel, or finds an existing one. If the other side refuses because it
+// has dialed too, connect returns the channel that the other side opened.
 func (m *Manager) connect(t target) (c *channel, fresh bool, err error) {
 	if won := m.channelOf(t.node); won != nil { // it came while this attempt rested
 		return won, false, nil
@@ -175,8 +179,8 @@ func (m *Manager) dialedTo(addrs []string) *channel {
 	return nil
 }
 
-// dialAny connects from an address of this node (nil: the routes choose it) to the first address that answers. Each gets its share of the time
-// that is left.
+// dialAny connects to the first address that answers, from an address of this node (nil: the routes choose one). Each
+// attempt gets its share of the time that is left.
 func dialAny(ctx context.Context, from *net.TCPAddr, addrs []string) (*net.TCPConn, error) {
 	var errs []error
 	for i, a := range addrs {

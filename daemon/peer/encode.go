@@ -12,7 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// The kinds of Frame by their field numbers in peer.proto.
+// The kinds of Frame, by their field numbers in peer.proto.
 const (
 	kindHello      protowire.Number = 2
 	kindHeartbeat  protowire.Number = 3
@@ -39,7 +39,8 @@ const (
 	kindUnbindAck  protowire.Number = 29
 )
 
-// appendMsg appends a machine's message as a frame, to a peer that knows runs of ids or not. On error dst comes back as it was.
+// appendMsg appends a message of the machine as a frame. runs: the peer understands runs of ids. On error dst is
+// returned unchanged.
 func appendMsg(dst []byte, epoch uint64, m transfer.Msg, runs bool) ([]byte, error) {
 	f := framer{writer: writer{b: dst, runs: runs}, from: len(dst)}
 	w := &f.writer
@@ -117,7 +118,7 @@ type framer struct {
 	body open
 }
 
-// start begins a frame of that kind; guess is about as long as its fields are.
+// start begins a frame of that kind. guess is about the length of its fields.
 func (f *framer) start(epoch uint64, kind protowire.Number, guess int) {
 	f.b = append(f.b, 0, 0, 0, 0)
 	f.uint(1, epoch)
@@ -245,7 +246,7 @@ func putBy(w *writer, num protowire.Number, in map[uint32][]layout.BlockList) {
 	}
 }
 
-// said is what is written of ids: of a run the first alone, if the peer knows what that means.
+// said returns the ids to write: only the first of a run, if the peer understands runs.
 func (w *writer) said(ids []uint32) []uint32 {
 	if w.runs && layout.IsAdjacent(ids) {
 		return ids[:1:1]
@@ -253,7 +254,7 @@ func (w *writer) said(ids []uint32) []uint32 {
 	return ids
 }
 
-// guess is about the encoded length of lists: ids at random places take two or three bytes.
+// guess estimates the encoded length of lists: ids at random places take two or three bytes.
 func (w *writer) guess(lists []layout.BlockList) int {
 	n := 0
 	for i := range lists {

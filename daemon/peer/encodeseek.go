@@ -6,7 +6,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// putEnds writes the messages about pipes and lookup buffers; false: it is none of them.
+// putEnds writes a message about pipes and lookup buffers. False: m is none.
 func (f *framer) putEnds(epoch uint64, m transfer.Msg) bool {
 	w := &f.writer
 	switch m := m.(type) {

@@ -12,7 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// finalError will not go away by trying again: somebody has to change something.
+// finalError is an error that trying again will not remove: somebody has to change something.
 type finalError struct{ cause transfer.Cause }
 
 func (e *finalError) Error() string { return e.cause.Text }
@@ -23,7 +23,7 @@ func finally(r transfer.Reason, format string, args ...any) *finalError {
 	return &finalError{transfer.Cause{Reason: r, Text: fmt.Sprintf(format, args...)}}
 }
 
-// malformedError is what no honest peer sends; it ends the connection and is counted.
+// malformedError is about something that no honest peer sends. It ends the connection and is counted.
 type malformedError struct{ text string }
 
 func (e *malformedError) Error() string { return e.text }
@@ -37,14 +37,15 @@ func isMalformed(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// duplicateError: a channel with that node is open already, or was opened by the node at the same time. by is who found out, "" this side.
+// duplicateError says that a channel with that node is open already, or was opened by the node at the same time. by is
+// the node that found out, "" for this one.
 type duplicateError struct{ node, by string }
 
 func (e *duplicateError) Error() string {
 	return fmt.Sprintf("node %q has a channel with this one already", e.node)
 }
 
-// peerError is what became of a connection whose other side had proved who it is.
+// peerError is an error of a connection whose other side had proved which node it is.
 type peerError struct {
 	node string
 	error
@@ -52,10 +53,10 @@ type peerError struct {
 
 func (e *peerError) Unwrap() error { return e.error }
 
-// errSelf: the address leads to this very daemon.
+// errSelf says that the address leads to this very daemon.
 var errSelf = errors.New("that is this node itself")
 
-// asCause keeps the reason of an error that has one; others mean that the peer cannot be reached.
+// asCause keeps the reason of an error that has one. Any other error means that the peer cannot be reached.
 func asCause(err error, prefix string) transfer.Cause {
 	var f *finalError
 	if errors.As(err, &f) {
@@ -64,7 +65,7 @@ func asCause(err error, prefix string) transfer.Cause {
 	return transfer.Cause{Reason: transfer.PeerGone, Text: prefix + err.Error()}
 }
 
-// tlsError makes those errors final that say that the two sides do not trust each other.
+// tlsError makes an error final if it says that the two sides do not trust each other.
 func tlsError(what string, err error) error {
 	var untrusted *pki.UntrustedError
 	var plain tls.RecordHeaderError
@@ -80,7 +81,7 @@ func tlsError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// gone tells whether the other side just went away, which is no news when nobody had met it yet.
+// gone says whether the other side just went away, which is no news when nobody had met it yet.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }

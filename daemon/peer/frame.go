@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// maxFrame bounds one control frame: a million block ids of each side at five bytes, and some.
+	// maxFrame bounds one control frame: a million block ids of each side at five bytes, and some more.
 	maxFrame = 16 << 20
-	// maxHello bounds the first frame, which comes from somebody who has not said yet who it is.
+	// maxHello bounds the first frame, whose sender has not said yet who it is.
 	maxHello = 16 << 10
-	// readBuffer is what a channel reads ahead; frames that fit are worked off where they lie.
+	// readBuffer is how much a channel reads ahead. Frames that fit are decoded where they lie.
 	readBuffer = 64 << 10
 )
 
-// frame is one message of the control connection. Body lies in the reader's buffer and is valid until the next frame is read.
+// frame is one message of the control connection. body lies in the reader's buffer; it is valid until the next frame is
+// read.
 type frame struct {
 	epoch uint64
 	kind  protowire.Number
@@ -34,8 +35,8 @@ type frame struct {
 type frames struct {
 	came tally
 	r    *bufio.Reader
-	held int    // bytes of the last frame, still in r's buffer
-	big  []byte // for frames that do not fit it
+	held int    // bytes of the last frame that are still in r's buffer
+	big  []byte // for frames that do not fit r's buffer
 }
 
 func newFrames(r io.Reader) *frames {
@@ -44,7 +45,7 @@ func newFrames(r io.Reader) *frames {
 	return fs
 }
 
-// tally counts what comes, which any goroutine may ask: a frame can take long on its way.
+// tally counts the bytes that arrive. Any goroutine may read the count: a frame can take long to arrive.
 type tally struct {
 	from io.Reader
 	n    atomic.Int64
@@ -56,7 +57,7 @@ func (t *tally) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads one frame of at most limit bytes. Errors are malformedError or the connection's.
+// next reads one frame of at most limit bytes. An error is a malformedError or the connection's.
 func (fs *frames) next(limit int) (frame, error) {
 	_, _ = fs.r.Discard(fs.held)
 	fs.held = 0
@@ -78,7 +79,7 @@ func (fs *frames) next(limit int) (frame, error) {
 	return parseFrame(b)
 }
 
-// more says whether another frame has come already, so that next would not wait.
+// more says whether another whole frame has arrived, so that next would not wait.
 func (fs *frames) more() bool {
 	n := fs.r.Buffered() - fs.held
 	if n < 4 {
@@ -115,7 +116,7 @@ func (fs *frames) body(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// parseFrame finds the one kind that a frame is of.
+// parseFrame finds the one kind of a frame.
 func parseFrame(b []byte) (frame, error) {
 	var out frame
 	f := fields{what: "frame", b: b}
@@ -123,7 +124,7 @@ func parseFrame(b []byte) (frame, error) {
 		switch {
 		case f.num == 1:
 			out.epoch = f.uint()
-		case f.typ != protowire.BytesType: // something that a newer peer says of the frame
+		case f.typ != protowire.BytesType: // a newer peer says something about the frame
 		case out.kind != 0:
 			f.fail("a frame of two kinds, %d and %d", out.kind, f.num)
 		default:
@@ -156,7 +157,7 @@ func appendHeartbeat(dst []byte, epoch, seq uint64, reply bool) ([]byte, error) 
 	return f.finish()
 }
 
-// appendAddresses is a heartbeat that says where its sender's NICs are now.
+// appendAddresses appends a heartbeat that says where its sender's NICs are now.
 func appendAddresses(dst []byte, epoch, seq uint64, now *peerpb.Addresses) ([]byte, error) {
 	body, err := proto.Marshal(now)
 	if err != nil {
@@ -169,7 +170,7 @@ func appendAddresses(dst []byte, epoch, seq uint64, now *peerpb.Addresses) ([]by
 	return f.finish()
 }
 
-// decodeHeartbeat reads one. moved is nil unless it has addresses.
+// decodeHeartbeat decodes a heartbeat. moved is nil unless it has addresses.
 func decodeHeartbeat(body []byte) (seq uint64, reply bool, moved *peerpb.Addresses, err error) {
 	f := fields{what: "heartbeat", b: body}
 	for f.next() {

@@ -11,11 +11,11 @@ import (
 // silences is how many heartbeats a peer may miss.
 const silences = 3
 
-// beat keeps the channel alive, measures its round trip, notices a silent peer, and closes a channel that nobody uses. Only
-// durations on this node's own monotonic clock are compared.
+// beat keeps the channel alive, measures its round trip, notices a silent peer, and closes a channel that nobody uses.
+// It compares only durations on this node's own monotonic clock.
 func (c *channel) beat() {
 	every := int64(c.m.cfg.Heartbeat)
-	next := c.m.clock() + every // beat
+	next := c.m.clock() + every // next beat
 	wake, tried := next, int64(0)
 	t := time.NewTimer(time.Duration(every))
 	defer t.Stop()
@@ -27,11 +27,11 @@ func (c *channel) beat() {
 		}
 		now := c.m.clock()
 		if now-wake > every {
-			// It was this process that stood still. What the peer said meanwhile has not been read yet.
+			// This process stood still. What the peer said meanwhile has not been read yet.
 			c.heard.Store(max(c.heard.Load(), now-(silences-1)*every))
 			c.drained.Store(max(c.drained.Load(), now-every))
 		}
-		if c.behind.Load() || c.running.Load() { // it is this node that does not listen
+		if c.behind.Load() || c.running.Load() { // this node is not listening
 			c.heard.Store(now)
 		}
 		if cause, over := c.silent(now); over {
@@ -51,7 +51,7 @@ func (c *channel) beat() {
 			next = now + int64(pulse.Until(time.Duration(every)))
 			if c.m.rough.due(c.node) && now-tried >= int64(roughFirst) {
 				tried = now
-				c.spreadAgain() // ways that led nowhere may lead somewhere by now
+				c.spreadAgain() // ways that led nowhere may work by now
 			}
 		}
 		wake = min(next, c.heard.Load()+silences*every)
@@ -59,17 +59,18 @@ func (c *channel) beat() {
 	}
 }
 
-// heardLeast is how much of a frame has to come for its sender to be heard before all of it is there: a frame of many block ids takes longer than
-// three heartbeats on a slow way, and a byte now and then is no sign of life. Of what is encrypted it comes in records of up to 16 KiB.
+// heardLeast is how many bytes of an unfinished frame count as a sign of life. A frame of many block ids takes longer
+// than three heartbeats on a slow way, but a byte now and then is no sign of life. Encrypted bytes arrive in records of
+// up to 16 KiB.
 const heardLeast = 1 << 10
 
-// hears notes that the peer was heard, with all that has come so far.
+// hears notes that the peer was heard, with all bytes that have arrived so far.
 func (c *channel) hears(now int64) {
 	c.heard.Store(now)
 	c.noted.Store(c.in.came.n.Load())
 }
 
-// silent says whether the peer has been for too long, and how that is called.
+// silent says whether the peer has been silent for too long, and the cause to report.
 func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
 	if c.in.came.n.Load()-c.noted.Load() >= heardLeast {
 		c.hears(now)
@@ -79,7 +80,8 @@ func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
 		"peer %q has been silent for %s (%d heartbeats)", c.node, quiet.Round(time.Millisecond), silences)}, quiet >= silences*c.m.cfg.Heartbeat
 }
 
-// deaf says whether the peer reads nothing of all that waits for it. That much waits is no sign of it.
+// deaf says whether the peer reads nothing of a large backlog, and the cause to report. A large backlog alone is no
+// sign of that.
 func (c *channel) deaf(now int64) (why transfer.Cause, over bool) {
 	waits := c.waiting()
 	stuck := time.Duration(now - c.drained.Load())
@@ -98,17 +100,17 @@ func (c *channel) retire(now int64) bool {
 		c.worked.Store(now)
 		return false
 	}
-	unused := func() bool { return c.worked.Load() == worked } // it can have come into use since that was asked
+	unused := func() bool { return c.worked.Load() == worked } // it may have come into use while Busy was asked
 	return c.closeIf(unused, transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true)
 }
 
-// prod asks for a sign of life now, when somebody doubts the channel.
+// prod asks the peer for a sign of life at once. It is called when something casts doubt on the channel.
 func (c *channel) prod() {
 	now := uint64(c.m.clock())
 	_ = c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, now, false) })
 }
 
-// heartbeat answers one, or learns from the answer to its own.
+// heartbeat answers a heartbeat, or learns from the answer to this node's own.
 func (c *channel) heartbeat(body []byte) error {
 	seq, reply, moved, err := decodeHeartbeat(body)
 	if err != nil {
@@ -123,7 +125,7 @@ func (c *channel) heartbeat(body []byte) error {
 	}
 	if !reply {
 		if c.waiting() > maxQueued {
-			return nil // it hears what waits, if it hears anything
+			return nil // the peer hears what waits, if it hears anything
 		}
 		return c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, seq, true) })
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// ALPN names, and the four bytes that begin a connection without TLS.
+// ALPN names, and the first four bytes of a connection without TLS.
 const (
 	alpnControl  = "kvpipe/1"
 	alpnData     = "kvpipe-data/1"
@@ -29,13 +29,13 @@ const (
 	plainLink    = "KVPL"
 )
 
-// Reasons of a Close that answers a Hello, beside those of transfer.Reason.
+// Reasons of a Close that answers a Hello, besides those of transfer.Reason.
 const (
-	closeDuplicate = 1000 // of two channels opened at the same time; the text is the name of the node that says so
-	closeSelf      = 1001 // the dialer is who it dialed
+	closeDuplicate = 1000 // one of two channels opened at the same time; the text names the node that says so
+	closeSelf      = 1001 // the dialer has dialed itself
 )
 
-// machine is this machine's name, as long as it is up. nil: it has none.
+// machine returns a name of this machine that lasts until it reboots. nil: it has none.
 func machine() []byte {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -45,8 +45,9 @@ func machine() []byte {
 	return hash[:16]
 }
 
-// machine is what this side says of where it is, beside that connection: nothing where it cannot lead to a daemon of this machine, or data links are
-// encrypted all the same. Addresses alone prove nothing: behind a forwarder at each end (kubectl port-forward, ssh -L) both sides see loopback.
+// machine returns the machine's name to send on a connection, nil if the connection cannot lead to a daemon on this
+// machine or data links are encrypted anyway. Addresses alone prove nothing: with a forwarder at each end (kubectl
+// port-forward, ssh -L) both sides see loopback.
 func (m *Manager) machine(c net.Conn) []byte {
 	if m.cfg.EncryptLoopback || !transport.Loopback(c.LocalAddr()) || !transport.Loopback(c.RemoteAddr()) {
 		return nil
@@ -54,7 +55,8 @@ func (m *Manager) machine(c net.Conn) []byte {
 	return m.cfg.machine
 }
 
-// whyPlain says why data links go without TLS; "": they do not. here: both ends are on this machine, where nobody else can listen.
+// whyPlain says why data links use no TLS; "": they use it. here: both ends are on this machine, where nobody else can
+// listen.
 func (m *Manager) whyPlain(h *peerpb.Hello, here bool) string {
 	switch {
 	case m.cfg.Insecure:
@@ -79,7 +81,7 @@ func (m *Manager) hello(c net.Conn, own []Address) *peerpb.Hello {
 	return h
 }
 
-// own are this node's addresses, for a Hello.
+// own returns this node's addresses, for a Hello.
 func (m *Manager) own() []Address {
 	if m.cfg.Rails == nil {
 		return nil
@@ -87,7 +89,7 @@ func (m *Manager) own() []Address {
 	return m.cfg.Rails.Own()
 }
 
-// readHello reads the first frame of a connection, which the other side may use to refuse.
+// readHello reads the first frame of a connection. The other side may use it to refuse.
 func readHello(in *frames) (*peerpb.Hello, error) {
 	f, err := in.next(maxHello)
 	switch {
@@ -105,7 +107,7 @@ func readHello(in *frames) (*peerpb.Hello, error) {
 	return h, nil
 }
 
-// refusal is what the other side answered instead of a Hello.
+// refusal turns what the other side answered instead of a Hello into an error.
 func refusal(body []byte) error {
 	reason, text, err := decodeClose(body)
 	switch {
@@ -121,7 +123,8 @@ func refusal(body []byte) error {
 	return final(transfer.Reason(min(reason, uint32(transfer.Closed))), "refused: %s", text)
 }
 
-// greet is the dialing side of a new connection: TLS, Hello, Hello. The channel it returns is installed, and not up yet.
+// greet does the dialing side's part of a new connection: TLS, Hello, Hello. The channel that it returns is installed
+// but not up yet.
 func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*channel, error) {
 	conn, node, err := m.secure(ctx, tcp, true, alpnControl)
 	if err != nil {
@@ -196,7 +199,8 @@ func (m *Manager) sayHello(conn net.Conn, own []Address, lost uint64) error {
 	return nil
 }
 
-// acceptable checks who the other side is and that both speak a common version. node is what its certificate says.
+// acceptable checks who the other side is, and that both sides speak a common version. node is the name in its
+// certificate.
 func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 	switch {
 	case h.ProtoMin > m.cfg.Proto[1] || h.ProtoMax < m.cfg.Proto[0]:
@@ -215,17 +219,17 @@ func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 	return err
 }
 
-// nameOK says whether a peer can go by that name.
+// nameOK says whether a peer may have that name.
 func nameOK(s string) bool { return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " :/\r\n\t") }
 
-// unfit says whether that is nothing to show where people read.
+// unfit says whether a string should not be shown to people.
 func unfit(s string) bool {
 	return len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 const secretSize = 32
 
-// welcome is the accepting side. The channel that it returns is installed, and not up yet.
+// welcome does the accepting side's part. The channel that it returns is installed but not up yet.
 func (m *Manager) welcome(s sides, node string) (*channel, error) {
 	h, err := readHello(s.in)
 	if err != nil && gone(err) {
@@ -263,7 +267,7 @@ func (m *Manager) welcome(s sides, node string) (*channel, error) {
 	return c, nil
 }
 
-// refuse answers a Hello with the reason why not.
+// refuse answers a Hello with the reason for the refusal.
 func refuse(conn net.Conn, why error) {
 	cause := asCause(why, "")
 	reason, text := uint32(cause.Reason), cause.Text

@@ -8,15 +8,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// errGoodbye: the peer said why it closes the channel.
+// errGoodbye says why the peer closed the channel, in its own words.
 type errGoodbye struct{ text string }
 
 func (e *errGoodbye) Error() string { return "said goodbye: " + e.text }
 
-// errOver: the channel has ended meanwhile.
+// errOver says that the channel has ended meanwhile.
 var errOver = errors.New("the channel is over")
 
-// read is the reader. It hangs up when it ends, after the peer has if this side said goodbye.
+// read is the reader. It hangs up when it ends; if this side said goodbye, it waits for the peer to hang up first.
 func (c *channel) read() {
 	defer c.tcp.Close()
 	queued := false
@@ -32,7 +32,7 @@ func (c *channel) read() {
 			}
 		}
 		if queued && (err != nil || !c.in.more()) {
-			// What came together is answered together.
+			// What arrived together is answered together.
 			queued = false
 			c.workOff()
 		}
@@ -44,7 +44,7 @@ func (c *channel) read() {
 	}
 }
 
-// fail closes the channel for the reader's reason.
+// fail closes the channel because of the reader's error.
 func (c *channel) fail(err error) {
 	if c.ended.Load() {
 		return
@@ -67,8 +67,8 @@ func (c *channel) fail(err error) {
 	c.close(c.gone(err), false)
 }
 
-// handle takes one frame; queued: it was a message for the machine. Frames of another epoch belong to a channel that is over and are
-// dropped.
+// handle handles one frame. queued: it was a message for the machine. Frames of another epoch belong to a channel that
+// is over, and are dropped.
 func (c *channel) handle(f frame) (queued bool, err error) {
 	if f.epoch != c.epoch && f.kind != kindHello {
 		return false, nil

@@ -9,12 +9,12 @@ import (
 // maxLost bounds the nodes whose last channel is remembered.
 const maxLost = 4096
 
-// install makes c the node's channel. Of two channels opened at the same time the one dialed by the node whose name sorts first stays;
-// a node that restarted, or knows its old channel to be over, always gets the new one.
+// install makes c the node's channel. Of two channels opened at the same time, the one dialed by the node whose name
+// sorts first stays. A node that has restarted, or knows that its old channel is over, always gets the new one.
 func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 	defer func() {
 		if err != nil {
-			c.cancel() // nobody will close it
+			c.cancel() // nobody will close this channel
 		}
 	}()
 	m.mu.Lock()
@@ -34,7 +34,7 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 		m.stats.Reconnects++
 	}
 	if old != nil {
-		m.remember(old) // links of it may be on their way
+		m.remember(old) // its links may still be on their way
 	}
 	m.mu.Unlock()
 	if old != nil {
@@ -43,8 +43,8 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 	return nil
 }
 
-// keeps says whether old stays although c, of the same two daemons, is there. Who knows by a certificate whom it dialed does not
-// dial twice; without one it finds out too late.
+// keeps says whether old stays although c, a channel of the same two daemons, is there. With certificates a node knows
+// whom it has dialed and does not dial twice. When insecure, it finds out too late, so a channel that is up stays.
 func (m *Manager) keeps(old, c *channel) bool {
 	if m.cfg.Insecure && old.isUp() {
 		return true
@@ -52,7 +52,7 @@ func (m *Manager) keeps(old, c *channel) bool {
 	return old.dialed != c.dialed && old.dialed == (m.cfg.Node < c.node)
 }
 
-// uninstall forgets c, which cause ended, if it is still the node's channel.
+// uninstall forgets c, which ended because of cause, if it is still the node's channel.
 func (m *Manager) uninstall(c *channel, cause transfer.Cause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,10 +64,10 @@ func (m *Manager) uninstall(c *channel, cause transfer.Cause) {
 	m.outlived(c, cause)
 }
 
-// remember keeps the epoch of a channel that is over. Called with mu held.
+// remember keeps the epoch of a channel that is over. The caller holds mu.
 func (m *Manager) remember(c *channel) {
 	if _, again := m.lost[c.node]; !again && len(m.lost) >= maxLost {
-		for node := range m.lost { // any: forgetting costs the peer a wait for its heartbeats at most
+		for node := range m.lost { // any one: at worst its peer has to wait for missing heartbeats
 			delete(m.lost, node)
 			break
 		}
@@ -75,7 +75,7 @@ func (m *Manager) remember(c *channel) {
 	m.lost[c.node] = c.epoch
 }
 
-// lostEpoch is the epoch of the last channel with the node, by whichever name is known, 0 if there was none.
+// lostEpoch returns the epoch of the last channel with the node, by whichever name is known; 0 if there was none.
 func (m *Manager) lostEpoch(certified, wanted string) uint64 {
 	if certified == "" {
 		certified = wanted
@@ -85,7 +85,7 @@ func (m *Manager) lostEpoch(certified, wanted string) uint64 {
 	return m.lost[certified]
 }
 
-// byEpoch finds the channel that the peer dialed, by the epoch that this side drew for it. stale: it is over.
+// byEpoch finds a channel that the peer dialed, by the epoch that this side drew for it. stale: it is over.
 func (m *Manager) byEpoch(epoch uint64) (c *channel, stale bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

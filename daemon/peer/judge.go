@@ -8,9 +8,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// judge closes channels whose peers the CAs of now do not vouch for. Handshakes alone would leave them to somebody whose CA was taken out, for
-// as long as they are used. A certificate that expires is shown in time, and its channel stays. Heartbeats call, so that nothing wakes up where
-// there is no channel; they do not look themselves, since a file system can keep whoever asks it waiting.
+// judge closes channels whose peers' certificates the present CAs do not vouch for. Without it, a peer whose CA was
+// removed would keep its channel for as long as it is used, since only handshakes check. An expired certificate ends no
+// channel; expiry is reported in time. Heartbeats wake the judge, so nothing wakes up where there is no channel. They
+// do not check by themselves, because a file system may keep its readers waiting.
 func (m *Manager) judge() {
 	for {
 		select {
@@ -35,7 +36,7 @@ func (m *Manager) callJudge() {
 	}
 }
 
-// vouched judges the peer by CAs by which it was not judged yet.
+// vouched judges the peer by roots, unless it was judged by them before.
 func (c *channel) vouched(roots *x509.CertPool) error {
 	secured, ok := c.conn.(*corked)
 	if !ok || roots == nil || roots == c.roots {

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// linkHelloSize: "KVPL", u32 index, u64 epoch, u32 serial, u32 zero, 32 bytes of HMAC-SHA256 over these 24 with the channel's
-	// secret, 8 zero; all little endian. The answer is one byte, linkAccepted; refused links are closed.
+	// linkHelloSize: "KVPL", u32 index, u64 epoch, u32 serial, u32 zero, 32 bytes of HMAC-SHA256 over these 24 bytes
+	// with the channel's secret, 8 zero bytes; all little endian. The answer is one byte, linkAccepted. Refused links
+	// are closed.
 	linkHelloSize = 64
 	linkSaid      = 24
 	linkAccepted  = 1
 )
 
-// linkHello is the first thing on a data link.
+// linkHello is the first message on a data link.
 type linkHello struct {
 	index, serial uint32
 	epoch         uint64
@@ -59,7 +60,8 @@ func prove(secret, said []byte) []byte {
 	return h.Sum(nil)
 }
 
-// acceptLink checks a link's hello, of which head has been read. node is who the certificate names, "" for plain links.
+// acceptLink checks a link's hello, whose first bytes, head, have been read. node is the name in the certificate, ""
+// for plain links.
 func (m *Manager) acceptLink(s sides, head []byte, node string) error {
 	var b [linkHelloSize]byte
 	n := copy(b[:], head)
@@ -95,15 +97,15 @@ func (m *Manager) acceptLink(s sides, head []byte, node string) error {
 	return nil
 }
 
-// window remembers which numbers came, as far as they can come out of order: links are opened side by side.
+// window remembers which numbers came, as far back as they can arrive out of order: links are opened side by side.
 type window struct {
 	top  uint32    // the highest so far; numbers begin with 1
-	seen [4]uint64 // bit n: top - n came
+	seen [4]uint64 // bit n: top-n came
 }
 
 const windowSize = 256
 
-// fresh says once for each number that it has not come before. Numbers too far below the highest are not fresh.
+// fresh says whether n has not come before, and notes it. Numbers too far below the highest are not fresh.
 func (w *window) fresh(n uint32) bool {
 	if n > w.top {
 		w.shift(n - w.top)

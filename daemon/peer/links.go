@@ -19,25 +19,25 @@ import (
 // maxStreams bounds the links of a channel.
 const maxStreams = 64
 
-// links are a channel's data connections. The side that dialed the channel dials them too; each proves with a secret of its own,
-// derived from the channel's and used once, that it belongs to the channel.
+// links are a channel's data connections. The side that dialed the channel dials them too. Each link proves that it
+// belongs to the channel with a secret of its own, derived from the channel's and used once.
 type links struct {
 	want  int
 	here  bool // both ends are on one machine
 	plain bool
-	why   string // plain: "insecure", "data_plain", "loopback"
+	why   string // why plain: "insecure", "data_plain", "loopback"
 
 	mu     sync.Mutex
 	up     []*transport.Link // by index; nil: down
-	at     []ends            // by index: where a link goes
-	aim    []ends            // by index: where it goes or is about to
+	at     []ends            // by index: where the link goes
+	aim    []ends            // by index: where the link goes or is about to go
 	moving []bool            // by index
 	theirs []Address
-	told   []Address // this node's, as the peer knows them
-	serial uint32    // dialing side: numbers the attempts
+	told   []Address // this node's addresses, as the peer knows them
+	serial uint32    // dialing side: number of the last attempt
 	seen   window    // accepting side: the numbers that came
 	full   chan struct{}
-	filled bool // full is closed: all wanted links came, or it is no use to wait
+	filled bool // full is closed: all links came, or waiting is no use
 }
 
 func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
@@ -49,7 +49,7 @@ func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
 	l.up, l.at, l.full = make([]*transport.Link, l.want), make([]ends, l.want), make(chan struct{})
 	l.aim = make([]ends, l.want)
 	l.moving = make([]bool, l.want)
-	l.theirs, _ = decodeAddresses(h.Addresses) // acceptable looked at them
+	l.theirs, _ = decodeAddresses(h.Addresses) // acceptable has checked them
 	l.complete()
 }
 
@@ -65,7 +65,7 @@ func (l *links) count() int {
 	return n
 }
 
-// came notes that a link is up, and where it goes. It takes the place of another with its index.
+// came notes that a link is up, and where it goes. It replaces an older link of the same index.
 func (l *links) came(link *transport.Link, at ends) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,15 +73,15 @@ func (l *links) came(link *transport.Link, at ends) {
 	l.complete()
 }
 
-// complete looks whether all links are up. The caller holds mu.
+// complete checks whether all links are up. The caller holds mu.
 func (l *links) complete() {
 	if !slices.Contains(l.up, nil) {
 		l.fill()
 	}
 }
 
-// lost notes that a link is gone, and says whether its successor is still to be asked for: one that moves loses its old connection first,
-// at times, and one whose successor has come is told of late.
+// lost notes that a link is gone, and says whether to ask for a successor. None is needed for a link that moves, which
+// may lose its old connection first, nor for one that has been replaced already and is reported late.
 func (l *links) lost(link *transport.Link) (ask bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,19 +92,19 @@ func (l *links) lost(link *transport.Link) (ask bool) {
 	return !l.moving[link.Index]
 }
 
-// move says that a link moves, or has done so; then it tells whether it is up.
+// move notes that a link begins or ends its move, and says whether the link is up.
 func (l *links) move(index int, moving bool) (up bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.moving[index] = moving
 	up = l.up[index] != nil
 	if !moving && up {
-		l.aim[index] = l.at[index] // where it stayed, if it did not come anywhere
+		l.aim[index] = l.at[index] // back to where it is, if it went nowhere
 	}
 	return up
 }
 
-// stays says whether a link that moves is up and goes that way already.
+// stays says whether a moving link is up and already goes that way.
 func (l *links) stays(index int, way ends) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +138,8 @@ func (l *links) fresh(serial uint32) bool {
 	return l.seen.fresh(serial)
 }
 
-// openLinks dials all wanted links; the channel that it returns is closed when each is up or failed. Those that failed are tried
-// again: a channel without them still serves small hand-overs.
+// openLinks dials all wanted links. The returned channel is closed when each of them is up or has failed. Failed ones
+// are tried again: without them the channel still serves small hand-overs.
 func (c *channel) openLinks() <-chan struct{} {
 	var all sync.WaitGroup
 	for i := range c.links.want {
@@ -161,21 +161,21 @@ func (c *channel) warn(text string, index int, err error) {
 	}
 }
 
-// failed tells of a link that will be tried again: as often as that, for hours perhaps, it is no news.
+// failed logs that a link failed and will be tried again. It does so now and then only: attempts may go on for hours.
 func (c *channel) failed(index int, err error) {
 	if c.m.linkless.Due(c.node) {
 		c.warn("data link failed, trying again", index, err)
 	}
 }
 
-// openLink dials a link, along one of the ways to the peer.
+// openLink dials a link along one of the ways to the peer.
 func (c *channel) openLink(index int) error {
 	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
 	defer cancel()
 	return c.dialWay(ctx, index, func(ctx context.Context, tcp *net.TCPConn) error { return c.begin(ctx, tcp, index) })
 }
 
-// begin makes a connection a link.
+// begin turns a connection into a link.
 func (c *channel) begin(ctx context.Context, tcp *net.TCPConn, index int) error {
 	stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(past) })
 	conn, err := c.prove(ctx, tcp, index)
@@ -191,7 +191,7 @@ func (c *channel) begin(ctx context.Context, tcp *net.TCPConn, index int) error 
 	return nil
 }
 
-// prove is the dialing side's part of a link's beginning.
+// prove does the dialing side's part of opening a link.
 func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int) (conn net.Conn, err error) {
 	conn = tcp
 	if !c.links.plain {
@@ -217,7 +217,7 @@ func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int) (conn 
 	return conn, nil
 }
 
-// linkUp hands a proven link to its user, which closes it; or closes it when the channel is over.
+// linkUp hands a proven link to its user, which closes it. If the channel is over, linkUp closes the link itself.
 func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 	l := &transport.Link{Conn: conn, Peer: c.node, Epoch: c.epoch, Index: index, Here: c.links.here}
 	if conn == net.Conn(tcp) {
@@ -232,11 +232,11 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 		return
 	}
 	c.links.came(l, endsOf(tcp))
-	// Under the channel's lock, so that close does not come to LinksDown before it.
+	// Under the channel's lock, so that close cannot call LinksDown before it.
 	c.m.cfg.Links.LinkUp(l)
 }
 
-// pace sets the congestion control of what this node sends over a link; the other node sets its own.
+// pace sets the congestion control for what this node sends over a link. The other node sets its own.
 func (c *channel) pace(tcp *net.TCPConn) {
 	name := c.m.cfg.Congestion
 	if name == "" {
@@ -247,12 +247,14 @@ func (c *channel) pace(tcp *net.TCPConn) {
 	}
 }
 
-// unheardLeast is what a data link is given at least to be heard again: a way that is mended within that costs nothing.
+// unheardLeast is the least time that a data link is given to be heard again. A way that is mended within it costs
+// nothing.
 const unheardLeast = 5 * time.Second
 
-// watch has the kernel end a link whose way is dead, while the channel lives on another: with bytes under way after the first limit, and
-// idle, which the other end may need to hear of, after at most two. A peer whose buffer stays full for that long counts too. Receivers
-// read whatever becomes of the bytes, so it stands still as a whole, and its heartbeats say so no later.
+// watch makes the kernel end a link whose way is dead while the channel lives on another way. With bytes under way it
+// takes the limit; idle, when the other end may still need to hear of it, at most twice the limit. A peer whose buffer
+// stays full for that long counts too: receivers always read, whatever becomes of the bytes, so such a peer stands
+// still as a whole, and its heartbeats show that at least as soon.
 func (c *channel) watch(tcp *net.TCPConn) {
 	limit := c.m.cfg.unheard
 	alive := net.KeepAliveConfig{Enable: true, Idle: limit, Interval: max(limit/3, time.Second), Count: silences}
@@ -262,8 +264,9 @@ func (c *channel) watch(tcp *net.TCPConn) {
 	}
 }
 
-// awaitLinks gives the dialing side time to open the links, so that the first transfer finds them; tried: when it is no use to wait any
-// more. The other side hears nothing meanwhile, and gives up after several heartbeats: it is one at most.
+// awaitLinks gives the dialing side time to open the links, so that the first transfer finds them. It returns early
+// when tried is closed, as waiting is then no use. It waits at most one heartbeat: the peer hears nothing meanwhile and
+// would give up after several.
 func (c *channel) awaitLinks(tried <-chan struct{}) {
 	t := time.NewTimer(min(dialTimeout, c.m.cfg.Heartbeat))
 	defer t.Stop()

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// maxWaiting bounds the connections that have not said who they are, maxWaitingFrom those of one place: one host that opens many and says
-	// nothing keeps out itself alone. Several together can keep others out, for as long as they go on.
+	// maxWaiting bounds the connections that have not said who they are, and maxWaitingFrom those of one place. A
+	// single host that opens many and says nothing keeps out only itself. Several together can keep out others while
+	// they go on.
 	maxWaiting     = 512
 	maxWaitingFrom = 128
 )
@@ -19,13 +20,14 @@ type lobby struct {
 	from  map[netip.Prefix]int
 }
 
-// placeOf is what one host can connect from: its IPv4 address; of IPv6 a /64, in which a host has as many addresses as it likes.
+// placeOf returns what one host can connect from: its IPv4 address, or the /64 of its IPv6 address, in which a host has
+// as many addresses as it likes.
 func placeOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() && !a.Is4In6() {
 		bits = 64
 	}
-	p, _ := a.WithZone("").Prefix(bits) // of the zero address the zero prefix
+	p, _ := a.WithZone("").Prefix(bits) // for the zero address the zero prefix
 	return p
 }
 

@@ -9,19 +9,23 @@ import (
 )
 
 const (
-	// maxQueued is what may wait for a peer that does not read. One that reads may have more to come: all that waited for its channel is said at once.
+	// maxQueued is how much may wait for a peer that does not read. More may wait for one that does read: all that
+	// waited for its channel is said at once.
 	maxQueued = 64 << 20
-	// mostQueued bounds what waits for a peer that reads, but slower than there is more to say. All that waited for the channel is said when it
-	// comes up, and has to have room: a peer that is given up for that would be told the same by the next channel.
+	// mostQueued bounds what waits for a peer that reads, but more slowly than there is more to say. Everything that
+	// waited for the channel is said when it comes up, and must have room: a peer that was given up for that would be
+	// told the same by the next channel.
 	mostQueued = 1 << 30
-	// maxAtOnce is the most that is written by whoever sends it. The kernel takes at least twice that without blocking when nothing waits.
+	// maxAtOnce is the most that a sender writes itself. When nothing waits, the kernel takes at least twice that
+	// without blocking.
 	maxAtOnce = 64 << 10
-	// sendBuffer is what the control connection asks the kernel for: room for twice maxAtOnce with the kernel's own overhead.
+	// sendBuffer is what the control connection asks of the kernel: room for twice maxAtOnce and the kernel's own
+	// overhead.
 	sendBuffer = 512 << 10
-	// keptBuffer is the largest buffer that is kept for the next frames.
+	// keptBuffer is the largest buffer that is kept for later frames.
 	keptBuffer = 1 << 20
-	// lateWait is how long a message that nobody waits for may wait for another one to ride with, and lateMost how much of that there may be.
-	// moreWait is that of one that others of its kind follow.
+	// lateWait is how long a message that nobody waits for may wait for another to ride with, and moreWait how long one
+	// that others of its kind follow. lateMost is how many bytes may wait like that.
 	lateWait = 100 * time.Millisecond
 	moreWait = 2 * time.Millisecond
 	lateMost = 4 << 10
@@ -29,14 +33,14 @@ const (
 	farewellWait = 100 * time.Millisecond
 )
 
-// send queues a machine's message and writes it. It does not block.
+// send queues a message of the machine and writes it. It does not block.
 func (c *channel) send(msg transfer.Msg) {
 	if c.enqueue(msg, false) {
 		c.push()
 	}
 }
 
-// enqueue queues a machine's message; push: it has to be written. more: others of its kind follow.
+// enqueue queues a message of the machine. push: it has to be written now. more: others of its kind follow.
 func (c *channel) enqueue(msg transfer.Msg, more bool) (push bool) {
 	c.worked.Store(c.m.clock())
 	push, err := c.queue(c.rides(msg, more), func(b []byte) ([]byte, error) { return appendMsg(b, c.epoch, msg, c.hello.Runs) })
@@ -51,9 +55,9 @@ func (c *channel) doomFor(err error) {
 	c.doom(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("channel to %q: %v", c.node, err)})
 }
 
-// rides says how long the message may wait for another one. Of an acknowledgement all the peer does is forget something: that is not
-// worth a packet and a wake-up of its own, which would come just when the peer is about to take the next blocks. Nor is one of
-// several that follow each other.
+// rides says how long a message may wait for another to ride with. An acknowledgement only lets the peer forget
+// something. That is not worth a packet and a wake-up of its own, which would come just when the peer is about to take
+// the next blocks. Nor is one of several messages that follow each other.
 func (c *channel) rides(msg transfer.Msg, more bool) time.Duration {
 	if _, ack := msg.(*transfer.MsgEndAck); ack {
 		return c.m.cfg.late
@@ -64,7 +68,8 @@ func (c *channel) rides(msg transfer.Msg, more bool) time.Duration {
 	return 0
 }
 
-// queue appends a frame to what waits for the wire, and says whether it has to be written now. late: so long it may wait for the next one.
+// queue appends a frame to what waits for the wire, and says whether it has to be written now. late is how long it may
+// wait for the next one.
 func (c *channel) queue(late time.Duration, frame func([]byte) ([]byte, error)) (push bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +88,7 @@ func (c *channel) queue(late time.Duration, frame func([]byte) ([]byte, error)) 
 	}
 	c.out = b
 	if len(c.out) > keptBuffer {
-		c.callWriter() // whoever queues may have much more to say before it pushes
+		c.callWriter() // the caller may have much more to say before it pushes
 	}
 	if late == 0 || len(c.out) > lateMost {
 		return true, nil
@@ -95,7 +100,7 @@ func (c *channel) queue(late time.Duration, frame func([]byte) ([]byte, error)) 
 	return false, nil
 }
 
-// say sends a frame that is no machine's message.
+// say sends a frame that is not a message of the machine.
 func (c *channel) say(frame func([]byte) ([]byte, error)) error {
 	push, err := c.queue(0, frame)
 	if push {
@@ -104,7 +109,7 @@ func (c *channel) say(frame func([]byte) ([]byte, error)) error {
 	return err
 }
 
-// push writes what is queued, at once when that cannot block.
+// push writes what is queued: itself if that cannot block, else through the writer.
 func (c *channel) push() {
 	c.mu.Lock()
 	small := c.up.Load() && len(c.out) <= maxAtOnce
@@ -123,7 +128,7 @@ func (c *channel) push() {
 	c.callWriter()
 }
 
-// waiting is how much waits for the peer, with what the writer has in hand.
+// waiting returns how many bytes wait for the peer, including those being written.
 func (c *channel) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +143,7 @@ func (c *channel) callWriter() {
 	}
 }
 
-// tooLate sends what found nothing to ride with.
+// tooLate sends what has found nothing to ride with.
 func (c *channel) tooLate() {
 	c.mu.Lock()
 	c.late = 0
@@ -149,8 +154,8 @@ func (c *channel) tooLate() {
 	}
 }
 
-// hasRoom says whether maxAtOnce bytes can be written without blocking. The kernel is asked only when what was written since it was asked
-// last could be in the way. The caller holds wmu.
+// hasRoom says whether maxAtOnce bytes can be written without blocking. It asks the kernel only when what was written
+// since it last asked could be in the way. The caller holds wmu.
 func (c *channel) hasRoom() bool {
 	if c.unsent <= maxAtOnce {
 		return true
@@ -170,7 +175,8 @@ func (c *channel) hasRoom() bool {
 	return err == nil && n <= maxAtOnce
 }
 
-// flushSmall writes what is queued if that cannot block; others may have queued more than that meanwhile. The caller holds wmu.
+// flushSmall writes what is queued if that cannot block. Others may have queued too much for that meanwhile. The caller
+// holds wmu.
 func (c *channel) flushSmall() (done bool, err error) {
 	if !c.hasRoom() {
 		return false, nil
@@ -201,7 +207,7 @@ func (c *channel) takeOut() []byte {
 	return b
 }
 
-// put writes b, and keeps it for the next frames. The caller holds wmu.
+// put writes b, and keeps its buffer for later frames. The caller holds wmu.
 func (c *channel) put(b []byte) error {
 	if c.spare = b; cap(b) > keptBuffer {
 		c.spare = nil
@@ -246,9 +252,9 @@ func (c *channel) write() {
 	}
 }
 
-// farewell sends what is queued and why the channel ends; false when that could not be said.
+// farewell sends what is queued, and then why the channel ends. False: that could not be said.
 func (c *channel) farewell(cause transfer.Cause) bool {
-	// Also makes a writer that is blocked let go of wmu.
+	// This also makes a blocked writer let go of wmu.
 	_ = c.tcp.SetWriteDeadline(time.Now().Add(farewellWait))
 	c.wmu.Lock()
 	defer c.wmu.Unlock()

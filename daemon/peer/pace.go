@@ -9,24 +9,25 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// backoff paces attempts to one address.
+// backoff paces the attempts at one address.
 type backoff struct {
 	wait    time.Duration
 	until   time.Time
 	problem string
-	told    time.Time // in the log
-	muted   string    // the one of several addresses behind which the next attempt begins
+	told    time.Time // when the log last told of it
+	muted   string    // the one of several addresses after which the next attempt begins
 }
 
 const (
 	firstWait = 50 * time.Millisecond
-	// maxPaced bounds the addresses whose failures are remembered: hints are the clients' to choose.
+	// maxPaced bounds the addresses whose failures are remembered: clients choose hints freely.
 	maxPaced = 4096
-	// tellAgain is how long the log says nothing new of an address that keeps failing.
+	// tellAgain is how long the log says nothing new about an address that keeps failing.
 	tellAgain = time.Minute
 )
 
-// rest waits until the target may be dialed again, or the manager closes. moved: the configuration names another address by now, or none.
+// rest waits until the target may be dialed again or the manager closes. moved: the configuration by now has another
+// address for the node, or none.
 func (m *Manager) rest(t target) (moved bool) {
 	for {
 		m.mu.Lock()
@@ -52,11 +53,12 @@ func (m *Manager) rest(t target) (moved bool) {
 	}
 }
 
-// youth is the age up to which a channel's end says that the next one will not fare better at once.
+// youth is the age below which a channel's end suggests that a new one would end at once, too.
 const youth = time.Second
 
-// outlived notes the end of a channel. One that was dialed, and ended as soon as it was there, is a failure of its address; one that the node
-// had dialed leaves nothing of what this one had failed at before. Called with mu held.
+// outlived notes the end of a channel. If this side dialed it and it ended young, its address has failed. If it lasted,
+// the earlier failures of the address are forgotten: the one dialed, or the configured one of a node that dialed this
+// side. The caller holds mu.
 func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 	switch age := time.Since(c.since); {
 	case m.closed:
@@ -69,8 +71,8 @@ func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 	}
 }
 
-// answered forgets the failures of an address, but not which of several said nothing: it would take all of the time again whenever a channel that
-// was idle is opened anew. Called with mu held.
+// answered forgets the failures of an address, but not which of several addresses said nothing: that one would use up
+// all the time again whenever an idle channel is reopened. The caller holds mu.
 func (m *Manager) answered(addr string) {
 	p := m.pace[addr]
 	delete(m.pace, addr)
@@ -79,8 +81,9 @@ func (m *Manager) answered(addr string) {
 	}
 }
 
-// slower notes a failure: the pause doubles up to DialMax, of which a random half to whole is waited. A configured node's goes to the log,
-// when it is the first or another one; who asked for an address is told itself. Called with mu held.
+// slower notes a failure. The pause doubles up to DialMax; the wait is a random half to whole of it. For a configured
+// node it logs a failure that is new or another one; clients that named an address are told themselves. The caller
+// holds mu.
 func (m *Manager) slower(t target, err error) {
 	addr := t.addr
 	p := m.pace[addr]
@@ -113,7 +116,7 @@ func (m *Manager) slower(t target, err error) {
 	}
 }
 
-// isConfigured is called with mu held.
+// isConfigured says whether a configured node has that address. The caller holds mu.
 func (m *Manager) isConfigured(addr string) bool {
 	for _, a := range m.nodes {
 		if a == addr {
@@ -123,5 +126,5 @@ func (m *Manager) isConfigured(addr string) bool {
 	return false
 }
 
-// jitter spreads a pause over its second half.
+// jitter returns a random time between half of d and d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

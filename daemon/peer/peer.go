@@ -34,49 +34,52 @@ type Config struct {
 	Advertise       string        // host:port that others dial
 	Identity        *pki.Identity // nil with Insecure
 	Insecure        bool          // no TLS; loopback addresses only, both ways
-	DataPlain       bool          // data links without TLS, when both sides say so
-	EncryptLoopback bool          // data links with TLS also when both ends are loopback addresses
-	Transports      []string      // names; the other side chooses none but these
-	// Proto are the versions of peer.proto, oldest and newest; zero: ProtoMin and ProtoMax. Others are for tests of neighbouring versions.
+	DataPlain       bool          // data links without TLS if the other side says so, too
+	EncryptLoopback bool          // data links with TLS even when both ends are loopback addresses
+	Transports      []string      // names; the other side may choose only these
+	// Proto is the oldest and the newest version of peer.proto to speak; zero: ProtoMin and ProtoMax. Tests of
+	// neighbouring versions set others.
 	Proto     [2]uint32
 	Streams   int // data links per channel; 0 when no transport needs them
 	Nodes     map[string]string
 	Allow     []netip.Prefix
-	Heartbeat time.Duration // a peer silent for three of them is gone; 0: a second
+	Heartbeat time.Duration // a peer silent for three of them is gone; 0: one second
 	IdleClose time.Duration // 0: never
-	// Busy says whether something is under way with a node, of which the channel hears nothing while bytes move or somebody waits for them. It is
-	// asked before an idle channel is closed; until ctx ends. nil: nothing is.
+	// Busy says whether something is under way with a node of which its channel hears nothing: bytes move, or somebody
+	// waits for them. It is asked before an idle channel is closed, and may take until ctx ends. nil: nothing ever is.
 	Busy    func(ctx context.Context, node string) bool
 	DialMax time.Duration // longest pause between two attempts
 
-	// Events never blocks, and never runs the machine: it is called with locks held.
+	// Events takes events. It must never block nor run the machine: it is called with locks held.
 	Events func(transfer.Event)
-	// Queue, with Flush, is for messages instead of Events: it may leave them lying until Flush, which may run the machine. nil: Events.
+	// Queue takes messages instead of Events. It may hold them back until Flush, which may run the machine. nil:
+	// Events.
 	Queue func(transfer.Event)
 	Flush func()
-	// After calls f when what was queued before is worked off, after the next Flush, and does not block. nil: at once.
+	// After calls f once everything queued so far has been handled, after the next Flush. It does not block. nil: at
+	// once.
 	After func(f func())
 
 	Links      transport.LinkUser // nil: no links
 	Congestion string             // congestion control of links; "": the system's
 	Rails      Rails              // nil: links go where their channel goes
-	// Transport names the one that serves a node that is up, "" none. nil: the log does not say.
+	// Transport names the transport that serves a node that is up; "": none. nil: the log does not name it.
 	Transport func(node string, barred func(transport string) string) string
 	Log       *slog.Logger
 
-	// What tests set.
+	// The rest is for tests.
 
 	late  time.Duration // how long a message that nobody waits for may wait for others; 0: lateWait
-	young time.Duration // the age up to which a channel's end counts against its address; 0: youth, or IdleClose if that is less
-	// unheard is how long a data link may go unanswered, and a peer read nothing of what waits; 0: unheardLeast or silences heartbeats,
-	// whichever is longer.
+	young time.Duration // a dialed channel that ends younger is a failure of its address; 0: youth, or IdleClose if less
+	// unheard is how long a data link may go unanswered, and how long a peer may read nothing of what waits for it. 0:
+	// the longer of unheardLeast and silences heartbeats.
 	unheard  time.Duration
 	greeting time.Duration // how long a connection may take to say who it is; 0: dialTimeout
-	machine  []byte        // the name of the one that this daemon is on; nil: machine()
+	machine  []byte        // name of the machine that this daemon is on; nil: machine()
 	lookUp   func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-// Manager owns all channels. Its methods may be called from any goroutine; Dial and Send never block.
+// Manager owns all channels. Any goroutine may call its methods. Dial and Send never block.
 type Manager struct {
 	cfg    Config
 	log    *slog.Logger
@@ -86,25 +89,25 @@ type Manager struct {
 	born   time.Time
 
 	refusals  refusals
-	harmless  refusals    // of which a log seldom tells: they take no room from the others
+	harmless  refusals    // those of little interest: they take no room in the log from the others
 	malformed damper.Each // by node
 	wayless   damper.Each // by node
 	linkless  damper.Each // by node
 	rough     rough
-	suspect   chan struct{} // calls the judge
+	suspect   chan struct{} // wakes the judge
 
 	mu       sync.Mutex
 	closed   bool
-	nodes    map[string]string // configured
+	nodes    map[string]string // by name, as configured
 	allow    []netip.Prefix
 	reloaded chan struct{}       // closed when nodes and allow are replaced
 	channels map[string]*channel // by node
-	lost     map[string]uint64   // node -> epoch of the last channel, known to be over
+	lost     map[string]uint64   // by node: epoch of its last channel that is known to be over
 	dialing  map[target]*dial
 	pace     map[string]*backoff // by address
 	stats    Stats
 
-	lying struct { // channels with messages of Queue
+	lying struct { // channels with messages from Queue
 		sync.Mutex
 		on []*channel
 	}
@@ -168,10 +171,10 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// clock is the manager's own: nanoseconds since it was made, whatever the wall clock does.
+// clock returns the manager's own time: nanoseconds since it was made, independent of the wall clock.
 func (m *Manager) clock() int64 { return int64(time.Since(m.born)) }
 
-// Start begins to accept.
+// Start begins to accept connections, and to judge channels.
 func (m *Manager) Start() {
 	if m.cfg.Identity != nil {
 		m.wg.Go(m.judge)
@@ -181,7 +184,8 @@ func (m *Manager) Start() {
 	}
 }
 
-// Close says goodbye on all channels, ends them and their links, and waits for their goroutines. Link users see LinksDown first.
+// Close says goodbye on all channels, ends them and their links, and waits for their goroutines. Link users see
+// LinksDown first.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -199,7 +203,8 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
-// Reload replaces the names and networks that may be dialed. Channels that are open stay; what rests until it dials goes to where its node is now.
+// Reload replaces the names and networks that may be dialed. Open channels stay. An attempt that rests before it dials
+// goes to the node's new address.
 func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
 	allow = unmapped(allow)
 	m.mu.Lock()
@@ -222,8 +227,8 @@ func (m *Manager) Secure(node string, epoch uint64) bool {
 	return c != nil && c.epoch == epoch && !m.cfg.Insecure
 }
 
-// Barred says why the node at the other end of a channel does not let a transport be used: it is not on the list that came with its Hello. "": it
-// is, or there is no list.
+// Barred says why the node at the other end of a channel does not allow a transport: the list in its Hello does not
+// have it. "": the node allows it, or gave no list.
 func (m *Manager) Barred(node, transport string) (why string) {
 	if c := m.channelOf(node); c != nil {
 		return c.barred(transport)
@@ -238,7 +243,8 @@ func (c *channel) barred(transport string) string {
 	return ""
 }
 
-// Queue is Send that may leave the message lying until Flush: messages that go out together cost little more than one.
+// Queue is Send that may hold the message back until Flush: several messages that go out together cost little more than
+// one.
 func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg, more bool) {
 	c := m.channelOf(node)
 	if c == nil || c.epoch != epoch || !c.enqueue(msg, more) {
@@ -251,7 +257,7 @@ func (m *Manager) Queue(node string, epoch uint64, msg transfer.Msg, more bool) 
 	m.lying.Unlock()
 }
 
-// Flush sends what Queue left lying.
+// Flush sends what Queue held back.
 func (m *Manager) Flush() {
 	m.lying.Lock()
 	defer m.lying.Unlock()

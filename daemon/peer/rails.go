@@ -10,20 +10,20 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
 
-// Rails knows over which of this node's NICs data links may go. Its methods may be called from any goroutine.
+// Rails knows over which of this node's NICs data links may go. Any goroutine may call its methods.
 type Rails interface {
-	// Own are the addresses at which others may open data links to this node, beside the one they dialed; none when it can only be
-	// reached there.
+	// Own returns the addresses at which others may open data links to this node, besides the one that they dialed.
+	// None: it can only be reached there.
 	Own() []Address
-	// Paths are the ways from this node's NICs to a peer's addresses that the routes allow, best first.
+	// Paths returns the paths from this node's NICs to a peer's addresses that the routes allow, best first.
 	Paths(to []Address) []Path
 }
 
 // Address is one of a node's NICs, as others reach it.
 type Address struct {
 	IP   netip.Addr
-	Mbps int    // 0 unknown
-	NIC  string // its name there
+	Mbps int    // 0: unknown
+	NIC  string // the NIC's name on its node
 }
 
 // Path is one way for a data link.
@@ -32,20 +32,22 @@ type Path struct {
 	Near     bool // From is on the NUMA node of the memory that moves
 }
 
-// ends are the two addresses of a link; the zero value stands for wherever the channel goes.
+// ends are the two addresses of a link. The zero value means wherever the channel goes.
 type ends struct{ local, remote netip.Addr }
 
 func (p *Path) ends() ends { return ends{p.From.IP, p.To.IP} }
 
-// Bounds of what a peer may say.
+// Bounds on what a peer may say.
 const (
 	maxAddresses = 64
 	maxMbps      = 1 << 30
 )
 
-// spread lays n links over paths in proportion to the speed of both ends' NICs: each link goes where, with it, the busier of the two is
-// least busy, and then the other, then to the memory's NUMA node, then by the order of paths. A NIC of unknown speed counts as the slowest that is known. nil: the
-// links go where the channel goes, from home, because there is no path, or only the channel's own.
+// spread lays n links over paths, in proportion to the speed of the NICs at both ends. Each link takes the path on
+// which the busier of the two NICs is least busy with it, then the path with the less busy other NIC, then one from the
+// memory's NUMA node, then the first in the order of paths. A NIC of unknown speed counts as the slowest known one. It
+// returns nil if there is no path, or only the channel's own, whose ends are home: the links then go where the channel
+// goes.
 func spread(paths []Path, n int, home ends) []Path {
 	mine, theirs := map[string]int{}, map[string]int{}
 	for _, p := range paths {
@@ -97,7 +99,7 @@ func known(speeds map[string]int) {
 	}
 }
 
-// encodeAddresses makes what Hello and Heartbeat carry, of NICs of any name and speed.
+// encodeAddresses encodes addresses for Hello and Heartbeat, within the bounds. NICs may have any name and speed.
 func encodeAddresses(all []Address) *peerpb.Addresses {
 	out := new(peerpb.Addresses)
 	for _, a := range all[:min(len(all), maxAddresses)] {
@@ -106,7 +108,8 @@ func encodeAddresses(all []Address) *peerpb.Addresses {
 	return out
 }
 
-// decodeAddresses judges what a peer says. Addresses at which no other node can be reached are an error: no honest peer has them on its list.
+// decodeAddresses judges the addresses that a peer sends. One at which no other node can be reached is an error: no
+// honest peer lists it.
 func decodeAddresses(in *peerpb.Addresses) ([]Address, error) {
 	if len(in.GetList()) > maxAddresses {
 		return nil, malformed("%d addresses, limit %d", len(in.List), maxAddresses)
@@ -122,7 +125,7 @@ func decodeAddresses(in *peerpb.Addresses) ([]Address, error) {
 	return out, nil
 }
 
-// printable keeps what would command a terminal out of names that are shown there.
+// printable replaces, in names that are shown on a terminal, what could command it.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// mutedError is that of an attempt that had no time left after what was there connected and then said nothing.
+// mutedError is the error of an attempt whose time ran out at an address that connected and then said nothing.
 type mutedError struct {
 	addr string
 	error
@@ -16,8 +16,9 @@ type mutedError struct {
 
 func (e *mutedError) Unwrap() error { return e.error }
 
-// reach agrees on a channel with whoever answers at one of the addresses. Not all of a name's need be the peer's, or of use: a stale one may have
-// become another host's, and on the way to one large packets may be lost, so that it connects and no more. The caller looks for a duplicate.
+// reach opens a channel with whoever answers at one of the addresses of a name. Not all of them need be the peer's, or
+// of use: a stale one may belong to another host by now, and a path that loses large packets lets it connect and no
+// more. The caller checks for a duplicate.
 func (m *Manager) reach(ctx context.Context, addrs []string, t target) (*channel, error) {
 	var errs []error
 	for i, a := range addrs {
@@ -40,8 +41,8 @@ func (m *Manager) reach(ctx context.Context, addrs []string, t target) (*channel
 	return nil, ofAll(errs)
 }
 
-// ofAll is why none of several addresses led to the peer. That is final only where it is at each of them: behind another one the peer may be back
-// soon.
+// ofAll says why none of several addresses led to the peer. It is final only if it is final at each of them: at another
+// address the peer may be back soon.
 func ofAll(errs []error) error {
 	all, fin := errors.Join(errs...), (*finalError)(nil)
 	if slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, &fin) }) {
@@ -50,7 +51,8 @@ func ofAll(errs []error) error {
 	return all
 }
 
-// reachAt is reach for one address, with more to come. To connect it has its share of the time, for the rest all that is left.
+// reachAt is reach for one address; more counts it and those still to come. To connect it has its share of the time,
+// one part in more, and for the rest all the time that is left.
 func (m *Manager) reachAt(ctx context.Context, addr string, more int, t target) (c *channel, connected bool, err error) {
 	until, _ := ctx.Deadline()
 	share, cancel := context.WithTimeout(ctx, time.Until(until)/time.Duration(more))
@@ -72,7 +74,7 @@ func (m *Manager) reachAt(ctx context.Context, addr string, more int, t target) 
 	return c, true, nil
 }
 
-// inTurn begins with the address behind the one that took all of the last attempt's time.
+// inTurn puts the addresses in the order of the attempt: it begins after the one that used up the last attempt's time.
 func (m *Manager) inTurn(t target, addrs []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

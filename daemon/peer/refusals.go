@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// maxToldAtOnce is how many refused connections in toldWindow are each worth a line of the log; the rest are counted.
+	// maxToldAtOnce is how many refused connections within toldWindow get a line each in the log. The rest are counted.
 	maxToldAtOnce = 32
 	toldWindow    = int64(10e9)
 )
 
-// refusals writes the log about connections that were refused. Strangers cannot fill it.
+// refusals logs connections that were refused, such that strangers cannot fill the log.
 type refusals struct {
 	mu     sync.Mutex
 	since  int64
@@ -20,7 +20,7 @@ type refusals struct {
 	silent int
 }
 
-// tell logs one, unless too many were told lately.
+// tell logs a refusal, unless too many were logged lately.
 func (r *refusals) tell(ctx context.Context, log *slog.Logger, now int64, level slog.Level, attrs ...any) {
 	r.mu.Lock()
 	if now-r.since >= toldWindow {

@@ -8,13 +8,13 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// lostGrace is how long a lost link may be part of a channel that ends, which is news of another kind.
+// lostGrace is how long a lost link may turn out to be part of a channel that ends, which is reported differently.
 const lostGrace = 100 * time.Millisecond
 
 var errLinkLost = errors.New("its connection ended while the channel lives")
 
-// Redial opens a lost link again, with pauses in between, until it is up, the channel is over or ctx ends. Implements transport.LinkSource:
-// it returns at once, and on the side that did not dial the channel it waits for the other to dial.
+// Redial opens a lost link again, with pauses in between, until it is up, the channel is over or ctx ends. It returns
+// at once. On the side that did not dial the channel, the other side dials. It implements transport.LinkSource.
 func (m *Manager) Redial(ctx context.Context, l *transport.Link) {
 	c := m.channelOf(l.Peer)
 	if c == nil || c.epoch != l.Epoch {
@@ -36,7 +36,7 @@ func (m *Manager) Redial(ctx context.Context, l *transport.Link) {
 	})
 }
 
-// reopen opens a link in the background.
+// reopen opens a link in the background, after about wait.
 func (c *channel) reopen(ctx context.Context, index int, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *channel) reopen(ctx context.Context, index int, wait time.Duration) {
 	}
 }
 
-// tryLink dials until the link is up or it is no use any more.
+// tryLink dials until the link is up, the channel is over or ctx ends.
 func (c *channel) tryLink(ctx context.Context, index int) {
 	for wait := firstWait; ; wait = min(2*wait, max(c.m.cfg.DialMax, firstWait)) {
 		err := c.openLink(index)
@@ -63,7 +63,7 @@ func (c *channel) tryLink(ctx context.Context, index int) {
 	}
 }
 
-// pause waits about d; false when the channel or ctx ended meanwhile.
+// pause waits about d. False: the channel or ctx ended meanwhile.
 func (c *channel) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(jitter(d))
 	defer t.Stop()

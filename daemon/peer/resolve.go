@@ -13,14 +13,14 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// target is where a hint leads: an address to dial, and who has to answer there ("" anybody with a certificate).
+// target is where a hint leads: the address to dial, and the node that must answer there ("": any with a certificate).
 type target struct {
 	addr string
 	node string
 }
 
-// resolve turns what a client named into a target, within what the configuration allows. A client cannot make the daemon dial
-// anything else.
+// resolve turns a client's hint into a target, within what the configuration allows. A client cannot make the daemon
+// dial anything else.
 func (m *Manager) resolve(hint string) (target, *finalError) {
 	m.mu.Lock()
 	addr, known := m.nodes[hint]
@@ -66,8 +66,8 @@ func (m *Manager) outside(addr string, allow []netip.Prefix) *finalError {
 		addr, m.cfg.Node, orNone(nets))
 }
 
-// addresses looks up host:port and keeps what may be dialed. Configured peers need no permission of their own. What was looked up is
-// what is dialed, so a name cannot lead elsewhere in between.
+// addresses looks up host:port and keeps the addresses that may be dialed. Configured peers need no permission besides.
+// Exactly these addresses are dialed, so the name cannot lead elsewhere in between.
 func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	host, port, err := net.SplitHostPort(t.addr)
 	if err != nil {
@@ -81,7 +81,7 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	allow := m.allow
 	m.mu.Unlock()
 	var out []string
-	far := false // there is one that would do, but for insecure
+	far := false // an address would do if this daemon were not insecure
 	for _, ip := range ips {
 		ip = ip.Unmap()
 		switch {
@@ -103,7 +103,7 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 
 func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{ip}, nil // with its zone, which the resolver drops
+		return []netip.Addr{ip}, nil // with its zone, which the resolver would drop
 	}
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// rough remembers paths on which links to a node could not be opened, so that others are taken for a while. What is held against a path is
-// that node's alone: a node names addresses of others as its own, if it likes.
+// rough remembers the paths on which links to a node could not be opened, so that links avoid them for a while. A mark
+// counts for that node alone, since a node may claim the addresses of others as its own.
 type rough struct {
 	mu    sync.Mutex
 	paths map[way]rest
@@ -22,16 +22,18 @@ type way struct {
 
 type rest struct {
 	until time.Time
-	wait  time.Duration // that led to until
+	wait  time.Duration // the pause that ends at until
 }
 
-// A path that led nowhere is left alone for so long, doubled each time; news of NICs, here or there, end it early.
+// A path that led nowhere is avoided for roughFirst, then for twice as long each time, up to roughLast. News of NICs,
+// here or there, ends that early.
 const (
 	roughFirst = 30 * time.Second
 	roughLast  = 30 * time.Minute
 )
 
-// maxRough bounds how many are remembered of one node, since peers name their ends: with more, all of that node are forgotten.
+// maxRough bounds the paths remembered for one node, since peers name their ends. When it is reached, all paths of that
+// node are forgotten.
 const maxRough = 1 << 10
 
 func (r *rough) mark(node string, e ends) {
@@ -43,7 +45,7 @@ func (r *rough) mark(node string, e ends) {
 	now, n := time.Now(), 0
 	for old, x := range r.paths {
 		switch {
-		case now.Sub(x.until) > roughLast: // nobody goes there any more
+		case now.Sub(x.until) > roughLast: // out of use
 			delete(r.paths, old)
 		case old.node == node:
 			n++
@@ -57,12 +59,12 @@ func (r *rough) mark(node string, e ends) {
 	r.paths[w] = rest{now.Add(wait), wait}
 }
 
-// drop forgets some. The caller holds mu.
+// drop forgets some paths. The caller holds mu.
 func (r *rough) drop(which func(way) bool) {
 	maps.DeleteFunc(r.paths, func(w way, _ rest) bool { return which(w) })
 }
 
-// smooth takes back what was held against a path.
+// smooth removes the mark of a path.
 func (r *rough) smooth(node string, e ends) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +77,7 @@ func (r *rough) forget() {
 	clear(r.paths)
 }
 
-// forgetTo forgets paths to some addresses of a node.
+// forgetTo forgets the paths to some addresses of a node.
 func (r *rough) forgetTo(node string, all []Address) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +86,7 @@ func (r *rough) forgetTo(node string, all []Address) {
 	})
 }
 
-// without leaves out paths that are left alone.
+// without removes the paths that are being avoided.
 func (r *rough) without(node string, paths []Path) []Path {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +94,7 @@ func (r *rough) without(node string, paths []Path) []Path {
 	return slices.DeleteFunc(paths, func(p Path) bool { return now.Before(r.paths[way{node, p.ends()}].until) })
 }
 
-// due says whether there is a path to a node that may be tried again.
+// due says whether some path to a node may be tried again.
 func (r *rough) due(node string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

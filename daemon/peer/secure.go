@@ -9,7 +9,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// secure wraps a connection for one of the two roles and says which node is at the other end ("" when insecure).
+// secure wraps a connection in TLS, in one of the two roles, and says which node is at the other end ("" when
+// insecure).
 func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos ...string) (net.Conn, string, error) {
 	if m.cfg.Insecure {
 		return conn, "", nil
@@ -20,7 +21,7 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 	if err := m.cfg.Identity.Ready(); err != nil {
 		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: %v", err)
 	}
-	if err := m.cfg.Identity.Valid(); client && err != nil { // who dials here is left to say so itself
+	if err := m.cfg.Identity.Valid(); client && err != nil { // the accepting side leaves it to the peer to refuse the certificate
 		return nil, "", final(transfer.Unavailable, "this daemon's certificate is refused by peers: %v", err)
 	}
 	t := newCorked(conn, client, m.cfg.Identity.Config(protos...))
@@ -34,7 +35,7 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 	return t, node, nil
 }
 
-// hostOf returns the address without its port.
+// hostOf returns an address without its port.
 func hostOf(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -2,7 +2,7 @@ package peer
 
 import "time"
 
-// Stats counts since the start.
+// Stats counts events since the start.
 type Stats struct {
 	Opened     uint64 // channels
 	Refused    uint64 // connections that were not let in
@@ -13,7 +13,7 @@ type Stats struct {
 // Status is one peer, for people and metrics.
 type Status struct {
 	Node        string
-	Address     string // "" unknown
+	Address     string // "": unknown
 	State       string // "up", "dialing", "down"
 	Epoch       uint64
 	Incarnation uint64
@@ -23,7 +23,7 @@ type Status struct {
 	Dialed      bool // by this node
 	Secure      bool
 	DataPlain   bool
-	WhyPlain    string // of DataPlain: "insecure", "data_plain", "loopback"
+	WhyPlain    string // why DataPlain: "insecure", "data_plain", "loopback"
 	Links       int
 	Streams     []Stream // the links that are up
 	Transports  []string

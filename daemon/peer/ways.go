@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// wayTimeout bounds an attempt on one of several ways, so that one that leads nowhere delays a channel little.
+// wayTimeout bounds an attempt on one of several ways, so that a way that leads nowhere delays a channel little.
 const wayTimeout = 2 * time.Second
 
-// maxWays is how many ways are tried for a link, one after the other, until it goes where the channel goes: a peer may name many addresses at
-// which nobody answers. The others have their turn when links are looked at again.
+// maxWays is how many ways are tried for a link, one after another, before it goes where the channel goes: a peer may
+// name many addresses at which nobody answers. The other ways have their turn when links are looked at again.
 const maxWays = 4
 
-// spreadGap is about the least time between two looks at where links should be: a peer may say as often as it likes that it has moved, and
-// each time routes are asked for and ways are tried.
+// spreadGap is about the least time between two looks at where links should go. A peer may say as often as it likes
+// that it has moved, and each look asks for routes and tries ways.
 const spreadGap = time.Second
 
-// news is told that this node's NICs or their addresses changed: peers hear of it, and links move.
+// news reacts to a change of this node's NICs or their addresses: it tells peers and moves links.
 func (m *Manager) news() {
 	m.rough.forget()
 	for _, c := range m.all() {
@@ -28,7 +28,7 @@ func (m *Manager) news() {
 	}
 }
 
-// NICsChanged says that what Rails answers has changed. It returns at once.
+// NICsChanged says that the answers of Rails have changed. It returns at once.
 func (m *Manager) NICsChanged() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,8 +37,8 @@ func (m *Manager) NICsChanged() {
 	}
 }
 
-// tellAddresses tells the peer where it can reach this node now, if that is not what it knows. One after the other, so that what was asked for last
-// is said last.
+// tellAddresses tells the peer where it can reach this node now, unless it knows that. Calls run one after another, so
+// that the newest addresses are sent last.
 func (c *channel) tellAddresses() {
 	if c.m.cfg.Rails == nil || !c.isUp() {
 		return
@@ -57,7 +57,7 @@ func (c *channel) tellAddresses() {
 	}
 }
 
-// theyMoved takes note of the peer's addresses.
+// theyMoved notes the peer's addresses.
 func (c *channel) theyMoved(all []Address) {
 	c.links.mu.Lock()
 	before := c.links.theirs
@@ -69,7 +69,7 @@ func (c *channel) theyMoved(all []Address) {
 	}
 }
 
-// newTo are the addresses of all that are not among those before.
+// newTo returns the addresses of all that are not in before.
 func newTo(before, all []Address) (out []Address) {
 	for _, a := range all {
 		if !slices.ContainsFunc(before, func(b Address) bool { return b.IP == a.IP }) {
@@ -92,8 +92,9 @@ func (c *channel) plan() []Path {
 	_, named := c.m.nodes[c.node]
 	allow := c.m.allow
 	c.m.mu.Unlock()
-	// Where the channel goes a link may go too; elsewhere only the configuration can let it. Between loopback and a network there is no way
-	// either: links beside a channel on loopback may be plain because of that, and this node's own loopback is no place of a peer's.
+	// A link may go where the channel goes; anywhere else only if the configuration allows it. Nor does it go from a
+	// channel on loopback to a network or the other way round: links beside a channel on loopback may be plain for that
+	// reason, and this node's own loopback is no address of a peer.
 	theirs = slices.DeleteFunc(theirs, func(a Address) bool {
 		return a.IP.Is4() != home.remote.Is4() || a.IP.IsLoopback() != home.remote.IsLoopback() || a.IP != home.remote && !named && !within(allow, a.IP)
 	})
@@ -103,7 +104,8 @@ func (c *channel) plan() []Path {
 	return spread(c.m.rough.without(c.node, c.m.cfg.Rails.Paths(theirs)), c.links.want, home)
 }
 
-// claim chooses the way of a link that is about to be dialed, as the others leave it; nil: where the channel goes. any: it may be another.
+// claim chooses the way of a link that is about to be dialed, of those that the other links leave; nil: where the
+// channel goes. Without any, that is the only choice.
 func (c *channel) claim(index int, any bool) *Path {
 	var left []Path
 	if any {
@@ -127,8 +129,8 @@ func (c *channel) claim(index int, any bool) *Path {
 	return &left[0]
 }
 
-// dialWay connects along one of the ways, or to where the channel goes if none is of use. A link that is to move and has nowhere better to go stays:
-// what is in flight on it need not be sent again.
+// dialWay connects along one of the ways, or to where the channel goes if none is of use. A link that is to move but
+// has nowhere better to go stays, so that what is in flight on it need not be sent again.
 func (c *channel) dialWay(ctx context.Context, index int, use func(context.Context, *net.TCPConn) error) error {
 	for tried := 0; ; tried++ {
 		way, to := c.claim(index, tried < maxWays), endsOf(c.tcp)
@@ -171,15 +173,15 @@ func (c *channel) tryWay(ctx context.Context, way *Path, use func(context.Contex
 	return use(ctx, tcp)
 }
 
-// spreadAgain moves links to where they should be by now, in the background. A link moves by being opened anew: its successor takes the old
-// one's place at both ends, and slices in flight on the old one are sent again.
+// spreadAgain moves links to where they should be by now, in the background. A link moves by being opened anew: its
+// successor takes the place of the old one at both ends, and slices in flight on the old one are sent again.
 func (c *channel) spreadAgain() {
 	if c.m.cfg.Rails == nil || !c.dialed {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || !c.up.Load() || !c.spreadDue.CompareAndSwap(false, true) { // somebody is about to look
+	if c.over || !c.up.Load() || !c.spreadDue.CompareAndSwap(false, true) { // else somebody is about to look anyway
 		return
 	}
 	c.m.wg.Go(func() {
@@ -194,7 +196,7 @@ func (c *channel) spreadAgain() {
 	})
 }
 
-// rearrange moves links one after the other. The caller holds spreading.
+// rearrange moves links, one after another. The caller holds spreading.
 func (c *channel) rearrange() {
 	for _, i := range c.misplaced() {
 		c.links.move(i, true)
@@ -202,8 +204,8 @@ func (c *channel) rearrange() {
 	}
 }
 
-// moved ends the move of a link. One that is down then, because its successor did not come up or was lost again at once, is opened here:
-// Redial leaves it alone while it moves.
+// moved ends the move of a link. If the link is down then, because its successor did not come up or was lost at once,
+// moved reopens it: Redial leaves a moving link alone.
 func (c *channel) moved(index int, err error) {
 	if err != nil {
 		c.warn("data link could not move", index, err)
@@ -213,7 +215,7 @@ func (c *channel) moved(index int, err error) {
 	}
 }
 
-// misplaced are the links that are up and go another way than planned.
+// misplaced returns the links that are up and go another way than planned.
 func (c *channel) misplaced() (out []int) {
 	plan := c.plan()
 	home := endsOf(c.tcp)
@@ -240,14 +242,14 @@ func (c *channel) misplaced() (out []int) {
 	return out
 }
 
-// endsOf are the addresses of a connection.
+// endsOf returns the addresses of a connection.
 func endsOf(c net.Conn) ends { return ends{hostOf(c.LocalAddr()), hostOf(c.RemoteAddr())} }
 
-// Stream is a data link, for people.
+// Stream describes a data link for people.
 type Stream struct {
 	Index         int
 	Local, Remote netip.Addr
-	PeerNIC       string // as the peer calls it; "" unknown
+	PeerNIC       string // as the peer calls it; "": unknown
 }
 
 // streams lists the links that are up.

@@ -7,13 +7,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Machine messages are written and read field by field, without the generated types in between: a small hand-over is four of them, and
-// generated code took most of its time. Tests hold the two together.
+// Machine messages are written and read field by field, without the generated types in between. A small hand-over is
+// four of them, and generated code took most of its time. Tests make sure that both agree.
 
-// writer appends the fields of a protobuf message; zero values are left out, as proto3 has it.
+// writer appends the fields of a protobuf message. It omits zero values, as proto3 does.
 type writer struct {
 	b    []byte
-	runs bool // ids of a run are said by the first
+	runs bool // write only the first id of a run
 }
 
 func (w *writer) uint(num protowire.Number, v uint64) {
@@ -34,7 +34,7 @@ func (w *writer) bytes(num protowire.Number, v []byte) {
 	}
 }
 
-// element writes one of repeated bytes, which may be empty.
+// element writes one element of a repeated bytes field, which may be empty.
 func (w *writer) element(num protowire.Number, v []byte) {
 	w.b = protowire.AppendBytes(protowire.AppendTag(w.b, num, protowire.BytesType), v)
 }
@@ -45,10 +45,10 @@ func (w *writer) text(num protowire.Number, v string) {
 	}
 }
 
-// open is a message whose length is not known yet.
+// open is an embedded message whose length is not known yet.
 type open struct{ at, width int }
 
-// begin starts a message inside the message. guess is its length, so that end need not move it.
+// begin starts an embedded message. If guess is about its length, end need not move it.
 func (w *writer) begin(num protowire.Number, guess int) open {
 	w.b = protowire.AppendTag(w.b, num, protowire.BytesType)
 	o := open{len(w.b), protowire.SizeVarint(uint64(guess))}
@@ -71,8 +71,8 @@ func (w *writer) end(o open) {
 	protowire.AppendVarint(w.b[:o.at], uint64(n))
 }
 
-// fields walks through a protobuf message. Whoever knows the field that next found reads it by the method of its type; others are
-// passed over, since a newer peer may say more. The first error ends the walk.
+// fields walks through the fields of a protobuf message. The caller reads a field that next found with the method of
+// its type. A field that is not read is skipped, since a newer peer may say more. The first error ends the walk.
 type fields struct {
 	what   string // the message, for errors
 	num    protowire.Number
@@ -95,7 +95,7 @@ func (f *fields) next() bool {
 	return f.unread
 }
 
-// advance passes n bytes; n below 0 is protowire's way to say what is wrong.
+// advance skips n bytes. A negative n is an error of protowire.
 func (f *fields) advance(n int) {
 	f.unread = false
 	if f.err != nil {
@@ -140,7 +140,7 @@ func (f *fields) uint32() uint32 {
 
 func (f *fields) bool() bool { return f.uint() != 0 }
 
-// bytes returns a field that is part of the message's buffer.
+// bytes returns the value of a bytes field. It lies in the message's buffer.
 func (f *fields) bytes(name string, limit int) []byte {
 	if !f.is(protowire.BytesType) {
 		return nil
@@ -154,7 +154,7 @@ func (f *fields) bytes(name string, limit int) []byte {
 	return v
 }
 
-// own is bytes as a copy; nil when empty.
+// own is bytes with a copy; nil if empty.
 func (f *fields) own(name string, limit int) []byte {
 	return append([]byte(nil), f.bytes(name, limit)...)
 }
@@ -168,7 +168,7 @@ func (f *fields) text(name string, limit int, known *names) string {
 	return known.get(b)
 }
 
-// message returns the walk through a message inside the message.
+// message returns the walk through an embedded message.
 func (f *fields) message(name string) fields {
 	return fields{what: name, b: f.bytes(name, maxFrame), err: f.err}
 }
@@ -190,7 +190,7 @@ func (f *fields) uints(name string, dst []uint32, limit int) []uint32 {
 	return dst
 }
 
-// names keeps the strings that a peer says again and again. nil keeps none.
+// names keeps the strings that a peer says again and again. A nil *names keeps none.
 type names struct{ m map[string]string }
 
 // maxNames bounds what a peer can make this node remember.

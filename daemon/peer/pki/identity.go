@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// Identity is a node's certificate and the CA that it trusts, read again when the files change. Safe for concurrent use.
+// Identity is a node's certificate and the CAs that it trusts. The files are read again when they change. Safe for
+// concurrent use.
 type Identity struct {
-	files [3]string // as in settings
+	files [3]string // in the order of settings
 	node  string
 
 	mu      sync.Mutex
@@ -22,24 +23,26 @@ type Identity struct {
 	lastErr error
 }
 
-// settings name the files in the configuration.
+// settings are the configuration's names of the files.
 var settings = [3]string{"tls.ca", "tls.cert", "tls.key"}
 
-// papers are what was read from the three files at one time.
+// papers are what the three files contained at one time.
 type papers struct {
 	pair  *tls.Certificate
 	roots *x509.CertPool
-	ends  *x509.Certificate // what of the pair's chain ends first
+	ends  *x509.Certificate // the certificate of the pair's chain that ends first
 }
 
-// Open reads the three files and checks that they fit together, are valid now, and that the certificate names the node. An error says
-// what is wrong with them; the identity that comes with it is not Ready until they have been replaced by good ones.
+// Open reads the three files and checks that they fit together, are valid now, and that the certificate names the node.
+// An error says what is wrong with them. The identity that comes with an error is not Ready until the files are
+// replaced by good ones.
 func Open(ca, cert, key, node string) (*Identity, error) {
 	id := &Identity{files: [3]string{ca, cert, key}, node: node}
 	return id, id.Ready()
 }
 
-// Ready reads the files if they changed and returns nil when there is something to show to peers. Once there was, there always is.
+// Ready reads the files if they have changed, and returns nil if there is a certificate to show to peers. Once there is
+// one, there always is.
 func (id *Identity) Ready() error {
 	if id.current().pair != nil {
 		return nil
@@ -49,7 +52,8 @@ func (id *Identity) Ready() error {
 	return id.lastErr
 }
 
-// Valid is Ready for who is about to show the certificate: an error says that there is none, or that it ended while it was in use.
+// Valid is Ready for a caller that is about to show the certificate. The error says that there is none, or that it has
+// ended while in use.
 func (id *Identity) Valid() error {
 	if err := id.Ready(); err != nil {
 		return err
@@ -57,7 +61,7 @@ func (id *Identity) Valid() error {
 	return id.ended(id.current())
 }
 
-// ended says that a certificate was good, and is no more.
+// ended returns an error if a certificate that was good has ended.
 func (id *Identity) ended(p papers) error {
 	switch {
 	case !time.Now().After(p.ends.NotAfter):
@@ -68,8 +72,9 @@ func (id *Identity) ended(p papers) error {
 	return fmt.Errorf("%s: its CA's %w: make another CA and new certificates of all nodes (kvpipectl certs)", id.files[1], expired(p.ends))
 }
 
-// Config returns the TLS configuration for one connection in either role of an identity that is Ready, with the files as they are now:
-// while they cannot be used, the last good ones serve. Who the peer is, is for the caller to read from the connection's state (PeerNode).
+// Config returns the TLS configuration for one connection, in either role. The identity must be Ready. It uses the
+// files as they are now, or the last good ones if these cannot be used. The caller must read from the connection's
+// state who the peer is (PeerNode).
 func (id *Identity) Config(protos ...string) *tls.Config {
 	p := id.current()
 	return &tls.Config{
@@ -80,9 +85,10 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 		// Verified in VerifyConnection, for both roles alike: node names, not host names, say who a peer is.
 		InsecureSkipVerify:     true,
 		SessionTicketsDisabled: true,
-		// The first records after a rest would be of 1.4 KB, for readers that begin with a part of a page. Here nobody does.
+		// The first records after a pause would be 1.4 KB, for readers that can use a part of a page. No reader here
+		// can.
 		DynamicRecordSizingDisabled: true,
-		// The only certificate there is, whatever the server says of CAs: if it is not the right one, it says so.
+		// Always the one certificate, whatever CAs the server lists. If it is the wrong one, the server says so.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.pair, nil },
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if len(cs.PeerCertificates) == 0 {
@@ -94,11 +100,12 @@ func (id *Identity) Config(protos ...string) *tls.Config {
 	}
 }
 
-// Roots are the CAs as they are now; another pool whenever the files were read again. nil: none were good so far.
+// Roots returns the CAs as they are now. Whenever the files are read again, it is another pool. nil: none were good so
+// far.
 func (id *Identity) Roots() *x509.CertPool { return id.current().roots }
 
-// Problem returns when the certificate in use ends, or its CA's if that is before (zero: there is none), and what is wrong: that it has
-// ended, or why the files on disk are not those in use.
+// Problem returns when the certificate in use ends, or its CA's if that is earlier (zero: there is none), and what is
+// wrong: that it has ended, or why the files on disk are not those in use.
 func (id *Identity) Problem() (until time.Time, err error) {
 	p := id.current()
 	id.mu.Lock()
@@ -109,7 +116,8 @@ func (id *Identity) Problem() (until time.Time, err error) {
 	return p.ends.NotAfter, errors.Join(id.ended(p), id.lastErr)
 }
 
-// Outlived is the name of the CA whose certificate ends no later than the node's, which is good no longer. "": none does.
+// Outlived returns the name of the CA whose certificate ends no later than the node's, and so limits it. "": there is
+// none.
 func (id *Identity) Outlived() string {
 	if p := id.current(); p.pair != nil && p.ends != p.pair.Leaf {
 		return p.ends.Subject.String()
@@ -117,7 +125,7 @@ func (id *Identity) Outlived() string {
 	return ""
 }
 
-// current returns the papers as they are on disk, or the last good ones.
+// current returns the papers on disk, or the last good ones.
 func (id *Identity) current() papers {
 	err := id.refresh()
 	id.mu.Lock()
@@ -126,7 +134,7 @@ func (id *Identity) current() papers {
 	return id.now
 }
 
-// refresh reads the files if they changed. What is not good in every respect is not used.
+// refresh reads the files if they have changed. It uses only files that are good in every respect.
 func (id *Identity) refresh() error {
 	var stamp [3]fs.FileInfo
 	var bad error
@@ -135,7 +143,7 @@ func (id *Identity) refresh() error {
 		switch {
 		case err != nil:
 			bad = errors.Join(bad, fmt.Errorf("%s: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", settings[i], err))
-		case !st.Mode().IsRegular(): // to read a FIFO would take for ever
+		case !st.Mode().IsRegular(): // reading a FIFO would take for ever
 			bad = errors.Join(bad, fmt.Errorf("%s: %s is no file (%v)", settings[i], path, st.Mode()))
 		}
 		stamp[i] = st

@@ -1,5 +1,5 @@
-// Package pki makes and reads the certificates by which daemons know each other: one private CA for a cluster, one
-// certificate for each node whose first DNS name is the node's name.
+// Package pki makes and reads the certificates by which daemons know each other: one private CA for a cluster, and one
+// certificate for each node, whose first DNS name is the node's name.
 package pki
 
 import (
@@ -32,8 +32,9 @@ func NodeFiles(dir, node string) (cert, key string) {
 	return filepath.Join(dir, node+".crt"), filepath.Join(dir, node+".key")
 }
 
-// Init makes a CA in dir: ca.crt (to copy to every node) and ca.key (to keep away from them). It refuses to replace one. The certificate
-// has the name and the beginning of the key's hash, so that "issued by" tells CAs of one name apart.
+// Init makes a CA in dir: ca.crt (to copy to every node) and ca.key (to keep away from them). It refuses to replace
+// one. The name in the certificate includes the beginning of the key's hash, so that "issued by" tells CAs of one name
+// apart.
 func Init(dir, name string, life time.Duration) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make CA directory: %w", err)
@@ -84,8 +85,9 @@ func signCA(t *x509.Certificate, key crypto.Signer) ([]byte, error) {
 	return der, nil
 }
 
-// Renew makes the certificate of the CA in dir anew if it ends before that, and Init made it under that name: another may say of itself what
-// would be lost. Name and key stay, so what it signed is as good as before for whoever reads the new one.
+// Renew makes the certificate of the CA in dir anew, if it ends before the time before and Init made it under that
+// name. It leaves others alone: they may hold fields that would be lost. Name and key stay, so for everyone who reads
+// the new certificate, what the CA has signed is as good as before.
 func Renew(dir, name string, before time.Time, life time.Duration) error {
 	cas, key, err := loadCA(dir)
 	if err != nil || !cas[0].NotAfter.Before(before) {
@@ -111,13 +113,13 @@ func Renew(dir, name string, before time.Time, life time.Duration) error {
 	return writePEM(filepath.Join(dir, CAFile), "CERTIFICATE", 0o644, all...)
 }
 
-// IssueNode makes NAME.crt and NAME.key in out, signed by the CA in dir, valid for the node's name and for hosts (names or addresses).
-// An existing certificate of that name is replaced. It ends with the CA's at the latest.
+// IssueNode makes NAME.crt and NAME.key in out, signed by the CA in dir, valid for the node's name and for hosts (names
+// or addresses). It replaces an existing certificate of that name. The certificate ends with the CA's at the latest.
 func IssueNode(dir, out, node string, hosts []string, life time.Duration) error {
 	if err := checkName(node); err != nil {
 		return err
 	}
-	if cert, _ := NodeFiles("", node); cert == CAFile { // also elsewhere: the CA's is copied beside the node's
+	if cert, _ := NodeFiles("", node); cert == CAFile { // wherever out is: the CA's certificate is copied beside the node's
 		return fmt.Errorf("node name %q: its files would be %s and %s, which are the CA's: give the node another name", node, CAFile, CAKeyFile)
 	}
 	cas, caKey, err := loadCA(dir)
@@ -172,12 +174,12 @@ func template(name string, life time.Duration) (*x509.Certificate, error) {
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name, Organization: []string{"kvpipe"}},
-		NotBefore:    now.Add(-5 * time.Minute), // clocks of nodes differ a little
+		NotBefore:    now.Add(-5 * time.Minute), // the nodes' clocks differ a little
 		NotAfter:     now.Add(life),
 	}, nil
 }
 
-// Signed says whether the key of the CA in dir has signed that certificate.
+// Signed says whether the key of the CA in dir has signed the certificate in the file cert.
 func Signed(dir, cert string) bool {
 	made, err := ReadCertificates(cert)
 	if err != nil {
@@ -191,7 +193,7 @@ func Signed(dir, cert string) bool {
 	return by.CheckSignature(made[0].SignatureAlgorithm, made[0].RawTBSCertificate, made[0].Signature) == nil
 }
 
-// loadCA returns the CA's key, and the certificates beside it, of which the first is the CA's.
+// loadCA returns the certificates in the CA's file, the first of which is the CA's, and the CA's key.
 func loadCA(dir string) ([]*x509.Certificate, crypto.Signer, error) {
 	certs, err := ReadCertificates(filepath.Join(dir, CAFile))
 	if err != nil {
@@ -228,7 +230,7 @@ func loadKey(dir string) (crypto.Signer, error) {
 	return s, nil
 }
 
-// ReadCertificates reads all certificates of a PEM file, at least one.
+// ReadCertificates reads all certificates of a PEM file. There must be at least one.
 func ReadCertificates(path string) ([]*x509.Certificate, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -256,7 +258,7 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	return writePEM(path, "PRIVATE KEY", 0o600, der)
 }
 
-// writePEM replaces the file by rename, so that a daemon that reads it sees the old or the new one.
+// writePEM replaces a file by rename, so that a daemon that reads it sees the old one or the new one.
 func writePEM(path, kind string, mode fs.FileMode, ders ...[]byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	"syscall"
 )
 
-// readPrivate reads a key. One that everybody on the machine can read is refused: whoever did is its node, or makes nodes, until it is
-// replaced with its CA. A group may read it: it can be made of those who shall, as Debian's ssl-cert is. The mode is that of what is read,
-// not of what may have taken its place; a FIFO is not waited for.
+// readPrivate reads a private key. It refuses one that everybody on the machine can read: whoever has read it can pose
+// as its node, or issue certificates, until the key and its CA are replaced. A group may read it, since its members can
+// be chosen, as with Debian's ssl-cert. The mode that counts is that of the file that is read, not of one that may have
+// taken its place. A FIFO is not waited for.
 func readPrivate(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

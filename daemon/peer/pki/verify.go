@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// UntrustedError: a certificate that is not good, or not there.
+// UntrustedError says that a certificate is not good, or missing.
 type UntrustedError struct{ why error }
 
 func (e *UntrustedError) Error() string { return e.why.Error() }
@@ -17,7 +17,7 @@ func (e *UntrustedError) Unwrap() error { return e.why }
 
 var errNone = errors.New("the peer sent no certificate")
 
-// NodeName is who a certificate says its holder is: the first DNS name.
+// NodeName returns the node that a certificate names as its holder: its first DNS name.
 func NodeName(c *x509.Certificate) (string, error) {
 	if len(c.DNSNames) == 0 {
 		return "", fmt.Errorf("certificate %q has no DNS name that could name a node", c.Subject)
@@ -28,7 +28,7 @@ func NodeName(c *x509.Certificate) (string, error) {
 	return c.DNSNames[0], nil
 }
 
-// checkName refuses what cannot be a node's name, nor part of a file's.
+// checkName refuses what cannot be a node's name or part of a file's name.
 func checkName(node string) error {
 	if node == "" || len(node) > 255 || strings.HasPrefix(node, ".") || strings.ContainsFunc(node, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || r > 0x7e || strings.ContainsRune(`:/\`, r)
@@ -46,7 +46,8 @@ func PeerNode(cs tls.ConnectionState) (string, error) {
 	return NodeName(cs.PeerCertificates[0])
 }
 
-// verify checks time and chain, and returns what of the chain ends first. The error is an UntrustedError.
+// verify checks the dates and the chain, and returns the certificate of the chain that ends first. The error is an
+// UntrustedError.
 func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool) (ends *x509.Certificate, err error) {
 	now := time.Now()
 	switch {
@@ -58,8 +59,8 @@ func verify(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	return signed(leaf, more, roots, now)
 }
 
-// StillSigned judges what a peer showed when its connection was opened, the certificate and those between it and a CA, by the CAs of now. That
-// it has expired since is not held against it.
+// StillSigned judges what a peer showed when its connection was opened, its certificate and those between it and a CA,
+// by the present CAs. It accepts certificates that have expired since.
 func StillSigned(shown []*x509.Certificate, roots *x509.CertPool, opened time.Time) error {
 	if len(shown) == 0 {
 		return &UntrustedError{errNone}
@@ -69,12 +70,13 @@ func StillSigned(shown []*x509.Certificate, roots *x509.CertPool, opened time.Ti
 		return nil
 	}
 	if _, now := signed(shown[0], shown[1:], roots, time.Now()); now == nil {
-		return nil // by a CA whose certificate was made anew since
+		return nil // signed by a CA whose certificate has been renewed since
 	}
 	return err
 }
 
-// signed looks for a chain of certificates that are all valid at that time, and returns what of the one that lasts longest ends first.
+// signed looks for chains of certificates that are all valid at that time. It takes the chain that lasts longest, and
+// returns its certificate that ends first.
 func signed(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPool, at time.Time) (ends *x509.Certificate, err error) {
 	between := x509.NewCertPool()
 	for _, c := range more {
@@ -83,12 +85,12 @@ func signed(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	var unknown x509.UnknownAuthorityError
 	switch {
-	case errors.As(err, &unknown): // a CA of the same name is known, or none; what x509 says of that misleads
+	case errors.As(err, &unknown): // with or without a known CA of that name; x509's text would mislead
 		return nil, &UntrustedError{fmt.Errorf("certificate %q, issued by %q: unknown authority: no CA in this node's ca file signed it", leaf.Subject, leaf.Issuer)}
 	case err != nil:
 		var invalid x509.CertificateInvalidError
 		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && at.After(invalid.Cert.NotAfter) {
-			err = fmt.Errorf("its CA's %w", expired(invalid.Cert)) // x509 does not say whose
+			err = fmt.Errorf("its CA's %w", expired(invalid.Cert)) // x509 does not say whose certificate
 		}
 		return nil, &UntrustedError{fmt.Errorf("certificate %q, issued by %q: %w", leaf.Subject, leaf.Issuer, err)}
 	}
@@ -100,7 +102,8 @@ func signed(leaf *x509.Certificate, more []*x509.Certificate, roots *x509.CertPo
 	return ends, nil
 }
 
-// first is what of a chain ends first. Of several that end together it is the last, without which the others cannot be made anew.
+// first returns the certificate of a chain that ends first. If several end together it is the last of them, without
+// which the others cannot be renewed.
 func first(chain []*x509.Certificate) *x509.Certificate {
 	ends := chain[0]
 	for _, c := range chain[1:] {
