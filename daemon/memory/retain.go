@@ -7,9 +7,9 @@ import (
 )
 
 // Retain gives the pages of the space's regions back to the system, except those with bytes that keep marks: it calls
-// mark for the n bytes at off of a region that have to stay. Bytes outside of a region are ignored. A region of which nothing
-// stays is removed, and a vacant one is left as it is. The others stay mapped as a whole, and what was given back reads
-// as zeros.
+// mark for the n bytes at off of a region that have to stay. Bytes outside of a region are ignored. A region of which
+// nothing stays is removed, and a vacant one is left as it is. The others stay mapped as a whole, and what was given
+// back reads as zeros.
 //
 // Two things are not given back, and count as kept: a memfd in which another region of any session lies, and the pages
 // of a memfd behind the region, since others may use those without having registered them.
