@@ -2,29 +2,28 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// A take of a few blocks from an offer that lies ready on the own node needs little of the machinery: nothing can happen
-// between its beginning and its end if the driver moves it while the machine stands still. All that a take has to pass is
-// looked at first; then MoveNow is the step's only effect and MovedNow the next event. When anything does not fit, or
-// the driver could not move all of it, the take begins as every other does, as if it had not been tried: that is where refusals
-// get their words.
+// A take of a few blocks from an offer that is ready on this node needs little of the machinery. If the driver moves it
+// while the machine stands still, nothing can happen between its beginning and its end. All that a take has to pass is
+// checked first. Then MoveNow goes out, and MovedNow is the next event. If a check fails, or the driver cannot move all
+// of it, the take begins as every other does, as if this had not been tried. Refusals get their words there.
 
-// MoveNow: plan and copy a whole take within this node, now. Answered by MovedNow, which has to be the next event that the machine
-// is given: nobody is asked to hold or fence anything, because nothing comes in between. What it points to is valid until then.
+// MoveNow asks the driver to plan and copy a whole take within this node, now. MovedNow answers it, and has to be the machine's
+// next event. Nothing comes in between, so nobody is asked to hold or fence anything. What it points to is valid until then.
 type MoveNow struct {
 	Producer, Consumer []RankLayout
 	Src, Dst           []layout.BlockList
 	Whole              bool
-	Granted            Granted // to be said before the first byte; Slot NoSlot: nobody asks
+	Granted            Granted // to be said before the first byte; Slot NoSlot: nobody asks for it
 }
 
-// MovedNow answers MoveNow. OK: every byte of every destination block is in place. If not, it does not matter how many are.
+// MovedNow answers MoveNow. OK: every byte of every destination block is in place. Otherwise any part of them may have been written.
 type MovedNow struct {
 	OK    bool
 	Bytes uint64
 }
 
-// Yield: do what was asked for before, then let Resume be the machine's next event. So whoever took hears of it before the offer
-// is seen to.
+// Yield asks the driver to carry out all effects before it, and then to give the machine Resume as its next event. So
+// the session that took hears of it before the machine sees to the offer.
 type Yield struct{}
 
 // Resume answers Yield.
@@ -35,7 +34,7 @@ func (Yield) effect()    {}
 func (MovedNow) event()  {}
 func (Resume) event()    {}
 
-// trial is the take that is being moved.
+// trial is the take that is being moved at once.
 type trial struct {
 	s     *session
 	sub   Submit
@@ -44,14 +43,14 @@ type trial struct {
 	began Time
 	move  MoveNow
 	done  Complete
-	// Or it is of an item that a GET found.
+	// Only for a GET: its take, and the item that it found.
 	get  *take
 	item *item
 
 	pending bool // MovedNow is still to come
 }
 
-// moveNow tries to have a take moved at once; false: it was not even tried.
+// moveNow tries to have a take moved at once. It returns false if it did not even try.
 func (m *Machine) moveNow(s *session, sub *Submit, in *TakeOp) bool {
 	if m.cfg.AtOnce == 0 || m.cfg.Debug || m.trial.pending || m.trial.s != nil || in.Layered || in.Part != 0 || in.Parts > 1 || in.Peer != "" && in.Peer != m.cfg.Node {
 		return false
@@ -68,7 +67,8 @@ func (m *Machine) moveNow(s *session, sub *Submit, in *TakeOp) bool {
 	return true
 }
 
-// ready: a single operation offered few blocks, all of them, and its ranks have written them.
+// ready says whether one operation offered all of the blocks, most at most, and its ranks have written them. An offer
+// that is being taken is not ready.
 func (o *offer) ready(most int) bool {
 	if !o.joined || len(o.members) != 1 || len(o.serves) > 0 {
 		return false
@@ -85,7 +85,7 @@ func (o *offer) ready(most int) bool {
 	return true
 }
 
-// mayMove is everything that a take is asked at either end before its first byte.
+// mayMove makes all checks of a take at either end that come before its first byte.
 func (m *Machine) mayMove(s *session, o *offer, in *TakeOp) bool {
 	switch {
 	case s.role != Worker || s.layout == nil || m.regionsThere(s).Reason != OK || s.progress < in.After:
@@ -127,7 +127,7 @@ func (m *Machine) movedNow(ev MovedNow) {
 	}
 }
 
-// resume counts the take at its offer, which may end with it.
+// resume counts the take at its offer, which may end by that. For a GET, it consumes the item.
 func (m *Machine) resume() {
 	x := &m.trial
 	if x.s == nil {

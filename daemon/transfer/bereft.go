@@ -1,7 +1,8 @@
 package transfer
 
-// bereft is how an operation ends that lost a session, or its memory, in the words for all others that hear of it: they know neither what that
-// session calls its regions, nor that it was not their own that is over. reason is that of a session that is gone.
+// bereft words the end of an operation that lost a session or its memory, for all others that hear of it. They do not
+// know what that session calls its regions, and have to be told that it is not their own session that is over. reason
+// applies if the session is gone or its memory was unregistered; invalidated memory is always Unavailable.
 func (m *Machine) bereft(s *session, key string, cause Cause, reason Reason, advice string) Cause {
 	who := s.called()
 	switch {

@@ -6,7 +6,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 type bind struct {
 	op
 	kind  BindKind
-	place *place // of a home
+	place *place // nil for a receiving end
 	name  placeName
 	token []byte
 	peer  string
@@ -14,15 +14,15 @@ type bind struct {
 
 	end     uint64 // a receiving end's name at its home
 	homeID  uint64 // the home that it has met; 0: none yet
-	base    uint64 // number there of its item 0
-	at      *peer  // where it was last asked for; nil: this node
+	base    uint64 // the home's number for this end's item 0
+	at      *peer  // node of the home that was asked last; nil: this one
 	asked   bool
-	gets    int // that run
-	tokens  int // that its gets wait with, or its items lie under
+	gets    int // under way
+	tokens  int // of its waiting gets, or of its items
 	verdict *Cause
 }
 
-// maxHeldTokens bounds the memory that one end's queries or entries take (docs/operating.md has it).
+// maxHeldTokens bounds the tokens, of 4 bytes each, of one end's queries or entries (docs/operating.md has it).
 const maxHeldTokens = 64 << 20
 
 func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
@@ -71,7 +71,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	}
 }
 
-// mayReceive is what can be told about a receiving end of this node before it asks for anything.
+// mayReceive makes the checks of a receiving end on this node that are possible before it asks for anything.
 func (m *Machine) mayReceive(b *bind) Cause {
 	p := m.places[b.name]
 	if p == nil {
@@ -86,7 +86,7 @@ func (m *Machine) mayReceive(b *bind) Cause {
 	return Cause{}
 }
 
-// over ends the bind, with what runs at it.
+// over ends the bind and everything that runs at it.
 func (b *bind) over(m *Machine, status Status, cause Cause) {
 	if b.stage != stageRunning {
 		return

@@ -10,8 +10,8 @@ type claim struct {
 	claimName
 	parts  int
 	done   [4]uint64 // committed parts
-	live   int       // transfers that run
-	failed bool      // a part failed: without live ones the claim no longer counts
+	live   int       // transfers under way
+	failed bool      // a part failed: if incomplete, and without live transfers, the claim no longer counts
 }
 
 type claimName struct {
@@ -21,7 +21,7 @@ type claimName struct {
 
 const maxParts = 256
 
-// How an offer ends that was taken by all it was for, or by its owner.
+// Words for how an offer ended: all its consumers took it, or its owner withdrew it.
 const (
 	consumed  = "was consumed"
 	withdrawn = "was withdrawn"
@@ -37,7 +37,7 @@ func (c *claim) committed() int {
 
 func (c *claim) complete() bool { return c.committed() == c.parts }
 
-// counts is true while the claim takes one of the offer's consumers.
+// counts says whether the claim occupies one of the offer's places for consumers.
 func (c *claim) counts() bool {
 	return c.live > 0 || c.complete() || c.committed() > 0 && !c.failed
 }
@@ -51,10 +51,11 @@ func (o *offer) claim(name claimName) *claim {
 	return nil
 }
 
-// of: both are takes of one engine.
+// of says whether both are takes of the same instance of an engine.
 func (a *claimName) of(b *claimName) bool { return a.engine == b.engine && a.instance == b.instance }
 
-// placed: an engine that has taken all has its place among the consumers, and may take again.
+// placed returns a complete claim of that engine instance, or nil. An instance that has taken everything has its place
+// among the consumers, and may take again.
 func (o *offer) placed(name *claimName) *claim {
 	for _, c := range o.claims {
 		if c.of(name) && c.complete() {
@@ -64,8 +65,8 @@ func (o *offer) placed(name *claimName) *claim {
 	return nil
 }
 
-// admits says whether a take may begin: of an engine that has its place, however often it takes, or of one more. What an earlier instance
-// of it left unfinished keeps no place from it.
+// admits says whether a take may begin: its engine instance has a place already, however often it takes, or one is
+// left. A take that an earlier instance of the engine left unfinished keeps no place from it.
 func (o *offer) admits(name claimName) bool {
 	keeps := func(c *claim) bool {
 		return c.counts() && (c.engine != name.engine || c.instance == name.instance || c.live > 0 || c.complete())
@@ -83,7 +84,8 @@ func (o *offer) admits(name claimName) bool {
 	return others < o.consumers
 }
 
-// enter returns the claim of that name, new or with what it had. A commit record that comes late may be of one of other parts.
+// enter returns the claim with that name and number of parts, and adds it if there is none. The number is compared
+// because a commit record that comes late may be of a take with another one.
 func (o *offer) enter(name claimName, parts int) *claim {
 	for _, c := range o.claims {
 		if c.claimName == name && c.parts == parts {
@@ -112,7 +114,7 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 	}
 	before := o.placed(&c.claimName)
 	c.done[part/64] |= 1 << (part % 64)
-	if before != nil && before != c && c.complete() { // it took again
+	if before != nil && before != c && c.complete() { // the engine took it again
 		o.claims = slices.DeleteFunc(o.claims, func(x *claim) bool { return x == c })
 	}
 	complete := 0
@@ -124,13 +126,13 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 	switch {
 	case complete >= o.consumers:
 		o.end(m, Done, Cause{}, consumed)
-	case c.live == 0 && !c.complete(): // the engine's next instance need not wait for the rest
+	case c.live == 0 && !c.complete(): // the engine's next instance need not wait for the other parts
 		m.wakeKey(o.key)
 	}
 }
 
-// replace ends an older transfer of the part that v begins: nothing has failed by that, and the engine keeps its place. One that has sent
-// everything is left to its consumer, who may have decided already.
+// replace aborts an older transfer of the part that v begins. That does not count as a failure, so the engine keeps its
+// place. A transfer that has sent everything is left to its consumer, which may have decided already.
 func (v *serve) replace(m *Machine) {
 	c, failed := v.claim, v.claim.failed
 	for _, old := range append([]*serve(nil), v.offer.serves...) {
@@ -141,7 +143,7 @@ func (v *serve) replace(m *Machine) {
 	c.failed = failed
 }
 
-// fail notes that a part did not go through. The offer is ready for the next take, which may wait already.
+// fail notes that a part did not go through. The offer is then ready for the next take, which may be waiting already.
 func (o *offer) fail(m *Machine, c *claim) {
 	c.failed = true
 	if !c.counts() {

@@ -7,14 +7,14 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// span is the tokens of one group that a segment has.
+// span is the range of tokens of one group that a segment has.
 type span struct {
 	group       uint32
 	first, last uint32 // last is exclusive
 }
 
-// spans is what a segment covers. Both ends clip the take's blocks by it before they plan a segment of several, so
-// that what belongs to other segments does not count as missing.
+// spans is what a segment covers. If an offer has several segments, both ends clip the take's blocks by it before they
+// plan one, so that what belongs to other segments does not count as missing.
 type spans []span
 
 func spansOf(all []layout.BlockList, by map[uint32][]layout.BlockList) spans {
@@ -29,7 +29,7 @@ func spansOf(all []layout.BlockList, by map[uint32][]layout.BlockList) spans {
 func (r spans) with(lists []layout.BlockList) spans {
 	for _, b := range lists {
 		if len(b.IDs) == 0 {
-			continue // as if the group were left out: an opaque list has no tokens to tell that by
+			continue // as if the group were left out; the tokens of an opaque list would not tell
 		}
 		if s := r.of(b.Group); s != nil {
 			s.first, s.last = min(s.first, b.FirstToken), max(s.last, b.FirstToken+b.NTokens)
@@ -83,7 +83,7 @@ func groupOf(ranks []RankLayout, group uint32) *layout.Group {
 	return nil
 }
 
-// uncovered lists the blocks of paged lists that have tokens which the segments do not cover, and those of opaque lists that no
+// uncovered lists the blocks of paged lists with tokens that no segment covers, and the blocks of opaque lists that no
 // segment has. What lies between two segments is planned, and moved, by neither.
 func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []layout.Run {
 	var out []layout.Run
@@ -100,10 +100,10 @@ func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []
 			}
 			if g.Kind == layout.Paged && any {
 				size, from := uint64(g.BlockSize), uint64(b.FirstToken)
-				at := (from/size + uint64(i)) * size // with its size it may be beyond 32 bits, though no token is
+				at := (from/size + uint64(i)) * size // plus the size it may need more than 32 bits, though no token does
 				first, last := max(at, from), min(at+size, from+uint64(b.NTokens))
 				for len(have) > 0 && uint64(have[0].last) < last {
-					have = have[1:] // nor does it reach the blocks after this one
+					have = have[1:] // it does not reach the later blocks either
 				}
 				if len(have) > 0 && uint64(have[0].first) <= first {
 					continue
@@ -117,7 +117,7 @@ func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []
 	return out
 }
 
-// joined is what the segments cover of a group, ascending: those that adjoin are one.
+// joined returns what the segments cover of a group, ascending. Spans that adjoin are merged.
 func joined(covered []spans, group uint32) []span {
 	var all []span
 	for _, r := range covered {
@@ -137,7 +137,7 @@ func joined(covered []spans, group uint32) []span {
 	return out
 }
 
-// addRun appends a block, to the last run when it is adjacent.
+// addRun appends a block. If it is adjacent to the last run, that run grows.
 func addRun(runs []layout.Run, group, id uint32) []layout.Run {
 	if n := len(runs); n > 0 && runs[n-1].Group == group && runs[n-1].First+runs[n-1].Count == id {
 		runs[n-1].Count++

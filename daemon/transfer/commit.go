@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// onSent: the producer has sent every slice, under one hold of that incarnation.
+// onSent handles MsgSent: the producer has sent every slice, under one hold of that incarnation of the offer.
 func (t *take) onSent(m *Machine, msg *MsgSent) {
 	switch {
 	case t.phase == phaseOver:
@@ -36,8 +36,8 @@ func (t *take) settleLater(m *Machine) {
 	m.arm(&t.settling, t, wakeSettle, m.now+m.cfg.Settle<<min(t.stalls, 3))
 }
 
-// stalled: the producer sent everything, and not all of it came. Slices that were lost with their link are asked for again
-// when nothing at all landed for a while.
+// stalled runs when the producer has sent everything and some of it has not come. Once nothing at all has landed for a
+// while, it asks again for the missing slices: they were lost with their link.
 func (t *take) stalled(m *Machine) {
 	if t.phase != phaseMoving {
 		return
@@ -65,8 +65,8 @@ func (t *take) stalled(m *Machine) {
 	}
 }
 
-// tryCommit decides: the receiver does, once every slice of every segment is in place and the producer has said, under
-// one hold, that this is all. The fence comes before the report.
+// tryCommit begins the commit. The receiver decides, once every slice of every segment is in place and the producer has
+// said, under one hold, that this is all. The fence comes before the report.
 func (t *take) tryCommit(m *Machine) {
 	if t.phase != phaseMoving || !t.complete() && !m.cfg.Broken.Commit {
 		return
@@ -80,7 +80,7 @@ func (t *take) tryCommit(m *Machine) {
 	m.fenceLeg(&t.leg)
 }
 
-// complete is true when all announced slices are in place.
+// complete says whether all announced slices are in place.
 func (t *take) complete() bool {
 	if t.sent && len(t.segs) < t.sentSegs {
 		return false
@@ -93,7 +93,8 @@ func (t *take) complete() bool {
 	return true
 }
 
-// allInline: grants that carry their bytes and the last segment's mark need no further word of the producer's.
+// allInline says whether the grants carry all bytes and the mark of the last segment. Then no further word of the
+// producer is needed.
 func (t *take) allInline() bool {
 	last := false
 	for _, seg := range t.segs {
@@ -105,7 +106,7 @@ func (t *take) allInline() bool {
 	return last
 }
 
-// countLanding keeps count of the items that are on their way from a peer; next is the phase that the take comes to.
+// countLanding counts the items that are on their way from a peer. next is the phase that the take is about to enter.
 func (t *take) countLanding(next phase) {
 	switch {
 	case t.get == nil || t.peer == nil || t.phase == next:
@@ -116,7 +117,7 @@ func (t *take) countLanding(next phase) {
 	}
 }
 
-// fenced: nothing lands any more, or (cause) that cannot be had yet.
+// fenced handles the answer to the leg's fence: nothing lands any more, or, with a cause, the fence failed for now.
 func (t *take) fenced(m *Machine, cause Cause) {
 	if cause.Reason != OK {
 		if t.phase == phaseCommitting {
@@ -132,7 +133,7 @@ func (t *take) fenced(m *Machine, cause Cause) {
 	m.leaveLeg(&t.leg)
 }
 
-// decide ends a take whose commit was due, now that nothing can spoil it any more.
+// decide ends a take whose commit was due, now that the fence is done and nothing can spoil it any more.
 func (t *take) decide(m *Machine) {
 	if !t.complete() && !m.cfg.Broken.Commit {
 		t.finish(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
@@ -150,8 +151,8 @@ func (t *take) decide(m *Machine) {
 	t.finish(m, Done, Cause{})
 }
 
-// lookAround counts as missing, once, what no segment covers, when all of them are known. Of an engine on several nodes that is no group of which this
-// one has no layer, as in a plan of one segment.
+// lookAround adds to missing, once and when all segments are known, what no segment covers. If the producer's engine is
+// on several nodes, groups of which this producer has no layer are left out, as in the plan of a single segment.
 func (t *take) lookAround() {
 	if t.covered == nil {
 		return
@@ -163,7 +164,7 @@ func (t *take) lookAround() {
 	t.missing, t.covered = unite(t.missing, uncovered(t.layouts, lists, t.covered)), nil
 }
 
-// beyond says how far the offer reaches, to who asks for more: "" where something else is missing.
+// beyond says how far the offer reaches, for a consumer that asked for more; "" if something else is missing.
 func (t *take) beyond() string {
 	var asked, has uint64
 	for _, b := range t.in.Blocks {
@@ -180,8 +181,8 @@ func (t *take) beyond() string {
 	return fmt.Sprintf(" (it has %d tokens, this asks for those up to %d)", has, asked)
 }
 
-// fail ends a take that cannot be done any more. It also ends one whose commit waits for a fence that does not come: by
-// its deadline, or on its client's behalf.
+// fail ends a take that cannot be done any more. That includes a take whose commit waits for a fence that does not
+// come, when its deadline passes or its client cancels it.
 func (t *take) fail(m *Machine, status Status, cause Cause) {
 	if t.phase == phaseOver {
 		return
@@ -193,7 +194,7 @@ func (t *take) fail(m *Machine, status Status, cause Cause) {
 	t.finish(m, status, cause)
 }
 
-// finish says how the take ended: to the producer until it acknowledges, and to the sessions.
+// finish tells how the take ended: the sessions, and the producer until it acknowledges.
 func (t *take) finish(m *Machine, status Status, cause Cause) {
 	t.countLanding(phaseOver)
 	t.phase = phaseOver
@@ -210,11 +211,11 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 	if t.asked || t.granted && status == Done {
 		t.end, t.endFor = &MsgEnd{Xfer: t.leg.id.Xfer, Incarnation: t.incarnation, Status: status, Cause: cause}, m.cfg.Linger
 		if t.get != nil {
-			t.endFor += 2 * m.cfg.Linger // longer than its home is in doubt
+			t.endFor += 2 * m.cfg.Linger // longer than its home keeps the item in doubt
 		}
-		if t.peer != nil && t.peer.up { // perhaps over another channel than that which carried its bytes
+		if t.peer != nil && t.peer.up { // this may not be the channel that carried its bytes
 			t.epoch, t.asked = t.peer.epoch, true
-		} else if t.peer != nil && status == Done { // lost while the fence was awaited
+		} else if t.peer != nil && status == Done { // the channel was lost while the take waited for the fence
 			m.reach(t.in.Peer, &t.word)
 		}
 		t.sayEnd(m, t.get != nil && status == Done && t.peer != nil && t.peer.landing > 0)
@@ -223,8 +224,8 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 	t.forget(m)
 }
 
-// sayEnd repeats MsgEnd. A commit record is also said on a later channel. more: those of other items follow. What counts is how often it
-// was said, and not the time: this node may have stood still.
+// sayEnd repeats MsgEnd; a commit record is also said on later channels. more: those of other items follow. It stops
+// after a number of times, not after a time, because this node may have stood still.
 func (t *take) sayEnd(m *Machine, more bool) {
 	if t.endFor < 0 {
 		t.end = nil
@@ -244,27 +245,29 @@ func (t *take) sayEnd(m *Machine, more bool) {
 	}
 }
 
-// awaitsHome: the home of an end that is open cannot be told now. It may be for as long as that, and keep the item in doubt.
+// awaitsHome says whether this is a get of an open end whose home cannot be told now. The home may be away for any
+// length of time and keep the item in doubt, so that time does not count in endFor.
 func (t *take) awaitsHome() bool {
 	return t.get != nil && t.get.end.stage == stageRunning && t.peer != nil && !t.peer.up
 }
 
-// sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's offer was taken:
-// to one that comes back with the offer that is all that a drop says. What workers took in parts is left to the lease.
+// sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's
+// offer was taken. It sends a drop, which says all that a daemon has to know when the offer comes back to it. Offers
+// that workers took in parts are left to their lease.
 func (m *Machine) sayConsumed(t *take) {
 	if t.end.Status == Done && t.in.Parts == 1 && t.get == nil { // items do not come back
 		m.send(t.peer, &MsgKey{Engine: t.by.engine.key.name, Key: t.in.Key, Token: t.in.Token, Drop: true})
 	}
 }
 
-// lastWord has a channel opened for a commit record that was not acknowledged when the one before was lost. What is said then is
-// resayEnds' business.
+// lastWord has a channel opened for a commit record that was not acknowledged when the channel before was lost. Once
+// the channel is up, resayEnds sends the record.
 type lastWord struct{ _ bool }
 
 func (*lastWord) arrive(*Machine, *peer)   {}
 func (*lastWord) stranded(*Machine, Cause) {}
 
-// resayEnds says commit records that a lost channel may have swallowed.
+// resayEnds repeats the commit records that a lost channel may have swallowed.
 func (m *Machine) resayEnds(p *peer) {
 	for _, t := range m.takesOf(p) {
 		if t.phase == phaseOver && t.end != nil {

@@ -1,45 +1,45 @@
 package transfer
 
-// Seconds and the like, for configurations.
+// Units of Time, for configurations.
 const (
 	Millisecond Time = 1e6
 	Second      Time = 1e9
 )
 
-// Config is what New needs. Zero fields get the defaults named there; Node and Random are required.
+// Config is what New needs. A zero field gets the default named beside it; Node and Random are required.
 type Config struct {
 	Node        string        // this node's name: takes that name it are local
-	Incarnation uint64        // of the daemon, part of what transfers and offers are named by
+	Incarnation uint64        // of the daemon; the machine only keeps it
 	Random      func() uint64 // the only source of chance; seeded in the simulator
 
-	WindowBytes  uint64 // posted and not ended, per peer and transport; 64 MiB
-	WindowSlices int    // likewise; 128
-	WindowsHere  int    // how many such windows there are within the node; 1
+	WindowBytes  uint64 // most bytes posted and not ended, per peer and transport; 64 MiB
+	WindowSlices int    // most slices, likewise; 128
+	WindowsHere  int    // number of such windows for transfers within the node; 1
 
-	DefaultTimeout Time // of takes, watches and drops; 30 s
-	MaxTimeout     Time // 1 h
+	DefaultTimeout Time // of takes and gets, and of the interest of watches; 30 s
+	MaxTimeout     Time // of takes, watches and drops; 1 h
 	DefaultLease   Time // of offers; 30 s
-	MaxLease       Time // 10 min
+	MaxLease       Time // of offers, and of the linger of pipes and lookup buffers; 10 min
 	OrphanLease    Time // how long sealed offers outlive an engine that died; 0: not at all
 	OfferWait      Time // how long a take waits for its offer; 30 s
 	FenceGrace     Time // how long a terminal report waits for its fence before it says More; 50 ms
 
-	Retries      int  // how often a slice that came spoiled is sent again; 2
-	Resend       Time // unanswered messages are repeated after this; 1 s
-	Settle       Time // how long slices may be on their way, none landing, after the producer sent all; 1 s, doubled each time
-	Linger       Time // how long ends are repeated and remembered for peers that did not hear of them; 10 s
+	Retries      int  // how often a spoiled slice is sent again; 2
+	Resend       Time // pause after which unanswered messages are repeated; 1 s
+	Settle       Time // how long nothing may land after the producer sent all; 1 s, doubled up to eight times that
+	Linger       Time // how long ends are repeated, and remembered for peers that did not hear of them; 10 s
 	PipeLinger   Time // how long items outlive their sender; 10 s
 	TombstoneFor Time // how long keys of ended offers are remembered; 60 s
-	Redial       Time // between attempts to reach a peer, doubled up to eight times that; 200 ms
+	Redial       Time // pause between attempts to reach a peer, doubled up to eight times that, plus as much again at random; 200 ms
 
-	AtOnce int // blocks of a take within the node up to which the driver is asked to move it at once (MoveNow); 0: none
+	AtOnce int // most block ids of a take within the node that the driver is asked to move at once (MoveNow); 0: none
 
-	MaxOps        int // per session, not yet released; 4096
+	MaxOps        int // operations per session, not yet released; 4096
 	MaxOffers     int // per session; 4096
-	MaxParked     int // takes that wait for offers, per peer; 4096
-	MaxHeld       int // block ids and tokens of what a peer asks for and grants, 4 bytes each, and the size of the rest of that; 64 Mi
+	MaxParked     int // takes of one peer that are served here, and as many of its gets; 4096
+	MaxHeld       int // size of what a peer asks for and grants, in block ids or tokens of 4 bytes; 64 Mi
 	MaxEnds       int // receiving ends of a peer that are remembered here; 65536
-	MaxTombstones int // remembered keys; 65536
+	MaxTombstones int // remembered keys, and watches and drops that wait for their offers; 65536
 	MaxPipes      int // ends of pipes and lookup buffers, per engine and owner; 256
 	MaxItems      int // per session: in its pipe or lookup buffer; 262144
 
@@ -50,44 +50,45 @@ type Config struct {
 	Broken Broken
 }
 
-// Broken leaves out single guards. Only for tests that have to see the simulator notice it.
+// Broken leaves out single guards. It is only for tests which check that the simulator notices.
 type Broken struct {
 	Fence       bool // memory is reported free without waiting for the fence
 	Hold        bool // conflicting holds are granted
 	Commit      bool // a take is done although slices are missing
-	Groups      bool // conflicting holds are granted on blocks of other groups than the first, and what an offer lacks of those is not missing
+	Groups      bool // conflicting holds are granted on groups after the first, and blocks of those that an offer lacks are not missing
 	Incarnation bool // bytes of two offers under one key may mix
 	Unfinished  bool // offers outlive an engine that had not written all their blocks
-	Heir        bool // what a dead scheduler had offered outlives it, although its successor had come before that was known
-	Gap         bool // a pipe goes on behind an item that was refused
+	Heir        bool // a dead scheduler's offers outlive it although its successor came before the death was known
+	Gap         bool // a pipe goes on after an item that was refused
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
-	Doubt       bool // one that may have been received goes back
-	Outage      bool // the word that it was does not count after a long outage
-	Ranks       Kind // of such operations of a scheduler, the ranks are told that memory is free while it may still be touched
-	Stranger    bool // takes, watches and drops with any token, content digest and layout are right
+	Doubt       bool // an item that may have been received goes back
+	Outage      bool // the word that an item was received does not count after a long outage
+	Ranks       Kind // for operations of this kind of a scheduler, ranks are told that memory is free while it may still be touched
+	Stranger    bool // takes, watches and drops pass with any token, content digest and layout
 	Lease       bool // offers outlive their lease
 	Interest    bool // watches and drops do nothing, and are done
 	Twice       bool // a part of a take counts as often as it is taken
-	Apart       bool // parts that come from different nodes are of different engines
-	Parts       bool // a part that fails takes those with it that were taken before
-	LateSlice   bool // a slice that is spoiled after it had landed stays landed
+	Apart       bool // parts that come from different nodes count as those of different engines
+	Parts       bool // a part that fails undoes those that were taken before
+	LateSlice   bool // a slice that is spoiled after it landed still counts as landed
 	Absent      bool // a scheduler's operations go on without ranks that have left
-	Outdated    bool // what a scheduler had submitted to the daemon before is about whoever is there
-	Successor   bool // what waits for a rank is about the one that comes in its place
-	Sender      bool // whatever is said of a take is heard, whichever node says it
-	Asleep      bool // memory that is given up is said to be free of operations while they go on
-	Torn        bool // what was moved at once in part is done
-	Joined      bool // an offer that ranks make each for itself is whole without those that are not there
+	Outdated    bool // what a scheduler submitted to an earlier daemon is about whichever ranks are here
+	Successor   bool // what waits for a rank is about the rank that comes in its place
+	Sender      bool // what is said of a take counts, whichever node says it
+	Asleep      bool // memory that is given up is reported free of operations while they go on
+	Torn        bool // a take that was moved at once only in part is done
+	Joined      bool // an offer that each rank makes for itself is complete without the absent ranks
 }
 
-// MostCompletions is how many an operation may have: terminal, QUARANTINED, RELEASED. So many have room in the ring before it begins.
+// MostCompletions is how many completions an operation may have: its terminal one, QUARANTINED and RELEASED. Room for
+// them is reserved in the ring before it begins.
 const MostCompletions = 3
 
-// credits an operation reserves.
+// Credits that an operation reserves.
 const (
 	creditsMemory = MostCompletions
 	creditsKey    = 1
-	maxOwed       = 4096 // refusals a session leaves uncollected before it is ended
+	maxOwed       = 4096 // answers that a session leaves uncollected before it is ended
 )
 
 func (c *Config) setDefaults() {
@@ -125,8 +126,8 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-// Reload takes over limits and times of a configuration for operations that begin from now on. Node, Incarnation and
-// Random stay.
+// Reload takes over the limits and times of a configuration. What was fixed before, such as deadlines of running
+// operations, stays; so do Node, Incarnation, Random and Broken.
 func (m *Machine) Reload(c Config) {
 	c.setDefaults()
 	c.Node, c.Incarnation, c.Random, c.Broken = m.cfg.Node, m.cfg.Incarnation, m.cfg.Random, m.cfg.Broken

@@ -6,8 +6,8 @@ func (s *session) reserve(n int) {
 	s.reserved += n
 }
 
-// crowded is why no n credits can be reserved. The client can do something about both: what is reserved comes back when operations are
-// released, what is written when it is collected.
+// crowded words the refusal when n credits cannot be reserved. The client can do something about it: reserved credits
+// come back when operations are released, those of written completions when these are collected.
 func (s *session) crowded(n int) Cause {
 	uncollected := s.ring - s.credits - s.reserved
 	advice := "wait for some of the operations"
@@ -49,7 +49,8 @@ func (m *Machine) tell(s *session, c Complete) {
 	}
 }
 
-// owe sends a completion of an operation that reserved no credits: there are as many as there are items, whoever collects them when.
+// owe sends a completion of an operation that reserved no credits, or lets it wait for one. There may be as many of
+// these as there are items, however late the client collects them.
 func (m *Machine) owe(s *session, c Complete) {
 	if s.credits > 0 && len(s.owed) == 0 {
 		m.spend(s, c)
@@ -75,7 +76,7 @@ func (m *Machine) credit(s *session, n int) {
 	}
 }
 
-// spend sends a completion for a credit that nobody reserved.
+// spend sends a completion, for which it uses up a free credit.
 func (m *Machine) spend(s *session, c Complete) {
 	s.credits--
 	c.Last = s.credits == 0

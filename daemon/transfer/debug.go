@@ -2,10 +2,10 @@ package transfer
 
 import "fmt"
 
-// With Config.Debug a hand-over can be followed through the logs of both nodes by its trace id, or by the key and the transfer's
-// name. Without it nothing is made for single requests.
+// With Config.Debug a hand-over can be followed through the logs of both nodes by its trace id, or by its key and the
+// transfer's name. Without it nothing is computed for single requests.
 
-// Levels are log/slog's.
+// The levels of log/slog.
 const (
 	debugLevel = -4
 	infoLevel  = 0
@@ -18,7 +18,7 @@ func (m *Machine) trace(text string, attrs ...any) {
 
 func hex(v uint64) string { return fmt.Sprintf("%016x", v) }
 
-// traceOp: an operation was accepted. Offers have no peer, takes alone a transfer.
+// traceOp logs that an operation was accepted. Offers have no peer; only takes and gets have a transfer.
 func (m *Machine) traceOp(o *op, key []byte, trace, peer string, x XferID) {
 	if m.cfg.Debug {
 		m.trace(o.kind.String()+" accepted", "session", fmt.Sprintf("%#x", uint64(o.by.id)), "engine", o.by.engine.key.name, "op", uint64(o.id),
@@ -26,7 +26,7 @@ func (m *Machine) traceOp(o *op, key []byte, trace, peer string, x XferID) {
 	}
 }
 
-// traceEnd: an operation was reported.
+// traceEnd logs that an operation was reported.
 func (m *Machine) traceEnd(o *op, status Status, more bool) {
 	if m.cfg.Debug {
 		m.trace(o.kind.String()+" "+status.String(), "session", fmt.Sprintf("%#x", uint64(o.by.id)), "engine", o.by.engine.key.name, "op", uint64(o.id),
@@ -34,7 +34,7 @@ func (m *Machine) traceEnd(o *op, status Status, more bool) {
 	}
 }
 
-// traceServe: something became of a take at the producer's end.
+// traceServe logs what became of a take at the producer's end.
 func (m *Machine) traceServe(v *serve, text string) {
 	if !m.cfg.Debug {
 		return

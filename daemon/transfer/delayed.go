@@ -6,31 +6,31 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// delayedSubmit is a submission that waits for ranks of before a restart.
+// delayedSubmit is a submission that waits for ranks that were here before a restart.
 type delayedSubmit struct {
 	s     *session
 	sub   Submit
 	at    Time
-	until Time // 0: it has no time of its own
+	until Time // 0: it has no time limit of its own
 	ids   int  // block ids in it
 	late  timer
-	ended bool // its time is over
+	ended bool // its time is over, or it was withdrawn
 }
 
-// delayedSubmits are those of a session, in the order in which they came.
+// delayedSubmits are those of one session, in the order in which they came.
 type delayedSubmits struct {
 	list  []*delayedSubmit
-	n     int // that have not ended
-	ranks int // of them, those about ranks; the others only wait their turn
+	n     int // those that have not ended
+	ranks int // of these, the ones about ranks; the others only wait their turn
 	ids   int
 }
 
-// maxDelayed: what a session has waiting is all that it had before the restart, each extension of an offer by itself, and what it asks for
-// meanwhile. It has no more block ids than the session may have.
+// maxDelayed bounds the submissions that a session has waiting: all that it had before the restart, with each extension
+// of an offer counted by itself, and what it asks for meanwhile. Their block ids count against the session's own limit.
 const maxDelayed = 1 << 16
 
-// waits says whether a submission has to: it is about ranks that are not back, or its session has submitted something before that waits, and
-// which it is not there to end.
+// waits says whether a submission has to wait: it is about ranks that are not back, or earlier submissions of its
+// session wait. A submission that ends one of those need not; see delay.
 func (h *homecoming) waits(s *session, op Op) bool {
 	return s.delayed.n > 0 || len(h.sessions) > 0 && s.role == Scheduler && aboutRanks(op) && h.ranksOut(s.engine) > 0
 }
@@ -43,7 +43,7 @@ func aboutRanks(op Op) bool {
 	return false
 }
 
-// delay keeps a submission if it has to wait.
+// delay keeps a submission that has to wait. It returns false if the submission has to be carried out now.
 func (h *homecoming) delay(m *Machine, s *session, sub *Submit) bool {
 	if !h.waits(s, sub.Op) {
 		return false
@@ -53,7 +53,7 @@ func (h *homecoming) delay(m *Machine, s *session, sub *Submit) bool {
 		if x == nil {
 			return false // it runs, or is over
 		}
-		if in, take := x.sub.Op.(*TakeOp); !take || !in.Restarted { // of that one the ranks have to hear how it ended
+		if in, take := x.sub.Op.(*TakeOp); !take || !in.Restarted { // but of a take that failed with the daemon before, the ranks have to hear
 			x.withdraw(m)
 			m.answer(s, sub)
 			return true
@@ -76,7 +76,7 @@ func (h *homecoming) delay(m *Machine, s *session, sub *Submit) bool {
 	return true
 }
 
-// endedBy is what a submission ends. It waits for no rank, nor for its turn.
+// endedBy returns the operation that a submission is there to end. Such a submission waits for no rank, nor for its turn.
 func endedBy(op Op) (target uint64, ok bool) {
 	switch in := op.(type) {
 	case *CancelOp:
@@ -136,7 +136,7 @@ func (h *homecoming) releaseOf(m *Machine, s *session) {
 	}
 }
 
-// forget drops what a session that is closed had waiting.
+// forget drops what a closed session had waiting.
 func (h *homecoming) forget(m *Machine, s *session) {
 	for _, x := range s.delayed.list {
 		m.disarm(&x.late)
@@ -145,13 +145,13 @@ func (h *homecoming) forget(m *Machine, s *session) {
 	h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
 }
 
-// fire: its time is over.
+// fire ends the submission: its time is over.
 func (x *delayedSubmit) fire(m *Machine, _ wake) {
 	x.end(m, Failed, because(Timeout, "%d ranks of engine %q did not come back within %s after the restart of the daemon of node %q",
 		m.home.ranksOut(x.s.engine), x.s.engine.key.name, duration(m.now-x.at), m.cfg.Node))
 }
 
-// end is for what never begins. What waited for its turn behind it goes on.
+// end ends a submission that will never begin. If the submissions behind it only waited their turn, they go on.
 func (x *delayedSubmit) end(m *Machine, status Status, cause Cause) {
 	h, s := &m.home, x.s
 	m.disarm(&x.late)
@@ -168,11 +168,12 @@ func (x *delayedSubmit) end(m *Machine, status Status, cause Cause) {
 	}
 }
 
-// withdraw ends it on its client's behalf. Who asks for the key of such an offer hears what he hears of one that had begun.
+// withdraw ends the submission on its client's behalf. If it is an offer, whoever asks for its key hears the same as of
+// an offer that had begun.
 func (x *delayedSubmit) withdraw(m *Machine) {
 	in, offers := x.sub.Op.(*OfferOp)
 	x.end(m, WasCancelled, because(Cancelled, "cancelled by its owner before it began"))
-	if !offers || m.offers[string(in.Key)] != nil { // and not of another that has the key by now
+	if !offers || m.offers[string(in.Key)] != nil { // another offer has the key by now
 		return
 	}
 	key := string(in.Key)
@@ -187,7 +188,7 @@ func (x *delayedSubmit) withdraw(m *Machine) {
 	m.wakeKey(key)
 }
 
-// offers says that an offer under the key waits: takes wait for it, whatever became of one before.
+// offers says whether an offer under the key waits here. Then takes wait for it, whatever became of an earlier offer.
 func (h *homecoming) offers(key string) bool {
 	return slices.ContainsFunc(h.waiting, func(s *session) bool {
 		return slices.ContainsFunc(s.delayed.list, func(x *delayedSubmit) bool {
@@ -197,7 +198,7 @@ func (h *homecoming) offers(key string) bool {
 	})
 }
 
-// resume submits it, with the time that is left.
+// resume submits the submission, with the time that is left.
 func (x *delayedSubmit) resume(m *Machine) {
 	left := max(x.until-m.now, 1)
 	switch in := x.sub.Op.(type) {
@@ -211,8 +212,8 @@ func (x *delayedSubmit) resume(m *Machine) {
 	m.submit(&x.sub)
 }
 
-// endBy is when an operation that comes now has to have ended; 0: whenever what it acts on has. What the ranks have to hear of a take
-// that failed with the daemon before this one has all the time that they need.
+// endBy returns the time by which an operation that comes now has to end; 0: when what it acts on ends. There is no
+// limit for a take that failed with the daemon before this one: its ranks have to hear of it whenever they are back.
 func (m *Machine) endBy(op Op) Time {
 	switch in := op.(type) {
 	case *TakeOp:
@@ -228,7 +229,8 @@ func (m *Machine) endBy(op Op) Time {
 	return 0
 }
 
-// idsOf counts the block ids of an operation. An offer may be extended so often that the pieces take more than those: they count, too.
+// idsOf counts the block ids of an operation. An offer may be extended so often that the pieces take more memory than
+// their ids. So those of extensions count, too.
 func idsOf(op Op) int {
 	switch in := op.(type) {
 	case *OfferOp:

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// drain: no new operations, so no new offers. A take that waits for one is told what one is told that comes now, and who drains the daemon does
-// not wait for it. A daemon that stops leaves such takes to the next one.
+// drain refuses new operations, and so new offers. A take that waits for an offer is told the same as one that comes
+// now, so whoever drains the daemon need not wait for it. A daemon that stops leaves such takes to the next one.
 func (m *Machine) drain(ev Drain) {
 	m.draining, m.stopping = true, m.stopping || ev.Stop
 	if m.stopping {
@@ -17,8 +17,8 @@ func (m *Machine) drain(ev Drain) {
 	}
 }
 
-// await parks a take until its offer, or what is missing of that, comes. A peer's asks the next daemon; one of this node is for its engine to
-// submit again.
+// await parks a take until its offer, or what that still lacks, comes. While the daemon drains, a peer's take is to ask
+// the next daemon instead, and the engine has to submit a take of this node again.
 func (v *serve) await(m *Machine) {
 	switch {
 	case !m.draining || m.stopping:
@@ -34,7 +34,7 @@ func (m *Machine) noNewTakes() Cause {
 	return because(Unavailable, "the daemon of node %q is draining; take again after its restart", m.cfg.Node)
 }
 
-// Busy counts the ends of transfers that may touch memory or are still to do so.
+// Busy counts the ends of transfers that touch memory, or may still do so.
 func (m *Machine) Busy() int {
 	n := 0
 	for _, v := range m.serves {
@@ -43,7 +43,7 @@ func (m *Machine) Busy() int {
 		}
 	}
 	for _, t := range m.takes {
-		// A daemon that stops is not held up by what the next one can do as well.
+		// Takes that were not granted do not hold up a daemon that stops: the next one can do them as well.
 		if t.stage != stageReleased && (!m.stopping || t.granted) {
 			n++
 		}

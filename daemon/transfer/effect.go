@@ -2,10 +2,12 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// Effect is what the driver has to do, in the order given. Every effect that is answered by an event is answered once.
+// Effect is what the driver has to do, in the order given. Each effect that is answered by an event is answered once,
+// except a Fence that fails at first (see Fenced).
 type Effect interface{ effect() }
 
-// Complete: put one completion into the session's ring. Where a take was moved at once it is a *Complete, valid until the next step.
+// Complete puts one completion into the session's ring. For a take that was moved at once the effect is a *Complete,
+// valid until the next step.
 type Complete struct {
 	Session  SessionID
 	UserData uint64 // 0 when another session submitted it
@@ -19,26 +21,28 @@ type Complete struct {
 	More     bool // RELEASED follows
 	Failed   []layout.Run
 	Text     string
-	Got      *Got // a GET's, when done
-	Short    bool // it moved nothing: there was no room
-	Last     bool // of the session's credits: somebody may be waiting for those that it gives back
+	Got      *Got // of a GET that is done
+	Short    bool // a GET moved nothing, for lack of room
+	Last     bool // it took the session's last credit: somebody may be waiting for the credits that collecting gives back
 }
 
-// Rouse: all that the session's operation has to wait for is here, and it completes as soon as its bytes are in place. A client that
-// sleeps for it alone may be woken now: it takes as long to wake as the rest takes.
+// Rouse says that all that the session's operation has to wait for is here, so it completes as soon as its bytes are in
+// place. A client that sleeps for this operation alone may be woken now: waking takes as long as the rest.
 type Rouse struct {
 	Session  SessionID
 	UserData uint64
 }
 
-// Granted: say in the session's layer slot that bytes of the take may be written from now on, before anything that comes after it.
+// Granted says in the session's layer slot that bytes of the take may be written from now on. It comes before any
+// effect that lets them be written.
 type Granted struct {
 	Session  SessionID
 	Slot     uint32
 	UserData uint64
 }
 
-// LayerReady: publish in the session's layer slot how many of the take's layers are in place: a worker's are those of the groups that it names.
+// LayerReady publishes in the session's layer slot how many of the take's layers are in place. For a worker, only
+// layers of the groups that its take names count.
 type LayerReady struct {
 	Session  SessionID
 	Slot     uint32
@@ -46,38 +50,39 @@ type LayerReady struct {
 	Ready    uint32
 }
 
-// WatchProgress: report the session's progress once it has reached Value (Progress event). 0: no longer needed.
+// WatchProgress asks for a Progress event once the session's progress has reached Value. 0: no longer needed.
 type WatchProgress struct {
 	Session SessionID
 	Value   uint64
 }
 
-// EndSession: tell the client why and end its session; SessionClosed follows. Its operations were ended already.
+// EndSession tells the client why, and ends its session; SessionClosed follows. The session's operations end in the same step.
 type EndSession struct {
 	Session SessionID
 	Cause   Cause
 }
 
-// SessionOrphaned: nothing touches the memory of a closed session any more but those who take the blocks in Keep, one element for
-// each offer or item that outlives it. All other memory may go; SessionDrained follows.
+// SessionOrphaned says that of a closed session's memory only the blocks in Keep may still be touched, by those who
+// take them. Keep has an element for each segment of an offer, and for each item, that outlives the session. All other
+// memory may go; SessionDrained follows.
 type SessionOrphaned struct {
 	Session SessionID
 	Layout  *layout.Layout
 	Keep    [][]layout.BlockList
 }
 
-// SessionDrained, RegionDrained: nothing touches that memory any more.
+// SessionDrained and RegionDrained say that nothing touches that memory any more.
 type SessionDrained struct{ Session SessionID }
 type RegionDrained struct {
 	Session SessionID
 	Region  layout.RegionID
 }
 
-// Dial: have a channel to the peer that a client named (node name, or host:port hint). Answered by PeerUp (Hints) or DialFailed.
+// Dial asks for a channel to the peer that a client named (node name, or host:port hint). Answered by PeerUp (Hints) or DialFailed.
 type Dial struct{ Hint string }
 
-// Send: put a message on the node's channel of that epoch; dropped when the epoch is over. More: others of its kind are about to follow,
-// and it may wait for them a moment.
+// Send puts a message on the node's channel of that epoch; it is dropped when the epoch is over. More: others of its
+// kind are about to follow, and it may wait a moment for them.
 type Send struct {
 	Node  string
 	Epoch uint64
@@ -85,34 +90,35 @@ type Send struct {
 	More  bool
 }
 
-// MakePlan: plan a segment of a leg. The driver keeps the plan under (Leg, Seg) until Forget. When both ends are here only the
-// producer's leg is planned, and its plan serves the consumer's leg too.
+// MakePlan asks for the plan of a leg's segment. The driver keeps the plan under (Leg, Seg) until Forget. When both
+// ends are here, only the producer's leg is planned, and its plan serves the consumer's leg too.
 type MakePlan struct {
 	Leg      Leg
 	Seg      uint32
 	Producer []RankLayout
 	Consumer []RankLayout
 	Src, Dst []layout.BlockList
-	// SrcBy overrides Src for single ranks (offers that workers made themselves).
+	// SrcBy overrides Src for single ranks, in offers that workers made themselves.
 	SrcBy   map[uint32][]layout.BlockList
 	Layered bool
-	Whole   bool // every destination element must have a source (the producer's engine lives on one node), else Incompatible
+	Whole   bool // every destination element must have a source, else Incompatible (the producer's engine lives on one node)
 }
 
-// Expect: accept slices of that leg (Consumer) over the transport the producer named, until Fence.
+// Expect asks to accept slices of that leg (Consumer), over the transport that the producer named, until Fence.
 type Expect struct {
 	Leg       Leg
 	Seg       uint32
 	Transport string
 }
 
-// Post: move slices. The machine bounds how many are posted at a time. When both ends are here one Post yields SliceSent and SliceLanded.
+// Post moves slices. The machine bounds how many are posted at a time. When both ends are here, one Post yields
+// SliceSent and SliceLanded. Keys is valid until the next step.
 type Post struct {
 	Keys      []SliceKey
 	Transport string
 }
 
-// ReadInline, WriteInline: gather or scatter a whole small segment.
+// ReadInline gathers a whole small segment, WriteInline scatters it.
 type ReadInline struct {
 	Leg Leg
 	Seg uint32
@@ -124,16 +130,17 @@ type WriteInline struct {
 	CRC  uint32
 }
 
-// Fence: stop everything of that leg; answered by Fenced once no byte is read or lands. Slices in flight are still reported, before it.
+// Fence stops everything of that leg. Fenced answers it once no byte is read or lands any more; before that, slices in
+// flight are still reported.
 type Fence struct{ Leg Leg }
 
-// Forget: drop the leg's plans. Comes after its Fenced.
+// Forget drops the leg's plans. It comes after the leg's Fenced.
 type Forget struct{ Leg Leg }
 
-// ArmTimer: send Tick at that time. Replaces the timer before it; 0 disarms.
+// ArmTimer asks for a Tick at that time. It replaces the timer before it; 0 disarms.
 type ArmTimer struct{ At Time }
 
-// Log: something an operator may want to see. Level as in log/slog (-4 debug, 0 info, 4 warn). Never tokens.
+// Log is something that an operator may want to see. Levels are those of log/slog (-4 debug, 0 info, 4 warn). Never tokens.
 type Log struct {
 	Level int
 	Text  string

@@ -2,13 +2,14 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// Operations of the ends of pipes and lookup buffers, which are sessions of their own (Endpoint). An item that is put is an offer, and a
-// GET that found one a take: only who gets what is decided here (package match), everything else is the machine's.
+// These are the operations of the ends of pipes and lookup buffers. Each end is a session of its own (Endpoint). An
+// item that is put is an offer, and a GET that found one is a take. Who gets which item is decided by package match;
+// everything else is the machine's.
 
 // BindKind numbers are ring.h's enum kvpipe_bind_kind.
 type BindKind uint8
 
-// The kinds of ends. A home holds the items; it is where the other ends look for them.
+// The kinds of ends. A home holds the items, and the other ends look for them there.
 const (
 	BindSend   BindKind = 1 // home of a pipe
 	BindRecv   BindKind = 2
@@ -33,20 +34,21 @@ const (
 	MatchDecline Match = 7
 )
 
-// BindOp makes the session an end of what has that name. It runs until the end is closed.
+// BindOp makes the session an end of the pipe or lookup buffer with that name. It runs until the end is closed.
 type BindOp struct {
 	Kind     BindKind
 	Name     string
 	Token    []byte // must be equal at all ends; nil: none
-	Peer     string // the home's node, "" is this one
+	Peer     string // the home's node; "": this one
 	Capacity uint64 // home: declared bytes
 	Linger   Time   // home: how long items outlive the session; 0: default
 }
 
-// PutOp publishes blocks of the session's arena as an item; it ends when that was consumed. In the arena's layout a token is a byte.
+// PutOp publishes blocks of the session's arena as an item; it ends when the item is consumed. In the arena's layout a
+// token is a byte.
 type PutOp struct {
 	Target uint64 // UserData of the home's bind
-	Form   Match  // Next; Any, Prefix, Key
+	Form   Match  // of a pipe Next; of a lookup buffer Any, Prefix or Key
 	Bytes  uint64 // what the blocks cover, from token 0
 	Meta   []byte
 	Key    []byte
@@ -59,7 +61,7 @@ type GetOp struct {
 	Target  uint64 // UserData of the receiving bind
 	Match   Match
 	Room    uint64 // bytes that the blocks cover, from token 0
-	Seq     uint64 // Next: the item's number; Item, Decline: its id
+	Seq     uint64 // Next: the item's number; Item, Decline: Got.Item of the earlier GET
 	Key     []byte
 	Tokens  []uint32
 	Timeout Time
@@ -70,16 +72,16 @@ func (*BindOp) op() {}
 func (*PutOp) op()  {}
 func (*GetOp) op()  {}
 
-// Got is what a GET brought, or (Complete.Short) what it had no room for.
+// Got is what a GET brought, or, with Complete.Short, what it had no room for.
 type Got struct {
 	Item     uint64
 	Bytes    uint64
-	Capacity uint64 // of the home: no item is larger
-	Matched  uint64 // tokens that agree; those of the item when anything was asked for
+	Capacity uint64 // declared bytes of the home
+	Matched  uint64 // tokens that agree; of a GET for any item, the item's tokens
 	Meta     []byte
 }
 
-// submitEnd dispatches the operations of ends; the session may begin one.
+// submitEnd dispatches the operations of ends; submit has checked that the session may begin one.
 func (m *Machine) submitEnd(s *session, sub *Submit) {
 	switch in := sub.Op.(type) {
 	case *BindOp:

@@ -10,16 +10,16 @@ import (
 type engine struct {
 	key      engineKey
 	instance string
-	workers  []*session // ascending rank; those with a layout take part in operations
+	workers  []*session // ascending rank; only those with a layout take part in operations
 	scheds   []*session
-	had      []uint32 // ranks that it has, or had, on this node, also before a restart
+	had      []uint32 // ranks that it has or had on this node, also before a restart
 	world    uint32   // ranks of the engine on all nodes
 	fenced   *Cause
 }
 
 type engineKey struct{ name, owner string }
 
-// lineage is the live instance of an engine, and which ones came before it.
+// lineage is the live instance of an engine, and the names of those before it.
 type lineage struct {
 	live *engine
 	old  []string
@@ -27,8 +27,8 @@ type lineage struct {
 
 const maxOld = 16
 
-// sessionOpened finds the session's engine. The newest instance fences older ones of the same engine and owner; a
-// session that names none joins the live one.
+// sessionOpened finds the session's engine. A new instance fences older ones of the same engine and owner. A session
+// that names no instance joins the live one.
 func (m *Machine) sessionOpened(ev *SessionOpened) {
 	s := &session{
 		id: ev.Session, role: ev.Role, rank: ev.Rank, ring: ev.Credits, credits: ev.Credits, resumed: ev.Resumed, changed: ev.Changed,
@@ -37,7 +37,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 	s.self[0] = s
 	m.sessions[s.id] = s
 	key := engineKey{ev.Engine, ev.Owner}
-	if ev.Role == Endpoint { // of no instance: it is replaced by nobody and replaces nobody
+	if ev.Role == Endpoint { // it belongs to no instance: it replaces nobody, and nobody replaces it
 		s.engine = &engine{key: key, instance: ev.Instance, workers: []*session{s}, world: 1}
 		return
 	}
@@ -79,7 +79,7 @@ func (m *Machine) sessionOpened(ev *SessionOpened) {
 		m.home.another(e)
 	}
 	for _, w := range e.workers {
-		if w.rank == s.rank && w != s { // whoever connected it knows that the older one is over
+		if w.rank == s.rank && w != s { // whoever opened this session knows that the older one is over
 			m.endSession(w, because(Closed, "rank %d of instance %q of engine %q has a newer session", s.rank, e.instance, ev.Engine))
 		}
 	}
@@ -126,8 +126,8 @@ func (m *Machine) leaveEngine(s *session) {
 	}
 }
 
-// absent lists the ranks that the engine had here and has no more. What it does without them would pass for the work of an engine
-// that has its other ranks elsewhere.
+// absent lists the ranks that the engine had here and no longer has. Work that it does without them would pass for that
+// of an engine whose other ranks are on other nodes.
 func (e *engine) absent() (gone []uint32) {
 	for _, r := range e.had {
 		if !slices.ContainsFunc(e.workers, func(w *session) bool { return w.rank == r && w.ended == nil }) {
@@ -140,7 +140,8 @@ func (e *engine) absent() (gone []uint32) {
 // MaxRanks bounds the ranks of one end of a transfer.
 const MaxRanks = 1024
 
-// ranks are the sessions whose memory an operation of s names: a worker's own, or all of a scheduler's engine here.
+// ranks returns the sessions whose memory an operation of s names: a worker's own, or those of all workers that a
+// scheduler's engine has here.
 func (m *Machine) ranks(s *session) ([]*session, Cause) {
 	if s.role != Scheduler {
 		if s.layout == nil {

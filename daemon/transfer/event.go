@@ -2,42 +2,39 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// Event is what happened. The machine takes ownership of what an event points to; nothing may change it afterwards.
+// Event is what happened. The machine owns what an event points to; nothing may change it afterwards.
 type Event interface{ event() }
 
 // --- sessions -------------------------------------------------------------------------------------------------
 
-// SessionOpened: an authenticated session exists. Owner is opaque (uid and cgroup). Credits is how many completions the session can still
-// be sent; the machine reserves them before it accepts an operation, and gets them back by CreditsReturned. Had are the ranks that the
-// instance had here by what is known of it from before a restart; those that are not here are missing. Resumed: it has proved that it is
-// the session of before. Changed, of a scheduler's: since it began to submit, a rank came that had not been in what it asked for. Sessions are
-// told of in the order in which they were admitted: of those that come after it the machine judges by itself.
+// SessionOpened says that an authenticated session exists. Sessions are announced in the order in which they were admitted.
 type SessionOpened struct {
 	Session  SessionID
 	Engine   string
 	Instance string
-	Owner    string
+	Owner    string // opaque: uid and cgroup
 	Role     Role
 	Rank     uint32 // tp + pp*TPWorld; NoRank for schedulers
 	TPWorld  uint32
 	PPWorld  uint32
-	Credits  int
-	Had      []uint32
-	Resumed  bool
-	Changed  bool
+	Credits  int      // completions that it can still be sent; the machine reserves them for operations, CreditsReturned gives them back
+	Had      []uint32 // ranks that the instance had here before a restart, as far as is known; those that are not here are missing
+	Resumed  bool     // it has proved that it is the session of before
+	Changed  bool     // a scheduler's: since it began to submit, a rank came that its operations did not include; later ones the machine sees itself
 }
 
-// LayoutSet: the session's layout was validated. Once per session.
+// LayoutSet says that the session's layout was validated. It comes once per session.
 type LayoutSet struct {
 	Session SessionID
 	Layout  *layout.Layout
 }
 
-// SessionClosed: the client closed, died or was ended. The machine fences all that touches the session's memory, then
-// says SessionDrained. No completion is sent to it after this.
+// SessionClosed says that the client closed, died or was ended. The machine fences all that touches the session's
+// memory, then says SessionDrained. No completion is sent to the session after this.
 //
-// Died: its process is gone, so that nothing writes its memory any more, and Progress is the last that it said. Sealed offers whose
-// blocks it had finished are kept for a while then (Config.OrphanLease): SessionOrphaned says what of its memory has to stay.
+// Died: its process is gone, so nothing writes its memory any more, and Progress is the last value that it reported.
+// Then sealed offers whose blocks it had finished are kept for a while (Config.OrphanLease); SessionOrphaned says what
+// of its memory has to stay.
 type SessionClosed struct {
 	Session  SessionID
 	Cause    Cause
@@ -45,32 +42,33 @@ type SessionClosed struct {
 	Progress uint64
 }
 
-// RegionRemoved: the client wants a region back. Operations on layouts that name it are ended; RegionDrained follows.
+// RegionRemoved says that the client wants a region back. Operations on layouts that name it are ended; RegionDrained follows.
 type RegionRemoved struct {
 	Session SessionID
 	Region  layout.RegionID
 }
 
-// RegionInvalidated: the client gives up what is in a region, and keeps its name and the layout. Operations end as when it is removed,
-// RegionDrained follows, and new ones are refused until RegionRevalidated. Told again it is answered again.
+// RegionInvalidated says that the client gives up what is in a region, and keeps its name and the layout. Operations
+// end as when it is removed, RegionDrained follows, and new ones are refused until RegionRevalidated. If it is
+// repeated, it is answered again.
 type RegionInvalidated struct {
 	Session SessionID
 	Region  layout.RegionID
 }
 
-// RegionRevalidated: the region has memory again.
+// RegionRevalidated says that the region has memory again.
 type RegionRevalidated struct {
 	Session SessionID
 	Region  layout.RegionID
 }
 
-// CreditsReturned: the client consumed n completions.
+// CreditsReturned says that the client consumed N completions.
 type CreditsReturned struct {
 	Session SessionID
 	N       int
 }
 
-// Progress: the rank's progress word was seen at Value (design: step<<16 | phase).
+// Progress says that the rank's progress word was seen at Value (step<<16 | phase, as in kvpipe.h).
 type Progress struct {
 	Session SessionID
 	Value   uint64
@@ -78,7 +76,7 @@ type Progress struct {
 
 // --- operations -----------------------------------------------------------------------------------------------
 
-// Submit: a validated submission (lengths, limits and flags are right; meaning is the machine's).
+// Submit is a validated submission: lengths, limits and flags are right. What it means is for the machine to judge.
 type Submit struct {
 	Session  SessionID
 	UserData uint64
@@ -89,7 +87,7 @@ type Submit struct {
 // Op is one of the operations below.
 type Op interface{ op() }
 
-// OfferOp offers blocks under a key. Sched sessions offer for all ranks of their engine on this node, workers for their own.
+// OfferOp offers blocks under a key. A scheduler offers for all ranks of its engine on this node, a worker for its own.
 type OfferOp struct {
 	Key, Token, Content []byte
 	Trace               string
@@ -97,7 +95,7 @@ type OfferOp struct {
 	Consumers           int
 	After               uint64
 	Sealed, Layered     bool
-	Again               bool // it was submitted before this session
+	Again               bool // submitted before this session began, or as OfBefore says
 	Blocks              []layout.BlockList
 }
 
@@ -115,7 +113,7 @@ type WithdrawOp struct{ Target uint64 }
 // CancelOp ends any operation of the session.
 type CancelOp struct{ Target uint64 }
 
-// TakeOp asks for a key at a peer ("" is this node) into own blocks.
+// TakeOp asks a peer ("": this node) for what lies under a key, to be moved into blocks of this node.
 type TakeOp struct {
 	Key, Token, Content []byte
 	Trace, Peer         string
@@ -123,17 +121,17 @@ type TakeOp struct {
 	Part, Parts         int
 	After               uint64
 	Layered             bool
-	LayerSlot           uint32 // where to say how far it is, and that bytes were granted; NoSlot: nowhere
-	Again               bool   // it was submitted before this session
+	LayerSlot           uint32 // where to report the grant and the layers in place; NoSlot: nowhere
+	Again               bool   // as in OfferOp
 	Restarted           bool   // bytes were granted by an earlier daemon: it is only reported as failed
 	Timeout             Time   // duration
 	Blocks              []layout.BlockList
 }
 
-// NoSlot is a take without a layer slot.
+// NoSlot is the LayerSlot of a take without one.
 const NoSlot = ^uint32(0)
 
-// WatchOp and DropOp: see kvpipe.h.
+// WatchOp and DropOp are described in kvpipe.h.
 type WatchOp struct {
 	Key, Token  []byte
 	Trace, Peer string
@@ -147,8 +145,8 @@ type DropOp struct {
 
 // --- peers ----------------------------------------------------------------------------------------------------
 
-// PeerUp: the channel to a node is open. Hints lists the strings by which Dial effects had asked for it. Repeated with the
-// same epoch when a further Dial asks for a node whose channel is open already.
+// PeerUp says that the channel to a node is open. Hints lists the strings by which Dial effects asked for it. It is
+// repeated with the same epoch when a further Dial asks for a node whose channel is open already.
 type PeerUp struct {
 	Node        string
 	Epoch       uint64
@@ -156,29 +154,29 @@ type PeerUp struct {
 	Hints       []string
 }
 
-// PeerDown: the channel of that epoch is gone; its links are closed. Fences of its legs still have to be asked for.
+// PeerDown says that the channel of that epoch is gone, and its links are closed. Fences of its legs still have to be asked for.
 type PeerDown struct {
 	Node  string
 	Epoch uint64
 	Cause Cause
 }
 
-// LinkLost: a data link of that channel was lost while the channel lives. Slices that were sent over it may never land and are
-// reported by nobody: those of that peer that have not landed have to be asked for again, with a higher attempt. The
-// link is fenced: nothing more lands through it.
+// LinkLost says that a data link of that channel was lost while the channel lives. The link is fenced: nothing more
+// lands through it. Slices that were sent over it may never land, and nobody reports them. So slices of that peer that
+// have not landed have to be asked for again, with a higher attempt.
 type LinkLost struct {
 	Node  string
 	Epoch uint64
 }
 
-// DialFailed: the peer asked for by Hint cannot be reached now or at all (not allowed, unknown). Final says which.
+// DialFailed says that the peer asked for by Hint cannot be reached now or, if Final, at all (not allowed, unknown).
 type DialFailed struct {
 	Hint  string
 	Final bool
 	Cause Cause
 }
 
-// PeerMsg: a message of that channel.
+// PeerMsg is a message of that channel.
 type PeerMsg struct {
 	Node  string
 	Epoch uint64
@@ -187,12 +185,12 @@ type PeerMsg struct {
 
 // --- plans and slices -----------------------------------------------------------------------------------------
 
-// Planned answers a Plan effect. Cause.Reason != OK: no plan (incompatible, no transport, overlap, ...).
+// Planned answers MakePlan. Cause.Reason != OK: there is no plan (incompatible, no transport, overlap, ...).
 type Planned struct {
 	Leg       Leg
 	Seg       uint32
-	Size      uint32 // bytes that the plan keeps besides what MakePlan named, and those of a small one
-	Transport string // chosen by the producer's side; the consumer's plan ignores it
+	Size      uint32 // bytes that the plan keeps beyond its request and beyond those of the smallest plan
+	Transport string // chosen by the producer's side; ignored in the consumer's plan
 	Inline    bool   // small enough to ride inside MsgGrant (never when both ends are here)
 	Slices    uint32
 	Bytes     uint64
@@ -203,7 +201,8 @@ type Planned struct {
 }
 
 // Mark says that slices from First on (until the next mark) read layer ordinal SrcLayer of producer rank SrcRank and
-// write layer ordinal DstLayer of the consumer. Ordinals count the layers of a rank's layout, or of all of the take's ranks, ascending.
+// write layer ordinal DstLayer of the consumer. Ordinals count layers in ascending order: SrcLayer those of the rank's
+// layout, DstLayer those of all of the take's ranks.
 type Mark struct {
 	First    uint32
 	SrcRank  uint32
@@ -211,13 +210,13 @@ type Mark struct {
 	DstLayer uint32
 }
 
-// SliceSent: the producer's end of a posted slice ended: source memory is no longer read for this attempt.
+// SliceSent says that the producer's end of a posted slice ended: source memory is no longer read for this attempt.
 type SliceSent struct {
 	Key   SliceKey
 	Cause Cause // OK, or why it was not (link down: PeerGone; source fault: Corrupt)
 }
 
-// SliceLanded: the consumer's end of a slice ended. OK: all its bytes are in place and checked.
+// SliceLanded says that the consumer's end of a slice ended. OK: all its bytes are in place and checked.
 type SliceLanded struct {
 	Key   SliceKey
 	Cause Cause // Corrupt: checksum or destination fault; PeerGone: link went down half-way
@@ -237,18 +236,19 @@ type InlineWritten struct {
 	Cause Cause
 }
 
-// Fenced answers Fence: no byte of that leg is read (Producer) or lands (Consumer) any more. Cause.Reason != OK: it could not be
-// fenced; the memory is quarantined, and a later Fenced with OK ends that.
+// Fenced answers Fence: no byte of that leg is read (Producer) or lands (Consumer) any more. Cause.Reason != OK: it
+// could not be fenced. Then the memory is in quarantine until a later Fenced with OK.
 type Fenced struct {
 	Leg   Leg
 	Cause Cause
 }
 
-// Tick: the armed timer fired.
+// Tick says that the armed timer fired.
 type Tick struct{}
 
-// Drain: no new operations; running ones may end until their deadlines or until the daemon closes the sessions. Stop: the daemon is
-// about to end. Its clients come back to the next one with all that has not begun, so nothing new is refused, or answered at all.
+// Drain lets no new operations begin. Running ones may go on until their deadlines, or until the daemon closes the
+// sessions. Stop: the daemon is about to end. Its clients bring to the next one all that has not begun, so this one
+// does not answer that; only a PUT is refused.
 type Drain struct{ Stop bool }
 
 func (SessionOpened) event()     {}

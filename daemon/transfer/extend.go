@@ -2,7 +2,7 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// submitExtend adds blocks to an offer of this session, seals it, or both. It is done once accepted.
+// submitExtend adds blocks to an offer of this session, seals it, or both. It is done as soon as it is accepted.
 func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	mb, cause := extendable(s, in)
 	if cause.Reason == OK {
@@ -59,8 +59,8 @@ func extendable(s *session, in *ExtendOp) (*member, Cause) {
 	return mb, Cause{}
 }
 
-// continues checks that paged lists begin where the offer ends, and that opaque groups have one list with blocks: those of two would go to the
-// same blocks of a take, in no order.
+// continues checks that paged lists begin where the offer ends, and that an opaque group gets blocks only once: those
+// of two lists would go to the same blocks of a take, in no order.
 func (mb *member) continues(lists []layout.BlockList) Cause {
 	for _, b := range lists {
 		end, began := mb.ends[b.Group]
@@ -88,7 +88,7 @@ func (mb *member) opaque(group uint32) bool {
 	return false
 }
 
-// grown moves takes on that wait for what was just added.
+// grown moves on the takes that wait for what was just added.
 func (o *offer) grown(m *Machine) {
 	if o.ended {
 		return

@@ -1,10 +1,11 @@
 package transfer
 
-// An item of a pipe that is refused leaves a gap: whatever came behind it would be out of its place. Its sender may have closed its end by
-// then and hear of it no more, so the pipe itself remembers. Entries of a lookup buffer are independent: of one that is refused only who
-// inserted it is told.
+// A refused item leaves a gap in a pipe: whatever came behind it would be in the wrong place. Its sender may have
+// closed its end by then and not hear of it, so the pipe itself remembers. Entries of a lookup buffer are independent:
+// only the end that inserted it hears that an entry was refused.
 
-// breakPipe: a PUT was refused. Nothing is put behind it, for the same cause, and who waits for more is told so.
+// breakPipe notes that a PUT was refused. What is put behind it is refused with the same cause, and those who wait for
+// more are told.
 func (m *Machine) breakPipe(s *session, in *PutOp, cause Cause) {
 	b, none := bindOf(s, in.Target)
 	if none.Reason != OK || b.home == nil || b.place.buffer || b.home.final() || m.cfg.Broken.Gap {
@@ -14,10 +15,10 @@ func (m *Machine) breakPipe(s *session, in *PutOp, cause Cause) {
 	m.rematch(b.home)
 }
 
-// final says that nothing more is put.
+// final says whether nothing more can be put.
 func (h *home) final() bool { return h.sealed || h.broken != nil || h.gone != nil }
 
-// gap is what receivers hear once they have what was put before.
+// gap is what receivers hear once they have received what was put before the gap.
 func (h *home) gap() Cause {
 	reason := PeerGone
 	if h.broken.Reason == Restarted {

@@ -2,14 +2,14 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// get is what a take has besides when it is a GET: what it looks for, and what it found.
+// get is what a take has in addition if it is a GET: what it looks for, and what it found.
 type get struct {
 	take  take
 	in    *GetOp
 	end   *bind
-	what  TakeOp // to take what was found
-	local seeker // where the home is on this node
-	why   uint8  // what the home said it waits for
+	what  TakeOp // the take of what was found
+	local seeker // its seeker, when the home is on this node
+	why   uint8  // what it waits for, as the home said last
 	bytes uint64 // moved at once
 }
 
@@ -51,7 +51,7 @@ func (m *Machine) submitGet(s *session, sub *Submit, in *GetOp) {
 	m.reach(b.peer, t)
 }
 
-// maxGetTimeout bounds how long a GET waits: who receives may be idle for long.
+// maxGetTimeout bounds how long a GET waits. Receivers may be idle for long.
 const maxGetTimeout = 30 * 24 * 3600 * Second
 
 func (m *Machine) getTimeout(d Time) Time {
@@ -61,8 +61,8 @@ func (m *Machine) getTimeout(d Time) Time {
 	return min(d, maxGetTimeout)
 }
 
-// seekAnew begins the search again, after the channel was lost: under another name, so that what was said about the old one cannot be taken
-// for the new.
+// seekAnew begins the search again after the channel was lost. The transfer gets another name, so that what was said
+// about the old one is not mistaken for an answer to the new one.
 func (m *Machine) seekAnew(t *take) {
 	delete(m.takes, t.leg.id.Xfer)
 	m.lastXfer++
@@ -134,7 +134,7 @@ type finding struct {
 	Taken                          bool
 }
 
-// found: there is an item. It is taken if there is room for it.
+// found handles an item that the home has. It is taken if there is room for it.
 func (t *take) found(m *Machine, f *finding, it *item) {
 	g := t.get
 	t.got = &Got{Item: f.Item, Bytes: f.Bytes, Capacity: f.Capacity, Matched: f.Matched, Meta: f.Meta}
@@ -148,7 +148,7 @@ func (t *take) found(m *Machine, f *finding, it *item) {
 		t.finishHere(m)
 		return
 	}
-	if f.Bytes == 0 && it == nil { // MsgEnd is the commit record: there is nothing else to be sure of
+	if f.Bytes == 0 && it == nil { // no bytes have to come, and MsgEnd is the commit record
 		t.finish(m, Done, Cause{})
 		return
 	}
@@ -162,12 +162,12 @@ func (t *take) found(m *Machine, f *finding, it *item) {
 	}
 	g.what.Key, g.what.Token = f.Key, f.Token
 	t.phase, t.known, t.asks, t.said = phaseAsking, f.Taken, 0, ""
-	if !f.Taken { // else MsgTake is due when nothing was granted by the time at which MsgSeek would have been repeated
+	if !f.Taken { // else MsgTake goes out only if nothing was granted by the time at which MsgSeek would have been repeated
 		t.ask(m)
 	}
 }
 
-// clipTo is as much of the blocks as an item of that many bytes needs.
+// clipTo returns as much of the get's blocks as an item of that many bytes needs.
 func (t *take) clipTo(bytes uint64) []layout.BlockList {
 	if bytes == 0 {
 		return nil
@@ -176,7 +176,7 @@ func (t *take) clipTo(bytes uint64) []layout.BlockList {
 	return clipTo(b, t.by.layout.Group(b.Group), bytes)
 }
 
-// finishHere ends a GET about which the home need hear nothing more.
+// finishHere ends a GET of which the home need not hear any more.
 func (t *take) finishHere(m *Machine) {
 	t.asked = false
 	t.finish(m, Done, Cause{})
@@ -196,16 +196,16 @@ func (t *take) whySeeking(m *Machine) Cause {
 	case why == waitsForHome || why == waitsForOther:
 	case g.in.Match == MatchKey:
 		text = "nothing is under the key " + short(g.in.Key)
-	case g.end.name.buffer: // it may have been empty only when it was asked
+	case g.end.name.buffer: // the home may have been empty only when it was asked
 		text = waitTexts[waitsForMatch]
 	}
-	if !g.end.name.buffer { // asked for ahead of the caller, whose time is another
+	if !g.end.name.buffer { // asked for ahead of the caller, so this timeout is not the caller's
 		return because(Timeout, "%s on node %q: %s", g.end.name, node, text)
 	}
 	return because(Timeout, "%s on node %q: %s within %s", g.end.name, node, text, duration(t.until-t.began))
 }
 
-// What a GET waits for.
+// What a GET waits for; also MsgSeekParked.Why.
 const (
 	waitsForHome uint8 = iota
 	waitsForItem
@@ -220,7 +220,7 @@ var waitTexts = [...]string{
 	waitsForOther: "what matches was being received by another and did not come back",
 }
 
-// leaveGet: a GET is over. Its home on this node learns it here unless a transfer's end tells it.
+// leaveGet is called when a GET is over. A home on this node learns it here, unless the end of a transfer tells it.
 func (m *Machine) leaveGet(t *take, status Status) {
 	g := t.get
 	g.end.gets--
@@ -228,7 +228,7 @@ func (m *Machine) leaveGet(t *take, status Status) {
 	x := &m.trial
 	if status != Done {
 		t.got, t.short = nil, false
-		if x.get == t { // its answer is still to come, and means nothing then
+		if x.get == t { // MovedNow is still to come, and then means nothing
 			x.s, x.get, x.item = nil, nil, nil
 		}
 	}

@@ -2,14 +2,14 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// What a producer grants is kept until the take is released: block ids, segments with their plans, layouts. It counts against MaxHeld like
-// what its node asks for, so that a mad producer ends takes of its own offers, and not the daemon that took. What its segments lack is kept
-// as a set of the take's own block ids (unite).
+// What a producer grants is kept until the take is released: block ids, segments with their plans, layouts. Together
+// with what the producer's node asks for here it counts against MaxHeld. So a mad producer ends takes of its own
+// offers, and not the daemon that took. What its segments lack is kept as a set of the take's own block ids (unite).
 
-// What grants take besides block ids, in the 4 bytes of one.
+// What grants take besides block ids, in units of 4 bytes, the size of a block id.
 const (
-	grantCost = 384 // one, with its segment and the smallest plan of that; at the producer's end, too
-	slotCost  = 2   // a segment before it that was not granted yet
+	grantCost = 384 // a grant, with its segment and the smallest plan of that; the producer's end counts it, too
+	slotCost  = 2   // an earlier segment that was not granted yet
 	rankCost  = 16
 	listCost  = 32
 	markCost  = 4
@@ -25,7 +25,8 @@ func (g *MsgGrant) held() int {
 	return n
 }
 
-// held counts what is kept of a plan. Few block ids are enough for a large one: its size is that of both ends' views, and of their holes.
+// held counts what is kept of a plan. A few block ids can make a large plan: it grows with the views of both ends, and
+// with the holes in them.
 func (ev *Planned) held() int {
 	return int(ev.Size)/4 + markCost*len(ev.Marks) + rankCost*len(ev.RankBytes) + sliceCost*int(ev.Slices)
 }
@@ -35,7 +36,7 @@ func (g *MsgGrant) inlineHeld() int { return len(g.Inline) / 4 }
 
 func heldOf(lists []layout.BlockList) int { return listCost*len(lists) + layout.CountIDs(lists) }
 
-// keep counts a grant from another node that names these ranks, or says why it is one too many.
+// keep counts a grant from another node that names these ranks, or says why there is no room for it.
 func (t *take) keep(m *Machine, g *MsgGrant, ranks []RankLayout) Cause {
 	p := t.peer
 	n := g.held() + slotCost*max(int(g.Seg)+1-len(t.segs), 0)
@@ -48,7 +49,7 @@ func (t *take) keep(m *Machine, g *MsgGrant, ranks []RankLayout) Cause {
 	return Cause{}
 }
 
-// keepPlan counts the plan of a grant from another node, once it is there, as keep does the grant.
+// keepPlan counts the plan of a grant from another node, once the plan is there.
 func (t *take) keepPlan(m *Machine, ev *Planned) Cause {
 	n := ev.held()
 	if cause := t.mayKeep(m, n); cause.Reason != OK {
@@ -67,7 +68,7 @@ func (t *take) mayKeep(m *Machine, n int) Cause {
 	return cause
 }
 
-// written: a grant's bytes are in place, or on their way there.
+// written stops counting a grant's bytes: they are in place, or on their way there.
 func (t *take) written(g *MsgGrant) {
 	n := g.inlineHeld()
 	t.kept -= n
@@ -75,7 +76,7 @@ func (t *take) written(g *MsgGrant) {
 	g.Inline = nil
 }
 
-// forgetGrants counts them no more.
+// forgetGrants stops counting all grants of the take.
 func (t *take) forgetGrants() {
 	if t.kept == 0 {
 		return

@@ -1,12 +1,12 @@
 package transfer
 
-// grave remembers the key of an offer that ended: the tombstone of the configuration. One without an offer keeps drops and watches that came
-// before theirs.
+// grave remembers the key of an offer that ended; the configuration calls it a tombstone. A grave without an offer
+// keeps drops and watches that came before their offer.
 type grave struct {
 	key   string
 	token []byte // of the offer; nil: there was none
 	how   string
-	by    string // engine
+	by    string // the offer's engine
 	at    Time
 
 	drops   []dropNote
@@ -16,15 +16,15 @@ type grave struct {
 	older, newer *grave // in the plot
 }
 
-// watchNote is a watch that waits for the offer; by: nil is this node. A peer asks again on each new channel, and a restarted one numbers
-// its watches anew, so what came on another channel is nobody's.
+// watchNote is a watch that waits for the offer. by is the peer that watches; nil is this node. A peer asks again on each
+// new channel, and a restarted peer numbers its watches anew. So a watch that came by an earlier channel is nobody's.
 type watchNote struct {
 	by    *peer
 	epoch uint64 // of the channel
 	msg   MsgKey
 }
 
-// size is what a grave counts for: it may be there for a drop.
+// size is what a grave counts for. Its first drop counts nothing extra, since the grave may be there for that drop.
 func (g *grave) size() int { return 1 + len(g.watches) + max(len(g.drops)-1, 0) }
 
 func newWatchNote(p *peer, msg *MsgKey) watchNote {
@@ -39,7 +39,7 @@ func (w *watchNote) same(o *watchNote) bool {
 	return w.by == o.by && w.epoch == o.epoch && w.msg.ID == o.msg.ID
 }
 
-// past: the channel that it came by is no more.
+// past says whether the channel that the watch came by is gone.
 func (w *watchNote) past() bool { return w.by != nil && (!w.by.up || w.by.epoch != w.epoch) }
 
 type dropNote struct {
@@ -51,14 +51,14 @@ func (m *Machine) bury(o *offer, how string) {
 	e := o.engine.key
 	g := &grave{key: o.key, token: o.token, how: how, by: e.name, at: m.now}
 	for _, c := range o.claims {
-		if c.instance == dropped && !o.joined { // the other ranks' offers are still to come
+		if c.instance == dropped && !o.joined { // the offers of the other ranks are still to come
 			g.drops = append(g.drops, dropNote{c.engine, o.token})
 		}
 	}
 	m.inter(g, plotName{engine: e.name, owner: e.owner})
 }
 
-// note remembers something about a key that has no offer yet, for who asks: an engine of this node, or a peer.
+// note makes a grave for a key that has no offer yet, on behalf of whoever asks: an engine of this node, or a peer.
 func (m *Machine) note(p *peer, msg *MsgKey) *grave {
 	name := plotName{engine: msg.Engine}
 	if p != nil {
@@ -71,8 +71,8 @@ func (m *Machine) note(p *peer, msg *MsgKey) *grave {
 	return g
 }
 
-// verdict says why a key whose offer ended cannot be had, to whom has its token. Another token is that of another offer under the
-// same key, which may still come.
+// verdict says why a key whose offer ended cannot be had, to those who have the offer's token. Another token is that of
+// another offer under the same key, which may still come.
 func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
 	if g.token == nil || !sameToken(g.token, token) || m.home.offers(g.key) {
 		return Cause{}, false
@@ -81,7 +81,7 @@ func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
 		short(g.key), g.by, m.cfg.Node, g.how, duration(m.now-g.at)), true
 }
 
-// applyDrops counts drops that came before the offer, and answers those who watch.
+// applyDrops counts the drops that came before the offer, and answers the watches that did.
 func (m *Machine) applyDrops(o *offer) {
 	g := m.graves.keys[o.key]
 	if g == nil {
@@ -96,7 +96,7 @@ func (m *Machine) applyDrops(o *offer) {
 	m.answerWatches(g)
 }
 
-// answerWatches answers those who waited at a grave that is no more.
+// answerWatches answers the watches that waited at a grave which was removed.
 func (m *Machine) answerWatches(g *grave) {
 	for i := range g.watches {
 		if w := &g.watches[i]; !w.past() {
@@ -105,7 +105,7 @@ func (m *Machine) answerWatches(g *grave) {
 	}
 }
 
-// dropped is what a drop has instead of an instance: no client can choose it.
+// dropped is the instance in the claim of a drop. No client can choose it.
 const dropped = "\x00"
 
 // drop counts a consumer that needs nothing.

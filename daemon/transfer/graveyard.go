@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// graveyard keeps graves for a while. Each engine of this node, and each peer, has a plot of its own. When there is too much to remember
-// the largest plot loses its oldest grave, so that who ends offers by the thousand, or watches what never comes, has its own forgotten,
-// and not that of others.
+// graveyard keeps graves for a while. Each engine of this node, and each peer, has a plot of its own. When there is too
+// much to remember, the largest plot loses its oldest grave. So whoever ends offers by the thousand, or watches what
+// never comes, has its own graves forgotten, not those of others.
 type graveyard struct {
 	keys    map[string]*grave
 	plots   map[plotName]*plot
@@ -15,15 +15,15 @@ type graveyard struct {
 	size    int // graves, and what waits at them
 }
 
-// plotName is an engine of this node, or a node.
+// plotName is an engine of this node, or another node.
 type plotName struct{ node, engine, owner string }
 
 // plot has graves in the order of their age; it is never empty.
 type plot struct {
 	name           plotName
 	oldest, newest *grave
-	size           int // as the graveyard's
-	pos            int // in largest
+	size           int // counted as in graveyard
+	pos            int // index in graveyard.largest
 	timer          timer
 }
 
@@ -42,14 +42,14 @@ func (h *plots) Pop() any {
 	return p
 }
 
-// resize says that a plot's size has changed by n.
+// resize notes that a plot's size has changed by n.
 func (y *graveyard) resize(p *plot, n int) {
 	p.size += n
 	y.size += n
 	heap.Fix(&y.largest, p.pos)
 }
 
-// inter lays a grave in its plot, for which the oldest of the largest make room.
+// inter lays a grave in its plot. If there is no room, the oldest graves of the largest plots make room.
 func (m *Machine) inter(g *grave, name plotName) {
 	y := &m.graves
 	for y.size >= m.cfg.MaxTombstones && y.size > 0 {
@@ -73,7 +73,7 @@ func (m *Machine) inter(g *grave, name plotName) {
 	y.resize(p, g.size())
 }
 
-// dropAt adds a drop to a grave, for which the oldest of the largest plot make room. There is none when that would be its own grave.
+// dropAt adds a drop to a grave. If there is no room, the oldest graves of the largest plot make room, but not this grave itself.
 func (m *Machine) dropAt(g *grave, d dropNote) Cause {
 	y, before := &m.graves, g.size()
 	for len(g.drops) > 0 && y.size >= m.cfg.MaxTombstones && y.largest[0].oldest != g {
@@ -88,7 +88,8 @@ func (m *Machine) dropAt(g *grave, d dropNote) Cause {
 	return Cause{}
 }
 
-// waitAt adds a watch to a grave, unless it is there, or there is no room: neither at this grave, nor in the largest plot, which is its own.
+// waitAt adds a watch to a grave, unless it is there already or there is no room: this grave has its most, or the
+// largest plot, which would have to make room, is its own.
 func (m *Machine) waitAt(g *grave, w watchNote) {
 	y := &m.graves
 	if len(g.watches) >= maxParts || slices.ContainsFunc(g.watches, func(o watchNote) bool { return o.same(&w) }) {
@@ -104,7 +105,7 @@ func (m *Machine) waitAt(g *grave, w watchNote) {
 	y.resize(g.plot, 1)
 }
 
-// unearth takes a grave away, with what waits at it.
+// unearth removes a grave, with what waits at it.
 func (m *Machine) unearth(g *grave) {
 	y, p := &m.graves, g.plot
 	if y.keys[g.key] == g {

@@ -15,11 +15,11 @@ type home struct {
 	token     []byte
 	capacity  uint64
 	sealed    bool
-	broken    *Cause // an item of it was refused: why
+	broken    *Cause // why an item of it was refused
 	ended     bool
 	linger    Time
-	gone      *Cause // its session is over: why
-	over      timer  // then
+	gone      *Cause // why its session is over
+	over      timer  // ends its linger; armed once gone is set
 	items     int
 	bytes     uint64 // of the items
 	delivered uint64
@@ -48,7 +48,7 @@ func (m *Machine) openHome(b *bind, in *BindOp) {
 // drawName returns a number that no earlier daemon of this node used.
 func (m *Machine) drawName() uint64 { m.lastOffr++; return m.lastOffr }
 
-// sealHome: nothing more is put. Who waits for more is told so.
+// sealHome notes that nothing more is put, and tells those who wait for more.
 func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
 	h := b.home
 	if h == nil {
@@ -68,7 +68,7 @@ func (m *Machine) sealHome(s *session, sub *Submit, b *bind) {
 	m.drainedHome(h)
 }
 
-// waiters are those who wait for items, oldest first.
+// waiters lists the seekers that wait for items, oldest first.
 func (h *home) waiters() []*seeker {
 	var out []*seeker
 	for _, list := range h.waiting {
@@ -82,7 +82,7 @@ func (h *home) waiters() []*seeker {
 	return out
 }
 
-// drainedHome ends a home without items to which none will come.
+// drainedHome ends a home that has no items and to which none will come.
 func (m *Machine) drainedHome(h *home) {
 	if verdict := h.farewell(); verdict.Reason != OK && h.items == 0 && !h.ended {
 		m.endHome(h, Done, Cause{}, verdict)
@@ -96,7 +96,7 @@ func (m *Machine) clampLinger(d Time) Time {
 	return min(d, m.cfg.MaxLease)
 }
 
-// endHome ends a home with what is in it. verdict is what its receiving ends hear.
+// endHome ends a home, with the items in it. verdict is what its receiving ends hear.
 func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	if h.ended {
 		return
@@ -132,7 +132,8 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	}
 }
 
-// all lists the items in the order in which they came. They are operations of the home's session, and nearly all that it has.
+// all lists the items in the order in which they came. It looks through the operations of the home's session, nearly
+// all of which are items.
 func (h *home) all() []*item {
 	out := make([]*item, 0, h.items)
 	for _, o := range h.bind.by.ops {

@@ -26,17 +26,16 @@ const (
 	Consumer End = 2
 )
 
-// Leg is one end of one transfer on this machine: what plans, posts and fences refer to. Peer is "" when both
-// ends are on this node.
+// Leg is one end of one transfer on this machine. Plans, posts and fences refer to it.
 type Leg struct {
-	Peer  string // the other end's node name
+	Peer  string // the other end's node; "" when both ends are on this node
 	Epoch uint64 // channel epoch in which the transfer was begun; 0 when Peer is ""
 	Xfer  XferID
 	End   End
 }
 
-// SliceKey names a slice's attempt. Seg counts the segments of a transfer (an offer that grows is moved segment by
-// segment, each with a plan of its own), Slice counts within the segment's plan.
+// SliceKey names one attempt at a slice. Seg counts the segments of a transfer: an offer that grows is moved segment by
+// segment, each with a plan of its own. Slice counts within the segment's plan.
 type SliceKey struct {
 	Leg
 	Seg     uint32
@@ -99,5 +98,5 @@ type RankLayout struct {
 	Rank    uint32
 	Session SessionID      // on this node; 0 when the rank is the peer's
 	Layout  *layout.Layout // geometry and fingerprint
-	known   *known         // where the layout of a peer's rank is counted
+	known   *known         // of a peer's rank: where its layout is counted
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// An engine that sleeps gives its memory up and means to come back: what lies in the region ends as if it were removed, but its name
-// and the layout stay, so that nothing has to be said again when there is memory behind them.
+// An engine that sleeps gives its memory up and means to come back. What lies in the region ends as if the region were
+// removed. But its name and the layout stay, so nothing has to be said again once there is memory behind them.
 
 func (m *Machine) regionInvalidated(ev RegionInvalidated) {
 	s := m.sessions[ev.Session]
@@ -36,19 +36,20 @@ func (s *session) forgetInvalid(r layout.RegionID) {
 	s.invalid = slices.DeleteFunc(s.invalid, func(x layout.RegionID) bool { return x == r })
 }
 
-// names says whether the session's layout does.
+// names says whether the session's layout names the region.
 func (s *session) names(r layout.RegionID) bool {
 	return s.layout != nil && slices.ContainsFunc(s.layout.Views(), func(v layout.View) bool { return v.Region == r })
 }
 
-// drain has RegionDrained follow, once.
+// drain sees to it that RegionDrained follows, once.
 func (s *session) drain(r layout.RegionID) {
 	if !slices.Contains(s.draining, r) {
 		s.draining = append(s.draining, r)
 	}
 }
 
-// valid says which region of the layout has no memory: that of a session that comes back may have been invalid before it was named.
+// valid refuses operations while a region of the layout has no memory. In a session that comes back, a region may have
+// been invalid before the layout named it.
 func (s *session) valid() Cause {
 	for _, r := range s.invalid {
 		if s.names(r) {

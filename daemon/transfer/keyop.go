@@ -20,13 +20,13 @@ type keyOp struct {
 	resend   timer
 }
 
-// keyTimeout is for watches and drops that name none.
+// keyTimeout is how long the answer may take if a watch or drop names no timeout.
 const keyTimeout = 5 * Second
 
 func (m *Machine) submitKey(s *session, sub *Submit, msg MsgKey, hint string, timeout Time) {
 	k := &keyOp{msg: msg, hint: hint, until: m.now + m.keyWait(timeout)}
 	if !msg.Drop {
-		k.msg.For = m.clampTimeout(timeout) // how long the interest lasts is also how long the answer may take
+		k.msg.For = m.clampTimeout(timeout) // one timeout for both: how long the interest lasts, and how long the answer may take
 	}
 	if cause := m.begin(&k.op, sub, s, nil, creditsKey, k); cause.Reason != OK {
 		m.refuse(s, sub, cause)
@@ -49,7 +49,7 @@ func (m *Machine) keyWait(timeout Time) Time {
 
 func (k *keyOp) arrive(m *Machine, p *peer) {
 	if m.keyOps[k.msg.ID] != k {
-		return // it ended as others were sent on
+		return // it ended while others that waited for the channel were sent on
 	}
 	k.peer, k.asked = p, true
 	k.ask(m)
@@ -106,7 +106,7 @@ func (k *keyOp) tooLate(m *Machine) Cause {
 		}
 	}
 	about := " about key " + key
-	if bytes.HasPrefix(k.msg.Key, []byte(ReservedPrefix)) { // a daemon asked for itself: the key says nothing to anybody
+	if bytes.HasPrefix(k.msg.Key, []byte(ReservedPrefix)) { // a daemon asked for itself: the key would tell nobody anything
 		about = ""
 	}
 	return because(Timeout, "peer %q did not answer%s within %s: %s", k.hint, about, limit, c.Text)
@@ -132,15 +132,15 @@ func (m *Machine) keyOpsOf(p *peer) []*keyOp {
 	return out
 }
 
-// keyAsked answers a watch or a drop: the producer's side. Who watches a key that has no offer yet is answered when one comes.
+// keyAsked answers a watch or a drop, at the producer's side. A watch of a key that has no offer yet is answered when one comes.
 func (m *Machine) keyAsked(p *peer, msg *MsgKey) {
 	if !m.watchEarly(p, msg) {
 		m.send(p, &MsgKeyAck{ID: msg.ID, Cause: m.keyVerdict(p, msg)})
 	}
 }
 
-// watchEarly remembers a watch whose offer has not come yet. It is also asked again, so that forgetting it, or that there are too many
-// to remember, costs a moment.
+// watchEarly remembers a watch whose offer has not come yet. The watch is also repeated. So if it is forgotten, or
+// there are too many to remember, that costs only a moment.
 func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	g := m.graves.keys[string(msg.Key)]
 	if msg.Drop || m.offers[string(msg.Key)] != nil || m.cfg.Broken.Interest {
@@ -158,7 +158,7 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	o, g := m.offers[string(msg.Key)], m.graves.keys[string(msg.Key)]
 	switch {
-	case o != nil && o.item != nil: // it may be another's by now
+	case o != nil && o.item != nil: // it may be another receiver's by now
 		return because(Invalid, "key %s is an item's, whose ends alone say what becomes of it", short(msg.Key))
 	case o != nil && !sameToken(o.token, msg.Token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(msg.Key))
@@ -176,7 +176,7 @@ func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	return Cause{}
 }
 
-// dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nothing is needed.
+// dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nobody needs that any more.
 func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) Cause {
 	if g == nil {
 		g = m.note(p, msg)

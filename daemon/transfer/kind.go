@@ -1,6 +1,6 @@
 package transfer
 
-// Kind is what a client asked for. Its names are labels of metrics.
+// Kind is the kind of a client's operation. Its names are labels of metrics.
 type Kind uint8
 
 // The operations of a client.
@@ -18,7 +18,7 @@ const (
 	KindGet
 )
 
-// KindOf names an operation.
+// KindOf returns an operation's kind.
 func KindOf(op Op) Kind {
 	switch op.(type) {
 	case *OfferOp:

@@ -2,12 +2,12 @@ package transfer
 
 import "slices"
 
-// lane bounds what is posted to one peer over one transport, and takes slices from the engines in turn.
+// lane bounds what is posted to one peer over one transport, and lets the engines take turns.
 type lane struct {
 	key     laneKey
 	slices  int // posted and not ended
 	bytes   uint64
-	engines []*laneEngine // with something to post, next one first
+	engines []*laneEngine // those with something to post, the next one first
 	queued  bool          // in Machine.pumping
 	spare   *laneEngine
 }
@@ -17,7 +17,7 @@ type laneKey struct{ peer, transport string }
 type laneEngine struct {
 	key    engineKey
 	serves []*serve
-	budget int64 // bytes that it may still post in its turn; below 0: what it had too much
+	budget int64 // bytes that it may still post in its turn; below 0: by how much it exceeded that
 }
 
 // laneMember is a serve's place in its lane.
@@ -28,7 +28,8 @@ type laneMember struct {
 	bytes  uint64
 }
 
-// What an engine may post before it is the next one's turn: about one large slice, or several small ones, which cost more than their bytes.
+// What an engine may post before the next one's turn comes: about one large slice, or several small ones. A slice
+// counts as leastSlice bytes at least, because small ones cost more than their bytes.
 const (
 	turn       = 1 << 20
 	leastSlice = 64 << 10
@@ -76,7 +77,7 @@ func (m *Machine) lane(key laneKey) *lane {
 	return l
 }
 
-// toPump posts from the lane at the end of this step, when all that it caused is known.
+// toPump has the lane post at the end of this step, when all that the step caused is known.
 func (m *Machine) toPump(l *lane) {
 	if !l.queued {
 		l.queued = true
@@ -103,8 +104,8 @@ func (m *Machine) pump() {
 	}
 }
 
-// pumpLane posts while the window has room, one engine after the other: what an engine may post in a turn counts in bytes, so that
-// neither many transfers nor large slices give it more than its share. Its transfers take turns within its own.
+// pumpLane posts while the window has room, one engine after the other. An engine's turn is measured in bytes, so
+// neither many transfers nor large slices give it more than its share. Within the turn its transfers take turns.
 func (m *Machine) pumpLane(l *lane) {
 	from := len(m.keys)
 	for len(l.engines) > 0 && l.room(m) {
@@ -113,7 +114,7 @@ func (m *Machine) pumpLane(l *lane) {
 			e.budget += turn
 		}
 		v := e.serves[0]
-		e.serves = slices.Delete(e.serves, 0, 1) // which keeps nothing of it behind the others
+		e.serves = slices.Delete(e.serves, 0, 1) // Delete clears the free place behind the others, so nothing of v is kept
 		v.lane.waits = false
 		for e.budget > 0 && l.room(m) {
 			seg := v.postable()
@@ -155,7 +156,7 @@ func (l *lane) room(m *Machine) bool {
 	return l.slices == 0 || l.slices < n*m.cfg.WindowSlices && l.bytes < uint64(n)*m.cfg.WindowBytes
 }
 
-// take1 removes the next slice of the segment: one to send again first.
+// take1 removes the next slice of the segment. Slices to be sent again come first.
 func (v *serve) take1(seg *sending) SliceKey {
 	if len(seg.again) > 0 {
 		s := seg.again[0]
@@ -178,7 +179,7 @@ func (v *serve) index(seg *sending) uint32 {
 	return 0
 }
 
-// landedLane gives one slice's room back.
+// landedLane gives back the room of one slice.
 func (m *Machine) landedLane(v *serve, seg *sending) {
 	l := v.lane.lane
 	v.lane.flying--
@@ -188,7 +189,7 @@ func (m *Machine) landedLane(v *serve, seg *sending) {
 	m.toPump(l)
 }
 
-// leaveLane takes a serve out of the queue: nothing of it is posted any more.
+// leaveLane takes a serve out of its queue, so that nothing more of it is posted.
 func (m *Machine) leaveLane(v *serve) {
 	if !v.lane.waits {
 		return

@@ -7,8 +7,8 @@ import (
 
 // A layered take tells how many of its layers, in ascending order, are in place.
 
-// progressLayers publishes how many of the take's layers are in place, counted from the first: none of one that lacks blocks, whose end says
-// which.
+// progressLayers publishes how many of the take's layers are in place, counted from the first. A take that lacks blocks
+// publishes none; its end says which blocks.
 func (t *take) progressLayers(m *Machine) {
 	if t.in.LayerSlot == NoSlot || !t.in.Layered || !t.allAnnounced() {
 		return
@@ -30,7 +30,7 @@ func (t *take) progressLayers(m *Machine) {
 	}
 }
 
-// allAnnounced: no further segment can add to a layer.
+// allAnnounced says whether all segments are known, so that no further one can add to a layer.
 func (t *take) allAnnounced() bool {
 	last := t.sent && len(t.segs) >= t.sentSegs
 	for _, seg := range t.segs {
@@ -42,8 +42,8 @@ func (t *take) allAnnounced() bool {
 	return last
 }
 
-// countLayers counts, for every number of layers of all ranks, from the first on, how many of them are the take's. A worker's library knows by
-// the groups which those are; a scheduler has no layout, and counts them all.
+// countLayers counts, for every n, how many of the first n layers of all ranks are the take's. A worker's library knows
+// by the groups which those are. A scheduler has no layout, so all layers are its take's.
 func (t *take) countLayers() []uint32 {
 	groups := uint64(0)
 	for _, b := range t.in.Blocks {
@@ -68,8 +68,8 @@ func (t *take) countLayers() []uint32 {
 	return counts
 }
 
-// layersIn is how many layers, from the first and at most most, have no slice of the segment that is not in place. Slices of
-// layered plans come in the order of layers, so it goes on where it stopped before.
+// layersIn is how many layers, from the first on and most at most, have all their slices of the segment in place.
+// Slices of layered plans come in the order of layers, so it goes on where it stopped before.
 func (r *receiving) layersIn(most uint32) uint32 {
 	for ; r.mark < len(r.marks); r.mark++ {
 		end := r.slices

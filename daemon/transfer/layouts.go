@@ -2,15 +2,15 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// introduce names ranks to a peer, and sends layouts that it was not sent on this channel, as far as this is remembered: engines come and go
-// while a channel stays. The peer forgets earlier ones, too, and asks for what it needs.
+// introduce names ranks to a peer. It sends the layouts that were not sent on this channel before, as far as that is
+// remembered: engines come and go while a channel stays. The peer forgets earlier ones, too, and asks for what it needs.
 func (m *Machine) introduce(p *peer, ranks []RankLayout) []RankRef {
 	refs := make([]RankRef, len(ranks))
 	for i, r := range ranks {
 		refs[i] = RankRef{Rank: r.Rank, Digest: r.Layout.Digest()}
 		if !p.told[refs[i].Digest] {
 			if len(p.told) >= maxKnown {
-				clear(p.told) // as its own memory of them ends; what it has it ignores
+				clear(p.told) // the peer forgets at the same number, and ignores what it has already
 			}
 			p.told[refs[i].Digest] = true
 			m.send(p, &MsgLayout{r.Layout})
@@ -32,13 +32,13 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 	p.knows[l.Digest()] = k
 }
 
-// forgetLayouts drops those of a peer, and the verdicts about them.
+// forgetLayouts drops the layouts of a peer, and all verdicts about layouts.
 func (m *Machine) forgetLayouts(p *peer) {
 	p.knows, p.known = map[[32]byte]*known{}, 0
 	clear(m.agreed)
 }
 
-// resolve turns references into layouts; those that are missing are asked for.
+// resolve turns references into layouts. If some are missing, it asks for them and returns nil.
 func (m *Machine) resolve(p *peer, x XferID, end End, refs []RankRef) []RankLayout {
 	var missing [][32]byte
 	out := make([]RankLayout, len(refs))
@@ -57,7 +57,7 @@ func (m *Machine) resolve(p *peer, x XferID, end End, refs []RankRef) []RankLayo
 	return out
 }
 
-// consumerRanks finds the layouts behind a take: nil while some are on their way.
+// consumerRanks finds the layouts behind a take; nil while some are on their way.
 func (m *Machine) consumerRanks(v *serve) []RankLayout {
 	if v.peer == nil {
 		return m.takes[v.leg.id.Xfer].layouts
@@ -65,7 +65,7 @@ func (m *Machine) consumerRanks(v *serve) []RankLayout {
 	return m.resolve(v.peer, v.leg.id.Xfer, Producer, v.take.Ranks)
 }
 
-// layoutNeeded sends layouts again, and the message that named them.
+// layoutNeeded sends layouts again, and then the message that named them.
 func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
 	if p == nil {
 		return
@@ -94,12 +94,13 @@ func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
 	}
 }
 
-// pair is the digests of two layouts whose fingerprints were compared: the layouts themselves would stay after their sessions.
+// pair holds the digests of two layouts whose fingerprints were compared. The layouts themselves, as a key, would
+// outlive their sessions.
 type pair struct{ producer, consumer [32]byte }
 
 const maxAgreed = 1024
 
-// agree checks every rank's fingerprint against every other side's.
+// agree checks every rank's fingerprint against each one of the other side.
 func (m *Machine) agree(producer, consumer []RankLayout) Cause {
 	for i := range producer {
 		for j := range consumer {

@@ -13,7 +13,7 @@ const (
 	legNew         legState = iota // the driver knows nothing of it
 	legOpen                        // planned, perhaps moving
 	legFencing                     // Fence was asked for
-	legQuarantined                 // it failed; another Fenced will come
+	legQuarantined                 // the fence failed; another Fenced will come
 	legDone                        // fenced and forgotten
 )
 
@@ -32,7 +32,7 @@ func (m *Machine) openLeg(l *leg) {
 	}
 }
 
-// fenceLeg asks for the fence, once. The owner is told by fenced.
+// fenceLeg asks for the fence, once. The answer goes to the owner's method fenced.
 func (m *Machine) fenceLeg(l *leg) {
 	if l.state == legOpen {
 		l.state = legFencing
@@ -53,7 +53,7 @@ func (m *Machine) legFenced(ev Fenced) {
 	}
 }
 
-// closeLeg notes the answer; true when it is news.
+// closeLeg notes the answer to a fence. It returns true when that is news.
 func (m *Machine) closeLeg(l *leg, ev Fenced) bool {
 	if l.state != legFencing && l.state != legQuarantined {
 		return false
@@ -68,7 +68,7 @@ func (m *Machine) closeLeg(l *leg, ev Fenced) bool {
 	return true
 }
 
-// leaveLeg gives the ranks' memory back; the owner calls it when it has said what it had to say.
+// leaveLeg gives the ranks' memory back. The owner calls it when it has said what it had to say.
 func (m *Machine) leaveLeg(l *leg) {
 	ranks := l.ranks
 	l.ranks = nil

@@ -2,10 +2,10 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// What was put stays to be received for a while after its sender's session is over, closed or dead: its arena's blocks stay, and
-// nothing else of it. Receivers drain it; then they hear that it was sealed, or that its sender is gone.
+// What was put can be received for a while after its sender's session is over, closed or dead. The blocks of its arena
+// stay, and nothing else of it. Receivers take what is left; then they hear that it was sealed, or that its sender is gone.
 
-// stay keeps the home of a session that is over; false: there is nothing to keep.
+// stay keeps the home of a session that is over. It returns false if there is nothing to keep.
 func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 	if !s.closed || h.ended || h.items == 0 || h.gone != nil {
 		return false
@@ -17,13 +17,14 @@ func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 	return true
 }
 
-// fire: the time is over.
+// fire ends the home: its linger is over.
 func (h *home) fire(m *Machine, _ wake) {
 	m.endHome(h, Failed, *h.gone, because(PeerGone, "%s: its sender is gone, and what it had put is lost: %s not received within %s (linger): %s", h.place, items(h.items), duration(h.linger), h.gone.Text))
 }
 
-// farewell is what receivers hear once everything was received, or would be asked for. By "was closed by its sender", here and in noMore,
-// iteration in Python tells the end of what was sent from other ends (python/kvpipe/pipe.py).
+// farewell is what receivers hear once everything was received; OK while more may come. The words "was closed by its
+// sender", here and in noMore, matter: by these words, iteration in Python tells the end of what was sent from other
+// ends (python/kvpipe/pipe.py).
 func (h *home) farewell() Cause {
 	switch {
 	case h.sealed:
@@ -36,7 +37,7 @@ func (h *home) farewell() Cause {
 	return Cause{}
 }
 
-// noMore is what an end hears that asks for an item after the last.
+// noMore is what an end hears when it asks for an item after the last.
 func (h *home) noMore(e *end) Cause {
 	n := h.pipe.Next() - e.base
 	switch {
@@ -48,7 +49,7 @@ func (h *home) noMore(e *end) Cause {
 	return because(PeerGone, "%s: its sender is gone after %s: %s", h.place, items(n), h.gone.Text)
 }
 
-// rematch looks again at those who wait for items that will not come.
+// rematch looks again at the seekers of a pipe that wait for items which will not come.
 func (m *Machine) rematch(h *home) {
 	for _, k := range h.waiters() {
 		if k.match == MatchNext && k.state == seekWaiting {
@@ -58,8 +59,8 @@ func (m *Machine) rematch(h *home) {
 	}
 }
 
-// leftBehind says once what has to stay of the memory of a sender that is gone. It is called after each transfer that ends there, so it must
-// not look at all items every time.
+// leftBehind says, once, what has to stay of the memory of a sender that is gone. It is called after each transfer that
+// ends there, so once it has said that, it does not look at the items again.
 func (m *Machine) leftBehind(s *session) {
 	if s.orphaned {
 		return

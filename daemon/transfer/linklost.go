@@ -1,7 +1,8 @@
 package transfer
 
-// linkLost: what was on its way through one link of several will never land, and nobody reports it. The takes that move over that channel
-// ask for what is missing as soon as nothing lands for a moment, instead of being patient first.
+// linkLost handles the loss of one link of several. What was on its way through that link will never land, and nobody
+// reports it. The takes that move over the channel ask for what is missing as soon as nothing lands for a moment,
+// instead of being patient first.
 func (m *Machine) linkLost(ev LinkLost) {
 	p := m.peers[ev.Node]
 	if p == nil || p.epoch != ev.Epoch {

@@ -2,22 +2,22 @@ package transfer
 
 import "fmt"
 
-// Machine is the transfer machine of one daemon. It is not safe for concurrent use: whoever owns it feeds it
-// events and executes the effects, in order.
+// Machine is the transfer machine of one daemon. It is not safe for concurrent use: its owner feeds it events and
+// executes the effects, in order.
 type Machine struct {
 	cfg      Config
 	now      Time
 	out      []Effect
-	inbox    []Msg // to this node's other end
+	inbox    []Msg // messages between this node's two ends
 	keys     []SliceKey
 	timers   []*timer
 	armed    Time
 	draining bool
-	stopping bool // the daemon is about to end, and its clients will come back to the next one
-	frozen   bool // its sessions end: what fails now has not failed, the next one is asked
+	stopping bool // the daemon is about to end; its clients will come back to the next one
+	frozen   bool // its sessions are ending: what fails now is not reported, since the next daemon is asked
 	home     homecoming
 
-	mostItems int // the highest limit so far: a lower one takes no item away, nor what is still to be said of it
+	mostItems int // the highest limit so far: a lower one takes away no item, nor the completions that are owed for it
 
 	sessions map[SessionID]*session
 	engines  map[engineKey]*lineage
@@ -35,11 +35,11 @@ type Machine struct {
 	keyOps    map[uint64]*keyOp
 
 	places   map[placeName]*place // pipes and lookup buffers
-	binds    map[engineKey]int    // ends of each engine
+	binds    map[engineKey]int    // number of ends of each engine
 	bound    map[*bind]struct{}
-	seekers  map[Leg]*seeker // of other nodes
+	seekers  map[Leg]*seeker // gets of other nodes
 	doubts   map[doubtName]*seeker
-	unbinds  map[uint64]*unbind // ends that a home has to hear are closed
+	unbinds  map[uint64]*unbind // closed ends of which a home has to hear
 	lastSeek uint64
 
 	peers   map[string]*peer
@@ -80,8 +80,9 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// Step takes one event and returns what has to be done about it, in order. The slice is reused by the next Step; what its
-// effects refer to is not. now never moves back; a smaller one counts as the last.
+// Step takes one event and returns what has to be done about it, in order. The next Step reuses the slice, Post.Keys,
+// and what a *MoveNow or *Complete points to, but nothing else that the effects refer to. now never moves back: a
+// smaller value counts as the last one.
 func (m *Machine) Step(now Time, ev Event) []Effect {
 	m.now = max(m.now, now)
 	clear(m.out)
@@ -186,7 +187,7 @@ func (m *Machine) planned(ev *Planned) {
 	}
 }
 
-// send hands a message to the other end: on the peer's channel, or (nil) within this machine, after what is at hand.
+// send hands a message to the other end: on the peer's channel, or, if p is nil, within this machine, after what is at hand.
 func (m *Machine) send(p *peer, msg Msg) { m.sendMore(p, msg, false) }
 
 func (m *Machine) sendMore(p *peer, msg Msg, more bool) {
@@ -198,7 +199,8 @@ func (m *Machine) sendMore(p *peer, msg Msg, more bool) {
 	}
 }
 
-// backoff is how long to wait for an answer: from the second time on ever longer, when the other end is known to know.
+// backoff is how long to wait for an answer. Once the other end is known to have the request, each wait is longer than
+// the one before, up to eight times Resend.
 func (m *Machine) backoff(known bool, times *int) Time {
 	d := m.cfg.Resend << min(*times, 3)
 	if known {
@@ -207,7 +209,7 @@ func (m *Machine) backoff(known bool, times *int) Time {
 	return d
 }
 
-// deliver hands over what both ends on this node have to say to each other.
+// deliver hands over what the two ends on this node have to say to each other, and posts from the lanes.
 func (m *Machine) deliver() {
 	for {
 		for i := 0; i < len(m.inbox); i++ {

@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// unite returns the blocks of two lists, ascending, those that both have once: a producer may let as many segments as it likes lack the
-// same ones. a is such a list already; b has no block twice. Neither is changed.
+// unite returns the blocks of two lists in ascending order, each block once: a producer may let as many segments as it
+// likes lack the same ones. a has to be such a list already; b has no block twice. Neither is changed.
 func unite(a, b []layout.Run) []layout.Run {
 	if len(b) == 0 {
 		return a
@@ -36,7 +36,7 @@ func unite(a, b []layout.Run) []layout.Run {
 	return out
 }
 
-// after is the number behind a run's last block.
+// after is the block number that follows a run's last block.
 func after(r layout.Run) uint64 { return uint64(r.First) + uint64(r.Count) }
 
 func compareRuns(a, b layout.Run) int {

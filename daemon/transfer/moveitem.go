@@ -2,8 +2,8 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// moveItem hands an item over within this node without more machinery, if that can be done: by MoveNow, or because it has no bytes.
-// false: it was not tried.
+// moveItem hands an item over within this node without more machinery, if possible: by MoveNow, or at once because it
+// has no bytes. It returns false if that was not tried.
 func (m *Machine) moveItem(t *take, it *item) bool {
 	if it.bytes == 0 {
 		t.finishHere(m)
@@ -26,7 +26,7 @@ func (m *Machine) moveItem(t *take, it *item) bool {
 	return true
 }
 
-// movedItem: the bytes are there, or the item has to be taken the usual way.
+// movedItem ends the GET whose item was moved, or takes the item the usual way.
 func (m *Machine) movedItem(ev MovedNow) {
 	x := &m.trial
 	t, it := x.get, x.item
@@ -47,7 +47,7 @@ func (m *Machine) movedItem(ev MovedNow) {
 	m.emit(Yield{})
 }
 
-// consumedBy: who found an item has it.
+// consumedBy notes that the seeker that found an item has it.
 func (m *Machine) consumedBy(k *seeker) {
 	m.consumed(k.item)
 	m.unseek(k)

@@ -3,7 +3,7 @@ package transfer
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // Msg is a message between two machines. Loss, duplication, reordering and delay of messages may cost time, never a
-// promise. Their form on the wire is peer.proto.
+// promise. The wire format is in peer.proto.
 type Msg interface{ msg() }
 
 // RankRef names a rank's layout by its digest; the layout itself travels once per channel, in MsgLayout.
@@ -12,10 +12,11 @@ type RankRef struct {
 	Digest [32]byte
 }
 
-// MsgLayout carries a layout. On the wire it is encoded, with its digest; what is no layout there, or another, comes to no machine.
+// MsgLayout carries a layout. On the wire the layout is encoded, with its digest. If it does not decode, or has another
+// digest, no machine sees it.
 type MsgLayout struct{ Layout *layout.Layout }
 
-// MsgTake: consumer to producer, repeated until answered: it also renews the offer's lease.
+// MsgTake goes from consumer to producer. It is repeated until it is answered; that also renews the offer's lease.
 type MsgTake struct {
 	Xfer                XferID
 	Engine, Instance    string
@@ -29,30 +30,30 @@ type MsgTake struct {
 	Deadline            Time // duration left
 }
 
-// MsgNeedLayout: the receiver of MsgTake or MsgGrant does not know these layouts (yet): send them, then repeat.
+// MsgNeedLayout says that the receiver of MsgTake or MsgGrant does not know these layouts (yet): send them, then repeat.
 type MsgNeedLayout struct {
 	Xfer    XferID
 	End     End // the end that asks
 	Digests [][32]byte
 }
 
-// MsgParked: the take is known here and waits (for the offer, for progress, for an engine that is re-attaching).
+// MsgParked says that the take is known here and waits: for the offer, for progress, for an engine that is coming back.
 type MsgParked struct{ Xfer XferID }
 
-// MsgRefuse: the take ends here.
+// MsgRefuse says that the take ends here, or, with Retry, that it was not accepted yet.
 type MsgRefuse struct {
 	Xfer  XferID
 	Cause Cause
 	Retry Time // nonzero: ask again after this long
 }
 
-// MsgGrant: the producer's answer: what will be moved. A later segment (Seg > 0) is announced with the same message.
+// MsgGrant is the producer's answer: what will be moved. The same message announces each later segment (Seg > 0).
 type MsgGrant struct {
 	Xfer        XferID
 	Seg         uint32
 	Incarnation uint64 // of the offer
 	Engine      string
-	Whole       bool // consumer elements must all be covered
+	Whole       bool // everything at the consumer must be covered
 	Ranks       []RankRef
 	Blocks      []layout.BlockList
 	BlocksBy    map[uint32][]layout.BlockList
@@ -67,20 +68,20 @@ type MsgGrant struct {
 	HasInline   bool
 }
 
-// MsgGo: the consumer has made ready for the segment's bytes.
+// MsgGo says that the consumer is ready for the segment's bytes.
 type MsgGo struct {
 	Xfer XferID
 	Seg  uint32
 }
 
-// MsgSent: the producer has read and sent every slice of every segment, under one hold of that incarnation.
+// MsgSent says that the producer has read and sent every slice of every segment, under one hold of that incarnation.
 type MsgSent struct {
 	Xfer        XferID
 	Incarnation uint64
 	Segs        uint32
 }
 
-// MsgResend: these slices did not land whole; their old links are fenced at the consumer.
+// MsgResend says that these slices did not land whole. Links that were lost are fenced at the consumer by then.
 type MsgResend struct {
 	Xfer    XferID
 	Seg     uint32
@@ -88,23 +89,23 @@ type MsgResend struct {
 	Slices  []uint32
 }
 
-// MsgEnd: consumer to producer: the take's terminal state, repeated until MsgEndAck. Done is the commit record: it counts for
-// the offer of that incarnation alone.
+// MsgEnd goes from consumer to producer with the take's terminal state. It is repeated until MsgEndAck. Done is the
+// commit record: it counts only for the offer of that incarnation.
 type MsgEnd struct {
 	Xfer        XferID
-	Incarnation uint64 // of the offer, as it was granted; 0: nothing was
+	Incarnation uint64 // of the offer, as it was granted; 0: nothing was granted
 	Status      Status
 	Cause       Cause
 }
 type MsgEndAck struct{ Xfer XferID }
 
-// MsgAbort: producer to consumer: the producer's end is over and its reads are fenced (withdrawn, expired, died, faulted).
+// MsgAbort goes from producer to consumer: the producer's end is over and its reads are fenced (withdrawn, expired, died, faulted).
 type MsgAbort struct {
 	Xfer  XferID
 	Cause Cause
 }
 
-// MsgKey: watch or drop a key; ID is drawn by the sender. MsgKeyAck answers.
+// MsgKey watches or drops a key. The sender draws the ID. MsgKeyAck answers.
 type MsgKey struct {
 	ID         uint64
 	Drop       bool
@@ -118,12 +119,12 @@ type MsgKeyAck struct {
 	Cause Cause
 }
 
-// MsgSeek: a GET at another node's pipe or lookup buffer; repeated until answered. MsgEnd ends it, too.
+// MsgSeek is a GET at another node's pipe or lookup buffer. It is repeated until it is answered. MsgEnd ends it, too.
 type MsgSeek struct {
 	Xfer     XferID // also of the take that will follow
 	Bind     uint64 // the receiving end, drawn by its node
-	Home     uint64 // that the end has met; 0: none yet, and Seq counts from the first item that it will get
-	Base     uint64 // number there of the end's item 0
+	Home     uint64 // the home that the end has met; 0: none yet, and Seq counts from the first item that it will get
+	Base     uint64 // that home's number for the end's item 0
 	Buffer   bool
 	Name     string
 	Token    []byte
@@ -132,15 +133,17 @@ type MsgSeek struct {
 	Key      []byte
 	Tokens   []uint32
 	Room     uint64
-	Keep     Time // how long an item is reserved that there is no room for
+	Keep     Time // how long an item stays reserved for which there is no room
 	Deadline Time // duration left
 
-	// Take is what MsgTake would say of an item that fills Room, without Xfer, Key, Token and Deadline. A home of before does not know it.
+	// Take is what MsgTake would say of an item that fills Room, without Xfer, Key, Token and Deadline. Homes of
+	// earlier versions do not know it.
 	Take *MsgTake
 }
 
-// MsgFound: an item is reserved for that GET, which takes it by Key and Token; without them there is no room for it (or a
-// reservation was given back, as asked for). Taken: the home has begun the take that came with MsgSeek, as if MsgTake had come.
+// MsgFound says that an item is reserved for that GET, which takes it by Key and Token. Without these there is no room
+// for the item (or a reservation was given back, as asked for). Taken: the home has begun the take that came with
+// MsgSeek, as if MsgTake had come.
 type MsgFound struct {
 	Xfer                           XferID
 	Home, Base                     uint64
@@ -149,21 +152,21 @@ type MsgFound struct {
 	Taken                          bool
 }
 
-// MsgSeekParked: the GET is known and waits.
+// MsgSeekParked says that the GET is known and waits.
 type MsgSeekParked struct {
 	Xfer       XferID
 	Home, Base uint64 // 0: there is no home yet
 	Why        uint8
 }
 
-// MsgSeekRefuse: the GET ends here.
+// MsgSeekRefuse says that the GET ends here, or, with Retry, that it was not accepted yet.
 type MsgSeekRefuse struct {
 	Xfer  XferID
 	Cause Cause
 	Retry Time // nonzero: ask again after this long
 }
 
-// MsgUnbind: a receiving end is closed; repeated until MsgUnbindAck.
+// MsgUnbind says that a receiving end is closed. It is repeated until MsgUnbindAck.
 type MsgUnbind struct {
 	Bind   uint64
 	Buffer bool

@@ -9,7 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// offer is what lies under a key: one scheduler's operation for all its ranks, or one operation of each worker.
+// offer is what lies under a key: one operation of a scheduler for all its ranks, or one operation of each worker.
 type offer struct {
 	key            string
 	token, content []byte
@@ -22,7 +22,7 @@ type offer struct {
 	joined         bool // all of the engine's ranks here are in it
 	consumers      int
 	claims         []*claim
-	serves         []*serve // admitted and not fenced yet
+	serves         []*serve // transfers that were admitted and are not fenced yet
 	open           int      // of them, those whose leg is busy
 	lease          Time
 	expires        Time
@@ -31,9 +31,9 @@ type offer struct {
 	ended          bool
 	orphaned       bool  // a session concerned died
 	outlives       Time  // orphaned: when it ends at the latest
-	item           *item // that it stands for: reserved for one take, never expires
+	item           *item // the item that it stands for, if any; then it never expires
 
-	// Room for what most have: one of each.
+	// Room for what most offers have: one of each.
 	members1 [1]*member
 	serves1  [1]*serve
 	claims1  [1]*claim
@@ -47,7 +47,7 @@ type member struct {
 	ranks  []*session
 	segs   []portion
 	segs1  [1]portion
-	ends   map[uint32]uint32 // group -> token after the last one offered; opaque ones are in it once they have blocks
+	ends   map[uint32]uint32 // group -> token after the last one offered; an opaque group is in it once it has blocks
 	sealed bool
 }
 
@@ -56,7 +56,7 @@ type portion struct {
 	blocks  []layout.BlockList
 	after   uint64
 	layered bool
-	tokens  uint32 // how far the offer reaches with it
+	tokens  uint32 // how far the offer reaches with this portion
 }
 
 func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
@@ -117,7 +117,7 @@ func (m *Machine) clampLease(lease Time) Time {
 	return min(lease, m.cfg.MaxLease)
 }
 
-// tellCut says, once for each session, that a lease is shorter than was asked for.
+// tellCut logs, once for each session, that a lease is shorter than was asked for.
 func (m *Machine) tellCut(s *session, asked Time) {
 	if asked <= m.cfg.MaxLease || s.cut {
 		return
@@ -159,8 +159,8 @@ func (o *offer) joinable(s *session, in *OfferOp) Cause {
 	return Cause{}
 }
 
-// carries says whether the blocks fit into a piece of the offer, as that number: a grant of it names those of all ranks that offer for
-// themselves.
+// carries says whether the blocks fit into the piece of the offer with that number. A grant of a piece names the blocks
+// of all ranks that offer for themselves, so those count together.
 func (o *offer) carries(seg int, blocks []layout.BlockList) Cause {
 	n := layout.CountIDs(blocks)
 	for _, mb := range o.members {
@@ -195,7 +195,8 @@ func (o *offer) join(m *Machine, mb *member) {
 	}
 }
 
-// expected is how many ranks of the engine are here, or will be back soon.
+// expected is how many ranks of the engine an offer of its workers waits for: those that are here, those that will be
+// back soon, and those that have left.
 func (o *offer) expected(m *Machine) int {
 	n := m.home.ranksOut(o.engine) + len(o.engine.absent())
 	if m.cfg.Broken.Joined {
@@ -270,7 +271,7 @@ func (o *offer) source(seg int) (all []layout.BlockList, by map[uint32][]layout.
 	return nil, by
 }
 
-// portionOf finds what a rank's member added as that segment.
+// portionOf returns what the member of a rank added as that segment.
 func (o *offer) portionOf(s *session, seg int) *portion {
 	for _, mb := range o.members {
 		if slices.Contains(mb.ranks, s) {
@@ -292,7 +293,7 @@ func (o *offer) layered(seg int) bool {
 // whole is true when all ranks of the engine are here, so that no part of a take can be missing.
 func (o *offer) whole() bool { return len(o.ranks) >= int(o.engine.world) }
 
-// tokens is how far the offer reaches, up to and with that segment.
+// tokens is how far the offer reaches, including that segment.
 func (o *offer) tokens(seg int) uint32 { return o.members[0].segs[seg].tokens }
 
 // ends is the token after the last one of some lists.

@@ -2,7 +2,7 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// expireBy moves the end of the lease to at, never back.
+// expireBy moves the end of the lease to at, but never back.
 func (o *offer) expireBy(m *Machine, at Time) {
 	if o.orphaned {
 		at = min(at, o.outlives)
@@ -18,7 +18,7 @@ func (o *offer) expireBy(m *Machine, at Time) {
 	}
 }
 
-// renew is what every sign of life of a consumer does.
+// renew extends the lease. Every sign of life of a consumer does so.
 func (o *offer) renew(m *Machine) { o.expireBy(m, m.now+o.lease) }
 
 func (o *offer) fire(m *Machine, _ wake) {
@@ -40,13 +40,13 @@ func (o *offer) fire(m *Machine, _ wake) {
 	o.end(m, Failed, because(Expired, "key %s: its lease of %s ran out and nobody renewed it; offer it again, %s", short(o.key), duration(o.lease), advice), "expired")
 }
 
-// end is the offer's end, for all its ranks. Reads in flight are fenced before blocks are reported free. how is for whoever asks
-// for the key later.
+// end ends the offer, for all its ranks. Reads in flight are fenced before blocks are reported free. how says what
+// became of it, to whoever asks for the key later.
 func (o *offer) end(m *Machine, status Status, cause Cause, how string) {
 	o.endAs(m, status, cause, Cause{}, how)
 }
 
-// endAs is end where takes in mid-transfer hear something else than the offer's epitaph.
+// endAs is end, except that takes in mid-transfer hear word, if it is set, instead of the offer's epitaph.
 func (o *offer) endAs(m *Machine, status Status, cause, word Cause, how string) {
 	if o.ended {
 		return
@@ -74,7 +74,7 @@ func (o *offer) endAs(m *Machine, status Status, cause, word Cause, how string) 
 	m.wakeKey(o.key)
 }
 
-// epitaph is what takes in mid-transfer hear. Who gets an item knows of no key.
+// epitaph is what takes in mid-transfer hear. A receiver of an item knows no key.
 func (o *offer) epitaph(status Status, cause Cause, how string) Cause {
 	what, advice := "key "+short(o.key)+": the offer", "; make a new request"
 	if o.item != nil {
@@ -107,7 +107,7 @@ func (mb *member) cancel(m *Machine, _ *op) {
 	mb.offer.end(m, WasCancelled, because(Cancelled, "withdrawn by its owner"), withdrawn)
 }
 
-// lost: offers end with the sessions whose memory they name, unless they may outlive them.
+// lost ends the offer with a session whose memory it names, unless the offer may outlive that.
 func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
 	if mb.survives(m, s) {
 		mb.offer.outlive(m, s)
@@ -120,7 +120,8 @@ func (mb *member) lost(m *Machine, o *op, s *session, cause Cause) {
 	mb.offer.endAs(m, Failed, word, m.bereft(s, key, cause, PeerGone, "make a new request"), "ended with its engine")
 }
 
-// account: of all ranks for who asked. What each rank gave is not counted: no plan says so, and small takes would pay for it.
+// account returns the bytes of all ranks to the session that offered. What each rank gave is not counted: no plan says
+// it, and small takes would pay for the counting.
 func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
 	if s == o.by {
 		return mb.offer.bytes, nil

@@ -21,7 +21,7 @@ type op struct {
 	notify    []*session // by first, then the ranks concerned
 	credits   int        // still reserved in each of notify
 	counts    quota
-	late      bool  // none are: completions wait until there are some
+	late      bool  // no credits are reserved: completions wait until there are some
 	ids       int32 // block ids that it keeps; by counts them, too
 	held      []hold
 	exclusive bool
@@ -35,7 +35,7 @@ type op struct {
 	cancels   []canceller
 	owner     owner
 
-	held1   [1]hold // room for what most have: one rank, told by itself
+	held1   [1]hold // room for what most have: one rank, and perhaps its scheduler
 	notify2 [2]*session
 }
 
@@ -48,7 +48,7 @@ const (
 	stageReleased
 )
 
-// hold is what was acquired in one rank's table.
+// hold is what an operation acquired in one rank's table of holds.
 type hold struct {
 	s     *session
 	lists []layout.BlockList
@@ -62,7 +62,7 @@ type owner interface {
 	lost(m *Machine, o *op, s *session, cause Cause)
 	// busy is true while its memory may be touched.
 	busy() bool
-	// account is what a session is told at the end.
+	// account returns what a session is told at the end.
 	account(o *op, s *session) (bytes uint64, failed []layout.Run)
 	// freed is called once the op was reported and released.
 	freed(m *Machine, o *op)
@@ -116,7 +116,7 @@ func rankName(s *session) string {
 	return fmt.Sprint(s.rank)
 }
 
-// called is what a sentence calls the session.
+// called is the session's name within a sentence.
 func (s *session) called() string {
 	switch s.role {
 	case Scheduler:
@@ -127,7 +127,7 @@ func (s *session) called() string {
 	return "rank " + rankName(s)
 }
 
-// acquire takes holds on the blocks in every rank's table, or none.
+// acquire takes holds on the blocks in every rank's table, or in none.
 func (m *Machine) acquire(o *op, ranks []*session, lists []layout.BlockList) Cause {
 	if o.held == nil {
 		o.held = o.held1[:0]
@@ -157,7 +157,7 @@ func (o *op) letGo() {
 	o.held = nil
 }
 
-// conclude fixes how the op ends. It is reported once its memory is fenced, or after the grace with MORE.
+// conclude fixes how the op ends. It is reported once its memory is fenced, or, after the grace, with MORE.
 func (m *Machine) conclude(o *op, status Status, cause Cause) {
 	if o.stage != stageRunning {
 		return
@@ -170,7 +170,7 @@ func (m *Machine) conclude(o *op, status Status, cause Cause) {
 	m.settle(o)
 }
 
-// settle moves an op on whose memory was fenced.
+// settle moves on an op whose memory was fenced: it reports or releases it.
 func (m *Machine) settle(o *op) {
 	if o.owner.busy() {
 		return
@@ -200,7 +200,7 @@ func (m *Machine) settle(o *op) {
 	o.owner.freed(m, o)
 }
 
-// fire: the grace is over.
+// fire reports the op with MORE: the grace is over.
 func (o *op) fire(m *Machine, _ wake) {
 	if o.stage == stageEnding {
 		o.stage = stageReported
@@ -211,7 +211,7 @@ func (o *op) fire(m *Machine, _ wake) {
 	}
 }
 
-// quarantine says that a fence failed: the memory is not free until another one holds.
+// quarantine notes that a fence failed: the memory is not free until a later one succeeds.
 func (m *Machine) quarantine(o *op, cause Cause) {
 	if o.doubt != nil || o.stage == stageRunning || o.stage == stageReleased {
 		return

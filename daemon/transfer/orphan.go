@@ -7,10 +7,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// A finished prefill is worth more than the engine that made it: an offer that is sealed, and whose blocks were all written, stays
-// takeable for a while after a process that it concerns has died. What it holds in the dead one's memory cannot change any more. It
-// ends when it was consumed or dropped, when its lease or OrphanLease is over, or when a new instance offers under its key.
-// Only death makes orphans: whoever closes its session withdraws, and who was told to go may still be writing.
+// A finished prefill is worth more than the engine that made it. So an offer that is sealed, and whose blocks were all
+// written, stays takeable for a while after a process that it concerns has died. What it holds in the dead process's
+// memory cannot change any more. It ends when it is consumed or dropped, when its lease or OrphanLease is over, or when
+// a new instance offers under its key. Only death makes orphans: closing a session withdraws its offers, and a process
+// that was told to go may still be writing.
 
 // survives says whether the offer may go on without a session that is gone.
 func (mb *member) survives(m *Machine, s *session) bool {
@@ -23,7 +24,7 @@ func (mb *member) survives(m *Machine, s *session) bool {
 	return !slices.Contains(mb.ranks, s) || mb.finished(s) || m.cfg.Broken.Unfinished
 }
 
-// finished says whether a rank has written all that was offered of it.
+// finished says whether a rank has written all that this operation offers of it.
 func (mb *member) finished(s *session) bool {
 	for i := range mb.segs {
 		p := &mb.segs[i]
@@ -38,7 +39,7 @@ func (mb *member) finished(s *session) bool {
 	return true
 }
 
-// outlive keeps the offer after the death of a session concerned, the first one's for OrphanLease at most.
+// outlive keeps the offer after the death of a session concerned, until OrphanLease after the first such death at most.
 func (o *offer) outlive(m *Machine, s *session) {
 	if !o.orphaned {
 		o.orphaned, o.outlives = true, m.now+m.cfg.OrphanLease
@@ -52,7 +53,7 @@ func (o *offer) outlive(m *Machine, s *session) {
 	}
 }
 
-// orphan says once what has to stay of a dead session's memory: when only those touch it who take what outlives it.
+// orphan says, once, what has to stay of a dead session's memory: as soon as only takes of what outlives it touch it.
 func (m *Machine) orphan(s *session) {
 	if s.orphaned {
 		return
@@ -81,7 +82,7 @@ func (m *Machine) orphan(s *session) {
 	m.emit(SessionOrphaned{Session: s.id, Layout: s.layout, Keep: keep})
 }
 
-// bereave is for the memory of the dead in which a member's blocks lay, once nobody reads them any more.
+// bereave lets go of the memory of dead sessions in which a member's blocks lay, once nobody reads them any more.
 func (m *Machine) bereave(mb *member) {
 	if !mb.offer.orphaned {
 		return
@@ -94,8 +95,8 @@ func (m *Machine) bereave(mb *member) {
 	}
 }
 
-// heirless returns the offer if it outlives an engine of the session's name and is none of the session's own: the key is free for a
-// new one then. nil otherwise.
+// heirless returns the offer if it outlives an engine that has the name of the session's, and is not the session's own:
+// then its key is free for a new offer. Otherwise it returns nil.
 func (o *offer) heirless(s *session) *offer {
 	if o == nil || !o.orphaned || o.engine.key.name != s.engine.key.name {
 		return nil
@@ -106,13 +107,14 @@ func (o *offer) heirless(s *session) *offer {
 	return o
 }
 
-// succeeded says whether another scheduler has come since: it may be faster than the news of this one's death.
+// succeeded says whether another scheduler has come since. It may come before the news of this one's death.
 func (s *session) succeeded() bool {
 	i := slices.Index(s.engine.scheds, s)
 	return i >= 0 && slices.ContainsFunc(s.engine.scheds[i+1:], func(x *session) bool { return x.ended == nil })
 }
 
-// succeed ends what a dead scheduler of the engine had offered of workers that live: the next one gives their blocks to others.
+// succeed ends what a dead scheduler of the engine had offered of workers that live: the next scheduler gives their
+// blocks to others.
 func (m *Machine) succeed(e *engine) {
 	var old []*offer
 	for _, o := range m.offers {

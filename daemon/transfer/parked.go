@@ -1,7 +1,7 @@
 package transfer
 
-// Takes that wait under a key are looked at, all of them, whenever a place becomes free there, and there may be thousands of one peer's:
-// none may cost a look at the others.
+// Whenever a place becomes free under a key, all takes that wait there are looked at, and one peer may have thousands
+// there. So looking at one must not cost a look at the others.
 
 func (m *Machine) park(v *serve) {
 	if v.parked {
@@ -19,7 +19,8 @@ func (m *Machine) unpark(v *serve) {
 	}
 }
 
-// wakeKey looks again at the takes that wait under a key, in the order in which they came. Those that go on waiting are parked anew.
+// wakeKey looks again at the takes that wait under a key, in the order in which they came. Those that have to go on
+// waiting are parked anew.
 func (m *Machine) wakeKey(key string) {
 	list := m.parked[key]
 	delete(m.parked, key)
@@ -29,7 +30,7 @@ func (m *Machine) wakeKey(key string) {
 	for _, v := range list {
 		switch o := m.offers[key]; {
 		case v.state != serveParked:
-		case o != nil && o == v.waitsFor && o.item == nil && o.joined && !o.admits(v.claimName(m)): // all else was looked at before
+		case o != nil && o == v.waitsFor && o.item == nil && o.joined && !o.admits(v.claimName(m)): // its other checks passed before
 			o.renew(m)
 			m.park(v)
 		default:
@@ -38,7 +39,7 @@ func (m *Machine) wakeKey(key string) {
 	}
 }
 
-// waits says that none of the bytes may move yet, for want of what only the producer's engine or the consumer can bring.
+// waits says whether no byte may move yet because something is missing that only the producer's engine or the consumer can bring.
 func (v *serve) waits() bool {
 	if v.state != serveMoving {
 		return v.state == serveParked

@@ -1,25 +1,26 @@
 package transfer
 
-// past remembers producer ends that are over: late copies of MsgTake must not begin them again while the take may still run
-// (slices are named by the transfer, so those of two offers would mix), consumers that did not hear of an abort are told
-// again, and a commit record that was delayed by a lost channel still counts. Each peer has its own: what one says pushes out nothing
-// that is remembered of another.
+// past remembers producer ends that are over, for three reasons. Late copies of MsgTake must not begin them again while
+// the take may still run: slices are named by the transfer, so those of two offers would mix. Consumers that did not
+// hear of an abort are told again. And a commit record that a lost channel delayed still counts. Each peer has a past
+// of its own: what one peer says pushes out nothing that is remembered of another.
 type past struct {
 	ends   map[Leg]*serveEnd
-	unsure map[XferID]*serveEnd // of ends, over any channel: names are not used again
+	unsure map[XferID]*serveEnd // the unsure ones of ends, whatever their channel: names are not used again
 	queue  []*serveEnd
 	timer  timer
 }
 
 func newPast() past { return past{ends: map[Leg]*serveEnd{}, unsure: map[XferID]*serveEnd{}} }
 
-// maxPast bounds the memory of many short transfers of a peer; duplicates older than that are asked after again.
+// maxPast bounds the memory of many short transfers of a peer. A duplicate of a forgotten MsgTake begins a transfer
+// again, which its consumer then disowns.
 const maxPast = 1 << 16
 
 type serveEnd struct {
 	leg    Leg
 	peer   *peer
-	at     Time // since when it is in the queue
+	at     Time // when it was put into the queue
 	until  Time // the take is over by then
 	cause  Cause
 	unsure bool // everything was sent, and the consumer's word is still out
@@ -36,7 +37,7 @@ type serveEnd struct {
 func (m *Machine) rememberServe(v *serve, aborted bool) {
 	e := &serveEnd{leg: v.leg.id, peer: v.peer, at: m.now, until: v.until, cause: v.cause}
 	if v.ended {
-		e.until, e.cause = m.now, Cause{} // whose words the consumer knows, and they are as long as it likes
+		e.until, e.cause = m.now, Cause{} // the consumer knows its own words, and they may be of any length
 	}
 	if e.cause.Reason == OK {
 		e.cause = Cause{Reason: Expired, Text: "this transfer has ended"}
@@ -80,7 +81,7 @@ func (y *past) forget(m *Machine) {
 	y.settle(e)
 }
 
-// settle: the consumer's word has come, or does not matter any more.
+// settle is called when the consumer's word has come, or does not matter any more.
 func (y *past) settle(e *serveEnd) {
 	if y.unsure[e.leg.Xfer] == e {
 		delete(y.unsure, e.leg.Xfer)
@@ -90,7 +91,7 @@ func (y *past) settle(e *serveEnd) {
 
 func (y *past) fire(m *Machine, _ wake) {
 	for len(y.queue) > 0 && y.queue[0].at+m.cfg.Linger <= m.now {
-		// What came by a channel that is over comes no more, but for the word about what was sent.
+		// Over a lost channel nothing comes any more. Only the word about what was sent may still come, over the next one.
 		if e := y.queue[0]; e.until > m.now && (e.unsure || e.peer.up && e.leg.Epoch == e.peer.epoch) {
 			e.at = m.now
 			y.queue = append(y.queue[1:], e)
@@ -102,11 +103,12 @@ func (y *past) fire(m *Machine, _ wake) {
 		m.arm(&y.timer, y, wakeLinger, y.queue[0].at+m.cfg.Linger)
 		return
 	}
-	*y = newPast() // maps keep the room of the most that was ever in them
+	*y = newPast() // a map keeps the room of the most that was ever in it
 }
 
-// fire says the abort again, for a while: it is remembered until the take's deadline, which may be an hour away, and there may be
-// thousands. Who has not heard it by then, over a channel that loses nothing while it is up, ends at its own deadline, or hears it when it asks.
+// fire repeats the abort, but only for a while: the end is remembered until the take's deadline, which may be an hour
+// away, and there may be thousands. A channel loses nothing while it is up. A consumer that has not heard of the abort
+// by then ends at its own deadline, or hears of it when it asks.
 func (e *serveEnd) fire(m *Machine, _ wake) {
 	if e.peer.up && e.peer.epoch == e.leg.Epoch && m.now < e.saidUntil {
 		m.send(e.peer, &MsgAbort{Xfer: e.leg.Xfer, Cause: e.cause})
@@ -114,8 +116,8 @@ func (e *serveEnd) fire(m *Machine, _ wake) {
 	}
 }
 
-// endOf handles MsgEnd. It is acknowledged, so that the consumer can forget it, unless what it ends is being fenced still, over a
-// channel that was lost: then it has to be said again once that is over.
+// endOf handles MsgEnd. It acknowledges it, so that the consumer can forget it, unless what it ends is of a lost
+// channel and is still being fenced. Then the consumer has to say it again once that is over.
 func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 	id := legOf(p, msg.Xfer, Producer)
 	m.settleDoubt(p, msg.Xfer, msg.Status == Done)
@@ -137,13 +139,13 @@ func (m *Machine) endOf(p *peer, msg *MsgEnd) {
 		p.past.settle(e)
 	} else if p != nil && p.fencing[msg.Xfer] != nil {
 		return
-	} else if p != nil { // faster than what it ends, which must not begin after it
+	} else if p != nil { // it overtook what it ends, which must not begin after it
 		m.rememberEnd(&serveEnd{leg: id, peer: p, at: m.now, until: m.now, cause: because(Expired, "this transfer has ended")})
 	}
 	m.send(p, &MsgEndAck{Xfer: msg.Xfer})
 }
 
-// took says whether a commit record is about this offer, which still counts takes.
+// took says whether a commit record is about this offer, and the offer still counts takes.
 func (o *offer) took(m *Machine, msg *MsgEnd) bool {
 	return msg.Status == Done && !o.ended && (msg.Incarnation == o.incarnation || m.cfg.Broken.Incarnation)
 }
@@ -159,7 +161,7 @@ func (p *peer) ended(x XferID) *serveEnd {
 	return p.past.unsure[x]
 }
 
-// remembered is the end of that very transfer.
+// remembered returns the end of exactly that transfer.
 func (p *peer) remembered(id Leg) *serveEnd {
 	if p == nil {
 		return nil

@@ -11,26 +11,26 @@ type peer struct {
 	node    string
 	up      bool
 	epoch   uint64
-	life    uint64              // incarnation of its daemon
+	life    uint64              // incarnation of the peer's daemon
 	told    map[[32]byte]bool   // layouts sent on this channel
 	knows   map[[32]byte]*known // layouts received on this channel
 	known   int                 // what those take, as their cost
-	serves  int                 // of it, here
-	seekers int                 // of it, here: gets that look for items
-	held    int                 // block ids and tokens of both, what it granted here, and the layouts that takes go by
-	ends    int                 // of it, remembered here
-	landing int                 // from it: items on their way to gets here
+	serves  int                 // takes of the peer that are served here
+	seekers int                 // gets of the peer that look for items here
+	held    int                 // what counts against MaxHeld: of both, of its grants to takes here, and of its layouts that takes use
+	ends    int                 // receiving ends of the peer that are remembered here
+	landing int                 // items on their way from it to gets here
 	routes  []*route            // that lead to it, in the order in which they were found
-	fencing map[XferID]*serve   // of channels that are lost
+	fencing map[XferID]*serve   // being fenced, of channels that are lost
 	past    past
-	gone    timer // while it is not up
+	gone    timer // runs while the peer is not up
 }
 
 func newPeer(node string) *peer {
 	return &peer{node: node, told: map[[32]byte]bool{}, knows: map[[32]byte]*known{}, fencing: map[XferID]*serve{}, past: newPast()}
 }
 
-// What bounds the layouts that a peer can make this node remember: their number, and what they take, in block ids of 4 bytes.
+// What bounds the layouts that a peer can make this node remember: their number, and what they take, in units of 4 bytes.
 const (
 	maxKnown     = 4096
 	maxKnownCost = 16 << 20
@@ -89,13 +89,13 @@ func (m *Machine) lose(p *peer, why Cause) {
 		k.peer, k.asked = nil, false
 		m.reach(k.hint, k)
 	}
-	p.told = map[[32]byte]bool{} // now, and not when it is back: nodes get other names, and most that go never are
+	p.told = map[[32]byte]bool{} // now, not when it is back: most nodes that go come back under another name, or not at all
 	m.forgetLayouts(p)
 	m.arm(&p.gone, p, wakeLinger, m.now+m.cfg.Linger)
 }
 
-// fire forgets a node of which nothing is left: under other names there come ever more of them. What is to be known of the next channel to it
-// the channel says, whose epoch is a new one.
+// fire forgets a node of which nothing is left. Nodes may come under ever new names, and would pile up otherwise. The
+// next channel to the node has a new epoch, and tells all that has to be known of it.
 func (p *peer) fire(m *Machine, _ wake) {
 	if p.used() || len(m.takesOf(p)) > 0 {
 		m.arm(&p.gone, p, wakeLinger, m.now+m.cfg.Linger)
@@ -105,7 +105,7 @@ func (p *peer) fire(m *Machine, _ wake) {
 	maps.DeleteFunc(m.lanes, func(key laneKey, _ *lane) bool { return key.peer == p.node })
 }
 
-// used says whether something else than a take here is about the node.
+// used says whether anything here, other than takes, is about the node.
 func (p *peer) used() bool {
 	return p.serves+p.seekers+p.held+p.ends+p.landing+len(p.routes)+len(p.past.queue) > 0
 }

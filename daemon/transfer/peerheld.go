@@ -2,11 +2,11 @@ package transfer
 
 import "github.com/kvpipe/kvpipe/daemon/layout"
 
-// What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld, for what it asks for and what it
-// grants together): a node with a good certificate may be mad all the same.
+// What a peer can make this node keep is bounded in number (MaxParked, MaxEnds) and in bytes (MaxHeld, for what it asks
+// for and what it grants together): a node with a good certificate may be mad all the same.
 
-// mayHold tells whether a peer may ask for, or grant, something that has so many block ids and tokens, or the size of them, besides what is
-// held for it.
+// mayHold says whether n more may be held for a peer, for something that it asks for or grants. n counts block ids and
+// tokens, and other things by their size in these.
 func (m *Machine) mayHold(p *peer, n int) Cause {
 	if p == nil || p.held+n <= m.cfg.MaxHeld {
 		return Cause{}
@@ -15,7 +15,7 @@ func (m *Machine) mayHold(p *peer, n int) Cause {
 		"the limit is %d for both together: let some of that end first, or take less at a time", p.node, m.cfg.Node, p.held, n, m.cfg.MaxHeld)
 }
 
-// held counts the block ids and tokens that are kept of a GET.
+// held counts what is kept of a GET: its tokens, and the take that it brought.
 func (msg *MsgSeek) held() int {
 	n := len(msg.Tokens)
 	if msg.Take != nil {
@@ -27,13 +27,13 @@ func (msg *MsgSeek) held() int {
 // held counts the block ids and ranks that are kept of a take.
 func (msg *MsgTake) held() int { return layout.CountIDs(msg.Blocks) + rankCost*len(msg.Ranks) }
 
-// drop counts a GET of another node no more.
+// drop stops counting a GET of another node.
 func (k *seeker) drop() {
 	k.peer.seekers--
 	k.peer.held -= k.held
 }
 
-// letTakeGo forgets the take that a GET of another node brought, and counts its block ids no more.
+// letTakeGo forgets the take that a GET of another node brought, and stops counting its block ids.
 func (k *seeker) letTakeGo() {
 	if k.brought != nil {
 		n := k.brought.held()
@@ -41,7 +41,7 @@ func (k *seeker) letTakeGo() {
 	}
 }
 
-// mayEnter tells whether an end of a peer is known here, or may be.
+// mayEnter says whether an end of a peer is known here already, or there is room for it.
 func (m *Machine) mayEnter(p *peer, name placeName, id endID) bool {
 	if p.ends < m.cfg.MaxEnds {
 		return true
@@ -50,7 +50,7 @@ func (m *Machine) mayEnter(p *peer, name placeName, id endID) bool {
 	return pl != nil && pl.ends[id] != nil
 }
 
-// maySeek tells whether a peer may wait here for one item more.
+// maySeek says whether a peer may wait here for one item more.
 func (m *Machine) maySeek(p *peer, msg *MsgSeek, name placeName, id endID) Cause {
 	switch {
 	case p.seekers >= m.cfg.MaxParked:
@@ -61,7 +61,7 @@ func (m *Machine) maySeek(p *peer, msg *MsgSeek, name placeName, id endID) Cause
 	return m.mayHold(p, msg.held())
 }
 
-// countEnd counts the ends of other nodes.
+// countEnd adds to the number of ends that the end's node has here, if that is another node.
 func (m *Machine) countEnd(id endID, by int) {
 	if p := m.peers[id.node]; p != nil {
 		p.ends += by

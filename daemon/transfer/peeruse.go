@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// PeerUse is what another node uses of what it may make this one keep. Once nothing is under way all of it is 0.
+// PeerUse is how much another node uses of what it may make this one keep. Once nothing is under way, all of it is 0.
 type PeerUse struct {
 	Node  string
 	Takes int // of MaxParked

@@ -19,16 +19,17 @@ func (n placeName) String() string {
 	return fmt.Sprintf("pipe %s", short(n.name))
 }
 
-// place is a name on its home's node: who holds it, and who comes there for items. It exists while one of them does.
+// place is a name on its home's node: who holds it, and who comes there for items. It exists while there is a home, an
+// end or an early seeker.
 type place struct {
 	placeName
 	home     *home
 	ends     map[endID]*end
 	receiver *end      // a pipe's only one
-	early    []*seeker // that came before the home, or before the last receiver's items were settled; in order of coming
+	early    []*seeker // seekers that came before the home, or before the last receiver's items were settled; in order of coming
 }
 
-// endID names a receiving end: on its node, by a number that the node draws.
+// endID names a receiving end: its node, and a number that the node draws.
 type endID struct {
 	node string // "": this one
 	bind uint64
@@ -38,14 +39,14 @@ type endID struct {
 type end struct {
 	endID
 	based   bool   // base is known
-	base    uint64 // number of the item that is this end's 0
-	met     bool   // it has seen a home
-	verdict *Cause // that home is gone: why
+	base    uint64 // number of the item that is item 0 of this end
+	met     bool   // it has met a home
+	verdict *Cause // why that home is gone
 	seekers int
-	shorts  []*seeker // those that have an item reserved for which there was no room
-	bound   bool      // its bind lives, as far as one knows here
-	closed  bool      // it said that it does not: what comes late of it changes nothing
-	forget  timer     // while closed
+	shorts  []*seeker // those with a reserved item for which they had no room
+	bound   bool      // its bind lives, as far as is known here
+	closed  bool      // it said that it is closed: what comes late from it changes nothing
+	forget  timer     // runs while closed
 }
 
 func (m *Machine) place(n placeName) *place {
@@ -75,19 +76,19 @@ func (m *Machine) enter(p *place, id endID) *end {
 	return e
 }
 
-// leave ends an end: what it waits for and what is reserved for it.
+// leave ends an end, with what it waits for and what is reserved for it.
 func (m *Machine) leave(p *place, e *end) {
 	e.bound = false
-	if e.seekers > 0 { // of all ends of a peer, or of what it says are its ends, few have any: to look for them each time is long
+	if e.seekers > 0 { // the search is long, and few of the ends that a peer has, or says it has, have any
 		for _, k := range m.seekersOf(func(k *seeker) bool { return k.place == p && k.end == e }) {
 			m.abandonSeek(k)
 		}
 	}
-	m.giveShortsBack(e) // of this node's ends they are in no list of their own
+	m.giveShortsBack(e) // seekersOf does not list those of this node's ends
 	m.dropEnd(p, e)
 }
 
-// dropEnd forgets an end that is closed once nothing of it moves. What ended last of it may have done so already.
+// dropEnd forgets a closed end once nothing of it moves. It may have been forgotten already, when the last of its gets ended.
 func (m *Machine) dropEnd(p *place, e *end) {
 	if e.bound || e.seekers > 0 || p.ends[e.endID] != e {
 		return
@@ -111,7 +112,7 @@ type closedEnd struct {
 
 func (x closedEnd) fire(m *Machine, _ wake) { m.dropEnd(x.place, x.end) }
 
-// admitEnd judges an end at the home: its token, and that it is the pipe's only receiver. wait: not yet.
+// admitEnd judges an end at the home: its token, and that it is the pipe's only receiver. wait: it cannot be admitted yet.
 func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bool) {
 	h := p.home
 	switch {
@@ -119,7 +120,7 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 		return *e.verdict, false
 	case p.receiver != nil && p.receiver != e && p.receiver.bound && !p.buffer:
 		return because(Busy, "%s has a receiver already; a pipe has one: close that, or use another name", p), false
-	case h == nil || h.ended || p.receiver != nil && p.receiver != e && !p.buffer: // who would queue in a home that ends is left in it
+	case h == nil || h.ended || p.receiver != nil && p.receiver != e && !p.buffer: // a seeker that queued in a home which ends would be left in it
 		return Cause{}, true
 	case !sameToken(h.token, token):
 		return because(Denied, "%s: wrong token; open both ends with the same one, or both without", p), false
@@ -135,8 +136,8 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 	return Cause{}, false
 }
 
-// closeRanks numbers a pipe's items anew when its last receiver left gaps: what it had got ahead of others that it had not. Nothing moves
-// now. The home has another name from then on, so that nobody takes the old numbers for the new.
+// closeRanks numbers a pipe's items anew if its last receiver left gaps because it had received some items ahead of others.
+// Nothing moves at this time. From then on the home has another name, so that nobody takes the old numbers for the new.
 func (m *Machine) closeRanks(h *home) {
 	if h.pipe.Next()-h.pipe.First() == uint64(h.pipe.Len()) {
 		return
@@ -145,12 +146,12 @@ func (m *Machine) closeRanks(h *home) {
 	h.id = m.drawName()
 }
 
-// wakeEarly looks again at those who came too early.
+// wakeEarly looks again at the seekers that came too early.
 func (m *Machine) wakeEarly(p *place) {
 	early := p.early
 	p.early = nil
 	for _, k := range early {
-		if k.queued == queuedEarly && k.state == seekWaiting { // one that is refused may take others with it
+		if k.queued == queuedEarly && k.state == seekWaiting { // the refusal of one may have ended others
 			k.queued = notQueued
 			m.matchSeeker(k)
 		}

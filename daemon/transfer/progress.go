@@ -10,10 +10,10 @@ type progressWait struct {
 
 type progressUser interface{ progressed(m *Machine) }
 
-// progressedTo says whether the rank is that far; if not, who is called once it is.
+// progressedTo says whether the rank's progress has reached value. If not, who is called once it has.
 func (m *Machine) progressedTo(s *session, value uint64, who progressUser) bool {
 	if s.progress >= value || s.closed {
-		return true // the end of a closed session's operations is under way: nobody waits for its progress
+		return true // the operations of a closed session are about to end: nobody waits for its progress
 	}
 	for i := range s.waits {
 		if s.waits[i].who == who && s.waits[i].value == value {
@@ -45,7 +45,7 @@ func (m *Machine) progress(ev Progress) {
 	m.watchProgress(s)
 }
 
-// unwait forgets whoever is over.
+// unwait drops the waits of somebody who is over.
 func (m *Machine) unwait(s *session, who progressUser) {
 	if len(s.waits) == 0 {
 		return
@@ -54,7 +54,7 @@ func (m *Machine) unwait(s *session, who progressUser) {
 	m.watchProgress(s)
 }
 
-// watchProgress asks for the nearest value that somebody waits for.
+// watchProgress asks for the lowest value that somebody waits for.
 func (m *Machine) watchProgress(s *session) {
 	least := uint64(0)
 	for _, w := range s.waits {

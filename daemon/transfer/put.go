@@ -8,29 +8,30 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/match"
 )
 
-// item is what was put into a pipe or lookup buffer. It holds its blocks as an offer does, and becomes one when a take needs it to be.
+// item is what was put into a pipe or lookup buffer. It holds its blocks as an offer does, and becomes an offer when a
+// take needs one (asOffer).
 type item struct {
 	member
-	home   *home
-	id     uint64
-	form   Match
-	bytes  uint64
-	meta   []byte
-	key    []byte
-	tokens int
-	number uint64 // in a pipe
-	entry  match.Entry[*item]
-	seeker *seeker // who it is reserved for; nil: it is free
-	doubt  *seeker // who may have received it long ago: it is free
-	// Of those that are found by key:
-	readers  []*seeker // in no order
-	replaced bool
+	home     *home
+	id       uint64
+	form     Match
+	bytes    uint64
+	meta     []byte
+	key      []byte
+	tokens   int
+	number   uint64 // in a pipe
+	entry    match.Entry[*item]
+	seeker   *seeker   // the get that it is reserved for; nil: it is free
+	doubt    *seeker   // a get that may have received it long ago, although it is free
+	readers  []*seeker // found by key: those who read it, in no order
+	replaced bool      // found by key: the key has another item now
 	ended    bool
 }
 
 const itemPrefix = ReservedPrefix + "item/"
 
-// itemPadding is what an item of the declared capacity may have besides: each of its five tensors begins at a multiple of 64 bytes.
+// itemPadding is what an item of the declared capacity may have in addition: each of its five tensors begins at a
+// multiple of 64 bytes.
 const itemPadding = 5 * 64
 
 func (m *Machine) submitPut(s *session, sub *Submit, in *PutOp) {
@@ -84,7 +85,7 @@ func (m *Machine) mayPut(s *session, b *bind, in *PutOp) Cause {
 	return m.coversBytes(s, in.Blocks, in.Bytes)
 }
 
-// coversBytes checks that blocks of an arena hold just so many bytes.
+// coversBytes checks that the blocks of an arena hold exactly that many bytes.
 func (m *Machine) coversBytes(s *session, lists []layout.BlockList, bytes uint64) Cause {
 	switch {
 	case bytes == 0 && len(lists) == 0:
@@ -102,14 +103,14 @@ func (m *Machine) coversBytes(s *session, lists []layout.BlockList, bytes uint64
 	if cause := checkBlocks(s.self[:], lists); cause.Reason != OK {
 		return cause
 	}
-	if g := s.layout.Group(lists[0].Group); g.Kind != layout.Paged { // its blocks have no tokens, which are the bytes here
+	if g := s.layout.Group(lists[0].Group); g.Kind != layout.Paged { // its blocks have no tokens, and here a token is a byte
 		return because(Invalid, "blocks: group %d of the session's layout has kind %d (opaque); items lie in paged groups (%d) alone: declare the arena as one",
 			lists[0].Group, g.Kind, layout.Paged)
 	}
 	return Cause{}
 }
 
-// publish gives an item to who waits for it, or lets it wait.
+// publish gives an item to a seeker that waits for it, or lets it wait.
 func (m *Machine) publish(it *item, tokens []uint32) {
 	h := it.home
 	h.items++
@@ -130,7 +131,7 @@ func (m *Machine) publish(it *item, tokens []uint32) {
 	m.offerItem(it)
 }
 
-// offerItem matches a free item with who waits.
+// offerItem matches a free item with those who wait.
 func (m *Machine) offerItem(it *item) {
 	h := it.home
 	switch it.form {
@@ -142,7 +143,7 @@ func (m *Machine) offerItem(it *item) {
 		}
 	case MatchKey:
 		waiting := h.keyWait[string(it.key)]
-		delete(h.keyWait, string(it.key)) // all at once: to take out one after the other would look at each for each
+		delete(h.keyWait, string(it.key)) // all at once: removing them one by one would look through the list for each
 		for _, k := range waiting {
 			if k.queued == queuedKey {
 				m.unqueue(k)
@@ -158,7 +159,7 @@ func (m *Machine) offerItem(it *item) {
 	}
 }
 
-// reserve keeps an item for who found it.
+// reserve keeps an item for the seeker that found it.
 func (it *item) reserve(k *seeker) {
 	k.item = it
 	switch it.form {
@@ -173,7 +174,7 @@ func (it *item) reserve(k *seeker) {
 	it.seeker = k
 }
 
-// giveBack returns an item to its place, when who found it did not get it after all.
+// giveBack returns an item to its place when the seeker that found it did not get it after all.
 func (m *Machine) giveBack(it *item, k *seeker) {
 	k.item = nil
 	switch {
@@ -208,7 +209,7 @@ func (m *Machine) unread(it *item) {
 	}
 }
 
-// consumed: a take of the item was committed.
+// consumed notes that a take of the item was committed.
 func (m *Machine) consumed(it *item) {
 	it.home.delivered++
 	if it.form != MatchKey {
@@ -257,7 +258,7 @@ func (m *Machine) endItem(it *item, status Status, cause Cause) {
 	m.drainedHome(h)
 }
 
-// asOffer lets takes find the item.
+// asOffer makes the item an offer, so that takes find it.
 func (m *Machine) asOffer(it *item) *offer {
 	if it.offer != nil {
 		return it.offer
@@ -276,7 +277,7 @@ func (m *Machine) asOffer(it *item) *offer {
 	return o
 }
 
-// token draws what a take of an item has to show.
+// token draws the token that a take of an item has to show.
 func (m *Machine) token() []byte {
 	t := make([]byte, 0, 16)
 	for range 2 {

@@ -1,7 +1,7 @@
 package transfer
 
-// putOff has a take asked for again in a moment, as if it had not come: there is no room for what it brings. An item that was found for it
-// stays reserved meanwhile.
+// putOff has a take asked for again in a moment, as if it had not come: it cannot be kept here now. An item that was
+// found for it stays reserved meanwhile.
 func (v *serve) putOff(m *Machine, cause Cause) {
 	m.unpark(v)
 	v.forget(m)

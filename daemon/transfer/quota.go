@@ -2,8 +2,8 @@ package transfer
 
 import "fmt"
 
-// quota is something of which a session may have only so many. Another kind is a constant here, a row in quotas, and a call of within
-// before more is had; session.used counts.
+// quota is something of which a session may have only so many. For another kind, add a constant here and a row in
+// quotas, and call within before more is given; session.used counts.
 type quota uint8
 
 const (
@@ -26,7 +26,7 @@ var quotas = [numQuotas]struct {
 		func(c *Config) int { return c.MaxBlockIDs }},
 }
 
-// has is how much of something a session has, with what waits for ranks of before a restart.
+// has is how much of something a session has, including what waits for ranks after a restart.
 func (s *session) has(q quota) int {
 	n := s.used[q]
 	if q == quotaBlockIDs {
@@ -35,7 +35,8 @@ func (s *session) has(q quota) int {
 	return n
 }
 
-// within refuses n more of a kind to a session that would have more than it may. Who has that many already may go on with what needs none.
+// within refuses n more of a kind to a session that would then exceed its limit. A session that exceeds it already may
+// go on with what needs none.
 func (m *Machine) within(s *session, q quota, n int) Cause {
 	x := &quotas[q]
 	used, limit := s.has(q), x.limit(&m.cfg)

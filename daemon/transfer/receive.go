@@ -15,23 +15,23 @@ type receiving struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
-	mark      int      // marks before it are in place
-	upTo      uint32   // slices before it are
+	mark      int      // index of the first mark that is not in place
+	upTo      uint32   // number of the first slice that is not in place
 	in        []uint64 // bit per slice: in place
 	in1       [1]uint64
-	count     uint32           // of them
+	count     uint32           // slices in place
 	tries     map[uint32]asked // slice -> what was asked for again
 }
 
 // asked counts the further attempts at a slice.
 type asked struct {
-	latest  uint16 // attempt
-	spoiled uint16 // how many of them since what came was not what was sent
+	latest  uint16 // number of the latest attempt
+	spoiled uint16 // how many of them were asked for because what came was not what was sent
 }
 
 func (r *receiving) has(slice uint32) bool { return r.in[slice/64]&(1<<(slice%64)) != 0 }
 
-// granted handles MsgGrant: the first one, a further segment's, or a copy.
+// granted handles MsgGrant: the first one, that of a further segment, or a copy.
 func (m *Machine) granted(p *peer, g *MsgGrant) {
 	t := m.takeOf(p, g.Xfer)
 	switch {
@@ -54,15 +54,15 @@ func (m *Machine) granted(p *peer, g *MsgGrant) {
 	}
 	if n := len(t.segs); int(g.Seg) < n && t.segs[g.Seg] != nil {
 		if t.segs[g.Seg].open && !g.HasInline {
-			m.send(p, &MsgGo{Xfer: g.Xfer, Seg: g.Seg}) // the producer has not seen it
+			m.send(p, &MsgGo{Xfer: g.Xfer, Seg: g.Seg}) // the producer has not seen the last one
 		}
 		return
 	}
 	t.accept(m, g)
 }
 
-// maxSegs bounds the segments of an offer: each is planned, granted and answered by itself in every take, and is looked at whenever one of
-// the others moves on.
+// maxSegs bounds the segments of an offer. In every take each segment is planned, granted and answered by itself, and
+// is looked at whenever another one moves on.
 const maxSegs = 4096
 
 // accept prepares for a segment.
@@ -81,7 +81,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		t.fail(m, Failed, cause)
 		return
 	}
-	if t.in.Layered && !g.Layered { // its slices would come in no order of layers, and none would tell which layer it is of
+	if t.in.Layered && !g.Layered { // its slices would come in no order of layers, and not tell which layer they are of
 		t.fail(m, Failed, because(Incompatible, "key %s: node %q grants segment %d all at once to a take layer by layer: the daemons' versions do not agree",
 			short(t.in.Key), t.node(m), g.Seg))
 		return
@@ -148,7 +148,7 @@ func (r *receiving) describe(slices uint32, bytes uint64, ranks map[uint32]uint6
 	}
 }
 
-// planned: this end's plan of a segment. It has to be the producer's.
+// planned handles this end's plan of a segment, which has to agree with the producer's.
 func (t *take) planned(m *Machine, ev *Planned) {
 	if t.phase != phaseMoving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || t.segs[ev.Seg].planned {
 		return
@@ -199,7 +199,7 @@ func (t *take) mayOpen() bool {
 	return !slices.ContainsFunc(t.ranks, func(s *session) bool { return s.progress < t.in.After })
 }
 
-// progressed: a rank is further than it was.
+// progressed opens the segments that waited for a rank's progress.
 func (t *take) progressed(m *Machine) {
 	if t.phase != phaseMoving {
 		return
@@ -211,7 +211,7 @@ func (t *take) progressed(m *Machine) {
 	}
 }
 
-// inlineWritten: a segment that came with its grant is in place.
+// inlineWritten handles the end of a segment that came with its grant.
 func (t *take) inlineWritten(m *Machine, ev *InlineWritten) {
 	if t.phase != phaseMoving || int(ev.Seg) >= len(t.segs) || t.segs[ev.Seg] == nil || !t.segs[ev.Seg].open {
 		return
@@ -229,7 +229,7 @@ func (t *take) inlineWritten(m *Machine, ev *InlineWritten) {
 	t.tryCommit(m)
 }
 
-// landed: a slice's attempt ended at this end.
+// landed handles the end of a slice's attempt at this end.
 func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 	if (t.phase != phaseMoving && t.phase != phaseCommitting) || int(key.Seg) >= len(t.segs) || t.segs[key.Seg] == nil {
 		return
@@ -273,8 +273,9 @@ func (t *take) landed(m *Machine, key SliceKey, cause Cause) {
 	}
 }
 
-// again asks for slices once more. Those that came spoiled have a limit, since who spoils them may do so for ever. What was lost on its
-// way, perhaps with the request for it, comes when there is a way again: its limits are the take's deadline, and how often a producer sends it.
+// again asks for slices once more. Slices that came spoiled have a limit, since whatever spoils them may do so for
+// ever. Slices that were lost on their way, perhaps with the request for them, come when there is a way again. Their
+// limits are the take's deadline, and how often a producer sends them (maxAttempts).
 func (t *take) again(m *Machine, i uint32, lost []uint32, cause Cause) {
 	seg := t.segs[i]
 	if seg.tries == nil {

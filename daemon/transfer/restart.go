@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// A daemon that was restarted knows from its state file who had sessions. Until they are back it does not judge by what it sees:
-// takes of unknown keys wait, and a scheduler's operations wait for the ranks that they are about.
+// A daemon that was restarted knows from its state file who had sessions. Until they are back, it does not judge by
+// what it sees: takes of unknown keys wait, and a scheduler's operations wait for the ranks that they are about.
 
 // AwaitedSession is a session of the daemon before this one.
 type AwaitedSession struct {
@@ -18,7 +18,7 @@ type AwaitedSession struct {
 	Layout                  bool // it had set one
 }
 
-// Awaited: these sessions are expected to come back within For. Given once, before any session opens.
+// Awaited says that these sessions are expected to come back within For. It comes once, before any session opens.
 type Awaited struct {
 	Sessions []AwaitedSession
 	For      Time
@@ -29,10 +29,10 @@ func (Awaited) event() {}
 // homecoming is what the machine still waits for.
 type homecoming struct {
 	sessions []AwaitedSession
-	limit    Time // nobody is awaited for longer
-	until    Time // patience with unknown keys
+	limit    Time // nobody is awaited after this time
+	until    Time // takes wait for unknown keys until this time
 	end      timer
-	waiting  []*session // that have submissions held, in the order in which they began to
+	waiting  []*session // sessions that have submissions waiting, in the order in which they began to wait
 }
 
 // afterHome is how long offers may take to come in once the last session is back.
@@ -47,7 +47,7 @@ func (m *Machine) await(ev Awaited) {
 	m.arm(&h.end, h, wakeDeadline, h.until)
 }
 
-// fire: whoever is not back by now does not come. What waited for it is about a rank that is not there.
+// fire gives up on whoever is not back by now. What waited for it is about a rank that is not there.
 func (h *homecoming) fire(m *Machine, _ wake) {
 	for _, a := range h.sessions {
 		m.log(warnLevel, "session of before the restart did not come back", "engine", a.Engine, "instance", a.Instance, "rank", int32(a.Rank))
@@ -62,8 +62,9 @@ func (h *homecoming) fire(m *Machine, _ wake) {
 // patient is true while offers may be on their way back.
 func (h *homecoming) patient(now Time) bool { return now < h.until }
 
-// arrived strikes out who is back; a newer instance strikes out the older ones. withLayout: those that had a layout have set it again. Ends of
-// pipes were not awaited, and are of no instance, whatever engine's name they have; nor is anybody back who is told to go.
+// arrived strikes out a session that is back; a newer instance strikes out all sessions of older ones. withLayout: a
+// session that had a layout has set it again. Ends of pipes were not awaited, and are of no instance, whatever their
+// engine's name. A session that was told to go is not back either.
 func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
 	if s.role == Endpoint || s.ended != nil {
 		return
@@ -91,8 +92,8 @@ func (h *homecoming) arrived(m *Machine, s *session, withLayout bool) {
 	m.allHome()
 }
 
-// another is for a worker that nothing was ever asked of. What schedulers of the engine submitted before it came is about other ranks:
-// if its rank is awaited, about the one in whose place it is.
+// another handles a new worker, of which nothing was ever asked. What schedulers of the engine submitted before it came
+// is about other ranks: if its rank is awaited, about the session that it replaces.
 func (h *homecoming) another(e *engine) {
 	for _, s := range e.scheds {
 		s.changed = true
@@ -102,7 +103,8 @@ func (h *homecoming) another(e *engine) {
 	}
 }
 
-// OfBefore marks an offer or a take as submitted before a worker came that is there now: as if its client had said that it sends it again.
+// OfBefore marks an offer or a take as submitted before one of the present workers came, as if its client had said that
+// it sends it again.
 func OfBefore(op Op) {
 	switch in := op.(type) {
 	case *OfferOp:
@@ -112,14 +114,15 @@ func OfBefore(op Op) {
 	}
 }
 
-// outdated says why what a scheduler submitted before may be about other ranks than those that are here. Its blocks would be theirs.
+// outdated says why what a scheduler submitted before may be about other ranks than those that are here. Its block ids
+// would be read as theirs.
 func (m *Machine) outdated(s *session, op Op) Cause {
 	again := false
 	switch in := op.(type) {
 	case *OfferOp:
 		again = in.Again
 	case *TakeOp:
-		again = in.Again && !in.Restarted // that one is only told of
+		again = in.Again && !in.Restarted // such a take is only reported
 	}
 	switch {
 	case !again || s.role != Scheduler || m.cfg.Broken.Outdated:
@@ -127,15 +130,16 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 	case s.changed:
 		return because(Restarted, "engine %q has another session of one of its ranks on node %q than this was about; submit it again for those that are here",
 			s.engine.key.name, m.cfg.Node)
-	case !s.resumed: // or it is OfBefore because of a worker of which the machine has not heard yet
+	case !s.resumed: // or it was marked by OfBefore, because of a worker of which the machine has not heard yet
 		return because(Restarted, "the daemon of node %q cannot tell which ranks of engine %q this was about: it was restarted since, and did not expect this session any more, or another worker came just as it was read; submit it again for those that are here",
 			m.cfg.Node, s.engine.key.name)
 	}
 	return Cause{}
 }
 
-// left is for a session that is over: nobody else comes in its place. One whose process lives, and that lost its connection alone, comes
-// again: it had said HELLO while nobody was there to answer, and gave up; but not who is told to go.
+// left handles a session that is over. As a rule nobody else comes in its place. But a session whose process lives, and
+// that only lost its connection, comes again: it had said HELLO while nobody was there to answer, and gave up. A
+// session that was told to go does not come again.
 func (h *homecoming) left(m *Machine, s *session, cause Cause) {
 	again := cause.Reason == PeerGone && !s.died
 	switch {
@@ -168,7 +172,7 @@ func (m *Machine) allHome() {
 	}
 }
 
-// partOffers lists those that lack ranks.
+// partOffers lists the offers that lack ranks.
 func (m *Machine) partOffers() []*offer {
 	var out []*offer
 	for _, o := range m.offers {
@@ -188,13 +192,13 @@ func (o *offer) complete(m *Machine) {
 	}
 }
 
-// restarted is a take that failed with the daemon before this one; its ranks have not heard of it.
+// restarted is a take that failed with the daemon before this one, and of whose end the ranks have not heard.
 type restarted struct {
 	op
 	blocks []layout.BlockList
 }
 
-// tellRestarted reports it to all sessions concerned that are here: it is over for each, whoever else has left.
+// tellRestarted reports such a take to all sessions concerned that are here. For each of them it is over, whoever else has left.
 func (m *Machine) tellRestarted(s *session, sub *Submit, in *TakeOp) {
 	ranks := s.self[:]
 	if s.role == Scheduler {

@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// route is what a client named: a node, or an address whose node the channel will tell.
+// route is what a client named: a node, or an address whose node becomes known with the channel.
 type route struct {
 	hint    string
-	node    string // "" unknown
-	found   Time   // when that became known
+	node    string // "": unknown
+	found   Time   // when the node became known
 	dialing bool
 	tries   int
-	last    Cause // why it could not be reached lately
+	last    Cause // why the last attempt failed
 	retry   timer
 	waiting travellers
 }
 
-// What addresses led to is remembered, since clients name the same ones again and again and to ask costs a connection, but neither of many for
-// one node, which can be spelled without end, nor for long: an address can become another node's while the channel to its old one lasts.
+// What addresses led to is remembered, because clients name the same ones again and again, and asking costs a
+// connection. But only a few are remembered for one node, since there is no end of ways to spell it, and not for long:
+// an address can become another node's while the channel to its old one lasts.
 const (
 	maxRoutes = 16
 	routeAge  = 30 * Second
 )
 
-// reach calls t.arrive now if the peer's channel is up, else once it is; stranded if it cannot be.
+// reach calls t.arrive now if the peer's channel is up, else once it is, or t.stranded if it cannot be.
 func (m *Machine) reach(hint string, t traveller) {
 	if hint == "" || hint == m.cfg.Node {
 		t.arrive(m, nil)
@@ -55,7 +56,7 @@ func (m *Machine) dial(r *route) {
 	m.emit(Dial{Hint: r.hint})
 }
 
-// forgo takes an operation off the list of those that wait for a channel.
+// forgo takes a traveller off the list of those that wait for a channel.
 func (m *Machine) forgo(hint string, t traveller) {
 	r := m.routes[hint]
 	if r == nil {
@@ -68,7 +69,7 @@ func (m *Machine) forgo(hint string, t traveller) {
 // idle says whether nobody needs the route now.
 func (r *route) idle() bool { return r.waiting.count() == 0 && !r.dialing }
 
-// tidy forgets a route that nobody needs and that leads to no peer that is there: hints come from clients.
+// tidy forgets a route that nobody needs and that leads to no peer with a channel: hints come from clients, who may name any number.
 func (m *Machine) tidy(r *route) {
 	if p := m.peers[r.node]; !r.idle() || p != nil && p.up {
 		return
@@ -93,7 +94,7 @@ func (m *Machine) trouble(hint string) Cause {
 	return Cause{}
 }
 
-// notReached names the peer once: what came of dialing it may begin with its name.
+// notReached words the cause. It names the peer only once, although what came of dialing it may begin with its name.
 func notReached(hint, limit string, c Cause) Cause {
 	return because(PeerGone, "peer %q was not reached within %s: %s", hint, limit, strings.TrimPrefix(c.Text, "peer "+hint+" "))
 }
@@ -105,7 +106,7 @@ func (m *Machine) leads(r *route, p *peer) {
 	p.routes = append(p.routes, r)
 }
 
-// unknow takes that back.
+// unknow takes back what leads noted.
 func (m *Machine) unknow(r *route) {
 	if p := m.peers[r.node]; p != nil {
 		p.routes = slices.DeleteFunc(p.routes, func(o *route) bool { return o == r })
@@ -126,7 +127,7 @@ func (m *Machine) depart(p *peer) {
 	m.forgetRoutes(p, maxRoutes)
 }
 
-// sendOn is for who waits at one route.
+// sendOn sends on those who wait at one route.
 func (m *Machine) sendOn(r *route, p *peer) {
 	r.tries, r.last, r.dialing = 0, Cause{}, false
 	m.disarm(&r.retry)
@@ -136,7 +137,7 @@ func (m *Machine) sendOn(r *route, p *peer) {
 	m.tidy(r)
 }
 
-// arrive is for a peer that may turn out to be this node.
+// arrive calls t.arrive, for a peer that may turn out to be this node.
 func (m *Machine) arrive(t traveller, p *peer) {
 	if p.node == m.cfg.Node {
 		p = nil
@@ -144,7 +145,7 @@ func (m *Machine) arrive(t traveller, p *peer) {
 	t.arrive(m, p)
 }
 
-// forgetRoutes forgets where routes lead that nobody needs now, the oldest first, until most are left.
+// forgetRoutes forgets where routes lead that nobody needs now, the oldest first, until no more than most are left.
 func (m *Machine) forgetRoutes(p *peer, most int) {
 	for _, r := range slices.Clone(p.routes) {
 		if len(p.routes) <= most {
@@ -164,7 +165,7 @@ func (m *Machine) dialFailed(ev DialFailed) {
 	}
 	r.dialing, r.last = false, ev.Cause
 	if p := m.peers[cmp.Or(r.node, r.hint)]; p != nil && p.up && !ev.Final {
-		r.found = m.now // its channel is there all the same
+		r.found = m.now // the peer's channel is there all the same
 		m.sendOn(r, p)
 		return
 	}

@@ -12,29 +12,29 @@ import (
 //	                       |  (the take fails, or never comes): the item goes back
 //	                       +--no room--> short --ITEM, DECLINE, time--> over
 type seeker struct {
-	id     Leg // as the take's producer end will have it
+	id     Leg // the leg that the take's producer end will have
 	number uint64
-	take   *take // on this node
-	peer   *peer // or there
+	take   *take // if it is on this node
+	peer   *peer // if it is on another one
 	place  *place
 	end    *end
 
 	match    Match
-	seq      uint64 // of the home's numbers once absolute is set
+	seq      uint64 // item number; one of the home's once absolute is set
 	absolute bool
 	key      []byte
 	tokens   []uint32
 	token    []byte
 	room     uint64
 	keep     Time   // how long a reservation lasts
-	ticket   uint64 // what ITEM and DECLINE call it: the same item may be reserved for another get of the end by then
+	ticket   uint64 // what ITEM and DECLINE call it; not the item's id, since another get of the end may have that item by then
 
-	held     int      // block ids and tokens, of another node's
-	brought  *MsgTake // by which what is found is taken at once
+	held     int      // what counts in peer.held, if it is another node's
+	brought  *MsgTake // the take that MsgSeek brought, to begin with what is found
 	state    seekState
 	item     *item
-	reads    int // where it is among the item's readers
-	short    int // and among the end's shorts
+	reads    int // its place among the item's readers
+	short    int // its place among the end's shorts
 	matched  uint64
 	queued   queued
 	query    match.Query[*seeker]
@@ -169,7 +169,7 @@ func (m *Machine) seekReserved(k *seeker) {
 	m.dropSeeker(k)
 }
 
-// takeOver gives one seeker what is reserved for another one of its end.
+// takeOver gives one seeker what is reserved for another seeker of the same end.
 func (m *Machine) takeOver(k, old *seeker) {
 	it := old.item
 	k.item, k.matched, k.ticket = it, old.matched, old.ticket
@@ -183,7 +183,7 @@ func (m *Machine) takeOver(k, old *seeker) {
 	m.hand(k)
 }
 
-// found reserves an item for who looked for it, and says so.
+// found reserves an item for the seeker that looked for it, and says so.
 func (m *Machine) found(k *seeker, it *item) {
 	switch k.match {
 	case MatchAny:
@@ -219,7 +219,7 @@ func (m *Machine) hand(k *seeker) {
 	m.takeFound(k)
 }
 
-// takeBy is when an item that was found has to be taken from another node.
+// takeBy is the time by which another node has to take an item that was found for it.
 func (k *seeker) takeBy(m *Machine) Time { return max(k.until, m.now) + 2*m.cfg.Resend }
 
 // called is the number by which the answer names what was found.
@@ -235,7 +235,7 @@ func (k *seeker) finding() finding {
 	return finding{Item: k.called(), Bytes: it.bytes, Capacity: it.home.capacity, Matched: k.matched, Meta: it.meta}
 }
 
-// fire: a reservation is over, or nothing was found in time.
+// fire ends a reservation, or a search that found nothing in time; for an item in doubt, it asks again or gives up.
 func (k *seeker) fire(m *Machine, _ wake) {
 	if k.state == seekDoubt {
 		if m.now < k.until {
@@ -272,7 +272,7 @@ func (m *Machine) unqueue(k *seeker) {
 	k.queued = notQueued
 }
 
-// unlist takes one out of the list under a key, and the key with the last.
+// unlist takes one element out of the list under a key, and removes the key with the last.
 func unlist[K, T comparable](lists map[K][]T, key K, one T) {
 	list := without(lists[key], one)
 	if len(list) == 0 {
@@ -282,7 +282,7 @@ func unlist[K, T comparable](lists map[K][]T, key K, one T) {
 	}
 }
 
-// without takes one out of a list. Most are the first: who came first is served, and ends, first.
+// without takes one element out of a list. Mostly it is the first: those who came first are served, and end, first.
 func without[T comparable](list []T, one T) []T {
 	switch i := slices.Index(list, one); i {
 	case -1:
@@ -295,7 +295,7 @@ func without[T comparable](list []T, one T) []T {
 	}
 }
 
-// unseek ends a seeker that did not get its item, which goes back.
+// unseek ends a seeker that did not get its item. The item goes back.
 func (m *Machine) unseek(k *seeker) {
 	m.unqueue(k)
 	it := k.item
@@ -335,7 +335,7 @@ func (m *Machine) refuseSeeker(k *seeker, cause Cause) {
 	t.refusedSeek(m, cause)
 }
 
-// refusedSeek ends a GET as its home said. Some causes are about the whole end.
+// refusedSeek ends a GET as its home said. Some causes are about the whole end, and end that, too.
 func (t *take) refusedSeek(m *Machine, cause Cause) {
 	t.asked = false
 	t.fail(m, Failed, cause)

@@ -2,8 +2,9 @@ package transfer
 
 import "slices"
 
-// GETs whose home is on another node. Every message may be lost, doubled or late: MsgSeek is repeated until answered, and what is
-// reserved for it goes back when its take does not come, when the channel is lost, or when MsgEnd says so.
+// This file is about GETs whose home is on another node. Every message may be lost, doubled or late. MsgSeek is
+// repeated until it is answered. What is reserved for it goes back when its take does not come, when the channel is
+// lost, or when MsgEnd says so.
 
 // seekAsked handles MsgSeek at the home.
 func (m *Machine) seekAsked(p *peer, msg *MsgSeek) {
@@ -67,7 +68,7 @@ func (msg *MsgSeek) sound() Cause {
 	return Cause{}
 }
 
-// sameHome: an end that has met a home asks for that one's items alone.
+// sameHome sees to it that an end which has met a home gets items of that home alone.
 func (m *Machine) sameHome(n placeName, id endID, msg *MsgSeek) Cause {
 	p := m.places[n]
 	if p != nil && p.home != nil && p.home.id == msg.Home {
@@ -81,7 +82,7 @@ func (m *Machine) sameHome(n placeName, id endID, msg *MsgSeek) Cause {
 	return because(PeerGone, "%s: the sender that this end was connected to is gone from node %q, and what this end had not received is lost; open the end anew", n, m.cfg.Node)
 }
 
-// sayAgain answers a repeated MsgSeek: the last answer may be lost.
+// sayAgain answers a repeated MsgSeek: the last answer may have been lost.
 func (m *Machine) sayAgain(k *seeker) {
 	switch k.state {
 	case seekWaiting:
@@ -89,14 +90,14 @@ func (m *Machine) sayAgain(k *seeker) {
 	case seekFound, seekShort:
 		v := m.serves[k.id]
 		switch {
-		case k.item == nil && v != nil: // the transfer's end tells
+		case k.item == nil && v != nil: // the end of the transfer tells
 			return
 		case k.item == nil:
 			m.refuseSeeker(k, because(Expired, "%s: what was found for this get was withdrawn before it was received", k.place))
 			return
 		}
 		m.sayFound(k, v != nil)
-		if v != nil { // what it had to say meant nothing without that
+		if v != nil { // what it had to say meant nothing without MsgFound
 			v.repeatFor(m)
 		}
 	}
@@ -110,7 +111,7 @@ func (m *Machine) sayParked(k *seeker) {
 	m.send(k.peer, msg)
 }
 
-// sayFound: taken: MsgTake need not come.
+// sayFound sends MsgFound. taken: MsgTake need not come.
 func (m *Machine) sayFound(k *seeker, taken bool) {
 	it := k.item
 	msg := &MsgFound{
@@ -124,7 +125,7 @@ func (m *Machine) sayFound(k *seeker, taken bool) {
 	m.send(k.peer, msg)
 }
 
-// forgetSeek: late copies of its MsgSeek must not begin it again.
+// forgetSeek forgets a get of another node, but remembers its end: late copies of its MsgSeek must not begin it again.
 func (m *Machine) forgetSeek(k *seeker, doubtful bool) {
 	k.drop()
 	if doubtful {
@@ -148,25 +149,25 @@ func (m *Machine) seekerOf(p *peer, x XferID) *seeker {
 	return nil
 }
 
-// claimItem lets the take begin that found the item, and no other.
+// claimItem lets a take of an item begin only if its GET found that item.
 func (m *Machine) claimItem(v *serve, o *offer) Cause {
 	k := m.seekerOf(v.peer, v.leg.id.Xfer)
 	if k != nil && k.state == seekFound && k.item == nil {
-		v.seeker = k // what it found was withdrawn: no other take comes, and it is over with this one
+		v.seeker = k // what it found was withdrawn: no other take comes, and the seeker is over with this one
 	}
 	if o == nil || o.item == nil || k == nil || k.item != o.item || k.state != seekFound {
 		return because(Expired, "the item is not reserved for this get (any more): it was withdrawn, or its time was over")
 	}
 	if v.seeker = k; k.peer != nil {
-		m.disarm(&k.deadline) // the transfer has one of its own
+		m.disarm(&k.deadline) // the transfer has a deadline of its own
 	}
 	return Cause{}
 }
 
-// onFound: the home has an item, and keeps it for this GET.
+// onFound handles MsgFound: the home has an item, and keeps it for this GET.
 func (t *take) onFound(m *Machine, msg *MsgFound) {
 	t.met(msg.Home, msg.Base)
-	if m.stopping { // how it ends might not be heard any more, and the item would be received again
+	if m.stopping { // the home might not hear any more how it ends, and the item would be received again
 		return
 	}
 	t.found(m, &finding{Item: msg.Item, Bytes: msg.Bytes, Capacity: msg.Capacity, Matched: msg.Matched, Meta: msg.Meta, Key: msg.Key, Token: msg.Token, Taken: msg.Taken}, nil)
@@ -188,13 +189,13 @@ func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
 		t.putOff(m, msg.Cause, msg.Retry)
 		return
 	}
-	if msg.Cause.Reason == Restarted { // which here would be this node's daemon
+	if msg.Cause.Reason == Restarted { // here it would mean this node's daemon
 		msg.Cause.Reason = PeerGone
 	}
 	t.refusedSeek(m, msg.Cause)
 }
 
-// unbind is a closed end whose home has to hear of it.
+// unbind is a closed end of which the home has to hear.
 type unbind struct {
 	peer   *peer
 	msg    MsgUnbind
@@ -212,7 +213,7 @@ func (m *Machine) unbind(b *bind) {
 				m.leave(p, e)
 			}
 		}
-	case b.at.up: // a lost channel says it, too
+	case b.at.up: // a lost channel tells the home, too
 		u := &unbind{peer: b.at, msg: MsgUnbind{Bind: b.end, Buffer: b.name.buffer, Name: b.name.name}, until: m.now + m.cfg.Linger}
 		m.unbinds[b.end] = u
 		u.fire(m, wakeResend)
@@ -236,14 +237,14 @@ func (m *Machine) unbindAcked(p *peer, bind uint64) {
 	}
 }
 
-// unbound: an end of another node is closed.
+// unbound handles MsgUnbind: an end of another node is closed.
 func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
 	if p == nil {
 		return
 	}
 	name, id := placeName{msg.Buffer, msg.Name}, endID{p.node, msg.Bind}
 	if !m.mayEnter(p, name, id) {
-		return // nothing of it is here. It is said again: were it forgotten, a late MsgSeek of it would find room one day
+		return // not answered, so said again: until there is room to remember that it is closed, a late MsgSeek could open it
 	}
 	pl := m.place(name)
 	if e := m.enter(pl, id); !e.closed {
@@ -254,7 +255,7 @@ func (m *Machine) unbound(p *peer, msg *MsgUnbind) {
 	m.send(p, &MsgUnbindAck{Bind: msg.Bind})
 }
 
-// loseEnds: the channel is gone, and with it who came over it. What it waits for is asked for again over the next one.
+// loseEnds ends the gets and ends that came over a channel which is gone. What they wait for is asked for again over the next one.
 func (m *Machine) loseEnds(p *peer) {
 	for _, k := range m.seekersOf(func(k *seeker) bool { return k.peer == p }) {
 		m.abandonSeek(k)

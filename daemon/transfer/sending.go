@@ -2,7 +2,7 @@ package transfer
 
 // sending is a segment at the producer's end.
 type sending struct {
-	last      bool // when it was planned: no further segment
+	last      bool // no further segment followed when it was planned
 	clipped   bool
 	planned   bool
 	granted   bool
@@ -15,22 +15,22 @@ type sending struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
-	mark      int            // marks up to here are allowed
+	mark      int            // index of the first mark that progress does not let through
 	allowed   uint32         // slices that progress lets through
 	next      uint32         // slices posted for the first time
 	ended     uint32         // first attempts that ended
-	again     []uint32       // slices that wait to be sent again, each once
+	again     []uint32       // slices that wait to be sent again, each listed once
 	tries     map[uint32]try // of slices that were asked for again
 	flying    int
 }
 
 // try is what is known of a slice that is sent again.
 type try struct {
-	attempt uint32 // the latest that was asked for; those before it are not awaited any more
-	waits   bool   // it is in again
+	attempt uint32 // the latest attempt that was asked for; those before it are not awaited any more
+	waits   bool   // it is in sending.again
 }
 
-// advance plans the segments that the offer has and this take has not yet.
+// advance plans the segments that the offer has and this take does not have yet.
 func (v *serve) advance(m *Machine) {
 	if v.state != serveMoving {
 		return
@@ -67,7 +67,7 @@ func (v *serve) advance(m *Machine) {
 	v.finishSending(m)
 }
 
-// planned: the driver knows what a segment's bytes are.
+// planned handles a segment's plan.
 func (v *serve) planned(m *Machine, ev *Planned) {
 	if v.state != serveMoving || int(ev.Seg) >= len(v.segs) || v.segs[ev.Seg].planned {
 		return
@@ -84,7 +84,7 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	seg.planned, seg.transport, seg.slices, seg.bytes = true, ev.Transport, ev.Slices, ev.Bytes
 	seg.rankBytes, seg.marks = ev.RankBytes, ev.Marks
 	if first := v.segs[0].transport; first != "" {
-		seg.transport = first // one leg, one transport: that is what its fence is for
+		seg.transport = first // a leg has one transport, whose fence stops all of it
 	}
 	seg.hasInline = ev.Inline && v.peer != nil && ev.Slices > 0
 	if v.peer == nil {
@@ -99,7 +99,7 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	v.grant(m, ev.Seg)
 }
 
-// readInline asks for a small segment's bytes once its ranks are that far; they ride inside the grant.
+// readInline asks for a small segment's bytes once its ranks are that far. The bytes ride inside the grant.
 func (v *serve) readInline(m *Machine, i uint32) {
 	if v.arrived(m, int(i), true) {
 		m.emit(ReadInline{Leg: v.leg.id, Seg: i})
@@ -142,8 +142,8 @@ func (v *serve) grant(m *Machine, i uint32) {
 	m.send(v.peer, g)
 }
 
-// arrived says whether every rank's progress has reached what a segment waits for; of layered portions only, if layers is
-// set, that all their layers are written.
+// arrived says whether every rank's progress has reached what a segment waits for. Layered portions count only if
+// layers is set: then all their layers have to be written.
 func (v *serve) arrived(m *Machine, i int, layers bool) bool {
 	ok := true
 	for _, s := range v.offer.ranks {
@@ -158,10 +158,10 @@ func (v *serve) arrived(m *Machine, i int, layers bool) bool {
 	return ok
 }
 
-// layer is the progress at which a rank's l-th layer is written.
+// layer is the progress at which a rank has written its l-th layer, counted from 0.
 func (p *portion) layer(l int) uint64 { return p.after&^0xffff | uint64(l+1) }
 
-// permit moves seg.allowed on: all slices once the ranks are that far, or, layer by layer, as each rank writes.
+// permit moves seg.allowed on: to all slices once the ranks are that far, or layer by layer as each rank writes.
 func (v *serve) permit(m *Machine, i int) {
 	seg := v.segs[i]
 	if seg.allowed == seg.slices || !seg.ready || !v.arrived(m, i, false) {
@@ -192,7 +192,7 @@ func (o *offer) rank(r uint32) *session {
 	return nil
 }
 
-// progressed: a rank is further than it was.
+// progressed goes on with the segments that waited for a rank's progress.
 func (v *serve) progressed(m *Machine) {
 	if v.state != serveMoving {
 		return
@@ -208,7 +208,7 @@ func (v *serve) progressed(m *Machine) {
 	m.enqueue(v)
 }
 
-// onGo: the consumer is ready for a segment.
+// onGo handles MsgGo: the consumer is ready for a segment.
 func (v *serve) onGo(m *Machine, msg *MsgGo) {
 	if v.state != serveMoving || int(msg.Seg) >= len(v.segs) {
 		return
@@ -224,10 +224,10 @@ func (v *serve) onGo(m *Machine, msg *MsgGo) {
 	v.finishSending(m)
 }
 
-// maxAttempts bounds what a peer can make this node send again, whatever limit it has itself.
+// maxAttempts bounds how often a peer can have this node send a slice again, whatever limit the peer has itself.
 const maxAttempts = 64
 
-// onResend: slices did not land whole.
+// onResend handles MsgResend: slices did not land whole.
 func (v *serve) onResend(m *Machine, msg *MsgResend) {
 	if v.state != serveMoving || int(msg.Seg) >= len(v.segs) {
 		return
@@ -252,7 +252,7 @@ func (v *serve) onResend(m *Machine, msg *MsgResend) {
 	m.enqueue(v)
 }
 
-// sliceSent: a posted slice's memory is no longer read.
+// sliceSent handles the end of a posted slice: its memory is no longer read.
 func (v *serve) sliceSent(m *Machine, key SliceKey, cause Cause) {
 	if int(key.Seg) >= len(v.segs) || v.segs[key.Seg].flying == 0 {
 		return
@@ -290,8 +290,8 @@ func (v *serve) finishSending(m *Machine) {
 	v.saySent(m)
 }
 
-// saySent tells the consumer that this was all, unless its grants say so themselves: they carry every byte and the mark
-// of the last.
+// saySent tells the consumer that this was all. It sends nothing if the grants say so themselves, because they carry
+// every byte and the mark of the last segment.
 func (v *serve) saySent(m *Machine) {
 	inline := v.segs[len(v.segs)-1].last
 	for _, seg := range v.segs {
@@ -325,14 +325,14 @@ func (v *serve) repeat(m *Machine) {
 	}
 }
 
-// repeatFor is repeat for a peer that asks for it.
+// repeatFor is repeat for a peer that asks for it; pace bounds how often.
 func (v *serve) repeatFor(m *Machine) {
 	if v.peer != nil && v.pace.may(m, v.peer) {
 		v.repeat(m)
 	}
 }
 
-// onEnd: the consumer says how the take ended.
+// onEnd handles MsgEnd: the consumer says how the take ended.
 func (v *serve) onEnd(m *Machine, msg *MsgEnd) {
 	was := v.state
 	if was == serveDone || was == serveOver {
@@ -352,7 +352,7 @@ func (v *serve) onEnd(m *Machine, msg *MsgEnd) {
 	case was == serveMoving:
 		o.fail(m, v.claim)
 	}
-	if was != serveAborting { // there the fence is under way
+	if was != serveAborting { // in that state the fence is under way already
 		v.stop(m)
 	}
 }

@@ -14,14 +14,14 @@ type serve struct {
 	leg       leg
 	peer      *peer
 	take      *MsgTake
-	held      int          // of MaxHeld: by its block ids and ranks, and by its segments and plans once it is admitted
+	held      int          // of MaxHeld: by its block ids and ranks, and once it is admitted, by its segments and plans
 	consumers []RankLayout // nil until their layouts are known
 	offer     *offer       // once admitted
 	claim     *claim
-	seeker    *seeker // whose item it is
+	seeker    *seeker // the get whose item it takes
 	counted   bool    // in claim.live
 	parked    bool    // in Machine.parked
-	waitsFor  *offer  // which it may have, once it has a place
+	waitsFor  *offer  // the offer that it may take once a place there becomes free
 	state     serveState
 	segs      []*sending
 	sentAll   bool
@@ -31,8 +31,8 @@ type serve struct {
 	lane      laneMember
 	unlinked  bool // its channel is down
 	repeats   int
-	pace      pace // of what is granted
-	layouts   pace // of that, for who lacks a layout: it asks at once, whenever it asked for the take
+	pace      pace // bounds how often its grants are repeated
+	layouts   pace // likewise, for a consumer that lacks a layout: it asks at once, whenever it asked for the take
 	began     Time
 	until     Time // the take's deadline, as its daemon told it
 	ended     bool // the consumer said that it is over
@@ -45,8 +45,8 @@ type serveState uint8
 const (
 	serveParked serveState = iota
 	serveMoving
-	serveAborting // fence asked for, the consumer is told after it
-	serveDone     // fence asked for, the consumer knows
+	serveAborting // fence asked for; the consumer is told after it
+	serveDone     // fence asked for; the consumer knows
 	serveOver
 )
 
@@ -105,7 +105,8 @@ func (m *Machine) askedFor(p *peer, msg *MsgTake) {
 	}
 }
 
-// admit lets a parked take begin if its offer is here and free, else notes it under the key.
+// admit lets a parked take begin if its offer is here and free. Otherwise it parks the take under the key, puts it off
+// or refuses it.
 func (m *Machine) admit(v *serve) {
 	t := v.take
 	o := m.offers[string(t.Key)]
@@ -164,7 +165,7 @@ func (m *Machine) admit(v *serve) {
 		return
 	}
 	if cause := v.maySegments(m, o.segments()); cause.Reason != OK {
-		if v.peer == nil { // it is its session's own limit
+		if v.peer == nil { // the limit is that of its own session
 			v.refuse(m, cause)
 		} else {
 			v.putOff(m, cause)
@@ -189,7 +190,7 @@ func (o *offer) authorise(t *MsgTake) Cause {
 	return Cause{}
 }
 
-// claimName is what the take is called at its offer.
+// claimName is the name of the take's claim at its offer.
 func (v *serve) claimName(m *Machine) claimName {
 	name := claimName{v.take.Engine, v.take.Instance, v.take.TakeID}
 	if m.cfg.Broken.Apart && v.peer != nil {
@@ -204,7 +205,7 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 	v.segs = v.segs1[:0]
 	v.claim.live++
 	v.counted = true
-	if o.item == nil { // an item lets one take of each GET begin, and GETs of ends on two nodes may have one name
+	if o.item == nil { // each GET of an item begins only one take, and GETs of ends on two nodes may have one name
 		v.replace(m)
 	}
 	o.serves = append(o.serves, v)
@@ -217,11 +218,11 @@ func (v *serve) enter(m *Machine, o *offer, name claimName) {
 	v.advance(m)
 }
 
-// askedAgain answers a repeated MsgTake: it is a sign of life, and the last answer may be lost.
+// askedAgain answers a repeated MsgTake. It is a sign of life, and the last answer may have been lost.
 func (v *serve) askedAgain(m *Machine, msg *MsgTake) {
 	switch v.state {
 	case serveParked:
-		if msg.held() <= v.held && bytes.Equal(msg.Key, v.take.Key) { // it waits under that key
+		if msg.held() <= v.held && bytes.Equal(msg.Key, v.take.Key) { // it is parked under that key
 			v.take = msg
 		}
 		if o := m.offers[string(msg.Key)]; o != nil && sameToken(o.token, msg.Token) {
@@ -279,7 +280,7 @@ func (v *serve) stop(m *Machine) {
 	m.fenceLeg(&v.leg)
 }
 
-// leave gives up the claim's place.
+// leave stops counting the transfer among its claim's live ones.
 func (v *serve) leave(m *Machine) {
 	if v.counted {
 		v.counted = false
@@ -287,7 +288,7 @@ func (v *serve) leave(m *Machine) {
 	}
 }
 
-// fenced: nothing is read any more, or (cause) that cannot be had yet.
+// fenced handles the answer to the leg's fence: nothing is read any more, or, with a cause, the fence failed for now.
 func (v *serve) fenced(m *Machine, cause Cause) {
 	if cause.Reason != OK {
 		if v.offer != nil {
@@ -304,7 +305,7 @@ func (v *serve) fenced(m *Machine, cause Cause) {
 	m.leaveLeg(&v.leg)
 }
 
-// over: the transfer has ended here. A consumer that has to hear of it is told until it answers or lingering is over.
+// over ends the transfer here. A consumer that has to hear of it is told until it answers, or lingering is over.
 func (v *serve) over(m *Machine) {
 	aborted := v.state == serveAborting
 	v.forget(m)
@@ -312,7 +313,7 @@ func (v *serve) over(m *Machine) {
 	m.settleLane(v)
 	if o := v.offer; o != nil {
 		if i := slices.Index(o.serves, v); i >= 0 {
-			o.serves = slices.Delete(o.serves, i, i+1) // past may remember the offer for long: it shall not keep v's bytes
+			o.serves = slices.Delete(o.serves, i, i+1) // past may remember the offer for long, which must not keep v and its bytes
 		}
 	}
 	if v.peer != nil {
@@ -333,7 +334,7 @@ func (v *serve) over(m *Machine) {
 	}
 }
 
-// forget drops what the machine, and its peer, have of an end that is over.
+// forget drops what the machine, and the peer, hold of an end that is over.
 func (v *serve) forget(m *Machine) {
 	v.state = serveOver
 	m.disarm(&v.deadline)
@@ -346,7 +347,7 @@ func (v *serve) forget(m *Machine) {
 	}
 }
 
-// fire: a deadline passed, or an answer is due.
+// fire handles a deadline that passed, or repeats what was not answered.
 func (v *serve) fire(m *Machine, which wake) {
 	switch {
 	case which == wakeResend:
@@ -357,7 +358,7 @@ func (v *serve) fire(m *Machine, which wake) {
 	case v.state == serveParked:
 		cause := v.whyParked(m)
 		if m.now >= v.until {
-			cause.Reason = Timeout // the take's own deadline: whichever node looks at its clock first, its owner gets one answer
+			cause.Reason = Timeout // the take's own deadline: whichever node notices first, its owner gets the same reason
 		}
 		v.refuse(m, cause)
 	default:
@@ -365,7 +366,7 @@ func (v *serve) fire(m *Machine, which wake) {
 	}
 }
 
-// whyParked says what a take waited for in vain.
+// whyParked says what a parked take waited for in vain.
 func (v *serve) whyParked(m *Machine) Cause {
 	key, o := short(v.take.Key), m.offers[string(v.take.Key)]
 	waited := duration(m.now - v.began)

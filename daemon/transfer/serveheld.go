@@ -1,10 +1,11 @@
 package transfer
 
-// What a producer keeps of a take besides block ids counts: a take of few blocks has as many segments as the offer has pieces. Of another node's it
-// counts against MaxHeld, and of one within this node against limits.block_ids of the session that takes, but for the first segment: there is one
-// for each operation, and of those a session has only so many.
+// What a producer keeps of a take counts, and not only block ids: a take of few blocks has as many segments as the
+// offer has pieces. For a take of another node it counts against MaxHeld. For one within this node it counts against
+// limits.block_ids of the session that takes, except for the first segment: each operation has one, and the number of a
+// session's operations is bounded.
 
-// keepHere counts so much more of a take within this node until that is released, or says why it is too much.
+// keepHere counts n more for a take within this node until that is released, or says why it is too much.
 func (v *serve) keepHere(m *Machine, n int) Cause {
 	cause := v.mayKeepHere(m, n)
 	if t := m.takes[v.leg.id.Xfer]; cause.Reason == OK && t != nil && t.stage != stageReleased {
@@ -25,7 +26,7 @@ func (v *serve) mayKeepHere(m *Machine, n int) Cause {
 	return cause
 }
 
-// keepSegment counts one segment more of a take: one of few blocks has as many as the offer.
+// keepSegment counts one more segment of a take.
 func (v *serve) keepSegment(m *Machine) Cause {
 	if v.peer == nil {
 		if len(v.segs) == 0 {
@@ -41,7 +42,7 @@ func (v *serve) keepSegment(m *Machine) Cause {
 	return cause
 }
 
-// maySegments tells whether there is room for the first so many.
+// maySegments says whether there is room for the first n segments.
 func (v *serve) maySegments(m *Machine, n int) Cause {
 	if v.peer == nil {
 		return v.mayKeepHere(m, grantCost*max(n-1, 0))
@@ -49,8 +50,8 @@ func (v *serve) maySegments(m *Machine, n int) Cause {
 	return m.mayHold(v.peer, grantCost*n)
 }
 
-// keepPlan counts the plan of a segment, and the bytes that will ride inside a grant to another node: few block ids of its own are enough
-// for many views here.
+// keepPlan counts the plan of a segment, and the bytes that will ride inside a grant to another node. A take with few
+// block ids can make plans of many views here.
 func (v *serve) keepPlan(m *Machine, ev *Planned) Cause {
 	n := ev.held()
 	if v.peer == nil {

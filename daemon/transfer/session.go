@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// session is one connector instance's connection.
+// session is one connection of a process to this daemon.
 type session struct {
 	id       SessionID
 	engine   *engine
@@ -18,10 +18,10 @@ type session struct {
 	layout   *layout.Layout
 	holds    *layout.Holds
 	progress uint64
-	watch    uint64 // what WatchProgress was last asked for
+	watch    uint64 // what WatchProgress asked for last
 	waits    []progressWait
 	ring     int        // completions that its ring has room for
-	credits  int        // those that are neither reserved nor written and not collected
+	credits  int        // free ones: neither reserved nor used by completions that are not collected
 	reserved int        // for operations that are not released
 	owed     []Complete // answers for which there was no credit
 	ops      map[uint64]*op
@@ -29,17 +29,17 @@ type session struct {
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
 	delayed  delayedSubmits
-	resumed  bool              // its client had it before, and proved that
-	changed  bool              // of a scheduler: what it had submitted before it was this one may be about other ranks
-	awaited  *AwaitedSession   // it is back as this one after a restart
-	lingers  *home             // that outlives it
-	orphans  []*offer          // that outlive it and lie in its memory
-	orphaned bool              // whoever owns its memory was told what has to stay
-	gone     []layout.RegionID // removed
-	invalid  []layout.RegionID // without memory, until they are revalidated
-	draining []layout.RegionID // of both, those whose memory may still be touched
-	ended    *Cause            // it was told to go
-	cut      bool              // it was said that a lease of it was cut
+	resumed  bool              // its client had it before, and has proved that
+	changed  bool              // a scheduler's: what it submitted earlier may be about other ranks
+	awaited  *AwaitedSession   // what it was awaited as after a restart
+	lingers  *home             // the home that outlives it
+	orphans  []*offer          // offers that outlive it and lie in its memory
+	orphaned bool              // SessionOrphaned has said what of its memory has to stay
+	gone     []layout.RegionID // removed regions
+	invalid  []layout.RegionID // regions without memory, until they are revalidated
+	draining []layout.RegionID // regions of both kinds whose memory may still be touched
+	ended    *Cause            // why it was told to go
+	cut      bool              // a warning said that a lease of it was cut
 	closed   bool
 	died     bool // closed, because its process is gone
 }
@@ -75,14 +75,14 @@ func (m *Machine) sessionClosed(ev SessionClosed) {
 	m.drained(s)
 }
 
-// abandon ends every operation that the session is concerned with.
+// abandon ends every operation that concerns the session.
 func (m *Machine) abandon(s *session, cause Cause) {
 	for _, o := range s.concerned() {
 		o.owner.lost(m, o, s, cause)
 	}
 }
 
-// concerned lists the session's operations in the order in which they were accepted.
+// concerned lists the operations that concern the session, in the order in which they were accepted.
 func (s *session) concerned() []*op {
 	ops := make([]*op, 0, len(s.uses))
 	for o := range s.uses {
@@ -92,7 +92,7 @@ func (s *session) concerned() []*op {
 	return ops
 }
 
-// regionRemoved ends operations if the session's layout names the region: all of them lie in it.
+// regionRemoved ends the session's operations if its layout names the region: all of them may lie in it.
 func (m *Machine) regionRemoved(ev RegionRemoved) {
 	s := m.sessions[ev.Session]
 	if s == nil || s.closed || slices.Contains(s.gone, ev.Region) {
@@ -118,7 +118,7 @@ func (m *Machine) abandonMemory(s *session, cause Cause) {
 	}
 }
 
-// drained says so when nothing touches memory that was asked back.
+// drained says SessionDrained or RegionDrained once nothing touches memory that was asked back.
 func (m *Machine) drained(s *session) {
 	switch {
 	case s.closed && s.lingers != nil:
@@ -164,7 +164,7 @@ func (m *Machine) usable(s *session, in Op) (Cause, bool) {
 		return because(Unavailable, "the daemon of node %q is draining; submit again after its restart", m.cfg.Node), false
 	}
 	counts := quotaOps
-	if put { // a lookup buffer may hold many more
+	if put { // an item; a lookup buffer may hold many more of those
 		counts = quotaItems
 	}
 	c := m.within(s, counts, 1)

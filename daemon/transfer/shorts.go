@@ -1,9 +1,9 @@
 package transfer
 
-// What a GET had no room for stays reserved for its end until that asks for it, declines it, or its time is over. The GET itself has ended by
-// then and counts nowhere, so an end may have as many of those as its session may have operations.
+// An item for which a GET had no room stays reserved for its end until the end asks for it or declines it, or its time is over.
+// The GET itself has ended by then and counts nowhere. So an end may have as many such items as its session may have operations.
 
-// mayBeShort tells whether an end may have one item more reserved that it has no room for.
+// mayBeShort says whether an end may have one more item reserved for which it has no room.
 func (m *Machine) mayBeShort(p *place, e *end) Cause {
 	if len(e.shorts) < m.cfg.MaxOps {
 		return Cause{}
@@ -15,7 +15,7 @@ func (m *Machine) mayBeShort(p *place, e *end) Cause {
 func (e *end) addShort(k *seeker)  { e.shorts = enlist(e.shorts, k, byShort) }
 func (e *end) dropShort(k *seeker) { e.shorts = delist(e.shorts, k, byShort) }
 
-// giveShortsBack ends them all, in the order of the list.
+// giveShortsBack ends all of them, in the order of the list.
 func (m *Machine) giveShortsBack(e *end) {
 	for len(e.shorts) > 0 { // what one gives back may be found by another GET of the end
 		shorts := e.shorts

@@ -1,9 +1,9 @@
 package transfer
 
-// What has ended may be remembered for long, by those to whom a peer has not answered. Its block ids are counted no more, so it does not
-// keep them, nor what is as long as they are.
+// What has ended may be remembered for long, as long as a peer has not answered. Its block ids are not counted any
+// more. So it must not keep them, nor anything that is as long as they are.
 
-// shrink leaves of a take what its producer has to hear, and how much was moved.
+// shrink reduces a take to what its producer has to hear, and how much was moved.
 func (t *take) shrink() {
 	var all receiving
 	for _, seg := range t.segs {
@@ -23,7 +23,7 @@ func (t *take) shrink() {
 	}
 }
 
-// shrink leaves of an offer's operation how it ended.
+// shrink reduces an offer's operation to how it ended.
 func (mb *member) shrink() {
 	mb.segs, mb.segs1, mb.held1 = nil, [1]portion{}, [1]hold{}
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// Snapshot is what a machine knows, for people. Tokens are not in it. Ages and leases are durations at the time it was
-// taken; lists are in ascending order of their first field.
+// Snapshot is what a machine knows, for people. It contains no tokens. Ages and leases are durations at the time it was
+// taken. Lists are in ascending order of their first field; in Pipes, pipes come before lookup buffers.
 type Snapshot struct {
-	Engines   int // live instances of them
+	Engines   int // live instances
 	Sessions  []SessionInfo
 	Offers    []OfferInfo
 	Transfers []TransferInfo
 	Pipes     []PipeInfo
 	Draining  bool
-	Orphaned  int // sessions that are gone and of whose memory something stays for who takes or receives it; they are listed too
+	Orphaned  int // sessions that are gone, but of whose memory something stays for takes or gets; they are listed too
 	// Blocks under holds, counted per rank; shared ones once per hold.
 	HoldsShared, HoldsExclusive int
-	// Gets that found no item yet, and the blocks under their holds. They are among Transfers and HoldsExclusive.
+	// Gets that have found no item yet, and the blocks under their holds. Transfers and HoldsExclusive contain them.
 	Seeking, HoldsSeeking int
 	Parked                int // takes that wait here for their offer, layouts, or the producer's progress
 	Tombstones            int // remembered keys
@@ -30,7 +30,7 @@ type SessionInfo struct {
 	Session    SessionID
 	Operations int // submitted by it, not released
 	Offers     int
-	Reserved   int // completions, for operations that are not released
+	Reserved   int // completions reserved for operations that are not released
 	Legs       int // transfers that may touch its memory
 	Closing    bool
 	Quotas     []QuotaInfo
@@ -55,7 +55,7 @@ type OfferInfo struct {
 // TransferEnded is the state of an end that is over, and remembered for a while.
 const TransferEnded = "ended"
 
-// TransferInfo is one end of a transfer; one within this node shows both.
+// TransferInfo is one end of a transfer. A transfer within this node shows both ends.
 type TransferInfo struct {
 	Xfer      XferID
 	End       End
@@ -71,7 +71,7 @@ type TransferInfo struct {
 	Age       Time   // consumer: since it was submitted
 }
 
-// Snapshot copies what there is to see. It belongs between two Steps.
+// Snapshot copies what there is to see. It may be called between two Steps only.
 func (m *Machine) Snapshot() *Snapshot {
 	s := &Snapshot{Draining: m.draining, Pipes: m.pipes(), Tombstones: len(m.graves.keys)}
 	for _, l := range m.engines {
@@ -188,12 +188,12 @@ func (v *serve) info(now Time) TransferInfo {
 	return i
 }
 
-// blocksIn counts the blocks of lists: positions without one are not held.
+// blocksIn counts the blocks of lists. Positions without a block hold nothing.
 func blocksIn(lists []layout.BlockList) (n int) {
 	for _, b := range lists {
 		n += len(b.IDs)
 		if layout.IsAdjacent(b.IDs) {
-			continue // none is missing, so nobody need look
+			continue // none is missing, so there is no need to look
 		}
 		for _, id := range b.IDs {
 			if id == layout.NoBlock {

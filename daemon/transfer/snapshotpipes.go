@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// PipeInfo is a pipe or lookup buffer, as this node sees it: its home, or who looks for it elsewhere. Contents are not in it.
+// PipeInfo is a pipe or lookup buffer as this node sees it: the one whose home is here, or the ends here of one whose
+// home is elsewhere. Contents are not in it.
 type PipeInfo struct {
 	Name     string
 	Buffer   bool
@@ -17,7 +18,7 @@ type PipeInfo struct {
 	Bytes    uint64
 	Capacity uint64
 	Waiting  int // gets that wait for an item
-	InDoubt  int // items that were sent to a node which has not said how that ended
+	InDoubt  int // items sent to a node that has not said how that ended
 	// Delivered counts items that were received.
 	Delivered uint64
 }

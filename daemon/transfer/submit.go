@@ -58,9 +58,10 @@ func (m *Machine) submit(sub *Submit) {
 	}
 }
 
-// leavesToNext: a daemon that is about to end begins nothing and does not answer, since the client sends it again to the next one. What
-// acts on an operation that was left to the next daemon goes with it: an extension that was refused would cost the client its offer.
-// A PUT is refused: nobody sends it again, since no end comes back.
+// leavesToNext says whether a submission is left to the next daemon. A daemon that is about to end begins nothing and
+// does not answer, since the client sends the submission again to the next one. What acts on an operation that was left
+// to the next daemon is left, too: an extension that was refused would cost the client its offer. A PUT is not left,
+// but refused: nobody sends it again, since no end comes back.
 func (m *Machine) leavesToNext(s *session, in Op) bool {
 	if !m.stopping || s.ended != nil {
 		return false
@@ -81,7 +82,7 @@ func (m *Machine) leavesToNext(s *session, in Op) bool {
 	return s.ops[target] == nil
 }
 
-// submitCancel ends an operation and answers once that has ended.
+// submitCancel ends an operation, and answers once that operation has ended.
 func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 	o := s.ops[target]
 	if o == nil { // ended before, and released
@@ -98,8 +99,8 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 	}
 }
 
-// checkBlocks validates lists against every rank's layout. A rank may lack groups that another one has (pipeline stages of
-// hybrid models), but every list must be of some rank's group.
+// checkBlocks validates lists against every rank's layout. A rank may lack groups that another one has (pipeline stages
+// of hybrid models), but every list must be of a group that some rank has.
 func checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
 	for i := range lists {
 		known := false

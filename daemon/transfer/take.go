@@ -4,9 +4,9 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // take is the consumer's end of a transfer, and the client's operation.
 //
-//	reaching --channel--> asking --MsgGrant--> moving --all landed, MsgSent--> committing --fenced--> done
+//	reaching --channel--> asking --MsgGrant--> moving --all landed, MsgSent--> committing --fenced--> over
 //	reaching --channel--> seeking --found--> asking (a GET)
-//	    any of them --cancel, deadline, refusal, abort, fault--> failing --fenced--> failed
+//	    any of them --cancel, deadline, refusal, abort, fault--> over, and fenced after that
 //
 // Its leg is opened by the first grant: before that there is nothing to fence.
 type take struct {
@@ -19,25 +19,25 @@ type take struct {
 	get     *get // of a GET
 
 	peer    *peer  // nil: this node
-	epoch   uint64 // of the channel on which it was asked
-	life    uint64 // and of the daemon at its other end
+	epoch   uint64 // of the channel over which it was asked
+	life    uint64 // incarnation of the daemon at the channel's other end
 	asked   bool   // the producer's end may know of it
-	known   bool   // and said so
+	known   bool   // it has said so
 	asks    int    // repetitions since then
-	said    string // why it was put off, by who is asked
-	pace    pace   // of what is asked for
+	said    string // why the node that is asked put it off last
+	pace    pace   // bounds how often the request is repeated for a layout
 	granted bool
 
 	engine      string // the producer's
 	incarnation uint64
 	segs        []*receiving
-	kept        int // by them, of what their grants said
+	kept        int // counted in peer.held for the grants and plans of its segments
 	covered     []spans
-	transport   string // of all of them, once it has shrunk: its grants say it before
+	transport   string // of all segments, once it has shrunk; before that the grants say it
 	sent        bool   // the producer sent everything
 	sentSegs    int
 	missing     []layout.Run // blocks that the producer does not have
-	failed      []layout.Run // all blocks, once they are asked for
+	failed      []layout.Run // all blocks; made when account needs them
 	layers      []uint32     // see countLayers
 	layersReady uint32
 	seg0        receiving
@@ -50,7 +50,7 @@ type take struct {
 	name                       takeName
 	end                        *MsgEnd // said until acknowledged
 	word                       lastWord
-	endFor                     Time // it is said so long
+	endFor                     Time // how long it is still repeated; each time takes off a Resend
 }
 
 type phase uint8
@@ -71,7 +71,7 @@ var phaseNames = [...]string{
 // String is the phase's word in the admin interface.
 func (p phase) String() string { return phaseNames[p] }
 
-// takeName makes takes idempotent.
+// takeName makes takes idempotent: no two run with one name.
 type takeName struct {
 	engine *engine
 	id     uint64
@@ -134,7 +134,8 @@ func (m *Machine) clampTimeout(d Time) Time {
 	return min(d, m.cfg.MaxTimeout)
 }
 
-// arrive: the channel is there; ask. What one of those that waited for it hears may end others: a refusal of a GET that is about its whole end.
+// arrive asks, now that the channel is there. The answer to another operation that waited for the same channel may have
+// ended this one already: a GET can be refused with its whole end.
 func (t *take) arrive(m *Machine, p *peer) {
 	if t.phase != phaseReaching {
 		return
@@ -165,7 +166,7 @@ func (t *take) ask(m *Machine) {
 	m.send(t.peer, msg)
 }
 
-// request is MsgTake without what names an offer, and when. The peer hears of the ranks' layouts before.
+// request returns MsgTake without what names an offer, and without its deadline. The peer is told the ranks' layouts first.
 func (t *take) request(m *Machine) *MsgTake {
 	msg := &MsgTake{
 		Engine: t.by.engine.key.name, Instance: t.by.engine.instance, TakeID: t.in.TakeID, Part: t.in.Part, Parts: t.in.Parts,
@@ -177,10 +178,10 @@ func (t *take) request(m *Machine) *MsgTake {
 	return msg
 }
 
-// stranded: the peer cannot be reached, now or ever.
+// stranded fails the take: its peer cannot be reached.
 func (t *take) stranded(m *Machine, cause Cause) { t.fail(m, Failed, cause) }
 
-// unlinked: the channel is gone. What was not granted is asked again on the next one.
+// unlinked handles the loss of the channel. What was not granted is asked again on the next one.
 func (t *take) unlinked(m *Machine, cause Cause) {
 	t.asked, t.known, t.asks, t.said = false, false, 0, ""
 	if t.phase != phaseOver || t.end == nil || t.end.Status != Done {
@@ -203,11 +204,11 @@ func (t *take) unlinked(m *Machine, cause Cause) {
 	}
 }
 
-// onRefuse: the producer will not, or not yet.
+// onRefuse handles MsgRefuse: the producer will not serve the take, or not yet.
 func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	switch {
 	case t.phase != phaseAsking && t.phase != phaseMoving:
-	case msg.Retry > 0: // if it is heard after the grant, it was not the last word
+	case msg.Retry > 0: // if it comes after the grant, it was not the last word
 		if t.phase == phaseAsking {
 			t.putOff(m, msg.Cause, msg.Retry)
 		}
@@ -217,14 +218,14 @@ func (t *take) onRefuse(m *Machine, msg *MsgRefuse) {
 	}
 }
 
-// putOff asks again later: within bounds, however soon, or late, a mad producer wants it.
+// putOff asks again later, within bounds, however soon or late a mad producer wants it.
 func (t *take) putOff(m *Machine, cause Cause, retry Time) {
 	t.said = cause.Text
 	m.arm(&t.resend, t, wakeResend, m.now+min(max(retry, m.cfg.Resend), 8*m.cfg.Resend))
 }
 
-// onAbort: the producer's reads are fenced; what was sent may still land here until this end is fenced too. A GET that seeks may not have
-// heard that its take had begun.
+// onAbort handles MsgAbort: the producer's reads are fenced, but what was sent may still land here until this end is
+// fenced, too. A GET that seeks may not have heard that its take had begun.
 func (t *take) onAbort(m *Machine, msg *MsgAbort) {
 	if t.phase == phaseSeeking || t.phase == phaseAsking || t.phase == phaseMoving {
 		t.fail(m, Failed, msg.Cause)
@@ -275,7 +276,7 @@ func (t *take) whyLate(m *Machine) Cause {
 	return because(Timeout, "key %s: %d of %d slices were in place after %s; give it more time, or look at the producer's progress and at the transport's rate", key, done, all, limit)
 }
 
-// node is where its producer, or its home, is.
+// node is the node of its producer, or of its home.
 func (t *take) node(m *Machine) string {
 	if t.peer == nil {
 		return m.cfg.Node
@@ -293,7 +294,7 @@ func (t *take) counts() (done, all int) {
 	return done, all
 }
 
-// cancel is the client's wish; lost that of circumstances.
+// cancel ends the take at its client's wish, lost because a session or its memory is gone.
 func (t *take) cancel(m *Machine, _ *op) {
 	t.fail(m, WasCancelled, because(Cancelled, "cancelled by its owner"))
 }
@@ -307,7 +308,7 @@ func (t *take) lost(m *Machine, o *op, s *session, cause Cause) {
 
 func (t *take) busy() bool { return t.leg.busy() }
 
-// account: the bytes of a rank, or of all for the session that asked; what must not be used.
+// account returns the bytes of a rank, or of all ranks to the session that asked, and the blocks that must not be used.
 func (t *take) account(o *op, s *session) (uint64, []layout.Run) {
 	if t.get != nil && (o.status != Done || len(t.segs) == 0) {
 		return t.get.bytes, nil
@@ -342,7 +343,7 @@ func (t *take) freed(m *Machine, _ *op) {
 	t.shrink()
 }
 
-// forget drops a take that was released and whose end the producer knows.
+// forget drops a take that was released, once its producer knows how it ended.
 func (t *take) forget(m *Machine) {
 	if t.stage == stageReleased && t.end == nil {
 		m.disarm(&t.resend)

@@ -10,7 +10,7 @@ func because(r Reason, format string, args ...any) Cause {
 	return Cause{Reason: r, Text: fmt.Sprintf(format, args...)}
 }
 
-// duration writes one for people.
+// duration formats a duration for people.
 func duration(t Time) string {
 	d := time.Duration(t)
 	switch {
@@ -23,7 +23,7 @@ func duration(t Time) string {
 	}
 }
 
-// digest writes a content digest for people.
+// digest formats a content digest for people.
 func digest(d []byte) string {
 	if len(d) == 0 {
 		return "none"
@@ -31,7 +31,7 @@ func digest(d []byte) string {
 	return fmt.Sprintf("%x", d)
 }
 
-// items writes a number of them.
+// items formats a number of items.
 func items[T ~int | ~uint64](n T) string {
 	if n == 1 {
 		return "1 item"
@@ -39,7 +39,7 @@ func items[T ~int | ~uint64](n T) string {
 	return fmt.Sprintf("%d items", n)
 }
 
-// short writes a key for people.
+// short formats a key for people; a long one is cut.
 func short[T ~string | ~[]byte](key T) string {
 	if len(key) > 64 {
 		return fmt.Sprintf("%q...", key[:61])

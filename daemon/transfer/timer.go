@@ -1,6 +1,6 @@
 package transfer
 
-// timer is embedded in what has to be woken. It is in the machine's heap while pos > 0.
+// timer is embedded in what has to be woken. It is in the machine's heap while pos, its index there plus 1, is above 0.
 type timer struct {
 	at    Time
 	pos   int
@@ -24,7 +24,7 @@ const (
 
 type waker interface{ fire(m *Machine, which wake) }
 
-// arm sets the timer, which may be running.
+// arm sets the timer, also if it is running already.
 func (m *Machine) arm(t *timer, owner waker, which wake, at Time) {
 	t.owner, t.which, t.at = owner, which, at
 	if t.pos == 0 {
@@ -50,7 +50,7 @@ func (m *Machine) disarm(t *timer) {
 	t.pos, t.owner = 0, nil
 }
 
-// sift moves a timer to where its time belongs.
+// sift moves a timer to its place in the heap.
 func (m *Machine) sift(t *timer) {
 	h, i := m.timers, t.pos-1
 	for i > 0 && h[(i-1)/2].at > t.at {
@@ -86,8 +86,8 @@ func (m *Machine) tick() {
 	}
 }
 
-// rearm asks for a tick when the next timer comes before the one asked for. One that comes later is left to a tick
-// that finds nothing: cheaper than an effect per operation.
+// rearm asks for a tick if the next timer is due before the tick that was asked for. If it is due later, that tick
+// finds nothing to do: cheaper than an effect per operation.
 func (m *Machine) rearm() {
 	if len(m.timers) == 0 {
 		return

@@ -6,8 +6,8 @@ type traveller interface {
 	stranded(m *Machine, cause Cause)
 }
 
-// travellers wait for a channel, in the order in which they came. They leave in any order: who leaves early leaves a hole, so that nobody
-// else has to be looked at.
+// travellers wait for a channel, in the order in which they came. They leave in any order. One that leaves early leaves
+// a hole, so that nobody else has to be looked at.
 type travellers struct {
 	list []traveller // nil: a hole
 	at   map[traveller]int
@@ -15,7 +15,7 @@ type travellers struct {
 
 func (w *travellers) count() int { return len(w.at) }
 
-// add lets one wait, once.
+// add lets t wait, once.
 func (w *travellers) add(t traveller) {
 	if _, waits := w.at[t]; waits {
 		return
@@ -27,7 +27,7 @@ func (w *travellers) add(t traveller) {
 	w.list = append(w.list, t)
 }
 
-// remove takes one out, if it is there. The others move up when there are more holes than of them.
+// remove takes t out, if it is there. The others move up when there are more holes than of them.
 func (w *travellers) remove(t traveller) {
 	i, waits := w.at[t]
 	if !waits {
@@ -48,7 +48,7 @@ func (w *travellers) remove(t traveller) {
 	w.list = rest
 }
 
-// takeAll empties the list. Who is in it may end before its turn comes: it is told all the same, as it would have been.
+// takeAll empties the list and returns who was in it. One of those may end before its turn comes; it is told all the same.
 func (w *travellers) takeAll() []traveller {
 	all := make([]traveller, 0, len(w.at))
 	for _, t := range w.list {

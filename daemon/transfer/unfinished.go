@@ -2,12 +2,12 @@ package transfer
 
 import "slices"
 
-// A take of which some parts are in place and none is under way is remembered with its offer: the rest may come, over whichever node. Who has
-// the offer's token could leave any number so, and each is looked at for each take, so the oldest are forgotten, and would have to be
-// taken anew. Engines that do not take over and over never see it.
+// A take of which some parts are in place, and none is under way, is remembered with its offer: the rest may come, over
+// any node. Whoever has the offer's token could leave any number of them, and each is looked at for each take. So the
+// oldest are forgotten, and would have to be taken anew. Engines that do not take over and over never see it.
 const (
-	maxUnfinished = 16  // of an engine's instance
-	maxStray      = 256 // of all, of those that keep no place any more
+	maxUnfinished = 16  // per engine instance
+	maxStray      = 256 // in all, of those that keep no place any more
 )
 
 func (c *claim) unfinished() bool { return c.live == 0 && !c.complete() }
