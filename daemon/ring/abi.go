@@ -62,14 +62,14 @@ const (
 
 	OpSealed  = 1 // flags of records
 	OpLayered = 2
-	// OpRestarted marks a take that an earlier daemon had granted bytes to: it is only reported as failed.
+	// OpRestarted marks a take to which an earlier daemon had granted bytes: it is only reported as failed.
 	OpRestarted = 1 << 31
 
 	SaysGranted = 1 // Welcome.Says
 	SaysInvalid = 2
 	SaysAgain   = 4
 
-	SQEAgain = 1 // SQE.Flags: it was submitted before the session came back
+	SQEAgain = 1 // SQE.Flags: submitted before the session came back
 
 	FormIDs  = 1 // RecGroup.Form
 	FormRuns = 2

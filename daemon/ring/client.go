@@ -9,7 +9,8 @@ import (
 // ErrBusy says that the submission queue or the record area has no room now.
 var ErrBusy = errors.New("submission queue is full")
 
-// Client is the client's end of the rings, as libkvpipe has it, for tests and tools in Go. One goroutine at a time.
+// Client is the client's end of the rings, as libkvpipe has it, for tests and tools in Go. One goroutine at a time may
+// use it.
 type Client struct {
 	sqTail, cqHead, waiting *atomic.Uint32 // ring_c
 	sqHead, cqTail, wakeup  *atomic.Uint32 // ring_d
@@ -24,11 +25,12 @@ type Client struct {
 	recTail    uint64
 	ends       []uint64 // by submission entry: where its record ends
 	seen       uint32   // sq_head up to which records are free
-	sleep      uint32   // the number of the last
+	sleep      uint32   // number of the last sleep
 	bell       bell
 }
 
-// NewClient works on the memory of the two rings, of which ring_d may be read-only, as the table of WELCOME describes them.
+// NewClient returns a client on the memory of the two rings, which table, from WELCOME, describes. ringD may be mapped
+// read-only.
 func NewClient(table []Desc, ringC, ringD []byte) (*Client, error) {
 	c := &Client{
 		sqTail: word32(ringC, offSQTail), cqHead: word32(ringC, offCQHead), waiting: word32(ringC, offCQWaiting),
@@ -54,8 +56,8 @@ func NewClient(table []Desc, ringC, ringD []byte) (*Client, error) {
 	return c, nil
 }
 
-// Submit publishes one entry with its record, whose place and length it fills in. wake: the daemon sleeps, and the caller is to
-// ring its eventfd.
+// Submit publishes one entry with its record and fills in the record's place and length. wake says that the daemon
+// sleeps: the caller must then ring its eventfd.
 func (c *Client) Submit(e SQE, record []byte) (wake bool, err error) {
 	entries := uint32(len(c.ends))
 	head := c.sqHead.Load()
@@ -83,7 +85,7 @@ func (c *Client) Submit(e SQE, record []byte) (wake bool, err error) {
 	return c.SubmitRaw(e), nil
 }
 
-// SubmitRaw publishes an entry as it is, also one that no honest client would write.
+// SubmitRaw publishes an entry as it is, even one that no honest client would write.
 func (c *Client) SubmitRaw(e SQE) (wake bool) {
 	i := int(c.tail) & (len(c.ends) - 1)
 	e.Store(c.sq[i*SQESize:])
@@ -108,7 +110,8 @@ func (c *Client) Next() (e CQE, result []byte, ok bool) {
 	return e, result, true
 }
 
-// Arm asks the daemon to ring once, and tells whether it is safe to sleep: false means that a completion came in between.
+// Arm asks the daemon to ring once and reports whether it is safe to sleep. False means that a completion came
+// meanwhile.
 func (c *Client) Arm() bool {
 	c.sleep = nextSleep(c.sleep)
 	c.waiting.Store(c.sleep)
@@ -122,35 +125,36 @@ func (c *Client) Arm() bool {
 // Disarm tells the daemon that it need not ring.
 func (c *Client) Disarm() { c.waiting.Store(0) }
 
-// Progress publishes how far the client is. wake: the daemon waits for it.
+// Progress publishes the client's progress. wake says that the daemon waits for it: the caller must then ring its
+// eventfd.
 func (c *Client) Progress(v uint64) (wake bool) {
 	c.progress.Store(v)
 	w := c.wait.Load()
 	return w != 0 && v >= w
 }
 
-// WaitedFor returns the progress that the daemon waits for, 0: none.
+// WaitedFor returns the progress that the daemon waits for, or 0.
 func (c *Client) WaitedFor() uint64 { return c.wait.Load() }
 
-// Closed returns why the session ended, 0: it did not.
+// Closed returns why the session ended, or 0 if it has not.
 func (c *Client) Closed() uint32 { return c.closed.Load() }
 
 // Heartbeat returns the daemon's last sign of life, in milliseconds of its own clock.
 func (c *Client) Heartbeat() uint64 { return c.beat.Load() }
 
-// Layer returns whose take a layer slot is, and how many of its layers are in place.
+// Layer returns the user_data of the take that a layer slot belongs to, and how many of its layers are in place.
 func (c *Client) Layer(slot uint32) (userData uint64, ready uint32) {
 	userData = word64(c.layers, int(slot)*LayerSlotSize).Load()
 	return userData, word32(c.layers, int(slot)*LayerSlotSize+8).Load()
 }
 
-// Granted tells whether the daemon may have written bytes of the take that a layer slot was given to.
+// Granted reports whether the layer slot belongs to the take userData and the daemon may have written bytes of it.
 func (c *Client) Granted(slot uint32, userData uint64) bool {
 	at := int(slot) * LayerSlotSize
 	return word64(c.layers, at).Load() == userData && word32(c.layers, at+12).Load() != 0
 }
 
-// Indices returns the four indices: what was submitted and read, completed and consumed.
+// Indices returns the four indices: entries submitted and read, completions published and consumed.
 func (c *Client) Indices() (sqTail, sqHead, cqTail, cqHead uint32) {
 	return c.sqTail.Load(), c.sqHead.Load(), c.cqTail.Load(), c.cqHead.Load()
 }
@@ -161,5 +165,5 @@ func (c *Client) Corrupt(sqTail, cqHead uint32) {
 	c.cqHead.Store(cqHead)
 }
 
-// Follow goes on where the indices stand: another process that shares the rings may have moved them.
+// Follow continues at the present indices: another process that shares the rings may have moved them.
 func (c *Client) Follow() { c.tail, c.head = c.sqTail.Load(), c.cqHead.Load() }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// ErrFull says that the completion queue has no room. Whoever counts credits never sees it.
+// ErrFull says that the completion queue has no room. A caller that counts credits never gets it.
 var ErrFull = errors.New("completion queue is full")
 
 // Completions is the daemon's end of the completion queue with the results that its entries point to.
@@ -18,7 +18,7 @@ type Completions struct {
 	mask    uint32
 	next    uint32 // private copy of tail
 	done    uint32 // private copy of head
-	marked  []bool // by entry: what Put was told
+	marked  []bool // by entry: the mark that Put was given
 	results results
 	bell    bell
 }
@@ -36,11 +36,11 @@ func NewCompletions(g *Geometry, ringC, ringD []byte) *Completions {
 	}
 }
 
-// Room returns how many bytes the next Put's result may have; at least MinResult.
+// Room returns how many bytes the next Put's result may have: at least MinResult, unless the queue is full.
 func (q *Completions) Room() int { return q.results.room(q.mask + 1 - q.Outstanding()) }
 
-// Put publishes one completion. Its result, at most Room bytes, is copied; e.ResultOff and e.ResultLen are set here. mark
-// comes back in the counts of Consumed. ErrFull: nothing was written.
+// Put publishes one completion. It copies result, which may have Room bytes, and sets e.ResultOff and e.ResultLen.
+// Consumed counts marked completions apart. On ErrFull nothing was written.
 func (q *Completions) Put(e *CQE, result []byte, mark bool) error {
 	if q.Outstanding() > q.mask {
 		return ErrFull
@@ -59,8 +59,8 @@ func (q *Completions) Put(e *CQE, result []byte, mark bool) error {
 	return nil
 }
 
-// Waiting tells whether the client sleeps and its eventfd is to be rung, which the caller then does. Ask after Put: the order of the
-// two is what keeps both sides from sleeping.
+// Waiting reports whether the client sleeps and must be woken; the caller then rings its eventfd. Call it after Put:
+// that order keeps both sides from sleeping.
 func (q *Completions) Waiting() bool {
 	asleep := uint32(always)
 	if guard(func() { asleep = q.waiting.Load() }) != nil {
@@ -69,9 +69,9 @@ func (q *Completions) Waiting() bool {
 	return q.bell.due(asleep)
 }
 
-// Dozing tells whether the client sleeps one numbered sleep that nobody has rung for, and its eventfd may be rung before there is a
-// completion for it, which the caller then does: the client looks, and says another number before it sleeps again. One that wants a
-// ring for whatever is published is not to be rung for nothing.
+// Dozing reports whether the client is in a numbered sleep for which nobody has rung yet. The caller then rings its
+// eventfd, although no completion is there yet: the client looks, and takes a new number before it sleeps again. A
+// client that wants to be rung for everything that is published is not rung for nothing.
 func (q *Completions) Dozing() bool {
 	asleep := uint32(0)
 	if guard(func() { asleep = q.waiting.Load() }) != nil {
@@ -80,8 +80,8 @@ func (q *Completions) Dozing() bool {
 	return asleep > always && q.bell.due(asleep)
 }
 
-// Consumed takes note of the client's head and returns how many completions it has consumed since the last call: those
-// that Put had marked, and the others. Their results are reusable.
+// Consumed reads the client's head and returns how many completions the client has consumed since the last call: those
+// that Put marked, and the others. Their results become reusable.
 func (q *Completions) Consumed() (marked, others int, err error) {
 	var head uint32
 	if err := guard(func() { head = q.head.Load() }); err != nil {
@@ -107,8 +107,8 @@ func (q *Completions) Consumed() (marked, others int, err error) {
 	return marked, others, nil
 }
 
-// Abandon takes all that was published for consumed, whatever the client says, and returns how many of them Put had not marked. Consumed
-// means nothing after it.
+// Abandon counts everything that was published as consumed, whatever the client says, and returns how many of these
+// completions Put had not marked. Consumed must not be used after it.
 func (q *Completions) Abandon() (others int) {
 	for ; q.done != q.next; q.done++ {
 		if i := q.done & q.mask; !q.marked[i] {
@@ -118,7 +118,7 @@ func (q *Completions) Abandon() (others int) {
 	return others
 }
 
-// Outstanding returns how many completions the client had not consumed at the last Consumed.
+// Outstanding returns how many of the published completions the client had not consumed at the last Consumed.
 func (q *Completions) Outstanding() uint32 { return q.next - q.done }
 
 // Tail returns how many completions were published, modulo 2^32.

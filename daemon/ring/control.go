@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Ctl is struct kvpipe_ctl, in front of every control message.
+// Ctl is struct kvpipe_ctl, the header of every control message.
 type Ctl struct {
 	Magic    uint32
 	Type     uint16
@@ -81,7 +81,7 @@ type Register struct {
 	Reserved [2]uint64
 }
 
-// Unregister is struct kvpipe_unregister, of INVALIDATE too.
+// Unregister is struct kvpipe_unregister, which is the body of INVALIDATE, too.
 type Unregister struct {
 	Region    uint64
 	TimeoutNS uint64
@@ -132,8 +132,8 @@ func Append(b []byte, v any) []byte {
 	return b
 }
 
-// Decode reads one of this package's structs, v a pointer to it, from the start of b and returns what follows. It refuses
-// reserved fields that are not zero; name says of what.
+// Decode reads one of this package's structs from the start of b into v, a pointer, and returns the rest of b. It
+// refuses reserved fields that are not zero. name is what errors call the struct.
 func Decode(b []byte, v any, name string) (rest []byte, err error) {
 	n, err := binary.Decode(b, le, v)
 	if err != nil {
@@ -160,7 +160,7 @@ func String(field []byte, name string) (string, error) {
 	return string(text), nil
 }
 
-// CheckText refuses what is not printable UTF-8 and so could not be shown in a log.
+// CheckText refuses text that is not printable UTF-8 and so could not be shown in a log.
 func CheckText(text []byte, name string) error {
 	if !utf8.Valid(text) {
 		return fmt.Errorf("%s: not valid UTF-8", name)

@@ -13,11 +13,11 @@ type Sizes struct {
 	Layers  uint32 // layer slots
 }
 
-// MinResult is what every completion can count on in the results area, so that none loses what must not be lost: one run
-// for each of 64 groups. Larger results are cut when the area is short.
+// MinResult is the room in the results area that every completion can count on: one run for each of 64 groups, so that
+// no completion loses what must not be lost. Larger results are cut when the area is short.
 const MinResult = ResultSize + 64*RunSize + 16
 
-// fullResult is the largest that there should be room for while the client keeps up.
+// fullResult is the largest result that finds room while the client keeps up.
 const fullResult = ResultSize + MaxFailed*RunSize + 4096
 
 const page = 4096
@@ -27,7 +27,7 @@ type Geometry struct {
 	Sizes
 	Results        uint32 // bytes
 	CBytes, DBytes int    // of ring_c and ring_d
-	CFixed, DFixed int    // how much of each is used from the start; the rest is touched as records and results come
+	CFixed, DFixed int    // bytes of each used from the start; the rest is touched as records and results come
 
 	sq, records, cq, layers, results int // offsets
 }
@@ -45,7 +45,7 @@ func NewGeometry(s Sizes) (Geometry, error) {
 	if s.Records < page {
 		return Geometry{}, fmt.Errorf("arena_bytes is %d: must be at least %d", s.Records, page)
 	}
-	// Two more than entries, for what is lost where the area wraps.
+	// Two more than there are entries, for what is lost where the area wraps.
 	need := uint64(s.CQ+2)*MinResult + 2*fullResult
 	if need > 1<<31 {
 		return Geometry{}, fmt.Errorf("cq_entries is %d: too many", s.CQ)
@@ -65,8 +65,8 @@ func NewGeometry(s Sizes) (Geometry, error) {
 	return g, nil
 }
 
-// Memory is the most of this process's memory that the rings may take: all of both memfds, whose pages count to whoever touches them first,
-// and what Completions keeps of each entry.
+// Memory returns the most memory that the rings can cost this process: all of both memfds, whose pages count to whoever
+// touches them first, and what Completions keeps for each entry.
 func (g *Geometry) Memory() uint64 {
 	const entry = 1 + 8 + 8 // marked, ends, charges
 	return uint64(g.CBytes) + uint64(g.DBytes) + uint64(g.CQ)*entry

@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 )
 
-// ErrIndex says that an index or an offset of the other side is impossible. Permanent.
+// ErrIndex says that the other side gave an impossible index or offset. It is permanent.
 var ErrIndex = errors.New("ring index violated")
 
-// ErrFault says that shared memory was not there when it was touched. Permanent.
+// ErrFault says that shared memory was not there when it was touched. It is permanent.
 var ErrFault = errors.New("ring memory faulted")
 
 // guard runs f, which touches shared memory, and turns a memory fault into ErrFault. f must not call out of this package.

@@ -14,7 +14,7 @@ type Submissions struct {
 	records []byte
 	mask    uint32
 	next    uint32 // private copy of head
-	sleep   uint32 // the number of the last
+	sleep   uint32 // number of the last sleep
 }
 
 // NewSubmissions works on the memory of the two rings.
@@ -29,7 +29,7 @@ func NewSubmissions(g *Geometry, ringC, ringD []byte) *Submissions {
 	}
 }
 
-// Next copies the oldest entry into e, if there is one. Next again gives the same entry's place until Advance.
+// Next copies the oldest entry into e, if there is one. Until Advance, each call reads the same slot.
 func (q *Submissions) Next(e *SQE) (ok bool, err error) {
 	var tail uint32
 	fault := guard(func() {
@@ -48,7 +48,7 @@ func (q *Submissions) Next(e *SQE) (ok bool, err error) {
 	return ok, nil
 }
 
-// Pending tells whether Next has something to say, an entry or an error.
+// Pending reports whether Next would return an entry or an error.
 func (q *Submissions) Pending() bool {
 	pending := true
 	if guard(func() { pending = q.tail.Load() != q.next }) != nil {
@@ -57,7 +57,8 @@ func (q *Submissions) Pending() bool {
 	return pending
 }
 
-// Tail returns how many entries were published, modulo 2^32, as the client says. Unlike all others it may be called beside them.
+// Tail returns how many entries the client says it has published, modulo 2^32. Unlike the other methods it may run
+// beside them.
 func (q *Submissions) Tail() (tail uint32) {
 	_ = guard(func() { tail = q.tail.Load() })
 	return tail
@@ -72,12 +73,13 @@ func (q *Submissions) Advance() {
 // Head returns how many entries were consumed, modulo 2^32.
 func (q *Submissions) Head() uint32 { return q.next }
 
-// Arm asks the client to ring once from now on, and tells whether it is safe to sleep: false means that an entry came in
-// between, and that the request is withdrawn.
+// Arm asks the client to ring once from now on and reports whether it is safe to sleep. False means that an entry came
+// meanwhile; the request is then withdrawn.
 func (q *Submissions) Arm() bool {
 	q.sleep = nextSleep(q.sleep)
 	q.wake.Store(q.sleep)
-	// The client stores its tail, then looks at wake. Here wake comes first, then the tail: one of the two sees the other.
+	// The client stores its tail, then reads wake. Here wake is stored first, then the tail is read: one of the two
+	// sees the other.
 	if q.Pending() {
 		q.wake.Store(0)
 		return false

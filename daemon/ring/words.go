@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Words are the words of a session that belong to neither queue. Safe for concurrent use.
+// Words are the words of a session that belong to neither queue. They are safe for concurrent use.
 type Words struct {
 	progress *atomic.Uint64 // ring_c
 	wait     *atomic.Uint64 // ring_d
@@ -23,22 +23,22 @@ func NewWords(ringC, ringD []byte) *Words {
 	}
 }
 
-// Progress returns how far the client says it is.
+// Progress returns the progress that the client has published.
 func (w *Words) Progress() (v uint64, err error) {
 	err = guard(func() { v = w.progress.Load() })
 	return v, err
 }
 
-// WaitProgress asks the client to ring when its progress reaches v; 0: no more. Look at Progress after it.
+// WaitProgress asks the client to ring when its progress reaches v; 0 withdraws that. Read Progress after it.
 func (w *Words) WaitProgress(v uint64) { w.wait.Store(v) }
 
-// Close says that the session has ended, and why (nonzero).
+// Close tells the client that the session has ended, and why (nonzero).
 func (w *Words) Close(reason uint32) { w.closed.Store(reason) }
 
-// Beat says that the daemon is alive, at its monotonic time in milliseconds.
+// Beat publishes the daemon's sign of life: its monotonic time in milliseconds.
 func (w *Words) Beat(ms uint64) { w.beat.Store(ms) }
 
-// Layers are the slots in which a take's progress is published. One goroutine at a time.
+// Layers are the slots in which the progress of takes is published. One goroutine at a time may use them.
 type Layers struct {
 	area []byte
 	n    uint32
@@ -52,12 +52,13 @@ func NewLayers(g *Geometry, ringD []byte) *Layers {
 // Len returns how many slots there are.
 func (l *Layers) Len() uint32 { return l.n }
 
-// Set says in slot that ready layers of the take userData are in place.
+// Set publishes in slot that ready layers of the take userData are in place.
 func (l *Layers) Set(slot uint32, userData uint64, ready uint32) error {
 	return l.write(slot, userData, func(at int) { word32(l.area, at+8).Store(ready) })
 }
 
-// Grant says in slot that bytes of the take userData may have been written: call it before the first of them can be.
+// Grant publishes in slot that bytes of the take userData may have been written. Call it before the first of them can
+// be.
 func (l *Layers) Grant(slot uint32, userData uint64) error {
 	return l.write(slot, userData, func(at int) { word32(l.area, at+12).Store(1) })
 }
@@ -70,7 +71,7 @@ func (l *Layers) write(slot uint32, userData uint64, set func(at int)) error {
 	owner := word64(l.area, at)
 	return guard(func() {
 		if owner.Load() != userData {
-			// The client trusts the rest once it sees its own number, so what was there must be gone by then.
+			// The client trusts the rest once it sees its own number here, so the old values must be gone by then.
 			word32(l.area, at+8).Store(0)
 			word32(l.area, at+12).Store(0)
 			owner.Store(userData)

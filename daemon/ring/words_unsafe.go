@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// word32 returns the index word at off of b, which stays b's memory. It panics when the word lies outside b or is
+// word32 returns the index word at offset off of b; it shares b's memory. It panics when the word lies outside b or is
 // misaligned: offsets are this package's own, never a client's.
 func word32(b []byte, off int) *atomic.Uint32 {
 	p := unsafe.Pointer(&b[off : off+4 : off+4][0])
