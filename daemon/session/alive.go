@@ -8,13 +8,13 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// process waits for the end of a client's process. A nil one has nothing to wait for.
+// process waits for a client's process to end. A nil process has nothing to wait for.
 type process struct {
 	file *os.File
 	done chan struct{}
 }
 
-// openProcess takes pidfd over; -1 is none.
+// openProcess takes over pidfd. It returns nil for -1, no pidfd.
 func openProcess(pidfd int) (*process, error) {
 	if pidfd < 0 {
 		return nil, nil
@@ -26,8 +26,8 @@ func openProcess(pidfd int) (*process, error) {
 	return &process{file: file, done: make(chan struct{})}, nil
 }
 
-// watch calls end once the process has ended. The end of the connection is noticed by whoever reads it; but a child that the process forked
-// keeps that open.
+// watch calls end once the process has ended. Whoever reads the connection notices the connection's end, but a child
+// that the process forked may keep it open.
 func (p *process) watch(end func(transfer.Cause)) {
 	if p == nil {
 		return
@@ -51,7 +51,7 @@ func (p *process) watch(end func(transfer.Cause)) {
 
 const processEnded = "the process that opened the session has ended"
 
-// gone says whether the process has ended. After stop it says what it did not know before: no.
+// gone reports whether the process has ended. After stop it is always false.
 func (p *process) gone() bool {
 	gone := false
 	raw, err := p.file.SyscallConn()
@@ -64,7 +64,7 @@ func (p *process) gone() bool {
 	return gone
 }
 
-// stop ends what watch began.
+// stop ends watch and waits until its goroutine has returned.
 func (p *process) stop() {
 	if p != nil {
 		_ = p.file.Close()

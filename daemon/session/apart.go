@@ -8,17 +8,19 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// A client shares the open file of its completion eventfd: it can fill the count and make writes to it block, and so hold up who wakes it.
-// The watch sets that one free. From then on sessions of the same user are woken apart, each by a goroutine of its own, which its client
-// may hold up for as long as it likes: a hop for each wake-up, and nobody else waits. Before Linux 5.8 nobody could be set free, nor is held up.
+// A client shares the open file of its completion eventfd with the daemon. It can fill the count and make writes to it
+// block, and so hold up whoever wakes it. The watch frees whoever is held up. From then on, clients of the same user
+// are woken apart: each session has a goroutine of its own for that, which its client may hold up for as long as it
+// likes. This costs a hop for each wake-up, and nobody else waits. Before Linux 5.8 nobody could be freed, but
+// sys.EventfdRing does not block there either.
 
-// wary has users. The zero value has none.
+// wary is a set of users. The zero value is empty.
 type wary struct {
 	users    map[uint32]struct{}
 	everyone bool // there were too many to remember
 }
 
-// maxWary is far more users than a node has engines of: one client that can be whom it likes has so many.
+// maxWary is far more than a node has users with engines. Only a client that can take any uid uses so many.
 const maxWary = 1024
 
 func (w *wary) of(uid uint32) bool {
@@ -37,7 +39,7 @@ func (w *wary) add(uid uint32) {
 	w.users[uid] = struct{}{}
 }
 
-// beware has all clients of a user woken apart, those to come too.
+// beware has all clients of a user woken apart, including those that come later.
 func (v *Server) beware(uid uint32) {
 	v.mu.Lock()
 	known := v.wary.of(uid)
@@ -55,7 +57,7 @@ func (v *Server) beware(uid uint32) {
 	}
 }
 
-// signalApart has the goroutine wake the client. The caller holds mu.
+// signalApart has the session's own goroutine wake the client. The caller holds mu.
 func (s *session) signalApart() {
 	if s.woken == nil {
 		s.woken = make(chan struct{})
@@ -63,7 +65,7 @@ func (s *session) signalApart() {
 	}
 	select {
 	case s.bell <- struct{}{}:
-	default: // it is about to
+	default: // a wake-up is pending already
 	}
 }
 
@@ -74,7 +76,8 @@ func (s *session) wakeApart() {
 	}
 }
 
-// hush returns when nobody wakes the client apart any more. Nobody rings after it. An honest client keeps the last wake-up.
+// hush returns once nobody wakes the client apart any more. Nobody may ring after it. An honest client still gets the
+// last wake-up.
 func (s *session) hush() {
 	close(s.bell)
 	if s.woken == nil {
@@ -104,10 +107,10 @@ func (s *session) wake() {
 	}
 }
 
-// unblockTries bounds how long is contended with a client's own writers at one go.
+// unblockTries bounds how often setFree tries at one go, against a client whose own writers fill the count again.
 const unblockTries = 1 << 12
 
-// setFree lets whoever is held up in the wake that began then go on.
+// setFree frees whoever is held up in the wake-up that began at the time began.
 func (s *session) setFree(began int64) {
 	for range unblockTries {
 		if s.ringing.Load() != began {

@@ -9,8 +9,8 @@ import (
 
 var le = binary.LittleEndian
 
-// DecodeBlocks reads n groups of block ids, which must fill b up to padding. The ids are copied. At most layout.MaxIDs come
-// out, however few bytes stand for them.
+// DecodeBlocks reads n groups of block ids, which must fill b up to padding. It copies the ids. It returns at most
+// layout.MaxIDs of them, however few bytes stand for them.
 func DecodeBlocks(b []byte, n uint32) ([]layout.BlockList, error) {
 	if n > layout.MaxGroups {
 		return nil, invalid("ngroups is %d, the limit is %d", n, layout.MaxGroups)
@@ -19,7 +19,7 @@ func DecodeBlocks(b []byte, n uint32) ([]layout.BlockList, error) {
 	if n > 0 {
 		lists = make([]layout.BlockList, 0, n)
 	}
-	var seen uint64 // bit per group; there are 64
+	var seen uint64 // a bit for each group; there are 64
 	left := layout.MaxIDs
 	for i := range n {
 		g, rest, err := groupHeader(b, i)

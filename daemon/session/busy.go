@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// poller reads the rings of all sessions on one goroutine while there is something to read, and Config.Spin longer. Then it asks all
-// clients to ring, and sleeps until a reader wakes it.
+// poller reads the rings of all sessions on one goroutine while there is something to read, and for Config.Spin longer.
+// Then it asks all clients to ring and sleeps until a reader wakes it.
 type poller struct {
 	srv     *Server
-	polling atomic.Bool // readers need not arm
+	polling atomic.Bool // while set, readers need not arm
 	woken   chan struct{}
 }
 
@@ -26,9 +26,10 @@ func (p *poller) wake() {
 // between is how many rounds pass between two looks at the clock.
 const between = 64
 
-// yield is how often the goroutine lets others run, which costs it nothing when there are none. The Go runtime interrupts one that
-// never does after 10 ms, and when it finds such a one in a system call, a wake-up of a client, it takes its processor away and
-// looks after it every 100 us for the next milliseconds: each look is an interruption of several microseconds.
+// yield is how often the goroutine lets others run, which costs it nothing when there are none. The Go runtime
+// interrupts a goroutine that runs for 10 ms without a break. When it finds that goroutine in a system call (a wake-up
+// of a client), it takes its processor away and looks after it every 100 us for the next milliseconds. Each such look
+// is an interruption of several microseconds.
 const yield = 4 * time.Millisecond
 
 func (p *poller) run() {
@@ -71,7 +72,7 @@ func (p *poller) poll() {
 	}
 }
 
-// visit looks at every session once; true: one had something to say.
+// visit looks at every session once and reports whether it read anything.
 func (p *poller) visit() bool {
 	any := false
 	for _, s := range p.srv.all() {
@@ -79,7 +80,7 @@ func (p *poller) visit() bool {
 			s.checkProgress()
 		}
 		if s.stalled.Load() || !s.in.TryLock() {
-			continue // its reader is at it
+			continue // its reader is at it, or it waits for its client to collect
 		}
 		n, stalled := 0, false
 		if !s.stopped && s.sq.Pending() {
@@ -103,7 +104,7 @@ func (p *poller) stopping() bool {
 	}
 }
 
-// disarm tells every client that it need not ring. Those that come later are not asked to.
+// disarm tells every client that it need not ring. Clients that come later are not asked to ring in the first place.
 func (p *poller) disarm() {
 	for _, s := range p.srv.all() {
 		s.in.Lock()
@@ -114,8 +115,8 @@ func (p *poller) disarm() {
 	}
 }
 
-// arm asks every client to ring; true: something came in meanwhile. What a client that has to collect first has submitted waits for
-// that, and whoever sees it collect wakes the poller.
+// arm asks every client to ring and reports whether something came in meanwhile. It leaves out sessions whose clients
+// have to collect first: whoever sees such a client collect wakes the poller.
 func (p *poller) arm() bool {
 	pending := false
 	for _, s := range p.srv.all() {

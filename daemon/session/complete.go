@@ -9,9 +9,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Complete puts one completion into the session's ring, and wakes the client if it sleeps and waits for nothing else; others are
-// woken by Ring, which has to follow. Sessions that are gone, and completions that they cannot get any more, are ignored. It takes
-// about a microsecond. Both are for one goroutine at a time: whose turn it is to run the driver.
+// Complete puts one completion into the session's ring. It wakes the client if it sleeps and waits for nothing else;
+// other clients are woken by Ring, which has to follow. Completions for sessions that are gone, or that can get no
+// more, are ignored. Complete takes about a microsecond. Complete and Ring are for one goroutine at a time: the one
+// whose turn it is to run the driver.
 func (v *Server) Complete(c transfer.Complete) {
 	s := v.find(c.Session)
 	if s == nil {
@@ -57,8 +58,8 @@ func (v *Server) Complete(c transfer.Complete) {
 	}
 }
 
-// Rouse wakes the client if it sleeps for this operation alone, a little before its completion is written. A processor that rests takes
-// longer to wake than most of that does.
+// Rouse wakes the client, if it sleeps for this operation alone, a little before the completion is written: an idle
+// processor takes longer to wake than most of the remaining work.
 func (v *Server) Rouse(r transfer.Rouse) {
 	s := v.find(r.Session)
 	if s == nil {
@@ -67,14 +68,15 @@ func (v *Server) Rouse(r transfer.Rouse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {
-		return // what lies where its ring was is another's
+		return // the memory where its ring was may be another's by now
 	}
 	if s.alone(r.UserData) && s.cq.Dozing() {
 		s.signal()
 	}
 }
 
-// alone says that the session waits for nothing else: no other completion is near that it could be woken for as well. The caller holds mu.
+// alone reports whether the session waits for no other operation, so that no other completion is near that the same
+// wake-up could announce. The caller holds mu.
 func (s *session) alone(userData uint64) bool {
 	if len(s.ops) != 1 {
 		return len(s.ops) == 0
@@ -83,7 +85,7 @@ func (s *session) alone(userData uint64) bool {
 	return its
 }
 
-// Ring wakes those clients for which something was completed since the last call, and which sleep.
+// Ring wakes the sleeping clients for which something was completed since the last call.
 func (v *Server) Ring() {
 	for i, s := range v.unrung {
 		s.mu.Lock()
@@ -97,7 +99,8 @@ func (v *Server) Ring() {
 	v.unrung = v.unrung[:0]
 }
 
-// put writes a completion, and leaves it to the caller to ring. mark: it used none of the machine's credits. The caller holds mu.
+// put writes a completion and leaves it to the caller to ring. mark says that it uses none of the machine's credits.
+// The caller holds mu.
 func (s *session) put(e *ring.CQE, got *transfer.Got, failed []layout.Run, text string, mark bool) error {
 	if s.unread {
 		if !mark {
@@ -114,7 +117,7 @@ func (s *session) put(e *ring.CQE, got *transfer.Got, failed []layout.Run, text 
 	}
 	err := s.cq.Put(e, s.result, mark)
 	if errors.Is(err, ring.ErrFull) {
-		// The client may have consumed since we looked.
+		// The client may have consumed more since the last look.
 		s.collect(s.srv.cfg.Events)
 		err = s.cq.Put(e, s.result, mark)
 	}
@@ -148,7 +151,8 @@ func (s *session) signal() {
 	s.wake()
 }
 
-// collect takes note of what the client consumed and reports it with say, Events or Queue. The caller holds mu.
+// collect notes what the client has consumed and reports the credits by say, which is Events or Queue. The caller holds
+// mu.
 func (s *session) collect(say func(transfer.Event)) {
 	if s.unread {
 		return // it all counts as consumed
@@ -164,17 +168,18 @@ func (s *session) collect(say func(transfer.Event)) {
 	}
 }
 
-// pressed says that what the client consumes should be noticed soon: much is not consumed, or the machine has no credit left, so that
-// refusals and small answers come one after another, each for the credit of the one before. The caller holds mu.
+// pressed reports whether to notice soon what the client consumes: because much is not consumed, or because the machine
+// has no credit left. Without credits, refusals and small answers come one after another, each for the credit of the
+// one before. The caller holds mu.
 func (s *session) pressed() bool {
 	return !s.unread && (s.wanted || s.cq.Outstanding() > s.reserve/4)
 }
 
-// allOf is a run that means every block of its group.
+// allOf is the count of a run that means every block of its group.
 const allOf = ^uint32(0)
 
-// appendResult encodes failed runs and a text in at most room bytes. Too many runs become one for each group, which is never
-// cut; the text is.
+// appendResult encodes failed runs and a text in at most room bytes. If there are too many runs, they become one for
+// each group; these are never cut. The text is cut to what is left.
 func appendResult(b []byte, failed []layout.Run, text string, room int) []byte {
 	if len(failed) > ring.MaxFailed || ring.ResultSize+len(failed)*ring.RunSize > room {
 		failed = wholeGroups(failed)
@@ -192,7 +197,7 @@ func appendResult(b []byte, failed []layout.Run, text string, room int) []byte {
 	return append(b, text...)
 }
 
-// appendGot encodes what a GET brought. It always has room: ring.MinResult.
+// appendGot encodes what a GET brought. It always fits in ring.MinResult.
 func appendGot(b []byte, g *transfer.Got) []byte {
 	for _, v := range []uint64{g.Item, g.Bytes, g.Capacity, g.Matched, uint64(len(g.Meta)), 0} {
 		b = le.AppendUint64(b, v)
@@ -212,7 +217,7 @@ func wholeGroups(runs []layout.Run) []layout.Run {
 	return all
 }
 
-// LayerReady says in the session's layer slot how many of a take's layers are in place.
+// LayerReady publishes in the session's layer slot how many layers of a take are in place.
 func (v *Server) LayerReady(e transfer.LayerReady) {
 	v.slot(e.Session, func(s *session) error {
 		err := s.layers.Set(e.Slot, e.UserData, e.Ready)
@@ -223,8 +228,8 @@ func (v *Server) LayerReady(e transfer.LayerReady) {
 	})
 }
 
-// Granted says in the session's layer slot that bytes of a take may be written from now on. A client that finds this daemon dead looks
-// there; nobody is woken for it.
+// Granted publishes in the session's layer slot that bytes of a take may be written from now on. A client that finds
+// this daemon dead looks there; nobody is woken for it.
 func (v *Server) Granted(e transfer.Granted) {
 	v.slot(e.Session, func(s *session) error { return s.layers.Grant(e.Slot, e.UserData) })
 }

@@ -17,11 +17,11 @@ type Config struct {
 	Version   string // of the daemon
 	Epoch     uint32 // daemon incarnation, different at every start; required
 
-	// Events takes what happened. It never blocks, may be called from any goroutine, also from within the methods of
+	// Events takes what happened. It never blocks. It may be called from any goroutine, also from within the methods of
 	// Server, and keeps the order of calls from one goroutine. Required.
 	Events func(transfer.Event)
-	// Queue and Flush, when given, take the place of Events for submissions: Queue may leave the event lying until Flush, which is called
-	// soon after by the same goroutine, without locks.
+	// Queue and Flush, when both are given, replace Events while submissions are read. Queue may hold events back until
+	// Flush, which the same goroutine calls soon after, without locks.
 	Queue func(transfer.Event)
 	Flush func()
 
@@ -29,25 +29,25 @@ type Config struct {
 	PollMode string        // "event" (or "") or "busy"
 	Spin     time.Duration // busy: how long to look at idle rings before sleeping; 0: 20 ms
 	Greeting time.Duration // how long a connection may say nothing; 0: 5 s
-	Patience time.Duration // how long a client may leave its answers unread; 0: 5 s
+	Patience time.Duration // how long a client may leave answers unread; 0: 5 s
 	Log      *slog.Logger  // nil: none
-	ABI      [2]uint32     // of the ring protocol, oldest and newest; zero: ring's. Others are for tests of neighbouring versions
+	ABI      [2]uint32     // oldest and newest ring protocol; zero: ring's. Others are for tests of neighbouring versions
 	State    string        // file in which sessions are remembered for the next daemon; "": none
-	Await    time.Duration // how long sessions of the daemon before are waited for; 0: 10 s
+	Await    time.Duration // how long to wait for sessions of the previous daemon; 0: 10 s
 	ProcRoot string        // "": /proc
 }
 
-// Limits bound what clients may use. A zero means the default.
+// Limits bound what clients may use. Zero means the default, which each field names.
 type Limits struct {
 	Sessions       int    // 1024
 	SessionsPerUID int    // 512
-	Inflight       int    // operations of a session that are not released; at most a third of its cq_entries; 4096
+	Inflight       int    // unreleased operations of a session, at most a third of its cq_entries; 4096
 	SessionPinned  uint64 // registered bytes of a session; 1 TiB
 	TotalPinned    uint64 // registered bytes of all sessions; 4 TiB
-	RingMemory     uint64 // of the rings of all sessions, half of it of one owner; 18 GiB
+	RingMemory     uint64 // for the rings of all sessions; one owner may have half of it; 18 GiB
 }
 
-// Limits of the header, and of what HELLO may ask for.
+// Limits that the header has, and of what HELLO may ask for.
 const (
 	maxKey         = 256
 	minToken       = 16

@@ -13,8 +13,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// control answers control messages until the session ends. It returns the client's BYE, which is answered at the very
-// end, or nil.
+// control answers control messages until the session ends. It returns the client's BYE, which is answered last of all,
+// or nil.
 func (s *session) control(buf []byte) (bye *message) {
 	var told damper.Damper
 	for {
@@ -44,7 +44,7 @@ func (s *session) control(buf []byte) (bye *message) {
 	}
 }
 
-// listen answers control messages until the session ends, or the connection: see lastWord.
+// listen runs control until the session or its connection ends, and hands the result to lastWord.
 func (s *session) listen(buf []byte) {
 	bye := s.control(buf)
 	s.hearing.Lock()
@@ -52,8 +52,9 @@ func (s *session) listen(buf []byte) {
 	s.last <- bye
 }
 
-// lastWord waits until the session ends and returns what control did. Who closes what the client sent may be held up for as long as that
-// likes. Such a connection stays, its session ends without it.
+// lastWord waits until the session ends and returns what control returned. Closing descriptors that the client sent may
+// hold control up for as long as the client likes. Such a connection is left behind (deaf), and its session ends
+// without it.
 func (s *session) lastWord() (bye *message) {
 	select {
 	case bye = <-s.last:
@@ -75,7 +76,7 @@ func (s *session) lastWord() (bye *message) {
 	return bye
 }
 
-// work is answer while the session lives.
+// work answers a message, or refuses it once lastWord has given the connection up (deaf).
 func (s *session) work(m *message) (value uint64, later bool, err error) {
 	s.hearing.Lock()
 	defer s.hearing.Unlock()
@@ -85,7 +86,7 @@ func (s *session) work(m *message) (value uint64, later bool, err error) {
 	return s.answer(m)
 }
 
-// answer handles one message. later: somebody else sends the answer.
+// answer handles one message. If later is true, another goroutine sends the answer.
 func (s *session) answer(m *message) (value uint64, later bool, err error) {
 	if m.lost != nil {
 		return 0, false, m.lost
@@ -122,12 +123,13 @@ func empty(m *message, name string) error {
 	return nil
 }
 
-// ack answers a request, from any goroutine.
+// ack answers a request. Any goroutine may call it.
 func (s *session) ack(seq uint32, value uint64, c transfer.Cause) error {
 	return s.send(ring.CtlAck, seq, ackBody(value, c))
 }
 
-// send sends a message while the session lives, from any goroutine. A client that does not read is not waited for long.
+// send sends a message while the session lives. Any goroutine may call it. It waits at most Config.Patience for a
+// client that does not read.
 func (s *session) send(kind uint16, seq uint32, body []byte, fds ...int) error {
 	s.out.Lock()
 	defer s.out.Unlock()
@@ -135,7 +137,7 @@ func (s *session) send(kind uint16, seq uint32, body []byte, fds ...int) error {
 		return err
 	}
 	select {
-	case <-s.ending: // end has set its deadline before us, and we have just moved it
+	case <-s.ending: // end set its deadline first, and we have just moved it
 		_ = s.conn.SetDeadline(past)
 	default:
 	}
@@ -155,7 +157,7 @@ func lostCause(err error) transfer.Cause {
 	case errors.Is(err, sys.ErrEmpty):
 		return transfer.Cause{Reason: transfer.Invalid, Text: fmt.Sprintf("control message: %v: must begin with a header of %d bytes", err, ctlHeader)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return transfer.Cause{Reason: transfer.Timeout, Text: err.Error()} // end had its own cause already
+		return transfer.Cause{Reason: transfer.Timeout, Text: err.Error()} // end already has its own cause
 	}
 	return transfer.Cause{Reason: transfer.PeerGone, Text: err.Error()}
 }

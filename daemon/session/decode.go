@@ -10,7 +10,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Defaults and limits of times. A header's 0 means the default; leases have theirs in the machine.
+// Defaults and limits of times. 0 in an entry means the default; the machine has the defaults of leases.
 const (
 	defaultTake  = transfer.Time(30 * time.Second)
 	defaultWatch = transfer.Time(30 * time.Second)
@@ -18,8 +18,9 @@ const (
 	maxTimeout   = transfer.Time(30 * 24 * time.Hour)
 )
 
-// Decode judges a submission and its record, which are private copies, and says what is asked. The result shares no memory
-// with rec. op is nil for NOP. Errors are refusals; ids and meaning are for the machine to judge.
+// Decode judges a submission and its record, which are private copies, and returns the operation asked for, nil for
+// NOP. The result shares no memory with rec. Errors are refusals. Whether ids are known and the operation makes sense
+// is for the machine to judge.
 func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err error) {
 	again := e.Flags == ring.SQEAgain && (e.Op == ring.OpOffer || e.Op == ring.OpTake)
 	if e.Flags != 0 && !again || e.Reserved0 != 0 || e.Reserved1 != 0 || e.Reserved2 != 0 {
@@ -85,7 +86,8 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 	return nil, invalid("operation %d is not known: WELCOME's ops says which are", e.Op)
 }
 
-// span writes a client's time for people, any number of nanoseconds; days are rounded up, so that what is beyond a limit reads so.
+// span formats a client's time, any number of nanoseconds, for people. Days are rounded up, so that a time beyond the
+// limit also reads as beyond it.
 func span(ns uint64) string {
 	const day = uint64(24 * time.Hour)
 	if ns < day {
@@ -243,7 +245,7 @@ func zero(b []byte) bool {
 	return true
 }
 
-// lens are the lengths of the strings that follow a record's header, in their order.
+// lens are the lengths of the strings that follow a record's header, in order.
 type lens struct{ key, token, content, trace, peer uint16 }
 
 type texts struct {

@@ -134,7 +134,7 @@ func decodeGet(rec []byte, target uint64, timeout transfer.Time) (*transfer.GetO
 	return op, nil
 }
 
-// checkSought checks the lengths of what items are found by.
+// checkSought checks the lengths of the key and the tokens by which items are found.
 func checkSought(key, tokens uint32, byKey, byTokens bool) error {
 	switch {
 	case byKey && (key == 0 || key > maxKey) || !byKey && key != 0:
@@ -145,7 +145,7 @@ func checkSought(key, tokens uint32, byKey, byTokens bool) error {
 	return nil
 }
 
-// decodeSought copies tokens and blocks; the blocks cover all bytes from 0.
+// decodeSought copies tokens and blocks. The blocks must cover exactly the size bytes from 0.
 func decodeSought(b []byte, n, groups uint32, size uint64, name string) (tokens []uint32, blocks []layout.BlockList, err error) {
 	if int(n) > len(b)/4 {
 		return nil, nil, invalid("%d tokens have %d bytes, the record has %d left", n, uint64(n)*4, len(b))

@@ -9,17 +9,17 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// descriptors are those that a session owns; -1 where there is none.
+// descriptors are those that a session owns; -1 stands for none.
 type descriptors struct {
 	ringC, ringD, sq, cq int
 	sqFile               *os.File   // the daemon's end of sq
 	shut                 sync.Mutex // cq is not closed while it is held
 }
 
-// none says that there is no descriptor yet.
+// none marks all descriptors as absent.
 func (d *descriptors) none() { d.ringC, d.ringD, d.sq, d.cq = -1, -1, -1, -1 }
 
-// make makes the rings, with their first pages there, and the eventfds, and maps the rings.
+// make makes the rings, with their first pages present, and the eventfds, and maps the rings.
 func (d *descriptors) make(g *ring.Geometry) (c, dd []byte, err error) {
 	if d.ringC, err = sys.MemfdCreate("kvpipe-ring-c", int64(g.CBytes), sys.MemfdOptions{}); err != nil {
 		return nil, nil, err
@@ -62,7 +62,7 @@ func (d *descriptors) make(g *ring.Geometry) (c, dd []byte, err error) {
 	return c, dd, err
 }
 
-// closePassed closes what only the client needs.
+// closePassed closes the descriptors that only the client needs.
 func (d *descriptors) closePassed() error {
 	for _, fd := range []*int{&d.ringC, &d.ringD, &d.sq} {
 		if err := sys.Close(*fd); err != nil {
@@ -73,14 +73,14 @@ func (d *descriptors) closePassed() error {
 	return nil
 }
 
-// unblock lets a write to cq go on that a client made block.
+// unblock lets a write to cq go on that the client made block.
 func (d *descriptors) unblock() {
 	d.shut.Lock()
 	defer d.shut.Unlock()
 	_, _ = sys.EventfdDrain(d.cq)
 }
 
-// full says that a write to cq would wait, if the client lets it.
+// full reports whether a write to cq would block, should the client have made it a blocking one.
 func (d *descriptors) full() bool {
 	d.shut.Lock()
 	defer d.shut.Unlock()

@@ -9,19 +9,19 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Closing a descriptor that a client sent can take as long as that likes (see sys.Recv), and so can the end of a connection in which one is
-// queued. It takes a thread, so few do it at a time.
+// Closing a descriptor that a client sent can take as long as the client likes (see sys.Recv). So can closing a
+// connection in which one is queued. Each such close takes a thread, so few run at a time.
 const (
 	maxClosing      = 8    // threads that close what one user sent
 	maxClosingAll   = 256  // all users
-	maxLingering    = 64   // connections of one user that are held up in that, or wait for their turn: beyond, no session opens
+	maxLingering    = 64   // connections of one user in such a close, or waiting for their turn: beyond, no session opens
 	maxLingeringAll = 1024 // all users
 )
 
-// closeWait is how long the server's end waits for them.
+// closeWait is how long Server.Close waits for them.
 const closeWait = time.Second
 
-// exits is where connections end.
+// exits closes connections, and the descriptors that clients sent.
 type exits struct {
 	all chan struct{} // threads
 
@@ -39,7 +39,8 @@ func newExits() *exits {
 	return &exits{all: make(chan struct{}, maxClosingAll), users: map[uint32]*exit{}}
 }
 
-// close closes a connection. Nothing more comes in, so one without descriptors, as of an honest client, waits for nobody.
+// close closes a connection. It shuts it down first, so nothing more comes in. A connection without descriptors in it,
+// such as an honest client's, is closed without waiting.
 func (x *exits) close(conn *net.UnixConn, uid uint32) {
 	_ = sys.Control(conn, sys.Shutdown)
 	if !sys.Laden(conn) {
@@ -49,7 +50,8 @@ func (x *exits) close(conn *net.UnixConn, uid uint32) {
 	x.drop(uid, func() { _ = conn.Close() })
 }
 
-// shut closes descriptors that a user sent. Shared memory, all that an honest client sends, waits for nobody.
+// shut closes descriptors that a user sent. Shared memory, which is all that an honest client sends, is closed without
+// waiting.
 func (x *exits) shut(fds []int, uid uint32) {
 	if !slices.ContainsFunc(fds, func(fd int) bool { _, err := sys.GetSeals(fd); return err != nil }) {
 		sys.CloseAll(fds)
@@ -58,7 +60,7 @@ func (x *exits) shut(fds []int, uid uint32) {
 	x.drop(uid, func() { sys.CloseAll(fds) })
 }
 
-// drop calls f, which closes descriptors of a user, when there is a thread for it.
+// drop calls f, which closes descriptors of a user, once there is a thread for it.
 func (x *exits) drop(uid uint32, f func()) {
 	u := x.enter(uid)
 	defer x.leave(uid, u)
@@ -69,7 +71,7 @@ func (x *exits) drop(uid uint32, f func()) {
 	<-u.turns
 }
 
-// enter counts a connection that may be held up until leave.
+// enter counts a connection that may be held up, until leave.
 func (x *exits) enter(uid uint32) *exit {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,7 +94,7 @@ func (x *exits) leave(uid uint32, u *exit) {
 	}
 }
 
-// crowded says how many of a user's connections linger, and of all, if that is too many.
+// crowded returns how many connections of a user linger, and how many of all, and whether either is too many.
 func (x *exits) crowded(uid uint32) (mine, all int, yes bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// accept listens to a connection. It counts as a session once it has said HELLO.
+// accept takes in a connection. It counts as a session once it has said HELLO.
 func (v *Server) accept(conn *net.UnixConn) {
 	cred, err := sys.PeerCred(conn)
 	v.mu.Lock()
@@ -32,8 +32,8 @@ func (v *Server) accept(conn *net.UnixConn) {
 	})
 }
 
-// greet waits for the first message. Who says nothing is told why the connection is closed. A message that brings descriptors is left
-// where it is: closing them is for the end, which few come to at a time.
+// greet waits for the first message. A client that says nothing is told why its connection is closed. A message that
+// brings descriptors is left unread: they are closed with the connection, by exits, which does few at a time.
 func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 	_, laden, err := sys.Peek(n.conn, buf)
 	v.mu.Lock()
@@ -46,7 +46,7 @@ func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 	if late || err == nil {
 		_ = n.conn.SetDeadline(time.Now().Add(byeTimeout))
 	}
-	if late && spoke(n.conn) { // and has not been heard yet, because the daemon has much to do, or stood still
+	if late && spoke(n.conn) { // it has not been read yet, because the daemon is busy or stood still
 		_, laden, err = sys.Peek(n.conn, buf)
 		late = false
 	}
@@ -54,7 +54,7 @@ func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 	case laden:
 		return message{}, invalid("the first message came with descriptors: must be HELLO (1), with none")
 	case err == nil:
-		return receive(n.conn, buf) // which brings none
+		return receive(n.conn, buf) // there are no descriptors with it
 	case !late:
 		return message{}, err
 	}
@@ -67,7 +67,7 @@ func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 	return message{}, err
 }
 
-// tellCrowd has the log say that connections made room, and who made them.
+// tellCrowd logs that a connection made room, and who had opened it.
 func (v *Server) tellCrowd(by sys.Cred) {
 	v.mu.Lock()
 	news := v.lobby.news(time.Now())
@@ -77,7 +77,7 @@ func (v *Server) tellCrowd(by sys.Cred) {
 	}
 }
 
-// spoke says whether conn has something to read: a message, or its end.
+// spoke reports whether conn has something to read: a message, or its end.
 func spoke(conn *net.UnixConn) (yes bool) {
 	_ = sys.Control(conn, func(fd int) error {
 		yes = sys.WaitSocket(fd, false, 0)
@@ -86,7 +86,7 @@ func spoke(conn *net.UnixConn) (yes bool) {
 	return yes
 }
 
-// enter counts a session, if there is room for it. leave, which can be called again, gives its place away.
+// enter counts a session, if there is room for it. leave gives its place up, and may be called more than once.
 func (v *Server) enter(uid uint32) (leave func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -26,7 +26,7 @@ func (v *Server) handle(n *newcomer) {
 		v.cfg.Log.Debug("connection without HELLO", "pid", cred.PID, "uid", cred.UID, "error", err)
 		return
 	}
-	if sys.HungUp(conn) { // it waited in the service manager's socket for longer than its client did, who comes again
+	if sys.HungUp(conn) { // it waited in the service manager's socket until its client gave up, and the client comes again
 		v.cfg.Log.Debug("connection gave up before it was answered", "pid", cred.PID, "uid", cred.UID)
 		return
 	}
@@ -34,7 +34,7 @@ func (v *Server) handle(n *newcomer) {
 	leave, err := v.enter(cred.UID)
 	if err == nil {
 		if s, err = v.open(conn, cred, m); err != nil {
-			leave() // before the client knows: it may come back at once
+			leave() // before the client is told: it may come back at once
 		}
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (v *Server) handle(n *newcomer) {
 	<-s.parted
 }
 
-// sayRefused has the log say it, and not each time: libraries come again several times a second until they are let in.
+// sayRefused logs a refusal, but not each time: libraries come again several times a second until they are let in.
 func (v *Server) sayRefused(cred sys.Cred, cause transfer.Cause, lacks bool) {
 	if !v.refusals.Due(fmt.Sprint(cred.UID, cause.Reason)) {
 		return
@@ -64,12 +64,12 @@ func (v *Server) sayRefused(cred sys.Cred, cause transfer.Cause, lacks bool) {
 	v.cfg.Log.Log(context.Background(), level, "session refused", "pid", cred.PID, "uid", cred.UID, "reason", cause.Reason.String(), "why", cause.Text)
 }
 
-// open judges a HELLO and makes the session. The client's WELCOME is on its way when it returns.
+// open judges a HELLO and makes the session. When it returns, the client's WELCOME is on its way.
 func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, error) {
 	if m.kind != ring.CtlHello {
 		return nil, invalid("the first message has type %d: must be HELLO (1)", m.kind)
 	}
-	// Versions come first: what else a HELLO has, and how long it is, may be another in each.
+	// Versions come first: what else a HELLO has, and how long it is, may differ between them.
 	var abi struct{ Min, Max uint32 }
 	if _, err := ring.Decode(m.body, &abi, "hello"); err != nil {
 		return nil, invalid("%v", err)
@@ -133,14 +133,14 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	}
 	v.remember(s)
 	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
-	_ = sys.PassRights(conn, true) // older kernels let all
+	_ = sys.PassRights(conn, true) // older kernels always allow it
 	if err := s.welcome(m.seq); err != nil {
 		s.end(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("WELCOME could not be sent: %v", err)})
 	}
 	return s, nil
 }
 
-// ringSizes fills in the defaults and checks what the client asked for.
+// ringSizes fills in defaults and checks the sizes that the client asked for.
 func ringSizes(h *ring.Hello) (ring.Sizes, error) {
 	sizes := ring.Sizes{
 		SQ: defaultTo(h.SQEntries, defaultSQ), CQ: defaultTo(h.CQEntries, defaultCQ),
@@ -169,8 +169,9 @@ func defaultTo(n, def uint32) uint32 {
 	return n
 }
 
-// replace ends the session that the client wants to resume, if this daemon still has it: its process is the same, so its
-// connection is lost only if it says so. Sessions of earlier daemons are opened anew, for who has their secret.
+// replace ends the session that the client wants to resume, if this daemon still has it. The client's process is the
+// same as before, so nothing but this HELLO says that the old connection is lost. A session of an earlier daemon is
+// opened anew for a client that has its secret.
 func (v *Server) replace(h *ring.Hello, who identity) error {
 	old := v.find(transfer.SessionID(h.Session))
 	if h.Session == 0 {
@@ -194,7 +195,8 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 	}
 }
 
-// forgo forgets a session of this daemon whose place nobody takes after all. The daemon after this one may be asked for it.
+// forgo forgets the session of this daemon that a refused client wanted to resume. It keeps it if the refusal is
+// Unavailable: then the client may ask the next daemon for it.
 func (v *Server) forgo(h *ring.Hello, err error) {
 	if id := transfer.SessionID(h.Session); uint32(id>>32) == v.cfg.Epoch && causeOf(err).Reason != transfer.Unavailable {
 		v.state.drop(id)
@@ -202,9 +204,9 @@ func (v *Server) forgo(h *ring.Hello, err error) {
 	}
 }
 
-// admit gives the session its id and its place among the others, in the state, too: those of older instances are not to come back. The
-// machine hears of it before anybody else is admitted: to it, too, the newest instance is the one that came last, and who is a scheduler
-// of before has to know of the workers that came since.
+// admit gives the session its id and its place among the others, also in the state, so that sessions of older instances
+// do not come back. It tells the machine before anybody else is admitted. To the machine, too, the newest instance is
+// the one that came last, and a scheduler that comes back has to hear of the workers that came in the meantime.
 func (v *Server) admit(s *session, h *ring.Hello) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -225,7 +227,7 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	v.next++
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
-	s.apart.Store(v.wary.of(s.who.UID)) // of those that come to be wary of after this, beware finds the sessions
+	s.apart.Store(v.wary.of(s.who.UID)) // if the server becomes wary of its user later, beware finds the session
 	v.change(s, nil, nil)
 	var k roster.Known
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
@@ -234,7 +236,7 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	if s.who.Role == transfer.Worker && !k.Resumed {
 		v.outdate(&s.who)
 	}
-	v.served.Add(1) // it is not draining, so Close has not begun to wait
+	v.served.Add(1) // not draining, so Close has not begun to wait
 	v.cfg.Events(transfer.SessionOpened{
 		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.Had, Resumed: k.Resumed, Changed: k.Changed,
@@ -258,7 +260,7 @@ func (s *session) welcome(seq uint32) error {
 	copy(w.Advertise[:], s.srv.cfg.Advertise)
 	copy(w.Daemon[:], s.srv.cfg.Version)
 	err := s.send(ring.CtlWelcome, seq, ring.Append(nil, &w), s.fds.ringC, s.fds.ringD, s.fds.sq, s.fds.cq)
-	// The client has its own now; ours were only needed to pass them on.
+	// The client has its own copies now; ours were only there to be passed on.
 	return errors.Join(err, s.fds.closePassed())
 }
 

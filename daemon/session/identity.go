@@ -13,12 +13,12 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// identity is who a session is. What the kernel says, and what the client says.
+// identity is who a session is, by what the kernel and the client say.
 type identity struct {
 	PID    int    // 0: not visible from here
-	UID    uint32 //
+	UID    uint32 // of the process that connected
 	Owner  string // uid and cgroup
-	pidfd  int    // -1: not visible; the session's to close
+	pidfd  int    // -1: not visible; the session closes it
 	Engine string
 
 	Instance         string
@@ -52,21 +52,21 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 		return id, unseen(shown(err, !errors.Is(err, syscall.ESRCH)))
 	}
 	if id.pidfd < 0 || cred.PID <= 0 {
-		// Another pid namespace: its cgroup cannot be read, and without a pidfd (they know no namespaces, but are not had from
-		// every kernel) only the end of the connection will tell of its death.
+		// Another pid namespace: its cgroup cannot be read. Pidfds know no namespaces, but not every kernel can give
+		// this one; without it, only the end of the connection will tell of its death.
 		return id, nil
 	}
 	group, err := sys.Cgroup(v.cfg.ProcRoot, cred.PID)
 	alive, e := sys.PidfdAlive(id.pidfd)
 	if alive = alive && e == nil; err == nil && !alive {
-		err = errors.New("the process has ended") // and its pid may be another's
+		err = errors.New("the process has ended") // and its pid may be another process's by now
 	}
 	if err != nil {
 		_ = sys.Close(id.pidfd)
 		return id, unseen(shown(err, alive))
 	}
 	if ring.CheckText([]byte(group), "cgroup") != nil {
-		group = strconv.Quote(group) // the kernel takes any bytes; logs and the state file, which has to give the same again, do not
+		group = strconv.Quote(group) // the kernel allows any bytes; logs and the state file, which must give the same bytes back, do not
 	}
 	id.Owner = fmt.Sprint("uid ", cred.UID, ownerGroup, group)
 	return id, nil
@@ -74,11 +74,12 @@ func (v *Server) identify(conn *net.UnixConn, cred sys.Cred, h *ring.Hello) (id 
 
 const ownerGroup = ", cgroup "
 
-// errHidden: the client lives, and the daemon is not shown it. Its user alone would not tell its engine from others, so it has to wait until it is.
+// errHidden: the client lives, but /proc does not show it to the daemon. Its user alone would not tell its engine from
+// others, so it has to wait until it is shown.
 var errHidden = errors.New("the process runs, but this daemon's /proc does not show it: let the daemon's user see other users' processes " +
 	"(/proc without hidepid=, or with gid= a group of that user; no ProtectProc= in the unit)")
 
-// shown adds that to an error of reading about a process in /proc, where it is why.
+// shown adds errHidden to an error of reading about a process in /proc, if that is the reason.
 func shown(err error, alive bool) error {
 	if alive && !errors.Is(err, sys.ErrForbidden) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
 		return fmt.Errorf("%w: %w", err, errHidden)
@@ -86,7 +87,8 @@ func shown(err error, alive bool) error {
 	return err
 }
 
-// unseen is what a client is told that cannot be looked at: it has ended, unless it is the daemon that lacks something.
+// unseen is the refusal of a client that cannot be looked at: it has ended, unless it is the daemon that lacks
+// something.
 func unseen(err error) error {
 	if lack(err) != "" {
 		return fmt.Errorf("hello: %w", err)

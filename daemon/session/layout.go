@@ -16,8 +16,8 @@ type assembly struct {
 	begun  bool
 }
 
-// takeLayout takes one piece, and reports the layout after the last. A mistake throws all pieces away. The layout that the session has
-// may be set again: who was not answered in time does not know that it has it.
+// takeLayout takes one piece and reports the layout after the last. An error discards all pieces. The session's layout
+// may be set again to the same one: a client that was not answered in time does not know that it is set.
 func (s *session) takeLayout(body []byte) error {
 	if s.who.Role == transfer.Scheduler {
 		return invalid("layout: a scheduler owns no blocks: its workers set layouts")

@@ -10,30 +10,32 @@ import (
 )
 
 const (
-	// maxSilent bounds the connections that have not said HELLO, maxSilentPerUID those of one user. A library says it at once, so nobody
-	// honest is here for long, and who comes is never turned away: another makes room.
+	// maxSilent bounds the connections that have not said HELLO, maxSilentPerUID those of one user. A library says it
+	// at once, so no honest connection is here for long. A newcomer is never turned away: another connection makes
+	// room.
 	maxSilent       = 256
 	maxSilentPerUID = 64
 
-	crowdQuiet = time.Minute // between two records of a crowd
+	crowdQuiet = time.Minute // between two log records of a crowd
 )
 
 // newcomer is a connection that has not said HELLO yet.
 type newcomer struct {
 	conn *net.UnixConn
 	cred sys.Cred
-	out  bool // it made room for another
+	out  bool // it had to make room for another
 }
 
-// lobby has them in the order in which they came. The zero value is empty.
+// lobby has newcomers in the order in which they came. The zero value is empty.
 type lobby struct {
 	list []*newcomer
 	said time.Time // when the log was last told of a crowd
 }
 
-// enter lets one in and returns who makes room for it, if anybody has to: of the user who has most here, of its process that has most, the
-// one that came first. So a process that opens many and says nothing keeps out itself, and where each has one, it is
-// the oldest that is least likely to speak still. Processes that cannot be seen from here, in containers of their own, count for one each.
+// enter lets n in and returns the connection that makes room for it, if one has to: the oldest of the process that has
+// most here, among those of the user who has most. So a process that opens many and says nothing keeps only itself out.
+// Where each process has one, the oldest is least likely to speak still. Processes that cannot be seen from here, in
+// containers of their own, count as one each.
 func (l *lobby) enter(n *newcomer) (out *newcomer) {
 	l.list = append(l.list, n)
 	if len(l.list) <= maxSilentPerUID {
@@ -62,14 +64,14 @@ func (l *lobby) enter(n *newcomer) (out *newcomer) {
 	return out
 }
 
-// leave removes it, if it is still there.
+// leave removes n, if it is still there.
 func (l *lobby) leave(n *newcomer) {
 	if i := slices.Index(l.list, n); i >= 0 {
 		l.list = slices.Delete(l.list, i, i+1)
 	}
 }
 
-// news says whether a crowd is worth a record: whoever makes one does so thousands of times.
+// news reports whether a crowd is worth a log record: a client that makes one does so thousands of times.
 func (l *lobby) news(now time.Time) bool {
 	if !l.said.IsZero() && now.Sub(l.said) < crowdQuiet {
 		return false

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// usualMappings is what the kernel lets a process map unless somebody says otherwise.
+// usualMappings is the kernel's default for vm.max_map_count.
 const usualMappings = 65530
 
-// maxMapped is how many regions may be mapped at a time: half of what a process may map (vm.max_map_count). Where nothing more can be mapped
-// the Go runtime finds no memory for itself and ends the process.
+// maxMapped returns how many regions may be mapped at a time: half of vm.max_map_count, the mappings that a process may
+// have. When nothing more can be mapped, the Go runtime finds no memory for itself and ends the process.
 func maxMapped(procRoot string) int {
 	b, err := os.ReadFile(filepath.Join(procRoot, "sys/vm/max_map_count"))
 	n, bad := strconv.Atoi(strings.TrimSpace(string(b)))

@@ -17,10 +17,11 @@ type message struct {
 	seq  uint32
 	body []byte
 	fds  []int
-	lost error // why it came without its descriptors
+	lost error // why its descriptors are missing
 }
 
-// receive waits for the next message. An error ends the connection; what came with the message is to be closed then, too.
+// receive waits for the next message. An error ends the connection; the caller closes the message's fds in that case,
+// too.
 func receive(conn *net.UnixConn, buf []byte) (message, error) {
 	n, fds, lost := sys.Recv(conn, buf, 1)
 	if lost != nil && !errors.Is(lost, sys.ErrNoDescriptor) {
@@ -48,7 +49,7 @@ func parse(b []byte) (message, error) {
 	return message{kind: h.Type, seq: h.Seq, body: body}, nil
 }
 
-// send sends one message. The caller sees to it that one goroutine sends at a time.
+// send sends one message. The caller makes sure that one goroutine sends at a time.
 func send(conn *net.UnixConn, kind uint16, seq uint32, body []byte, fds ...int) error {
 	b := make([]byte, 0, ctlHeader+len(body))
 	b = ring.Append(b, &ring.Ctl{Magic: ring.Magic, Type: kind, Len: uint32(len(body)), Seq: seq})
@@ -65,7 +66,7 @@ func ackBody(value uint64, c transfer.Cause) []byte {
 	return append(ring.Append(nil, &ring.Ack{Reason: uint32(c.Reason), TextLen: uint32(len(text)), Value: value}), text...)
 }
 
-// clip cuts a text to at most n bytes, and not inside a character.
+// clip cuts a text to at most n bytes, but not inside a character.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

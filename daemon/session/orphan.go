@@ -8,10 +8,11 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// A session whose process died may leave finished offers behind, and a sender's, however it ended, items. Then all of it ends but its memory,
-// of which no more stays than those need, until the driver says that nothing touches it any more.
+// A session whose process died may leave finished offers behind. The session of a sender or owner may leave items
+// behind, however it ended. Then everything of the session ends except the memory that those need. It stays until the
+// driver says that nothing touches it any more.
 
-// SessionOrphaned says what has to stay of a closed session's memory; SessionDrained follows.
+// SessionOrphaned says which part of a closed session's memory has to stay. SessionDrained follows.
 func (v *Server) SessionOrphaned(e transfer.SessionOrphaned) {
 	if s := v.find(e.Session); s != nil {
 		s.orphan.Do(func() {
@@ -21,10 +22,12 @@ func (v *Server) SessionOrphaned(e transfer.SessionOrphaned) {
 	}
 }
 
-// exitWait is how long the end of a process may take after that of its memory and its connection: other descriptors may be slow to close.
+// exitWait is how long the end of a process may take after its memory and its connection are gone: other descriptors
+// may be slow to close.
 const exitWait = 2 * time.Second
 
-// died says whether the session ended because its process did. A client that only closes its connection may write its memory still.
+// died reports whether the session ended because its process did. A client that only closes its connection may still
+// write its memory.
 func (s *session) died() bool {
 	if s.cause.Reason != transfer.PeerGone {
 		return false
@@ -32,11 +35,12 @@ func (s *session) died() bool {
 	p := s.process.Load()
 	switch {
 	case p == nil:
-		return true // its connection is all that there was to see of it
+		return true // its connection is all that could be seen of it
 	case p.gone():
 		return true
 	case s.who.PID > 0:
-		// When it cannot be looked at for want of a descriptor, its end tells: what waits for that has one.
+		// If a lack of descriptors keeps us from looking, wait for its end: the goroutine that watches for it has a
+		// descriptor.
 		if exiting, err := sys.Exiting(s.srv.cfg.ProcRoot, s.who.PID); !exiting && !scarce(err) {
 			return false
 		}
@@ -51,7 +55,7 @@ func (s *session) died() bool {
 	}
 }
 
-// lastProgress is the furthest that the client ever said.
+// lastProgress returns the furthest progress that was seen of the client, up to now.
 func (s *session) lastProgress() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +65,7 @@ func (s *session) lastProgress() uint64 {
 	return s.progress
 }
 
-// leaves says whether somebody still takes what lies in the session's memory.
+// leaves reports whether somebody still takes what lies in the session's memory.
 func (s *session) leaves() bool {
 	select {
 	case <-s.drained:
@@ -78,7 +82,7 @@ func (s *session) leaves() bool {
 	}
 }
 
-// shrink gives back what no offer or item needs that outlives the session.
+// shrink gives back the memory that is needed by no offer or item that outlives the session.
 func (s *session) shrink() {
 	kept, err := s.mem.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
 		for _, lists := range s.keep.Keep {
@@ -99,7 +103,8 @@ func (v *Server) bury(s *session) {
 	v.change(nil, s, s)
 }
 
-// Orphaned returns how many bytes ended sessions left behind for those who take their finished offers, or receive what they had put.
+// Orphaned returns how many bytes ended sessions left behind for those who still take their finished offers or receive
+// their items.
 func (v *Server) Orphaned() (n uint64) {
 	for _, s := range v.sessions.Load().orphans {
 		n += s.mem.Used()
@@ -107,7 +112,7 @@ func (v *Server) Orphaned() (n uint64) {
 	return n
 }
 
-// leaving says that the session ends, or will as soon as it hears that its client is gone.
+// leaving reports whether the session is ending, or will as soon as it notices that its client is gone.
 func (s *session) leaving() bool {
 	select {
 	case <-s.ending:
@@ -117,7 +122,7 @@ func (s *session) leaving() bool {
 	}
 }
 
-// bereft says that the session's process has ended, or is about to.
+// bereft reports whether the session's process has ended or is about to.
 func (s *session) bereft() bool {
 	p := s.process.Load()
 	switch {
@@ -132,8 +137,9 @@ func (s *session) bereft() bool {
 	return exiting
 }
 
-// mourn waits until those sessions of the engine have ended that a new instance is to replace and whose process is gone already: a
-// process that was killed and is back at once may be faster than the news of its death, and what it finished is to outlive it.
+// mourn waits for the end of those sessions of the engine whose process is gone already and which a new instance is to
+// replace. A process that was killed and is back at once may be faster than the news of its death, and what the old one
+// finished has to outlive it.
 func (v *Server) mourn(who identity) {
 	for _, s := range v.all() {
 		if s.who.Engine != who.Engine || s.who.Owner != who.Owner || s.who.Instance == who.Instance {

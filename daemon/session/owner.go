@@ -6,13 +6,14 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// maxMoved is more than a node has engines: only one client that moves itself from cgroup to cgroup has so many.
+// maxMoved is more than a node has engines. Only a client that moves itself from cgroup to cgroup causes so many.
 const maxMoved = 4096
 
-// owner is by which name an engine's owner is known. In a cgroup namespace, as a container has, the kernel says where others' cgroups are from the
-// root of that namespace (/../pod/engine), which for the next daemon's container may be another one. The engine's first session that comes back with
-// its secret tells that the two are one; the name stays the one of before, by which the file has all ranks. Another engine of the same place may have
-// come by then, and is known by the new name: it keeps that.
+// owner returns the name by which an engine's owner is known. In a cgroup namespace, such as a container's, the kernel
+// gives the cgroups of others relative to the root of that namespace (/../pod/engine), and the next daemon's container
+// may have another root. The engine's first session that comes back with its secret shows that the old and the new name
+// mean one owner. The old name stays in use: the file has all ranks under it. If another engine of the same place has
+// come under the new name by then, it keeps that.
 func (st *state) owner(back roster.Return, seen roster.Engine) string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -27,13 +28,14 @@ func (st *state) owner(back roster.Return, seen roster.Engine) string {
 		return seen.Owner
 	}
 	if len(st.moved) >= maxMoved {
-		clear(st.moved) // who is known goes on; a rank that comes new has the name by which it is seen
+		clear(st.moved) // sessions that are known go on; a new rank gets the name by which it is seen
 	}
 	st.moved[seen] = was
 	return was
 }
 
-// oneOwner says whether two names may be of one owner, seen from different cgroups: same user, and beyond what the two places share, same path.
+// oneOwner reports whether two names may mean one owner, seen from different cgroups: the user is the same, and so is
+// the path beyond what the two places share.
 func oneOwner(a, b string) bool {
 	userA, groupA, okA := strings.Cut(a, ownerGroup)
 	userB, groupB, okB := strings.Cut(b, ownerGroup)
@@ -42,7 +44,8 @@ func oneOwner(a, b string) bool {
 	return okA && okB && userA == userB && apart && tailA != "" && tailB != "" && (strings.HasSuffix(tailA, tailB) || strings.HasSuffix(tailB, tailA))
 }
 
-// below is the part of a cgroup's path that lies below a place that is known: all of it where it does not lead up.
+// below returns the part of a cgroup's path below a known place: what follows its leading "/..", or all of it if it has
+// none.
 func below(group string) string {
 	for strings.HasPrefix(group+"/", "/../") {
 		group = group[len("/.."):]

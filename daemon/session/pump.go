@@ -7,11 +7,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Credits. The machine is told of as many credits as the client asked for completion entries, and writes no completion
-// without one. What the session answers by itself (refusals, NOP) is marked in the ring and needs entries beyond those: the ring
-// has twice as many as were asked for. A submission is read only while the completions that are not consumed, and the operations
-// not released, are fewer than those further entries; so the ring never overflows, and a client that collects nothing finds
-// its submission queue full.
+// Credits. The machine gets as many credits as the client asked for completion entries, and writes no completion
+// without one. What the session answers by itself (refusals, NOP) is marked in the ring and uses further entries: the
+// ring has twice as many as the client asked for. A submission is read only while the unconsumed completions and the
+// unreleased operations together are fewer than those further entries. So the ring never overflows, and a client that
+// collects nothing finds its submission queue full.
 
 // batch is how many submissions one turn reads, so that many sessions share a poller fairly.
 const batch = 64
@@ -23,8 +23,8 @@ func (s *session) read() {
 		s.end(transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("submission eventfd: %v", err)})
 		return
 	}
-	// The poller is edge-triggered and each ring is an edge, so the eventfd's count is never read: one system call less on the
-	// way in, and none that the client could make block by changing the open file's flags.
+	// The Go runtime's poller is edge-triggered and each ring is an edge, so the eventfd's count is never read. That
+	// saves a system call on the way in, which the client could make block by changing the open file's flags.
 	wake := func(uintptr) bool { return s.awake() }
 	for {
 		if raw.Read(wake) != nil {
@@ -37,7 +37,7 @@ func (s *session) read() {
 				return
 			}
 			if s.takesNone() {
-				return // or each look at what wakes it would wake it, until the eventfd is closed
+				return // awake would now say true each time, until the eventfd is closed
 			}
 			if n < batch && !stalled {
 				break
@@ -49,14 +49,14 @@ func (s *session) read() {
 	}
 }
 
-// takesNone says that nothing is taken in any more.
+// takesNone reports whether nothing is taken in any more.
 func (s *session) takesNone() bool {
 	s.in.Lock()
 	defer s.in.Unlock()
 	return s.stopped
 }
 
-// awake tells whether there is something to do, and if not, that it is safe to sleep.
+// awake reports whether there is something to do. If not, it is safe to sleep.
 func (s *session) awake() bool {
 	s.checkProgress()
 	s.in.Lock()
@@ -70,7 +70,7 @@ func (s *session) awake() bool {
 	return !s.sq.Arm()
 }
 
-// waitResume waits until completions were consumed; false: the session ends.
+// waitResume waits until completions were consumed. False means that the session ends.
 func (s *session) waitResume() bool {
 	select {
 	case <-s.resume:
@@ -80,7 +80,7 @@ func (s *session) waitResume() bool {
 	}
 }
 
-// pump reads up to batch submissions and returns how many. stalled: completions must be consumed first.
+// pump reads up to batch submissions and returns how many. stalled means that completions must be consumed first.
 func (s *session) pump() (n int, stalled bool) {
 	s.in.Lock()
 	n, stalled = s.pumpLocked()
@@ -117,9 +117,10 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 	return n, false
 }
 
-// readOut reads what a client that is gone, or leaves, had published, and perhaps not rung for any more: to its caller it was submitted. Not
-// more than a full queue, since a child of its may go on writing. What it had still to collect is in the way of nothing now: the machine has
-// all credits back, so that it refuses nothing for want of them.
+// readOut reads what a client that is gone, or leaves, had published, even if it no longer rang: to its caller, that
+// was submitted. It reads no more than a full queue, since a forked child may go on writing. Completions that the
+// client has not collected no longer count: the machine gets all credits back, so that it refuses nothing for want of
+// them.
 func (s *session) readOut() {
 	s.in.Lock()
 	s.mu.Lock()
@@ -150,7 +151,7 @@ func (s *session) violated(err error) {
 	s.end(c)
 }
 
-// admissible tells whether one more submission can be answered whatever it is, or need not be.
+// admissible reports whether one more submission can be answered, whatever it is, or needs no answer.
 func (s *session) admissible() bool {
 	if s.unread {
 		return true
@@ -164,7 +165,7 @@ func (s *session) admissible() bool {
 	return s.cq.Outstanding()+s.running() < s.reserve
 }
 
-// submit passes one submission on, or refuses it. An error is a breach of protocol.
+// submit passes one submission on, or refuses it. An error is a breach of the protocol.
 func (s *session) submit(e *ring.SQE) (err error) {
 	s.count.submissions.Add(1)
 	if e.UserData == 0 || e.UserData>>63 != 0 {
@@ -194,10 +195,10 @@ func (s *session) submit(e *ring.SQE) (err error) {
 		return err
 	}
 	if s.scarce() {
-		s.collect(s.srv.cfg.Queue) // credits first, so that the machine does not refuse for want of those that were given back
+		s.collect(s.srv.cfg.Queue) // first, so that the machine does not refuse for want of credits that were given back
 	}
 	s.mu.Unlock()
-	s.outdated.mu.Lock() // until it is queued: of a worker that comes now the machine hears behind it
+	s.outdated.mu.Lock() // until it is queued: the machine hears of a worker that comes now only after it
 	if s.outdated.has(s.sq.Head()) {
 		transfer.OfBefore(op)
 	}
@@ -206,8 +207,8 @@ func (s *session) submit(e *ring.SQE) (err error) {
 	return nil
 }
 
-// scarce says whether the machine may soon lack credits that the client has given back: an operation takes up to three. While there
-// are plenty nobody looks. The caller holds mu.
+// scarce reports whether the machine may soon lack credits that the client has already given back; an operation takes
+// up to three. While there are plenty, nobody looks. The caller holds mu.
 func (s *session) scarce() bool {
 	out := s.cq.Outstanding()
 	return out > s.reserve/8 || out+3*s.running() > s.reserve/2
@@ -221,7 +222,7 @@ func (b *breach) Error() string { return b.text }
 // accept remembers an operation until it is released. The caller holds mu.
 func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 	if _, double := s.ops[e.UserData]; double {
-		// A refusal would be taken for the end of the other one.
+		// A refusal would be taken for the end of the operation that has this user_data.
 		return &breach{fmt.Sprintf("submission %d: user_data %#x names an operation that is not released yet", s.sq.Head(), e.UserData)}
 	}
 	if op == nil {
@@ -241,8 +242,8 @@ type size uint8
 
 const (
 	large size = iota
-	small      // it acts on another one, and is answered at once unless that waits for its ranks after a restart
-	item       // in a pipe or lookup buffer: those are many, and their completions wait in the machine until there is room
+	small      // it acts on another operation and is answered at once, unless that one waits for its ranks after a restart
+	item       // in a pipe or lookup buffer: there are many, and their completions wait in the machine until there is room
 	numSizes
 )
 
@@ -256,7 +257,7 @@ func counted(op uint8) size {
 	return large
 }
 
-// running counts operations that are not released, but for items. The caller holds mu.
+// running counts the operations that are not released, except items. The caller holds mu.
 func (s *session) running() uint32 { return uint32(s.open[large] + s.open[small]) }
 
 // released forgets an operation. The caller holds mu.
@@ -267,7 +268,7 @@ func (s *session) released(userData uint64) {
 	}
 }
 
-// answerSelf completes a NOP, or refuses. The caller holds in and mu.
+// answerSelf completes a NOP, or a submission that is refused. The caller holds in and mu.
 func (s *session) answerSelf(e *ring.SQE, c transfer.Cause) error {
 	cqe := ring.CQE{UserData: e.UserData, Tag: e.Tag, Status: uint16(transfer.Done)}
 	if c.Reason != transfer.OK {

@@ -10,7 +10,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Refusal is an error that a client gets to see: a reason and a text that names field, value and limit.
+// Refusal is an error that a client sees: a reason, and a text that names field, value and limit.
 type Refusal transfer.Cause
 
 func (r *Refusal) Error() string { return r.Text }
@@ -21,7 +21,7 @@ func refuse(reason transfer.Reason, format string, args ...any) error {
 
 func invalid(format string, args ...any) error { return refuse(transfer.Invalid, format, args...) }
 
-// causeOf is what a client is told about err.
+// causeOf returns what a client is told about err.
 func causeOf(err error) transfer.Cause {
 	var r *Refusal
 	switch {
@@ -29,9 +29,9 @@ func causeOf(err error) transfer.Cause {
 		return transfer.Cause{}
 	case errors.As(err, &r):
 		return transfer.Cause(*r)
-	case scarce(err): // before all that is the client's doing: it may ask again, and comes back after a restart
+	case scarce(err): // first, as this is not the client's doing: it may ask again, and comes back after a restart
 		return transfer.Cause{Reason: transfer.Quota, Text: fmt.Sprintf("%v: the daemon has used up what it may have: %s", err, enough(err))}
-	case errors.Is(err, errHidden), errors.Is(err, sys.ErrForbidden): // nor these, and who mends them restarts no engine
+	case errors.Is(err, errHidden), errors.Is(err, sys.ErrForbidden): // nor are these, and mending them restarts no engine
 		return transfer.Cause{Reason: transfer.Unavailable, Text: err.Error()}
 	case errors.Is(err, memory.ErrQuota):
 		return transfer.Cause{Reason: transfer.Quota, Text: err.Error()}
@@ -43,7 +43,8 @@ func causeOf(err error) transfer.Cause {
 	return transfer.Cause{Reason: transfer.Invalid, Text: err.Error()}
 }
 
-// lack is what keeps this daemon from doing what a client asks, in words for its log; "": an error is not of that kind.
+// lack names what keeps this daemon from doing what a client asks, in words for its log. It returns "" for other
+// errors.
 func lack(err error) string {
 	switch {
 	case scarce(err):
@@ -56,7 +57,7 @@ func lack(err error) string {
 	return ""
 }
 
-// scarce says that something would work if only the daemon had more of what the system gives.
+// scarce reports whether something would work if only the system gave the daemon more.
 func scarce(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENOSPC, sys.ErrUnpolled} {
 		if errors.Is(err, e) {
@@ -66,7 +67,7 @@ func scarce(err error) bool {
 	return false
 }
 
-// enough says what would give it more.
+// enough says what would give the daemon more.
 func enough(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):

@@ -10,17 +10,18 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// removal is a region that the client wants back. Until a request is answered with success it stays mapped and has its name; but from the first one
-// on, also when that is answered TIMEOUT, the machine ends and refuses what uses it: of one to be unregistered for good.
+// removal is a region that the client wants back. The region stays mapped and keeps its name until a request is
+// answered with success. But from the first request on, even if that is answered TIMEOUT, the machine ends and refuses
+// what uses the region; for good if the region is to be unregistered.
 type removal struct {
-	stays   bool // it loses its memory alone
+	stays   bool // it only loses its memory
 	drained bool
 	waiting bool // a request waits
 	seq     uint32
 	timer   *time.Timer
 }
 
-// register maps what came with the message.
+// register maps the memory that came with the message.
 func (s *session) register(m *message) (uint64, error) {
 	var r ring.Register
 	rest, err := ring.Decode(m.body, &r, "register")
@@ -49,7 +50,7 @@ func (s *session) register(m *message) (uint64, error) {
 	return uint64(id), nil
 }
 
-// registerInvalid names a region of a session that comes back without its memory.
+// registerInvalid names a region that a session brings back without its memory.
 func (s *session) registerInvalid(m *message, r *ring.Register) (uint64, error) {
 	if len(m.fds) != 0 {
 		return 0, invalid("register: came with %d descriptors: must be none where the region is invalid", len(m.fds))
@@ -62,8 +63,9 @@ func (s *session) registerInvalid(m *message, r *ring.Register) (uint64, error) 
 	return uint64(id), nil
 }
 
-// takeBack asks the driver to fence a region, to unregister it or (stays) to do without its memory. later: RegionDrained or the
-// timeout answers. A request that waits already is not waited for any more by its client, who asks again: it is what is answered at once.
+// takeBack asks the driver to fence a region, to unregister it or (stays) to take only its memory. later says that
+// RegionDrained or the timeout answers. If an older request still waits, its client has given that up and asked again:
+// the older one is answered at once.
 func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 	name := "unregister"
 	if stays {
@@ -100,7 +102,7 @@ func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 	case stays && !r.stays:
 		s.mu.Unlock()
 		return false, refuse(transfer.Busy, "region %#x is being %s already", u.Region, r.name())
-	case r.stays && !stays: // who wanted that does not wait for it any more
+	case r.stays && !stays: // the client no longer waits for the invalidation
 		r.stays = false
 		defer s.srv.cfg.Events(tell)
 	}
@@ -113,12 +115,12 @@ func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 		}
 		seq := r.seq
 		r.timer = time.AfterFunc(wait, func() { s.removalTimedOut(id, r, seq, wait) })
-	case !older: // else it is being unmapped, and the answer goes to the newest request
+	case !older: // else it is being unmapped, and the newest request gets the answer
 		s.finishRemoval(id, r)
 	}
 	s.mu.Unlock()
 	if older {
-		m.seq = was // who answers is to answer that
+		m.seq = was // the caller answers the older request
 		return false, refuse(transfer.Timeout, "region %#x: another request for it came, which is answered instead", u.Region)
 	}
 	return true, nil
@@ -155,7 +157,8 @@ func (s *session) revalidate(m *message) error {
 	return nil
 }
 
-// thinkAgain forgets an invalidation for which nobody waited until nothing used the region any more. It returns what cannot be forgotten.
+// thinkAgain forgets an invalidation that is drained but for which no request waits any more. It returns a removal that
+// cannot be forgotten, or nil.
 func (s *session) thinkAgain(id layout.RegionID) *removal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +170,8 @@ func (s *session) thinkAgain(id layout.RegionID) *removal {
 	return r
 }
 
-// finishRemoval unmaps and answers, elsewhere: unmapping a large region takes a while, and until then it is being taken back. The caller
-// holds mu.
+// finishRemoval unmaps and answers, in a goroutine: unmapping a large region takes a while, and the region is being
+// taken back until then. The caller holds mu.
 func (s *session) finishRemoval(id layout.RegionID, r *removal) {
 	if r.timer != nil {
 		r.timer.Stop()
@@ -182,7 +185,7 @@ func (s *session) finishRemoval(id layout.RegionID, r *removal) {
 			err = s.mem.Remove(id)
 		}
 		s.mu.Lock()
-		if stays && !r.stays { // meanwhile it is to go altogether
+		if stays && !r.stays { // meanwhile it is to be unregistered
 			s.mu.Unlock()
 			err = s.mem.Remove(id)
 			s.mu.Lock()
@@ -208,7 +211,7 @@ func (s *session) removalTimedOut(id layout.RegionID, r *removal, seq uint32, wa
 		Text: "region is still in use after " + wait.String() + ": its operations are ending, ask again"})
 }
 
-// forgetRemovals stops all waiting; the session has ended.
+// forgetRemovals drops all requests and their timers. The session has ended.
 func (s *session) forgetRemovals() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +223,8 @@ func (s *session) forgetRemovals() {
 	}
 }
 
-// RegionDrained says that nothing touches the region any more: it is unmapped now, and the client's request answered.
+// RegionDrained says that nothing touches the region any more. If a request waits, the region is unmapped now and the
+// request answered; otherwise the next request does that.
 func (v *Server) RegionDrained(e transfer.RegionDrained) {
 	s := v.find(e.Session)
 	if s == nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// registry knows which instance of each engine is the live one. The machine ends the sessions of the older instance.
+// registry knows which instance of each engine is live. The machine ends the sessions of older instances.
 type registry struct{ *roster.Lives[*session] }
 
 func newRegistry() registry { return registry{roster.NewLives[*session]()} }
 
 func (id *identity) engine() roster.Engine { return roster.Engine{Name: id.Engine, Owner: id.Owner} }
 
-// join finds the instance for a new session and counts the session in. One that comes back (resumes) was there before whoever is live now.
+// join finds the instance for a new session and counts the session in. A session that comes back (resumes) was there
+// before the instance that is live now.
 func (r registry) join(s *session, resumes bool) error {
 	if s.who.Role == transfer.Endpoint {
-		return nil // of no instance
+		return nil // it has no instance
 	}
 	name, mates, err := r.Judge(s.who.engine(), s.who.Instance, resumes)
 	if err != nil {
@@ -35,7 +36,7 @@ func (r registry) join(s *session, resumes bool) error {
 	return nil
 }
 
-// occupied says that a session has the place. It may be about to go.
+// occupied says that another session has the place. That one may be about to go.
 type occupied struct {
 	by *session
 	error
@@ -43,7 +44,7 @@ type occupied struct {
 
 func (o *occupied) Unwrap() error { return o.error }
 
-// fits says why a session cannot join the ranks that are there.
+// fits returns why a session cannot join the ranks that are there, or nil.
 func fits(s *session, instance string, mates map[*session]struct{}) error {
 	if s.who.Role != transfer.Worker {
 		return nil
@@ -65,7 +66,7 @@ func fits(s *session, instance string, mates map[*session]struct{}) error {
 	return nil
 }
 
-// leave frees the session's rank. awaited: others of its instance are.
+// leave frees the session's rank. awaited says that other sessions of its instance are still awaited.
 func (r registry) leave(s *session, awaited bool) {
 	if s.who.Role != transfer.Endpoint {
 		r.Leave(s.who.engine(), s.who.Instance, s, awaited)

@@ -6,14 +6,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Awaited is who had sessions with the daemon before this one and is expected back; the machine is to know before anybody comes.
+// Awaited returns who had sessions with the previous daemon and is expected back. The machine has to know before
+// anybody comes.
 func (v *Server) Awaited() transfer.Awaited {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()
 	return v.state.roster.Awaited(transfer.Time(v.cfg.Await))
 }
 
-// awaitReturn forgets, after a while, who did not come back.
+// awaitReturn forgets, after Config.Await, whoever did not come back.
 func (v *Server) awaitReturn() {
 	select {
 	case <-v.gone:
@@ -27,14 +28,15 @@ func (v *Server) awaitReturn() {
 	v.saveState()
 }
 
-// remember writes down a session before its client hears of it.
+// remember writes a session to the state file before its client hears of it.
 func (v *Server) remember(s *session) {
 	if s.who.Role != transfer.Endpoint {
 		v.saveState()
 	}
 }
 
-// dismiss forgets a session, unless it was told to come back, or is back already by another connection. The caller holds mu.
+// dismiss forgets a session, unless it was told to come back or is already back by another connection. The caller holds
+// mu.
 func (v *Server) dismiss(s *session) {
 	if s.cause.Reason != transfer.Unavailable && s.ender != byAnother {
 		v.state.leave(s.id, s.cause.Reason == transfer.PeerGone && !s.dead)

@@ -6,16 +6,16 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// ringMemory accounts for what the rings of sessions may take of the daemon's memory. Few pages of them are there from the start, but the client
-// decides which others come: where its completions have results, and where its records lie that the daemon reads. So all of them
-// count, from HELLO until they are unmapped.
+// ringMemory accounts for the daemon's memory that the rings of sessions may take. Few of their pages exist from the
+// start, but the client decides which others come: where its completions have results, and where the records lie that
+// the daemon reads. So all pages count, from HELLO until they are unmapped.
 type ringMemory struct {
 	mu    sync.Mutex
 	all   uint64
 	owner map[string]uint64
 }
 
-// take accounts for n more bytes of an owner, who may have half of the limit, so that others always find room.
+// take accounts for n more bytes of an owner. One owner may have half of the limit, so that others always find room.
 func (r *ringMemory) take(owner string, n, limit uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *ringMemory) giveBack(owner string, n uint64) {
 	}
 }
 
-// used is what all sessions have.
+// used returns the bytes of all sessions.
 func (r *ringMemory) used() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,12 +41,12 @@ type Server struct {
 	closed    bool
 
 	sessions atomic.Pointer[table] // replaced, never changed
-	unrung   []*session            // completed for since the last Ring; the driver's alone
+	unrung   []*session            // sessions with completions since the last Ring; only the driver uses it
 
 	stop    chan struct{}  // closed by Close
-	forced  chan struct{}  // closed by Close: sessions do not wait for the driver any more
+	forced  chan struct{}  // closed by Close: sessions no longer wait for the driver
 	served  sync.WaitGroup // sessions
-	conns   sync.WaitGroup // connections, which may stay when their sessions are gone
+	conns   sync.WaitGroup // connections, which may outlast their sessions
 	exits   *exits
 	gone    chan struct{}  // closed when all sessions are gone
 	helpers sync.WaitGroup // watch and poller
@@ -54,12 +54,12 @@ type Server struct {
 	busy    *poller        // nil: "event"
 }
 
-// table is who is connected.
+// table holds all sessions.
 type table struct {
 	byID map[transfer.SessionID]*session
 	list []*session // in the order in which they came
 
-	orphans []*session // of which memory is left
+	orphans []*session // ended sessions of which only memory is left
 }
 
 // New returns a server that serves nobody until Serve. End it with Close.
@@ -105,7 +105,8 @@ func New(cfg Config) (*Server, error) {
 	return v, nil
 }
 
-// Serve accepts connections on l, a unix socket, which it takes over, until Close, and then returns nil. It may run for several listeners.
+// Serve accepts connections on l, a unix socket that it takes over, until Close, and then returns nil. It may run for
+// several listeners at once.
 func (v *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	v.mu.Lock()
@@ -116,7 +117,7 @@ func (v *Server) Serve(l net.Listener) error {
 	v.listeners[l] = struct{}{}
 	v.mu.Unlock()
 	if c, ok := l.(syscall.Conn); ok {
-		_ = sys.PassRights(c, false) // nobody but a session has any to send; older kernels let all
+		_ = sys.PassRights(c, false) // only sessions may send descriptors; older kernels cannot refuse them
 	}
 	defer func() {
 		v.mu.Lock()
@@ -132,9 +133,9 @@ func (v *Server) Serve(l net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case errors.Is(err, syscall.ECONNABORTED):
-			// It went while it was queued.
+			// The client went while it was queued.
 		case scarce(err), errors.Is(err, fs.ErrPermission):
-			// It stays queued. Somebody has to go before it can be served, or a security module's policy to change.
+			// It stays queued until somebody goes, or a security module's policy changes.
 			if told.Due() {
 				v.cfg.Log.Warn("connections of clients cannot be accepted", "error", err)
 			}
@@ -155,7 +156,8 @@ func (v *Server) find(id transfer.SessionID) *session { return v.sessions.Load()
 // all returns the sessions; the slice is never changed.
 func (v *Server) all() []*session { return v.sessions.Load().list }
 
-// change replaces the table of sessions: one is added, one removed, of one only memory is left. The caller holds mu.
+// change replaces the table of sessions: it adds add, removes remove, and keeps orphan, of which only memory is left.
+// The caller holds mu.
 func (v *Server) change(add, remove, orphan *session) {
 	next := &table{byID: map[transfer.SessionID]*session{}}
 	for _, s := range v.sessions.Load().orphans {
@@ -184,8 +186,8 @@ func (v *Server) change(add, remove, orphan *session) {
 	v.sessions.Store(next)
 }
 
-// Resolve returns the bytes of a run in a session's region; ok is false when the region is not there or smaller. The bytes
-// stay mapped until SessionDrained or RegionDrained.
+// Resolve returns the bytes of a run in a session's region. ok is false if there is no such region or it is smaller.
+// The bytes stay mapped until SessionDrained or RegionDrained.
 func (v *Server) Resolve(id transfer.SessionID, r plan.Run) (b []byte, ok bool) {
 	s := v.find(id)
 	if s == nil {
@@ -203,14 +205,14 @@ func (v *Server) SetLimits(l Limits) {
 	v.pool.SetLimits(l.memory(v.pool.Limits().Mapped))
 }
 
-// inflight is how many operations a new session may have.
+// inflight returns how many operations a new session may have.
 func (v *Server) inflight() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.limits.Inflight
 }
 
-// ringLimit is what the rings of all sessions may take.
+// ringLimit returns how many bytes the rings of all sessions may take.
 func (v *Server) ringLimit() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -224,7 +226,7 @@ func (v *Server) Drain() {
 	v.draining = true
 }
 
-// EndAll ends all sessions and waits until they are drained, which needs the driver running, or until ctx ends.
+// EndAll ends all sessions and waits until they are drained or ctx ends. Draining needs the driver to run.
 func (v *Server) EndAll(ctx context.Context, cause transfer.Cause) error {
 	v.Drain()
 	all := v.all()
@@ -241,9 +243,9 @@ func (v *Server) EndAll(ctx context.Context, cause transfer.Cause) error {
 	return nil
 }
 
-// Close stops serving and unmaps everything, without waiting for the driver: call it when no transport touches any memory
-// and no other method is being called. It returns when all goroutines have ended, but those that close what clients sent and are held up in
-// that for longer than closeWait. Closing again does nothing.
+// Close stops serving and unmaps everything, without waiting for the driver: call it when no transport touches any
+// memory and no other method is being called. It returns when all goroutines have ended; for those that are held up in
+// closing what clients sent, it waits at most closeWait. Closing again does nothing.
 func (v *Server) Close() error {
 	v.mu.Lock()
 	if v.closed {

@@ -21,7 +21,7 @@ type session struct {
 	srv     *Server
 	log     *slog.Logger
 	conn    *net.UnixConn
-	out     sync.Mutex              // who sends on conn
+	out     sync.Mutex              // held to send on conn
 	process atomic.Pointer[process] // nil: not visible
 	count   counters
 
@@ -31,9 +31,9 @@ type session struct {
 	secret   [32]byte
 	abi      uint32 // of the ring protocol, as agreed
 	since    time.Time
-	credits  int    // completions that the machine may owe
-	reserve  uint32 // further completions: refusals and NOPs
-	inflight int    // most operations that are not released
+	credits  int    // completions that the machine may owe at a time
+	reserve  uint32 // further completions, for refusals and NOPs
+	inflight int    // most unreleased operations
 
 	// What it has.
 	mem      *memory.Space
@@ -41,26 +41,26 @@ type session struct {
 	fds      descriptors
 	ringC    []byte
 	ringD    []byte
-	charged  uint64 // for the rings
+	charged  uint64 // bytes accounted for the rings
 
 	in      sync.Mutex // the submission ring and all up to the next blank line
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
 
-	outdated outdated // submissions
+	outdated outdated // submissions about earlier processes
 
 	mu       sync.Mutex // the completion ring and all up to the next blank line
 	cq       *ring.Completions
 	words    *ring.Words
 	layers   *ring.Layers
 	ops      map[uint64]size // user_data of operations that are not released
-	open     [numSizes]int   // of them
+	open     [numSizes]int   // how many of each size
 	result   []byte          // scratch
 	progress uint64          // furthest seen
 	wanted   bool            // the machine has no credit left
 	unrung   bool            // in the server's list of that name
-	unread   bool            // its client is gone: nobody collects what it is answered; changed under both locks
+	unread   bool            // the client is gone and collects nothing more; changed under both locks
 	gone     bool            // unmapped; changed under both locks
 	removals map[layout.RegionID]*removal
 	jobs     sync.WaitGroup // goroutines that answer late
@@ -68,59 +68,59 @@ type session struct {
 	// What the watch looks after.
 	watched atomic.Uint64 // the progress that the driver waits for
 	stalled atomic.Bool   // the ring is not read until completions are consumed
-	resume  chan struct{} // they were
-	eager   atomic.Bool   // pressed, for a short time so far
+	resume  chan struct{} // they have been consumed
+	eager   atomic.Bool   // pressed, but not for long yet
 	waiting atomic.Int64  // since when it is watched, stalled or eager
-	ringing atomic.Int64  // when the write that wakes the client began, 0: none
-	rang    int64         // what the watch saw last of ringing
-	ticked  uint64        // what it had done at the watch's last look
+	ringing atomic.Int64  // when the wake-up that is under way began; 0: none is
+	rang    int64         // ringing, at the watch's last look
+	ticked  uint64        // submissions and completions, at the watch's last look
 
-	apart atomic.Bool   // whether a goroutine wakes the client
-	bell  chan struct{} // has it do so
-	woken chan struct{} // closed when it is over; nil: it has not begun
+	apart atomic.Bool   // a goroutine of its own wakes the client
+	bell  chan struct{} // makes that goroutine do so
+	woken chan struct{} // closed when it has ended; nil: it was not started
 
 	// Control messages.
 	coming  assembly       // a layout's pieces so far
 	layout  *layout.Layout // nil: not set yet; both belong to the control goroutine
 	hearing sync.Mutex     // held while a control message is worked off
-	last    chan *message  // what listen ended with
-	deaf    bool           // nothing is worked off any more
+	last    chan *message  // what control returned
+	deaf    bool           // control messages are no longer handled
 
-	// The end. Its channels are closed in this order, each at most once; run does what stands between them:
+	// The end. Its channels are closed in this order, each at most once. run does what stands between them:
 	//
 	//	ending        by end, whoever calls it first
-	//	  |           the last control message is waited for, or no more are worked off (deaf); what was published is read out if it
-	//	  |           outlives the session (unread); no more is taken in (stopped, also since a breach of protocol); whether the
-	//	  |           process is dead is found out; the client hears of the end; SessionClosed is reported
+	//	  |           wait for the last control message, or handle no more of them (deaf); read out what was published, if that
+	//	  |           outlives the session (unread); take nothing in any more (stopped; a breach of protocol stops at once); find
+	//	  |           out whether the process is dead; tell the client of the end; report SessionClosed
 	//	left          by Server.leave
-	//	  |           the driver closes one of the next two, perhaps before left; when the server is closed neither is waited for
+	//	  |           the driver closes one of the next two, perhaps before left; once the server is closed, neither is waited for
 	//	  +-- drained    by SessionDrained
-	//	  +-- orphaned   by SessionOrphaned, and drained follows, last of all perhaps
-	//	  |           the rings are unmapped (gone); the memory too, or with orphaned alone all but keep; the client's BYE is answered
+	//	  +-- orphaned   by SessionOrphaned; drained follows, perhaps last of all
+	//	  |           unmap the rings (gone), and the memory, or with orphaned alone all but keep; answer the client's BYE
 	//	over
-	//	parted        after which rest waits for drained, if only orphaned is closed, and gives the memory back
+	//	parted        after which, if only orphaned is closed, rest waits for drained and gives the memory back
 	endOnce  sync.Once
 	ender    ender // both are set before ending is closed
 	cause    transfer.Cause
 	ending   chan struct{}
-	dead     bool          // its process is gone; set before it leaves
+	dead     bool          // the process is gone; set before left is closed
 	left     chan struct{} // its rank is free again
 	drain    sync.Once
 	drained  chan struct{} // the driver says that nothing touches its memory
 	orphan   sync.Once
 	orphaned chan struct{}            // the driver says that only keep has to stay
 	keep     transfer.SessionOrphaned // set before orphaned is closed
-	over     chan struct{}            // everything is unmapped and closed, but what the dead leave behind
+	over     chan struct{}            // everything is unmapped and closed, except what the dead leave behind
 	parted   chan struct{}            // nobody needs the connection any more
-	ended    time.Time                // under the table's lock, when it has left only memory
+	ended    time.Time                // when only memory was left; under the table's lock
 }
 
-// counters are read by Snapshot while others count.
+// counters are read by Sessions while others count.
 type counters struct {
 	submissions, refusals, completions, wakeups, rings, control atomic.Uint64
 }
 
-// newSession makes the rings and all else that a session needs. It takes over who's pidfd in every case.
+// newSession makes the rings and whatever else a session needs. It takes over who.pidfd in every case.
 func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) (*session, error) {
 	s := &session{
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
@@ -131,7 +131,8 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 		parted: make(chan struct{}), last: make(chan *message, 1),
 	}
 	s.fds.none()
-	// Before anybody hears of the session: who could not be watched is refused, and may ask again as who it was.
+	// First, before anybody hears of the session: a client that cannot be watched is refused, and may ask again as who
+	// it was.
 	alive, err := openProcess(who.pidfd)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) 
 	if alive != nil {
 		s.process.Store(alive)
 	}
-	// The daemon may write as much by itself as the machine may: see pump.go.
+	// The session may write as many completions by itself as the machine may: see pump.go.
 	sizes.CQ *= 2
 	if err := s.makeRings(sizes); err != nil {
 		s.discard()
@@ -171,16 +172,16 @@ func (s *session) makeRings(sizes ring.Sizes) (err error) {
 	return nil
 }
 
-// ender is who ends a session, where that alone decides something.
+// ender is who ended a session, where that makes a difference.
 type ender uint8
 
 const (
-	byOther   ender = iota // all else
+	byOther   ender = iota // anybody else
 	byOwner                // the client, with its BYE
 	byAnother              // another connection, which resumes it
 )
 
-// end makes the session end, once: the first cause counts. It does not block.
+// end ends the session. Only the first call and its cause count. It does not block.
 func (s *session) end(cause transfer.Cause) { s.endBy(byOther, cause) }
 
 func (s *session) endBy(who ender, cause transfer.Cause) {
@@ -194,7 +195,7 @@ func (s *session) endBy(who ender, cause transfer.Cause) {
 // past is a deadline that wakes whoever waits.
 var past = time.Unix(1, 0)
 
-// run is the life of an opened session. leave is called once another may take its place.
+// run is the life of an opened session. It calls leave once another session may take its place.
 func (s *session) run(leave func()) {
 	var helpers sync.WaitGroup
 	helpers.Go(s.read)
@@ -215,7 +216,7 @@ func (s *session) run(leave func()) {
 	alive.stop()
 	s.say()
 	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause, Died: died, Progress: s.lastProgress()})
-	s.srv.leave(s) // whoever takes its place comes after its end
+	s.srv.leave(s) // a successor comes only after its end
 	s.log.Info("session closed", "reason", s.cause.Reason.String(), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
 
 	select {
@@ -237,7 +238,7 @@ func (s *session) run(leave func()) {
 	}
 	s.mem.Close()
 	s.srv.forget(s)
-	leave() // before the client knows: it may come back at once
+	leave() // before the client is told: it may come back at once
 	s.answerBye(bye)
 	close(s.over)
 	close(s.parted)
@@ -251,12 +252,13 @@ func (s *session) answerBye(bye *message) {
 	}
 }
 
-// sentLast says that what the client had published outlives it: it died, or closed its end of a pipe or buffer, whose items are received still.
+// sentLast reports whether what the client had published outlives it: it died, or it closed its end of a pipe or lookup
+// buffer, whose items can still be received.
 func (s *session) sentLast() bool {
 	return s.cause.Reason == transfer.PeerGone || s.who.Role == transfer.Endpoint && s.ender == byOwner
 }
 
-// stopTaking ends the reading of submissions; none is reported after it.
+// stopTaking ends the reading of submissions. None is reported after it.
 func (s *session) stopTaking() {
 	s.in.Lock()
 	s.stopped = true
@@ -264,7 +266,7 @@ func (s *session) stopTaking() {
 	_ = s.fds.sqFile.Close() // wakes the reader
 }
 
-// say tells the client that its session has ended, unless it asked for that.
+// say tells the client that its session has ended: in the rings, and by a BYE unless the client sent one.
 func (s *session) say() {
 	s.mu.Lock()
 	s.words.Close(uint32(s.cause.Reason))
@@ -279,7 +281,7 @@ func (s *session) say() {
 	_ = send(s.conn, ring.CtlBye, 0, ackBody(0, s.cause))
 }
 
-// rest waits until nobody takes what the session left behind.
+// rest gives the memory back once nobody takes what the session left behind.
 func (s *session) rest() {
 	close(s.parted)
 	select {
@@ -291,7 +293,7 @@ func (s *session) rest() {
 	s.log.Debug("memory of an ended session given back", "age", time.Since(s.ended).Round(time.Millisecond))
 }
 
-// unmap ends everything that the daemon shares with the client, but the memory that it registered.
+// unmap ends all that the daemon shares with the client, except the memory that the client registered.
 func (s *session) unmap() {
 	s.in.Lock()
 	s.mu.Lock()
@@ -303,7 +305,7 @@ func (s *session) unmap() {
 	s.discard()
 }
 
-// discard frees what a session that is not served holds.
+// discard frees the descriptors and rings of a session that is not, or no longer, served.
 func (s *session) discard() {
 	s.fds.close()
 	if p := s.process.Load(); p != nil {
@@ -334,14 +336,15 @@ func (v *Server) forget(s *session) {
 	v.change(nil, s, nil)
 }
 
-// SessionDrained says that nothing touches the session's memory: it is unmapped now, and the client's BYE answered.
+// SessionDrained says that nothing touches the session's memory any more. The memory is unmapped now, and the client's
+// BYE is answered.
 func (v *Server) SessionDrained(id transfer.SessionID) {
 	if s := v.find(id); s != nil {
 		s.drain.Do(func() { close(s.drained) })
 	}
 }
 
-// EndSession ends a session with a reason that its client gets to see; SessionClosed follows.
+// EndSession ends a session with a reason that its client sees. SessionClosed follows.
 func (v *Server) EndSession(e transfer.EndSession) {
 	if s := v.find(e.Session); s != nil {
 		s.end(e.Cause)

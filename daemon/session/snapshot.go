@@ -25,12 +25,12 @@ type Info struct {
 	Pinned   uint64
 	Regions  []memory.Info
 	Open     int    // operations not released
-	Inflight int    // the most of them
+	Inflight int    // the most that Open may be
 	Progress uint64 // furthest seen, while it was waited for
 	SQHead   uint32 // submissions read, modulo 2^32
 	CQTail   uint32 // completions written, modulo 2^32
-	Unread   uint32 // completions not consumed
-	CQ       uint32 // of them and those reserved, the most that there may be
+	Unread   uint32 // completions that are not consumed
+	CQ       uint32 // the most that Unread and the completions reserved by the machine may be together
 
 	Submissions, Refusals, Completions uint64
 	Wakeups                            uint64 // times the reader was woken
@@ -47,13 +47,13 @@ func (v *Server) Sessions() []Info {
 	return all
 }
 
-// Usage is what clients use of the limits that hold for all of them.
+// Usage is what clients use of the limits that apply to all of them together.
 type Usage struct {
 	Limits   Limits
 	Sessions int
-	OneUser  int    // sessions of the user who has most
+	OneUser  int    // sessions of the user that has most
 	Pinned   uint64 // bytes registered by all
-	Rings    uint64 // bytes that the rings of all may take
+	Rings    uint64 // bytes that the rings of all sessions may take
 }
 
 // Usage returns what is used.

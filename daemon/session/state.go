@@ -10,25 +10,25 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// state is what outlives the daemon: who has sessions. It lies in a file that is replaced as a whole, before a client hears that its session
-// is open.
+// state is what outlives the daemon: who has sessions. It lies in a file that is replaced as a whole, before a client
+// hears that its session is open.
 type state struct {
 	path string // "": nothing is kept
 
 	mu      sync.Mutex
 	roster  *roster.Roster
 	changes uint64
-	moved   map[roster.Engine]string // engines' owners, as the daemon before knew them, by how this one sees them
+	moved   map[roster.Engine]string // by engine as this daemon sees it: the owner's name that the previous daemon used
 
 	write   sync.Mutex // one at a time
-	written uint64     // changes that are in the file
+	written uint64     // how many changes are in the file
 }
 
 func newState(path string) *state {
 	return &state{path: path, roster: roster.New(), moved: map[roster.Engine]string{}}
 }
 
-// change does something to the roster, and counts that it changed.
+// change lets do work on the roster, and counts a change if do reports one.
 func (st *state) change(do func(*roster.Roster) (changed bool)) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -37,7 +37,7 @@ func (st *state) change(do func(*roster.Roster) (changed bool)) {
 	}
 }
 
-// put notes a session. It returns what was known of it.
+// put notes a session and returns what was known of it.
 func (st *state) put(s *session, back roster.Return, past []string) (k roster.Known) {
 	sum := proofOf(&s.secret)
 	st.change(func(r *roster.Roster) bool {
@@ -49,7 +49,7 @@ func (st *state) put(s *session, back roster.Return, past []string) (k roster.Kn
 	return k
 }
 
-// another is for each session that was put, after the machine was told of it.
+// another must be called for each session that was put, after the machine was told of it.
 func (st *state) another(who *identity, k roster.Known) {
 	st.change(func(r *roster.Roster) bool {
 		e := who.entry()
@@ -57,12 +57,12 @@ func (st *state) another(who *identity, k roster.Known) {
 	})
 }
 
-// hasLayout notes that a session comes back with one.
+// hasLayout notes that the session has a layout, and so will bring one when it comes back.
 func (st *state) hasLayout(id transfer.SessionID) {
 	st.change(func(r *roster.Roster) bool { return r.HasLayout(id) })
 }
 
-// leave is for a session that is over. again: it lost its connection alone.
+// leave notes that a session is over. again says that it only lost its connection.
 func (st *state) leave(id transfer.SessionID, again bool) {
 	st.change(func(r *roster.Roster) bool { return r.Leave(id, again) })
 }
@@ -72,17 +72,17 @@ func (st *state) drop(id transfer.SessionID) {
 	st.change(func(r *roster.Roster) bool { return r.Drop(id) })
 }
 
-// giveUp forgets who is not back by now.
+// giveUp forgets whoever is not back by now.
 func (st *state) giveUp() { st.change((*roster.Roster).GiveUp) }
 
-// away lists who is not back yet, in the order in which they came.
+// away lists the sessions that are not back yet, in the order in which they came.
 func (st *state) away() []roster.Session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.roster.Away()
 }
 
-// kept says whether a client that comes back has to leave its rank to somebody else who does.
+// kept reports whether a client that comes back has to leave its rank to one that came after it and is awaited, too.
 func (st *state) kept(s *session, back roster.Return) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -90,7 +90,7 @@ func (st *state) kept(s *session, back roster.Return) bool {
 	return st.roster.Kept(&e, back)
 }
 
-// heir finds the session as which one of before came back.
+// heir returns this daemon's session as which an earlier one came back, or nil.
 func (st *state) heir(back roster.Return) *session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -98,14 +98,14 @@ func (st *state) heir(back roster.Return) *session {
 	return s
 }
 
-// awaits says whether others of somebody's instance are not back yet.
+// awaits reports whether other sessions of that instance are not back yet.
 func (st *state) awaits(who *identity) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.roster.Awaits(who.engine(), who.Instance)
 }
 
-// mayResume judges who wants to come back. A session that is not known is a new one.
+// mayResume judges whether a client may come back as an earlier session. One that is not known counts as new.
 func (st *state) mayResume(back roster.Return, who *identity) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -115,15 +115,15 @@ func (st *state) mayResume(back roster.Return, who *identity) error {
 	return nil
 }
 
-// entry is who is connected, as it is remembered.
+// entry returns the session as the roster remembers it.
 func (id *identity) entry() roster.Session {
 	return roster.Session{Engine: id.Engine, Instance: id.Instance, Owner: id.Owner, Role: id.Role, Rank: id.Rank}
 }
 
-// Submitted is what the roster asks.
+// Submitted tells the roster whether the session has submitted anything.
 func (s *session) Submitted() bool { return s.count.submissions.Load() > 0 || s.outdated.some.Load() }
 
-// back is what a HELLO says of the session that it resumes.
+// back returns what a HELLO says of the session that it resumes.
 func back(h *ring.Hello) roster.Return {
 	return roster.Return{ID: transfer.SessionID(h.Session), Proof: proofOf(&h.Secret)}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-const maxStateBytes = 64 << 20 // more than clients can make it, within the default limits of sessions
+const maxStateBytes = 64 << 20 // more than clients can make it grow to, within the default limits of sessions
 
-// loadState reads what the daemon before left. A file that makes no sense is set aside and named in the error; the state is usable all
-// the same. There is none where the daemon lacks what it takes to read the file.
+// loadState reads what the previous daemon left. A file that makes no sense is set aside and named in the error; the
+// state is usable all the same. The state is nil if the daemon lacks the resources to read the file.
 func loadState(path string) (*state, error) {
 	st := newState(path)
 	if path == "" {
@@ -28,7 +28,7 @@ func loadState(path string) (*state, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return st, nil
-	case scarce(err): // it is as good as before, and who has more room reads it
+	case scarce(err): // the file is as good as before: a daemon with more resources can read it
 		return nil, fmt.Errorf("state %s: %w", path, err)
 	case err != nil:
 		aside := path + ".broken"
@@ -53,7 +53,7 @@ func readState(path string) (*roster.File, error) {
 	return parseState(b)
 }
 
-// parseState leaves out who does not come back to this daemon: ends of pipes, and roles of a later version.
+// parseState leaves out sessions that do not come back to this daemon: ends of pipes, and roles of a later version.
 func parseState(b []byte) (*roster.File, error) {
 	f := &roster.File{}
 	if err := json.Unmarshal(b, f); err != nil {
@@ -76,7 +76,7 @@ func parseState(b []byte) (*roster.File, error) {
 	return f, nil
 }
 
-// plausible says why no HELLO can have made it that session: nobody else could come back as it.
+// plausible returns why no HELLO can have made the session, or nil. Nobody could come back as an implausible one.
 func plausible(r *roster.Session) error {
 	var h ring.Hello
 	for _, n := range []struct {
@@ -104,8 +104,8 @@ func plausible(r *roster.Session) error {
 	return nil
 }
 
-// save brings the file up to date. Of many that ask at once one writes for all. It is not synced: it has to outlive the daemon, not the
-// machine, with which all sessions end.
+// save brings the file up to date. Of many callers at once, one writes for all. The file is not synced: it has to
+// outlive the daemon, not the machine, with which all sessions end.
 func (st *state) save() error {
 	if st.path == "" {
 		return nil
@@ -123,8 +123,9 @@ func (st *state) save() error {
 		return fmt.Errorf("state: %w", err)
 	}
 	err = st.replace(b)
-	// A file of the daemon before is worse than none: by it the places of those who are back are kept from themselves, under their new names,
-	// after another restart. One that is removed makes room, too. One of this daemon stays: it lacks what changed since, and no more.
+	// A file of the previous daemon is worse than none: after another restart it would keep clients that are back under
+	// new names from their own places. Removing it also makes room. A file of this daemon stays: it only lacks the
+	// latest changes.
 	if err != nil && st.written == 0 && os.Remove(st.path) == nil {
 		err = st.replace(b)
 	}
@@ -147,7 +148,7 @@ func (st *state) replace(b []byte) error {
 	return err
 }
 
-// encode returns the file, and how many changes are in it.
+// encode returns the file's contents and how many changes are in them.
 func (st *state) encode() (b []byte, changes uint64, err error) {
 	st.mu.Lock()
 	f, changes := st.roster.File(), st.changes

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	slowWatch = 250 * time.Millisecond // heartbeat; credits of sessions that are told little; clients that block
-	idleWatch = 500 * time.Millisecond // the same when no session has done anything for a while
-	restWatch = time.Second            // the same when there is nothing that a client has not collected either
-	fastWatch = 200 * time.Microsecond // at first, while somebody waits for a word that nobody rings about
-	lazyWatch = 5 * time.Millisecond   // in the end
+	slowWatch = 250 * time.Millisecond // for heartbeats, credits of sessions with little traffic, and clients that block
+	idleWatch = 500 * time.Millisecond // the same, when no session has done anything for a while
+	restWatch = time.Second            // the same, when clients have also collected everything
+	fastWatch = 200 * time.Microsecond // at first, while somebody waits for a word that nobody rings for
+	lazyWatch = 5 * time.Millisecond   // at last, after a long wait
 	eagerness = 100 * time.Millisecond // how long a client that does not collect is looked at often
 	ringWatch = 5 * time.Millisecond   // when to look again at a wake-up that was under way
 )
 
-// WatchProgress reports the session's progress, once, when it has reached Value; 0: no longer.
+// WatchProgress asks for one report of the session's progress, once it has reached Value. 0 withdraws that.
 func (v *Server) WatchProgress(e transfer.WatchProgress) {
 	s := v.find(e.Session)
 	if s == nil {
@@ -30,9 +30,10 @@ func (v *Server) WatchProgress(e transfer.WatchProgress) {
 		s.words.WaitProgress(e.Value)
 	}
 	s.mu.Unlock()
-	// The client stores its progress, then looks at what is waited for; here it is the other way round.
+	// The client stores its progress, then reads what is waited for. Here it is the other way round, so one of the two
+	// sees the other.
 	if s.checkProgress(); s.watched.Load() != 0 {
-		v.look() // a stream's write rings nothing
+		v.look() // progress that a stream writes rings nothing
 	}
 }
 
@@ -45,7 +46,7 @@ func (s *session) checkProgress() {
 	}
 }
 
-// checkProgressLocked needs mu.
+// checkProgressLocked is checkProgress for callers that hold mu.
 func (s *session) checkProgressLocked() {
 	want := s.watched.Load()
 	if s.gone || want == 0 {
@@ -56,7 +57,7 @@ func (s *session) checkProgressLocked() {
 		s.end(transfer.Cause{Reason: transfer.Invalid, Text: err.Error()})
 		return
 	}
-	s.progress = max(s.progress, now) // never moving back
+	s.progress = max(s.progress, now) // it never moves back
 	if s.progress >= want {
 		s.watched.Store(0)
 		s.words.WaitProgress(0)
@@ -64,7 +65,7 @@ func (s *session) checkProgressLocked() {
 	}
 }
 
-// look makes the watch look often until nobody needs it.
+// look has the watch look often until nobody needs it.
 func (v *Server) look() {
 	select {
 	case v.poke <- struct{}{}:
@@ -72,8 +73,8 @@ func (v *Server) look() {
 	}
 }
 
-// watch does what no client rings for. It is what frees whoever a client blocks, so it never waits for a session's lock: who has that
-// may be the one that is blocked.
+// watch does what no client rings for. It also frees whoever a client blocks, so it never waits for a session's lock:
+// the holder may be the one that is blocked.
 func (v *Server) watch() {
 	var still stall
 	slow := time.NewTimer(still.expect(time.Now(), slowWatch))
@@ -111,7 +112,7 @@ func (v *Server) watch() {
 	}
 }
 
-// soon is a timer that is only ever brought forward: what is asked for again and again still comes.
+// soon is a timer that is only ever brought forward, so that asking again and again does not put it off.
 type soon struct {
 	*time.Timer
 	due time.Time // zero: it is not set
@@ -130,13 +131,13 @@ func (t *soon) in(d time.Duration) {
 	}
 }
 
-// age is how long the server has been there.
+// age returns how long the server has existed.
 func (v *Server) age() time.Duration { return time.Since(v.start) }
 
-// beat is the daemon's monotonic time in milliseconds.
+// beat returns the daemon's monotonic time in milliseconds, never 0.
 func (v *Server) beat() uint64 { return uint64(v.age().Milliseconds()) + 1 }
 
-// tick is for every session, a few times a second, and says when to come again.
+// tick looks after a session, a few times a second, and returns when to come again.
 func (s *session) tick() (again time.Duration) {
 	switch began := s.ringing.Load(); {
 	case began == 0 || began != s.rang:
@@ -168,8 +169,8 @@ func (s *session) tick() (again time.Duration) {
 	return again
 }
 
-// glance looks at a session that waits for something, and says when to look again: after a sixteenth of the time that it has waited
-// already, so that a long wait costs little and a short one loses little. 0: it does not wait any more.
+// glance looks at a session that waits for something and returns when to look again, or 0 if it no longer waits. The
+// pause is a sixteenth of the time waited so far: a long wait costs little, and a short one loses little.
 func (s *session) glance() time.Duration {
 	if s.watched.Load() == 0 && !s.stalled.Load() && !s.eager.Load() {
 		return 0
@@ -186,7 +187,7 @@ func (s *session) glance() time.Duration {
 	s.checkProgressLocked()
 	if s.eager.Load() || s.stalled.Load() {
 		if before := s.cq.Outstanding(); s.lookAtCredits() < before {
-			s.waiting.Store(int64(s.srv.age())) // it is at it
+			s.waiting.Store(int64(s.srv.age())) // the client is collecting
 		}
 		s.eager.Store(s.pressed() && waited < eagerness)
 	}

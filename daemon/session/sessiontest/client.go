@@ -22,8 +22,8 @@ type Options struct {
 	SQ, CQ, Records, Layers          uint32
 	Session                          uint64
 	Secret                           [32]byte
-	Timeout                          time.Duration     // of each request; 0: 10 s
-	Hello                            func(*ring.Hello) // last change to what is sent
+	Timeout                          time.Duration     // of each request; 0: 1 min
+	Hello                            func(*ring.Hello) // changes what is sent, last of all
 }
 
 // Client is a session as the client sees it.
@@ -45,7 +45,7 @@ type Client struct {
 	buf          []byte
 }
 
-// Bytes is ring_c, which the client may write as it likes.
+// Bytes returns ring_c, which the client may write as it likes.
 func (c *Client) Bytes() []byte { return c.ringC }
 
 // Error is what the daemon answered.
@@ -53,7 +53,7 @@ type Error struct{ transfer.Cause }
 
 func (e *Error) Error() string { return fmt.Sprintf("reason %d: %s", e.Reason, e.Text) }
 
-// Reason returns why the daemon refused, OK when err is nil, and 0xffff when err is not the daemon's.
+// Reason returns why the daemon refused: OK if err is nil, 0xffff if err is not the daemon's.
 func Reason(err error) transfer.Reason {
 	var e *Error
 	switch {
@@ -76,7 +76,7 @@ func Dial(path string, o Options) (*Client, error) {
 	return Hello(conn, o)
 }
 
-// Hello opens a session on a connection to the daemon, which it takes over.
+// Hello opens a session on conn, a connection to the daemon that it takes over.
 func Hello(conn *net.UnixConn, o Options) (*Client, error) {
 	c := newClient(conn, cmp.Or(o.Timeout, time.Minute))
 	if err := c.hello(o); err != nil {
@@ -115,9 +115,9 @@ func (c *Client) hello(o Options) error {
 	return c.adopt(fds)
 }
 
-// adopt maps the rings: ring_d read-only, as it cannot be mapped otherwise.
+// adopt maps the rings, ring_d read-only, and checks that the daemon has sealed ring_d against other mappings.
 func (c *Client) adopt(fds []int) (err error) {
-	c.RingC, c.ringDFD, c.sq, c.CQEvent = fds[0], fds[1], fds[2], fds[3] // the last lives as long as cq
+	c.RingC, c.ringDFD, c.sq, c.CQEvent = fds[0], fds[1], fds[2], fds[3] // CQEvent lives as long as cq
 	if c.cq, err = sys.PollFile(fds[3], "cq"); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (c *Completion) Cause() transfer.Cause {
 	return transfer.Cause{Reason: transfer.Reason(c.Reason), Text: c.Text}
 }
 
-// More tells whether RELEASED follows.
+// More reports whether RELEASED follows.
 func (c *Completion) More() bool { return c.Flags&ring.FlagMore != 0 }
 
 // Submit submits an operation (nil: NOP) and returns its user_data.
@@ -97,7 +97,7 @@ func (c *Client) Wait() (*Completion, error) {
 	return c.Poll()
 }
 
-// Sleep waits until there is a completion, or done says true after some wake-up.
+// Sleep waits until there is a completion, or until done returns true; it asks done before each sleep.
 func (c *Client) Sleep(done func() bool) error {
 	if err := c.cq.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (c *Client) Sleep(done func() bool) error {
 	return nil
 }
 
-// WaitFor returns the next completion of one operation; those of others in between are returned too.
+// WaitFor returns the next completion of one operation, and those of others that came before it.
 func (c *Client) WaitFor(userData uint64) (it *Completion, others []*Completion, err error) {
 	for {
 		it, err = c.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// SendNothing sends descriptors with a message of no bytes, to which Go's own calls would add one.
+// SendNothing sends descriptors with a message of no bytes; Go's own calls would add a byte.
 func (c *Client) SendNothing(fds ...int) error {
 	oob := syscall.UnixRights(fds...)
 	m := syscall.Msghdr{Control: &oob[0], Controllen: uint64(len(oob))}

@@ -30,13 +30,13 @@ func (c *Client) Register(fd int, n uint64) (layout.RegionID, error) {
 	return layout.RegionID(v), err
 }
 
-// Unregister takes a region away from the daemon; 0 is the daemon's default timeout.
+// Unregister takes a region away from the daemon. A timeout of 0 is the daemon's default.
 func (c *Client) Unregister(region layout.RegionID, timeout time.Duration) error {
 	_, err := c.Request(ring.CtlUnregister, ring.Append(nil, &ring.Unregister{Region: uint64(region), TimeoutNS: uint64(timeout)}))
 	return err
 }
 
-// Invalidate has the daemon let go of a region's memory and keep its name; 0 is the daemon's default timeout.
+// Invalidate has the daemon give up a region's memory but keep its name. A timeout of 0 is the daemon's default.
 func (c *Client) Invalidate(region layout.RegionID, timeout time.Duration) error {
 	_, err := c.Request(ring.CtlInvalidate, ring.Append(nil, &ring.Unregister{Region: uint64(region), TimeoutNS: uint64(timeout)}))
 	return err
@@ -76,7 +76,7 @@ func (c *Client) SetLayout(views []layout.View, fields []layout.Field, perMessag
 	}
 }
 
-// WireView is a view in its wire form.
+// WireView returns a view in its wire form.
 func WireView(v *layout.View) *ring.View {
 	w := &ring.View{
 		Region: uint64(v.Region), Base: v.Base, NumBlocks: v.NumBlocks, BlockStride: v.BlockStride, TokenStride: v.TokenStride,

@@ -8,8 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Encode turns an operation into a submission and its record, what the daemon's decoder turns back. Offers' leases and the
-// timeouts of others become timeout_ns. UserData and Tag are left to the caller.
+// Encode turns an operation into a submission and its record, which the daemon's decoder turns back. The leases of
+// offers and the timeouts of other operations become timeout_ns. The caller sets UserData and Tag.
 func Encode(op transfer.Op) (e ring.SQE, rec []byte) {
 	e.LayerSlot = ring.NoSlot
 	switch o := op.(type) {

@@ -5,16 +5,16 @@ import (
 	"os"
 )
 
-// Short is a listener that lacks something for the first connection that it is asked for. For one goroutine.
+// Short is a listener that lacks something for its first Accept. For one goroutine.
 type Short struct {
 	net.Listener
-	Call string // of the kernel, which fails
+	Call string // the kernel's call that fails
 	Lack error
 
 	failed bool
 }
 
-// Accept fails once.
+// Accept fails the first time.
 func (s *Short) Accept() (net.Conn, error) {
 	if !s.failed {
 		s.failed = true
