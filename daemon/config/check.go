@@ -52,7 +52,7 @@ func within[T cmp.Ordered](p *problems, key string, v, low, high T) {
 	}
 }
 
-// maxSocket leaves room for a process id: sockets appear by rename.
+// maxSocket leaves room for a process id: sockets are made under another name and renamed.
 const maxSocket = 96
 
 // checkPlaces looks at names, paths and addresses.
@@ -97,22 +97,22 @@ func (c *Config) checkPlaces(p *problems) {
 	}
 }
 
-// maxAdvertise is how long an advertised address may be.
+// maxAdvertise is how many bytes an advertised address may have.
 const maxAdvertise = 127
 
-// named is how long the address is at most that the daemon makes of the node's name; 0 where it makes none.
+// named returns how long the address can be that the daemon makes of the node's name, or 0 where it makes none.
 func (c *Config) named() int {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if c.Advertise != "" || err != nil || !wildcard(c.Listen) {
 		return 0
 	}
 	if n, err := strconv.Atoi(port); err != nil || n == 0 {
-		port = "65535" // one that is found when the daemon listens
+		port = "65535" // the port is not known before the daemon listens
 	}
 	return len(c.Node) + len(":") + len(port)
 }
 
-// name judges what a node is called.
+// name checks a node's name.
 func (p *problems) name(key, v string) {
 	odd := func(r rune) bool { return r == ' ' || r == ':' || r == '/' || !unicode.IsPrint(r) }
 	if v == "" || len(v) > 255 || strings.ContainsFunc(v, odd) {
@@ -120,7 +120,7 @@ func (p *problems) name(key, v string) {
 	}
 }
 
-// dialed judges an address that somebody connects to, without looking names up.
+// dialed checks an address that somebody connects to, without looking names up.
 func dialed(v string) error {
 	host, port, err := net.SplitHostPort(v)
 	n, bad := strconv.ParseUint(port, 10, 16)
@@ -135,7 +135,7 @@ func dialed(v string) error {
 	return nil
 }
 
-// hostPort judges an address to listen at, without looking names up.
+// hostPort checks an address to listen at, without looking names up.
 func hostPort(v string) error {
 	_, port, err := net.SplitHostPort(v)
 	if n, bad := strconv.Atoi(port); err == nil && bad == nil && (n < 0 || n > math.MaxUint16) {
@@ -144,7 +144,7 @@ func hostPort(v string) error {
 	return err
 }
 
-// congestionName is what the kernel takes for one: TCP_CA_NAME_MAX is 16, with a NUL (linux/tcp.h).
+// congestionName is what the kernel takes for a name: TCP_CA_NAME_MAX is 16, with a NUL (linux/tcp.h).
 var congestionName = regexp.MustCompile(`^[a-z0-9_-]{0,15}$`)
 
 func (c *Config) checkChoices(p *problems) {
@@ -191,7 +191,7 @@ func (c *Config) checkNumbers(p *problems) {
 	within(p, "limits.block_ids", c.Limits.BlockIDs, 1, 1<<30)
 	within(p, "limits.session_pinned", c.Limits.SessionPinned, 4<<10, 1<<60)
 	within(p, "limits.total_pinned", c.Limits.TotalPinned, 4<<10, 1<<60)
-	within(p, "limits.ring_memory", c.Limits.RingMemory, 64<<20, 1<<50) // half of it is one owner's: room for a session of the usual size
+	within(p, "limits.ring_memory", c.Limits.RingMemory, 64<<20, 1<<50) // one owner may have half of it: room for a session of the usual size
 	within(p, "advanced.inline", c.Advanced.Inline, 0, 64<<10)
 	within(p, "advanced.window", c.Advanced.Window, 1<<20, 1<<30) // a slice has up to 1 MiB
 	within(p, "advanced.gomaxprocs", c.Advanced.GoMaxProcs, 0, 1024)

@@ -1,5 +1,5 @@
-// Package config owns kvpiped's settings: one struct, read strictly from TOML, completed with defaults, checked as a
-// whole. packaging/kvpiped.toml documents every key; a test holds the two together.
+// Package config owns kvpiped's settings: one struct that is read strictly from TOML, completed with defaults, and
+// checked as a whole. packaging/kvpiped.toml documents every key; a test holds the two together.
 package config
 
 import (
@@ -20,11 +20,11 @@ type Config struct {
 	Insecure   bool     `toml:"insecure"`   // no TLS; loopback addresses only
 	DataPlain  bool     `toml:"data_plain"` // data links between authenticated peers without TLS
 	PollMode   string   `toml:"poll_mode"`  // "event" or "busy"
-	CPUs       string   `toml:"cpus"`       // where all threads stay, "0-3,8"; empty: wherever they may
+	CPUs       string   `toml:"cpus"`       // CPUs that all threads stay on, "0-3,8"; empty: any
 	CRC        string   `toml:"crc"`        // "auto", "on", "off": for what this node sends
 
-	NICAllow []string `toml:"nic_allow"` // names or globs of links and RDMA devices; empty: what looks like a NIC
-	NICDeny  []string `toml:"nic_deny"`  // the same; wins
+	NICAllow []string `toml:"nic_allow"` // names or globs of links and RDMA devices; empty: whatever looks like a NIC
+	NICDeny  []string `toml:"nic_deny"`  // likewise; wins over nic_allow
 	GIDIndex int      `toml:"gid_index"` // -1: chosen
 
 	TLS      TLS      `toml:"tls"`
@@ -50,7 +50,7 @@ type Peers struct {
 	Nodes     map[string]string `toml:"nodes"`      // node name -> host:port
 	Allow     []string          `toml:"allow"`      // CIDRs within which an address hint of a client may be dialed
 	Heartbeat Duration          `toml:"heartbeat"`  // between heartbeats; a peer silent for three is gone
-	IdleClose Duration          `toml:"idle_close"` // a channel without work that this node dialed is closed after this
+	IdleClose Duration          `toml:"idle_close"` // how long a channel that this node dialed may be without work before it is closed
 	DialMax   Duration          `toml:"dial_max"`   // longest pause between two attempts
 }
 
@@ -93,7 +93,7 @@ type Limits struct {
 	BlockIDs       int  `toml:"block_ids"`      // in the operations of a session
 	SessionPinned  Size `toml:"session_pinned"` // registered bytes per session
 	TotalPinned    Size `toml:"total_pinned"`   // of all sessions
-	RingMemory     Size `toml:"ring_memory"`    // of the daemon's, that the rings of all sessions may take
+	RingMemory     Size `toml:"ring_memory"`    // bytes of the daemon's memory that the rings of all sessions may take
 }
 
 // Log configures logging.
@@ -104,8 +104,8 @@ type Log struct {
 
 // Advanced holds what few should touch.
 type Advanced struct {
-	Inline      Size     `toml:"inline"`       // a hand-over of at most this rides inside control messages
-	Window      Size     `toml:"window"`       // bytes posted at a time, per peer; within the node, times copy workers
+	Inline      Size     `toml:"inline"`       // hand-overs of at most this size ride inside control messages
+	Window      Size     `toml:"window"`       // bytes posted at a time to a peer; within the node, times copy workers
 	Spin        Duration `toml:"spin"`         // poll_mode = "busy": how long the poller spins without work
 	FenceGrace  Duration `toml:"fence_grace"`  // how long a completion waits for its fence before it says MORE
 	DrainWait   Duration `toml:"drain_wait"`   // how long a stopping daemon lets transfers finish
@@ -113,7 +113,7 @@ type Advanced struct {
 	MemoryLimit Size     `toml:"memory_limit"` // of the Go runtime (GOMEMLIMIT); 0B: none
 }
 
-// Default returns what holds where the file is silent.
+// Default returns what applies where the file is silent.
 func Default() Config {
 	return Config{
 		Socket: "/run/kvpipe/kvpiped.sock", Admin: "/run/kvpipe/admin.sock",

@@ -16,8 +16,8 @@ import (
 // Tmp is where anybody may make a directory. Tests have one of their own.
 var Tmp = "/tmp"
 
-// DevDir is where "kvpiped --dev" puts its sockets and its CA: $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID. libkvpipe and
-// kvpipectl look there too. It need not exist.
+// DevDir returns where "kvpiped --dev" puts its sockets and its CA: $XDG_RUNTIME_DIR/kvpipe, else /tmp/kvpipe-UID.
+// libkvpipe and kvpipectl look there, too. It need not exist.
 func DevDir() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "kvpipe")
@@ -29,8 +29,8 @@ func tmpDir() string { return filepath.Join(Tmp, fmt.Sprintf("kvpipe-%d", os.Get
 
 func inTmpDir(path string) bool { return strings.HasPrefix(path, tmpDir()+"/") }
 
-// CheckPlace says why nobody is to be spoken to at this socket, whoever named it: it lies below /tmp/kvpipe-UID, which anybody could have
-// made, and which is not this user's alone. The rule of capi/path.c.
+// CheckPlace returns why nobody is to be spoken to at this socket, whoever named it: it lies below /tmp/kvpipe-UID,
+// which anybody could have made, and which is not this user's alone. capi/path.c has the same rule.
 func CheckPlace(path string) error {
 	if !inTmpDir(path) {
 		return nil
@@ -41,7 +41,8 @@ func CheckPlace(path string) error {
 	return nil
 }
 
-// CheckListener says likewise why not to who answers there: it is another user, who listened before the directory was this one's.
+// CheckListener returns why whoever listens at path is not to be spoken to: it is another user, who began to listen
+// before the directory was this user's.
 func CheckListener(path string, conn *net.UnixConn) error {
 	if !inTmpDir(path) {
 		return nil
@@ -56,7 +57,7 @@ func CheckListener(path string, conn *net.UnixConn) error {
 	return nil
 }
 
-// Dial connects to a unix socket of that network, within what CheckPlace and CheckListener allow: strange is what they say.
+// Dial connects to a unix socket of that network, if CheckPlace and CheckListener allow it. strange is why they do not.
 func Dial(ctx context.Context, network, path string) (conn *net.UnixConn, strange, err error) {
 	if strange = CheckPlace(path); strange != nil {
 		return nil, strange, nil

@@ -46,7 +46,7 @@ func changed(a, b reflect.Value, prefix string, out *[]string) {
 	}
 }
 
-// same: a list or a table of none is as one that is not there.
+// same reports whether two values are the same. An empty list or table is the same as none.
 func same(a, b reflect.Value) bool {
 	if k := a.Kind(); (k == reflect.Slice || k == reflect.Map) && a.Len()+b.Len() == 0 {
 		return true
@@ -54,7 +54,7 @@ func same(a, b reflect.Value) bool {
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// Reload sets the keys of c that can change while the daemon runs to what next has.
+// Reload copies from next to c the keys that can change while the daemon runs.
 func Reload(c *Config, next Config) {
 	reload(reflect.ValueOf(c).Elem(), reflect.ValueOf(next), "")
 }

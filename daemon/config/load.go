@@ -12,7 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Load reads a file over the defaults. Unknown keys are errors that name the nearest known one each.
+// Load reads a file over the defaults. Each unknown key is an error that names the nearest known one.
 func Load(path string) (Config, error) {
 	b, err := readFile(path)
 	if err != nil {
@@ -54,7 +54,7 @@ func Parse(b []byte) (Config, error) {
 	return c, nil
 }
 
-// maxTold is how many unknown keys are named at once.
+// maxTold is how many unknown keys an error names.
 const maxTold = 8
 
 func explain(err error) error {
@@ -83,10 +83,10 @@ func explain(err error) error {
 	return err
 }
 
-// plain is the decoder's text without its name.
+// plain returns the decoder's text without the decoder's name.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "toml: ") }
 
-// nearest names the known key that a misspelt one most likely meant.
+// nearest names the known key that an unknown one most likely meant.
 func nearest(key string) string {
 	best, least := "", 4
 	last := key[strings.LastIndexByte(key, '.')+1:]
@@ -115,7 +115,7 @@ func tables() []string {
 	return out
 }
 
-// distance is Levenshtein's.
+// distance returns the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// checkSecurity: peers always authenticate, but for tests between loopback addresses; and nothing that asks nobody listens everywhere.
+// checkSecurity makes sure that peers always authenticate, except for tests between loopback addresses, and that
+// metrics, where nobody is asked who they are, are not served at all addresses.
 func (c *Config) checkSecurity(p *problems) {
 	if wildcard(c.Metrics) {
 		p.add("metrics", "%q: stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others", c.Metrics)
@@ -43,7 +44,7 @@ func (c *Config) checkInsecure(p *problems) {
 	}
 }
 
-// wildcard tells addresses that stand for all of a node.
+// wildcard reports whether an address stands for all addresses of a node.
 func wildcard(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// checkTypes compares the values of a document with the types of their keys before they are decoded: TOML's integers would pass for
-// durations (of nanoseconds), and the decoder's own errors speak of Go types. Unknown keys and syntax are left to the decoder.
+// checkTypes compares the values of a document with the types of their keys before they are decoded. The decoder would
+// take TOML's integers for durations in nanoseconds, and its own errors speak of Go types. Unknown keys and syntax are
+// left to the decoder.
 func checkTypes(doc []byte) error {
 	var p unstable.Parser
 	p.Reset(doc)
@@ -27,7 +28,7 @@ func checkTypes(doc []byte) error {
 			}
 		}
 	}
-	return nil // a syntax error is the decoder's to tell
+	return nil // syntax errors are for the decoder to report
 }
 
 func join(it unstable.Iterator) string {
@@ -63,7 +64,7 @@ func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 	return fmt.Errorf("line %d: %s: %s where %s belongs", line(p, e), key, words[v.Kind], want.text)
 }
 
-// want is what a key takes.
+// want is what a key takes as its value.
 type want struct {
 	kind unstable.Kind
 	text string
@@ -73,7 +74,7 @@ func (w *want) fits(v *unstable.Node) bool {
 	if v.Kind != w.kind {
 		return false
 	}
-	if v.Kind == unstable.Array { // all of ours hold strings
+	if v.Kind == unstable.Array { // all lists here hold strings
 		for it := v.Children(); it.Next(); {
 			if k := it.Node().Kind; k != unstable.String && k != unstable.Comment {
 				return false
@@ -88,7 +89,7 @@ var words = map[unstable.Kind]string{
 	unstable.Array: "a list", unstable.LocalDate: "a date", unstable.LocalTime: "a time of day", unstable.LocalDateTime: "a date", unstable.DateTime: "a date",
 }
 
-// wanted finds what a key takes, nil when there is none of that name.
+// wanted returns what a key takes, or nil if there is no such key.
 func wanted(key string) *want {
 	t, ok := typeOf(key)
 	if !ok {
@@ -111,7 +112,7 @@ func wanted(key string) *want {
 	return &want{unstable.InlineTable, "a table"}
 }
 
-// typeOf finds a key's type in Config. Keys of a map have the type of its values.
+// typeOf returns a key's type in Config. Keys of a map have the type of its values.
 func typeOf(key string) (reflect.Type, bool) {
 	t := reflect.TypeFor[Config]()
 	for part := range strings.SplitSeq(key, ".") {

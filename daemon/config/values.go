@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Duration reads "250ms", "30s", "10m".
+// Duration is a time.Duration that reads "250ms", "30s", "10m".
 type Duration time.Duration
 
-// D returns it as the standard library's.
+// D returns d as a time.Duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
 func (d Duration) String() string { return d.D().String() }
@@ -26,7 +26,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Size reads "64KiB", "1GiB", "512MiB", or a plain number of bytes in quotes.
+// Size is a number of bytes that reads "64KiB", "1GiB", "512MiB", or a plain number in quotes.
 type Size uint64
 
 var units = []struct {
@@ -51,7 +51,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 	return fmt.Errorf("%q is not a size: write a number with a unit, such as \"64KiB\", \"512MiB\" or \"1TiB\"", b)
 }
 
-// String writes the size as UnmarshalText reads it, in the largest unit that fits.
+// String writes the size as UnmarshalText reads it, in the largest unit that divides it.
 func (s Size) String() string {
 	for _, u := range units {
 		if u.bytes > 1 && uint64(s) >= u.bytes && uint64(s)%u.bytes == 0 {
