@@ -20,19 +20,20 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// getLimit bounds how long a resource is waited for: all that is asked for so is there at once, unless the daemon stands still.
+// getLimit bounds how long Get waits for a resource. Everything that it asks for is there at once, unless the daemon
+// stands still.
 const getLimit = 30 * time.Second
 
 // maxSocketPath is what sockaddr_un has room for, without its final 0 (unix(7)).
 const maxSocketPath = 107
 
-// ErrNoDaemon: nobody listens at any of a client's places.
+// ErrNoDaemon says that nobody listens at any of a client's places.
 var ErrNoDaemon = errors.New("no daemon")
 
-// nowhere is an ErrNoDaemon, unless no place was one to look at.
+// nowhere is an ErrNoDaemon, unless no place could be looked at.
 type nowhere struct {
 	looked  []string
-	strange error // why not elsewhere, too
+	strange error // why another place was not looked at
 }
 
 func (n *nowhere) Error() string {
@@ -57,7 +58,8 @@ type Client struct {
 	limit  time.Duration // of Get
 }
 
-// NewClient returns a client of the first of these sockets at which somebody listens; it looks for that one whenever it is used.
+// NewClient returns a client of the first of these sockets at which somebody listens. It looks for that one each time
+// it is used.
 func NewClient(place string, others ...string) *Client {
 	c := &Client{places: append([]string{place}, others...), limit: getLimit}
 	c.at.Store(&place)
@@ -65,8 +67,8 @@ func NewClient(place string, others ...string) *Client {
 	return c
 }
 
-// dial goes by libkvpipe's rule: a place is passed over when nothing is there, or what a daemon that is gone left behind; when it could be a
-// stranger's; and when it is not for this user, which is said if nobody is elsewhere.
+// dial follows libkvpipe's rule. It passes over a place where there is nothing, or only what a dead daemon left behind;
+// a place that could be a stranger's; and one that is not for this user. The last is the error if nobody is elsewhere.
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var none nowhere
 	var barred error
@@ -94,8 +96,8 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return nil, &none
 }
 
-// enginesPass: engines of this user have no daemon at this place either. One that serves them, and does not answer to them here, is theirs all
-// the same, and another place's is not.
+// enginesPass reports whether this user's engines find no daemon at this place either. A daemon that serves them, even
+// if it does not answer this user here, is theirs, and one at another place is not.
 func enginesPass(admin string) bool {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(filepath.Dir(admin), "kvpiped.sock"), Net: "unixpacket"})
 	if err == nil {
@@ -105,12 +107,12 @@ func enginesPass(admin string) bool {
 	return Nobody(err) || errors.Is(err, fs.ErrPermission)
 }
 
-// Nobody: such an error says that no daemon is there.
+// Nobody reports whether such an error says that no daemon is there.
 func Nobody(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Get reads a resource such as "status" into v. It waits for a daemon that does not answer for 30 seconds at most.
+// Get reads a resource such as "status" into v. It waits at most 30 seconds for a daemon that does not answer.
 func (c *Client) Get(ctx context.Context, what string, query url.Values, v any) error {
 	silent := errors.New("silent")
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, silent)

@@ -1,6 +1,6 @@
 package admin
 
-// NICs is the node's network, and what of it data links use.
+// NICs is the node's network, and what data links use of it.
 type NICs struct {
 	State   string       `json:"state"` // "complete", "partial", "unknown"
 	Reason  string       `json:"reason,omitempty"`
@@ -39,7 +39,7 @@ type RDMADevice struct {
 	Ports    []RDMAPort `json:"ports"`
 }
 
-// RDMAPort is a port of one.
+// RDMAPort is a port of an RDMA device.
 type RDMAPort struct {
 	Number    int         `json:"number"`
 	State     string      `json:"state"`      // "ACTIVE", "DOWN", ...

@@ -22,13 +22,13 @@ import (
 //go:embed openapi.json
 var OpenAPI []byte
 
-// maxBody bounds a request; nothing that is asked for needs more.
+// maxBody bounds a request: none needs more.
 const maxBody = 64 << 10
 
-// Server answers on one listener. New, Serve in a goroutine, Close.
+// Server answers on one listener. Make it with New, run Serve in a goroutine, and end it with Close.
 type Server struct{ http http.Server }
 
-// New returns a server over src. What net/http has to say goes to complaints; nil: to the standard logger.
+// New returns a server over src. What net/http has to say goes to complaints; nil means the standard logger.
 func New(src Source, complaints *log.Logger) *Server {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", src.Status)
@@ -77,7 +77,8 @@ func (s *Server) Serve(l net.Listener) error {
 // Close ends the listener and every connection; requests in flight see their context end.
 func (s *Server) Close() error { return s.http.Close() }
 
-// handle refuses a query that has more than one parameter of that name; "": it takes none. A misspelt one would ask for something else.
+// handle refuses any query parameter but the named one, and that one if it is given twice; "" means that none is
+// allowed. A misspelt one would ask for something else.
 func handle(mux *http.ServeMux, pattern, parameter string, f http.HandlerFunc) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
@@ -117,12 +118,13 @@ func answer(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// readAll reads the request to its end: only then is a caller that goes away noticed, and the request's context ended.
+// readAll reads the request to its end. Only then does net/http notice that a caller goes away, and end the request's
+// context.
 func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 }
 
-// bench answers with one JSON row a line, as they are measured.
+// bench answers with one JSON row a line, each as it is measured.
 func bench(w http.ResponseWriter, r *http.Request, src Source) {
 	var o BenchOptions
 	body, err := readAll(w, r)
@@ -152,7 +154,7 @@ func bench(w http.ResponseWriter, r *http.Request, src Source) {
 	}
 }
 
-// Failure is an error with its HTTP status and what to do.
+// Failure is an error with its HTTP status and a hint at what to do.
 type Failure struct {
 	Code          int
 	Message, Hint string

@@ -27,7 +27,8 @@ type Source interface {
 	NICs(ctx context.Context) (NICs, error)
 	// Explain says which transport serves a peer ("" or the own name: this node) and why no better one does.
 	Explain(ctx context.Context, peer string) (Explain, error)
-	// Bench measures what each allowed transport moves from a peer to this node, with memory of the daemons' own, and reports rows as they come.
+	// Bench measures what each allowed transport moves from a peer to this node, with the daemons' own memory, and
+	// reports rows as they come.
 	Bench(ctx context.Context, peer string, o BenchOptions, row func(BenchRow)) error
 	Drain(ctx context.Context) error
 }
@@ -55,20 +56,20 @@ type Status struct {
 	NICs        int          `json:"nics"` // over which data links may go
 	Pinned      uint64       `json:"pinned_bytes"`
 	Limits      []Limit      `json:"limits"`         // of all sessions together
-	Orphaned    uint64       `json:"orphaned_bytes"` // of them, left behind by ended sessions: of dead engines under finished offers, of senders under items
-	Moved       uint64       `json:"moved_bytes"`    // of takes and gets that are done, and of takes that failed for want of some blocks alone
+	Orphaned    uint64       `json:"orphaned_bytes"` // of the pinned ones, left by ended sessions: of dead engines under finished offers, of senders under items
+	Moved       uint64       `json:"moved_bytes"`    // by takes and gets that are done, and by takes that failed only for want of some blocks
 	GPUs        GPUSummary   `json:"gpus"`
 	Placement   string       `json:"placement"`  // of copies on NUMA nodes: "on, 2 NUMA nodes", or "off" and why
-	Congestion  string       `json:"congestion"` // control of data links, as the kernel names it: "cubic"; "": not known
+	Congestion  string       `json:"congestion"` // congestion control of data links, as the kernel names it: "cubic"; "": not known
 }
 
-// Counts are of what there is now.
+// Counts says how many of each there are now.
 type Counts struct {
 	Engines        int `json:"engines"`
-	HoldsExclusive int `json:"holds_exclusive"` // those of transfers
+	HoldsExclusive int `json:"holds_exclusive"` // by transfers
 	HoldsShared    int `json:"holds_shared"`
 	Offers         int `json:"offers"`
-	Orphaned       int `json:"orphaned"` // ended sessions under finished offers or items
+	Orphaned       int `json:"orphaned"` // ended sessions whose memory stays under finished offers or items
 	Parked         int `json:"parked"`
 	Peers          int `json:"peers"`
 	PeersUp        int `json:"peers_up"`
@@ -78,11 +79,11 @@ type Counts struct {
 	Transfers      int `json:"transfers"` // without those that have ended
 }
 
-// Certificate is the node's own.
+// Certificate is the node's own certificate.
 type Certificate struct {
 	File    string    `json:"file"`
 	Until   time.Time `json:"until,omitzero"` // zero: there is none to use, Problem says why
-	CA      string    `json:"ca,omitempty"`   // that ends no later, and the certificate with it
+	CA      string    `json:"ca,omitempty"`   // its CA, if that ends no later, and the certificate with it
 	Problem string    `json:"problem,omitempty"`
 }
 
@@ -103,9 +104,9 @@ type Peer struct {
 	Transports []string `json:"transports"`
 	Transport  string   `json:"transport"` // chosen; "" none
 	RTT        float64  `json:"rtt_seconds"`
-	GBps       float64  `json:"gbps"`     // the larger of the two
-	GBpsIn     float64  `json:"gbps_in"`  // measured rate of what came from it lately; 0: unknown
-	GBpsOut    float64  `json:"gbps_out"` // of what was sent to it lately
+	GBps       float64  `json:"gbps"`     // the larger of in and out
+	GBpsIn     float64  `json:"gbps_in"`  // measured rate of what came from the peer lately; 0: unknown
+	GBpsOut    float64  `json:"gbps_out"` // of what was sent to the peer lately
 	Age        float64  `json:"age_seconds"`
 	Problem    string   `json:"problem,omitempty"`
 }
@@ -130,7 +131,7 @@ type Session struct {
 	Limits      []Limit `json:"limits"`      // of this session
 }
 
-// Limit is a limit of the configuration, and how much of it is used. Numbers or bytes.
+// Limit is a limit of the configuration and how much of it is used, in numbers or bytes.
 type Limit struct {
 	Key   string `json:"key"` // "limits.offers"
 	Used  uint64 `json:"used"`
@@ -145,7 +146,7 @@ type Region struct {
 	Kind    string `json:"kind"`
 	Bytes   uint64 `json:"bytes"`
 	Invalid bool   `json:"invalid"` // without memory for now: its engine sleeps
-	// Nodes says where it lies, by a sample of its pages. Empty: the kernel does not say.
+	// Nodes says on which NUMA nodes the region lies, by a sample of its pages. Empty: the kernel does not say.
 	Nodes []Share `json:"numa_nodes"`
 }
 
@@ -170,7 +171,7 @@ type Offer struct {
 	Trace     string  `json:"trace,omitempty"`
 }
 
-// Transfer is one end of a take: of one that met its offer, or waits for it.
+// Transfer is one end of a take that has met its offer, or waits for it.
 type Transfer struct {
 	ID        string  `json:"id"`
 	End       string  `json:"end"` // "producer", "consumer"
@@ -186,14 +187,14 @@ type Transfer struct {
 	Trace     string  `json:"trace,omitempty"`
 }
 
-// Pipe is a pipe or a lookup buffer: its home, or the ends on this node of one whose home is elsewhere.
+// Pipe is a pipe or a lookup buffer: its home, or this node's ends of one whose home is elsewhere.
 type Pipe struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`  // "pipe", "buffer"
 	Home      string `json:"home"`  // node of its sender or owner; "": none has come yet
 	State     string `json:"state"` // "waiting" (for its sender), "open", "sealed", "lingering" (its sender is gone), "remote"
 	Engine    string `json:"engine"`
-	Ends      int    `json:"ends"` // receiving ones that are known here
+	Ends      int    `json:"ends"` // receiving ends that are known here
 	Items     int    `json:"items"`
 	Bytes     uint64 `json:"bytes"`
 	Capacity  uint64 `json:"capacity_bytes"`
@@ -211,7 +212,7 @@ type Topology struct {
 	Placement Placement         `json:"placement"`
 }
 
-// Nearest is the NICs to use for a GPU: all that are equally near.
+// Nearest has the NICs to use for a GPU: all that are equally near.
 type Nearest struct {
 	GPU  string        `json:"gpu"` // a device's id
 	NICs []string      `json:"nics"`
@@ -222,21 +223,21 @@ type Nearest struct {
 type Placement struct {
 	Active  bool              `json:"active"`
 	Reason  string            `json:"reason,omitempty"` // why not
-	Nodes   []PlacementNode   `json:"nodes"`            // to run on; none when there is nothing to choose
+	Nodes   []PlacementNode   `json:"nodes"`            // where threads can run; none when there is nothing to choose
 	Regions []PlacementRegion `json:"regions"`
 }
 
 // PlacementNode is a NUMA node with CPUs.
 type PlacementNode struct {
 	Node    int    `json:"node"`
-	CPUs    string `json:"cpus"`    // that threads there run on
-	Own     bool   `json:"own"`     // they are CPUs of this node; else it has none that the daemon may use
+	CPUs    string `json:"cpus"`    // on which this node's threads run
+	Own     bool   `json:"own"`     // these are CPUs of this node; false: it has none that the daemon may use
 	Threads int    `json:"threads"` // copy workers and streams that are there now
 	Slices  uint64 `json:"slices"`  // moved there because their memory is there
 	Bytes   uint64 `json:"bytes"`
 }
 
-// PlacementRegion is where registered memory lies.
+// PlacementRegion says where registered memory lies.
 type PlacementRegion struct {
 	Region string  `json:"region"` // its id
 	Engine string  `json:"engine"`
@@ -247,9 +248,9 @@ type PlacementRegion struct {
 type Explain struct {
 	Peer      string         `json:"peer"`
 	Transport string         `json:"transport"`         // "" none
-	GBps      float64        `json:"gbps"`              // the larger of the two
+	GBps      float64        `json:"gbps"`              // the larger of in and out
 	GBpsIn    float64        `json:"gbps_in"`           // measured rate of what came from the peer lately; 0: unknown
-	GBpsOut   float64        `json:"gbps_out"`          // of what was sent to it lately; within the node both are that of its copies
+	GBpsOut   float64        `json:"gbps_out"`          // of what was sent to the peer lately; within the node, both are the rate of copies
 	Secure    bool           `json:"secure"`            // of the channel; without one: as configured
 	DataPlain bool           `json:"data_plain"`        // likewise
 	WhyPlain  string         `json:"data_plain_reason"` // "insecure", "data_plain" (configured), "loopback"; "" not plain

@@ -12,24 +12,24 @@ type GPUSummary struct {
 	Lost   int    `json:"lost"`
 }
 
-// GPUs are this node's, or why there are none.
+// GPUs are this node's GPUs, or why there are none.
 type GPUs struct {
 	State   string `json:"state"`            // "ok", "starting", "off", "no_cgo", "no_library", "no_driver", "no_gpu", "driver_mismatch", "no_permission", "failed"
-	Reason  string `json:"reason,omitempty"` // in words, unless it is ok
+	Reason  string `json:"reason,omitempty"` // in words, unless State is ok
 	Fix     string `json:"fix,omitempty"`
 	Driver  string `json:"driver"` // its version; "" unknown
 	CUDA    string `json:"cuda"`   // the highest version that the driver serves
 	Devices []GPU  `json:"devices"`
 }
 
-// GPU is one of them. What is not known is 0 or "", and -1 for NUMA nodes.
+// GPU is one GPU. What is not known is 0 or "", and -1 for NUMA nodes.
 type GPU struct {
 	Index      int           `json:"index"`
 	UUID       string        `json:"uuid"`
 	Name       string        `json:"name"`
 	PCI        string        `json:"pci"`
 	NUMA       int           `json:"numa"`        // node of the host's memory next to it
-	MemoryNUMA int           `json:"memory_numa"` // node that its own memory is
+	MemoryNUMA int           `json:"memory_numa"` // node that its own memory forms
 	Memory     uint64        `json:"memory_bytes"`
 	BAR1       uint64        `json:"bar1_bytes"`
 	MIG        bool          `json:"mig"`
@@ -37,7 +37,7 @@ type GPU struct {
 	NVLinks    []NVLink      `json:"nvlinks"`
 	Fabric     *Fabric       `json:"fabric,omitempty"`
 	DMABuf     bool          `json:"dma_buf"`
-	WhyDMABuf  string        `json:"dma_buf_reason"` // from what it was derived, or what is missing
+	WhyDMABuf  string        `json:"dma_buf_reason"` // what it was derived from, or what is missing
 	Lost       bool          `json:"lost"`
 	Problem    string        `json:"problem,omitempty"`
 	Xid        *Xid          `json:"last_xid,omitempty"`
@@ -65,7 +65,7 @@ type NVLink struct {
 // Fabric is a GPU's place in an NVLink fabric.
 type Fabric struct {
 	State   string `json:"state"`   // "not_started", "in_progress", "completed"
-	Status  string `json:"status"`  // why it could not join; "" it did, or goes on trying
+	Status  string `json:"status"`  // why it could not join; "": it did, or still tries
 	Cluster string `json:"cluster"` // UUID; "" the fabric ends with this node
 	Clique  uint32 `json:"clique"`
 }
@@ -75,6 +75,6 @@ type Xid struct {
 	Code     uint64    `json:"code"`
 	Text     string    `json:"text"`
 	When     time.Time `json:"when"`
-	Instance string    `json:"instance,omitempty"` // UUID of the MIG instance that it is about
-	Count    uint64    `json:"count"`              // of errors of this GPU since the daemon started, of any code
+	Instance string    `json:"instance,omitempty"` // UUID of the MIG instance concerned
+	Count    uint64    `json:"count"`              // errors of this GPU since the daemon started, of any code
 }

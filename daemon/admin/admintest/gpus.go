@@ -6,7 +6,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/admin"
 )
 
-// gpus is a box with one GPU that is well, one that is split, and one that is lost.
+// gpus returns a box with one GPU that is well, one that is split, and one that is lost.
 func gpus() admin.GPUs {
 	const derived = "open kernel module 570.133.20, kernel 6.8.0 (derived from these, the driver was not asked)"
 	link := func(n int, active bool) admin.NVLink {

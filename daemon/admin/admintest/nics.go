@@ -2,7 +2,7 @@ package admintest
 
 import "github.com/kvpipe/kvpipe/daemon/admin"
 
-// nics are two rails, one of them with RDMA, a NIC that is down and what else a node has.
+// nics returns two rails, one of them with RDMA, a NIC that is down, and what else a node has.
 func nics() admin.NICs {
 	return admin.NICs{
 		State: "partial", Reason: "RDMA devices (sysfs): permission denied", Streams: 2, Missing: []string{"mlx5_9"},

@@ -10,7 +10,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/admin"
 )
 
-// Serve answers for src until the test ends, on the socket whose path it returns.
+// Serve answers for src until the test ends, and returns the path of its socket.
 func Serve(t testing.TB, src admin.Source) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kva") // a test's own folder can be too long for a socket

@@ -1,5 +1,5 @@
-// Package admintest is a daemon's face without a daemon: an admin.Source with fixed answers, for tests of the interface and
-// of the programs that use it.
+// Package admintest is a daemon's face without a daemon: an admin.Source with fixed answers, for tests of the interface
+// and of the programs that use it.
 package admintest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/admin"
 )
 
-// Source answers what its fields say. The zero value is a daemon that knows nothing.
+// Source answers what its fields hold. The zero value is a daemon that knows nothing.
 type Source struct {
 	Err        error // of every answer, when set
 	S          admin.Status
@@ -44,11 +44,11 @@ func (s *Source) Transfers(context.Context) ([]admin.Transfer, error) { return s
 func (s *Source) Pipes(context.Context) ([]admin.Pipe, error)         { return s.Pi, s.Err }
 func (s *Source) GPUs(context.Context) (admin.GPUs, error)            { return s.G, s.Err }
 
-// Topology answers To.
+// Topology returns To.
 func (s *Source) Topology(context.Context) (admin.Topology, error) { return s.To, s.Err }
 func (s *Source) NICs(context.Context) (admin.NICs, error)         { return s.N, s.Err }
 
-// Explain notes the peer. "nobody" is not known.
+// Explain notes the peer in LastPeer. The peer "nobody" is not known.
 func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) {
 	s.LastPeer = peer
 	if peer == "nobody" {
@@ -57,7 +57,7 @@ func (s *Source) Explain(_ context.Context, peer string) (admin.Explain, error) 
 	return s.E, s.Err
 }
 
-// Bench gives the rows, then BenchErr.
+// Bench notes what was asked for and gives the rows, then BenchErr.
 func (s *Source) Bench(_ context.Context, peer string, o admin.BenchOptions, row func(admin.BenchRow)) error {
 	s.LastPeer, s.LastBench = peer, o
 	for _, r := range s.Rows {
@@ -66,7 +66,7 @@ func (s *Source) Bench(_ context.Context, peer string, o admin.BenchOptions, row
 	return errors.Join(s.BenchErr, s.Err)
 }
 
-// Drain counts, and does what Drained says.
+// Drain counts calls and does what Drained does.
 func (s *Source) Drain(ctx context.Context) error {
 	s.DrainCalls++
 	if s.Drained != nil {

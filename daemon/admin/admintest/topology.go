@@ -5,7 +5,8 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/topology"
 )
 
-// exampleTopology is a box with two sockets, a GPU and a NIC behind one switch at the second, and another NIC at the first.
+// exampleTopology returns a box with two sockets: a GPU and a NIC behind one switch at the second, and another NIC at
+// the first.
 func exampleTopology() admin.Topology {
 	const phb, pix, sys, self = topology.PHB, topology.PIX, topology.SYS, topology.Self
 	return admin.Topology{
