@@ -21,7 +21,7 @@ var takeBuckets = []float64{
 	5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30,
 }
 
-// Collector asks for a snapshot when it is scraped, so that an idle daemon does nothing for its metrics.
+// Collector takes a snapshot when it is scraped, so that an idle daemon does nothing for its metrics.
 type Collector struct {
 	recent *recent
 	Takes  prometheus.Histogram // seconds from take to done, observed by the daemon
@@ -45,7 +45,7 @@ func (c *Collector) Handler() http.Handler {
 // Describe sends nothing: the collector is unchecked, since peers and reasons come and go.
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect shows a snapshot.
+// Collect sends the metrics of a snapshot.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
@@ -114,14 +114,15 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// emitter shows each series once, the first time that it comes: of two, the whole page would be an error. The kernel can name two devices alike
-// while one of them is renamed, and two names of NICs can look alike once they are legible.
+// emitter shows each series once, the first time that it comes: a second one would make the whole page an error. The
+// kernel can give two devices one name while one of them is renamed, and the names of two NICs can look alike once they
+// are legible.
 type emitter struct {
 	to    chan<- prometheus.Metric
 	shown map[string]bool
 }
 
-// certificate shows one that cannot be used as one that ended long ago, so that alerts of its end see it.
+// certificate shows a certificate that cannot be used as one that ended long ago, so that alerts about its end see it.
 func (e emitter) certificate(s *Snapshot) {
 	if !s.TLS {
 		return
@@ -213,7 +214,8 @@ func (e emitter) emit(kind prometheus.ValueType, name, help string, v float64, l
 	e.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, keys, nil), kind, v, values...)
 }
 
-// legible makes a label's value UTF-8, which the kernel does not ask of names of NICs; with one that is not the whole page would be an error.
+// legible makes a label's value UTF-8. The kernel does not ask that of NICs' names, and one value that is not UTF-8
+// would make the whole page an error.
 func legible(s string) string {
 	if utf8.ValidString(s) {
 		return s

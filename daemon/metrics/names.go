@@ -1,5 +1,5 @@
-// Package metrics turns a snapshot of the daemon into Prometheus metrics. This file has all their names; labels take few
-// values (statuses, reasons, transports, node names), never ids of engines' requests.
+// Package metrics turns a snapshot of the daemon into Prometheus metrics. This file has all their names. Labels take
+// few values (statuses, reasons, transports, node names), never ids of engines' requests.
 package metrics
 
 // Names of all metrics.

@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// A snapshot is work on the turn of the driver, which does all work of engines, and whoever can connect may ask for metrics all the time. So
-// one is taken at a time, and serves whoever asks within tenfold the time that it took: snapshots have an eleventh of the driver's time at most.
+// A snapshot is work on the turn of the driver, which does all work of engines, and whoever can connect may ask for
+// metrics all the time. So only one is taken at a time, and it serves whoever asks within tenfold the time that it
+// took, up to maxAge. Unless they take longer than a tenth of maxAge, snapshots use at most an eleventh of the driver's
+// time.
 const (
 	shareOfTime = 10
-	maxAge      = time.Second // of a snapshot that took long
+	maxAge      = time.Second // of any snapshot, however long it took
 )
 
 type recent struct {
 	source func(context.Context) (Snapshot, error)
-	turn   chan struct{} // of one that looks
+	turn   chan struct{} // held by the caller that looks
 
 	last  Snapshot
 	taken time.Time
@@ -25,7 +27,7 @@ func newRecent(source func(context.Context) (Snapshot, error)) *recent {
 	return &recent{source: source, turn: make(chan struct{}, 1)}
 }
 
-// get returns a snapshot, which is not to be changed.
+// get returns a snapshot, which must not be changed.
 func (r *recent) get(ctx context.Context) (Snapshot, error) {
 	select {
 	case r.turn <- struct{}{}:

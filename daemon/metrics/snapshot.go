@@ -2,7 +2,7 @@ package metrics
 
 import "time"
 
-// Snapshot is what a scrape shows. Maps that are nil show nothing.
+// Snapshot is what a scrape shows. A nil map shows nothing.
 type Snapshot struct {
 	Version, Node            string
 	Draining                 bool
@@ -24,35 +24,36 @@ type Snapshot struct {
 	Transports               []Transport
 	Malformed, Refused       uint64
 	ChannelsOpened, Reopened uint64
-	GPUState                 string         // of the search for them; "" shows nothing
+	GPUState                 string         // of the search for GPUs; "" shows nothing
 	GPUs                     map[string]int // by state
 	GPUErrors                []GPU
 	TLS                      bool           // a certificate is configured
 	CertificateUntil         time.Time      // zero: none can be used
 	Warnings                 map[string]int // by kind
 	NearestNICs              []NearestNIC
-	NUMA                     []NUMANode // that threads are placed on
+	NUMA                     []NUMANode // on which threads are placed
 }
 
-// NearestNIC is a NIC that is as near to a GPU as any.
+// NearestNIC is one of the NICs that are nearest to a GPU.
 type NearestNIC struct {
 	GPU, PCI, NIC, Way string
 	Rank               int
 }
 
-// NUMANode is where copies and streams run because of their memory.
+// NUMANode is a node on which copies and streams run because of their memory.
 type NUMANode struct {
 	Node, Threads int
 	Slices, Bytes uint64
 }
 
-// PipeKind is the homes of a kind ("pipe", "buffer") on this node, taken together.
+// PipeKind has the homes of a kind ("pipe", "buffer") on this node, taken together.
 type PipeKind struct {
 	Homes, Items, Waiting int
 	Bytes                 uint64
 }
 
-// Limit is a limit of the configuration and how much of it is used, by the session nearest to it if it holds for each.
+// Limit is a limit of the configuration and how much of it is used: by the session nearest to it, if it applies to
+// each.
 type Limit struct {
 	Key         string
 	Used, Limit uint64
@@ -61,7 +62,7 @@ type Limit struct {
 // Outcome is how operations ended.
 type Outcome struct{ Operation, Status, Reason string }
 
-// Peer is one node.
+// Peer is another node.
 type Peer struct {
 	Node              string
 	Up                bool
@@ -69,11 +70,11 @@ type Peer struct {
 	Links             int
 	Secure, DataPlain bool
 	Chosen            string  // transport, "" none
-	InPerSecond       float64 // bytes, of what came from it lately
-	OutPerSecond      float64 // and of what was sent to it
+	InPerSecond       float64 // bytes, of what came from the peer lately
+	OutPerSecond      float64 // bytes, of what was sent to the peer lately
 }
 
-// GPU is what the driver reported of one.
+// GPU is what the driver reported of one GPU.
 type GPU struct {
 	UUID            string
 	Errors, LastXid uint64 // LastXid 0: none
