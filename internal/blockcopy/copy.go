@@ -7,34 +7,35 @@ import (
 	"sync/atomic"
 )
 
-// Quantum is the most bytes that are copied between two looks at stop, and so
-// the bound on how long a cancelled copy goes on.
+// Quantum is the most bytes that are copied between two looks at stop. It
+// bounds how long a cancelled copy goes on.
 const Quantum = 256 << 10
 
 // ErrStopped says that a copy ended early because it was told to.
 var ErrStopped = errors.New("copy stopped")
 
-// Run is one piece of work: Src is copied to Dst, which must be as long. The
-// memory belongs to the caller and must stay mapped (it may become
-// inaccessible, but not be given to anything else) until the call returns.
+// Run is one piece of work: Src is copied to Dst, which must have the same
+// length. The memory belongs to the caller and must stay mapped until the call
+// returns: it may become inaccessible, but must not be given to anything else.
 type Run struct {
 	Dst, Src []byte
 }
 
-// Copy copies src to dst, which must be as long and must not overlap it. When
-// either memory is not accessible the error is a *Fault, and some bytes of dst
-// may have been written. Any goroutine may call it, several at once.
+// Copy copies src to dst, which must have the same length and must not overlap
+// it. When either memory is not accessible, the error is a *Fault, and some
+// bytes of dst may have been written. Any goroutine may call it, several at
+// once.
 func Copy(dst, src []byte) error {
 	runs := [1]Run{{dst, src}}
 	_, err := CopyRuns(runs[:], nil)
 	return err
 }
 
-// CopyRuns copies runs, which must not overlap each other, and returns how
-// many bytes from the beginning of the list are copied for certain; later ones
-// may have been written too. It ends early with a *Fault, which names the run,
-// when memory is not accessible, and with ErrStopped soon after *stop became
-// true; stop may be nil. It returns len(runs) worth of bytes exactly when the
+// CopyRuns copies runs, which must not overlap each other. It returns how many
+// bytes from the beginning of the list are certainly copied; later ones may
+// have been written, too. It ends early with a *Fault, which names the run,
+// when memory is not accessible, and with ErrStopped soon after *stop becomes
+// true; stop may be nil. It returns the length of all runs exactly when the
 // error is nil. It allocates nothing unless it fails.
 //
 // It does not yield: a worker that copies for long is best locked to a thread
@@ -65,7 +66,7 @@ func copyRuns(k kernel, runs []Run, stop *atomic.Bool) (done int64, err error) {
 	return done, nil
 }
 
-// check refuses the runs whose ends differ in length.
+// check refuses runs whose two ends differ in length.
 func check(runs []Run) error {
 	for i := range runs {
 		if d, s := len(runs[i].Dst), len(runs[i].Src); d != s {
@@ -75,8 +76,9 @@ func check(runs []Run) error {
 	return nil
 }
 
-// minTotal is the size from which a list is worth going past the caches. A
-// single small hand-over is read at once by its consumer, and wants them.
+// minTotal is the number of bytes from which it pays to copy a list past the
+// caches. A single small hand-over is read at once by its consumer, which wants
+// it in the caches.
 const minTotal = 32 << 10
 
 func large(runs []Run) bool {

@@ -3,15 +3,16 @@ package blockcopy
 // batchRuns bounds a batch of tiny runs as Quantum bounds one of large runs.
 const batchRuns = 4096
 
-// minRun is the size from which a run is worth a lane. It was measured with
-// random blocks: 512 bytes gain a third, 256 bytes lose a tenth.
+// minRun is the number of bytes from which a run is worth a lane. It was
+// measured with random blocks: at 512 bytes a lane gains a third, at 256 bytes
+// it loses a tenth.
 const minRun = 1 << 9
 
 // cursor walks a list of runs, one batch after the other.
 type cursor struct {
 	kernel kernel
 	runs   []Run
-	// The next byte to copy: offset off of run i.
+	// The next byte to copy is at offset off of run i.
 	i, off int
 	// The batch in progress began in run first, and will be batch bytes.
 	first, batch int
@@ -21,10 +22,10 @@ type cursor struct {
 
 func (c *cursor) finished() bool { return c.i == len(c.runs) }
 
-// guardedBatch copies the next batch, which it makes visible to all processors
-// and turns faults into errors.
+// guardedBatch copies the next batch, makes it visible to all processors, and
+// turns faults into errors.
 func (c *cursor) guardedBatch() (err error) {
-	// Fences also what was stored before a fault.
+	// This also fences what was stored before a fault.
 	defer func() {
 		if c.kernel != portable {
 			fence()
@@ -59,9 +60,9 @@ func (c *cursor) plan() {
 	c.left = c.batch
 }
 
-// next hands out the next piece of the batch, at most one run long. ok is
-// false at the end of the batch; the cursor then stands on the next run that
-// is not empty, or behind the last.
+// next hands out the next piece of the batch, at most one run long. ok is false
+// at the end of the batch; the cursor then stands at the next run that is not
+// empty, or behind the last.
 func (c *cursor) next() (dst, src []byte, ok bool) {
 	for c.i < len(c.runs) {
 		r := &c.runs[c.i]

@@ -29,10 +29,10 @@ func (s Side) String() string {
 type Fault struct {
 	// Addr is the address in this process, as the kernel reported it.
 	Addr uintptr
-	// Side says which end of the copy it belongs to.
+	// Side says which end of the copy the address belongs to.
 	Side Side
-	// Run is the index of the run, and Off the offset in it of the access that
-	// failed: earlier bytes may be as bad. Run is -1 when Side is SideUnknown.
+	// Run is the index of the run, and Off the offset in it, of the access that
+	// failed. Earlier bytes may be as bad. Run is -1 when Side is SideUnknown.
 	Run int
 	Off int
 }
@@ -46,7 +46,7 @@ func (f *Fault) Error() string {
 }
 
 // fault turns what recover returned into the error of the batch in progress.
-// Anything but a memory fault is a bug, and goes on panicking.
+// Anything but a memory fault is a bug and panics again.
 func (c *cursor) fault(recovered any) error {
 	f, ok := recovered.(interface {
 		error
@@ -68,6 +68,6 @@ func (c *cursor) fault(recovered any) error {
 }
 
 func within(addr uintptr, b []byte) (off int, ok bool) {
-	d := addr - address(b) // wraps round, to more than any length, below b
+	d := addr - address(b) // below b this wraps round to more than any length
 	return int(d), d < uintptr(len(b))
 }

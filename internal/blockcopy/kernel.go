@@ -1,12 +1,12 @@
 package blockcopy
 
-// kernel is one implementation of the inner loop. It is a number and not a
-// table of functions, because calls through those would make lanes escape to
+// kernel is one implementation of the inner loop. It is a number rather than a
+// table of functions, because calls through a table would make lanes escape to
 // the heap, once for each batch.
 type kernel uint8
 
-// The implementations. Those with lanes store past the caches and without
-// order: fence must follow.
+// The implementations. Those with lanes store past the caches and in no order:
+// fence must follow.
 const (
 	portable kernel = iota // the runtime's copy
 	avx2
@@ -16,11 +16,11 @@ const (
 	avx512Far  // the same, with all lines fetched early
 )
 
-// traits of a kernel with lanes.
+// traits describe a kernel with lanes.
 type traits struct {
 	name  string
 	width int // how many pieces it copies in turn
-	piece int // the longest of them
+	piece int // the longest of them, in bytes
 }
 
 var traitsOf = [...]traits{
@@ -36,5 +36,5 @@ func (k kernel) String() string { return traitsOf[k].name }
 func (k kernel) width() int     { return traitsOf[k].width }
 func (k kernel) piece() int     { return traitsOf[k].piece }
 
-// best is the first implementation that this processor can run.
+// best is the best implementation that this processor can run.
 var best = kernels()[0]

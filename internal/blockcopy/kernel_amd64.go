@@ -22,27 +22,34 @@ func kernels() []kernel {
 	return append(ks, portable)
 }
 
-// AMD's families of which one with AVX-512 was measured (BenchmarkBlocks). Intel's want four pages in turn.
+// Families of AMD processors of which one with AVX-512 was measured
+// (BenchmarkBlocks). Intel's processors want four pages in turn.
 const (
-	// family19, measured on Zen 4, copies four runs in turn faster: blocks of 64 KiB at 18.3 GB/s instead of 13.2 by one thread, at 23.8
-	// instead of 20.2 by two, and of 8 KiB at 10.6 either way. To ask for every line early costs it a fifth.
+	// family19, measured on Zen 4, is faster with four runs in turn: it copies
+	// blocks of 64 KiB at 18.3 GB/s instead of 13.2 by one thread, at 23.8
+	// instead of 20.2 by two, and blocks of 8 KiB at 10.6 either way. Asking
+	// for every line early costs it a fifth.
 	family19 = 0x19
-	// family1A, measured on Zen 5, fetches ahead beyond the end of a page, so that four pages in turn have it fetch what another lane
-	// fetches too: blocks of 64 KiB at 19.6 GB/s with runs in turn instead of 13.7 by one thread, at 37 instead of 24 by two. It does not
-	// fetch soon enough: with every line asked for 2 KiB early, one thread has blocks of 64 KiB at 28.2 GB/s instead of 25.8, of 8 KiB at
-	// 18.9 instead of 16.8.
+	// family1A, measured on Zen 5, fetches ahead beyond the end of a page, so
+	// with four pages in turn it fetches what another lane fetches, too: with
+	// runs in turn it copies blocks of 64 KiB at 19.6 GB/s instead of 13.7 by
+	// one thread, at 37 instead of 24 by two. But it does not fetch soon enough:
+	// if every line is asked for 2 KiB early, one thread copies blocks of 64 KiB
+	// at 28.2 GB/s instead of 25.8, and blocks of 8 KiB at 18.9 instead of 16.8.
 	family1A = 0x1a
 )
 
-// amd tells whether AMD made this processor. With AVX2 its Zen 3 copies two runs in turn faster than four pages: blocks of 64 KiB at 1.97
-// instead of 1.58 times the runtime's copy by one thread, at 2.68 instead of 2.35 by two; of 8 KiB at 1.83 instead of 1.73
-// (BenchmarkBlocks). Earlier families were not measured.
+// amd reports whether AMD made this processor. With AVX2, AMD's Zen 3 copies
+// two runs in turn faster than four pages: blocks of 64 KiB at 1.97 instead of
+// 1.58 times the runtime's copy by one thread, at 2.68 instead of 2.35 by two;
+// blocks of 8 KiB at 1.83 instead of 1.73 (BenchmarkBlocks). Earlier families
+// were not measured.
 func amd() bool {
 	_, b, c, d := cpuid(0)
 	return b == 'A'|'u'<<8|'t'<<16|'h'<<24 && d == 'e'|'n'<<8|'t'<<16|'i'<<24 && c == 'c'|'A'<<8|'M'<<16|'D'<<24
 }
 
-// family is the family of this processor, the extended one included.
+// family returns the family of this processor, the extended one included.
 func family() uint32 {
 	a, _, _, _ := cpuid(1)
 	f := a >> 8 & 0xf
@@ -52,10 +59,10 @@ func family() uint32 {
 	return f
 }
 
-// groups copies n bytes, a multiple of line and not 0, of each of the pieces
-// from l on, width pieces in turn, a line of each, for so many groups of them.
-// It has the beginnings of the next group fetched meanwhile, of that behind
-// the last one too: its pieces must exist, but may be anything.
+// groups copies n bytes of each piece from l on, in groups: the width pieces of
+// a group take turns, line by line. n is a multiple of line and not 0.
+// Meanwhile it fetches the beginnings of the next group, even behind the last
+// one: those pieces must exist, but may be anything.
 func (k kernel) groups(l *lane, n, groups int) {
 	switch k {
 	case avx2:
@@ -69,7 +76,7 @@ func (k kernel) groups(l *lane, n, groups int) {
 	}
 }
 
-// one copies n bytes, a multiple of line and not 0, of one piece.
+// one copies n bytes of one piece; n is a multiple of line and not 0.
 func (k kernel) one(l *lane, n int) {
 	if k == avx2 || k == avx2Two {
 		oneAVX2(l, n)
@@ -79,8 +86,8 @@ func (k kernel) one(l *lane, n int) {
 }
 
 // fence orders all non-temporal stores of this thread before later stores. It
-// also cleans up what a kernel that was left by a fault did not: wide
-// registers in use slow older instructions down.
+// also cleans up after a kernel that a fault ended: wide registers left in use
+// slow older instructions down.
 func fence() {
 	sfence()
 	if cpu.X86.HasAVX {
@@ -110,5 +117,5 @@ func sfence()
 
 func vzeroupper()
 
-// cpuid is the instruction, for leaves without subleaves.
+// cpuid executes the CPUID instruction, for leaves without subleaves.
 func cpuid(leaf uint32) (a, b, c, d uint32)

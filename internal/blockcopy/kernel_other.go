@@ -5,7 +5,8 @@ package blockcopy
 // kernels returns the implementations that this processor can run, best first.
 func kernels() []kernel { return []kernel{portable} }
 
-// groups and one are for implementations with lanes, and there are none.
+// groups and one are for implementations with lanes, of which there are none
+// here.
 func (k kernel) groups(*lane, int, int) { panic("blockcopy: no lanes on this processor") }
 func (k kernel) one(*lane, int)         { panic("blockcopy: no lanes on this processor") }
 

@@ -3,15 +3,16 @@ package blockcopy
 const (
 	// line is what a non-temporal store must fill as a whole to be fast.
 	line = 64
-	// page is the longest piece of most kernels: processors fetch ahead
-	// within a page, and several pages at once.
+	// page is the longest piece of most kernels: processors fetch ahead within
+	// a page, and in several pages at once.
 	page = 4096
 	// widest is the most pieces that a kernel copies in turn.
 	widest = 4
 )
 
 // lane is a piece that is being copied: as many bytes at both ends, a whole
-// number of lines, dst on the border of a line. The assembly knows its layout.
+// number of lines, with dst on the boundary of a line. The assembly knows its
+// layout.
 type lane struct {
 	dst, src []byte
 }
@@ -24,8 +25,8 @@ type lanes struct {
 	width int
 }
 
-// uniform returns how many groups of width pieces from piece i on are n bytes
-// in each piece.
+// uniform returns how many groups of width pieces, from piece i on, have n
+// bytes in each piece.
 func (s *lanes) uniform(i, n int) int {
 	j := i
 	for j < s.n && len(s.l[j].dst) == n {
@@ -35,7 +36,8 @@ func (s *lanes) uniform(i, n int) int {
 }
 
 // advance drops the first n bytes of the width pieces from i on. Pieces that
-// end make room for those that follow: it returns where the first one is now.
+// end make room for those that follow. It returns where the first remaining
+// piece is now.
 func (s *lanes) advance(i, n int) int {
 	group := s.l[i : i+s.width]
 	first := 0
@@ -58,8 +60,8 @@ func (s *lanes) shortest(i int) int {
 	return n
 }
 
-// copyGroups copies pieces, width in turn, while there are as many, and moves
-// what is left to the front.
+// copyGroups copies pieces, width in turn, while there are that many, and moves
+// the rest to the front.
 func (s *lanes) copyGroups(k kernel) {
 	i := 0
 	for s.n-i >= s.width {
@@ -75,7 +77,7 @@ func (s *lanes) copyGroups(k kernel) {
 	s.n = copy(s.l[:], s.l[i:s.n])
 }
 
-// copyLanes copies the batch. Pieces of one run and of several are alike.
+// copyLanes copies the batch. It treats pieces of one run and of several alike.
 func (c *cursor) copyLanes() {
 	s := lanes{width: c.kernel.width()}
 	var rest lane
@@ -99,7 +101,7 @@ func (c *cursor) copyLanes() {
 }
 
 // peek shows the kernel which sources come next: those of rest, then those of
-// the runs from the cursor on, also beyond the batch.
+// the runs from the cursor on, even beyond the batch.
 func (c *cursor) peek(l []lane, rest []byte, longest int) {
 	i, off := c.i, c.off
 	for k := range l {
@@ -112,7 +114,7 @@ func (c *cursor) peek(l []lane, rest []byte, longest int) {
 	}
 }
 
-// fill makes rest the body of the next run when it is empty, and copies what
+// fill makes rest the body of the next run, when rest is empty, and copies what
 // surrounds the body. It returns false at the end of the batch.
 func (c *cursor) fill(rest *lane) bool {
 	for len(rest.dst) == 0 {
