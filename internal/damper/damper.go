@@ -1,4 +1,4 @@
-// Package damper keeps a warning that could be said over and over from filling the log. What is counted is counted all the same.
+// Package damper keeps a warning that could be repeated over and over from filling the log. Counters are not affected.
 package damper
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Gap is how long a warning that was said is not said again.
+// Gap is how long a warning is not repeated.
 const Gap = 10 * time.Second
 
 // Damper is for one warning. The zero value is ready. It is safe for concurrent use.
@@ -16,7 +16,7 @@ type Damper struct {
 	said time.Time
 }
 
-// Due says whether to say it now. Whoever is told yes does.
+// Due reports whether to log the warning now. After true the caller must log it.
 func (d *Damper) Due() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -28,11 +28,11 @@ func (d *Damper) Due() bool {
 	return true
 }
 
-// burst is how many warnings Each lets through before a gap: they may give different reasons.
+// burst is how many warnings of one name Each lets through before a gap: they may give different reasons.
 const burst = 8
 
-// Each is for a warning of which each one it is about has its own: a node, for example. The zero value is ready. It is safe for concurrent use,
-// and remembers nobody for longer than it has to.
+// Each is a Damper for a warning that can be about many things, such as nodes, with a gap for each of them. The zero
+// value is ready. It is safe for concurrent use, and remembers no name for longer than it has to.
 type Each struct {
 	mu   sync.Mutex
 	said map[string]some
@@ -43,7 +43,7 @@ type some struct {
 	n     int
 }
 
-// Due says whether to say it of name now. Whoever is told yes does.
+// Due reports whether to log the warning about name now. After true the caller must log it.
 func (e *Each) Due(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
