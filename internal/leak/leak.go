@@ -14,8 +14,8 @@ import (
 // leak.
 const ExitCode = 99
 
-// settle is how long something that is about to end by itself, such as a
-// goroutine after its last send, may take. A clean run never waits for it.
+// settle is how long something may take that is about to end by itself, such as
+// a goroutine after its last send. A clean run never waits for it.
 var settle = 20 * time.Second
 
 // Runner runs the tests; *testing.M is one.
@@ -63,8 +63,8 @@ func startPoller() error {
 	return w.Close()
 }
 
-// waitClean returns what is there and was not before, as lines for people,
-// once it is nothing or has not gone away in time.
+// waitClean returns, as lines for people, what is there and was not before. It
+// returns once there is nothing, or when settle is over.
 func waitClean(before snapshot, goroutines goleak.Option) []string {
 	deadline := time.Now().Add(settle)
 	for {

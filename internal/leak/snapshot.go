@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// snapshot is the set of what this process holds, each as a line that is the
-// same as long as the thing is the same.
+// snapshot is the set of things that this process holds. Each is a line that
+// stays the same as long as the thing does.
 type snapshot map[string]bool
 
 // minus returns what is in s and not in before, sorted.
@@ -35,8 +35,8 @@ func takeSnapshot() (snapshot, error) {
 	return s, nil
 }
 
-// addFDs adds the open descriptors with what they refer to. Sockets and pipes
-// carry their inode there, so a number that was reused shows.
+// addFDs adds the open descriptors and what they refer to. For sockets and
+// pipes that includes the inode, so a number that was reused shows.
 func addFDs(s snapshot) error {
 	const dir = "/proc/self/fd"
 	entries, err := os.ReadDir(dir)
@@ -73,8 +73,8 @@ func addMappings(s snapshot) error {
 	return nil
 }
 
-// addChildren adds child processes, ended ones that nobody waited for
-// included.
+// addChildren adds child processes, including those that ended and that nobody
+// waited for.
 func addChildren(s snapshot) error {
 	files, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
