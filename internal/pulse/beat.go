@@ -2,23 +2,23 @@ package pulse
 
 import "sync/atomic"
 
-// Beat is the sign of life of a goroutine that waits for others, such as a peer, where nothing can wake it to answer. Rest, Rise and
-// Tick are for that goroutine, Alive for one that looks after it. The zero value works.
+// Beat is the sign of life of a goroutine that waits for others, such as a peer, where nothing can wake it to answer.
+// That goroutine calls Rest, Rise and Tick; the one that looks after it calls Alive. The zero value works.
 type Beat struct {
 	n    atomic.Uint64 // odd: it rests
-	seen uint64        // by Alive, and one more
+	seen uint64        // n at the last Alive, plus one
 }
 
-// Rest says that the goroutine waits for others from now on; Rise, that it goes on.
+// Rest says that the goroutine waits for others from now on.
 func (b *Beat) Rest() { b.n.Add(1) }
 
-// Rise ends what Rest began.
+// Rise says that the goroutine goes on after Rest.
 func (b *Beat) Rise() { b.n.Add(1) }
 
 // Tick says that the goroutine has done a piece of work.
 func (b *Beat) Tick() { b.n.Add(2) }
 
-// Alive tells whether the goroutine waits for others or has come any further since Alive was asked last.
+// Alive reports whether the goroutine waits for others, or has got any further since the last Alive.
 func (b *Beat) Alive() bool {
 	n := b.n.Load()
 	ok := n%2 == 1 || n+1 != b.seen

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Listener is a listener whose accept loop can be pinged: Accept answers pings by itself, and its caller sees none of them. Accept is
-// for one goroutine, Ping for another one.
+// Listener is a listener whose accept loop can be pinged. Accept answers pings by itself, and its caller sees none of
+// them. Accept is for one goroutine, Ping for another one.
 type Listener struct {
 	net.Listener
 	clock    interface{ SetDeadline(time.Time) error }
 	answered chan struct{}
 }
 
-// Listen wraps l, a listener with deadlines: those of TCP and of unix sockets have them.
+// Listen wraps l, a listener with deadlines, as those of TCP and unix sockets are.
 func Listen[L interface {
 	net.Listener
 	SetDeadline(time.Time) error
@@ -26,7 +26,7 @@ func Listen[L interface {
 	return &Listener{l, l, make(chan struct{}, 1)}
 }
 
-// SyscallConn is the one of what it wraps, whose options it has.
+// SyscallConn returns that of the wrapped listener, for its socket options.
 func (l *Listener) SyscallConn() (syscall.RawConn, error) {
 	c, ok := l.Listener.(syscall.Conn)
 	if !ok {
@@ -45,7 +45,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return conn, err
 		}
-		// Before the answer: the next ping must not lose its deadline.
+		// First, before the answer: the next ping must not lose its deadline.
 		_ = l.clock.SetDeadline(time.Time{})
 		select {
 		case l.answered <- struct{}{}:
@@ -54,10 +54,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Ping returns nil once the accept loop has come by, and ctx's error when it has not until then. Connections that wait are not lost.
+// Ping returns nil once the accept loop has come by, or ctx's error if it does not in time. Connections that wait are
+// not lost.
 func (l *Listener) Ping(ctx context.Context) error {
 	select {
-	case <-l.answered: // to a ping that nobody waited for any more
+	case <-l.answered: // an answer to a ping that nobody waited for any more
 	default:
 	}
 	if err := l.clock.SetDeadline(past); err != nil {
