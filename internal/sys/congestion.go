@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetCongestion chooses how the TCP socket fd finds its pace, by name: "cubic", "reno", ... (TCP_CONGESTION, tcp(7)). The kernel loads the
-// module of that name if the process may.
+// SetCongestion sets the congestion control of the TCP socket fd, by name:
+// "cubic", "reno", ... (TCP_CONGESTION, tcp(7)). The kernel loads the module of
+// that name if the process may do that.
 func SetCongestion(fd int, name string) error {
 	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); err != nil {
 		return fmt.Errorf("set TCP_CONGESTION of fd %d to %q: %w", fd, name, err)
@@ -19,8 +20,10 @@ func SetCongestion(fd int, name string) error {
 	return nil
 }
 
-// Congestion tries a congestion control on a socket of its own and returns the one that sockets of this network namespace then have; "" is
-// the system's (net.ipv4.tcp_congestion_control). The error names those that there are.
+// Congestion tries a congestion control on a socket of its own and returns the
+// one that sockets of this network namespace then have. "" stands for the
+// system's (net.ipv4.tcp_congestion_control). The error names those that there
+// are.
 func Congestion(name string) (string, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -41,7 +44,7 @@ func Congestion(name string) (string, error) {
 	return unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 }
 
-// controls lists those that are "available" or "allowed".
+// controls lists the congestion controls that are "available" or "allowed".
 func controls(which string) string {
 	b, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_" + which + "_congestion_control")
 	return cmp.Or(strings.Join(strings.Fields(string(b)), ", "), "none")

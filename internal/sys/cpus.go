@@ -15,8 +15,8 @@ type CPUs struct{ set unix.CPUSet }
 // MaxCPU is the highest number of a CPU in a CPUs.
 const MaxCPU = 64*len(unix.CPUSet{}) - 1
 
-// ParseCPUs reads a list as /sys writes it, and configurations do: numbers and
-// ranges, with commas, "0-3,8". An empty list is an empty set.
+// ParseCPUs reads a list of CPUs as /sys and configurations write it: numbers
+// and ranges with commas, such as "0-3,8". An empty list is an empty set.
 func ParseCPUs(list string) (c CPUs, err error) {
 	if strings.TrimSpace(list) == "" {
 		return c, nil
@@ -38,7 +38,7 @@ func ParseCPUs(list string) (c CPUs, err error) {
 	return c, nil
 }
 
-// String is the list that ParseCPUs reads, as short as it can be.
+// String returns the list that ParseCPUs reads, as short as it can be.
 func (c CPUs) String() string {
 	var out strings.Builder
 	for n := 0; n <= MaxCPU; n++ {
@@ -81,10 +81,10 @@ func ThreadCPUs() (c CPUs, err error) {
 	return c, nil
 }
 
-// SetThreadCPUs sets the CPUs that the calling thread may run on; CPUs that
-// are not there are ignored, unless none remains. Call runtime.LockOSThread
-// before, and set what was there before unlocking: else the thread keeps its
-// CPUs for whatever runs on it next.
+// SetThreadCPUs sets the CPUs that the calling thread may run on. CPUs that are
+// not there are ignored, unless none remains. Call runtime.LockOSThread first,
+// and restore the earlier set before unlocking: else the thread keeps its CPUs
+// for whatever runs on it next.
 func SetThreadCPUs(c CPUs) error {
 	if err := unix.SchedSetaffinity(0, &c.set); err != nil {
 		return fmt.Errorf("set CPUs of thread to %q: %w", c, err)
@@ -92,7 +92,8 @@ func SetThreadCPUs(c CPUs) error {
 	return nil
 }
 
-// SetProcessCPUs sets the CPUs that every thread of this process may run on, those that are there and those that they make.
+// SetProcessCPUs sets the CPUs that every thread of this process may run on:
+// those that are there and those that they make.
 func SetProcessCPUs(c CPUs) error {
 	done := map[string]bool{}
 	for more := true; more; { // a thread that was not done yet may have made another

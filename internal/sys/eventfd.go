@@ -8,9 +8,9 @@ import (
 )
 
 // EventfdCreate makes an eventfd with count 0. With blocking false, which the
-// runtime's poller needs, an empty one answers at once and EventfdRead gives
-// 0; with blocking true EventfdRead holds the thread until it is signalled.
-// O_NONBLOCK belongs to the open file: the process at the other end shares it.
+// runtime's poller needs, EventfdRead of an empty one returns 0 at once. With
+// blocking true, it holds the thread until the eventfd is signalled. O_NONBLOCK
+// belongs to the open file, which the process at the other end shares.
 func EventfdCreate(blocking bool) (int, error) {
 	flags := unix.EFD_CLOEXEC
 	if !blocking {
@@ -25,10 +25,10 @@ func EventfdCreate(blocking bool) (int, error) {
 
 var eventfdOne = binary.NativeEndian.AppendUint64(nil, 1)
 
-// EventfdSignal adds 1 to the count and so wakes whoever waits. A count that
-// is full already means "signalled", so EAGAIN is success. It allocates
-// nothing. On a blocking eventfd a full count would block: EventfdRing is for
-// one whose count a stranger controls.
+// EventfdSignal adds 1 to the count and so wakes whoever waits. A count that is
+// full already means "signalled", so EAGAIN is success. It allocates nothing.
+// With a full count, a blocking eventfd would block it: where a stranger
+// controls the count, use EventfdRing.
 func EventfdSignal(fd int) error {
 	for {
 		_, err := unix.Write(fd, eventfdOne)
@@ -62,8 +62,8 @@ func EventfdRead(fd int) (uint64, error) {
 	}
 }
 
-// EventfdFull tells whether the count is so high that EventfdSignal would have
-// to wait for somebody to take it.
+// EventfdFull reports whether the count is so high that EventfdSignal would
+// have to wait for somebody to take it.
 func EventfdFull(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	for {
@@ -74,9 +74,9 @@ func EventfdFull(fd int) bool {
 	}
 }
 
-// EventfdDrain takes the count without ever blocking, also when a stranger who
-// shares the eventfd made it a blocking one. 0: there was no signal. It fails
-// before Linux 5.8.
+// EventfdDrain takes the count without ever blocking, even when a stranger who
+// shares the eventfd made it a blocking one. It returns 0 if there was no
+// signal. It fails before Linux 5.8.
 func EventfdDrain(fd int) (uint64, error) {
 	var buf [8]byte
 	for {

@@ -39,8 +39,8 @@ func Dup(fd int) (int, error) {
 	return n, nil
 }
 
-// SetNonblock switches O_NONBLOCK of the open file behind fd, which every
-// process that shares the open file sees.
+// SetNonblock sets or clears O_NONBLOCK of the open file behind fd. Every
+// process that shares the open file sees that.
 func SetNonblock(fd int, on bool) error {
 	if err := unix.SetNonblock(fd, on); err != nil {
 		return fmt.Errorf("set non-blocking mode of fd %d: %w", fd, err)
@@ -49,21 +49,22 @@ func SetNonblock(fd int, on bool) error {
 }
 
 // ErrUnpolled says that the Go runtime's poller did not take a descriptor. The
-// runtime keeps to itself why: its kind cannot wait, or the kernel lacked memory,
+// runtime does not say why: its kind cannot wait, or the kernel lacked memory,
 // or the user's epoll watches (fs.epoll.max_user_watches) were used up.
 var ErrUnpolled = errors.New("the poller did not take it")
 
 // PollFile makes fd, an eventfd, pipe, socket or pidfd, non-blocking and hands
-// it to the Go runtime's poller, so that reads park a goroutine and not a
-// thread, and Close wakes them. The file owns fd from then on; when PollFile
-// fails fd is closed.
+// it to the Go runtime's poller, so that reads park a goroutine instead of a
+// thread, and Close wakes them. From then on the file owns fd. When PollFile
+// fails, fd is closed.
 func PollFile(fd int, name string) (*os.File, error) {
 	if err := SetNonblock(fd, true); err != nil {
 		_ = Close(fd)
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	// A file that is not polled reads once and then fails for good, however often it is asked; deadlines tell.
+	// Setting a deadline tells whether the file is polled. One that is not
+	// reads once and then fails for good, however often it is asked.
 	if err := f.SetDeadline(time.Time{}); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("poll file %q: fd %d: %w", name, fd, ErrUnpolled)

@@ -46,25 +46,27 @@ func (k Kind) String() string {
 // FileInfo says what a descriptor is. Sizes are in bytes.
 type FileInfo struct {
 	Kind Kind
-	// Size is the file's length and Allocated what its pages take; both are,
-	// like all below but Writable, zero for what is no file in shared memory.
+	// Size is the file's length, and Allocated what its pages take. Both are
+	// zero for what is no file in shared memory, as are all fields below except
+	// Writable.
 	Size, Allocated int64
 	// PageSize is the unit of allocation: the base page, or the huge page of
 	// a hugetlb memfd.
 	PageSize int64
 	Seals    Seals
-	// Writable tells whether the descriptor was opened for writing.
+	// Writable says whether the descriptor was opened for writing.
 	Writable bool
 	// Dev and Ino are the file's identity: equal for two descriptors of one
 	// memfd.
 	Dev, Ino uint64
 }
 
-// IsMemfd tells whether the descriptor is a memfd, of base or huge pages.
+// IsMemfd reports whether the descriptor is a memfd, of base or huge pages.
 func (i FileInfo) IsMemfd() bool { return i.Kind == KindMemfd || i.Kind == KindHugeMemfd }
 
-// Sparse tells whether some page of the file is not allocated. Touching such a
-// page through a mapping allocates it, or raises SIGBUS when there is none.
+// Sparse reports whether some page of the file is not allocated. Touching such
+// a page through a mapping allocates it, or raises SIGBUS when there is no
+// memory for it.
 func (i FileInfo) Sparse() bool {
 	p := max(i.PageSize, 1)
 	return i.Allocated < (i.Size+p-1)/p*p
@@ -73,8 +75,8 @@ func (i FileInfo) Sparse() bool {
 // Identify says what fd is, without reading or changing it. It is how a
 // descriptor from another process is judged before it is mapped. It asks no
 // file system but those of memfds for anything: one that a process serves
-// (FUSE) answers when that likes. Of what is no file in shared memory it tells
-// Kind and Writable alone.
+// (FUSE) answers when that process likes. For what is no file in shared memory
+// it tells Kind and Writable alone.
 func Identify(fd int) (FileInfo, error) {
 	seals, err := GetSeals(fd)
 	shared := err == nil
@@ -102,8 +104,8 @@ func Identify(fd int) (FileInfo, error) {
 	case unix.S_IFSOCK:
 		info.Kind = KindSocket
 	}
-	// Anonymous inodes carry no type bits, pidfds and dma-bufs claim to be
-	// files: only the link of /proc tells them apart.
+	// Anonymous inodes carry no type bits, and pidfds and dma-bufs claim to be
+	// files: only the link in /proc tells them apart.
 	if info.Kind == KindOther || info.Kind == KindFile {
 		if k := anonKind(fd); k != KindOther {
 			info.Kind = k
@@ -112,15 +114,16 @@ func Identify(fd int) (FileInfo, error) {
 	return info, nil
 }
 
-// fileType returns the type bits of a file's mode as they are known here.
+// fileType returns the type bits of a file's mode as the kernel has them,
+// without asking whoever serves the file.
 func fileType(fd int) (uint16, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 	return st.Mode & unix.S_IFMT, forbidden("statx", err)
 }
 
-// measure fills in what only a file in shared memory has, which is a memfd by
-// what it has together: seals, and no name.
+// measure fills in what only a file in shared memory has. Such a file is a
+// memfd if it has both seals and no name.
 func (i *FileInfo) measure(fd int, seals Seals) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -140,7 +143,7 @@ func (i *FileInfo) measure(fd int, seals Seals) error {
 		return nil
 	}
 	i.Kind = KindMemfd
-	// With transparent huge pages st_blksize tells their size, which is a
+	// With transparent huge pages st_blksize is their size, which is only a
 	// preference: allocation still goes by base pages.
 	i.PageSize = int64(os.Getpagesize())
 	return nil

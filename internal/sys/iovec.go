@@ -10,7 +10,7 @@ func IovecBytes(iov []Iovec) int {
 }
 
 // Advance drops the first n bytes of iov, as after a short read or write, and
-// returns what remains; the first remaining piece is changed in place. It
+// returns what remains. It changes the first remaining piece in place. It
 // panics when iov covers fewer than n bytes.
 func Advance(iov []Iovec, n int) []Iovec {
 	for len(iov) > 0 && n >= iov[0].Size() {

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Iovec is one piece of memory for scattered input and output, the kernel's
+// Iovec is one piece of memory for scattered input and output: the kernel's
 // struct iovec. Build a slice of them once and reuse it: nothing here
-// allocates. It keeps Go memory alive; memory of Mmap must stay mapped for as
-// long as a call uses it.
+// allocates. An Iovec keeps Go memory alive; memory of Mmap must stay mapped
+// for as long as a call uses it.
 type Iovec unix.Iovec
 
 // MaxIovecs is the most pieces that one call takes (the kernel's UIO_MAXIOV).
@@ -46,19 +46,19 @@ func (v *Iovec) skip(n int) {
 	v.Base = (*byte)(unsafe.Add(unsafe.Pointer(v.Base), n))
 }
 
-// Recvmsg receives into iov from the socket fd, without blocking the thread
-// whatever the mode of the socket. It returns 0 and errno 0 at the end of the
-// stream, EAGAIN when there is nothing yet, and EFAULT, or a short count, when
-// memory of iov is not there: bad memory is never a signal. At most MaxIovecs
-// pieces. It allocates nothing and so can be called inside
-// syscall.RawConn.Read.
+// Recvmsg receives into iov from the socket fd. It does not block the thread,
+// whatever the socket's mode. It returns 0 and errno 0 at the end of the
+// stream, and EAGAIN when there is nothing yet. When memory of iov is not
+// there, it returns EFAULT or a short count: bad memory is never a signal. It
+// uses at most MaxIovecs pieces. It allocates nothing, and so can be called
+// inside syscall.RawConn.Read.
 func Recvmsg(fd uintptr, iov []Iovec) (int, unix.Errno) {
 	return socketIO(unix.SYS_RECVMSG, fd, iov, unix.MSG_DONTWAIT)
 }
 
-// Sendmsg sends iov to the socket fd, as Recvmsg receives; a peer that is gone
-// gives EPIPE and no signal. With more set, the kernel may wait for the next
-// call before it sends a part of a segment. A short count after bytes of bad
+// Sendmsg sends iov to the socket fd, by the same rules as Recvmsg. A peer that
+// is gone gives EPIPE and no signal. With more set, the kernel may wait for the
+// next call before it sends a part of a segment. A short count because of bad
 // memory leaves the stream in the middle of what was promised.
 func Sendmsg(fd uintptr, iov []Iovec, more bool) (int, unix.Errno) {
 	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL

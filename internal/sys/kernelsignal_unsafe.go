@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EventfdRing is EventfdSignal of an eventfd that a stranger shares, who may
-// have filled its count and made it a blocking one. It holds the thread then
-// until EventfdDrain. Before Linux 5.8 nothing drains such an eventfd for sure:
-// there, and where a sandbox forbids it, the kernel signals, which never waits.
+// EventfdRing is EventfdSignal for an eventfd that a stranger shares. The
+// stranger may have filled its count and made it a blocking one; EventfdRing
+// then holds the thread until EventfdDrain. Where EventfdDrain does not work,
+// which is before Linux 5.8 and where a sandbox forbids it, the kernel signals
+// instead, and that never waits.
 func EventfdRing(fd int) error {
 	if k := theKernelSignals(); k != nil {
 		return k.signal(fd)
@@ -31,19 +32,19 @@ var theKernelSignals = sync.OnceValue(func() *kernelSignals {
 	return k
 })
 
-// drains says whether EventfdDrain works here.
+// drains reports whether EventfdDrain works here.
 func drains() bool {
 	fd, err := EventfdCreate(true)
 	if err != nil {
-		return true // it tells nothing about EventfdDrain
+		return true // this tells nothing about EventfdDrain
 	}
 	defer func() { _ = Close(fd) }()
 	_, err = EventfdDrain(fd)
 	return err == nil
 }
 
-// kernelSignals has the kernel signal eventfds: each as the end of an AIO read
-// of no bytes of /dev/null.
+// kernelSignals has the kernel signal eventfds: each at the end of an AIO read
+// of no bytes from /dev/null.
 type kernelSignals struct {
 	null int
 
@@ -54,8 +55,9 @@ type kernelSignals struct {
 	done [1]ioEvent
 }
 
-// iocb and ioEvent are the kernel's structures of those names. What has no name
-// here is 0: data, key and flags, the opcode (IOCB_CMD_PREAD), and what is read.
+// iocb and ioEvent are the kernel's structures of those names. Fields that have
+// no name here are 0: data, key and flags, the opcode (IOCB_CMD_PREAD), and
+// what is read.
 type iocb struct {
 	_       uint64
 	_       [2]uint32
@@ -71,7 +73,7 @@ type iocb struct {
 
 type ioEvent struct{ _ [4]uint64 }
 
-// resfd says that an eventfd is signalled at the end (IOCB_FLAG_RESFD).
+// resfd asks that an eventfd be signalled at the end (IOCB_FLAG_RESFD).
 const resfd = 1
 
 func newKernelSignals() (*kernelSignals, error) {
@@ -95,7 +97,7 @@ func (k *kernelSignals) signal(fd int) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, k.aio, 1, uintptr(unsafe.Pointer(&k.list))); errno != 0 {
 		return fmt.Errorf("signal eventfd %d: io_submit: %w", fd, errno)
 	}
-	for { // it has ended: there is nothing to wait for
+	for { // the read has ended, so this does not wait
 		_, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, k.aio, 1, 1, uintptr(unsafe.Pointer(&k.done)), 0, 0)
 		if errno == unix.EINTR {
 			continue

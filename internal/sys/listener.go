@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// TCPListener names the process of this host that keeps others from listening at a TCP address, as "NAME (PID n)". It reads root, which is
-// /proc elsewhere than in tests. The error says why it is not known: nobody listens there (any more), or the process is another user's,
-// whose descriptors only root sees.
+// TCPListener names the process of this host that keeps others from listening
+// at a TCP address, as "NAME (PID n)". root is /proc, except in tests. The
+// error says why the process is not known: nobody listens there (any more), or
+// it is another user's, whose descriptors only root sees.
 func TCPListener(root string, at netip.AddrPort) (string, error) {
 	inodes := map[string]bool{}
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
@@ -37,7 +38,8 @@ func TCPListener(root string, at netip.AddrPort) (string, error) {
 	return "", fmt.Errorf("its descriptors can't be seen from here: \"ss -ltnp sport = :%d\" as root tells", at.Port())
 }
 
-// listening notes the inodes of sockets in state LISTEN that are in the way of one at an address, from a table as proc(5) has it.
+// listening notes the inodes of sockets in state LISTEN that keep others from
+// listening at an address. table is a file as in proc(5).
 func listening(table string, at netip.AddrPort, inodes map[string]bool) {
 	f, err := os.Open(table)
 	if err != nil {
@@ -58,7 +60,8 @@ func listening(table string, at netip.AddrPort, inodes map[string]bool) {
 	}
 }
 
-// tableAddr reads an address of the table: words of 32 bits as this machine has them, whose bytes lie in memory as on the wire.
+// tableAddr reads an address of the table: 32-bit words, written as this
+// machine has them, whose bytes in memory are those on the wire.
 func tableAddr(text string) netip.Addr {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b)%4 != 0 {
@@ -71,7 +74,7 @@ func tableAddr(text string) netip.Addr {
 	return a.Unmap()
 }
 
-// covers tells whether a stands for all addresses of b's kind.
+// covers reports whether a stands for all addresses of b's kind.
 func covers(a, b netip.Addr) bool {
 	return a == netip.IPv6Unspecified() || a == netip.IPv4Unspecified() && b.Unmap().Is4()
 }

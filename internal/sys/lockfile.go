@@ -23,7 +23,8 @@ func LockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// LockFileWait is LockFile that waits for the holder. For short critical sections between cooperating processes.
+// LockFileWait is LockFile, but waits for the holder. It is for short critical
+// sections between cooperating processes.
 func LockFileWait(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -48,8 +48,8 @@ func MemfdCreate(name string, size int64, opt MemfdOptions) (int, error) {
 	return fd, nil
 }
 
-// memfdCreate asks for a memfd that can never be executed, which kernels
-// before 6.3 do not know how to refuse.
+// memfdCreate asks for a memfd that can never be executed. Kernels before 6.3
+// do not know that flag, and are asked without it.
 func memfdCreate(name string, flags int) (int, error) {
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL {
@@ -97,7 +97,8 @@ func Allocate(fd int, off, size int64) error {
 }
 
 // PunchHole gives the pages of [off, off+size) back to the system; the bytes
-// read as zero afterwards. Whole pages only: the edges are zeroed instead.
+// then read as zero. Only whole pages go back: at the edges, bytes are zeroed
+// instead.
 func PunchHole(fd int, off, size int64) error {
 	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	if err := unix.Fallocate(fd, mode, off, size); err != nil {

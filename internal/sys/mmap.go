@@ -59,9 +59,9 @@ func Munmap(b []byte) error {
 }
 
 // Punch gives the pages that b covers, part of a shared writable mapping of
-// Mmap, back to the system, for everybody who maps the file: they read as zeros
-// and come back when they are touched. b must be whole pages of the file, which
-// may be huge ones.
+// Mmap, back to the system, for everybody who maps the file. They then read as
+// zeros, and come back when they are touched. b must be whole pages of the
+// file, which may be huge ones.
 func Punch(b []byte) error {
 	if err := unix.Madvise(b, unix.MADV_REMOVE); err != nil {
 		return fmt.Errorf("punch %d bytes: %w", len(b), err)
@@ -69,8 +69,9 @@ func Punch(b []byte) error {
 	return nil
 }
 
-// Unload has the page tables forget b, part of a shared mapping of Mmap; the pages keep what is in them. Of huge pages parts are not forgotten, before
-// Linux 5.18 none, and need not be: they have few entries.
+// Unload makes the page tables forget b, part of a shared mapping of Mmap. The
+// pages keep what is in them. Of huge pages, parts are not forgotten, and
+// before Linux 5.18 none are. They need not be: they have few entries.
 func Unload(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }
 
 // Protect changes the protection of the pages that b covers; b must begin on

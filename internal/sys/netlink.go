@@ -7,8 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NetlinkEvents hears of what the kernel tells some groups (RTNLGRP_LINK and so on, from 1 to 32) of a netlink family. Each read is one
-// message, or as much of it as the buffer takes; ENOBUFS says that some were lost. Close ends a read. It is the caller's.
+// NetlinkEvents returns a file that gets what the kernel tells some groups
+// (RTNLGRP_LINK and so on, from 1 to 32) of a netlink family. Each read is one
+// message, or as much of it as the buffer takes; ENOBUFS says that some were
+// lost. The file is the caller's; Close ends a read.
 func NetlinkEvents(family int, groups ...uint) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 // MaxPageNodes is the most pages that one call of PageNodes looks at.
 const MaxPageNodes = 16
 
-// PageNodes tells on which NUMA nodes pages of this process lie, as it sees
-// them: node[i] becomes that of the page with the first byte of page[i], or -1
-// when the page is not in the page tables of this process (it is elsewhere, or
-// nowhere yet, or not mapped at all). Nothing is touched or moved: bad memory is
-// never a signal. It looks at no more than MaxPageNodes pages. A sandbox may
-// forbid the system call, move_pages(2).
+// PageNodes says on which NUMA nodes pages of this process lie. node[i] becomes
+// that of the page with the first byte of page[i], or -1 when that page is not
+// in the page tables of this process (it is elsewhere, or nowhere yet, or not
+// mapped at all). Nothing is touched or moved: bad memory is never a signal. It
+// looks at no more than MaxPageNodes pages. A sandbox may forbid the system
+// call, move_pages(2).
 func PageNodes(page [][]byte, node []int) error {
 	n := min(len(page), len(node), MaxPageNodes)
 	if n == 0 {

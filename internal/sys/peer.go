@@ -37,10 +37,10 @@ var ErrNoPidfd = errors.New("peer process is not visible: no pidfd")
 
 // PeerPidfd returns a pidfd of the process that connected, which the caller
 // closes. It uses SO_PEERPIDFD (Linux 6.5), which cannot be fooled by a reused
-// pid, and else opens the pid of cred and checks with the start time, read
-// from procRoot before and after, that one process owned it meanwhile. A peer
-// that has ended gives ESRCH, an invisible one ErrNoPidfd, and one that procRoot
-// hides what reading there says.
+// pid. Without that, it opens the pid of cred, and checks that one process had
+// it meanwhile by the start time, which it reads from procRoot before and
+// after. The error is ESRCH for a peer that has ended, ErrNoPidfd for an
+// invisible one, and that of reading procRoot for one that is hidden there.
 func PeerPidfd(conn *net.UnixConn, cred Cred, procRoot string) (int, error) {
 	pidfd := -1
 	err := Control(conn, func(fd int) error {
@@ -91,7 +91,7 @@ func pidfdByPID(pid int, procRoot string) (int, error) {
 	return fd, nil
 }
 
-// runs says whether there is such a process.
+// runs reports whether there is such a process.
 func runs(pid int) bool {
 	fd, err := PidfdOpen(pid)
 	if err != nil {

@@ -16,8 +16,8 @@ func PidfdOpen(pid int) (int, error) {
 	return fd, nil
 }
 
-// PidfdAlive tells whether the process behind pidfd still runs. A process that
-// ended but was not yet waited for counts as ended.
+// PidfdAlive reports whether the process behind pidfd still runs. A process
+// that ended but was not yet waited for counts as ended.
 func PidfdAlive(pidfd int) (bool, error) {
 	p := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller tells which of many sockets are ready, each once when asked. A goroutine that waits for it holds no thread. Arm and Disarm are
-// safe for concurrent use; Wait is for one goroutine.
+// Poller tells which of many sockets are ready, each once for each time it is
+// armed. A goroutine that waits for it holds no thread. Arm and Disarm are safe
+// for concurrent use; Wait is for one goroutine.
 type Poller struct {
 	file   *os.File
 	conn   syscall.RawConn
@@ -17,13 +18,14 @@ type Poller struct {
 	ready  []Ready
 }
 
-// Ready is a socket that can be read or written without blocking. One that has failed or is shut down can be both.
+// Ready is a socket that can be read or written without blocking. One that has
+// failed or is shut down counts as both.
 type Ready struct {
 	FD          int
 	Read, Write bool
 }
 
-// NewPoller returns one that no socket is armed at.
+// NewPoller returns a poller at which no socket is armed.
 func NewPoller() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -41,7 +43,8 @@ func NewPoller() (*Poller, error) {
 	return &Poller{file: f, conn: rc, events: make([]unix.EpollEvent, 64)}, nil
 }
 
-// Arm has Wait tell, once, when the socket fd can be read, or written, or either. It replaces what was asked for fd before.
+// Arm has Wait report, once, when the socket fd can be read, written, or
+// either. It replaces what was armed for fd before.
 func (p *Poller) Arm(fd int, read, write bool) error {
 	e := unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLONESHOT}
 	if read {
@@ -60,7 +63,7 @@ func (p *Poller) Arm(fd int, read, write bool) error {
 	return nil
 }
 
-// Disarm forgets fd, which has to be done before that is closed.
+// Disarm forgets fd. It has to be called before fd is closed.
 func (p *Poller) Disarm(fd int) error {
 	if err := p.control(unix.EPOLL_CTL_DEL, fd, nil); err != nil {
 		return fmt.Errorf("disarm fd %d: %w", fd, err)
@@ -76,7 +79,8 @@ func (p *Poller) control(op, fd int, e *unix.EpollEvent) error {
 	return inner
 }
 
-// Wait parks the goroutine until sockets are ready and returns some of them, valid until the next call; or the error that follows Close.
+// Wait parks the goroutine until sockets are ready and returns some of them,
+// valid until the next call. After Close it returns an error.
 func (p *Poller) Wait() ([]Ready, error) {
 	n, failed := 0, error(nil)
 	err := p.conn.Read(func(ep uintptr) bool {

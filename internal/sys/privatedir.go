@@ -6,8 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckPrivateDir returns an error unless path is a directory (not a link to one) that this user owns, with mode 0700. In a world-writable
-// parent such as /tmp anybody could have made it. The rule, and its words, of capi/path.c.
+// CheckPrivateDir returns an error unless path is a directory (not a link to
+// one) that this user owns, with mode 0700. In a world-writable parent such as
+// /tmp anybody could have made it. capi/path.c has the same rule, in the same
+// words.
 func CheckPrivateDir(path string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

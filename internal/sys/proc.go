@@ -16,9 +16,8 @@ import (
 // as a parameter, so that tests read fixtures.
 const ProcRoot = "/proc"
 
-// StartTime returns when process pid began, in clock ticks since boot. With
-// the pid it names a process for good, as a pid alone, which is reused, does
-// not.
+// StartTime returns when process pid began, in clock ticks since boot. Pid and
+// start time together name a process for good; a pid alone is reused.
 func StartTime(root string, pid int) (uint64, error) {
 	path := filepath.Join(root, strconv.Itoa(pid), "stat")
 	b, err := os.ReadFile(path)
@@ -44,12 +43,12 @@ func StartTime(root string, pid int) (uint64, error) {
 	return t, nil
 }
 
-// Exiting tells whether process pid, or what is left of it, has given up its
-// memory, which is before its descriptors are closed. One that cannot be looked
-// at counts as running, and the error says why; one that is gone does not. Of
-// one whose main thread has ended and others run on, only those have memory.
-// Their number would not tell: they count until after their descriptors are
-// closed.
+// Exiting reports whether process pid, or what is left of it, has given up its
+// memory, which happens before its descriptors are closed. A process that is
+// gone counts as exiting. One that cannot be looked at counts as running, and
+// the error says why. If a process's main thread has ended and others run on,
+// only those have memory. The number of threads would not tell: a thread counts
+// until after its descriptors are closed.
 func Exiting(root string, pid int) (bool, error) {
 	dir := filepath.Join(root, strconv.Itoa(pid))
 	if none, err := noMemory(dir); !none {
@@ -84,9 +83,9 @@ func isGone(err error) bool {
 }
 
 // Cgroup returns the control group of process pid, a path from the root of its
-// hierarchy. On hosts with version 1 hierarchies, where a process has several,
-// it is the first that is not "/", in the order unified, systemd, memory,
-// pids, then as listed: containers have the same path in all of them.
+// hierarchy. On hosts with version 1 hierarchies a process has several. Then it
+// is the first that is not "/", in the order unified, systemd, memory, pids,
+// then as listed: containers have the same path in all of them.
 func Cgroup(root string, pid int) (string, error) {
 	b, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -94,7 +93,7 @@ func Cgroup(root string, pid int) (string, error) {
 	}
 	best, rank := "", 0
 	for line := range strings.Lines(string(b)) {
-		// hierarchy-ID:controller-list:cgroup-path, and paths hold colons.
+		// hierarchy-ID:controller-list:cgroup-path; paths may hold colons.
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(parts) != 3 {
 			return "", fmt.Errorf("cgroup of pid %d: malformed line %q", pid, line)

@@ -22,7 +22,7 @@ const MaxFDs = 253
 // best closed.
 var ErrTruncated = errors.New("message truncated")
 
-// ErrEmpty says that a received message has descriptors and not one byte. The
+// ErrEmpty says that a received message has descriptors but not one byte. The
 // message is lost; the connection is best closed.
 var ErrEmpty = errors.New("message has descriptors and no bytes")
 
@@ -56,15 +56,15 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 }
 
 // Recv receives one message of a SEQPACKET connection into buf, with at most
-// maxFDs descriptors, which are close-on-exec. Those that came become the
-// caller's, also when it fails. A message that is longer than buf, or has
-// more descriptors, gives ErrTruncated; the end of the connection, and a message
-// of nothing at all, gives io.EOF itself. A peer that closes with messages unread gives ECONNRESET. With
-// ErrNoDescriptor alone n says how long the message is, and the connection is as
-// good as before.
+// maxFDs descriptors, which are close-on-exec. The descriptors that came become
+// the caller's, even when Recv fails. A message that is longer than buf, or has
+// more descriptors, gives ErrTruncated. The end of the connection, and a
+// message of nothing at all, give io.EOF itself. A peer that closes with
+// messages unread gives ECONNRESET. With ErrNoDescriptor alone, n is the
+// message's length, and the connection is as good as before.
 //
-// What closes a descriptor of a stranger, CloseAll, and the end of the connection
-// where one is still queued, may block its thread for as long as the stranger
+// Closing a stranger's descriptor, with CloseAll or by closing the connection
+// while one is still queued, may block the thread for as long as the stranger
 // likes: a TCP socket lingers, a file of FUSE is flushed.
 func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err error) {
 	if maxFDs < 0 || maxFDs > MaxFDs {
@@ -74,7 +74,7 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	// too many; parseRights's count catches it.
 	oob := make([]byte, unix.CmsgSpace(max(maxFDs, 1)*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob) // sets MSG_CMSG_CLOEXEC
-	end := errors.Is(err, io.EOF)                        // nothing was read, which a message of no bytes looks like
+	end := errors.Is(err, io.EOF)                        // nothing was read; a message of no bytes looks the same
 	if end && oobn == 0 {
 		return 0, nil, io.EOF
 	}
@@ -89,7 +89,7 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	case flags&unix.MSG_TRUNC != 0:
 		err = fmt.Errorf("%w: longer than %d bytes", ErrTruncated, len(buf))
 	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && maxFDs > 0:
-		return n, nil, ErrNoDescriptor // there was room in oob, and none in the table of files
+		return n, nil, ErrNoDescriptor // there was room in oob, but none in the table of files
 	case flags&unix.MSG_CTRUNC != 0 || len(fds) > maxFDs:
 		err = fmt.Errorf("%w: more than %d descriptors", ErrTruncated, maxFDs)
 	}
@@ -99,9 +99,9 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	return n, fds, nil
 }
 
-// Peek is Recv that leaves the message where it is and takes no descriptor, so
-// that nothing of the peer's is closed: laden tells whether it brings any. Of
-// the end of the connection it returns no bytes.
+// Peek is Recv, but leaves the message where it is and takes no descriptor, so
+// that nothing of the peer's is closed. laden says whether the message brings
+// any. At the end of the connection it returns no bytes.
 func Peek(conn *net.UnixConn, buf []byte) (n int, laden bool, err error) {
 	rc, err := conn.SyscallConn()
 	if err != nil {
@@ -128,9 +128,9 @@ func Peek(conn *net.UnixConn, buf []byte) (n int, laden bool, err error) {
 	return n, laden, nil
 }
 
-// PassRights lets the other ends of a unix socket send descriptors, or not
-// (SO_PASSRIGHTS, Linux 6.16): they are then told EPERM. Connections have it
-// from their listener.
+// PassRights sets whether the other ends of a unix socket may send descriptors
+// (SO_PASSRIGHTS, Linux 6.16). If they may not, they are told EPERM.
+// Connections have the setting of their listener.
 func PassRights(c syscall.Conn, on bool) error {
 	v := 0
 	if on {
@@ -139,8 +139,9 @@ func PassRights(c syscall.Conn, on bool) error {
 	return Control(c, func(fd int) error { return setsockopt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, v, "SO_PASSRIGHTS") })
 }
 
-// Laden tells whether descriptors are queued at this end of a unix connection,
-// which its end closes. It says so too where nobody can tell (Linux before 5.8).
+// Laden reports whether descriptors are queued at this end of a unix
+// connection; the end of the connection closes them. Where that cannot be told
+// (Linux before 5.8), it returns true.
 func Laden(conn *net.UnixConn) bool {
 	laden := true
 	_ = Control(conn, func(fd int) error {
@@ -152,7 +153,7 @@ func Laden(conn *net.UnixConn) bool {
 }
 
 // parseRights returns the descriptors of all control messages in oob. They are
-// installed in this process already, so it returns those it found also along
+// installed in this process already, so it returns those that it found even
 // with an error.
 func parseRights(oob []byte) ([]int, error) {
 	if len(oob) == 0 {

@@ -10,8 +10,8 @@ import (
 // Seals is the set of restrictions on a memfd. Seals are only ever added.
 type Seals int
 
-// The seals. SealWrite also forbids writes through mappings and is refused
-// while a writable mapping exists; SealFutureWrite leaves mappings that exist
+// The seals. SealWrite also forbids writes through mappings, and is refused
+// while a writable mapping exists. SealFutureWrite leaves existing mappings
 // writable and forbids every later one, by any process.
 const (
 	SealSeal        Seals = unix.F_SEAL_SEAL
@@ -21,8 +21,8 @@ const (
 	SealFutureWrite Seals = unix.F_SEAL_FUTURE_WRITE
 )
 
-// SealSize fixes the size for good: whoever maps the file cannot be made to
-// fault by truncation. (Punching holes stays possible; see FileInfo.Sparse.)
+// SealSize fixes the size for good: truncation cannot make whoever maps the
+// file fault. (Punching holes stays possible; see FileInfo.Sparse.)
 const SealSize = SealShrink | SealGrow
 
 var sealNames = []struct {
@@ -36,7 +36,7 @@ var sealNames = []struct {
 	{SealFutureWrite, "future_write"},
 }
 
-// Has tells whether every seal of want is in s.
+// Has reports whether every seal of want is in s.
 func (s Seals) Has(want Seals) bool { return s&want == want }
 
 // String lists the seals by name, "shrink|grow", or "none".
@@ -66,7 +66,7 @@ func AddSeals(fd int, s Seals) error {
 }
 
 // GetSeals returns the seals of fd. It fails with EINVAL when fd is not a file
-// in shared memory, and so is not a memfd.
+// in shared memory, and so no memfd.
 func GetSeals(fd int) (Seals, error) {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {

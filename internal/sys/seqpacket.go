@@ -22,10 +22,10 @@ type ListenOptions struct {
 
 // ListenSeqpacket listens on a SOCK_SEQPACKET unix socket at path. The file
 // appears with its final mode and group, by rename, and replaces a socket that
-// was there: the caller holds a lock that says no other process serves this path
-// (see LockFile). One where somebody listens all the same, who needs no such lock,
-// stays: the error wraps EADDRINUSE. Closing the listener leaves the file;
-// RemoveSocket ends it. Errors name the path.
+// was there: the caller holds a lock that says no other process serves this
+// path (see LockFile). If somebody listens there all the same, without that
+// lock, the socket stays and the error wraps EADDRINUSE. Closing the listener
+// leaves the file; RemoveSocket removes it. Errors name the path.
 func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) {
 	mode := opt.Mode
 	if mode == 0 {
@@ -61,19 +61,21 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	return l, nil
 }
 
-// Deserted tells whether it is certain that nobody listens at path.
+// Deserted reports whether it is certain that nobody listens at path.
 func Deserted(path string) bool {
 	err := knock(path)
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Taken tells whether it is certain that somebody listens at path, with a socket of whatever kind.
+// Taken reports whether it is certain that somebody listens at path, with a
+// socket of whatever kind.
 func Taken(path string) bool {
 	err := knock(path)
 	return err == nil || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EPROTOTYPE)
 }
 
-// knock connects and goes away again. EAGAIN comes from a listener whose queue is full, EPROTOTYPE from a socket of another kind.
+// knock connects and hangs up at once. EAGAIN comes from a listener whose queue
+// is full, EPROTOTYPE from a socket of another kind.
 func knock(path string) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err == nil {
@@ -82,11 +84,13 @@ func knock(path string) error {
 	return err
 }
 
-// ListenPrivate listens on a stream socket at path, which must not be there, for this user alone: the file never has another mode.
-// Closing the listener removes it. Errors name the path.
+// ListenPrivate listens on a stream socket at path, for this user alone: the
+// file never has another mode. Nothing may be at path. Closing the listener
+// removes the file. Errors name the path.
 func ListenPrivate(path string) (*net.UnixListener, error) { return listenPrivate("unix", path) }
 
-// listenPrivate gives the socket its mode before it has a name, whatever the umask is: Linux takes the file's from it.
+// listenPrivate gives the socket its mode before it has a name, whatever the
+// umask is: Linux takes the file's mode from the socket's.
 func listenPrivate(network, path string) (*net.UnixListener, error) {
 	var mode error
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
@@ -99,7 +103,7 @@ func listenPrivate(network, path string) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// RemoveSocket removes the socket file at path; a missing one is no error, and
+// RemoveSocket removes the socket file at path. A missing one is no error;
 // anything that is not a socket is left alone and reported.
 func RemoveSocket(path string) error {
 	st, err := os.Lstat(path)
@@ -149,7 +153,7 @@ func SeqpacketPair() (a, b *net.UnixConn, err error) {
 }
 
 // UnixConn turns a connected unix socket into a connection on the runtime's
-// poller. It takes fd over in every case.
+// poller. It takes over fd in every case.
 func UnixConn(fd int) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), "unix")
 	if f == nil {

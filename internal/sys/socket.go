@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WaitSocket blocks its thread until the socket fd can be read, or written, without blocking, has failed, or was shut down,
-// and returns true; or false after d, which is rounded up to milliseconds and has no end when negative. It also returns true
-// after a signal: ask the socket and wait again.
+// WaitSocket blocks its thread until the socket fd can be read, or written,
+// without blocking, has failed, or was shut down, and returns true. It returns
+// false after d, which is rounded up to milliseconds; a negative d has no end.
+// It also returns true after a signal: try the socket and wait again.
 func WaitSocket(fd int, write bool, d time.Duration) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if write {
@@ -24,8 +25,9 @@ func WaitSocket(fd int, write bool, d time.Duration) bool {
 	return n > 0 || err != nil
 }
 
-// HungUp tells whether the other end of a connected unix socket is closed, also when what it sent before has not been read yet. A
-// connection that is closed at this end counts too.
+// HungUp reports whether the other end of a connected unix socket is closed,
+// even if what it sent before has not been read yet. A connection that is
+// closed at this end counts, too.
 func HungUp(c syscall.Conn) bool {
 	up := false
 	_ = Control(c, func(fd int) error {
@@ -37,7 +39,7 @@ func HungUp(c syscall.Conn) bool {
 	return !up
 }
 
-// Listening tells whether connections can be accepted from a socket.
+// Listening reports whether connections can be accepted from a socket.
 func Listening(c syscall.Conn) bool {
 	listens := 0
 	_ = Control(c, func(fd int) (err error) {
@@ -47,8 +49,9 @@ func Listening(c syscall.Conn) bool {
 	return listens != 0
 }
 
-// Shutdown ends both directions of the connected socket fd, for every descriptor of it, and wakes who waits for it. What has
-// arrived can still be read.
+// Shutdown ends both directions of the connected socket fd, for every
+// descriptor of it, and wakes whoever waits for it. What has arrived can still
+// be read.
 func Shutdown(fd int) error {
 	if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
 		return fmt.Errorf("shut down fd %d: %w", fd, err)

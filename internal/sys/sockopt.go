@@ -17,8 +17,10 @@ func SetRcvLowat(fd uintptr, n int) error {
 	return setsockopt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n, "SO_RCVLOWAT")
 }
 
-// FreeBind is a net.ListenConfig's Control: the socket may be bound to an address that no interface has yet, and serves it once one has
-// (IP_FREEBIND, ip(7); IPV6_FREEBIND, since Linux 4.15). network is "tcp4", "tcp6", "udp4" or "udp6".
+// FreeBind is for net.ListenConfig's Control. It lets the socket be bound to an
+// address that no interface has yet; the socket serves it once one has
+// (IP_FREEBIND, ip(7); IPV6_FREEBIND, since Linux 4.15). network is "tcp4",
+// "tcp6", "udp4" or "udp6".
 func FreeBind(network, _ string, c syscall.RawConn) error {
 	level, opt, name := unix.SOL_IP, unix.IP_FREEBIND, "IP_FREEBIND"
 	if network[len(network)-1] == '6' {
@@ -35,14 +37,17 @@ func setsockopt(fd, level, opt, v int, name string) error {
 	return nil
 }
 
-// SetUserTimeout bounds how long the TCP socket fd bears that nothing of what it has to send gets on, whether the other end is not reached
-// or its buffer stays full; also how long keep-alives may go unanswered (TCP_USER_TIMEOUT, tcp(7)). The connection then fails: ETIMEDOUT.
+// SetUserTimeout bounds how long the TCP socket fd may get nowhere with what it
+// has to send, because the other end cannot be reached or its buffer stays
+// full. It also bounds how long keep-alives may go unanswered
+// (TCP_USER_TIMEOUT, tcp(7)). Then the connection fails with ETIMEDOUT.
 func SetUserTimeout(fd int, d time.Duration) error {
 	return setsockopt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()), "TCP_USER_TIMEOUT")
 }
 
-// UnsentBytes returns how many bytes were written to the TCP socket fd and are not acknowledged by the other end yet
-// (SIOCOUTQ, tcp(7)). Together with SO_SNDBUF it tells whether a write can block.
+// UnsentBytes returns how many bytes were written to the TCP socket fd and not
+// yet acknowledged by the other end (SIOCOUTQ, tcp(7)). Together with SO_SNDBUF
+// it tells whether a write can block.
 func UnsentBytes(fd uintptr) (int, error) {
 	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	if err != nil {
