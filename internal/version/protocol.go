@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// rings and peers are what the binary speaks instead of what it was written for, "1-2". The linker sets them, for tests between
-// neighbouring versions: -X .../internal/version.rings=1-2.
+// rings and peers are the protocol versions that the binary speaks instead of those it was written for, such as "1-2".
+// The linker sets them, for tests between neighbouring versions: -X .../internal/version.rings=1-2.
 var rings, peers string
 
-// Rings returns the oldest and the newest version of the ring protocol that this binary speaks; oldest and newest where nothing else was
-// set.
+// Rings returns the oldest and the newest version of the ring protocol that this binary speaks: oldest and newest,
+// unless the linker set others.
 func Rings(oldest, newest uint32) [2]uint32 { return speaks(rings, oldest, newest) }
 
 // Peers is Rings for the protocol between daemons.
