@@ -11,14 +11,14 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Names by which a service manager passes sockets that it listens at (FileDescriptorName= in their units).
+// Names under which a service manager passes sockets that it listens at (FileDescriptorName= in their units).
 const (
 	socketClient = "client"
 	socketPeer   = "peer"
 )
 
-// passed returns the socket that the service manager listens at under that name; nil: none. It is the manager's: its file is neither
-// made nor removed here, and who connects while no daemon runs waits in it.
+// passed returns the socket that the service manager listens at under that name, or nil. It stays the manager's: its
+// file is neither made nor removed here, and clients that connect while no daemon runs wait in it.
 func (o *Options) passed(name string) (net.Listener, error) {
 	files := o.Sockets[name]
 	switch len(files) {
@@ -38,7 +38,7 @@ func (o *Options) passed(name string) (net.Listener, error) {
 	return l, nil
 }
 
-// forget closes the descriptors that were passed; listeners have their own.
+// forget closes the descriptors that were passed. Listeners have copies of their own.
 func (o *Options) forget() {
 	for _, files := range o.Sockets {
 		for _, f := range files {
@@ -48,7 +48,7 @@ func (o *Options) forget() {
 	o.Sockets = nil
 }
 
-// known refuses sockets that nobody would serve: who connects there would wait for ever.
+// known refuses sockets that nobody would serve: whoever connects there would wait for ever.
 func (o *Options) known() error {
 	var errs []error
 	for name := range o.Sockets {
@@ -93,7 +93,7 @@ func peerSocket(l net.Listener, listen string) (*net.TCPListener, error) {
 	return t, nil
 }
 
-// sameGroup warns of a group that the manager's socket does not have: it is the manager's to give.
+// sameGroup warns if the manager's socket does not have the configured group: only the manager can give it.
 func (d *Daemon) sameGroup(path string) {
 	if d.cfg.Group == "" {
 		return

@@ -20,7 +20,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/version"
 )
 
-// assemble makes machine, transports, channels, sessions and driver. Nothing of it runs yet.
+// assemble makes the machine, transports, channels, sessions and driver. None of them runs yet.
 func (d *Daemon) assemble() error {
 	c, to := &d.cfg, &sink{tally: d.tally}
 	d.bench = newBencher(c.Node, to, func(name string) bool { return slices.Contains(d.cfg.Transports, name) })
@@ -65,7 +65,7 @@ func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
 		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advanced.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
 		OfferWait: transfer.Time(c.Offers.OfferWait), TombstoneFor: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advanced.FenceGrace),
-		// Its pauses grow to sixteen times that; the peers' own, beside which they run, to DialMax.
+		// The machine's pauses grow to sixteen times this. The peers' own, beside which they run, grow to DialMax.
 		Redial: min(200*transfer.Millisecond, transfer.Time(c.Peers.DialMax)/16),
 		MaxOps: c.Limits.Inflight, MaxOffers: c.Limits.Offers, MaxPipes: c.Limits.Pipes, MaxItems: c.Limits.Items, MaxBlockIDs: c.Limits.BlockIDs,
 		Debug: c.Log.Level == "debug",
@@ -83,7 +83,7 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	if d.listener != nil {
 		pc.Listener = d.listener
 	}
-	if !c.Insecure { // which is loopback alone
+	if !c.Insecure { // insecure is for loopback alone
 		pc.Rails = d.nics
 	}
 	if d.tcp != nil {
@@ -92,7 +92,8 @@ func (d *Daemon) peerConfig(to *sink) peer.Config {
 	return pc
 }
 
-// busyWith says whether a transfer has not ended yet whose other end is on that node.
+// busyWith reports whether a transfer whose other end is on that node has not ended yet, or whether that cannot be
+// told.
 func (d *Daemon) busyWith(ctx context.Context, node string) bool {
 	s, err := ask(ctx, d.driver, d.machine.Snapshot)
 	return err != nil || slices.ContainsFunc(s.Transfers, func(t transfer.TransferInfo) bool { return t.Peer == node && t.State != transfer.TransferEnded })
@@ -141,7 +142,8 @@ func newCarriers(c *config.Config, to transport.Sink, log logger, places *place.
 	return cs, nil
 }
 
-// serving is the transport that serves a node, as the driver chooses it; "": none. barred says why the node does not take one.
+// serving returns the transport that serves a node, as the driver chooses it, or "". barred returns why the node
+// refuses one, or "".
 func (cs *carriers) serving(node string, barred func(transport string) string) string {
 	for _, t := range cs.list {
 		if t.Probe(node).OK && barred(t.Name()) == "" {
@@ -162,7 +164,7 @@ func (cs *carriers) close() error {
 	return errors.Join(errs...)
 }
 
-// spin translates: no spinning is less than nothing to the transport, whose 0 is its default.
+// spin translates tcp.spin: the transport wants a negative value for no spinning; 0 is its default.
 func spin(d config.Duration) time.Duration {
 	if d == 0 {
 		return -1

@@ -10,8 +10,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// Limits of kvpipectl bench. A hand-over of many blocks has benchBytes, so that within one node, where the daemon holds source
-// and destination, 64 MiB are mapped.
+// Limits of kvpipectl bench. A hand-over of many blocks moves benchBytes. Within one node, where the daemon holds both
+// source and destination, 64 MiB are mapped.
 const (
 	benchBytes      = 32 << 20
 	benchMaxSeconds = 60
@@ -20,8 +20,9 @@ const (
 
 var benchSizes = []uint64{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
 
-// Bench measures what each transport on the allow-list moves from a peer to this node (or within it): a single block of 4 KiB, then
-// hand-overs of many blocks of each size at random places. All memory is the daemons' own and is there only meanwhile.
+// Bench measures what each transport on the allow-list moves from a peer to this node, or within it: first a single
+// block of 4 KiB, then hand-overs of many blocks of each size at random places. All memory is the daemons' own and
+// exists only during the measurement.
 func (v view) Bench(ctx context.Context, peer string, o admin.BenchOptions, row func(admin.BenchRow)) error {
 	if err := checkBench(&o); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (v view) Bench(ctx context.Context, peer string, o admin.BenchOptions, row 
 	return nil
 }
 
-// benchTransport makes the rows of one transport. One that cannot reach the peer, or fails, gets one row that says why.
+// benchTransport makes the rows of one transport. If it cannot reach the peer, or fails, a row says why.
 func (v view) benchTransport(ctx context.Context, t transport.Transport, peer string, o admin.BenchOptions, row func(admin.BenchRow)) error {
 	if r := t.Probe(peer); !r.OK {
 		row(admin.BenchRow{Transport: t.Name(), Error: r.Reason})

@@ -12,7 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// bencher holds the daemon's own sessions, by which transports are measured: for kvpipectl bench here, and for those of peers.
+// bencher has the daemon's own sessions, which measure transports: for kvpipectl bench here, and for that of peers.
 type bencher struct {
 	node  string
 	to    *sink
@@ -23,7 +23,7 @@ type bencher struct {
 	allowed func(transport string) bool
 
 	asking sync.Mutex         // held while this node measures
-	making sync.Mutex         // held while a measurement of a peer is begun; before mu
+	making sync.Mutex         // held while a measurement for a peer begins; taken before mu
 	stop   context.Context    // ends with the daemon
 	end    context.CancelFunc // ends stop
 	wg     sync.WaitGroup
@@ -34,7 +34,7 @@ type bencher struct {
 	mu       sync.Mutex
 	closed   bool
 	serving  map[benchName]*benchServed
-	requests map[string]int // of peers, under way, by node
+	requests map[string]int // requests of peers that are under way, by node
 	underWay int            // all of them
 }
 
@@ -45,14 +45,14 @@ func newBencher(node string, to *sink, allowed func(string) bool) *bencher {
 	return b
 }
 
-// scope is ctx, ended early when the daemon stops.
+// scope returns ctx, ended early when the daemon stops.
 func (b *bencher) scope(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(b.stop, func() { cancel(errStopping) })
 	return ctx, func() { forget(); cancel(nil) }
 }
 
-// open makes a session of n blocks of that shape.
+// open makes a session of n blocks of that shape. measures says that somebody waits for the results of its operations.
 func (b *bencher) open(s benchSpec, n int, measures bool) (*benchSession, error) {
 	x, err := newBenchSession(ownSession|transfer.SessionID(b.next.Add(1)), s, n)
 	if err != nil {
@@ -74,14 +74,14 @@ func (b *bencher) open(s benchSpec, n int, measures bool) (*benchSession, error)
 	return x, nil
 }
 
-// close ends a session and gives its memory back, which can take until transfers are fenced.
+// close ends a session and gives its memory back. It waits until the session's transfers are fenced.
 func (b *bencher) close(x *benchSession) {
 	b.to.Event(transfer.SessionClosed{Session: x.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "the measurement is over"}})
 	<-x.drained
 	b.unmap(x)
 }
 
-// unmap gives a session's memory back once.
+// unmap gives a session's memory back, once however often it is called.
 func (b *bencher) unmap(x *benchSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,8 +140,8 @@ func (b *bencher) only(id transfer.SessionID) string {
 	return ""
 }
 
-// finish ends what is measured and served, and waits until its memory is given back, which needs the driver running, or until
-// ctx ends.
+// finish ends all measurements, this node's and those it serves. It waits until their memory is given back, which needs
+// the driver to run, or until ctx ends.
 func (b *bencher) finish(ctx context.Context) error {
 	b.end()
 	b.mu.Lock()
@@ -153,7 +153,7 @@ func (b *bencher) finish(ctx context.Context) error {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		b.asking.Lock() // whoever measures has left
+		b.asking.Lock() // whoever measures has left by then
 		defer b.asking.Unlock()
 		b.wg.Wait()
 	}()

@@ -14,7 +14,7 @@ import (
 //	prefix + TRANSPORT/SIZE/BLOCKS/NAME           all offers of a measurement; dropped when it is over
 //	prefix + TRANSPORT/SIZE/BLOCKS/NAME/NUMBER    watched: offer BLOCKS blocks of SIZE bytes under this key
 //
-// They travel as watches and drops, and a daemon answers them itself: its machine never sees them. Clients cannot use such
+// They travel as watches and drops. A daemon answers them itself; its machine never sees them. Clients cannot use such
 // keys.
 const benchPrefix = transfer.ReservedPrefix + "bench/"
 
@@ -25,7 +25,7 @@ type benchSpec struct {
 	transport string
 	size      uint64 // bytes of a block
 	blocks    int
-	name      uint64 // of the measurement, drawn by who asks
+	name      uint64 // of the measurement, drawn by the daemon that asks
 }
 
 func (s benchSpec) bytes() uint64 { return s.size * uint64(s.blocks) }
@@ -36,7 +36,7 @@ func (s benchSpec) key() string {
 
 func (s benchSpec) offerKey(n int) string { return fmt.Sprintf("%s/%d", s.key(), n) }
 
-// parseBench reads a key, which a peer wrote.
+// parseBench reads a key that a peer wrote.
 func parseBench(key string) (s benchSpec, err error) {
 	rest, ok := strings.CutPrefix(key, benchPrefix)
 	f := strings.Split(rest, "/")

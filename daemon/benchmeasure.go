@@ -17,17 +17,17 @@ import (
 
 const (
 	benchPatience = 10 * time.Second // for one step of a measurement
-	benchMost     = 100_000          // hand-overs of a row
+	benchMost     = 100_000          // most hand-overs of a row
 )
 
-// measuring is one row at work.
+// measuring is the measurement of one row.
 type measuring struct {
 	b     *bencher
 	x     *benchSession
-	peer  string // "" this node
+	peer  string // "": this node
 	spec  benchSpec
 	token []byte
-	src   []layout.BlockList // within this node
+	src   []layout.BlockList // only within this node
 	dst   []layout.BlockList
 	user  uint64
 	offer int
@@ -50,7 +50,7 @@ func (b *bencher) meet(ctx context.Context, peer string) error {
 	return nil
 }
 
-// aboutPeer names the peer, if the error does not begin with that.
+// aboutPeer returns the error's text, with the peer's name in front unless it begins with that.
 func aboutPeer(peer string, err error) string {
 	name, text := fmt.Sprintf("peer %q", peer), err.Error()
 	if strings.HasPrefix(text, name) {
@@ -65,7 +65,7 @@ func newToken() []byte {
 	return t[:]
 }
 
-// measure takes blocks from the peer again and again for that time.
+// measure takes blocks from the peer again and again, for that many seconds.
 func (b *bencher) measure(ctx context.Context, peer string, s benchSpec, seconds float64) (row admin.BenchRow, err error) {
 	s.name = random()
 	n := s.blocks
@@ -83,7 +83,7 @@ func (b *bencher) measure(ctx context.Context, peer string, s benchSpec, seconds
 	} else {
 		defer m.drop()
 	}
-	if _, err := m.handOver(ctx); err != nil { // maps pages, opens links
+	if _, err := m.handOver(ctx); err != nil { // not counted: it maps pages and opens links
 		return row, err
 	}
 	var times []time.Duration
@@ -104,13 +104,13 @@ func (b *bencher) measure(ctx context.Context, peer string, s benchSpec, seconds
 	}, nil
 }
 
-// quantile is the smallest of sorted that at least q of all do not exceed.
+// quantile returns the smallest element of sorted that at least q of all do not exceed.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	i := int(q*float64(len(sorted))+0.999999) - 1
 	return sorted[min(max(i, 0), len(sorted)-1)]
 }
 
-// handOver has blocks offered, takes them, and says how long the take took.
+// handOver has blocks offered, takes them, and returns how long the take took.
 func (m *measuring) handOver(ctx context.Context) (time.Duration, error) {
 	m.offer++
 	key := m.spec.offerKey(m.offer)
@@ -134,7 +134,7 @@ func (m *measuring) watch(ctx context.Context, key string) error {
 	return err
 }
 
-// drop tells the peer that the measurement is over; if that is lost, the peer's lease ends it.
+// drop tells the peer that the measurement is over. If that is lost, the peer's lease ends it.
 func (m *measuring) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -148,7 +148,7 @@ func (m *measuring) submit(op transfer.Op) (user uint64) {
 	return m.user
 }
 
-// await returns how an operation ended, once its memory may be used again. The ends of offers pass by.
+// await returns how an operation ended, once its memory may be used again. It skips the ends of offers.
 func (m *measuring) await(ctx context.Context, user uint64) (end result, err error) {
 	for seen := false; ; {
 		select {

@@ -8,14 +8,14 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// What a peer may have of this node for its measurements: at most so many at a time, each of at most benchBytes, for as long after
-// its last word.
+// What peers may have of this node for their measurements: benchServes at a time, each of at most benchBytes, for
+// benchLease after the peer's last word.
 const (
 	benchServes = 2
 	benchLease  = 10 * time.Second
 )
 
-// How many of peers' requests are under way at a time, and how many of one peer: one that measures has one.
+// How many requests of peers may be under way at a time, of all and of one peer. A peer that measures has one.
 const (
 	benchRequests   = 64
 	benchRequestsOf = 8
@@ -34,13 +34,14 @@ type benchServed struct {
 	blocks []layout.BlockList
 	lease  *time.Timer
 	user   uint64
-	offers map[string]uint64 // live ones: key to user_data
-	// refused holds why an offer was not accepted, until the peer was told.
+	offers map[string]uint64 // live offers: user_data by key
+	// refused holds why an offer was not accepted, until the peer has been told.
 	refused map[uint64]transfer.Cause
 }
 
-// asked answers a peer's watch or drop of one of the daemons' own keys; false: it is another key. It does not block. What comes this way
-// passes by the driver's queue, so that nothing but the bounds here holds up a peer that asks without end.
+// asked answers a peer's watch or drop of one of the daemons' own keys, and returns false for any other key. It does
+// not block. These messages bypass the driver's queue, so nothing but the bounds here holds up a peer that asks without
+// end.
 func (b *bencher) asked(node string, epoch uint64, msg *transfer.MsgKey) bool {
 	key := string(msg.Key)
 	if len(key) < len(benchPrefix) || key[:len(benchPrefix)] != benchPrefix {
@@ -69,7 +70,8 @@ func (b *bencher) asked(node string, epoch uint64, msg *transfer.MsgKey) bool {
 	return true
 }
 
-// enter counts a request that is under way until leave, or says why it cannot be. Who entered is waited for when the daemon stops.
+// enter counts a request as under way until leave, or returns why it cannot be. A stopping daemon waits for requests
+// that entered.
 func (b *bencher) enter(node string) transfer.Cause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +97,7 @@ func (b *bencher) leave(node string) {
 	}
 }
 
-// serve does what a peer asked for, and replies, perhaps after it returned.
+// serve does what a peer asked for, and replies, perhaps after it has returned.
 func (b *bencher) serve(node, key string, msg *transfer.MsgKey, reply func(transfer.Cause)) {
 	spec, err := parseBench(key)
 	if err != nil {
@@ -118,7 +120,7 @@ func (b *bencher) serve(node, key string, msg *transfer.MsgKey, reply func(trans
 		return
 	}
 	user := b.offer(s, key, msg.Token)
-	// After the event by which the offer came, the machine has judged it.
+	// This runs after the event that brings the offer, so the machine has judged it.
 	b.to.driver.Post(func() {
 		b.mu.Lock()
 		cause := s.refused[user]
@@ -128,8 +130,8 @@ func (b *bencher) serve(node, key string, msg *transfer.MsgKey, reply func(trans
 	})
 }
 
-// admit finds a peer's measurement, or begins it: one after the other, so that however many are asked for at a time, no more memory is
-// mapped than that of those that are served.
+// admit finds a peer's measurement or begins it. Measurements begin one after the other, so that however many are asked
+// for at a time, memory is mapped only for those that are served.
 func (b *bencher) admit(name benchName) (*benchServed, transfer.Cause) {
 	b.making.Lock()
 	defer b.making.Unlock()
@@ -176,14 +178,14 @@ func (b *bencher) dismiss(s *benchServed) {
 	}
 }
 
-// forget gives everything of a measurement back, later. The caller holds mu.
+// forget gives everything of a measurement back, in a goroutine. The caller holds mu.
 func (b *bencher) forget(s *benchServed) {
 	s.lease.Stop()
 	b.wg.Add(1)
 	go func() { defer b.wg.Done(); b.close(s.x) }()
 }
 
-// offer puts the blocks under a key; a repeated request changes nothing.
+// offer offers the blocks under a key and returns the offer's user_data. A repeated request changes nothing.
 func (b *bencher) offer(s *benchServed, key string, token []byte) (user uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +200,7 @@ func (b *bencher) offer(s *benchServed, key string, token []byte) (user uint64) 
 	return s.user
 }
 
-// ended forgets an offer; one that failed may have been refused at once.
+// ended forgets an offer. If it failed at age 0, it may have been refused; refused then keeps the reason.
 func (b *bencher) ended(c transfer.Complete) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// benchSession is a session of the daemon with its own machine: memory of its own, and operations that it submits.
+// benchSession is one of the daemon's own sessions with its machine: it has its own memory, and submits operations.
 type benchSession struct {
 	id        transfer.SessionID
 	engine    string
-	transport string // the one by which its blocks may leave
+	transport string // the only one by which its blocks may leave
 	mem       []byte
-	results   chan result   // of operations, for who measures; nil: nobody does
+	results   chan result   // of operations, for whoever measures; nil: nobody does
 	drained   chan struct{} // nothing touches the memory any more
 }
 
@@ -37,13 +37,13 @@ func newBenchSession(id transfer.SessionID, s benchSpec, n int) (*benchSession, 
 	if err != nil {
 		return nil, fmt.Errorf("memory to measure with: %w", err)
 	}
-	for at := 0; at < len(mem); at += 4096 { // pages of its own, instead of the zero page
+	for at := 0; at < len(mem); at += 4096 { // gives it pages of its own, instead of the zero page
 		mem[at] = 1
 	}
 	return &benchSession{id: id, engine: fmt.Sprintf("bench-%x", uint64(id)), transport: s.transport, mem: mem, drained: make(chan struct{})}, nil
 }
 
-// open tells the machine.
+// open tells the machine of the session.
 func (b *benchSession) open(events func(transfer.Event), s benchSpec) error {
 	l, err := layout.New([]layout.View{{
 		Region: benchRegion, NumBlocks: uint64(len(b.mem)) / s.size, BlockStride: s.size, TokenStride: s.size, HeadStride: s.size, ContentBytes: s.size,
@@ -66,7 +66,7 @@ func (b *benchSession) resolve(r layout.RegionID, off, n uint64) ([]byte, bool) 
 	return b.mem[off : off+n : off+n], true
 }
 
-// told takes a completion; it does not block. At most benchCredits wait.
+// told queues a completion. It does not block: at most benchCredits wait, and more are dropped.
 func (b *benchSession) told(c transfer.Complete) {
 	select {
 	case b.results <- result{c, time.Now()}:
@@ -74,7 +74,7 @@ func (b *benchSession) told(c transfer.Complete) {
 	}
 }
 
-// shuffled is blocks from first on, at random places like those of an engine that has run for a while.
+// shuffled returns n blocks from first on in random order, like those of an engine that has run for a while.
 func shuffled(first, n int) []layout.BlockList {
 	ids := make([]uint32, n)
 	for i, p := range rand.Perm(n) {

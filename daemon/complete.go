@@ -13,13 +13,13 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// Flags are what the command line sets over the file. Empty means not given.
+// Flags are the settings that the command line puts over the file. An empty one was not given.
 type Flags struct {
 	Node, StateDir, Socket, Listen, Metrics, Admin, CA string
 	Peers                                              map[string]string
 }
 
-// absolute makes paths independent of the working directory: what a shell completes is often relative.
+// absolute makes paths independent of the working directory: a path that a shell completes is often relative.
 func (f *Flags) absolute() error {
 	for _, p := range []*string{&f.StateDir, &f.Socket, &f.Admin, &f.CA} {
 		if *p == "" {
@@ -34,8 +34,8 @@ func (f *Flags) absolute() error {
 	return nil
 }
 
-// Complete puts the flags over the file, fills what depends on the host, and checks the whole. With dev it prepares a private
-// directory and certificates of its own.
+// Complete puts the flags over the file, fills in what depends on the host, and checks the result. With dev it prepares
+// a private directory and certificates of its own.
 func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 	set := func(dst *string, v string) {
 		if v != "" {
@@ -77,8 +77,8 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 	return c, nil
 }
 
-// develop gives what a daemon for one user on one machine needs: sockets in a private directory, peers on loopback, a CA that daemons of
-// this user share.
+// develop sets what a daemon for one user on one machine needs: sockets in a private directory, peers on loopback, and
+// a CA that daemons of this user share.
 func develop(c *config.Config, f Flags) error {
 	needsCA := !c.Insecure && c.TLS == (config.TLS{})
 	home, ca := f.StateDir, f.CA
@@ -115,7 +115,7 @@ func develop(c *config.Config, f Flags) error {
 	return err
 }
 
-// devDir makes config.DevDir and refuses one that somebody else could have put there.
+// devDir makes config.DevDir. It refuses one that somebody else could have put there.
 func devDir() (string, error) {
 	dir := config.DevDir()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -137,8 +137,9 @@ func devDir() (string, error) {
 // devCA is the name of CAs that development daemons make.
 const devCA = "kvpipe development CA"
 
-// devCertificates issues this node's certificate from the CA in dir, which the first daemon makes, and one that finds it about to end makes
-// anew; another CA, of which the key is there, signs and stays as it is. A lock keeps two that start at once apart.
+// devCertificates issues this node's certificate from the CA in dir. The first daemon makes that CA; a daemon that
+// finds it about to end makes it anew. Another CA, if its key is there, signs too, and stays as it is. A lock keeps
+// daemons that start at once apart.
 func devCertificates(dir, node string) (config.TLS, error) {
 	var none config.TLS
 	if strings.ContainsAny(node, "/ ") {
@@ -161,7 +162,7 @@ func devCertificates(dir, node string) (config.TLS, error) {
 	cert, key := pki.NodeFiles(dir, node)
 	t := config.TLS{CA: ca, Cert: cert, Key: key}
 	if id, err := pki.Open(ca, cert, key, node); err == nil {
-		// A certificate that another CA signed is made anew by who put that there.
+		// A certificate that another CA signed is renewed by whoever put it there.
 		if until, err := id.Problem(); err == nil && (until.After(renewAt()) || !pki.Signed(dir, cert)) {
 			return t, nil
 		}

@@ -34,8 +34,9 @@ func (d *Daemon) openAdmin() error {
 	return d.openMetrics()
 }
 
-// listenAdmin takes the place of a daemon that died. That the lock of the client socket is ours says nothing of daemons with another one, so while it
-// looks and takes there is a lock of this one, too: of two that start at once none removes what the other has made.
+// listenAdmin takes the place of a daemon that died. The lock of the client socket keeps out no daemon that has another
+// client socket. So there is a lock of the admin socket, too, while this function looks and takes: of two daemons that
+// start at once, neither removes what the other has made.
 func listenAdmin(path string) (*net.UnixListener, error) {
 	inUse := func(how string) error {
 		return fmt.Errorf("somebody %s at %s: another kvpiped? Give another --admin PATH (or admin = in the configuration): %w", how, path, syscall.EADDRINUSE)
@@ -45,14 +46,14 @@ func listenAdmin(path string) (*net.UnixListener, error) {
 		defer func() { _ = lock.Close() }()
 	}
 	switch {
-	case errors.Is(err, syscall.EWOULDBLOCK) && sys.Taken(path): // it is the client socket of a daemon, which keeps the lock
+	case errors.Is(err, syscall.EWOULDBLOCK) && sys.Taken(path): // it is the client socket of a daemon, which keeps its lock
 		return nil, inUse("listens")
 	case errors.Is(err, syscall.EWOULDBLOCK), err == nil && !names(path+".lock", lock):
 		return nil, inUse("is about to listen")
 	case err != nil:
 		return nil, err
 	}
-	defer func() { _ = os.Remove(lock.Name()) }() // before others can have it
+	defer func() { _ = os.Remove(lock.Name()) }() // before others can take it
 	if sys.Taken(path) {
 		return nil, inUse("listens")
 	}
@@ -62,7 +63,7 @@ func listenAdmin(path string) (*net.UnixListener, error) {
 	return sys.ListenPrivate(path)
 }
 
-// names says whether a file is the one of that path: who had it before may have removed it.
+// names reports whether path still leads to f: whoever had the file before may have removed it.
 func names(path string, f *os.File) bool {
 	at, err := os.Lstat(path)
 	st, e := f.Stat()
@@ -85,7 +86,7 @@ func (d *Daemon) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	if at, there := d.web.Addr().(*net.TCPAddr); there && at.IP.IsUnspecified() { // by a name that looks harmless
+	if at, there := d.web.Addr().(*net.TCPAddr); there && at.IP.IsUnspecified() { // given by a name that looks harmless
 		return fmt.Errorf("metrics: %q %w", d.cfg.Metrics, errEverywhere)
 	}
 	mux := http.NewServeMux()
@@ -95,7 +96,7 @@ func (d *Daemon) openMetrics() error {
 	return nil
 }
 
-// errorLog has what servers of net/http complain of in the daemon's log, in its form.
+// errorLog returns a logger for servers of net/http, by which their complaints get into the daemon's log, in its form.
 func (d *Daemon) errorLog() *log.Logger { return slog.NewLogLogger(d.log.Handler(), slog.LevelWarn) }
 
 func (d *Daemon) serveAdmin() error { return d.admin.Serve(d.lasting("admin", d.adminSocket)) }
@@ -112,7 +113,7 @@ func (d *Daemon) closeAdmin() {
 		_ = d.admin.Close()
 	}
 	if d.adminSocket != nil {
-		_ = d.adminSocket.Close() // and with it the file, once: another daemon may have made its own by now
+		_ = d.adminSocket.Close() // removes the file, too, but only once: another daemon may have made its own by now
 	}
 	if d.webServer != nil {
 		_ = d.webServer.Close()

@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// confine keeps all threads on the configured CPUs, before there are many, and returns how many those are. Threads that are made later,
-// and those that are placed near memory, stay among them.
+// confine keeps all threads on the configured CPUs, before there are many threads, and returns how many CPUs those are.
+// Threads that are made later, and those that are placed near memory, stay among them.
 func (d *Daemon) confine() (int, error) {
 	if d.cfg.CPUs == "" {
 		return runtime.NumCPU(), nil

@@ -10,9 +10,9 @@ import (
 // maxCrowd is far more than a Prometheus and a few probes need.
 const maxCrowd = 64
 
-// crowd bounds the connections of a server at which everybody on the machine may knock: without it, one process that opens many leaves the
-// daemon no descriptors for engines and peers. Who comes is never turned away: of those that ask nothing the one that has been there longest
-// makes room, and if all ask something, it is the one of all. The zero value is empty.
+// crowd bounds the connections of a server that everybody on the machine can reach. Without it, one process that opens
+// many would leave the daemon no descriptors for engines and peers. A newcomer is never turned away. Of the connections
+// that ask nothing, the oldest makes room; if all ask something, the oldest of all. The zero value is empty.
 type crowd struct {
 	mu   sync.Mutex
 	list []*guest
@@ -23,14 +23,14 @@ type guest struct {
 	asking bool
 }
 
-// note is for http.Server.ConnState.
+// note is for http.Server.ConnState. It closes the connection that has to make room.
 func (c *crowd) note(conn net.Conn, state http.ConnState) {
 	if out := c.enter(conn, state); out != nil {
 		_ = out.Close()
 	}
 }
 
-// enter returns who makes room.
+// enter returns the connection that has to make room, or nil.
 func (c *crowd) enter(conn net.Conn, state http.ConnState) (out net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *crowd) enter(conn net.Conn, state http.ConnState) (out net.Conn) {
 	switch {
 	case state == http.StateNew:
 		c.list = append(c.list, &guest{conn: conn})
-	case i < 0: // it made room
+	case i < 0: // it had to make room
 		return nil
 	case state == http.StateClosed:
 		c.list = slices.Delete(c.list, i, i+1)

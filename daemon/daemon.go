@@ -32,11 +32,11 @@ type Options struct {
 	Dev     bool
 	Version string
 	Log     *slog.Logger          // nil: stderr, as the configuration says
-	Sockets map[string][]*os.File // that the service manager listens at, by name; New takes them over
+	Sockets map[string][]*os.File // at which the service manager listens, by name; New takes them over
 	Sys     string                // root of sysfs; "": /sys
 }
 
-// Daemon is one node's daemon. New, then Run once; Reload at any time in between.
+// Daemon is one node's daemon. Make it with New and call Run once. Reload may be called at any time in between.
 type Daemon struct {
 	opts        Options
 	log         *slog.Logger
@@ -55,14 +55,14 @@ type Daemon struct {
 	tcp      *tcp.Transport
 	gpus     *gpu.Watcher
 	hardware *hardware
-	places   *place.Places // nil: nothing to choose
-	unplaced string        // why
+	places   *place.Places // nil: there is nothing to choose
+	unplaced string        // why places is nil
 	nics     *nics
 
 	listener   *pulse.Listener // peers; nil when off
-	early      []early         // listened at before they are there
-	congestion string          // control of data links; "": not known
-	closed     ports           // those that are to be open
+	early      []early         // addresses listened at before they are there
+	congestion string          // congestion control of data links; "": not known
+	closed     ports           // those that should be open but are not
 	lock       lock            // of the client socket
 	admin      *admin.Server
 	metrics    *metrics.Collector
@@ -71,9 +71,9 @@ type Daemon struct {
 	webServer        *http.Server
 	crowd            crowd // of web
 
-	ballast []byte // of the heap
+	ballast []byte // of the heap: see tune
 
-	standing time.Duration // const standing, but in tests
+	standing time.Duration // the constant of that name, except in tests
 
 	mu       sync.Mutex
 	cfg      config.Config
@@ -81,15 +81,17 @@ type Daemon struct {
 }
 
 const (
-	// endTimeout bounds how long sessions of a stopping daemon may take to be fenced, and unmapTime for each GiB of theirs to be unmapped.
+	// endTimeout bounds how long the sessions of a stopping daemon may take to be fenced. unmapTime is added for each
+	// GiB to unmap.
 	endTimeout = 5 * time.Second
 	unmapTime  = 100 * time.Millisecond
-	// standing is how much longer all of the end may take: files that are closed, and whatever else.
+	// standing is how much longer all of the end may take, for files that are closed and whatever else.
 	standing = 10 * time.Second
 )
 
-// New opens everything that can fail (ports, sockets), so that a daemon that runs is one that works, if only within its node: certificates
-// that are no good are replaced while it runs, and ports that others have are waited for. A failed New leaves nothing behind.
+// New opens everything that can fail (ports, sockets), so that a daemon that runs is one that works, at least within
+// its node. Bad certificates can be replaced while it runs, and ports that others have are waited for. A failed New
+// leaves nothing behind.
 func New(c config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o, cfg: c, started: time.Now(), level: new(slog.LevelVar), incarnation: incarnation(), tally: newTally(), standing: standing}
 	defer d.opts.forget()
@@ -141,8 +143,8 @@ func random() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Run serves until ctx ends, then drains: no new work, transfers in flight get advanced.drain_wait to end, then everything is
-// fenced and given back.
+// Run serves until ctx ends, then drains: there is no new work, transfers in flight get advanced.drain_wait to end, and
+// then everything is fenced and given back.
 func (d *Daemon) Run(ctx context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -203,7 +205,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}))
 }
 
-// sayReady also names the addresses at which nobody can connect yet: "listen" alone would look as if others reached this daemon.
+// sayReady also names the addresses at which nobody can connect yet: "listen" alone would look as if others could reach
+// this daemon.
 func (d *Daemon) sayReady() {
 	says := []any{
 		"node", d.cfg.Node, "version", d.opts.Version, "socket", d.cfg.Socket, "listen", d.listenAddr(),
@@ -219,8 +222,9 @@ func (d *Daemon) sayReady() {
 	d.log.Info("ready", says...)
 }
 
-// within ends the daemon, or gives up when something stands still for ever: a driver in a system call that does not return, NVML. The end of
-// the process then gives back all that this daemon has, and clients and peers see that it is gone.
+// within ends the daemon by calling end. It gives up after most, when something stands still for ever: a driver in a
+// system call that does not return, or NVML. The end of the process then gives back all that the daemon has, and
+// clients and peers see that it is gone.
 func (d *Daemon) within(most time.Duration, end func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- end() }()
@@ -239,7 +243,7 @@ func (d *Daemon) shutDown() {
 	d.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), d.endTime())
 	defer cancel()
-	// First the channels: a peer that is told nothing more asks the next daemon again, where the offers are back.
+	// The channels first: a peer that hears nothing more asks the next daemon again, which has the offers back.
 	d.peers.Close()
 	if err := d.sessions.EndAll(ctx, transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon is stopping: connect again when it is back"}); err != nil {
 		d.log.Warn("stopping with sessions that are not fenced", "error", err)
@@ -250,8 +254,8 @@ func (d *Daemon) shutDown() {
 	d.closeListeners()
 }
 
-// Drain makes the daemon refuse new operations and says when those in flight have ended. kvpipectl drain calls it before a node is
-// taken out of service.
+// Drain makes the daemon refuse new operations and returns once those in flight have ended. kvpipectl drain calls it
+// before a node is taken out of service.
 func (d *Daemon) Drain(ctx context.Context) error { return d.drainFor(ctx, transfer.Drain{}) }
 
 func (d *Daemon) drainFor(ctx context.Context, how transfer.Drain) error {
@@ -303,7 +307,7 @@ func (d *Daemon) drainWait() time.Duration {
 // busy counts transfers in flight.
 func (d *Daemon) busy(ctx context.Context) (int, error) { return ask(ctx, d.driver, d.machine.Busy) }
 
-// ask returns what f returns, which is run where the machine may be read.
+// ask runs f where the machine may be read, and returns its result.
 func ask[T any](ctx context.Context, d *driver.Driver, f func() T) (T, error) {
 	var v, none T
 	if err := d.Do(ctx, func() { v = f() }); err != nil {
@@ -315,5 +319,5 @@ func ask[T any](ctx context.Context, d *driver.Driver, f func() T) (T, error) {
 // epoch is the part of the incarnation that clients see.
 func (d *Daemon) epoch() uint32 { return uint32(d.incarnation>>32)&^ownEpoch | 1 }
 
-// ownEpoch is the bit that no epoch has, so that the ids of the daemon's own sessions differ from those of clients.
+// ownEpoch is a bit that no epoch has. It keeps the ids of the daemon's own sessions apart from those of clients.
 const ownEpoch = 1 << 31

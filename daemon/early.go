@@ -13,14 +13,14 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// early is an address that the daemon listens at though no interface had it when it started: networks may come up after daemons, and IPv6
-// addresses are not there before the kernel knows that nobody else has them.
+// early is an address that the daemon listens at although no interface had it at the start. Networks may come up after
+// daemons, and the kernel withholds an IPv6 address until it knows that nobody else has it.
 type early struct {
 	key  string // of the configuration
 	addr netip.Addr
 }
 
-// nameWait is how long a name is looked up at the start, while engines wait.
+// nameWait bounds how long a name is looked up at the start, while engines wait.
 const nameWait = 2 * time.Second
 
 // listenTCP listens at the address that a key of the configuration names.
@@ -41,7 +41,7 @@ func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
 	if absent {
 		e := early{key, t.Addr().(*net.TCPAddr).AddrPort().Addr()}
 		if at, err := netip.ParseAddrPort(addr); err == nil {
-			e.addr = at.Addr() // with its interface, of which the kernel does not always tell
+			e.addr = at.Addr() // with its interface, which the kernel does not always tell
 		}
 		d.early = append(d.early, e)
 		d.log.Warn(e.String())
@@ -49,8 +49,8 @@ func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
 	return t, nil
 }
 
-// missing is the interface of an address such as [fe80::1%eth0]:7650 that this node does not have; "": it has it, or none is named. Without
-// one the kernel lets nobody listen there, not even early.
+// missing returns the interface of an address such as [fe80::1%eth0]:7650, if this node does not have that interface,
+// else "". Without the interface the kernel lets nobody listen there, not even early.
 func missing(addr string) string {
 	at, err := netip.ParseAddrPort(addr)
 	zone := at.Addr().Zone()
@@ -72,7 +72,7 @@ func (e early) String() string {
 	return fmt.Sprintf("%s: no interface of this node has the address %s yet: nobody can connect there until one has", e.key, e.addr)
 }
 
-// there asks the kernel whether sockets can be bound to the address by now.
+// there reports whether the kernel lets sockets be bound to the address by now.
 func (e early) there() bool {
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(e.addr, 0)))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
-// everyTransport is what the product knows, best first, so that explain can say why one is not used.
+// everyTransport lists what the product knows, best first, so that explain can say why one is not used.
 var everyTransport = []string{"local", "rdma", "cuda", "nccl", "tcp"}
 
-// absent says why this build has no such transport.
+// absent is why a transport is not used that this build does not have.
 const absent = "not part of this build"
 
 func (v view) Explain(_ context.Context, node string) (admin.Explain, error) {
@@ -28,7 +28,7 @@ func (v view) Explain(_ context.Context, node string) (admin.Explain, error) {
 	return v.explain(node, p), nil
 }
 
-// explain asks every transport, in order of preference, and says what became of it. node "" is this one.
+// explain asks every transport, in order of preference, and says what became of it. node "" stands for this one.
 func (v view) explain(node string, p *peer.Status) admin.Explain {
 	e := admin.Explain{Peer: cmp.Or(node, v.cfg.Node), Notes: []string{}, Streams: v.streams(p)}
 	for _, name := range everyTransport {
@@ -68,7 +68,7 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 	return e
 }
 
-// explainChannel says how a channel that is there is protected.
+// explainChannel says how the present channel is protected.
 func explainChannel(e *admin.Explain, p *peer.Status) {
 	e.Secure = p.Secure
 	if !e.Secure {
@@ -76,7 +76,7 @@ func explainChannel(e *admin.Explain, p *peer.Status) {
 	}
 	e.DataPlain, e.WhyPlain = p.DataPlain, p.WhyPlain
 	switch {
-	case !p.Secure || !p.DataPlain: // of the first one it was said
+	case !p.Secure || !p.DataPlain: // the note above says that it is insecure
 	case p.WhyPlain == "loopback":
 		e.Notes = append(e.Notes, "data links are not encrypted: both ends are on this machine (loopback addresses; tcp.encrypt_loopback = true on either encrypts them)")
 	default:
@@ -84,7 +84,7 @@ func explainChannel(e *admin.Explain, p *peer.Status) {
 	}
 }
 
-// explainConfigured says it where there is no channel, of the next one.
+// explainConfigured says, where there is no channel, how the next one will be protected.
 func (v view) explainConfigured(e *admin.Explain) {
 	e.Secure, e.DataPlain = !v.cfg.Insecure, v.cfg.DataPlain || v.cfg.Insecure
 	if !e.Secure {
@@ -97,7 +97,7 @@ func (v view) explainConfigured(e *admin.Explain) {
 	}
 }
 
-// notUp says why nothing moves to a peer now. One that nobody asked for has nothing the matter with it.
+// notUp says why nothing moves to a peer now. A peer that nobody has asked for has nothing the matter with it.
 func notUp(p *peer.Status) string {
 	if p.Problem == "" && p.State == "down" {
 		return "not connected: that happens on first use"

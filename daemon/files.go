@@ -13,14 +13,14 @@ import (
 // devLife is how long certificates of "kvpiped --dev" last.
 const devLife = 365 * 24 * time.Hour
 
-// noPeers is what certificate files that were never good mean.
+// noPeers says what it means that the certificate files were never good.
 const noPeers = "no peer can be reached, and none reaches this node, until its certificate files are good"
 
-// renewAt: development certificates with less than a week left are issued anew.
+// renewAt returns a time a week from now. Development certificates that end before it are issued anew.
 func renewAt() time.Time { return time.Now().Add(7 * 24 * time.Hour) }
 
-// CheckFiles checks what the configuration points to: certificates that can be read, fit together, are valid and name this node, a
-// group that exists, and a congestion control that the kernel has.
+// CheckFiles checks what the configuration points to: that certificates can be read, fit together, are valid and name
+// this node, that the group exists, and that the kernel has the congestion control.
 func CheckFiles(c config.Config) error {
 	_, err := identity(c)
 	_, unknown := congestion(c)
@@ -32,7 +32,8 @@ func CheckFiles(c config.Config) error {
 	return err
 }
 
-// congestion is what data links use; the kernel's default where nothing is said. An error: it has no such.
+// congestion returns the congestion control of data links; without a configured one, that is the kernel's default. It
+// fails if the kernel does not have the configured one.
 func congestion(c config.Config) (string, error) {
 	name, err := sys.Congestion(c.TCP.Congestion)
 	if err != nil && c.TCP.Congestion != "" {
@@ -41,7 +42,7 @@ func congestion(c config.Config) (string, error) {
 	return name, nil
 }
 
-// identity opens the node's certificates; nil when peers are not authenticated or not listened to.
+// identity opens the node's certificates. It returns nil when peers are not authenticated, or not listened to.
 func identity(c config.Config) (*pki.Identity, error) {
 	if c.Insecure || c.TLS == (config.TLS{}) {
 		return nil, nil

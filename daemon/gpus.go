@@ -6,7 +6,8 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/gpu"
 )
 
-// watchGPUs begins to look for GPUs beside everything else: NVML takes seconds to start on a large box, and nothing waits for it.
+// watchGPUs begins to look for GPUs, beside everything else: NVML takes seconds to start on a large box, and nothing
+// waits for it.
 func (d *Daemon) watchGPUs() {
 	c := gpu.Config{Notify: d.gpuChanged}
 	switch v := d.cfg.GPU.NVML; v {
@@ -19,7 +20,8 @@ func (d *Daemon) watchGPUs() {
 	d.gpus = gpu.Watch(c)
 }
 
-// stopGPUs begins to end the watching, which takes as long as NVML takes to return from waiting for errors, and returns what waits for it.
+// stopGPUs begins to end the watching, and returns a function that waits for its end. That takes until NVML returns
+// from waiting for errors.
 func (d *Daemon) stopGPUs() (wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -31,7 +33,7 @@ func (d *Daemon) stopGPUs() (wait func()) {
 	return func() { <-done }
 }
 
-// gpuChanged logs each change once. What somebody has to look at is a warning; a node without GPUs is none.
+// gpuChanged logs each change once. What somebody has to look at is a warning; that a node has no GPUs is not.
 func (d *Daemon) gpuChanged(now gpu.Inventory, e gpu.Event) {
 	d.hardware.setGPUs(now)
 	log := d.log.With("gpu", e.Device.PCI, "uuid", e.Device.UUID)
@@ -66,7 +68,7 @@ func (d *Daemon) logGPUs(i gpu.Inventory) {
 	}
 }
 
-// gpuSummary is the line of status.
+// gpuSummary returns the line about GPUs in the daemon's status.
 func (v view) gpuSummary() admin.GPUSummary {
 	i := v.gpus.Inventory()
 	s := admin.GPUSummary{State: string(i.State), Reason: i.Reason, Fix: i.Fix, Driver: i.Driver, Count: len(i.Devices)}
@@ -78,7 +80,7 @@ func (v view) gpuSummary() admin.GPUSummary {
 	return s
 }
 
-// scrapeGPUs shows GPUs by their state; those that are neither well nor lost cannot be read.
+// scrapeGPUs counts GPUs by their state. Those that are neither well nor lost count as unreadable.
 func (v view) scrapeGPUs(s *metrics.Snapshot) {
 	i := v.gpus.Inventory()
 	s.GPUState, s.GPUs = string(i.State), map[string]int{"ok": 0, "lost": 0, "unreadable": 0}

@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/gpu"
 )
 
-// GPUs is the inventory as the control interface shows it.
+// GPUs returns the inventory as the control interface shows it.
 func (v view) GPUs(context.Context) (admin.GPUs, error) {
 	i := v.gpus.Inventory()
 	out := admin.GPUs{State: string(i.State), Reason: i.Reason, Fix: i.Fix, Driver: i.Driver, CUDA: i.CUDA, Devices: make([]admin.GPU, 0, len(i.Devices))}

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// healthTimeout is how long /health waits for the driver: as long as a scrape, and as clients do before they call a daemon silent.
+// healthTimeout is how long /health waits for the driver: as long as a scrape does, and as clients do before they call
+// a daemon silent.
 const healthTimeout = 5 * time.Second
 
-// health answers 200 while the driver answers, 503 while it does not or the daemon drains. It asks for nothing else, which might wait for others.
+// health answers 200 while the driver answers, and 503 while it does not or the daemon drains. It asks nothing else,
+// which might wait for others.
 func (d *Daemon) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()

@@ -11,25 +11,27 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// inJournal tells whether stderr is the journal: then it is spoken to in its own protocol, with fields and priorities.
+// inJournal reports whether stderr is the journal. The daemon then uses the journal's own protocol, with fields and
+// priorities.
 func inJournal() bool {
 	is, err := journal.StderrIsJournalStream()
 	return err == nil && is
 }
 
-// journalHandler writes records to the journal. What a person reads is the message with its attributes; each attribute is a field too,
-// KVPIPE_ and its name: KVPIPE_PEER, KVPIPE_SESSION, KVPIPE_TRACE and so on. What the journal does not take goes to spare.
+// journalHandler writes records to the journal. People read the message with its attributes. Each attribute is a field,
+// too, named KVPIPE_ and its key: KVPIPE_PEER, KVPIPE_SESSION, KVPIPE_TRACE and so on. What the journal does not take
+// goes to spare.
 type journalHandler struct {
 	level  slog.Leveler
 	spare  slog.Handler
 	send   func(message string, p journal.Priority, fields map[string]string) error
-	fields map[string]string // of With
-	prefix string            // of WithGroup, as field names have it
+	fields map[string]string // of WithAttrs
+	prefix string            // of WithGroup, in the form of field names
 	shared *sheet
 	text   slog.Handler // writes attributes to shared
 }
 
-// sheet is where the text of a record is put together, for one at a time.
+// sheet is where the text of a record is put together, one record at a time.
 type sheet struct {
 	sync.Mutex
 	bytes.Buffer
@@ -104,7 +106,7 @@ func addField(fields map[string]string, prefix string, a slog.Attr) {
 	fields["KVPIPE_"+prefix+fieldName(a.Key)] = v.String()
 }
 
-// fieldName is a key as the journal has it: capital letters, digits and underscores.
+// fieldName returns a key as the journal has it: capital letters, digits and underscores.
 func fieldName(key string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -129,7 +131,8 @@ func priority(l slog.Level) journal.Priority {
 	return journal.PriDebug
 }
 
-// Failed tells the journal, if stderr is that, why a daemon does not run or ended; false: stderr is for the caller to write to.
+// Failed tells the journal, if stderr is the journal, why a daemon does not run or has ended. After false, the caller
+// writes to stderr.
 func Failed(err error) bool {
 	return inJournal() && journal.Send(err.Error(), journal.PriErr, map[string]string{"SYSLOG_IDENTIFIER": "kvpiped"}) == nil
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
-// acceptAgain is how long after a connection could not be accepted it is tried again.
+// acceptAgain is the pause after a connection that could not be accepted.
 const acceptAgain = 100 * time.Millisecond
 
-// lasting is a listener for a server of net/http, which would end, and the daemon with it, when a connection cannot be accepted for want of memory.
-// Its Accept tries again until it is closed.
+// lasting is a listener for a server of net/http. Such a server, and the daemon with it, would end when a connection
+// cannot be accepted for want of memory. Accept of lasting tries again until it is closed.
 type lasting struct {
 	net.Listener
 	key  string
@@ -34,6 +34,6 @@ func (l *lasting) Accept() (net.Conn, error) {
 		if l.told.Due() {
 			l.log.Warn("connections cannot be accepted", "key", l.key, "error", err)
 		}
-		time.Sleep(acceptAgain) // a stop waits for it
+		time.Sleep(acceptAgain) // a stop waits this out
 	}
 }

@@ -13,31 +13,33 @@ import (
 // lateEvery is how often a port that cannot be had is tried again.
 const lateEvery = 5 * time.Second
 
-// late listens at a TCP port that another process has still, whose interface is not there, or whose name nobody knows yet. Accept tries again now
-// and then until it can be had; meanwhile nobody comes, and all else runs. Its methods are those of a *net.TCPListener.
+// late listens at a TCP port that cannot be had yet: another process has it, its interface is not there, or its name is
+// not known. Accept tries again now and then until it can be had. Meanwhile nobody connects, and all else runs. Its
+// methods are those of a *net.TCPListener.
 type late struct {
 	addr   net.Addr
 	all    bool // it may stand for all addresses of this node
 	every  time.Duration
-	opened func(error)     // nil: it can be had; else why not yet
+	opened func(error)     // told each time why not yet, and nil when it can be had
 	ctx    context.Context // until Close
 	stop   func()
 	look   chan struct{} // there is a new deadline
-	next   time.Time     // of Accept alone: when to try
-	trying chan struct{} // of Accept alone: closed when a try is over; nil: there is none
+	next   time.Time     // Accept's alone: when to try
+	trying chan struct{} // Accept's alone: closed when a try is over; nil: there is none
 
 	mu       sync.Mutex
 	l        *net.TCPListener // nil: not yet
 	deadline time.Time
 }
 
-// name is a TCP address that may not be looked up yet.
+// name is a TCP address that cannot be looked up yet.
 type name string
 
 func (name) Network() string  { return "tcp" }
 func (n name) String() string { return string(n) }
 
-// listenLate returns a listener for a port that can't be had now. opened is called with nil when it can, before that with the reason of each try.
+// listenLate returns a listener for a port that cannot be had now. It calls opened with why each try failed, and with
+// nil when one does not.
 func listenLate(addr net.Addr, all bool, opened func(error)) *late {
 	p := &late{addr: addr, all: all, every: lateEvery, opened: opened, look: make(chan struct{}, 1)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -65,8 +67,8 @@ func (p *late) Accept() (net.Conn, error) {
 	}
 }
 
-// wait waits until there may be something new, and begins a try when it is time for one: beside the accept loop, since to look a name up can take
-// longer than the watchdog waits for that.
+// wait waits until there may be something new. When it is time for a try, it begins one in a goroutine: looking a name
+// up can take longer than the watchdog waits for the accept loop.
 func (p *late) wait() {
 	var due <-chan time.Time
 	if p.trying == nil {
@@ -116,7 +118,7 @@ func (p *late) open() {
 	p.opened(nil)
 }
 
-// SetDeadline is for Accept, as that of *net.TCPListener.
+// SetDeadline sets the deadline of Accept, as that of *net.TCPListener does.
 func (p *late) SetDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +150,7 @@ func (p *late) Close() error {
 	return nil
 }
 
-// Addr is the address, open or not.
+// Addr returns the address, open or not.
 func (p *late) Addr() net.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +160,8 @@ func (p *late) Addr() net.Addr {
 	return p.addr
 }
 
-// ports says which of the daemon's are not open, by their keys of the configuration, and why. The zero value works.
+// ports says which of the daemon's ports are not open, and why, by their keys in the configuration. The zero value
+// works.
 type ports struct {
 	mu  sync.Mutex
 	why map[string]error
@@ -179,7 +182,7 @@ func (p *ports) open(key string) {
 	delete(p.why, key)
 }
 
-// problems are in the order of their keys.
+// problems returns them in the order of their keys.
 func (p *ports) problems() (out []warning) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

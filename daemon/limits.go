@@ -10,7 +10,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// limits are those that hold for all sessions together, by name.
+// limits returns those that apply to all sessions together, by name.
 func (v view) limits() []admin.Limit {
 	u := v.sessions.Usage()
 	return []admin.Limit{
@@ -21,8 +21,8 @@ func (v view) limits() []admin.Limit {
 	}
 }
 
-// sessionLimits are those of one session, by name. One is not of the configuration: how many completions it has room for, which its
-// client chose.
+// sessionLimits returns those of one session, by name. One is not in the configuration: cq_entries, the session's room
+// for completions, which its client chose.
 func (v view) sessionLimits(m *transfer.Snapshot, s *session.Info) []admin.Limit {
 	all := []admin.Limit{{Key: "limits.session_pinned", Used: s.Pinned, Limit: v.sessions.Usage().Limits.SessionPinned}}
 	i, known := slices.BinarySearchFunc(m.Sessions, s.ID, func(x transfer.SessionInfo, id transfer.SessionID) int { return cmp.Compare(x.Session, id) })
@@ -41,7 +41,8 @@ func (v view) sessionLimits(m *transfer.Snapshot, s *session.Info) []admin.Limit
 	return all
 }
 
-// mostUsed is for metrics, which know no sessions: of each limit of a session what the one has that is nearest to it.
+// mostUsed merges the limits of one session into all, which keeps for each limit the use that comes nearest to it. It
+// is for metrics, which know no sessions.
 func mostUsed(all []admin.Limit, of []admin.Limit) []admin.Limit {
 	for _, l := range of {
 		i := slices.IndexFunc(all, func(a admin.Limit) bool { return a.Key == l.Key })

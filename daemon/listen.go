@@ -24,7 +24,8 @@ type lock struct {
 	managed bool // the socket and its file are the service manager's
 }
 
-// listen opens the port for peers and the socket for engines. The lock comes first: it tells best that a daemon is there already.
+// listen opens the port for peers and the socket for engines. The lock comes first: it tells best that another daemon
+// is there.
 func (d *Daemon) listen() (err error) {
 	if err := d.lockSocket(); err != nil {
 		return err
@@ -59,8 +60,8 @@ func (d *Daemon) listenPeers() error {
 	return err
 }
 
-// port opens a TCP port. It begins to wait for one of an interface that is not there, and in service for one that another process has or whose name
-// cannot be looked up: engines of this node need neither peers nor metrics.
+// port opens a TCP port. If its interface is not there, it opens later. Without --dev so does a port that another
+// process has, or whose name cannot be looked up: engines of this node need neither peers nor metrics.
 func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	l, err := d.listenTCP(key, addr)
 	if err == nil {
@@ -72,7 +73,7 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	case errors.As(err, &unknown) && unknown.Name == host && !d.opts.Dev:
 		err = fmt.Errorf("%s: the name in %q cannot be looked up: give an address, or see to the name: %w", key, addr, err)
 	case zone != "":
-		level = slog.LevelWarn // as of any address that is not there yet
+		level = slog.LevelWarn // as for any address that is not there yet
 		err = fmt.Errorf("%s: this node has no interface %q yet: nobody can connect there until it has: %w", key, zone, err)
 	case !errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("%s: %w", key, err)
@@ -161,7 +162,8 @@ func (d *Daemon) lockSocket() (err error) {
 	return nil
 }
 
-// permission lets the configured group connect; without one the daemon's own group may, and in development nobody else.
+// permission lets the configured group connect. Without one, the daemon's own group may; in development only its user
+// may.
 func (d *Daemon) permission() (sys.ListenOptions, error) {
 	if d.opts.Dev {
 		return sys.ListenOptions{Mode: 0o600}, nil
@@ -188,7 +190,7 @@ func groupID(name string) (int, error) {
 	return id, nil
 }
 
-// listenAddr is where peers really reach this daemon ("" nowhere): port 0 has become a number.
+// listenAddr returns where peers really reach this daemon ("": nowhere): port 0 has become a number.
 func (d *Daemon) listenAddr() string {
 	if d.listener == nil {
 		return ""
@@ -196,12 +198,13 @@ func (d *Daemon) listenAddr() string {
 	return d.listener.Addr().String()
 }
 
-// advertise is what other nodes dial: as configured, else the listening address when it is a single one.
+// advertise returns what other nodes dial: the configured address, else the listening address if it is a single one,
+// else this node's name, with the port.
 func (d *Daemon) advertise() string {
 	if d.cfg.Advertise != "" || d.listener == nil {
 		return d.cfg.Advertise
 	}
-	if at, ok := d.listener.Addr().(name); ok { // other nodes may know it
+	if at, ok := d.listener.Addr().(name); ok { // other nodes may be able to look it up
 		return at.String()
 	}
 	a, ok := d.listener.Addr().(*net.TCPAddr)
@@ -226,7 +229,7 @@ func (d *Daemon) closeListeners() {
 	d.closeAdmin()
 }
 
-// release stops the movers of bytes, then gives back the memory they moved, then the name of the socket.
+// release stops what moves bytes, then gives back the memory, then the lock of the socket.
 func (d *Daemon) release() error {
 	d.nics.close()
 	err := d.carriers.close()

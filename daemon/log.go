@@ -9,7 +9,8 @@ import (
 
 type logger = *slog.Logger
 
-// newLog writes to stderr, or with fields to the journal where that is what stderr leads to. level can be changed later.
+// newLog writes to stderr, or to the journal, with fields, if stderr leads there and the format is text. level can be
+// changed later.
 func newLog(c config.Log, level *slog.LevelVar) logger {
 	level.Set(logLevel(c.Level))
 	o := &slog.HandlerOptions{Level: level}
@@ -25,6 +26,6 @@ func newLog(c config.Log, level *slog.LevelVar) logger {
 
 func logLevel(s string) slog.Level {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(s)) // Check refused what is none
+	_ = l.UnmarshalText([]byte(s)) // Check refused others
 	return l
 }

@@ -15,21 +15,22 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/nic"
 )
 
-// nics are this node's NICs as data links use them: peer.Rails over the inventory and the kernel's routes. Its methods may be called from any
-// goroutine.
+// nics are this node's NICs as data links use them: peer.Rails, by the inventory and the kernel's routes. Any goroutine
+// may call its methods.
 type nics struct {
 	log       *slog.Logger
-	mu        sync.Mutex // of place
+	mu        sync.Mutex // taken by place
 	hardware  *hardware
-	near      func() int // NUMA node on which most registered memory lies; -1 unknown
+	near      func() int // the NUMA node on which most registered memory lies; -1: unknown
 	watcher   *nic.Watcher
 	rules     atomic.Pointer[nic.Rules]
 	gid       atomic.Int64                 // gid_index
-	reachable func(netip.Addr) bool        // whether others that connect to this address come to this daemon
+	reachable func(netip.Addr) bool        // whether connections to this address come to this daemon
 	peers     atomic.Pointer[peer.Manager] // nil: none yet
 }
 
-// openNICs takes the first inventory. It never fails: what could not be read is said, and links go where the routes lead them.
+// openNICs takes the first inventory. It never fails: what could not be read is logged, and links go where the routes
+// lead them.
 func (d *Daemon) openNICs() {
 	n := &nics{log: d.log, hardware: d.hardware, near: view{d}.memoryNode, reachable: reachable(d.listenAddr(), d.cfg.Advertise)}
 	n.allow(&d.cfg)
@@ -40,7 +41,7 @@ func (d *Daemon) openNICs() {
 	d.nics = n
 }
 
-// say tells of what there is when the daemon starts to run.
+// say logs what there is when the daemon starts to run.
 func (n *nics) say() {
 	v := n.watcher.Current()
 	if v.State != nic.Complete {
@@ -50,21 +51,21 @@ func (n *nics) say() {
 	n.log.Info("NICs", "used", n.used(v), "rdma", len(v.Devices))
 }
 
-// place tells the topology, which never hears of older after newer ones.
+// place tells the topology which NICs there are. The lock keeps it from hearing of older ones after newer ones.
 func (n *nics) place() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hardware.setNICs(n.watcher.Current())
 }
 
-// tell lets links move.
+// tell tells the peers that NICs have changed, so that links can move.
 func (n *nics) tell() {
 	if p := n.peers.Load(); p != nil {
 		p.NICsChanged()
 	}
 }
 
-// allow takes over the rules of the configuration.
+// allow takes the rules over from the configuration.
 func (n *nics) allow(c *config.Config) {
 	n.rules.Store(&nic.Rules{Allow: slices.Clone(c.NICAllow), Deny: slices.Clone(c.NICDeny)})
 	n.gid.Store(int64(c.GIDIndex))
@@ -83,7 +84,7 @@ func (n *nics) close() {
 	}
 }
 
-// follow is told of each change, and says those that matter.
+// follow is called at each change. It logs the changes that matter, and tells the peers of those that concern links.
 func (n *nics) follow(before, now *nic.Inventory) {
 	rules := n.rules.Load()
 	n.place()
@@ -106,12 +107,12 @@ func (n *nics) follow(before, now *nic.Inventory) {
 		n.log.Warn("NICs: what is known has changed", "state", now.State, "reason", now.Reason)
 	}
 	n.warnMissing(before, now)
-	if !slices.Equal(usable(rules, before), usable(rules, now)) { // not for what containers' links do
+	if !slices.Equal(usable(rules, before), usable(rules, now)) { // changes of containers' links do not count
 		n.tell()
 	}
 }
 
-// usable are the addresses that links may have.
+// usable returns the addresses that links may have.
 func usable(rules *nic.Rules, v *nic.Inventory) (out []peer.Address) {
 	for _, l := range v.Links {
 		for _, a := range rules.Routable(l) {
@@ -121,7 +122,8 @@ func usable(rules *nic.Rules, v *nic.Inventory) (out []peer.Address) {
 	return out
 }
 
-// warnMissing names entries of nic_allow and nic_deny for which there is nothing, and ports without the GID of gid_index, once.
+// warnMissing warns of entries of nic_allow and nic_deny that match nothing, and of ports without the GID of gid_index.
+// It leaves out what was missing before.
 func (n *nics) warnMissing(before, now *nic.Inventory) {
 	if now.State == nic.Unknown {
 		return
@@ -157,7 +159,7 @@ func linkNames(v *nic.Inventory) (out []string) {
 	return out
 }
 
-// used are the names of the links that may be used now.
+// used returns the names of the links that may be used now.
 func (n *nics) used(v *nic.Inventory) (out []string) {
 	for _, l := range v.Links {
 		if n.rules.Load().Refuses(l) == "" {
@@ -167,8 +169,9 @@ func (n *nics) used(v *nic.Inventory) (out []string) {
 	return out
 }
 
-// reachable: a daemon that listens on one address is reached there alone, and one whose advertised port is another one sits behind a translation
-// of which it knows nothing more.
+// reachable returns a function that says at which addresses others reach this daemon. A daemon that listens on one
+// address is reached there alone. One whose advertised port is not the port it listens at sits behind an address
+// translation of which it knows nothing more: it is reached at none.
 func reachable(listen, advertise string) func(netip.Addr) bool {
 	at, err := netip.ParseAddrPort(listen)
 	_, port, bad := net.SplitHostPort(advertise)
@@ -188,8 +191,9 @@ func address(l nic.Link, a netip.Addr) peer.Address {
 	return peer.Address{IP: a, Mbps: l.SpeedMbps, NIC: l.Name}
 }
 
-// Paths implements peer.Rails: the pairs of addresses between which packets really leave by the NIC that has the local one. A NIC that has the
-// peer on a network of its own needs no gateway. First each NIC's pair with the peer's NIC of the same place in the list, then with the next.
+// Paths implements peer.Rails. It returns the pairs of addresses between which packets really leave by the NIC that has
+// the local address. A NIC that has the peer on a network of its own needs no gateway: its pairs that have one are left
+// out. First comes each NIC's pair with the peer's NIC at the same place in the list, then with the next.
 func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 	rules := n.rules.Load()
 	direct := map[string]bool{} // NICs with a path without a gateway
@@ -226,7 +230,7 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 	return kept
 }
 
-// memoryNode is the NUMA node that NICs should be on, -1 if it does not matter or is not known.
+// memoryNode returns the NUMA node that NICs should be on, or -1 if it does not matter or is not known.
 func (n *nics) memoryNode(links []nic.Link) int {
 	one := -1
 	for _, l := range links {
@@ -238,7 +242,7 @@ func (n *nics) memoryNode(links []nic.Link) int {
 	return -1
 }
 
-// named is the NIC that has an address, "" when that is none's.
+// named returns the name of the NIC that has an address, or "" if none has it.
 func (n *nics) named(a netip.Addr) string {
 	l, _ := n.watcher.Current().Holder(a)
 	return l.Name

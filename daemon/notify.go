@@ -13,14 +13,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// managed tells whether a service manager wants to hear of us (sd_notify(3)).
+// managed reports whether a service manager wants to hear of the daemon (sd_notify(3)).
 func managed() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// notifyWait is how long a service manager may take to make room for a word of ours: one that hangs keeps nobody else.
+// notifyWait is how long a service manager may take to make room for a message: one that hangs holds nobody else up.
 const notifyWait = time.Second
 
-// notify tells the service manager, if there is one, and whether it was told. That it does not hear is its problem: nothing of ours
-// depends on it. go-systemd's SdNotify would wait for ever where the manager's socket is full.
+// notify sends words to the service manager, if there is one, and reports whether it was told. A manager that does not
+// listen has a problem, but nothing here depends on it. go-systemd's SdNotify would wait for ever where the manager's
+// socket is full.
 func (d *Daemon) notify(words ...string) bool {
 	if !managed() {
 		return false
@@ -45,7 +46,7 @@ func say(to *net.UnixAddr, text string) error {
 	return err
 }
 
-// reloading and reloaded are the two ends of a reload, which the manager of a Type=notify-reload service waits for.
+// reloading and reloaded mark the two ends of a reload, for which the manager of a Type=notify-reload service waits.
 func (d *Daemon) reloading() {
 	if managed() {
 		d.notify(sd.SdNotifyReloading, strings.TrimSpace(sd.SdNotifyMonotonicUsec()))
@@ -65,8 +66,8 @@ const (
 	statusEvery = 5 * time.Second
 )
 
-// report says that the daemon is ready, again until it is heard, then keeps the manager's status text up to date until ctx ends. It says
-// nothing twice.
+// report says that the daemon is ready, again and again until it is heard. Then it keeps the manager's status text up
+// to date until ctx ends. It says nothing twice.
 func (d *Daemon) report(ctx context.Context) {
 	if !managed() {
 		return
@@ -89,7 +90,8 @@ func (d *Daemon) report(ctx context.Context) {
 	}
 }
 
-// summary is the daemon in a line, from numbers that are cheap to have: no list is walked whose length clients choose.
+// summary describes the daemon in a line, by numbers that are cheap to get: it walks no list whose length clients
+// choose.
 func (d *Daemon) summary(ctx context.Context) (string, error) {
 	m, err := ask(ctx, d.driver, d.machine.Tally)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	logWait = time.Second // how long a record may take to be written before nobody waits for it
-	logRoom = 1024        // records that wait to be written
+	logWait = time.Second // how long a caller waits for its record to be written
+	logRoom = 1024        // records that may wait to be written
 )
 
-// patientHandler hands records to another handler, one after the other, and on when that takes too long: a journal that hangs, or a full pipe
-// that nobody reads, costs records, which are counted, and not the daemon, of which everything logs. One that is only slow, such as all that
-// runs where no processor is free, costs none.
+// patientHandler hands records to another handler, one after the other, but its callers do not wait for ever. A journal
+// that hangs, or a full pipe that nobody reads, costs records, which are counted. It does not hold up the daemon, all
+// of whose parts log. A log that is only slow, as everything is where no processor is free, costs no records.
 type patientHandler struct {
 	slog.Handler
 	queue *queue
@@ -28,14 +28,14 @@ type queue struct {
 
 	mu      sync.Mutex
 	entries []queued // the first is being written
-	late    bool     // somebody has waited for too long, and nothing has been written since
+	late    bool     // somebody has waited too long, and nothing has been written since
 	lost    uint64   // records for which there was no room
 }
 
 type queued struct {
 	to     slog.Handler
 	record slog.Record
-	lost   uint64     // how many are missing before it
+	lost   uint64     // how many records are missing before it
 	done   chan error // has room for one
 }
 
@@ -51,7 +51,8 @@ func (p patientHandler) WithGroup(name string) slog.Handler {
 	return patientHandler{p.Handler.WithGroup(name), p.queue}
 }
 
-// Handle returns when the record is written, or when that takes too long: it is written when it can be then.
+// Handle returns when the record is written, or when that takes too long; then the record is written as soon as it can
+// be.
 func (p patientHandler) Handle(_ context.Context, r slog.Record) error {
 	done := p.queue.put(p.Handler, r)
 	if done == nil {
@@ -70,7 +71,7 @@ func (p patientHandler) Handle(_ context.Context, r slog.Record) error {
 	}
 }
 
-// put queues a record, if there is room, and returns what to wait for; nil: nothing.
+// put queues a record, if there is room. It returns what to wait for, or nil for nothing.
 func (q *queue) put(to slog.Handler, r slog.Record) <-chan error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +91,7 @@ func (q *queue) put(to slog.Handler, r slog.Record) <-chan error {
 	return e.done
 }
 
-// write ends when all is written.
+// write writes records until none is left.
 func (q *queue) write() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// openPlaces finds out where threads may run. It never fails: what cannot be known leaves them where they are put.
+// openPlaces finds out where threads may run. It never fails: where that cannot be known, threads stay where they are
+// put.
 func (d *Daemon) openPlaces() {
 	cpus, err := sys.ThreadCPUs() // of this daemon, whoever chose them
 	if err != nil {
@@ -27,13 +28,13 @@ func (d *Daemon) openPlaces() {
 	}
 }
 
-// Topology answers admin.Source.
+// Topology implements admin.Source.
 func (v view) Topology(context.Context) (admin.Topology, error) {
 	t := v.hardware.now.Load()
 	return admin.Topology{Nodes: t.Nodes, Devices: t.Devices, Links: t.Links, Memory: t.Memory, Nearest: nearest(t), Placement: v.placement()}, nil
 }
 
-// placement says which threads run where, and where regions are.
+// placement says which threads run where, and where regions lie.
 func (v view) placement() admin.Placement {
 	p := admin.Placement{Active: v.places != nil, Reason: v.unplaced, Nodes: []admin.PlacementNode{}, Regions: []admin.PlacementRegion{}}
 	if err := v.places.Problem(); err != nil {
@@ -50,8 +51,8 @@ func (v view) placement() admin.Placement {
 	return p
 }
 
-// lies says on which NUMA nodes a region lies, by a sample of its pages. Nothing: the kernel does not say, or the daemon has not touched
-// it yet.
+// lies returns on which NUMA nodes a region lies, by a sample of its pages. It returns nothing if the kernel does not
+// say, or if the daemon has not touched the region yet.
 func (v view) lies(s *session.Info, r *memory.Info) []admin.Share {
 	out := []admin.Share{}
 	b, ok := v.sessions.Resolve(s.ID, plan.Run{Region: r.ID, Len: r.Bytes})
@@ -68,7 +69,7 @@ func (v view) lies(s *session.Info, r *memory.Info) []admin.Share {
 	return out
 }
 
-// memoryNode is the NUMA node on which most registered memory lies, -1 if that is not known.
+// memoryNode returns the NUMA node on which most registered memory lies, or -1 if that is not known.
 func (v view) memoryNode() int {
 	bytes := map[int]uint64{}
 	for _, s := range v.sessions.Sessions() {
@@ -85,7 +86,7 @@ func (v view) memoryNode() int {
 	return heaviest(bytes)
 }
 
-// heaviest is the node with most bytes, the first of equals.
+// heaviest returns the node with the most bytes, the lowest of equals, or -1 for none.
 func heaviest(bytes map[int]uint64) int {
 	best := -1
 	for node, n := range bytes {
@@ -96,7 +97,7 @@ func heaviest(bytes map[int]uint64) int {
 	return best
 }
 
-// placementState is placement in a few words.
+// placementState returns placement in a few words.
 func (v view) placementState() string {
 	switch err := v.places.Problem(); {
 	case v.places == nil:

@@ -4,8 +4,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// Reload reads the configuration again, takes over what can change while running and names what cannot. One that does not load changes
-// nothing.
+// Reload reads the configuration again, takes over what can change while running, and names what cannot. A
+// configuration that does not load changes nothing.
 func (d *Daemon) Reload(load func() (config.Config, error)) {
 	d.reloading()
 	defer d.reloaded()
@@ -39,7 +39,8 @@ func (d *Daemon) Reload(load func() (config.Config, error)) {
 	}
 }
 
-// sayPapers: certificate files are read at each handshake, without a signal; but who sends one waits for a word.
+// sayPapers logs what is wrong with the certificate files. They are read at each handshake, without a signal, but
+// whoever sends one expects an answer.
 func (d *Daemon) sayPapers() {
 	if d.identity == nil {
 		return

@@ -7,15 +7,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// sink is what everybody reports to. It hands on to the driver, which is made last because it needs them all, what is not the
-// benchmark's.
+// sink is what everybody reports to. It hands on all events that are not for the bencher to the driver, which is made
+// last because it needs all others.
 type sink struct {
 	driver *driver.Driver
 	bench  *bencher
 	tally  *tally
 }
 
-// Event and Queue are those of the driver.
+// Event and Queue are those of the driver, for all that is not caught.
 func (s *sink) Event(ev transfer.Event) {
 	if !s.caught(ev) {
 		s.driver.Event(ev)
@@ -37,12 +37,13 @@ func (s *sink) Wake() { s.driver.Wake() }
 
 func (s *sink) Pass() { s.driver.Pass() }
 
-// moved is the sink of transports.
+// moved is the sink of the transports.
 type moved struct{ *sink }
 
 func (m moved) Flush() { m.Pass() }
 
-// caught takes out what the machine need not see, and counts what it does not.
+// caught handles what the machine need not see, and reports whether it did. It also counts what the machine does not
+// count.
 func (s *sink) caught(ev transfer.Event) bool {
 	switch ev := ev.(type) {
 	case transfer.PeerMsg:
@@ -57,14 +58,15 @@ func (s *sink) caught(ev transfer.Event) bool {
 	return false
 }
 
-// router gives the machine's effects to whose session they concern: a client's, or one of the daemon's own.
+// router passes each effect of the machine to the session that it concerns: a client's, or one of the daemon's own.
 type router struct {
 	clients *session.Server
 	bench   *bencher
 	tally   *tally
 }
 
-// ownSession marks the sessions that the daemon holds with itself: clients' ids begin with an epoch that lacks the bit.
+// ownSession marks the sessions that the daemon holds with itself. Ids of clients begin with an epoch, which lacks this
+// bit.
 const ownSession = transfer.SessionID(ownEpoch) << 32
 
 func isOwn(id transfer.SessionID) bool { return id&ownSession != 0 }
@@ -74,7 +76,7 @@ func (r *router) Complete(c transfer.Complete) {
 		r.bench.complete(c)
 		return
 	}
-	r.clients.Complete(c) // who waits for it comes first
+	r.clients.Complete(c) // first, since somebody waits for it
 	r.tally.completed(&c)
 }
 
@@ -95,7 +97,8 @@ func (r *router) SessionDrained(id transfer.SessionID) {
 	r.clients.SessionDrained(id)
 }
 
-// The daemon's own sessions have no layer slots and progress, remove no region, do not wait to be told to end, and leave nothing behind.
+// The daemon's own sessions have no layer slots and no progress. They remove no region, are not told to end, and leave
+// nothing behind.
 
 func (r *router) Granted(e transfer.Granted)                 { r.clients.Granted(e) }
 func (r *router) Rouse(e transfer.Rouse)                     { r.clients.Rouse(e) }

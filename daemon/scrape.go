@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// metrics is the snapshot of one scrape.
+// metrics returns the snapshot for one scrape.
 func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	m, err := v.look(ctx)
 	if err != nil {
@@ -64,8 +64,8 @@ func (v view) metrics(ctx context.Context) (metrics.Snapshot, error) {
 	return s, nil
 }
 
-// inFlight counts ends of transfers, and the takes among them, without those that have ended and are remembered, and without gets that wait for
-// an item.
+// inFlight counts ends of transfers, and the takes among them. It leaves out those that have ended and are only
+// remembered, and gets that wait for an item.
 func inFlight(m *transfer.Snapshot) (transfers, takes int) {
 	for i := range m.Transfers {
 		switch t := &m.Transfers[i]; {

@@ -10,7 +10,7 @@ import (
 
 // tally counts what became of clients' operations and sessions. Safe for concurrent use.
 type tally struct {
-	takes interface{ Observe(float64) } // seconds of takes that ended done
+	takes interface{ Observe(float64) } // gets the seconds of each take that ended done
 
 	mu       sync.Mutex
 	outcomes map[outcome]uint64
@@ -24,8 +24,8 @@ type outcome struct {
 	reason transfer.Reason
 }
 
-// newTally has from the start, as zeros, what alerts are made of: rate() does not see a counter that is born at 1. Other operations and
-// outcomes come when they happen.
+// newTally begins with zeros for all counters that alerts are made of: rate() does not see a counter that is born at 1.
+// Counters of other operations and outcomes come when these happen.
 func newTally() *tally {
 	t := &tally{outcomes: map[outcome]uint64{}, ended: map[transfer.Reason]uint64{}}
 	for _, k := range []transfer.Kind{transfer.KindOffer, transfer.KindTake, transfer.KindPut, transfer.KindGet} {
@@ -41,7 +41,7 @@ func newTally() *tally {
 	return t
 }
 
-// completed counts an operation once, where it was asked for.
+// completed counts an operation once, at the session that asked for it.
 func (t *tally) completed(c *transfer.Complete) {
 	if c.UserData == 0 {
 		return
@@ -63,7 +63,8 @@ func (t *tally) sessionEnded(why transfer.Reason) {
 	t.mu.Unlock()
 }
 
-// bytes is what takes and gets have brought that are done; of those that failed, takes that lacked some blocks have brought the others.
+// bytes returns what takes and gets have brought: those that are done, and, of those that failed, takes that lacked
+// only some blocks.
 func (t *tally) bytes() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/topology"
 )
 
-// hardware is what the inventories say this node has, and how that hangs together, which is computed anew when one of them changes.
-// Any goroutine may ask and tell.
+// hardware is what the inventories say this node has, and how that hangs together. That is computed anew when an
+// inventory changes. Any goroutine may ask and tell.
 type hardware struct {
 	sys string // root of sysfs
 
@@ -23,7 +23,7 @@ type hardware struct {
 	now  atomic.Pointer[topology.Topology]
 }
 
-// newHardware knows the NUMA nodes; devices come with setGPUs and setNICs.
+// newHardware knows the NUMA nodes. Devices come with setGPUs and setNICs.
 func newHardware(sys string) *hardware {
 	h := &hardware{sys: sys}
 	h.now.Store(topology.Read(sys, nil, nil))
@@ -48,7 +48,7 @@ func (h *hardware) setNICs(now *nic.Inventory) {
 	}
 }
 
-// placedGPUs is what the topology needs of GPUs.
+// placedGPUs returns what the topology needs of GPUs.
 func placedGPUs(now gpu.Inventory) (out []topology.GPU) {
 	for i := range now.Devices {
 		d := &now.Devices[i]
@@ -76,7 +76,7 @@ func placedGPUs(now gpu.Inventory) (out []topology.GPU) {
 	return out
 }
 
-// placedNICs is what the topology needs of NICs: RDMA devices, and links without one, that are on PCI.
+// placedNICs returns what the topology needs of NICs: RDMA devices, and links without one, if they are on PCI.
 func placedNICs(now *nic.Inventory) (out []topology.NIC) {
 	for i := range now.Devices {
 		d := &now.Devices[i]
@@ -100,7 +100,7 @@ func placedNICs(now *nic.Inventory) (out []topology.NIC) {
 	return out
 }
 
-// nearest are the NICs to use for each GPU.
+// nearest returns the NICs to use for each GPU.
 func nearest(t *topology.Topology) []admin.Nearest {
 	out := []admin.Nearest{}
 	for i := range t.Devices {
@@ -118,7 +118,7 @@ func nearest(t *topology.Topology) []admin.Nearest {
 	return out
 }
 
-// scrapeTopology shows how near each GPU's best NICs are.
+// scrapeTopology shows how near each GPU's best NICs are, and what moves on each NUMA node.
 func (v view) scrapeTopology(s *metrics.Snapshot) {
 	t := v.hardware.now.Load()
 	for i := range t.Devices {

@@ -8,9 +8,10 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// tune sets what the Go runtime must know: copy workers occupy processors, so there have to be two more than those; so does the
-// thread of a stream while it is in the kernel, and where none is left the runtime watches its threads and wakes others all the time;
-// and the collector should work harder before memory runs out. What it returns has to be kept for as long as the daemon runs.
+// tune sets what the Go runtime must know. Copy workers occupy processors (GOMAXPROCS), so there have to be two more of
+// these than workers. The thread of a stream occupies one, too, while it is in the kernel; where none is left, the
+// runtime watches its threads and wakes others all the time. And the collector should work harder before memory runs
+// out. What tune returns has to be kept for as long as the daemon runs.
 func tune(c config.Config, cpus int) (ballast []byte) {
 	n := c.Advanced.GoMaxProcs
 	if n == 0 {
@@ -26,28 +27,28 @@ func tune(c config.Config, cpus int) (ballast []byte) {
 	return nil
 }
 
-// heap is how the Go runtime's heap begins, and when it is collected.
+// heap says how the Go runtime's heap begins, and when it is collected.
 type heap struct {
-	percent int // it may grow by, of what lives and of ballast, between two collections
-	warm    int // bytes that it has from the beginning
-	ballast int // bytes that count as living, and take no memory
+	percent int // growth between two collections, in percent of what lives and of ballast
+	warm    int // bytes that it has from the start
+	ballast int // bytes that count as living but take no memory
 }
 
 var (
-	// smallHeap grows to 16 MiB before it is collected, where the limit leaves no room for more.
+	// smallHeap grows to 16 MiB before it is collected. It is for limits that leave no room for more.
 	smallHeap = heap{percent: 400, warm: 12 << 20}
 
-	// eventHeap has room for some three thousand hand-overs between two collections: what lives is small, and a collection is in the
-	// way of a hundred of them.
+	// eventHeap has room for some three thousand hand-overs between two collections. What lives is small, and a
+	// collection delays a hundred hand-overs.
 	eventHeap = heap{percent: 100, warm: 28 << 20, ballast: 28 << 20}
 
-	// busyHeap is for a daemon that polls, for the sake of microseconds: a page that the kernel has yet to give costs several of them
-	// on a virtual machine. It has room for some ten thousand hand-overs between two collections, and with the ballast it is neither
-	// given back nor grows by a multiple when there is more to remember for a while.
+	// busyHeap is for a daemon that polls, for the sake of microseconds: on a virtual machine, a page that the kernel
+	// has yet to give costs several of them. It has room for some ten thousand hand-overs between two collections. With
+	// the ballast, it is not given back, and does not grow by a multiple when there is more to remember for a while.
 	busyHeap = heap{percent: 100, warm: 60 << 20, ballast: 64 << 20}
 )
 
-// heapFor returns the heap of a daemon that may use so much memory.
+// heapFor returns the heap of a daemon that may use limit bytes of memory.
 func heapFor(pollMode string, limit int64) heap {
 	switch {
 	case pollMode == "busy" && limit >= 4*int64(busyHeap.ballast):
@@ -59,19 +60,19 @@ func heapFor(pollMode string, limit int64) heap {
 }
 
 func (h heap) begin() (ballast []byte) {
-	debug.SetGCPercent(-1) // a collection now would take what warm has for what lives, and the next come at several times as much
+	debug.SetGCPercent(-1) // a collection now would count what warm has as living, and the next would come at several times as much
 	ballast = make([]byte, h.ballast)
 	warm(h.warm)
 	debug.SetGCPercent(h.percent)
 	return ballast
 }
 
-// warm has the kernel give the heap its pages now, instead of one by one while hand-overs wait for them. A heap of that size is
-// never given back.
+// warm has the kernel give the heap its pages now, instead of one by one while hand-overs wait for them. A heap of that
+// size is never given back.
 func warm(size int) {
 	b := make([]byte, size)
 	for i := 0; i < len(b); i += os.Getpagesize() {
 		b[i] = 1
 	}
-	// The next collection takes b. To wait for one here would never end for threads of a real-time policy on one CPU.
+	// The next collection takes b. Waiting for one here would never end for threads of a real-time policy on one CPU.
 }

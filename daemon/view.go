@@ -14,7 +14,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// view is how the daemon looks from outside: the answers of admin.Source and the snapshot of metrics.
+// view is how the daemon looks from outside: it answers for admin.Source and takes the snapshot of metrics.
 type view struct{ *Daemon }
 
 // look takes a snapshot of the machine.
@@ -78,7 +78,7 @@ func (v view) Peers(context.Context) ([]admin.Peer, error) {
 			DataPlain: p.DataPlain, WhyPlain: p.WhyPlain, Links: p.Links, Streams: v.streams(&p), Transports: p.Transports, RTT: p.RTT.Seconds(), Problem: p.Problem,
 		}
 		if a.Transports == nil {
-			a.Transports = []string{} // of peers that have not said yet
+			a.Transports = []string{} // the peer has not said yet
 		}
 		if p.State == "up" {
 			e := v.explain(p.Node, &p)
@@ -170,7 +170,7 @@ func (v view) Transfers(ctx context.Context) ([]admin.Transfer, error) {
 	return out, nil
 }
 
-// number writes an id as the log does; as one, it would be too large for many JSON parsers.
+// number writes an id as the log does. As a number it would be too large for many JSON parsers.
 func number(n uint64) string { return fmt.Sprintf("%#x", n) }
 
 func seconds(t transfer.Time) float64 { return time.Duration(t).Seconds() }
@@ -185,7 +185,7 @@ func notFound(format string, args ...any) error {
 	return &admin.Failure{Code: http.StatusNotFound, Message: fmt.Sprintf(format, args...), Hint: "kvpipectl peers lists what is known"}
 }
 
-// status finds what is known of a peer.
+// status returns what is known of a peer.
 func (v view) status(node string) (*peer.Status, error) {
 	all, _ := v.peers.Snapshot()
 	var names []string

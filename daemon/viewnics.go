@@ -11,7 +11,7 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/nic"
 )
 
-// streams says over which NICs a peer's data links go.
+// streams says by which NICs a peer's data links go.
 func (v view) streams(p *peer.Status) []admin.Stream {
 	out := []admin.Stream{}
 	if p == nil {
@@ -66,7 +66,7 @@ func (v view) NICs(context.Context) (admin.NICs, error) {
 	return out, nil
 }
 
-// somewhere are addresses that stand for all peers of a family.
+// somewhere has, for each family, an address that stands for all peers.
 var somewhere = []struct {
 	family string
 	peer   netip.Addr
@@ -90,7 +90,7 @@ func rdmaPort(p nic.Port, index int) admin.RDMAPort {
 	return out
 }
 
-// scrapeNICs shows NICs of the machine and those that are used, not what else there is for containers.
+// scrapeNICs shows the NICs of the machine and those that are used, but not other links, such as those of containers.
 func (v view) scrapeNICs(s *metrics.Snapshot) {
 	now, rules, links := v.nics.watcher.Current(), v.nics.rules.Load(), v.carried()
 	s.NICsKnown = now.State == nic.Complete

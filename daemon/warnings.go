@@ -8,16 +8,17 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/nic"
 )
 
-// warning is what somebody should look at, or has chosen (insecure, data_plain).
+// warning is something that somebody should look at, or has chosen (insecure, data_plain).
 type warning struct {
 	kind string // one of warningKinds
 	text string
 }
 
-// warningKinds are values of a label: "listen" and "metrics" are the addresses of these keys at which nobody can connect.
+// warningKinds are values of a label. "listen" and "metrics" are for the addresses of these keys at which nobody can
+// connect.
 var warningKinds = []string{"listen", "metrics", "insecure", "data_plain", "certificate", "nics"}
 
-// warnings are those of status, with the certificate that it shows.
+// warnings returns those that status shows, with the certificate that it shows.
 func (v view) warnings(c *admin.Certificate) (out []warning) {
 	out = v.unreachable()
 	v.mu.Lock()
@@ -44,7 +45,8 @@ func (v view) warnings(c *admin.Certificate) (out []warning) {
 	return append(out, v.nicWarnings()...)
 }
 
-// unreachable says at which of its addresses nobody can connect to this daemon, and why. Their keys are the kinds.
+// unreachable says at which of its addresses nobody can connect to this daemon, and why. The kinds are the keys of the
+// addresses.
 func (d *Daemon) unreachable() (out []warning) {
 	for _, e := range d.early {
 		if !e.there() {
@@ -54,10 +56,10 @@ func (d *Daemon) unreachable() (out []warning) {
 	return append(out, d.closed.problems()...)
 }
 
-// certificateSoon is when a certificate's end becomes a warning.
+// certificateSoon is how long before its end a certificate becomes a warning.
 const certificateSoon = 14 * 24 * time.Hour
 
-// certificate is nil where none is configured.
+// certificate returns nil if none is configured.
 func (v view) certificate() *admin.Certificate {
 	if v.identity == nil {
 		return nil
@@ -70,7 +72,7 @@ func (v view) certificate() *admin.Certificate {
 	return c
 }
 
-// nicWarnings are about what keeps data links from their NICs.
+// nicWarnings says what keeps data links from their NICs.
 func (v view) nicWarnings() (out []warning) {
 	warn := func(format string, args ...any) { out = append(out, warning{"nics", fmt.Sprintf(format, args...)}) }
 	now, rules := v.nics.watcher.Current(), v.nics.rules.Load()

@@ -12,13 +12,13 @@ import (
 	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
-// part is what has to answer before the watchdog is fed. Its ping returns within its context's time.
+// part is what has to answer before the watchdog is fed. ping returns within its context's time.
 type part struct {
 	name string
 	ping func(context.Context) error
 }
 
-// parts are all loops without which the daemon only looks alive.
+// parts returns all loops without which the daemon only looks alive.
 func (d *Daemon) parts() []part {
 	all := []part{{"driver", func(ctx context.Context) error { return d.driver.Do(ctx, func() {}) }}}
 	for _, t := range d.carriers.list {
@@ -35,20 +35,21 @@ func (d *Daemon) parts() []part {
 // leastPatience is the shortest watchdog that can be fed.
 const leastPatience = 200 * time.Millisecond
 
-// watch feeds the service manager's watchdog until ctx ends, if it has one: whenever every part has answered within a quarter of its
-// patience, twice in that time. Whoever does not answer is named in the log.
+// watch feeds the service manager's watchdog, if it has one, until ctx ends. Twice within the watchdog's patience it
+// asks every part, and feeds the watchdog if each answers within a quarter of that patience. A part that does not
+// answer is named in the log.
 func (d *Daemon) watch(ctx context.Context) {
 	patience, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
 		d.log.Warn("no watchdog", "error", err)
 		return
 	}
-	if patience <= 0 { // less than nothing: longer than a Duration can be
+	if patience <= 0 { // 0: none; negative: longer than a Duration can be
 		return
 	}
 	if patience < leastPatience {
 		d.log.Warn("the service manager's watchdog may bite before a busy daemon can answer: set WatchdogSec= to 10s or more", "watchdog", patience)
-		patience = leastPatience // its parts are not asked all the time for that
+		patience = leastPatience // so that the parts are not asked all the time
 	}
 	parts := d.parts()
 	for {
@@ -68,7 +69,7 @@ func (d *Daemon) watch(ctx context.Context) {
 	}
 }
 
-// answered pings all parts at once.
+// answered pings all parts at once and reports whether all answered.
 func (d *Daemon) answered(ctx context.Context, parts []part, within time.Duration) bool {
 	short, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
