@@ -25,7 +25,7 @@ func (d *Daemon) assemble() error {
 	c, to := &d.cfg, &sink{tally: d.tally}
 	d.bench = newBencher(c.Node, to, func(name string) bool { return slices.Contains(d.cfg.Transports, name) })
 	to.bench = d.bench
-	d.machine = transfer.New(machineConfig(c, d.incarnation))
+	d.machine = transfer.New(machineConfig(c))
 	var err error
 	if d.carriers, err = newCarriers(c, moved{to}, d.log, d.places); err != nil {
 		return err
@@ -60,9 +60,9 @@ func (d *Daemon) assemble() error {
 	return nil
 }
 
-func machineConfig(c *config.Config, incarnation uint64) transfer.Config {
+func machineConfig(c *config.Config) transfer.Config {
 	return transfer.Config{
-		Node: c.Node, Incarnation: incarnation, Random: random, WindowBytes: uint64(c.Advanced.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
+		Node: c.Node, Random: random, WindowBytes: uint64(c.Advanced.Window), WindowsHere: c.Local.CopyWorkers, AtOnce: 64,
 		DefaultLease: transfer.Time(c.Offers.DefaultLease), MaxLease: transfer.Time(c.Offers.MaxLease), OrphanLease: transfer.Time(c.Offers.OrphanLease),
 		OfferWait: transfer.Time(c.Offers.OfferWait), TombstoneFor: transfer.Time(c.Offers.Tombstone), FenceGrace: transfer.Time(c.Advanced.FenceGrace),
 		// The machine's pauses grow to sixteen times this. The peers' own, beside which they run, grow to DialMax.

@@ -192,7 +192,7 @@ func TestPassedSocketThatDoesNotListen(t *testing.T) {
 func TestWindowsOfCopyWorkers(t *testing.T) {
 	cfg := config.Default()
 	cfg.Local.CopyWorkers, cfg.Advanced.Window = 5, 3<<20
-	if m := machineConfig(&cfg, 1); m.WindowsHere != 5 || m.WindowBytes != 3<<20 {
+	if m := machineConfig(&cfg); m.WindowsHere != 5 || m.WindowBytes != 3<<20 {
 		t.Errorf("%d windows of %d bytes, want 5 of 3 MiB", m.WindowsHere, m.WindowBytes)
 	}
 }

@@ -15,7 +15,7 @@ func TestDialMaxIsTheLongestPause(t *testing.T) {
 	} {
 		c := config.Default()
 		c.Peers.DialMax = config.Duration(most)
-		if m := machineConfig(&c, 1); m.Redial <= 0 || 16*m.Redial != want {
+		if m := machineConfig(&c); m.Redial <= 0 || 16*m.Redial != want {
 			t.Errorf("dial_max %s: %d ns, want %d", most, 16*m.Redial, want)
 		}
 	}

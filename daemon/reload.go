@@ -31,7 +31,7 @@ func (d *Daemon) Reload(load func() (config.Config, error)) {
 	d.nics.reload(c)
 	d.peers.Reload(c.Peers.Nodes, prefixes(c.Peers.Allow))
 	d.sessions.SetLimits(sessionLimits(c))
-	mc := machineConfig(c, d.incarnation)
+	mc := machineConfig(c)
 	d.driver.Post(func() { d.machine.Reload(mc) })
 	d.log.Info("reloaded", "changed", now)
 	if len(later) > 0 {

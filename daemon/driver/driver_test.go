@@ -96,7 +96,7 @@ func TestNoEventIsLeftLying(t *testing.T) {
 }
 
 func TestAfterItsEndTheDriverRunsNothing(t *testing.T) {
-	d := New(Config{Machine: transfer.New(transfer.Config{Node: "n", Incarnation: 1, Random: func() uint64 { return 1 }}), Sessions: &clients{}, Peers: &nobody{}})
+	d := New(Config{Machine: transfer.New(transfer.Config{Node: "n", Random: func() uint64 { return 1 }}), Sessions: &clients{}, Peers: &nobody{}})
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	d.Run(ctx)

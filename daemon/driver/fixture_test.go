@@ -87,7 +87,7 @@ func newRig(tb testing.TB, change func(*Config)) *rig {
 	}
 	seed := uint64(1)
 	r := &rig{tb: tb, clients: &clients{mem: map[transfer.SessionID][]byte{}, done: make(chan transfer.Complete, 1024)}}
-	r.machine = transfer.New(transfer.Config{Node: "n", Incarnation: 1, AtOnce: atOnce, Random: func() uint64 { seed = seed*6364136223846793005 + 1; return seed }})
+	r.machine = transfer.New(transfer.Config{Node: "n", AtOnce: atOnce, Random: func() uint64 { seed = seed*6364136223846793005 + 1; return seed }})
 	peers := new(nobody)
 	cfg := Config{Machine: r.machine, Sessions: r.clients, Peers: peers, Transports: []transport.Transport{carrier}, Known: []string{"local", "tcp"}, Node: "n", Inline: 32 << 10, PlanInline: 8192, Planners: 1}
 	if change != nil {

@@ -8,9 +8,8 @@ const (
 
 // Config is what New needs. A zero field gets the default named beside it; Node and Random are required.
 type Config struct {
-	Node        string        // this node's name: takes that name it are local
-	Incarnation uint64        // of the daemon; the machine only keeps it
-	Random      func() uint64 // the only source of chance; seeded in the simulator
+	Node   string        // this node's name: takes that name it are local
+	Random func() uint64 // the only source of chance; seeded in the simulator
 
 	WindowBytes  uint64 // most bytes posted and not ended, per peer and transport; 64 MiB
 	WindowSlices int    // most slices, likewise; 128
@@ -127,9 +126,9 @@ func def[T comparable](field *T, value T) {
 }
 
 // Reload takes over the limits and times of a configuration. What was fixed before, such as deadlines of running
-// operations, stays; so do Node, Incarnation, Random and Broken.
+// operations, stays; so do Node, Random and Broken.
 func (m *Machine) Reload(c Config) {
 	c.setDefaults()
-	c.Node, c.Incarnation, c.Random, c.Broken = m.cfg.Node, m.cfg.Incarnation, m.cfg.Random, m.cfg.Broken
+	c.Node, c.Random, c.Broken = m.cfg.Node, m.cfg.Random, m.cfg.Broken
 	m.cfg, m.mostItems = c, max(m.mostItems, c.MaxItems)
 }

@@ -21,7 +21,7 @@ func (m *Machine) moveItem(t *take, it *item) bool {
 		return false
 	}
 	x.pending, x.s, x.get, x.item = true, t.by, t, it
-	x.move = MoveNow{Producer: it.by.asRank[:], Consumer: t.by.asRank[:], Src: src, Dst: dst, Whole: true}
+	x.move = MoveNow{Producer: it.by.asRank[:], Consumer: t.by.asRank[:], Src: src, Dst: dst, Whole: true, Granted: Granted{Slot: NoSlot}}
 	m.emit(&x.move)
 	return true
 }

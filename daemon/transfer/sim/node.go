@@ -50,7 +50,7 @@ func (c *Cluster) AddNode(name string) *Node {
 func (n *Node) start(left *roster.File) {
 	n.life++
 	cfg := n.cfg
-	cfg.Node, cfg.Incarnation = n.name, n.c.rng.next()
+	cfg.Node = n.name
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
