@@ -8,7 +8,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// segment is what one source view gives to one destination view: some heads, of the tokens of a track.
+// segment is what one source view gives to one destination view: some heads of a track's tokens.
 type segment struct {
 	src, dst int // indices of ranks
 	track    *track
@@ -19,17 +19,19 @@ type segment struct {
 func (s *segment) srcOff() uint64 { return s.s.Base + uint64(s.head-s.s.FirstHead)*s.s.HeadStride }
 func (s *segment) dstOff() uint64 { return s.d.Base + uint64(s.head-s.d.FirstHead)*s.d.HeadStride }
 
-// source is a producer rank's views of one group while the consumer's are walked through; both are in the same order.
+// source is one producer rank's views of a group, with a cursor that moves forward as the consumer's views are
+// visited. Both are in the same order.
 type source struct {
 	index int // of the rank
 	rank  uint32
 	list  *layout.BlockList // nil: the rank has the group but was given no blocks of it
 	group *layout.Group
 	at    int
-	track *track // to the consumer's list at hand; nil: not asked for yet
+	track *track // to the current consumer list; nil: not asked for yet
 }
 
-// view advances to the first view that is not before v and ends past head, and returns it when it has v's layer and part.
+// view advances to the first view that is not before v and ends past head. It returns that view if it has v's layer
+// and part, else nil.
 func (s *source) view(v *layout.View, head uint32) *layout.View {
 	for ; s.at < len(s.group.Views); s.at++ {
 		w := &s.group.Views[s.at]
@@ -47,7 +49,7 @@ func (s *source) view(v *layout.View, head uint32) *layout.View {
 	return nil
 }
 
-// match finds, for every head of every consumer view that blocks are given for, the producer view it comes from.
+// match finds the producer view that each head comes from, for every consumer view that has a block list.
 func (b *builder) match() error {
 	wanted := false
 	sources := b.sources
@@ -101,7 +103,7 @@ func listOf(lists []layout.BlockList, group uint32) *layout.BlockList {
 	return nil
 }
 
-// matchView covers the heads of one consumer view, lowest first.
+// matchView covers the heads of one consumer view, in ascending order.
 func (b *builder) matchView(sources []source, dst int, list *layout.BlockList, group *layout.Group, v *layout.View) error {
 	end := v.FirstHead + v.Heads
 	for head := v.FirstHead; head < end; {
@@ -132,8 +134,8 @@ func (b *builder) matchView(sources []source, dst int, list *layout.BlockList, g
 	return nil
 }
 
-// choose returns the source of a head, and the head at which to look on when there is none. Replicas take turns over
-// the consumer's ranks; those that were given blocks come before those that were not.
+// choose returns the source of a head, or, if there is none, the next head at which to look. Replicas take turns over
+// the consumer's ranks; ranks with a block list come before ranks without one.
 func choose(sources []source, dst int, v *layout.View, head uint32) (from *source, w *layout.View, next uint32, err error) {
 	next = ^uint32(0)
 	given, bare := 0, 0
@@ -176,7 +178,7 @@ func choose(sources []source, dst int, v *layout.View, head uint32) (from *sourc
 	return nil, nil, next, nil
 }
 
-// compatible says why views of the same layer and part cannot exchange.
+// compatible says why two views of the same layer and part cannot exchange data.
 func compatible(w, v *layout.View) error {
 	switch {
 	case w.Kind != v.Kind:
@@ -192,7 +194,7 @@ func compatible(w, v *layout.View) error {
 	return nil
 }
 
-// uncovered is the error of a whole plan for heads that no producer rank holds.
+// uncovered makes the error for heads that a whole plan needs and no producer rank holds.
 func (b *builder) uncovered(dst int, v *layout.View, head, end uint32) error {
 	err := fmt.Errorf("plan: %w: consumer rank %d needs heads %d to %d of layer %d part %q in group %d, which no producer rank holds",
 		ErrIncompatible, b.consumer[dst].Rank, head, end, v.Layer, v.Part, v.Group)

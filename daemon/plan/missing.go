@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// lacks marks the blocks of a consumer's list for which a source has not all tokens. Tracks to the same list have one, since all their
-// sources, of which there may be hundreds, mostly lack the same.
+// lacks marks the blocks of a consumer's list for which a source does not have all tokens. All tracks to the same
+// list share one: the list may have hundreds of sources, and most of them lack the same blocks.
 type lacks struct {
 	ids    []uint32
 	marked []uint64 // bit by position in ids
@@ -28,7 +28,7 @@ func (b *builder) missing() []layout.Run {
 	for _, t := range b.tracks {
 		if t.lacks != nil {
 			runs = t.lacks.appendRuns(runs, t.group)
-			t.lacks = nil // the plan keeps the track
+			t.lacks = nil // the plan keeps the track, not its lacks
 		}
 	}
 	slices.SortFunc(runs, func(a, b layout.Run) int {
@@ -48,7 +48,7 @@ func (b *builder) missing() []layout.Run {
 	return out
 }
 
-// appendRuns appends what is marked, once: the next track has the same.
+// appendRuns appends the marked blocks and clears the marks: other tracks share them and must not append them again.
 func (l *lacks) appendRuns(runs []layout.Run, group uint32) []layout.Run {
 	if l.marked == nil {
 		return runs

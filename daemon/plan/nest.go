@@ -1,7 +1,7 @@
 package plan
 
-// part is some views of the same shape at even distances, mostly one view: within a block its elements lie in a nest of
-// loops over views, tokens and heads. The order of the loops is that of the destination's memory.
+// part is one view, or several of the same shape at even distances. Within a block its elements are visited by nested
+// loops over views, tokens and heads, in the order of the destination's memory.
 type part struct {
 	src, dst       uint64 // offsets of block 0, token 0
 	srcTok, dstTok uint64 // token strides
@@ -11,13 +11,14 @@ type part struct {
 	n              int
 }
 
-// dim is one loop: strides at both ends.
+// dim is one loop, with its stride at either end.
 type dim struct {
 	count    uint64 // 0: the chunk's tokens
 	src, dst uint64
 }
 
-// makePart returns the part of views of a segment's shape; the strides between views matter when there are several.
+// makePart returns the part of so many views of the segment's shape. The strides between views matter only if there
+// are several.
 func makePart(s *segment, views, srcStride, dstStride uint64) part {
 	p := part{
 		src: s.srcOff(), dst: s.dstOff(),
@@ -32,7 +33,7 @@ func makePart(s *segment, views, srcStride, dstStride uint64) part {
 	return p
 }
 
-// insert keeps the loops in descending order of destination strides.
+// insert adds a loop. Loops stay in descending order of their destination strides.
 func (p *part) insert(d dim) {
 	if d.count == 1 {
 		return
@@ -45,7 +46,7 @@ func (p *part) insert(d dim) {
 	p.n++
 }
 
-// side says at which end pieces have to be contiguous.
+// side says at which ends pieces have to be contiguous.
 type side uint8
 
 const (
@@ -54,7 +55,7 @@ const (
 	atBoth side = atSrc | atDst
 )
 
-// nest is a part's loops for a chunk of some tokens, without those that only make the piece longer.
+// nest is a part's loops for a chunk of some tokens. Inner loops that only lengthen the piece are folded into run.
 type nest struct {
 	run  uint64 // bytes of a piece
 	n    int

@@ -11,12 +11,12 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// Why there is no plan; errors of New wrap one of them.
+// Reasons why there is no plan. Every error of New wraps one of them.
 var (
 	ErrInvalid      = errors.New("invalid request")             // the request contradicts itself or its layouts
 	ErrIncompatible = errors.New("incompatible layouts")        // the two sides cannot exchange these views
 	ErrOverlap      = errors.New("source and destination meet") // the same bytes on both sides
-	ErrTooMuch      = errors.New("too much to plan")            // it would keep others' plans waiting
+	ErrTooMuch      = errors.New("too much to plan")            // planning would hold up other plans
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 )
 
 // New makes the plan of a request. The order of ranks and lists in the request does not matter: both daemons get the
-// same stream. Lists of groups that a rank's layout lacks are left out (a scheduler names the groups of all ranks). Tokens
-// that the consumer wants and the producer's lists lack are no error but Missing.
+// same stream. Lists of groups that a rank's layout lacks are ignored (a scheduler names the groups of all ranks).
+// Tokens that the consumer wants and the producer's lists lack are not an error; see Plan.Missing.
 func New(r Request) (*Plan, error) {
 	var b builder
 	p := new(Plan)
@@ -37,14 +37,14 @@ func New(r Request) (*Plan, error) {
 	return p, nil
 }
 
-// Planner makes plans one after the other in the same memory: each plan ends the one before. For who uses a plan at once.
-// Not safe for concurrent use.
+// Planner makes plans one after the other in the same memory, for callers that are done with a plan before they make
+// the next. Not safe for concurrent use.
 type Planner struct {
 	b builder
 	p Plan
 }
 
-// Plan is New, for a plan that is valid until Drop, which has to come before the next call.
+// Plan is like New. The plan is valid until Drop, which must be called before the next Plan, also after an error.
 func (x *Planner) Plan(r Request) (*Plan, error) {
 	if err := x.b.make(&x.p, r); err != nil {
 		return nil, err
@@ -52,10 +52,10 @@ func (x *Planner) Plan(r Request) (*Plan, error) {
 	return &x.p, nil
 }
 
-// Drop lets go of the last plan, also of what would have become one, and of what it refers to.
+// Drop releases the last plan, or what remains of a failed one, and everything it refers to.
 func (x *Planner) Drop() { x.p = Plan{} }
 
-// builder holds what New needs until the plan is made.
+// builder holds New's working state.
 type builder struct {
 	plan               *Plan
 	producer, consumer []Rank // ascending ranks
@@ -66,7 +66,7 @@ type builder struct {
 	spent              int // see maxWork
 }
 
-// make makes the plan in p, which is zero.
+// make makes the plan in p, which must be zero.
 func (b *builder) make(p *Plan, r Request) error {
 	err := b.fill(p, r)
 	b.reset()
@@ -102,7 +102,7 @@ func (b *builder) fill(p *Plan, r Request) error {
 	return nil
 }
 
-// reset lets go of what the plan refers to, and keeps a little memory for the next one.
+// reset drops all references to the plan's inputs and keeps a little memory for the next plan.
 func (b *builder) reset() {
 	const few = 1024
 	if cap(b.segments) > few {
@@ -148,8 +148,8 @@ func sortRanks(side string, ranks []Rank) ([]Rank, error) {
 	return ranks, nil
 }
 
-// checkOverlap refuses blocks that are source and destination at once. Ranks mostly share their layouts and lists: those are looked through
-// once.
+// checkOverlap refuses blocks that are both source and destination. Ranks mostly share their layouts and lists, so
+// equal pairs are checked only once.
 func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 	var lastSrc, lastDst *Rank
 	for i := range b.producer {
@@ -177,12 +177,12 @@ func (b *builder) checkOverlap(same func(src, dst uint32) bool) error {
 	return nil
 }
 
-// alike says whether two ranks have the same layout and the same lists.
+// alike says whether two ranks have the same layout and the very same lists.
 func (r *Rank) alike(o *Rank) bool {
 	return o != nil && len(r.Blocks) == len(o.Blocks) && (len(r.Blocks) == 0 || &r.Blocks[0] == &o.Blocks[0]) && r.Layout.Digest() == o.Layout.Digest()
 }
 
-// flows groups the segments into flows of units and places them in the stream.
+// flows groups the segments into flows and units, and places the flows in the stream.
 func (b *builder) flows(p *Plan) error {
 	p.flows = p.room.flows[:0]
 	b.sortSegments()

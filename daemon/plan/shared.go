@@ -6,11 +6,12 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// checkShared refuses views of a consumer's group that lie in one place while their sources do not: either would overwrite the other, and
-// the take would end as if nothing had happened. Layers that share their KV at both ends are what such views are for. segments are those
-// of the group, in the order of its views. Which views share a place was found when the layout was made.
+// checkShared refuses consumer views of a group that lie in the same place while their sources do not: each would
+// overwrite the other, and the take would end as if all were well. Views in the same place are meant for layers that
+// share their KV at both ends. segments are the group's, in the order of its views. Group.Shared says which views
+// share a place.
 func (b *builder) checkShared(dst int, group *layout.Group, segments []segment) error {
-	given := make([][]segment, len(group.Views)) // what comes for the first view of each place for which something does
+	given := make([][]segment, len(group.Views)) // by place, given as its first view: the segments of the first view that has any
 	for k := range group.Views {
 		n := 0
 		for n < len(segments) && segments[n].d == &group.Views[k] {
@@ -32,7 +33,7 @@ func (b *builder) checkShared(dst int, group *layout.Group, segments []segment) 
 	return nil
 }
 
-// sameBytes says whether what comes for two views that begin at the same byte is the same, element by element.
+// sameBytes says whether two views that begin at the same byte are given the same elements.
 func sameBytes(a, b []segment) bool {
 	if len(a) != len(b) {
 		return false

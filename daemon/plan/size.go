@@ -1,6 +1,6 @@
 package plan
 
-// What a plan keeps, in bytes.
+// Sizes of what a plan keeps, in bytes.
 const (
 	flowSize  = 56
 	unitSize  = 88 + 128 // with its part
@@ -10,11 +10,12 @@ const (
 	rankSize  = 40
 )
 
-// Size returns how many bytes the plan keeps beyond those of the smallest, which is one piece of memory, and what its Request has.
-// Who plans for strangers counts them: a few block ids can make large plans of many views, holes or missing blocks.
+// Size returns how many bytes the plan keeps beyond the smallest possible plan, which is a single allocation, and
+// beyond its Request. Callers that plan for peers count them: a few block ids can make a large plan of many views,
+// holes or missing blocks.
 func (p *Plan) Size() int { return p.size }
 
-// size counts while it is known which tracks there are.
+// size computes Size while the builder still knows all tracks.
 func (b *builder) size() int {
 	p := b.plan
 	n := rankSize*len(p.consumers) + runSize*cap(p.missing)

@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// track is a pair of block lists: which tokens move, and through which blocks. Opaque blocks are blocks of one token,
-// their positions.
+// track is a pair of block lists: which tokens move, and through which blocks. An opaque block counts as a block of
+// one token, whose number is its position in the list.
 type track struct {
 	group    uint32
 	src, dst list
@@ -43,7 +43,7 @@ func (l *list) same(m *list) bool {
 	return len(l.ids) == len(m.ids) && l.size == m.size && l.first == m.first && l.end == m.end && (len(l.ids) == 0 || &l.ids[0] == &m.ids[0])
 }
 
-// track returns the track of a source's list and the consumer's at hand.
+// track returns the track from a source's list to the current consumer list.
 func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.Group) (t *track, err error) {
 	if from.track == nil {
 		from.track, err = b.findTrack(from, consumer, group)
@@ -51,7 +51,7 @@ func (b *builder) track(from *source, consumer *layout.BlockList, group *layout.
 	return from.track, err
 }
 
-// findTrack finds it, or makes one. Ranks mostly share their lists, and then the track.
+// findTrack finds the track, or makes it. Ranks mostly share their lists, and then share the track.
 func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *layout.Group) (*track, error) {
 	if err := b.spend(len(b.tracks)); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *lay
 	return t, nil
 }
 
-// scan checks the range of the ids and says whether there are holes.
+// scan checks the range of the ids and reports holes.
 func (l *list) scan(g *layout.Group) (holes bool, err error) {
 	blocks := uint32(g.NumBlocks)
 	if layout.IsAdjacent(l.ids) && l.ids[len(l.ids)-1] < blocks {
@@ -122,7 +122,8 @@ func (l *list) scan(g *layout.Group) (holes bool, err error) {
 	return holes, nil
 }
 
-// findSpans goes through the consumer's blocks: each moves whole (the tokens asked for) or is missing.
+// findSpans visits the consumer's blocks. Each either moves whole (as far as its tokens were asked for) or is
+// missing.
 func (t *track) findSpans() {
 	for i, id := range t.dst.ids {
 		at := (t.dst.skip + uint64(i)) * t.dst.size
@@ -138,7 +139,7 @@ func (t *track) findSpans() {
 	}
 }
 
-// has says whether there are blocks for all of some tokens.
+// has says whether the list has blocks for all tokens from first to end.
 func (l *list) has(first, end uint64) bool {
 	if first < l.first || end > l.end {
 		return false

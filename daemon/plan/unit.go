@@ -8,20 +8,20 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// unit is a sequence of parts that move together, chunk by chunk. With several parts a whole block of all of them is
-// one piece at both ends.
+// unit is a sequence of parts that move together, chunk by chunk. If there are several, a whole block of all of them
+// is one piece at both ends.
 type unit struct {
 	track                *track
 	srcRegion, dstRegion layout.RegionID
-	srcStride, dstStride uint64 // of blocks
+	srcStride, dstStride uint64 // block strides
 	parts                []part
 	perToken             uint64
 	start                uint64 // in the flow
-	layer                uint32 // the lowest
+	layer                uint32 // the lowest of its parts
 }
 
-// makeUnits fuses the segments of one flow, which are in the order of the destination's memory, as far as that makes
-// longer pieces, and puts the units in order of group and layer.
+// makeUnits fuses the segments of one flow where that makes longer pieces, and orders the units by group and layer.
+// The segments are in the order of the destination's memory.
 func (b *builder) makeUnits(segments []segment) []unit {
 	units, parts := b.plan.room.units[:0], b.plan.room.parts[:0]
 	if len(segments) > 1 || b.plan.room.used {
@@ -65,8 +65,8 @@ func (b *builder) makeUnits(segments []segment) []unit {
 	return units
 }
 
-// straight says whether the bytes of tokens that follow each other follow each other in memory as well, at the ends of at and from
-// block to block: blocks of a pipe's arena do, and so may others that have one view.
+// straight says whether consecutive tokens are also consecutive in memory, across blocks too, at the ends named by
+// at. This holds for the blocks of a pipe's arena, and can hold for other blocks of a single view.
 func (u *unit) straight(at side) bool {
 	p := &u.parts[0]
 	if len(u.parts) > 1 || !u.track.straight(at, u, p) {
@@ -90,8 +90,8 @@ func (l *list) straight(tokenStride, blockStride, perToken uint64) bool {
 	return layout.IsAdjacent(l.ids) && (l.size == 1 || tokenStride == perToken) && blockStride == l.size*perToken
 }
 
-// alike returns how many segments after the first continue it at even distances such that the views of a block make
-// longer pieces instead of more of them.
+// alike returns how many segments after the first continue it at even distances, so that one part with several views
+// has longer pieces, not more of them.
 func alike(s []segment) int {
 	first := &s[0]
 	for i := 1; i < len(s); i++ {
@@ -123,7 +123,8 @@ func sameStrides(v, w *layout.View) bool {
 		v.HeadStride == w.HeadStride && v.ContentBytes == w.ContentBytes
 }
 
-// takes says whether v continues u: whole blocks are one piece at both ends, v's behind u's.
+// takes says whether v can be appended to u: a whole block of either is one piece at both ends, and v's piece follows
+// u's.
 func (u *unit) takes(v *unit) bool {
 	tokens := u.track.src.size
 	if u.track != v.track || u.track.dst.size != tokens || u.srcRegion != v.srcRegion || u.dstRegion != v.dstRegion ||
@@ -135,7 +136,7 @@ func (u *unit) takes(v *unit) bool {
 	return a.n == 0 && b.n == 0 && next.src == last.src+a.run && next.dst == last.dst+a.run
 }
 
-// heads returns how many heads the elements of a segment are: opaque blocks are one element.
+// heads returns how many elements the segment's heads are per token. An opaque block is one element.
 func (s *segment) heads() uint64 {
 	if s.d.Kind == layout.Opaque {
 		return 1
@@ -147,18 +148,18 @@ func (b *builder) sameFlow(x, y *segment) bool {
 	return x.src == y.src && x.dst == y.dst && (!b.layered || x.d.Layer == y.d.Layer)
 }
 
-// sortSegments brings them into the order of flows, within a flow into the order of the destination's memory.
+// sortSegments orders the segments by flow, and within a flow by the destination's memory.
 func (b *builder) sortSegments() {
 	if len(b.segments) < 2 {
 		return
 	}
 	less := func(i, k int) bool { return b.before(&b.segments[i], &b.segments[k]) }
-	if !sort.SliceIsSorted(b.segments, less) { // they mostly are
+	if !sort.SliceIsSorted(b.segments, less) { // mostly true
 		sort.Slice(b.segments, less)
 	}
 }
 
-// before is a total order: segments of views that share a place differ in layer, part or head.
+// before is a total order: segments of views at the same place differ in layer, part or head.
 func (b *builder) before(x, y *segment) bool {
 	switch {
 	case b.layered && x.d.Layer != y.d.Layer:

@@ -2,28 +2,29 @@ package plan
 
 import "sort"
 
-// Src appends the source runs of slice i to dst, in stream order, neighbours merged.
+// Src appends the source runs of slice i to dst, in stream order, with adjacent runs merged.
 func (p *Plan) Src(i int, dst []Run) []Run {
 	w := walk{at: atSrc, runs: dst}
 	w.slice(p, i)
 	return w.runs
 }
 
-// Dst appends the destination runs of slice i to dst, in stream order, neighbours merged.
+// Dst appends the destination runs of slice i to dst, in stream order, with adjacent runs merged.
 func (p *Plan) Dst(i int, dst []Run) []Run {
 	w := walk{at: atDst, runs: dst}
 	w.slice(p, i)
 	return w.runs
 }
 
-// DstFirst appends the destination run of slice i's first byte to dst.
+// DstFirst appends to dst the run of one byte where slice i begins at the destination.
 func (p *Plan) DstFirst(i int, dst []Run) []Run {
 	w := walk{at: atDst, runs: dst}
 	w.part(p, i, 1)
 	return w.runs
 }
 
-// Pairs appends the runs of slice i that are contiguous at both ends to dst, in stream order, neighbours merged.
+// Pairs appends the runs of slice i that are contiguous at both ends to dst, in stream order, with adjacent runs
+// merged.
 func (p *Plan) Pairs(i int, dst []PairRun) []PairRun {
 	w := walk{at: atBoth, pairs: dst}
 	w.slice(p, i)
@@ -36,7 +37,7 @@ type walk struct {
 	left  uint64 // bytes still to come
 	runs  []Run
 	pairs []PairRun
-	from  int     // runs or pairs before it are the caller's
+	from  int     // runs or pairs before this index are the caller's
 	pair  PairRun // ranks and regions of the current unit
 	whole bool    // a span of the current unit is one piece
 }
@@ -60,12 +61,12 @@ func (w *walk) part(p *Plan, i int, n uint64) {
 	}
 }
 
-// unit collects from byte at of a unit on.
+// unit collects pieces from byte at of a unit on.
 func (w *walk) unit(u *unit, at uint64) {
 	w.pair.SrcRegion, w.pair.DstRegion = u.srcRegion, u.dstRegion
 	w.whole = u.straight(w.at)
 	t := u.track
-	token := at / u.perToken // any of the chunk's
+	token := at / u.perToken // any token of the chunk
 	k := 0
 	if len(t.spans) > 1 {
 		k = sort.Search(len(t.spans), func(k int) bool { return t.spans[k].before > token }) - 1
@@ -85,7 +86,7 @@ func (w *walk) unit(u *unit, at uint64) {
 	}
 }
 
-// span collects the chunks from token first, where one begins, to end, without the first skip bytes.
+// span collects the chunks from token first, which begins a chunk, to token end, leaving out the first skip bytes.
 func (w *walk) span(u *unit, first, end, skip uint64) {
 	src, dst := &u.track.src, &u.track.dst
 	si, so := first/src.size-src.skip, first%src.size
@@ -121,7 +122,8 @@ func (w *walk) span(u *unit, first, end, skip uint64) {
 	}
 }
 
-// nest returns the loops of a chunk: of the only part, or one piece when a whole block of several parts is one.
+// nest returns the loops of a chunk: those of the only part, or a single piece if the chunk is a whole block of
+// several parts.
 func (u *unit) nest(tokens uint64, at side) nest {
 	if len(u.parts) > 1 {
 		return nest{run: tokens * u.perToken}
@@ -129,7 +131,7 @@ func (u *unit) nest(tokens uint64, at side) nest {
 	return u.parts[0].nest(tokens, at)
 }
 
-// parts collects a chunk that is not a whole block, part by part.
+// parts collects, part by part, a chunk that is not a whole block.
 func (w *walk) parts(u *unit, s, d, so, do, tokens, skip uint64) {
 	for i := range u.parts {
 		p := &u.parts[i]
@@ -146,7 +148,7 @@ func (w *walk) parts(u *unit, s, d, so, do, tokens, skip uint64) {
 	}
 }
 
-// nest collects the pieces of a nest whose first element is at src and dst, without the first skip bytes.
+// nest collects the pieces of a nest whose first element lies at src and dst, leaving out the first skip bytes.
 func (w *walk) nest(n *nest, src, dst, skip uint64) {
 	var at [3]uint64
 	if skip >= n.run {
@@ -183,7 +185,7 @@ func (w *walk) nest(n *nest, src, dst, skip uint64) {
 	}
 }
 
-// piece appends a piece, or continues the one before it.
+// piece appends a piece, or extends the previous one.
 func (w *walk) piece(src, dst, n uint64) {
 	n = min(n, w.left)
 	w.left -= n

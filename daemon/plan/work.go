@@ -2,16 +2,17 @@ package plan
 
 import "fmt"
 
-// maxWork bounds what it takes to find where everything comes from, in steps of nanoseconds each, and maxSegments what is found: one planner
-// makes the plans of all engines, one after the other. Engines of 16 ranks with 1,024 views each need a sixtieth of it, a million block ids at
-// either end a thirtieth, or a sixth where something is missing.
+// maxWork bounds the steps of matching, each of which takes nanoseconds; maxSegments bounds the segments found. Both
+// are needed because one planner makes the plans of all engines, one after the other. Engines of 16 ranks with 1,024
+// views each need a sixtieth of maxWork. A million block ids at either end need a thirtieth, or a sixth where
+// something is missing.
 const (
 	maxWork     = 1 << 24
 	maxSegments = 1 << 18
-	idsScanned  = 4 // block ids of which it is seen in one step that they are in range, and no holes
+	idsScanned  = 4 // block ids whose range and holes are checked in one step
 )
 
-// spend counts steps that are done next.
+// spend counts the steps of the work that follows.
 func (b *builder) spend(steps int) error {
 	b.spent += steps
 	if b.spent <= maxWork && len(b.segments) < maxSegments {
