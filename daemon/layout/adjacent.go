@@ -1,10 +1,10 @@
 package layout
 
-// Most lists of a pipe's arena, and those of long prompts on an empty cache, are one run of adjacent ids. Such a list is a part of
-// one table in which each number stands at its own place: it costs no memory, and whoever gets it can tell without reading it.
-// Like all lists it is never written.
+// Most lists of a pipe's arena, and those of long prompts on an empty cache, are one run of adjacent ids. Such a list
+// is a slice of one table, in which each number is stored at its own index. So it costs no memory, and a receiver can
+// recognise it without reading it. Like all lists it is never written.
 
-// MaxTabled is how many numbers the table has: more than the blocks of an arena of the default size, in 2 MiB.
+// MaxTabled is how many numbers the table has: more than the blocks of an arena of the default size. It takes 2 MiB.
 const MaxTabled = 1 << 19
 
 var numbers = count(0, MaxTabled)
@@ -17,8 +17,8 @@ func count(first, n uint32) []uint32 {
 	return ids
 }
 
-// Adjacent returns the ids first, first+1 and so on, n of them, all below NoBlock. The caller must not change them. Safe for
-// concurrent use.
+// Adjacent returns the n ids first, first+1 and so on, all of which must be below NoBlock. The caller must not change
+// them. Safe for concurrent use.
 func Adjacent(first, n uint32) []uint32 {
 	if ids, ok := Tabled(first, n); ok {
 		return ids
@@ -26,7 +26,7 @@ func Adjacent(first, n uint32) []uint32 {
 	return count(first, n)
 }
 
-// Tabled is Adjacent of ids that cost no memory; not ok: these would.
+// Tabled is like Adjacent, but only for ids that cost no memory; ok is false for others.
 func Tabled(first, n uint32) (ids []uint32, ok bool) {
 	end := uint64(first) + uint64(n)
 	if end > MaxTabled {
@@ -35,7 +35,8 @@ func Tabled(first, n uint32) (ids []uint32, ok bool) {
 	return numbers[first:end:end], true
 }
 
-// IsAdjacent says whether the ids are of the table, and so adjacent. If not they may still be.
+// IsAdjacent says whether the ids are a slice of the table, and so adjacent. Ids for which it is false may be
+// adjacent too.
 func IsAdjacent(ids []uint32) bool {
 	return len(ids) > 0 && ids[0] < MaxTabled && &ids[0] == &numbers[ids[0]]
 }

@@ -2,8 +2,8 @@ package layout
 
 import "fmt"
 
-// CheckBlocks says whether the block lists of one operation fit the layout: known groups, each once; as many ids as
-// the tokens need; ids in range; no block twice, also not by way of groups that lie over each other; at most
+// CheckBlocks says whether the block lists of one operation fit the layout: known groups, each at most once; as many
+// ids as the tokens need; ids in range; no block twice, not even through groups that overlay each other; at most
 // MaxIDs in all. Time is linear in the ids; nothing is allocated per id.
 func (l *Layout) CheckBlocks(lists []BlockList) error {
 	if len(lists) > MaxGroups {
@@ -34,7 +34,8 @@ func (l *Layout) CheckBlocks(lists []BlockList) error {
 	return l.checkTwice(lists)
 }
 
-// CheckCount says whether a list has exactly the ids that its tokens need. Lists of opaque groups may have any number.
+// CheckCount says whether a list has exactly the ids that its tokens need. Lists of opaque groups may have any
+// number.
 func (g *Group) CheckCount(b *BlockList) error {
 	if g.Kind == Opaque {
 		return nil
@@ -63,7 +64,7 @@ func (g *Group) checkRange(ids []uint32) error {
 	return nil
 }
 
-// CountIDs counts the block ids of all lists, holes among them.
+// CountIDs counts the block ids of all lists, holes included.
 func CountIDs(lists []BlockList) int {
 	n := 0
 	for i := range lists {

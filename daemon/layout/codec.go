@@ -7,8 +7,8 @@ import (
 )
 
 // The encoded form: a version byte; the number of views and each view's fields; the number of fingerprint fields and
-// each key and value. Numbers are unsigned varints, texts are a length and bytes. A layout has exactly one encoded
-// form, so its digest names it.
+// each key and value. Numbers are unsigned varints; texts are a length and bytes. A layout has exactly one encoded
+// form, so the digest of that form identifies the layout.
 
 const (
 	codecVersion = 1
@@ -54,8 +54,8 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decode reads what Encode wrote and validates it as New does, without looking at regions. Anything else, also a
-// second way to write the same layout, is an error.
+// Decode reads what Encode wrote and validates it as New does, but without looking at regions. Anything else is an
+// error, including another encoding of the same layout.
 func Decode(b []byte) (*Layout, error) {
 	if len(b) > MaxEncoded {
 		return nil, fmt.Errorf("layout: %d bytes; must be at most %d", len(b), MaxEncoded)
@@ -94,7 +94,7 @@ func Decode(b []byte) (*Layout, error) {
 	return l, nil
 }
 
-// reader takes values off the front of b; after something malformed it is bad and yields zeros.
+// reader takes values off the front of b. After malformed input it is bad and yields zeros.
 type reader struct {
 	b   []byte
 	bad bool
@@ -120,7 +120,7 @@ func (r *reader) uvarint(most uint64) uint64 {
 	return v
 }
 
-// count reads a number of things, each of at least two bytes.
+// count reads a number of things that take at least two bytes each.
 func (r *reader) count(most int) int {
 	n := r.uvarint(uint64(most))
 	if n > uint64(len(r.b))/2 {

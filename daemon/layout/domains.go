@@ -7,28 +7,28 @@ import (
 )
 
 // Hybrid models lay the tensors of several groups over the same memory: block b of one group and block b of another
-// are then the same bytes. Such groups form a hold domain: one table of holds, and an id counts once for all of
-// them. Memory that groups share in any other way (unequal strides, shifted bases) is refused, because no table of
-// blocks could say who holds what.
+// are then the same bytes. Such groups form a hold domain: they share one table of holds, in which an id stands for
+// the blocks of all of them. Memory that groups share in any other way (unequal strides, shifted bases) is refused,
+// because no table of blocks could say who holds what.
 
-// maxPairs bounds the comparisons of one layout: every two of MaxViews views.
+// maxPairs bounds the comparisons for one layout: as many as there are pairs of MaxViews views.
 const maxPairs = MaxViews * (MaxViews + 1) / 2
 
-// maxPieces bounds what views are cut into, by a few numbers that a client or a peer gives: a view of an engine is one, or one for each of
-// its heads, or for each head and token of a block.
+// maxPieces bounds the pieces into which all views are cut, because a client or a peer could ask for very many with a
+// few numbers. A view of a real engine is one piece, or one for each head, or one for each head and token of a block.
 const maxPieces = 1 << 15
 
-// piece is a part of a view whose elements of one block lie within one block stride.
+// piece is a part of a view in which the elements of one block lie within one block stride.
 type piece struct {
 	region RegionID
-	lo, hi uint64 // all blocks' bytes
+	lo, hi uint64 // first and end byte of all blocks
 	stride uint64
 	blocks uint64
-	extent uint64 // one block's bytes, gaps included
-	view   int    // canonical index
+	extent uint64 // bytes of one block, gaps included
+	view   int    // its index in canonical order
 }
 
-// makeDomains joins groups that overlay each other. whole: no element of a view may overlap a part of another's.
+// makeDomains joins groups that overlay each other. If whole is set it also refuses views that tear (torn.go).
 func (l *Layout) makeDomains(index []int, pieces []piece, whole bool) error {
 	joined := make([]int, len(l.groups)) // union-find over groups
 	groupOf := make([]int, len(l.views))
@@ -99,13 +99,13 @@ func overlapError(l *Layout, index []int, a, b int) error {
 		index[a], index[b], v.Group, w.Group, uint64(v.Region), v.Base, w.Base, v.BlockStride, w.BlockStride)
 }
 
-// inBlock says whether all of a dimension lies within one block stride.
+// inBlock says whether the whole dimension lies within one block stride.
 func (v *View) inBlock(d *dim) bool {
 	return d.name != "block_stride" && (v.NumBlocks == 1 || d.stride < v.BlockStride)
 }
 
-// pieces cuts the views along the dimensions that reach further than a block stride ([head][block][token] tensors),
-// in order of region and offset.
+// pieces cuts the views along the dimensions that reach beyond a block stride ([head][block][token] tensors). The
+// pieces are in order of region and offset.
 func (l *Layout) pieces(index []int) ([]piece, error) {
 	var out []piece
 	for i := range l.views {
@@ -147,7 +147,7 @@ func (l *Layout) pieces(index []int) ([]piece, error) {
 }
 
 // meets says whether blocks of the same id share bytes, and whether blocks of different ids stay apart. Gaps inside a
-// block count as its bytes. p.lo <= q.lo < p.hi.
+// block count as its bytes. The caller ensures p.lo <= q.lo < p.hi.
 func (p *piece) meets(q *piece) (same, apart bool) {
 	shift := q.lo - p.lo
 	same = shift < p.extent

@@ -39,7 +39,7 @@ func checkText(s string, most int) error {
 }
 
 // FingerprintDiff returns the first field, in order of keys, in which two layouts differ; a side that lacks the field
-// has the value "". Layouts whose fingerprints differ must not exchange a byte.
+// has the value "". Layouts whose fingerprints differ must not exchange a single byte.
 func FingerprintDiff(a, b *Layout) (key, va, vb string, differ bool) {
 	x, y := a.fingerprint, b.fingerprint
 	for len(x) > 0 || len(y) > 0 {

@@ -2,15 +2,16 @@ package layout
 
 import "fmt"
 
-// Holds is the table of holds on one rank's blocks: any number of shared holds (offers), or one exclusive hold (a
-// take), per block. Groups that lie over each other share entries. Not safe for concurrent use.
+// Holds is the table of holds on one rank's blocks. A block has any number of shared holds (offers), or one exclusive
+// hold (a take). Groups that overlay each other share entries. Not safe for concurrent use.
 type Holds struct {
 	layout            *Layout
 	domains           [][]*chunk
 	shared, exclusive int
 }
 
-// chunk has one count per block: how many share it, or writing. Chunks exist once one of their blocks was held.
+// chunk has one count per block: the number of shared holds, or writing. A chunk exists once one of its blocks was
+// held.
 type chunk [chunkBlocks]int32
 
 const (
@@ -28,9 +29,9 @@ func NewHolds(l *Layout) *Holds {
 	return h
 }
 
-// Acquire takes a hold on every block of the lists, or on none: then it names the first block in conflict. The lists
-// must have passed CheckBlocks; lists of groups that the layout lacks are left out (a scheduler's operation names
-// the groups of all ranks). A hold is on whole blocks, whatever tokens the lists name.
+// Acquire takes a hold on every block of the lists. If there is a conflict it takes none and names the first block in
+// conflict. The lists must have passed CheckBlocks; lists of groups that the layout lacks are skipped (a scheduler's
+// operation names the groups of all ranks). A hold is on whole blocks, whatever tokens the lists name.
 func (h *Holds) Acquire(lists []BlockList, exclusive bool) (conflict Run, err error) {
 	for i := range lists {
 		if k := h.acquire(&lists[i], exclusive); k >= 0 {
@@ -51,7 +52,7 @@ func (h *Holds) Release(lists []BlockList, exclusive bool) {
 	}
 }
 
-// Held returns how many blocks are held, by each kind; a block that several share counts once per hold.
+// Held returns the number of holds of either kind; a block that several share counts once per hold.
 func (h *Holds) Held() (shared, exclusive int) { return h.shared, h.exclusive }
 
 // acquire returns the position of the first conflict, or -1.
@@ -137,7 +138,7 @@ func (h *Holds) conflict(group, id uint32) (Run, error) {
 	return run, fmt.Errorf("block %d of group %d is offered (%d holds); wait until that is released", id, group, n)
 }
 
-// Free says whether an exclusive hold on the lists could be had now.
+// Free says whether an exclusive hold on the lists would succeed now.
 func (h *Holds) Free(lists []BlockList) bool {
 	for i := range lists {
 		g := h.layout.Group(lists[i].Group)

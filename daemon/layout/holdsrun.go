@@ -1,9 +1,9 @@
 package layout
 
-// Holds on runs of adjacent blocks, which an item of a pipe has thousands of. Nearly always all of them are free before and held
-// alike afterwards, so they are compared and set a lot at a time.
+// Holds on runs of adjacent blocks: an item of a pipe has thousands of them. Nearly always they are all free before
+// and all held alike afterwards, so they are compared and set one lot at a time.
 
-// lot is the counts of some neighbours.
+// lot is the counts of 64 adjacent blocks.
 type lot [64]int32
 
 var (
@@ -19,7 +19,7 @@ func alike(n int32) (l lot) {
 	return l
 }
 
-// oneHold is a lot that has one hold of that kind.
+// oneHold returns a lot in which each block has one hold of that kind.
 func oneHold(step int32) *lot {
 	if step == writing {
 		return &takens
@@ -27,7 +27,8 @@ func oneHold(step int32) *lot {
 	return &shareds
 }
 
-// turn changes whole lots at the front of the counts, as long as they are as from says; it returns how many counts that are.
+// turn changes whole lots at the front of counts to to, for as long as they equal from. It returns how many counts it
+// changed.
 func turn(counts []int32, from, to *lot) (n int) {
 	for len(counts)-n >= len(lot{}) {
 		l := (*lot)(counts[n:])
@@ -40,7 +41,7 @@ func turn(counts []int32, from, to *lot) (n int) {
 	return n
 }
 
-// acquireRun is acquire for n adjacent blocks; it returns how many it could hold.
+// acquireRun is acquire for n adjacent blocks. It returns how many it acquired.
 func acquireRun(chunks []*chunk, first uint32, n int, step int32) int {
 	for done := 0; done < n; {
 		at := first + uint32(done)
@@ -62,7 +63,7 @@ func acquireRun(chunks []*chunk, first uint32, n int, step int32) int {
 	return n
 }
 
-// releaseRun undoes it; it returns how many of them were held so.
+// releaseRun undoes acquireRun. It returns how many blocks were held that way and are released now.
 func releaseRun(chunks []*chunk, first uint32, n int, step int32) int {
 	for done := 0; done < n; {
 		at := first + uint32(done)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Block ids travel as varints of zigzag deltas to the id before, the first one's to 0. A hole is the id -1. Runs of
-// adjacent ids are then one byte each.
+// Block ids travel as zigzag varints of the difference to the id before; the first one's is to 0. A hole is the id
+// -1. In a run of adjacent ids each is then one byte.
 
 // AppendIDs appends the wire form of ids to dst.
 func AppendIDs(dst []byte, ids []uint32) []byte {
@@ -31,7 +31,7 @@ func AppendIDs(dst []byte, ids []uint32) []byte {
 	return dst
 }
 
-// nexts is the wire form of ids that are each one more than the one before.
+// nexts is the wire form of ids of which each is one more than the id before.
 var nexts = bytes.Repeat([]byte{next}, 4096)
 
 const next = 1 << 1
@@ -44,7 +44,7 @@ func appendNext(dst []byte, n int) []byte {
 	return append(dst, nexts[:n]...)
 }
 
-// adjacent says whether b stands for ids that are each one more than the one before.
+// adjacent says whether b encodes ids of which each is one more than the id before.
 func adjacent(b []byte) bool {
 	for len(b) > len(nexts) {
 		if !bytes.Equal(b[:len(nexts)], nexts) {
@@ -55,7 +55,8 @@ func adjacent(b []byte) bool {
 	return bytes.Equal(b, nexts[:len(b)])
 }
 
-// DecodeIDs reads exactly count ids from exactly the bytes of b. Longer forms than AppendIDs writes are errors.
+// DecodeIDs reads exactly count ids, which must use up exactly the bytes of b. Encodings longer than AppendIDs writes
+// are errors.
 func DecodeIDs(b []byte, count int) ([]uint32, error) {
 	switch {
 	case count < 0 || count > MaxIDs:
@@ -95,10 +96,10 @@ func DecodeIDs(b []byte, count int) ([]uint32, error) {
 	return ids, nil
 }
 
-// few ids are decoded before it is seen whether they are adjacent.
+// few is how many ids a list needs before it is checked for being adjacent.
 const few = 16
 
-// longVarint reads a varint of at most 5 bytes; n is 0 when there is none or a shorter one would say the same.
+// longVarint reads a varint of at most 5 bytes; n is 0 if there is none or it is longer than necessary.
 func longVarint(b []byte) (z uint64, n int) {
 	for n < len(b) && n < 5 {
 		c := b[n]

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// New validates views and fingerprint fields and makes a layout of copies of them. size says how many bytes a region
-// has and whether it exists; nil leaves that out (layouts of peers, whose regions are not here). Opaque views without
-// heads (0 of 0) become 1 of 1. Errors name the view's index in views, the field, its value and the limit.
+// New validates views and fingerprint fields and makes a layout of copies of them. size returns a region's bytes and
+// whether the region exists; nil skips that check (layouts of peers, whose regions are not here). Opaque views
+// without heads (0 of 0) become 1 of 1. Errors name the view's index in views, the field, its value and the limit.
 func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout, error) {
 	if len(views) == 0 || len(views) > MaxViews {
 		return nil, fmt.Errorf("layout: %d views; must be 1 to %d", len(views), MaxViews)
@@ -35,7 +35,7 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	l.findShared()
 	pieces, err := l.pieces(index)
 	if err == nil {
-		err = l.makeDomains(index, pieces, size != nil) // a peer's daemon, which may be older, has judged by itself
+		err = l.makeDomains(index, pieces, size != nil) // a peer's daemon, which may be older, has judged its own layout
 	}
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	return l, nil
 }
 
-// sortViews brings the views into canonical order; the result says which index each had before.
+// sortViews brings the views into canonical order. It returns the index that each had before.
 func (l *Layout) sortViews() []int {
 	index := make([]int, len(l.views))
 	for i := range index {
@@ -80,7 +80,7 @@ func compareViews(a, b *View) int {
 	return cmp.Compare(a.FirstHead, b.FirstHead)
 }
 
-// makeGroups finds the groups in the sorted views and checks that the views of each have the same blocks.
+// makeGroups finds the groups in the sorted views and checks that the views of each group have the same blocks.
 func (l *Layout) makeGroups(index []int) error {
 	for i := range l.views {
 		v := &l.views[i]

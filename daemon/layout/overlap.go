@@ -2,8 +2,8 @@ package layout
 
 import "slices"
 
-// Overlap returns the first block of a hold domain that lists of both a and b name, whichever of the domain's groups they are of. Both must have
-// passed CheckBlocks; lists of groups that the layout lacks are left out.
+// Overlap returns the first block of b that a names too. Lists of different groups of one hold domain are compared as
+// well. Both a and b must have passed CheckBlocks; lists of groups that the layout lacks are skipped.
 func (l *Layout) Overlap(a, b []BlockList) (Run, bool) {
 	var done uint64 // domains; there are no more than groups
 	for i := range b {
@@ -19,7 +19,8 @@ func (l *Layout) Overlap(a, b []BlockList) (Run, bool) {
 	return Run{}, false
 }
 
-// overlapIn looks through one domain. Mostly the two sides lie in different ranges of ids.
+// overlapIn compares the lists of one domain. Mostly the two sides use different ranges of ids, which is checked
+// first.
 func (l *Layout) overlapIn(domain int, a, b []BlockList) (Run, bool) {
 	least, most, n := l.boundsIn(domain, a)
 	least2, most2, n2 := l.boundsIn(domain, b)
@@ -41,7 +42,7 @@ func (l *Layout) overlapIn(domain int, a, b []BlockList) (Run, bool) {
 	return Run{}, false
 }
 
-// idSet says of ids from least to most whether the domain's lists name them. See scattered.
+// idSet returns a function that says whether the domain's lists name an id between least and most. See scattered.
 func (l *Layout) idSet(domain int, lists []BlockList, least, most uint32, n int) (named func(id uint32) bool) {
 	if scattered(least, most, n) {
 		ids := l.sortedIn(domain, lists, n)
@@ -64,13 +65,14 @@ func (l *Layout) idSet(domain int, lists []BlockList, least, most uint32, n int)
 	return func(id uint32) bool { return set[(id-least)>>6]&(1<<((id-least)&63)) != 0 }
 }
 
-// inDomain says whether a list is of the domain's blocks.
+// inDomain says whether a list names blocks of the domain.
 func (l *Layout) inDomain(domain int, b *BlockList) bool {
 	g := l.Group(b.Group)
 	return g != nil && g.domain == domain
 }
 
-// boundsIn returns the least and the largest id of the domain's lists, holes left out, and how many there are, holes and all.
+// boundsIn returns the least and largest id of the domain's lists, ignoring holes, and the number of ids, including
+// holes.
 func (l *Layout) boundsIn(domain int, lists []BlockList) (least, most uint32, n int) {
 	least = NoBlock
 	for i := range lists {

@@ -1,9 +1,9 @@
 package layout
 
-// Layers that share their KV are views of one group that lie in the same place. Whether they may be written is for both ends of a hand-over
-// to say together (daemon/plan): what comes for them has to be the same bytes.
+// Layers that share their KV are views of one group that lie in the same place. Whether such views may be written
+// depends on both ends of a hand-over, so daemon/plan decides it: they must all be given the same bytes.
 
-// findShared notes which views of a group begin at the same byte. Most layouts have none.
+// findShared notes which views of a group begin at the same byte. Most layouts have none that do.
 func (l *Layout) findShared() {
 	type place struct {
 		group  uint32

@@ -2,20 +2,21 @@ package layout
 
 import "fmt"
 
-// Views of a group that begin at the same byte are layers that share their KV (shared.go). Views that have the same shape and do not begin there
-// have nothing to share: an element that lies partly over one of another layer, or over one of another token, was put there by a wrong base
-// or stride, and taking both would spoil each. Other shapes are not compared: one view may name a part of what another has.
+// Views of a group that begin at the same byte are layers that share their KV (shared.go). Views of the same shape
+// that begin at different bytes have nothing to share. If an element of one partly covers an element of another
+// layer, or covers one of another token, a base or stride is wrong, and taking both would spoil each. Views of
+// different shapes are not compared: one may name a part of what the other has.
 
-// grid is where the elements of a view lie within a block, or within a piece of one.
+// grid is where a view's elements lie within a block, or within a piece of one.
 type grid struct {
-	shape   int       // equal of views whose elements lie alike
-	steps   [2]spread // larger strides first; of one place where there is no such dimension
+	shape   int       // equal for views whose elements lie alike
+	steps   [2]spread // larger strides first; count is 1 where there is no such dimension
 	content int64
 }
 
 type spread struct{ count, stride int64 }
 
-// grids returns each view's.
+// grids returns the grid of each view.
 func (l *Layout) grids() []grid {
 	type shape struct {
 		dims    [3]dim
@@ -43,15 +44,16 @@ func (l *Layout) grids() []grid {
 	return out
 }
 
-// tear says whether elements of one block overlap in two views of which these pieces lie over each other. p.lo <= q.lo.
+// tear says whether the views of two overlapping pieces have elements that overlap within one block. p.lo <= q.lo.
 func (l *Layout) tear(grids []grid, p, q *piece) bool {
 	v, w := &l.views[p.view], &l.views[q.view]
 	g := &grids[p.view]
 	return v.Group == w.Group && v.Base != w.Base && g.shape == grids[q.view].shape && g.meets(int64(q.lo-p.lo), g.steps[:])
 }
 
-// meets says whether an element of the grid overlaps one of its like, which lies shift bytes behind. The smaller steps reach less far than a
-// larger one: only the two next to the shift can come near enough.
+// meets says whether an element of the grid overlaps an element of the same grid moved by shift bytes. All smaller
+// steps together reach less far than one larger step, so only the two multiples of it next to the shift can come near
+// enough.
 func (g *grid) meets(shift int64, steps []spread) bool {
 	if len(steps) == 0 {
 		return -g.content < shift && shift < g.content

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// checkTwice looks for a block that the lists name twice, hold domain by hold domain.
+// checkTwice looks for a block that the lists name twice, one hold domain at a time.
 func (l *Layout) checkTwice(lists []BlockList) error {
 	var done uint64 // domains; there are no more than groups
 	for i := range lists {
@@ -21,8 +21,9 @@ func (l *Layout) checkTwice(lists []BlockList) error {
 	return nil
 }
 
-// scattered says of so many ids from least to most whether they are few for that range. Sets of a size near the number of ids are bitmaps; a
-// few ids scattered over many blocks are sorted, since clearing a large bitmap would cost more.
+// scattered says whether n ids are few for the range from least to most. A set whose range is near the number of ids
+// is a bitmap. A few ids scattered over many blocks are sorted instead, since clearing a large bitmap would cost
+// more.
 func scattered(least, most uint32, n int) bool { return uint64(most-least)/64+1 > 512+8*uint64(n) }
 
 // findTwice returns an id that the domain's lists name twice.
@@ -76,7 +77,7 @@ func (l *Layout) sortTwice(lists []BlockList, domain, n int) (id uint32, twice b
 	return 0, false
 }
 
-// sortedIn returns the ids of the domain's lists, n at most, in ascending order; holes are last.
+// sortedIn returns the ids of the domain's lists, at most n, in ascending order; holes come last.
 func (l *Layout) sortedIn(domain int, lists []BlockList, n int) []uint32 {
 	ids := make([]uint32, 0, n)
 	for i := range lists {
@@ -111,8 +112,8 @@ func (l *Layout) twiceError(lists []BlockList, domain int, id uint32) error {
 	return nil
 }
 
-// bounds returns the least and the largest id, holes left out, and whether they ascend strictly. Of holes alone the
-// least is NoBlock and the largest 0.
+// bounds returns the least and largest id, ignoring holes, and whether the ids ascend strictly. If there are only
+// holes, the least is NoBlock and the largest 0.
 func bounds(ids []uint32) (least, most uint32, ascending bool) {
 	if IsAdjacent(ids) {
 		return ids[0], ids[len(ids)-1], true

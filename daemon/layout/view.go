@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// maxOffset bounds every offset of a layout, so that sums of two of them never overflow.
+// maxOffset bounds every offset of a layout, so that the sum of two never overflows.
 const maxOffset = 1 << 62
 
-// check says what is wrong with the view by itself.
+// check says what is wrong with the view on its own.
 func (v *View) check(size func(RegionID) (uint64, bool)) error {
 	switch {
 	case v.Region == 0:
@@ -74,7 +74,7 @@ type dim struct {
 	stride uint64
 }
 
-// dims returns the dimensions with more than one place, ascending strides.
+// dims returns the dimensions with more than one place, in ascending order of strides.
 func (v *View) dims() (d [3]dim, n int) {
 	all := [3]dim{{"block_stride", v.NumBlocks, v.BlockStride}, {"token_stride", uint64(v.BlockSize), v.TokenStride}, {"head_stride", uint64(v.Heads), v.HeadStride}}
 	if v.Kind == Opaque {
@@ -94,8 +94,8 @@ func (v *View) dims() (d [3]dim, n int) {
 	return d, n
 }
 
-// extent returns how many bytes lie between the view's first and last. Each stride must step over everything that
-// the smaller strides reach: then no element overlaps another.
+// extent returns how many bytes the view spans from its first to its last. Each stride must step over everything that
+// the smaller strides reach; then no element overlaps another.
 func (v *View) extent() (uint64, error) {
 	extent := v.ContentBytes
 	d, n := v.dims()
