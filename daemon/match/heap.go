@@ -1,11 +1,11 @@
 package match
 
-// heap has the oldest on top, and every element knows its place.
+// heap has the oldest element on top. Every element stores its own position.
 type heap[E aged] []E
 
 type aged interface {
 	when() uint64
-	place() *int // from 1; 0: in no heap
+	place() *int // position + 1; 0: in no heap
 }
 
 func (l *leaf[T]) when() uint64 { return l.age }
@@ -37,7 +37,7 @@ func (h *heap[E]) remove(e E) {
 	}
 }
 
-// fix moves an element whose age has changed.
+// fix moves an element whose age has changed to its place.
 func (h *heap[E]) fix(e E) {
 	h.up(*e.place() - 1)
 	h.down(*e.place() - 1)

@@ -1,6 +1,6 @@
 package match
 
-// kids are a node's children by the first token of their labels: a short list, or a map when there are many.
+// kids are a node's children, by the first token of their labels: a short list, or a map if there are many.
 type kids[T any] struct {
 	few  []*node[T]
 	many map[uint32]*node[T]
@@ -57,7 +57,7 @@ func (k *kids[T]) remove(n *node[T]) {
 	}
 }
 
-// replace puts one node in another's place; their labels begin with the same token.
+// replace puts one node in another's place. Their labels begin with the same token.
 func (k *kids[T]) replace(old, by *node[T]) {
 	if k.many != nil {
 		k.many[by.label[0]] = by
@@ -70,7 +70,7 @@ func (k *kids[T]) replace(old, by *node[T]) {
 	}
 }
 
-// only is the one child there is.
+// only returns the only child.
 func (k *kids[T]) only() *node[T] {
 	for _, n := range k.many {
 		return n

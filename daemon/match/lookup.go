@@ -1,20 +1,20 @@
 package match
 
-// Mode is how a query finds an entry by its tokens.
+// Mode is how a query's tokens select an entry.
 type Mode uint8
 
 // Modes of queries.
 const (
-	Any    Mode = iota + 1 // every entry, also one without tokens
-	Prefix                 // of the entry's tokens and the query's, one sequence begins with the other
-	Exact                  // they are equal
+	Any    Mode = iota + 1 // every entry, even one without tokens
+	Prefix                 // the entry's tokens begin with the query's, or the query's with the entry's
+	Exact                  // the two are equal
 )
 
-// Lookup holds the entries of a lookup buffer that are found by their tokens, and the queries that wait for one. The zero value is empty.
-// E and Q are what the owner knows entries and queries by.
+// Lookup holds the entries of a lookup buffer that are found by their tokens, and the queries that wait for one. The
+// zero value is empty. E and Q are the caller's values for entries and queries.
 type Lookup[E, Q any] struct {
 	entries trie[E]
-	queries trie[Q] // Any lies under no tokens: it is found by all
+	queries trie[Q] // Prefix and Any; Any is stored under no tokens, so every entry finds it
 	exact   trie[Q]
 	age     uint64
 	scratch []uint32
@@ -27,15 +27,16 @@ type Entry[E any] struct{ leaf *leaf[E] }
 // Query is a waiting query's place among the others.
 type Query[Q any] struct{ leaf *leaf[Q] }
 
-// Value is what the entry was inserted as, Tokens the number of its tokens.
+// Value is what the entry was inserted with, Tokens how many tokens it has.
 func (e Entry[E]) Value() E    { return e.leaf.value }
 func (e Entry[E]) Tokens() int { return e.leaf.tokens }
 
-// Value is what the query was made with, Tokens the number of its tokens.
+// Value is what the query was made with, Tokens how many tokens it has.
 func (q Query[Q]) Value() Q    { return q.leaf.value }
 func (q Query[Q]) Tokens() int { return q.leaf.tokens }
 
-// Insert adds an entry, younger than all others. The tokens are not kept. None means that Any alone finds it.
+// Insert adds an entry, younger than all others. The tokens are not kept. An entry without tokens is found by Any
+// alone.
 func (l *Lookup[E, Q]) Insert(v E, tokens []uint32) Entry[E] {
 	l.age++
 	return Entry[E]{l.entries.insert(v, l.age, tokens)}
@@ -54,12 +55,12 @@ func (l *Lookup[E, Q]) Find(mode Mode, tokens []uint32) (e Entry[E], ok bool) {
 	return e, e.leaf != nil
 }
 
-// Take hides an entry from queries, Return shows it again, as old as it is. Remove ends it, taken or not.
+// Take hides an entry from queries; Return shows it again, as old as before. Remove deletes it, taken or not.
 func (l *Lookup[E, Q]) Take(e Entry[E])   { e.leaf.take() }
 func (l *Lookup[E, Q]) Return(e Entry[E]) { e.leaf.put() }
 func (l *Lookup[E, Q]) Remove(e Entry[E]) { e.leaf.remove() }
 
-// Wait adds a query that found nothing, younger than all others. Prefix and Exact have tokens, which are not kept.
+// Wait adds a query that found nothing, younger than all others. Prefix and Exact need tokens, which are not kept.
 func (l *Lookup[E, Q]) Wait(v Q, mode Mode, tokens []uint32) Query[Q] {
 	l.age++
 	l.nquery++
@@ -72,7 +73,7 @@ func (l *Lookup[E, Q]) Wait(v Q, mode Mode, tokens []uint32) Query[Q] {
 	return Query[Q]{l.queries.insert(v, l.age, tokens)}
 }
 
-// Waiting returns the oldest query that waits for such an entry, which was just inserted or returned.
+// Waiting returns the oldest waiting query that the entry matches. The entry was just inserted or returned.
 func (l *Lookup[E, Q]) Waiting(e Entry[E]) (q Query[Q], ok bool) {
 	if l.nquery == 0 {
 		return q, false
@@ -94,10 +95,10 @@ func (l *Lookup[E, Q]) Leave(q Query[Q]) {
 	q.leaf.remove()
 }
 
-// Queries counts those that wait.
+// Queries counts the waiting queries.
 func (l *Lookup[E, Q]) Queries() int { return l.nquery }
 
-// Waiters lists the queries that wait, in no particular order.
+// Waiters lists the waiting queries, in no particular order.
 func (l *Lookup[E, Q]) Waiters() []Q {
 	if l.nquery == 0 {
 		return nil

@@ -1,8 +1,8 @@
 package match
 
-// Pipe holds the items of a pipe in the order of their numbers, from 0. The zero value is an empty pipe.
+// Pipe holds the items of a pipe in the order of their numbers, which begin at 0. The zero value is an empty pipe.
 type Pipe[T any] struct {
-	first uint64    // number of slots[0]; all before it are gone
+	first uint64    // number of slots[head]; all numbers before it are gone
 	slots []slot[T] // slots[head:] are in use
 	head  int
 	items int
@@ -13,15 +13,15 @@ type slot[T any] struct {
 	state State
 }
 
-// State is what became of a number.
+// State is the state of a number.
 type State uint8
 
 // States of a number.
 const (
 	Ahead State = iota // no item has it yet
 	Ready              // its item waits
-	Taken              // it is being handed over
-	Gone               // it was removed
+	Taken              // its item is being handed over
+	Gone               // its item was removed
 )
 
 // Put appends an item and returns its number.
@@ -36,7 +36,7 @@ func (p *Pipe[T]) Put(v T) uint64 {
 	return p.Next() - 1
 }
 
-// Get returns what has that number: the zero value when its state is Ahead or Gone.
+// Get returns the item with that number, and its state. The item is the zero value if the state is Ahead or Gone.
 func (p *Pipe[T]) Get(number uint64) (v T, s State) {
 	switch at := p.at(number); {
 	case number < p.first:
@@ -48,13 +48,13 @@ func (p *Pipe[T]) Get(number uint64) (v T, s State) {
 	}
 }
 
-// Take hands out the item of that number, which must be Ready.
+// Take hands out the item with that number, which must be Ready.
 func (p *Pipe[T]) Take(number uint64) { p.at(number).state = Taken }
 
-// Return puts an item that was taken back.
+// Return puts a taken item back.
 func (p *Pipe[T]) Return(number uint64) { p.at(number).state = Ready }
 
-// Remove ends an item, taken or not.
+// Remove removes an item, taken or not.
 func (p *Pipe[T]) Remove(number uint64) {
 	*p.at(number) = slot[T]{state: Gone}
 	p.items--
@@ -67,7 +67,7 @@ func (p *Pipe[T]) Remove(number uint64) {
 	}
 }
 
-// Compact numbers the items that are left one after the other, from First on, and says which number each has now.
+// Compact numbers the remaining items consecutively, from First on, and calls renumber with each item's new number.
 func (p *Pipe[T]) Compact(renumber func(v T, number uint64)) {
 	if p.items == len(p.slots)-p.head {
 		return
@@ -83,19 +83,19 @@ func (p *Pipe[T]) Compact(renumber func(v T, number uint64)) {
 	p.slots = kept
 }
 
-// First is the oldest number that is not gone, or the next one.
+// First is the oldest number that is not gone, or Next if there is none.
 func (p *Pipe[T]) First() uint64 { return p.first }
 
-// Passed counts the items that are gone while an older one is not.
+// Passed counts the items that are gone although an older one is not.
 func (p *Pipe[T]) Passed() uint64 { return uint64(len(p.slots) - p.head - p.items) }
 
-// Next is the number that the next item will have.
+// Next is the number that the next item will get.
 func (p *Pipe[T]) Next() uint64 { return p.first + uint64(len(p.slots)-p.head) }
 
-// Len is how many items there are, taken ones included.
+// Len is the number of items, including taken ones.
 func (p *Pipe[T]) Len() int { return p.items }
 
-// at is nil for numbers that are gone or ahead.
+// at returns the slot of a number, or nil if the number is before the first slot or ahead.
 func (p *Pipe[T]) at(number uint64) *slot[T] {
 	if i := number - p.first; number >= p.first && i < uint64(len(p.slots)-p.head) {
 		return &p.slots[p.head+int(i)]

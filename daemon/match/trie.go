@@ -2,9 +2,10 @@ package match
 
 import "slices"
 
-// trie finds the oldest of things that lie under sequences of tokens. It is a compressed prefix tree: an edge has a label of one or
-// more tokens. Every node knows the oldest thing at it and, by a heap of its children, the oldest one below it; so finding
-// takes as long as the walk along the sequence, whatever lies elsewhere. Memory is in proportion to the tokens of what is in it.
+// trie finds the oldest of the things stored under sequences of tokens. It is a compressed prefix tree: an edge has a
+// label of one or more tokens. Every node knows the oldest thing at it and, by a heap of its children, the oldest one
+// below it. So a search takes as long as the walk along its sequence, whatever else is in the trie. Memory is
+// proportional to the tokens of what is in it.
 type trie[T any] struct {
 	root node[T]
 }
@@ -12,21 +13,21 @@ type trie[T any] struct {
 // leaf is a thing's place in a trie.
 type leaf[T any] struct {
 	value  T
-	age    uint64 // when it came: less is older
+	age    uint64 // when it came; smaller is older
 	tokens int    // length of its sequence
 	node   *node[T]
-	pos    int // in node.own, from 1; 0: it is taken
+	pos    int // position + 1 in node.own; 0: it is taken
 }
 
 type node[T any] struct {
 	parent *node[T]
-	label  []uint32 // of the edge from parent; its memory is the node's own
+	label  []uint32 // of the edge from parent; the node owns its memory
 	own    heap[*leaf[T]]
-	leaves int // those in own, and those that are taken
+	leaves int // leaves in own plus taken ones
 	kids   kids[T]
-	below  heap[*node[T]] // kids with something not taken, by their oldest
-	pos    int            // in parent.below, from 1; 0: nothing here that is not taken
-	age    uint64         // of the oldest thing at it or below; while pos > 0
+	below  heap[*node[T]] // children with something not taken, ordered by their oldest
+	pos    int            // position + 1 in parent.below; 0: everything here is taken
+	age    uint64         // of the oldest thing at the node or below; valid while pos > 0
 }
 
 // insert adds a thing under a sequence, which it does not keep.
@@ -51,7 +52,7 @@ func (t *trie[T]) insert(v T, age uint64, tokens []uint32) *leaf[T] {
 	return l
 }
 
-// split puts a node into the middle of an edge, after k tokens of its label.
+// split inserts a node into the edge to n, after k tokens of its label, and returns the new node.
 func (n *node[T]) split(k int) *node[T] {
 	up := &node[T]{parent: n.parent, label: slices.Clone(n.label[:k])}
 	up.parent.kids.replace(n, up)
@@ -65,19 +66,19 @@ func (n *node[T]) split(k int) *node[T] {
 	return up
 }
 
-// put makes a leaf one that is found.
+// put makes a leaf visible to searches.
 func (l *leaf[T]) put() {
 	l.node.own.push(l)
 	l.node.changed()
 }
 
-// take hides a leaf; put shows it again.
+// take hides a leaf; put makes it visible again.
 func (l *leaf[T]) take() {
 	l.node.own.remove(l)
 	l.node.changed()
 }
 
-// remove ends a leaf, and nodes that were there for it alone.
+// remove deletes a leaf, and the nodes that existed for it alone.
 func (l *leaf[T]) remove() {
 	if l.pos > 0 {
 		l.take()
@@ -95,7 +96,7 @@ func (l *leaf[T]) remove() {
 	}
 }
 
-// merge takes a node out of the middle of an edge.
+// merge removes a node from the middle of an edge.
 func (n *node[T]) merge() {
 	kid, up := n.kids.only(), n.parent
 	kid.label = slices.Concat(n.label, kid.label)
@@ -107,7 +108,7 @@ func (n *node[T]) merge() {
 	n.parent, n.pos = nil, 0
 }
 
-// changed tells the nodes above that a node's oldest thing may be another one.
+// changed updates the nodes above, because the oldest thing of this node may have changed.
 func (n *node[T]) changed() {
 	for ; n.parent != nil; n = n.parent {
 		age, found := n.least()
@@ -155,8 +156,8 @@ func older[T any](a, b *leaf[T]) *leaf[T] {
 	return a
 }
 
-// along finds the oldest thing whose sequence the tokens begin with (those with no tokens at all only if root is set), or, if below is
-// set, whose sequence begins with them.
+// along finds the oldest thing whose sequence is a prefix of tokens or, if below is set, has tokens as its prefix.
+// Things under no tokens count only if root is set.
 func (t *trie[T]) along(tokens []uint32, root, below bool) *leaf[T] {
 	n, best := &t.root, (*leaf[T])(nil)
 	for rest := tokens; ; {
@@ -187,7 +188,7 @@ func (t *trie[T]) along(tokens []uint32, root, below bool) *leaf[T] {
 	}
 }
 
-// at finds the oldest thing under just that sequence.
+// at finds the oldest thing under exactly that sequence.
 func (t *trie[T]) at(tokens []uint32) *leaf[T] {
 	n := &t.root
 	for rest := tokens; len(rest) > 0; rest = rest[len(n.label):] {
@@ -207,7 +208,7 @@ func (n *node[T]) top() *leaf[T] {
 	return n.own[0]
 }
 
-// path writes the sequence of a leaf into buf.
+// path writes a leaf's sequence into buf.
 func (l *leaf[T]) path(buf []uint32) []uint32 {
 	buf = slices.Grow(buf[:0], l.tokens)[:l.tokens]
 	end := l.tokens
@@ -218,7 +219,7 @@ func (l *leaf[T]) path(buf []uint32) []uint32 {
 	return buf
 }
 
-// common is how many tokens agree from the start.
+// common is the length of the common prefix.
 func common(a, b []uint32) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -229,7 +230,7 @@ func common(a, b []uint32) int {
 	return n
 }
 
-// all appends what is at the node and below it and not taken.
+// all appends everything at the node and below it that is not taken.
 func (n *node[T]) all(out []T) []T {
 	for _, l := range n.own {
 		out = append(out, l.value)

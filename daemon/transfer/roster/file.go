@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// File is what one daemon leaves to the next. Fields are only added.
+// File is what one daemon leaves to the next. Fields are only ever added.
 type File struct {
 	Version   int        `json:"version"`
 	Sessions  []Session  `json:"sessions"`
@@ -15,19 +15,19 @@ type File struct {
 	Past      []Replaced `json:"past,omitempty"`
 }
 
-// Version is that of files that are written.
+// Version is the version of the files written.
 const Version = 1
 
-// Instance is one of an engine's, with all ranks that it had here, those that have left, too.
+// Instance is one of an engine's instances, with all ranks that it had here, including those that have left.
 type Instance struct {
 	Engine   string   `json:"engine"`
 	Instance string   `json:"instance"`
 	Owner    string   `json:"owner"`
 	Ranks    []uint32 `json:"ranks"`
-	Lost     bool     `json:"lost,omitempty"` // some of it were given up; so it is without sessions
+	Lost     bool     `json:"lost,omitempty"` // some of its sessions were given up; an instance without sessions counts as lost, too
 }
 
-// Replaced are instances of an engine that must not come back, newest last.
+// Replaced are the instances of an engine that must not come back, newest last.
 type Replaced struct {
 	Engine    string   `json:"engine"`
 	Owner     string   `json:"owner"`
@@ -54,7 +54,7 @@ func (r *Roster) File() *File {
 	return f
 }
 
-// Recall awaits the sessions of the daemon before.
+// Recall begins to await the sessions of the daemon before.
 func (r *Roster) Recall(f *File) {
 	for _, s := range f.Sessions {
 		s.before, s.resumed, s.client, s.formerly = true, false, nil, nil

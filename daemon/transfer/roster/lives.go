@@ -6,39 +6,40 @@ import (
 	"slices"
 )
 
-// Lives knows which instance of each engine is the live one, so that a session that names none can join it, and a process of an instance
-// that was replaced is told so. S is a session.
+// Lives knows which instance of each engine is the live one. So a session that names no instance can join the live
+// one, and a process of a replaced instance is told that it was replaced. S is a session.
 type Lives[S comparable] struct {
 	engines map[Engine]*life[S]
-	idle    []idle[S] // engines without sessions that have a past, oldest first
+	idle    []idle[S] // engines that have a past but no sessions, oldest first
 }
 
 type life[S comparable] struct {
 	instance string
-	lost     string         // the live one, or the last: some of it were expected after a restart, and did not come
-	sessions map[S]struct{} // of the live instance, not ending
-	past     []string       // instances that were replaced, newest last
+	lost     string         // the live or last instance, if sessions of it were awaited after a restart and did not come; else ""
+	sessions map[S]struct{} // of the live instance, without those that are ending
+	past     []string       // replaced instances, newest last
 }
 
-// idle is an engine whose last session left.
+// idle is an engine whose last session has left.
 type idle[S comparable] struct {
 	key  Engine
 	life *life[S]
 }
 
-// What clients that restart for ever, under one name or ever new ones, make the daemon remember.
+// Bounds on what clients that restart for ever, under one name or under new ones, make the daemon remember.
 const (
 	maxPast = 64
 	maxIdle = 4096
-	// KeptPast is how many instances of an engine that were replaced the next daemon knows.
+	// KeptPast is how many replaced instances of an engine the next daemon is told of.
 	KeptPast = 8
 )
 
-// NewLives returns one that knows no engine.
+// NewLives returns a Lives that knows no engine.
 func NewLives[S comparable]() *Lives[S] { return &Lives[S]{engines: map[Engine]*life[S]{}} }
 
-// Judge says to which instance a session belongs ("": none lives, so a new one), and which sessions that has. A session that comes back
-// (resumes) was there before whoever is live now: an instance that was replaced does not.
+// Judge says to which instance a session belongs ("": none is live, so it begins a new one), and returns that
+// instance's sessions. A session that comes back (resumes) began before the instance that is live now. So unless it
+// belongs to that instance, its own was replaced, and it is refused.
 func (l *Lives[S]) Judge(key Engine, name string, resumes bool) (instance string, mates map[S]struct{}, err error) {
 	e := l.engines[key]
 	switch {
@@ -55,7 +56,7 @@ func (l *Lives[S]) Judge(key Engine, name string, resumes bool) (instance string
 	return name, e.sessions, nil
 }
 
-// Join counts a session in that was judged to be of that instance.
+// Join adds a session, for which Judge returned that instance.
 func (l *Lives[S]) Join(key Engine, name string, s S, resumes bool) {
 	e := l.engines[key]
 	if e == nil {
@@ -76,7 +77,7 @@ func (l *Lives[S]) Join(key Engine, name string, s S, resumes bool) {
 	e.sessions[s] = struct{}{}
 }
 
-// replace notes that an instance, if there is one, must not come back.
+// replace notes that an instance must not come back; "" is ignored.
 func (e *life[S]) replace(instance string) {
 	if instance == "" {
 		return
@@ -87,7 +88,8 @@ func (e *life[S]) replace(instance string) {
 	}
 }
 
-// Expect makes the instances live that had sessions with the daemon before. Those that it had given up are not, but may come back.
+// Expect makes the instances live that had sessions with the daemon before. Instances that it had given up are not
+// made live, but may come back.
 func (l *Lives[S]) Expect(r *Roster) {
 	for _, s := range r.Away() {
 		l.engines[s.engine()] = &life[S]{instance: s.Instance, sessions: map[S]struct{}{}, past: slices.Clone(r.past[s.engine()])}
@@ -105,14 +107,14 @@ func (l *Lives[S]) Expect(r *Roster) {
 	}
 }
 
-// Past is what the next daemon has to know of an engine's.
+// Past returns what the next daemon has to know of an engine's past.
 func (l *Lives[S]) Past(key Engine) []string {
 	past := l.engines[key].past
 	return slices.Clone(past[max(0, len(past)-KeptPast):])
 }
 
-// GiveUp is for who is not back by now. It frees the place of the instances of which nobody came. All may still come back, until another
-// instance takes it.
+// GiveUp is told which sessions are not back by now. An instance of which nobody came is no longer live. Its sessions
+// may still come back until another instance takes its place.
 func (l *Lives[S]) GiveUp(away []Session) {
 	for _, s := range away {
 		e := l.engines[s.engine()]
@@ -125,8 +127,9 @@ func (l *Lives[S]) GiveUp(away []Session) {
 	}
 }
 
-// Leave counts a session out. As long as others of its instance are awaited, it stays the live one. An engine without sessions is remembered
-// only if it has a past, or somebody who may still come, and is not the oldest of too many.
+// Leave removes a session. As long as others of its instance are awaited, the instance stays live. An engine without
+// sessions is remembered only if it has a past or somebody may still come, and only until maxIdle newer ones are
+// remembered.
 func (l *Lives[S]) Leave(key Engine, instance string, s S, awaited bool) {
 	e := l.engines[key]
 	if e == nil || e.instance != instance {
@@ -143,7 +146,7 @@ func (l *Lives[S]) Leave(key Engine, instance string, s S, awaited bool) {
 	l.rest(key, e)
 }
 
-// rest remembers an engine without sessions.
+// rest remembers an engine that has no sessions.
 func (l *Lives[S]) rest(key Engine, e *life[S]) {
 	e.instance = ""
 	l.idle = append(l.idle, idle[S]{key, e})

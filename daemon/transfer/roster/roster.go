@@ -1,6 +1,7 @@
-// Package roster is who has sessions with a daemon, as far as that daemon and the one after it have to know: which instance of an engine is
-// the live one and which must not come back, whose sessions are awaited after a restart, and which ranks are others than before. It decides
-// alone; where it is written down, and how clients prove who they are, is for daemon/session. Like the machine it has no I/O, lock or clock.
+// Package roster decides who has sessions with a daemon, as far as that daemon and the next one have to know: which
+// instance of an engine is live and which must not come back, whose sessions are awaited after a restart, and which
+// ranks were replaced by others. It only decides: daemon/session writes the result down and checks how clients prove
+// who they are. Like the machine it has no I/O, lock or clock.
 package roster
 
 import (
@@ -14,16 +15,17 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Roster is what outlives the daemon: who has sessions, and by what they prove it. What sessions own is not in it: clients bring that along.
+// Roster is what outlives the daemon: who has sessions, and how they prove it. It does not have what sessions own:
+// clients bring that along.
 type Roster struct {
-	all     map[transfer.SessionID]Session // of now, and of before the restart
-	had     map[instance][]uint32          // of each instance that has sessions: the ranks that it has, or had
-	past    map[Engine][]string            // instances that were replaced, of engines that have sessions
-	lost    []instance                     // of which somebody was given up, oldest first
-	patient bool                           // who has not come back is still awaited
+	all     map[transfer.SessionID]Session // of this daemon, and those of the one before that are not back
+	had     map[instance][]uint32          // for each instance with sessions: the ranks that it has or had
+	past    map[Engine][]string            // replaced instances of engines that have sessions
+	lost    []instance                     // instances of which a session was given up, oldest first
+	patient bool                           // sessions that have not come back are still awaited
 }
 
-// Session is one in the roster, as it is in the file.
+// Session is one session in the roster, as stored in the file.
 type Session struct {
 	ID       transfer.SessionID `json:"session"`
 	Engine   string             `json:"engine"`
@@ -33,24 +35,25 @@ type Session struct {
 	Rank     uint32             `json:"rank"`
 	Layout   bool               `json:"layout"`
 	Secret   string             `json:"secret_sha256"`
-	Changed  bool               `json:"changed,omitempty"` // a scheduler's, some of whose submissions may be about other ranks than there are
-	// As which its client came to the daemon, by that secret. It may have heard of no other name when the daemon ended.
+	Changed  bool               `json:"changed,omitempty"` // a scheduler, some of whose submissions may be about replaced ranks
+	// Was is the name under which the client came to this daemon, and WasSecret is the hash of the secret it showed
+	// then. If the daemon ends early, the client may never have learned a newer name.
 	Was       transfer.SessionID `json:"was,omitempty"`
 	WasSecret string             `json:"was_secret_sha256,omitempty"`
 
-	before   bool     // of the daemon before, and not back yet
-	resumed  bool     // it brought submissions
-	client   Client   // nil: before
-	formerly *Session // as which it came back
+	before   bool     // a session of the daemon before that is not back yet
+	resumed  bool     // continues an earlier session, with its submissions
+	client   Client   // nil while before is set
+	formerly *Session // the session that it continues, if that was awaited
 }
 
-// Client is what a session of this daemon's is asked.
+// Client answers questions about a session of this daemon.
 type Client interface {
 	// Submitted says whether it has submitted anything to this daemon.
 	Submitted() bool
 }
 
-// Engine is whose instances replace each other.
+// Engine identifies an engine. Instances with equal keys replace each other.
 type Engine struct{ Name, Owner string }
 
 type instance struct {
@@ -66,22 +69,24 @@ func New() *Roster {
 	return &Roster{all: map[transfer.SessionID]Session{}, had: map[instance][]uint32{}, past: map[Engine][]string{}, patient: true}
 }
 
-// Return is what a client says that had a session before: its number, and the hash of the secret that it shows. The zero one had none.
+// Return is what a returning client says: its earlier session's number and the hash of the secret that it shows. The
+// zero value is a client that had none.
 type Return struct {
 	ID    transfer.SessionID
 	Proof [sha256.Size]byte
 }
 
-// Known is what is known of a session that is opened.
+// Known is what the roster knows about a session that is being opened.
 type Known struct {
-	Had     []uint32 // ranks of its instance
-	Resumed bool     // it is one of before
+	Had     []uint32 // ranks that its instance had before
+	Resumed bool     // it continues an earlier session
 	Changed bool
 }
 
-// Put notes a session, in place of the one that it resumes, and of those that it makes obsolete: of its rank, of older instances. Who had a
-// layout before is about to set it again, perhaps to the daemon after this one. past are the instances that its engine had before. Another
-// follows, once the machine knows of the session.
+// Put adds a session. It replaces the one that it resumes and those that it makes obsolete: of the same rank, and of
+// older instances. Layout is kept from a session that had one, because its client is about to set it again, perhaps
+// only with the next daemon. past are the earlier instances of its engine. The caller calls Another once the machine
+// knows of the session.
 func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) {
 	r.past[s.engine()] = past
 	r.lost = slices.DeleteFunc(r.lost, func(l instance) bool { return l.Engine == s.engine() && l.name != s.Instance })
@@ -110,7 +115,7 @@ func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) 
 	}
 	k.Changed = old.Changed
 	s.Changed, s.resumed, s.client, s.before = old.Changed, k.Resumed, c, false
-	if s.Role == transfer.Scheduler && back.ID != 0 && !k.Resumed { // what it brings is of a time of which nothing is known
+	if s.Role == transfer.Scheduler && back.ID != 0 && !k.Resumed { // nothing is known of the time from which its submissions are
 		s.Changed = true
 	}
 	r.all[s.ID] = s
@@ -122,8 +127,9 @@ func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) 
 	return k
 }
 
-// Another is called for each session that was put, after the machine was told of it: a worker's that was not one of before is another one. What
-// schedulers of its instance had submitted is not about it; what they submit from now on is. It says whether anything changed.
+// Another is called for each session that was put, once the machine knows of it. If it is a worker's and continues no
+// earlier session, it is another worker than before: what schedulers of its instance submitted earlier is not about
+// it, and what they submit from now on is. Another marks those schedulers as changed, and says whether there are any.
 func (r *Roster) Another(who *Session, k Known) (changed bool) {
 	if who.Role != transfer.Worker || k.Resumed {
 		return false
@@ -137,10 +143,11 @@ func (r *Roster) Another(who *Session, k Known) (changed bool) {
 	return changed
 }
 
-// maxHad bounds the ranks that are remembered of an instance: of one that has or had more than these, no operation is about all of them.
+// maxHad bounds the ranks remembered of an instance. If an instance has or had more, no operation is about all of
+// them.
 const maxHad = transfer.MaxRanks + 1
 
-// knows notes ranks of an instance.
+// knows adds ranks to an instance.
 func (r *Roster) knows(key instance, ranks ...uint32) {
 	for _, rank := range ranks {
 		if len(r.had[key]) < maxHad && !slices.Contains(r.had[key], rank) {
@@ -149,7 +156,7 @@ func (r *Roster) knows(key instance, ranks ...uint32) {
 	}
 }
 
-// tidy forgets the ranks of instances, and the past of engines, without sessions that are there or may still come.
+// tidy forgets the ranks of instances and the past of engines that have no session, present or possible.
 func (r *Roster) tidy() {
 	live, engines := map[instance]bool{}, map[Engine]bool{}
 	for _, s := range r.all {
@@ -162,7 +169,8 @@ func (r *Roster) tidy() {
 	maps.DeleteFunc(r.past, func(key Engine, past []string) bool { return !engines[key] || len(past) == 0 })
 }
 
-// HasLayout notes that a session comes back with one. It says whether there is such a session.
+// HasLayout notes that a session has a layout, which it will set again when it comes back. It says whether the
+// session exists.
 func (r *Roster) HasLayout(id transfer.SessionID) bool {
 	s, ok := r.all[id]
 	if ok {
@@ -172,8 +180,9 @@ func (r *Roster) HasLayout(id transfer.SessionID) bool {
 	return ok
 }
 
-// Leave is for a session that is over. Who lost its connection alone (again) may never have heard that it was back, and comes again as who it
-// was. It says whether there was such a session.
+// Leave removes a session that is over, and says whether there was one. If only its connection was lost (again), its
+// client may never have learned that it was back, and will come under its earlier name. So the session that it
+// continued is awaited again.
 func (r *Roster) Leave(id transfer.SessionID, again bool) bool {
 	s, ok := r.all[id]
 	if ok && again && s.formerly != nil && r.patient {
@@ -184,7 +193,7 @@ func (r *Roster) Leave(id transfer.SessionID, again bool) bool {
 	return r.Drop(id)
 }
 
-// Drop forgets a session that does not come back. It says whether there was one.
+// Drop forgets a session that will not come back. It says whether there was one.
 func (r *Roster) Drop(id transfer.SessionID) bool {
 	_, ok := r.all[id]
 	if ok {
@@ -194,7 +203,7 @@ func (r *Roster) Drop(id transfer.SessionID) bool {
 	return ok
 }
 
-// Away lists who is not back yet, in the order in which they came.
+// Away lists the sessions that are not back yet, in the order in which they were opened.
 func (r *Roster) Away() []Session {
 	var out []Session
 	for _, s := range r.all {
@@ -206,7 +215,7 @@ func (r *Roster) Away() []Session {
 	return out
 }
 
-// Awaits says whether somebody of an instance is not back yet.
+// Awaits says whether any session of an instance is not back yet.
 func (r *Roster) Awaits(key Engine, name string) bool {
 	for _, s := range r.all {
 		if s.before && s.engine() == key && s.Instance == name {
@@ -218,7 +227,7 @@ func (r *Roster) Awaits(key Engine, name string) bool {
 
 func bySession(a, b Session) int { return cmp.Compare(a.ID, b.ID) }
 
-// Awaited is what the machine has to know of them before anybody comes.
+// Awaited returns what the machine has to know of the awaited sessions before the first comes back.
 func (r *Roster) Awaited(long transfer.Time) transfer.Awaited {
 	a := transfer.Awaited{For: long}
 	for _, s := range r.Away() {
@@ -229,8 +238,9 @@ func (r *Roster) Awaited(long transfer.Time) transfer.Awaited {
 	return a
 }
 
-// GiveUp forgets who is not back by now. It says whether there was anybody. They may come back all the same, each in its own time, and are
-// new ones then, but which ranks their instances had stays known: what its scheduler asks for is not done with the first of them alone.
+// GiveUp stops awaiting the sessions that are not back by now. It says whether there were any. They may still come
+// back, each in its own time, but count as new then. The ranks of their instances stay known, so that what a
+// scheduler asks for is not done with only the first of them.
 func (r *Roster) GiveUp() bool {
 	away := r.Away()
 	r.patient = false
@@ -242,13 +252,13 @@ func (r *Roster) GiveUp() bool {
 	return len(away) > 0
 }
 
-// What is known of who may never come is bounded.
+// Bounds on what is remembered of instances that may never come back.
 const (
 	maxLost      = 256     // instances
 	maxLostRanks = 1 << 16 // of all of them
 )
 
-// loses notes that sessions of an instance are not awaited any more.
+// loses notes that sessions of an instance are no longer awaited.
 func (r *Roster) loses(key instance) {
 	if slices.Contains(r.lost, key) {
 		return
@@ -264,7 +274,8 @@ func (r *Roster) loses(key instance) {
 	}
 }
 
-// named finds a session by the name that its client has for it. By which it came, clients choose: no name of one engine's is another's.
+// named finds a session by the name that its client knows it by. Clients themselves say under which name they came
+// (Was), so that name is looked up only within their engine.
 func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
 	if found, known = r.all[back.ID]; known || back.ID == 0 {
 		return found, known
@@ -277,9 +288,9 @@ func (r *Roster) named(back Return, who *Session) (found Session, known bool) {
 	return found, known
 }
 
-// OwnerOf is the owner of the engine's session that a client has the secret of; "": there is none.
+// OwnerOf returns the owner of the engine's session whose secret the client shows; "" if there is none.
 func (r *Roster) OwnerOf(back Return, engine string) string {
-	if back.ID == 0 { // most clients had none
+	if back.ID == 0 { // most clients had no session before
 		return ""
 	}
 	for id, s := range r.all {
@@ -290,7 +301,7 @@ func (r *Roster) OwnerOf(back Return, engine string) string {
 	return ""
 }
 
-// Heir finds the session of this daemon as which one of before came; nil: there is none.
+// Heir finds the session of this daemon that continues the one that the client had before; nil if there is none.
 func (r *Roster) Heir(back Return) Client {
 	if back.ID == 0 {
 		return nil
@@ -303,14 +314,14 @@ func (r *Roster) Heir(back Return) Client {
 	return nil
 }
 
-// MayResume judges who wants to come back. A session that is not known is a new one.
+// MayResume says whether a client may come back as it says. If its session is not known it may: it is a new one.
 func (r *Roster) MayResume(back Return, who *Session) bool {
 	s, known := r.named(back, who)
 	return !known || s.provedBy(back, who)
 }
 
-// Kept says whether a rank is kept for a session that is awaited, from a client that had another one before: who came after it is to have the
-// place, as if it were there already.
+// Kept says whether a returning client must leave its rank to another session that is awaited. That session took the
+// place after it, and keeps it as if it were there already.
 func (r *Roster) Kept(s *Session, back Return) bool {
 	if old, _ := r.named(back, s); s.Role != transfer.Worker || back.ID == 0 || old.provedBy(back, s) {
 		return false
@@ -323,12 +334,12 @@ func (r *Roster) Kept(s *Session, back Return) bool {
 	return false
 }
 
-// provedBy says whether a client that says this is the session's.
+// provedBy says whether the client that says this owns the session and comes in the same role and rank.
 func (s *Session) provedBy(back Return, who *Session) bool {
 	return s.hasSecret(back) && s.engine() == who.engine() && s.Instance == who.Instance && s.Role == who.Role && s.Rank == who.Rank
 }
 
-// hasSecret: both are its client's alone.
+// hasSecret says whether the client showed one of the session's two secrets. Both are known to its client alone.
 func (s *Session) hasSecret(back Return) bool {
 	is := func(hash string) bool {
 		want, err := hex.DecodeString(hash)
