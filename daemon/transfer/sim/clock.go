@@ -6,7 +6,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// event is something that happens at a time; of those at the same time, the one that was planned first.
+// event happens at its time. Events at the same time happen in the order in which they were planned.
 type event struct {
 	at  transfer.Time
 	seq uint64
@@ -29,13 +29,13 @@ func (a *agenda) Pop() any {
 	return x
 }
 
-// after plans something.
+// after plans do for d from now.
 func (c *Cluster) after(d transfer.Time, do func()) {
 	c.seq++
 	heap.Push(&c.agenda, event{c.now + d, c.seq, do})
 }
 
-// run lets everything happen that is planned up to a time, until a promise is broken.
+// run executes everything that is planned up to a time, or until a promise is broken.
 func (c *Cluster) run(until transfer.Time) {
 	for len(c.agenda) > 0 && c.agenda[0].at <= until && c.broken == nil {
 		e := heap.Pop(&c.agenda).(event)

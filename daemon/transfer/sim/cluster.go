@@ -13,15 +13,15 @@ const (
 	briefly = 3 * second // most partitions last no longer
 )
 
-// Options make a run. Zero fields are drawn from the seed.
+// Options define a run. What they leave open is drawn from the seed.
 type Options struct {
 	Seed   uint64
 	Broken transfer.Broken // guards that the machines leave out
-	Ends   bool            // pipes and lookup buffers, too
+	Ends   bool            // with pipes and lookup buffers
 	Late   bool            // the transport lands slices after it said that they are fenced
-	Lapse  Lapse           // what daemons get wrong of who comes to them
-	Unrest bool            // daemons are restarted again and again; else in some seeds
-	Tight  bool            // peers may make daemons keep little
+	Lapse  Lapse           // a mistake that daemons make about who comes to them
+	Unrest bool            // daemons are restarted again and again; if not set, in some seeds only
+	Tight  bool            // daemons keep little for their peers
 	Mad    bool            // one of the nodes is mad
 	Trace  func(line string)
 }
@@ -42,35 +42,35 @@ type Cluster struct {
 	cfg      transfer.Config // of every machine
 	slice    uint64          // bytes of a slice
 	inline   uint64          // bytes of a segment that may ride in a grant
-	cut      transfer.Time   // a partition lasts so long at most
-	slides   int             // how many tokens the second group of engines keeps; 0: they have one group
+	cut      transfer.Time   // the longest partition
+	slides   int             // how many tokens the engines' second group keeps; 0: they have one group
 	ops      []*Op
 	byTag    map[uint64]*Op
 	requests []*Request
 	lastTag  uint64
 	engines  []*Engine
 	fixed    bool // a script: every delay is the same, nothing fails
-	next     next // what a script makes go wrong
+	next     next // what a script makes fail next
 	credits  int  // completions that a session has room for
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
 	movedNow int // takes that were moved at once
-	resumed  int // sessions that came back to another daemon
+	resumed  int // sessions that came back to the next daemon
 	napped   int // regions that were given up for a while
-	replaced int // ranks that were, by others of their instance
-	rebuffed int // sessions of older instances that came back, and were refused
+	replaced int // ranks whose process was replaced by another of their instance
+	rebuffed int // sessions that came back and were refused, as those of older instances are
 	outlived int // offers that outlived a session
 	crowded  int // times that a peer was told that there is no room
-	readOut  int // sessions of dead processes with something in their rings
-	slid     int // takes of two groups that are done
-	readied  int // times that layers of such a take were said to be in place
+	readOut  int // dead processes with submissions still in their rings
+	slid     int // finished takes of two groups
+	readied  int // times that layers of a take of two groups were said to be in place
 	reloads  int // configurations that were read again
-	gathered int // takes whose parts came from several daemons, and were all in place
+	gathered int // takes of which all parts were done, by several daemons
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
-	despite  int      // items that were received again after a partition in which their home had given up waiting
-	reunited int      // times that a home met a node again whose word about items it had given up waiting for
+	despite  int      // items received again after a partition in which their home had given up waiting
+	reunited int      // times that a home met a node again after it had given up waiting for that node's word about items
 	mad      *madness // nil: no node is
 }
 
@@ -80,34 +80,34 @@ type faults struct {
 	lost, corrupt, torn      int // of slices
 	lateSlice                int
 	fenceSlow, fenceFails    int
-	churn                    int // of offers: withdrawn, and another one made under the same key
-	replay                   int // of asks: delivered again much later
+	churn                    int // of offers: withdrawn, and another made under the same key
+	replay                   int // of takes and seeks: delivered again much later
 	lazy                     int // engines that collect completions late
-	unread                   int // of submissions: neither it nor what follows is read for a while
-	drain                    int // per chance of trouble: a daemon is told to shut down, and does later
+	unread                   int // of submissions: this one and those after it stay unread for a while
+	drain                    int // per chance of trouble: a daemon is told to shut down, and does so later
 	reload                   int // per chance of trouble: a daemon's limits and leases change
 	deaf                     int // per chance of trouble: messages in one direction are lost for a while
 	partition, crash, client int // per chance of trouble
 	loyal                    int // engines that outlive a crash of their daemon
-	rank                     int // per chance of trouble, and per restart: a single process of an engine dies, is replaced, stands still
+	rank                     int // per chance of trouble, and per restart: one process of an engine dies, is replaced, or stands still
 	trouble                  transfer.Time
 }
 
-// next is what a script makes go wrong next.
+// next is what a script makes fail next.
 type next struct {
 	lose, corrupt int           // slices
 	fence         transfer.Time // how long the next fence takes
 	fenceFails    bool          // it fails first
 }
 
-// fenced takes what was planned for one fence.
+// fenced returns what was planned for the next fence, and clears it.
 func (x *next) fenced() (d transfer.Time, fails bool) {
 	d, fails = x.fence, x.fenceFails
 	x.fence, x.fenceFails = 0, false
 	return d, fails
 }
 
-// use counts one down.
+// use counts n down, and says whether there was anything left of it.
 func (*next) use(n *int) bool {
 	if *n > 0 {
 		*n--
@@ -129,9 +129,9 @@ func New(opts Options) *Cluster {
 		c.cfg.OrphanLease = r.span(50*ms, 3*second)
 	}
 	c.cfg.Linger, c.cut = r.span(100*ms, 3*second), briefly
-	if opts.Ends { // a word about an item that is in doubt is waited for longer than most partitions last
+	if opts.Ends { // a home waits for word about an item in doubt for longer than most partitions last
 		c.cfg.Linger = r.span(4*second, 8*second)
-		if r.hit(15) { // or is not, but longer than a late message is under way
+		if r.hit(15) { // or less, but still longer than a late message takes
 			c.cfg.Linger, c.cut = r.span(2100*ms, 2600*ms), 12*second
 		}
 		c.cfg.PipeLinger = r.span(100*ms, 4*second)
@@ -153,15 +153,15 @@ func New(opts Options) *Cluster {
 	if opts.Tight {
 		c.tighten()
 	}
-	if opts.Mad { // what it asks for would have to be waited for in the end
+	if opts.Mad { // otherwise the end of the run would have to wait for what it asked for
 		c.cfg.MaxTimeout, c.cfg.MaxLease = maxTime, maxTime
 	}
 	c.faults = someFaults(r)
 	switch {
 	case opts.Ends:
 		c.faults.drain *= 3
-		c.faults.rank = 0    // ends have none
-		if c.cut > briefly { // and ends live on meanwhile
+		c.faults.rank = 0    // ends have no ranks
+		if c.cut > briefly { // and ends live through long partitions
 			c.faults.partition = r.in(20, 40)
 			c.faults.crash, c.faults.client, c.faults.drain = 0, 0, 0
 		}
@@ -180,7 +180,7 @@ func New(opts Options) *Cluster {
 	if !opts.Ends && r.hit(70) {
 		c.addSpread()
 	}
-	if c.cfg.AtOnce > 0 { // neighbours of one rank, whose takes are moved at once when all is ready
+	if c.cfg.AtOnce > 0 { // neighbours of one rank: takes between them can be moved at once
 		for range 2 {
 			c.AddEngine(c.nodes[0], shape{blockSize: pick(r, []int{2, 4}), hnd: r.hit(50), model: "m"})
 		}
@@ -218,10 +218,10 @@ func someFaults(r *rng) faults {
 	return f
 }
 
-// Run lets the seed happen, ends all trouble, waits until everything must be over, and returns the first broken promise.
+// Run plays the seed, ends all trouble, waits until everything must be over, and returns the first broken promise.
 func (c *Cluster) Run() error {
 	c.workload()
-	c.run(c.now + c.rng.span(5*second, 15*second) + 2*(c.cut-briefly)) // partitions that are long end, too
+	c.run(c.now + c.rng.span(5*second, 15*second) + 2*(c.cut-briefly)) // long partitions end, too
 	c.calmDown()
 	for i := 0; i < 240 && c.broken == nil && !c.quiet(); i++ {
 		c.run(c.now + second)

@@ -9,7 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// conduit is a pipe or a lookup buffer: its home, and who receives from it.
+// conduit is a pipe or a lookup buffer: its home and its receiving ends.
 type conduit struct {
 	c       *Cluster
 	name    string
@@ -18,31 +18,31 @@ type conduit struct {
 	home    *sender
 	ends    []*receiver
 	closing *Op  // a bind that is being closed
-	drains  bool // at the end of the run: what is in it is received, then all is closed
-	upset   int  // how often a receiving end went away: what it got last may never have been told to anybody
+	drains  bool // end of the run: its items are received, then everything is closed
+	upset   int  // how often a receiving end came or went; what it got last may never have been reported
 }
 
-// thing is an item. Its bytes are those of a request of that number.
+// thing is an item. Its bytes are the pattern of a request of that number.
 type thing struct {
 	id        uint64
 	home      *sender
-	life      int // of the home's bind
+	life      int // which of the home's binds put it
 	number    uint64
-	tokens    int // bytes: in the simulator a token has several
+	tokens    int // its bytes, each of which is a token here and takes a cell per layer and head
 	under     []uint32
 	key       string
 	put       *Op
-	upset     int // when it was put
+	upset     int // the conduit's, when it was put
 	got       int // how often it was received
 	gotBy     *Node
 	gotLife   int
-	gotFor    *Op  // the end's bind
+	gotFor    *Op  // the bind of the end that received it
 	elsewhere bool // since then it was handed to an end on another node
 	replaced  bool
 	withdrawn bool
 }
 
-// sender is a home's end.
+// sender is the end at the home: the pipe's sender, or the lookup buffer's owner.
 type sender struct {
 	*conduit
 	eng   *Engine
@@ -79,7 +79,7 @@ func (c *Cluster) addEnds() {
 	}
 }
 
-// endpoint is a client that holds an end. It binds it whenever it has a session.
+// endpoint adds a client that has an end. It binds the end whenever it has a session.
 func (c *Cluster) endpoint(n *Node, name string, open func()) *Engine {
 	e := &Engine{c: c, node: n, name: name, shape: shape{blockSize: pick(&c.rng, []int{2, 4}), model: "bytes"}, down: true}
 	e.endpoint = func() { c.after(c.rng.span(0, 300*ms), open) }
@@ -97,7 +97,7 @@ func (p *conduit) begin() {
 	}
 }
 
-// trouble kills an end now and then, or closes it.
+// trouble now and then kills, closes or seals an end.
 func (p *conduit) trouble() {
 	c, r := p.c, &p.c.rng
 	if c.calm {
@@ -122,7 +122,7 @@ func (p *conduit) trouble() {
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), p.trouble)
 }
 
-// finish lets what is in it be received, or just closes it.
+// finish has the remaining items received, or just closes everything.
 func (p *conduit) finish() {
 	h := p.home
 	if !running(h.bind) || p.exposed() || p.c.rng.hit(30) {
@@ -137,7 +137,7 @@ func (p *conduit) finish() {
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.c.items)) { // the same order in each run of a seed
 		t := p.c.items[id]
-		if t.home == h && t.key != "" && running(t.put) { // those stay
+		if t.home == h && t.key != "" && running(t.put) { // items under a key stay when they are received
 			p.small(h.eng, &transfer.CancelOp{Target: t.put.user})
 		}
 	}
@@ -146,10 +146,10 @@ func (p *conduit) finish() {
 	}
 	p.ends[0].open()
 	p.c.after(150*second, func() {
-		if w := p.ends[0].eng.workers; running(h.bind) && !(len(w) > 0 && w[0].lazy) { // who collects late may take longer
+		if w := p.ends[0].eng.workers; running(h.bind) && !(len(w) > 0 && w[0].lazy) { // a client that collects late may take longer
 			p.fail("%s was sealed, and items are left in it", p.name)
 		}
-		p.stop() // its sender died with it
+		p.stop() // if the bind is over, its sender died, and the items with it
 	})
 }
 
@@ -199,7 +199,7 @@ func (o *Op) arrive(in transfer.Op) {
 	})
 }
 
-// open makes the session the home.
+// open makes this end the home.
 func (h *sender) open() {
 	c, r := h.c, &h.c.rng
 	if c.calm || !h.eng.ready() || running(h.bind) {

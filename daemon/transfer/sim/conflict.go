@@ -7,8 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// An engine that mixes up its blocks takes into those that it offers or takes into already, or offers those that are being written.
-// The daemon has to refuse that.
+// An engine that mixes up its blocks takes into blocks that it already offers or takes into, or offers blocks that
+// are being written. The daemon has to refuse that.
 
 // What holds the blocks.
 const (
@@ -16,7 +16,7 @@ const (
 	byOffer = "an offer"
 )
 
-// mistake uses blocks that are in use, in one way or the other.
+// mistake takes into blocks that are in use, or offers them.
 func (q *Request) mistake(e *Engine, p takePlan) {
 	switch {
 	case !e.ready():
@@ -41,7 +41,8 @@ func (c *Cluster) offerTaken(s *Session, n int) {
 	o.submit(&transfer.OfferOp{Key: []byte(q.key), Token: q.token, Lease: second, Consumers: 1, Sealed: true, Blocks: o.lists})
 }
 
-// holder is who holds a block for sure: no session was told that it ended.
+// holder returns the operation that certainly holds a block: the daemon has it, and no session was told that it
+// ended.
 func (s *Session) holder(at uint32, what string) *Op {
 	o := s.dst[at]
 	if what == byOffer {
@@ -50,13 +51,13 @@ func (s *Session) holder(at uint32, what string) *Op {
 	if o == nil || !o.given || len(o.ends) > 0 || !o.sess.open {
 		return nil
 	}
-	if o.kind == "offer" && !slices.Contains(s.mem.places(o.segs[0]), at) { // the blocks of an extension may not have come
+	if o.kind == "offer" && !slices.Contains(s.mem.places(o.segs[0]), at) { // the blocks of an extension may not have reached the daemon
 		return nil
 	}
 	return o
 }
 
-// inUse finds blocks for so many tokens in one of the groups, of which a take or an offer holds some.
+// inUse finds blocks for so many tokens in one of the groups. At least one of them is held by a take or an offer.
 func (s *Session) inUse(what string, tokens int) []layout.BlockList {
 	g := pick(&s.eng.c.rng, s.mem.groups())
 	n := (tokens + s.eng.shape.size(g) - 1) / s.eng.shape.size(g)
@@ -80,14 +81,14 @@ func (s *Session) inUse(what string, tokens int) []layout.BlockList {
 	return []layout.BlockList{{Group: g, NTokens: uint32(tokens), IDs: ids}}
 }
 
-// conflicts says whether the operation must not have its blocks, and notes why.
+// conflicts says whether the operation must be refused because its blocks are held, and notes by what.
 func (o *Op) conflicts() bool {
 	for _, w := range o.ranksOf() {
 		for _, at := range w.mem.places(o.lists) {
 			for _, what := range []string{byTake, byOffer} {
 				if w.holder(at, what) != nil && (o.kind == "take" || what == byTake) {
 					o.holder = what
-					return w.eng.ready() // else it waits, and may be looked at when the other one is over
+					return w.eng.ready() // otherwise it waits, and may be judged when the other one is over
 				}
 			}
 		}
@@ -95,7 +96,7 @@ func (o *Op) conflicts() bool {
 	return false
 }
 
-// accepted counts the operations that the daemon has of the session of one that has to be refused.
+// accepted counts the operations that the daemon has of the session, if this one has to be refused; otherwise 0.
 func (o *Op) accepted() int {
 	n := o.sess.node
 	if !o.conflict || !n.up {

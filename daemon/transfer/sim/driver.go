@@ -15,7 +15,7 @@ type leg struct {
 	id      transfer.Leg
 	segs    map[uint32]*segment
 	expects map[uint32]bool
-	flights []*flight // posted from here and not reported
+	flights []*flight // posted from here and not yet reported
 	asked   bool      // Fence was asked for
 	fenced  bool
 }
@@ -34,7 +34,7 @@ func (n *Node) leg(id transfer.Leg) *leg {
 	return l
 }
 
-// find returns a segment's plan; on one node the producer's serves both ends.
+// find returns a segment's plan. Within one node the producer's plan serves both ends.
 func (n *Node) find(id transfer.Leg, seg uint32) *segment {
 	if l := n.legs[id]; l != nil && l.segs[seg] != nil {
 		return l.segs[seg]
@@ -103,7 +103,7 @@ func (n *Node) expect(e transfer.Expect) {
 	if l.asked {
 		n.c.fail("node %s: slices expected on the fenced leg %v", n.name, e.Leg)
 	}
-	if e.Transport != fake { // which only a mad node says
+	if e.Transport != fake { // only a mad node says another
 		cause := transfer.Cause{Reason: transfer.Unavailable, Text: "no transport of that name is here"}
 		n.event(0, transfer.SliceLanded{Key: transfer.SliceKey{Leg: e.Leg, Seg: e.Seg}, Cause: cause})
 		return
@@ -120,7 +120,7 @@ func (n *Node) forget(id transfer.Leg) {
 	}
 }
 
-// fence takes effect after a while, or fails first and is made good later.
+// fence takes effect after a while. It may fail first and succeed later.
 func (n *Node) fence(id transfer.Leg) {
 	l := n.leg(id)
 	if l.asked {
@@ -190,7 +190,7 @@ func (n *Node) writeInline(e transfer.WriteInline) {
 	n.event(n.c.delay(), ev)
 }
 
-// read gathers a slice from its source blocks, which have to be under an offer's hold.
+// read gathers a slice from its source blocks, which must be held by an offer.
 func (n *Node) read(seg *segment, slice int) []byte {
 	var data []byte
 	for _, r := range seg.plan.Src(slice, nil) {
@@ -209,7 +209,7 @@ func (n *Node) read(seg *segment, slice int) []byte {
 	return data
 }
 
-// write scatters a slice, or the first part of it, into its destination blocks, which have to be under a take's hold.
+// write scatters a slice, or the first part of it, into its destination blocks, which must be held by a take.
 func (n *Node) write(id transfer.Leg, seg *segment, slice int, data []byte) {
 	for _, r := range seg.plan.Dst(slice, nil) {
 		s := seg.dst[r.Rank]
@@ -237,7 +237,7 @@ func (n *Node) write(id transfer.Leg, seg *segment, slice int, data []byte) {
 	}
 }
 
-// moveNow does a whole take within the node, or as much of it as it likes to and says so.
+// moveNow does a whole take within the node at once. It may also stop half-way, and then says that it did not do it.
 func (n *Node) moveNow(e *transfer.MoveNow) transfer.MovedNow {
 	c := n.c
 	p, err := plan.New(plan.Request{

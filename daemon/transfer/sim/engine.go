@@ -12,17 +12,17 @@ import (
 type Engine struct {
 	c        *Cluster
 	node     *Node
-	nodes    []*Node // over which its ranks are spread; node is the first
+	nodes    []*Node // that have its ranks; node is the first
 	name     string
 	shape    shape
 	instance int
-	since    transfer.Time // when that began
+	since    transfer.Time // when this instance began
 	sched    *Session
 	workers  []*Session
 	down     bool
-	lazy     bool   // the sessions of this instance are
-	older    bool   // its library is of the version before: what it sends again has no flag that says so
-	endpoint func() // of an end: binds it, once the session is there; nil: an engine
+	lazy     bool   // this instance's sessions are
+	older    bool   // its library is one version older: what it sends again has no flag that says so
+	endpoint func() // set for an end: binds it once the session is open
 }
 
 // Session is a client's connection.
@@ -34,13 +34,13 @@ type Session struct {
 	rank     int
 	instance int
 	mem      *memory         // workers
-	pool     *pool           // of whose blocks it submits
+	pool     *pool           // the block ids that it submits from
 	open     bool            // the client lives and is connected, or waits for the next daemon
-	away     bool            // it waits
-	late     transfer.Time   // how long it stands still when the next daemon is there; 0: not at all
+	away     bool            // it waits for the next daemon
+	late     transfer.Time   // how long it stands still once the next daemon is there; 0: not at all
 	tries    int             // how often it came back and was told to try again
 	asked    bool            // it has submitted something to this daemon
-	heir     *Session        // who came in its place
+	heir     *Session        // the session that came in its place
 	quiet    map[uint64]bool // user data of what the library sent again by itself
 	drained  bool
 	killed   bool          // its process died
@@ -48,14 +48,14 @@ type Session struct {
 	ousted   bool          // it was told to go, or its memory was taken away
 	leaving  bool          // it was told to go, and is about to
 	sleepy   bool          // its memory was asked back for a while
-	invalid  bool          // it has none
-	orphan   bool          // its daemon was told what has to stay of its memory
+	invalid  bool          // its memory is away
+	orphan   bool          // its daemon was told which of its memory has to stay
 	gone     transfer.Time // when the daemon heard that it is closed or dead
 	progress uint64
 	watch    uint64
 	writes   []write
 	ring     []*entry       // what it has submitted and the daemon has not read
-	idle     transfer.Time  // until when the daemon does not read it
+	idle     transfer.Time  // the daemon does not read the ring before then
 	src      map[uint32]*Op // block (place) -> offer that holds it
 	dst      map[uint32]*Op // block (place) -> take that holds it
 	byUser   map[uint64]*Op
@@ -65,7 +65,7 @@ type Session struct {
 	lastAt   transfer.Time // when the last operation of an end arrives at the daemon
 }
 
-// write is what a model does when its step gets that far.
+// write is what the model does when its progress reaches at.
 type write struct {
 	at uint64
 	do func()
@@ -89,7 +89,7 @@ func (c *Cluster) addEngine(n *Node, name string, s shape, more ...*Node) *Engin
 	return e
 }
 
-// start opens the sessions of a new instance.
+// start opens the sessions of a new instance, once all its nodes are up.
 func (e *Engine) start() {
 	if e.spans() && !e.gather() {
 		return
@@ -97,7 +97,7 @@ func (e *Engine) start() {
 	e.begin()
 }
 
-// begin is start, whoever is left of the instance before.
+// begin is start, even if processes of the instance before are left.
 func (e *Engine) begin() {
 	e.down = false
 	e.instance++
@@ -144,7 +144,7 @@ func (e *Engine) all() []*Session {
 	return e.workers
 }
 
-// askers are the sessions that submit: the scheduler for the ranks of its node, and each worker that has none.
+// askers are the sessions that submit: the scheduler for the ranks of its node, and each worker on a node without it.
 func (e *Engine) askers() []*Session {
 	if e.sched == nil {
 		return e.workers
@@ -203,7 +203,7 @@ func (s *Session) model() {
 	})
 }
 
-// setProgress does what the model does up to there, then stores the word; the daemon looks when it was asked to.
+// setProgress does the writes that are due by then and stores the word. The daemon looks at it if it was asked to.
 func (s *Session) setProgress(v uint64) {
 	rest := s.writes[:0]
 	for _, w := range s.writes {
@@ -229,17 +229,18 @@ func (s *Session) look() {
 	}
 }
 
-// takesIn says whether the client submits anything: also when there is no daemon, for the next one, unless another one is there in its place.
+// takesIn says whether the client submits operations. In unsettled seeds it also does so while there is no daemon,
+// for the next one, unless another session has taken its place.
 func (s *Session) takesIn() bool {
 	return s.open && !s.absent() && (!s.away || s.eng.c.unsettled() && s.heir == nil && s.instance == s.eng.instance)
 }
 
-// able is true while all who submit can. Ranks may be missing, which their scheduler need not know.
+// able is true while all sessions that submit can. Ranks may be missing, which their scheduler need not know.
 func (e *Engine) able() bool {
 	return !e.down && !slices.ContainsFunc(e.askers(), func(s *Session) bool { return !s.takesIn() })
 }
 
-// told: the daemon ends the session.
+// told: the machine ends the session.
 func (s *Session) told(cause transfer.Cause) {
 	if o := s.node.opening; o != nil && o.eng == s.eng && o.instance < s.instance {
 		s.eng.c.fail("node %s: instance %d of %s, which came back, ended session %d of instance %d: %s", s.node.name, o.instance, s.eng.name, s.id, s.instance, cause.Text)
@@ -248,7 +249,7 @@ func (s *Session) told(cause transfer.Cause) {
 	s.node.later(s.eng.c.delay(), func() { s.close("told: " + cause.Text) })
 }
 
-// kill ends the client's process, close only its session; the daemon notices a little later.
+// kill ends the client's process, close only its session. The daemon notices a little later.
 func (s *Session) kill(why string) {
 	s.killed = s.open || s.killed
 	s.close(why)
@@ -260,7 +261,7 @@ func (s *Session) close(why string) {
 	}
 	s.eng.c.tracef("%s session %d (%s rank %d) closes: %s", s.node.name, s.id, s.eng.name, s.rank, why)
 	s.open = false
-	if s.away { // its daemon is no more, and the next one does not know it yet
+	if s.away { // its daemon is gone, and the next one does not know it yet
 		s.drained = true
 		s.vanish()
 		return
@@ -283,7 +284,7 @@ func (n *Node) drained(id transfer.SessionID) {
 	delete(n.sessions, id)
 }
 
-// crash kills all processes of the engine, or only one of them first.
+// crash kills all processes of the engine, sometimes one of them first, and starts it again.
 func (e *Engine) crash(r *rng) {
 	if e.down {
 		return
@@ -308,7 +309,7 @@ func (e *Engine) killRest(all []*Session) {
 	}
 }
 
-// list describes tokens of an asker's blocks.
+// list returns the block list of tokens first to stop. ids are the blocks of all tokens from 0 on.
 func list(blockSize, first, stop int, ids []uint32) layout.BlockList {
 	from, to := first/blockSize, (stop+blockSize-1)/blockSize
 	if stop <= first {

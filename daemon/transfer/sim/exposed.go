@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// What a mad node has a part in: it may say of that what it likes.
+// What a mad node takes part in is checked less: about that it may say what it likes.
 
 // madeUp says whether the bytes are a mad node's.
 func (r *Request) madeUp() bool { return r.prod != nil && r.prod.node.mad != nil }
@@ -15,17 +15,17 @@ func (p *conduit) exposed() bool {
 	return p.home.eng.node.mad != nil || slices.ContainsFunc(p.ends, func(e *receiver) bool { return e.eng.node.mad != nil })
 }
 
-// madeUp says whether what the end is told of items is a mad node's, or told to one.
+// madeUp says whether a mad node tells the end of its items, or is told of them.
 func (e *receiver) madeUp() bool { return e.home.eng.node.mad != nil || e.eng.node.mad != nil }
 
-// wrong is for what an end has of an item that no mad node can have changed.
+// wrong reports that an end has a wrong item, unless a mad node may have changed it.
 func (e *receiver) wrong(format string, args ...any) {
 	if !e.madeUp() {
 		e.c.fail(format, args...)
 	}
 }
 
-// fail is for what becomes of items where no mad node counts them.
+// fail reports what became of items, unless a mad node is among those that count them.
 func (p *conduit) fail(format string, args ...any) {
 	if !p.exposed() {
 		p.c.fail(format, args...)

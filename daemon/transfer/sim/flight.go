@@ -65,7 +65,7 @@ func (f *flight) read(n *Node) {
 	f.to.later(d, func() { f.land(from, f.to) })
 }
 
-// lost tells the other end that a link is gone, as far as it notices.
+// lost tells the other end that a link is gone. It does not always notice.
 func (f *flight) lost(from string) {
 	c := f.to.c
 	if c.rng.hit(60) {
@@ -83,7 +83,7 @@ func (f *flight) report(n *Node, cause transfer.Cause) {
 	n.step(transfer.SliceSent{Key: f.key, Cause: cause})
 }
 
-// cancel ends a slice that a fence stopped.
+// cancel ends a slice because of a fence.
 func (f *flight) cancel(n *Node) {
 	if f.sent {
 		return
@@ -111,7 +111,7 @@ func (f *flight) land(from string, to *Node) {
 	}
 	seg := to.find(key.Leg, key.Seg)
 	if seg == nil || int(key.Slice) >= seg.plan.Slices() || seg.plan.Slice(int(key.Slice)).Bytes != uint64(len(f.data)) {
-		return // the plan does not have it
+		return // the plan has no such slice
 	}
 	cause := transfer.Cause{}
 	data := f.data

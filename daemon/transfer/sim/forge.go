@@ -6,19 +6,19 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// forger makes messages out of those that it knows: the best lies are nearly true.
+// forger makes messages out of known ones: the best lies are nearly true.
 type forger struct {
 	c     *Cluster
-	all   *forger                         // what is known of everybody; nil: this is
-	heard map[reflect.Type][]transfer.Msg // the last of each kind
-	seen  map[slot][]any                  // the last values of each
+	all   *forger                         // the forger that knows all peers' messages; nil: this is it
+	heard map[reflect.Type][]transfer.Msg // the last messages of each kind
+	seen  map[slot][]any                  // the last values of each slot
 }
 
 func newForger(c *Cluster, all *forger) *forger {
 	return &forger{c: c, all: all, heard: map[reflect.Type][]transfer.Msg{}, seen: map[slot][]any{}}
 }
 
-// slot is what a field of a message means: all that are called Xfer name transfers.
+// slot is the meaning of a message's field: all fields called Xfer name transfers.
 type slot struct {
 	name string
 	of   reflect.Type
@@ -26,24 +26,24 @@ type slot struct {
 
 const maxSeen = 16
 
-// madWords are in whatever it says of causes.
+// madWords are the text of every cause that a mad node makes up.
 const madWords = "as a mad node has it"
 
-// kinds are the messages that it can make up.
+// kinds are the messages that a forger can make up.
 var kinds = []transfer.Msg{
 	&transfer.MsgLayout{}, &transfer.MsgTake{}, &transfer.MsgNeedLayout{}, &transfer.MsgParked{}, &transfer.MsgRefuse{}, &transfer.MsgGrant{}, &transfer.MsgGo{},
 	&transfer.MsgSent{}, &transfer.MsgResend{}, &transfer.MsgEnd{}, &transfer.MsgEndAck{}, &transfer.MsgAbort{}, &transfer.MsgKey{}, &transfer.MsgKeyAck{},
 	&transfer.MsgSeek{}, &transfer.MsgFound{}, &transfer.MsgSeekParked{}, &transfer.MsgSeekRefuse{}, &transfer.MsgUnbind{}, &transfer.MsgUnbindAck{},
 }
 
-// shallow copies a message: machines change their own.
+// shallow copies a message, because machines change theirs.
 func shallow(msg transfer.Msg) transfer.Msg {
 	own := reflect.New(reflect.TypeOf(msg).Elem())
 	own.Elem().Set(reflect.ValueOf(msg).Elem())
 	return own.Interface().(transfer.Msg)
 }
 
-// learn keeps a message, and what its fields have.
+// learn remembers a message and the values of its fields.
 func (f *forger) learn(msg transfer.Msg) {
 	if f.all != nil {
 		f.all.learn(msg)
@@ -61,7 +61,7 @@ func (f *forger) learn(msg transfer.Msg) {
 
 func last[T any](list []T, n int) []T { return list[max(len(list)-n, 0):] }
 
-// again is a message that it has heard, of any kind; nil: none was.
+// again returns a message that was heard before, of any kind; nil: there is none.
 func (f *forger) again() transfer.Msg {
 	var known [][]transfer.Msg
 	for _, k := range kinds {
@@ -75,12 +75,12 @@ func (f *forger) again() transfer.Msg {
 	return shallow(pick(&f.c.rng, pick(&f.c.rng, known)))
 }
 
-// twist changes some fields of a message; nil: nothing well formed came of it.
+// twist changes some fields of a copy of a message; nil: nothing well formed came of it.
 func (f *forger) twist(msg transfer.Msg) transfer.Msg {
 	own := shallow(msg)
 	v := reflect.ValueOf(own).Elem()
 	for range f.c.rng.in(1, 3) {
-		i := 0 // what it is about
+		i := 0 // the field that says what it is about
 		if f.c.rng.hit(60) {
 			i = f.c.rng.n(v.NumField())
 		}
@@ -89,7 +89,7 @@ func (f *forger) twist(msg transfer.Msg) transfer.Msg {
 	return wellFormed(own)
 }
 
-// invent makes a message of what it knows.
+// invent makes a message of known and strange values; nil: nothing well formed came of it.
 func (f *forger) invent() transfer.Msg {
 	own := shallow(pick(&f.c.rng, kinds))
 	v := reflect.ValueOf(own).Elem()
@@ -101,7 +101,7 @@ func (f *forger) invent() transfer.Msg {
 	return wellFormed(own)
 }
 
-// change gives a field a value that one of that name had, or that no machine would give it.
+// change gives a field a value that a field of that name had, or one that no machine would give it.
 func (f *forger) change(v reflect.Value, name string) {
 	r := &f.c.rng
 	known := f.seen[slot{name, v.Type()}]
@@ -156,7 +156,8 @@ func (f *forger) distort(v reflect.Value) {
 	}
 }
 
-// distortList makes a list shorter, longer, or changes one of it. Others may have the same.
+// distortList makes a list shorter or longer, or changes one element. It changes a copy, since others may have the
+// same list.
 func (f *forger) distortList(v reflect.Value) {
 	r, n := &f.c.rng, v.Len()
 	if n == 0 {
@@ -175,7 +176,7 @@ func (f *forger) distortList(v reflect.Value) {
 	v.Set(own)
 }
 
-// number is one that is near, small or absurd.
+// number returns a number near was, a small one or an absurd one.
 func (f *forger) number(was uint64) uint64 {
 	r := &f.c.rng
 	switch r.n(4) {

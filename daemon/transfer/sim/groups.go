@@ -6,19 +6,19 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// In some seeds engines have a second group: the last layer, with blocks of another size and with ids of their own. Its window slides: it keeps
-// the last tokens alone.
+// In some seeds engines have a second group: the last layer, with blocks of another size and ids of its own. Its
+// window slides: it keeps only the last tokens.
 
-// window is how the second group is listed, which has no blocks for earlier tokens.
+// window is how a list of the second group leaves out earlier tokens, for which the group has no blocks.
 type window int
 
 const (
-	later window = iota // its list begins later than that of the first
-	holes               // it has holes
-	atEnd               // later, and all of it belongs to the last piece of what is offered
+	later window = iota // its list begins at a later token than the first group's
+	holes               // its list has holes
+	atEnd               // like later, and all of it belongs to the last segment of an offer
 )
 
-// groupOf is whose layer it is.
+// groupOf returns the group of a layer.
 func (s shape) groupOf(layer uint32) uint32 {
 	if s.second > 0 && layer == layers-1 {
 		return 1
@@ -26,7 +26,7 @@ func (s shape) groupOf(layer uint32) uint32 {
 	return 0
 }
 
-// size is how many tokens a block of the group has.
+// size returns how many tokens a block of the group has.
 func (s shape) size(group uint32) int {
 	if group > 0 {
 		return s.second
@@ -34,7 +34,7 @@ func (s shape) size(group uint32) int {
 	return s.blockSize
 }
 
-// need is how many blocks so many tokens take, in the group that has the most.
+// need returns how many blocks so many tokens need, in the group that needs the most.
 func (s shape) need(tokens int) int {
 	size := s.blockSize
 	if s.second > 0 {
@@ -43,7 +43,7 @@ func (s shape) need(tokens int) int {
 	return (tokens + size - 1) / size
 }
 
-// groups are those of which a rank has layers.
+// groups returns the groups of which the rank has layers.
 func (m *memory) groups() []uint32 {
 	var all []uint32
 	for _, l := range m.part.layers {
@@ -54,10 +54,10 @@ func (m *memory) groups() []uint32 {
 	return all
 }
 
-// place numbers the blocks of all groups.
+// place numbers the blocks of all groups in one sequence.
 func place(group, id uint32) uint32 { return group*numBlocks + id }
 
-// places are the blocks of lists, as far as the rank has their groups.
+// places returns the places of the lists' blocks, for groups that the rank has.
 func (m *memory) places(lists []layout.BlockList) []uint32 {
 	var all []uint32
 	for _, b := range lists {
@@ -70,7 +70,8 @@ func (m *memory) places(lists []layout.BlockList) []uint32 {
 	return all
 }
 
-// blocks lists the tokens from first to stop of a prompt of so many, in all groups that the asker's ranks have.
+// blocks returns the lists of tokens first to stop of a prompt of so many tokens, for all groups that the asker's
+// ranks have.
 func (s *Session) blocks(first, stop, tokens int, ids []uint32, how window) []layout.BlockList {
 	has := func(g uint32) bool {
 		return slices.ContainsFunc(s.ranks(), func(w *Session) bool { return slices.Contains(w.mem.groups(), g) })
@@ -103,7 +104,7 @@ func (s *Session) blocks(first, stop, tokens int, ids []uint32, how window) []la
 	return append(lists, b)
 }
 
-// mirrored are the ids of a second group's blocks: other ones than those that the first group has.
+// mirrored returns the ids of a second group's blocks, which must differ from those that the first group has.
 func mirrored(ids []uint32) []uint32 {
 	out := make([]uint32, len(ids))
 	for i, id := range ids {

@@ -7,7 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// hands notes which items are handed to an end: found for one of another node, moved to one of this, or told to it.
+// hands notes which items an effect hands to an end: found for an end on another node, moved to one on this node, or
+// reported to one.
 func (n *Node) hands(e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.Send:
@@ -37,14 +38,14 @@ func (n *Node) moves(from []transfer.RankLayout, lists []layout.BlockList) {
 	}
 }
 
-// handed: an end on that node may receive it now.
+// handed notes that an end on that node may receive the item now.
 func (t *thing) handed(to *Node) {
 	if t != nil && t.got > 0 && to != t.gotBy {
 		t.elsewhere = true
 	}
 }
 
-// described is the item of a description; nil: only a mad node says such things.
+// described returns the item with that description; nil: there is none, and only a mad node says so.
 func (c *Cluster) described(meta []byte) *thing {
 	if len(meta) != 8 {
 		return nil

@@ -9,32 +9,32 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// Before the machine hears of a session, its daemon has judged who comes: daemon/session, by the roster, which is the same here. What it
-// leaves to the daemon after it is what it had said to clients when it went.
+// Before the machine hears of a session, daemon/session has judged the client by the roster. Here the same roster is
+// asked. What a daemon leaves to the next one is what it had told clients when it went.
 
-// patience is how long a daemon awaits who had sessions with the one before.
+// patience is how long a daemon awaits the sessions of the daemon before.
 const patience = 2 * second
 
-// Lapse is what daemons get wrong of who comes to them, and of what they are told to change.
+// Lapse is a mistake that daemons make about who comes to them, or about a configuration that they read again.
 type Lapse int
 
 const (
-	Older     Lapse = iota + 1 // instances that were replaced are let in
-	Left                       // ranks that have left are not known any more
-	Changes                    // that a rank is another than it was is not known any more
-	Pretender                  // a rank that is another is taken for the one that was there
-	Squatter                   // one that stood still takes the place of who came for it and is awaited
-	Fresh                      // what was submitted while there was none is about the ranks that have come by the time that it is sent
-	Behind                     // what was written before another rank came, and is read after it, is about that one
-	Reread                     // a configuration that is read again changes what needs a restart
+	Older     Lapse = iota + 1 // replaced instances are let in
+	Left                       // ranks that have left are forgotten
+	Changes                    // it is forgotten that a rank was replaced
+	Pretender                  // a process that replaced a rank is taken for the one before
+	Squatter                   // a process that stood still gets its place, though the one that replaced it is awaited
+	Fresh                      // what was submitted without a daemon is taken to be about the ranks that are there when it is sent
+	Behind                     // what was written before a rank was replaced, and is read after, is taken to be about the new process
+	Reread                     // reading the configuration again changes what needs a restart
 )
 
 var (
 	errBusy  = errors.New("the rank has a session already")
-	noSecret = strings.Repeat("0", 64) // its hash
+	noSecret = strings.Repeat("0", 64) // the hash of the zero Proof
 )
 
-// Submitted is what the roster asks.
+// Submitted implements roster.Client.
 func (s *Session) Submitted() bool { return s.asked || len(s.ring) > 0 }
 
 func (s *Session) engine() roster.Engine { return roster.Engine{Name: s.eng.name, Owner: owner} }
@@ -53,7 +53,7 @@ func (s *Session) opened() transfer.SessionOpened {
 	return ev
 }
 
-// admit judges a client that was that session before, 0: none. It returns what the machine is told.
+// admit judges a client whose session was was before; 0: it had none. It returns what the machine is told.
 func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened, error) {
 	ev := s.opened()
 	if s.role == transfer.Endpoint {
@@ -76,7 +76,7 @@ func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened
 	k := n.roster.Put(entry, s, roster.Return{ID: was}, n.lives.Past(s.engine()))
 	n.roster.Another(&entry, k) // nobody submits anything before the machine hears of it
 
-	ev.Had, ev.Resumed, ev.Changed = k.Had, k.Resumed || n.await > 0, k.Changed // scripts have those come back who are awaited
+	ev.Had, ev.Resumed, ev.Changed = k.Had, k.Resumed || n.await > 0, k.Changed // in scripts, those come back who are awaited
 	switch n.c.opts.Lapse {
 	case Left:
 		ev.Had = nil
@@ -88,7 +88,7 @@ func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened
 	return ev, nil
 }
 
-// enter opens a session that is new.
+// enter opens a new session.
 func (s *Session) enter() {
 	ev, err := s.node.admit(s, 0)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Session) enter() {
 	s.begin(ev)
 }
 
-// begin tells the machine of a session, and of its layout.
+// begin tells the machine of a session and of its layout.
 func (s *Session) begin(ev transfer.SessionOpened) {
 	n := s.node
 	s.asked, s.tries = false, 0
@@ -115,7 +115,7 @@ func (s *Session) begin(ev transfer.SessionOpened) {
 	}
 }
 
-// gone is for a session that is over. again: its client lost its connection alone, and comes back.
+// gone is called when a session is over. again: its client lost only its connection, and comes back.
 func (n *Node) gone(s *Session, again bool) {
 	if s.role != transfer.Endpoint {
 		n.roster.Leave(s.id, again)
@@ -125,7 +125,7 @@ func (n *Node) gone(s *Session, again bool) {
 	}
 }
 
-// awaits begins to wait for who had sessions with the daemon before.
+// awaits begins to wait for the sessions of the daemon before.
 func (n *Node) awaits() {
 	if len(n.roster.Away()) == 0 {
 		return

@@ -7,10 +7,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// A watch renews an offer's lease and a drop counts as a take of it, at once, for who has the token; a watch is not done before there is
-// an offer. The daemon that has the key is looked at before and after the step in which it is asked.
+// For a client with the right token a watch renews an offer's lease, and a drop counts as a take of it, both at once.
+// A watch is not done before there is an offer. To check this, the daemon that has the key is looked at before and
+// after the step in which it is asked.
 
-// question is the watch or drop that an event brings to the daemon that has the key; nil: none.
+// question returns the watch or drop that an event brings to the daemon that has the key; nil: none.
 func (n *Node) question(ev transfer.Event) *transfer.MsgKey {
 	switch ev := ev.(type) {
 	case transfer.PeerMsg:
@@ -32,7 +33,7 @@ func (n *Node) question(ev transfer.Event) *transfer.MsgKey {
 	return nil
 }
 
-// hear notes the answer, as it is sent or said, that a commit record is acknowledged, and to whom items are handed.
+// hear notes the answer to a watch or drop, the acknowledgement of a commit record, and to whom items are handed.
 func (n *Node) hear(e transfer.Effect) {
 	if c, ok := e.(*transfer.Complete); ok {
 		e = *c
@@ -53,7 +54,7 @@ func (n *Node) hear(e transfer.Effect) {
 	}
 }
 
-// ask takes the step in which the daemon is asked, and looks what it does.
+// ask takes the step in which the daemon is asked, and checks what it does.
 func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	c, key := n.c, string(k.Key)
 	i := slices.IndexFunc(c.requests, func(q *Request) bool { return q.key == key })
@@ -63,7 +64,7 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	}
 	q := c.requests[i]
 	if !c.fixed {
-		n.take(transfer.Progress{}) // nothing, but the machine looks at its clock
+		n.take(transfer.Progress{}) // changes nothing, but the machine looks at its clock
 	}
 	before, was := offersOf(n)[key]
 	n.answer = nil
@@ -97,7 +98,7 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	}
 }
 
-// checkEarly: a drop that came before the offer counts as soon as there is one.
+// checkEarly checks that a drop that came before the offer counts as soon as there is one.
 func (o *Op) checkEarly() {
 	q, n := o.req, o.sess.node
 	if o.kind != "offer" || q.early != n.life || q.gens > 0 {

@@ -2,14 +2,16 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// Nothing stands for ever: an offer in which nobody is interested ends with its lease, and RELEASED comes soon after its fence.
+// Nothing stays for ever: an offer in which nobody is interested ends with its lease, and RELEASED comes soon after
+// its fence.
 
 const (
-	echoes = 5 * second // how long who lost interest is heard of: a slow copy of a late repetition of a take has the time that the take had
-	fences = 1500 * ms  // one that fails, and one after it
+	echoes = 5 * second // how long signs of a lost interest may still arrive: a late copy of a take has all of the take's time again
+	fences = 1500 * ms  // a fence that fails, and the one after it
 )
 
-// noteInterest is called whenever a daemon is given the operation. It notes how long that keeps its request's offer alive.
+// noteInterest is called whenever a daemon is given the operation. It notes until when that keeps its request's offer
+// alive.
 func (o *Op) noteInterest() {
 	c, q, until := o.c, o.req, o.c.now
 	switch in := o.in.(type) {
@@ -24,7 +26,7 @@ func (o *Op) noteInterest() {
 	case *transfer.TakeOp:
 		until += in.Timeout
 	case *transfer.WatchOp:
-		until += 2 * in.Timeout // it may be answered late, and counts from then on
+		until += 2 * in.Timeout // it may be answered late, and its time counts from then on
 	default:
 		return
 	}
@@ -33,11 +35,11 @@ func (o *Op) noteInterest() {
 	}
 }
 
-// checkLease: an offer that stands has had a sign of interest.
+// checkLease checks that an offer that stands has had a sign of interest.
 func (o *Op) checkLease() {
 	c, s := o.c, o.sess
 	if o.ends[s] != nil || !s.open || s.away || s.ousted || !s.node.up || o.exposed() {
-		return // it ended, or comes again with the next daemon
+		return // it has ended, or comes again with the next daemon
 	}
 	over := o.req.interest + o.in.(*transfer.OfferOp).Lease + echoes
 	if c.now < over {
@@ -47,7 +49,8 @@ func (o *Op) checkLease() {
 	c.fail("op %d (offer of %s): it stands, and nobody has been interested in it for longer than its lease", o.tag, o.about())
 }
 
-// checkReleased looks whether a session that was promised RELEASED got it. Answers about items wait until a client collects others.
+// checkReleased checks that a session that was promised RELEASED gets it. Ends that collect late are left out:
+// completions about items wait until a client collects others.
 func (o *Op) checkReleased(s *Session) {
 	if !o.c.fixed && (s.role != transfer.Endpoint || !s.lazy) {
 		o.c.after(fences, func() {

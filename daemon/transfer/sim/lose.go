@@ -2,7 +2,7 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// What libkvpipe does of itself when its daemon goes, and as long as there is none.
+// What libkvpipe does by itself when its daemon goes, and while there is none.
 
 // lose: the daemon is gone. The client lives, and waits for the next one.
 func (s *Session) lose() {
@@ -23,7 +23,8 @@ func (s *Session) lose() {
 	}
 }
 
-// keep: there is no daemon. The next one is sent it, if that comes in time; a cancel has its effect at once.
+// keep: the operation is submitted while there is no daemon. It is sent to the next one if that comes in time; a
+// cancel has its effect at once.
 func (o *Op) keep() {
 	o.kept = true
 	if o.kind == "small" {
@@ -39,7 +40,7 @@ func (o *Op) keep() {
 	}
 }
 
-// lapse ends it when its time is over, if there is no daemon then.
+// lapse ends the operation when its time is over, if there is no daemon then.
 func (o *Op) lapse() {
 	o.c.after(max(o.left(), 0), func() {
 		if o.sess.away && o.ends[o.sess] == nil {
@@ -49,7 +50,7 @@ func (o *Op) lapse() {
 	})
 }
 
-// loseSmall returns what it cancels.
+// loseSmall ends a cancel or withdrawal, and returns the operation that it cancels.
 func (o *Op) loseSmall() *Op {
 	target := uint64(0)
 	switch in := o.in.(type) {
@@ -86,7 +87,7 @@ func (o *Op) lose() {
 	}
 }
 
-// releaseAll: a daemon that is gone touches no memory, so whoever waits for RELEASED is told.
+// releaseAll: a daemon that is gone touches no memory, so every session that waits for RELEASED is told.
 func (o *Op) releaseAll() {
 	for _, r := range o.concerned {
 		if u := o.ends[r]; u != nil && !u.released && r.open {
@@ -95,10 +96,10 @@ func (o *Op) releaseAll() {
 	}
 }
 
-// left is how much of its time an operation has.
+// left returns how much of its time an operation has left.
 func (o *Op) left() transfer.Time { return o.limit - o.c.bound() - o.c.now }
 
-// tell is what the library says by itself.
+// tell completes the operation as the library does by itself.
 func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
 	o.told(o.sess, transfer.Complete{Status: status, Reason: reason, Text: "said by the library"})
 }

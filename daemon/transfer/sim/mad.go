@@ -7,28 +7,31 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// A node with a good certificate may be mad. Its machine is one like the others, with engines that want something, so that it gets far; but
-// of what that says some is changed on its way, some withheld, and between it come messages that are replayed, turned from others or made up,
-// slices that nobody asked for, and words of a channel that is over. All of it is well formed: what is not ends the channel, and comes to no
-// machine. It knows what it was told, and the names, but not the tokens, of what others have among them.
+// A node with a good certificate may be mad. Its machine is like the others, with engines that take and offer, so
+// that its lies get far. Some of what its machine says is changed on its way, and some is withheld. In between come
+// messages that are replayed, twisted or made up, slices that nobody asked for, and messages of a channel that is
+// over. All of them are well formed: a malformed one ends the channel and reaches no machine. The node knows what it
+// was told. Of what others have among them it knows the names, but not the tokens.
 //
-// What others take from it may be any bytes, and what it shares with others it may count as taken, or as not. All else holds as ever, at its own
-// machine, too, to which its peers' answers make no sense: memory is written as granted and until RELEASED, all operations end in time, and
-// nothing is left of it in the end. Of what others have among them they hear nothing that it says.
+// What others take from it may be any bytes, and what it shares with others it may report as taken or not, as it
+// likes. Everything else holds as ever, also at its own machine, to which its peers' answers make no sense: memory is
+// written as granted and until RELEASED, all operations end in time, and nothing is left of them in the end. Nothing
+// that it says reaches what others have among them.
 
-// madness is what a node does that is mad.
+// madness is what a mad node does.
 type madness struct {
 	c       *Cluster
 	n       *Node
 	all     *forger            // what it has heard and said
-	with    map[string]*forger // and from and to whom
-	lies    int                // percent of what its machine says that is changed
-	silence int                // percent that is not said
-	pause   transfer.Time      // for about as long it says nothing that nobody asked for
-	strange int                // messages that no machine meant
+	with    map[string]*forger // the same, by peer
+	lies    int                // percent of its machine's messages that are changed
+	silence int                // percent that are not sent
+	pause   transfer.Time      // about how long it waits between things that nobody asked for
+	strange int                // messages that no machine sent
 }
 
-// goMad makes one of the nodes mad. What peers ask for ends soon in these seeds, or the end of a run would have to be waited for.
+// goMad makes one of the nodes mad, but not the first. What peers ask for ends soon in these seeds, or the end of a
+// run would have to wait for it.
 func (c *Cluster) goMad() {
 	r := &c.rng
 	n := pick(r, c.nodes[1:])
@@ -38,7 +41,7 @@ func (c *Cluster) goMad() {
 	c.after(second, c.mad.ramble)
 }
 
-// mood is how it is for a while: it may be honest, mute, or full of lies.
+// mood sets how the node behaves for a while: it may be honest, mute, or full of lies.
 func (d *madness) mood() {
 	r := &d.c.rng
 	if d.c.calm {
@@ -72,13 +75,13 @@ func (n *Node) say(e transfer.Send) {
 			net.send(n, e.Node, e.Epoch, msg)
 		}
 		if r.hit(60) {
-			return // else the truth comes, too
+			return // otherwise the truth is sent, too
 		}
 	}
 	net.send(n, e.Node, e.Epoch, e.Msg)
 }
 
-// knows is what it has heard from and said to a peer.
+// knows returns what it has heard from a peer and said to it.
 func (d *madness) knows(peer string) *forger {
 	if d.with[peer] == nil {
 		d.with[peer] = newForger(d.c, d.all)
@@ -86,7 +89,7 @@ func (d *madness) knows(peer string) *forger {
 	return d.with[peer]
 }
 
-// ramble does something that nobody asked for, and comes again.
+// ramble does something that nobody asked for, again and again.
 func (d *madness) ramble() {
 	c, r := d.c, &d.c.rng
 	if c.calm {
@@ -109,7 +112,7 @@ func (d *madness) ramble() {
 	c.after(r.span(d.pause/2, 2*d.pause), d.ramble)
 }
 
-// speak says something again, something like it, or something new.
+// speak sends an old message again, something like it, or something new.
 func (d *madness) speak(to *Node, epoch uint64) {
 	f, r := d.knows(to.name), &d.c.rng
 	msg := f.again()
@@ -122,7 +125,7 @@ func (d *madness) speak(to *Node, epoch uint64) {
 	case r.hit(60):
 		msg = f.twist(msg)
 	}
-	_, asks := msg.(*transfer.MsgKey) // whoever asks over a channel that is over has no answer
+	_, asks := msg.(*transfer.MsgKey) // a question over a channel that is over gets no answer
 	switch {
 	case msg == nil:
 	case r.hit(5) && !asks:
@@ -132,7 +135,8 @@ func (d *madness) speak(to *Node, epoch uint64) {
 	}
 }
 
-// throw lands a slice that nobody sent, in so far as the other end's transport lets it: that knows where slices lie, and how long they are.
+// throw lands a slice that nobody sent, as far as the other end's transport lets it: that knows where slices lie and
+// how long they are.
 func (d *madness) throw(to *Node, epoch uint64) {
 	r := &d.c.rng
 	var ids []transfer.Leg
@@ -156,7 +160,8 @@ func (d *madness) throw(to *Node, epoch uint64) {
 	f.land(d.n.name, to)
 }
 
-// over ends the madness: its channels break, or the daemon does, or it says nothing for so long that all deadlines are over, and then they break.
+// over ends the madness: its channels break, or its daemon crashes, or it says nothing until all deadlines are over
+// and then its channels break.
 func (d *madness) over() {
 	r := &d.c.rng
 	d.silence = 0
@@ -175,10 +180,11 @@ func (d *madness) over() {
 	}
 }
 
-// oblivion is by when all has ended that was asked of a daemon: gets wait longest, and then their takes, and then for a word about these.
+// oblivion is the time after which everything has ended that was asked of a daemon. Longest is a get, then its take,
+// and then the wait for word about that.
 const oblivion = 50 * second
 
-// forgotten checks that others keep nothing for a node that they have not heard of for long, but which ends it has.
+// forgotten checks that the others keep nothing for a node that has long been silent, except which ends it has.
 func (d *madness) forgotten() {
 	for _, n := range d.c.nodes {
 		if n == d.n || !n.up {

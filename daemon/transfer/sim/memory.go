@@ -14,7 +14,7 @@ const (
 	region     = layout.RegionID(1)
 )
 
-// shape is how an engine lays its cache out.
+// shape is how an engine lays out its cache.
 type shape struct {
 	sched     bool   // a scheduler's session offers and takes; else every worker does
 	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers, "ppp" three
@@ -71,7 +71,7 @@ type memory struct {
 	shape  shape
 	part   part
 	bytes  []byte
-	starts []int // of the layers, and the end
+	starts []int // offset of each layer, and the end
 	layout *layout.Layout
 }
 
@@ -103,7 +103,7 @@ func newMemory(s shape, rank int) *memory {
 
 func (m *memory) blockBytes(group uint32) int { return m.shape.size(group) * m.part.heads * cell }
 
-// blockAt says to which block a byte belongs.
+// blockAt returns the block that a byte belongs to, as a place.
 func (m *memory) blockAt(off int) uint32 {
 	i := 0
 	for m.starts[i+1] <= off {
@@ -125,12 +125,12 @@ func (m *memory) at(layer int, block uint32, slot, head int) []byte {
 	return m.bytes[off : off+cell]
 }
 
-// pattern is what belongs into a cell: nobody else's cell has it.
+// pattern is the content of a cell. No other cell has the same.
 func pattern(req, gen int, layer uint32, token, head int) uint64 {
 	return mix(mix(uint64(req)<<8|uint64(gen))^uint64(layer)<<40^uint64(token)<<8^uint64(head)) | 1
 }
 
-// write puts a request's content into the layers from first to last (ordinals) of a list's blocks.
+// write puts a request's content into the blocks of a list, in the layers from first to before last (ordinals).
 func (m *memory) write(req, gen int, b layout.BlockList, first, last int) {
 	m.each(b, first, last, func(layer uint32, token, head int, c []byte) bool {
 		binary.LittleEndian.PutUint64(c, pattern(req, gen, layer, token, head))
@@ -138,7 +138,7 @@ func (m *memory) write(req, gen int, b layout.BlockList, first, last int) {
 	})
 }
 
-// each visits the cells of a list.
+// each visits the cells of a list, until visit returns false.
 func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint32, token, head int, c []byte) bool) {
 	bs := m.shape.size(b.Group)
 	for t := int(b.FirstToken); t < int(b.FirstToken+b.NTokens); t++ {
@@ -159,7 +159,7 @@ func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint
 	}
 }
 
-// spoil fills blocks with what no request has, as their next user would.
+// spoil fills blocks with something that no request has, as their next user would.
 func (m *memory) spoil(places []uint32, with uint64) {
 	for _, at := range places {
 		for l, layer := range m.part.layers {

@@ -14,8 +14,8 @@ type network struct {
 	channels map[[2]string]*channel
 	cut      map[[2]string]bool
 	deaf     map[[2]string]bool          // from, to: messages are lost, the channel lives
-	lost     map[[2]string]transfer.Time // from, to: since when the one knows of no channel to the other
-	outlast  map[[2]string]transfer.Time // from, to: until when that was longer than it waits for the word about an item
+	lost     map[[2]string]transfer.Time // from, to: since when from knows of no channel to the other
+	outlast  map[[2]string]transfer.Time // from, to: the last time at which from had given up waiting for the other's word about an item
 }
 
 type channel struct {
@@ -69,7 +69,7 @@ func (w *network) open(from, to *Node, hint string) {
 	w.come(from, to.name, ch.epoch, []string{hint})
 }
 
-// come tells a side that the channel is there, unless a newer one is.
+// come tells a side that the channel is there, unless the side knows of a newer one.
 func (w *network) come(n *Node, peer string, epoch uint64, hints []string) {
 	if n.views[peer] > epoch {
 		return
@@ -110,7 +110,8 @@ func (w *network) leave(n *Node, peer string, epoch uint64) {
 	}
 }
 
-// outlasts is until when a node had given up waiting for another's word about an item; 0: it never had.
+// outlasts returns the last time at which a node had given up waiting for another's word about an item; 0: it never
+// had.
 func (w *network) outlasts(from, to string) transfer.Time {
 	way := [2]string{from, to}
 	if since, lost := w.lost[way]; lost && w.c.now-since >= 2*w.c.cfg.Linger {
@@ -177,7 +178,7 @@ func (w *network) arrive(from, to string, epoch uint64, msg transfer.Msg) {
 	}
 }
 
-// asks: that message begins something where it arrives.
+// asks says whether a message begins something where it arrives.
 func asks(msg transfer.Msg) bool {
 	switch msg.(type) {
 	case *transfer.MsgTake, *transfer.MsgSeek:
@@ -186,7 +187,7 @@ func asks(msg transfer.Msg) bool {
 	return false
 }
 
-// clone is what a wire does: both ends have their own.
+// clone copies a message, as a wire does: each end has its own.
 func clone(msg transfer.Msg) transfer.Msg {
 	switch m := msg.(type) {
 	case *transfer.MsgTake:

@@ -8,16 +8,17 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// Node is a machine and what its daemon is to it: driver, transports, channels, sessions. A crash replaces all of it.
+// Node is a machine and what a daemon puts around it: driver, transports, channels, sessions. A crash replaces all of
+// it.
 type Node struct {
 	c        *Cluster
 	name     string
 	m        *transfer.Machine
 	cfg      transfer.Config
 	orphans  transfer.Time // the longest OrphanLease that it ever had
-	reloaded bool          // its limits are not those any more with which it began
+	reloaded bool          // its limits are no longer those with which it began
 	up       bool
-	life     int // counts crashes: what was planned for an earlier life does not happen
+	life     int // counts starts and crashes: what was planned in an earlier life does not happen
 	timer    int
 	legs     map[transfer.Leg]*leg
 	sessions map[transfer.SessionID]*Session
@@ -26,15 +27,15 @@ type Node struct {
 	lastID   transfer.SessionID
 	answer   *transfer.Cause // to the last watch or drop that the daemon was asked for
 	acked    transfer.XferID // the last commit record that the daemon acknowledged
-	records  map[brood]tally // those that came, by what was offered
-	before   bool            // its daemon is of the version before, as far as that matters here
-	await    transfer.Time   // how long the daemon after the next crash waits for engines, which do not come by themselves
+	records  map[brood]tally // commit records that came, by what was offered
+	before   bool            // its daemon is one version older, as far as that matters here
+	await    transfer.Time   // scripts: how long the daemon after the next crash awaits engines, which do not come back by themselves
 	roster   *roster.Roster
 	lives    *roster.Lives[*Session]
-	draining bool       // its daemon takes nobody back
+	draining bool       // its daemon takes no session back
 	mad      *madness   // nil: it is not
-	opening  *Session   // that the machine is being told of
-	away     []*Session // that wait for the next daemon, in the order in which they came to theirs
+	opening  *Session   // the session that the machine is being told of
+	away     []*Session // sessions that wait for the next daemon, in the order in which they came to theirs
 }
 
 // AddNode makes a node whose daemon runs.
@@ -90,12 +91,12 @@ func (n *Node) step(ev transfer.Event) {
 	n.acked = 0
 	o := n.recorded(ev)
 	n.take(ev)
-	if o != nil && n.acked == o.leg { // else it is said again
+	if o != nil && n.acked == o.leg { // otherwise it is sent again
 		n.record(o)
 	}
 }
 
-// take does what the machine makes of the event.
+// take gives the machine an event and executes the effects.
 func (n *Node) take(ev transfer.Event) {
 	c := n.c
 	c.steps++
@@ -180,7 +181,7 @@ func (n *Node) arm(at transfer.Time) {
 	})
 }
 
-// session finds a session that the machine speaks of; one that was drained must not be spoken of any more.
+// session finds a session that the machine speaks of, which must not be one that was drained.
 func (n *Node) session(id transfer.SessionID) *Session {
 	s := n.sessions[id]
 	if s == nil {
@@ -190,10 +191,11 @@ func (n *Node) session(id transfer.SessionID) *Session {
 	return s
 }
 
-// stop ends the daemon in order: it begins nothing any more, answers nothing that it leaves to the next one, and goes soon.
+// stop ends the daemon in good order: it begins nothing more, does not answer what it leaves to the next one, and
+// goes soon.
 func (n *Node) stop() { n.drain(transfer.Drain{Stop: true}, n.c.bound()) }
 
-// drain is told to the daemon, which goes within that time.
+// drain tells the daemon to drain. It goes within that time.
 func (n *Node) drain(how transfer.Drain, within transfer.Time) {
 	r := n.c.rng
 	n.draining = true
@@ -226,7 +228,7 @@ func (n *Node) crash(down transfer.Time) {
 			s.daemonGone()
 		}
 	}
-	for _, o := range c.ops { // also what outlives who asked for it
+	for _, o := range c.ops { // also those whose asker is gone
 		if loyal[o.sess.eng] && o.sess.node == n && !o.sess.open {
 			o.releaseAll()
 			o.vanish()
@@ -272,7 +274,7 @@ func (n *Node) crash(down transfer.Time) {
 	})
 }
 
-// awaited is what the state file of a script's daemon would have.
+// awaited is what the state file of a script's daemon would say.
 func (n *Node) awaited() transfer.Awaited {
 	ev := transfer.Awaited{For: n.await}
 	for _, e := range n.engines {

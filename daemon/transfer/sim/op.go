@@ -24,7 +24,7 @@ type Op struct {
 	layered   bool
 	conflict  bool                 // its blocks are in use: it has to be refused
 	holder    string               // by what
-	wrong     string               // what is, for which it has to fail
+	wrong     string               // what is wrong with it, so that it must fail; "": nothing
 	given     bool                 // the machine has it
 	kept      bool                 // it was submitted when there was no daemon
 	granted   bool                 // bytes of it may have landed
@@ -33,22 +33,22 @@ type Op struct {
 	undone    bool                 // its cancel was under way when the daemon went
 	local     bool                 // the library ended it: no daemon knows it, so no rank hears of it
 	notice    bool                 // the ranks have to hear from the next daemon that it failed
-	noticed   uint64               // user data of that
-	heard     bool                 // the next daemon has answered it
+	noticed   uint64               // user data of what tells them so
+	heard     bool                 // the next daemon has answered that
 	limit     transfer.Time        // its terminal completion has to come before that; 0: none
 	timeout   transfer.Time
 	ends      map[*Session]*outcome
-	leg       transfer.XferID // of the first byte that landed
+	leg       transfer.XferID // transfer of the first byte that landed
 	freed     bool
-	withdrawn bool                 // was asked for
-	segs      [][]layout.BlockList // of an offer
-	instance  int                  // of the engine
+	withdrawn bool                 // its withdrawal was submitted
+	segs      [][]layout.BlockList // an offer's segments
+	instance  int                  // the engine's
 	part      int
 	parts     int
 	attempt   int
 	onEnd     func(transfer.Complete)
-	pipe      *conduit // of whose end it is; nil: of none
-	item      *thing   // that it puts
+	pipe      *conduit // the pipe or lookup buffer of its end; nil: none
+	item      *thing   // the item that it puts
 }
 
 // outcome is what one session was told.
@@ -79,7 +79,7 @@ func (c *Cluster) newOp(kind string, s *Session, ranks []*Session) *Op {
 // bound is how much later than its deadline an operation may end.
 func (c *Cluster) bound() transfer.Time { return c.cfg.FenceGrace + 2*ms }
 
-// complete is a completion as it comes out of a session's ring.
+// complete handles a completion as it comes out of a session's ring.
 func (s *Session) complete(e transfer.Complete) {
 	c := s.node.c
 	o := c.byTag[e.Tag]
@@ -94,7 +94,7 @@ func (s *Session) complete(e transfer.Complete) {
 		s.credits--
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
-		lower := e.Reason == transfer.Quota && s.node.reloaded // limits may be
+		lower := e.Reason == transfer.Quota && s.node.reloaded // limits may be lower now
 		if e.Status == transfer.Failed && !lower && s.quiet[e.UserData] && running(o) {
 			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 		}
@@ -119,7 +119,7 @@ func (s *Session) complete(e transfer.Complete) {
 	o.told(s, e)
 }
 
-// collect returns credits in bulk, as a client that polls now and then.
+// collect returns the completion's credit a little later, as a client that polls now and then.
 func (s *Session) collect() {
 	c := s.node.c
 	d := c.delay()
@@ -171,7 +171,7 @@ func (o *Op) told(s *Session, e transfer.Complete) {
 // terminal checks what an operation's end claims.
 func (o *Op) terminal(s *Session, e transfer.Complete) {
 	c := o.c
-	// Answers for which no room was reserved wait until a client collects others.
+	// Completions for which no room was reserved wait until a client collects others.
 	waits := s.lazy && (o.kind == "small" || e.Status == transfer.Failed || o.local)
 	if o.limit > 0 && c.now > o.limit && !waits && o.noticed == 0 {
 		c.fail("op %d (%s): ended %v late", o.tag, o.kind, c.now-o.limit)
@@ -202,7 +202,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		o.checkBytes(0, layers, nil)
 		o.took()
 	case e.Status == transfer.WasCancelled && strings.Contains(e.Text, "before it began"):
-		o.local = true // as without a daemon: to its ranks it never was
+		o.local = true // as without a daemon: its ranks never hear of it
 	case o.kind == "take" && strings.Contains(e.Text, "is being taken by"):
 		o.turnedAway(e.Text)
 	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && strings.Contains(e.Text, "lacks some of the blocks"):
@@ -223,7 +223,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	}
 }
 
-// checkRanks: what is done is done in all ranks that it was for.
+// checkRanks checks that what is done is done in all ranks that it was for.
 func (o *Op) checkRanks() {
 	for _, s := range o.ranksOf() {
 		if s.drained || s.away {
@@ -232,7 +232,7 @@ func (o *Op) checkRanks() {
 	}
 }
 
-// checkBytes compares the destination with what its request must have there: all of one offer's making.
+// checkBytes compares the destination with the request's pattern. All bytes must be of the same offer.
 func (o *Op) checkBytes(first, last int, failed []layout.Run) {
 	c, gen := o.c, -1
 	if o.madeUp() {
@@ -291,13 +291,13 @@ func (o *Op) ranksOf() []*Session {
 	return o.concerned[:1]
 }
 
-// over is true once a session was told that the memory is its own.
+// over is true once a session was told that its memory is its own again.
 func (o *Op) over(s *Session) bool {
 	u := o.ends[s]
 	return u != nil && u.released
 }
 
-// settled is true once every session that lives was told that the memory is its own.
+// settled is true once every live session was told that its memory is its own again.
 func (o *Op) settled() bool {
 	told := false
 	for _, s := range o.concerned {
@@ -322,13 +322,13 @@ func (o *Op) settled() bool {
 	return true
 }
 
-// refused: only the asker was told, and that it failed.
+// refused says whether only the asker was told of the end, and that it failed.
 func (o *Op) refused() bool {
 	u := o.ends[o.sess]
 	return u != nil && o.local || u != nil && u.status == transfer.Failed && !u.more && len(o.ends) == 1 && (!o.notice && o.noticed == 0 || o.sess.lazy)
 }
 
-// free gives the blocks back to their allocator, and their next user spoils them.
+// free gives the blocks back to their allocator. Their next user spoils them.
 func (o *Op) free() {
 	if o.freed {
 		return
@@ -390,8 +390,8 @@ func (s *Session) layerReady(e transfer.LayerReady) {
 	o.checkBytes(0, int(ready[e.Ready-1])+1, nil)
 }
 
-// layersOf are the layers that are counted for a take, ascending: a worker counts those of the groups that it names, a scheduler all that its
-// ranks have.
+// layersOf returns the layers that are counted for a take, ascending: for a worker those of the groups that it names,
+// for a scheduler all that its ranks have.
 func (o *Op) layersOf() []uint32 {
 	var all []uint32
 	for _, s := range o.ranksOf() {
@@ -406,7 +406,7 @@ func (o *Op) layersOf() []uint32 {
 	return slices.Compact(all)
 }
 
-// checkFailed: what a take is said to lack the offer lacks.
+// checkFailed checks that the offer lacks the blocks that the take is said to lack.
 func (o *Op) checkFailed(failed []layout.Run) {
 	if o.exposed() || o.madeUp() {
 		return
@@ -422,7 +422,7 @@ func (o *Op) checkFailed(failed []layout.Run) {
 	}
 }
 
-// holes are the blocks with tokens of the take that the offer lacks.
+// holes returns the take's blocks with tokens that the offer lacks.
 func (o *Op) holes() []layout.Run {
 	var out []layout.Run
 	for _, b := range o.lists {

@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// quiet is true when nothing is left that has to end.
+// quiet is true once nothing is left that has to end.
 func (c *Cluster) quiet() bool {
 	for _, o := range c.ops {
 		if o.given && !o.freed && (o.kind != "small" || c.opts.Ends) && o.hopes() { // ends have many items, whose completions come first
@@ -40,9 +40,9 @@ func (c *Cluster) quiet() bool {
 	return true
 }
 
-// inUse says whether a session still uses anything of what is limited.
+// inUse says whether a session still uses anything that is limited.
 func inUse(x transfer.SessionInfo) bool {
-	return slices.ContainsFunc(x.Quotas, func(q transfer.QuotaInfo) bool { return q.Used > 0 && q.Key != "limits.pipes" }) // that one is of the whole engine
+	return slices.ContainsFunc(x.Quotas, func(q transfer.QuotaInfo) bool { return q.Used > 0 && q.Key != "limits.pipes" }) // that is the whole engine's
 }
 
 // hopes is true while a session that lives may still be told something.
@@ -63,7 +63,7 @@ func (c *Cluster) checkEnd() {
 		}
 	}
 	for _, n := range c.nodes {
-		for _, x := range n.m.PeerUses() { // what is counted for ever leaves no room one day
+		for _, x := range n.m.PeerUses() { // what stays counted for ever leaves no room one day
 			c.fail("node %s: nothing is under way, and of what a peer may make it keep this is used: %+v", n.name, x)
 		}
 		s := n.m.Snapshot()
@@ -100,7 +100,7 @@ func (c *Cluster) checkEnd() {
 func (c *Cluster) checkEnded(o *Op) {
 	refused := o.refused()
 	for _, s := range o.concerned {
-		if !s.open || s.away && s.heir != nil { // who has its place is there, and it still asks for that
+		if !s.open || s.away && s.heir != nil { // its successor is there, and it itself still asks for its place
 			continue
 		}
 		switch u := o.ends[s]; {

@@ -27,7 +27,7 @@ func (s *Session) end() {
 	before, succeeded := offersOf(n), s.succeeded()
 	var mine []*Op
 	for _, o := range c.ops {
-		if s.offers(o) && o.solid() && !s.lazy { // who collects late may not have heard yet that it was refused
+		if s.offers(o) && o.solid() && !s.lazy { // a client that collects late may not have heard yet that it was refused
 			mine = append(mine, o)
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Session) connected() bool {
 	return slices.ContainsFunc(s.node.m.Snapshot().Sessions, func(x transfer.SessionInfo) bool { return x.Session == s.id && !x.Closing })
 }
 
-// left is what must be left of an offer's lease after a death: a second one changes nothing.
+// left returns what must be left of an offer's lease after a death. A second death changes nothing.
 func (n *Node) left(was transfer.OfferInfo) transfer.Time {
 	if was.State == "orphaned" {
 		return was.Lease
@@ -81,7 +81,7 @@ func (n *Node) left(was transfer.OfferInfo) transfer.Time {
 	return min(was.Lease, n.cfg.OrphanLease)
 }
 
-// await looks some time later whether what outlives the session can still be taken, as it must until its lease is over.
+// await checks some time later that what outlives the session can still be taken, as it must until its lease is over.
 func (s *Session) await(o *Op, lease transfer.Time) {
 	n, c, gens := s.node, s.eng.c, o.req.gens
 	if c.fixed || lease < 2 {
@@ -94,7 +94,7 @@ func (s *Session) await(o *Op, lease transfer.Time) {
 	})
 }
 
-// standing says whether nothing has happened by which the request's offer ends, but the death of who had written it.
+// standing says whether nothing has happened that ends the request's offer, except for the death of who wrote it.
 func (r *Request) standing() bool {
 	if r.drops > 0 || r.exposed() {
 		return false
@@ -111,8 +111,8 @@ func (r *Request) standing() bool {
 			case o.kind == "offer" && (o.ends[s] != nil || s.ousted || s.sleepy || !s.open && !s.killed):
 				return false
 			case o.kind == "offer" && s.killed && s.mem != nil && !s.wrote(o):
-				return false // it died later, and earlier than its model was done
-			case o.kind == "take" && !s.open: // how it ended was told to nobody
+				return false // it died later, and before its model was done
+			case o.kind == "take" && !s.open: // nobody was told how it ended
 				return false
 			}
 		}
@@ -128,7 +128,7 @@ func offersOf(n *Node) map[string]transfer.OfferInfo {
 	return all
 }
 
-// offers says whether the operation is an offer that concerns the session and runs, as far as its clients know.
+// offers says whether the operation is an offer that concerns the session and still runs, as far as its clients know.
 func (s *Session) offers(o *Op) bool {
 	if o.kind != "offer" || !o.given || o.freed || o.refused() || o.ends[s] != nil {
 		return false
@@ -141,14 +141,15 @@ func (s *Session) offers(o *Op) bool {
 	return false
 }
 
-// solid says whether every rank has a block of every segment of an offer, so that its bytes tell whether it was written.
+// solid says whether every rank has a block of every segment of an offer, so that its bytes show whether it was
+// written.
 func (o *Op) solid() bool {
 	return !slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
 		return slices.ContainsFunc(o.segs, func(blocks []layout.BlockList) bool { return len(w.mem.places(blocks)) == 0 })
 	})
 }
 
-// wrote says whether the session's blocks have everything that the operation offers.
+// wrote says whether the session's blocks contain everything that the operation offers.
 func (s *Session) wrote(o *Op) bool {
 	all := true
 	for _, b := range slices.Concat(o.segs...) {
@@ -185,7 +186,7 @@ func (s *Session) orphaned(e transfer.SessionOrphaned) {
 	s.mem.spoil(back, c.rng.next())
 }
 
-// checkReturned: what a process left behind is given back when its time is over, once the last fence holds.
+// checkReturned checks that what a process left behind is given back when its time is over and the last fence holds.
 func (s *Session) checkReturned() {
 	c := s.node.c
 	lease := s.node.orphans

@@ -2,10 +2,11 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// Sessions that take for themselves take parts of one take: each in its own time, from its own daemon. A part may fail and be taken again
-// alone, under the same take id; engines that are not of one mind claim a part twice, or differ in how many there are.
+// Sessions that take for themselves take parts of one take: each in its own time, from its own daemon. A part that
+// failed may be taken again alone, under the same take id. Sessions that disagree claim a part twice, or give
+// different numbers of parts.
 
-// parts is in how many an engine takes.
+// parts returns in how many parts an engine takes.
 func (e *Engine) parts() int { return len(e.askers()) }
 
 // share has each of the engine's askers take its part.
@@ -29,14 +30,14 @@ func (q *Request) share(e *Engine, p takePlan) {
 	}
 }
 
-// takePart takes a part; again is how often it was taken before.
+// takePart takes a part. again is how often it was taken before.
 func (q *Request) takePart(s *Session, p takePlan, part, parts, again int) {
 	if o := q.takeBy(s, p, part, parts); o != nil {
 		q.mind(o, p, again)
 	}
 }
 
-// takeAgain takes a part that came to nothing once more, perhaps by somebody else.
+// takeAgain takes a part once more that came to nothing, perhaps by another session.
 func (q *Request) takeAgain(o *Op, p takePlan, again int) {
 	c, r, s := q.c, &q.c.rng, o.sess
 	if r.hit(20) {

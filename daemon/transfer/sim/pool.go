@@ -2,7 +2,8 @@ package sim
 
 import "slices"
 
-// pool is which blocks are free, for who submits: a scheduler's ids are the same in all ranks, whoever has them.
+// pool has the free block ids of a session that submits. A scheduler's ids are the same in all ranks, whatever
+// processes those are.
 type pool struct{ free []uint32 }
 
 func newPool() *pool {
@@ -13,7 +14,7 @@ func newPool() *pool {
 	return p
 }
 
-// alloc takes n free blocks; nil when there are fewer.
+// alloc takes n free blocks; nil if there are fewer.
 func (s *Session) alloc(n int) []uint32 {
 	p, c := s.pool, s.eng.c
 	if len(p.free) < n {

@@ -7,21 +7,22 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-// A single process of an engine may die or leave while the others go on, with a daemon or without: another one comes in its place, of the
-// same instance and with memory of its own, or nobody does until the engine starts anew. It may also stand still when the daemon comes back,
-// until it is not awaited any more, or somebody else has its place.
+// A single process of an engine may die or leave while the others go on, with or without a daemon. Either another one
+// of the same instance comes in its place, with memory of its own, or nobody does until the engine starts anew. A
+// process may also stand still when the daemon comes back, until it is no longer awaited or another has its place.
 
-// unsettle has daemons restart again and again under engines that live on, but not all of whose processes do.
+// unsettle has daemons restart again and again. Most engines live on, but not all of their processes.
 func (f *faults) unsettle(r *rng) {
 	f.crash, f.client, f.rank, f.loyal = r.in(40, 90), r.in(0, 10), r.in(15, 60), 95
 	f.partition, f.drain = min(f.partition, 10), min(f.drain, 5)
 	f.trouble = r.span(300*ms, second)
 }
 
-// unsettled: in these seeds engines have several ranks and a scheduler more often, and what is offered waits longer.
+// unsettled says whether this is such a seed. In these, engines have several ranks and a scheduler more often, and
+// offers wait longer.
 func (c *Cluster) unsettled() bool { return c.faults.loyal > 60 }
 
-// suffer draws what becomes of an engine's processes on a node while its daemon is away for so long, and soon after.
+// suffer draws what becomes of an engine's processes on a node while its daemon is down, and soon after.
 func (e *Engine) suffer(n *Node, down transfer.Time) {
 	c, r := e.c, &e.c.rng
 	if e.endpoint != nil || c.faults.rank == 0 {
@@ -92,7 +93,7 @@ func (e *Engine) lose(s *Session) {
 	})
 }
 
-// replace starts a process in the place of one that died, or that stands still without a daemon.
+// replace starts a process in place of one that died, or that stands still without a daemon.
 func (e *Engine) replace(s *Session) {
 	c := e.c
 	if e.instance != s.instance || e.down || s.heir != nil || s.open && !s.away {
@@ -100,10 +101,10 @@ func (e *Engine) replace(s *Session) {
 	}
 	sched := e.sched
 	switch {
-	case s.node == e.node && !e.stays(s.node): // nobody is left whose instance it would be of
+	case s.node == e.node && !e.stays(s.node): // nobody is left of the instance that it would join
 		e.crash(&c.rng)
 		return
-	case !s.node.up, s.role == transfer.Worker && s.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends without a flag would be about who comes
+	case !s.node.up, s.role == transfer.Worker && s.node.occupied(s), e.older && sched != nil && sched.open && sched.away: // what it sends unflagged would be about the new process
 		c.after(c.rng.span(20*ms, 100*ms), func() { e.replace(s) })
 		return
 	}
@@ -118,8 +119,8 @@ func (e *Engine) replace(s *Session) {
 	c.replaced++
 }
 
-// forgotten: a daemon that has no session of an instance any more, and awaits none, does not know what ranks it had. What stands still of it is
-// ended, and the engine starts anew.
+// forgotten: a daemon that neither has nor awaits a session of an instance no longer knows which ranks it had.
+// Processes of it that stand still are ended, and the engine starts anew.
 func (e *Engine) forgotten(n *Node, instance string) {
 	key := roster.Engine{Name: e.name, Owner: owner}
 	_, mates, _ := n.lives.Judge(key, instance, false)
@@ -136,7 +137,8 @@ func (e *Engine) forgotten(n *Node, instance string) {
 	}
 }
 
-// succeeds: two processes may want the place of one rank, and have it in turns: one that stood still, and who was started for it.
+// succeeds notes that the session has its rank's place. Two processes may want it, and have it in turns: one that
+// stood still, and the one that was started for it.
 func (s *Session) succeeds() {
 	e := s.eng
 	if s.role != transfer.Worker || s.instance != e.instance {
@@ -158,7 +160,7 @@ func (n *Node) occupied(s *Session) bool {
 	return false
 }
 
-// supersede starts a new instance while the processes of the one before stand still, or live.
+// supersede starts a new instance while processes of the one before stand still or live.
 func (e *Engine) supersede() {
 	if !e.node.up || e.down || e.c.calm {
 		return

@@ -10,7 +10,7 @@ import (
 // An engine that outlives its daemon does what libkvpipe does: operations to which no bytes were granted are sent to the next daemon
 // under their names, granted takes have failed, and what was only waiting for RELEASED is free.
 
-// comeBack: the daemon of a node is there again. An engine of which nobody is left there is started anew.
+// comeBack: a node's daemon is back. An engine of which nobody is left on that node starts anew.
 func (e *Engine) comeBack(n *Node) {
 	if !e.stays(n) {
 		e.killRest(e.all())
@@ -18,12 +18,12 @@ func (e *Engine) comeBack(n *Node) {
 		e.start()
 		return
 	}
-	if r := e.c.rng; r.hit(e.c.faults.drain) { // it was started for a moment only
+	if r := e.c.rng; r.hit(e.c.faults.drain) { // this daemon was started only for a moment
 		n.later(r.span(1*ms, 400*ms), n.stop)
 	}
 }
 
-// comeBack has all come back who had sessions, those of older instances, too, each in its own time.
+// comeBack lets all sessions come back, those of older instances too, each in its own time.
 func (n *Node) comeBack() {
 	r := &n.c.rng
 	for _, s := range n.away {
@@ -43,7 +43,7 @@ func (e *Engine) returning() bool {
 	return slices.ContainsFunc(e.all(), func(s *Session) bool { return s.open && s.away })
 }
 
-// hello opens a session in vain: its client has given up by the time that it is answered, and comes again.
+// hello opens a session in vain: by the time it is answered its client has given up, and comes again.
 func (s *Session) hello() {
 	if !s.eng.c.fixed && !(s.open && s.away) {
 		return
@@ -58,7 +58,7 @@ func (e *Engine) ended() {
 	e.node.visit(x, 0, transfer.Cause{Reason: transfer.Closed, Text: "closed by its owner"})
 }
 
-// resume opens the session again and sends what it has.
+// resume opens the session again and sends its operations again.
 func (s *Session) resume() {
 	n, c, was := s.node, s.eng.c, s.id
 	if !s.open || !s.away {
@@ -163,7 +163,8 @@ func (o *Op) again() {
 	}
 }
 
-// loyal says whether an engine outlives this crash of a daemon of its, without those of its processes that died before. In scripts none does.
+// loyal says whether an engine outlives this crash of one of its daemons; processes that died before stay dead. In
+// scripts no engine does.
 func (n *Node) loyal(e *Engine) bool {
 	return !n.c.fixed && !e.down && e.endpoint == nil && n.c.rng.hit(n.c.faults.loyal) && e.stays(n)
 }

@@ -15,11 +15,11 @@ type receiver struct {
 	eng     *Engine
 	bind    *Op
 	window  int
-	next    uint64            // of the numbers to ask for
-	came    map[uint64]*thing // of the bind, by the number that was asked for
-	gets    int               // of the bind, under way
-	closed  uint64            // of the bind: the first number for which its pipe was said to be closed; none: open
-	givenUp bool              // of the bind: it lacks numbers that it will not get
+	next    uint64            // the next number to ask for
+	came    map[uint64]*thing // of this bind, by the number that was asked for
+	gets    int               // of this bind, under way
+	closed  uint64            // of this bind: the first number for which its pipe was said to be closed; open: none
+	givenUp bool              // this bind lacks numbers that it will not get
 }
 
 const open = ^uint64(0)
@@ -29,7 +29,7 @@ func (e *receiver) open() {
 	if c.calm && !e.drainsHere() || !e.eng.ready() || running(e.bind) {
 		return
 	}
-	e.upset++ // what the end before it was given may not have been told
+	e.upset++ // the end before may not have been told what it was given
 	o := e.newOp("bind", e.eng.workers[0])
 	e.bind, e.next, e.came, e.gets, e.closed, e.givenUp = o, 0, map[uint64]*thing{}, 0, open, false
 	in := &transfer.BindOp{Kind: transfer.BindRecv, Name: e.name, Token: e.token}
@@ -53,14 +53,16 @@ func (e *receiver) open() {
 // drainsHere: at the end of the run one end receives what is left.
 func (e *receiver) drainsHere() bool { return e.drains && e == e.ends[0] }
 
-// again binds the end anew. Who drains lets what is coming come first, or the last item might never have the time.
+// again closes the end, which is then bound anew. While the end drains, gets that run may finish first, or the last
+// item might never have the time.
 func (e *receiver) again(bind *Op) {
 	if running(bind) && !(e.drains && e.bind == bind && e.gets > 0) {
 		e.small(e.eng, &transfer.CancelOp{Target: bind.user})
 	}
 }
 
-// get asks for an item: of a pipe by number, else as it comes. short is what an earlier get had no room for.
+// get asks for an item: of a pipe by number, of a lookup buffer by query. short is an item for which an earlier get
+// had no room; nil: none.
 func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	c, r := e.c, &e.c.rng
 	if c.calm && !e.drainsHere() || !running(bind) {
@@ -76,7 +78,7 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	case short != nil && r.hit(30):
 		in.Match, in.Seq, room = transfer.MatchDecline, short.Item, 0
 	case short != nil && r.hit(80) || short != nil && e.buffer:
-		in.Match, in.Seq, room = transfer.MatchItem, short.Item, int(min(short.Bytes, 12)) // more only a mad node says
+		in.Match, in.Seq, room = transfer.MatchItem, short.Item, int(min(short.Bytes, 12)) // only a mad node says more
 	case !e.buffer:
 	case r.hit(20) || e.drains:
 		in.Match, in.Seq = transfer.MatchAny, 0
@@ -119,7 +121,7 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 	}
 }
 
-// ended goes on after a get.
+// ended decides what to do after a get.
 func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.Complete) {
 	c, r := e.c, &e.c.rng
 	asked := func() { e.get(bind, seq, nil) }
@@ -143,7 +145,7 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 		c.after(r.span(100*ms, 900*ms), asked)
 	case x.Reason == transfer.Closed && e.bind == bind && strings.Contains(x.Text, "closed by its sender") && !e.buffer:
 		e.closed = min(e.closed, seq)
-		if !e.atEnd(bind, o) && (e.givenUp || r.hit(30)) { // else what comes before is waited for
+		if !e.atEnd(bind, o) && (e.givenUp || r.hit(30)) { // otherwise the items before the end are waited for
 			e.giveUp(bind)
 		}
 	case e.patient(x):
@@ -158,7 +160,7 @@ func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer
 	}
 }
 
-// atEnd: everything that comes before the pipe's end has come, so that its receiver is told that there is no more.
+// atEnd says whether everything before the pipe's end has come. The receiver is then told that there is no more.
 func (e *receiver) atEnd(bind, o *Op) bool {
 	if e.bind != bind || e.closed == open || uint64(len(e.came)) < e.closed {
 		return false
@@ -177,7 +179,8 @@ func (e *receiver) giveUp(bind *Op) {
 	e.c.after(e.c.rng.span(0, 100*ms), func() { e.again(bind) })
 }
 
-// missed: a number is not there. Only who put it can have taken it away, or who received in this end's place while it was cut off.
+// missed: a number is not there. That is right only if its sender withdrew an item, or an end on another node
+// received one while this end was cut off.
 func (e *receiver) missed(o *Op, seq uint64) {
 	for _, t := range e.c.items {
 		if t.home == e.home && (t.withdrawn || t.got > 0 && t.gotBy != e.eng.node) {
@@ -227,7 +230,7 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 	case in.Match == transfer.MatchPrefix && x.Got.Matched != uint64(min(len(in.Tokens), len(t.under))):
 		e.wrong("op %d: query %v of entry %v matched %d tokens", o.tag, in.Tokens, t.under, x.Got.Matched)
 	}
-	// Once is enough, unless the daemon that had it died, and with it whatever it had received.
+	// An item comes only once, unless the daemon that received it died, and with it what it had received.
 	n := e.eng.node
 	if t.got > 0 && t.key == "" && t.gotBy.life == t.gotLife {
 		if !e.despite(bind, t) {
@@ -247,8 +250,10 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 	}
 }
 
-// despite: while the node that had it was away for long, another end may get an item. Once it is back it says so, for an end that is open,
-// unless another one was handed it meanwhile: what that one does not receive goes back, and the first may get it again.
+// despite says whether an item may come once more after an outage. While the node that received it was away for long,
+// another end may get it. Once that node is back it says what it received, for an end that is still open. But if
+// another end was handed the item meanwhile and does not receive it, the item goes back, and the first end may get it
+// again.
 func (e *receiver) despite(bind *Op, t *thing) bool {
 	until := e.c.net.outlasts(e.home.eng.node.name, t.gotBy.name)
 	return until > 0 && (t.gotFor != bind || t.elsewhere) && (!running(t.gotFor) || e.c.now-until < 8*second)

@@ -2,13 +2,13 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// reload has a daemon read its configuration again, in which somebody has changed what needs no restart: leases, and limits, which may be lower
-// than what there is. It is that of the next daemon, too.
+// reload has a daemon read its configuration again. What has changed in it needs no restart: leases, and limits,
+// which may be lower than what is in use. The next daemon has the same configuration.
 func (n *Node) reload() {
 	r, c := &n.c.rng, &n.cfg
 	some := func(lo, hi int) int {
 		if r.hit(70) {
-			return 0 // the default, which is more than anybody has
+			return 0 // the default, which nobody reaches
 		}
 		return r.in(lo, hi)
 	}
@@ -30,7 +30,7 @@ func (n *Node) reload() {
 	n.c.reloads++
 }
 
-// longest is for how long the daemon renews a lease at most.
+// longest returns for how long the daemon renews a lease that is to be renewed for d.
 func (n *Node) longest(d transfer.Time) transfer.Time {
 	if n.cfg.MaxLease > 0 {
 		return min(d, n.cfg.MaxLease)

@@ -24,8 +24,8 @@ type Request struct {
 	takers    []tally // of each generation: takes that are done
 	drops     int
 	early     int             // in which life the producer's daemon heard of a drop before there was an offer; 0: in none
-	dropped   map[string]bool // engines, as far as the producer's daemon knows
-	interest  transfer.Time   // the last sign of it, or when it comes at the latest
+	dropped   map[string]bool // engines that have dropped it, as far as the producer's daemon knows
+	interest  transfer.Time   // time of the last sign of it, or the latest time at which that may come
 	shared    bool            // with a mad node, which knows its token
 }
 
@@ -38,7 +38,7 @@ func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
 	return r
 }
 
-// at says whether the request's offer is that node's: only a mad node asks another one for it.
+// at says whether the request's offer is that node's. Only a mad node asks another one for it.
 func (r *Request) at(n *Node) bool { return r.prod == nil || r.prod.node == n }
 
 // lacks says whether the offer has no block for some of the tokens.
@@ -54,7 +54,7 @@ func (r *Request) lacks(group uint32, from, to int) bool {
 	return from < first+bs && to > first
 }
 
-// consumed checks that an offer that is done was really taken by as many as it was for.
+// consumed checks that as many as the offer was for had really taken it when it was done.
 func (r *Request) consumed(o *Op) {
 	if r.exposed() {
 		return
@@ -71,10 +71,10 @@ func (r *Request) consumed(o *Op) {
 	}
 }
 
-// wrong says what is with a take of the request.
+// wrong says what is wrong with a take of the request; "": nothing.
 func (r *Request) wrong(e *Engine, token, content []byte) string {
 	switch {
-	case r.madeUp() || e.node.mad != nil: // it may say that it is right
+	case r.madeUp() || e.node.mad != nil: // a mad node may say that it is right
 	case !bytes.Equal(token, r.token):
 		return "its token is not the offer's"
 	case !bytes.Equal(content, r.content):
@@ -95,7 +95,7 @@ type offerPlan struct {
 	open    bool // the last segment does not seal it
 }
 
-// offer offers the request's blocks: by the scheduler, or by each worker.
+// offer offers the request's blocks, by the scheduler or by each worker.
 func (r *Request) offer(p offerPlan) []*Op {
 	var ops []*Op
 	for _, s := range r.prod.askers() {
@@ -147,7 +147,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	return o
 }
 
-// offers holds the blocks of a segment.
+// offers adds a segment to an offer and notes that its blocks are held.
 func (o *Op) offers(blocks []layout.BlockList) {
 	o.segs = append(o.segs, blocks)
 	for _, w := range o.ranksOf() {
@@ -167,7 +167,7 @@ func (o *Op) write(blocks []layout.BlockList, ahead int, layered bool) uint64 {
 		all := len(w.mem.part.layers)
 		put := func(first, last int) func() {
 			return func() {
-				if !o.freed && (w.open || ahead == 0 && !w.drained) { // what is there already is, also if the rank has died since
+				if !o.freed && (w.open || ahead == 0 && !w.drained) { // what is written at once is there, even if the rank has died since
 					for _, b := range blocks {
 						w.mem.write(o.req.id, o.gen, b, first, last)
 					}
@@ -213,7 +213,7 @@ type takePlan struct {
 	conflict    string // its blocks are in use, byTake or byOffer
 }
 
-// take takes the request's tokens: by the scheduler, or a part by each session that takes for itself.
+// take takes the request's tokens, by the scheduler, or in parts by each session that takes for itself.
 func (r *Request) take(e *Engine, p takePlan) []*Op {
 	var ops []*Op
 	askers := e.askers()
@@ -227,7 +227,7 @@ func (r *Request) take(e *Engine, p takePlan) []*Op {
 
 func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	c := r.c
-	if !s.takesIn() || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for those that are new
+	if !s.takesIn() || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for new ranks
 		return nil
 	}
 	var ids []uint32

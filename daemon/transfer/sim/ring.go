@@ -6,14 +6,15 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// What a client submits lies in its ring until the daemon reads it: in order, soon, or late when the daemon has much to do or the client
-// collects no completions. What a process that died had written is read before its session ends, and so perhaps after another one came in
-// its place; of who closes its session it is lost. What a daemon had not read when it went is sent to the next one.
+// A client's submissions lie in its ring until the daemon reads them: in order, and soon, or late if the daemon is
+// busy or the client collects no completions. What a process wrote before it died is read before its session ends, so
+// perhaps after another one came in its place. What is unread when a client closes its session is lost. What a daemon
+// had not read when it went is sent to the next one.
 
-// entry is a submission that was written and not read.
+// entry is a submission that was written and is not read yet.
 type entry struct {
 	op     *Op
-	before bool // another process has come for one of the ranks since, about which it is not
+	before bool // another process has since come for one of the ranks; the submission is not about that one
 }
 
 // write puts a submission into the ring.
@@ -26,10 +27,10 @@ func (s *Session) write(o *Op) {
 	s.node.later(max(c.delay(), s.idle-c.now), func() { s.readTo(e) })
 }
 
-// unread leaves the ring alone for a while.
+// unread has the daemon leave the ring alone for a while.
 func (s *Session) unread(d transfer.Time) { s.idle = max(s.idle, s.eng.c.now+d) }
 
-// readTo reads up to and with an entry, unless it was read before.
+// readTo reads up to and including an entry, unless it was read before.
 func (s *Session) readTo(e *entry) {
 	for n := slices.Index(s.ring, e); n >= 0; n-- {
 		next := s.ring[0]
@@ -38,7 +39,7 @@ func (s *Session) readTo(e *entry) {
 	}
 }
 
-// readOut reads what a process had written that has died.
+// readOut reads what a dead process had written.
 func (s *Session) readOut() {
 	if s.killed && len(s.ring) > 0 {
 		s.eng.c.readOut++
@@ -47,7 +48,7 @@ func (s *Session) readOut() {
 	s.ring = nil
 }
 
-// outdates marks what schedulers have written before this worker's session: it is not about a process that had no session then.
+// outdates marks what schedulers have written before this worker's session came. It is not about this worker.
 func (s *Session) outdates() {
 	for _, x := range sortedSessions(s.node.sessions) {
 		if x.role == transfer.Scheduler && x.eng == s.eng && x.instance == s.instance {
@@ -58,7 +59,8 @@ func (s *Session) outdates() {
 	}
 }
 
-// asBefore is a submission as the daemon gives it to the machine if it was written before another process came for one of its ranks.
+// asBefore returns a submission as the daemon gives it to the machine if it was written before another process came
+// for one of its ranks.
 func asBefore(in transfer.Op) transfer.Op {
 	switch in := in.(type) {
 	case *transfer.OfferOp:

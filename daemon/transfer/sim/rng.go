@@ -2,7 +2,7 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// rng is splitmix64: small, fast, the same everywhere.
+// rng is splitmix64: small, fast and the same everywhere.
 type rng uint64
 
 func (r *rng) next() uint64 {

@@ -9,13 +9,13 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Script is a cluster in which only happens what it is told to: everything takes a millisecond, nothing fails by itself.
-// Its commands are lines of words, some of them key=value; what the machines do comes back as text.
+// Script is a cluster in which nothing happens that no command asks for: everything takes a millisecond, nothing
+// fails by itself. Commands are lines of words, some of them key=value. What the machines do comes back as text.
 type Script struct {
 	c      *Cluster
 	out    strings.Builder
 	ops    map[string]*Op    // "engine key", "end bind", "end item"
-	short  map[string]uint64 // "end get": which item it had no room for
+	short  map[string]uint64 // "end get": the item that it had no room for
 	things map[string]*thing // by name
 	start  transfer.Time
 	tick   string // a tick from which nothing followed yet
@@ -31,7 +31,7 @@ func NewScript() *Script {
 	return s
 }
 
-// hidden are lines that every trace is full of.
+// hidden are lines of which every trace is full.
 var hidden = []string{"CreditsReturned", "ArmTimer", "LayoutSet", "SessionOpened"}
 
 func (s *Script) trace(line string) {
@@ -42,7 +42,7 @@ func (s *Script) trace(line string) {
 	}
 	at, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if strings.HasSuffix(rest, "Tick{}") {
-		s.tick = rest // of interest if something follows from it
+		s.tick = rest // shown if something follows from it
 		return
 	}
 	t, _ := strconv.ParseFloat(strings.TrimSuffix(at, "ms"), 64)
@@ -178,7 +178,7 @@ func (s *Script) engine(a args) {
 	s.c.run(s.c.now)
 }
 
-// config sets times of machines that are made after it, in ms, and sizes in bytes.
+// config sets times, in ms, and sizes, in bytes, for machines that are made after it.
 func (s *Script) config(a args) {
 	c := &s.c.cfg
 	c.OfferWait, c.DefaultLease = a.ms("offer_wait", c.OfferWait), a.ms("lease", c.DefaultLease)
@@ -260,7 +260,7 @@ func (s *Script) take(a args) {
 	}
 }
 
-// note remembers an operation by its engine and key, and its rank when every worker has one.
+// note remembers an operation by its engine and key, and also by its rank.
 func (s *Script) note(a args, o *Op) {
 	name := a.words[0] + " " + a.named["key"]
 	if s.ops[name] == nil || s.ops[name].freed {
@@ -320,7 +320,7 @@ func (s *Script) kill(a args) {
 	}
 }
 
-// sched ENGINE is back after a restart, or has a successor.
+// sched ENGINE: its scheduler is back after a restart, or has a successor.
 func (s *Script) sched(a args) {
 	e := s.find(a.words[0])
 	x := e.newSession(transfer.Scheduler, 0)
@@ -328,7 +328,7 @@ func (s *Script) sched(a args) {
 	s.c.run(s.c.now)
 }
 
-// rank ENGINE [rank=0] is back after a restart.
+// rank ENGINE [rank=0]: that rank is back after a restart.
 func (s *Script) rank(a args) {
 	e, i := s.find(a.words[0]), a.num("rank", 0)
 	e.workers[i] = e.newSession(transfer.Worker, i)

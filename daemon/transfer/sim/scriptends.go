@@ -8,8 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Commands of a script about pipes and lookup buffers. An end is an engine of one session; what is put is named by its description,
-// by which what is received is known.
+// Commands of a script about pipes and lookup buffers. An end is an engine of one session. An item's name is its
+// description, by which it is recognised when it is received.
 
 func (s *Script) endCommands() map[string]func(args) {
 	return map[string]func(args){

@@ -2,7 +2,8 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// An engine that sleeps gives its memory up, which nothing may touch from RegionDrained on, and has it back some time later.
+// An engine that sleeps gives up its memory and has it back some time later. Nothing may touch it after
+// RegionDrained.
 
 // sleep asks for the rank's memory back.
 func (s *Session) sleep() {
@@ -10,7 +11,8 @@ func (s *Session) sleep() {
 	s.node.step(transfer.RegionInvalidated{Session: s.id, Region: region})
 }
 
-// regionDrained: nothing touches the region any more. It is also said of a session that comes back without its memory.
+// regionDrained: nothing touches the region any more. The machine also says so of a session that comes back without
+// its memory.
 func (s *Session) regionDrained() {
 	if !s.sleepy || s.invalid {
 		return
@@ -19,7 +21,7 @@ func (s *Session) regionDrained() {
 	c := s.eng.c
 	c.napped++
 	for _, o := range c.ops {
-		// Who collects late may not have heard yet that it was refused, or what became of its cancel.
+		// A client that collects late may not have heard yet that it was refused, or what became of its cancel.
 		if s.lazy && o.kind == "small" {
 			continue
 		}
@@ -33,7 +35,7 @@ func (s *Session) regionDrained() {
 	}
 }
 
-// wake has the memory back; a session without a daemon tells the next one.
+// wake has the memory back. A session without a daemon tells the next one.
 func (s *Session) wake() {
 	s.sleepy, s.invalid = false, false
 	if s.open && !s.away && s.node.up {
@@ -41,7 +43,8 @@ func (s *Session) wake() {
 	}
 }
 
-// comesWithout tells the next daemon that the memory is away. If the one before had not let go of it, nobody waits for that any more.
+// comesWithout tells the next daemon that the memory is away. If the daemon before had not let go of it, nobody waits
+// for that any more.
 func (s *Session) comesWithout() {
 	if s.sleepy = s.invalid; s.invalid {
 		s.node.step(transfer.RegionInvalidated{Session: s.id, Region: region})

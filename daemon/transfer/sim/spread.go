@@ -7,16 +7,17 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// An engine may span nodes: some of its ranks live on each, and take from their own node's daemon. A scheduler's session is about the ranks
-// of the first node. It is one engine all the same: what its ranks take are parts of one take, and when a daemon takes all along that it has on
-// a node, all of them start anew. Single ranks die and are replaced as those of an engine on one node are. Each daemon has its own word about
-// who comes, so that for a while one has the next instance already, and another one that before.
+// An engine may span nodes: some of its ranks live on each, and take from their own node's daemon. A scheduler's
+// session is about the ranks of the first node only. It is still one engine: what its ranks take are parts of one
+// take, and when a daemon goes and takes all of the engine on its node along, all ranks start anew. Single ranks die
+// and are replaced like those of an engine on one node. Each daemon judges by itself who comes, so for a while one
+// may have the next instance when another still has the one before.
 
 // addSpread starts an engine on several nodes.
 func (c *Cluster) addSpread() *Engine {
 	r := &c.rng
 	s := shape{sched: r.hit(40), split: pick(r, []string{"tp", "pp", "ppp", "ppp"}), blockSize: pick(r, []int{2, 4}), hnd: r.hit(50), model: "m"}
-	nodes := slices.DeleteFunc(slices.Clone(c.nodes), func(n *Node) bool { return n.mad != nil }) // what it takes there would be nobody's
+	nodes := slices.DeleteFunc(slices.Clone(c.nodes), func(n *Node) bool { return n.mad != nil }) // takes there cannot be checked
 	for len(nodes) > s.ranks() || len(nodes) > 2 && r.hit(50) {
 		k := r.n(len(nodes))
 		nodes = slices.Delete(nodes, k, k+1)
@@ -34,7 +35,7 @@ func (e *Engine) called() string {
 	return e.name
 }
 
-// at is where a session lives.
+// at returns the node where a session lives.
 func (e *Engine) at(role transfer.Role, rank int) *Node {
 	if role != transfer.Worker {
 		return e.node
@@ -42,7 +43,8 @@ func (e *Engine) at(role transfer.Role, rank int) *Node {
 	return e.nodes[rank*len(e.nodes)/e.shape.ranks()]
 }
 
-// comes opens a session that is new: on several nodes not all at the same time, and where there is no daemon once there is.
+// comes opens a new session. Those of an engine on several nodes do not all come at once, and where there is no
+// daemon they come once there is.
 func (s *Session) comes() {
 	c := s.eng.c
 	if !s.eng.spans() || c.fixed {
@@ -74,12 +76,13 @@ func (s *Session) come() {
 // absent says whether the session is new, and no daemon has heard of it yet.
 func (s *Session) absent() bool { return s.open && s.away && s.id == 0 }
 
-// stays says whether somebody of the engine lives on a node.
+// stays says whether a process of the engine lives on the node.
 func (e *Engine) stays(n *Node) bool {
 	return slices.ContainsFunc(e.all(), func(s *Session) bool { return s.node == n && s.open })
 }
 
-// gather: an engine starts when all its nodes are up, and its older processes are gone by then.
+// gather says whether the engine can start: all its nodes are up. Then its older processes are ended; otherwise it
+// starts later.
 func (e *Engine) gather() bool {
 	for _, n := range e.nodes {
 		if !n.up {
@@ -96,7 +99,7 @@ func (e *Engine) gather() bool {
 	return true
 }
 
-// later plans something for the engine: its node's next daemon does not know of it.
+// later plans something for the engine. If that is on one node, the plan ends with the node's daemon.
 func (e *Engine) later(d transfer.Time, do func()) {
 	if e.spans() {
 		e.c.after(d, do)

@@ -20,7 +20,8 @@ func (o *Op) submit(in transfer.Op) {
 	}
 }
 
-// read: the daemon has come to it. before: another process has come since for a rank that it may be about.
+// read: the daemon has come to the operation. before: since it was written another process has come for a rank that
+// it may be about.
 func (o *Op) read(before bool) {
 	c, s := o.c, o.sess
 	if o.conflict && (!s.open || !o.conflicts()) {
@@ -35,7 +36,7 @@ func (o *Op) read(before bool) {
 	if o.timeout > 0 {
 		o.limit = c.now + o.timeout + c.bound()
 		if o.kind == "small" && !o.undoes() && !o.sess.eng.ready() {
-			o.limit = 0 // what it acts on may have to wait for other ranks
+			o.limit = 0 // its target may have to wait for other ranks
 		}
 	}
 	s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(o.in)})
@@ -45,7 +46,7 @@ func (o *Op) read(before bool) {
 	}
 }
 
-// undoes says whether it ends another operation, which it does at once.
+// undoes says whether the operation ends another one, which it does at once.
 func (o *Op) undoes() bool {
 	switch o.in.(type) {
 	case *transfer.CancelOp, *transfer.WithdrawOp:
@@ -54,7 +55,7 @@ func (o *Op) undoes() bool {
 	return false
 }
 
-// stale says whether a rank that it is about was replaced.
+// stale says whether a rank that the operation is about was replaced.
 func (o *Op) stale() bool {
 	e := o.sess.eng
 	return !o.c.fixed && slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
@@ -62,7 +63,8 @@ func (o *Op) stale() bool {
 	})
 }
 
-// given is what a machine may keep and change: the operation itself may have to be sent again, and is looked at when it has ended.
+// given returns what a machine may keep and change. The operation itself may have to be sent again, and is looked at
+// when it has ended.
 func given(in transfer.Op) transfer.Op {
 	switch in := in.(type) {
 	case *transfer.TakeOp:

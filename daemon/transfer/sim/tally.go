@@ -6,10 +6,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// An offer is consumed for an engine when all parts of one of its takes are, whichever daemons they come from. Its end is due in the
-// very step in which the producer's daemon hears of the last one: not before, and no block is held any longer.
+// An offer is consumed for an engine when all parts of one of its takes are done, whichever daemons they come from.
+// The offer ends in the very step in which the producer's daemon hears of the last part: not earlier, and no block is
+// held longer.
 
-// taker names a take, by as many parts as its engine says there are.
+// taker names a take. Takes of different numbers of parts are different ones.
 type taker struct {
 	engine            string
 	instance, attempt int
@@ -27,7 +28,7 @@ func (t tally) add(o *Op) {
 	t[name][o.part] = true
 }
 
-// engines are those that have all parts of a take; one that takes again has its place already.
+// engines returns those that have all parts of a take. An engine that takes again is counted once.
 func (t tally) engines() map[taker]bool {
 	all := map[taker]bool{}
 	for name, done := range t {
@@ -52,11 +53,11 @@ type brood struct {
 	gen int
 }
 
-// recorded is the take whose commit record an event brings, as long as the producer's daemon knows of the transfer; later it may have
-// forgotten what it was about.
+// recorded returns the take whose commit record an event brings, if the producer's daemon still knows the transfer.
+// Later it may have forgotten what that was about.
 func (n *Node) recorded(ev transfer.Event) *Op {
 	e, ok := ev.(transfer.PeerMsg)
-	if !ok || n.mad != nil || n.c.byName[e.Node].mad != nil { // what it says of its takes, and is told of its offers, is not so
+	if !ok || n.mad != nil || n.c.byName[e.Node].mad != nil { // what it says and is told need not be true
 		return nil
 	}
 	end, ok := e.Msg.(*transfer.MsgEnd)
@@ -75,7 +76,7 @@ func (n *Node) recorded(ev transfer.Event) *Op {
 	return nil
 }
 
-// record checks that an offer has ended that everybody has taken.
+// record notes a commit record and checks that an offer that everybody has taken has ended.
 func (n *Node) record(o *Op) {
 	q := o.req
 	of := brood{q, o.gen}
@@ -95,8 +96,8 @@ func (n *Node) record(o *Op) {
 	}
 }
 
-// turnedAway checks that a take which was refused for others was refused for others: what its own engine began before, and did not finish,
-// takes no place from it, once the producer has heard that an earlier instance is over.
+// turnedAway checks that a take that was refused for others really was. What its own engine began before and did not
+// finish takes no place from it, once the producer has heard that an earlier instance is over.
 func (o *Op) turnedAway(text string) {
 	q, name := o.req, o.sess.eng.name
 	if q.exposed() {

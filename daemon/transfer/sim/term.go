@@ -2,14 +2,14 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// term is what the home's end did in one of its lives.
+// term is what the home's end did during one bind.
 type term struct {
 	things  []*thing // in the order in which they were put
 	sealed  int      // how many there were when it was sealed; -1: it was not
-	refused *thing   // the first that was not taken; nil: none
+	refused *thing   // the first that was not accepted; nil: none
 }
 
-// seal ends what is put. What an end puts after that is refused, and nobody misses it.
+// seal says that no more is put. What an end puts after that is refused, and nobody misses it.
 func (h *sender) seal() *Op {
 	if t := h.terms[h.life]; t.sealed < 0 {
 		t.sealed = len(t.things)
@@ -17,7 +17,7 @@ func (h *sender) seal() *Op {
 	return h.small(h.eng, &transfer.SealOp{Target: h.bind.user})
 }
 
-// refused: an item of a pipe was not taken. Its application hears of it at a later call, and closes the end then.
+// refused: an item of a pipe was not accepted. Its application hears of it at a later call, and then closes the end.
 func (h *sender) refused(bind *Op, term *term, t *thing) {
 	if term.refused == nil || t.number < term.refused.number {
 		term.refused = t
@@ -29,7 +29,8 @@ func (h *sender) refused(bind *Op, term *term, t *thing) {
 	})
 }
 
-// leave closes the end as the library does: SEAL, and once that is answered the session ends. What was sent just before counts.
+// leave closes the end as the library does: SEAL, and once that is answered the session ends. An item that was put
+// just before still counts.
 func (h *sender) leave() {
 	c, bind := h.c, h.bind
 	if h.drains || !running(bind) || !h.eng.ready() {
@@ -48,7 +49,7 @@ func (h *sender) leave() {
 	}
 }
 
-// whole checks what a receiver of that life takes for all that there was.
+// whole checks the items of a life when its receiver is told that it has them all.
 func (h *sender) whole(o *Op, life int) {
 	t := h.terms[life]
 	if t.sealed < 0 {

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// tighten lets each daemon keep little for its peers, so that much is put off and some of it ends for that.
+// tighten lets each daemon keep little for its peers. So much is put off, and some of it ends for that reason.
 func (c *Cluster) tighten() {
 	r := &c.rng
 	c.cfg.MaxParked = r.in(1, 4)

@@ -7,7 +7,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// describeEnds writes the messages about pipes and lookup buffers; "": it is none of them.
+// describeEnds writes a message about pipes and lookup buffers; "": it is none.
 func describeEnds(msg transfer.Msg) string {
 	switch m := msg.(type) {
 	case *transfer.MsgSeek:
@@ -36,7 +36,7 @@ func describeBrought(t *transfer.MsgTake) string {
 	return fmt.Sprintf(" into=%s", describeBlocks(t.Blocks, nil))
 }
 
-// describeEnd writes the operations of ends; "": it is none of them.
+// describeEnd writes an operation of an end; "": it is none.
 func describeEnd(op transfer.Op) string {
 	switch o := op.(type) {
 	case *transfer.BindOp:
@@ -62,8 +62,8 @@ func describeGot(e transfer.Complete) string {
 	return fmt.Sprintf("%s=%d bytes=%d matched=%d meta=%q", what, uint32(e.Got.Item), e.Got.Bytes, e.Got.Matched, e.Got.Meta)
 }
 
-// short leaves out of an item's name what its daemon drew.
+// short leaves out of an item's number what its daemon drew at random.
 func short(n uint64) uint64 { return n & (1<<32 - 1) }
 
-// ownKey leaves out what all keys of items begin with.
+// ownKey leaves out the prefix that all items' keys have.
 func ownKey(key []byte) string { return strings.TrimPrefix(string(key), transfer.ReservedPrefix) }

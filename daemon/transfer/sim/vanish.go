@@ -6,10 +6,11 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// Of what a scheduler asked for, its ranks hear from the daemon that has accepted it. When scheduler and daemon both are no more, or the next
-// daemon does not know a rank any more, nobody tells: what is still to come is for the application to know.
+// What a scheduler asked for, its ranks hear of from the daemon that accepted it. If both the scheduler and the
+// daemon are gone, or the next daemon no longer knows a rank, nobody tells them. The application has to know what can
+// still come.
 
-// over: no daemon takes the session any more.
+// over: no daemon takes the session back.
 func (s *Session) over(why error) {
 	s.eng.c.tracef("%s session %d (%s rank %d) is refused: %v", s.node.name, s.id, s.eng.name, s.rank, why)
 	delete(s.node.sessions, s.id)
@@ -17,7 +18,7 @@ func (s *Session) over(why error) {
 	s.vanish()
 }
 
-// vanish: what a client asked for that is no more is not told to the next daemon, and so not to its ranks.
+// vanish: the client is gone, so the next daemon is not told what it asked for, and neither are its ranks.
 func (s *Session) vanish() {
 	for _, o := range s.eng.c.ops {
 		if o.sess == s {
@@ -32,7 +33,7 @@ func (o *Op) vanish() {
 	}
 	o.local, o.notice = true, false
 	switch {
-	case o.settled(): // also if who asked for it never heard
+	case o.settled(): // also if the asker never heard
 		o.free()
 	case o.ends[o.sess] == nil:
 		o.limit = 0
@@ -40,7 +41,8 @@ func (o *Op) vanish() {
 	}
 }
 
-// unheld: what waits for ranks when its client goes is forgotten, and was never begun by this daemon: its ranks are told nothing.
+// unheld: operations that wait for ranks when their client goes are forgotten. This daemon never began them, so the
+// ranks are told nothing.
 func (s *Session) unheld() {
 	if s.role != transfer.Scheduler || s.eng.c.fixed {
 		return
@@ -61,7 +63,8 @@ func (s *Session) unheld() {
 	}
 }
 
-// unknown: the daemon did not expect the session any more, so that it is told nothing of what schedulers had asked of it before.
+// unknown: the daemon no longer expected the session, so the session is not told what became of what schedulers had
+// asked of it before.
 func (s *Session) unknown() {
 	for _, o := range s.eng.c.ops {
 		if o.sess == s || o.ends[s] != nil || o.ends[o.sess] == nil {

@@ -2,10 +2,12 @@ package sim
 
 import "github.com/kvpipe/kvpipe/daemon/transfer"
 
-// maxTime is what a mad node may ask for at most, and its peers give it: all of it has to be waited for in the end.
+// maxTime is the longest time that a mad node may ask for, and that its peers give it: the end of a run has to wait
+// for all of it.
 const maxTime = 8 * second
 
-// wellFormed brings what a mad node made up within what a codec lets through, which is not for machines to judge. nil: that cannot be.
+// wellFormed brings a made-up message within what a codec lets through, which machines do not have to judge. nil:
+// that cannot be done.
 func wellFormed(msg transfer.Msg) transfer.Msg {
 	ok := true
 	switch m := msg.(type) {
@@ -56,7 +58,7 @@ func soundKey(key, token []byte) bool {
 	return len(key) > 0 && len(key) <= 256 && len(token) >= 16 && len(token) <= 32
 }
 
-// soundCause: a cause has words. What ends something has a reason, too.
+// soundCause gives a cause its text. It says whether the cause has a reason, which one that ends something must have.
 func soundCause(c *transfer.Cause) bool {
 	c.Reason = min(c.Reason, transfer.Closed)
 	c.Text = madWords

@@ -56,7 +56,7 @@ func (c *Cluster) someTrouble() {
 		way := [2]string{pick(r, c.nodes).name, pick(r, c.nodes).name}
 		c.net.deaf[way] = true
 		long := 2 * second
-		if c.cut > briefly { // an end that is closed is said to be for no longer
+		if c.cut > briefly { // that an end is closed is repeated for no longer than that
 			long = second
 		}
 		c.after(r.span(100*ms, long), func() { delete(c.net.deaf, way) })
@@ -113,13 +113,13 @@ func (c *Cluster) someTrouble() {
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), c.someTrouble)
 }
 
-// part lets two nodes have no channel for so long.
+// part keeps two nodes from having a channel for so long.
 func (c *Cluster) part(pair [2]string, d transfer.Time) {
 	c.net.cut[pair] = true
 	c.after(d, func() { delete(c.net.cut, pair) })
 }
 
-// someRequest plays one request with all that a client may come to do.
+// someRequest plays one request, with everything that a client may do about it.
 func (c *Cluster) someRequest() {
 	if c.calm {
 		return
@@ -174,7 +174,7 @@ func (c *Cluster) someRequest() {
 	}
 }
 
-// produce offers, and may think better of it.
+// produce offers, and may withdraw that again.
 func (q *Request) produce() {
 	c, r := q.c, &q.c.rng
 	if !q.prod.able() {
@@ -228,7 +228,7 @@ func (q *Request) produce() {
 	})
 }
 
-// offerAnew: what was about other ranks than there are is offered again, for those.
+// offerAnew: an offer that ended because it was about ranks that were replaced is made again, for the new ones.
 func (q *Request) offerAnew(x transfer.Complete) {
 	c, r := q.c, &q.c.rng
 	if x.Reason == transfer.Restarted && q.prod.shape.sched && q.gens < 3 && r.hit(70) {
@@ -299,7 +299,7 @@ func (q *Request) consume(e *Engine, attempt int) {
 	}
 }
 
-// drop says that the engine needs nothing; with another token it says nothing.
+// drop says that the engine needs nothing. With a wrong token that has no effect.
 func (q *Request) drop(e *Engine, p takePlan) {
 	if q.c.rng.hit(15) {
 		p.token = wrongToken
@@ -321,7 +321,7 @@ func (q *Request) watch(e *Engine, p takePlan) {
 	k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
 }
 
-// mind is what a client does about a take that runs.
+// mind is what a client does about a running take.
 func (q *Request) mind(o *Op, p takePlan, again int) {
 	c, r := q.c, &q.c.rng
 	if r.hit(20) {
