@@ -66,8 +66,8 @@ func (c *ctl) bench() *cobra.Command {
 	return cmd
 }
 
-// printBench prints rows as they are measured, or all of them for programs. That nothing could be measured is an error, and so is that the
-// measurement was broken off, of which the last row tells: it is of no transport.
+// printBench prints rows as they are measured, or with --json all at the end. It is an error if nothing could be
+// measured. So it is if the measurement was broken off: then the last row has no transport, and says why.
 func (c *ctl) printBench(body io.Reader) error {
 	const form = "%-10s %10s %8v %8v %12s %10s %10s\n"
 	if !c.json {

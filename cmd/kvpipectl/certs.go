@@ -14,10 +14,10 @@ import (
 
 const (
 	day     = 24 * time.Hour
-	maxDays = 36500 // a Duration ends after 292 years
+	maxDays = 36500 // 100 years; a Duration holds at most 292
 )
 
-// life is how long what --days names is valid.
+// life is the duration that --days stands for.
 func life(days int) (time.Duration, error) {
 	if days < 1 || days > maxDays {
 		return 0, fmt.Errorf("--days %d: give 1 to %d", days, maxDays)
@@ -32,7 +32,7 @@ func (c *ctl) certs() *cobra.Command {
 	return cmd
 }
 
-// made are files that were made, for programs.
+// made names the files that were made, for --json.
 type made struct {
 	Cert string `json:"cert"`
 	Key  string `json:"key"`
@@ -111,7 +111,8 @@ func (c *ctl) certsNode() *cobra.Command {
 	return cmd
 }
 
-// endsWithCA says so of a certificate that the CA in dir could sign for no longer.
+// endsWithCA returns a note if a certificate ends together with the CA in dir, which cannot sign for longer;
+// otherwise "".
 func endsWithCA(dir, cert string) string {
 	cas, err := pki.ReadCertificates(filepath.Join(dir, pki.CAFile))
 	if err != nil {

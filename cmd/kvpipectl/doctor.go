@@ -33,11 +33,11 @@ func problem(check, fix, format string, a ...any) finding {
 	return finding{Check: check, Answer: "problem", Text: fmt.Sprintf(format, a...), Fix: fix}
 }
 
-// doctor examines a node from the place of an engine: what it sees is what an engine of the same user and mounts would.
+// doctor examines a node as an engine of the same user and with the same mounts sees it.
 type doctor struct {
-	socket string   // of engines
-	places []string // of the admin socket
-	root   string   // below which proc and sys are
+	socket string   // the engines' socket
+	places []string // where the admin socket may be
+	root   string   // holds proc and sys
 	now    time.Time
 }
 
@@ -102,7 +102,7 @@ func printFindings(w io.Writer, found []finding) {
 	}
 }
 
-// broken is an error when something keeps engines from working.
+// broken returns an error if something keeps engines from working.
 func broken(found []finding) error {
 	var all, bad []string // a check may have several findings
 	for _, f := range found {

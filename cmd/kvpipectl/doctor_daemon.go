@@ -11,14 +11,14 @@ import (
 	"github.com/kvpipe/kvpipe/internal/version"
 )
 
-// daemon is what the daemon says of itself, or why it says nothing. connected: it answers engines.
+// daemon reports what the daemon says of itself, or why it says nothing. connected says that it answers engines.
 func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 	const check = "daemon"
 	if s == nil && connected && errors.Is(err, admin.ErrNoDaemon) {
 		return []finding{warn(check, "name its admin socket with --admin or KVPIPE_ADMIN; in a container that does not have it, run doctor on the node, too: it knows of limits, certificates, NICs and peers",
 			"it answers engines, but its admin socket is not at %s", strings.Join(d.places, " or "))}
 	}
-	if s == nil && errors.Is(err, fs.ErrPermission) { // an engine's user has no business there
+	if s == nil && errors.Is(err, fs.ErrPermission) { // an engine's user need not have access
 		return []finding{warn(check, "run doctor as root or the daemon's user, too: it knows of limits, certificates, NICs and peers", "%v", err)}
 	}
 	if s == nil {
@@ -46,13 +46,14 @@ func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 	return found
 }
 
-// listens: other nodes can connect to it.
+// listens says whether other nodes can connect to the daemon.
 func listens(s *admin.Status) bool { return s.Listen != "" && s.Listen != "off" }
 
-// alone: it has no peers, and none can come. One that does not listen may dial.
+// alone says whether the daemon has no peers and none can connect. A daemon that does not listen may still dial.
 func alone(s *admin.Status) bool { return !listens(s) && s.Counts.Peers == 0 }
 
-// gpus: a node without GPUs is nothing to mend; one whose GPUs cannot be used is worth a warning, since host memory is moved all the same.
+// gpus: a node without GPUs needs no mending. One whose GPUs cannot be used is only worth a warning, since host
+// memory is moved all the same.
 func (d *doctor) gpus(s *admin.Status) []finding {
 	const check = "gpus"
 	g := s.GPUs
@@ -90,7 +91,7 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off, and it knows none)")}
 	case c == nil:
 		return []finding{warn(check, "kvpipectl certs init, then kvpipectl certs node "+s.Node+", and name the files under [tls] in kvpiped.toml", "none: peers are not authenticated (insecure)")}
-	case c.Until.IsZero() && c.Problem != "": // nothing could be read since the start
+	case c.Until.IsZero() && c.Problem != "": // nothing could be read since the daemon started
 		return []finding{problem(check, "mend that, or "+renew+"; until then this node serves its own engines alone", "%s", c.Problem)}
 	case !d.now.Before(c.Until):
 		return []finding{problem(check, renew, "%s expired on %s", file, c.Until.Format(time.DateOnly))}
@@ -102,7 +103,8 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 	return []finding{fine(check, "%s is good until %s", c.File, c.Until.Format(time.DateOnly))}
 }
 
-// congestion: controls that pace are made for long ways, and keep data links below what a fast network could carry.
+// congestion warns of congestion controls that pace. They are made for long distances, and keep data links below what
+// a fast network could carry.
 func (d *doctor) congestion(s *admin.Status) []finding {
 	const check = "congestion control"
 	switch {

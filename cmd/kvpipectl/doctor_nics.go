@@ -7,7 +7,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/admin"
 )
 
-// nics looks at what carries data to other nodes. Names that are not there are among the daemon's warnings.
+// nics checks the links that carry data to other nodes. Configured names that do not exist are among the daemon's
+// warnings.
 func (d *doctor) nics(s *admin.Status, n admin.NICs) []finding {
 	const check = "NICs"
 	var used, down []string
@@ -25,7 +26,7 @@ func (d *doctor) nics(s *admin.Status, n admin.NICs) []finding {
 	}
 	switch {
 	case n.State == "" || alone(s):
-		return nil // of no use, or an older daemon
+		return nil // not needed, or an older daemon
 	case n.State == "unknown":
 		return []finding{warn(check, "let the daemon use netlink, or live with data links that go where the routes lead them", "%s", n.Reason)}
 	}

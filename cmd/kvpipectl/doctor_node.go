@@ -17,7 +17,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// connection tries the engines' socket as libkvpipe does, and returns the daemon's pid, 0 when it is not visible.
+// connection tries the engines' socket as libkvpipe does. It returns the daemon's pid, or 0 if that is not visible.
 func (d *doctor) connection() ([]finding, int) {
 	const check = "socket"
 	conn, strange, err := dialEngines(d.socket)
@@ -45,7 +45,7 @@ func (d *doctor) connection() ([]finding, int) {
 	return []finding{problem(check, "name another one with --socket or KVPIPE_SOCKET", "%s: %v", d.socket, err)}, 0
 }
 
-// dialEngines connects as libkvpipe does; strange is why it speaks to nobody there.
+// dialEngines connects as libkvpipe does. strange says why libkvpipe would not talk to whoever is there.
 func dialEngines(path string) (conn *net.UnixConn, strange, err error) {
 	return config.Dial(context.Background(), "unixpacket", path)
 }
@@ -61,7 +61,7 @@ func (d *doctor) noSocket() finding {
 func (d *doctor) noPermission() finding {
 	path := d.socket
 	st, err := os.Stat(path)
-	if err != nil { // its directory is out of reach already
+	if err != nil { // even its directory is out of reach
 		path = filepath.Dir(path)
 		st, err = os.Stat(path)
 	}
@@ -72,7 +72,7 @@ func (d *doctor) noPermission() finding {
 	if !ok {
 		return problem("socket", "ask for access to "+path, "%s: permission denied", d.socket)
 	}
-	open := fs.FileMode(0o020) // to write, as who connects does; of a directory to pass
+	open := fs.FileMode(0o020) // connecting takes write permission, passing a directory execute permission
 	if st.IsDir() {
 		open = 0o010
 	}
@@ -93,10 +93,12 @@ func (d *doctor) noPermission() finding {
 		"permission denied: %s is for members of group %s alone, mode %04o", path, group, st.Mode().Perm())
 }
 
-// sessionFiles is what a session takes while it lasts: its connection, two eventfds and a pidfd. Its rings and regions are mapped, and take none.
+// sessionFiles is how many of the daemon's descriptors a session takes: its connection, two eventfds and a pidfd. Its
+// rings and regions are mapped, and take none.
 const sessionFiles = 4
 
-// enoughFiles is for as many sessions as a daemon takes unless it is told otherwise (limits.sessions), and as many files of its own and of its peers.
+// enoughFiles is enough for as many sessions as a daemon takes by default (limits.sessions), and for as many files of
+// its own and for its peers.
 var enoughFiles = 2 * sessionFiles * uint64(config.Default().Limits.Sessions)
 
 func (d *doctor) limits(pid int) []finding {

@@ -52,7 +52,7 @@ func printGPUs(w io.Writer, g admin.GPUs) {
 	}
 }
 
-// dmaBufReasons are those there are, each once: nearly always one for all GPUs.
+// dmaBufReasons returns each reason once. Nearly always there is one for all GPUs.
 func dmaBufReasons(all []admin.GPU) []string {
 	var out []string
 	seen := map[string]bool{"": true}
@@ -103,7 +103,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// links says how many NVLinks are up, and what they bring together in one direction.
+// links says how many NVLinks are up, and their total rate in one direction.
 func links(all []admin.NVLink) string {
 	if len(all) == 0 {
 		return "-"
@@ -134,7 +134,7 @@ func fabric(f *admin.Fabric) string {
 	return fmt.Sprintf("%.8s clique %d", f.Cluster, f.Clique)
 }
 
-// gpuLine is what status says of GPUs.
+// gpuLine is what the status command says of GPUs.
 func gpuLine(g admin.GPUSummary) string {
 	switch {
 	case g.State != "ok":

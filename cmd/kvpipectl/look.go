@@ -54,7 +54,7 @@ func printStatus(w io.Writer, s admin.Status) {
 	t.flush()
 }
 
-// counts are the names of the JSON with their numbers.
+// counts lists the numbers under their names in the JSON.
 func counts(c admin.Counts) string {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *ctl) peers() *cobra.Command {
 	}}
 }
 
-// secure says what of a channel is encrypted. An older daemon gives no reason.
+// secure says which part of a channel is encrypted. An older daemon gives no reason.
 func secure(p *admin.Peer) string {
 	switch {
 	case !p.Secure:
@@ -126,7 +126,7 @@ func used(l admin.Limit) string {
 	return fmt.Sprintf("%s %s of %s", strings.TrimPrefix(l.Key, "limits."), show(l.Used), show(l.Limit))
 }
 
-// nearest shows the limit of which most is used.
+// nearest shows the limit that is used up most.
 func nearest(all []admin.Limit) string {
 	if len(all) == 0 {
 		return "-"
@@ -174,7 +174,7 @@ func (c *ctl) explain() *cobra.Command {
 	}
 }
 
-// there is the other end of a link.
+// there names the other end of a link.
 func there(s admin.Stream) string {
 	if s.PeerNIC == "" {
 		return s.Remote

@@ -21,7 +21,7 @@ func (c *ctl) buffers() *cobra.Command {
 	}}
 }
 
-// showPipes prints those of a kind. With --json it prints all that the daemon says.
+// showPipes prints the pipes of one kind. With --json it prints all that the daemon lists.
 func (c *ctl) showPipes(cmd *cobra.Command, kind string) error {
 	return show(c, cmd.Context(), "pipes", nil, func(w io.Writer, all []admin.Pipe) {
 		t := newTable(w, "NAME", "STATE", "HOME", "ENGINE", "ENDS", "ITEMS", "BYTES", "CAPACITY", "WAITING", "DELIVERED")

@@ -16,13 +16,13 @@ import (
 // ctl is what all commands share.
 type ctl struct {
 	out     io.Writer
-	printed *kept // out's end
+	printed *kept // what out writes to
 	admin   string
-	socket  string // of engines, where a command takes it
+	socket  string // engines' socket, in commands that take it
 	json    bool
 }
 
-// execute runs a command. What it printed, help among it, and could not write is an error too.
+// execute runs a command. If output, help included, could not be written, that is an error too.
 func execute(ctx context.Context, out io.Writer, args []string) error {
 	printed := &kept{w: out}
 	root := newRoot(printed)
@@ -66,7 +66,8 @@ func newRoot(out *kept) *cobra.Command {
 	return root
 }
 
-// ofItsOwn: a command that only has others does nothing but say which; cobra would take a misspelt one of these for no error.
+// ofItsOwn makes a command that only has subcommands list them, and refuse others. Without this, cobra would not
+// report a misspelt one.
 func ofItsOwn(cmd *cobra.Command) {
 	cmd.Args = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -77,7 +78,7 @@ func ofItsOwn(cmd *cobra.Command) {
 	}
 }
 
-// aCommand: cobra's help would take a misspelt command for no error, too.
+// aCommand refuses arguments of help that are no command. Without this, cobra would not report a misspelt one.
 func aCommand(cmd *cobra.Command, args []string) error {
 	found, rest, err := cmd.Root().Find(args)
 	if err != nil {
@@ -89,7 +90,7 @@ func aCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// onePeer: at most.
+// onePeer allows at most one argument.
 func onePeer(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("unexpected argument %q: %s takes the name of one peer, see --help", args[1], cmd.CommandPath())
@@ -104,7 +105,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// show fetches a resource and prints it: as it came with --json, else by table.
+// show fetches a resource and prints it: with --json as it came, otherwise by table.
 func show[T any](c *ctl, ctx context.Context, what string, query url.Values, table func(io.Writer, T)) error {
 	var raw json.RawMessage
 	if err := c.client().Get(ctx, what, query, &raw); err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// screen is where people read. What would command their terminal is shown as a question mark: names of NICs can have any bytes, and those of
-// others come from other nodes. Programs (--json) get everything.
+// screen is output that people read. Characters that could command their terminal become question marks: a NIC's name
+// can have any bytes, and names of other things come from other nodes. Programs (--json) get everything.
 type screen struct {
 	w   io.Writer
 	raw *bool
@@ -24,7 +24,7 @@ func (s screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// kept remembers why what a command prints did not get to where it belongs: to a file on a disk that is full, say.
+// kept remembers why a command's output could not be written, such as a full disk.
 type kept struct {
 	w   io.Writer
 	err error // the first
@@ -38,12 +38,12 @@ func (k *kept) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// complain says on w why a command failed. Whoever wrote the words may be on another node, and they are for people with --json, too.
+// complain writes to w why a command failed. The text may come from another node. It is for people, even with --json.
 func complain(w io.Writer, err error) {
 	fmt.Fprintln(screen{w, new(bool)}, "kvpipectl:", err)
 }
 
-// tameCell is tame for what shares its line with others.
+// tameCell is tame for text that shares its line with other cells.
 func tameCell(r rune) rune {
 	if r == '\n' || r == '\t' {
 		return ' '

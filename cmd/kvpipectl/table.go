@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// table aligns columns; rows appear when it is flushed.
+// table aligns columns. Rows appear when it is flushed.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) table {
@@ -19,7 +19,7 @@ func newTable(w io.Writer, head ...string) table {
 	return t
 }
 
-// row adds a row of these cells, whatever is in them: what ends a cell or a line is no part of it.
+// row adds a row of cells. Tabs and line ends within a cell become spaces.
 func (t table) row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = strings.Map(tameCell, c)
@@ -48,7 +48,7 @@ func rate(gbps float64) string {
 	return fmt.Sprintf("%.2f GB/s", gbps)
 }
 
-// rates shows both directions, of which one may not be known. Within a node they are one.
+// rates shows both directions, or one if the other is not known. Within a node both are the same.
 func rates(in, out float64) string {
 	switch {
 	case in == out:
@@ -61,7 +61,7 @@ func rates(in, out float64) string {
 	return rate(in) + " in, " + rate(out) + " out"
 }
 
-// age writes seconds for people, short the durations of single operations.
+// age writes seconds for people; short does so for durations of single operations.
 func age(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d < time.Minute {

@@ -52,7 +52,7 @@ func (c *ctl) draw(cmd *cobra.Command, file string) error {
 	return os.WriteFile(file, []byte(out.String()), 0o644)
 }
 
-// hardware is the part of the answer that is drawn. What an answer lacks is not known.
+// hardware returns the part of the answer that is drawn. Entries that the answer lacks count as not known.
 func hardware(t *admin.Topology) *topology.Topology {
 	n := len(t.Devices)
 	return &topology.Topology{Nodes: t.Nodes, Devices: t.Devices, Links: squared(t.Links, n, n), Memory: squared(t.Memory, n, len(t.Nodes))}
@@ -70,7 +70,7 @@ func squared(in [][]topology.Word, rows, columns int) [][]topology.Word {
 
 func printTopology(w io.Writer, a admin.Topology) {
 	if err := hardware(&a).Matrix(w); err != nil {
-		return // of w, which whoever printed everything else meets as well
+		return // an error of w; whoever prints the rest meets it too
 	}
 	p := &a.Placement
 	if !p.Active {
@@ -114,7 +114,7 @@ func lies(on []admin.Share) string {
 	return "nodes " + strings.Join(parts, ", ")
 }
 
-// near says who copies to memory that lies there.
+// near says how many threads copy to memory that lies there.
 func near(on []admin.Share, p *admin.Placement) string {
 	if !p.Active || len(on) != 1 {
 		return ""

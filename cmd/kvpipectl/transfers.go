@@ -38,7 +38,7 @@ func (c *ctl) transfers() *cobra.Command {
 	return cmd
 }
 
-// pause is false when ctx ended meanwhile.
+// pause returns false if ctx ended meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -52,7 +52,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 func (c *ctl) printTransfers(watch bool) func(io.Writer, []admin.Transfer) {
 	return func(w io.Writer, all []admin.Transfer) {
-		// A receiver fetches many items ahead, and they have nothing to show.
+		// A receiver asks for many items ahead. Those takes have nothing to show yet.
 		shown := slices.DeleteFunc(slices.Clone(all), func(x admin.Transfer) bool { return x.State == "seeking" })
 		waiting := len(all) - len(shown)
 		if watch {

@@ -13,23 +13,24 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// usual are the folders of the daemons that are looked for where nobody says which: the node's service, then "kvpiped --dev". Tests have their own.
+// usual are the folders in which a daemon is looked for if none is named: the node's service first, then "kvpiped
+// --dev". Tests set their own.
 var usual = func() [2]string { return [2]string{filepath.Dir(config.Default().Socket), config.DevDir()} }
 
-// client finds the daemon.
+// client returns a client of the daemon's admin socket.
 func (c *ctl) client() *admin.Client {
 	places := c.places()
 	return admin.NewClient(places[0], places[1:]...)
 }
 
-// given is the admin socket that was named.
+// given is the admin socket that --admin or the environment names.
 func (c *ctl) given() string { return cmp.Or(c.admin, os.Getenv("KVPIPE_ADMIN")) }
 
-// engines is the socket for engines that was named.
+// engines is the engines' socket that --socket or the environment names.
 func (c *ctl) engines() string { return cmp.Or(c.socket, os.Getenv("KVPIPE_SOCKET")) }
 
-// places are where the admin socket is looked for: as told; beside the socket that engines are told, so that one variable is enough for
-// both; else in the usual folders. The vLLM connector has the same rule.
+// places are where the admin socket is looked for: where it was named; or beside the engines' socket if that was
+// named, so that one variable is enough for both; or in the usual folders. The vLLM connector has the same rule.
 func (c *ctl) places() []string {
 	if path := c.given(); path != "" {
 		return []string{path}
@@ -44,7 +45,8 @@ func (c *ctl) places() []string {
 	return all
 }
 
-// placesForDoctor are the same, but beside the socket where engines that are told nothing find a daemon, if they do.
+// placesForDoctor returns the same places, with one exception: if nothing was named and an engine would find a daemon
+// at a usual place, only the admin socket beside that one counts.
 func (c *ctl) placesForDoctor() []string {
 	if c.given() == "" && c.engines() == "" {
 		if socket, _, rank := usualSocket(); rank == answers {
@@ -54,8 +56,8 @@ func (c *ctl) placesForDoctor() []string {
 	return c.places()
 }
 
-// engineSocket is where an engine would look, and why there. A daemon that answers knows better than what stands in for its answer: the
-// folder of the admin socket that was named.
+// engineSocket returns where an engine would look, and why there. If an admin socket was named, the daemon that
+// answers there says where; only if none answers is the folder of that socket used instead.
 func (c *ctl) engineSocket(s *admin.Status) (path, why string) {
 	switch {
 	case c.socket != "":
@@ -74,16 +76,17 @@ func (c *ctl) engineSocket(s *admin.Status) (path, why string) {
 	return path, why
 }
 
-// What became of a usual place, the more telling the higher.
+// What was found at a usual place. Higher values tell more.
 const (
 	nothing = iota
 	leftBehind
 	stranger
 	barred
-	answers // or is not to be passed over
+	answers // or failed in a way for which the place is not passed over
 )
 
-// usualSocket goes by libkvpipe's rule (capi/dial.c), and says of where nobody answers the one that tells most.
+// usualSocket follows libkvpipe's rule (capi/dial.c). If nobody answers anywhere, it returns the place that tells
+// most.
 func usualSocket() (path, why string, rank int) {
 	rank = -1
 	passed, at := "", 0

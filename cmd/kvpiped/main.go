@@ -54,12 +54,12 @@ func run(args []string) error {
 	return serve(o, c)
 }
 
-// serve runs until SIGTERM or SIGINT. SIGHUP reads the file again.
+// serve runs until SIGTERM or SIGINT. SIGHUP makes it read the file again.
 func serve(o *options, c config.Config) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may go away: that costs records, and no engine its daemon
+	signal.Ignore(syscall.SIGPIPE) // if the log's reader goes away, records are lost, but the daemon goes on
 	d, err := daemon.New(c, daemon.Options{Dev: o.dev, Version: version.String(), Sys: o.sys, Sockets: activation.FilesWithNames()})
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func serve(o *options, c config.Config) error {
 	go func() { done <- d.Run(ctx) }()
 	reload := make(chan struct{}, 1)
 	defer close(reload)
-	go func() { // not here: a file that cannot be read to its end must not keep the daemon from being stopped
+	go func() { // in a goroutine, because reading a file may never end, and the daemon must stop all the same
 		for range reload {
 			d.Reload(o.config)
 		}
@@ -84,7 +84,7 @@ func serve(o *options, c config.Config) error {
 			if s == syscall.SIGHUP {
 				select {
 				case reload <- struct{}{}:
-				default: // one that has not begun yet reads the file as it is now
+				default: // one is pending, and will read the file as it is now
 				}
 				continue
 			}

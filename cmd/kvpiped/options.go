@@ -13,7 +13,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
-// defaultFile is read when --config is not given and --dev is not either.
+// defaultFile is read if neither --config nor --dev is given.
 const defaultFile = "/etc/kvpipe/kvpiped.toml"
 
 // options are the command line. What is set there wins over the file.
@@ -48,7 +48,7 @@ func parse(args []string) (*options, error) {
 		o.flags.Peers[name] = addr
 		return nil
 	})
-	f.SetOutput(io.Discard) // errors are told once, by who called
+	f.SetOutput(io.Discard) // the caller reports errors, once
 	f.Usage = func() {}
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(os.Stdout)
@@ -80,7 +80,7 @@ func (o *options) config() (config.Config, error) {
 		var err error
 		if c, err = config.Load(o.file); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				name := "" // another one
+				name := "" // advice for a file that was named
 				if o.file != defaultFile {
 					name = "name one that is there with --config, "
 				}
