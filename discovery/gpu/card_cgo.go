@@ -21,12 +21,13 @@ func (l *library) card(index int) *card {
 	return c
 }
 
-// lost says whether a GPU that answers so works no more.
+// lost says whether that answer means that the GPU no longer works.
 func lost(r nvml.Return) bool {
 	return r == nvml.ERROR_GPU_IS_LOST || r == nvml.ERROR_RESET_REQUIRED || r == nvml.ERROR_GPU_NOT_FOUND
 }
 
-// asking notices, among the answers of a GPU, that it is lost. Everything else that NVML does not answer just stays unknown.
+// asking notes whether any answer of a GPU says that it is lost. Anything else that NVML does not answer stays
+// unknown.
 type asking struct{ lost nvml.Return }
 
 func (a *asking) ok(r nvml.Return) bool {
@@ -36,7 +37,7 @@ func (a *asking) ok(r nvml.Return) bool {
 	return r == nvml.SUCCESS
 }
 
-// describe asks everything of a GPU. When it is lost, the description stays as it was and says so.
+// describe asks everything about a GPU. If it is lost, its description stays as it was and says so.
 func (l *library) describe(c *card) {
 	d, a := Device{Index: c.Index, NUMA: -1, MemoryNUMA: -1}, new(asking)
 	if v, r := c.nvml.GetUUID(); a.ok(r) {
@@ -67,7 +68,7 @@ func (l *library) describe(c *card) {
 		c.Device = d
 		return
 	}
-	// What could still be read of one that was lost from the start is better than nothing.
+	// Of a GPU that was lost from the start, what could still be read is better than nothing.
 	if c.UUID == "" {
 		c.Device = d
 	}
@@ -75,7 +76,8 @@ func (l *library) describe(c *card) {
 	c.Problem = fmt.Sprintf("%s: restart the node or reset the GPU (nvidia-smi --gpu-reset, with everything stopped that uses it)", oneLine(a.lost.Error()))
 }
 
-// news asks what may change without an event: whether the GPU is there, its MIG mode and instances, its place in the fabric.
+// news asks about what may change without an event: whether the GPU is there, its MIG mode and instances, its place
+// in the fabric. It says whether any of that differs.
 func (l *library) news(c *card) bool {
 	var d Device
 	a := new(asking)

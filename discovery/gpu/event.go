@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Kind is what an Event tells.
+// Kind says what an Event reports.
 type Kind string
 
 const (
-	StateChanged Kind = "state"   // of the Inventory; there is no Device
+	StateChanged Kind = "state"   // the State or Reason of the Inventory; Device is empty
 	Added        Kind = "added"   // a GPU that was not there
-	Removed      Kind = "removed" // the Device as it was
-	LostOne      Kind = "lost"    // it stays listed
-	BackAgain    Kind = "back"    // it was lost, and works
+	Removed      Kind = "removed" // Device is as it was
+	LostOne      Kind = "lost"    // the GPU stays listed
+	BackAgain    Kind = "back"    // it was lost, and works again
 	Split        Kind = "mig"     // MIG was switched or its instances changed
 	Changed      Kind = "changed" // anything else: NVLinks, fabric
-	XidArrived   Kind = "xid"     // Device.Xid has it
+	XidArrived   Kind = "xid"     // see Device.Xid
 )
 
 // Event is one change.
@@ -28,10 +28,11 @@ type Event struct {
 	Text   string // in words
 }
 
-// xidQuiet is how long an Xid of the same GPU and code is only counted: an application that fails can cause hundreds.
+// xidQuiet is how long further Xids of the same GPU and code are only counted: a failing application can cause
+// hundreds.
 const xidQuiet = time.Minute
 
-// xid notes an error of a GPU, and tells it unless the same was told lately.
+// xid notes an error of a GPU, and reports it unless the same was reported lately.
 func (w *Watcher) xid(r report) {
 	now := time.Now()
 	w.mu.Lock()
@@ -40,7 +41,7 @@ func (w *Watcher) xid(r report) {
 		w.mu.Unlock()
 		return
 	}
-	w.now.Devices = slices.Clone(w.now.Devices) // who has the old inventory keeps it
+	w.now.Devices = slices.Clone(w.now.Devices) // whoever has the old inventory keeps it as it was
 	d := &w.now.Devices[i]
 	x := Xid{Code: r.code, When: now, Instance: r.instance, Count: 1}
 	if d.Xid != nil {
@@ -57,11 +58,11 @@ func (w *Watcher) xid(r report) {
 	w.tell(inventory, e)
 }
 
-// carry keeps in next what only old knows: past errors, and what a lost GPU was.
+// carry copies to next what only old knows: past errors, and what a lost GPU was.
 func carry(old, next Inventory) Inventory {
 	for i := range next.Devices {
 		d := &next.Devices[i]
-		if d.UUID == "" { // cannot be opened any more: it is the one that was at its place
+		if d.UUID == "" { // it cannot be opened any more, so it is the GPU that had its index
 			j := slices.IndexFunc(old.Devices, func(o Device) bool { return o.Index == d.Index })
 			if _, elsewhere := next.Device(old.at(j).UUID); j >= 0 && !elsewhere {
 				lost, problem := d.Lost, d.Problem
@@ -76,7 +77,7 @@ func carry(old, next Inventory) Inventory {
 	return next
 }
 
-// at is a device, or none for -1.
+// at returns a device, or an empty one for -1.
 func (i Inventory) at(n int) Device {
 	if n < 0 {
 		return Device{}
@@ -84,7 +85,7 @@ func (i Inventory) at(n int) Device {
 	return i.Devices[n]
 }
 
-// changes lists what differs, GPUs by UUID.
+// changes lists the differences. GPUs are compared by UUID.
 func changes(old, next Inventory) []Event {
 	var out []Event
 	if old.State != next.State || old.Reason != next.Reason {
@@ -111,7 +112,7 @@ func changes(old, next Inventory) []Event {
 	return out
 }
 
-// same says whether both are one GPU.
+// same says whether both describe the same GPU.
 func (d Device) same(o Device) bool {
 	if d.UUID == "" && o.UUID == "" {
 		return d.Index == o.Index
@@ -119,9 +120,9 @@ func (d Device) same(o Device) bool {
 	return d.UUID == o.UUID
 }
 
-// since is the most important change of a GPU, of Kind "" when there is none.
+// since returns the most important change of a GPU, of Kind "" if there is none.
 func (d Device) since(was Device) Event {
-	d.Index = was.Index // of no importance
+	d.Index = was.Index // a new index is no change
 	switch {
 	case d.Lost && !was.Lost:
 		return Event{LostOne, d, d.Problem}
@@ -135,7 +136,7 @@ func (d Device) since(was Device) Event {
 	return Event{}
 }
 
-// difference says what of a GPU changed.
+// difference says in words what of a GPU changed.
 func difference(was, is Device) string {
 	switch {
 	case was.Fabric != is.Fabric:
@@ -148,7 +149,7 @@ func difference(was, is Device) string {
 	return "what NVML says of it changed"
 }
 
-// LinksUp counts NVLinks that are up.
+// LinksUp counts the NVLinks that are up.
 func (d Device) LinksUp() int {
 	n := 0
 	for _, l := range d.Links {

@@ -8,7 +8,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// arm begins to hear of the errors of all GPUs that report them and are not lost.
+// arm subscribes to the errors of all GPUs that report errors and are not lost.
 func (l *library) arm() {
 	set, r := l.nvml.EventSetCreate()
 	if r != nvml.SUCCESS {
@@ -49,11 +49,11 @@ func (l *library) wait(d time.Duration) (report, waited) {
 	case nvml.ERROR_TIMEOUT:
 		return report{}, nothing
 	}
-	l.disarm() // a set with a lost GPU in it fails again and again: read makes one without
+	l.disarm() // a set with a lost GPU fails again and again; read makes one without it
 	return report{}, failed
 }
 
-// report finds whose error it is. NVML gives the GPU, also for one of an instance.
+// report finds out whose error it is. NVML names the GPU even if the error is of an instance.
 func (l *library) report(e nvml.EventData) (report, waited) {
 	uuid, r := e.Device.GetUUID()
 	if r != nvml.SUCCESS {

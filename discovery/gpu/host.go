@@ -12,17 +12,17 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
 )
 
-// host is what the kernel tells, below a root.
+// host reads what the kernel tells, below a root.
 type host string
 
 func (h host) read(path string) string { return sysfs.Text(string(h), path) }
 
-// numa is the node of memory next to a PCI device; -1 unknown.
+// numa returns the NUMA node of the memory next to a PCI device; -1: unknown.
 func (h host) numa(pci string) int {
 	return sysfs.NUMA(filepath.Join(string(h), "sys/bus/pci/devices", pci))
 }
 
-// gpus lists the PCI addresses of the GPUs that the kernel driver has, sorted; false when it does not say.
+// gpus lists the PCI addresses of the GPUs that the kernel driver has, sorted; false if the driver does not say.
 func (h host) gpus() ([]string, bool) {
 	entries, err := os.ReadDir(filepath.Join(string(h), "proc/driver/nvidia/gpus"))
 	if err != nil {
@@ -41,22 +41,25 @@ var (
 	kernelVersion = regexp.MustCompile(`^(\d+)\.(\d+)`)
 )
 
-// The kernel from which on NICs can register a dma-buf (ib_umem_dmabuf), and the file in which the driver says which one it is.
+// The first kernel in which NICs can register a dma-buf (ib_umem_dmabuf), and the file in which the driver says which
+// module it is.
 const (
 	dmaBufMajor, dmaBufMinor = 5, 12
 	moduleFile               = "proc/driver/nvidia/version"
 )
 
-// module is the line in which the kernel module says what it is, and the version in it; "" when it is not there.
+// module returns the line in which the kernel module describes itself, and the version in that line; "" if it is not
+// loaded.
 func (h host) module() (line, version string) {
 	line, _, _ = strings.Cut(h.read(moduleFile), "\n")
 	return line, moduleVersion.FindString(line)
 }
 
-// dmaBuf says whether memory of this node's GPUs can be exported as dma-bufs, and from what that was derived. CUDA could be asked
-// (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), but only by starting it. The driver decides so: its proprietary modules cannot use the
-// kernel's dma-buf symbols, its open ones do (nvidia/nv-dmabuf.c there) on every GPU that they serve, except on ppc64le and in the
-// confidential computing mode of A100 (NV2080_CTRL_GPU_INFO_INDEX_DMABUF_CAPABILITY), which neither NVML nor /proc tells.
+// dmaBuf says whether memory of this node's GPUs can be exported as dma-bufs, and how that was concluded. CUDA could
+// be asked (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), but only by starting it. The driver's own rule is this: its
+// proprietary modules cannot use the kernel's dma-buf symbols. Its open modules do (nvidia/nv-dmabuf.c there) on
+// every GPU that they serve, except on ppc64le and in the confidential computing mode of A100
+// (NV2080_CTRL_GPU_INFO_INDEX_DMABUF_CAPABILITY), which neither NVML nor /proc tells.
 func (h host) dmaBuf() (bool, string) {
 	line, version := h.module()
 	if line == "" {

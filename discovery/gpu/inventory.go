@@ -2,40 +2,41 @@ package gpu
 
 import "time"
 
-// State is what became of the search for GPUs.
+// State is the result of the search for GPUs.
 type State string
 
 const (
-	Starting     State = "starting"        // not looked yet: NVML takes seconds to start on a large box
+	Starting     State = "starting"        // not known yet: NVML takes seconds to start on a large box
 	OK           State = "ok"              // there are GPUs, which Devices lists
 	Off          State = "off"             // the configuration says not to look
 	NoCgo        State = "no_cgo"          // this binary was built without cgo, which NVML needs
 	NoLibrary    State = "no_library"      // no libnvidia-ml.so.1, or it does not load
-	NoDriver     State = "no_driver"       // the library is there, its kernel driver is not loaded
+	NoDriver     State = "no_driver"       // the library is there, but its kernel driver is not loaded
 	NoGPU        State = "no_gpu"          // the driver is loaded and has no GPU
 	Mismatch     State = "driver_mismatch" // library and kernel driver are of different versions
 	NoPermission State = "no_permission"   // this user may not open the driver's devices
-	Failed       State = "failed"          // NVML says something else; Reason has it
+	Failed       State = "failed"          // NVML reports something else; see Reason
 )
 
-// Inventory is the GPUs of this node at one moment. It is a value: nothing changes it later, and its slices are not to be changed.
+// Inventory is the GPUs of this node at one moment. It is a value: it does not change later, and its slices must not
+// be changed.
 type Inventory struct {
 	State   State
-	Reason  string   // in words, why State is not OK, or that all this may be old because NVML hangs; "" when it is well
-	Fix     string   // what to do about it; "" when there is nothing to do
+	Reason  string   // why State is not OK, or that all this may be old because NVML hangs; "" if all is well
+	Fix     string   // what to do about it; "" if there is nothing to do
 	Driver  string   // version of the driver, "580.65.06"; "" unknown
 	CUDA    string   // highest CUDA version that the driver serves, "13.0"; "" unknown
 	Devices []Device // in the order of NVML, which is that of PCI addresses; empty unless State is OK
 }
 
-// Device is one GPU. Zero values stand for what NVML does not tell, unless said otherwise.
+// Device is one GPU. Zero values mean that NVML does not tell, unless said otherwise.
 type Device struct {
 	Index      int    // NVML's; changes when GPUs come or go, UUID does not
 	UUID       string // "GPU-..."; "" when the GPU cannot even be opened
 	Name       string // "NVIDIA H200"
 	PCI        string // as in sysfs: "0000:1b:00.0"
 	NUMA       int    // node of the host's memory next to the GPU; -1 unknown
-	MemoryNUMA int    // node that the GPU's own memory is, where the CPU sees it as one (Grace); -1 it is none
+	MemoryNUMA int    // NUMA node that the GPU's own memory forms, where the CPU sees it as one (Grace); -1: none
 	Memory     uint64 // bytes
 	BAR1       uint64 // bytes of the window through which other PCI devices reach the memory
 	MIG        bool   // the GPU is split; an engine gets one of Instances
@@ -43,14 +44,14 @@ type Device struct {
 	Links      []Link // NVLinks that the GPU has, by number; also those that are down
 	Fabric     Fabric
 
-	// DMABuf: its memory can be exported as a dma-buf, so that NICs reach it without nvidia-peermem; WhyDMABuf says from what that
-	// was derived, or what is missing.
+	// DMABuf says that its memory can be exported as a dma-buf, so that NICs reach it without nvidia-peermem.
+	// WhyDMABuf says how that was concluded, or what is missing.
 	DMABuf    bool
 	WhyDMABuf string
 
 	Lost    bool   // it fell off the bus, or needs a reset: nothing on it works
-	Problem string // in words, why it is lost or cannot be read; "" all is well
-	Xid     *Xid   // the last one since the daemon looks; nil: none
+	Problem string // why it is lost or cannot be read; "" if all is well
+	Xid     *Xid   // the last one since the daemon started; nil: none
 }
 
 // Instance is a part of a GPU that is split by MIG.
@@ -83,21 +84,21 @@ const (
 
 // Fabric is a GPU's place in an NVLink fabric. GPUs of the same cluster and clique reach each other's memory, on other nodes too.
 type Fabric struct {
-	State   string // "completed" when the GPU is in; "not_started", "in_progress"; "" no fabric, or an NVML that cannot tell
-	Cluster string // UUID; "" none: the fabric ends with this node
+	State   string // "completed" once the GPU is in; "not_started", "in_progress"; "": no fabric, or an NVML that cannot tell
+	Cluster string // UUID; "": none, the fabric ends with this node
 	Clique  uint32
-	Status  string // why it could not join; "" it did, or goes on trying
+	Status  string // why it could not join; "": it did, or still tries
 }
 
-// In says whether the GPU joined a fabric.
+// In says whether the GPU has joined a fabric.
 func (f Fabric) In() bool { return f.State == "completed" && f.Status == "" }
 
 // Xid is an error that the driver reported of a GPU (https://docs.nvidia.com/deploy/xid-errors).
 type Xid struct {
 	Code     uint64
 	When     time.Time
-	Instance string // UUID of the MIG instance that it is about; "" the GPU as a whole, or unknown
-	Count    uint64 // of errors of this GPU since the daemon looks, of any code
+	Instance string // UUID of the MIG instance concerned; "": the GPU as a whole, or unknown
+	Count    uint64 // errors of this GPU since the daemon started, of any code
 }
 
 // Device finds a GPU by its UUID.

@@ -72,7 +72,7 @@ func number(v nvml.FieldValue) uint64 {
 	return 0
 }
 
-// fabric is the GPU's place in a fabric of NVSwitches (Hopper and newer).
+// fabric returns the GPU's place in a fabric of NVSwitches (Hopper and newer).
 func (l *library) fabric(gpu nvml.Device, a *asking) Fabric {
 	var state uint8
 	var uuid [16]uint8

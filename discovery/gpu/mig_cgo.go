@@ -10,7 +10,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// mig fills in whether the GPU is split, and into what.
+// mig fills in whether the GPU is split, and into which instances.
 func (l *library) mig(gpu nvml.Device, d *Device, a *asking) {
 	if !l.can("nvmlDeviceGetMigMode") || !l.can("nvmlDeviceGetMaxMigDeviceCount") || !l.can("nvmlDeviceGetMigDeviceHandleByIndex") {
 		return
@@ -25,7 +25,7 @@ func (l *library) mig(gpu nvml.Device, d *Device, a *asking) {
 		return
 	}
 	for n := range min(most, maxParts) {
-		if part, r := gpu.GetMigDeviceHandleByIndex(n); a.ok(r) { // not found: the place is free
+		if part, r := gpu.GetMigDeviceHandleByIndex(n); a.ok(r) { // an error means that the place is free
 			d.Instances = append(d.Instances, l.instance(part, d.Memory, a))
 		}
 	}
@@ -59,7 +59,8 @@ func (l *library) instance(part nvml.Device, whole uint64, a *asking) Instance {
 	return i
 }
 
-// profile names an instance as nvidia-smi does, "3g.40gb" or "1c.3g.40gb": memory comes in eighths of the GPU's, in whole GiB.
+// profile names an instance as nvidia-smi does, "3g.40gb" or "1c.3g.40gb". Memory is in whole GiB, rounded up to
+// eighths of the GPU's.
 func profile(compute, slices uint32, memory, whole uint64) string {
 	if slices == 0 || whole == 0 {
 		return ""

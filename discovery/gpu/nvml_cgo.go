@@ -13,14 +13,15 @@ import (
 
 const libraryName = "libnvidia-ml.so.1"
 
-// What NVML may count before it is not believed.
+// Larger counts from NVML are not believed.
 const (
 	maxGPUs  = 1024
-	maxParts = 64 // of a GPU, by MIG
+	maxParts = 64 // MIG instances of a GPU
 )
 
-// needed are functions without which nothing works; drivers have had them since R450 (2020). go-nvml binds each function when it is
-// first called, and a missing one ends the process, so nothing is called that was not looked up.
+// needed are the functions without which nothing works; drivers have had them since R450 (2020). go-nvml binds each
+// function when it is first called, and a missing one ends the process. So no function is called that was not looked
+// up.
 var needed = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetBAR1MemoryInfo",
@@ -36,12 +37,12 @@ type library struct {
 	driver string
 	cuda   string
 	cards  []*card
-	kernel []string // the GPUs of the kernel driver when NVML started
+	kernel []string // the GPUs that the kernel driver had when NVML started
 	events nvml.EventSet
-	armed  bool // events hears of at least one GPU
+	armed  bool // events covers at least one GPU
 }
 
-// card is one GPU with NVML's handle of it.
+// card is one GPU and NVML's handle of it.
 type card struct {
 	nvml nvml.Device
 	Device
@@ -84,7 +85,7 @@ func (l *library) open() Inventory {
 	return l.read()
 }
 
-// load looks whether the library is there and is an NVML, before anything is called in it.
+// load checks that the library is there and is an NVML, before anything in it is called.
 func (l *library) load() Inventory {
 	d := dl.New(l.path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := d.Open(); err != nil {
@@ -138,7 +139,7 @@ func (l *library) cudaVersion() string {
 	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 }
 
-// can says whether this NVML has a function; older drivers lack the newer ones.
+// can says whether this NVML has a function. Older drivers lack the newer ones.
 func (l *library) can(function string) bool {
 	ok, known := l.has[function]
 	if !known {
@@ -148,7 +149,7 @@ func (l *library) can(function string) bool {
 	return ok
 }
 
-// read describes all GPUs anew. One that was lost keeps the description it had, and is left out of those whose errors are waited for.
+// read describes all GPUs anew. A lost one keeps the description it had, and its errors are not waited for.
 func (l *library) read() Inventory {
 	dma, why := l.host.dmaBuf()
 	i := Inventory{State: OK, Driver: l.driver, CUDA: l.cuda}
@@ -175,7 +176,7 @@ func (l *library) read() Inventory {
 	return i
 }
 
-// look asks each GPU little: reading all of its NVLinks would take milliseconds of the driver's time.
+// look asks each GPU only a little, because reading all of its NVLinks would take milliseconds of the driver's time.
 func (l *library) look() verdict {
 	count, r := l.nvml.DeviceGetCount()
 	if r != nvml.SUCCESS || count != len(l.cards) {

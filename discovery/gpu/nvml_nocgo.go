@@ -2,7 +2,7 @@
 
 package gpu
 
-// newSource has nothing to offer: NVML is a C library, and this binary was built without C.
+// newSource returns no source: NVML is a C library, and this binary was built without C.
 func newSource(Config) (source, Inventory) {
 	return nil, Inventory{
 		State: NoCgo, Reason: "this kvpiped was built without cgo (CGO_ENABLED=0), which NVML needs",

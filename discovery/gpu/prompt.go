@@ -2,14 +2,14 @@ package gpu
 
 import "time"
 
-// hung is how long a call may take before it is said that NVML does not return. On a large box it takes seconds to start.
+// hung is how long a call may take before NVML is reported not to return. On a large box it takes seconds to start.
 const hung = 2 * time.Minute
 
-// prompt is a source of which it is told when it does not return from a call: a broken GPU or driver can keep it for ever.
+// prompt is a source that reports when a call does not return: a broken GPU or driver can keep it for ever.
 type prompt struct {
 	source
-	hangs   func() // beside the call
-	returns func() // after hangs, when the call has returned after all
+	hangs   func() // called while the call still runs
+	returns func() // called after hangs, once the call has returned after all
 }
 
 func (p prompt) call(ask func()) {
@@ -46,14 +46,14 @@ func (p prompt) close() { p.call(p.source.close) }
 
 const hangs = "NVML does not return from a call: what is known of GPUs may be old"
 
-// hangs says so, and leaves what is known.
+// hangs reports that a call does not return. What is known stays.
 func (w *Watcher) hangs() {
 	w.say(hangs, "see what nvidia-smi and the kernel's log say of a GPU that hangs; kvpiped goes on without news of GPUs")
 }
 
 func (w *Watcher) returned() { w.say("", "") }
 
-// say gives the inventory another Reason.
+// say gives the inventory another Reason and Fix.
 func (w *Watcher) say(reason, fix string) {
 	w.mu.Lock()
 	w.now.Reason, w.now.Fix = reason, fix

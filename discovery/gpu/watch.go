@@ -9,33 +9,33 @@ import (
 // Config says where to look.
 type Config struct {
 	Off     bool   // do not look at all
-	Library string // path of libnvidia-ml.so.1; "": where the loader finds it. One process can use one only
-	Root    string // below which proc and sys are; "": "/"
-	// Notify hears of every change, in order and one at a time, with the inventory as it is then. nil: nobody does.
+	Library string // path of libnvidia-ml.so.1; "": the loader finds it. A process can use only one
+	Root    string // holds proc and sys; "": "/"
+	// Notify is told of every change, in order and one at a time, with the inventory as it is then. It may be nil.
 	Notify func(Inventory, Event)
 }
 
-// How often the watcher does what. Nothing in NVML announces that a driver was installed, a MIG split was changed or an NVLink came
-// up, so it looks, seldom. Errors are announced: waiting for them takes one thread that sleeps.
+// The watcher's times. NVML does not announce that a driver was installed, a MIG split was changed or an NVLink came
+// up, so the watcher looks now and then. It does announce errors: waiting for them takes one sleeping thread.
 const (
-	slice     = 500 * time.Millisecond // the longest wait within NVML, which nothing can interrupt: Close takes as long
+	slice     = 500 * time.Millisecond // the longest wait within NVML, which nothing can interrupt, so Close may take as long
 	lookEvery = 30 * time.Second       // a few cheap questions for each GPU
-	readEvery = 10 * time.Minute       // everything again
+	readEvery = 10 * time.Minute       // everything is read again
 	retry     = 30 * time.Second       // while there are no GPUs
-	settle    = time.Second            // from an Xid to reading what it did
+	settle    = time.Second            // from an Xid to reading what it changed
 	readGap   = 10 * time.Second       // between two such readings, when errors come in swarms
-	trouble   = 5 * time.Second        // after a failure of waiting that is not the first
-	stuck     = 5 * time.Second        // Close gives up on an NVML that does not return
+	trouble   = 5 * time.Second        // after a failed wait, if another failed shortly before
+	stuck     = 5 * time.Second        // after this time Close gives up on an NVML that does not return
 )
 
-// source is NVML, or what stands for it in tests. The watcher's goroutine alone calls it.
+// source is NVML, or its substitute in tests. Only the watcher's goroutine calls it.
 type source interface {
-	// open starts NVML and reads everything. When the State is not OK it is closed again.
+	// open starts NVML and reads everything. If the State is not OK, NVML is closed again.
 	open() Inventory
-	// look tells cheaply whether there is something new to read.
+	// look says, at little cost, whether there is something new to read.
 	look() verdict
 	read() Inventory
-	// wait returns an error of a GPU as soon as there is one, at the latest after d.
+	// wait returns an error of a GPU as soon as there is one, or nothing after d.
 	wait(d time.Duration) (report, waited)
 	close()
 }
@@ -44,7 +44,7 @@ type verdict int
 
 const (
 	same    verdict = iota
-	changed         // read tells what
+	changed         // read says what
 	gone            // GPUs came or went: NVML has to start again to see that
 )
 
@@ -59,7 +59,7 @@ type waited int
 const (
 	nothing waited = iota
 	arrived
-	failed  // reading will tell why, such as a lost GPU
+	failed  // reading will show why, such as a lost GPU
 	useless // none of the GPUs reports errors
 )
 
@@ -69,7 +69,7 @@ type Watcher struct {
 	notify func(Inventory, Event)
 	stop   chan struct{}
 	done   chan struct{}
-	told   map[told]time.Time // when an Xid was told last; the goroutine's own
+	told   map[told]time.Time // when each Xid was last reported; used by the goroutine alone
 
 	mu  sync.Mutex
 	now Inventory
@@ -80,7 +80,8 @@ type told struct {
 	code uint64
 }
 
-// Watch begins to look and returns at once, before anything is known: the Inventory is Starting until the first Event. Close ends it.
+// Watch begins to look and returns at once. Until the first Event nothing is known, and the State is Starting. Close
+// ends it.
 func Watch(c Config) *Watcher {
 	if c.Root == "" {
 		c.Root = "/"
@@ -92,7 +93,7 @@ func Watch(c Config) *Watcher {
 	return watch(src, why, c.Notify)
 }
 
-// watch runs on src, or only tells why there is none.
+// watch runs on src. If there is none, it only reports why.
 func watch(src source, none Inventory, notify func(Inventory, Event)) *Watcher {
 	w := &Watcher{
 		src: src, notify: notify, stop: make(chan struct{}), done: make(chan struct{}), told: map[told]time.Time{},
@@ -110,15 +111,15 @@ func watch(src source, none Inventory, notify func(Inventory, Event)) *Watcher {
 	return w
 }
 
-// Inventory is what is known now.
+// Inventory returns what is known now.
 func (w *Watcher) Inventory() Inventory {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
 }
 
-// Close ends the watching; no Event comes after it. It fails when NVML does not return, which a broken GPU can cause: then a thread
-// is left behind in it.
+// Close ends the watching; no Event comes after it. It fails if NVML does not return, which a broken GPU can cause.
+// Then a thread is left behind in NVML.
 func (w *Watcher) Close() error {
 	close(w.stop)
 	t := time.NewTimer(stuck)
@@ -131,7 +132,7 @@ func (w *Watcher) Close() error {
 	}
 }
 
-// run is the goroutine: it starts NVML, again and again while there is no GPU, and watches those that there are.
+// run is the goroutine. It starts NVML, again and again while there is no GPU, and watches the GPUs.
 func (w *Watcher) run() {
 	for {
 		i := w.src.open()
@@ -150,7 +151,7 @@ func (w *Watcher) run() {
 	}
 }
 
-// attend watches the GPUs until Close, which it tells, or until NVML has to start again.
+// attend watches the GPUs until Close (true), or until NVML has to start again (false).
 func (w *Watcher) attend() (stopped bool) {
 	read := time.Now()
 	next, full := read.Add(lookEvery), read.Add(readEvery)
@@ -227,7 +228,7 @@ func (w *Watcher) pause(d time.Duration) bool {
 	}
 }
 
-// publish makes next the inventory and tells what changed.
+// publish makes next the inventory and reports what changed.
 func (w *Watcher) publish(next Inventory) {
 	w.mu.Lock()
 	old := w.now

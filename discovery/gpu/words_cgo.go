@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// oneLine is what a library says of an error, as a part of a line: of a log, a table, a metric's label.
+// oneLine makes a library's error text fit into one line of a log, into a table or a metric's label.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }

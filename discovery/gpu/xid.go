@@ -2,8 +2,8 @@ package gpu
 
 import "fmt"
 
-// xids are in words those errors after which somebody has to look at the machine, and those that applications cause most often
-// (https://docs.nvidia.com/deploy/xid-errors).
+// xids describes the errors after which somebody has to look at the machine, and those that applications cause most
+// often (https://docs.nvidia.com/deploy/xid-errors).
 var xids = map[uint64]string{
 	13:  "graphics engine exception: an application error, seldom hardware",
 	31:  "memory page fault: an application read or wrote a wrong address",

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Choice is a GID, and why it is that one.
+// Choice is a GID and the reason why it was chosen.
 type Choice struct {
 	GID    GID
 	Reason string
@@ -16,10 +16,11 @@ type Choice struct {
 // AnyIndex lets ChooseGID choose.
 const AnyIndex = -1
 
-// ChooseGID picks the GID with which a port can talk to a peer that has the address peer (of which only the family and the leading bits count).
-// On Ethernet that is one of RoCE v2, of the same family, and routable; link-local ones only for a link-local peer or when there is nothing else.
-// Among several the one nearest to the peer is taken, by common leading bits, then the first. fixed, unless AnyIndex, is the index that the
-// configuration insists on. An error says what the port has instead.
+// ChooseGID picks the GID with which a port can talk to a peer at the address peer, of which only the family and the
+// leading bits count. On Ethernet it is a RoCE v2 GID of the same family, and routable; a link-local one is taken
+// only for a link-local peer or if there is nothing else. Of several, the one nearest to the peer is taken, by common
+// leading bits, and then the first. fixed is the index that the configuration demands, or AnyIndex. An error says
+// what the port has instead.
 //
 // Sources: RoCEv2 annex A17 of the InfiniBand specification; RFC 6724, rule 8 for "nearest".
 func ChooseGID(p Port, peer netip.Addr, fixed int) (Choice, error) {
@@ -57,7 +58,7 @@ func ChooseGID(p Port, peer netip.Addr, fixed int) (Choice, error) {
 	return Choice{*best, reason(best, peer)}, nil
 }
 
-// WithoutGID are the active ports, as "mlx5_0/1", that have no GID of that index; none for AnyIndex.
+// WithoutGID lists the active ports, as "mlx5_0/1", that have no GID of that index; none for AnyIndex.
 func (v *Inventory) WithoutGID(index int) (out []string) {
 	for _, d := range v.Devices {
 		for _, p := range d.Ports {
@@ -69,7 +70,7 @@ func (v *Inventory) WithoutGID(index int) (out []string) {
 	return out
 }
 
-// native chooses on an InfiniBand fabric, where any address of a peer will do.
+// native chooses on an InfiniBand fabric, where the peer's address does not matter.
 func (p Port) native() (Choice, error) {
 	for _, g := range p.GIDs {
 		if g.Type == TypeIB {
@@ -113,7 +114,7 @@ func common(a, b netip.Addr) int {
 	return 0
 }
 
-// has lists a port's GIDs for an error.
+// has lists a port's GIDs for an error message.
 func (p Port) has() string {
 	if len(p.GIDs) == 0 {
 		return "it has none"

@@ -1,5 +1,6 @@
-// Package nic owns what a node knows of its network: links, their addresses, and RDMA devices with their ports and GIDs. It asks the kernel
-// by netlink and sysfs, follows changes, and never fails for want of either: what could not be read is said in the inventory.
+// Package nic owns what a node knows of its network: links, their addresses, and RDMA devices with their ports and
+// GIDs. It asks the kernel by netlink and sysfs, and follows changes. If either cannot be read it does not fail: the
+// inventory says what is missing.
 package nic
 
 import (
@@ -7,20 +8,20 @@ import (
 	"slices"
 )
 
-// State says how far an inventory goes.
+// State says how complete an inventory is.
 type State string
 
 const (
 	// Complete: everything was read.
 	Complete State = "complete"
-	// Partial: some of it could not be read, and Inventory.Reason says what and why.
+	// Partial: something could not be read; Inventory.Reason says what and why.
 	Partial State = "partial"
-	// Unknown: nothing could be read, as where netlink is forbidden.
+	// Unknown: nothing could be read, for example where netlink is forbidden.
 	Unknown State = "unknown"
 )
 
-// Inventory is the network of this node (more precisely, of this process's network namespace) at one moment. It is never changed once it was
-// handed out, and may be read by any goroutine.
+// Inventory is the network of this node (more precisely, of this process's network namespace) at one moment. Once
+// handed out it never changes, and any goroutine may read it.
 type Inventory struct {
 	State   State
 	Reason  string   // of Partial and Unknown
@@ -31,7 +32,7 @@ type Inventory struct {
 // Link is a network interface.
 type Link struct {
 	Name      string
-	Index     int    // of the kernel; a renamed link keeps it
+	Index     int    // the kernel's; a renamed link keeps it
 	MAC       string // "" none
 	MTU       int    // bytes
 	Kind      string // "ethernet", "infiniband", "loopback", or what the kernel calls a virtual one: "veth", "bond", "vlan", ...
@@ -39,7 +40,7 @@ type Link struct {
 	SpeedMbps int    // 0 unknown
 	PCI       string // address of its function, as 0000:17:00.0; "" for virtual ones, unless all links below agree
 	NUMA      int    // node of that function; -1 unknown
-	Master    string // the bond or bridge that it is a part of
+	Master    string // the bond or bridge that it is part of
 	Addresses []netip.Prefix
 	RDMA      *PortRef // nil: none
 }
@@ -66,21 +67,22 @@ type Port struct {
 	State     string // "ACTIVE", "DOWN", "INIT", "ARMED", ...
 	LinkLayer string // "Ethernet" or "InfiniBand"
 	SpeedMbps int    // lanes times their rate, as the kernel multiplies them; 0 unknown
-	Netdev    string // the link it shares its wire with; "" none
+	Netdev    string // the link on the same wire; "": none
 	GIDs      []GID  // by index, without empty ones
 }
 
-// GIDType says how packets with a GID look on the wire.
+// GIDType says what packets with a GID look like on the wire.
 type GIDType string
 
-// What the kernel calls the types.
+// The types, as the kernel calls them.
 const (
 	TypeIB     GIDType = "IB"
 	TypeRoCEv1 GIDType = "RoCE v1"
 	TypeRoCEv2 GIDType = "RoCE v2"
 )
 
-// GID is an entry of a port's table. Entries move when addresses do: an index is worth nothing once the inventory has changed.
+// GID is an entry of a port's table. Entries move when addresses change, so an index is valid only until the
+// inventory changes.
 type GID struct {
 	Index  int
 	GID    netip.Addr // as IPv6; IPv4 is mapped (::ffff:10.0.0.1)

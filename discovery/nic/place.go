@@ -17,20 +17,21 @@ func (s Source) class(name string) string {
 	return filepath.Join(root, "class", name)
 }
 
-// describe adds what sysfs knows of a link. A sysfs of another network namespace knows other links, perhaps of the same name.
+// describe adds what sysfs knows of a link. The sysfs of another network namespace has other links, perhaps with the
+// same names, so the index must match.
 func (s Source) describe(l *Link) {
 	dir := filepath.Join(s.class("net"), l.Name)
 	if number(dir, "ifindex") != l.Index {
 		return
 	}
-	l.SpeedMbps = max(number(dir, "speed"), 0) // -1 and errors: not known, or no carrier
+	l.SpeedMbps = max(number(dir, "speed"), 0) // -1 and errors: unknown, or no carrier
 	l.PCI, l.NUMA = place(dir)
 }
 
 // unknownSpeed is what some drivers say instead of -1.
 const unknownSpeed = 1<<32 - 1
 
-// number reads a file with one, which for dev_id is hexadecimal ("0x1"); 0 when there is none.
+// number reads a number from a file, in hexadecimal if it begins with 0x (dev_id); 0 if there is none.
 func number(elem ...string) int {
 	n, err := strconv.ParseInt(sysfs.Text(elem...), 0, strconv.IntSize)
 	if err != nil || n == unknownSpeed {
@@ -39,7 +40,8 @@ func number(elem ...string) int {
 	return int(n)
 }
 
-// place finds the PCI function, and its NUMA node, of what has a "device" in sysfs. Between the two may lie others, such as virtio0.
+// place finds the PCI function behind the "device" of a sysfs folder, and its NUMA node. Other devices, such as
+// virtio0, may lie in between.
 func place(dir string) (pci string, numa int) {
 	at, err := filepath.EvalSymlinks(filepath.Join(dir, "device"))
 	if err != nil {
@@ -53,7 +55,8 @@ func place(dir string) (pci string, numa int) {
 	return "", -1
 }
 
-// inherit gives virtual links the place of what they lie on (a bond that of its NICs, a VLAN that of its link), as far as that is one.
+// inherit gives a virtual link the place of the links that it lies on (a bond that of its NICs, a VLAN that of its
+// link), if they agree.
 func (s Source) inherit(links []Link) {
 	for i := range links {
 		if l := &links[i]; l.PCI == "" {
@@ -73,9 +76,10 @@ func (s Source) inherit(links []Link) {
 	}
 }
 
-// lowest are the links with a PCI function that a link lies on; others, such as taps of guests in a bridge, are passed over.
+// lowest returns the links with a PCI function that a link lies on. Others, such as taps of guests in a bridge, are
+// skipped.
 func (s Source) lowest(links []Link, name string, depth int) (found []Link) {
-	entries, _ := names(s.class("net"), name) // none, if it is just being removed
+	entries, _ := names(s.class("net"), name) // an error means that it is just being removed
 	for _, entry := range entries {
 		below, lower := strings.CutPrefix(entry, "lower_")
 		i := slices.IndexFunc(links, func(l Link) bool { return l.Name == below })

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// parseRate reads a port's rate, such as "100 Gb/sec (4X EDR)" or "2.5 Gb/sec (1X SDR)", as megabits a second.
+// parseRate reads a port's rate, such as "100 Gb/sec (4X EDR)" or "2.5 Gb/sec (1X SDR)", in megabits per second.
 func parseRate(s string) (mbps int, err error) {
 	value, rest, _ := strings.Cut(s, " ")
 	gbps, err := strconv.ParseFloat(value, 64)

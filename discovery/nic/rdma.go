@@ -14,7 +14,7 @@ import (
 	"github.com/kvpipe/kvpipe/discovery/internal/sysfs"
 )
 
-// names lists a folder; one that is not there has none.
+// names lists a folder. A missing folder has no names.
 func names(elem ...string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(elem...))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -27,7 +27,7 @@ func names(elem ...string) ([]string, error) {
 	return out, nil
 }
 
-// numbers are the names that are numbers, in order.
+// numbers returns the names that are numbers, in ascending order.
 func numbers(names []string) (out []int) {
 	for _, name := range names {
 		if n, err := strconv.Atoi(name); err == nil && n >= 0 {
@@ -38,8 +38,8 @@ func numbers(names []string) (out []int) {
 	return out
 }
 
-// devices lists RDMA devices, as Documentation/ABI/stable/sysfs-class-infiniband of Linux describes them. Netlink's RDMA family has neither
-// GIDs nor rates. No RDMA is no error.
+// devices lists RDMA devices, as described in Linux's Documentation/ABI/stable/sysfs-class-infiniband. Netlink's RDMA
+// family has neither GIDs nor rates. It is no error if there are none.
 func (s Source) devices() ([]Device, error) {
 	found, err := names(s.class("infiniband"))
 	var out []Device
@@ -65,7 +65,7 @@ func port(device string, n int) Port {
 	_, state, _ := strings.Cut(sysfs.Text(dir, "state"), ": ") // "4: ACTIVE"
 	p := Port{Number: n, State: state, LinkLayer: sysfs.Text(dir, "link_layer")}
 	p.SpeedMbps, _ = parseRate(sysfs.Text(dir, "rate"))
-	all, _ := names(dir, "gids") // without them the port has no GIDs, which is what its readers are told
+	all, _ := names(dir, "gids") // on an error the port has no GIDs, and its readers are told so
 	for _, i := range numbers(all) {
 		if g, ok := gid(dir, i); ok {
 			p.GIDs = append(p.GIDs, g)
@@ -75,7 +75,7 @@ func port(device string, n int) Port {
 	return p
 }
 
-// gid reads an entry of the table; false when it is empty.
+// gid reads an entry of the table; false if it is empty.
 func gid(port string, i int) (GID, bool) {
 	index := strconv.Itoa(i)
 	addr, err := netip.ParseAddr(sysfs.Text(port, "gids", index))
@@ -83,7 +83,7 @@ func gid(port string, i int) (GID, bool) {
 		return GID{}, false
 	}
 	g := GID{Index: i, GID: addr, Type: GIDType(sysfs.Text(port, "gid_attrs", "types", index)), Netdev: sysfs.Text(port, "gid_attrs", "ndevs", index)}
-	if g.Type == "IB/RoCE v1" { // what the kernel calls both, on a port of either kind
+	if g.Type == "IB/RoCE v1" { // the kernel's name for both, on a port of either kind
 		g.Type = TypeRoCEv1
 		if sysfs.Text(port, "link_layer") == "InfiniBand" {
 			g.Type = TypeIB
@@ -92,15 +92,15 @@ func gid(port string, i int) (GID, bool) {
 	return g, true
 }
 
-// netdev finds the link that belongs to a port: as its GIDs say (RoCE), as its function's links say (InfiniBand), or by what a software device
-// was made of.
+// netdev finds the link that belongs to a port: from its GIDs (RoCE), from its function's links (InfiniBand), or from
+// what a software device was made of.
 func netdev(device string, port int, gids []GID) string {
 	for _, g := range gids {
 		if g.Netdev != "" {
 			return g.Netdev
 		}
 	}
-	links, _ := names(device, "device", "net") // without: a software device
+	links, _ := names(device, "device", "net") // none: a software device
 	for _, name := range links {
 		dir := filepath.Join(device, "device", "net", name)
 		if at := max(number(dir, "dev_port"), number(dir, "dev_id")); at == port-1 {
@@ -110,7 +110,7 @@ func netdev(device string, port int, gids []GID) string {
 	return sysfs.Text(device, "parent")
 }
 
-// join tells links of their RDMA ports, and gives both what only the other knows.
+// join notes at each link its RDMA port, and the speed where only the port knows it.
 func (s Source) join(v *Inventory) {
 	for _, d := range v.Devices {
 		for _, p := range d.Ports {

@@ -16,10 +16,10 @@ type Source struct {
 	Sys string // root of sysfs; "": /sys
 }
 
-// attempts is how often a list is asked for that changes while the kernel makes it.
+// attempts bounds how often a list is asked for again because it changed while the kernel made it.
 const attempts = 5
 
-// Read takes an inventory now. It takes about a millisecond, and may be called from any goroutine.
+// Read takes an inventory. It takes about a millisecond, and may be called from any goroutine.
 func (s Source) Read() *Inventory {
 	v := &Inventory{State: Complete}
 	var reasons []string
@@ -45,7 +45,7 @@ func (s Source) Read() *Inventory {
 	return v
 }
 
-// explain says what an error of a system call means for who runs the daemon.
+// explain adds what a system call's error means for whoever runs the daemon.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.EAFNOSUPPORT):
@@ -56,7 +56,7 @@ func explain(err error) error {
 	return err
 }
 
-// links lists links with their addresses.
+// links lists the links with their addresses.
 func (s Source) links() ([]Link, error) {
 	all, err := dump(netlink.LinkList)
 	if err != nil {
@@ -85,7 +85,8 @@ func (s Source) links() ([]Link, error) {
 	return out, nil
 }
 
-// dump asks again for a list that changed while it was made, and takes the last one as it is: the change comes as an event too.
+// dump asks again for a list that changed while it was made. The last attempt is taken as it is: the change also
+// comes as an event.
 func dump[T any](list func() ([]T, error)) (all []T, err error) {
 	for range attempts {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -108,15 +109,15 @@ func kind(l netlink.Link) string {
 	}
 }
 
-// Flags of addresses, of linux/if_addr.h, which package syscall lacks in part.
+// Address flags of linux/if_addr.h. Package syscall lacks some of them.
 const (
-	addrTemporary  = 0x01 // of IPv6; elsewhere: secondary
+	addrTemporary  = 0x01 // of IPv6; of IPv4: secondary
 	addrDADFailed  = 0x08
 	addrDeprecated = 0x20
 	addrTentative  = 0x40
 )
 
-// addresses are those of a link that can be used, lasting ones first.
+// addresses returns the usable addresses of a link, lasting ones first.
 func addresses(all []netlink.Addr, index int) []netip.Prefix {
 	var lasting, passing []netip.Prefix
 	for _, a := range all {

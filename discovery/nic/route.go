@@ -13,21 +13,22 @@ import (
 // Route is how packets from one address to another leave this node.
 type Route struct {
 	Link   int  // index of the link
-	Direct bool // the other is on that link's network, without a gateway in between
+	Direct bool // the remote is on that link's network, with no gateway in between
 }
 
-// answerTime is far more than a kernel takes that answers at all.
+// answerTime is far longer than a kernel takes to answer, if it answers at all.
 const answerTime = 10 * time.Second
 
-// Routes asks the kernel's tables, over one socket: to open one takes several times as long as to ask, and who has hundreds of NICs asks
-// tens of thousands of times. All pairs have to be asked for: rules and routes of several ways go by the source, too. The zero value is ready.
-// It is for one goroutine, which closes it.
+// Routes asks the kernel's routing tables over one socket. Opening a socket takes several times as long as asking,
+// and a node with hundreds of NICs asks tens of thousands of times. Every pair of addresses has to be asked for,
+// because rules and multipath routes also depend on the source. The zero value is ready. It is for one goroutine,
+// which has to close it.
 type Routes struct {
-	kernel *netlink.Handle // nil: nothing was asked yet
-	err    error           // why there is none
+	kernel *netlink.Handle // nil: not opened yet, or failed
+	err    error           // why it could not be opened
 }
 
-// Find says how packets from local go to remote. An error says that they do not.
+// Find says how packets from local go to remote. An error says that they cannot, or why that is unknown.
 func (r *Routes) Find(local, remote netip.Addr) (Route, error) {
 	if r.kernel == nil && r.err == nil {
 		if r.kernel, r.err = netlink.NewHandle(syscall.NETLINK_ROUTE); r.err == nil {
@@ -47,7 +48,7 @@ func (r *Routes) Find(local, remote netip.Addr) (Route, error) {
 	return Route{Link: found[0].LinkIndex, Direct: len(found[0].Gw) == 0}, nil
 }
 
-// Close lets go of the socket.
+// Close closes the socket.
 func (r *Routes) Close() {
 	if r.kernel != nil {
 		r.kernel.Close()

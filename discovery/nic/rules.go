@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Rules say which links the daemon may use, by names or globs (as of path.Match) of links or of their RDMA devices.
+// Rules say which links the daemon may use, by names or globs (as in path.Match) of links or of their RDMA devices.
 type Rules struct {
-	Allow []string // empty: what looks like a NIC
+	Allow []string // empty: everything that looks like a NIC
 	Deny  []string // wins over Allow
 }
 
 // matches says whether one of the patterns names the link or its RDMA device.
 func matches(patterns []string, l Link) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		byName, _ := path.Match(p, l.Name) // a bad pattern, which the configuration refuses, names nothing
+		byName, _ := path.Match(p, l.Name) // a bad pattern names nothing; the configuration refuses it
 		byDevice := false
 		if l.RDMA != nil {
 			byDevice, _ = path.Match(p, l.RDMA.Device)
@@ -26,7 +26,7 @@ func matches(patterns []string, l Link) bool {
 	})
 }
 
-// Refuses says why a link is not used, "" when it is.
+// Refuses says why a link is not used; "" if it is.
 func (r Rules) Refuses(l Link) string {
 	switch {
 	case l.Kind == "loopback":
@@ -45,8 +45,8 @@ func (r Rules) Refuses(l Link) string {
 	return ""
 }
 
-// isNIC tells links that lead to other nodes from those that lead to guests and containers of this one. In a container the other end of a veth
-// is the way out.
+// isNIC tells links that lead to other nodes from those that lead to guests and containers on this one. A veth
+// counts, because inside a container it is the way out.
 func isNIC(l Link) bool {
 	if l.PCI != "" {
 		return true
@@ -54,7 +54,7 @@ func isNIC(l Link) bool {
 	return slices.Contains([]string{"ethernet", "infiniband", "ipoib", "bond", "team", "vlan", "macvlan", "ipvlan", "veth"}, l.Kind)
 }
 
-// Routable are the addresses of a link that other nodes can use, at most one of each family: its first.
+// Routable returns the addresses of a link that other nodes can use: the first of each family.
 func (r Rules) Routable(l Link) []netip.Addr {
 	if r.Refuses(l) != "" {
 		return nil
@@ -73,10 +73,10 @@ func routable(l Link) (out []netip.Addr) {
 	return out
 }
 
-// Missing are the entries of Allow that name no link and no device of the inventory.
+// Missing returns the entries of Allow that name no link and no device of the inventory.
 func (r Rules) Missing(v *Inventory) []string { return unnamed(r.Allow, v) }
 
-// MissingDenied are those of Deny that do, but for globs: they are for what may come.
+// MissingDenied returns such entries of Deny. It leaves out globs, which are meant for links that may come.
 func (r Rules) MissingDenied(v *Inventory) []string {
 	return slices.DeleteFunc(unnamed(r.Deny, v), func(p string) bool { return strings.ContainsAny(p, `*?[\`) })
 }

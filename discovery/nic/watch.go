@@ -14,16 +14,16 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// WatchConfig is what Watch needs; all of it may be left out.
+// WatchConfig configures Watch. All of it is optional.
 type WatchConfig struct {
 	Source  Source
 	Changed func(before, now *Inventory) // called after each change, by one goroutine; Close waits for it
-	Settle  time.Duration                // how long further events are waited for before all is read; 0: 20ms
-	Every   time.Duration                // how often all is read although nothing was said; 0: 30s
+	Settle  time.Duration                // how long to wait for further events before everything is read; 0: 20ms
+	Every   time.Duration                // how often everything is read without an event; 0: 30s
 }
 
-// Watcher keeps an inventory up to date. The kernel's events only say when to look: what is published is always read as a whole, so an event
-// that was lost costs time and never truth.
+// Watcher keeps an inventory up to date. The kernel's events only say when to look. Everything is read each time, so
+// a lost event makes the inventory late but never wrong.
 type Watcher struct {
 	cfg    WatchConfig
 	now    atomic.Pointer[Inventory]
@@ -33,7 +33,8 @@ type Watcher struct {
 	wg     sync.WaitGroup
 }
 
-// Watch takes a first inventory and follows it until Close. Where netlink is forbidden it looks again now and then.
+// Watch takes a first inventory and follows changes until Close. Where netlink is forbidden it looks again now and
+// then.
 func Watch(cfg WatchConfig) *Watcher {
 	if cfg.Settle <= 0 {
 		cfg.Settle = 20 * time.Millisecond
@@ -48,16 +49,16 @@ func Watch(cfg WatchConfig) *Watcher {
 	w.wg.Go(func() {
 		w.listen(syscall.NETLINK_ROUTE, syscall.RTNLGRP_LINK, syscall.RTNLGRP_IPV4_IFADDR, syscall.RTNLGRP_IPV6_IFADDR)
 	})
-	// RDMA devices come and go without a word of rtnetlink's. What the kernel says here is text and no netlink messages; that it says
-	// something is enough.
+	// rtnetlink does not announce that RDMA devices come and go; uevents do. They are text, not netlink messages, but
+	// that there is one is enough.
 	w.wg.Go(func() { w.listen(syscall.NETLINK_KOBJECT_UEVENT, 1) })
 	return w
 }
 
-// Current is the inventory as of now. Any goroutine may ask.
+// Current returns the latest inventory. Any goroutine may call it.
 func (w *Watcher) Current() *Inventory { return w.now.Load() }
 
-// Close ends the watching and returns when no goroutine of it runs any more.
+// Close ends the watching. It returns when all of the watcher's goroutines have ended.
 func (w *Watcher) Close() {
 	w.cancel()
 	w.wg.Wait()
@@ -72,10 +73,10 @@ func (w *Watcher) touch() {
 }
 
 func (w *Watcher) follow() {
-	var took time.Duration // to read, the last time
+	var took time.Duration // the last read
 	for w.wait(w.cfg.Every, w.dirty) && w.wait(calm(w.cfg.Settle, took), nil) {
 		select {
-		case <-w.dirty: // what came while it settled is seen now
+		case <-w.dirty: // what came during that wait is seen by this read
 		default:
 		}
 		start := time.Now()
@@ -90,13 +91,13 @@ func (w *Watcher) follow() {
 	}
 }
 
-// calm is how long further events are waited for, after a look that took so long: where links come and go all the time, as those of
-// containers do, looking costs a tenth of a CPU at most, unless a look takes longer than 100ms.
+// calm is how long to wait for further events, after a look that took so long. Where links come and go all the time,
+// as those of containers do, looking then costs at most a tenth of a CPU, unless a look takes longer than 100ms.
 func calm(settle, took time.Duration) time.Duration {
 	return max(settle, min(9*took, 900*time.Millisecond))
 }
 
-// wait waits until d has passed or sooner says so; false when the watcher is closed.
+// wait waits for d or for sooner, whichever comes first. It returns false once the watcher is closed.
 func (w *Watcher) wait(d time.Duration, sooner <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -109,13 +110,14 @@ func (w *Watcher) wait(d time.Duration, sooner <-chan struct{}) bool {
 	return true
 }
 
-// listen touches at each event of some groups of a netlink family, as long as the watcher lives. The socket is not nl.Subscribe's:
-// where the kernel refuses to bind it that closes its descriptor twice, the second time when the number may be another one's.
+// listen calls touch at each event of some groups of a netlink family, until the watcher is closed. The socket is not
+// nl.Subscribe's: if the kernel refuses to bind that one, it closes its descriptor twice, the second time when the
+// number may be another file's.
 func (w *Watcher) listen(family int, groups ...uint) {
 	for {
 		if s, err := sys.NetlinkEvents(family, groups...); err == nil {
 			stop := context.AfterFunc(w.ctx, func() { _ = s.Close() })
-			w.touch() // what happened before is not told
+			w.touch() // events before this were not heard
 			for w.event(s) {
 				w.touch()
 			}
@@ -129,11 +131,11 @@ func (w *Watcher) listen(family int, groups ...uint) {
 	}
 }
 
-// event waits for one; false when the socket is of no use any more. What it says does not matter.
+// event waits for an event, whatever it says. It returns false if the socket has become useless.
 func (w *Watcher) event(s *os.File) bool {
 	var b [64]byte
 	_, err := s.Read(b[:])
 	return err == nil ||
-		errors.Is(err, syscall.ENOBUFS) || // events were lost: there were some
-		errors.Is(err, io.EOF) // an empty one, of somebody with privileges
+		errors.Is(err, syscall.ENOBUFS) || // events were lost, so there were some
+		errors.Is(err, io.EOF) // an empty one, sent by somebody with privileges
 }

@@ -1,7 +1,7 @@
 package topology
 
-// branch is a bridge with what is behind it: what a drawing shows of a root complex. A bridge that only leads on is left out, because
-// what counts is where ways part.
+// branch is a bridge and what is behind it, as a drawing shows them in a root complex. A bridge with only one way on
+// is left out, because what counts is where ways part.
 type branch struct {
 	bridge   string // PCI address; empty: the root complex itself
 	depth    int    // bridges from the root complex, this one included
@@ -35,8 +35,8 @@ func (b *branch) below(bridge string, depth int) *branch {
 	return x
 }
 
-// prune takes out bridges that only lead on. Of those that lead to a single device the last is the port it is plugged into; the one
-// above that port, if there is one, is a switch, and stays.
+// prune removes bridges with only one way on. Of a chain that leads to a single device, the last bridge is the port
+// that the device is plugged into. The bridge above that port, if there is one, is a switch, and stays.
 func (b *branch) prune() {
 	kept := b.branches[:0]
 	for _, x := range b.branches {

@@ -54,11 +54,11 @@ func fit(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// short leaves out the PCI domain that most devices are in.
+// short leaves out the PCI domain if it is 0000, as it mostly is.
 func short(pci string) string { return strings.TrimPrefix(pci, "0000:") }
 
-// style has a rule for each class, and another for dark displays. Variables would be shorter, but not every program that shows SVG
-// knows them.
+// style has a rule for each class, and another one for dark displays. Variables would be shorter, but not every
+// program that shows SVG supports them.
 const style = `
 text{font-family:system-ui,"DejaVu Sans",Arial,sans-serif;font-size:12px;fill:#1f2328}
 .title{font-size:16px;font-weight:600}

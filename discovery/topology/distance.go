@@ -2,13 +2,13 @@ package topology
 
 import "slices"
 
-// between is the way over PCI between two devices.
+// between returns the way over PCI between two devices.
 func between(a, b *Device) Word {
 	switch {
 	case a.Root == "" || b.Root == "":
 		return Unknown
 	case a.Root != b.Root && (a.Node < 0 || a.Node != b.Node):
-		return SYS // which also is the worst that it can be when a node is not known
+		return SYS // also if a node is not known: it is the worst case
 	case a.Root != b.Root:
 		return NODE
 	}
@@ -20,16 +20,16 @@ func between(a, b *Device) Word {
 	switch below := max(len(x), len(y)) - same; {
 	case same == 0 && below > 0:
 		return PHB
-	case below <= 2: // a downstream port of the bridge both are behind, and the device
+	case below <= 2: // the device, behind a downstream port of the bridge that both share
 		return PIX
 	}
 	return PXB
 }
 
-// hops are the bridges down to the device, and the device.
+// hops returns the bridges down to the device, and the device.
 func (d *Device) hops() []string { return append(slices.Clip(d.Bridges), d.PCI) }
 
-// toMemory is the way between device i and a NUMA node's memory. That of a GPU is as far as the GPU.
+// toMemory returns the way between device i and a NUMA node's memory. A GPU's own memory is as far as the GPU.
 func (t *Topology) toMemory(i, node int) Word {
 	for j := range t.Devices {
 		if t.Devices[j].MemoryNode == node {
@@ -45,13 +45,13 @@ func (t *Topology) toMemory(i, node int) Word {
 	return SYS
 }
 
-// nvlinks returns how many NVLinks join two GPUs: direct ones, or as many as both have to a switch of the same fabric. 0: none.
-// There is no way from or to the instances of a split GPU.
+// nvlinks returns how many NVLinks join two GPUs: direct ones, or as many as both have to switches of the same
+// fabric; 0: none. Instances of a split GPU cannot use NVLink.
 func nvlinks(a, b *GPU) int {
 	if len(a.MIG) > 0 || len(b.MIG) > 0 {
 		return 0
 	}
-	direct := max(a.linksTo(b), b.linksTo(a)) // one end may have been asked while the link came up
+	direct := max(a.linksTo(b), b.linksTo(a)) // one end may have been asked before the link came up
 	if direct > 0 {
 		return direct
 	}

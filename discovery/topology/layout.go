@@ -19,12 +19,12 @@ const (
 // frame is a rectangle.
 type frame struct{ x, y, w, h int }
 
-// row is a line of a root complex's outline: a bridge or a device.
+// row is a line in the outline of a root complex: a bridge or a device.
 type row struct {
 	frame
 	device int // -1: a bridge
 	bridge *branch
-	parent int // index of the row it is behind, -1: the root complex
+	parent int // index of the row that it is behind; -1: the root complex
 }
 
 // rootBox is a root complex.
@@ -32,18 +32,18 @@ type rootBox struct {
 	frame
 	name  string
 	rows  []row
-	wires int // NVLinks that leave it at its right side
+	wires int // NVLinks that leave at its right side
 	gpus  bool
 }
 
 // nodeBox is a NUMA node and the root complexes at it.
 type nodeBox struct {
 	frame
-	node  *Node // nil: devices of which no node is known
+	node  *Node // nil: for devices whose node is not known
 	roots []*rootBox
 }
 
-// outline lists what is behind a branch, line by line.
+// outline lists what is behind a branch, line by line. It returns the rows and where the next one begins.
 func (t *Topology) outline(b *branch, parent, x, y int, rows []row) ([]row, int) {
 	for _, i := range b.devices {
 		h := devHigh + migHigh*len(t.Devices[i].MIG)
@@ -76,7 +76,7 @@ func (t *Topology) newRoot(name string, devices []int, wires map[int]int) *rootB
 	return r
 }
 
-// move shifts a root complex and all that is in it.
+// move shifts a root complex and everything in it.
 func (r *rootBox) move(x, y int) {
 	r.x, r.y = r.x+x, r.y+y
 	for i := range r.rows {
@@ -84,8 +84,8 @@ func (r *rootBox) move(x, y int) {
 	}
 }
 
-// newNode lays out a NUMA node with its upper left corner at x, y: root complexes with GPUs side by side, the others beside them, above
-// one another as long as they fit.
+// newNode lays out a NUMA node with its upper left corner at x, y. Root complexes with GPUs are side by side. The
+// others are beside them, stacked as far as they fit.
 func (t *Topology) newNode(n *Node, devices []int, wires map[int]int, x, y int) *nodeBox {
 	b := &nodeBox{node: n, frame: frame{x: x, y: y}}
 	high := 0

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Matrix prints the topology as "nvidia-smi topo -m" does: who is how far from whom, the CPUs and the NUMA node near each, what the words
-// mean and which NIC is which. Below it are what that program does not have: how far the memory of each NUMA node is, where there is more
-// than one, and what is known of single devices.
+// Matrix prints the topology as "nvidia-smi topo -m" does: how far the devices are from each other, the CPUs and the
+// NUMA node near each, what the words mean and which NIC is which. Below that it prints what that program does not
+// have: how far the memory of each NUMA node is, if there are several, and what is known of single devices.
 func (t *Topology) Matrix(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	if len(t.Devices) == 0 {
@@ -119,7 +119,7 @@ func (t *Topology) legend(w io.Writer) {
 	}
 }
 
-// describe says in a line what a device is.
+// describe says in one line what a device is.
 func (d *Device) describe() string {
 	parts := []string{orNA(d.Name), d.PCI}
 	if d.Netdev != "" && d.Netdev != d.Name {
@@ -140,7 +140,7 @@ func (d *Device) describe() string {
 	return strings.Join(parts, "; ")
 }
 
-// has tells whether a word is in one of the tables.
+// has says whether a word is in one of the tables.
 func (t *Topology) has(w Word) bool {
 	for i := range t.Devices {
 		for _, x := range append(t.Links[i][:len(t.Links[i]):len(t.Links[i])], t.Memory[i]...) {

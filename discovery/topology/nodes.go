@@ -15,18 +15,20 @@ import (
 // Node is a NUMA node.
 type Node struct {
 	ID int `json:"id"`
-	// CPUs is a list "0-3,8"; empty for nodes that are memory alone.
+	// CPUs is a list such as "0-3,8"; empty for nodes that only have memory.
 	CPUs string `json:"cpus"`
 	// Bytes is the node's memory.
 	Bytes uint64 `json:"bytes"`
-	// Distance is to each of the nodes, in their order, as the firmware says it (10: this one). Empty: it does not say.
+	// Distance is the distance to each node, in their order, as the firmware gives it (10: this one). Empty: it gives
+	// none.
 	Distance []int `json:"distance"`
 }
 
-// Nodes returns the NUMA nodes in the tree below root ("/sys"), by id. A tree without nodes has one, 0, with all CPUs that are online.
+// Nodes returns the NUMA nodes in the tree below root ("/sys"), by id. A tree without nodes has one, 0, with all
+// online CPUs.
 func Nodes(root string) []Node {
 	dir := filepath.Join(root, "devices/system/node")
-	entries, _ := os.ReadDir(dir) // none: a kernel without NUMA, or a container that hides it
+	entries, _ := os.ReadDir(dir) // an error means a kernel without NUMA, or a container that hides it
 	var nodes []Node
 	for _, e := range entries {
 		id, ok := numbered(e.Name(), "node")
@@ -38,7 +40,7 @@ func Nodes(root string) []Node {
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range nodes {
-		if len(nodes[i].Distance) != len(nodes) { // written while a node came or went
+		if len(nodes[i].Distance) != len(nodes) { // read while a node came or went
 			nodes[i].Distance = nil
 		}
 	}
@@ -48,7 +50,7 @@ func Nodes(root string) []Node {
 	return nodes
 }
 
-// numbered takes the number off a name such as "node12".
+// numbered takes the number from a name such as "node12".
 func numbered(name, prefix string) (int, bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {

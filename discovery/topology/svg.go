@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// SVG draws the topology: a box for each NUMA node, in it the root complexes, the switches behind them and the devices, and below
-// them the NVLinks. It is one self-contained file that follows the reader's choice of a light or dark display.
+// SVG draws the topology: a box for each NUMA node, with the root complexes, the switches behind them and the
+// devices, and below the boxes the NVLinks. It is one self-contained file that follows the reader's choice of a light
+// or dark display.
 func (t *Topology) SVG(w io.Writer, title string) error {
 	d := drawing{t: t, wires: t.wires(), pairs: t.pairs(), ends: map[int][]frame{}}
 	d.layOut()
@@ -23,12 +24,12 @@ type drawing struct {
 	wires         map[int]int // NVLink lines that leave each GPU
 	pairs         [][2]int    // GPUs with direct NVLinks
 	nodes         []*nodeBox
-	ends          map[int][]frame // where a GPU's lines arrive below the boxes, not used yet
+	ends          map[int][]frame // by GPU: where its lines arrive below the boxes, without those already used
 	right, bottom int
 	c             canvas
 }
 
-// pairs are the GPUs that NVLink joins without a switch.
+// pairs returns the GPUs that NVLink joins without a switch.
 func (t *Topology) pairs() (all [][2]int) {
 	for i := range t.Devices {
 		for j := i + 1; j < len(t.Devices); j++ {
@@ -40,7 +41,7 @@ func (t *Topology) pairs() (all [][2]int) {
 	return all
 }
 
-// wires counts the lines of each GPU: one for each direct neighbour, one for all links to switches.
+// wires counts the lines of each GPU: one for each direct neighbour, and one for all links to switches.
 func (t *Topology) wires() map[int]int {
 	n := map[int]int{}
 	for i := range t.Devices {
@@ -55,7 +56,7 @@ func (t *Topology) wires() map[int]int {
 	return n
 }
 
-// switched tells whether the GPU uses links to a switch.
+// switched says whether the GPU uses links to a switch.
 func (t *Topology) switched(i int) bool {
 	return t.Devices[i].Switched > 0 && len(t.Devices[i].MIG) == 0
 }
@@ -64,7 +65,7 @@ func (t *Topology) switched(i int) bool {
 func (d *drawing) layOut() {
 	x, y := margin, margin+rowHigh+gap
 	if len(d.t.Nodes) > 1 {
-		y += rowHigh + gap // for what joins them
+		y += rowHigh + gap // for the bar that joins them
 	}
 	add := func(n *Node, devices []int) {
 		b := d.t.newNode(n, devices, d.wires, x, y)
@@ -73,7 +74,7 @@ func (d *drawing) layOut() {
 	}
 	for i := range d.t.Nodes {
 		n := &d.t.Nodes[i]
-		own := slices.ContainsFunc(d.t.Devices, func(v Device) bool { return v.MemoryNode == n.ID }) // that is shown as the GPU's
+		own := slices.ContainsFunc(d.t.Devices, func(v Device) bool { return v.MemoryNode == n.ID }) // shown as the GPU's
 		if devices := d.t.at(n.ID); !own || len(devices) > 0 {
 			add(n, devices)
 		}
@@ -91,7 +92,7 @@ func (d *drawing) layOut() {
 	d.right, d.bottom = max(x-gap, margin+560), y+high
 }
 
-// at lists the devices at a NUMA node; -1: at one that is not known, or not there.
+// at lists the devices at a NUMA node; -1: those whose node is not known or does not exist.
 func (t *Topology) at(node int) (devices []int) {
 	for i := range t.Devices {
 		at := t.Devices[i].Node
@@ -115,7 +116,7 @@ func (d *drawing) draw() {
 	d.legend()
 }
 
-// interconnect draws what joins NUMA nodes.
+// interconnect draws the bar that joins the NUMA nodes.
 func (d *drawing) interconnect() {
 	var joined []*nodeBox
 	var far []int

@@ -64,14 +64,14 @@ func (d *drawing) fabric(name string, gpus []int) {
 	d.bottom, d.right = y+bar.h, max(d.right, bar.x+bar.w)
 }
 
-// take uses the next of a GPU's lines.
+// take returns the next unused line of a GPU.
 func (d *drawing) take(gpu int) frame {
 	e := d.ends[gpu][0]
 	d.ends[gpu] = d.ends[gpu][1:]
 	return e
 }
 
-// label writes on the line from a to b, or beside it when that is short.
+// label writes on the line from a to b, or beside it if it is short.
 func (d *drawing) label(a, b, y int, text string) {
 	w, mid := len(text)*6+8, (a+b)/2
 	if max(a, b)-min(a, b) < w+2*pad {
@@ -82,7 +82,7 @@ func (d *drawing) label(a, b, y int, text string) {
 	d.right = max(d.right, mid+w/2)
 }
 
-// legend says what the colours are, and how the drawing shows what the words of the matrix say.
+// legend explains the colours, and how the drawing shows the words of the matrix.
 func (d *drawing) legend() {
 	x, y := margin, d.bottom+margin
 	for _, k := range []struct{ class, text string }{{"gpu", "GPU"}, {"nic", "NIC"}, {"switch", "PCIe switch or port"}, {"nvswitch", "NVLink"}} {

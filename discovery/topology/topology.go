@@ -2,9 +2,9 @@ package topology
 
 import "fmt"
 
-// Topology is what Read found. It is not changed after that.
+// Topology is what Read found. It does not change after that.
 type Topology struct {
-	// Nodes are the NUMA nodes, by id. A machine without has one, 0.
+	// Nodes are the NUMA nodes, by id. A machine without any has one, 0.
 	Nodes []Node `json:"nodes"`
 	// Devices are GPUs, then NICs, in the order in which they were given.
 	Devices []Device `json:"devices"`
@@ -31,7 +31,7 @@ type Device struct {
 	// Netdev is the link of a NIC that is an RDMA device.
 	Netdev string `json:"netdev,omitempty"`
 	PCI    string `json:"pci"` // in the form of /sys
-	// Root is the root complex, and the domain and bus it begins with: "pci0000:15". Empty: not known.
+	// Root is the root complex, by the domain and bus it begins with: "pci0000:15". Empty: not known.
 	Root string `json:"root"`
 	// Bridges are the PCI addresses of the bridges between the root complex and the device, in that order.
 	Bridges []string `json:"bridges"`
@@ -39,21 +39,21 @@ type Device struct {
 	Node int `json:"numa_node"`
 	// CPUs are those near the device, as a list "0-3,8". Empty: not known.
 	CPUs string `json:"cpus"`
-	// MemoryNode is the NUMA node that a GPU's own memory is, -1: none.
+	// MemoryNode is the NUMA node that a GPU's own memory forms; -1: none.
 	MemoryNode int `json:"memory_node"`
 	// VirtualOf is the PCI address of the device that this one is a virtual function of.
 	VirtualOf string `json:"virtual_of,omitempty"`
 	// MIG are the instances of a split GPU.
 	MIG []string `json:"mig,omitempty"`
-	// Switched says that NVLinks of this GPU go to a switch, Fabric which.
+	// Switched is how many NVLinks of this GPU go to a switch; Fabric names that switch's fabric.
 	Switched int    `json:"switch_links,omitempty"`
 	Fabric   string `json:"fabric,omitempty"`
 	// Problem says why the place is not known.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Read computes the topology of devices in the tree below root, which is "/sys" on a live system. What is missing there is left out
-// or said in the device's Problem: it never fails.
+// Read computes the topology of devices in the tree below root, which is "/sys" on a live system. It never fails:
+// what the tree lacks is left out, or mentioned in the device's Problem.
 func Read(root string, gpus []GPU, nics []NIC) *Topology {
 	t := &Topology{Nodes: Nodes(root), Devices: make([]Device, 0, len(gpus)+len(nics))}
 	sys := tree{root: root, nodes: t.Nodes}
@@ -97,8 +97,8 @@ func (t *Topology) measure(gpus []GPU) {
 	}
 }
 
-// BestNICs returns the indices in Devices of the NICs that are nearest to device i, and how near. None: there is no NIC whose
-// place is known.
+// BestNICs returns the indices in Devices of the NICs that are nearest to device i, and how near they are. There are
+// none if no NIC's place is known.
 func (t *Topology) BestNICs(i int) (nics []int, how Word) {
 	how = Unknown
 	for j := range t.Devices {

@@ -43,15 +43,16 @@ func (s tree) place(d *Device, pci string, numa int) {
 	if n := s.node(path, top); n >= 0 {
 		d.Node = n
 	}
-	if len(s.nodes) == 1 { // kernels of machines with one node do not bother to say so
+	if len(s.nodes) == 1 { // kernels of machines with one node do not report it
 		d.Node = s.nodes[0].ID
 	}
 }
 
 var rootName = regexp.MustCompile(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
 
-// climb notes root complex and bridges on the way to a device, and returns the folder of the root complex. What else is on the way
-// (a domain within a domain, as of storage controllers that are host bridges of their own) counts as a bridge.
+// climb notes the root complex and the bridges on the way to a device, and returns the folder of the root complex.
+// Other PCI functions on the way count as bridges (a domain within a domain, as of storage controllers that are host
+// bridges of their own).
 func (s tree) climb(d *Device, path string) (top string) {
 	parts := strings.Split(path, string(filepath.Separator))
 	for i, p := range parts[:len(parts)-1] {
@@ -67,8 +68,8 @@ func (s tree) climb(d *Device, path string) (top string) {
 	return top
 }
 
-// node reads the NUMA node of a device, or of the nearest bridge above it that has one: virtual functions and devices of some
-// firmwares have none themselves.
+// node reads the NUMA node of a device, or of the nearest bridge above it that has one: virtual functions, and
+// devices of some firmwares, have none themselves.
 func (s tree) node(path, top string) int {
 	for ; len(path) > len(top); path = filepath.Dir(path) {
 		if n := sysfs.NUMA(path); n >= 0 {
@@ -78,7 +79,8 @@ func (s tree) node(path, top string) int {
 	return -1
 }
 
-// near returns the CPUs near a device: those of its node, or, when that is not known or has none, what /sys says of it.
+// near returns the CPUs near a device: those of its node, or what /sys says of the device if that node is unknown or
+// has none.
 func (s tree) near(d *Device) string {
 	for _, n := range s.nodes {
 		if n.ID == d.Node && n.CPUs != "" {
@@ -88,7 +90,8 @@ func (s tree) near(d *Device) string {
 	return sysfs.Text(s.root, "bus/pci/devices", d.PCI, "local_cpulist")
 }
 
-// Address returns a PCI address as /sys writes it. It takes the forms of /sys and of NVML, and those of both without a domain.
+// Address returns a PCI address as /sys writes it. It accepts the forms of /sys and of NVML, both also without a
+// domain.
 func Address(s string) (string, error) {
 	bad := fmt.Errorf("PCI address %q: want DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal, as 0000:1b:00.0", s)
 	parts := strings.Split(s, ":")

@@ -20,10 +20,10 @@ const (
 	Unknown Word = "?"
 )
 
-// NV is the word of n bonded NVLinks.
+// NV is the word for n bonded NVLinks.
 func NV(n int) Word { return Word(fmt.Sprintf("NV%d", n)) }
 
-// NVLinks returns how many NVLinks the word stands for, 0 for others.
+// NVLinks returns how many NVLinks the word stands for; 0 for other words.
 func (w Word) NVLinks() int {
 	digits, ok := strings.CutPrefix(string(w), "NV")
 	if !ok {
@@ -36,7 +36,7 @@ func (w Word) NVLinks() int {
 	return n
 }
 
-// ranks are the words by nearness.
+// ranks orders the words by nearness.
 var ranks = map[Word]int{Self: 0, PIX: 2, PXB: 3, PHB: 4, NODE: 5, SYS: 6, Unknown: 7}
 
 // Rank orders words: 0 is the device itself, 1 NVLink, 2 PIX, 3 PXB, 4 PHB, 5 NODE, 6 SYS, 7 not known.
