@@ -7,13 +7,13 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// leaders is how many ways are worth a second look.
+// leaders is how many ways are measured a second time.
 const leaders = 3
 
-// bestWay returns the way with the best median. Each is tried three times, in
-// turns; those that lead five times more, which alone decide. What chose a way
-// is not used to judge by it: the largest of several medians is larger than
-// the thing itself, by chance.
+// bestWay returns the way with the best median. All ways take turns three
+// times; then the leaders take turns five more times, and only those rounds
+// decide. The rounds that picked the leaders do not count again: the largest of
+// several medians is by chance larger than the true value.
 func bestWay(ways []string, by func(way string) gauge) (string, error) {
 	for _, tries := range []int{3, 5} {
 		gauges := make([]gauge, len(ways))

@@ -26,7 +26,7 @@ type setting struct {
 	cpu     int    // where all its threads run; -1: anywhere
 }
 
-// toml is the configuration file of that setting; what it leaves out comes from
+// toml is the configuration file for the setting. What it leaves out comes from
 // the command line or is the default.
 func (s setting) toml() string {
 	poll := "event"
@@ -41,8 +41,8 @@ func (s setting) toml() string {
 type daemon struct {
 	node, socket, addr string
 	cmd                *exec.Cmd
-	log                chan string // its stderr has ended; what it said before it was ready
-	stopping           atomic.Bool // its peer may have gone: warnings say nothing new
+	log                chan string // sent when its stderr has ended: what it logged before it was ready
+	stopping           atomic.Bool // its peer may be gone, so warnings mean nothing
 }
 
 // startDaemon runs kvpiped --dev and waits until it says that it is ready.
@@ -70,7 +70,7 @@ func (e *env) startDaemon(node, addr, ca string, s setting, peers map[string]str
 	return d, d.start(exec.Command(args[0], args[1:]...))
 }
 
-// start runs the daemon, or runs it again.
+// start starts the daemon, also again after it ended.
 func (d *daemon) start(cmd *exec.Cmd) error {
 	d.cmd = cmd
 	d.cmd.SysProcAttr = dieWithParent()
@@ -84,8 +84,8 @@ func (d *daemon) start(cmd *exec.Cmd) error {
 	return d.awaitReady(stderr)
 }
 
-// awaitReady reads the log up to "ready"; what comes after is kept out of the
-// table unless it is a warning or an error.
+// awaitReady reads the log up to "ready". Of later lines only warnings and
+// errors are printed, so that the others stay out of the table.
 func (d *daemon) awaitReady(stderr io.Reader) error {
 	ready := make(chan struct{})
 	go func() {
@@ -114,7 +114,7 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 	case <-ready:
 		return nil
 	case why := <-d.log:
-		d.log <- why // stop waits for it too
+		d.log <- why // stop waits for it, too
 		err = errors.New(why)
 	case <-late.C:
 		err = errors.New("not ready after 20 s")
@@ -123,7 +123,7 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 	return fmt.Errorf("kvpiped %s: %w", d.node, err)
 }
 
-// stop ends the daemon, by force when it doesn't go.
+// stop ends the daemon, by force if it does not go.
 func (d *daemon) stop() {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	hung := time.AfterFunc(15*time.Second, func() { _ = d.cmd.Process.Kill() })
@@ -132,7 +132,7 @@ func (d *daemon) stop() {
 	_ = d.cmd.Wait()
 }
 
-// freeAddr returns a loopback address that nobody listens on just now.
+// freeAddr returns a loopback address on which nobody listens at the moment.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -4,10 +4,10 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// describeGroup: how long it takes to say which blocks. 262,144 neighbouring
-// blocks of 64 bytes are offered and taken, so they merge into few runs and
-// little is copied; the time is that of the accepted offer plus that from take
-// to done, the copying included.
+// describeGroup measures how long it takes to say which blocks. 262,144
+// neighbouring blocks of 64 bytes are offered and taken. They merge into few
+// runs, so little is copied. The time is that of the accepted offer plus that
+// from take to done, copying included.
 func describeGroup(limit float64) group {
 	const row = "describe 262,144 ids, each"
 	tiny := shape{"64", 64, 262144}
@@ -37,7 +37,7 @@ func describeGroup(limit float64) group {
 	}
 }
 
-// describeOnce returns the seconds of offering and taking the list.
+// describeOnce returns the seconds that offering and taking the list took.
 func describeOnce(p *pair) (float64, error) {
 	key := p.e.unique("ids")
 	offered, err := p.a.run("do=offer key=%s", key)

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// patience is how long one command of a driven program may take. What takes
-// longer hangs, and is killed.
+// patience is how long one command of a driven program may take. A program that
+// takes longer hangs, and is killed.
 const patience = 2 * time.Minute
 
-// driven is a program that answers each line on its stdin with one of JSON: the
-// references and bench-client (see bench/ref/serve.h).
+// driven is a program that answers each line on its stdin with a line of JSON:
+// the references and bench-client (see bench/ref/serve.h).
 type driven struct {
 	name string
 	cmd  *exec.Cmd
@@ -27,7 +27,7 @@ type driven struct {
 	out  *bufio.Reader
 }
 
-// answer holds whatever a driven program may answer with.
+// answer has the fields that driven programs answer with.
 type answer struct {
 	Error   string  `json:"error"`
 	GBps    float64 `json:"gb_per_s"`
@@ -60,15 +60,15 @@ func (e *env) start(name string, args ...string) (*driven, error) {
 	return d, nil
 }
 
-// dieWithParent leaves no process behind when the benchmark is killed.
+// dieWithParent makes the child die with the benchmark, even if that is killed.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// startRef runs a reference that serves the list of that shape.
+// startRef starts a reference that serves the list of that shape.
 func (e *env) startRef(name string, s shape, args ...string) (*driven, error) {
 	return e.start(name, append([]string{"--serve", "--block", strconv.Itoa(s.block), "--blocks", strconv.Itoa(s.blocks)}, args...)...)
 }
 
-// run gives one command and returns its answer.
+// run gives one command and returns the answer.
 func (d *driven) run(format string, args ...any) (answer, error) {
 	line := "run " + fmt.Sprintf(format, args...)
 	if _, err := io.WriteString(d.in, line+"\n"); err != nil {
@@ -100,8 +100,8 @@ func (d *driven) read() (answer, error) {
 	return a, nil
 }
 
-// stop ends the program by closing its stdin. How it ends says nothing that its
-// answers have not said.
+// stop ends the program by closing its stdin. Its exit status is ignored: it
+// says nothing that the answers have not said.
 func (d *driven) stop() {
 	d.in.Close()
 	hung := time.AfterFunc(10*time.Second, func() { _ = d.cmd.Process.Kill() })

@@ -9,21 +9,24 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// target is one row before it is measured. A row without a bound only reports.
+// target is one row before it is measured. A row without a bound has no target
+// and is only reported.
 type target struct {
 	row   string
 	bound stats.Bound
 	limit float64
 }
 
-// group is what is measured together, because it takes turns or shares daemons.
+// group is a set of rows measured together because they take turns or share
+// daemons.
 type group struct {
 	name    string
 	targets []target
 	run     func(e *env, r *rows) error
 }
 
-// shape is one of the two lists: many small blocks, or few large ones.
+// shape is the size and number of a list's blocks: many small ones, or few
+// large ones.
 type shape struct {
 	name          string
 	block, blocks int
@@ -34,7 +37,7 @@ var (
 	small = shape{"8K", 8 << 10, 40960}
 )
 
-// groups are all rows of the benchmark with their targets.
+// groups are all rows of the benchmark, with their targets.
 var groups = []group{
 	localGroup(large, 1.35, 2.5),
 	localGroup(small, 1.2, 2.2),
@@ -67,8 +70,8 @@ func (g group) matches(text string) bool {
 	return false
 }
 
-// measure runs the group and returns exactly one row for each of its targets;
-// what could not be measured is short, with the reason.
+// measure runs the group and returns exactly one row for each of its targets. A
+// row that could not be measured is short, and its note says why.
 func (g group) measure(e *env) []stats.Result {
 	fmt.Fprintf(os.Stderr, "measuring %s\n", g.name)
 	r := &rows{targets: g.targets, got: map[string]stats.Result{}}

@@ -11,8 +11,8 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// idleGroup: a daemon that has moved a list to its peer, and now has a session,
-// a region of 1 GiB and a live channel, but nothing to do.
+// idleGroup measures a daemon that has moved a list to its peer and now has
+// nothing to do, but still has a session, a region of 1 GiB and a live channel.
 func idleGroup(percent, megabytes float64) group {
 	const cpuRow, memRow = "idle daemon, share of a core", "idle daemon, anonymous memory"
 	return group{
@@ -44,7 +44,8 @@ func idleGroup(percent, megabytes float64) group {
 	}
 }
 
-// coreShare is the CPU time that a process uses in a window, as a share of it.
+// coreShare returns the CPU time that a process uses in a window, as a share of
+// the window.
 func coreShare(pid int, window time.Duration) (float64, error) {
 	before, err := cpuTime(pid)
 	if err != nil {
@@ -56,8 +57,8 @@ func coreShare(pid int, window time.Duration) (float64, error) {
 	return float64(after-before) / float64(time.Since(start)), err
 }
 
-// cpuTime sums the nanoseconds that the threads of a process have run; the
-// counters of /proc/PID/stat tick only every 10 ms.
+// cpuTime sums the nanoseconds that the threads of a process have run. The
+// counters of /proc/PID/stat are too coarse: they tick every 10 ms.
 func cpuTime(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {

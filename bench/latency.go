@@ -8,9 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// Everything small is pinned: the clients and the producer's daemon on one CPU,
-// the taker's daemon on the other. Unpinned, a round trip takes anything from 2
-// to 60 us and ratios mean nothing.
+// All small hand-overs are pinned: the clients and the producer's daemon to one CPU, the taker's daemon to another.
+// Unpinned, a round trip takes anything from 2 to 60 us, and ratios mean nothing.
 const (
 	clientCPU = 0
 	takerCPU  = 1
@@ -20,7 +19,7 @@ var page = shape{"4K", 4096, 1024}
 
 func numCPU() int { return runtime.NumCPU() }
 
-// trips are the round trips of one round, in us.
+// trips are the round trips of each round, in us.
 type trips struct{ p50, p99 []float64 }
 
 func (t *trips) add(a answer) {
@@ -30,7 +29,7 @@ func (t *trips) add(a answer) {
 
 func us(name string, samples []float64) *stats.Series { return stats.NewSeries(name, "us", samples) }
 
-// handOvers moves single 4 KiB blocks, one at a time, after all were offered.
+// handOvers moves single 4 KiB blocks, one at a time, after all have been offered.
 func (p *pair) handOvers(n int, from, to *end) (answer, error) { return p.takes(n, from, to, "") }
 
 // takes is handOvers with further arguments for the taker.
@@ -47,8 +46,8 @@ func (p *pair) takes(n int, from, to *end, how string) (answer, error) {
 	return took, err
 }
 
-// small4K are the clients' flags for single pages. The producer collects nothing while its offers are taken, so there has to be
-// room for how all of them end: short of that its daemon looks after it all the time.
+// small4K are the clients' flags for single pages. The producer collects no completions while its offers are taken,
+// so there has to be room for those of all offers. With less room its daemon checks for room all the time.
 func small4K() []string {
 	return clientArgs(page, "--cpu", strconv.Itoa(clientCPU), "--completions", "8192")
 }
@@ -59,7 +58,7 @@ func (e *env) smallLocal(busy bool) (*pair, error) {
 	return verified(p, err)
 }
 
-// smallRemote starts two: a is the producer's, so it shares the clients' CPU.
+// smallRemote starts two daemons. a is the producer's, so it shares the clients' CPU.
 func (e *env) smallRemote(busy bool) (*pair, error) {
 	p, err := e.remotePair(setting{busy: busy, crc: "auto", cpu: clientCPU}, takerCPU, small4K())
 	return verified(p, err)
@@ -77,7 +76,7 @@ func verified(p *pair, err error) (*pair, error) {
 	return p, nil
 }
 
-// latencyGroup: nobody spins, against bare round trips of the same run.
+// latencyGroup compares hand-overs in which nobody spins with bare round trips of the same run.
 func latencyGroup(limit float64) group {
 	row := func(path, p string) string { return fmt.Sprintf("4 KiB %s, %s", path, p) }
 	g := group{name: "latency"}
@@ -125,7 +124,7 @@ type part struct {
 	measure func() (answer, error)
 }
 
-// smallTurns is turns for things that yield two percentiles.
+// smallTurns is turns for measurements that yield two percentiles.
 func (e *env) smallTurns(parts []part) error {
 	for round := range e.rounds {
 		for i := range parts {
@@ -140,14 +139,14 @@ func (e *env) smallTurns(parts []part) error {
 	return nil
 }
 
-// A round of the busy group is settling hand-overs that nobody times, and then most: 1 % of a few hundred would be two or three
-// interruptions by the machine.
+// A round of the busy group is settling untimed hand-overs and then most timed ones. Of only a few hundred, 1 % would
+// be two or three interruptions by the machine.
 const (
 	settling = 300
 	most     = 1500
 )
 
-// busyGroup: the daemon polls instead of sleeping, and so does the taker.
+// busyGroup measures daemons that poll instead of sleeping, with takers that poll, too.
 func busyGroup(p50, p99 float64) group {
 	return group{
 		name: "busy",
@@ -157,7 +156,7 @@ func busyGroup(p50, p99 float64) group {
 		},
 		run: func(e *env, r *rows) error {
 			for path, open := range map[string]func(bool) (*pair, error){"local": e.smallLocal, "tcp": e.smallRemote} {
-				// One after the other: daemons that poll are in each other's way.
+				// One after the other: daemons that poll get in each other's way.
 				t, err := e.spinning(open)
 				if err != nil {
 					return err
@@ -177,8 +176,9 @@ func (e *env) spinning(open func(busy bool) (*pair, error)) (t trips, err error)
 		return t, err
 	}
 	defer p.stop()
-	// The first ones find a daemon that fell asleep after the last round, a runtime that has just begun to look after a thread
-	// that never rests, and whoever asked for them still on a processor. They are not what a daemon that polls gives.
+	// The first hand-overs meet a daemon that fell asleep after the last round, a Go runtime that has just begun to
+	// look after a thread that never rests, and the client that asked for them still on a processor. They do not show
+	// what a polling daemon gives.
 	err = e.smallTurns([]part{{&t, func() (answer, error) {
 		return p.takes(settling+most, p.a, p.b, fmt.Sprintf(" spin=1 settle=%d", settling))
 	}}})

@@ -6,10 +6,11 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// localGroup: two engines of one node, against one thread's memcpy of the very
-// same list. Daemons with one and with two copy workers run side by side, and
-// two threads of a C program that copies as they do: what the machine's memory
-// gives, since on some one thread takes most of it.
+// localGroup measures hand-overs between two engines of one node against one
+// thread's memcpy of the very same list. Daemons with one and with two copy
+// workers take turns with it. So do two threads of a C program that copies as
+// they do: they show what the machine's memory gives, since on some machines
+// one thread takes most of it.
 func localGroup(s shape, one, two float64) group {
 	row := func(workers int) string { return fmt.Sprintf("local %s, %d copy worker(s)", s.name, workers) }
 	plainC := fmt.Sprintf("%s, two threads of plain C, non-temporal", s.name)

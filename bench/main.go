@@ -1,9 +1,9 @@
-// Kvpipe-bench holds kvpipe against its limits: it starts daemons and clients
-// itself, lets them take turns with plain reference programs (bench/ref) that
-// move the very same lists, and prints medians, the spread of each thing
-// against itself (A/A), ratios, and whether the target was met. It ends with
-// "bench: N targets, M short" and writes everything to a JSON file; a target
-// that is missed is a result, not an error.
+// Kvpipe-bench holds kvpipe against its limits. It starts daemons and clients
+// itself and lets them take turns with plain reference programs (bench/ref)
+// that move the very same lists. It prints medians, the spread of each thing
+// against itself (A/A), ratios, and whether each target was met. It ends with
+// "bench: N targets, M short" and writes everything to a JSON file. A missed
+// target is a result, not an error.
 package main
 
 import (
@@ -111,11 +111,12 @@ func run(args []string) error {
 	return nil
 }
 
-// env is what every group needs: programs, a private directory, how long.
+// env is what every group needs: programs, a private directory, and how long to
+// measure.
 type env struct {
 	bin, dir string
 	rounds   int
-	small    int // hand-overs of 4 KiB in a round
+	small    int // hand-overs of 4 KiB per round
 	serial   int // makes keys and directories unique
 }
 
@@ -136,13 +137,13 @@ func newEnv(o options) (*env, error) {
 			return nil, fmt.Errorf("%w: build it with make", err)
 		}
 	}
-	// Directly below /tmp: paths of unix sockets are short.
+	// Directly below /tmp, because paths of unix sockets must be short.
 	dir, err := os.MkdirTemp("/tmp", "kvbench")
 	e.dir = dir
 	return e, err
 }
 
-// closeOnSignal tidies up when the benchmark is interrupted; its children die
+// closeOnSignal cleans up if the benchmark is interrupted. Its children die
 // with it.
 func (e *env) closeOnSignal() {
 	signals := make(chan os.Signal, 1)
@@ -157,7 +158,7 @@ func (e *env) closeOnSignal() {
 
 func (e *env) close() { _ = os.RemoveAll(e.dir) }
 
-// unique returns a name that was not used before: a key, a directory.
+// unique returns a new name for a key or directory.
 func (e *env) unique(prefix string) string {
 	e.serial++
 	return fmt.Sprintf("%s%d", prefix, e.serial)

@@ -11,15 +11,16 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// A neighbour opens a session every so often, registers memory, submits a number of operations and goes. An honest one and a
-// hostile one do as much of it; what the hostile one writes is nonsense, and it leaves its completions where they are.
+// A neighbour opens a session now and then, registers memory, submits a number of operations and leaves. An honest
+// and a hostile one do equally much. What the hostile one writes is nonsense, and it does not collect its
+// completions.
 const (
 	neighbourEvery = 10 * time.Millisecond
 	neighbourOps   = 40
 	neighbourBytes = 64 << 10
 )
 
-// neighbourGroup: what a hostile client costs another one's p99, against what an honest one costs it.
+// neighbourGroup compares another client's p99 beside a hostile client with its p99 beside an honest one.
 func neighbourGroup(limit float64) group {
 	const row = "4 KiB local, p99 beside a hostile client"
 	return group{
@@ -51,7 +52,8 @@ func neighbourGroup(limit float64) group {
 	}
 }
 
-// neighbour lets somebody live at the daemon until the returned function is called, which says why one could not.
+// neighbour has somebody live at the daemon until the returned function is called. That function says why one could
+// not.
 func (d *daemon) neighbour(live func(*sessiontest.Client, *rand.Rand)) (stop func() error) {
 	quit, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -76,7 +78,7 @@ func (d *daemon) neighbour(live func(*sessiontest.Client, *rand.Rand)) (stop fun
 				return
 			}
 			live(c, r)
-			_ = c.Close() // the hostile one was thrown out, as a rule
+			_ = c.Close() // the daemon has usually thrown the hostile one out
 		}
 	}()
 	return func() error { close(quit); return <-done }
@@ -93,7 +95,7 @@ func settle(c *sessiontest.Client) error {
 	}}, []layout.Field{{Key: "model", Value: "bench"}}, 0)
 }
 
-// liveWell submits offers and collects how they end.
+// liveWell submits offers and drops, and collects their completions.
 func liveWell(c *sessiontest.Client, _ *rand.Rand) {
 	for i := range neighbourOps {
 		if _, err := c.Submit(offerOf(byte(i % 2))); err != nil {
@@ -116,7 +118,7 @@ func offerOf(key byte) *transfer.OfferOp {
 	return &transfer.OfferOp{Key: []byte{key}, Token: neighbourToken, Consumers: 1, Sealed: true, Lease: 1e9, Blocks: []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}}
 }
 
-// liveBadly submits as much: damaged entries and records, and at the end it writes over its whole ring.
+// liveBadly submits as much, but damaged entries and records. At the end it writes over its whole ring.
 func liveBadly(c *sessiontest.Client, r *rand.Rand) {
 	for i := range 2 * neighbourOps {
 		e, rec := sessiontest.Encode(offerOf(byte(r.Uint32())))

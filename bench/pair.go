@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// end is a client with the daemon that it talks to.
+// end is a client and the daemon that it talks to.
 type end struct {
 	*driven
 	node string
 	d    *daemon
 }
 
-// pair is two ends that hand blocks over to each other, through two daemons or
-// through one.
+// pair is two ends that hand blocks over to each other, through one daemon or
+// through two.
 type pair struct {
 	a, b    *end
 	daemons []*daemon
@@ -25,8 +25,8 @@ func clientArgs(s shape, more ...string) []string {
 	return append([]string{"--block", strconv.Itoa(s.block), "--blocks", strconv.Itoa(s.blocks)}, more...)
 }
 
-// remotePair starts daemons a and b; cpuB is where b runs when a is pinned.
-// The first take decides who dials: b knows a's address and a knows b's.
+// remotePair starts daemons a and b. cpuB is where b runs if a is pinned. Each
+// knows the other's address, so the first take decides who dials.
 func (e *env) remotePair(s setting, cpuB int, client []string) (p *pair, err error) {
 	p = &pair{e: e}
 	defer p.stopUnless(&err)
@@ -116,7 +116,7 @@ func (p *pair) handOver(from, to *end) (answer, error) {
 	return took, err
 }
 
-// peerOf is the peer argument for taking what `from` offers.
+// peerOf returns the peer argument for taking what `from` offers.
 func peerOf(from, to *end) string {
 	if from.d == to.d {
 		return ""
@@ -124,8 +124,8 @@ func peerOf(from, to *end) string {
 	return " peer=" + from.node
 }
 
-// verify moves the list once, with a pattern, and checks every byte: a warm-up
-// that also shows that what is measured is a hand-over.
+// verify moves the list once, with a pattern, and checks every byte. It warms
+// up, and shows that what is measured is a hand-over.
 func (p *pair) verify(from, to *end) error {
 	p.e.serial++
 	salt := p.e.serial

@@ -6,19 +6,19 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// A round of tensors: enough that the pipe is full most of the time.
+// The tensors of a round: enough to keep the pipe full most of the time.
 const (
 	largeTensor, largeTensors = 1 << 20, 512
 	smallTensor, smallTensors = 4 << 10, 50_000
 )
 
-// tensors is the memory that tensors are sent from, and what the references move.
+// tensors is the memory that tensors are sent from. The references move it, too.
 var tensors = shape{"1M", largeTensor, 256}
 
 // through sends n tensors from one end of a pair to the other and returns what the receiver measured.
 func (p *pair) through(n, size int) (answer, error) { return p.send(n, size, "recv") }
 
-// send is through with what the receiver is to do.
+// send is through with a choice of what the receiver does.
 func (p *pair) send(n, size int, receive string) (answer, error) {
 	sent := make(chan error, 1)
 	go func() {
@@ -32,7 +32,8 @@ func (p *pair) send(n, size int, receive string) (answer, error) {
 	return got, err
 }
 
-// verifyTensors sends all of the memory, with a pattern, and checks every byte: a warm-up that also shows that tensors arrive.
+// verifyTensors sends all of the memory, with a pattern, and checks every byte. It warms up, and shows that tensors
+// arrive.
 func (p *pair) verifyTensors(s shape, size int) error {
 	p.e.serial++
 	salt := p.e.serial
@@ -46,7 +47,7 @@ func (p *pair) verifyTensors(s shape, size int) error {
 	return err
 }
 
-// connect opens a pipe from a to b, and moves tensors of each size through it that are checked.
+// connect opens a pipe from a to b, and moves tensors of each size through it, which are checked.
 func (p *pair) connect(sizes ...int) error {
 	name := p.e.unique("pipe-")
 	if _, err := p.a.run("do=source key=%s", name); err != nil {
@@ -70,7 +71,8 @@ func (p *pair) rate(n, size int) gauge {
 	}
 }
 
-// pipeGroup: tensors from one process to another through one daemon: large ones against one thread's memcpy, small ones by number.
+// pipeGroup measures tensors from one process to another through one daemon: large ones against one thread's memcpy,
+// small ones by number.
 func pipeGroup(ratio, number float64) group {
 	const large, small = "pipe, 1 MiB tensors, local", "pipe, 4 KiB tensors a second, local"
 	return group{
@@ -104,7 +106,8 @@ func pipeGroup(ratio, number float64) group {
 	}
 }
 
-// pipeTCPGroup: large tensors between two nodes, against the best way in which a plain C program moves as much.
+// pipeTCPGroup measures large tensors between two nodes against the best way in which a plain C program moves as
+// much.
 func pipeTCPGroup(limit float64) group {
 	const row = "pipe, 1 MiB tensors, tcp"
 	const streams = 2
@@ -130,7 +133,7 @@ func pipeTCPGroup(limit float64) group {
 	}
 }
 
-// lookupGroup: finding one of many entries against finding one of few, both local and one at a time.
+// lookupGroup compares finding one of many entries with finding one of few, both locally and one at a time.
 func lookupGroup(limit float64) group {
 	const many, few = 100_000, 10
 	row := "drop_select, one of " + strconv.Itoa(many) + " / of " + strconv.Itoa(few)

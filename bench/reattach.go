@@ -12,8 +12,9 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// reattachGroup: a daemon is killed under an engine with many regions and live
-// offers, and started again. How long after it listens has it everything back?
+// reattachGroup kills a daemon under an engine with many regions and live
+// offers, and starts it again. How long after it listens does it have
+// everything back?
 func reattachGroup(regions, offers int, ms float64) group {
 	row := fmt.Sprintf("re-attach, %d regions, %d offers", regions, offers)
 	return group{
@@ -52,8 +53,9 @@ func reattachGroup(regions, offers int, ms float64) group {
 	}
 }
 
-// reattachOnce restarts the daemon and returns how long after it took its first
-// connection the client had everything back, the last of its offers too.
+// reattachOnce restarts the daemon. It returns the time from the daemon's first
+// accepted connection until the client has everything back, up to the last of
+// its offers.
 func reattachOnce(d *daemon, c *driven, offers string) (time.Duration, error) {
 	if _, err := io.WriteString(c.in, "run do=back "+offers+"\n"); err != nil {
 		return 0, err

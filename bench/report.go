@@ -13,7 +13,7 @@ import (
 	"github.com/kvpipe/kvpipe/internal/version"
 )
 
-// report is the JSON file.
+// report is the JSON file of results.
 type report struct {
 	Version string         `json:"version"`
 	Date    time.Time      `json:"date"`
@@ -25,13 +25,13 @@ type report struct {
 }
 
 // machine says where the numbers come from. Load is the one-minute average
-// before the first row: a busy machine makes poor numbers.
+// before the first row, because a busy machine makes poor numbers.
 type machine struct {
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`
 	Kernel string `json:"kernel"`
 	Load   string `json:"load"`
-	TCP    string `json:"tcp"` // congestion control, of kvpipe's data links and of the references
+	TCP    string `json:"tcp"` // congestion control of kvpipe's data links and of the references
 }
 
 func newReport(o options) *report {

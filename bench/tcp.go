@@ -6,9 +6,10 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// direction says who sends: the daemon that dialed the other (as the process
-// that dials does in ref-tcp), or the one that was dialed. Either way the
-// taker's daemon begins the hand-over, so both are seen beginning.
+// direction says who sends: the daemon that dialed (as the process that dials
+// does in ref-tcp), or the one that was dialed. The taker's daemon begins the
+// hand-over, so with both directions each daemon is measured as the one that
+// begins.
 type direction struct{ name, ref string }
 
 var directions = []direction{{"A to B", "ab"}, {"B to A", "ba"}}
@@ -20,7 +21,7 @@ func (d direction) ends(p *pair) (from, to *end) {
 	return p.b, p.a
 }
 
-// plainSetting is a daemon whose data links are bare TCP.
+// plainSetting is for daemons whose data links are bare TCP.
 func plainSetting(streams int, crc string) setting {
 	return setting{streams: streams, plain: true, crc: crc, cpu: -1}
 }
@@ -42,12 +43,13 @@ func (e *env) startRemote(set setting, s shape) (*pair, error) {
 	return p, nil
 }
 
-// sndbuf is the send buffer that a daemon gives its plain links over loopback.
+// sndbuf is the send buffer that a daemon gives its plain links over loopback,
+// in bytes.
 const sndbuf = "524288"
 
-// tcpGroup: two daemons, plain links, no CRC, against the best way in which a
-// plain C program moves the same list with the kernel's buffers; and, as a
-// report, with the daemon's send buffer.
+// tcpGroup measures two daemons, with plain links and no CRC, against the best
+// way in which a plain C program moves the same list with the kernel's buffers.
+// A row without a target does the same with the daemon's send buffer.
 func tcpGroup(s shape, streams int, limit float64) group {
 	row := func(d direction) string { return fmt.Sprintf("tcp %s, %d stream(s), %s", s.name, streams, d.name) }
 	g := group{name: fmt.Sprintf("tcp %s %d", s.name, streams)}
@@ -82,11 +84,11 @@ func tcpGroup(s shape, streams int, limit float64) group {
 	return g
 }
 
-// modes are the ways to wait and to read that ref-tcp knows.
+// modes are ref-tcp's ways to wait and to read.
 func modes(streams int) []string {
 	var out []string
 	for _, mode := range []string{"blocking", "waitall", "rcvlowat", "spin", "rspin", "bspin"} {
-		// Two spinning streams need four processors to be worth a try.
+		// Two spinning streams are worth a try only with four processors.
 		if mode == "spin" && streams > 1 && numCPU() < 2*streams {
 			continue
 		}
@@ -97,8 +99,8 @@ func modes(streams int) []string {
 	return out
 }
 
-// againstBest lets the way of the reference that suits this machine best take
-// turns with ours.
+// againstBest lets ours take turns with the way of the reference that suits
+// this machine best.
 func againstBest(e *env, r *rows, row string, ref *driven, d direction, streams int, p *pair) error {
 	from, to := d.ends(p)
 	return againstBestOf(e, r, row, ref, d, streams, rateOf(p, from, to))
@@ -122,7 +124,7 @@ func againstBestOf(e *env, r *rows, row string, ref *driven, d direction, stream
 	return nil
 }
 
-// crcGroup: checksums on against off, each with daemons of its own.
+// crcGroup measures checksums on against off, each with daemons of its own.
 func crcGroup(s shape, streams int, limit float64) group {
 	row := fmt.Sprintf("tcp %s, %d stream(s), CRC on/off", s.name, streams)
 	return group{

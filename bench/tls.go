@@ -6,9 +6,9 @@ import (
 	"github.com/kvpipe/kvpipe/bench/stats"
 )
 
-// tlsGroup: two daemons with encrypted links against the better of two bare
-// crypto/tls programs, one that writes block by block and one that gathers
-// 256 KiB before each write.
+// tlsGroup measures two daemons with encrypted links against the better of two
+// bare crypto/tls programs: one writes block by block, the other gathers 256
+// KiB before each write.
 func tlsGroup(s shape, streams int, limit float64) group {
 	row := fmt.Sprintf("tls %s, %d stream(s)", s.name, streams)
 	return group{

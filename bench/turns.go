@@ -2,12 +2,12 @@ package main
 
 import "github.com/kvpipe/kvpipe/bench/stats"
 
-// gauge measures one thing once, and says what of it counts.
+// gauge measures one thing once, and returns the number that counts.
 type gauge func() (float64, error)
 
-// turns lets the gauges take turns, a round at a time, and returns one slice of
-// samples for each. The first gauge of a round changes, so that none always
-// runs in the wake of the same other one.
+// turns lets the gauges take turns, round by round, and returns one slice of
+// samples for each. Each round begins with another gauge, so that none always
+// runs right after the same other one.
 func (e *env) turns(gauges ...gauge) ([][]float64, error) {
 	samples := make([][]float64, len(gauges))
 	for round := range e.rounds {

@@ -10,11 +10,11 @@
 
 struct request {
 	char what[16], key[128], peer[256];
-	long n;	   /* of small hand-overs, tensors, entries */
-	long settle; /* of those, how many are not timed */
+	long n;	   /* number of small hand-overs, tensors or entries */
+	long settle; /* how many of them come first and are not timed */
 	size_t size; /* of a tensor */
 	bool spin; /* wait without sleeping */
-	bool sent; /* check the list that is sent from */
+	bool sent; /* check the blocks of the source list */
 };
 
 static void fine(void)
@@ -22,7 +22,7 @@ static void fine(void)
 	puts("{\"ok\":true}");
 }
 
-/* The whole list under one key. */
+/* Takes the whole list, which is under one key. */
 static void do_take(struct client *c, const struct request *q)
 {
 	uint64_t ns;
@@ -35,7 +35,8 @@ static void do_take(struct client *c, const struct request *q)
 	       c->blocks, bytes, s, bytes / s / 1e9);
 }
 
-/* The whole list; answers how long it took until the daemon had it. */
+/* Offers the whole list. The answer is how long it took until the daemon had
+ * it. */
 static void do_offer(struct client *c, const struct request *q)
 {
 	uint64_t start = now_ns();
@@ -43,7 +44,7 @@ static void do_offer(struct client *c, const struct request *q)
 		printf("{\"seconds\":%.9f}\n", (double)(now_ns() - start) / 1e9);
 }
 
-/* n offers of one block each, under KEY-0, KEY-1, ... */
+/* Makes n offers of one block each, under KEY-0, KEY-1, ... */
 static void do_offers(struct client *c, const struct request *q)
 {
 	char key[160];
@@ -68,7 +69,7 @@ static void tell_times(uint64_t *took, long n)
 	       (double)took[n / 2] / 1e3, (double)took[n * 99 / 100] / 1e3);
 }
 
-/* Takes them again, one at a time. */
+/* Takes these offers, one at a time. */
 static void do_takes(struct client *c, const struct request *q)
 {
 	char key[160];
@@ -80,7 +81,7 @@ static void do_takes(struct client *c, const struct request *q)
 	tell_times(c->took + q->settle, q->n - q->settle);
 }
 
-/* n tensors through the pipe that is open. */
+/* Receives n tensors through the open pipe. */
 static void do_recv(struct client *c, const struct request *q)
 {
 	uint64_t ns;
@@ -91,8 +92,8 @@ static void do_recv(struct client *c, const struct request *q)
 	       each * (double)q->size / 1e9);
 }
 
-/* Of a list that was handed over, or of tensors, which lie as they did at the
- * sender. */
+/* Checks a list that was handed over, or tensors, which were copied to where
+ * the sender has them. */
 static void do_check(struct client *c, const struct request *q, uint64_t salt)
 {
 	size_t bad = mem_check(c->base, q->sent ? c->from : c->to, c->blocks,
@@ -103,7 +104,7 @@ static void do_check(struct client *c, const struct request *q, uint64_t salt)
 		fine();
 }
 
-/* n further regions of a block each. */
+/* Registers n further regions of one block each. */
 static void do_regions(struct client *c, const struct request *q)
 {
 	kvpipe_region_t region;
@@ -118,8 +119,9 @@ static void do_regions(struct client *c, const struct request *q)
 	fine();
 }
 
-/* Waits until the daemon was lost and another one has everything back: a watch
- * of the last of n offers is sent behind all that is sent again. */
+/* Waits until the daemon is lost and another one has everything back. To know
+ * that, it watches the last of n offers: the watch is sent behind everything
+ * that is sent again. */
 static void do_back(struct client *c, const struct request *q)
 {
 	char key[160];
@@ -141,7 +143,7 @@ static bool understood(struct request *q, const char *args)
 	q->spin = arg_long(args, "spin", 0);
 	q->sent = arg_long(args, "sent", 0);
 	q->size = (size_t)arg_long(args, "size", 1);
-	/* Only what is kept for each has a bound. */
+	/* n is bounded only where something is kept for each. */
 	bool kept = strcmp(q->what, "offers") == 0 ||
 		    strcmp(q->what, "takes") == 0 ||
 		    strcmp(q->what, "selects") == 0;
@@ -156,7 +158,7 @@ static bool understood(struct request *q, const char *args)
 	return true;
 }
 
-/* False: it is none of these. */
+/* Returns false if the command is none of these. */
 static bool run_pipes(struct client *c, const struct request *q)
 {
 	bool send = strcmp(q->what, "send") == 0;

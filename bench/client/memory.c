@@ -13,8 +13,8 @@ static void must(const char *call, int code)
 		    kvpipe_strerror(code));
 }
 
-/* One layer, one part, one head: the block is a run of tokens, without gaps
- * within it or between neighbours. */
+/* One layer, one part, one head: a block is a run of tokens, without gaps in it
+ * or between neighbouring blocks. */
 static void describe(struct client *c, kvpipe_region_t region)
 {
 	uint64_t token = c->block / c->tokens;
@@ -59,7 +59,7 @@ void client_open(struct client *c)
 					 .cq_entries = c->completions,
 					 .role = KVPIPE_ROLE_WORKER),
 			    &c->kv));
-	/* Ordinary pages, as the references use. */
+	/* Ordinary pages, like those of the references. */
 	must("kvpipe_mem_alloc",
 	     kvpipe_mem_alloc(c->kv, c->blocks * c->block, KVPIPE_MEM_NO_HUGE,
 			      &base, &region));

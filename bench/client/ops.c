@@ -57,8 +57,8 @@ bool offer_list(struct client *c, const char *key, size_t first, size_t n)
 	if (r < 0)
 		return failed("kvpipe_offer", r);
 	c->noffers++;
-	/* Sealed on its own, because that is answered: after it a take finds
-	 * the offer. */
+	/* Sealed in a call of its own, because that one is answered: afterwards
+	 * a take finds the offer. */
 	r = kvpipe_offer_seal(c->kv, *op, 5 * SECOND);
 	return r < 0 ? failed("kvpipe_offer_seal", r) : true;
 }

@@ -24,7 +24,7 @@ bool pipe_send(struct client *c, long n, size_t size)
 {
 	struct kvpipe_tensor t = KVPIPE_OPTS(kvpipe_tensor, .dtype = KVPIPE_U8,
 					     .ndim = 1, .shape = {size});
-	/* Another part of the memory each time, as an engine would. */
+	/* A different part of the memory each time, as in an engine. */
 	size_t parts = c->blocks * c->block / size;
 	int r = 0;
 	for (long i = 0; i < n && r == 0; i++) {
@@ -41,7 +41,7 @@ bool pipe_recv(struct client *c, long n, uint64_t *ns)
 	kvpipe_msg_t *m;
 	int r = kvpipe_pipe_recv(c->pipe, WAIT, &m);
 	uint64_t start = now_ns();
-	/* The clock starts with the first, whose sender may come late. */
+	/* The clock starts after the first tensor, whose sender may be late. */
 	for (long i = 1; i < n && r == 0; i++) {
 		kvpipe_msg_free(m);
 		r = kvpipe_pipe_recv(c->pipe, WAIT, &m);
@@ -75,9 +75,9 @@ bool pipe_keep(struct client *c, long n, size_t size)
 	return true;
 }
 
-#define TOKENS 64 /* of an entry */
+#define TOKENS 64 /* per entry */
 
-/* Those of an entry. */
+/* The tokens of an entry. */
 static void tokens_of(uint32_t number, uint32_t tokens[TOKENS])
 {
 	for (int i = 0; i < TOKENS; i++)
@@ -159,8 +159,8 @@ bool lookup_select(struct client *c, long n)
 		return false;
 	}
 	for (long i = 0; i < n; i++) {
-		/* Any of them: whoever looks from the oldest on has to look
-		 * at half of them. The next entry takes its place. */
+		/* Any entry: a search from the oldest on would have to look at
+		 * half of them on average. The next entry takes its place. */
 		uint32_t *one = &c->live[splitmix64(&c->pick) % (uint64_t)c->nlive];
 		if (!select_one(c, *one, &c->took[i]))
 			return false;

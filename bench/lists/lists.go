@@ -1,6 +1,6 @@
-// Package lists draws the block lists that every benchmark program uses, in Go
-// as bench/ref/list.h does in C: given the same seed, pool and length, both
-// yield the same blocks in the same order.
+// Package lists draws the block lists that every benchmark program uses.
+// bench/ref/list.h does the same in C: given the same seed, pool and length,
+// both yield the same blocks in the same order.
 package lists
 
 // Dst is added to the seed for the destination side's list.
@@ -16,7 +16,7 @@ func SplitMix64(x *uint64) uint64 {
 }
 
 // Draw returns n different block numbers below pool: the first n of a
-// Fisher-Yates permutation of 0..pool-1. It panics when n is larger than pool.
+// Fisher-Yates permutation of 0..pool-1. It panics if n is larger than pool.
 func Draw(seed uint64, pool, n int) []uint32 {
 	p := make([]uint32, pool)
 	for i := range p {

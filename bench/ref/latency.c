@@ -1,10 +1,10 @@
 /* ref-latency: the round trips that a small hand-over is measured against.
  *
- * Two servers are forked, each blocked in read: one echoes an eventfd, one
- * answers each 64-byte request on a loopback TCP connection with 4 KiB. The
- * client does one round trip at a time, or one of each, timed as one; nobody
- * spins. Client and servers are pinned, because where they run decides the
- * result. */
+ * Two servers are forked, both blocked in read. One echoes an eventfd; the
+ * other answers each 64-byte request on a loopback TCP connection with 4 KiB.
+ * The client does one round trip at a time, or one of each, timed together.
+ * Nobody spins. Client and servers are pinned, because where they run decides
+ * the result. */
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
@@ -124,8 +124,8 @@ static void tcp_trip(struct bench *b)
 	must_read(b->tcp, answer, sizeof answer);
 }
 
-/* A percentile of two trips in a row is not the sum of both's: each has its bad
- * moments, and seldom in the same pair. */
+/* A percentile of two trips in a row is not the sum of the two percentiles:
+ * each has its bad moments, but seldom in the same pair. */
 static void both_trips(struct bench *b)
 {
 	eventfd_trip(b);

@@ -31,7 +31,7 @@ uint32_t *list_draw(uint64_t seed, size_t pool, size_t n)
 	return p;
 }
 
-/* All below pool, none twice. */
+/* Checks that all ids are below pool and none occurs twice. */
 static void check(const char *path, const uint32_t *ids, size_t n, size_t pool)
 {
 	uint8_t *seen = calloc(pool, 1);

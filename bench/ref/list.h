@@ -23,13 +23,14 @@
 /* Steps *x and returns the next number of the splitmix64 sequence. */
 uint64_t splitmix64(uint64_t *x);
 
-/* Returns n block numbers below pool, all different, in a malloc'd array.
- * Exits with a message when n > pool or memory runs out. */
+/* Returns n block numbers below pool, all different, in a malloc'd array. Exits
+ * with a message if n > pool or memory runs out. */
 uint32_t *list_draw(uint64_t seed, size_t pool, size_t n);
 
-/* The lists of a caller of his own: a file of n source numbers, then n
- * destination numbers, each a little-endian u32. Returns the first (dst false)
- * or the second, checked like a drawn list; exits with a message otherwise. */
+/* Loads a list of the caller's own, from a file of n source numbers and then n
+ * destination numbers, each a little-endian u32. Returns the first list (dst
+ * false) or the second, checked like a drawn one; exits with a message if there
+ * is a problem. */
 uint32_t *list_load(const char *path, bool dst, size_t pool, size_t n);
 
 /* Folds a list into one number, to compare lists across programs. */

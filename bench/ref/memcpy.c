@@ -1,6 +1,6 @@
-/* ref-memcpy: what plain memcpy, or plain C with non-temporal stores, gives for
- * a list of blocks at random places, between two shared memory mappings, with
- * one or more threads. */
+/* ref-memcpy: the rate of plain memcpy, or of plain C with non-temporal stores,
+ * for a list of blocks at random places, between two shared memory mappings,
+ * with one or more threads. */
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -44,8 +44,8 @@ static void *copy_part(void *arg)
 	return NULL;
 }
 
-/* Thread t copies the t-th contiguous share of the list; share 0 is copied by
- * the caller, so one thread means no thread at all. */
+/* Thread t copies the t-th contiguous share of the list. The caller copies
+ * share 0 itself, so with one thread none is created. */
 static double copy_all(const struct bench *b, long threads, bool stream)
 {
 	struct part part[MAX_THREADS];

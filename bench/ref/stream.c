@@ -1,5 +1,5 @@
-/* Four blocks in turn keep the memory busy where one would wait for it, and a
- * non-temporal store spares reading the destination first. */
+/* Copies four blocks in turn, so that the memory is busy while a single block
+ * would wait for it. Non-temporal stores avoid reading the destination first. */
 #include <string.h>
 
 #include "stream.h"
@@ -30,7 +30,7 @@ __attribute__((target("avx2"))) static void four_avx2(uint8_t *const dst[WAYS], 
                                                       size_t block)
 {
 	for (size_t at = 0; at < block; at += 64) {
-		__m256i half[WAYS][2]; /* of a line, which the processor writes whole */
+		__m256i half[WAYS][2]; /* halves of a line; the processor writes it whole */
 		for (int i = 0; i < WAYS; i++)
 			for (int h = 0; h < 2; h++)
 				half[i][h] = _mm256_loadu_si256((const __m256i *)(const void *)(src[i] + at + 32 * h));

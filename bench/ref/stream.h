@@ -1,4 +1,4 @@
-/* Copying blocks past the caches, as fast as plain C does it. */
+/* Copying blocks past the caches, as fast as plain C can. */
 #ifndef BENCH_STREAM_H
 #define BENCH_STREAM_H
 
@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether this processor can. */
+/* Whether this processor has the instructions for it. */
 bool stream_can(void);
 
 /* Copies the n blocks src[from[i]] to dst[to[i]], four in turn, with
- * non-temporal stores, which are complete when it returns. block is a multiple
- * of 64; both memories are aligned to that. */
+ * non-temporal stores, which are complete when it returns. block must be a
+ * multiple of 64, and both memories aligned to 64. */
 void stream_copy(uint8_t *dst, const uint32_t *to, const uint8_t *src,
 		 const uint32_t *from, size_t n, size_t block);
 

@@ -1,9 +1,9 @@
 /* ref-tcp: the best plain TCP program for a list of blocks at random places.
  *
- * Two processes on 127.0.0.1, A (this one, which dials) and B (its child, which
- * accepts); each has one mapping, read from when it sends and written to when it
- * receives. A measures from its order to B until both ends have moved
- * everything. */
+ * There are two processes on 127.0.0.1: A (this one, which dials) and B (its
+ * child, which accepts). Each has one mapping, which it reads when it sends and
+ * writes when it receives. A measures from its order to B until both ends have
+ * moved everything. */
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
@@ -19,7 +19,7 @@
 #include "util.h"
 
 struct bench {
-	struct tcp_side send, recv; /* share base; ids differ */
+	struct tcp_side send, recv; /* same base, different ids */
 	size_t pool, rounds, sndbuf;
 	uint64_t seed;
 	const char *list;
@@ -30,7 +30,7 @@ struct bench {
 	int fd[TCP_MAX_STREAMS], control;
 };
 
-/* A's order to B; B answers with a count of bad blocks. */
+/* A's order to B. B answers with the number of bad blocks. */
 struct order {
 	struct tcp_opts o;
 	int streams;
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	one_round(&b, &(struct order){.o = b.o, .streams = 1, .verify = true});
-	/* Modes take turns, so that a disturbance meets all of them. */
+	/* Modes take turns, so that a disturbance affects all of them. */
 	for (size_t r = 0; r < b.rounds; r++) {
 		char args[32];
 		for (int m = 0; all && m < TCP_MODES; m++) {

@@ -41,7 +41,8 @@ static void iov_advance(struct iovec **iov, int *n, size_t done)
 	}
 }
 
-/* How many entries of iov one call takes: as many as fit in chunk, never 0. */
+/* Returns how many entries of iov one call takes: as many as fit in chunk, but
+ * at least one. */
 static int iov_take(const struct iovec *iov, int n, size_t chunk)
 {
 	size_t sum = 0;
@@ -68,8 +69,8 @@ static void wait_for(int fd, short events)
 			die_errno("poll");
 }
 
-/* One call failed with EAGAIN: does what the mode says. *since is when this
- * wait began, 0 when it just did. */
+/* Does what the mode says after a call failed with EAGAIN. *since is when this
+ * wait began, 0 if it begins now. */
 static void not_ready(int fd, short events, size_t left, uint64_t *since,
 		      const struct tcp_opts *o)
 {
@@ -124,8 +125,9 @@ static void move(int fd, struct iovec *iov, int n, bool sender,
 
 void tcp_begin(int fd)
 {
-	/* A reader who sleeps is not woken below the mark that a round in another
-	 * mode has left, and would miss the end of the list. */
+	/* A round in another mode may have left a higher mark. A sleeping
+	 * reader is not woken below that mark, and would miss the end of the
+	 * list. */
 	set_lowat(fd, 1);
 }
 

@@ -49,7 +49,8 @@ uint8_t *mem_map(const char *name, size_t bytes)
 	if (p == MAP_FAILED)
 		die_errno("mmap");
 	close(fd);
-	/* Written once: a page that was only read could still be the zero page. */
+	/* Every page is written once: one that was only read could still be the
+	 * zero page. */
 	memset(p, 1, bytes);
 	return p;
 }

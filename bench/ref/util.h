@@ -1,4 +1,5 @@
-/* Small things all reference programs share: clock, memory, pinning, errors. */
+/* Small things that all reference programs share: clock, memory, pinning,
+ * errors. */
 #ifndef BENCH_UTIL_H
 #define BENCH_UTIL_H
 
@@ -13,11 +14,12 @@ void die_errno(const char *what) __attribute__((noreturn));
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t now_ns(void);
 
-/* A shared mapping of a fresh memfd, every page touched. Never returns NULL. */
+/* Returns a shared mapping of a fresh memfd, with every page touched; never
+ * NULL. */
 uint8_t *mem_map(const char *name, size_t bytes);
 
 /* Writes a pattern that depends on (salt, position in the list, offset) into
- * the n listed blocks; the other end checks it with mem_check. */
+ * the n listed blocks. The other end checks it with mem_check. */
 void mem_fill(uint8_t *base, const uint32_t *ids, size_t n, size_t block,
 	      uint64_t salt);
 /* Returns how many of the n listed blocks don't hold mem_fill's pattern. */
@@ -30,7 +32,8 @@ void pin_cpu(int cpu);
 /* Forks; the child dies with its parent. Returns as fork does. */
 int fork_child(void);
 
-/* Parses a size such as 4096, 64K, 1M or exits, naming the option. */
+/* Parses a size such as 4096, 64K or 1M; exits, naming the option, if it is
+ * none. */
 size_t parse_size(const char *option, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
-// Package stats turns samples of a benchmark into what is printed about them:
-// medians and percentiles, how far two runs of the same thing lie apart (A/A),
-// the ratio of two things that took turns in one run, and whether a target was
-// met. It is pure: it measures nothing and reads no clock.
+// Package stats turns the samples of a benchmark into what is printed about
+// them: medians and percentiles, how much two runs of the same thing differ
+// (A/A), the ratio of two things that took turns in one run, and whether a
+// target was met. It is pure: it measures nothing and reads no clock.
 package stats

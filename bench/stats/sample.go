@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Percentile returns the p-th percentile (0..100) of xs by linear interpolation
-// between the two nearest ranks; NaN when xs is empty. xs is not changed.
+// Percentile returns the p-th percentile (0..100) of xs, by linear
+// interpolation between the two nearest ranks; NaN if xs is empty. xs is not
+// changed.
 func Percentile(xs []float64, p float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -39,9 +40,9 @@ func AA(xs []float64) float64 {
 	return math.Expm1(Median(steps))
 }
 
-// PairedRatio is the median of ours[i]/ref[i]. The two took turns, so that what
-// disturbs the machine for a while meets both runs of a pair. Samples beyond
-// the shorter slice are ignored; NaN when there is no pair.
+// PairedRatio is the median of ours[i]/ref[i]. The two took turns, so a longer
+// disturbance of the machine affects both runs of a pair. Samples beyond the
+// shorter slice are ignored. It is NaN if there is no pair.
 func PairedRatio(ours, ref []float64) float64 {
 	ratios := make([]float64, min(len(ours), len(ref)))
 	for i := range ratios {

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Number is a float64 whose JSON form is null when it isn't a number.
+// Number is a float64 whose JSON form is null if it isn't a number.
 type Number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -25,7 +25,7 @@ func Head(w io.Writer) error {
 	return err
 }
 
-// Line prints one row; its last word is pass, short or report.
+// Line prints one row. Its last word is pass, short or report.
 func Line(w io.Writer, r Result) error {
 	value := "-"
 	if r.Value != nil && !math.IsNaN(float64(*r.Value)) {
@@ -66,7 +66,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-// Summary counts the rows with a target and those of them that missed it.
+// Summary counts the rows with a target, and the rows that are short.
 func Summary(rows []Result) (targets, short int) {
 	for _, r := range rows {
 		if r.Bound != None {

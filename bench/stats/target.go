@@ -8,7 +8,7 @@ import (
 // Bound says on which side of its limit a value must lie.
 type Bound string
 
-// A target is "value Bound limit"; without one, a row only reports.
+// A target is "value Bound limit". A row without one is only reported.
 const (
 	AtLeast Bound = "at least"
 	AtMost  Bound = "at most"
@@ -24,7 +24,7 @@ const (
 	Report Verdict = "report" // there is no target
 )
 
-// Judge compares a value with its limit; a value that isn't a number is short.
+// Judge compares a value with its limit. A value that isn't a number is short.
 func Judge(value float64, b Bound, limit float64) Verdict {
 	switch {
 	case b == None:
@@ -37,7 +37,7 @@ func Judge(value float64, b Bound, limit float64) Verdict {
 	return Short
 }
 
-// Series is one side's samples and what they come to.
+// Series is one side's samples with their median and spread.
 type Series struct {
 	Name    string    `json:"name"`
 	Unit    string    `json:"unit"`
@@ -46,12 +46,13 @@ type Series struct {
 	AA      float64   `json:"aa"`
 }
 
-// NewSeries summarises samples, which it keeps.
+// NewSeries summarises samples, and keeps the slice.
 func NewSeries(name, unit string, samples []float64) *Series {
 	return &Series{Name: name, Unit: unit, Samples: samples, Median: Number(round(Median(samples))), AA: round(AA(samples))}
 }
 
-// Result is one row: what was measured, against what, and how it ended.
+// Result is one row: what was measured, against what, and whether the target
+// was met.
 type Result struct {
 	Row     string  `json:"row"`
 	Ours    *Series `json:"ours,omitempty"`
@@ -64,20 +65,20 @@ type Result struct {
 	Note    string  `json:"note,omitempty"`
 }
 
-// Ratio makes the row of a target on ours against a reference that took turns
-// with it.
+// Ratio makes the row for a target about ours against a reference that took
+// turns with it.
 func Ratio(row string, ours, ref *Series, b Bound, limit float64) Result {
 	return judged(Result{Row: row, Ours: ours, Ref: ref, Unit: "x", Bound: b, Limit: limit},
 		PairedRatio(ours.Samples, ref.Samples))
 }
 
-// Absolute makes the row of a target on ours alone.
+// Absolute makes the row for a target about ours alone.
 func Absolute(row string, ours *Series, b Bound, limit float64) Result {
 	return judged(Result{Row: row, Ours: ours, Unit: ours.Unit, Bound: b, Limit: limit}, float64(ours.Median))
 }
 
-// Failed makes the row of something that could not be measured: short, with the
-// reason as its note.
+// Failed makes the row for something that could not be measured. It is short,
+// with the reason as its note.
 func Failed(row string, b Bound, limit float64, err error) Result {
 	r := judged(Result{Row: row, Bound: b, Limit: limit}, math.NaN())
 	r.Note = err.Error()
@@ -90,7 +91,7 @@ func judged(r Result, value float64) Result {
 	return r
 }
 
-// round keeps four significant digits, which is more than any run repeats.
+// round keeps four significant digits, which is more than any run reproduces.
 func round(x float64) float64 {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Ref-tls is the bare crypto/tls program that kvpipe's encrypted links are
-// measured against: the listed blocks of one process's memory go to the listed
-// blocks of another's over TLS 1.3 connections on 127.0.0.1, with nothing in
-// between. Commands and output are those of the C references, see
+// measured against. It moves the listed blocks of one process's memory to the
+// listed blocks of another's, over TLS 1.3 connections on 127.0.0.1, with
+// nothing in between. Commands and output are those of the C references, see
 // bench/ref/serve.h.
 package main
 
@@ -25,7 +25,7 @@ type settings struct {
 // round is what one "run" asks for.
 type round struct {
 	Streams int
-	Stage   int // bytes gathered before a write; 0: one write a block
+	Stage   int // bytes gathered before a write; 0: one write per block
 	BSends  bool
 	Verify  bool
 	Salt    uint64
@@ -116,7 +116,7 @@ func (p *pair) serve(in io.Reader, def round) error {
 	return lines.Err()
 }
 
-// command answers one line; only what ends the program is an error.
+// command answers one line. It returns an error only if the program has to end.
 func (p *pair) command(words []string, r round) error {
 	if len(words) == 0 || words[0] != "run" {
 		return emit(map[string]string{"error": "unknown command, want run or quit"})

@@ -9,7 +9,8 @@ import (
 	"github.com/kvpipe/kvpipe/bench/lists"
 )
 
-// memory is one process's mapping and the lists it sends from and receives to.
+// memory is one process's mapping, with the lists of blocks to send from and to
+// receive into.
 type memory struct {
 	base       []byte
 	block      int
@@ -23,7 +24,7 @@ func newMemory(s settings) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", size, err)
 	}
-	// Written once, so that no page is the shared zero page.
+	// Each page is written once, so that none is the shared zero page.
 	for i := 0; i < size; i += 4096 {
 		base[i] = 1
 	}
@@ -64,7 +65,7 @@ func (m *memory) check(salt uint64) int {
 	return bad
 }
 
-// share is the part of n list entries that stream i of `of` carries.
+// share returns the range of n list entries that stream i of `of` carries.
 func share(n, i, of int) (first, last int) { return n * i / of, n * (i + 1) / of }
 
 func (m *memory) sendShare(w io.Writer, i int, r round) error {

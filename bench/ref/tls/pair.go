@@ -20,7 +20,7 @@ import (
 
 const maxStreams = 2
 
-// pair is the dialling process's view of both.
+// pair is the two processes, as the dialling one sees them.
 type pair struct {
 	mem    *memory
 	conns  []net.Conn
@@ -31,8 +31,8 @@ type pair struct {
 	ends   *json.Decoder // from the child
 }
 
-// hello is the first thing the child says; end follows each order (and, with
-// Verify, a first one when its memory is filled).
+// hello is the first thing that the child says. An end follows each order; with
+// Verify there is also one before it, when the child is ready.
 type hello struct {
 	Addr string
 	Cert []byte
@@ -100,7 +100,7 @@ func (p *pair) stop() {
 		c.Close()
 	}
 	p.in.Close()
-	// The child's status says nothing that an order hasn't said before.
+	// The child's status says nothing that an answer has not said before.
 	_ = p.cmd.Wait()
 }
 
@@ -136,7 +136,7 @@ func (p *pair) run(r round) (result, error) {
 	return p.result(r, took), nil
 }
 
-// move sends or receives the whole list, one goroutine a stream.
+// move sends or receives the whole list, with one goroutine per stream.
 func move(m *memory, conns []net.Conn, r round, sender bool) error {
 	errs := make([]error, r.Streams)
 	var wg sync.WaitGroup
