@@ -56,8 +56,9 @@ func (c *ctl) placesForDoctor() []string {
 	return c.places()
 }
 
-// engineSocket returns where an engine would look, and why there. If an admin socket was named, the daemon that
-// answers there says where; only if none answers is the folder of that socket used instead.
+// engineSocket returns where an engine would look, and why there. If an admin socket was named, or the usual places
+// tell little, the daemon that answers says where it listens. If none answers at the named admin socket, the folder
+// of that socket stands in for its answer.
 func (c *ctl) engineSocket(s *admin.Status) (path, why string) {
 	switch {
 	case c.socket != "":

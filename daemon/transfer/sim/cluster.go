@@ -107,7 +107,7 @@ func (x *next) fenced() (d transfer.Time, fails bool) {
 	return d, fails
 }
 
-// use counts n down, and says whether there was anything left of it.
+// use takes one from n and returns true, or false if n is 0.
 func (*next) use(n *int) bool {
 	if *n > 0 {
 		*n--

@@ -9,7 +9,7 @@
 //     process has the place of one that came later.
 //   - What an end has received is done, however long its node was away. What is under way goes on when a daemon's limits
 //     and leases change.
-//   - A mad node has no part in what others have among them, and what it began with them is over in the end.
+//   - A mad node has no part in what others have among themselves, and what it began with them is over in the end.
 //
 // A model may keep only the last tokens of some layers, in blocks of their own.
 //

@@ -20,7 +20,7 @@ type Engine struct {
 	sched    *Session
 	workers  []*Session
 	down     bool
-	lazy     bool   // this instance's sessions are
+	lazy     bool   // this instance's sessions collect completions late
 	older    bool   // its library is one version older: what it sends again has no flag that says so
 	endpoint func() // set for an end: binds it once the session is open
 }

@@ -15,7 +15,7 @@ func (p *conduit) exposed() bool {
 	return p.home.eng.node.mad != nil || slices.ContainsFunc(p.ends, func(e *receiver) bool { return e.eng.node.mad != nil })
 }
 
-// madeUp says whether a mad node tells the end of its items, or is told of them.
+// madeUp says whether the end or its home is on a mad node, so that what the end is told of items may be made up.
 func (e *receiver) madeUp() bool { return e.home.eng.node.mad != nil || e.eng.node.mad != nil }
 
 // wrong reports that an end has a wrong item, unless a mad node may have changed it.

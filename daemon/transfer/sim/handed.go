@@ -45,7 +45,7 @@ func (t *thing) handed(to *Node) {
 	}
 }
 
-// described returns the item with that description; nil: there is none, and only a mad node says so.
+// described returns the item with that description; nil: there is none, so a mad node made it up.
 func (c *Cluster) described(meta []byte) *thing {
 	if len(meta) != 8 {
 		return nil

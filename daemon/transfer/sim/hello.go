@@ -10,7 +10,7 @@ import (
 )
 
 // Before the machine hears of a session, daemon/session has judged the client by the roster. Here the same roster is
-// asked. What a daemon leaves to the next one is what it had told clients when it went.
+// asked. A daemon leaves the next one its roster as it was when it went: what it had told clients by then.
 
 // patience is how long a daemon awaits the sessions of the daemon before.
 const patience = 2 * second
@@ -53,7 +53,7 @@ func (s *Session) opened() transfer.SessionOpened {
 	return ev
 }
 
-// admit judges a client whose session was was before; 0: it had none. It returns what the machine is told.
+// admit judges a client. was is the session that it had before; 0: none. It returns what the machine is told.
 func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened, error) {
 	ev := s.opened()
 	if s.role == transfer.Endpoint {
@@ -76,7 +76,7 @@ func (n *Node) admit(s *Session, was transfer.SessionID) (transfer.SessionOpened
 	k := n.roster.Put(entry, s, roster.Return{ID: was}, n.lives.Past(s.engine()))
 	n.roster.Another(&entry, k) // nobody submits anything before the machine hears of it
 
-	ev.Had, ev.Resumed, ev.Changed = k.Had, k.Resumed || n.await > 0, k.Changed // in scripts, those come back who are awaited
+	ev.Had, ev.Resumed, ev.Changed = k.Had, k.Resumed || n.await > 0, k.Changed // in scripts, whoever comes back was awaited
 	switch n.c.opts.Lapse {
 	case Left:
 		ev.Had = nil

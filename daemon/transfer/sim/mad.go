@@ -11,12 +11,12 @@ import (
 // that its lies get far. Some of what its machine says is changed on its way, and some is withheld. In between come
 // messages that are replayed, twisted or made up, slices that nobody asked for, and messages of a channel that is
 // over. All of them are well formed: a malformed one ends the channel and reaches no machine. The node knows what it
-// was told. Of what others have among them it knows the names, but not the tokens.
+// was told. Of what others have among themselves it knows the names, but not the tokens.
 //
 // What others take from it may be any bytes, and what it shares with others it may report as taken or not, as it
 // likes. Everything else holds as ever, also at its own machine, to which its peers' answers make no sense: memory is
 // written as granted and until RELEASED, all operations end in time, and nothing is left of them in the end. Nothing
-// that it says reaches what others have among them.
+// that it says affects what others have among themselves.
 
 // madness is what a mad node does.
 type madness struct {
@@ -180,8 +180,8 @@ func (d *madness) over() {
 	}
 }
 
-// oblivion is the time after which everything has ended that was asked of a daemon. Longest is a get, then its take,
-// and then the wait for word about that.
+// oblivion is the time after which everything that was asked of a daemon has ended. The longest is a get, followed by
+// its take and the wait for word about that.
 const oblivion = 50 * second
 
 // forgotten checks that the others keep nothing for a node that has long been silent, except which ends it has.

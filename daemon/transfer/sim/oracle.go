@@ -63,7 +63,7 @@ func (c *Cluster) checkEnd() {
 		}
 	}
 	for _, n := range c.nodes {
-		for _, x := range n.m.PeerUses() { // what stays counted for ever leaves no room one day
+		for _, x := range n.m.PeerUses() { // a count that never falls uses up the limit one day
 			c.fail("node %s: nothing is under way, and of what a peer may make it keep this is used: %+v", n.name, x)
 		}
 		s := n.m.Snapshot()
@@ -100,7 +100,7 @@ func (c *Cluster) checkEnd() {
 func (c *Cluster) checkEnded(o *Op) {
 	refused := o.refused()
 	for _, s := range o.concerned {
-		if !s.open || s.away && s.heir != nil { // its successor is there, and it itself still asks for its place
+		if !s.open || s.away && s.heir != nil { // its successor is connected, and it still asks for its own place
 			continue
 		}
 		switch u := o.ends[s]; {

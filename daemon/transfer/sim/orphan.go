@@ -94,7 +94,7 @@ func (s *Session) await(o *Op, lease transfer.Time) {
 	})
 }
 
-// standing says whether nothing has happened that ends the request's offer, except for the death of who wrote it.
+// standing says whether nothing has happened that ends the request's offer, except for the death of the process that wrote it.
 func (r *Request) standing() bool {
 	if r.drops > 0 || r.exposed() {
 		return false

@@ -37,7 +37,7 @@ func (q *Request) takePart(s *Session, p takePlan, part, parts, again int) {
 	}
 }
 
-// takeAgain takes a part once more that came to nothing, perhaps by another session.
+// takeAgain takes once more a part that came to nothing, perhaps by another session.
 func (q *Request) takeAgain(o *Op, p takePlan, again int) {
 	c, r, s := q.c, &q.c.rng, o.sess
 	if r.hit(20) {

@@ -2,8 +2,8 @@ package sim
 
 import "slices"
 
-// pool has the free block ids of a session that submits. A scheduler's ids are the same in all ranks, whatever
-// processes those are.
+// pool has the free block ids of a session that submits. A scheduler's ids are the same in all ranks, whichever
+// process a rank is.
 type pool struct{ free []uint32 }
 
 func newPool() *pool {

@@ -6,9 +6,9 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// An offer is consumed for an engine when all parts of one of its takes are done, whichever daemons they come from.
-// The offer ends in the very step in which the producer's daemon hears of the last part: not earlier, and no block is
-// held longer.
+// An offer counts as consumed by an engine when all parts of one of its takes are done, whichever daemons they come
+// from. The offer ends in the very step in which the producer's daemon hears of the last part: not earlier, and no
+// block is held longer.
 
 // taker names a take. Takes of different numbers of parts are different ones.
 type taker struct {

@@ -9,7 +9,7 @@ type term struct {
 	refused *thing   // the first that was not accepted; nil: none
 }
 
-// seal says that no more is put. What an end puts after that is refused, and nobody misses it.
+// seal tells the daemon that no more items follow. What the end puts after that is refused, and nobody misses it.
 func (h *sender) seal() *Op {
 	if t := h.terms[h.life]; t.sealed < 0 {
 		t.sealed = len(t.things)

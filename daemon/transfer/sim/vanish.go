@@ -6,7 +6,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// What a scheduler asked for, its ranks hear of from the daemon that accepted it. If both the scheduler and the
+// A scheduler's ranks hear of its operations from the daemon that accepted these. If both the scheduler and that
 // daemon are gone, or the next daemon no longer knows a rank, nobody tells them. The application has to know what can
 // still come.
 

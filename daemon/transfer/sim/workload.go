@@ -56,7 +56,7 @@ func (c *Cluster) someTrouble() {
 		way := [2]string{pick(r, c.nodes).name, pick(r, c.nodes).name}
 		c.net.deaf[way] = true
 		long := 2 * second
-		if c.cut > briefly { // that an end is closed is repeated for no longer than that
+		if c.cut > briefly { // that an end is closed is said again only for Linger, which is short here
 			long = second
 		}
 		c.after(r.span(100*ms, long), func() { delete(c.net.deaf, way) })
