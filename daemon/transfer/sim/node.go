@@ -52,6 +52,7 @@ func (n *Node) start(left *roster.File) {
 	n.life++
 	cfg := n.cfg
 	cfg.Node = n.name
+	n.c.rng.next() // unused; recorded traces and known seeds were made with this draw
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
