@@ -44,8 +44,8 @@ type doctor struct {
 func (c *ctl) doctor() *cobra.Command {
 	d := doctor{root: "/", now: time.Now()}
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Look for what keeps engines from the daemon or makes it slow, and say how to mend it", Args: noArgs,
-		Long: "Look for what keeps engines from the daemon or makes it slow, and say how to mend it. Run it as the user, and inside the container, of the engine; as root it looks at the daemon too.\n" +
+		Use: "doctor", Short: "Check for what keeps engines from the daemon or makes it slow, and say how to fix it", Args: noArgs,
+		Long: "Check for what keeps engines from the daemon or makes it slow, and say how to fix it. Run it as the user, and inside the container, of the engine; as root it looks at the daemon too.\n" +
 			"Exit status: 0 when nothing is broken (warnings included), 1 when something is.",
 	}
 	cmd.Flags().StringVar(&c.socket, "socket", "", "socket for engines (default $KVPIPE_SOCKET, "+config.Default().Socket+", then that of \"kvpiped --dev\")")

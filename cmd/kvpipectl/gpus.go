@@ -12,7 +12,7 @@ import (
 
 func (c *ctl) gpus() *cobra.Command {
 	return &cobra.Command{
-		Use: "gpus", Short: "The GPUs of this node, and what is the matter with them", Args: noArgs,
+		Use: "gpus", Short: "The GPUs of this node, and what is wrong with them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(c, cmd.Context(), "gpus", nil, printGPUs)
 		},

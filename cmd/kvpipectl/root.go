@@ -38,7 +38,7 @@ func newRoot(out *kept) *cobra.Command {
 	c.out = screen{c.printed, &c.json}
 	root := &cobra.Command{
 		Use:           "kvpipectl",
-		Short:         "Look at a kvpiped and steer it",
+		Short:         "Inspect and control a kvpiped daemon",
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -76,7 +76,7 @@ def flags(rows):
 def ctl(bin_folder, date, version):
     root, *commands = tree(bin_folder / "kvpipectl")
     of_all = commands[0].flags_of_all  # to its own help, the root's others look like these
-    body = roff.name(["kvpipectl"], "look at kvpiped, steer it, make certificates")
+    body = roff.name(["kvpipectl"], "inspect and control kvpiped, make certificates")
     body += [
         ".SH SYNOPSIS", r"\fBkvpipectl\fP \fICOMMAND\fP [\fIFLAGS\fP]",
         ".SH DESCRIPTION",
