@@ -8,13 +8,13 @@
 
 #include "internal.h"
 
-/* What is adopted, and the whole pages around it. Addresses. */
+/* The memory to adopt, and the whole pages around it; addresses. */
 struct kv_adopt {
 	uintptr_t addr, end;   /* the caller's bytes */
-	uintptr_t first, last; /* of their pages; last is behind them */
+	uintptr_t first, last; /* their pages; last is the address behind them */
 	size_t page;
-	bool ours;     /* the judge's finding: it is a file of ours already, of a region that has ended */
-	bool nofork;   /* likewise: the program keeps it out of its children */
+	bool ours;     /* found by the judge: it is a file of ours already, from a region that has ended */
+	bool nofork;   /* found by the judge: the program keeps it out of its children */
 	bool quiesced; /* the caller says that nobody writes */
 };
 
@@ -22,9 +22,10 @@ struct kv_adopt {
 
 /* 0, or the caller's error: why this memory may not be adopted, and what to do. */
 int kv_adopt_judge(struct kv_adopt *a);
-/* Is it registered with CUDA in this process? */
+/* Whether it is registered with CUDA in this process. */
 bool kv_adopt_cuda(const struct kv_adopt *a);
-/* True when the bytes before and after the caller's in its pages are malloc()'s own: those of one allocation. */
+/* True when the memory is one allocation of malloc(), and what else lies in its pages is malloc()'s own. low, high: the mappings
+ * that it lies in. */
 bool kv_adopt_own_chunk(const struct kv_adopt *a, uintptr_t low, uintptr_t high);
 
 /* Puts a file under the pages, and gives its descriptor. */

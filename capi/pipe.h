@@ -11,10 +11,10 @@ struct kvpipe_pipe {
 	/* receiving; under the session's lock, posted under pump */
 	bool started;          /* an item came: the sender is there */
 	uint64_t next;         /* the item that recv returns next */
-	uint64_t asked;        /* the first item that was not asked for */
-	int64_t expires;       /* when the daemon says TIMEOUT of item `next`, as long as not started */
-	uint32_t awake, vain;  /* waits until a nap is tried again; how many were due after the last that brought little */
-	char said[KV_TEXT];    /* what it said then */
+	uint64_t asked;        /* the first item that was not asked for yet */
+	int64_t expires;       /* until started: when the daemon answers TIMEOUT for item `next` */
+	uint32_t awake, vain;  /* waits left until a nap is tried again; how many follow a nap that brought few items */
+	char said[KV_TEXT];    /* the text of that TIMEOUT */
 	struct kv_get gets[];  /* item n: gets[n % window] */
 };
 
