@@ -6,7 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What is adopted in this process now, in all its sessions: the kernel's maps do not say whose a file is. Under the process lock. */
+/* What is adopted in this process now, in all its sessions: the kernel's maps do not say which session has a file. Under the
+ * process lock. */
 struct adopted {
 	struct adopted *next;
 	uintptr_t first, last;
@@ -96,7 +97,7 @@ int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_
 	int fd = -1, err = kv_enter(kv);
 
 	if (err == 0)
-		err = kv_may_own(kv, "mem_adopt"); /* here, since the memory stays on its file after any refusal */
+		err = kv_may_own(kv, "mem_adopt"); /* checked first: once moved, the memory stays on its file, also after a refusal */
 	if (err == 0)
 		err = kv_copy_opts("mem_adopt", opts, &o, sizeof(o));
 	if (err == 0 && region == NULL)

@@ -5,9 +5,10 @@
 #include <dlfcn.h>
 
 /*
- * A large allocation of glibc is a mapping of its own. Two words lie before the caller's bytes: how far the mapping's start is
- * from them, and how far its end, with 2 in the low bits. From glibc 2.43 on the latter leaves out as much as the two words take, so
- * which of both it is shows in where pages end. Other data there would have to agree with three multiples of the page size by chance.
+ * glibc gives a large allocation a mapping of its own. Two words lie before the caller's bytes: the distance from the mapping's
+ * start to the words, and the distance from the words to its end, with 2 in the low bits. From glibc 2.43 on the second word is
+ * smaller by the size of the two words; which of the two it is shows in where a page ends. Other data there would have to point
+ * to the start and the end of a page by chance.
  */
 __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const struct kv_adopt *a, uintptr_t low,
 									    uintptr_t high)
@@ -29,12 +30,12 @@ __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const 
 	return start % a->page == 0 && end % a->page == 0 && start <= a->first && a->end <= end;
 }
 
-/* How far apart the bytes are that CUDA is asked about: it would take long for each page, and what is registered is large. */
+/* CUDA is asked about a byte in each stride: asking about each page would take long, and what is registered is large. */
 #define STRIDE ((uintptr_t)2 << 20)
 
 bool kv_adopt_cuda(const struct kv_adopt *a)
 {
-	/* Only if the program has loaded it: who did not cannot have registered anything. */
+	/* Only if the program has loaded CUDA: otherwise it cannot have registered anything. */
 	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	bool found = false;
 
@@ -45,7 +46,7 @@ bool kv_adopt_cuda(const struct kv_adopt *a)
 	__builtin_memcpy(&attribute, &symbol, sizeof(symbol));
 	for (uintptr_t at = a->addr; attribute != NULL && !found && at < a->end; at += a->end - at > STRIDE ? STRIDE : a->end - at) {
 		unsigned int kind = 0;
-		/* CU_POINTER_ATTRIBUTE_MEMORY_TYPE; memory that CUDA does not know is an error. */
+		/* 2: CU_POINTER_ATTRIBUTE_MEMORY_TYPE; an error for memory that CUDA does not know. */
 		found = attribute(&kind, 2, at) == 0 && kind != 0;
 	}
 	if (attribute != NULL && !found) {

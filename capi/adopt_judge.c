@@ -23,13 +23,13 @@ static bool has(const struct vma *v, const char *flag)
 	return strstr(v->flags, word) != NULL;
 }
 
-/* A file that was made here: under the name's slash comes what memfd_create() was given. */
+/* Whether the file was made here: the name that memfd_create() was given follows "/memfd:". */
 static bool adopted_before(const struct vma *v)
 {
 	return v->perms[3] == 's' && strncmp(v->name, "/memfd:" KV_ADOPT_NAME " ", sizeof("/memfd:" KV_ADOPT_NAME)) == 0;
 }
 
-/* Why not; NULL: no reason. */
+/* Why the mapping may not be adopted; NULL: it may. */
 static const char *reason(const struct vma *v)
 {
 	if (strcmp(v->name, "[heap]") == 0)
@@ -59,7 +59,7 @@ static const char *reason(const struct vma *v)
 	return NULL;
 }
 
-/* A number in that base, and the character after it. False: there is none. */
+/* Reads a number in that base and the character after it, and moves *at behind both. False: they are not there. */
 static bool number(char **at, int base, char after, uintptr_t *out)
 {
 	char *end;
@@ -153,7 +153,7 @@ int kv_adopt_judge(struct kv_adopt *a)
 	if (a->first <= here && here < a->last)
 		return kv_err(KVPIPE_E_INVALID, "mem_adopt: addr %#zx: it is a stack: use memory of malloc() or mmap()",
 			      (size_t)a->addr);
-	/* Whole pages hold nothing else, and mappings of just these pages are one allocation. */
+	/* Nothing else is in the pages if the memory fills them, if its mappings have just these pages, or if it is one chunk. */
 	if ((a->addr != a->first || a->end != a->last) && (s.low != a->first || s.high != a->last) &&
 	    !kv_adopt_own_chunk(a, s.low, s.high))
 		return kv_err(KVPIPE_E_INVALID,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts a file under memory that others may be writing, window by window: write-protect, copy into the file, map the file
- * over it. Who writes meanwhile sleeps in a page fault until the file is there, so that no write is lost. Without
- * userfaultfd nobody may write.
+ * Puts a file under memory that other threads may be writing, window by window: write-protect it, copy it into the file, map
+ * the file over it. A thread that writes meanwhile sleeps in a page fault until the file is in place, so no write is lost.
+ * Without userfaultfd nobody may write meanwhile.
  */
 #include "adopt.h"
 
@@ -28,7 +28,7 @@
 
 #define WINDOW ((size_t)64 << 20) /* how much is write-protected at a time */
 
-/* -1: errno. What system calls write is caught too where that is allowed; elsewhere they get EFAULT meanwhile. */
+/* Opens a userfaultfd; -1: errno. It also catches what system calls write, where that is allowed; elsewhere they get EFAULT. */
 static int watch(const struct kv_adopt *a)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
@@ -48,7 +48,7 @@ static int watch(const struct kv_adopt *a)
 	return fd;
 }
 
-/* Protection finds only pages that are there. Returns an errno. */
+/* Makes all pages present, as only such pages can be protected. Returns an errno. */
 __attribute__((no_sanitize("address", "thread"))) static int present(uintptr_t at, size_t len, size_t page)
 {
 	if (madvise((void *)at, len, MADV_POPULATE_READ) == 0)
@@ -70,7 +70,7 @@ static int protect(int uffd, uintptr_t at, size_t len)
 	return ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0 ? errno : 0;
 }
 
-/* By the kernel: it allocates the file's pages, and says so when it cannot. Not write(), which sanitizers would look into. */
+/* Has the kernel copy: it allocates the file's pages, and reports when it cannot. Not by pwrite(), which sanitizers intercept. */
 static int copy(int fd, uintptr_t from, size_t len, size_t off)
 {
 	while (len > 0) {
@@ -86,7 +86,8 @@ static int copy(int fd, uintptr_t from, size_t len, size_t off)
 	return 0;
 }
 
-/* Returns an errno; then the window is as it was. No handler may run that could write there: it would wait for itself. */
+/* Moves one window. Returns an errno; then the window is as it was. Signals are blocked: a handler that writes there would wait
+ * for its own thread. */
 static int move(int uffd, int fd, uintptr_t at, size_t len, size_t off, size_t page)
 {
 	struct uffdio_range range = { at, len };
@@ -101,7 +102,7 @@ static int move(int uffd, int fd, uintptr_t at, size_t len, size_t off, size_t p
 		err = protect(uffd, at, len);
 	if (err == 0)
 		err = copy(fd, at, len, off);
-	/* For sanitizers this is no news either: the memory and what is in it are the same. */
+	/* A raw system call, too: for sanitizers nothing changes, as memory and contents are the same. */
 	if (err == 0 && syscall(SYS_mmap, at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, off) == -1)
 		err = errno;
 	if (uffd >= 0) {
@@ -128,7 +129,7 @@ static int move_all(const struct kv_adopt *a, int uffd, int fd)
 				      (size_t)a->addr, done, len, strerror(err));
 		done += n;
 	}
-	/* So that nobody pays for it later; the file has the pages already. By reading: what is in them is the program's. */
+	/* Maps the file's pages now, so that nobody waits for that later. By reading, as their contents are the program's. */
 	(void)present(a->first, len, a->page);
 	if (a->nofork)
 		madvise((void *)a->first, len, MADV_DONTFORK);

@@ -21,7 +21,7 @@ static int make(struct kv_memory *m, uint64_t nbytes, unsigned int mfd_flags)
 	m->fd = kv_memfd("kvpipe", mfd_flags);
 	if (m->fd < 0)
 		return errno;
-	/* Its page size, huge or not: of hugetlbfs that of its pages. st_blksize would tell of transparent huge pages, too. */
+	/* f_bsize is the file's page size; on hugetlbfs, that of its huge pages. st_blksize would reflect transparent huge pages, too. */
 	if (fstatfs(m->fd, &fs) != 0)
 		err = errno;
 	m->page = err == 0 ? (size_t)fs.f_bsize : 1;
@@ -54,7 +54,8 @@ static uint64_t all_memory(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* Or a sandbox forbids what small ones need, too. A kernel that has none says it as one does that knows no memfd_create. */
+/* Whether err says that there are no huge pages, and not that a sandbox forbids what small pages need as well. ENOSYS is what
+ * a kernel without huge pages says, but also one without memfd_create(). */
 static bool no_huge_pages(int err)
 {
 	int fd = err == ENOSYS ? kv_memfd("kvpipe", 0) : -1;

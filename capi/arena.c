@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the daemon gets to know the arena of an end: memory, and one layout over it. A daemon that stands still is asked again later. */
+/* Makes the arena of an end known to its daemon: the memory, and one layout over it. A daemon that stands still is asked again
+ * later. */
 #include "endpoint.h"
 
 /*
- * After an attempt that was not answered in time: not before the daemon answers again, when what was asked then is answered too, and
- * a registration that nobody waited for is undone. So they do not pile up, and pin the memory several times.
+ * Called after an attempt that was not answered in time. Waits until the daemon answers a PING. By then it has answered the
+ * earlier requests, too, and a registration that nobody waited for is undone. So registrations do not pile up and pin the memory
+ * several times.
  */
 static int answers(struct kv_end *e, int64_t deadline)
 {
@@ -13,10 +15,10 @@ static int answers(struct kv_end *e, int64_t deadline)
 
 	if (err == 0 && life != 0)
 		err = kv_request(e->kv, "register", life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
-	return err == KV_LOST ? 0 : err; /* who goes on hears of it */
+	return err == KV_LOST ? 0 : err; /* the next step reports it */
 }
 
-/* The daemon is told of the memory, and of the layout over it. The layout it may know already, from an attempt before. */
+/* Tells the daemon of the memory and of the layout over it. It may know the layout already, from an earlier attempt. */
 static int tell(struct kv_end *e, int64_t deadline)
 {
 	const struct kv_pool *p = e->made;
@@ -27,7 +29,7 @@ static int tell(struct kv_end *e, int64_t deadline)
 	};
 	int err = 0;
 
-	/* The session has a descriptor of its own; the memory is the pool's, which may outlive it. */
+	/* The session gets a descriptor of its own: the memory is the pool's, which may outlive the session. */
 	if (e->region == 0)
 		err = kv_region_add_fd(e->kv, p->memory.fd, (uint64_t)p->nblocks * p->block, deadline, &e->region);
 	v.region = e->region;
@@ -50,13 +52,13 @@ int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t 
 		err = answers(e, deadline);
 	} else {
 		err = kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
-		int64_t least = kv_now() + KV_SEC; /* large memory takes a while, and the daemon is not to blame */
+		int64_t least = kv_now() + KV_SEC; /* making large memory takes a while, which is not the daemon's fault */
 		deadline = deadline > least ? deadline : least;
 	}
 	if (err == 0)
 		err = tell(e, deadline);
 	if (err != 0) {
-		if (err != -KVPIPE_E_TIMEOUT && e->region == 0) /* what the daemon has stays pinned: the next attempt makes no other */
+		if (err != -KVPIPE_E_TIMEOUT && e->region == 0) /* else the daemon may have it pinned: the next attempt uses it again */
 			kv_end_drop_made(e);
 		return err;
 	}

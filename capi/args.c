@@ -31,7 +31,7 @@ int kv_copy_out(const char *what, const char *type, void *user, void *ours, size
 	memcpy(&sz, user, sizeof(sz));
 	if (sz < sizeof(sz) || sz > 65536)
 		return kv_err(KVPIPE_E_INVALID, "%s: sz is %zu: set it to sizeof(struct %s), here %zu", what, sz, type, size);
-	/* The caller's size stands: an older one gets the head of it, a newer one zeroes behind. */
+	/* The caller's size counts: an older caller gets the head of our struct, a newer one zeroes behind it. */
 	memcpy(ours, &sz, sizeof(sz));
 	memcpy(user, ours, sz < size ? sz : size);
 	if (sz > size)

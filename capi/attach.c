@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Coming back to a daemon that was restarted: HELLO with the old session and its secret, then what the one before knew by control
- * messages, regions first, since layouts name them. The helper does it while everybody else waits. Before kv_install() others see no more
- * of it, under the lock, than what a daemon was told of memory, what it calls regions, and why it did not take the session.
+ * Coming back to a daemon that was restarted. The helper sends HELLO with the old session's id and secret, then what the last
+ * daemon had been told in control messages: regions first, since layouts name them. Everybody else waits meanwhile. Before
+ * kv_install() other threads see only this much, under lock: whether a daemon was told of memory, its names for regions, and why
+ * it did not take the session.
  */
 #include "internal.h"
 
@@ -15,15 +16,15 @@
 struct attempt {
 	kvpipe_t *kv;
 	struct kv_message *m;
-	int sock; /* negative: none, for that errno */
+	int sock; /* negative: there is none; -errno of the dial */
 	struct kvpipe_welcome welcome;
 	struct kv_rings rings;
 	enum kv_came came; /* of the last exchange */
-	enum kvpipe_reason reason; /* of a daemon that refused, or is not reached; 0: nobody is there */
+	enum kvpipe_reason reason; /* why a daemon refused, or is not reached; 0: none is there */
 	char text[KV_TEXT];
 };
 
-/* Whether it is of use to try again, after what the daemon said. */
+/* Decides from the daemon's refusal whether it is of use to try again. */
 static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 {
 	a->reason = reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
@@ -43,7 +44,7 @@ static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 	}
 }
 
-/* It may be there, and the session is not with it yet, for a reason of this side's. It is tried again. */
+/* A daemon may be there, but something on our side keeps the session from it. It is tried again. */
 static enum kv_came apart(struct attempt *a)
 {
 	a->reason = KVPIPE_E_UNAVAILABLE;
@@ -51,7 +52,8 @@ static enum kv_came apart(struct attempt *a)
 	return KV_AGAIN;
 }
 
-/* One request and its answer: an ACK's value, or (HELLO) a WELCOME, which stays in m with its descriptors. */
+/* Sends a request and waits for its answer: an ACK, whose value goes to *value, or, to HELLO, a WELCOME, which stays in m with its
+ * descriptors. */
 static enum kv_came exchange(struct attempt *a, uint16_t type, const void *body, size_t len, int fd, uint64_t *value)
 {
 	uint32_t seq = kv_ctl_next_seq(a->kv);
@@ -101,7 +103,7 @@ static enum kv_came hello(struct attempt *a)
 	return err == 0 ? KV_CAME : judge(a, (uint32_t)-err, kvpipe_last_error());
 }
 
-/* As it is now, for the daemon that is about to be told. False: its owner has it back. */
+/* Notes the region's state, of which the daemon is about to be told. False: it was unregistered meanwhile. */
 static bool tell(kvpipe_t *kv, struct kv_region *r, bool *away)
 {
 	pthread_mutex_lock(&kv->lock);
@@ -125,7 +127,7 @@ static enum kv_came regions(struct attempt *a)
 	for (struct kv_region *r = kv->regions; r != NULL; r = r->next) {
 		struct kvpipe_register body = r->body;
 		uint64_t id = 0;
-		if (!tell(kv, r, &away)) /* once more without it */
+		if (!tell(kv, r, &away)) /* start over without it */
 			return KV_AGAIN;
 		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
 			return judge(a, KVPIPE_E_UNAVAILABLE, "it is older than invalid regions: revalidate them, or run a newer one");
@@ -153,7 +155,7 @@ static enum kv_came layout(struct attempt *a)
 	kvpipe_t *kv = a->kv;
 
 	pthread_mutex_lock(&kv->lock);
-	/* A layout of memory that was unregistered has no use left, and stays the session's: every operation is refused. */
+	/* A layout whose memory was unregistered stays the session's, but the daemon is not told of it: every operation is refused. */
 	const struct kv_layout *l = kv_layout_whole(kv) ? kv->layout : NULL;
 	pthread_mutex_unlock(&kv->lock);
 	a->came = KV_CAME;
@@ -163,8 +165,9 @@ static enum kv_came layout(struct attempt *a)
 }
 
 /*
- * The daemon knows memory, and does not have the session: what an engine's scheduler had brought there may move until it has fenced (true).
- * It is asked again when it has, or after 5 s (false): then its socket is kept, for who closes the session or wants memory back.
+ * The daemon knows our memory but does not have the session. Until it has fenced, it may move bytes there at the word of the
+ * engine's scheduler. Waits for the fence (true), at most 5 s (false). In both cases the daemon is asked again. When it has not
+ * fenced, its socket is kept: closing the session, or taking memory back, waits for the fence.
  */
 static bool part(struct attempt *a, enum kv_came why)
 {
@@ -190,7 +193,7 @@ static enum kv_came attempt(struct attempt *a)
 	if (a->kv->helper.nunfenced == KV_UNFENCED) /* nowhere to keep another one's socket */
 		return KV_AGAIN;
 	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));
-	/* A full backlog is all that can take time. */
+	/* Only a full backlog can take time here. */
 	int err = kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path);
 	if (err != 0)
 		return kv_nobody(-a->sock) ? KV_AGAIN : apart(a);
@@ -222,8 +225,8 @@ static void leave(struct attempt *a, enum kv_came why)
 }
 
 /*
- * A daemon that is restarted is back soon: in the beginning it is asked often, later twice a second. The jitter keeps apart the many
- * clients that lost it together.
+ * A restarted daemon is mostly back soon, so it is asked often at first, and later two to four times a second. The jitter spreads
+ * out the many clients that lost it together.
  */
 static int64_t pause_after(int64_t away)
 {
@@ -236,8 +239,8 @@ static int64_t pause_after(int64_t away)
 }
 
 /*
- * For those whose time passes meanwhile: starting a daemon would be of no use to them. What a daemon said that has not fenced yet
- * stands: that it is not done with the session, or does not answer, says nothing new.
+ * Keeps the reason for calls that time out meanwhile: the advice to start a daemon would not help them. While a daemon has not
+ * fenced yet, the reason that it gave stands: that it is not done with the session, or does not answer, is no news.
  */
 static void remember(kvpipe_t *kv, const struct attempt *a, enum kv_came came)
 {

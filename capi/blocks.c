@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Block lists on their way into the arena: as ids or as runs, whichever is smaller. Lists of long runs and lists without
- * runs, which is nearly all, are read once.
+ * Encodes block lists into the arena: as ids or as runs, whichever is smaller. Lists of long runs and lists without runs
+ * are read once; nearly all lists are of one of these kinds.
  */
 #include "internal.h"
 
 #include <string.h>
 
-/* Four ids at once, on every machine that has vectors; where ids lie is the caller's choice. */
+/* Four ids at once, on every machine that has vectors. aligned(4): the caller chooses where ids lie. */
 typedef uint32_t ids4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 size_t kv_blocks_bound(const struct kvpipe_blocks *b)
@@ -15,7 +15,7 @@ size_t kv_blocks_bound(const struct kvpipe_blocks *b)
 	return sizeof(struct kvpipe_rec_group) + ((size_t)b->count * 4 + 7) / 8 * 8;
 }
 
-/* Does `next` continue the run that `id` is in? Holes continue holes; ids do not run into KVPIPE_NO_BLOCK. */
+/* Whether `next` continues the run that `id` is in. A hole continues a hole; a run of ids does not go on to KVPIPE_NO_BLOCK. */
 static bool continues(uint32_t id, uint32_t next)
 {
 	return next == KVPIPE_NO_BLOCK ? id == next : next != 0 && next - id == 1;
@@ -36,7 +36,7 @@ static size_t copy_ids(uint32_t *restrict dst, const uint32_t *restrict ids, siz
 	size_t i = 0, more = 0;
 	ids4 count = { 0 };
 
-	for (; i + 8 < n; i += 8) { /* its neighbour is looked at, too: one is left over */
+	for (; i + 8 < n; i += 8) { /* ids[i + 8] is looked at, too, so one id is left over */
 		ids4 a = *(const ids4 *)(ids + i), b = *(const ids4 *)(ids + i + 4);
 		*(ids4 *)(dst + i) = a;
 		*(ids4 *)(dst + i + 4) = b;
@@ -50,7 +50,7 @@ static size_t copy_ids(uint32_t *restrict dst, const uint32_t *restrict ids, siz
 	return n - more;
 }
 
-/* Length of the run that ids begin with; n is at least 1. */
+/* The length of the run that ids begin with; n is at least 1. */
 static size_t run_length(const uint32_t *ids, size_t n)
 {
 	uint32_t first = ids[0], step = first != KVPIPE_NO_BLOCK;
@@ -71,8 +71,8 @@ static size_t run_length(const uint32_t *ids, size_t n)
 }
 
 /*
- * Writes runs and returns their number. Gives up (n) when they are no smaller than the ids, for which alone there is room, and before
- * when the list turns out to be no list of runs: once there are more than patience runs beyond one for every four ids.
+ * Writes runs and returns their number. Gives up and returns n when the runs are no smaller than the ids, as there is room for no
+ * more than those. It gives up earlier when the list has few long runs: more than `patience` runs beyond one for every four ids.
  */
 static size_t write_runs(uint32_t *dst, const uint32_t *ids, size_t n, size_t patience)
 {
@@ -101,8 +101,8 @@ size_t kv_blocks_encode(uint8_t *to, const struct kvpipe_blocks *b)
 	uint32_t *dst = (uint32_t *)(void *)(to + sizeof(g));
 	size_t words = b->count;
 	/*
-	 * Long runs are found at once. Else copy and count, and encode once more if runs are smaller after all. A caller that writes to its
-	 * ids meanwhile gets some list, of no more room.
+	 * Tries long runs first. Otherwise copies the ids and counts their runs, and encodes once more if runs are smaller after all. If
+	 * the caller writes to its ids meanwhile, the result is some list that takes no more room.
 	 */
 	size_t runs = b->count < 64 ? b->count : write_runs(dst, b->ids, b->count, 4);
 

@@ -55,7 +55,7 @@ static int make_hello(const struct kvpipe_connect_opts *o, struct kvpipe_hello *
 	if (err != 0)
 		return err;
 	strncpy(h->library, kvpipe_version(), sizeof(h->library) - 1);
-	/* Every take has a slot while there are any: it says there whether bytes were granted. */
+	/* Every take gets a slot while there are free ones: the daemon notes there whether bytes were granted. */
 	h->layer_slots = h->cq_entries / 2 > KVPIPE_MAX_INFLIGHT ? KVPIPE_MAX_INFLIGHT : h->cq_entries / 2;
 	if (h->layer_slots < 1024)
 		h->layer_slots = 1024;
@@ -75,7 +75,7 @@ int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *
 {
 	memset(w, 0, sizeof(*w));
 	memcpy(w, m->body, m->head.len < sizeof(*w) ? m->head.len : sizeof(*w));
-	/* Before anything that another version may do otherwise. */
+	/* Checked before anything that another version may do differently. */
 	if (w->abi < KVPIPE_ABI_MIN || w->abi > KVPIPE_ABI)
 		return kv_err(KVPIPE_E_INCOMPATIBLE,
 			      "libkvpipe %s speaks ring protocol %u to %u, kvpiped %.64s chose %u: install matching versions",
@@ -83,11 +83,11 @@ int kv_welcome(struct kv_message *m, struct kvpipe_welcome *w, struct kv_rings *
 	if (m->head.len != sizeof(*w) || m->nfds != 4)
 		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome of %u bytes with %d fds, must be %zu with 4", m->head.len, m->nfds,
 			      sizeof(*w));
-	m->nfds = 0; /* the rings have them */
+	m->nfds = 0; /* the rings own them now */
 	return kv_rings_map(r, w, m->fds);
 }
 
-/* What stays, whichever daemon comes later. */
+/* Applies the first WELCOME, with what stays as it is whichever daemon comes later. */
 static int take_welcome(kvpipe_t *kv, struct kv_message *m)
 {
 	struct kvpipe_welcome w;
@@ -118,7 +118,7 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
 	int err = kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_HELLO, kv_ctl_next_seq(kv), &kv->hello,
 			      sizeof(kv->hello), -1, deadline);
-	/* One that closed the connection before it was heard may have said why. */
+	/* A daemon that closed the connection before it read the HELLO may have said why. */
 	int got = kv_ctl_recv(kv->ctl.fd, &m, err == 0 ? deadline : 0);
 	if (got > 0)
 		err = 0;
@@ -131,8 +131,8 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)
 		err = take_welcome(kv, &m);
 	else if (err == 0 && (m.head.type == KVPIPE_CTL_ACK || m.head.type == KVPIPE_CTL_BYE) && kv_ctl_ack(&m, &ack, why) &&
-		 ack.reason != KVPIPE_OK) { /* BYE: it stops, and the session was over before it was welcome */
-		if (ack.reason == KVPIPE_E_INCOMPATIBLE) /* of versions, or of what the instance's other ranks said */
+		 ack.reason != KVPIPE_OK) { /* BYE: the daemon is stopping, and welcomes no session */
+		if (ack.reason == KVPIPE_E_INCOMPATIBLE) /* with its version, or with the instance's other ranks */
 			err = kv_err(KVPIPE_E_INCOMPATIBLE, "connect: %s (this is libkvpipe %s, which speaks ring protocol %u to %u)", why,
 				     kvpipe_version(), KVPIPE_ABI_MIN, KVPIPE_ABI);
 		else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A copy past the caches, for what is read only after more was written than they hold: an ordinary one reads the destination first,
- * and drives out what is still needed. Both halves at a time, which memory serves faster than one; neighbouring pages instead would
- * have processors that fetch ahead over the ends of pages fetch everything twice.
+ * A copy past the caches, for bytes that are read only after more was written than caches hold. An ordinary copy reads the
+ * destination first, and drives out of the caches what is still needed. Both halves are copied side by side, as memory serves two
+ * streams faster than one. Two neighbouring pages would not do: processors that prefetch across page ends would fetch all twice.
  */
 #include "endpoint.h"
 
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 
 #define LINE  64u
-#define LEAST 8192u /* that is worth it */
+#define LEAST 8192u /* bytes: less is not worth it */
 
 static bool can_stream(void)
 {
@@ -28,7 +28,7 @@ __attribute__((target("avx2"))) static void stream_line(uint8_t *to, const uint8
 	_mm256_stream_si256((__m256i *)(void *)(to + LINE / 2), b);
 }
 
-/* to is aligned to a line; returns how much it copied: all but the end. */
+/* `to` is aligned to a line. Returns how much it copied: all but the end. */
 __attribute__((target("avx2"))) static size_t stream(uint8_t *to, const uint8_t *from, size_t n)
 {
 	const size_t half = n / 2 / LINE * LINE;
@@ -37,7 +37,7 @@ __attribute__((target("avx2"))) static size_t stream(uint8_t *to, const uint8_t 
 		stream_line(to + at, from + at);
 		stream_line(to + half + at, from + half + at);
 	}
-	_mm_sfence(); /* whoever is told of the bytes finds them */
+	_mm_sfence(); /* the bytes are there before anybody is told of them */
 	return 2 * half;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The completion queue. Whoever polls or waits takes everything new off the ring, for all.
+ * The completion queue. A thread that polls or waits takes everything new off the ring, for all threads.
  *
- * Completions of our own operations go to their operation. Those of other sessions of the engine ("foreign") stay
- * where they are until kvpipe_poll() asks: cq_head stops at the oldest of them, while reading goes on behind it. So
- * nothing is copied for a caller who may never ask, none is lost, and our own are never held up: the daemon accepts an
- * operation only when it has room for its completions in every session concerned, so a ring full of uncollected
- * foreign completions refuses new operations, and that is the bound.
+ * Completions of our own operations go to their operation. Those of the engine's other sessions ("foreign") stay in the
+ * ring until kvpipe_poll() asks for them: cq_head stops at the oldest of them, while reading goes on behind it. So nothing
+ * is copied for a caller that may never ask, none is lost, and our own are never held up. The bound is this: the daemon
+ * accepts an operation only when it has room for its completions in every session concerned, so a ring full of
+ * uncollected foreign completions makes it refuse new operations.
  */
 #include "endpoint.h"
 
@@ -17,7 +17,7 @@ static bool is_terminal(uint16_t status)
 	return status == KVPIPE_DONE || status == KVPIPE_FAILED || status == KVPIPE_CANCELLED;
 }
 
-/* A daemon's word on an operation that the library has ended already: it is over there as well. */
+/* The daemon ends an operation that the library has ended already: now it is over there, too. */
 static void late_end(kvpipe_t *kv, struct kv_op *op, struct kvpipe_completion c, struct kv_blob *blob)
 {
 	if (op->local_end && (c.flags & KVPIPE_C_MORE) == 0) {
@@ -37,7 +37,7 @@ static void apply(kvpipe_t *kv, const struct kvpipe_cqe *e)
 	struct kv_blob *blob = NULL;
 	size_t size;
 
-	if (op == NULL) /* of a small operation whose caller went away */
+	if (op == NULL) /* it is of a small operation whose caller went away */
 		return;
 	if (e->status < KVPIPE_DONE || e->status > KVPIPE_QUARANTINED ||
 	    kv_result_check(&kv->rings, e, &head, &size) != 0) {
@@ -72,14 +72,14 @@ void kv_drain(kvpipe_t *kv)
 
 	if (tail == seen || kv->state == KV_BROKEN)
 		return;
-	/* Past what the ring holds, or back: what was read and not collected yet lies between cq_head and here. */
+	/* It moved back, or past what the ring holds: from cq_head to seen lies what was read and not collected yet. */
 	if (tail - seen > kv->rings.cq_entries - (seen - (uint32_t)kv->cq_head)) {
 		kv_broken(kv, "cq_tail is %u, cq_head %u, entries %u", tail, (uint32_t)kv->cq_head, kv->rings.cq_entries);
 		return;
 	}
 	while (seen != tail && kv->state != KV_BROKEN) {
 		struct kvpipe_cqe e = kv->rings.cqes[seen & mask];
-		/* Counted first: what it queues is ordered behind it. */
+		/* Counted first, so that what it queues is ordered behind it. */
 		__atomic_store_n(&kv->seen, kv->seen + 1, __ATOMIC_RELAXED);
 		seen++;
 		if (kv->end != NULL)

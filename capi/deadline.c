@@ -17,7 +17,7 @@ static void end_late(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, 
 	kv_op_end_here(kv, op, reason, text, more);
 }
 
-/* Nothing touches its memory: no daemon knows of it. */
+/* Ends an operation that no daemon knows of: nothing touches its memory. */
 static void end_away(kvpipe_t *kv, struct kv_op *op)
 {
 	enum kvpipe_reason reason = op->opcode == KVPIPE_OPCODE_OFFER ? KVPIPE_E_EXPIRED : KVPIPE_E_TIMEOUT;
@@ -29,8 +29,8 @@ static void end_away(kvpipe_t *kv, struct kv_op *op)
 }
 
 /*
- * A small operation that nobody waits for lasts as long as what it acts on: a daemon that stops leaves it to the next one, and without
- * an extension that was given to the library nobody gets the offer.
+ * Gives an overdue small operation more time if nobody waits for it: it lasts as long as what it acts on. A stopping daemon leaves
+ * it to the next one, and nobody could get an offer without an extension that the library has accepted.
  */
 static bool lasts(kvpipe_t *kv, struct kv_op *op, int64_t now)
 {

@@ -27,7 +27,7 @@ static const char *owner(const struct stat *st, bool group, char *buf, size_t le
 	return buf;
 }
 
-/* Who may use the socket, or its directory when that is already out of reach: its group when the mode lets that in. */
+/* Says who may use the socket, or its directory if the socket is out of reach: the group if the mode lets it in, else the user. */
 static int denied(const char *path, int why)
 {
 	char file[sizeof(((struct kv_paths *)0)->path[0])], buf[1024];
@@ -48,16 +48,16 @@ static int denied(const char *path, int why)
 		      (unsigned int)(st.st_mode & 07777), group ? "run as one of them" : "run as that user");
 }
 
-/* An errno. EAGAIN: the daemon's backlog is full until then. */
+/* Returns an errno. EAGAIN: the daemon's backlog was full until the deadline. */
 static int connect_by(int sock, const char *path, int64_t deadline)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 
 	memcpy(addr.sun_path, path, strlen(path));
-	do { /* a signal ends an attempt, and each has a time of its own */
+	do { /* a signal ends an attempt; each gets the time that is left */
 		int64_t left = deadline - kv_now();
 		struct timeval tv = { .tv_sec = (time_t)(left / KV_SEC), .tv_usec = (suseconds_t)(left % KV_SEC / 1000) };
-		if (left < 1000) /* 0 would be for ever */
+		if (left < 1000) /* a timeout of 0 would mean for ever */
 			return EAGAIN;
 		setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 		if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) == 0)
@@ -84,10 +84,11 @@ static int dial_one(const char *path, int64_t deadline)
 
 bool kv_nobody(int err)
 {
-	return err == ENOENT || err == ENOTDIR || err == ECONNREFUSED; /* the last: left behind by a daemon that is gone */
+	return err == ENOENT || err == ENOTDIR || err == ECONNREFUSED; /* the last: a daemon that is gone left its socket behind */
 }
 
-/* One that answers is somebody's whom we may say everything to. Returns the socket, or -errno, then *err with the text where it is set. */
+/* Connects to a daemon only if it may be trusted with all we say. Returns the socket, or -errno; *err is then the error, if its text
+ * is set already, else 0. */
 static int dial_ours(const char *path, int64_t deadline, int *err)
 {
 	*err = kv_check_place(path);
@@ -119,7 +120,7 @@ static int failed(const char *path, int why, int64_t patience)
 int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const char **path)
 {
 	int64_t start = kv_now();
-	const char *barred = NULL; /* whether anybody listens there is not to be known, so it counts only where nobody else is */
+	const char *barred = NULL; /* whether anybody listens there cannot be known, so it counts only if nobody answers elsewhere */
 	int barred_by = 0, err;
 
 	for (int i = 0; i < paths->n; i++) {
@@ -138,7 +139,7 @@ int kv_dial(const struct kv_paths *paths, int64_t deadline, int *sock, const cha
 		*sock = barred_by;
 		return denied(barred, -barred_by);
 	}
-	/* "no daemon at PATH", of which python/kvpipe/vllm/session.py makes what to do in a pod. */
+	/* python/kvpipe/vllm/session.py looks for "no daemon at PATH", and then says what to do in a pod. */
 	if (paths->err != 0)
 		return kv_err((enum kvpipe_reason)-paths->err, "no daemon at %s, and of \"kvpiped --dev\" none is looked for: %s",
 			      paths->path[0], paths->why);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define CHUNK 256u
-#define INDEX_BITS 20 /* of user_data; a generation above them */
+#define INDEX_BITS 20 /* of user_data; the bits above them are a generation */
 #define RESERVED 4u   /* operations for BIND, CANCEL, SEAL */
-#define COMPLETIONS 3u /* of a GET, at most: the daemon takes none for which it may lack room in the ring */
+#define COMPLETIONS 3u /* of a GET, at most: the daemon takes a GET only when the ring has room for them */
 
 static struct kv_eop *at(const struct kv_end *e, uint32_t index)
 {
@@ -22,7 +22,7 @@ uint32_t kv_eop_limit(const struct kv_end *e)
 
 	if (!e->home && told < most)
 		most = told;
-	/* BIND is one of them: where there are few, another one is left for what the end is for. */
+	/* BIND is one of them: even where there are few, one is left for what the end is for. */
 	return most > RESERVED + 1 ? most - RESERVED : 2;
 }
 
@@ -54,7 +54,7 @@ struct kv_eop *kv_eop_new(struct kv_end *e, uint8_t opcode)
 	struct kv_eop *op = at(e, e->free_op);
 	e->free_op = op->next_free;
 	e->nops++;
-	/* A new generation: what is said about the last one is not about this. The top bit stays clear. */
+	/* A new generation: completions of the entry's last operation are not taken for this one's. The top bit stays clear. */
 	uint64_t id = ((op->id + (1ull << INDEX_BITS)) & ~(1ull << 63));
 	*op = (struct kv_eop){ .id = id, .opcode = opcode, .state = KV_EOP_READY };
 	return op;
@@ -230,7 +230,8 @@ static size_t write_record(uint8_t *to, const struct kv_record *r)
 	return n;
 }
 
-/* Between finding room and publishing: writes the record, unless the end is over. After that the operation may end at any time. */
+/* Called between finding room and publishing: writes the record, unless the end is over (then it unlocks sq.lock). After that the
+ * operation may end at any time. */
 static int prepare(struct kv_end *e, struct kv_eop *op, const struct kv_record *r, uint64_t off, struct kvpipe_sqe *s)
 {
 	kvpipe_t *kv = e->kv;
@@ -244,7 +245,7 @@ static int prepare(struct kv_end *e, struct kv_eop *op, const struct kv_record *
 	};
 	s->rec_len = (uint32_t)write_record(kv->rings.records + (off & (kv->rings.record_bytes - 1)), r);
 	pthread_mutex_lock(&kv->lock);
-	/* Closing an end seals it after its last call. */
+	/* A SEAL is submitted by close, when the end is over. */
 	int err = r->opcode == KVPIPE_OPCODE_SEAL ? kv_ended(kv) : kv_end_error(e, "submit");
 	if (err == 0 && op->unwanted)
 		err = kv_err(KVPIPE_E_CANCELLED, "given up before it was submitted");
@@ -256,13 +257,14 @@ static int prepare(struct kv_end *e, struct kv_eop *op, const struct kv_record *
 	return err;
 }
 
-/* Why there is no room for a submission. When the end is over its session's end says less: that what was in it is lost. */
+/* The error of a submission that found no room. When the end is over, its own reason says more than the session's: that what was
+ * in it is lost. */
 static int no_submission(struct kv_end *e, int err)
 {
 	pthread_mutex_lock(&e->kv->lock);
 	if (e->over)
 		err = kv_end_error(e, "submit");
-	else if (err == -KVPIPE_E_BUSY) /* python/kvpipe/_end.py looks for these words: it waits otherwise than for room in a pipe */
+	else if (err == -KVPIPE_E_BUSY) /* python/kvpipe/_end.py looks for these words, and waits differently than for room in a pipe */
 		err = kv_err(KVPIPE_E_TIMEOUT, "the daemon does not take submissions");
 	pthread_mutex_unlock(&e->kv->lock);
 	return err;
@@ -275,7 +277,7 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 	uint64_t off;
 	int err;
 
-	/* In steps, so that a close need not wait for the daemon to make room, but for its own SEAL. */
+	/* In steps, so that a close waits for room for its own SEAL only, and not for that of other calls. */
 	do {
 		int64_t step = kv_now() + KV_ROOM_NS;
 		err = kv_sq_begin(kv, r->opcode, bound(r), step < deadline ? step : deadline, &off);
@@ -301,10 +303,10 @@ int kv_end_submit(struct kv_end *e, struct kv_eop *op, const struct kv_record *r
 struct asked {
 	struct kv_answer answer;
 	const struct kv_end *e;
-	bool last; /* it is asked when the end is over, by who closes it */
+	bool last; /* a SEAL, which the closing call asks for when the end is over */
 };
 
-/* Or the answer is of no use, or does not come any more. */
+/* True also when the answer is of no use any more, or will not come. */
 static bool answered(void *arg)
 {
 	const struct asked *a = arg;
@@ -344,7 +346,7 @@ int kv_end_ask(struct kv_end *e, const char *what, uint8_t opcode, uint64_t targ
 	return err;
 }
 
-/* Without memory for it, it ends at its own deadline. */
+/* Keeps a CANCEL for later. Without memory for that, the target ends at its own deadline. */
 static void cancel_later(struct kv_end *e, uint64_t target)
 {
 	uint64_t *more = realloc(e->cancels, (e->ncancels + 1) * sizeof(*more));

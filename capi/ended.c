@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offers that have ended: the daemon forgets them, so it is here that whoever still adds to one hears which it was, how it ended and why. */
+/* Offers that have ended. The daemon forgets them, so the library itself tells a caller that still adds to one which offer it was,
+ * how it ended and why. */
 #include "internal.h"
 
 #include <stdio.h>

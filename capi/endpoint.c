@@ -54,7 +54,7 @@ static int connect_beside(kvpipe_t *parent, int64_t deadline, kvpipe_t **out)
 	return kv_session_open(&h, &paths, deadline, out);
 }
 
-/* Waits for a daemon as other calls do. One that is there and has no session to give is not asked again. */
+/* Waits for a daemon, as other calls do, and connects to it. A daemon that is there but gives no session is not asked again. */
 static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadline, uint64_t *life, kvpipe_t **out)
 {
 	for (;;) {
@@ -65,7 +65,7 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 			err = connect_beside(parent, deadline, out);
 		if (err != -KVPIPE_E_UNAVAILABLE || *life == 0 || kv_now() >= deadline)
 			return err;
-		/* The parent's helper may be about to hear that it has gone. */
+		/* It may have gone, and the parent's helper may not have heard of that yet. */
 		int there = kv_request(parent, what, *life, KVPIPE_CTL_PING, NULL, 0, -1, deadline, NULL);
 		if (there != KV_LOST)
 			return there != 0 ? there : err;
@@ -74,7 +74,7 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 
 int kv_end_sync(struct kv_end *e, const char *what, int64_t deadline)
 {
-	/* A cancel, too, is answered by the daemon's machine, in its turn. */
+	/* The daemon's machine answers a CANCEL in its turn, also one of nothing. */
 	return kv_end_ask(e, what, KVPIPE_OPCODE_CANCEL, NOBODY, deadline);
 }
 
@@ -109,7 +109,7 @@ static int bind_end(struct kv_end *e, const struct kv_end_opts *o, size_t peer_l
 	return over != 0 || err >= 0 ? over : err;
 }
 
-/* One attempt, with a daemon of that life of the parent's. */
+/* One attempt. *life: which of the parent's daemons it was made with. */
 static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t deadline, uint64_t *life)
 {
 	int err = connect_when_there(parent, o->what, deadline, life, &e->kv);
@@ -124,7 +124,7 @@ static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end 
 	return err != 0 ? err : bind_end(e, o, peer_len, deadline);
 }
 
-/* The daemon of an end that nobody knows yet has gone; one that refuses it, or breaks the protocol, has not. */
+/* Whether the daemon has gone under an end that is being opened. One that refuses the end, or breaks the protocol, has not. */
 static bool left(struct kv_end *e)
 {
 	if (e->kv == NULL)
@@ -135,7 +135,8 @@ static bool left(struct kv_end *e)
 	return gone;
 }
 
-/* Nothing of the end was in its daemon but its name, which the next one does not know: it is as if it had not been asked for. */
+/* Undoes an attempt whose daemon has gone. That daemon had only the end's name, which the next one does not know: it is as if
+ * nothing had been asked for. */
 static void start_over(struct kv_end *e)
 {
 	kvpipe_close(e->kv);
@@ -153,7 +154,7 @@ static int open_beside(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_
 {
 	for (uint64_t asked = 0, life = 0;; asked = life) {
 		int err = attempt(parent, o, e, peer_len, deadline, &life);
-		/* Once more, the parent may not have heard of it yet; a daemon that stays is not asked for ever. */
+		/* The same daemon is tried twice, as the parent may not have heard yet that it went; but not for ever. */
 		if (err == 0 || !left(e) || life == asked)
 			return err;
 		start_over(e);
@@ -171,7 +172,7 @@ static void link_to(struct kv_end *e, kvpipe_t *parent)
 	kv_process_unlock();
 }
 
-/* Needs the process lock, which guards the ends of all sessions: several threads may close them and it. */
+/* Needs the process lock, which guards the ends of all sessions: several threads may close an end and its parent. */
 static void unlink_it(struct kv_end *e)
 {
 	if (e->parent == NULL)
@@ -219,7 +220,7 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 			e->kv->curt = true;
 		kv_end_finish(e);
 		kv_end_unref(e);
-		return kv_err((enum kvpipe_reason)-err, "%s", why); /* not why a daemon that stands still did not take its leave */
+		return kv_err((enum kvpipe_reason)-err, "%s", why); /* not the error of the close, of a daemon that stands still */
 	}
 	link_to(e, parent);
 	return 0;
@@ -274,7 +275,7 @@ void kv_end_unref(struct kv_end *e)
 	free(e);
 }
 
-/* Ends the calls of others. False: somebody did so before, and has done it. */
+/* Ends the calls of other threads and waits for them. False: another thread was first, and has closed the end by now. */
 static bool close_gate(struct kv_end *e)
 {
 	pthread_mutex_lock(&e->gate);
@@ -296,7 +297,7 @@ static bool close_gate(struct kv_end *e)
 static void finish(struct kv_end *e, int64_t deadline)
 {
 	if (!kv_process_is(e->process)) {
-		kvpipe_close(e->kv); /* in a child: what is ours alone */
+		kvpipe_close(e->kv); /* in a child: frees only what is the child's own */
 		if (e->pool != NULL)
 			kv_pool_forget(e->pool);
 		if (e->made != NULL)
@@ -310,7 +311,7 @@ static void finish(struct kv_end *e, int64_t deadline)
 	kv_process_unlock();
 	if (!close_gate(e))
 		return;
-	/* Everything that was sent has been submitted. A daemon that does not answer seals nothing, and is not waited for. */
+	/* Everything that was sent has been submitted. A daemon that does not answer seals nothing: it gets a second, no more. */
 	if (e->home && e->bind != 0) {
 		int64_t second = kv_now() + KV_SEC;
 		(void)kv_end_ask(e, "close", KVPIPE_OPCODE_SEAL, e->bind, second < deadline ? second : deadline);
@@ -400,7 +401,7 @@ bool kv_end_wait(struct kv_end *e, bool (*when)(void *arg), void *arg, int64_t d
 
 void kv_end_look(struct kv_end *e)
 {
-	if (e->kv->fd_used) /* before looking: what comes later rings again */
+	if (e->kv->fd_used) /* cleared before looking, so that what comes later rings again */
 		kv_event_clear(e->kv->rings.cq_event);
 	kv_drain(e->kv);
 }

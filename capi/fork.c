@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Telling a process from its forked children, without a system call: a page that the kernel empties in the child.
- * Each process that opens sessions writes a number there that none of its ancestors used. And the one lock that all sessions
- * of a process share: nobody holds it in a child that has just begun.
+ * Tells a process from its forked children without a system call, by a page that the kernel wipes in the child. Each process
+ * that opens sessions writes a number there that none of its ancestors used. Here, too, is the one lock that all sessions of
+ * a process share: in a child that has just begun, nobody holds it.
  */
 #include "internal.h"
 
@@ -20,7 +20,7 @@ void kv_process_unlock(void) { pthread_mutex_unlock(&shared); }
 
 static void make_page(void)
 {
-	/* A fork() waits for whoever holds it. That cannot fail but for want of memory, and then a child is no worse off than before. */
+	/* fork() waits for the lock. This fails only for want of memory; a child may then inherit a lock that is held. */
 	(void)pthread_atfork(kv_process_lock, kv_process_unlock, kv_process_unlock);
 
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);

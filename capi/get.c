@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking: GETs with room for what is likely to come, further ones for what had none, and those that wait for the daemon to take more. */
+/* Asking for items: GETs with room for what is likely to come, second GETs for items that had no room, and GETs that wait until the
+ * daemon takes more. */
 #include "endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What the daemon is told; a caller who waits for longer asks again. */
+/* The timeout that the daemon is told, in ns; a caller that waits longer asks again. */
 static int64_t until(int64_t deadline)
 {
 	int64_t left = deadline - kv_now();
@@ -14,7 +15,7 @@ static int64_t until(int64_t deadline)
 	return left < KV_MS ? KV_MS : left < KV_MONTH_NS ? left : KV_MONTH_NS;
 }
 
-/* Room as for recent items; none while there is no arena, or when it is too much. Needs lock. */
+/* Gives op room for an item like the recent ones and returns its bytes; 0: there is no arena yet, or not enough room. Needs lock. */
 static uint64_t give_room(struct kv_end *e, struct kv_eop *op, bool front)
 {
 	if (e->pool == NULL || e->hint == 0)
@@ -56,7 +57,7 @@ static int submit(struct kv_end *e, struct kv_eop *op, const struct kv_ask *a, u
 	return kv_end_submit(e, op, &r, kv_now() + KV_SEC, NULL);
 }
 
-/* Submits a GET for g. Returns with lock, as it was called; on failure g, unless its owner has gone meanwhile, has failed as well. */
+/* Submits a GET for g. Called and returns with lock. On failure g has failed as well, unless its owner has gone meanwhile. */
 static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front)
 {
 	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_GET);
@@ -81,10 +82,10 @@ static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 	return err;
 }
 
-/* A query that waits for an operation; what it asks for is the caller's. */
+/* Queues a query until there is an operation for it. Copies what it asks for, as that is the caller's memory. */
 static int queue(struct kv_end *e, struct kv_get *g, const struct kv_ask *a)
 {
-	size_t tokens = (size_t)a->ntokens * sizeof(*a->tokens), len = tokens > 0 ? tokens : a->key_len; /* it has one of them at most */
+	size_t tokens = (size_t)a->ntokens * sizeof(*a->tokens), len = tokens > 0 ? tokens : a->key_len; /* it has tokens or a key, not both */
 	struct kv_ask *kept = malloc(sizeof(*kept) + len);
 
 	if (kept == NULL)
@@ -114,7 +115,7 @@ void kv_get_unqueue(struct kv_end *e, struct kv_get *g)
 	g->kept = NULL;
 }
 
-/* The first of those that are queued. Returns with lock, as it was called. */
+/* Submits the first query that is queued. Called and returns with lock. */
 static void ask_queued(struct kv_end *e)
 {
 	struct kv_get *g = e->queued;
@@ -125,11 +126,11 @@ static void ask_queued(struct kv_end *e)
 	if (kv_now() >= g->deadline)
 		kv_get_fail(e, g, KVPIPE_E_TIMEOUT, "its time passed while as many queries as the daemon takes were under way: free some that wait in vain");
 	else
-		(void)ask(e, g, a, false); /* an error is that query's */
+		(void)ask(e, g, a, false); /* an error is that query's alone */
 	free(a);
 }
 
-/* The daemon takes no more for now: what needs room will need an operation again. */
+/* Whether the daemon takes no more for now. GETs that need room count, as each will need an operation again. */
 static bool full(const struct kv_end *e)
 {
 	return e->nops + e->nshorts >= kv_eop_limit(e);
@@ -155,7 +156,7 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 	return err;
 }
 
-/* Gives an item back. Returns with lock, as it was called. */
+/* Gives an item back. Called and returns with lock. */
 static int give_back(struct kv_end *e)
 {
 	struct kv_ask a = { .match = KVPIPE_MATCH_DECLINE, .seq = e->declines[--e->ndeclines] };
@@ -172,7 +173,7 @@ static int give_back(struct kv_end *e)
 	return err;
 }
 
-/* For the first of those that need some, or it can be made. */
+/* Whether there is room for the first GET that needs some, or the arena can still be made. */
 static bool has_room(struct kv_end *e)
 {
 	const struct kv_get *g = e->shorts;
@@ -185,7 +186,7 @@ bool kv_get_pumpable(struct kv_end *e)
 	return e->ndeclines > 0 || has_room(e) || (e->queued != NULL && !full(e));
 }
 
-/* Asks again for the first of those that had no room. Returns with lock, as it was called. */
+/* Asks again for the first GET that had no room. Called and returns with lock. */
 static int ask_again(struct kv_end *e)
 {
 	struct kv_get *g = e->shorts;
@@ -220,7 +221,7 @@ static int ask_again(struct kv_end *e)
 	return err;
 }
 
-/* The first of those that had no room can never have it: the home is another one than the arena was made for. */
+/* Fails the first GET that needs room: it can never have it, as the arena was made for another home. */
 static void too_large(struct kv_end *e)
 {
 	struct kv_get *g = e->shorts;
@@ -257,7 +258,7 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 			pthread_mutex_unlock(&e->kv->lock);
 			if (kv_now() < patience)
 				err = kv_end_furnish(e, kv_home_bytes(capacity) * 2, capacity, patience);
-			else /* while another thread tried */
+			else /* the time passed while another thread tried */
 				err = kv_err(KVPIPE_E_TIMEOUT, "register: the daemon does not answer: " KV_LOOK);
 			pthread_mutex_lock(&e->kv->lock);
 		} else {
@@ -266,7 +267,7 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 	}
 	if (e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - e->both)
 		too_large(e);
-	if (err != 0 && e->over) /* meanwhile: its session's end says less */
+	if (err != 0 && e->over) /* it ended meanwhile, and its own reason says more */
 		err = kv_end_error(e, "get");
 	kv_end_unlock(e);
 	return err;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of GETs: what landed is lent to messages or copied out, what had no room is asked for again (get.c).
+ * What becomes of GETs: items that landed are lent to messages or copied out; items that had no room are asked for again
+ * (get.c).
  *
- * The arena of a receiving end has twice the bytes of its home's. Half of it is room that was given ahead and perhaps is never
- * needed, and what is lent to messages in the callers' hands, neither more than three eighths; what goes beyond is asked for
- * without room, and copied out. So the other half, which holds the largest item, always comes free by itself, and callers who
- * keep what they received hold nothing up.
+ * The arena of a receiving end is twice as large as its home's. Two things may take half of it: room given ahead, which may
+ * never be needed, and blocks lent to messages in callers' hands. Neither takes more than three eighths. Beyond that, items
+ * are asked for without room, and copied out. So the other half, which holds the largest item, always becomes free by
+ * itself, and callers that keep what they received hold nothing up.
  */
 #include "endpoint.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the share is, when others have that much of what is for both. */
+/* The blocks that one of the two may have, when the other has `others` of those for both. */
 static uint32_t share_beside(const struct kv_end *e, uint32_t others)
 {
 	uint32_t left = others < e->both ? e->both - others : 0;
@@ -38,7 +39,7 @@ void kv_get_decline(struct kv_end *e, uint64_t item)
 {
 	uint64_t *more = realloc(e->declines, (e->ndeclines + 1) * sizeof(*more));
 
-	if (more == NULL) /* it goes back by itself, when its time is over */
+	if (more == NULL) /* the item goes back by itself, when its time is over */
 		return;
 	e->declines = more;
 	more[e->ndeclines++] = item;
@@ -56,11 +57,11 @@ static void enqueue(struct kv_end *e, struct kv_get *g)
 	g->state = KV_GET_SHORT;
 }
 
-/* The item's bytes: lent where they lie, or copied. False: out of memory. */
+/* Gives m the item's bytes: lent where they lie, or copied. False: out of memory. */
 static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_eop *op, uint64_t bytes)
 {
 	struct kv_span *span = &op->span;
-	uint32_t ahead = e->ahead - op->ahead; /* of others */
+	uint32_t ahead = e->ahead - op->ahead; /* of other GETs */
 	void *copy;
 
 	kv_pool_trim(e->pool, span, kv_pool_need(e->pool, bytes));
@@ -100,7 +101,7 @@ static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const 
 		kv_get_fail(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
 		return;
 	}
-	/* Rises at once and falls slowly: most items then find room at the first attempt. */
+	/* The hint rises at once and falls slowly, so that most items find room at the first attempt. */
 	e->hint = bytes > e->hint ? bytes : e->hint - (e->hint - bytes) / 16;
 	g->state = KV_GET_LANDED;
 	g->msg = m;
@@ -127,7 +128,7 @@ void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 	} else if (d->status == KVPIPE_DONE) {
 		landed(e, g, op, d);
 	} else if (e->lookup && g->again && d->reason == KVPIPE_E_NOT_FOUND) {
-		/* It is kept for as long as the query waits, unless its home loses sight of this end. */
+		/* The home keeps a found entry as long as the query waits, unless it loses sight of this end. */
 		bool late = kv_now() >= g->deadline;
 		kv_get_fail(e, g, late ? KVPIPE_E_TIMEOUT : KVPIPE_E_PEER_GONE,
 		     late ? "an entry was found, and there was no room for it in time" : "the entry that was found went back: its node was out of reach");

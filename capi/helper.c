@@ -4,7 +4,7 @@
  * passed while the daemon was silent, and runs no code of the caller's. No completion passes through it on the way
  * to a waiter. All signals are blocked in it.
  *
- * Losing the daemon is noticed here and nowhere else, and here the session comes back to the next one (attach.c).
+ * Only this thread notices that the daemon is lost, and it brings the session back to the next one (attach.c).
  */
 #include "internal.h"
 
@@ -28,7 +28,7 @@ static void bye(kvpipe_t *kv, const struct kv_message *m)
 	if (why.reason != KVPIPE_E_UNAVAILABLE || kv->role == KVPIPE_ROLE_ENDPOINT) { /* what a pipe holds does not come back */
 		kv_session_end(kv, KV_BYE, why.reason == KVPIPE_E_UNAVAILABLE ? KVPIPE_E_UNAVAILABLE : KVPIPE_E_CLOSED, text);
 	} else if (kv->state == KV_LIVE || kv->state == KV_REPLAY) {
-		kv_set_state(kv, KV_LEAVING); /* it will be back, and is fencing now */
+		kv_set_state(kv, KV_LEAVING); /* a daemon will be back; this one is fencing now */
 		kv->helper.ping = 0;
 		kv_offers_left(kv);
 	}
@@ -44,7 +44,7 @@ static void malformed(kvpipe_t *kv)
 	pthread_mutex_unlock(&kv->lock);
 }
 
-/* False: end of file. */
+/* Reads what is in the socket. False: end of file. */
 static bool read_socket(kvpipe_t *kv, struct kv_message *m)
 {
 	int got;
@@ -65,12 +65,12 @@ static bool read_socket(kvpipe_t *kv, struct kv_message *m)
 		} else if (m->head.type == KVPIPE_CTL_BYE) {
 			bye(kv, m);
 		}
-		/* Anything else comes from a newer daemon: it is for a library that asked for it. */
+		/* Anything else comes from a newer daemon, and is meant for a library that asked for it. */
 	}
 	return true;
 }
 
-/* Something lies in the socket. */
+/* Whether something lies unread in the socket. */
 static bool unread(const kvpipe_t *kv)
 {
 	struct pollfd p = { .fd = kv->ctl.fd, .events = POLLIN };
@@ -79,9 +79,9 @@ static bool unread(const kvpipe_t *kv)
 }
 
 /*
- * Acts on deadlines that passed; returns when to look again. An offer's lease is renewed by its consumers, so its
- * deadline is a reason to ask the daemon, and only a silent daemon ends it. When it was this process that stood still, the answer
- * lies unread in the socket.
+ * Acts on deadlines that passed; returns when to look again. Consumers renew an offer's lease, so when its deadline has
+ * passed the daemon is asked, and the offer ends only if the daemon is silent. If it was this process that stood still, the
+ * answer lies unread in the socket.
  */
 static int64_t deadlines(kvpipe_t *kv)
 {
@@ -104,7 +104,7 @@ static int64_t deadlines(kvpipe_t *kv)
 		next = h->ping_end;
 	h->target = next;
 	pthread_mutex_unlock(&kv->lock);
-	if (ask) /* a socket that takes no message is as silent as one that answers none */
+	if (ask) /* a daemon whose socket takes no message is as silent as one that answers none */
 		(void)kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_PING, h->ping, NULL, 0, -1, 0);
 	return next;
 }
@@ -155,7 +155,7 @@ static void *run(void *arg)
 			came = kv_reattach(kv, &m);
 			continue;
 		}
-		/* A ring that is full when something is to be sent is looked at soon. */
+		/* If something is left to send, as the ring was full, it looks again soon. */
 		bool all = state_of(kv) != KV_REPLAY || kv_replay(kv);
 		all = kv_withdraw_spoiled(kv) && all;
 		came = kv_helper_wait(kv, state_of(kv) == KV_GONE ? -1 : kv->ctl.fd, all ? INT64_MAX : kv_now() + KV_MS);
@@ -199,7 +199,7 @@ void kv_helper_stop(kvpipe_t *kv)
 
 void kv_helper_before(kvpipe_t *kv, int64_t deadline)
 {
-	/* Mostly it sleeps until an older operation's deadline, also one that has long ended: no system call. */
+	/* It mostly sleeps until the deadline of an older operation, which may have ended long ago: then no system call is needed. */
 	if (deadline < kv->helper.target) {
 		kv->helper.target = deadline;
 		kv_event_signal(kv->helper.wake);

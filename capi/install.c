@@ -32,7 +32,7 @@ int kv_names_new(const struct kvpipe_welcome *w, struct kv_names **out)
 
 void kv_welcome_apply(kvpipe_t *kv, const struct kvpipe_welcome *w, struct kv_names *n)
 {
-	/* Callers may hold what the one before said. */
+	/* The old names are kept: callers may hold pointers to them. */
 	n->older = kv->names;
 	if (n->older != NULL && memcmp(n->node, n->older->node, sizeof(*n) - offsetof(struct kv_names, node)) == 0)
 		free(n);
@@ -73,7 +73,7 @@ int kv_furnish(kvpipe_t *kv, const struct kv_rings *r)
 	return 0;
 }
 
-/* All or nothing: what can fail comes before the exchange, and what counts in the old rings begins anew with it. */
+/* Swaps the rings, all or nothing: what can fail comes first. Then everything that counts positions in the rings begins anew. */
 static int swap(kvpipe_t *kv, struct kv_rings *rings)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
@@ -86,7 +86,7 @@ static int swap(kvpipe_t *kv, struct kv_rings *rings)
 	(void)epoll_ctl(kv->epoll, EPOLL_CTL_DEL, kv->rings.cq_event, NULL);
 	int err = kv_rings_replace(&kv->rings, rings);
 	if (err != 0) {
-		/* To close it would not do: the daemon has it open, too. */
+		/* Closing it would not take it out of the epoll set: the daemon has it open, too. */
 		(void)epoll_ctl(kv->epoll, EPOLL_CTL_DEL, rings->cq_event, NULL);
 		return err;
 	}
@@ -100,7 +100,8 @@ static int swap(kvpipe_t *kv, struct kv_rings *rings)
 	return 0;
 }
 
-/* Has whoever sleeps on the bell sleep elsewhere until there is a new one: no system call looks for that. Needs lock. */
+/* Makes the thread that sleeps on the cq eventfd sleep elsewhere until there is a new one: poll() would not notice the exchange.
+ * Needs lock. */
 static void wake_sleeper(kvpipe_t *kv)
 {
 	kv->swapping = true;
@@ -120,8 +121,8 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
 	wake_sleeper(kv);
-	/* Who closes a session that is away does not wait for the daemon that it comes back to: there must be none.
-	 * What was unregistered, or whose memory went or came, since this daemon was told of it: once more, as it is now. */
+	/* A thread that closes a session which is away does not wait for the fence of a next daemon, so there must be none.
+	 * If a region was unregistered, invalidated or revalidated since this daemon was told of it, the daemon is told again. */
 	err = kv->closing ? -KVPIPE_E_CLOSED : kv_regions_stale(kv) ? -KVPIPE_E_BUSY : kv_furnish(kv, rings);
 	if (err == 0)
 		err = swap(kv, rings);

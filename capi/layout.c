@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The session's layout: to the daemon in as many messages as needed, and the layers' order kept for waiting. */
+/* The session's layout: sent to the daemon in as many messages as needed; the layers' order is kept for waiting. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -59,8 +59,8 @@ static size_t put_field(uint8_t *to, const struct kvpipe_field *f)
 	return 4u + klen + vlen;
 }
 
-/* The first view of a region that is not the session's, or nviews. to: gets what the daemon calls the regions of those before; may be
- * NULL. Needs lock. */
+/* Returns the first view whose region is not the session's, or nviews. Writes the daemon's names for the regions of the views
+ * before it to `to`, unless that is NULL. Needs lock. */
 static uint32_t name_regions(const kvpipe_t *kv, const struct kv_layout *l, uint64_t *to)
 {
 	const struct kv_region *r = NULL;
@@ -82,7 +82,8 @@ bool kv_layout_whole(const kvpipe_t *kv)
 	return kv->layout != NULL && name_regions(kv, kv->layout, NULL) == kv->layout->nviews;
 }
 
-/* What the daemon calls the views' regions. A name that is not one of the session's may be one of another region there. */
+/* Translates the views' regions to the daemon's names. An id that the session does not know is refused here: the daemon may have
+ * another region of that name. */
 static int translate(kvpipe_t *kv, const struct kv_layout *l, uint64_t *to)
 {
 	pthread_mutex_lock(&kv->lock);
@@ -129,7 +130,7 @@ struct sending {
 	kvpipe_t *kv;
 	uint64_t life;
 	int64_t deadline;
-	bool several; /* messages, not one */
+	bool several; /* the layout takes several messages */
 };
 
 static int request(void *arg, const void *body, size_t len)
@@ -142,10 +143,10 @@ static int request(void *arg, const void *body, size_t len)
 	return kv_request(s->kv, "set_layout", s->life, KVPIPE_CTL_LAYOUT, body, len, -1, s->deadline, NULL);
 }
 
-/* All messages, from the first. What the daemon may have of an attempt that was not answered in time is no part of it. */
+/* Sends all messages, from the first. What the daemon may have from an attempt that timed out does not become part of it. */
 static int send_all(struct sending *s, const struct kv_layout *l)
 {
-	static const struct kvpipe_layout_msg nothing; /* which is refused, and whatever came before with it */
+	static const struct kvpipe_layout_msg nothing; /* the daemon refuses it, and drops what came before it */
 	int err = 0;
 
 	if (s->kv->torn == s->life)
@@ -169,7 +170,7 @@ static const char *keep(char **at, const char *text)
 	return to;
 }
 
-/* The layout in memory of our own: another daemon will be told as well. NULL: out of memory. */
+/* Copies the layout into memory of our own, as later daemons will be told of it, too. NULL: out of memory. */
 static struct kv_layout *copy(const struct kvpipe_view *views, uint32_t nviews, const struct kvpipe_field *fields,
 			      uint32_t nfields)
 {
@@ -216,7 +217,8 @@ static uint32_t sort_layers(struct kv_layer *layers, const struct kvpipe_view *v
 	return n;
 }
 
-/* A layout stays the session's when memory of it is unregistered, though a daemon of after that was not told of it. */
+/* Refuses a second layout. One whose memory was unregistered stays the session's, though later daemons are not told of it and so
+ * would not refuse. */
 static int check_first(kvpipe_t *kv)
 {
 	pthread_mutex_lock(&kv->lock);
@@ -244,7 +246,7 @@ static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint
 			err = send_all(&s, l);
 		pthread_mutex_lock(&kv->lock);
 		if (err == 0 && kv->life != s.life)
-			err = KV_LOST; /* it was told to a daemon that has gone since */
+			err = KV_LOST; /* the daemon that was told has gone since */
 		if (err == 0 && kv->layout == NULL) {
 			kv->layout = l;
 			kv->layers = layers;
@@ -294,7 +296,7 @@ uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer)
 {
 	uint32_t rank = 0;
 
-	if (kv->role != KVPIPE_ROLE_WORKER) /* a scheduler counts the layers themselves */
+	if (kv->role != KVPIPE_ROLE_WORKER) /* for a scheduler the layers' own numbers count */
 		return layer == UINT32_MAX ? 0 : layer + 1;
 	for (uint32_t i = 0; i < kv->nlayers && kv->layers[i].layer <= layer; i++) {
 		if ((kv->layers[i].groups & groups) == 0)
@@ -306,7 +308,7 @@ uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer)
 	return 0;
 }
 
-/* Raises the word; false: it is that far already. */
+/* Raises *word to value. False: it is that high already. */
 static bool raise_to(uint64_t *word, uint64_t value)
 {
 	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -339,7 +341,8 @@ int kvpipe_progress(kvpipe_t *kv, uint64_t value)
 		return err;
 	if (kv->role == KVPIPE_ROLE_SCHEDULER) /* nobody waits for it */
 		return kv_err(KVPIPE_E_INVALID, "progress: a scheduler writes no blocks: each worker says how far its rank is");
-	/* First for whoever comes back to another daemon, then for the one of now: the helper does it the other way round. */
+	/* First kept for the next daemon, then shown to the present one. The helper installs a daemon before it reads what was kept, so
+	 * one of the two shows it. */
 	if (raise_to(&kv->progress, value)) {
 		kvpipe_full_barrier();
 		kv_progress_show(kv);

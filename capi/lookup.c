@@ -6,7 +6,7 @@
 
 struct kvpipe_lookup {
 	struct kv_end end; /* first: it frees this */
-	bool unseen;       /* atomic: the daemon did not say in time that it knows of a put */
+	bool unseen;       /* atomic: the daemon did not confirm in time that it knows of a put */
 };
 
 static bool selecting_ready(struct kv_end *e)
@@ -117,12 +117,12 @@ int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, con
 	struct kv_end *e = kv_lookup_enter(l, "put", true, &err);
 	if (e == NULL)
 		return err;
-	/* Who tries again because it was not seen does not fill the buffer with it. */
+	/* A caller that repeats a put as it was not confirmed must not fill the buffer with it. */
 	if (__atomic_load_n(&l->unseen, __ATOMIC_RELAXED))
 		err = seen(l, deadline);
 	if (err == 0)
 		err = kv_end_put(e, &put, timeout_ns);
-	if (err == 0) { /* who hears of it and asks for the key must not find what it had before */
+	if (err == 0) { /* whoever hears of the put and asks for the key must not find the old value */
 		err = seen(l, deadline);
 		kv_put_forget(e, &answer);
 		if (answer.status == KVPIPE_FAILED)

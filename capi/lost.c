@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon went: what becomes of the operations. Nothing touches memory any more, so whatever was only waiting for that is
- * released. Offers, and takes to which no bytes were granted, go on: the next daemon is told of them as if nothing had been.
+ * What becomes of operations when the daemon is gone. Nothing touches memory any more, so operations that only waited for
+ * that are released. Offers, and takes to which no bytes were granted, go on: the next daemon is told of them as if nothing
+ * had happened.
  */
 #include "internal.h"
 
 #include <string.h>
 
-/* Bytes of the take may have been written. */
+/* Whether bytes of the take may have been written. */
 static bool granted(const kvpipe_t *kv, const struct kv_op *op)
 {
 	uint32_t head = kvpipe_load_acquire(&kv->rings.d->sq_head);
@@ -15,12 +16,12 @@ static bool granted(const kvpipe_t *kv, const struct kv_op *op)
 	if (!op->begun || (int32_t)(head - op->sq_index) <= 0)
 		return false; /* the daemon has not seen it */
 	if ((kv->says & KVPIPE_SAYS_GRANTED) == 0 || op->layer_slot == KV_NO_SLOT)
-		return true; /* nobody knows */
+		return true; /* not known, so they may have been */
 	const struct kvpipe_layer_slot *slot = &kv->rings.layers[op->layer_slot];
 	return kvpipe_load_acquire(&slot->user_data) == op->id && kvpipe_load_acquire(&slot->granted) != 0;
 }
 
-/* The ranks of a scheduler's take are told by the next daemon, whenever it comes. */
+/* Has the next daemon, whenever it comes, tell the ranks of a scheduler's take that it has ended. */
 static void leave_notice(kvpipe_t *kv, struct kv_op *op)
 {
 	struct kv_saved *record = op->record;
@@ -50,7 +51,7 @@ static void end_take(kvpipe_t *kv, struct kv_op *op)
 	kv_op_end_here(kv, op, KVPIPE_E_RESTARTED, "the daemon went away while bytes were granted: take again", false);
 }
 
-/* Cancels and withdrawals under way have what they wanted. */
+/* Ends the cancels and withdrawals that were under way: they have what they wanted. */
 static void settle_cancels(kvpipe_t *kv)
 {
 	const struct kvpipe_completion done = { .status = KVPIPE_DONE, .rank = kv->rank, .epoch = kv->epoch };
@@ -72,7 +73,7 @@ static void lose(kvpipe_t *kv, struct kv_op *op)
 	if (op->state == KV_ENDED) {
 		kv_op_release_here(kv, op);
 	} else if (op->again) {
-		kv_op_remove(kv, op); /* its offer knows it */
+		kv_op_remove(kv, op); /* its offer has its record */
 	} else if (op->opcode == KVPIPE_OPCODE_TAKE && !op->notice && granted(kv, op)) {
 		end_take(kv, op);
 	} else if (op->withdrawn) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files in memory: made, and filled so that shortage shows as an error and not as a signal later. */
+/* Files in memory: made, and filled at once, so that shortage shows as an error now and not as a signal later. */
 #include "internal.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ const char *kv_why(int err)
 
 bool kv_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
 
-/* A signal has the kernel take back what the interrupted call had allocated: ever smaller pieces get through. */
+/* When a signal interrupts a call, the kernel takes back what it had allocated. So pieces are halved until they get through. */
 static int allocate(int fd, size_t len, size_t page)
 {
 	size_t piece = 64ul << 20;

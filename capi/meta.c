@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an item is, for its receiver: the daemon carries it and never looks inside. A version byte, the number of members, two zero
- * bytes; then for each {u8 present, u8 dtype, u8 ndim, u8 0, u32 offset / 64, u64 shape[ndim]}. It comes from another process,
- * perhaps on another node, so nothing in it is believed.
+ * The meta of an item tells its receiver what the item is; the daemon carries it and never looks inside. It has a version byte,
+ * the number of members and two zero bytes; then for each member {u8 present, u8 dtype, u8 ndim, u8 0, u32 offset / 64, u64
+ * shape[ndim]}. It comes from another process, perhaps on another node, so everything in it is checked.
  */
 #include "endpoint.h"
 
@@ -32,7 +32,7 @@ size_t kv_meta_encode(uint8_t *to, const struct kv_member *members, uint32_t n)
 	return (size_t)(at - to);
 }
 
-/* Its bytes lie within `bytes`. */
+/* Whether the member's bytes lie within `bytes`. */
 static bool sound(const struct kv_member *m, uint64_t bytes)
 {
 	uint64_t n = kvpipe_dtype_size(m->dtype);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was received, in the hands of its caller. */
+/* Messages: received items, in the hands of the caller. */
 #include "endpoint.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ int kvpipe_msg_tensor(const kvpipe_msg_t *m, uint32_t i, struct kvpipe_tensor *o
 		t.ndim = member->ndim;
 		memcpy(t.shape, member->shape, member->ndim * sizeof(*t.shape));
 		t.data = m->data != NULL ? m->data + member->offset : NULL;
-		uint64_t stride = kvpipe_dtype_size(t.dtype); /* of a tensor without bytes it may wrap, and is not used */
+		uint64_t stride = kvpipe_dtype_size(t.dtype); /* may wrap for a tensor without bytes, where it is not used */
 		for (uint32_t d = t.ndim; d-- > 0; stride *= t.shape[d] > 0 ? t.shape[d] : 1)
 			t.strides[d] = (int64_t)stride;
 	}

@@ -43,7 +43,7 @@ static const char *default_text(const struct kvpipe_completion *c)
 	return bad ? kvpipe_strerror((int)c->reason) : "";
 }
 
-/* Nothing may be used: one run per group says so. */
+/* No block may be used: says so with one run per group. False: out of memory. */
 static bool deliver_all_failed(uint64_t groups, struct kvpipe_completion *out)
 {
 	uint32_t n = (uint32_t)__builtin_popcountll(groups);
@@ -70,7 +70,7 @@ bool kv_note_deliver(const struct kv_note *n, struct kvpipe_completion *out)
 	*out = n->c;
 	out->failed = NULL;
 	out->message = kv_note_text(n);
-	if (n->blob != NULL) { /* it ends with the operation; the caller's copy need not */
+	if (n->blob != NULL) { /* the blob ends with the operation, so the caller gets a copy */
 		size_t size = sizeof(*n->blob) + n->blob->nfailed * sizeof(struct kvpipe_run) + n->blob->text_len + 1;
 		struct kv_blob *copy = kv_thread_alloc(size);
 		if (copy == NULL)
@@ -84,7 +84,7 @@ bool kv_note_deliver(const struct kv_note *n, struct kvpipe_completion *out)
 	return !n->all_failed || deliver_all_failed(n->op->groups, out);
 }
 
-/* A foreign completion, with its place among ours. NULL: out of memory. */
+/* Copies a foreign completion; order: its place among ours. NULL: out of memory. */
 static struct kv_note *copy_foreign(kvpipe_t *kv, const struct kvpipe_cqe *e, uint64_t order)
 {
 	struct kv_note *n = calloc(1, sizeof(*n));
@@ -167,7 +167,7 @@ void kv_owe_foreign(kvpipe_t *kv, const struct kvpipe_completion *c)
 
 void kv_notes_settle_foreign(kvpipe_t *kv)
 {
-	/* What nobody has collected yet counts as well. */
+	/* Completions that nobody has collected yet count as well. */
 	for (struct kv_note *n = kv->first; n != NULL; n = n->next) {
 		if (n->op == NULL)
 			kv_owe_foreign(kv, &n->c);

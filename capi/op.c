@@ -143,7 +143,7 @@ void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c
 	set_note(&op->end, c, blob, text);
 	if (op->internal) {
 		kv_op_answered(kv, op, c->status == KVPIPE_DONE);
-		/* Its MORE speaks of its target. */
+		/* MORE in its completion speaks of its target. */
 		released(kv, op);
 		if (op->abandoned)
 			kv_op_remove(kv, op);
@@ -165,7 +165,7 @@ void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c
 		kv_note_push(kv, &op->end);
 }
 
-/* The text as a result, as the daemon sends it. NULL, out of memory: the reason's own words have to do. */
+/* Makes a result of the text, like those that the daemon sends. NULL: out of memory; then the reason's own words have to do. */
 static struct kv_blob *said(const char *text)
 {
 	size_t len = strlen(text);
@@ -280,7 +280,7 @@ void kvpipe_op_free(kvpipe_t *kv, kvpipe_op_t id)
 	if (op != NULL && !op->internal && !op->detached) {
 		op->detached = true;
 		if (op->state == KV_ENDED && op->end_waiters > 0 && !op->waited)
-			kv_note_push(kv, &op->end); /* it was left to them, who do not see it any more */
+			kv_note_push(kv, &op->end); /* it was left to the waiters, who do not see it any more */
 		make_foreign(&op->end);
 		make_foreign(&op->quarantine);
 		make_foreign(&op->release);

@@ -27,13 +27,13 @@ static int add(struct kv_paths *out, const char *path, const char *from)
 	return 0;
 }
 
-/* Of `kvpiped --dev` where there is no XDG_RUNTIME_DIR. Its length. */
+/* Writes the directory of `kvpiped --dev` for when there is no XDG_RUNTIME_DIR; returns its length. */
 static size_t tmp_dir(char *to, size_t size)
 {
 	return (size_t)snprintf(to, size, "%s/kvpipe-%u", kv_tmp, (unsigned int)geteuid());
 }
 
-/* Anybody may make a directory in /tmp: only one that is ours alone can hold our daemon, whose socket path is. */
+/* Anybody may make a directory in /tmp: our daemon's can only be one that is ours alone. path: the daemon's socket. */
 static int check_private(const char *dir, const char *path)
 {
 	struct stat st;
@@ -102,7 +102,7 @@ int kv_find_default(const char *system, struct kv_paths *out)
 
 	if (err == 0)
 		out->err = add_dev(out);
-	/* Anybody may spoil the directory in /tmp: that must not keep us from the system's daemon, and is said when there is none. */
+	/* Anybody may spoil the directory in /tmp. That must not keep us from the system's daemon; it is said when that is not there. */
 	if (out->err != 0)
 		snprintf(out->why, sizeof(out->why), "%s", kvpipe_last_error());
 	return err;

@@ -98,7 +98,7 @@ static bool all_received(void *arg)
 	return f->e->over || f->put.left == 0;
 }
 
-/* Waits for what was sent before, and not for what others send meanwhile. Needs lock. */
+/* Waits until what was sent before is received, whatever others send meanwhile. Returns how many items are left. Needs lock. */
 static uint32_t wait_for_items(struct kv_end *e, int64_t deadline)
 {
 	struct flush f = { .put = { .next = e->flushes, .last = e->sent, .left = e->items }, .e = e };
@@ -127,7 +127,7 @@ int kvpipe_pipe_flush(kvpipe_pipe_t *p, int64_t timeout_ns)
 		kv_end_look(e);
 		uint32_t left = wait_for_items(e, deadline);
 		err = kv_end_error(e, "flush");
-		if (err == 0 && left > 0) /* "within TIME:", of which python/kvpipe/_end.py makes its caller's time */
+		if (err == 0 && left > 0) /* python/kvpipe/_end.py puts its caller's time in the place of "within TIME:" */
 			err = kv_err(KVPIPE_E_TIMEOUT, "flush: %u item%s of \"%s\" %s not received within %s: does its receiver run?", left,
 				     KV_PLURAL(left), e->name, left == 1 ? "was" : "were", KV_SPAN(timeout_ns));
 		kv_end_unlock(e);

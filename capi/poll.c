@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* The oldest foreign completion, still in the ring. */
+/* Hands out the oldest foreign completion, which is still in the ring. False: out of memory. */
 static bool take_foreign(kvpipe_t *kv, struct kvpipe_completion *out)
 {
 	struct kvpipe_cqe e = kv->rings.cqes[kv->cq_head & (kv->rings.cq_entries - 1)];
@@ -58,13 +58,13 @@ static bool collectable(const kvpipe_t *kv)
 	return kv->first != NULL || kv->cq_head != kv->seen;
 }
 
-/* What poll answers when everything was collected: a session that is over says why. */
+/* What kvpipe_poll() returns when everything was collected: 0, or why the session is over. */
 static int nothing(kvpipe_t *kv)
 {
 	if (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_GONE)
 		return 0;
 	pthread_mutex_lock(&kv->lock);
-	int err = collectable(kv) ? 0 : kv_ended(kv); /* what came at its end, just now, is collected first */
+	int err = collectable(kv) ? 0 : kv_ended(kv); /* what came at its end just now is collected first */
 	pthread_mutex_unlock(&kv->lock);
 	return err;
 }
@@ -84,7 +84,7 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 	KV_UNCANCELLED;
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
-	if (fd_used && !kv->swapping) /* before looking: what comes later rings again */
+	if (fd_used && !kv->swapping) /* cleared before looking, so that what comes later rings again */
 		kv_event_clear(kv->rings.cq_event);
 	kv_drain(kv);
 	kv_wake_waiters(kv);
@@ -99,13 +99,13 @@ int kvpipe_poll(kvpipe_t *kv, struct kvpipe_completion *out, uint32_t cap)
 
 void kv_settle(kvpipe_t *kv)
 {
-	/* That the session is over is something to say, too, as often as it is asked. */
+	/* That the session is over counts, too: kvpipe_poll() says so as often as it is called. */
 	bool something = kv->end != NULL ? kv->end->ready(kv->end) : collectable(kv) || kv->state == KV_GONE;
 
 	__atomic_store_n(&kv->pending, something ? 1u : 0u, __ATOMIC_RELAXED);
 	if (!kv->fd_used)
 		return;
-	/* Those who listen for edges hear of each, though somebody else may leave completions uncollected. */
+	/* A listener for edges gets one for each new completion, even if another left older ones uncollected. */
 	if (something && (kv->fresh || !kv->ready_set))
 		kv_event_signal(kv->ready);
 	else if (!something && kv->ready_set)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arena of an end, and who has which of its blocks: a bitmap, filled from below, which keeps the part in use small and warm.
- * An item gets one run of blocks when there is one, else whatever runs are free: nothing is ever moved, and nothing is refused as
- * long as there are enough.
+ * The arena of an end, with a bitmap of the blocks in use. Blocks are taken from below, which keeps the part in use small, and warm
+ * in caches. An item gets one run of blocks when there is one, else whatever runs are free. So nothing is ever moved, and nothing
+ * is refused as long as enough blocks are free.
  */
 #include "endpoint.h"
 
@@ -15,14 +15,15 @@ uint32_t kv_block_bytes(uint64_t capacity)
 
 	while (block < 4096 && block < capacity / (2 * KV_ITEMS))
 		block *= 2;
-	while (block < KV_BLOCK_MAX && 2 * kv_home_bytes(capacity) / block >= KV_BLOCKS_MAX) /* a receiving end has twice that */
+	while (block < KV_BLOCK_MAX && 2 * kv_home_bytes(capacity) / block >= KV_BLOCKS_MAX) /* a receiving end's arena is twice as large */
 		block *= 2;
 	return block;
 }
 
 /*
- * More, as items take whole blocks and their tensors begin at multiples of KV_ALIGN. With a quarter more, items of 1,700 bytes in five
- * tensors fill any capacity: such a one takes 2048 bytes, as blocks larger than that are for capacities that KV_ITEMS of them do not fill.
+ * More than the capacity, as items take whole blocks and their tensors begin at multiples of KV_ALIGN. With a quarter more, items of
+ * 1,700 bytes in five tensors fill any capacity: such an item takes 2048 bytes, as blocks are larger than that only for capacities
+ * that KV_ITEMS such items do not fill.
  */
 uint64_t kv_home_bytes(uint64_t capacity)
 {
@@ -69,7 +70,7 @@ void kv_pool_unref(struct kv_pool *p)
 
 void kv_pool_forget(struct kv_pool *p)
 {
-	if (p->refs != 1) /* messages in it were inherited as well; their memory is not mapped here */
+	if (p->refs != 1) /* messages that point to it were inherited as well; their memory is not mapped here */
 		return;
 	free(p->used);
 	free(p);
@@ -85,7 +86,7 @@ uint32_t kv_pool_need(const struct kv_pool *p, uint64_t bytes)
 	return (uint32_t)((bytes + p->block - 1) / p->block);
 }
 
-/* The first block from `at` on whose bit is as asked, at most `end`. */
+/* The first block from `at` on whose bit is as asked; `end` if there is none below it. */
 static uint32_t next(const struct kv_pool *p, uint32_t at, uint32_t end, bool used)
 {
 	while (at < end) {
@@ -134,7 +135,7 @@ static struct kv_run find(struct kv_pool *p, uint32_t n)
 	return (struct kv_run){ 0 };
 }
 
-/* Whatever is free, from below. There is enough. */
+/* Takes whatever runs are free, from below. The caller knows that there are enough blocks. False: out of memory. */
 static bool gather(struct kv_pool *p, uint32_t n, struct kv_span *out)
 {
 	uint32_t room = 0, at = p->low;

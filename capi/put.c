@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending: tensors into free blocks of the arena, published as an item; the blocks are free again when it was received. */
+/* Sending: tensors are copied into free blocks of the arena and published as an item; once it is received the blocks are free again. */
 #include "endpoint.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ struct item {
 	struct kvpipe_tensor tensors[KV_MEMBERS];
 	struct kv_member members[KV_MEMBERS];
 	uint64_t counted; /* bytes of the tensors: what counts against the capacity */
-	uint64_t bytes;   /* with what lies between them */
+	uint64_t bytes;   /* those, and what lies between the tensors */
 };
 
 static int describe(const struct kv_end *e, const struct kv_put *p, struct item *it)
@@ -69,13 +69,14 @@ static int no_room(struct kv_end *e, const struct kv_put *p, const struct wish *
 {
 	const char *what = p->what;
 
-	/* Of several that want room the smallest is told first. Once there was room for it, it had its turn: it may have been given up. */
+	/* Of several calls that want room, the smallest item is announced first. Once there was room for it, it had its turn: its
+	 * caller may have given up. */
 	if (!e->wants || has_room(e, e->wanted_bytes, e->wanted_blocks) || w->bytes < e->wanted_bytes) {
 		e->wanted_bytes = w->bytes;
 		e->wanted_blocks = w->blocks;
 	}
 	e->wants = true;
-	const char *within = KV_SPAN(w->timeout_ns); /* "within TIME:", of which python/kvpipe/_end.py makes its caller's time */
+	const char *within = KV_SPAN(w->timeout_ns); /* python/kvpipe/_end.py puts its caller's time in the place of "within TIME:" */
 	if (e->used + w->bytes > e->capacity)
 		return kv_err(KVPIPE_E_TIMEOUT,
 			      "%s: no room for %llu bytes within %s: \"%s\" holds %llu of %llu bytes in %u item%s that nobody received yet%s", what,
@@ -93,7 +94,7 @@ static int no_room(struct kv_end *e, const struct kv_put *p, const struct wish *
 		      e->pool->nblocks, e->pool->block);
 }
 
-/* Once, of all that were. */
+/* The error that tells, once, of all entries lost so far. */
 static int say_lost(struct kv_end *e, const char *what)
 {
 	char lead[64];
@@ -115,7 +116,7 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 
 	pthread_mutex_lock(&e->kv->lock);
 	kv_end_look(e);
-	/* A pipe full of small items has room for several soon: that is better than to be woken for each. */
+	/* A pipe full of small items soon has room for several: to nap until then is better than to be woken for each. */
 	if (w.bytes <= e->capacity / 64 && e->items >= 64 && deadline - kv_now() >= KV_MS && !may_go_on(&w))
 		kv_end_nap(e);
 	bool go = kv_end_wait(e, may_go_on, &w, deadline);
@@ -148,7 +149,7 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 	return op;
 }
 
-/* It was received, or not even submitted. Items need not be received in their order. */
+/* Takes the item of op out of the accounts: it was received, or not even submitted. Items need not be received in order. */
 static void leave(struct kv_end *e, const struct kv_eop *op)
 {
 	e->used -= op->bytes;
@@ -211,7 +212,7 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 		.span = &op->span,
 		.bytes = it.bytes,
 	};
-	/* There is room for it; that the daemon takes it is worth a moment, also to a try. */
+	/* The item has its room, so even a call without time to wait gives the daemon a moment to take it. */
 	int64_t least = kv_now() + KV_ROOM_NS;
 	err = kv_end_submit(e, op, &r, deadline > least ? deadline : least, NULL);
 	if (err != 0) {
@@ -238,7 +239,7 @@ void kv_put_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 	leave(e, op);
 	if (d->status != KVPIPE_FAILED)
 		return;
-	if (!e->lookup) { /* a pipe without one of its items is none */
+	if (!e->lookup) { /* a pipe has no gaps */
 		kv_end_over(e, (enum kvpipe_reason)d->reason, d->text);
 	} else if (op->answer != NULL) {
 		op->answer->status = d->status;

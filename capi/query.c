@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries of a lookup buffer: each is a GET of its own, which waits at the owner's node and for nobody else. */
+/* Queries of a lookup buffer: each is a GET of its own, which waits at the owner's node, and for no other query. */
 #include "endpoint.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ struct kvpipe_query {
 	struct kv_get get;     /* under the session's lock, as long as there is one */
 	const char *what;
 	int64_t timeout_ns;
-	bool told;             /* its end was collected, or is the library's word */
+	bool told;             /* its end was collected, or the library has ended it */
 };
 
 static int ask(struct kv_end *e, const char *what, const struct kv_ask *a, int64_t timeout_ns, kvpipe_query_t **out)
@@ -88,13 +88,13 @@ static bool ended(const struct kvpipe_query *q)
 	return q->get.state == KV_GET_LANDED || q->get.state == KV_GET_FAILED;
 }
 
-/* When it is over at the latest. The daemon says so before; one that does not answer has lost its say. */
+/* When the query is over at the latest. The daemon ends it before; if it does not answer, the library ends it then. */
 static int64_t due(const struct kvpipe_query *q)
 {
 	return kv_after(q->get.deadline, KV_GRACE_NS);
 }
 
-/* Also true when there is room for one that was SHORT, whosever it is: whoever waits passes it on. */
+/* True also when there is room for a query that was SHORT, whoever's it is: any thread that waits asks again for it. */
 static bool may_go_on(void *arg)
 {
 	const struct kvpipe_query *q = arg;
@@ -102,7 +102,7 @@ static bool may_go_on(void *arg)
 	return q->end->over || q->told || ended(q) || kv_get_pumpable(q->end) || kv_now() >= due(q);
 }
 
-/* After a wait: what it found, or why not; *again: first room is to be made, or a queued one submitted. Needs lock. */
+/* After a wait: what the query found, or why nothing. *again: first pump, as some GET can have room or be submitted. Needs lock. */
 static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 {
 	struct kv_end *e = q->end;
@@ -196,7 +196,7 @@ void kvpipe_query_free(kvpipe_query_t *q)
 	if (!kv_process_is(e->process)) {
 		kvpipe_msg_free(q->get.msg);
 	} else if (kv_end_enter(e, "free") != 0) {
-		kv_end_await(e); /* until then a completion may still be put into the query */
+		kv_end_await(e); /* until then a completion may still be written into the query */
 		kvpipe_msg_free(q->get.msg);
 	} else {
 		pthread_mutex_lock(&e->kv->lock);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receiving from a pipe: items are asked for by number, some of them ahead of the caller, and returned in that order. What is asked
- * for stays asked for when a call's time is over, so the next call returns it.
+ * Receiving from a pipe. Items are asked for by number, some of them ahead of the caller, and returned in that order. When a call
+ * times out, what it asked for stays asked for, and the next call returns it.
  */
 #include "pipe.h"
 
 #include <string.h>
 
-#define AWAKE 512u /* waits between two attempts, at most */
+#define AWAKE 512u /* waits between two naps, at most */
 
 static struct kv_get *slot(struct kvpipe_pipe *p, uint64_t n)
 {
 	return &p->gets[n % p->window];
 }
 
-/* Or there is something to ask for: nobody has yet, or another call collected the end of what was asked for. */
+/* Whether the next item has come or failed, or is to be asked for: no call has yet, or another call collected its failure. */
 static bool front_ended(void *arg)
 {
 	struct kvpipe_pipe *p = arg;
@@ -29,7 +29,7 @@ bool kv_recv_ready(struct kv_end *e)
 	return front_ended(e);
 }
 
-/* How many items may be on their way at a time: the window, as far as the room goes. Needs lock. */
+/* How many items may be on their way at a time: the window, or fewer where there is less room. Needs lock. */
 static uint64_t reach(struct kvpipe_pipe *p)
 {
 	struct kv_end *e = &p->end;
@@ -41,8 +41,9 @@ static uint64_t reach(struct kvpipe_pipe *p)
 }
 
 /*
- * Is it time to ask for more? In lots, so that the way to the daemon, and to its peer, is not gone for each item. Of large ones, which
- * only the room limits, while three quarters are still to come: to a peer that way is gone five times before bytes are. Needs lock.
+ * Whether it is time to ask for more. Items are asked for in lots, when half are still to come, to save a round trip to the daemon
+ * and its peer for each. Large items, whose number the room limits and not the window, are asked for when three quarters are still
+ * to come: to a peer, five messages pass before bytes do. Needs lock.
  */
 static bool wants_more(struct kvpipe_pipe *p)
 {
@@ -62,7 +63,7 @@ static int ask(struct kvpipe_pipe *p, int64_t deadline)
 		uint64_t n = p->asked;
 		struct kv_get *g = slot(p, n);
 		bool front = n == p->next;
-		/* One without room would only be told the size, and take a second way. */
+		/* A GET without room would only be told the item's size, and cost a second round trip. */
 		bool room = e->hint == 0 || (e->pool != NULL && e->ahead + kv_pool_need(e->pool, e->hint) <= kv_get_share(e));
 		bool go = front || (p->started && n - p->next < p->window && room);
 		int64_t expires = p->started ? kv_now() + KV_AHEAD_NS : deadline;
@@ -86,7 +87,7 @@ static int ask(struct kvpipe_pipe *p, int64_t deadline)
 	}
 }
 
-/* Sees to it that the next item is on its way. */
+/* Sees to it that the next item is on its way, and others ahead of it. */
 static int pump(struct kvpipe_pipe *p, int64_t deadline)
 {
 	struct kv_end *e = &p->end;
@@ -129,14 +130,14 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 	}
 	if (g->state == KV_GET_FAILED) {
 		enum kvpipe_reason reason = g->reason;
-		/* Of what is over for good the end keeps the reason. Anything else is told once, and the item asked for again. */
+		/* A reason that is final ends the pipe's end for good. Any other is told once, and the item is asked for again. */
 		if (reason == KVPIPE_E_CLOSED || reason == KVPIPE_E_PEER_GONE || reason == KVPIPE_E_DENIED ||
 		    reason == KVPIPE_E_BUSY || reason == KVPIPE_E_RESTARTED)
 			kv_end_over(e, reason, g->text);
 		if (reason == KVPIPE_E_TIMEOUT)
 			memcpy(p->said, g->text, sizeof(p->said));
 		int told = kv_get_end(e, g, "recv", out);
-		/* What was asked for by its id is gone, or no longer reserved: asked for by its number the home says what is. */
+		/* The item was asked for by its id, and is gone or no longer reserved. Asked by its number, the home says what is true now. */
 		bool stale = reason == KVPIPE_E_EXPIRED || (reason == KVPIPE_E_NOT_FOUND && g->again);
 		*retry = reason == KVPIPE_E_TIMEOUT;
 		if (!stale)
@@ -146,7 +147,7 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 	if (err != 0)
 		return err;
 	*retry = g->state == KV_GET_NONE || e->shorts != NULL;
-	/* "within TIME:", of which python/kvpipe/_end.py makes its caller's time. */
+	/* python/kvpipe/_end.py puts its caller's time in the place of "within TIME:". */
 	if (!p->started && p->said[0] != '\0')
 		return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s", KV_SPAN(timeout_ns), p->said);
 	return kv_err(KVPIPE_E_TIMEOUT, "recv: nothing came within %s: %s \"%s\"", KV_SPAN(timeout_ns),
@@ -154,9 +155,9 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 }
 
 /*
- * When items come faster than a thread can be woken for each, it naps and has several at once. Whether they do is tried now and
- * then: after a nap that brought few, as an answer does that the sender waits with, not for one wait, after another one not for two, and
- * so on. Needs lock.
+ * When items come faster than a thread can be woken for each, a nap brings several at once. Whether they do is tried now and then:
+ * after a nap that brought few (say, as the sender waits for an answer to each) the next wait goes without a nap, after another
+ * such nap the next two waits, then four, up to AWAKE. Needs lock.
  */
 static void nap(struct kvpipe_pipe *p, int64_t deadline)
 {
@@ -184,8 +185,8 @@ static int receive(struct kvpipe_pipe *p, int64_t timeout_ns, int64_t deadline, 
 	struct kv_end *e = &p->end;
 	bool retry, more;
 	int err = 0;
-	/* The first item is asked for with the caller's time, so that the daemon can say why nothing came; but not for so short a
-	 * time that a far one's answer would always be too late. */
+	/* The first item is asked for with the caller's timeout, so that the daemon can say why nothing came; but with a second at
+	 * least, or a distant daemon's answer would always be too late. */
 	int64_t least = kv_now() + KV_SEC, first = deadline > least ? deadline : least;
 
 	do {
@@ -197,7 +198,7 @@ static int receive(struct kvpipe_pipe *p, int64_t timeout_ns, int64_t deadline, 
 		pthread_mutex_lock(&e->kv->lock);
 		kv_end_look(e);
 		int64_t until = deadline;
-		if (!p->started && p->expires <= deadline) /* its word is about to come */
+		if (!p->started && p->expires <= deadline) /* the daemon's answer is about to come */
 			until = kv_after(deadline, KV_GRACE_NS);
 		nap(p, deadline);
 		if (err == 0 || e->over)

@@ -28,9 +28,9 @@ bool kv_regions_stale(const kvpipe_t *kv)
 }
 
 /*
- * The caller's name for a region is what the session's first daemon calls it, and stays when another daemon calls it otherwise. Those give
- * names that the first one gave already, also of regions that are gone, and which a layout may still mean: from then on names are drawn
- * that no daemon gives, whose generations do not get that far. So no name is used twice.
+ * A region's id is the name that the session's first daemon gave it, and stays when a later daemon calls it otherwise. Later daemons
+ * may give names that the first one gave before, also to regions that are gone but which a layout may still name. So from the second
+ * daemon on ids are made up, in a range that the generations in daemons' names do not reach. So no id is used twice.
  */
 static void list(kvpipe_t *kv, struct kv_region *r)
 {
@@ -67,7 +67,7 @@ static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_r
 			err = kv_request(kv, "register", life, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), fd, deadline,
 					 &r->remote);
 		pthread_mutex_lock(&kv->lock);
-		if (err == 0 && kv->life != life) /* it was told to a daemon that has gone since */
+		if (err == 0 && kv->life != life) /* the daemon that was told has gone since */
 			err = KV_LOST;
 		if (err == 0) {
 			list(kv, r);
@@ -197,8 +197,8 @@ static int busy(const char *what, kvpipe_region_t region)
 }
 
 /*
- * A daemon of after a restart may refuse the session for what it holds, by a smaller quota: then it is given up here, or nobody could ever
- * make the session smaller. 1: done; 0: it is the daemon's matter.
+ * After a restart, a daemon with a smaller quota may refuse the session for what it holds. Then the region is given up here, as
+ * nobody could make the session smaller otherwise. 1: done; 0: the daemon is to be asked.
  */
 static int give_up(kvpipe_t *kv, kvpipe_region_t region, int64_t deadline)
 {
@@ -213,7 +213,7 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region, int64_t deadline)
 	} else if (r != NULL && kv->live != NULL) {
 		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
 	} else if (r != NULL) {
-		memory = *r; /* from here on the helper may free it */
+		memory = *r; /* once it is gone, the helper may free it */
 		r->gone = true;
 		r->adopted = false;
 		r->addr = NULL;
@@ -262,14 +262,14 @@ static int unregister(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns, 
 	pthread_mutex_unlock(&kv->lock);
 	if (err != 0)
 		return err;
-	/* When the session is over nothing touches the memory; a daemon that forgot the region, after an answer that came too late,
-	 * does not either. */
+	/* When the session is over nothing touches the memory. Nor does a daemon that has forgotten the region: its answer to an
+	 * earlier call came too late. */
 	if (life != 0)
 		err = kv_request(kv, "unregister", life, KVPIPE_CTL_UNREGISTER, &body, sizeof(body), -1,
 				 kv_after(deadline, KV_GRACE_NS), NULL);
 	if (err == 0 || err == -KVPIPE_E_NOT_FOUND) {
 		pthread_mutex_lock(&kv->lock);
-		err = kv_await_untold(kv, "unregister", deadline); /* by another one, meanwhile */
+		err = kv_await_untold(kv, "unregister", deadline); /* another daemon may have been told meanwhile */
 		if (err == 0 && life != 0 && kv->life != life)
 			err = KV_LOST;
 		if (err == 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sending again: what the daemon before knew, in the order in which it was submitted, each offer with the extensions that had been
- * accepted. What callers submit meanwhile queues behind. All of it under sq.lock and lock, a ring full at a time.
+ * Sends again what the last daemon knew, in the order in which it was submitted, each offer with its accepted extensions. What
+ * callers submit meanwhile queues behind that. A ring full at a time is sent, under sq.lock and lock.
  */
 #include "internal.h"
 
 #include <string.h>
 
-/* Whether it was about the ranks that are there is for the daemon to judge. */
+/* AGAIN, where op names blocks: the daemon judges whether op was about the ranks that are there now. */
 static uint8_t flags_of(const struct kv_op *op, const kvpipe_t *kv)
 {
 	bool names_blocks = op->opcode == KVPIPE_OPCODE_OFFER || op->opcode == KVPIPE_OPCODE_TAKE;
@@ -40,7 +40,7 @@ static bool push(kvpipe_t *kv, struct kv_op *op, const struct kv_saved *s, int64
 	return true;
 }
 
-/* An extension of an offer, as an operation that nobody waits for. False: no room. */
+/* Sends an extension of an offer, as an operation that nobody waits for. False: no room. */
 static bool push_more(kvpipe_t *kv, const struct kv_op *offer, const struct kv_saved *s)
 {
 	struct kv_op *op = kv_op_new(s->opcode);
@@ -73,7 +73,7 @@ static int64_t time_left(const struct kv_op *op)
 	return left > KV_MS ? left : KV_MS;
 }
 
-/* It cannot be sent: what it acts on has ended, or this daemon has no room for it at all. */
+/* Ends op here if it cannot be sent: what it acts on has ended, or this daemon has no room for it at all. False: it can be sent. */
 static bool settle_here(kvpipe_t *kv, struct kv_op *op)
 {
 	const struct kvpipe_completion done = { .status = KVPIPE_DONE, .rank = kv->rank, .epoch = kv->epoch };
@@ -102,7 +102,7 @@ static bool send_again(kvpipe_t *kv, struct kv_op *op)
 		if (settle_here(kv, op))
 			return true;
 		if (op->layer_slot == KV_NO_SLOT)
-			(void)kv_layer_slot(kv, op); /* without one it does not tell of its layers */
+			(void)kv_layer_slot(kv, op); /* without a slot it does not report its layers */
 		if (!push(kv, op, op->record, time_left(op)))
 			return false;
 		op->begun = true;
@@ -121,7 +121,7 @@ bool kv_replay(kvpipe_t *kv)
 
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
-	kv_drain(kv); /* answers to what was sent so far: nobody else may be looking */
+	kv_drain(kv); /* answers to what was sent so far: no other thread may be looking */
 	if (kv->state != KV_REPLAY) {
 		all = true;
 	} else if (!kv_sq_refresh(&kv->sq, &kv->rings)) {
@@ -164,7 +164,7 @@ void kv_op_answered(kvpipe_t *kv, struct kv_op *op, bool done)
 	}
 }
 
-/* Ends here what is spoiled. The first that the daemon has still and can be told of, or 0. */
+/* Ends the spoiled offers here. Returns the first that the daemon still has and can be told of, or 0. */
 static uint64_t first_spoiled(kvpipe_t *kv)
 {
 	uint64_t id = 0;
@@ -181,7 +181,7 @@ static uint64_t first_spoiled(kvpipe_t *kv)
 	kv->spoiled = id != 0;
 	kv_wake_waiters(kv);
 	kv_settle(kv);
-	/* What is submitted before all is sent again is kept, and has a deadline: it might never be sent. */
+	/* Until everything is sent again (LIVE), a withdrawal is only kept, and might pass its deadline before it is sent. */
 	if (kv->state != KV_LIVE)
 		id = 0;
 	pthread_mutex_unlock(&kv->lock);

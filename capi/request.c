@@ -63,7 +63,7 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 	return err;
 }
 
-/* Waits while a daemon that was told of the memory, and does not have the session, may still bring something there. */
+/* Waits while a daemon that was told of the memory, but does not have the session, may still write there. */
 int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline)
 {
 	struct timespec ts = kv_timespec(deadline);
@@ -92,7 +92,7 @@ static bool enlist(kvpipe_t *kv, uint64_t life, struct kv_pending *p)
 	return there;
 }
 
-/* The helper does not replace the socket meanwhile: that of a dead daemon refuses at once. */
+/* The helper does not replace the socket meanwhile. It need not wait long: a dead daemon's socket refuses at once. */
 static int send_request(kvpipe_t *kv, uint64_t life, struct kv_pending *p, const void *body, size_t len, int fd, int64_t deadline)
 {
 	int err = KV_LOST;

@@ -36,8 +36,8 @@ static int map(int fd, uint64_t bytes, uint64_t least, int prot, const char *wha
 
 #ifdef MADV_POPULATE_WRITE
 /*
- * Has the kernel map the pages of a ring now: otherwise each is waited for during the first lap. A hint, which kernels
- * before 5.14 do not know.
+ * Has the kernel map the pages of a ring now; otherwise each costs a page fault during the first lap. A hint, which
+ * kernels before 5.14 do not know.
  */
 static void prefault(const void *ring, size_t size, int advice)
 {
@@ -153,13 +153,13 @@ static void unmap(const void *at, size_t size)
 		munmap((void *)(uintptr_t)at, size);
 }
 
-/* Moves an index page over another one: who looks there meanwhile waits in the kernel. */
+/* Moves an index page over another one. A thread that looks there meanwhile waits in the kernel. */
 static bool move_page(const void *from, const void *to, size_t size)
 {
 	return mremap((void *)(uintptr_t)from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
 }
 
-/* Gives another file to a number that somebody may be about to write to. */
+/* Puts the file of *from behind the descriptor `to`, which a thread may be about to write to. */
 static bool move_event(int *from, int to)
 {
 	if (dup3(*from, to, O_CLOEXEC) != to)
@@ -178,13 +178,13 @@ int kv_rings_replace(struct kv_rings *r, struct kv_rings *by)
 		by->c = NULL;
 		ok = move_page(by->d, old.d, sizeof(*by->d));
 	}
-	/* What has moved stays, until the next attempt: the page that says what there is to read goes last. */
+	/* On failure, what has moved stays so until the next attempt. The page that says what there is to read moves last. */
 	if (!ok || by->c != NULL)
 		return kv_err(KVPIPE_E_QUOTA, "cannot put the new rings in the place of the old ones: %s", strerror(errno));
 	close(old.cq_event);
 	unmap(old.all_c, old.c_bytes);
 	unmap(old.all_d, old.d_bytes);
-	/* What others look at without a lock stays as it is. */
+	/* c, d and sq_event, which others use without a lock, stay as they are. */
 	r->cq_event = by->cq_event;
 	r->all_c = by->all_c;
 	r->all_d = by->all_d;

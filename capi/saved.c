@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Submissions as they were encoded: what is kept of them for the case that another daemon has to be told. */
+/* Encoded submissions, kept in case another daemon has to be told of them. */
 #include "internal.h"
 
 #include <stdlib.h>

@@ -57,7 +57,7 @@ void kv_set_state(kvpipe_t *kv, enum kv_state state)
 	pthread_cond_broadcast(&kv->back);
 }
 
-/* For good; the first reason stands. */
+/* Ends the session for good; the first reason stands. */
 static void set_end(kvpipe_t *kv, enum kv_state state, enum kvpipe_reason reason, const char *text)
 {
 	if (kv->state != KV_BYE && kv->state != KV_BROKEN) {
@@ -105,7 +105,7 @@ void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 		else
 			kv_op_release_here(kv, op);
 	}
-	kv_notes_keep_foreign(kv); /* nor does anything touch what other sessions' operations held here */
+	kv_notes_keep_foreign(kv); /* nothing touches what other sessions' operations held here, either */
 	kv_notes_settle_foreign(kv);
 	if (kv->end != NULL)
 		kv_end_over(kv->end, KVPIPE_E_RESTARTED,
@@ -156,7 +156,7 @@ const char *kvpipe_advertise(const kvpipe_t *kv)
 	return own_text(kv, kv != NULL ? kv_names(kv)->advertise : NULL);
 }
 
-/* A stopped daemon keeps its socket open; its heartbeat tells. Whoever asks compares with what was seen before. */
+/* A daemon that stands still keeps its socket open, so the heartbeat tells: each call compares it with what was seen before. */
 static bool beating(kvpipe_t *kv)
 {
 	uint64_t beat = kvpipe_load_acquire(&kv->rings.d->heartbeat);

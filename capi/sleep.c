@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions without memory: an engine that sleeps gives its pages up and has them back later, under the same name, at the same address
- * and with the layout that was set. The daemon keeps name and layout, too; one that is restarted meanwhile is told again (attach.c).
+ * Regions without memory. An engine that sleeps gives up a region's pages and has pages there again later, with the same id, address
+ * and layout. The daemon keeps the region's name and the layout; one that is restarted meanwhile is told again (attach.c).
  */
 #include "internal.h"
 
@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <time.h>
 
-/* One call. */
+/* A call that invalidates or revalidates a region. */
 struct change {
 	kvpipe_t *kv;
 	const char *what;
@@ -23,7 +23,8 @@ struct change {
 	uint64_t remote;
 };
 
-/* 1: the region is so already. Until it is let go nobody else changes it, and it stays listed. */
+/* Finds the region and marks it as changing: until kv_region_let_go() nobody else changes it, and it stays listed. 1: it is in the
+ * wanted state already, and not marked. */
 static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t timeout_ns)
 {
 	kvpipe_t *kv = c->kv;
@@ -48,8 +49,8 @@ static int begin(struct change *c, kvpipe_region_t region, bool invalid, int64_t
 }
 
 /*
- * Notes the daemon's answer, if it is still the daemon. What one that does not answer in time will make of it is not known: it is asked
- * again next time.
+ * Notes the daemon's answer; KV_LOST: another daemon has come since. If the answer did not come in time, it is not known what the
+ * daemon makes of the request: the next call asks again.
  */
 static int settle(struct change *c, bool invalid, int err)
 {
@@ -57,7 +58,7 @@ static int settle(struct change *c, bool invalid, int err)
 
 	pthread_mutex_lock(&kv->lock);
 	if (err == 0 && invalid)
-		err = kv_await_untold(kv, c->what, c->deadline); /* by another one, meanwhile */
+		err = kv_await_untold(kv, c->what, c->deadline); /* another daemon may have been told meanwhile */
 	if (err == 0 && c->life != 0 && kv->life != c->life)
 		err = KV_LOST;
 	if (err == 0)
@@ -68,7 +69,7 @@ static int settle(struct change *c, bool invalid, int err)
 	return err;
 }
 
-/* A daemon that knows invalid regions, and what it calls this one. */
+/* Waits for a daemon, which must know invalid regions, and notes its name for this one. */
 static int find_daemon(struct change *c)
 {
 	kvpipe_t *kv = c->kv;
@@ -87,8 +88,8 @@ static int find_daemon(struct change *c)
 }
 
 /*
- * Waits until the daemon has read all that was submitted before: what it reads after the region is valid again would be taken for an
- * offer of what is there then. KV_LOST: ask the next one.
+ * Waits until the daemon has read all that was submitted before. An offer that it read only once the region is valid again would
+ * offer what is there then. KV_LOST: ask the next one.
  */
 static int await_read(struct change *c)
 {
@@ -122,7 +123,8 @@ static int await_read(struct change *c)
 	}
 }
 
-/* While no daemon has it and no operation waits for one, nothing touches the memory: the next one hears of it as it is. 1: done. */
+/* While no daemon has the session and no operation waits for one, nothing touches the memory: the region is marked invalid, and the
+ * next daemon is told so. 1: done. */
 static int without_daemon(struct change *c)
 {
 	kvpipe_t *kv = c->kv;
@@ -164,7 +166,7 @@ static bool punch(const struct kv_region *r)
 	return fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)r->mapped) == 0;
 }
 
-/* The pages go back to the system; the mapping stays. */
+/* Gives the pages back to the system; the mapping stays. */
 static int give_back(const struct change *c)
 {
 	if (punch(c->r))
@@ -187,7 +189,7 @@ int kvpipe_mem_invalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 	return err;
 }
 
-/* A daemon that is away is told by whoever comes back to the next one. */
+/* If the daemon is away, marks the region valid: the helper will tell the next daemon. False: it is not away. */
 static bool for_the_next(struct change *c)
 {
 	kvpipe_t *kv = c->kv;
@@ -240,8 +242,8 @@ static int populate(const struct change *c)
 }
 
 /*
- * Memory of the caller's has to be there again, all of its file, as when it was registered. A daemon that is told of it when it comes
- * back could refuse only the whole session.
+ * All of the caller's memfd has to be there again, as when it was registered. This is checked here, as a restarted daemon that is
+ * told of the region could only refuse the whole session.
  */
 static int check_whole(const struct change *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small operations on an operation of this session: extend, seal, withdraw, cancel. Their callers wait for the answer;
- * one who goes away at the timeout leaves an operation that nobody asks for any more, if a daemon may have it.
+ * Small operations on an operation of this session: extend, seal, withdraw, cancel. Their callers wait for the answer. A
+ * caller that gives up at its timeout leaves behind an operation that nobody waits for, if a daemon may have it.
  */
 #include "internal.h"
 
@@ -22,7 +22,7 @@ static int state_of(kvpipe_t *kv, kvpipe_op_t id, bool offer, int *state)
 	return err;
 }
 
-/* Ends an operation that no daemon knows of at the moment. */
+/* Cancels an operation here, if no daemon knows of it at the moment. False: one may know it. */
 static bool ends_here(kvpipe_t *kv, kvpipe_op_t id)
 {
 	pthread_mutex_lock(&kv->lock);
@@ -56,8 +56,8 @@ static void leave(kvpipe_t *kv, kvpipe_op_t id)
 }
 
 /*
- * Nobody waits for op any more. The blocks of an extension that no daemon was told of are its caller's again: none is told of it later.
- * Needs lock.
+ * Nobody waits for op any more. An extension that no daemon was told of is dropped, so that no daemon ever is: its blocks are the
+ * caller's again. Needs lock.
  */
 static void give_up(kvpipe_t *kv, kvpipe_op_t id)
 {
@@ -69,7 +69,7 @@ static void give_up(kvpipe_t *kv, kvpipe_op_t id)
 		leave(kv, id);
 }
 
-/* Needs lock. */
+/* The error of a call whose time has passed. Needs lock. */
 static int timed_out(const kvpipe_t *kv, const char *what, int64_t timeout_ns)
 {
 	if (kv->state == KV_AWAY && kv->refused != 0)
@@ -79,7 +79,8 @@ static int timed_out(const kvpipe_t *kv, const char *what, int64_t timeout_ns)
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer within %s: " KV_LOOK, what, KV_SPAN(timeout_ns));
 }
 
-/* The refusal of a small operation is its caller's error. It leaves alone what the thread's last completion points to. Needs lock. */
+/* The result of a small operation: its refusal is the caller's error. Leaves alone what the thread's last completion points to.
+ * Needs lock. */
 static int outcome(const char *what, const struct kv_op *op)
 {
 	const struct kvpipe_completion *c = &op->end.c;
@@ -90,7 +91,7 @@ static int outcome(const char *what, const struct kv_op *op)
 	return kv_err((enum kvpipe_reason)reason, "%s: %s", what, kv_note_text(&op->end));
 }
 
-/* Submits and waits for the end. 0: it was done, and *flags are the flags of that. */
+/* Submits and waits for the end. 0: it was done; *flags are its completion's. */
 static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, int64_t deadline, uint32_t *flags)
 {
 	struct kv_waiter w = { .kind = KV_WAIT_END };
@@ -116,13 +117,13 @@ static int ask(kvpipe_t *kv, const char *what, const struct kv_submission *s, in
 	return err;
 }
 
-/* What the daemon is told of a caller's patience, which may be larger. */
+/* The timeout that the daemon is told; the caller's may be longer. */
 static int64_t within(int64_t timeout_ns)
 {
 	return timeout_ns < KV_MONTH_NS ? timeout_ns : KV_MONTH_NS;
 }
 
-/* KVPIPE_NOWAIT: submits what nobody will ask about. */
+/* KVPIPE_NOWAIT: submits an operation that nobody will wait for. */
 static int tell(kvpipe_t *kv, struct kv_submission *s, kvpipe_op_t target)
 {
 	struct kv_op *op = new_internal(s->opcode);
@@ -157,12 +158,13 @@ static int run(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_o
 	return ask(kv, what, s, kv_after(start, timeout_ns), flags);
 }
 
-/* The daemon has forgotten an offer that ended, so that is looked for here: before it is asked, and when it knows of none. */
+/* The daemon forgets offers that have ended. So whether the offer has ended is looked up here: before the daemon is asked, and when
+ * it answers that it knows no such offer. */
 static int add(kvpipe_t *kv, const char *what, struct kv_submission *s, kvpipe_op_t offer, int state, int64_t timeout_ns)
 {
 	uint32_t flags;
 
-	if (timeout_ns == KVPIPE_NOWAIT) /* its end says it */
+	if (timeout_ns == KVPIPE_NOWAIT) /* the offer's own end says it */
 		return run(kv, what, s, offer, timeout_ns, &flags);
 	int ended = state != KV_RUNNING ? kv_offer_ended(kv, what, offer) : 0;
 	if (ended != 0)

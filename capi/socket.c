@@ -93,7 +93,7 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 	for (;;) {
 		msg.msg_controllen = sizeof(control.buf);
 		ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		/* ECONNRESET, once: the other end closed without having read all. What it said before is there still. */
+		/* ECONNRESET, once: the other end closed without having read all. What it said before can still be read. */
 		if (n < 0 && (errno == EINTR || errno == ECONNRESET))
 			continue;
 		if (n < 0 && errno == EAGAIN) {
@@ -107,7 +107,7 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 		if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && (size_t)n >= sizeof(m->head) &&
 		    m->head.magic == KVPIPE_MAGIC && m->head.len == (size_t)n - sizeof(m->head))
 			return 1;
-		m->full = (msg.msg_flags & MSG_CTRUNC) != 0 && m->nfds < (int)KV_COUNT(m->fds); /* for which there was room in control */
+		m->full = (msg.msg_flags & MSG_CTRUNC) != 0 && m->nfds < (int)KV_COUNT(m->fds); /* though control had room for more */
 		kv_ctl_close_fds(m);
 		return KV_RECV_BAD;
 	}

@@ -3,8 +3,8 @@
  * The submission queue and the arena of its records.
  *
  * The arena is a ring of bytes with free-running ends. Records are taken in the order of their entries and become free
- * in that order, when sq_head passes the entry. A record never wraps: what would, begins at the arena's start, and an
- * empty arena begins anew there, which keeps a small part of it warm in both processes' caches.
+ * in that order, when sq_head passes the entry. A record never wraps: one that would begins at the arena's start. In an
+ * empty arena records begin there, too, which keeps a small part of it warm in both processes' caches.
  */
 #include "internal.h"
 

@@ -37,7 +37,7 @@ static size_t write_record(uint8_t *to, const struct kv_submission *s)
 	return n;
 }
 
-/* It never fits this daemon, however empty its rings are. Needs sq.lock. */
+/* An error if the submission can never fit this daemon, however empty its rings are. Needs sq.lock. */
 static int fits(kvpipe_t *kv, uint8_t opcode, size_t size)
 {
 	if ((kv->ops >> opcode & 1) == 0)
@@ -50,7 +50,7 @@ static int fits(kvpipe_t *kv, uint8_t opcode, size_t size)
 
 #define WAITS 1
 
-/* 0: there is room for entry and record; WAITS: not before the next daemon; -BUSY without a text: not now. Needs sq.lock. */
+/* 0: there is room for entry and record; WAITS: it waits for the next daemon; -BUSY, without a text: no room now. Needs sq.lock. */
 static int room(kvpipe_t *kv, uint8_t opcode, size_t size, uint64_t *off)
 {
 	int err = fits(kv, opcode, size);
@@ -73,8 +73,8 @@ static int room(kvpipe_t *kv, uint8_t opcode, size_t size, uint64_t *off)
 }
 
 /*
- * Between two looks for room. The daemon reads no submission of who leaves too many completions uncollected, and of an end's nobody else
- * collects any while its caller waits here.
+ * Called between two looks for room. The daemon reads no submissions of a client that leaves too many completions uncollected, and
+ * while an end's caller waits here, nobody else may be collecting the end's.
  */
 static int meanwhile(kvpipe_t *kv)
 {
@@ -93,8 +93,8 @@ static int meanwhile(kvpipe_t *kv)
 
 /*
  * Waits until there is room; returns with sq.lock held (0, WAITS), or with an error and without it. The daemon announces room
- * nowhere: look again after a while, at most 1 ms. Who has found it full comes back to a quarter of it, as long as the daemon
- * takes some: it is busy enough meanwhile, and one entry at a time would be a nap for each.
+ * nowhere, so this looks again after a pause of at most 1 ms. Once it has found the queue full, it goes on only when a quarter is
+ * free, as long as the daemon takes entries: the rest keeps the daemon busy, and to go on at each free entry would cost a nap each.
  */
 static int wait_for_room(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t deadline, uint64_t *off)
 {
@@ -181,7 +181,7 @@ static int insert(kvpipe_t *kv, struct kv_op *op, struct kvpipe_sqe *e, kvpipe_o
 {
 	pthread_mutex_lock(&kv->lock);
 	int err = list(kv, op, id);
-	if (err == -KVPIPE_E_QUOTA) { /* what is in the way may have ended, and nobody has looked yet */
+	if (err == -KVPIPE_E_QUOTA) { /* what is in the way may have ended, and no thread has looked yet */
 		kv_drain(kv);
 		err = list(kv, op, id);
 		kv_wake_waiters(kv);
@@ -213,13 +213,13 @@ void kv_sq_publish(kvpipe_t *kv, struct kvpipe_sqe *e, uint64_t off)
 	pthread_mutex_unlock(&kv->sq.lock);
 }
 
-/* Operations that are sent again to the next daemon. Those that end others are settled here. */
+/* Whether an operation is sent again to the next daemon. Those that end others are settled without one. */
 static bool keeps(uint8_t opcode)
 {
 	return opcode != KVPIPE_OPCODE_WITHDRAW && opcode != KVPIPE_OPCODE_CANCEL;
 }
 
-/* The record: in the arena with a copy beside it, or (no daemon) only the latter. Needs sq.lock. */
+/* Writes the record into the arena and keeps a copy; without a daemon, makes only the copy. Needs sq.lock. */
 static int encode(kvpipe_t *kv, const struct kv_submission *s, struct kv_op *op, size_t size, struct kvpipe_sqe *e)
 {
 	if (!op->sent) {

@@ -34,7 +34,7 @@ static int check(kvpipe_t *kv, struct kvpipe_take_opts *o, struct lens *l)
 		err = kv_blocks_check(kv, o->blocks, o->nblocks, &l->groups);
 	if (err == 0)
 		err = kv_check_deadline("take: timeout_ns", &o->timeout_ns, KV_OP_NS);
-	/* Counted from a random start, no two sessions of an instance draw the same; 0 would mean none. */
+	/* Counted up from a random start, so that no two sessions of an instance draw the same id; 0 would mean none. */
 	while (err == 0 && o->take_id == 0)
 		o->take_id = __atomic_add_fetch(&kv->take_id, 1, __ATOMIC_RELAXED);
 	return err;

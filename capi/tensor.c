@@ -70,7 +70,7 @@ static void plan(struct walk *w, const struct kvpipe_tensor *t, int64_t size)
 	int64_t dense = size;
 
 	w->ndim = 0;
-	/* From the last dimension on; turned round below. */
+	/* From the last dimension on: the innermost becomes dimension 0 of the plan. */
 	for (uint32_t i = t->ndim; i-- > 0;) {
 		int64_t stride = (t->flags & KVPIPE_TENSOR_STRIDED) != 0 ? t->strides[i] : dense;
 		dense *= (int64_t)t->shape[i];

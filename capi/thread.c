@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each calling thread has of its own: its last error, the results that its completions point into, and whether it is cancelled. */
+/* What each calling thread has of its own: its last error, the results that its completions point into, and whether it can be
+ * cancelled. */
 #include "internal.h"
 
 #include <stdarg.h>
@@ -59,7 +60,7 @@ int (kv_err)(enum kvpipe_reason reason, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(last_error, sizeof(last_error), fmt, ap);
 	va_end(ap);
-	/* Names are whatever their owners wrote; a message stays one line, and does nothing to who sees it. */
+	/* Names in it are whatever their owners wrote: a message must stay one line, and do nothing to the terminal that shows it. */
 	for (char *c = last_error; *c != '\0'; c++)
 		if ((unsigned char)*c < ' ' || *c == 127)
 			*c = '?';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens by which an entry of a lookup buffer is found: those of a tensor that a mask leaves. */
+/* The tokens by which an entry of a lookup buffer is found: those of a tensor that a mask (roi) keeps. */
 #include "endpoint.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static bool is_integer(uint32_t dtype)
 	return dtype >= KVPIPE_U8 && dtype <= KVPIPE_I64;
 }
 
-/* The element, as a number below 2^32; false: it is none. *text: the number as it is. */
+/* Reads an element as a number below 2^32. False: it is none. *value: the number as it is. */
 static bool element(const uint8_t *p, uint32_t dtype, uint32_t *out, long long *value)
 {
 	union {
@@ -26,7 +26,7 @@ static bool element(const uint8_t *p, uint32_t dtype, uint32_t *out, long long *
 	case KVPIPE_I16: *value = v.i16; break;
 	case KVPIPE_U32: *value = v.u32; break;
 	case KVPIPE_I32: *value = v.i32; break;
-	default: *value = v.i64; break; /* an uint64 past 2^63 is negative here, and refused as well */
+	default: *value = v.i64; break; /* a uint64 from 2^63 on is negative here, and refused as well */
 	}
 	*out = (uint32_t)*value;
 	return *value >= 0 && *value <= UINT32_MAX;
@@ -37,7 +37,7 @@ static int64_t stride_of(const struct kvpipe_tensor *t)
 	return (t->flags & KVPIPE_TENSOR_STRIDED) != 0 ? t->strides[0] : (int64_t)kvpipe_dtype_size(t->dtype);
 }
 
-/* Whether roi leaves element i. */
+/* Whether roi keeps element i. */
 static bool counts(const struct kvpipe_tensor *roi, uint64_t i)
 {
 	return roi == NULL || *((const uint8_t *)roi->data + (int64_t)i * stride_of(roi)) != 0;
@@ -60,7 +60,7 @@ static int count(const char *what, const struct kvpipe_tensor *tokens, const str
 	return 0;
 }
 
-/* The caller may write to roi meanwhile: no more than n. */
+/* Takes no more than n tokens, as the caller may write to roi meanwhile. */
 static int collect(const char *what, const struct kvpipe_tensor *tokens, const struct kvpipe_tensor *roi, uint32_t *to,
 		   uint32_t *n)
 {

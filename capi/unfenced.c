@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Daemons that were told of memory, do not have the session, and had not fenced when the helper left them. Their sockets are kept until
- * the end of file, which a daemon that is killed sends as well; memory does not go back to its owner before. The helper looks at them
- * wherever it waits, and goes on coming back meanwhile.
+ * Daemons that were told of memory, do not have the session, and had not fenced when the helper left them. Their sockets are kept
+ * until the end of file, which a killed daemon sends as well; memory does not go back to its owner before. The helper watches the
+ * sockets wherever it waits, and goes on trying to come back meanwhile.
  */
 #include "internal.h"
 

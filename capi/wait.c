@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting. One waiter at a time sleeps on the daemon's eventfd itself, so that a single waiter is woken by nobody else;
- * the others sleep on condition variables of their own. Whoever takes completions off the ring wakes those concerned.
+ * Waiting. One waiter at a time sleeps on the daemon's eventfd itself, so that a single waiter is woken by the daemon alone;
+ * the others sleep on condition variables of their own. A thread that takes completions off the ring wakes those concerned.
  * A sleeper that leaves hands its place to another waiter.
  */
 #include "internal.h"
@@ -78,7 +78,7 @@ static void count(kvpipe_t *kv, const struct kv_waiter *w, int d)
 		op->release_waiters += (uint32_t)d;
 }
 
-/* The daemon rings once for each number: what comes while the sleeper is on its way to look costs no further ring. */
+/* The daemon rings once for each number, so what comes while the woken sleeper is on its way to look costs no further ring. */
 static uint32_t next_sleep(kvpipe_t *kv)
 {
 	if (++kv->sleep <= KV_RING_ALWAYS)
@@ -92,8 +92,8 @@ static void sleep_on_ring(kvpipe_t *kv, struct kv_waiter *self, int64_t deadline
 	uint32_t *waiting = &kv->rings.c->cq_waiting;
 
 	/*
-	 * A bell that woke somebody is cleared by whoever sleeps next: now, while the daemon is at work, it costs nobody
-	 * time. With kvpipe_fd() others look at it, so it is cleared at once.
+	 * A bell that woke a sleeper is cleared by the next sleeper: done now, while the daemon is at work, that costs nobody
+	 * time. With kvpipe_fd() others look at the bell, so it is cleared at once.
 	 */
 	if (kv->rung)
 		kv_event_clear(kv->rings.cq_event);

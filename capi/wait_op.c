@@ -30,7 +30,7 @@ static int deadline_of(kvpipe_t *kv, const char *what, kvpipe_op_t id, int64_t *
 	return 0;
 }
 
-/* By the words for a layer python/kvpipe/take.py tells a take that still runs from one that ran into its own deadline. */
+/* By the words for a layer, python/kvpipe/take.py tells a take that still runs from one that ran into its own deadline. */
 static int not_yet(kvpipe_op_t id, const char *what, int64_t timeout_ns, const char *advice)
 {
 	return kv_err(KVPIPE_E_TIMEOUT, "operation %llu: %s after %s: wait again%s", (unsigned long long)id, what, KV_SPAN(timeout_ns),
@@ -93,7 +93,7 @@ int kvpipe_wait_released(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns)
 	return err;
 }
 
-/* The completion stays for whoever collects it; its words are told here as well. */
+/* 0, or the error of a take that failed, in the words of its completion. The completion stays for whoever collects it. */
 static int layer_outcome(kvpipe_t *kv, kvpipe_op_t id)
 {
 	struct kv_op *op = visible(kv, id);
