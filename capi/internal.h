@@ -613,7 +613,7 @@ struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id); /* nee
  * BUSY. what: the call, for the message. */
 int kv_region_ours(kvpipe_t *kv, const char *what, kvpipe_region_t id, struct kv_region **out);
 void kv_region_let_go(kvpipe_t *kv, struct kv_region *r);
-void kv_regions_sweep(kvpipe_t *kv);                   /* frees those that are gone; only for the helper, which walks the list without lock */
+void kv_regions_sweep(kvpipe_t *kv);                   /* frees those that are gone; only the helper may, which walks the list without lock */
 bool kv_regions_stale(const kvpipe_t *kv);             /* some have gone, or changed validity, since the daemon was told; needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* its place among the take's layers, from 1; 0: none */
 

@@ -82,8 +82,7 @@ bool kv_layout_whole(const kvpipe_t *kv)
 	return kv->layout != NULL && name_regions(kv, kv->layout, NULL) == kv->layout->nviews;
 }
 
-/* Translates the views' regions to the daemon's names. An id that the session does not know is refused here: the daemon may have
- * another region of that name. */
+/* Translates the views' regions to the daemon's names. An unknown id is refused here: it might name another region there. */
 static int translate(kvpipe_t *kv, const struct kv_layout *l, uint64_t *to)
 {
 	pthread_mutex_lock(&kv->lock);
@@ -341,8 +340,7 @@ int kvpipe_progress(kvpipe_t *kv, uint64_t value)
 		return err;
 	if (kv->role == KVPIPE_ROLE_SCHEDULER) /* nobody waits for it */
 		return kv_err(KVPIPE_E_INVALID, "progress: a scheduler writes no blocks: each worker says how far its rank is");
-	/* First kept for the next daemon, then shown to the present one. The helper installs a daemon before it reads what was kept, so
-	 * one of the two shows it. */
+	/* First kept for the next daemon, then shown to the present one. The helper installs a daemon, then reads what was kept. */
 	if (raise_to(&kv->progress, value)) {
 		kvpipe_full_barrier();
 		kv_progress_show(kv);

@@ -1,6 +1,7 @@
-"""An event loop's ear on one of the library's descriptors.
+"""Lets an event loop listen to one of the library's descriptors.
 
-That stays readable while anything is there, perhaps for somebody else: an ear hears its edges, through an epoll of its own.
+The descriptor stays readable while anything is there, perhaps for another task. So an ear hears only its edges, through an epoll of
+its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class Ear:
     """Used in its loop's thread alone."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
-        """fd: nobody closes it meanwhile."""
+        """fd: must not be closed meanwhile."""
         self._loop = loop
         self._epoll = select.epoll()
         try:

@@ -21,7 +21,7 @@ TIMEOUT = 30.0
 
 # The time in the library's texts (capi/put.c, recv.c, pipe.c).
 _WITHIN = re.compile(r"within [0-9.]+ m?s:")
-# Of a submission queue that is full (capi/end_ops.c): nothing tells when it has room again.
+# Said when the submission queue is full (capi/end_ops.c): nothing tells when it has room again.
 _FULL = "the daemon does not take submissions"
 _SELDOM = 2.0  # seconds between two looks, in the end
 
@@ -37,7 +37,7 @@ def deadline(timeout: Optional[float]) -> int:
 
 
 def _whole(error: Error, ns: int) -> Error:
-    """The library's word names a slice of the call's time: puts all of it there."""
+    """The library's text names the time of one slice: puts the time of the whole call in its place."""
     ms = round(max(ns, 0) / 1e6)
     error.args = (_WITHIN.sub(f"within {ms} ms:" if ms < 1000 else f"within {ms / 1e3:.6g} s:", str(error), count=1),)
     return error
@@ -49,7 +49,7 @@ class End:
     def __init__(self, node: "Node", handle: int, name: str, free: Callable[[int], None], fd: Callable[[int], int]) -> None:
         self._lib = node._session.lib
         self._parent = node._session
-        self._keeps: Optional["Node"] = node  # who holds an end need not hold its node, which would close both
+        self._keeps: Optional["Node"] = node  # a node that nobody holds is closed, and its ends with it
         self._session = Session(self._lib, handle, free, f'"{name}" is closed: open it again')
         self._fd = fd
         self._listeners: Dict[asyncio.AbstractEventLoop, _Listener] = {}
@@ -78,7 +78,7 @@ class End:
         self._keeps = None
 
     def _wake(self) -> None:
-        """Has every event loop that waits here look again: whoever closes the end, or its node, takes the descriptor away."""
+        """Makes every event loop that waits here look again: the end was closed, or its node, and the descriptor is gone."""
         for listener in list(self._listeners.values()):
             listener.wake()
 
@@ -128,7 +128,7 @@ class End:
         began, pause = time.monotonic_ns(), SLICE_NS / 1e9
         try:
             while True:
-                heard = listener.listen()  # before looking: what comes later is heard
+                heard = listener.listen()  # before the try, so that what comes later is heard
                 try:
                     error = self._try(call, 0)
                     if error is None:
@@ -136,7 +136,7 @@ class End:
                     left = (until - time.monotonic_ns()) / 1e9
                     if left <= 0:
                         raise _whole(error, until - began)
-                    if _FULL in str(error):  # the try had the loop wait for room: the next ones come ever more seldom
+                    if _FULL in str(error):  # the try itself held up the loop: the next ones come ever more seldom
                         listener.deaf.add(heard)
                         left, pause = min(left, pause), min(2 * pause, _SELDOM)
                     await asyncio.wait((heard,), timeout=left)
@@ -151,12 +151,12 @@ class End:
 
 
 class _Listener(Ear):
-    """One event loop's ear on one end, for all of its tasks; used in that loop's thread alone, but for wake()."""
+    """One event loop's ear on one end, for all of its tasks; used in that loop's thread alone, except for wake()."""
 
     def __init__(self, end: End, loop: asyncio.AbstractEventLoop) -> None:
         self.users = 0
         self.waiting: "Set[asyncio.Future[None]]" = set()
-        #: those of them that an edge tells nothing: each try for which there was no room makes one
+        #: those of them that ignore edges: each try that finds no room makes one itself
         self.deaf: "Set[asyncio.Future[None]]" = set()
         with end._parent, end._session as handle:  # nobody closes the descriptor meanwhile
             super().__init__(loop, end._lib.check(end._fd(handle)))

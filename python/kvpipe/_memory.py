@@ -63,13 +63,13 @@ def _make(nbytes: int, flags: int) -> Tuple[int, int]:
 
 
 def whole_pages(fd: int, nbytes: int) -> int:
-    """How long a mapping of nbytes of a memfd is. st_blksize would not do: it tells of transparent huge pages, too."""
+    """The length of a mapping of nbytes of a memfd. Not by st_blksize, which reflects transparent huge pages, too."""
     page = os.fstatvfs(fd).f_bsize  # of hugetlbfs: its huge pages
     return (nbytes + page - 1) // page * page
 
 
 def judge(fd: int, nbytes: int) -> None:
-    """Says why the first nbytes of a caller's fd cannot be mapped; what else must be true of it the library says."""
+    """Raises Invalid when the first nbytes of a caller's fd cannot be mapped. The library checks what else must be true of it."""
     held = os.fstat(fd).st_size
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -93,7 +93,8 @@ def _forbidden(error: OSError) -> bool:
 
 
 def _no_huge_pages(error: OSError) -> bool:
-    """Or a sandbox forbids what small ones need, too. A kernel that has none says it as one does that knows no memfd_create."""
+    """Whether there are no huge pages, and it is not that a sandbox forbids what small pages need as well. ENOSYS is what a kernel
+    without huge pages says, but also one without memfd_create()."""
     if error.errno != errno.ENOSYS:
         return not _forbidden(error)
     try:
@@ -136,7 +137,7 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
 
 
 def populate(fd: Optional[int], address: int, size: int) -> None:
-    """Makes every page present; without the file, what is there may be lost. Raises OSError when memory runs out."""
+    """Makes every page present; without fd, their contents may be lost. Raises OSError when memory runs out."""
     _libc.madvise(address, size, _MADV_HUGEPAGE)  # where shmem allows it
     if _libc.madvise(address, size, _MADV_POPULATE_WRITE) == 0:
         return
@@ -151,14 +152,14 @@ def populate(fd: Optional[int], address: int, size: int) -> None:
 
 
 def give_back(address: int, size: int) -> None:
-    """Every page goes back to the system; the mapping stays. Raises OSError when they do not, such as of locked memory."""
+    """Gives every page back to the system; the mapping stays. Raises OSError when they do not go, as with locked memory."""
     if _libc.madvise(address, size, _MADV_REMOVE) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
 def keep_private(address: int, size: int) -> None:
-    """Not in core dumps, not in forked children."""
+    """Keeps the memory out of core dumps and forked children."""
     for advice in (_MADV_DONTDUMP, _MADV_DONTFORK):
         _libc.madvise(address, size, advice)
 
@@ -177,14 +178,14 @@ def zeros_in_gap(address: int, size: int) -> bool:
 
 
 def zeros_around(places: Sequence[Tuple[int, int]]) -> None:
-    """The same for what is left of gaps (from, to; in the order of addresses) in which there is something."""
-    with contextlib.suppress(OSError):  # without /proc who reads there is killed
+    """The same for what is free in places (from, to; in the order of addresses) that are taken in part."""
+    with contextlib.suppress(OSError):  # without /proc, a child that reads there is killed
         for first, end in _gaps(places):
             zeros_in_gap(first, end - first)
 
 
 def _gaps(places: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
-    """Where nothing is mapped."""
+    """The parts of the places in which nothing is mapped."""
     with open("/proc/self/maps", "rb") as maps:  # in the order of addresses
         there = [tuple(int(number, 16) for number in line.split(None, 1)[0].split(b"-")) for line in maps]
     stops = [stop for _, stop in there]

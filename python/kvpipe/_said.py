@@ -1,7 +1,7 @@
-"""What the library said last, in each thread.
+"""The library's last error text, in each thread.
 
-A signal handler, or a __del__ that the garbage collector runs, may call it in the middle of another call: when that has failed, and
-before its words were read. They are kept for it.
+A signal handler, or a __del__ that the garbage collector runs, may call the library in the middle of another call: after that has
+failed, and before its text was read. So the text is kept for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class _Said(threading.local):
-    #: for each call under way what was said before it, None for the first
+    #: for each call under way the text of the call that it interrupted, None for the first
     before: List[Optional[bytes]]
-    #: what was said before the last call that came in between, and by the end of it
+    #: the text before the last call that came in between, and the text at its end
     between: Optional[Tuple[bytes, bytes]] = None
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ _said = _Said()
 
 
 def last(lib: "Library") -> bytes:
-    """The words of the caller's own last call. Those at the end of a call in between are that one's, newer ones are its own again."""
+    """The text of the caller's own last call. The text at the end of a call in between is that call's; a newer one is the caller's."""
     text: bytes = lib.last_error() or b""
     between = _said.between
     return between[0] if between is not None and between[1] == text else text
@@ -47,7 +47,7 @@ def enter(lib: "Library") -> None:
 
 
 def leave(lib: "Library") -> None:
-    """It is over, and its words were read."""
+    """The call is over, and its text was read."""
     said = _said
     text = said.before.pop()
     if text is not None:
@@ -56,7 +56,7 @@ def leave(lib: "Library") -> None:
 
 @contextlib.contextmanager
 def call(lib: "Library") -> Iterator[None]:
-    """One that enters no session."""
+    """A call that enters no session."""
     enter(lib)
     try:
         yield

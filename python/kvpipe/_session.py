@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _CLOSED = "the session is closed: connect again"
 _FORKED = "the session belongs to the parent process: connect again after fork()"
-# How long kvpipe_close() waits for the fence. One that returns sooner has it.
+# Seconds that kvpipe_close() waits for the fence, at most. One that returns sooner has the fence.
 _FENCE_SECONDS = 5.0
-# How long the end of the interpreter waits for other threads' calls.
+# Seconds that the end of the interpreter waits for other threads' calls.
 _EXIT_SECONDS = 1.0
 
 
 class _Here(threading.local):
-    """The calling thread; asking for it gives no signal handler an opportunity."""
+    """The calling thread. Reading it makes no call, so no signal handler runs in between."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -52,7 +52,7 @@ class Session:
     """The handle, what was made with it, and the calls under way. ``with session as handle`` enters it."""
 
     def __init__(self, lib: Library, handle: int, free: Optional[Callable[[int], None]] = None, why: str = _CLOSED) -> None:
-        """free: what closes the handle, and why: what to say once it is closed, when it is not a session's own."""
+        """For a handle that is not a session's, free: closes it; why: what to say once it is closed."""
         self.lib = lib
         #: a scheduler has no memory of its own
         self.owns_memory = True
@@ -60,8 +60,8 @@ class Session:
         self.regions: Dict[int, Union["Region", "AdoptedRegion"]] = {}
         #: operations that the program still holds
         self.operations: "weakref.WeakValueDictionary[int, Operation]" = weakref.WeakValueDictionary()
-        #: ids of released operations that it does not hold any more, and whose completions it has seen: the library
-        #: forgets uncollected completions with their operation; appended to by __del__, which must not lock
+        #: ids of released operations that it does not hold any more, and whose completions it has seen: the library may
+        #: forget them (and would forget uncollected completions, too); appended to by __del__, which must not lock
         self.dropped: Deque[int] = deque()
         #: held from a submission until its operation is in the table
         self.submitting = threading.RLock()
@@ -69,7 +69,7 @@ class Session:
         self.listeners: Dict[Any, "Listener"] = {}
         self._ends: "weakref.WeakSet[End]" = weakref.WeakSet()  # the library closes these with the handle
         self._handle: Optional[int] = handle
-        self._late: Optional[int] = None  # the handle, from when nobody gets it any more until somebody closes it
+        self._late: Optional[int] = None  # the handle, from when calls get it no more until a thread closes it
         self._closing: Optional[int] = None  # the thread whose close() waits for those inside; else the last one to leave closes the handle
         self._closer: Optional[int] = None  # the thread that closes it
         self._over = False  # the handle is closed
@@ -78,16 +78,17 @@ class Session:
         self._changed = threading.Condition(threading.RLock())
         _sessions.add(self)
 
-    # Without a lock, as every call comes through here: who enters says so and then looks at the handle, close() takes the
-    # handle and then looks who is inside.
+    # There is no lock, as every call comes through here. A call that enters first says that it is inside, then looks at the
+    # handle; close() first takes the handle, then looks who is inside.
 
-    # A signal handler may raise, between any two calls of these lines too: who did not get in is not inside, and who leaves has left.
+    # A signal handler may raise anywhere, also between two calls of a line. Still, a call that did not get in must not be inside, and
+    # one that leaves must have left.
 
     def __enter__(self) -> int:
         inside, said = self._inside.count(_here.thread), _said.depth()
         try:
             self._inside.append(_here.thread)
-            if unread.raws is not None:  # in a signal handler, or by the garbage collector
+            if unread.raws is not None:  # this call is a signal handler's or the garbage collector's
                 keep(unread.raws)
             _said.enter(self.lib)
             handle = self._handle
@@ -116,7 +117,7 @@ class Session:
         _stay_at_exit()
 
     def _left(self) -> None:
-        """Tells close(), or does what it could not wait for."""
+        """Tells close() that a call has left, or closes the handle if close() could not wait for that."""
         with self._changed:
             self._changed.notify_all()
             mine = self._is_late()
@@ -128,7 +129,7 @@ class Session:
 
     def _finish(self) -> None:
         """Closes the handle, unless another thread does, and then ends what was made with it, whatever a signal handler raises meanwhile.
-        When it raises before that, the handle is there for the next close()."""
+        If it raises before that, the handle is left for the next close()."""
         handle: Optional[int] = None
         operations, began = self._held(), time.monotonic()
         with _said.call(self.lib):
@@ -145,12 +146,13 @@ class Session:
                         self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
 
     def _held(self) -> "List[Operation]":
-        """A thread whose offer or take was just submitted may enter it meanwhile, which values() does not stand."""
+        """The operations that the program holds. Not by values(), which fails when another thread enters one meanwhile."""
         there = [ref() for ref in self.operations.valuerefs()]
         return [operation for operation in there if operation is not None]
 
     def _end(self, fenced: "List[Operation]") -> None:
-        """The handle is closed. The library wakes threads that wait at the session's ends, but no event loop: their descriptors are gone."""
+        """The handle is closed: ends what was made with it. The library wakes threads that wait at the session's ends, but no event loops,
+        whose descriptors are gone."""
         try:
             for operation in fenced:
                 operation._free()
@@ -187,7 +189,7 @@ class Session:
                 return
 
     def unregister(self, region: int, timeout: Optional[float]) -> None:
-        """Takes a region away from the daemon. The session's end has done that already when it came first."""
+        """Takes a region away from the daemon. If the session has ended, that is done already."""
         ns = _values.duration("timeout", timeout)
         try:
             with self as handle:
@@ -211,14 +213,14 @@ class Session:
     def close(self, patience: Optional[float] = None) -> None:
         """Ends the session. patience: seconds that other threads' calls get to leave; None, as long as they need.
 
-        The last one to leave closes the handle when that is not enough, and when the calling thread is inside itself:
-        in a signal handler, or by the garbage collector. Who comes while another thread closes it waits for that.
+        If that is not enough, or if the calling thread is inside itself (in a signal handler, or by the garbage collector),
+        the last call to leave closes the handle. A close() that comes while another thread closes the handle waits for that.
         """
         first = alone = mine = False
         try:
             with self._changed:
                 if self._handle is None:
-                    mine = self._is_late()  # an interrupt ended the close() before
+                    mine = self._is_late()  # an interrupt ended an earlier close()
                 else:
                     try:
                         self._closing = _here.thread
@@ -229,7 +231,8 @@ class Session:
                     finally:
                         self._closing = None
                         self._changed.notify_all()
-                        # Who comes now finds no handle, and need not be waited for. Nor is anybody to come when an interrupt ended the wait.
+                        # A call that comes now finds no handle, and need not be waited for. If an interrupt ended the wait and nobody is
+                        # inside, nobody will leave and close the handle.
                         mine = self._handle is None and (alone or not self._inside)
         finally:
             if first:
@@ -241,16 +244,16 @@ class Session:
             self._await_end(patience)
 
     def _await_end(self, patience: Optional[float]) -> None:
-        """Waits for the thread that closes the handle, if it is another one: for that which those inside need, and then for the fence."""
+        """Waits for the thread that closes the handle, if it is another one: first for the calls inside to leave, then for the fence."""
         with self._changed:
             if _here.thread in (self._closing, self._closer, *self._inside):
                 return
-            self._changed.notify_all()  # a signal handler may have come before this thread said that it left
+            self._changed.notify_all()  # a signal handler may have interrupted this thread before it said that it left
             self._changed.wait_for(lambda: self._closing is None, patience)
             self._changed.wait_for(lambda: self._over, _FENCE_SECONDS if patience is None else patience)
 
     def _forked(self) -> None:
-        """In a child. Locks may be held by threads that are not here; the handle is left alone for the same reason."""
+        """In a child. Threads that do not exist here may hold locks, so they are made anew, and the handle is left alone."""
         self._changed = threading.Condition(threading.RLock())
         self.submitting = threading.RLock()
         self._inside = [thread for thread in self._inside if thread == _here.thread]  # in a call that a signal handler interrupted
@@ -272,8 +275,8 @@ def _after_fork() -> None:
 def _stay_at_exit() -> None:
     """Lets no other thread return from a call once the interpreter ends.
 
-    They are daemon threads, the others have been waited for. One that came back with Closed would write a traceback to
-    a stderr that is about to go, and Python aborts when it finds stderr locked.
+    Such threads are daemon threads; the others have been waited for. One that came back with Closed would write a
+    traceback to a stderr that is about to go, and Python aborts when it finds stderr locked.
     """
     if _exiting is not None and _exiting != threading.get_ident():
         threading.Event().wait()

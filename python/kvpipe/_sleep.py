@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class Sleeper:
-    """What Region and AdoptedRegion have in common. Each says what happens to its pages."""
+    """What Region and AdoptedRegion have in common. Each defines what happens to its pages."""
 
     id: int
     nbytes: int
     _session: Optional["Session"]
     _valid: bool
     _changing: threading.Lock
-    _over: bool  # its session has ended; whoever changes it drops it
+    _over: bool  # its session has ended; the thread that is changing it drops it
 
     def _begin_valid(self) -> None:
         self._valid, self._changing, self._over = True, threading.Lock(), False
 
     @contextmanager
     def _change(self, what: str = "") -> Iterator[bool]:
-        """Nobody else changes the region meanwhile, or drops it. what: a call that does not wait for that, for its error; False: there is
-        nothing left to change."""
+        """Keeps other threads from changing or dropping the region meanwhile. what: names a call that raises Busy instead of waiting for its
+        turn. Yields False when there is nothing left to change."""
         if not self._changing.acquire(blocking=not what):
             if not self._over:
                 raise Busy(f"{what}: another thread invalidates, revalidates or closes the region")
@@ -42,8 +42,8 @@ class Sleeper:
                 self._end()
 
     def _end(self) -> None:
-        """The session has ended. Waits for nobody: a thread that changes the region may be about to give its pages back or to have them,
-        which would be another mapping's, and may be the one that ends the session."""
+        """The session has ended: drops the region, unless a thread is changing it. That thread may be about to give pages back or to have
+        them, which would then be another mapping's. It is not waited for, as it may be the one that ends the session."""
         self._over = True
         if self._changing.acquire(blocking=False):
             try:
@@ -133,10 +133,10 @@ class Sleeper:
         return self._session
 
     def _give_back(self) -> None:
-        """The pages, if they are the region's own."""
+        """Gives the pages back, if they are the region's own."""
 
     def _have_back(self) -> None:
-        """Raises Quota."""
+        """Makes those pages present again. Raises Quota."""
 
     def __repr__(self) -> str:
         state = " closed" if not self.registered else "" if self.valid else " invalid"

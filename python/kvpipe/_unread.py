@@ -1,7 +1,7 @@
 """Completions that the library has given out and that are not read yet.
 
-Their words and runs lie in the library's memory, which the thread's next call frees. That call may come in between, from a signal
-handler, or from a __del__ that the garbage collector runs. It enters a session, which has them copied first.
+Their texts and runs lie in the library's memory, which the thread's next call frees. That call may come before they are read: from a
+signal handler, or from a __del__ that the garbage collector runs. So a call that enters a session has them copied first.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Key = Union[str, bytes]
 Tokens = Union[int, Tuple[int, int]]
 
 _NS = 1_000_000_000
-#: of what the daemon is asked to do, as it limits them
+#: seconds: the daemon accepts no longer times
 _LONGEST = 30 * 86_400
 _SHOWN = 60
 
@@ -36,7 +36,7 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def view(value: Any) -> Optional[memoryview]:
-    """What a buffer holds; None for what is none, like one that was released or closed."""
+    """What a buffer holds; None for what is no buffer, or was released or closed."""
     try:
         return memoryview(value)
     except (TypeError, ValueError, BufferError):
@@ -58,7 +58,7 @@ def integer(name: str, value: Any, bits: int = 32) -> int:
 
 
 def count(name: str, value: Any, most: int, said: str) -> int:
-    """Of something that there is at least one of; said: how the most is written."""
+    """A number from 1 to most; said: how most is written in the error."""
     number = _whole(name, value)
     if not 1 <= number <= most:
         raise Invalid(f"{name} is {show(number)}: must be 1 to {said}")
@@ -119,7 +119,7 @@ def binary(name: str, value: Any) -> Optional[bytes]:
 
 
 def secret(value: Any) -> Optional[bytes]:
-    """A token, or None for None. Whatever is given may be one, so no error shows it, nor has one in its context that does."""
+    """A token, or None for None. Whatever is given may be a secret, so no error shows it, not even in its context."""
     with contextlib.suppress(Invalid):
         return binary("token", value)
     raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token")

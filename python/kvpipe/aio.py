@@ -1,7 +1,7 @@
 """Waiting in asyncio.
 
-A listener asks the operations that tasks wait for, and takes no completions of others. What it has heard poll() does not give again, as after
-wait().
+A listener asks the operations that tasks wait for, and takes no completions of others. What it has heard, poll() does not give again: it is
+the same after wait().
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _one(name: str, position: int, value: Any) -> int:
 
 
 def _numbers(view: memoryview, code: str) -> List[int]:
-    """tolist(), of formats like ctypes' "<Q" too, which that does not know."""
+    """tolist(), also of formats that it does not know, like ctypes' "<Q"."""
     native = _NATIVE[view.itemsize]
     plain: Any = memoryview(view.tobytes())
     out: List[int] = plain.cast(native.upper() if code.isupper() else native).tolist()
@@ -67,7 +67,7 @@ def _from_buffer(name: str, view: memoryview) -> _Place:
     if view.nbytes == 0:
         return 0, 0, view
     flat = view.cast("B")
-    # A constant buffer cannot be pointed to from Python: its bytes are copied.
+    # Python gives no pointer into a read-only buffer, so its bytes are copied.
     kind = ctypes.c_char * view.nbytes
     held = kind.from_buffer_copy(flat) if view.readonly else kind.from_buffer(flat)
     return ctypes.addressof(held), view.nbytes // 4, held
@@ -100,7 +100,7 @@ def _place(name: str, ids: Ids) -> _Place:
 
 
 def _per_group(blocks: Any) -> bool:
-    """One list, or one for each group? A group's ids have a length, an id has none."""
+    """Whether there is a list for each group, and not one list: a group's ids have a length, an id has none."""
     if not isinstance(blocks, (list, tuple)) or not blocks:
         return False
     return blocks[0] is None or hasattr(blocks[0], "__len__")
@@ -139,7 +139,7 @@ class Packed:
 
 
 class _Spans:
-    """Sets of ids, first to stop: one look is enough for each id, of however many spans there are."""
+    """A set of ids, given as spans from first to stop. One search tells whether an id is in it, however many spans there are."""
 
     def __init__(self, spans: Iterable[Tuple[int, int]]) -> None:
         self._firsts: List[int] = []
@@ -160,7 +160,7 @@ class _Spans:
 
 
 class Ids32:
-    """A take's own copy of its lists: which of them failed must not depend on what the caller does with his."""
+    """A take's own copy of its lists: which ids failed must not depend on what the caller does with its own lists meanwhile."""
 
     def __init__(self, grouped: bool, groups: int, lists: List[Tuple[int, bytes]]) -> None:
         self._grouped = grouped

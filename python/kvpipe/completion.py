@@ -90,7 +90,7 @@ class Completion(NamedTuple):
 
 
 def _name(kind: Any, value: int) -> int:
-    """The enum's member, or the number that a newer library knows a name for."""
+    """The enum's member, or the number if only a newer library has a name for it."""
     try:
         number: int = kind(value)
     except ValueError:

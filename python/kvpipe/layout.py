@@ -111,13 +111,13 @@ def pack_views(views: Sequence[View]) -> Any:
     for i, view in enumerate(views):
         if not isinstance(view, View):
             raise Invalid(f"views[{i}] is {show(view)}: must be a kvpipe.View")
-    # Made again, as they may have been changed since: ctypes would cut what does not fit.
+    # Made again, which checks them: they may have been changed since, and ctypes would cut what does not fit.
     checked = [View(**{name: getattr(view, name) for name in View.__slots__}) for view in views]
     return (_abi.View * len(views))(*[view.record() for view in checked])
 
 
 def check_regions(views: Sequence[View], records: Any, regions: Mapping[int, Any]) -> None:
-    """Whether all views lie in the session's own regions: other sessions call theirs alike."""
+    """Raises Invalid unless all views lie in the session's own regions; those of other sessions may have the same ids."""
     for i, (view, record) in enumerate(zip(views, records)):
         if regions.get(record.region) is not view.region:
             what = "another node's" if getattr(view.region, "registered", True) else "closed"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .node import Node
 
 _MEMBERS = ("tokens", "roi", "key", "value", "hidden")
-# What the daemon is given beyond a query's time to say so itself; then the library does.
+# What the daemon gets past a query's time to end it; then the library ends it.
 _GRACE_NS = 500_000_000
 
 
@@ -185,7 +185,8 @@ class LookupBuffer(End):
 
     @contextlib.contextmanager
     def _asking(self, ask: Callable[[int, Any], Any]) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
-        """A query: the call that waits for it, and the message that this leaves. Neither outlives the caller's call, however that ends."""
+        """Submits a query. Yields the call that waits for it, and where that leaves the message. Both are freed when the caller's call ends,
+        however it ends."""
         query, message = ctypes.c_void_p(), ctypes.c_void_p()
         try:
             with self._session as handle:
@@ -194,11 +195,11 @@ class LookupBuffer(End):
         finally:
             if query.value is not None:
                 self._lib.query_free(query)
-            if message.value is not None:  # no tensor has it
+            if message.value is not None:  # no tensor has taken it over
                 self._lib.msg_free(message)
 
     def _look(self, query: ctypes.c_void_p, ns: int, message: ctypes.c_void_p) -> int:
-        """TIMEOUT only as long as the query runs; its own is raised."""
+        """Waits for the query. Returns TIMEOUT only while it runs; the query's own Timeout is raised."""
         code: int = self._lib.query_wait(query, ns, ctypes.byref(message))
         if code != -Reason.TIMEOUT:
             return code
@@ -216,11 +217,11 @@ class LookupBuffer(End):
         try:
             return Entry._of(received.tensors(self._lib, message, framework), matched)
         except Error as error:
-            # The entry is not in the buffer any more: who asked has it, though of no framework.
+            # The entry is not in the buffer any more, so the caller gets it with the error, as tensors of no framework.
             error.entry = Entry._of(received.tensors(self._lib, message, "raw"), matched)  # type: ignore[attr-defined]
             raise
 
 
 def _left(until: int) -> int:
-    """The query's own time; 0 would be the library's default."""
+    """The query's own timeout in ns; never 0, which would be the library's default."""
     return max(until - time.monotonic_ns(), 1_000_000)

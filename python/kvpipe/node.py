@@ -29,7 +29,7 @@ _O = TypeVar("_O", bound=Operation)
 
 
 def _take_id(key: bytes, token: bytes) -> int:
-    """What the parts of one take have in common, wherever they are asked for; never 0."""
+    """The id that all parts of one take share, whichever process submits them; never 0."""
     return int.from_bytes(hashlib.blake2b(token + key, digest_size=8).digest(), "little") or 1
 
 
@@ -391,7 +391,7 @@ class Node:
         completions were collected, its Error is raised.
         """
         out: List[Completion] = []
-        over: List[int] = []  # to be forgotten once all that is there of them was given out
+        over: List[int] = []  # operations to forget, once all of their completions that are there were given out
         session, lib = self._session, self._session.lib
         try:
             raws = self._spare.pop()
@@ -399,11 +399,11 @@ class Node:
             raws = (_abi.Completion * _POLL)()
         with session as handle:
             more = True
-            while more:  # the RELEASED of one that is to be forgotten may have come after this looked what is there
+            while more:  # once more, as the RELEASED of one that is to be forgotten may have come meanwhile
                 known = len(over)
                 count = self._collect(handle, raws, out, over)
                 more = count == _POLL or len(over) > known
-            if not out:  # else the next call says it too
+            if not out:  # else the next call raises it
                 lib.check(count)
             session.dropped.extend(over)
             session.reap(handle)
@@ -419,7 +419,7 @@ class Node:
                 for raw in raws[:count]:
                     end = self._read(raw)
                     out.append(end)
-                    # Its RELEASED has come, or was wait_released()'s.
+                    # Its RELEASED has come here, or wait_released() had it.
                     if raw.op and end.op is None and (end.released or self._session.lib.op_released(handle, raw.op) == 1):
                         over.append(raw.op)
         finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SLICE_NS = 200_000_000
 # What the library takes for the time of an operation that was given none.
 _DEFAULT_NS = 30_000_000_000
-# How long after an operation's deadline its memory is waited for by default. The daemon may have stopped, or may not be sure of it.
+# How long past an operation's deadline its memory is waited for by default: the daemon may have stopped, or may not be sure of it.
 _PAST_NS = 30_000_000_000
 _ONE = _abi.Completion * 1
 
@@ -30,7 +30,7 @@ class Operation:
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, ns: int) -> None:
-        """ns: its own time; 0, the default."""
+        """ns: the operation's own timeout; 0: the default."""
         self._node = node
         self._session = node._session
         self._id = number
@@ -121,7 +121,7 @@ class Operation:
         return self._end
 
     def _hear(self, handle: int, ns: int) -> int:
-        """The library's answer within ns. With 0 it has said how the operation ended."""
+        """Waits for the end, at most ns, and returns the library's code: 0 when the operation has ended, and its end was read."""
         raws, outer = _ONE(), unread.raws
         try:
             unread.raws = raws
@@ -133,8 +133,8 @@ class Operation:
         return code
 
     def _settle(self, end: Completion) -> None:
-        """Whoever sees the end first keeps it for all."""
-        self._end = end._replace(op=None)  # no cycle: an operation that nobody holds goes at once
+        """Keeps the end for everybody; the thread that sees it first does so."""
+        self._end = end._replace(op=None)  # no reference cycle, so an operation that nobody holds goes at once
         if end.released:
             self._released = True
         self._wake()

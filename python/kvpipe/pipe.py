@@ -15,8 +15,8 @@ from .errors import Closed, Incompatible, Invalid, Timeout
 if TYPE_CHECKING:
     from .node import Node
 
-# The daemon's word for the end of what was sent (daemon/transfer/linger.go). Whatever else is closed (this end, its node, the session by
-# the daemon) has the same reason.
+# What the daemon says at the end of what was sent (daemon/transfer/linger.go). Other closes (of this end, of its node, of the session by
+# the daemon) have the same reason.
 _ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items?)$')
 
 
@@ -140,7 +140,7 @@ class Pipe(End):
 
     @contextlib.contextmanager
     def _next(self) -> Iterator[ctypes.c_void_p]:
-        """A call's own message, which other threads do not see; one that the call does not return is the next one's."""
+        """A call's own message, which other threads do not see. If the call cannot return it, the next call does."""
         message = ctypes.c_void_p()
         try:
             with contextlib.suppress(IndexError):

@@ -22,7 +22,7 @@ from .tensors import RawTensor
 
 FRAMEWORKS = ("auto", "torch", "numpy", "raw")
 _auto: Optional[str] = None
-# message -> whose it is; where its members lie is asked only by a forked child
+# message -> the library that it is of; only a forked child asks where its members lie
 _live: Dict[int, Library] = {}
 
 
@@ -130,7 +130,7 @@ def tensors(lib: Library, message: ctypes.c_void_p, framework: str) -> List[Any]
 
 
 def _pages() -> Iterator[Tuple[int, int]]:
-    """Of all members that live: from, to."""
+    """The pages of each member that is alive: (from, to)."""
     page, t = mmap.PAGESIZE, _abi.opts(_abi.Tensor)
     for handle, lib in _live.items():
         for i in range(lib.msg_count(handle)):
@@ -139,13 +139,13 @@ def _pages() -> Iterator[Tuple[int, int]]:
 
 
 def _after_fork() -> None:
-    """Zeros for what a child does not have. What the library had copied out it has.
+    """Puts zeros where a child lacks memory. It has what the library had copied out.
 
-    Members may have a page in common; those that only lie side by side may be of either kind.
+    Members that share a page are joined. Those that only lie side by side are not: a child may have one and lack the other.
     """
     gaps: List[Tuple[int, int]] = []
     collecting = gc.isenabled()
-    gc.disable()  # it would free messages that are looked at
+    gc.disable()  # a collection would free messages that are being looked at
     pages = sorted(_pages())
     if collecting:
         gc.enable()

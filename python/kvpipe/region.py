@@ -16,12 +16,12 @@ from .errors import Invalid, Quota, Unavailable
 if TYPE_CHECKING:
     from ._session import Session
 
-# Those that have memory which forked children do not get: also after close(), while buffers refer to it.
+# Regions whose memory forked children do not get; also closed ones, while buffers refer to them.
 _mapped: "weakref.WeakSet[Region]" = weakref.WeakSet()
 
 
 def _unmapped(nbytes: int) -> int:
-    """How much munmap() of so many bytes takes, of a mapping of small pages."""
+    """How many bytes munmap() of so many unmaps, in a mapping of small pages."""
     return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
@@ -43,7 +43,7 @@ class Region(Sleeper, mmap.mmap):
     address: int
     _size: int
     _own: bool  # the pages are the region's, not a caller's
-    _stays: bool  # in a child, where others have part of the addresses: it is never unmapped
+    _stays: bool  # in a child, where something else has part of the addresses: it is never unmapped
     _session: Optional["Session"]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Region":
@@ -92,16 +92,16 @@ class Region(Sleeper, mmap.mmap):
         self._unmap_rest()
 
     def _unmap_rest(self) -> None:
-        # Huge pages go only whole, so that munmap() of nbytes did nothing. Where it did, somebody else may be there by now.
+        # Huge pages go only whole, so the munmap() of nbytes did nothing. Small pages are gone: something else may be there by now.
         size, self._size = self._size, 0
         if size and size != _unmapped(self.nbytes):
             _memory.unmap(self.address, size)
 
     def _forked(self) -> None:
-        """In a child: the memory is not here. What refers to it finds zeros, and unmaps those in the end."""
+        """In a child: the memory is not here. Buffers over it find zeros, which are unmapped with the last of them."""
         self._session = None
         self._begin_valid()
-        if self not in _mapped:  # it was here already
+        if self not in _mapped:  # this was done already
             return
         _mapped.discard(self)
         if self.closed or not self._size:
@@ -129,7 +129,7 @@ def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -
         region = mmap.mmap.__new__(Region, fd, nbytes)
     except (OSError, ValueError) as error:
         why = f"{'alloc' if fill else 'register_fd'}: {nbytes} bytes of fd {fd} cannot be mapped: {error}"
-        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # of this process, and not the caller's doing
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # a shortage, not the caller's doing
             raise Quota(f"{why}: free memory, or files (ulimit -n)") from None
         raise Invalid(why) from None
     region.id, region.nbytes, region._size, region._session, region._own, region._stays = 0, nbytes, size, None, fill, False

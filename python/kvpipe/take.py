@@ -13,7 +13,7 @@ from .operation import Operation
 if TYPE_CHECKING:
     from .node import Node
 
-# Of a take that still runs (capi/wait_op.c). Whether one has failed is not asked after that: when it has ended just now, poll() is to say so.
+# Said of a take that still runs (capi/wait_op.c). It is then not asked whether it has failed: if it has ended just now, poll() is to say so.
 _NOT_YET = ": layer not in place yet after "
 
 
@@ -50,13 +50,13 @@ class Take(Operation):
             self.wait(timeout)
 
     def _await_layer(self, handle: int, layer: int, ns: int) -> int:
-        """The library's answer. That the take failed is raised here: by its code alone it looks like an error of the call, and one
-        that ran into its own deadline like a take that still runs."""
+        """Returns the library's code. The error of a take that failed is raised here: its code alone looks like an error of the call, or,
+        for a take that ran into its own deadline, like a take that still runs."""
         lib = self._session.lib
         code = int(lib.wait_layer(handle, self._id, layer, ns))
         if code == 0:
             return 0
-        error = lib.error(code)  # before the next call has its own
+        error = lib.error(code)  # read before the next call sets another
         if code == -Reason.TIMEOUT and _NOT_YET in str(error):
             return code
         end = self.completion

@@ -82,7 +82,7 @@ def _torch(what: str, t: Any) -> Described:
 
 
 def _numpy(what: str, a: Any) -> Described:
-    masked = sys.modules.get("numpy.ma")  # numpy would import it, and a child forked meanwhile would wait for that for ever
+    masked = sys.modules.get("numpy.ma")  # asking numpy would import it, and a child forked meanwhile would wait for that for ever
     if isinstance(a, getattr(masked, "MaskedArray", ())):
         raise Invalid(f"{what}: a masked array cannot be sent, its mask would be lost: send a.filled(value), or a.data and the mask")
     if not a.dtype.isnative:
@@ -94,7 +94,7 @@ def _address(view: memoryview) -> Tuple[int, Any]:
     """Where the bytes of a contiguous buffer lie, and what keeps them there."""
     if view.nbytes == 0:
         return 0, None
-    if view.readonly:  # ctypes gives no address of these; those of bytes themselves it does
+    if view.readonly:  # ctypes gives no address of these, except of a bytes object
         data = view.obj if isinstance(view.obj, bytes) and len(view.obj) == view.nbytes else bytes(view)
         return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, data
     held = (ctypes.c_ubyte * view.nbytes).from_buffer(view)
@@ -143,7 +143,7 @@ def _buffer(what: str, view: memoryview) -> Described:
 
 def describe(what: str, value: Any) -> Described:
     """The struct for any tensor: torch's, numpy's, RawTensor, or a buffer (bytes, array.array, memoryview)."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")  # another thread may be about to import them
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")  # perhaps in part: another thread may be importing them
     if isinstance(value, getattr(torch, "Tensor", ())):
         return _torch(what, value)
     if isinstance(value, (getattr(numpy, "ndarray", ()), getattr(numpy, "generic", ()))):
