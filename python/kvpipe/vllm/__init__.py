@@ -4,8 +4,8 @@ import logging
 
 
 def register() -> None:
-    """The entry point of ``vllm.general_plugins``: makes KVPipeConnector known by its name. vLLM calls it in all its processes, also
-    of those who do not use it: with a vLLM that does not fit they go on, and the log says so before vLLM does not find the name."""
+    """The entry point of ``vllm.general_plugins``: makes KVPipeConnector known by its name. vLLM calls it in all its processes, whether
+    or not they use it. So with a vLLM that does not fit they go on, and the log says why before vLLM fails to find the name."""
     try:
         from . import compat
 

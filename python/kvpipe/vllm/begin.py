@@ -22,7 +22,7 @@ class Begin:
         self._at_once, self._operations = at_once, operations
 
     def load(self, request: Any, known: Optional[Known], tables: Sequence[Sequence[int]], count: int, step: Step) -> None:
-        """Of ``count`` tokens, in the step that is next. known: None where its offer went while the engine held the load back, for
+        """Loads ``count`` tokens, in the step that is next. known: None if the offer went while the engine held the load back for
         steps under way."""
         tag, begun = self._operations.tag(), False
         try:
@@ -39,7 +39,7 @@ class Begin:
 
     def _load(self, request: Any, known: Known, tables: Sequence[Sequence[int]], count: int, tag: int, step: Step) -> None:
         name, source = request.request_id, known.source
-        layered = known.awaited and source.early  # which nothing is that loads at once
+        layered = known.awaited and source.early  # what is loaded at once is never early
         at_once, stop = known.awaited and not layered, self._blocks.end(known.start + count)
         world = self._ranks.world
         parts = {rank: rank for rank in range(world)} if known.awaited else dict(self._ranks.apart)

@@ -6,9 +6,10 @@ import select
 
 from .. import Node
 
-#: milliseconds that a step which computes nothing waits for the end of a load, or else of an offer. The engine would come back
-#: at once, and take the cores of who moves the bytes, where there are few. A load of some megabytes ends within: missed by one
-#: step, it is reported a whole round of the engine later. Nobody waits for the end of an offer, and the next prompt may come.
+#: milliseconds that a step which computes nothing waits for the end of a load, or else of an offer. Otherwise the engine would
+#: come back at once and, where cores are few, take them from whoever moves the bytes. A load of some megabytes ends within LOAD;
+#: if the step missed it, it would be reported a whole round of the engine later. OFFER is shorter, as nobody waits for the end of
+#: an offer, and the next prompt may come.
 LOAD, OFFER = 3, 1
 
 

@@ -1,5 +1,5 @@
-"""All that is used of vLLM, of its newest three minor versions. No other module imports it, so what a release moves is
-mended here; a symbol that is missing here is an error that names it."""
+"""All that is used of vLLM, of its newest three minor versions. No other module imports vLLM, so what a release moves is
+mended here. A symbol that is missing is an error that names it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_version() -> None:
 
 
 Base: Any = _get(_V1, "KVConnectorBase_V1")
-#: whether connectors hear of it when an engine sleeps; since 0.33
+#: whether connectors are told when an engine sleeps; since 0.33
 TELLS_OF_SLEEP = hasattr(Base, "unregister_kv_caches")
 #: whether a step can load layer by layer; since 0.32
 LOADS_BY_LAYER = hasattr(Base, "bind_kv_cache_manager")
@@ -56,7 +56,7 @@ _ChunkedLocal: Any = _get(_SPECS, "ChunkedLocalAttentionSpec")
 
 def content_of(feature: Any) -> str:
     """What tells a multimodal input from others, on every instance: vLLM's hash of it. Where prefix caching and the processor's
-    cache are both off, vLLM only counts inputs; then a hash of what goes into the model."""
+    cache are both off, vLLM only counts inputs; then it is a hash of what goes into the model."""
     name = str(feature.mm_hash or feature.identifier)
     if feature.data is None or not _COUNTED.match(name):
         return name
@@ -64,7 +64,7 @@ def content_of(feature: Any) -> str:
 
 
 def cache_hit_source() -> Any:
-    """How hits are labelled; None before vLLM tells sources apart."""
+    """The label of cache hits; None if this vLLM does not tell their sources apart."""
     try:
         return _get("vllm.v1.metrics.cache_hit_source", "CacheHitSource").P2P
     except ImportError:
@@ -72,7 +72,7 @@ def cache_hit_source() -> Any:
 
 
 def data_transport() -> Tuple[Any, Any]:
-    """vLLM's DataTransport, of its tier of KV that lies with peers, and what its poll() returns."""
+    """vLLM's DataTransport, for its tier of KV that lies with peers, and the type of what its poll() returns."""
     module = "vllm.v1.kv_offload.tiering.p2p.data.base"
     return _get(module, "DataTransport"), _get(module, "PollResult")
 
@@ -101,17 +101,17 @@ def layer_number(name: str) -> int:
 
 
 def of_draft_model(name: str, own: int) -> bool:
-    """Of what drafts beside the model that is served, whose layers are those below own, and is numbered from 0 again."""
+    """Whether the layer is a draft model's. own: the number of layers of the served model; a draft model's count from 0 again."""
     return name.startswith("draft_model.") or "mtp" in name.split(".") and layer_number(name) < own
 
 
 def draft_config(config: Any) -> Any:
-    """Of the model that drafts, where there is one; without a model to draft vLLM has the served one's there, or none."""
+    """The draft model's config. If no model drafts, vLLM has the served model's there, or None."""
     return getattr(getattr(config, "speculative_config", None), "draft_model_config", None)
 
 
 def attention_format(config: Any, spec: Any) -> str:
-    """The way in which attention on a CPU lays out the bytes of a block."""
+    """The name of the way in which attention on a CPU lays out the bytes of a block."""
     isa = _get("vllm.v1.attention.backends.cpu_attn", "_get_attn_isa")
     return "cpu-" + str(isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype))
 
@@ -163,27 +163,27 @@ def nodes_of(config: Any) -> int:
 
 
 def takes_back(config: Any) -> bool:
-    """Whether a step that computed behind a load that failed can be taken back: Model Runner V2 goes on from the tokens that it had
-    reached itself. A vLLM that does not say which it has may have that one."""
+    """Whether a step that computed on a failed load can be taken back. Not with Model Runner V2, which goes on from the tokens that it
+    has reached itself. A vLLM that does not say which runner it has may have that one."""
     return not getattr(config, "use_v2_model_runner", True)
 
 
 def specs_of(group: Any) -> Dict[str, Any]:
-    """Layer -> its spec: groups of layers that differ keep one for each."""
+    """Layer -> its spec: a group whose layers differ keeps one for each."""
     each = getattr(group.kv_cache_spec, "kv_cache_specs", None)
     return {name: each[name] if each else group.kv_cache_spec for name in group.layer_names}
 
 
 def skipped(spec: Any, tokens: int) -> int:
-    """Of so many computed tokens, how many those to come do not look at. vLLM gives up blocks that hold no others."""
+    """How many of so many computed tokens those to come do not look at. vLLM gives up blocks that hold only such tokens."""
     if isinstance(spec, _SlidingWindow):
         return int(max(tokens - spec.sliding_window + 1 - getattr(spec, "extra_retained_tokens", 0), 0))
     return int(tokens // spec.attention_chunk_size * spec.attention_chunk_size) if isinstance(spec, _ChunkedLocal) else 0
 
 
 def by_blocks(kv_cache_config: Any) -> bool:
-    """Whether vLLM can be told of a load that failed by its blocks: it computes from the first of them on, so all before it must be
-    there, which windows leave behind; and a block's number must say whose it is."""
+    """Whether a failed load can be reported to vLLM by its blocks. vLLM computes from the first of them on, so all before it must be
+    there, and windows leave blocks behind; and a block's number must say which group's it is."""
     groups = kv_cache_config.kv_cache_groups
     return len(groups) == 1 and not any(isinstance(spec, (_SlidingWindow, _ChunkedLocal)) for spec in specs_of(groups[0]).values())
 

@@ -1,5 +1,5 @@
-"""The class that vLLM makes: one in the scheduler's process, one in each worker. It delegates, and lets nothing out: a
-connector that raises from a hook takes the engine down, one that gives up a load has its prompt computed."""
+"""The class that vLLM makes: one in the scheduler's process, one in each worker. It delegates, and lets no exception out: a
+connector that raises from a hook takes the engine down, while one that gives up a load only has its prompt computed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def restore_kv_caches(self) -> None:
         self._worker.memory.wake()
 
-    # Most steps have nothing to say: they pass these by.
+    # Most steps have nothing to tell the workers: these hooks then return at once.
 
     def handle_preemptions(self, kv_connector_metadata: Step) -> None:
         if kv_connector_metadata is not QUIET:
@@ -151,7 +151,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
     def start_load_kv(self, forward_context: Any, **more: Any) -> None:
         attention = getattr(forward_context, "attn_metadata", None)
         attention = more.get("attn_metadata") if attention is None else attention  # with full CUDA graphs
-        # Model Runner V2 calls this behind the forward pass, too, which is over then: it says how many tokens that had, if there was one.
+        # Model Runner V2 calls this after the forward pass, too: num_tokens then says how many tokens that had, if there was one.
         self._worker.begin(self._connector_metadata, attention is not None or "num_tokens" in more)
         self._worker.load()
 

@@ -1,4 +1,4 @@
-"""What happens in a hook stays there."""
+"""Keeps what a hook raises from the engine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
-    """The log has what a hook raises, and the engine gets the answer that asks for nothing."""
+    """Logs what a hook raises, and gives the engine the answer that asks for nothing."""
 
     def wrap(hook: _F) -> _F:
-        quiet = float("-inf")  # until then
+        quiet = float("-inf")  # nothing is logged until then
 
         @functools.wraps(hook)
         def kept(*args: Any, **kw: Any) -> Any:
@@ -42,7 +42,7 @@ def kept_in(otherwise: Callable[[], Any]) -> Callable[[_F], _F]:
 
 @contextlib.contextmanager
 def going_on(where: str) -> Iterator[None]:
-    """The log has what is raised, and the hook goes on with what comes after."""
+    """Logs what is raised; the hook goes on with what comes after."""
     try:
         yield
     except Exception:
@@ -50,7 +50,7 @@ def going_on(where: str) -> Iterator[None]:
 
 
 def passed_on(hook: _F) -> _F:
-    """For what the engine must not go on without: it gets the Error, in one line."""
+    """For hooks without which the engine must not go on: it gets their Error, as a RuntimeError of one line."""
 
     @functools.wraps(hook)
     def telling(*args: Any, **kw: Any) -> Any:
@@ -63,7 +63,7 @@ def passed_on(hook: _F) -> _F:
 
 
 def ask(end: Callable[..., Any]) -> bool:
-    """Asks for an operation's end, or its seal, without waiting. False: it was refused, as of what is over already."""
+    """Asks for an operation's end, or its seal, without waiting. False: refused, as when the operation is over already."""
     try:
         end(timeout=0)
     except Error as error:
@@ -73,7 +73,7 @@ def ask(end: Callable[..., Any]) -> bool:
 
 
 def released(take: Take, request: str) -> None:
-    """Returns when nothing of a take, which was asked to end, touches memory any more: however long that takes."""
+    """Waits, however long it takes, until a take that was asked to end touches memory no more."""
     while True:
         try:
             take.wait_released(SAID)

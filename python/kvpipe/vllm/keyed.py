@@ -7,7 +7,7 @@ from typing import Dict, Optional
 
 
 class Keyed:
-    """Asked for each waiting request in each step: the answer takes as long however many there are."""
+    """Asked for each waiting request in each step, so an answer takes the same time however many requests there are."""
 
     def __init__(self) -> None:
         self._keys: Dict[str, str] = {}

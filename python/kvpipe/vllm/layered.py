@@ -21,7 +21,7 @@ class _Growing(NamedTuple):
 
 
 class LayeredOffers:
-    """By request. Called by the engine's thread alone."""
+    """These offers, by request. Called by the engine's thread alone."""
 
     def __init__(self, node: Node, operations: Operations, blocks: requests.Blocks, settings: Settings) -> None:
         self._node, self._operations, self._blocks, self._settings = node, operations, blocks, settings
@@ -35,7 +35,8 @@ class LayeredOffers:
         return min(growing.tag for growing in self._offers.values()) if self._offers else 0
 
     def begin(self, request: Any, source: Source) -> None:
-        """Once: of a request that was preempted whoever took it has heard the end. It is offered whole once it is computed."""
+        """Begins a request's offer, once. After a preemption its taker has heard the end of it; the request is then offered whole once it
+        is computed."""
         if request.num_preemptions or request.request_id in self._offers:
             return
         tag = self._operations.tag()
@@ -47,7 +48,7 @@ class LayeredOffers:
             self._offers[request.request_id] = _Growing(tag, offer, request)
 
     def fence(self, output: Any) -> None:
-        """Returns when those are released that were preempted: the step writes their blocks."""
+        """Waits until the offers of preempted requests are released, as the step writes their blocks."""
         if self._offers:
             gone = map(self._offers.pop, self._offers.keys() & set(output.preempted_req_ids or ()))
             self._operations.wait_over({growing.tag for growing in gone})
@@ -71,13 +72,13 @@ class LayeredOffers:
             logger.warning("kvpipe: request %s is not offered further: %s", growing.request.request_id, error)
 
     def reset(self) -> None:
-        """They are being withdrawn: their requests go on without."""
+        """The offers are being withdrawn: their requests go on without."""
         self._offers = {name: growing._replace(withdrawn=True) for name, growing in self._offers.items()}
 
     def end(self, request: Any, good: bool) -> Tuple[int, bool]:
-        """(its tag, 0 where none of its blocks is read; whether it can be taken): seals it, or withdraws it."""
+        """Seals the offer, or withdraws it. Returns (its tag, 0 if none of its blocks is read; whether it can be taken)."""
         growing = self._offers.pop(request.request_id)
-        if request.num_preemptions:  # since the last step: its blocks are free already, and no fence knows it any more
+        if request.num_preemptions:  # since the last step: its blocks are free already, and no fence() will see it any more
             self._operations.wait_over({growing.tag})
             return 0, False
         complete = good and growing.offer.tokens >= request.num_prompt_tokens and not growing.withdrawn

@@ -12,12 +12,12 @@ from ..layout import View
 #: keys by content and token, values by token and content (vLLM's csrc/cpu/cpu_attn_vec.hpp): see columns()
 COLUMNS = "columns"
 
-#: of a layout, as daemons accept it
+#: the most views of a layout that daemons accept
 MAX_VIEWS = 4096
 
 
 class Heads(NamedTuple):
-    """Whose share of the kv heads."""
+    """Which rank's share of the kv heads."""
 
     rank: int
     ranks: int
@@ -31,12 +31,12 @@ class Layer(NamedTuple):
     group: int
     block_size: int
     kv_heads: int  # of this rank
-    total: int  # of all ranks together, copies apart
+    total: int  # of all ranks together, without copies
     draft: bool = False  # of a draft model, whose numbers go on behind the model's
 
 
 class Part(NamedTuple):
-    """Elements of a layer that one view tells of."""
+    """The elements of a layer that one view describes."""
 
     name: str
     tensor: Any  # [block, token, head, content]
@@ -68,7 +68,7 @@ def describe(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, place: Tu
 
 
 def _parts(layer: Layer, tensor: Any, num_blocks: int, heads: Heads, part: str) -> List[Part]:
-    """Where elements lie as the tensor says; K and V apart where they lie apart."""
+    """The parts of a tensor that says where its elements lie; K and V are apart where they lie apart."""
     if tensor.dim() == 4:  # [block, head, token, content], K and V in the content
         found = [(part, tensor.transpose(1, 2))]
     elif tensor.dim() == 3:  # [block, token, content]: MLA, of which all ranks have all
@@ -94,7 +94,7 @@ def columns(tensor: Any) -> Tuple[Any, Any]:
 
 
 def _columns(layer: Layer, tensor: Any, heads: Heads, part: str) -> List[Part]:
-    """A view has one stride for heads: each head's keys are a part, whose heads are the rows of its content."""
+    """A view has one stride for heads. So each head's keys are a part of their own, whose heads are the rows of its content."""
     if tensor.dim() != 4 or tensor.stride()[2:] != (tensor.shape[3], 1):
         raise Incompatible(f"layer {layer.name}: a block of a head does not lie together (shape {tuple(tensor.shape)}, "
                            f"strides {tensor.stride()}): this layout of the cache is not supported")
@@ -115,21 +115,21 @@ def share(slots: int, layer: Layer, heads: Heads) -> Tuple[int, int]:
 
 
 def kv_heads(model: Any, number: int, spec: Any) -> int:
-    """Of this layer of the model, on all ranks together."""
+    """The kv heads of this layer of the model, on all ranks together."""
     if model.use_mla:
         return 1
     total = model.get_total_num_kv_heads()
     each = getattr(getattr(model, "model_arch_config", None), "per_layer_overrides", None) or ()
     if number < len(each):
         return int(each[number].get("total_num_kv_heads", total))
-    # MiMo-V2 says it apart for its layers with a window.
+    # MiMo-V2 has another number for its layers with a window.
     window = getattr(spec, "sliding_window", None)
     return int(window and getattr(getattr(model, "hf_text_config", None), "swa_num_key_value_heads", None) or total)
 
 
 def parts(layers: List[Layer]) -> Dict[str, str]:
-    """Layer's name -> part: a layer number with several tensors tells them apart by their names. A draft model's have parts of their own,
-    which an engine without one does not take for the model's."""
+    """Layer's name -> part. Several tensors of one layer number are told apart by the order of their names. A draft model's layers have
+    parts of their own, so that an engine without a draft model does not take them for the model's."""
     by_number: Dict[Tuple[int, str], List[str]] = {}
     for layer in layers:
         by_number.setdefault((layer.number, "draft" if layer.draft else "kv"), []).append(layer.name)
@@ -138,7 +138,7 @@ def parts(layers: List[Layer]) -> Dict[str, str]:
 
 def views(layers: List[Layer], caches: Dict[str, Any], num_blocks: int, heads: Heads,
           place: Callable[[Any], Tuple[Any, int]], packed: bool = False) -> List[View]:
-    """The views of a rank. Layers that another's cache serves too have none of their own."""
+    """The views of a rank. Layers that share another layer's cache have none of their own."""
     names = parts(layers)
     out: List[View] = []
     for layer in layers:
@@ -148,7 +148,8 @@ def views(layers: List[Layer], caches: Dict[str, Any], num_blocks: int, heads: H
 
 
 def model_name(model: str, override: str = "") -> str:
-    """A name on which engines agree that have the model in different places: its last part, of a hub's cache the hub's."""
+    """A name on which engines agree that keep the model in different places: the last part of its path, or the hub's name for it when
+    it lies in a hub's cache."""
     if override:
         return override
     path = [p for p in model.split(os.sep) if p]
@@ -159,9 +160,9 @@ def model_name(model: str, override: str = "") -> str:
 
 
 def fingerprint(config: Any, specs: Sequence[Any], sizes: Sequence[int], form: str, override: str = "") -> Dict[str, Any]:
-    """What both sides must have in common. specs: of the model's own layers, since one side may have drafts that the other has not; where
-    they differ, all count. sizes: of the blocks of all layers, group by group. form: how attention fills a block, where tokens do not
-    follow each other."""
+    """What both sides must have in common. specs: of the model's own layers alone, as one side may have a draft model that the other
+    lacks; where they differ, all count. sizes: block sizes of all layers, group by group. form: how attention fills a block, if not
+    token after token."""
     model = config.model_config
     out: Dict[str, Any] = {
         "model": model_name(model.model, override),

@@ -1,4 +1,4 @@
-"""What a worker takes by itself: where its node has no scheduler to do it, and layer by layer, where the step waits."""
+"""What a worker takes by itself: on a node without the scheduler's session, and loads that a step waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALL = 0xFFFFFFFF
 
 
 def failed_blocks(c: Completion) -> Set[int]:
-    """The blocks that failed, of a take that says which."""
+    """The blocks that failed; none, if the take does not say which."""
     if any(run.stop >= _ALL for run in c.failed):
         return set()
     return {block for run in c.failed for block in range(run.first, run.stop)}
@@ -32,18 +32,18 @@ class _Begun(NamedTuple):
 
 
 class Loads:
-    """One rank's. Called by the engine's thread alone. ``bad``: blocks that failed, once nothing lands in them any more."""
+    """One rank's takes. Called by the engine's thread alone. ``bad``: blocks that failed, once nothing lands in them any more."""
 
     def __init__(self, node: Node, rank: int, met: Callable[[str, float], None]) -> None:
         self._node, self._rank, self._met = node, rank, met
         self.counts = Counts()
         self._takes: Dict[int, _Begun] = {}  # tag -> those that no step waits for, until they are over
         self._awaited: Dict[int, _Begun] = {}
-        self._lost: Set[int] = set()  # of those, which failed
+        self._lost: Set[int] = set()  # tags of awaited ones that failed
         self.bad: Set[int] = set()
 
     def begin(self, loads: List[Load]) -> List[int]:
-        """Submits this rank's part of each. Returns the tags of those that could not be."""
+        """Submits this rank's part of each load. Returns the tags of those that could not be submitted."""
         refused = []
         for load in loads:
             if self._rank not in load.parts:
@@ -77,7 +77,7 @@ class Loads:
             self._count(begun)
 
     def _counted(self, load: Load) -> bool:
-        """Whether this rank counts it for all: every part is taken by a rank, and this one has the first."""
+        """Whether this rank counts the load for all: every part is taken by a rank, and this one has the first."""
         return load.total == len(load.parts) and load.parts[self._rank] == 0
 
     def _count(self, begun: _Begun, complete: bool = True) -> None:
@@ -90,11 +90,11 @@ class Loads:
         size = end.bytes * load.total
         if not load.awaited:
             self.counts.ended(True, end._replace(bytes=size), seconds)
-        if complete and end.status == Status.DONE and not load.at_once:  # of whose node the scheduler has said it
+        if complete and end.status == Status.DONE and not load.at_once:  # else the scheduler has met its node already
             self._met(load.node, size / max(seconds, 1e-6))
 
     def wait(self) -> None:
-        """Returns once what the step begins with is in place, or has failed."""
+        """Returns once the loads that the step begins with are in place, or have failed."""
         for tag, begun in list(self._awaited.items()):
             if begun.load.at_once:
                 try:
@@ -115,7 +115,7 @@ class Loads:
                     self._lost.add(tag)
 
     def finish(self) -> None:
-        """The step is over: what it still waits for ends too, and nothing lands any more."""
+        """The step is over: ends what it still waits for, so that nothing lands any more."""
         for tag, begun in self._awaited.items():
             complete = self._complete(begun, begun.load.at_once or tag in self._lost)
             if not complete:
@@ -149,7 +149,7 @@ def _end(take: Take) -> Optional[Completion]:
 
 
 def _why(end: Optional[Completion]) -> str:
-    """Of one that nothing computes on: also where it succeeded, when it had been given up."""
+    """Why nothing computes on a load: "timeout" if it succeeded, but only after it was given up."""
     if end is None:
         return "closed"
     return "timeout" if end.status == Status.DONE else reason(end)

@@ -1,4 +1,4 @@
-"""A worker's KV memory: from where the engine gets it, and how it lies there."""
+"""A worker's KV memory: where the engine gets it from, and how KV lies there."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .params import Settings
 
 
 class Memory:
-    """One rank's."""
+    """One rank's KV memory."""
 
     def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads) -> None:
         self._node, self._config, self._cache, self._settings, self._heads = node, config, cache, settings, heads
         self._regions: List[Union[Region, AdoptedRegion]] = []
-        #: layer's name -> the model's number, how many of this rank's come before
+        #: layer's name -> (its number in the model, how many of this rank's layers come before it)
         self.layers: Dict[str, Tuple[int, int]] = {}
 
     @contextlib.contextmanager
     def allocating(self) -> Iterator[None]:
-        """Lets the engine's one allocation of KV memory come from the daemon's: no copy, and none to adopt."""
+        """Makes the engine's one allocation of KV memory come from Node.alloc(), so that nothing is copied or adopted."""
         import torch
 
         sizes = {int(t.size) for t in self._cache.kv_cache_tensors}
@@ -60,7 +60,7 @@ class Memory:
                     sum(region.nbytes for region in self._regions) >> 20, self._node.name)
 
     def _layer(self, name: str, group: int, spec: Any, own: int) -> layout.Layer:
-        """Those of models that draft come behind the model's own: their KV is written later."""
+        """Describes a layer. A draft model's are numbered behind the model's own, as their KV is written later."""
         number, drafts = layer_number(name), of_draft_model(name, own)
         at = number + own if drafts else number
         model = self._config.model_config if at < own else draft_config(self._config) or self._config.model_config
@@ -73,8 +73,8 @@ class Memory:
             region.invalidate()
 
     def wake(self) -> None:
-        """It is there again, with nothing in it. Raises the last Error, after all were tried: while the daemon is away the first says so,
-        and each of them is to come back with it."""
+        """The memory is there again, with nothing in it. Tries all regions, then raises the last Error: while the daemon is away each
+        region raises one, and each is to come back with it."""
         trouble = None
         for region in self._regions:
             try:

@@ -27,7 +27,7 @@ def end_of(step: int) -> int:
 
 
 class Load(NamedTuple):
-    """A take, of which the scheduler's session submits a part, and workers by themselves one for each rank that is elsewhere."""
+    """A take in parts: one is the scheduler's session's, and each rank that takes by itself has one."""
 
     tag: int
     request: str
@@ -40,7 +40,7 @@ class Load(NamedTuple):
     start: int
     stop: int
     after: int
-    parts: Dict[int, int]  # rank -> its part; ranks that are not here have nothing to do
+    parts: Dict[int, int]  # rank -> its part; ranks that are not named have nothing to do
     total: int
     timeout: float
     #: the step waits for it, layer by layer or before it computes; else it is reported once it is over
@@ -53,7 +53,7 @@ class Load(NamedTuple):
 
     @property
     def filled(self) -> Set[int]:
-        """Its blocks, where there is one group: in others their numbers say too little."""
+        """Its blocks, if there is one group; with several, a number does not say whose block it is."""
         return {i for i in self.blocks[0] if i != NO_BLOCK} if len(self.blocks) == 1 else set()
 
     def take(self, node: Node, part: int) -> Take:
@@ -92,7 +92,7 @@ class Step:
         return list(vars(self).values())
 
     def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
-        """Pickled without the empty ones at the end."""
+        """Pickled without the empty values at the end."""
         values = self._values()
         while len(values) > 1 and not values[-1]:
             values.pop()
@@ -100,7 +100,7 @@ class Step:
 
 
 class _Quiet(Step):
-    """One that begins and ends nothing. Most are, and each is pickled and read: it is one object on each side, and has no number."""
+    """A step that begins and ends nothing, as most do. Each is pickled and read, so it is one object on each side, without a number."""
 
     def __reduce__(self) -> str:  # type: ignore[override]
         return "QUIET"
@@ -110,7 +110,7 @@ QUIET = _Quiet(0)
 
 
 class Lost:
-    """What a worker tells the scheduler from then on that its session is over: its rank has no part in anything any more."""
+    """What a worker tells the scheduler once its session is over: its rank has no part in anything any more."""
 
     def aggregate(self, _: "Lost") -> "Lost":
         return self
@@ -118,8 +118,8 @@ class Lost:
 
 @dataclasses.dataclass
 class Place:
-    """Where a worker is: it tells the scheduler once, before the first step. alone: in MultiConnector are others, which store what a
-    step has computed before it is known that it computed on what did not come."""
+    """Where a worker is, which it tells the scheduler once, before the first step. alone: kvpipe is its only connector. Others, in
+    MultiConnector, store what a step has computed before it is known that it computed on what did not come."""
 
     node: str
     alone: bool = True

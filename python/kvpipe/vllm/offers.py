@@ -34,7 +34,7 @@ class Offers:
         self._targets: Dict[str, Source] = {}  # request -> under which key, where the proxy has said so
         self.layered = LayeredOffers(node, operations, blocks, settings)
         self._asked_back: Dict[int, float] = {}  # tag of what is on its way back -> when it was asked for
-        #: why nothing is offered; "" where it is
+        #: why nothing is offered; "": it is
         self.refused = ""
 
     def add(self, request: Any, target: Optional[Source]) -> None:
@@ -103,7 +103,7 @@ class Offers:
         source = source._replace(tokens=tokens)
         slots = self._blocks.end(tokens)
         lists = self._blocks.lists(tables, 0, slots)
-        answer = True, self._params(request, lists, source, prefill)  # before there is anything that it could leave behind
+        answer = True, self._params(request, lists, source, prefill)  # first, as it may raise, and there is no offer to leave behind yet
         offer = self._operations.submit(
             self._node.offer, source.key, lists, tokens=slots, token=source.token, lease=lease, after=end_of(step), tag=tag,
             trace=source.trace, content=requests.digest(request, tokens))
@@ -120,7 +120,7 @@ class Offers:
             keep=wire.keep(request.kv_transfer_params) if prefill else 0)
 
     def reset(self) -> None:
-        """No KV of before may be taken any more: the model has changed."""
+        """The model has changed: no KV from before may be taken any more."""
         for tag, running in self._operations.running.items():
             if running.source is None:
                 self._operations.stop(tag)
@@ -132,8 +132,8 @@ class Offers:
         return any(running.blocks for running in self._operations.running.values())
 
     def give_back(self) -> bool:
-        """Ends the offers to next turns, which only save work. Whether any blocks are on their way back: the engine waits for them,
-        which it must not where the daemon stands still."""
+        """Ends the offers to next turns, which only save work. Returns whether blocks are on their way back: the engine waits for
+        them. False after _BACK, as the engine must not wait for a daemon that stands still."""
         kept = [tag for tag, running in self._operations.running.items() if running.blocks]
         for tag in kept:
             self._operations.stop(tag)

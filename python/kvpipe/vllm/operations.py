@@ -31,14 +31,14 @@ class Operations:
         self._counts, self._met, self._lease = counts, met, lease
         self._watches: Dict[int, Tuple[str, float, Callable[[Completion], None]]] = {}  # tag -> node, when it began, who hears
         self.wanted = Keyed()  # request -> the key of what it may load, loads or has loaded, until it needs nothing of it
-        self._stopping: Set[int] = set()  # of those that run, which were asked to end
+        self._stopping: Set[int] = set()  # running ones that were asked to end
         self.silence = Silence(node.name)
         self.whole = Whole(counts, met)
         self.last = 0  # of the tags given out
         self._ended: List[Tuple[int, bool]] = []
         self._away: Optional[float] = None  # since when
-        self._over = False  # the session; ...
-        self._given_up = False  # ... or another of this engine's
+        self._over = False  # the session is over
+        self._given_up = False  # this session is over, or another of this engine's
 
     def tag(self) -> int:
         self.last += 1
@@ -69,14 +69,14 @@ class Operations:
         self.running[tag] = Running(request, operation, time.monotonic(), source, blocks)
 
     def watch(self, source: Source, seconds: float, heard: Callable[[Completion], None]) -> bool:
-        """Its producer hears that somebody will come. Returns whether heard() will be called, with the answer."""
+        """Tells the producer that somebody will come. Returns whether heard() will be called, with the answer."""
         tag = self._tell(self.node.watch, source, seconds)
         if tag:
             self._watches[tag] = source.node, time.monotonic(), heard
         return bool(tag)
 
     def drop(self, source: Union[Source, Load], request: str) -> None:
-        """The request needs nothing of it: its producer's blocks may go, unless another wants them, or computes on what it has of them."""
+        """The request needs nothing of source: the producer's blocks may go, unless another request wants them or computes on them."""
         self.wanted.pop(request)
         if not self.wanted.any(source.key):
             self._tell(self.node.drop, source, self._lease)
@@ -93,13 +93,13 @@ class Operations:
         self._ended.append((tag, False))
 
     def stop(self, tag: int) -> None:
-        """Ends one without waiting: its completion still comes. It is asked once."""
+        """Asks one to end, once, without waiting: its completion still comes."""
         operation = self.running[tag].operation
         if tag not in self._stopping and ask(operation.cancel if isinstance(operation, Take) else operation.withdraw):
             self._stopping.add(tag)
 
     def wait_over(self, tags: Set[int]) -> None:
-        """Ends these, and returns when nothing of them touches memory any more: however long that takes."""
+        """Ends these, and waits, however long it takes, until nothing of them touches memory any more."""
         said = time.monotonic() + SAID
         while left := tags & self.running.keys():
             for tag in left:
@@ -131,7 +131,7 @@ class Operations:
                     self._hear(c)
                 except Error:
                     raise
-                except Exception:  # those behind it are heard all the same: nobody says them again
+                except Exception:  # those behind it are heard all the same: they do not come again
                     logger.exception("kvpipe: the end of operation %d", c.tag)
             if self.running:
                 self._look_out()
@@ -170,7 +170,7 @@ class Operations:
         if c.status != Status.DONE:
             logger.log(running.loudness(c), "kvpipe: request %s: %s", running.request, c.message)
         if running.source is not None:
-            self.silence.answered(running.source.node, 0, c)  # one whose time is over may have been too slow
+            self.silence.answered(running.source.node, 0, c)  # 0: one that timed out may just have been too slow
             if c.status == Status.DONE and not apart:
                 self._met(running.source.node, c.bytes / max(seconds, 1e-6))
             elif c.status != Status.DONE:

@@ -11,8 +11,8 @@ from .requests import Blocks
 
 
 def found(config: Any, specs: Sequence[Any]) -> str:
-    """Of an engine's layers: "" where a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in whole
-    blocks, which all do if some must. Needs no KV memory: schedulers and workers get the same answer."""
+    """How an engine's layers are packed: "" if a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in
+    whole blocks. If some layers must, all do. Needs no KV memory: schedulers and workers get the same answer."""
     if config.device_config.device_type != "cpu":
         return ""
     each = {(spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None)): spec for spec in specs}
@@ -22,8 +22,8 @@ def found(config: Any, specs: Sequence[Any]) -> str:
 
 
 def _in_reach(config: Any, layers: int) -> bool:
-    """Whether a layout has room for a view of each head's keys, and of each layer's values. The model alone decides, on how many
-    ranks it may be: engines that are cut differently, and all ranks of one, have to agree."""
+    """Whether a layout has room for a view of each head's keys, and of each layer's values. The model alone decides, however many
+    ranks it is on: engines that are cut differently, and all ranks of one, have to agree."""
     model = config.model_config
     return max(layers, int(model.get_total_num_hidden_layers())) * (int(model.get_total_num_kv_heads()) + 1) <= layout.MAX_VIEWS
 

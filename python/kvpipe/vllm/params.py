@@ -16,7 +16,7 @@ VERSION = 1
 _MAX_KEY, _MAX_PEER, _MAX_TRACE = 256, 255, 64
 #: seconds that finished KV may be kept for a next turn
 _MAX_KEEP = 3600.0
-#: seconds of other times; more would be refused at each hand-over, and so would what is no whole nanosecond
+#: seconds: limits of other times; more would be refused at each hand-over, and so would less than a nanosecond
 _LEAST, _MOST = 0.001, 30 * 86_400
 
 
@@ -105,7 +105,7 @@ class Source(NamedTuple):
 def outgoing(*, blocks: Sequence[Sequence[int]], engine: str, request: str, address: str, tp: int, source: Source,
              prefill: bool = True, keep: float = 0) -> Dict[str, Any]:
     """The parameters that an answer carries. prefill: made by a prefill engine for its decode engine; else the other way.
-    keep: what the request asks of the decode engine, which gets no more than this."""
+    keep: what the request asks of the decode engine, which gets no other parameters than these."""
     host, port = _address(address) or (source.node, 0)
     return {
         "do_remote_prefill": prefill,

@@ -37,7 +37,7 @@ def places(session_socket: str) -> List[str]:
 
 
 def _anybodys(path: str) -> bool:
-    """Whether it lies below the folder in /tmp, where anybody may make that, and which is not ours alone: who answers there may be anybody."""
+    """Whether it lies below the folder in /tmp, and that is not ours alone. Anybody may make such a folder, and answer there."""
     if not path.startswith(_in_tmp() + "/"):
         return False
     try:
@@ -48,7 +48,7 @@ def _anybodys(path: str) -> bool:
 
 
 def _somebody_elses(path: str, sock: socket.socket) -> bool:
-    """Whether who listens below that folder is another user, whatever it looked like a moment ago."""
+    """Whether another user listens below that folder, whatever the folder looked like a moment ago."""
     if not path.startswith(_in_tmp() + "/"):
         return False
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
@@ -59,7 +59,7 @@ _NOBODY = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
 
 
 def _engines_pass(path: str) -> bool:
-    """Whether the library has no daemon for this user at that admin socket's place either."""
+    """Whether the library, too, finds no daemon for this user in that admin socket's place."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(_SECONDS)
         try:
@@ -70,8 +70,8 @@ def _engines_pass(path: str) -> bool:
 
 
 def connect(paths: List[str]) -> socket.socket:
-    """To the first at which somebody listens, by the library's rule: a place is passed over when nothing is there, or what a daemon that is
-    gone left behind; when it could be a stranger's; and when it is not for us, which is said if nobody is elsewhere."""
+    """Connects to the first place at which somebody listens, by the library's rule. A place is passed over when nothing is there, or only
+    what a dead daemon left behind; when it could be a stranger's; and when it is not for us, which is said if nobody listens elsewhere."""
     nobody: OSError = OSError("no place to look at")
     barred: Optional[OSError] = None
     for path in paths:

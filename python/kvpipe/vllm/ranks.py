@@ -1,4 +1,4 @@
-"""Where the ranks of an engine are, by their workers' word: those on other nodes than the scheduler take for themselves."""
+"""Where the ranks of an engine are, as their workers say. Ranks on other nodes than the scheduler's take for themselves."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, Collection, Dict, List, Set, Tuple
 from .compat import logger, nodes_of
 from .meta import Load, Place
 
-#: why an engine hands nothing over of whose ranks on several nodes nobody knows which are where
+#: why an engine hands nothing over when its ranks are on several nodes and it is not known which are where
 UNKNOWN = "its ranks are on several nodes, and MultiConnector passes on what another connector says of them: name kvpipe before that"
 
 
 class Ranks:
     """``world``: how many there are. ``apart``: rank on another node -> its part of a take. ``alone``: whether kvpipe is the only
     connector, by the word of all. ``unknown``: none has said where it is, and they may be on several nodes. ``refused``: why nothing is
-    offered; "" where it is. ``takes``: request -> what those elsewhere take for it."""
+    offered; "": it is. ``takes``: request -> what those elsewhere take for it."""
 
     def __init__(self, config: Any, here: str) -> None:
         self._here, self._tp = here, int(config.parallel_config.tensor_parallel_size)
@@ -26,7 +26,7 @@ class Ranks:
         self.refused = ""
 
     def placed(self, places: Dict[Tuple[int, int], Any]) -> None:
-        """By (pp, tp). What connectors beside this one have their workers tell comes here too."""
+        """places: by (pp, tp); also what the workers of other connectors tell."""
         ours = {rank: place for rank, place in places.items() if isinstance(place, Place)}
         apart = sorted(tp + pp * self._tp for (pp, tp), place in ours.items() if place.node != self._here)
         first = 0 if len(apart) == self.world else 1  # part 0 is of the ranks that are here, if there are any
@@ -39,5 +39,5 @@ class Ranks:
                            "nothing", len(apart), self.world, self._here)
 
     def hit(self, bad: Set[int], failed: Collection[str]) -> List[str]:
-        """Requests of which a part failed, when these blocks are not what they should be, and these requests are named."""
+        """Requests of which a part failed. bad: blocks that are not what they should be; failed: requests that are named as failed."""
         return [name for name, load in self.takes.items() if name in failed or not bad.isdisjoint(load.filled)]

@@ -13,7 +13,7 @@ from .compat import content_of, skipped
 class Blocks:
     """Cuts block tables into lists, one for each group that is handed over.
 
-    unit: tokens are handed over in multiples of it: 1, or a block where attention packs the tokens of a block beyond description.
+    unit: tokens are handed over in multiples of it: 1, or a block if attention packs its tokens so that none can be named.
     specs: of the layers. drafts: tokens of speculative decoding for which vLLM keeps room beside a request that begins."""
 
     def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int, specs: Sequence[Any] = (), drafts: int = 0) -> None:
@@ -28,12 +28,12 @@ class Blocks:
         return tokens // max(self._sizes) * max(self._sizes)
 
     def short(self, tokens: int) -> bool:
-        """Whether the last of so many tokens looks at a block that nobody has once all are computed: the window of the next one has
-        left it. An engine that loads them all computes the last one again."""
+        """Whether the last of so many tokens looks at a block that is gone once all are computed, as the next token's window has
+        left it. An engine that loads them all computes the last one again, and would need that block."""
         return any(skipped(s, tokens) // s.block_size > skipped(s, tokens - 1) // s.block_size for s in self._specs)
 
     def needed(self, tokens: int) -> int:
-        """At most, for a request of so many tokens to begin."""
+        """How many blocks a request of so many tokens needs to begin, at most."""
         return sum(-(-tokens // size) - (-self._drafts // size) for size in self._sizes)
 
     def lack(self, free: int, tables: Sequence[Sequence[int]], tokens: int) -> bool:
@@ -57,7 +57,7 @@ def held(tables: Sequence[Sequence[int]]) -> int:
 
 
 def delivered(ids: Sequence[Sequence[int]]) -> List[List[int]]:
-    """The lists as NIXL's parameters have them: without what is not there."""
+    """The lists as NIXL's parameters have them: without positions that have no block."""
     return [[i for i in group if i != NO_BLOCK] for group in ids]
 
 

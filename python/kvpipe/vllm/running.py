@@ -17,8 +17,8 @@ class Running(NamedTuple):
     blocks: int  # of offers to the next turn: how many they keep
 
     def loudness(self, c: Completion) -> int:
-        """A load that failed costs a prefill, one that expired unseen was for nothing. Withdrawn, cancelled, dropped, or kept for a
-        turn that did not come: everyday life."""
+        """The log level of its end. A failed load costs a prefill, and a failed offer was for nothing. That one is withdrawn, cancelled or
+        dropped, or was kept for a turn that did not come, is usual."""
         if c.status == Status.FAILED and not self.blocks:
             return logging.WARNING if isinstance(self.operation, Take) else logging.INFO
         return logging.DEBUG

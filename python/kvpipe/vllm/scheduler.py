@@ -1,9 +1,9 @@
 """The scheduler's side: which requests load, which are offered. It touches no memory. One session submits for all ranks of
-the engine on this node; each worker hears of the ends by itself, what is heard here is a second word. Workers on other nodes,
-and those that load layer by layer, submit for themselves.
+the engine on this node; each worker also hears of the ends by itself. Workers on other nodes, and loads that a step waits
+for, are submitted by the workers themselves.
 
-Each step has a number; blocks are written and read only between the right ones: a take not before the step that its blocks
-were allocated in begins, an offer not before the last step that computed its request is saved."""
+Each step has a number, and blocks are written and read only between the right steps: a take writes no sooner than the step
+begins in which its blocks were allocated; an offer is read no sooner than the last step that computed its request is saved."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Scheduler:
         self._node, self._settings = node, settings
         self._blocks = packing.blocks(config, cache)
         self._ranks = Ranks(config, node.name)
-        self._finds = bool(config.cache_config.enable_prefix_caching)  # what one request has computed or loaded, another one does
-        # What loads layer by layer must be able to take back a step, of which a mere producer is not asked at its start.
+        self._finds = bool(config.cache_config.enable_prefix_caching)  # whether a request finds what others computed or loaded
+        # An engine that loads layer by layer must be able to take a step back; a mere producer is not checked for that at its start.
         self._layerwise = settings.layerwise and config.kv_transfer_config.kv_role != "kv_producer"
         self._promised = Keyed()  # request -> the key of the load that vLLM was told of, which it may hold back for steps under way
         self._loading = Keyed()  # request -> the key of its load, for which no step waits, until all ranks are done with it
@@ -84,8 +84,8 @@ class Scheduler:
     def matched(self, request: Any, computed: int) -> Tuple[Optional[int], bool]:
         """(how many tokens can be loaded beyond ``computed``, whether while others run). None: ask again.
 
-        It may be asked any number of times. What producers have said meanwhile is heard, for which an engine that has nothing else
-        to do waits atonce.ANSWER; and if the request finds no room, the next step makes some."""
+        It may be called any number of times. It hears what producers have said meanwhile; an engine that has nothing else to do
+        waits atonce.ANSWER for that. If the request finds no room, the next step makes some."""
         if computed > 0 and self._at_once.begins:  # it may have found blocks that are to be filled in the step that it would begin in
             self._asking = None
             return None, False
@@ -95,12 +95,12 @@ class Scheduler:
         if known is None or not self._operations.usable:
             return 0, False
         source, prompt = known.source, int(request.num_prompt_tokens)
-        # While others wait for layers of this engine no step of it waits for theirs: two could wait for each other.
+        # While other engines wait for layers of this one, no step here waits for theirs: two engines could wait for each other.
         layers = self._layerwise and source.early and not self.offers.layered.first()
         stop = min(prompt, source.tokens or prompt)
         if stop - computed < max(self._settings.kv_recompute_threshold, 1) or stop == request.num_tokens and self._blocks.short(stop):
             return 0, False
-        if self._promised.any(source.key) or self._loading.any(source.key) or self._at_once.loads(source.key):  # it is given once
+        if self._promised.any(source.key) or self._loading.any(source.key) or self._at_once.loads(source.key):  # its KV is given once
             self._asking = None
             return (None, False) if self._finds else (0, False)
         silent = known.asking and self._operations.silence.of(source.node) and not self._waiting.answered(name, 0)
@@ -137,7 +137,7 @@ class Scheduler:
         """What the workers are told with the step that is about to run."""
         self._step += 1
         step = self._next
-        with going_on(f"step {step.number}"):  # by itself: nothing that fails lets the step write what is still read
+        with going_on(f"step {step.number}"):  # by itself: whatever fails, no step may write what is still read
             self.offers.layered.fence(output)
         with going_on(f"step {step.number}"):
             step.ended = self._operations.collect()
@@ -159,7 +159,7 @@ class Scheduler:
         return step
 
     def ended(self, received: Any, bad: Any, failed: Any = ()) -> None:
-        """All ranks are done with these requests; on any, these blocks are not what they should be, and these requests failed."""
+        """received: requests that all ranks are done with. On some rank, bad are blocks that are wrong, and failed requests that failed."""
         for request in self._ranks.hit(set(bad or ()), failed or ()):
             self._operations.whole.failed_elsewhere(request, "elsewhere")
             self._leave(request)  # what other ranks have of it is of no use

@@ -18,13 +18,13 @@ _AGAIN = 0.25
 @passed_on
 def open_session(settings: Settings, engine: str, instance: Optional[str], **options: Any) -> Node:
     """Waits for the daemon at most ``connect_timeout``. Raises RuntimeError, in one line that says what to do."""
-    library()  # one that is missing is not about to come, as a daemon may be
+    library()  # a missing library will not come, as a daemon may
     until, warned = time.monotonic() + settings.connect_timeout, False
     while True:
         left = until - time.monotonic()
         try:
             return connect(settings.socket or None, engine_id=engine, instance=instance, timeout=max(left, _AGAIN), **options)
-        except (Unavailable, Busy) as error:  # it is about to start, or an earlier process is about to go
+        except (Unavailable, Busy) as error:  # the daemon may be about to start, or an earlier process about to go
             if left <= 0:
                 raise RuntimeError(_advice(error)) from None
             if not warned:

@@ -8,7 +8,7 @@ from typing import Dict
 from .. import Completion, Reason, Status
 from .compat import logger
 
-#: seconds for which a node that is gone has to answer before anything is loaded from there
+#: seconds for which a node counts as gone, unless it answers
 _SILENCE = 30.0
 
 
@@ -25,7 +25,7 @@ class Silence:
         return time.monotonic() < self._until.get(node, 0)
 
     def answered(self, node: str, began: float, c: Completion) -> None:
-        """began: of what had to be answered by now, if there is anybody."""
+        """c: the end of something that was asked of the node at began. If it timed out, the node is gone unless it was heard since."""
         now = time.monotonic()
         if c.status == Status.DONE:
             self._heard[node] = now

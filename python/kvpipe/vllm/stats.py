@@ -1,5 +1,5 @@
-"""Counts, for vLLM's log line and its Prometheus metrics. Kept where a hand-over is heard of once: by the scheduler's
-side, and where that takes no part in a load, by the rank that takes its first part; loads that a step waits for by all ranks, each of
+"""Counts, for vLLM's log line and its Prometheus metrics. They are kept where a hand-over is heard of once: by the scheduler's side, or,
+if that takes no part in a load, by the rank that takes its first part. Loads that a step waits for are counted by all ranks, each of
 which knows only how its own part ended."""
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Counts(compat.Stats):  # type: ignore[misc]
             _add(self.data["offers"], {"consumed" if c.status == Status.DONE else reason(c): 1})
 
     def failed(self, why: str) -> None:
-        """A load of whose failure no completion tells."""
+        """A load failed, and no completion says so."""
         self._some = True
         _add(self.data["failed"], {why: 1})
 
     def refused(self) -> None:
-        """One that could not even be asked for."""
+        """A load could not even be asked for."""
         self.failed("refused")
 
     def part(self, tag: int, seconds: float, size: int, why: str = "") -> None:
@@ -56,7 +56,7 @@ class Counts(compat.Stats):  # type: ignore[misc]
         self._parts[tag] = seconds, size, why
 
     def take(self) -> Optional["Counts"]:
-        """What there is, which begins anew; None: nothing."""
+        """The counts since the last call; None: there are none."""
         if not self._some:
             return None
         now = Counts(self.data)
@@ -82,7 +82,7 @@ class Counts(compat.Stats):  # type: ignore[misc]
         return self
 
     def to_dict(self) -> Dict[str, Any]:
-        """What is logged and measured. All ranks of the step are in it: a load of which a part failed is none."""
+        """What is logged and measured, with the counts of all ranks of the step: a load of which a part failed counts as failed."""
         for seconds, size, why in self._parts.values():
             if why:
                 self.failed(why)

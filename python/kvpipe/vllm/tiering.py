@@ -1,8 +1,8 @@
 """A data plane for vLLM's tier of offloaded KV that lies with peers (v1/kv_offload/tiering/p2p), by the node's kvpiped.
 
 vLLM's transports write into a peer's blocks; a daemon writes only into blocks that its own engine named. So a write is an
-offer of the local blocks, and a word to the peer, through a pipe, which then takes them into its own. There is no thread:
-poll() on both sides moves everything on, as vLLM does in every step of a session.
+offer of the local blocks and a message to the peer through a pipe; the peer then takes them into its own blocks. There is no
+thread: poll() on both sides moves everything on, which vLLM calls in every step of a session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PollResult: Any = compat.data_transport()[1]
 class _Write(NamedTuple):
     peer: Peer
     offer: Offer
-    over: float  # when the peer has given it up, whatever is heard
+    over: float  # by when the peer has given it up, whatever is heard
 
 
 class KVPipeTransport(_Transport):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
     - ``config_fields``: what peers must have in common; None: any.
     - ``socket``: the daemon's. ``timeout``: seconds after which a write that the peer does not take has failed.
 
-    Raises kvpipe.Error when there is no daemon, or the memory cannot be its.
+    Raises kvpipe.Error when there is no daemon, or it cannot have the memory.
     """
 
     def __init__(self, view: memoryview, config_fields: Optional[Dict[str, Any]] = None, *, socket: Optional[str] = None,

@@ -1,5 +1,5 @@
-"""What a side of vLLM's tier of offloaded KV has open to a peer: a pipe each way, in which they say what they write, and the
-takes of what the peer writes here."""
+"""What a side of vLLM's tier of offloaded KV has open to a peer: a pipe each way, in which the sides say what they write, and
+the takes of what the peer writes here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _words(tensor: Optional[RawTensor]) -> List[int]:
 
 
 class Peer:
-    """Called by one thread. ``refused``: numbers of our writes that it will not take. ``gone``: it hears nothing any more."""
+    """Called by one thread. ``refused``: numbers of our writes that it will not take. ``gone``: a pipe to or from it has failed."""
 
     def __init__(self, node: Node, mine: str, about: Dict[str, Any], token: bytes, num_blocks: int, timeout: float) -> None:
         self._node, self._timeout = node, timeout

@@ -11,7 +11,7 @@ from .compat import logger
 from .operations import Operations
 from .params import Settings, Source
 
-#: seconds that a node which counts as gone has to say of a request that it is back
+#: seconds that a node which counts as gone gets to answer for a request, and so show that it is back
 _MOMENT = 0.1
 #: seconds after which a producer hears again of a request, at the latest: its daemon may grant less than was asked for
 #: (`offers.max_lease`), which nobody hears here, and a watch is one small message
@@ -23,10 +23,10 @@ class Known(NamedTuple):
 
     source: Source
     asked: float  # when its producer was last told of it
-    asking: bool  # it hears of it now, or will; the answer is still to come
-    there: bool = False  # its producer has said that it is, at least in part
-    start: int = 0  # of its tokens, how many the engine had when it last asked; ...
-    awaited: bool = False  # ... and whether it heard that its step waits for the load
+    asking: bool  # its producer is being told, and has not answered yet
+    there: bool = False  # its producer has said that the KV is there, at least in part
+    start: int = 0  # how many of its tokens the engine had when it last asked
+    awaited: bool = False  # whether the engine was then told that the step waits for the load
 
 
 class Waiting:
@@ -44,12 +44,12 @@ class Waiting:
         self.requests[request] = self.requests[request]._replace(start=start, awaited=awaited)
 
     def forget(self, key: str) -> None:
-        """Another request had the one load of it, or tried: those that waited for that find it in the prefix cache, or compute."""
+        """A request had the one load of this key, or tried: those that waited for that find the KV in the prefix cache, or compute it."""
         for request in [request for request, known in self.requests.items() if known.source.key == key]:
             self._operations.drop(self.requests.pop(request).source, request)
 
     def answered(self, request: str, milliseconds: int) -> bool:
-        """Whether its producer has said that it is there, or says so within this time."""
+        """Whether its producer has said that the KV is there, or says so within this time."""
         until = time.monotonic() + milliseconds / 1e3
         self._operations.listen()
         while request in self.requests and self.requests[request].asking and time.monotonic() < until:
@@ -58,7 +58,7 @@ class Waiting:
         return request in self.requests and self.requests[request].there
 
     def fresh(self, known: Known) -> bool:
-        """Whether its producer has hardly had the time to answer, and to say so that it is back."""
+        """Whether its producer has hardly had the time to answer, and so to show that it is back."""
         return time.monotonic() < known.asked + _MOMENT
 
     def _watch(self, request: str, known: Known) -> Known:
@@ -67,7 +67,7 @@ class Waiting:
         return known._replace(asked=time.monotonic(), asking=asking)
 
     def renew(self) -> None:
-        """Once a step."""
+        """Tells producers again. Called once a step."""
         if self.requests:
             late = time.monotonic() - min(self._settings.lease / 3, _AGAIN)
             for request, known in self.requests.items():

@@ -10,14 +10,14 @@ from .stats import Counts
 
 class _Open(NamedTuple):
     node: str  # the producer's
-    share: float  # of all ranks, how many are here
+    share: float  # of the ranks that are here, among all; below 1
     here: Optional[Tuple[Completion, float]] = None  # the end of the part that was taken here, and the seconds until then
-    elsewhere: bool = False  # those on other nodes are done; ...
-    why: str = ""  # ... for nothing
+    elsewhere: bool = False  # the ranks on other nodes are done
+    why: str = ""  # why what they took is of no use; "": it is
 
 
 class Whole:
-    """By request. Called by the engine's thread alone."""
+    """Those loads, by request. Called by the engine's thread alone."""
 
     def __init__(self, counts: Counts, met: Callable[[str, float], None]) -> None:
         self._counts, self._met = counts, met

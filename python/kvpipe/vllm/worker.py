@@ -27,14 +27,14 @@ class Worker:
         self._failed: Dict[int, Completion] = {}  # receives that failed, and whose memory is not free yet
         self._last = 0  # the last tag named
         self._ended: List[Tuple[int, bool]] = []  # what the scheduler has heard, for the next look
-        self._unfinished: Set[str] = set()  # of sends, which the engine has not called finished yet
-        self._held: Set[str] = set()  # of those, which are sent
+        self._unfinished: Set[str] = set()  # requests of sends that the engine has not called finished yet
+        self._held: Set[str] = set()  # those of them that are sent
         self._step = 0
         self._by_blocks = by_blocks(cache)
         self._layerwise = settings.layerwise
-        self._computes = True  # this step
-        self.offered = False  # what it computes, perhaps
-        self._waits = False  # perhaps, for what it computes on
+        self._computes = True  # whether this step does
+        self.offered = False  # whether what it computes may be offered
+        self._waits = False  # whether it may have to wait for what it computes on
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self.counts = self._loads.counts.take
         #: what the scheduler has to hear once the session is over, and this rank can hand nothing over any more
@@ -51,7 +51,7 @@ class Worker:
         if step.number == self._step:
             return
         self._step, self._last, self.offered = step.number, max(self._last, step.last), step.offered
-        if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for it, or for the end of one before
+        if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for its start, or for the end of a step before
             self._reached(start_of(step.number))
         self._open.update({tag: (request, False) for tag, request in step.sends.items()})
         self._unfinished.update(step.sends.values())
@@ -111,8 +111,8 @@ class Worker:
                 self._take_in(c, out)
             elif c.tag > self._last:
                 self._early.setdefault(c.tag, []).append(c)
-        # The scheduler's word counts where this rank's own did not come: its daemon was replaced, or its session is over. It
-        # says nothing of what this rank takes by itself.
+        # The scheduler's word counts if this rank has heard nothing itself, as its daemon was replaced or its session is over.
+        # It says nothing of what this rank takes by itself.
         for tag, done in self._ended if not self.lost else [(tag, False) for tag in self._open]:
             if tag in self._open and (self.lost or tag not in self._loads):
                 self._close(tag, out, failed=not done)
