@@ -10,13 +10,13 @@
 #define PAGE 4096ul
 #define MIB (1ul << 20)
 
-/* What the daemon was given, last. */
+/* What the daemon was given last. */
 struct got {
 	struct kvpipe_register reg;
 	int seals;
 	uint8_t *map; /* the whole file */
 	size_t size;
-	uint32_t answer; /* of the next one */
+	uint32_t answer; /* the reason that REGISTER is refused with; 0: it is not */
 };
 extern struct got got;
 extern struct fake_conf adopting;
@@ -30,8 +30,8 @@ int adopt(void *addr, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 /* A mapping of its own, with pages around it that nothing may merge with. */
 uint8_t *pages(size_t len);
 void unmap(uint8_t *p, size_t len);
-/* Memory as glibc's malloc() lays out a large allocation, the caller's bytes at offset at, and two pages more. Its size leaves out
- * so many bytes at the end: none, or 16 from glibc 2.43 on. What malloc() is here is the sanitizer's. */
+/* Memory as glibc's malloc() lays out a large allocation, the caller's bytes at offset at, and two pages more. The size in the word
+ * before them leaves out `out` bytes at the end: 0, or 16 as from glibc 2.43 on. malloc() itself is the sanitizer's here. */
 uint8_t *chunk(size_t at, size_t len, size_t out, size_t *whole);
 
 void pattern(uint8_t *p, size_t len, unsigned int salt);

@@ -46,7 +46,7 @@
 			FAIL("\"%s\" does not say \"%s\"", (text), (words)); \
 	} while (0)
 
-/* The rest of the test wants what is not here. scripts/ctest.py shows it. */
+/* Skips the rest of a test, which needs what is not here. scripts/ctest.py shows why. */
 #define SKIP(why) \
 	do { \
 		fprintf(stderr, "skip: %s: %s\n", __func__, (why)); \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that need a process of their own. Before one begins the test has no threads, which might be anywhere when there is a fork. */
+/* Tests that need a process of their own. Such a test forks before it has threads, which might be anywhere at that moment. */
 #ifndef CHILD_H
 #define CHILD_H
 

@@ -295,7 +295,7 @@ static void submission(struct fake *f, const struct kvpipe_sqe *s, const uint8_t
 	pthread_mutex_unlock(&x->lock);
 }
 
-/* A session has one layout: it is set again only by who was not answered. */
+/* A session has one layout: only a client that got no answer sets it again. */
 static void set_layout(struct fake *f, struct end *e, const void *body)
 {
 	struct kvpipe_view v;

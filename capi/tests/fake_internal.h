@@ -32,7 +32,7 @@ struct fake {
 	struct kvpipe_sqe last;
 	uint64_t results_used, next_region;
 	uint32_t sq_head, cq_tail;
-	uint32_t sleep, rung; /* the number of its own last sleep; the client's that it rang for */
+	uint32_t sleep, rung; /* number of its own last sleep; number of the client's sleep that it last rang for */
 	unsigned int sessions, submissions, requests[TYPES];
 };
 

@@ -122,7 +122,7 @@ static void wake_client(struct fake *f)
 {
 	kvpipe_full_barrier();
 	uint32_t asleep = kvpipe_load_acquire(&f->ring_c->cq_waiting);
-	/* As rarely as may be: who needs more is stuck. */
+	/* Rings as rarely as is allowed: a client that needs more gets stuck. */
 	if (asleep == 1 || (asleep != 0 && asleep != f->rung))
 		ring(f->cq_event);
 	f->rung = asleep;

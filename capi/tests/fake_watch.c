@@ -47,7 +47,8 @@ void fake_await_hangup(struct fake *f)
 	await(f, NULL, 0, &f->client_gone);
 }
 
-/* Who takes a descriptor out of the socket closes it, and so does the kernel, of a socket that nobody has open. */
+/* Sends an end of a pipe. The client closes it when it takes it out of the socket. So does the kernel when nobody has the socket open,
+ * but then the send() at the end fails. */
 void fake_await_reader(struct fake *f)
 {
 	int ends[2];

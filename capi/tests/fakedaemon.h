@@ -27,7 +27,7 @@ struct fake_conf {
 	bool hang_up;          /* close the connection instead of answering */
 	bool unsealed;         /* ring_d can shrink */
 	uint32_t heartbeat;
-	bool mute;             /* does not say whether bytes were granted, as daemons before did not */
+	bool mute;             /* does not say whether bytes were granted, like older daemons */
 	/* Change the welcome before it is sent. */
 	void (*welcome)(struct kvpipe_welcome *w);
 	/* Called for each submission, in order, on the fake's thread. NULL: every operation ends DONE at once. */
@@ -47,7 +47,7 @@ kvpipe_t *fake_connect_as(struct fake *f, uint32_t role);
 kvpipe_t *fake_connect(struct fake *f); /* as a worker */
 /* A take of key "k", of two blocks in each of two groups; 0: the default time. */
 kvpipe_op_t fake_take(kvpipe_t *kv, uint64_t tag, int64_t timeout_ns);
-/* As .submission: every end is the test's to say. */
+/* For .submission: does nothing, as the test itself posts every end. */
 void fake_nothing(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record);
 
 /* All may be called from any thread. */
@@ -62,7 +62,7 @@ void fake_pause(struct fake *f, bool paused); /* a stopped daemon: reads neither
 void fake_grant(struct fake *f, uint32_t slot, uint64_t user_data); /* bytes of that take may land */
 void fake_die(struct fake *f);                /* hangs up and is not there until fake_return() */
 void fake_return(struct fake *f);
-void fake_fence_long(struct fake *f);         /* whoever goes before fake_hang_up() has a daemon that fences until then */
+void fake_fence_long(struct fake *f);         /* a client that goes away has a daemon that fences until fake_hang_up() */
 void fake_refuse(struct fake *f, uint32_t reason, const char *text);  /* the next HELLOs; 0: no longer */
 void fake_dull(struct fake *f, bool dull);    /* the next sessions have a completion from the start, and a bell that nobody can watch: a file */
 void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */
@@ -78,7 +78,7 @@ void fake_set_sq_head(struct fake *f, uint32_t head);
 void fake_await_submissions(struct fake *f, unsigned int n);
 void fake_await_requests(struct fake *f, uint16_t type, unsigned int n);
 void fake_await_sessions(struct fake *f, unsigned int n); /* that were opened */
-bool fake_client_gone(struct fake *f);        /* it has noticed that, and let go of the session */
+bool fake_client_gone(struct fake *f);        /* whether the fake has noticed that the client closed its side */
 void fake_await_hangup(struct fake *f);       /* the client closed its side */
 void fake_await_reader(struct fake *f);       /* the client reads what comes from now on, and has the socket open */
 struct kvpipe_sqe fake_last(struct fake *f);  /* the newest submission */

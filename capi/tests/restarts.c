@@ -104,7 +104,7 @@ kvpipe_op_t take_key(kvpipe_t *kv, const char *key, int64_t timeout_ns)
 	kvpipe_op_t op;
 
 	int err;
-	do /* the fake daemon may get no processor for as long as there has to be no room */
+	do /* the fake daemon may get no processor for as long as a submission waits for room */
 		err = kvpipe_take(kv, &o, &op);
 	while (err == -KVPIPE_E_BUSY);
 	CHECK_INT(err, 0);
@@ -139,7 +139,7 @@ void check_end(kvpipe_t *kv, kvpipe_op_t op, uint32_t status, uint32_t reason, c
 	CHECK_INT(kvpipe_op_released(kv, op), 1);
 }
 
-/* As somebody does who sleeps on the old daemon's bell, and is not awake yet. */
+/* Stands for a thread that sleeps on the old daemon's bell, and is not awake yet. */
 static struct kv_waiter sleeper;
 
 void hold_helper(kvpipe_t *kv)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Daemons that are restarted under a session: what all of a test's were given, and short words for what the tests do with them. */
+/* Daemons that are restarted under a session: what all daemons of a test were given, and helpers for what the tests do with them. */
 #ifndef RESTARTS_H
 #define RESTARTS_H
 
@@ -42,9 +42,9 @@ kvpipe_op_t take_key(kvpipe_t *kv, const char *key, int64_t timeout_ns);
 kvpipe_op_t offer_key(kvpipe_t *kv, const char *key, int64_t lease_ns);
 /* Waits for the operation's end, checks it, and that its memory is released. */
 void check_end(kvpipe_t *kv, kvpipe_op_t op, uint32_t status, uint32_t reason, const char *words);
-/* Has the helper wait as soon as it is about to take the next daemon, until it is let go. */
+/* Makes the helper wait when it is about to take the next daemon, until it is let go. */
 void hold_helper(kvpipe_t *kv);
-void await_held(kvpipe_t *kv);         /* it is there, and the daemon knows all that comes before */
+void await_held(kvpipe_t *kv);         /* until it waits there: the daemon knows all that comes before */
 void let_helper_go(kvpipe_t *kv);
 void grant_last(struct fake *f);       /* bytes of the last take may have landed from now on */
 
