@@ -1,4 +1,4 @@
-"""What the tests stand on. Each test must give back its descriptors, threads and mappings."""
+"""What all tests share. Each test must give back its descriptors, threads and mappings."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ def _interrupt(*_):
 
 
 def pytest_configure(config):
-    # Who ends the tests ends their daemons too, which are in sessions of their own. In the background SIGINT is ignored.
+    # SIGTERM must end the daemons, too, which are in sessions of their own. SIGINT is ignored in the background.
     signal.signal(signal.SIGTERM, _interrupt)
 
 
@@ -46,7 +46,7 @@ def _mappings():
 
 @pytest.fixture(autouse=True)
 def leaves_nothing(request):
-    # Daemons outlive single tests: they come first, and are not counted.
+    # Daemons outlive single tests, so they are started first and not counted.
     if {"near", "far", "pair", "apart", "ends", "sockets", "engines", "sides"} & set(request.fixturenames):
         request.getfixturevalue("near")
     if {"far", "apart", "ends", "sockets", "engines", "sides"} & set(request.fixturenames):
@@ -86,7 +86,7 @@ def far(folder, near):
 
 @pytest.fixture
 def name(request):
-    """Of a pipe or buffer of this test's own: what an earlier one left lingers under its name."""
+    """A name for a pipe or buffer that is this test's own: what an earlier test left lingers under its name."""
     return request.node.nodeid.rpartition("/")[2]
 
 

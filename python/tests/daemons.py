@@ -16,7 +16,7 @@ BIN = pathlib.Path(os.environ.get("KVPIPE_BIN", ROOT / "build/bin"))
 
 READER = "daemon's log"  # the name of threads that a daemon has as long as it runs
 
-logs = set()  # and the pipes
+logs = set()  # the pipes that these threads read
 
 
 def own_address():
@@ -41,7 +41,8 @@ class Daemon:
 
     def start(self):
         self._ready = threading.Event()
-        # As a service has it: processors are shared between sessions first, so it does not wait for all that runs beside the tests.
+        # In a session of its own, as a service is: processors are shared between sessions first, so it does not wait for all that runs
+        # beside the tests.
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         logs.add(self.process.stderr)
         atexit.register(self.process.kill)  # a test that fails may leave it, and whoever reads its log would wait for ever
@@ -80,7 +81,7 @@ class Daemon:
         self._close()
 
     def stop(self):
-        """Ends it, and says what it left behind."""
+        """Ends it; fails if it left anything behind."""
         self.process.terminate()
         try:
             self.process.wait(60)
@@ -95,7 +96,7 @@ class Daemon:
 
 @contextlib.contextmanager
 def mortal(folder, first, second, apart):
-    """Two daemons, or one with two parts, to be killed at will: (the first, the second, the first's name for the second)."""
+    """Two daemons, or one that is both, to be killed at will: (the first, the second, the first's name; None if they are one)."""
     n = len(list(folder.iterdir()))
     daemons, peer = [Daemon(folder / f"{first}{n}", f"{first}{n}", folder / "ca")], None
     if apart:

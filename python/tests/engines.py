@@ -96,7 +96,7 @@ def usage(daemon):
 
 
 def mapped(daemon):
-    """usage() for idle() where a channel may be open by then that was not before."""
+    """usage() for idle() when a channel may be opened meanwhile: the number of descriptors does not count."""
     return math.inf, usage(daemon)[1]
 
 
@@ -120,9 +120,9 @@ def until(ok, what, within=PATIENCE):
 
 
 def heard(call, within, *instead):
-    """The error that ends a call: the daemon's word. In place of a daemon that was kept from running for half a second the library
-    speaks, which does not know why, with some of these words instead, and the call is made again. Within: the caller's own
-    deadline, if it is that which ends the call."""
+    """The daemon's error that ends a call. When the daemon was kept from running for half a second, the library ends the call,
+    without knowing why and with some of the words in instead; then the call is made again. within: the caller's own deadline,
+    if that is what ends the call."""
     for _ in range(10):
         began = time.monotonic()
         with pytest.raises(kvpipe.Error) as caught:
@@ -134,7 +134,7 @@ def heard(call, within, *instead):
 
 
 def why_late(call, within):
-    """What a call says whose time, within, is over."""
+    """What a call says when its time, within, is over."""
     error = heard(call, within, "the daemon does not answer", "nobody sent anything yet")
     assert isinstance(error, kvpipe.Timeout), repr(error)
     return str(error)
