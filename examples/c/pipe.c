@@ -61,7 +61,7 @@ static void receive_one(kvpipe_pipe_t *rx)
 		printf("%s, %" PRIu64 " x %" PRIu64 ": %g ... %g\n", kvpipe_dtype_name(t.dtype), t.shape[0], t.shape[1],
 		       (double)f[0], (double)f[t.shape[0] * t.shape[1] - 1]);
 	}
-	kvpipe_msg_free(m); /* until here its memory is ours */
+	kvpipe_msg_free(m); /* its memory was ours until here */
 }
 
 int main(void)

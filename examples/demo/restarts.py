@@ -9,7 +9,7 @@ from shape import LAYERS
 
 
 def restarted(demo):
-    """kill -9 of both daemons, started again: who waited is served, and what was offered can still be taken."""
+    """kill -9 of both daemons, started again: a take that waited is served, and what was offered can still be taken."""
     demo.story.heading("Both daemons are killed (kill -9) and started again; the engines keep running")
     prefill, decode, blocks = demo.prefill, demo.decode, demo.count * LAYERS
     source, target, seed = demo.source.tolist(), demo.target.tolist(), demo.seed + 90

@@ -31,7 +31,7 @@ PREFILL = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_
 
 
 def kept(params):
-    """Of a client's parameters, what is for a decode instance that has nothing to load: for how long it keeps the KV."""
+    """The part of a client's parameters that is for a decode instance with nothing to load: how long to keep the KV."""
     ours = params.get("kvpipe") if isinstance(params, dict) else None
     return {"kvpipe": {"v": ours.get("v"), "keep": ours["keep"]}} if isinstance(ours, dict) and "keep" in ours else None
 
@@ -57,7 +57,7 @@ async def left(request):
 
 
 async def unless_left(request, work):
-    """What comes of work. It is cancelled, and with it what it asks of an instance, when the client goes away first: nobody reads this answer."""
+    """The result of work. If the client goes away first, work is cancelled, and with it what it asks of an instance: nobody reads this answer."""
     work, gone = asyncio.ensure_future(work), asyncio.ensure_future(left(request))
     try:
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -74,12 +74,12 @@ class Proxy:
 
     def __init__(self, prefill, decode):
         self.prefill, self.decode = prefill and itertools.cycle(prefill), itertools.cycle(decode)
-        # An idle connection goes before the instance closes it, which vLLM does after 5 s.
+        # Idle connections are closed before the instance closes them, which vLLM does after 5 s.
         limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
         self.http = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
 
     async def post(self, url, body, headers, stream=False):
-        """An instance's answer. One that goes away before it answers is asked once more: mostly it closed a kept connection just then."""
+        """An instance's answer. One that goes away before it answers is asked once more: mostly it has just closed a kept connection."""
         request = self.http.build_request("POST", url, json=body, headers=headers)
         try:
             return await self.http.send(request, stream=stream)
