@@ -39,6 +39,7 @@ func TestCheckBlocksErrors(t *testing.T) {
 		{"tokens 4294967295 to 4294967297; must end below", []BlockList{{FirstToken: 1<<32 - 1, NTokens: 2, IDs: []uint32{1}}}},
 		{"group 0: id 100 at position 1; the group has 100 blocks", []BlockList{{NTokens: 8, IDs: []uint32{1, 100}}}},
 		{"group 0: id 7 is at positions 0 and 2", []BlockList{{NTokens: 12, IDs: []uint32{7, 1, 7}}}},
+		{"group 0 (position 0) and group 1 (position 0)", []BlockList{{NTokens: 4, IDs: []uint32{7}}, {Group: 2, IDs: []uint32{7}}, {Group: 1, NTokens: 2, IDs: []uint32{7}}}},
 		{"group 0 (position 1) and group 1 (position 0)", []BlockList{{NTokens: 8, IDs: []uint32{7, 1}}, {Group: 1, NTokens: 2, IDs: []uint32{1}}}},
 		{"more than 1048576 ids", []BlockList{{Group: 2, IDs: make([]uint32, MaxIDs+1)}}},
 		{"65 lists; must be at most 64", make([]BlockList, 65)},
@@ -126,6 +127,9 @@ func TestOverlap(t *testing.T) {
 		in := held(a)
 		for k := range held(b) {
 			want = want || in[k] > 0
+		}
+		if elsewhere := (BlockList{Group: 50, IDs: []uint32{1}}); rapid.Bool().Draw(t, "with a group of another rank") {
+			a, b = append(a, elsewhere), append(b, elsewhere)
 		}
 		run, got := l.Overlap(a, b)
 		if got != want || got && in[[2]uint32{run.Group / 2, run.First}] == 0 {

@@ -216,6 +216,67 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 }
 
+// TestPairsOfPlacesAreBounded, for views that lie interleaved in several places each.
+func TestPairsOfPlacesAreBounded(t *testing.T) {
+	views := make([]View, MaxViews)
+	for layer := range views {
+		views[layer] = View{Region: 1, Base: uint64(layer), NumBlocks: 2, BlockStride: MaxViews, ContentBytes: 1, Layer: uint32(layer), Kind: Paged, Part: "kv",
+			BlockSize: 1, TokenStride: 1, Heads: 1, HeadStride: 2 * MaxViews, TotalHeads: 2}
+	}
+	if _, err := New(views, nil, oneRegion(1<<20)); err != nil {
+		t.Error(err)
+	}
+	for i := range views {
+		views[i].Heads = 2
+	}
+	_, err := New(views, nil, oneRegion(1<<20))
+	if err == nil || !strings.Contains(err.Error(), "views lie interleaved in too many pieces (more than 8390656 pairs)") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestBlocksOfALayoutAreBounded: those of all groups, those that lie on each other counted once (which TestOverlapOfFarIDsTakesLittle needs).
+func TestBlocksOfALayoutAreBounded(t *testing.T) {
+	v := View{Region: 1, NumBlocks: MaxBlocks, BlockStride: 1, ContentBytes: 1, Kind: Opaque, Part: "ssm"}
+	w := v
+	w.Group, w.Base, w.NumBlocks = 1, MaxBlocks, 1
+	_, err := New([]View{v, w}, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "67108865 blocks in all groups; must be at most 67108864") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestSharedBytesAloneAreRefused: of two groups with the same strides, or of which one has a single block, New accepts every pair that has no
+// byte in blocks of different ids, however far apart or into each other they lie.
+func TestSharedBytesAloneAreRefused(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(group uint32) View {
+			few := func(what string, from, to int) uint64 { return uint64(rapid.IntRange(from, to).Draw(t, what)) }
+			v := View{Region: 1, Base: few("base", 0, 40), NumBlocks: few("blocks", 1, 4), ContentBytes: few("content", 1, 12), Group: group, Kind: Opaque, Part: "ssm"}
+			v.BlockStride = v.ContentBytes + few("pad", 0, 12)
+			if v.NumBlocks == 1 {
+				v.ContentBytes = few("large", 1, 40)
+			}
+			return v
+		}
+		v, w := draw(0), draw(1)
+		if v.NumBlocks > 1 && w.NumBlocks > 1 {
+			v.BlockStride = max(v.BlockStride, w.BlockStride)
+			w.BlockStride = v.BlockStride
+		}
+		shared := false
+		for i := range v.NumBlocks {
+			for k := range w.NumBlocks {
+				a, b := v.Base+i*v.BlockStride, w.Base+k*w.BlockStride
+				shared = shared || i != k && a < b+w.ContentBytes && b < a+v.ContentBytes
+			}
+		}
+		if _, err := New([]View{v, w}, nil, nil); (err != nil) != shared {
+			t.Fatalf("blocks of different ids share bytes: %v, error %v; views %+v", shared, err, []View{v, w})
+		}
+	})
+}
+
 // TestDomainsAcceptOneTensor: all layers, parts and heads interleaved in every order that engines use.
 func TestDomainsAcceptOneTensor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

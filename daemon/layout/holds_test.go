@@ -27,6 +27,9 @@ func TestHolds(t *testing.T) {
 					t.Skip("not an operation: a block twice")
 				}
 				conflict := conflicts(ops, op)
+				if free := h.Free(op.lists); free != (len(conflicts(ops, heldOp{op.lists, true})) == 0) {
+					t.Fatalf("%v are free: %v; held are %v", op.lists, free, ops)
+				}
 				run, err := h.Acquire(op.lists, op.exclusive)
 				switch {
 				case (err != nil) != (len(conflict) > 0):
@@ -78,6 +81,22 @@ func conflicts(ops []heldOp, op heldOp) map[[2]uint32]bool {
 	return out
 }
 
+// TestHoldsOfALargerGroup: a table has the blocks of the largest of the groups that lie over each other, whichever comes first.
+func TestHoldsOfALargerGroup(t *testing.T) {
+	for _, large := range []uint32{0, 1} {
+		views := []View{opaqueOf(0), opaqueOf(1)}
+		views[large].NumBlocks = 3 * chunkBlocks
+		l, err := New(views, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := []BlockList{{Group: large, IDs: []uint32{3*chunkBlocks - 1}}}
+		if _, err := NewHolds(l).Acquire(last, true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestHoldsSayWho(t *testing.T) {
 	h := NewHolds(threeGroups(t, 9000))
 	offer := []BlockList{{NTokens: 8, IDs: []uint32{8191, 3}}, {Group: 50, NTokens: 1, IDs: []uint32{1}}}
@@ -89,6 +108,9 @@ func TestHoldsSayWho(t *testing.T) {
 		t.Errorf("%v %v", run, err)
 	}
 	h.Release(offer, false)
+	if !h.Free(offer) {
+		t.Error("what was released is not free")
+	}
 	take := []BlockList{{NTokens: 4, IDs: []uint32{8191}}}
 	if _, err := h.Acquire(take, true); err != nil {
 		t.Fatal(err)

@@ -53,6 +53,7 @@ func TestNewRefusesBadViews(t *testing.T) {
 		{with(func(v *View) { v.Heads = 4 }), "heads 4 from first_head 1; must be at least 1 and within total_heads 4"},
 		{with(func(v *View) { v.FirstHead = 1<<32 - 1 }), "from first_head 4294967295"},
 		{with(func(v *View) { v.TotalHeads = 0 }), "total_heads 0"},
+		{with(func(v *View) { v.FirstHead, v.Heads, v.TotalHeads = 0, 0, 0 }), "total_heads 0"}, // opaque views alone may leave them out
 		{with(func(v *View) { v.TotalHeads = MaxHeads + 1 }), "total_heads 65537"},
 		{with(func(v *View) { v.Part = "" }), "part of 0 bytes"},
 		{with(func(v *View) { v.Part = strings.Repeat("k", 16) }), "part of 16 bytes; must be 1 to 15"},
@@ -71,6 +72,10 @@ func TestNewRefusesBadViews(t *testing.T) {
 	}
 	if _, err := New([]View{plain(), opaqueOf(1)}, nil, oneRegion(1024)); err != nil {
 		t.Errorf("good views: %v", err)
+	}
+	first, second := with(func(v *View) { v.FirstHead = 0 }), with(func(v *View) { v.FirstHead, v.Base = 2, 1024 })
+	if _, err := New([]View{second, first}, nil, oneRegion(2048)); err != nil {
+		t.Errorf("heads 0 to 2 of a layer in one view, 2 to 4 in another: %v", err)
 	}
 }
 
