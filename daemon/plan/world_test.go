@@ -97,7 +97,7 @@ func drawEngine(t *rapid.T, shapes []shape, name string) *engine {
 			geo[i].size = 1
 		}
 	}
-	overlay := flip(t, name+" overlay", 4)
+	overlay, cut := flip(t, name+" overlay", 4), flip(t, name+" cut heads", 4)
 	shared := make([]int, len(shapes)) // how many of its first layers lie in one place
 	for i, s := range shapes {
 		if flip(t, name+" shared", 4) {
@@ -110,7 +110,7 @@ func drawEngine(t *rapid.T, shapes []shape, name string) *engine {
 			id := uint32(r + stage*tp)
 			views := make([][]layout.View, len(shapes))
 			for i, s := range shapes {
-				views[i] = s.views(geo[i], r, tp, stage, pp)
+				views[i] = s.views(geo[i], r, tp, stage, pp, cut)
 			}
 			e.ranks = append(e.ranks, drawRank(t, id, views, overlay, func(group int, v *layout.View) bool {
 				return slices.Contains(shapes[group].layers[:shared[group]], v.Layer)
@@ -134,8 +134,8 @@ func (e *engine) another() *engine {
 }
 
 // views returns the views of a rank, without their places in memory. Stages hold every pp-th layer; ranks hold a range of
-// heads, or share one.
-func (s *shape) views(geo geometry, r, tp, stage, pp int) []layout.View {
+// heads, or share one; cut ranges are two views.
+func (s *shape) views(geo geometry, r, tp, stage, pp int, cut bool) []layout.View {
 	var views []layout.View
 	for i, layer := range s.layers {
 		if i%pp != stage {
@@ -152,6 +152,11 @@ func (s *shape) views(geo geometry, r, tp, stage, pp int) []layout.View {
 				first, end = 0, int(p.heads)
 			}
 			v.FirstHead, v.Heads = uint32(first), uint32(end-first)
+			if cut && s.kind == layout.Paged && v.Heads > 1 {
+				v.Heads /= 2
+				views = append(views, v)
+				v.FirstHead, v.Heads = v.FirstHead+v.Heads, uint32(end)-v.FirstHead-v.Heads
+			}
 			views = append(views, v)
 		}
 	}
@@ -202,15 +207,20 @@ func drawRank(t *rapid.T, id uint32, groups [][]layout.View, overlay bool, share
 	return r
 }
 
-// share moves the views of layers that share to where the first of them has its part.
+// share moves the views of layers that share to where the first of them has its part, and its heads of that.
 func share(views []layout.View, shares func(*layout.View) bool) {
-	first := map[string]*layout.View{}
+	type heads struct {
+		part  string
+		first uint32
+	}
+	first := map[heads]*layout.View{}
 	for i := range views {
 		v := &views[i]
-		switch f := first[v.Part]; {
+		k := heads{v.Part, v.FirstHead}
+		switch f := first[k]; {
 		case !shares(v):
 		case f == nil:
-			first[v.Part] = v
+			first[k] = v
 		default:
 			v.Base, v.BlockStride, v.TokenStride, v.HeadStride = f.Base, f.BlockStride, f.TokenStride, f.HeadStride
 		}
