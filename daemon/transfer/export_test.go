@@ -10,6 +10,9 @@ func (m *Machine) HeldFor(node string) int {
 	return 0
 }
 
+// Uses is how many operations a session is told about.
+func (m *Machine) Uses(s SessionID) int { return len(m.sessions[s].uses) }
+
 // Peers is how many nodes are known, and Lanes how many windows there are to them.
 func (m *Machine) Peers() int { return len(m.peers) }
 func (m *Machine) Lanes() int { return len(m.lanes) }

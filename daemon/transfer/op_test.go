@@ -126,3 +126,19 @@ func TestQuarantineIsToldOnce(t *testing.T) {
 		t.Errorf("released %d times with the first fence and %d with the last, want 0 and 1", early, last)
 	}
 }
+
+// TestSessionsForgetWhatHasEnded: those that an operation was about, too, which live as long as their engine.
+func TestSessionsForgetWhatHasEnded(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	m.Step(1, transfer.SessionOpened{Session: 2, Engine: "e", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	m.Step(1, transfer.Submit{Session: 2, UserData: 1, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
+	if m.Uses(1) != 1 || m.Uses(2) != 1 {
+		t.Errorf("the worker is told about %d operations and the scheduler about %d, want 1 and 1", m.Uses(1), m.Uses(2))
+	}
+	m.Step(1, transfer.Submit{Session: 2, UserData: 2, Op: &transfer.WithdrawOp{Target: 1}})
+	if m.Uses(1) != 0 || m.Uses(2) != 0 {
+		t.Errorf("after its end the worker is told about %d operations and the scheduler about %d", m.Uses(1), m.Uses(2))
+	}
+}

@@ -63,3 +63,45 @@ func TestASliceWaitsOnceToBeSentAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasNotSentIsNotSentAgain: a slice that is asked for before its turn comes when it may be read, once.
+func TestWhatWasNotSentIsNotSentAgain(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	const n = 200
+	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: n, Bytes: n << 20, Transport: "tcp"})
+	var flying []transfer.SliceKey
+	sent := map[uint32]int{}
+	step := func(ev transfer.Event) {
+		for _, e := range a.m.Step(a.now, ev) {
+			if p, ok := e.(transfer.Post); ok {
+				for _, k := range p.Keys {
+					flying = append(flying, k)
+					sent[k.Slice]++
+				}
+			}
+		}
+	}
+	step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGo{Xfer: 1}})
+	next := uint32(len(flying))
+	if next >= n {
+		t.Fatal("all slices were sent at once")
+	}
+	step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgResend{Xfer: 1, Attempt: 1, Slices: []uint32{next, n - 1, n, 1 << 31}}})
+	for len(flying) > 0 {
+		k := flying[0]
+		flying = flying[1:]
+		step(transfer.SliceSent{Key: k})
+	}
+	for s := range uint32(n) {
+		if sent[s] != 1 {
+			t.Errorf("slice %d was sent %d times", s, sent[s])
+		}
+	}
+	if len(sent) != n {
+		t.Errorf("%d slices were sent of %d", len(sent), n)
+	}
+}

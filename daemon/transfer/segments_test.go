@@ -30,3 +30,31 @@ func TestSegmentsAreBounded(t *testing.T) {
 	}))
 	e.isDone(offer)
 }
+
+// TestOneTransportForAllSegments: whatever the plan of a later one says. The fence that ends a take is of one.
+func TestOneTransportForAllSegments(t *testing.T) {
+	a := newAsker(t, 0)
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: someBlocks(0, 1)}})
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	in := takeOf(1, l)
+	in.Blocks = someBlocks(0, 2)
+	a.asks(in)
+	leg := a.plans(1)
+	a.step(transfer.Submit{Session: 1, UserData: 51, Op: &transfer.ExtendOp{Target: 50, Sealed: true, Blocks: []layout.BlockList{{FirstToken: 1, NTokens: 1, IDs: []uint32{1}}}}})
+	a.step(transfer.Planned{Leg: leg, Seg: 1, Slices: 1, Bytes: 4096, Transport: "shm"})
+	granted := 0
+	for _, msg := range a.said {
+		if g, ok := msg.(*transfer.MsgGrant); ok {
+			granted++
+			if g.Seg != 1 || g.Transport != "tcp" {
+				t.Errorf("segment %d goes by %s, after one that goes by tcp", g.Seg, g.Transport)
+			}
+		}
+	}
+	if granted != 1 {
+		t.Errorf("%d segments were granted, want the second", granted)
+	}
+}
