@@ -94,6 +94,9 @@ func retainHoldsUp(t *testing.T) {
 	if err := <-came; !errors.Is(err, ErrInvalid) {
 		t.Errorf("a memfd without pages was registered: %v", err)
 	}
+	if pool.Bytes() != 0 || len(pool.files) != 0 || pool.mapped != 0 {
+		t.Errorf("after the refusal %d bytes, %d files and %d regions are accounted for", pool.Bytes(), len(pool.files), pool.mapped)
+	}
 	if len(pool.punched) != 0 {
 		t.Errorf("pages of %d files still go", len(pool.punched))
 	}
