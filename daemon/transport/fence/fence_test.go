@@ -264,6 +264,22 @@ func TestCauses(t *testing.T) {
 	}
 }
 
+// TestACutShortSliceSaysSo: a slice that a worker is inside of ends with the cause of the leg's first fence once the worker leaves, and not
+// as if all of it had been moved.
+func TestACutShortSliceSaysSo(t *testing.T) {
+	var sent, landed transfer.Cause
+	l := NewLeg(func(_ transfer.SliceKey, s, d transfer.Cause) { sent, landed = s, d })
+	var s Slice
+	l.Add(&s, key(0))
+	s.Enter()
+	l.Fence(cancelled, func() {})
+	l.Fence(transfer.Cause{Reason: transfer.Closed}, func() {})
+	s.Leave()
+	if sent != cancelled || landed != cancelled {
+		t.Errorf("sent %+v, landed %+v, want %+v", sent, landed, cancelled)
+	}
+}
+
 // TestOpenSlice: a slice that has not ended cannot be begun again, in its own leg or in another.
 func TestOpenSlice(t *testing.T) {
 	report := func(transfer.SliceKey, transfer.Cause, transfer.Cause) {}
