@@ -166,6 +166,27 @@ func TestWordsAndLayers(t *testing.T) {
 	}
 }
 
+// TestALayerSlotSaysNothingOfTheTakeBefore: a client that sees its own number trusts what else the slot says.
+func TestALayerSlotSaysNothingOfTheTakeBefore(t *testing.T) {
+	p := newPair(t, small)
+	noErr(t, p.layers.Set(1, 5, 3))
+	noErr(t, p.layers.Grant(1, 5))
+	if user, ready := p.client.Layer(1); user != 5 || ready != 3 || !p.client.Granted(1, 5) {
+		t.Errorf("%d ready of %d, granted %v: want 3 of 5, granted", ready, user, p.client.Granted(1, 5))
+	}
+	noErr(t, p.layers.Grant(1, 6))
+	if user, ready := p.client.Layer(1); user != 6 || ready != 0 || !p.client.Granted(1, 6) || p.client.Granted(1, 5) {
+		t.Errorf("%d ready of %d, granted %v: want none of 6, granted", ready, user, p.client.Granted(1, 6))
+	}
+	noErr(t, p.layers.Set(1, 7, 1))
+	if user, ready := p.client.Layer(1); user != 7 || ready != 1 || p.client.Granted(1, 7) {
+		t.Errorf("%d ready of %d, granted %v: want 1 of 7, not granted", ready, user, p.client.Granted(1, 7))
+	}
+	if err := p.layers.Grant(4, 1); err == nil {
+		t.Error("a slot that is not there is granted")
+	}
+}
+
 func TestArm(t *testing.T) {
 	p := newPair(t, small)
 	if !p.sq.Arm() {
