@@ -19,12 +19,16 @@ func TestCheckAccepts(t *testing.T) {
 		"good":              func(*Config) {},
 		"insecure loopback": func(c *Config) { c.Insecure, c.TLS, c.Listen = true, TLS{}, "127.0.0.1:0" },
 		"insecure ::1":      func(c *Config) { c.Insecure, c.TLS, c.Listen, c.Advertise = true, TLS{}, "[::1]:1", "localhost:1" },
-		"no peers at all":   func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
-		"only dials":        func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
-		"a long name":       func(c *Config) { c.Node = strings.Repeat("n", 122) },
-		"a longer name":     func(c *Config) { c.Node, c.Advertise = strings.Repeat("n", 255), "n:1" },
-		"and one address":   func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 255), "10.0.0.1:7650" },
-		"or none":           func(c *Config) { c.Node, c.TLS, c.Listen = strings.Repeat("n", 255), TLS{}, "off" },
+		"insecure peers": func(c *Config) {
+			c.Insecure, c.TLS, c.Listen, c.Peers.Nodes = true, TLS{}, "off", map[string]string{"b": "127.0.0.2:1"}
+		},
+		"the longest lease for all": func(c *Config) { c.Offers.DefaultLease = c.Offers.MaxLease },
+		"no peers at all":           func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
+		"only dials":                func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
+		"a long name":               func(c *Config) { c.Node = strings.Repeat("n", 122) },
+		"a longer name":             func(c *Config) { c.Node, c.Advertise = strings.Repeat("n", 255), "n:1" },
+		"and one address":           func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 255), "10.0.0.1:7650" },
+		"or none":                   func(c *Config) { c.Node, c.TLS, c.Listen = strings.Repeat("n", 255), TLS{}, "off" },
 		"some NICs": func(c *Config) {
 			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
 		},
@@ -109,6 +113,9 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Peers.DialMax = 0 }, `peers.dial_max: 0s: give 10ms to 24h0m0s`},
 		{func(c *Config) { c.TCP.Congestion = "CUBIC!" }, `tcp.congestion: "CUBIC!": give a name as in net.ipv4.tcp_available_congestion_control, such as "cubic", or nothing for the system's`},
 		{func(c *Config) { c.TCP.Spin = Duration(time.Second) }, `tcp.spin: 1s: give 0s to 10ms`},
+		{func(c *Config) { c.Offers.DefaultLease = 0 }, `offers.default_lease: 0s: give 1ms to 24h0m0s`},
+		{func(c *Config) { c.Offers.MaxLease = Duration(25 * time.Hour) }, `offers.max_lease: 25h0m0s: give 1ms to 24h0m0s`},
+		{func(c *Config) { c.Offers.OrphanLease = -1 }, `offers.orphan_lease: -1ns: give 0s to 24h0m0s`},
 		{func(c *Config) { c.Offers.OfferWait = 0 }, `offers.offer_wait: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Offers.Tombstone = 0 }, `offers.tombstone: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Offers.MaxLease = Duration(time.Second) }, `offers.default_lease: 30s: is above offers.max_lease, 1s`},

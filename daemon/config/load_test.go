@@ -52,6 +52,15 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// TestKeysBelowAValue are an error like others: a file is read again by a daemon that serves.
+func TestKeysBelowAValue(t *testing.T) {
+	for _, doc := range []string{"[node]\nx = 1", "node.x = 1", "[tcp.streams.x]\ny = 1"} {
+		if _, err := Parse([]byte(doc)); err == nil || !strings.HasPrefix(err.Error(), "line 1: ") {
+			t.Errorf("%q: %v", doc, err)
+		}
+	}
+}
+
 func TestParseKeepsDefaults(t *testing.T) {
 	c, err := Parse([]byte("node = \"a\"\n[peers]\nheartbeat = \"250ms\"\n[peers.nodes]\n\"b.example\" = \"10.0.0.2:7650\"\n[limits]\nsession_pinned = \"512 MiB\"\n"))
 	if err != nil {
