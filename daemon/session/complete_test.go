@@ -1,7 +1,9 @@
 package session_test
 
 import (
+	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -52,6 +54,24 @@ func TestResults(t *testing.T) {
 		}
 	}
 	n.Complete(transfer.Complete{Session: id + 1, UserData: 1}) // nobody
+}
+
+// TestGot: what a GET brought, or had no room for, arrives as it is. The largest have room however many lie uncollected.
+func TestGot(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{CQ: 8})
+	want := &transfer.Got{Item: 1 << 40, Bytes: 2 << 40, Capacity: 3 << 40, Matched: 1 << 18, Meta: bytes.Repeat([]byte("m"), ring.MaxMeta)}
+	const all = 16
+	for i := range uint64(all) {
+		n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: i + 1, Status: transfer.Done, Got: want, Short: i%2 == 1})
+	}
+	for i := range uint64(all) {
+		done, err := c.Wait()
+		noErr(t, err)
+		if done.UserData != i+1 || !reflect.DeepEqual(done.Got, want) || (done.Flags&ring.FlagShort != 0) != (i%2 == 1) {
+			t.Errorf("completion %d with flags %d: %.200v", done.UserData, done.Flags, done.Got)
+		}
+	}
 }
 
 // TestInflight: an operation counts until it is released.

@@ -74,7 +74,9 @@ func TestInvalidateThatIsNotFencedInTime(t *testing.T) {
 	noErr(t, err)
 
 	says(t, c.Invalidate(region, time.Millisecond), transfer.Timeout, "still in use")
-	<-asked
+	if ev := <-asked; ev != (transfer.RegionInvalidated{Session: id, Region: region}) {
+		t.Errorf("the machine was told %#v", ev)
+	}
 	says(t, c.Revalidate(region, fd), transfer.Busy, "is being invalidated")
 	n.RegionDrained(transfer.RegionDrained{Session: id, Region: region})
 	if n.Pinned() != 4096 {

@@ -94,6 +94,29 @@ func TestLeftBehind(t *testing.T) {
 	eventually(t, func() bool { return n.Orphaned() == 0 && n.Pinned() == 0 && !n.Has(id) }, "%d bytes are left behind", n.Orphaned)
 }
 
+// TestWhoIsGoneIsToldNothing: where the rings of a session were that left only memory behind, another's may be.
+func TestWhoIsGoneIsToldNothing(t *testing.T) {
+	n := start(t, nil)
+	id, _ := n.orphan()
+	c := n.dial(sessiontest.Options{Engine: "heir"})
+	n.Complete(transfer.Complete{Session: id, UserData: 7, Status: transfer.Done})
+	n.Ring()
+	n.LayerReady(transfer.LayerReady{Session: id, UserData: 7, Ready: 1})
+	n.Granted(transfer.Granted{Session: id, Slot: 1, UserData: 7})
+	n.WatchProgress(transfer.WatchProgress{Session: id, Value: 1})
+	if done, err := c.Poll(); done != nil || err != nil {
+		t.Errorf("completed: %+v, %v", done, err)
+	}
+	for slot := range uint32(2) {
+		if user, _ := c.Rings.Layer(slot); user != 0 {
+			t.Errorf("slot %d is of the take %d", slot, user)
+		}
+	}
+	if v := c.Rings.WaitedFor(); v != 0 {
+		t.Errorf("progress %d is waited for", v)
+	}
+}
+
 // TestLeftBehindAtTheEnd: a server that closes gives all of it back; the leak gate looks.
 func TestLeftBehindAtTheEnd(t *testing.T) {
 	n := start(t, nil)

@@ -66,6 +66,10 @@ func TestLayers(t *testing.T) {
 		go n.LayerReady(transfer.LayerReady{Session: id, Slot: 3, UserData: 77, Ready: k})
 		noErr(t, c.Sleep(ready(k))) // is woken as for a completion
 	}
+	n.Granted(transfer.Granted{Session: id, Slot: 2, UserData: 78})
+	if !c.Rings.Granted(2, 78) || c.Rings.Granted(3, 77) {
+		t.Errorf("granted are the take that was: %v, and the other: %v", c.Rings.Granted(2, 78), c.Rings.Granted(3, 77))
+	}
 	n.LayerReady(transfer.LayerReady{Session: id, Slot: 8, UserData: 77}) // the machine's mistake, and survived
 	n.LayerReady(transfer.LayerReady{Session: id + 1, Slot: 1})
 }

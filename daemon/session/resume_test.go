@@ -586,3 +586,27 @@ func TestWhoHasNotHeardItsNewNameComesBackByTheOldOne(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlaceThatNobodyTakesIsNotAwaited: whoever comes again asking for what it cannot have ends its session, and nobody waits for that one any
+// more.
+func TestAPlaceThatNobodyTakesIsNotAwaited(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	n.dial(worker("e", "i", 1))
+	for _, r := range []struct {
+		change func(*sessiontest.Options)
+		reason transfer.Reason
+		says   string
+	}{
+		{func(o *sessiontest.Options) { o.SQ = 1000 }, transfer.Invalid, "sq_entries is 1000"},
+		{func(o *sessiontest.Options) { o.TPWorld = 3 }, transfer.Incompatible, "tp_world and pp_world are 3 and 1"},
+	} {
+		o := worker("e", "i", 0)
+		c := n.dial(o)
+		o = again(o, c)
+		r.change(&o)
+		_, err := sessiontest.Dial(n.path, o)
+		says(t, err, r.reason, r.says)
+		l.forgets(fmt.Sprintf(`"session":%d,`, c.Welcome.Session))
+	}
+}

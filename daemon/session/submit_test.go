@@ -190,6 +190,7 @@ func TestRefusals(t *testing.T) {
 		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return r[:90] }, says: "the header of a group"},
 		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { return r[:114] }, says: "count is 2 (8 bytes)"},
 		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[100] = 3; return r }, says: "form is 3"},
+		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[108] = 1; return r }, says: "reserved field is not zero"},
 		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte { r[100], r[104] = 2, 1; r[116] = 0; return r }, says: "0 blocks from 1"},
 		{op: func() transfer.Op { return offer() }, change: func(_ *ring.SQE, r []byte) []byte {
 			r[100], r[104] = 2, 1
