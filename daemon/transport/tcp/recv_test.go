@@ -228,19 +228,21 @@ func TestMalformedOverAndOver(t *testing.T) {
 }
 
 // TestCutOff: a link that ends within a frame is reported for the slice it was in, before LinkLost, and the slice can be
-// sent again through the next link.
+// sent again through the next link. That the frame before it was whole does not make it so.
 func TestCutOff(t *testing.T) {
-	for _, cut := range []int{headerSize, headerSize + 1, headerSize + 300<<10, headerSize + 512<<10, headerSize + 512<<10 + 7} {
+	const size = 512 << 10
+	for _, cut := range []int{headerSize, headerSize + 1, headerSize + 300<<10, headerSize + size - 20, headerSize + size, headerSize + size + 7} {
 		p := newRawPeer(t, Config{})
-		s := p.expect(1, 512<<10, 1)
-		p.write(s.frame(0, 0)[:cut])
+		s := p.expect(1, size, 2)
+		p.write(s.frame(0, 0), s.frame(1, 0)[:cut])
 		p.conn.Close()
-		p.wantLanded(s.key(0, 0), transfer.PeerGone)
+		p.wantLanded(s.key(0, 0), transfer.OK)
+		p.wantLanded(s.key(1, 0), transfer.PeerGone)
 		p.sink.LinkLost(t, 1)
 		p.link(0)
-		p.write(s.frame(0, 1))
-		p.wantLanded(s.key(0, 1), transfer.OK)
-		if !s.holds(0, s.payloads[0]) {
+		p.write(s.frame(1, 1))
+		p.wantLanded(s.key(1, 1), transfer.OK)
+		if !s.holds(0, s.payloads[0]) || !s.holds(1, s.payloads[1]) {
 			t.Fatal("wrong bytes")
 		}
 	}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -238,5 +239,50 @@ func TestRedial(t *testing.T) {
 	}
 	if r := p.tr.Probe("a"); r.OK || r.Reason == "" {
 		t.Errorf("Probe of a peer that is down: %+v", r)
+	}
+}
+
+// wired is a connection that keeps what is written to it.
+type wired struct {
+	net.Conn
+	bytes.Buffer
+}
+
+func (w *wired) Write(b []byte) (int, error) { return w.Buffer.Write(b) }
+func (w *wired) Read(b []byte) (int, error)  { return w.Buffer.Read(b) }
+
+// TestAFrameIsCompleted: wherever a frame stopped, what completes it makes it one that says so, and that leaves the next one where it belongs. Of
+// one that had not begun nothing is sent.
+func TestAFrameIsCompleted(t *testing.T) {
+	const length = 300 << 10
+	for _, flags := range []uint16{0, flagCRC} {
+		h := header{flags: flags, xfer: 5, slice: 1, length: length}
+		whole := frame(h, bytes.Repeat([]byte{0x11}, length), statusWhole)
+		for _, moved := range []int{0, 1, headerSize - 1, headerSize, headerSize + 1, headerSize + piece, headerSize + length - 1, headerSize + length, headerSize + length + 1, headerSize + length + 7} {
+			if flags != 0 && moved > headerSize+length {
+				continue // its trailer goes by itself, once nothing can stop it
+			}
+			w := &wired{}
+			w.Write(whole[:moved])
+			s := sender{link: &link{Link: &transport.Link{Conn: w}}, trailer: bytes.Clone(whole[headerSize+length:])}
+			h.encode(&s.head)
+			if err := s.pad(&h, moved, statusCancelled); err != nil {
+				t.Fatal(err)
+			}
+			if moved == 0 {
+				if n := w.Len(); n != 0 {
+					t.Errorf("%d bytes were sent of a frame that had not begun", n)
+				}
+				continue
+			}
+			want := uint32(statusCancelled)
+			if moved > headerSize+length {
+				want = statusWhole // it is whole, and has begun to say so
+			}
+			got, _, status, err := readFrame(w)
+			if err != nil || got != h || status != want || w.Len() != 0 {
+				t.Errorf("flags %d, %d bytes moved: frame %+v with status %d, %v, and %d bytes more", flags, moved, got, status, err, w.Len())
+			}
+		}
 	}
 }
