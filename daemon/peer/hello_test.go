@@ -2,6 +2,7 @@ package peer
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -265,4 +266,32 @@ func TestAnExpiredCertificateIsNamed(t *testing.T) {
 	cfg.Certificates[0] = expired(t, cl.dir, "b")
 	a.Reload(map[string]string{"b": rawTLS(t, cfg)}, nil)
 	fails(t, a, "b", transfer.Denied, "expired on")
+}
+
+// TestACertificateSaysWhoRefuses: by the answer to a Hello nobody passes for another node, or for this one, who has a certificate of its own.
+func TestACertificateSaysWhoRefuses(t *testing.T) {
+	m := &Manager{cfg: Config{Node: "a"}}
+	for _, c := range []struct {
+		says        error
+		certificate string
+		node        string // whose channel there is already
+		self        bool
+	}{
+		{&duplicateError{node: "c"}, "b", "b", false},
+		{&duplicateError{node: "c"}, "", "c", false}, // there is nothing better
+		{errSelf, "b", "", false},
+		{errSelf, "a", "", true},
+		{errSelf, "", "", true},
+		{errors.New("something else"), "b", "", false},
+	} {
+		err := m.certain(c.says, c.certificate)
+		node := ""
+		var dup *duplicateError
+		if errors.As(err, &dup) {
+			node = dup.node
+		}
+		if err == nil || node != c.node || errors.Is(err, errSelf) != c.self {
+			t.Errorf("%v from %q is taken for %v", c.says, c.certificate, err)
+		}
+	}
 }
