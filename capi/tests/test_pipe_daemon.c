@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* needs: daemon */
 /* Pipes and lookup buffers against a real kvpiped. */
+#include "endpoint.h"
 #include "pipes.h"
 
 #include <pthread.h>
@@ -263,6 +264,93 @@ static void lookups(void)
 	kvpipe_close(b);
 }
 
+/* The longest run of free bytes of an end's arena. */
+static uint64_t longest(kvpipe_lookup_t *l)
+{
+	struct kv_pool *p = ((struct kv_end *)(void *)l)->pool;
+	uint64_t most = 0, run = 0;
+
+	pthread_mutex_lock(&p->lock);
+	for (uint32_t i = 0; i < p->nblocks; i++) {
+		run = (p->used[i / 64] >> i % 64 & 1) != 0 ? 0 : run + 1;
+		most = run > most ? run : most;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return most * p->block;
+}
+
+static void insert_bytes(kvpipe_lookup_t *own, int64_t id, const uint8_t *bytes, uint64_t n)
+{
+	struct kvpipe_tensor tokens = flat(KVPIPE_I64, 1, &id), v = flat(KVPIPE_U8, n, bytes);
+	const struct kvpipe_tensor *members[5] = { &tokens, NULL, &v, NULL, NULL };
+
+	CHECK_INT(kvpipe_lookup_insert(own, members, WAIT), 0);
+}
+
+static kvpipe_query_t *ask_for(kvpipe_lookup_t *sel, int64_t id)
+{
+	struct kvpipe_tensor tokens = flat(KVPIPE_I64, 1, &id);
+	kvpipe_query_t *q;
+
+	CHECK_INT(kvpipe_lookup_select(sel, &tokens, NULL, KVPIPE_EXACT, WAIT, &q), 0);
+	return q;
+}
+
+static kvpipe_msg_t *got_bytes(kvpipe_query_t *q, const uint8_t *bytes, uint64_t n)
+{
+	kvpipe_msg_t *m;
+
+	CHECK_INT(kvpipe_query_wait(q, WAIT, &m), 0);
+	kvpipe_query_free(q);
+	CHECK_INT(member(m, 2).shape[0], n);
+	CHECK(memcmp(member(m, 2).data, bytes, n) == 0);
+	return m;
+}
+
+/* Entries leave in any order, and some are kept by who received them: where free blocks lie apart, on both sides, a large one comes whole. */
+static void scattered(void)
+{
+	enum { SMALL = 4096, MIDDLE = 65536, LARGE = 500000, KEPT = 45, N = 240 };
+	static uint8_t large[LARGE], small[N][SMALL];
+	kvpipe_t *a = connect_as("a"), *b = connect_as("b");
+	kvpipe_lookup_t *own = open_lookup(a, 1 << 20), *sel = open_lookup(b, 0);
+	kvpipe_query_t *q[KEPT];
+	kvpipe_msg_t *kept[KEPT];
+
+	for (size_t i = 0; i < LARGE; i++)
+		large[i] = (uint8_t)(i * 31 + i / 1000);
+	for (int i = 0; i < N; i++)
+		memset(small[i], i, SMALL);
+	/* Room for something larger is given to each of those that wait at the same time, and what is not needed is given back. */
+	for (int first = 0; first < KEPT; first += 15) {
+		insert_bytes(own, 1000, large, MIDDLE);
+		kvpipe_msg_free(got_bytes(ask_for(sel, 1000), large, MIDDLE));
+		for (int i = first; i < first + 15; i++)
+			q[i] = ask_for(sel, i);
+		for (int i = first; i < first + 15; i++)
+			insert_bytes(own, i, small[i], SMALL);
+		for (int i = first; i < first + 15; i++)
+			kept[i] = got_bytes(q[i], small[i], SMALL);
+	}
+	for (int i = 0; i < N; i++)
+		insert_bytes(own, i, small[i], SMALL);
+	for (int i = 0; i < N; i += 2)
+		kvpipe_msg_free(got_bytes(ask_for(sel, i), small[i], SMALL));
+	CHECK(longest(own) < LARGE && longest(sel) < LARGE);
+	insert_bytes(own, 2000, large, LARGE);
+	kvpipe_msg_free(got_bytes(ask_for(sel, 2000), large, LARGE));
+	for (int i = 1; i < N; i += 2)
+		kvpipe_msg_free(got_bytes(ask_for(sel, i), small[i], SMALL));
+	for (int i = 0; i < KEPT; i++) {
+		CHECK(memcmp(member(kept[i], 2).data, small[i], SMALL) == 0);
+		kvpipe_msg_free(kept[i]);
+	}
+	kvpipe_lookup_close(sel);
+	kvpipe_lookup_close(own);
+	kvpipe_close(a);
+	kvpipe_close(b);
+}
+
 /* What takes no room of the capacity has a limit of its own. */
 static void as_many_items_as_there_may_be(void)
 {
@@ -309,7 +397,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
-		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(at_the_same_time),
+		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered),
+		TEST(at_the_same_time),
 	};
 	return RUN(tests);
 }
