@@ -276,6 +276,17 @@ void fake_dull(struct fake *f, bool dull)
 	unlock(f);
 }
 
+void fake_resize(struct fake *f, const struct fake_conf *sizes)
+{
+	lock(f);
+	f->conf.sq = sizes->sq;
+	f->conf.cq = sizes->cq;
+	f->conf.records = sizes->records;
+	f->conf.results = sizes->results;
+	f->conf.layers = sizes->layers;
+	unlock(f);
+}
+
 void fake_restart_regions(struct fake *f, uint64_t next)
 {
 	lock(f);

@@ -316,6 +316,56 @@ static void extensions(void)
 	fake_stop(f);
 }
 
+/*
+ * More extensions than a queue holds, and daemons that go before they have answered one, or some: each daemon is told of each extension
+ * once, in order.
+ */
+static void many_extensions(void)
+{
+	enum { N = 20 };
+	static const struct fake_conf small = { .sq = 4 };
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = offer_key(kv, "o", 0);
+	struct kvpipe_extend_opts o = KVPIPE_OPTS(kvpipe_extend_opts, .nblocks = 1);
+
+	world.accept = true;
+	for (int i = 0; i < N; i++) {
+		const uint32_t id = 9 + (uint32_t)i;
+		const struct kvpipe_blocks b = { .group = 2, .first_token = 2 + id, .ntokens = 1, .count = 1, .ids = &id };
+		o.blocks = &b;
+		o.flags = i % 2 != 0 ? KVPIPE_OP_LAYERED : 0; /* the record's, by which the test tells them */
+		CHECK_INT(kvpipe_offer_extend(kv, op, &o, WAIT), 0);
+	}
+	unsigned int n = 1 + N;
+	fake_resize(f, &small);
+	for (int life = 2; life <= 4; life++) {
+		pthread_mutex_lock(&world.lock);
+		world.accept = life != 2;
+		pthread_mutex_unlock(&world.lock);
+		restart(f, kv);
+		await_seen(n + 1 + N);
+		for (unsigned int i = 0; i <= N; i++) {
+			struct seen s = seen(n + i);
+			CHECK_INT(s.e.op, i == 0 ? KVPIPE_OPCODE_OFFER : KVPIPE_OPCODE_EXTEND);
+			CHECK(i == 0 ? s.e.user_data == op : s.e.target == op);
+			CHECK(i == 0 || s.flags == (i % 2 == 0 ? KVPIPE_OP_LAYERED : 0));
+		}
+		n += 1 + N;
+	}
+	fake_end(f, op, KVPIPE_DONE, 0, 0);
+	check_end(kv, op, KVPIPE_DONE, 0, "");
+	pthread_mutex_lock(&world.lock);
+	CHECK_INT(world.n, n);
+	pthread_mutex_unlock(&world.lock);
+	kvpipe_op_free(kv, op);
+	pthread_mutex_lock(&kv->lock);
+	CHECK(kv->records <= 1); /* nothing is remembered of those that went with a daemon; the last answer may be on its way */
+	pthread_mutex_unlock(&kv->lock);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static bool stands_still; /* once it has refused an extension */
 
 /* A daemon that does not take an offer whole gives it back: half of it is no use. */
@@ -523,6 +573,106 @@ static void many(void)
 	fake_stop(f);
 }
 
+/*
+ * The next daemon's rings are of other sizes, and lie elsewhere: laps of each come through whole. What was submitted before and is too
+ * much for them ends.
+ */
+static void other_rings(void)
+{
+	static const struct fake_conf sizes[] = {
+		{ .sq = 8, .cq = 32, .records = 4096, .results = 1024, .layers = 2 },
+		{ .sq = 64, .cq = 256, .records = 8192, .results = 4096, .layers = 64 },
+		{ .sq = 16, .cq = 64, .records = 2048, .results = 512, .layers = 4 },
+	};
+	static uint32_t ids[600];
+	const struct kvpipe_blocks b = { .group = 2, .ntokens = KV_COUNT(ids), .count = KV_COUNT(ids), .ids = ids };
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c;
+	char key[8], text[16];
+
+	for (uint32_t i = 0; i < KV_COUNT(ids); i++)
+		ids[i] = 2 * i; /* not a run */
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "large", .key_len = 5, .token = TOKEN, .token_len = 16,
+						.blocks = &b, .nblocks = 1);
+	kvpipe_op_t small = take_key(kv, "small", 0), large = 0;
+	unsigned int n = 1;
+	for (unsigned int life = 0; life < KV_COUNT(sizes); life++) {
+		if (life == KV_COUNT(sizes) - 1) {
+			CHECK_INT(kvpipe_take(kv, &o, &large), 0);
+			n++;
+		}
+		await_seen(n);
+		fake_resize(f, &sizes[life]);
+		restart(f, kv);
+		await_seen(n + 1);
+		CHECK(seen(n).e.user_data == small && strcmp(seen(n).key, "small") == 0);
+		n++;
+		if (large != 0)
+			check_end(kv, large, KVPIPE_FAILED, KVPIPE_E_QUOTA, "the daemon of after the restart has no room for it");
+		for (unsigned int i = 0; i < 3 * sizes[life].cq; i++) {
+			snprintf(key, sizeof(key), "%u", n);
+			snprintf(text, sizeof(text), "end of %u", n);
+			kvpipe_op_t op = take_key(kv, key, 0);
+			await_seen(n + 1);
+			struct seen s = seen(n++);
+			CHECK(s.e.user_data == op && strcmp(s.key, key) == 0);
+			CHECK(s.e.layer_slot < sizes[life].layers);
+			fake_post(f, (struct kvpipe_cqe){ .user_data = op, .status = KVPIPE_FAILED, .reason = KVPIPE_E_BUSY },
+				  &(struct kvpipe_run){ 2, 3, n }, 1, text);
+			CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
+			CHECK_HAS(c.message, text);
+			CHECK(c.nfailed == 1 && c.failed[0].group == 2 && c.failed[0].first == 3 && c.failed[0].count == n);
+			kvpipe_op_free(kv, op);
+		}
+		CHECK_FAILS(kvpipe_wait(kv, small, 0, &c), KVPIPE_E_TIMEOUT, "still running");
+	}
+	kvpipe_op_t moving = take_key(kv, "moving", 0);
+	await_seen(n + 1);
+	grant_last(f);
+	fake_die(f);
+	check_end(kv, moving, KVPIPE_FAILED, KVPIPE_E_RESTARTED, "the daemon went away while bytes were granted");
+	CHECK_FAILS(kvpipe_wait(kv, small, 0, &c), KVPIPE_E_TIMEOUT, "still running");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* Nobody knows of a layer while the daemon is away: who waits for one hears of it from the next daemon. */
+static void *wait_layer(void *arg)
+{
+	CHECK_INT(kvpipe_wait_layer(arg, 1, 7, WAIT), 0);
+	return NULL;
+}
+
+static void layered(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	const uint32_t id = 3;
+	const struct kvpipe_blocks b = { .group = 2, .ntokens = 1, .count = 1, .ids = &id };
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16,
+						.blocks = &b, .nblocks = 1, .flags = KVPIPE_OP_LAYERED);
+	struct kvpipe_view v = { .layer = 7, .group = 2, .part = "kv", .region = alloc(kv) };
+	kvpipe_op_t op;
+	pthread_t t;
+
+	CHECK_INT(kvpipe_set_layout(kv, &v, 1, NULL, 0), 0);
+	CHECK_INT(kvpipe_take(kv, &o, &op), 0);
+	CHECK_INT(op, 1);
+	await_seen(1);
+	fake_die(f);
+	await_state(kv, KV_AWAY);
+	CHECK_FAILS(kvpipe_wait_layer(kv, op, 7, KV_MS), KVPIPE_E_TIMEOUT, "layer not in place yet");
+	CHECK(pthread_create(&t, NULL, wait_layer, kv) == 0);
+	fake_return(f);
+	await_seen(2);
+	CHECK_INT(seen(1).e.user_data, op);
+	fake_layer(f, seen(1).e.layer_slot, op, 1);
+	pthread_join(t, NULL);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Ranks hear of a scheduler's take that failed with the daemon: the next one is asked to tell them. */
 static void ranks(void)
 {
@@ -630,8 +780,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(everything), TEST(an_hour_at_most), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
-		TEST(extensions), TEST(spoiled), TEST(spoiled_while_sending),
-		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(ranks), TEST(ranks_late), TEST(foreign_release), TEST(foreign_release_at_the_end),
+		TEST(extensions), TEST(many_extensions), TEST(spoiled), TEST(spoiled_while_sending),
+		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(other_rings), TEST(layered), TEST(ranks), TEST(ranks_late), TEST(foreign_release), TEST(foreign_release_at_the_end),
 	};
 	return RUN(tests);
 }
