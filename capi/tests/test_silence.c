@@ -31,6 +31,27 @@ static void check_end(kvpipe_t *kv, kvpipe_op_t op, uint32_t reason, uint32_t fl
 	CHECK_HAS(c.message, words);
 }
 
+/* An end that came in time counts, though nobody had looked for it when the deadline passed. */
+static void ended_in_time(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = fake_take(kv, 6, KV_MS);
+	struct kvpipe_completion c;
+
+	fake_end(f, op, KVPIPE_DONE, 0, 0);
+	for (bool ended = false; !ended;) { /* the library sees to it */
+		poll(NULL, 0, 5);
+		pthread_mutex_lock(&kv->lock);
+		ended = kv_op_find(kv, op)->state != KV_RUNNING;
+		pthread_mutex_unlock(&kv->lock);
+	}
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 1);
+	CHECK(c.op == op && c.status == KVPIPE_DONE && c.flags == 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* The library ends it at its deadline, not as free; what the daemon says later frees it. */
 static void deadline(void)
 {
@@ -49,7 +70,7 @@ static void deadline(void)
 		CHECK(c.failed[0].group == 2 && c.failed[1].group == 5 && c.failed[1].count == UINT32_MAX);
 		CHECK_INT(kvpipe_op_released(kv, op), 0);
 		if (i < 3) {
-			fake_end(f, op, late[i], 0, 0);
+			fake_end(f, op, late[i], late[i] == KVPIPE_DONE ? 0 : KVPIPE_E_CANCELLED, 0);
 		} else {
 			fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, KVPIPE_C_MORE);
 			CHECK_FAILS(kvpipe_wait_released(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "not released yet after 1 ms: ");
@@ -226,7 +247,7 @@ static void heartbeat(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(deadline), TEST(lease), TEST(unread), TEST(last_words), TEST(bye), TEST(malformed), TEST(heartbeat),
+		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(last_words), TEST(bye), TEST(malformed), TEST(heartbeat),
 	};
 	return RUN(tests);
 }

@@ -245,6 +245,49 @@ static void freed_under_as_it_ends(void)
 	fake_stop(f);
 }
 
+static void *wait_for_both(void *arg)
+{
+	struct one *o = arg;
+	struct kvpipe_completion c;
+
+	CHECK_INT(kvpipe_wait(o->kv, o->op, WAIT, &c), 0);
+	CHECK(c.op == o->op && c.status == KVPIPE_FAILED);
+	CHECK_INT(kvpipe_wait_released(o->kv, o->op, WAIT), 0);
+	return NULL;
+}
+
+/* What somebody waits for is told to nobody else, whoever is the first to look. */
+static void told_once(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct one o = { .kv = kv, .op = take(kv, 0) };
+	struct kvpipe_completion c;
+
+	pthread_mutex_lock(&kv->lock);
+	kv->swapping = true; /* the daemon's bell wakes nobody */
+	pthread_mutex_unlock(&kv->lock);
+	CHECK(pthread_create(&o.thread, NULL, wait_for_both, &o) == 0);
+	for (int i = 0; i < 2; i++) {
+		const uint32_t kind = i == 0 ? KV_WAIT_END : KV_WAIT_RELEASED;
+		for (bool there = false; !there;) {
+			sched_yield();
+			pthread_mutex_lock(&kv->lock);
+			there = kv->waiters != NULL && kv->waiters->kind == kind;
+			pthread_mutex_unlock(&kv->lock);
+		}
+		fake_end(f, o.op, i == 0 ? KVPIPE_FAILED : KVPIPE_RELEASED, i == 0 ? KVPIPE_E_BUSY : 0, i == 0 ? KVPIPE_C_MORE : 0);
+		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+	}
+	pthread_join(o.thread, NULL);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+	pthread_mutex_lock(&kv->lock);
+	kv->swapping = false;
+	pthread_mutex_unlock(&kv->lock);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void *wait_and_go_on(void *arg)
 {
 	struct one *o = arg;
@@ -418,6 +461,37 @@ static void layers(void)
 	fake_stop(f);
 }
 
+static void *wait_for_the_last_layer(void *arg)
+{
+	struct one *o = arg;
+
+	CHECK_FAILS(kvpipe_wait_layer(o->kv, o->op, 30, WAIT), KVPIPE_E_BUSY, "failed");
+	return NULL;
+}
+
+/* Who waits for a layer collects nothing: the end and RELEASED, which came at once, are told by poll. */
+static void a_layers_waiter_leaves_the_ends(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c[3];
+
+	set_layout(kv);
+	struct one o = { .kv = kv, .op = take(kv, KVPIPE_OP_LAYERED) };
+	CHECK(pthread_create(&o.thread, NULL, wait_for_the_last_layer, &o) == 0);
+	await_waiters(kv, 1);
+	pthread_mutex_lock(&kv->lock); /* it sees both, or none */
+	fake_end(f, o.op, KVPIPE_FAILED, KVPIPE_E_BUSY, KVPIPE_C_MORE);
+	fake_end(f, o.op, KVPIPE_RELEASED, 0, 0);
+	pthread_mutex_unlock(&kv->lock);
+	pthread_join(o.thread, NULL);
+	CHECK_INT(kvpipe_poll(kv, c, 3), 2);
+	CHECK(c[0].op == o.op && c[0].status == KVPIPE_FAILED && c[0].flags == KVPIPE_C_MORE);
+	CHECK(c[1].op == o.op && c[1].status == KVPIPE_RELEASED);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void arguments(void)
 {
 	struct fake *f = fake_start(&by_hand);
@@ -439,7 +513,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(one_thread), TEST(two_threads), TEST(many_threads), TEST(with_poller), TEST(with_epoll), TEST(any_order),
-		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(cancelled_threads), TEST(fd), TEST(layers), TEST(arguments),
+		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(told_once), TEST(cancelled_threads), TEST(fd), TEST(layers),
+		TEST(a_layers_waiter_leaves_the_ends), TEST(arguments),
 	};
 	return RUN(tests);
 }
