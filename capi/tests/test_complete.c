@@ -336,6 +336,17 @@ static void hostile_result(void)
 	CHECK_INT(c.nfailed, 1);
 	kvpipe_close(kv);
 	fake_stop(f);
+
+	/* Of another session's completion nothing is read that is not there. */
+	f = fake_start(&by_hand);
+	kv = fake_connect(f);
+	fake_post(f, (struct kvpipe_cqe){ .tag = 3, .status = KVPIPE_DONE, .result_off = 65536 - 16, .result_len = 1 << 20 }, NULL, 0, NULL);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 1);
+	CHECK(c.tag == 3 && c.nfailed == 0 && c.message[0] == '\0');
+	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "k", .key_len = 1, .token = TOKEN, .token_len = 16);
+	CHECK_FAILS(kvpipe_take(kv, &o, &op), KVPIPE_E_CLOSED, "completion of another session: result of 1048576 bytes at 65520");
+	kvpipe_close(kv);
+	fake_stop(f);
 }
 
 int main(int argc, char **argv)

@@ -288,6 +288,23 @@ static void a_put_hears_that_it_was_refused(void)
 	stop();
 }
 
+/* One that was not confirmed in time is nobody's any more: that it was refused is said by the next call. */
+static void a_put_that_gave_up_hears_nothing(void)
+{
+	const uint64_t n = 1;
+	struct kvpipe_tensor t = flat(KVPIPE_U64, 1, &n);
+
+	start(1 << 16);
+	exchange_refuse_puts(x, KVPIPE_E_QUOTA);
+	fake_pause(exchange_fake(x, 0), true);
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, KV_MS), KVPIPE_E_TIMEOUT, "put: \"l\": it takes effect once the daemon answers");
+	fake_pause(exchange_fake(x, 0), false);
+	await_lost(1);
+	CHECK_FAILS(kvpipe_lookup_insert(own, (const struct kvpipe_tensor *[5]){ &t, NULL, NULL, NULL, NULL }, WAIT), KVPIPE_E_QUOTA,
+		    "insert: an earlier entry was lost: \"l\": refusal 1");
+	stop();
+}
+
 /* What a key had stays until the new value is there: a put that has no room says so. */
 static void a_put_needs_room_beside_what_the_key_has(void)
 {
@@ -461,6 +478,10 @@ static void given_up_before_it_is_brought(void)
 	insert(3, (int64_t[]){ 2 }, 1, NULL);
 	CHECK(pthread_join(waiting, NULL) == 0);
 	expect(ask((int64_t[]){ 1 }, 1, NULL, KVPIPE_EXACT), 1, 1);
+	pthread_mutex_lock(&e->kv->lock);
+	CHECK_INT(e->nops, 1); /* the BIND: its room is free, too */
+	CHECK_INT(e->pool->nfree, e->pool->nblocks);
+	pthread_mutex_unlock(&e->kv->lock);
 	stop();
 }
 
@@ -879,7 +900,7 @@ int main(int argc, char **argv)
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(a_layout_is_refused), TEST(not_kept),
-		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused),
+		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused), TEST(a_put_that_gave_up_hears_nothing),
 		TEST(a_put_needs_room_beside_what_the_key_has),
 		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
 		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),

@@ -145,7 +145,13 @@ static void ended_meanwhile(void)
 		s = (struct script){ .status = KVPIPE_FAILED, .reason = reasons[i], .end = KVPIPE_DONE };
 		CHECK_FAILS(kvpipe_offer_extend(kv, offer(kv), &o, 0), KVPIPE_E_EXPIRED, "extend: the offer of key \"k\" has ended: it was consumed");
 		CHECK_FAILS(kvpipe_offer_seal(kv, offer(kv), 0), KVPIPE_E_EXPIRED, "seal: the offer of key \"k\" has ended: it was consumed");
-		s.end = 0; /* the daemon's word, where there is nothing else */
+		/* Done, in vain. */
+		kvpipe_op_t op = offer(kv);
+		s = (struct script){ .status = KVPIPE_DONE };
+		CHECK_INT(kvpipe_offer_extend(kv, op, &o, 0), 0);
+		s.end = KVPIPE_DONE;
+		CHECK_INT(kvpipe_offer_extend(kv, op, &o, 0), 0);
+		s = (struct script){ .status = KVPIPE_FAILED, .reason = reasons[i] }; /* the daemon's word, where there is nothing else */
 		CHECK_FAILS(kvpipe_offer_seal(kv, offer(kv), 0), reasons[i], "seal: because");
 	}
 	kvpipe_close(kv);
@@ -270,6 +276,11 @@ static void not_waited_for(void)
 	CHECK_FAILS(kvpipe_offer_seal(kv, ops[1], KVPIPE_NOWAIT), KVPIPE_E_NOT_FOUND, "not an offer of this session");
 	while (kvpipe_poll(kv, &c, 1) > 0)
 		CHECK(c.op == ops[0] || c.op == ops[1]);
+	for (size_t i = 0; i < KV_COUNT(ops); i++)
+		kvpipe_op_free(kv, ops[i]);
+	pthread_mutex_lock(&kv->lock);
+	CHECK_INT(kv->records, 0); /* nor is anything of the small ones remembered */
+	pthread_mutex_unlock(&kv->lock);
 	kvpipe_close(kv);
 	fake_stop(f);
 }

@@ -329,7 +329,9 @@ static void full_queue(void)
 	fake_pause(f, true);
 	for (int i = 0; i < 4; i++)
 		CHECK_INT(kvpipe_offer(kv, &o, &op[i]), 0);
+	int64_t begun = kv_now();
 	CHECK_FAILS(kvpipe_offer(kv, &o, &more), KVPIPE_E_BUSY, "the submission queue is full: 4 of 4 entries");
+	CHECK(kv_now() - begun >= KV_ROOM_NS);
 	fake_pause(f, false);
 	CHECK_INT(kvpipe_offer(kv, &o, &more), 0); /* room comes while it waits */
 	for (int i = 0; i < 4; i++)
