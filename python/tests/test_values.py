@@ -116,6 +116,21 @@ def test_failed_of_many():
     assert time.thread_time() - began < 5
 
 
+UNSIGNED = [
+    bytes([1, 200]),
+    array.array("H", [1, 60000]),
+    (ctypes.c_uint8 * 2)(1, 255),
+    numpy.array([1, 1 << 31], numpy.uint32),
+    numpy.array([1, 0, 1 << 31, 0], numpy.uint32)[::2],
+    numpy.array([1, 1 << 31], numpy.uint64),
+]
+
+
+@pytest.mark.parametrize("form", UNSIGNED, ids=lambda f: type(f).__name__)
+def test_an_unsigned_id_is_not_taken_for_a_negative_one(form):
+    assert lists(Packed(form, 3, 5)) == {0: list(form)}
+
+
 def test_holes():
     packed = Packed(numpy.array([-1, 4], numpy.int32), 3, 5)
     assert lists(packed) == {0: [kvpipe.NO_BLOCK, 4]}
