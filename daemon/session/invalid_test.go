@@ -110,8 +110,7 @@ func TestInvalidateThatIsNotFencedInTime(t *testing.T) {
 	first = ask(t, c, ring.CtlInvalidate, region, 0)
 	<-asked
 	second = ask(t, c, ring.CtlUnregister, region, time.Millisecond)
-	answered(t, c, first, transfer.Timeout, "another request")
-	answered(t, c, second, transfer.Timeout, "still in use")
+	allAnswered(t, c, answer{first, transfer.Timeout, "another request"}, answer{second, transfer.Timeout, "still in use"})
 	if _, removed := (<-asked).(transfer.RegionRemoved); !removed {
 		t.Error("the machine was not told that the region is to go")
 	}
