@@ -7,7 +7,7 @@ import select
 import kvpipe
 import pytest
 from caches import BLOCK, BLOCK_SIZE, CONTENT, FINGERPRINT, HEADS, Cache, collect, view
-from engines import until
+from engines import heard, until
 
 numpy = pytest.importorskip("numpy")
 
@@ -306,10 +306,15 @@ def test_holds(pair):
 
 def test_lease(pair):
     producer, _ = pair
-    offer = producer.node.offer("short", [1], tokens=16, lease=0.1)
-    with pytest.raises(kvpipe.Expired):
-        offer.wait(60)
-    offer.wait_released(60)
+
+    def expires():
+        offer = producer.node.offer("short", [1], tokens=16, lease=0.1)
+        try:
+            offer.wait(60)
+        finally:
+            offer.wait_released(60)
+
+    assert isinstance(heard(expires, 0.1, "the daemon does not answer"), kvpipe.Expired)
     producer.node.offer("short", [1], tokens=16).withdraw()
 
 
