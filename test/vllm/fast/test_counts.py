@@ -51,6 +51,19 @@ def test_one_that_fails_here_counts_once_with_its_own_reason(node):
     assert side.counts().data["failed"] == {"peer_gone": 1} and not side._operations.whole._open
 
 
+def test_one_that_failed_before_its_memory_is_free_counts_and_is_given_back_once(node):
+    side = scheduler(node)
+    begun(side, request(100))
+    [tag] = side._operations.running
+    node.coming = [ends(tag, Status.FAILED, Reason.PEER_GONE, released=False)]
+    step(side)
+    assert side._operations.running, "bytes may still come"
+    node.coming = [ends(tag, Status.RELEASED)]
+    step(side)
+    assert not side._operations.running
+    assert side.counts().data["failed"] == {"peer_gone": 1} and node.told.count(("drop", "k")) == 1
+
+
 def test_a_load_that_is_refused_at_once_counts(node):
     side = scheduler(node)
     node.refuses = Unavailable("no")
