@@ -119,6 +119,18 @@ func TestWhoReadsNoAnswersIsNotHeard(t *testing.T) {
 	}
 }
 
+// TestWhoSendsLittleIsNotHeldUp by a peer that does not read: what the kernel has no room for is left to the writer.
+func TestWhoSendsLittleIsNotHeldUp(t *testing.T) {
+	a, _, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat = time.Hour })
+	at := a.channelOf("b")
+	for at.waiting() < 1<<20 && !at.ended.Load() {
+		a.Send("b", epoch, &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 16<<10)})
+	}
+	if at.ended.Load() {
+		t.Error("the channel has ended")
+	}
+}
+
 // TestWhatIsBeingWrittenWaits for the peer as well, until the kernel has taken it.
 func TestWhatIsBeingWrittenWaits(t *testing.T) {
 	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat = time.Hour })
