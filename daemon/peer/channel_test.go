@@ -2,12 +2,14 @@ package peer
 
 import (
 	"bytes"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -147,5 +149,36 @@ func TestAPeerThatClosesIsDownAndComesBackWithANewEpoch(t *testing.T) {
 	second := wait(a, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
 	if second.Epoch == first.Epoch {
 		t.Fatal("the same epoch again")
+	}
+}
+
+// TestWhoAskedForAChannelThatEndsBeforeItIsUp hears so, and waits for it no longer.
+func TestWhoAskedForAChannelThatEndsBeforeItIsUp(t *testing.T) {
+	var heard []transfer.Event
+	m, err := New(Config{Node: "a", Insecure: true, Events: func(ev transfer.Event) { heard = append(heard, ev) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := m.newChannel(sides{conn, conn.(*net.TCPConn), newFrames(conn)}, "b", &peerpb.Hello{Node: "b"}, 7, nil, true)
+	if !c.announce("b.example:7650") {
+		t.Error("it has not ended")
+	}
+	cause := transfer.Cause{Reason: transfer.PeerGone, Text: "test"}
+	c.close(cause, false)
+	if len(heard) != 1 || heard[0] != (transfer.DialFailed{Hint: "b.example:7650", Cause: cause}) {
+		t.Errorf("heard %+v", heard)
+	}
+	if c.announce("late") {
+		t.Error("it has ended")
 	}
 }
