@@ -48,6 +48,20 @@ func TestATakeIsDecidedWhenAllIsThere(t *testing.T) {
 		w.lands(x, 1, 1)
 		w.decided("all is there", true)
 	})
+	t.Run("spoiled while it is fenced", func(t *testing.T) {
+		w := newTaker(t, 0)
+		user, x := w.take(0)
+		w.piece(x, 0, 2, true, nil)
+		w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+		w.lands(x, 0, 0, 1)
+		w.decided("all is there", true)
+		leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}
+		w.step(transfer.SliceLanded{Key: transfer.SliceKey{Leg: leg, Slice: 1}, Cause: transfer.Cause{Reason: transfer.Corrupt, Text: "a late copy"}})
+		w.step(transfer.Fenced{Leg: leg})
+		if c := w.ends[user]; c.Status != transfer.Failed || c.Reason != transfer.Corrupt {
+			t.Errorf("%+v, want the take to fail: a late copy spoiled a slice", c)
+		}
+	})
 	t.Run("inline", func(t *testing.T) {
 		w := newTaker(t, 0)
 		_, x := w.take(0)
