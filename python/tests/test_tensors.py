@@ -141,6 +141,7 @@ def test_torch_without_numpy(near, torch):
 import sys
 sys.modules["numpy"] = None
 import gc, kvpipe, torch
+gc.freeze()  # each look at all that torch brought would take a tenth of a second
 with kvpipe.connect({near.socket!r}, engine_id="a") as node:
     with node.pipe("q", "send", capacity=65536) as tx, node.pipe("q", "recv") as rx:
         for _ in range(100):
