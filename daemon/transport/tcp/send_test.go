@@ -263,7 +263,7 @@ func TestAFrameIsCompleted(t *testing.T) {
 				continue // its trailer goes by itself, once nothing can stop it
 			}
 			w := &wired{}
-			w.Write(whole[:moved])
+			w.Buffer.Write(whole[:moved])
 			s := sender{link: &link{Link: &transport.Link{Conn: w}}, trailer: bytes.Clone(whole[headerSize+length:])}
 			h.encode(&s.head)
 			if err := s.pad(&h, moved, statusCancelled); err != nil {
