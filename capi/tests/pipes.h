@@ -31,14 +31,16 @@ static inline kvpipe_pipe_t *open_pipe(kvpipe_t *kv, uint32_t end, uint64_t capa
 	return p;
 }
 
-static inline kvpipe_lookup_t *open_lookup(kvpipe_t *kv, uint64_t capacity)
+static inline kvpipe_lookup_t *open_lookup_named(kvpipe_t *kv, const char *name, uint64_t capacity)
 {
-	struct kvpipe_lookup_opts o = KVPIPE_OPTS(kvpipe_lookup_opts, .name = "l", .capacity = capacity);
+	struct kvpipe_lookup_opts o = KVPIPE_OPTS(kvpipe_lookup_opts, .name = name, .capacity = capacity);
 	kvpipe_lookup_t *l;
 
 	CHECK_INT(kvpipe_lookup_open(kv, &o, &l), 0);
 	return l;
 }
+
+static inline kvpipe_lookup_t *open_lookup(kvpipe_t *kv, uint64_t capacity) { return open_lookup_named(kv, "l", capacity); }
 
 static inline void send_number(kvpipe_pipe_t *p, uint64_t n)
 {

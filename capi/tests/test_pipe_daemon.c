@@ -313,7 +313,8 @@ static void scattered(void)
 	enum { SMALL = 4096, MIDDLE = 65536, LARGE = 500000, KEPT = 45, N = 240 };
 	static uint8_t large[LARGE], small[N][SMALL];
 	kvpipe_t *a = connect_as("a"), *b = connect_as("b");
-	kvpipe_lookup_t *own = open_lookup(a, 1 << 20), *sel = open_lookup(b, 0);
+	/* What another test left under its key keeps the name "l" for a while. */
+	kvpipe_lookup_t *own = open_lookup_named(a, "scattered", 1 << 20), *sel = open_lookup_named(b, "scattered", 0);
 	kvpipe_query_t *q[KEPT];
 	kvpipe_msg_t *kept[KEPT];
 
