@@ -143,7 +143,7 @@ static kvpipe_op_t runs_out(const struct engine *e, kvpipe_op_t (*ask)(const str
 
 static void offers_that_are_not_there(struct engine *p, struct engine *c)
 {
-	refused(c->kv, runs_out(c, take, "unheard-of", (struct how){.ms = 200}), KVPIPE_E_TIMEOUT, "\"unheard-of\"|check key and peer");
+	refused(c->kv, runs_out(c, take, "unheard-of", (struct how){.ms = 1500}), KVPIPE_E_TIMEOUT, "\"unheard-of\"|check key and peer");
 	kvpipe_op_t o = runs_out(p, offer, "short", (struct how){.ms = 30});
 	refused(p->kv, o, KVPIPE_E_EXPIRED, "\"short\"|lease of 30ms");
 	refused(c->kv, take(c, "short", (struct how){0}), KVPIPE_E_EXPIRED, "\"short\"|expired|new request");
