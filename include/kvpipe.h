@@ -537,8 +537,8 @@ struct kvpipe_key_opts {
 	const char *peer;            /* as for a take */
 	const char *trace;
 	uint64_t tag;
-	int64_t timeout_ns;          /* how long the answer may take; 0: 5 s. For a watch also how long the interest
-	                              * lasts; 0: 30 s. Cut as a take's */
+	int64_t timeout_ns;          /* how long the answer may take; for a watch also how long the interest lasts.
+	                              * 0: 5 s for a drop, 30 s for a watch. Cut as a take's */
 	uint64_t reserved[4];
 };
 KVPIPE_API int kvpipe_watch(kvpipe_t *kv, const struct kvpipe_key_opts *opts, kvpipe_op_t *op);

@@ -355,7 +355,7 @@ struct kvpipe_got {             /* 48 bytes; then meta_len bytes of meta */
 	uint64_t item;
 	uint64_t bytes;         /* of the item; the CQE has the number of bytes moved */
 	uint64_t capacity;      /* of the home; no item is larger */
-	uint64_t matched;       /* tokens that agree with the query's */
+	uint64_t matched;       /* tokens that agree with the query's; ANY: all of the item's */
 	uint32_t meta_len;
 	uint32_t reserved0;
 	uint64_t reserved;
