@@ -524,10 +524,9 @@ KVPIPE_API int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t ti
  * not answered. The operation ends all the same, by its deadline at the latest. */
 KVPIPE_API int kvpipe_cancel(kvpipe_t *kv, kvpipe_op_t op, int64_t timeout_ns, int *reusable);
 
-/* What the consumer of a queued request says about a key. watch renews the offer's lease until the consumer has
- * blocks to take it into. drop says that nothing of it is needed, so the producer's blocks are free at once. Both
- * return as kvpipe_take() does, and complete like operations (DONE or FAILED). A watch completes once there is an
- * offer. */
+/* What the consumer of a queued request says about a key. watch renews the offer's lease for a consumer that has no
+ * blocks yet. drop says that nothing of it is needed, so the producer's blocks are free at once. Both return as
+ * kvpipe_take() does, and complete like operations (DONE or FAILED). A watch completes once there is an offer. */
 struct kvpipe_key_opts {
 	size_t sz;
 	const void *key;
