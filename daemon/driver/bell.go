@@ -10,7 +10,7 @@ import (
 const ringWithin = transfer.Time(500 * time.Microsecond)
 
 // bell wakes clients that wait for several things; Sessions.Complete wakes those that wait for one. During the last
-// event of a batch, often its only one, it rings at each completion. Those of earlier events ring when the batch is
+// event of a batch, mostly its only one, it rings at each completion. Those of earlier events ring when the batch is
 // done. A client with many operations under way then finds many completions at once. Woken at the first, it would run
 // on another processor, find that one and sleep again: a system call here and two switches there for each completion.
 type bell struct {

@@ -175,7 +175,7 @@ func appendRanks(out []plan.Rank, in []transfer.RankLayout, all []layout.BlockLi
 }
 
 // cause returns an error as a Cause, with the reason it carries. A planner's error without a reason means incompatible,
-// unless it says that the request is invalid or too large.
+// unless it says that the request is invalid or too large, or that source and destination overlap.
 func cause(err error) transfer.Cause {
 	var c interface{ Reason() transfer.Reason }
 	if errors.As(err, &c) {

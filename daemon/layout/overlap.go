@@ -2,8 +2,9 @@ package layout
 
 import "slices"
 
-// Overlap returns the first block of b that a names too. Lists of different groups of one hold domain are compared as
-// well. Both a and b must have passed CheckBlocks; lists of groups that the layout lacks are skipped.
+// Overlap returns the first block of b that a names too, one hold domain after another. Lists of different groups of
+// one hold domain are compared as well. Both a and b must have passed CheckBlocks; lists of groups that the layout
+// lacks are skipped.
 func (l *Layout) Overlap(a, b []BlockList) (Run, bool) {
 	var done uint64 // domains; there are no more than groups
 	for i := range b {

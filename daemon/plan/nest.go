@@ -1,7 +1,7 @@
 package plan
 
-// part is one view, or several of the same shape at even distances. Within a block its elements are visited by nested
-// loops over views, tokens and heads, in the order of the destination's memory.
+// part is mostly one view, or several of the same shape at even distances. Within a block its elements are visited by
+// nested loops over views, tokens and heads, in the order of the destination's memory.
 type part struct {
 	src, dst       uint64 // offsets of block 0, token 0
 	srcTok, dstTok uint64 // token strides

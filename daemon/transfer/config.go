@@ -29,7 +29,7 @@ type Config struct {
 	Linger       Time // how long ends are repeated, and remembered for peers that did not hear of them; 10 s
 	PipeLinger   Time // how long items outlive their sender; 10 s
 	TombstoneFor Time // how long keys of ended offers are remembered; 60 s
-	Redial       Time // pause between attempts to reach a peer, doubled up to eight times that, plus as much again at random; 200 ms
+	Redial       Time // pause between attempts to reach a peer, doubled up to eight times that, plus up to as much again at random; 200 ms
 
 	AtOnce int // most block ids of a take within the node that the driver is asked to move at once (MoveNow); 0: none
 

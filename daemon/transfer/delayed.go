@@ -230,7 +230,7 @@ func (m *Machine) endBy(op Op) Time {
 }
 
 // idsOf counts the block ids of an operation. An offer may be extended so often that the pieces take more memory than
-// their ids. So those of extensions count, too.
+// their ids. So the pieces of extensions count, too.
 func idsOf(op Op) int {
 	switch in := op.(type) {
 	case *OfferOp:

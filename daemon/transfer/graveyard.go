@@ -73,7 +73,8 @@ func (m *Machine) inter(g *grave, name plotName) {
 	y.resize(p, g.size())
 }
 
-// dropAt adds a drop to a grave. If there is no room, the oldest graves of the largest plot make room, but not this grave itself.
+// dropAt adds a drop to a grave. If there is no room, the oldest graves of the largest plot make room. If that would be
+// this grave itself, there is none, and the drop is refused.
 func (m *Machine) dropAt(g *grave, d dropNote) Cause {
 	y, before := &m.graves, g.size()
 	for len(g.drops) > 0 && y.size >= m.cfg.MaxTombstones && y.largest[0].oldest != g {

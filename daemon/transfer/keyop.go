@@ -176,7 +176,7 @@ func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 	return Cause{}
 }
 
-// dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nobody needs that any more.
+// dropEarly remembers a drop whose offer has not come yet. A drop of what has ended is no error: nothing has to be done.
 func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) Cause {
 	if g == nil {
 		g = m.note(p, msg)

@@ -62,7 +62,7 @@ type Cluster struct {
 	outlived int // offers that outlived a session
 	crowded  int // times that a peer was told that there is no room
 	readOut  int // dead processes with submissions still in their rings
-	slid     int // finished takes of two groups
+	slid     int // takes of two groups that are done
 	readied  int // times that layers of a take of two groups were said to be in place
 	reloads  int // configurations that were read again
 	gathered int // takes of which all parts were done, by several daemons

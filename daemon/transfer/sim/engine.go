@@ -203,7 +203,7 @@ func (s *Session) model() {
 	})
 }
 
-// setProgress does the writes that are due by then and stores the word. The daemon looks at it if it was asked to.
+// setProgress does the writes that are due by then, and then stores the word. The daemon looks at it if it was asked to.
 func (s *Session) setProgress(v uint64) {
 	rest := s.writes[:0]
 	for _, w := range s.writes {

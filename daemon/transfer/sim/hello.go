@@ -31,7 +31,7 @@ const (
 
 var (
 	errBusy  = errors.New("the rank has a session already")
-	noSecret = strings.Repeat("0", 64) // the hash of the zero Proof
+	noSecret = strings.Repeat("0", 64) // the zero Proof in hex
 )
 
 // Submitted implements roster.Client.
