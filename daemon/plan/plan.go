@@ -90,8 +90,8 @@ type Mark struct {
 //
 // The stream is a sequence of flows, each from one source rank to one destination rank, ordered by destination and
 // then source rank; with Layered, by layer first. A flow is a sequence of units, ordered by group and layer. A unit
-// is mostly one view, or several that move together. A unit is a sequence of chunks, ordered by token: a chunk is the tokens
-// that share a block at the source and a block at the destination. A chunk's bytes have the order of the
+// is mostly one view, or several that move together. A unit is a sequence of chunks, ordered by token: a chunk is the
+// tokens that share a block at the source and a block at the destination. A chunk's bytes have the order of the
 // destination's memory. Where a byte of the stream lies is arithmetic, except that the flow, the unit and the span
 // between holes are found by binary search.
 //

@@ -15,8 +15,8 @@ type receiving struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
-	mark      int      // index of the first mark that is not in place
-	upTo      uint32   // number of the first slice that is not in place
+	mark      int      // marks before this index are in place
+	upTo      uint32   // slices before this number are in place
 	in        []uint64 // bit per slice: in place
 	in1       [1]uint64
 	count     uint32           // slices in place

@@ -15,7 +15,7 @@ type sending struct {
 	bytes     uint64
 	rankBytes map[uint32]uint64
 	marks     []Mark
-	mark      int            // index of the first mark that progress does not let through
+	mark      int            // progress lets the marks before this index through
 	allowed   uint32         // slices that progress lets through
 	next      uint32         // slices posted for the first time
 	ended     uint32         // first attempts that ended
