@@ -62,7 +62,7 @@ class Expired(Error):
 
 
 class Denied(Error):
-    """Wrong token, another user's engine, a peer that is not allowed, or no permission for the socket."""
+    """Wrong token, another owner's engine, a peer that is not allowed, or no permission for the socket."""
 
     reason = Reason.DENIED
 

@@ -64,8 +64,8 @@ class Node:
             return bool(self._session.lib.connected(handle) == 1)
 
     def close(self) -> None:
-        """Ends the session and all that it has. Returns when nothing touches its memory any more, after at
-        most 5 s.
+        """Ends the session and all that it has. Returns when nothing touches its memory any more, or
+        after 5 s.
         """
         self._session.close()
 

@@ -47,7 +47,7 @@ def _side(rank: Any) -> int:
 class Pipe:
     """Both directions between two ranks, tensors in order; a context manager that closes it.
 
-    - ``name``: the same on both sides, and one for each pair.
+    - ``name``: the same on both sides, and a different one for each pair.
     - ``rank``: 0 on one side, 1 on the other.
     - ``peer``: the other side's node, by name or "host:port"; None: this one.
     - ``capacity``: bytes that may be sent and not yet received (None: 64 MiB).
