@@ -241,7 +241,8 @@ void kv_end_leave(struct kv_end *e);
 void kv_end_ref(struct kv_end *e);
 /* The owner's close: ends the calls of others, then the session. Waits for the daemon at most 5 s. */
 void kv_end_finish(struct kv_end *e);
-/* For a call that could not enter because the end is closing: returns when its session is over, and writes nothing anywhere. */
+/* For a call that could not enter because the end is closing: returns when the session of the end is over. From then on nothing is
+ * written anywhere. */
 void kv_end_await(struct kv_end *e);
 void kv_end_unref(struct kv_end *e);  /* the last one frees the struct that it is the first field of */
 int kv_end_timeout(const char *what, int64_t timeout_ns, int64_t *deadline);

@@ -3,10 +3,10 @@
  * What becomes of GETs: items that landed are lent to messages or copied out; items that had no room are asked for again
  * (get.c).
  *
- * The arena of a receiving end is twice as large as its home's. Two things may take half of it: room given ahead, which may
- * never be needed, and blocks lent to messages in callers' hands. Neither takes more than three eighths. Beyond that, items
- * are asked for without room, and copied out. So the other half, which holds the largest item, always becomes free by
- * itself, and callers that keep what they received hold nothing up.
+ * The arena of a receiving end is twice as large as its home's. Two things together may take half of it: room given ahead,
+ * which may never be needed, and blocks lent to messages in callers' hands. Neither takes more than three eighths. Beyond
+ * that, items are asked for without room, and copied out. So the other half, which holds the largest item, always becomes
+ * free by itself, and callers that keep what they received hold nothing up.
  */
 #include "endpoint.h"
 

@@ -490,7 +490,7 @@ struct kvpipe {
 
 /* Where to look for the daemon, in order. */
 struct kv_paths {
-	const char *named; /* NULL: the usual places; else the caller named the path: a phrase that says how, or "" */
+	const char *named; /* NULL: the usual places; else the path was named: a phrase that says by what, or "" */
 	int n;
 	char path[2][sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 	int err;           /* why there is no second path, which is said when nobody is at the first; 0: nothing is wrong */

@@ -19,7 +19,7 @@ type backlog struct {
 	passed          chan struct{} // closed when everything before the last mark is handled
 }
 
-// keepUp counts a message for the machine, and waits when too many are ahead of it. False: the channel is over.
+// keepUp counts a message for the machine, and waits when too much is ahead of it. False: the channel is over.
 func (c *channel) keepUp(f frame) bool {
 	b := &c.backlog
 	b.messages++

@@ -9,10 +9,10 @@
 // Stores are non-temporal (AVX-512, else AVX2), which spares reading the
 // destination first. Some processors fetch ahead beyond the end of a page, or
 // are slow at stores to four pages in turn. There, pieces are as long as runs,
-// and four or two of them take turns; if even those wait for memory, every line
-// is fetched early. Tiny runs and short lists are copied by the runtime's own
-// copy, which leaves the bytes in the cache for whoever reads them next. Other
-// processors use it for everything.
+// and four or two of them take turns; where the processor still waits for
+// memory, every line is fetched early. Tiny runs and short lists are copied by
+// the runtime's own copy, which leaves the bytes in the cache for whoever reads
+// them next. Other processors use it for everything.
 //
 // Whatever was copied is visible to all processors before a call returns, even
 // with an error. So a caller may announce it with an ordinary atomic store.

@@ -59,8 +59,8 @@ func family() uint32 {
 	return f
 }
 
-// groups copies n bytes of each piece from l on, in groups: the width pieces of
-// a group take turns, line by line. n is a multiple of line and not 0.
+// groups copies n bytes of each piece from l on, in so many groups: the width
+// pieces of a group take turns, line by line. n is a multiple of line and not 0.
 // Meanwhile it fetches the beginnings of the next group, even behind the last
 // one: those pieces must exist, but may be anything.
 func (k kernel) groups(l *lane, n, groups int) {

@@ -148,8 +148,8 @@ def views(layers: List[Layer], caches: Dict[str, Any], num_blocks: int, heads: H
 
 
 def model_name(model: str, override: str = "") -> str:
-    """A name on which engines agree that keep the model in different places: the last part of its path, or the hub's name for it when
-    it lies in a hub's cache."""
+    """A name on which engines agree that keep the model in different places: the last part of its path, or of the hub's name for it
+    when it lies in a hub's cache."""
     if override:
         return override
     path = [p for p in model.split(os.sep) if p]

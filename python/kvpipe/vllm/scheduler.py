@@ -1,6 +1,6 @@
 """The scheduler's side: which requests load, which are offered. It touches no memory. One session submits for all ranks of
-the engine on this node; each worker also hears of the ends by itself. Workers on other nodes, and loads that a step waits
-for, are submitted by the workers themselves.
+the engine on this node; each worker also hears of the ends by itself. What workers on other nodes load, and loads that a
+step waits for, are submitted by the workers themselves.
 
 Each step has a number, and blocks are written and read only between the right steps: a take writes no sooner than the step
 begins in which its blocks were allocated; an offer is read no sooner than the last step that computed its request is saved."""
