@@ -65,3 +65,31 @@ func BenchmarkLocal(b *testing.B) {
 		b.Fatalf("%d completions of %d hand-overs", done, b.N)
 	}
 }
+
+// BenchmarkSenderEnds is the end of a sender, and of its linger, with 262,139 items that nobody received. Nobody else is served
+// meanwhile.
+func BenchmarkSenderEnds(b *testing.B) {
+	const items = 262139
+	n := uint64(0)
+	for range b.N {
+		b.StopTimer()
+		m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { n++; return n }, MaxItems: items, MaxPipes: 1, PipeLinger: 1, MaxLease: transfer.Second})
+		m.Step(1, transfer.SessionOpened{Session: 1, Engine: "prefill", Role: transfer.Endpoint, Credits: 1 << 40})
+		m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(b)})
+		m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 30}})
+		for i := range uint64(items) {
+			m.Step(1, transfer.Submit{Session: 1, UserData: 2 + i, Op: &transfer.PutOp{Target: 1, Form: transfer.MatchNext}})
+		}
+		if i := m.Snapshot(); len(i.Pipes) != 1 || i.Pipes[0].Items != items {
+			b.Fatalf("%+v", i.Pipes)
+		}
+		b.StartTimer()
+		m.Step(2, transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.Closed}})
+		m.Step(transfer.Second, transfer.Tick{})
+		b.StopTimer()
+		if i := m.Snapshot(); len(i.Pipes) != 0 {
+			b.Fatalf("%+v", i.Pipes)
+		}
+		b.StartTimer()
+	}
+}

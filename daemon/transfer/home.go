@@ -84,7 +84,10 @@ func (h *home) waiters() []*seeker {
 
 // drainedHome ends a home that has no items and to which none will come.
 func (m *Machine) drainedHome(h *home) {
-	if verdict := h.farewell(); verdict.Reason != OK && h.items == 0 && !h.ended {
+	if h.items > 0 || h.ended {
+		return // the usual case; the farewell's words cost more than all else that ends an item
+	}
+	if verdict := h.farewell(); verdict.Reason != OK {
 		m.endHome(h, Done, Cause{}, verdict)
 	}
 }
@@ -135,12 +138,11 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 // all lists the items in the order in which they came. It looks through the operations of the home's session, nearly
 // all of which are items.
 func (h *home) all() []*item {
-	out := make([]*item, 0, h.items)
+	out := make([]numbered[*item], 0, h.items)
 	for _, o := range h.bind.by.ops {
 		if it, ok := o.owner.(*item); ok && it.home == h && !it.ended {
-			out = append(out, it)
+			out = append(out, numbered[*item]{it.id, it})
 		}
 	}
-	slices.SortFunc(out, func(a, b *item) int { return cmp.Compare(a.id, b.id) })
-	return out
+	return inOrder(out)
 }

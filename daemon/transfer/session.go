@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -84,12 +83,11 @@ func (m *Machine) abandon(s *session, cause Cause) {
 
 // concerned lists the operations that concern the session, in the order in which they were accepted.
 func (s *session) concerned() []*op {
-	ops := make([]*op, 0, len(s.uses))
+	ops := make([]numbered[*op], 0, len(s.uses))
 	for o := range s.uses {
-		ops = append(ops, o)
+		ops = append(ops, numbered[*op]{uint64(o.id), o})
 	}
-	slices.SortFunc(ops, func(a, b *op) int { return cmp.Compare(a.id, b.id) })
-	return ops
+	return inOrder(ops)
 }
 
 // regionRemoved ends the session's operations if its layout names the region: all of them may lie in it.
