@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.."
 
 make=${MAKE:-make}
-limit=${KVPIPE_PART_LIMIT:-900}
+limit=${KVPIPE_PART_LIMIT:-1200}
 lanes=${KVPIPE_PARTS:-3}
 logs=build/test/log
 mkdir -p "$logs"
