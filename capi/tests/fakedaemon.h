@@ -65,7 +65,7 @@ void fake_return(struct fake *f);
 void fake_fence_long(struct fake *f);         /* a client that goes away has a daemon that fences until fake_hang_up() */
 void fake_refuse(struct fake *f, uint32_t reason, const char *text);  /* the next HELLOs; 0: no longer */
 void fake_dull(struct fake *f, bool dull);    /* the next sessions have a completion from the start, and a bell that nobody can watch: a file */
-void fake_resize(struct fake *f, const struct fake_conf *sizes);        /* of the rings of the next sessions */
+void fake_resize(struct fake *f, const struct fake_conf *sizes);        /* of all rings of the next sessions; 0: the default */
 void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */
 unsigned int fake_sessions(struct fake *f);                           /* how many were opened so far */
 void fake_set_submission(struct fake *f, void (*submission)(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record));

@@ -123,8 +123,8 @@ static void withdrawn(const struct engine *e, kvpipe_op_t o)
 }
 
 /*
- * An operation whose time runs out, and the daemon says so. In place of one that is kept from running for half a second just then the library can
- * only say that it does not answer: it is asked again.
+ * Runs an operation until the daemon ends it because its time is over. A daemon that gets no processor for half a second cannot do that: the
+ * library ends the operation with "does not answer", and it is tried again.
  */
 static kvpipe_op_t runs_out(const struct engine *e, kvpipe_op_t (*ask)(const struct engine *, const char *, struct how), const char *key,
                             struct how h)
@@ -143,7 +143,7 @@ static kvpipe_op_t runs_out(const struct engine *e, kvpipe_op_t (*ask)(const str
 
 static void offers_that_are_not_there(struct engine *p, struct engine *c)
 {
-	refused(c->kv, runs_out(c, take, "unheard-of", (struct how){.ms = 1500}), KVPIPE_E_TIMEOUT, "\"unheard-of\"|check key and peer");
+	refused(c->kv, runs_out(c, take, "unheard-of", (struct how){.ms = 1500}), KVPIPE_E_TIMEOUT, "\"unheard-of\"|check key and peer"); /* the nodes meet within this time */
 	kvpipe_op_t o = runs_out(p, offer, "short", (struct how){.ms = 30});
 	refused(p->kv, o, KVPIPE_E_EXPIRED, "\"short\"|lease of 30ms");
 	refused(c->kv, take(c, "short", (struct how){0}), KVPIPE_E_EXPIRED, "\"short\"|expired|new request");

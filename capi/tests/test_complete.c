@@ -337,7 +337,7 @@ static void hostile_result(void)
 	kvpipe_close(kv);
 	fake_stop(f);
 
-	/* Of another session's completion nothing is read that is not there. */
+	/* A completion of another session whose result lies outside the area: nothing is read. */
 	f = fake_start(&by_hand);
 	kv = fake_connect(f);
 	fake_post(f, (struct kvpipe_cqe){ .tag = 3, .status = KVPIPE_DONE, .result_off = 65536 - 16, .result_len = 1 << 20 }, NULL, 0, NULL);

@@ -322,7 +322,7 @@ static void scattered(void)
 		large[i] = (uint8_t)(i * 31 + i / 1000);
 	for (int i = 0; i < N; i++)
 		memset(small[i], i, SMALL);
-	/* Room for something larger is given to each of those that wait at the same time, and what is not needed is given back. */
+	/* Each waiting query gets room for the largest recent entry. What its own entry does not need is given back, which leaves gaps. */
 	for (int first = 0; first < KEPT; first += 15) {
 		insert_bytes(own, 1000, large, MIDDLE);
 		kvpipe_msg_free(got_bytes(ask_for(sel, 1000), large, MIDDLE));
@@ -337,7 +337,7 @@ static void scattered(void)
 		insert_bytes(own, i, small[i], SMALL);
 	for (int i = 0; i < N; i += 2)
 		kvpipe_msg_free(got_bytes(ask_for(sel, i), small[i], SMALL));
-	CHECK(longest(own) < LARGE && longest(sel) < LARGE);
+	CHECK(longest(own) < LARGE && longest(sel) < LARGE); /* else the sizes above scatter nothing: change them */
 	insert_bytes(own, 2000, large, LARGE);
 	kvpipe_msg_free(got_bytes(ask_for(sel, 2000), large, LARGE));
 	for (int i = 1; i < N; i += 2)
@@ -367,12 +367,14 @@ static void as_many_items_as_there_may_be(void)
 		    "\"many\" holds 262139 that nobody received yet, the limit is 262139, whatever the capacity");
 	kvpipe_pipe_close(p);
 	kvpipe_close(kv);
-	/* The daemon puts all of it away, which may take a busy machine longer than an end that is opened meanwhile waits. */
+	/*
+	 * On a busy machine the daemon may need longer to put all of it away than an end that is opened meanwhile waits. Until it has, the
+	 * name is taken.
+	 */
 	kv = connect_as("a");
-	o.name = "one";
 	int rc;
 	while ((rc = kvpipe_pipe_open(kv, &o, &p)) == -KVPIPE_E_TIMEOUT || rc == -KVPIPE_E_BUSY)
-		;
+		poll(NULL, 0, 10);
 	CHECK_INT(rc, 0);
 	kvpipe_pipe_close(p);
 	kvpipe_close(kv);

@@ -329,7 +329,9 @@ static void many_extensions(void)
 	kvpipe_op_t op = offer_key(kv, "o", 0);
 	struct kvpipe_extend_opts o = KVPIPE_OPTS(kvpipe_extend_opts, .nblocks = 1);
 
+	pthread_mutex_lock(&world.lock);
 	world.accept = true;
+	pthread_mutex_unlock(&world.lock);
 	for (int i = 0; i < N; i++) {
 		const uint32_t id = 9 + (uint32_t)i;
 		const struct kvpipe_blocks b = { .group = 2, .first_token = 2 + id, .ntokens = 1, .count = 1, .ids = &id };
@@ -595,7 +597,7 @@ static void other_rings(void)
 		ids[i] = 2 * i; /* not a run */
 	struct kvpipe_take_opts o = KVPIPE_OPTS(kvpipe_take_opts, .key = "large", .key_len = 5, .token = TOKEN, .token_len = 16,
 						.blocks = &b, .nblocks = 1);
-	kvpipe_op_t small = take_key(kv, "small", 0), large = 0;
+	kvpipe_op_t small = take_key(kv, "small", 600 * KV_SEC), large = 0; /* it outlives a thousand others on a busy machine */
 	unsigned int n = 1;
 	for (unsigned int life = 0; life < KV_COUNT(sizes); life++) {
 		if (life == KV_COUNT(sizes) - 1) {

@@ -145,7 +145,7 @@ static void ended_meanwhile(void)
 		s = (struct script){ .status = KVPIPE_FAILED, .reason = reasons[i], .end = KVPIPE_DONE };
 		CHECK_FAILS(kvpipe_offer_extend(kv, offer(kv), &o, 0), KVPIPE_E_EXPIRED, "extend: the offer of key \"k\" has ended: it was consumed");
 		CHECK_FAILS(kvpipe_offer_seal(kv, offer(kv), 0), KVPIPE_E_EXPIRED, "seal: the offer of key \"k\" has ended: it was consumed");
-		/* Done, in vain. */
+		/* Accepted, although the offer ends with it: no error. */
 		kvpipe_op_t op = offer(kv);
 		s = (struct script){ .status = KVPIPE_DONE };
 		CHECK_INT(kvpipe_offer_extend(kv, op, &o, 0), 0);

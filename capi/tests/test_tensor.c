@@ -182,7 +182,7 @@ static void check_pattern(const struct kv_pool *p, const struct kv_span *span, s
 	CHECK(memcmp(got, want, n) == 0);
 }
 
-/* As long as there are enough blocks they are had, in however many runs; each is one span's alone, and keeps what is written there. */
+/* Blocks are handed out as long as enough are free, in any number of runs. Each belongs to one span, and keeps what is written there. */
 static void pools_of_blocks(void)
 {
 	struct kv_span s[64], whole;
@@ -218,7 +218,7 @@ static void pools_of_blocks(void)
 		}
 		CHECK_INT(p->nfree, p->nblocks - held);
 	}
-	CHECK(scattered > 100);
+	CHECK(scattered > 100); /* else the sizes above scatter nothing: change them */
 	for (unsigned int i = 0; i < 64; i++) {
 		check_pattern(p, &s[i], s[i].blocks * 256u, i);
 		kv_pool_give(p, &s[i]);

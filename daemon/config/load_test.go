@@ -52,7 +52,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestKeysBelowAValue are an error like others: a file is read again by a daemon that serves.
+// TestKeysBelowAValue: a key below one that holds a plain value is an error with its line, and no panic: a running daemon reads the file again
+// on reload.
 func TestKeysBelowAValue(t *testing.T) {
 	for _, doc := range []string{"[node]\nx = 1", "node.x = 1", "[tcp.streams.x]\ny = 1"} {
 		if _, err := Parse([]byte(doc)); err == nil || !strings.HasPrefix(err.Error(), "line 1: ") {

@@ -22,14 +22,14 @@ func TestIDsGolden(t *testing.T) {
 }
 
 func TestDecodeIDsRefuses(t *testing.T) {
-	adjacents := strings.Repeat("02", 16) // each one more than the one before
+	next16 := strings.Repeat("02", 16) // sixteen ids, each one more than the one before
 	for _, c := range []struct {
 		hex   string
 		count int
 	}{
 		{"", 1}, {"00", 0}, {"00", 2}, {"0000", 1}, {"80", 1}, {"8000", 1}, {"808080808000", 2}, {"03", 1},
 		{"feffffff1f", 1}, {"ffffffff7f", 1}, {"00", -1}, {"00", MaxIDs + 1},
-		{"03" + adjacents, 17}, {"8000" + adjacents, 17}, {"deffffff1f" + adjacents, 17}, // the first is no id, nor in its shortest form; the last would be none
+		{"03" + next16, 17}, {"8000" + next16, 17}, {"deffffff1f" + next16, 17}, // the first is negative; not in its shortest form; so large that the last is no id
 	} {
 		b, _ := hex.DecodeString(c.hex)
 		if ids, err := DecodeIDs(b, c.count); err == nil {

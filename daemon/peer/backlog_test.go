@@ -74,7 +74,7 @@ func waitsWithThePeer(t *testing.T, msg transfer.Msg, most int64, change func(*C
 		mark()
 	}
 	mu.Unlock()
-	for came.Load() < all || at.behind.Load() { // a peer's silence counts again
+	for (came.Load() < all || at.behind.Load()) && !at.ended.Load() { // a peer's silence counts again
 		runtime.Gosched()
 	}
 	if at.ended.Load() || epochOf(b, "a") != epoch {

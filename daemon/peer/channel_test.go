@@ -171,7 +171,7 @@ func TestWhoAskedForAChannelThatEndsBeforeItIsUp(t *testing.T) {
 	}
 	c := m.newChannel(sides{conn, conn.(*net.TCPConn), newFrames(conn)}, "b", &peerpb.Hello{Node: "b"}, 7, nil, true)
 	if !c.announce("b.example:7650") {
-		t.Error("it has not ended")
+		t.Error("announce says that a channel is over that is not")
 	}
 	cause := transfer.Cause{Reason: transfer.PeerGone, Text: "test"}
 	c.close(cause, false)
@@ -179,6 +179,6 @@ func TestWhoAskedForAChannelThatEndsBeforeItIsUp(t *testing.T) {
 		t.Errorf("heard %+v", heard)
 	}
 	if c.announce("late") {
-		t.Error("it has ended")
+		t.Error("announce takes a hint for a channel that is over")
 	}
 }

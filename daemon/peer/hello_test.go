@@ -268,7 +268,8 @@ func TestAnExpiredCertificateIsNamed(t *testing.T) {
 	fails(t, a, "b", transfer.Denied, "expired on")
 }
 
-// TestACertificateSaysWhoRefuses: by the answer to a Hello nobody passes for another node, or for this one, who has a certificate of its own.
+// TestACertificateSaysWhoRefuses: an answer to Hello names a node. If the peer has a certificate, the name in it counts, so no peer can pass
+// for another node or for this one.
 func TestACertificateSaysWhoRefuses(t *testing.T) {
 	m := &Manager{cfg: Config{Node: "a"}}
 	for _, c := range []struct {

@@ -123,6 +123,7 @@ func TestWhoReadsNoAnswersIsNotHeard(t *testing.T) {
 func TestWhoSendsLittleIsNotHeldUp(t *testing.T) {
 	a, _, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat = time.Hour })
 	at := a.channelOf("b")
+	defer time.AfterFunc(time.Minute, func() { at.tcp.Close() }).Stop() // a Send that is held up returns then
 	for at.waiting() < 1<<20 && !at.ended.Load() {
 		a.Send("b", epoch, &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 16<<10)})
 	}

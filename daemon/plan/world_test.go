@@ -207,7 +207,7 @@ func drawRank(t *rapid.T, id uint32, groups [][]layout.View, overlay bool, share
 	return r
 }
 
-// share moves the views of layers that share to where the first of them has its part, and its heads of that.
+// share gives layers that share memory the place of the first of them, for each part and range of heads.
 func share(views []layout.View, shares func(*layout.View) bool) {
 	type heads struct {
 		part  string

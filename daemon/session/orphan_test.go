@@ -94,7 +94,8 @@ func TestLeftBehind(t *testing.T) {
 	eventually(t, func() bool { return n.Orphaned() == 0 && n.Pinned() == 0 && !n.Has(id) }, "%d bytes are left behind", n.Orphaned)
 }
 
-// TestWhoIsGoneIsToldNothing: where the rings of a session were that left only memory behind, another's may be.
+// TestWhoIsGoneIsToldNothing: of a session that has left only memory behind the rings are gone. Another session's may lie there, so nothing
+// may be written.
 func TestWhoIsGoneIsToldNothing(t *testing.T) {
 	n := start(t, nil)
 	id, _ := n.orphan()

@@ -587,8 +587,8 @@ func TestWhoHasNotHeardItsNewNameComesBackByTheOldOne(t *testing.T) {
 	}
 }
 
-// TestAPlaceThatNobodyTakesIsNotAwaited: whoever comes again asking for what it cannot have ends its session, and nobody waits for that one any
-// more.
+// TestAPlaceThatNobodyTakesIsNotAwaited: a client that comes back for its session, but asks for what is refused, ends that session. The daemon
+// awaits it no longer.
 func TestAPlaceThatNobodyTakesIsNotAwaited(t *testing.T) {
 	l := newLives(t)
 	n := l.start(nil)

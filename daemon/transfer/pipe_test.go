@@ -53,6 +53,9 @@ func (e *ends) step(ev transfer.Event) {
 			switch eff := eff.(type) {
 			case *transfer.MoveNow:
 				e.moves++
+				if eff.Granted.Slot != transfer.NoSlot {
+					e.tb.Errorf("a grant is asked for: %+v", eff.Granted)
+				}
 				queue = append(queue, transfer.MovedNow{OK: !e.fail, Bytes: uint64(eff.Dst[0].NTokens)})
 			case transfer.Yield:
 				queue = append(queue, transfer.Resume{})

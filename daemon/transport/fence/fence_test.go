@@ -264,9 +264,9 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestACutShortSliceSaysSo: a slice that a worker is inside of ends with the cause of the leg's first fence once the worker leaves, and not
+// TestASliceCutShortSaysSo: a slice that a worker is inside of ends with the cause of the leg's first fence once the worker leaves, and not
 // as if all of it had been moved.
-func TestACutShortSliceSaysSo(t *testing.T) {
+func TestASliceCutShortSaysSo(t *testing.T) {
 	var sent, landed transfer.Cause
 	l := NewLeg(func(_ transfer.SliceKey, s, d transfer.Cause) { sent, landed = s, d })
 	var s Slice

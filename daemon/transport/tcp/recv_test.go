@@ -228,7 +228,7 @@ func TestMalformedOverAndOver(t *testing.T) {
 }
 
 // TestCutOff: a link that ends within a frame is reported for the slice it was in, before LinkLost, and the slice can be
-// sent again through the next link. That the frame before it was whole does not make it so.
+// sent again through the next link. A whole frame before it does not make the cut one count as whole.
 func TestCutOff(t *testing.T) {
 	const size = 512 << 10
 	for _, cut := range []int{headerSize, headerSize + 1, headerSize + 300<<10, headerSize + size - 20, headerSize + size, headerSize + size + 7} {

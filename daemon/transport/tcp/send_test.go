@@ -251,8 +251,8 @@ type wired struct {
 func (w *wired) Write(b []byte) (int, error) { return w.Buffer.Write(b) }
 func (w *wired) Read(b []byte) (int, error)  { return w.Buffer.Read(b) }
 
-// TestAFrameIsCompleted: wherever a frame stopped, what completes it makes it one that says so, and that leaves the next one where it belongs. Of
-// one that had not begun nothing is sent.
+// TestAFrameIsCompleted: wherever sending stopped, pad fills the frame up. It then carries the status, and the next frame begins where the
+// receiver expects it. Of a frame that had not begun nothing is sent.
 func TestAFrameIsCompleted(t *testing.T) {
 	const length = 300 << 10
 	for _, flags := range []uint16{0, flagCRC} {
