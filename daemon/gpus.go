@@ -21,7 +21,7 @@ func (d *Daemon) watchGPUs() {
 }
 
 // stopGPUs begins to end the watching, and returns a function that waits for its end. That takes until NVML returns
-// from waiting for errors.
+// from a call.
 func (d *Daemon) stopGPUs() (wait func()) {
 	done := make(chan struct{})
 	go func() {

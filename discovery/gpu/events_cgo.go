@@ -3,8 +3,6 @@
 package gpu
 
 import (
-	"time"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
@@ -35,11 +33,11 @@ func (l *library) disarm() {
 	l.events, l.armed = nil, false
 }
 
-func (l *library) wait(d time.Duration) (report, waited) {
+func (l *library) ask() (report, answer) {
 	if !l.armed {
 		return report{}, useless
 	}
-	e, r := l.events.Wait(uint32(d.Milliseconds()))
+	e, r := l.events.Wait(0)
 	switch r {
 	case nvml.SUCCESS:
 		if e.EventType != nvml.EventTypeXidCriticalError {
@@ -54,7 +52,7 @@ func (l *library) wait(d time.Duration) (report, waited) {
 }
 
 // report finds out whose error it is. NVML names the GPU even if the error is of an instance.
-func (l *library) report(e nvml.EventData) (report, waited) {
+func (l *library) report(e nvml.EventData) (report, answer) {
 	uuid, r := e.Device.GetUUID()
 	if r != nvml.SUCCESS {
 		// A GPU that fell off the bus cannot say who it is; the handle can.

@@ -149,7 +149,7 @@ func (l *library) can(function string) bool {
 	return ok
 }
 
-// read describes all GPUs anew. A lost one keeps the description it had, and its errors are not waited for.
+// read describes all GPUs anew. A lost one keeps the description it had, and its errors are not asked for.
 func (l *library) read() Inventory {
 	dma, why := l.host.dmaBuf()
 	i := Inventory{State: OK, Driver: l.driver, CUDA: l.cuda}

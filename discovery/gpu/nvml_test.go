@@ -235,8 +235,8 @@ func TestComesAndGoes(t *testing.T) {
 func TestLost(t *testing.T) {
 	l, box, _ := opened(t, fakenvml.Scenario(t, "a100"))
 	box.Say("GPU-a0", "answer 15")
-	if _, how := l.wait(slice); how != failed {
-		t.Errorf("waiting with a lost GPU: %v", how)
+	if _, what := l.ask(); what != failed {
+		t.Errorf("asking with a lost GPU: %v", what)
 	}
 	i := l.read()
 	d := find(t, i, "GPU-a0")
@@ -250,8 +250,8 @@ func TestLost(t *testing.T) {
 		t.Errorf("still lost: %v", v)
 	}
 	box.Say("GPU-a1", "xid 31")
-	if r, how := l.wait(slice); how != arrived || r != (report{uuid: "GPU-a1", code: 31}) {
-		t.Errorf("an error of the other one: %+v, %v", r, how)
+	if r, what := l.ask(); what != arrived || r != (report{uuid: "GPU-a1", code: 31}) {
+		t.Errorf("an error of the other one: %+v, %v", r, what)
 	}
 	box.Set(fakenvml.Scenario(t, "a100"))
 	if v := l.look(); v != changed {
@@ -261,27 +261,27 @@ func TestLost(t *testing.T) {
 		t.Errorf("back again: %+v", d)
 	}
 	box.Say("GPU-a0", "xid 13")
-	if r, how := l.wait(slice); how != arrived || r.uuid != "GPU-a0" {
-		t.Errorf("its errors are not heard of again: %+v, %v", r, how)
+	if r, what := l.ask(); what != arrived || r.uuid != "GPU-a0" {
+		t.Errorf("its errors are not heard of again: %+v, %v", r, what)
 	}
 }
 
-// TestWaitingFails: a set of events that fails for whatever reason is given up, and the next reading makes another.
-func TestWaitingFails(t *testing.T) {
+// TestAskingFails: a set of events that fails for whatever reason is given up, and the next reading makes another.
+func TestAskingFails(t *testing.T) {
 	text := fakenvml.Scenario(t, "a100")
 	l, box, _ := opened(t, text)
 	box.Set("wait 999\n" + text)
-	if _, how := l.wait(slice); how != failed || l.events != nil {
-		t.Errorf("%v, %v", how, l.events)
+	if _, what := l.ask(); what != failed || l.events != nil {
+		t.Errorf("%v, %v", what, l.events)
 	}
-	if _, how := l.wait(slice); how != useless {
-		t.Errorf("without a set: %v", how)
+	if _, what := l.ask(); what != useless {
+		t.Errorf("without a set: %v", what)
 	}
 	box.Set(text)
 	l.read()
 	box.Say("GPU-a1", "xid 13")
-	if _, how := l.wait(slice); how != arrived {
-		t.Errorf("with another set: %v", how)
+	if _, what := l.ask(); what != arrived {
+		t.Errorf("with another set: %v", what)
 	}
 }
 
@@ -307,8 +307,8 @@ func TestCannotOpen(t *testing.T) {
 func TestXidOfInstance(t *testing.T) {
 	l, box, _ := opened(t, fakenvml.Scenario(t, "mig"))
 	box.Say("GPU-m0", "xid 94 3 0")
-	if r, how := l.wait(slice); how != arrived || r != (report{uuid: "GPU-m0", instance: "MIG-2g", code: 94}) {
-		t.Errorf("%+v, %v", r, how)
+	if r, what := l.ask(); what != arrived || r != (report{uuid: "GPU-m0", instance: "MIG-2g", code: 94}) {
+		t.Errorf("%+v, %v", r, what)
 	}
 }
 

@@ -37,9 +37,9 @@ func (p prompt) read() (i Inventory) {
 	return i
 }
 
-func (p prompt) wait(d time.Duration) (r report, how waited) {
-	p.call(func() { r, how = p.source.wait(d) })
-	return r, how
+func (p prompt) ask() (r report, what answer) {
+	p.call(func() { r, what = p.source.ask() })
+	return r, what
 }
 
 func (p prompt) close() { p.call(p.source.close) }

@@ -16,16 +16,17 @@ type Config struct {
 }
 
 // The watcher's times. NVML does not announce that a driver was installed, a MIG split was changed or an NVLink came
-// up, so the watcher looks now and then. It does announce errors: waiting for them takes one sleeping thread.
+// up, so the watcher looks now and then. It does keep errors until they are asked for. It could be waited for them, too,
+// but the Go runtime watches a thread that waits in C closely, and that costs an idle daemon more than everything else.
 const (
-	slice     = 500 * time.Millisecond // the longest wait within NVML, which nothing can interrupt, so Close may take as long
-	lookEvery = 30 * time.Second       // a few cheap questions for each GPU
-	readEvery = 10 * time.Minute       // everything is read again
-	retry     = 30 * time.Second       // while there are no GPUs
-	settle    = time.Second            // from an Xid to reading what it changed
-	readGap   = 10 * time.Second       // between two such readings, when errors come in swarms
-	trouble   = 5 * time.Second        // after a failed wait, if another failed shortly before
-	stuck     = 5 * time.Second        // after this time Close gives up on an NVML that does not return
+	askEvery  = time.Second      // for errors
+	lookEvery = 30 * time.Second // a few cheap questions for each GPU
+	readEvery = 10 * time.Minute // everything is read again
+	retry     = 30 * time.Second // while there are no GPUs
+	settle    = time.Second      // from an Xid to reading what it changed
+	readGap   = 10 * time.Second // between two such readings, when errors come in swarms
+	trouble   = 5 * time.Second  // after asking failed, if it failed shortly before, too
+	stuck     = 5 * time.Second  // after this time Close gives up on an NVML that does not return
 )
 
 // source is NVML, or its substitute in tests. Only the watcher's goroutine calls it.
@@ -35,8 +36,8 @@ type source interface {
 	// look says, at little cost, whether there is something new to read.
 	look() verdict
 	read() Inventory
-	// wait returns an error of a GPU as soon as there is one, or nothing after d.
-	wait(d time.Duration) (report, waited)
+	// ask returns, at once, the next error that a GPU had since, or nothing.
+	ask() (report, answer)
 	close()
 }
 
@@ -54,10 +55,10 @@ type report struct {
 	code           uint64
 }
 
-type waited int
+type answer int
 
 const (
-	nothing waited = iota
+	nothing answer = iota
 	arrived
 	failed  // reading will show why, such as a lost GPU
 	useless // none of the GPUs reports errors
@@ -158,8 +159,8 @@ func (w *Watcher) attend() (stopped bool) {
 	var failure time.Time
 	for !w.stopping() {
 		began := time.Now()
-		r, how := w.src.wait(slice)
-		switch how {
+		r, what := w.src.ask()
+		switch what {
 		case arrived:
 			w.xid(r)
 			full = earlier(full, later(began.Add(settle), read.Add(readGap)))
@@ -172,10 +173,8 @@ func (w *Watcher) attend() (stopped bool) {
 			failure = began
 		case useless:
 			w.pause(time.Until(next))
-		case nothing: // NVML may return early, whenever a GPU interrupts
-			if time.Since(began) < slice/2 {
-				w.pause(slice)
-			}
+		case nothing:
+			w.pause(askEvery)
 		}
 		if time.Now().Before(next) {
 			continue

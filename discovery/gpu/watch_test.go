@@ -19,12 +19,11 @@ type script struct {
 	opened  int
 	reads   int
 	looks   int
-	waits   int
-	how     waited // what waiting gives when there is no report
+	asked   int
+	what    answer // what asking gives when there is no report
 	errors  []report
-	stuck   chan struct{} // waiting does not return before it is closed; nil: it does
+	stuck   chan struct{} // asking does not return before it is closed; nil: it does
 	slow    chan struct{} // the same of opening
-	early   bool          // waiting returns at once, as when a GPU interrupts
 }
 
 func (s *script) set(f func(*script)) {
@@ -69,24 +68,21 @@ func (s *script) look() verdict {
 	return v
 }
 
-func (s *script) wait(d time.Duration) (report, waited) {
+func (s *script) ask() (report, answer) {
 	s.mu.Lock()
-	s.waits++
+	s.asked++
 	if len(s.errors) > 0 {
 		r := s.errors[0]
 		s.errors = s.errors[1:]
 		s.mu.Unlock()
 		return r, arrived
 	}
-	how, stuck, early := s.how, s.stuck, s.early
+	what, stuck := s.what, s.stuck
 	s.mu.Unlock()
 	if stuck != nil {
 		<-stuck
 	}
-	if how == nothing && !early {
-		time.Sleep(d)
-	}
-	return report{}, how
+	return report{}, what
 }
 
 func (s *script) close() {}
@@ -143,8 +139,8 @@ func TestFound(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.want(t)
 		s.set(func(s *script) {
-			if s.opened != 1 || s.reads > 6 || s.looks > 125 || s.waits > 7250 {
-				t.Errorf("in an hour: opened %d times, read %d, looked %d, waited %d", s.opened, s.reads, s.looks, s.waits)
+			if s.opened != 1 || s.reads > 6 || s.looks > 125 || s.asked > 3601 {
+				t.Errorf("in an hour: opened %d times, read %d, looked %d, asked for errors %d times", s.opened, s.reads, s.looks, s.asked)
 			}
 		})
 	})
@@ -197,7 +193,7 @@ func TestDriverComesLater(t *testing.T) {
 	})
 }
 
-// TestXid: an error is told at once, counted and remembered, and soon everything is read again.
+// TestXid: an error is told within a second, counted and remembered, and soon everything is read again.
 func TestXid(t *testing.T) {
 	watching(t, two(), func(s *script, w *Watcher, h *heard) {
 		h.want(t, "state", "added GPU-0", "added GPU-1")
@@ -208,9 +204,9 @@ func TestXid(t *testing.T) {
 			s.errors = append(s.errors, report{uuid: "GPU-1", code: 79})
 			s.now.Devices[1].Lost = true
 		})
-		time.Sleep(slice)
+		time.Sleep(askEvery)
 		h.want(t, "xid GPU-1")
-		time.Sleep(settle + slice)
+		time.Sleep(settle + askEvery)
 		h.want(t, "lost GPU-1")
 		d, _ := w.Inventory().Device("GPU-1")
 		if d.Xid == nil || d.Xid.Code != 79 || d.Xid.Count != 1 || !d.Lost || time.Since(d.Xid.When) > 3*time.Second {
@@ -259,23 +255,23 @@ func TestManyXids(t *testing.T) {
 	})
 }
 
-// TestLostAndBack: a GPU that is lost while errors are waited for is marked, the others stay, and it can come back.
+// TestLostAndBack: a GPU that is lost while errors are asked for is marked, the others stay, and it can come back.
 func TestLostAndBack(t *testing.T) {
 	watching(t, two(), func(s *script, w *Watcher, h *heard) {
 		h.want(t, "state", "added GPU-0", "added GPU-1")
 		s.set(func(s *script) {
 			s.now.Devices[0].Lost, s.now.Devices[0].Problem = true, "lost"
-			s.how, s.waits = failed, 0
+			s.what, s.asked = failed, 0
 		})
-		time.Sleep(slice)
+		time.Sleep(askEvery)
 		h.want(t, "lost GPU-0")
 		time.Sleep(time.Minute)
 		s.set(func(s *script) {
-			if s.waits > 15 {
-				t.Errorf("waited %d times a minute with a set that fails", s.waits)
+			if s.asked > 15 {
+				t.Errorf("asked %d times a minute with a set that fails", s.asked)
 			}
 			s.now = two()
-			s.how = nothing
+			s.what = nothing
 			s.verdict = changed
 		})
 		time.Sleep(lookEvery + trouble)
@@ -289,9 +285,9 @@ func TestSplitAgain(t *testing.T) {
 		h.want(t, "state", "added GPU-0", "added GPU-1")
 		s.set(func(s *script) {
 			s.now.Devices[0].MIG, s.now.Devices[0].Instances = true, []Instance{{UUID: "MIG-1"}}
-			s.how, s.verdict = useless, changed // no errors are reported here: looking goes on all the same
+			s.what, s.verdict = useless, changed // no errors are reported here: looking goes on all the same
 		})
-		time.Sleep(lookEvery + slice)
+		time.Sleep(lookEvery + askEvery)
 		h.want(t, "mig GPU-0")
 	})
 }
@@ -304,10 +300,10 @@ func TestGone(t *testing.T) {
 			s.now = Inventory{State: OK, Devices: []Device{{Index: 0, UUID: "GPU-1"}, {Index: 1, UUID: "GPU-2"}}}
 			s.verdict = gone
 		})
-		time.Sleep(lookEvery + slice)
+		time.Sleep(lookEvery + askEvery)
 		h.want(t, "removed GPU-0", "added GPU-2") // GPU-1 has another index now, which nobody needs to know
 		s.set(func(s *script) { s.now, s.verdict = Inventory{State: NoDriver, Reason: "unloaded"}, gone })
-		time.Sleep(lookEvery + slice)
+		time.Sleep(lookEvery + askEvery)
 		h.want(t, "state", "removed GPU-1", "removed GPU-2")
 	})
 }
@@ -320,22 +316,8 @@ func TestCannotBeOpened(t *testing.T) {
 			s.now.Devices = []Device{{Index: 0, Lost: true, Problem: "lost"}, {Index: 1, UUID: "GPU-1"}}
 			s.verdict = gone
 		})
-		time.Sleep(lookEvery + slice)
+		time.Sleep(lookEvery + askEvery)
 		h.want(t, "lost GPU-0")
-	})
-}
-
-// TestInterrupts: NVML's waiting may end early, and does so all the time on a GPU that works; that is no reason to ask it all the time.
-func TestInterrupts(t *testing.T) {
-	watching(t, two(), func(s *script, _ *Watcher, h *heard) {
-		s.set(func(s *script) { s.early, s.waits = true, 0 })
-		time.Sleep(10 * slice)
-		s.set(func(s *script) {
-			if s.waits > 12 {
-				t.Errorf("waited %d times in %s", s.waits, 10*slice)
-			}
-		})
-		h.want(t, "state", "added GPU-0", "added GPU-1")
 	})
 }
 
@@ -367,7 +349,7 @@ func TestHangs(t *testing.T) {
 		}
 		s.set(func(s *script) { s.stuck = nil })
 		close(stuck)
-		time.Sleep(slice)
+		time.Sleep(askEvery)
 		h.want(t, "state")
 		if i := w.Inventory(); i.State != OK || i.Reason != "" || i.Fix != "" || len(i.Devices) != 2 {
 			t.Errorf("when it goes on: %+v", i)
