@@ -17,6 +17,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/local"
 	"github.com/kvpipe/kvpipe/daemon/transport/tcp"
+	"github.com/kvpipe/kvpipe/internal/reuse"
 	"github.com/kvpipe/kvpipe/internal/version"
 )
 
@@ -31,7 +32,10 @@ func (d *Daemon) assemble() error {
 		return err
 	}
 	d.tcp = d.carriers.tcp
-	if d.peers, err = peer.New(d.peerConfig(to)); err != nil {
+	payloads := new(reuse.Buffers)
+	pc := d.peerConfig(to)
+	pc.Payloads = payloads
+	if d.peers, err = peer.New(pc); err != nil {
 		return err
 	}
 	d.nics.peers.Store(d.peers)
@@ -53,7 +57,7 @@ func (d *Daemon) assemble() error {
 	}
 	d.driver = driver.New(driver.Config{
 		Machine: d.machine, Sessions: &router{clients: d.sessions, bench: d.bench, tally: d.tally}, Only: d.bench.only, Peers: d.peers, Transports: d.carriers.list,
-		Known: config.KnownTransports, Node: c.Node, Inline: uint64(c.Advanced.Inline), PlanInline: 8192, Planners: 1, Log: d.log,
+		Known: config.KnownTransports, Node: c.Node, Inline: uint64(c.Advanced.Inline), Payloads: payloads, PlanInline: 8192, Planners: 1, Log: d.log,
 	})
 	to.driver = d.driver
 	d.driver.Event(d.sessions.Awaited())

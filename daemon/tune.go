@@ -38,9 +38,9 @@ var (
 	// smallHeap grows to 16 MiB before it is collected. It is for limits that leave no room for more.
 	smallHeap = heap{percent: 400, warm: 12 << 20}
 
-	// eventHeap has room for some three thousand hand-overs between two collections. What lives is small, and a
+	// eventHeap has room for some five thousand hand-overs between two collections. What lives is small, and a
 	// collection delays a hundred hand-overs.
-	eventHeap = heap{percent: 100, warm: 28 << 20, ballast: 28 << 20}
+	eventHeap = heap{percent: 100, warm: 22 << 20, ballast: 22 << 20}
 
 	// busyHeap is for a daemon that polls, for the sake of microseconds: on a virtual machine, a page that the kernel
 	// has yet to give costs several of them. It has room for some ten thousand hand-overs between two collections. With

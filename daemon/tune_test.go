@@ -17,8 +17,8 @@ func TestHeap(t *testing.T) {
 		{"busy", 512 << 20, busyHeap},
 		{"busy", 256 << 20, busyHeap},
 		{"busy", 256<<20 - 1, eventHeap},
-		{"event", 112 << 20, eventHeap},
-		{"event", 112<<20 - 1, smallHeap},
+		{"event", 88 << 20, eventHeap},
+		{"event", 88<<20 - 1, smallHeap},
 		{"busy", 64 << 20, smallHeap},
 	} {
 		if got := heapFor(c.mode, c.limit); got != c.want {

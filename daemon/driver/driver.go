@@ -12,6 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/reuse"
 )
 
 // Sessions is what the driver needs from the local clients. No method blocks on a client.
@@ -47,7 +48,7 @@ type Machine interface {
 	Step(now transfer.Time, ev transfer.Event) []transfer.Effect
 }
 
-// Config is what New needs. All fields but Known, Node, Only and Log are required.
+// Config is what New needs. All fields but Known, Node, Payloads, Only and Log are required.
 type Config struct {
 	Machine    Machine
 	Sessions   Sessions
@@ -56,6 +57,7 @@ type Config struct {
 	Known      []string              // transports of this build, whether allowed or not
 	Node       string                // this node, whose configuration allows them
 	Inline     uint64                // segments of at most this many bytes ride inside the grant
+	Payloads   *reuse.Buffers        // of segments that ride inside the grant, in and out
 	PlanInline int                   // plans of at most this many block ids are made at once, others by a worker
 	Planners   int                   // planning workers
 	// Only names the one transport by which blocks of a session may leave; "": the best one. nil: any session may use

@@ -20,7 +20,7 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 		d.answer(ev)
 		return
 	}
-	buf := make([]byte, seg.plan.Bytes())
+	buf := d.cfg.Payloads.Get(int(seg.plan.Bytes()))
 	at := 0
 	for i := range seg.plan.Slices() {
 		d.runs = seg.plan.Src(i, d.runs[:0])
@@ -33,6 +33,7 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 			at += int(r.Len)
 		}
 	}
+	seg.payload = buf // until the leg is forgotten, the grant may be repeated
 	ev.Data, ev.CRC = buf, crc32.Checksum(buf, castagnoli)
 	d.answer(ev)
 }
@@ -41,6 +42,7 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 func (d *Driver) writeInline(e transfer.WriteInline) {
 	ev := transfer.InlineWritten{Leg: e.Leg, Seg: e.Seg}
 	ev.Cause = d.scatter(e)
+	d.cfg.Payloads.Put(e.Data) // the machine has let go of it
 	d.answer(ev)
 }
 

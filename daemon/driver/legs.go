@@ -40,6 +40,7 @@ type segment struct {
 	plan     *plan.Plan
 	sessions Sessions
 	src, dst []transfer.RankLayout // ranks on other nodes have no session
+	payload  []byte                // what was read to ride inside the grant
 }
 
 func (s *segment) Src(r plan.Run) ([]byte, bool) { return s.resolve(s.src, r) }
@@ -134,6 +135,12 @@ func (d *Driver) forget(l transfer.Leg) {
 	if g := d.legs[l]; g != nil {
 		g.forgotten.Store(true)
 		delete(d.legs, l)
+		if g.first != nil {
+			d.cfg.Payloads.Put(g.first.payload)
+		}
+		for _, s := range g.more {
+			d.cfg.Payloads.Put(s.payload)
+		}
 	}
 }
 

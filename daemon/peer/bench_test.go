@@ -146,7 +146,7 @@ func BenchmarkDecode(b *testing.B) {
 		}
 		r := bytes.NewReader(nil)
 		fs := newFrames(r)
-		var known names
+		var known stores
 		for b.Loop() {
 			r.Reset(wire)
 			f, err := fs.next(maxFrame)

@@ -31,7 +31,7 @@ type channel struct {
 	tcp         *net.TCPConn    // below conn
 	raw         syscall.RawConn // of tcp
 	in          *frames
-	known       names
+	known       stores
 	since       time.Time
 	ctx         context.Context // ends when the channel is over
 	cancel      context.CancelFunc
@@ -81,6 +81,7 @@ func (m *Manager) newChannel(s sides, node string, h *peerpb.Hello, epoch uint64
 		m: m, node: node, epoch: epoch, incarnation: h.Incarnation, hello: h, dialed: dialed, secret: secret,
 		conn: s.conn, tcp: s.tcp, in: s.in, since: time.Now(), wake: make(chan struct{}, 1), taken: make(chan struct{}, 1),
 	}
+	c.known.payloads = m.cfg.Payloads
 	c.ctx, c.cancel = context.WithCancel(m.ctx)
 	_ = s.tcp.SetWriteBuffer(sendBuffer) // a smaller buffer is slower but never wrong: hasRoom asks what is pending
 	if raw, err := s.tcp.SyscallConn(); err == nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/reuse"
 )
 
 // alike is for messages: a layout is its encoded form, which the digest names.
@@ -301,5 +302,32 @@ func dump(b *strings.Builder, name string, wire []byte) {
 		n := min(32, len(wire))
 		fmt.Fprintf(b, "  %s\n", hex.EncodeToString(wire[:n]))
 		wire = wire[n:]
+	}
+}
+
+// TestPayloadOfAGrant: it lies in a buffer that somebody put back if there is one, and never in the frame.
+func TestPayloadOfAGrant(t *testing.T) {
+	wire, err := appendMsg(nil, 1, &transfer.MsgGrant{Xfer: 1, HasInline: true, Inline: []byte("payload")}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := make([]byte, 100)
+	known := &stores{payloads: new(reuse.Buffers)}
+	known.payloads.Put(old)
+	for _, reused := range []bool{true, false} {
+		f, _, err := read(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bytes.Clone(f.body)
+		m, err := decode(f.kind, body, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(body)
+		got := m.(*transfer.MsgGrant).Inline
+		if string(got) != "payload" || (&got[0] == &old[0]) != reused {
+			t.Errorf("%q, in the buffer that was put back: %v, want %v", got, &got[0] == &old[0], reused)
+		}
 	}
 }

@@ -23,7 +23,7 @@ const (
 // decode turns the body of a frame into a message for the machine, or says what is malformed about it. Nobody after it
 // sees a peer's raw numbers: lengths, counts and enumerations are then in range. What they mean is the machine's
 // business. The message does not refer to body, and its memory is bounded by a small multiple of body's length.
-func decode(kind protowire.Number, body []byte, known *names) (transfer.Msg, error) {
+func decode(kind protowire.Number, body []byte, known *stores) (transfer.Msg, error) {
 	switch kind {
 	case kindLayout:
 		return decodeLayout(body)
@@ -97,14 +97,14 @@ func decodeLayout(body []byte) (transfer.Msg, error) {
 	return &transfer.MsgLayout{Layout: l}, f.err
 }
 
-func decodeTake(body []byte, known *names) (transfer.Msg, error) {
+func decodeTake(body []byte, known *stores) (transfer.Msg, error) {
 	f := fields{what: "take", b: body}
 	m := f.take(known)
 	f.needKey(m.Key, m.Token)
 	return m, f.err
 }
 
-func (f *fields) take(known *names) *transfer.MsgTake {
+func (f *fields) take(known *stores) *transfer.MsgTake {
 	m := new(transfer.MsgTake)
 	budget := layout.MaxIDs
 	var part, parts uint32
@@ -150,7 +150,7 @@ func (f *fields) take(known *names) *transfer.MsgTake {
 	return m
 }
 
-func decodeGrant(body []byte, known *names) (transfer.Msg, error) {
+func decodeGrant(body []byte, known *stores) (transfer.Msg, error) {
 	m := new(transfer.MsgGrant)
 	f := fields{what: "grant", b: body}
 	budget := layout.MaxIDs
@@ -187,7 +187,7 @@ func decodeGrant(body []byte, known *names) (transfer.Msg, error) {
 		case 15:
 			m.HasInline = f.bool()
 		case 16:
-			m.Inline = f.own("inline", maxInline)
+			m.Inline = known.payload(f.bytes("inline", maxInline))
 		case 17:
 			m.InlineCRC = f.uint32()
 		}
@@ -195,7 +195,7 @@ func decodeGrant(body []byte, known *names) (transfer.Msg, error) {
 	return m, f.err
 }
 
-func decodeKey(body []byte, known *names) (transfer.Msg, error) {
+func decodeKey(body []byte, known *stores) (transfer.Msg, error) {
 	m := new(transfer.MsgKey)
 	f := fields{what: "key", b: body}
 	for f.next() {

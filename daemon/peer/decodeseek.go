@@ -14,7 +14,7 @@ const (
 	maxItem   = math.MaxUint32 // bytes
 )
 
-func decodeSeek(body []byte, known *names) (transfer.Msg, error) {
+func decodeSeek(body []byte, known *stores) (transfer.Msg, error) {
 	m := new(transfer.MsgSeek)
 	f := fields{what: "seek", b: body}
 	match := uint32(0)
@@ -136,7 +136,7 @@ func decodeSeekRefuse(body []byte) (transfer.Msg, error) {
 	return m, f.err
 }
 
-func decodeUnbind(body []byte, known *names) (transfer.Msg, error) {
+func decodeUnbind(body []byte, known *stores) (transfer.Msg, error) {
 	m := new(transfer.MsgUnbind)
 	f := fields{what: "unbind", b: body}
 	for f.next() {

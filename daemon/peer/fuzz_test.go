@@ -42,7 +42,7 @@ func FuzzFrame(f *testing.F) {
 				_, _ = decodeAddresses(moved)
 			}
 			_, _, _ = decodeClose(fr.body)
-			m, err := decode(fr.kind, fr.body, new(names))
+			m, err := decode(fr.kind, fr.body, new(stores))
 			if isMalformed(err) {
 				return
 			}
@@ -142,16 +142,16 @@ func TestWhatAFrameTakesIsBoundedByItsLength(t *testing.T) {
 }
 
 func TestNamesKeepFewStrings(t *testing.T) {
-	var n names
+	var n stores
 	for i := range 10 * maxNames {
 		b := []byte{byte(i), byte(i >> 8), 'x'}
 		for range 2 { // the second is the kept one
-			if got := n.get(b); got != string(b) {
+			if got := n.name(b); got != string(b) {
 				t.Fatalf("%q for %q", got, b)
 			}
 		}
-		if len(n.m) > maxNames {
-			t.Fatalf("%d names kept", len(n.m))
+		if len(n.names) > maxNames {
+			t.Fatalf("%d names kept", len(n.names))
 		}
 	}
 }

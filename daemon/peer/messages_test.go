@@ -237,6 +237,6 @@ func read(wire []byte) (frame, transfer.Msg, error) {
 	if err != nil {
 		return f, nil, err
 	}
-	msg, err := decode(f.kind, f.body, new(names))
+	msg, err := decode(f.kind, f.body, new(stores))
 	return f, msg, err
 }

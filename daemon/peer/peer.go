@@ -17,6 +17,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/damper"
+	"github.com/kvpipe/kvpipe/internal/reuse"
 )
 
 // Protocol versions of peer.proto that this daemon speaks.
@@ -60,6 +61,7 @@ type Config struct {
 	// once.
 	After func(f func())
 
+	Payloads   *reuse.Buffers     // where the payloads of grants are put back; nil: nowhere
 	Links      transport.LinkUser // nil: no links
 	Congestion string             // congestion control of links; "": the system's
 	Rails      Rails              // nil: links go where their channel goes

@@ -4,6 +4,7 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"github.com/kvpipe/kvpipe/internal/reuse"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -159,13 +160,13 @@ func (f *fields) own(name string, limit int) []byte {
 	return append([]byte(nil), f.bytes(name, limit)...)
 }
 
-func (f *fields) text(name string, limit int, known *names) string {
+func (f *fields) text(name string, limit int, known *stores) string {
 	b := f.bytes(name, limit)
 	if !utf8.Valid(b) {
 		f.fail("%s.%s is not UTF-8", f.what, name)
 		return ""
 	}
-	return known.get(b)
+	return known.name(b)
 }
 
 // message returns the walk through an embedded message.
@@ -190,26 +191,44 @@ func (f *fields) uints(name string, dst []uint32, limit int) []uint32 {
 	return dst
 }
 
-// names keeps the strings that a peer says again and again. A nil *names keeps none.
-type names struct{ m map[string]string }
+// stores keeps what would be garbage after each message: the strings that a peer says again and again, and the buffers
+// of payloads, which whoever has written a payload puts back. A nil *stores keeps nothing.
+type stores struct {
+	names    map[string]string
+	payloads *reuse.Buffers
+}
 
 // maxNames bounds what a peer can make this node remember.
 const maxNames = 64
 
-func (n *names) get(b []byte) string {
+func (s *stores) name(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	if n == nil {
+	if s == nil {
 		return string(b)
 	}
-	if s, ok := n.m[string(b)]; ok {
-		return s
+	if name, ok := s.names[string(b)]; ok {
+		return name
 	}
-	if len(n.m) >= maxNames || n.m == nil {
-		n.m = make(map[string]string)
+	if len(s.names) >= maxNames || s.names == nil {
+		s.names = make(map[string]string)
 	}
-	s := string(b)
-	n.m[s] = s
-	return s
+	name := string(b)
+	s.names[name] = name
+	return name
+}
+
+// payload returns a copy of b; nil if it is empty.
+func (s *stores) payload(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	var from *reuse.Buffers
+	if s != nil {
+		from = s.payloads
+	}
+	p := from.Get(len(b))
+	copy(p, b)
+	return p
 }

@@ -118,7 +118,8 @@ type Post struct {
 	Transport string
 }
 
-// ReadInline gathers a whole small segment, WriteInline scatters it.
+// ReadInline gathers a whole small segment, WriteInline scatters it. What was gathered is sent, perhaps again, until
+// Forget; what is scattered is the driver's from then on.
 type ReadInline struct {
 	Leg Leg
 	Seg uint32

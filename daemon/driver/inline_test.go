@@ -1,0 +1,75 @@
+package driver
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/reuse"
+)
+
+// TestPayloadsAreReused: what rides inside a grant stays what it is until its leg is forgotten, since the grant may be
+// repeated until then. After that its buffer is used again, and so is the one of a payload that was written.
+func TestPayloadsAreReused(t *testing.T) {
+	const size = 4096
+	c := &clients{mem: map[transfer.SessionID][]byte{1: bytes.Repeat([]byte{7}, size), 2: make([]byte, size)}}
+	l, err := layout.New([]layout.View{{
+		Region: 1, NumBlocks: 1, BlockStride: size, TokenStride: size / 16, HeadStride: size / 16, ContentBytes: size / 16, Kind: layout.Paged, BlockSize: 16, Heads: 1, TotalHeads: 1, Part: "kv",
+	}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(Config{Sessions: c, Inline: size, PlanInline: 1 << 20, Payloads: new(reuse.Buffers)})
+	blocks := []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}
+	ranks := func(s transfer.SessionID) []transfer.RankLayout {
+		return []transfer.RankLayout{{Session: s, Layout: l}}
+	}
+	leg := func(n int, end transfer.End) transfer.Leg {
+		return transfer.Leg{Peer: "b", Xfer: transfer.XferID(n), End: end}
+	}
+	made := func(id transfer.Leg) {
+		t.Helper()
+		d.makePlan(transfer.MakePlan{Leg: id, Producer: ranks(1), Consumer: ranks(2), Src: blocks, Dst: blocks})
+		if ev, ok := d.own[0].(transfer.Planned); !ok || ev.Slices != 1 { // that no transport reaches b does not matter here
+			t.Fatalf("%+v", d.own)
+		}
+		d.own = d.own[:0]
+	}
+	read := func(n int) transfer.InlineRead {
+		t.Helper()
+		id := leg(n, transfer.Producer)
+		made(id)
+		d.readInline(transfer.ReadInline{Leg: id})
+		ev := d.own[0].(transfer.InlineRead)
+		d.own = d.own[:0]
+		if ev.Cause.Reason != transfer.OK {
+			t.Fatal(ev.Cause)
+		}
+		return ev
+	}
+	same := func(a, b []byte) bool { return &a[0] == &b[0] }
+
+	first := read(1)
+	c.mem[1][0] = 8
+	second := read(2)
+	if same(first.Data, second.Data) || first.Data[0] != 7 || second.Data[0] != 8 {
+		t.Fatalf("two legs: %d and %d, one buffer: %v", first.Data[0], second.Data[0], same(first.Data, second.Data))
+	}
+	d.forget(leg(1, transfer.Producer))
+	third := read(3)
+	if !same(third.Data, first.Data) || !bytes.Equal(third.Data, c.mem[1]) {
+		t.Error("the buffer of a forgotten leg is not used again, or not for the bytes that are there now")
+	}
+
+	in := leg(4, transfer.Consumer)
+	made(in)
+	d.writeInline(transfer.WriteInline{Leg: in, Data: second.Data, CRC: second.CRC})
+	if ev := d.own[0].(transfer.InlineWritten); ev.Cause.Reason != transfer.OK || c.mem[2][0] != 8 {
+		t.Fatalf("%+v, %d", ev, c.mem[2][0])
+	}
+	d.own = d.own[:0]
+	if !same(read(5).Data, second.Data) {
+		t.Error("the buffer of a payload that was written is not used again")
+	}
+}
