@@ -121,6 +121,7 @@ func watching(t *testing.T, i Inventory, f func(*script, *Watcher, *heard)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := &script{now: i}, new(heard)
 		w := watch(s, Inventory{}, h.notify)
+		time.Sleep(askEvery / 2) // so that no test does something at the very moment of a question
 		synctest.Wait()
 		f(s, w, h)
 		if err := w.Close(); err != nil {
