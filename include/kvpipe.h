@@ -257,9 +257,9 @@ struct kvpipe_adopt_opts {
  *    would keep the memory when it is freed, and hand it, as it is, to a later malloc().
  *
  * Errors (all of the memory stays usable):
- *  - INVALID: memory of files, shared, locked, executable, of a stack, of the brk heap, registered with CUDA, or
- *    with others' data on the edge pages. The message says what to do. The kernel does not show some pins (RDMA,
- *    io_uring buffers): take those after adopting.
+ *  - INVALID: memory of files, shared, locked, executable, of a stack, of the brk heap, of which CUDA has registered a
+ *    page, or with others' data on the edge pages. The message says what to do. Other pins cannot be seen (RDMA,
+ *    io_uring buffers, what CUDA registered of less than a page): take those after adopting.
  *  - BUSY: adopted already.
  *  - UNAVAILABLE: no userfaultfd.
  *  - QUOTA: no memory (64 MiB more are needed during the call), or the daemon's limit.

@@ -265,22 +265,31 @@ def test_refused(node):
 CUDA = """
 int cuPointerGetAttribute(void *to, int what, unsigned long long at) {
 	extern unsigned long long registered;
-	if (what != 2 || at < registered || at >= registered + (2 << 20))
+	extern int initialized, asked;
+	asked++;
+	if (!initialized)
+		return 3;
+	if (what != 2 || at < registered || at >= registered + 4096)
 		return 1;
 	*(unsigned *)to = 1;
 	return 0;
 }
 unsigned long long registered;
+int initialized, asked;
 """
 
 WITH_CUDA = """
 import ctypes, sys
 import kvpipe
 node = kvpipe.connect(sys.argv[1], engine_id="cuda")
-registered = ctypes.c_ulonglong.in_dll(ctypes.CDLL(sys.argv[2]), "registered")
+cuda = ctypes.CDLL(sys.argv[2])
+registered, initialized, asked = (t.in_dll(cuda, n) for t, n in ((ctypes.c_ulonglong, "registered"), (ctypes.c_int, "initialized"), (ctypes.c_int, "asked")))
+node.adopt(bytearray(1 << 27))
+print("asked before CUDA is initialized:", asked.value)
+initialized.value = 1
 memory = bytearray(1 << 27)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-for offset in (0, (1 << 26) + 4096, (1 << 27) - 4096):
+for offset in (0, 4096, (1 << 26) + 3 * 4096, (1 << 27) - 4096):
     registered.value = address + offset
     try:
         node.adopt(memory)
@@ -293,7 +302,7 @@ node.close()
 
 
 def test_memory_of_cuda(near, tmp_path):
-    """With a stand-in for the driver, which knows 2 MiB."""
+    """With a stand-in for the driver, which knows one page of 4 KiB, wherever that is."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     assert compiler, "the library was built without a compiler?"
     library = tmp_path / "libcuda.so.1"
@@ -301,4 +310,5 @@ def test_memory_of_cuda(near, tmp_path):
                    input=CUDA, text=True, check=True)
     done = subprocess.run([sys.executable, "-c", WITH_CUDA, near.socket, library], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall("registered with CUDA", done.stdout)) == 3, done.stdout
+    assert len(re.findall("registered with CUDA", done.stdout)) == 4, done.stdout
+    assert "asked before CUDA is initialized: 1\n" in done.stdout
