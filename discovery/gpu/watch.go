@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
 // Config says where to look.
@@ -174,7 +176,7 @@ func (w *Watcher) attend() (stopped bool) {
 		case useless:
 			w.pause(time.Until(next))
 		case nothing:
-			w.pause(askEvery)
+			w.pause(pulse.Until(askEvery))
 		}
 		if time.Now().Before(next) {
 			continue
