@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
@@ -97,6 +98,7 @@ type Manager struct {
 	linkless  damper.Each // by node
 	rough     rough
 	suspect   chan struct{} // wakes the judge
+	judged    atomic.Int64  // clock: when it was last called
 
 	mu       sync.Mutex
 	closed   bool
