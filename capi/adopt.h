@@ -22,8 +22,8 @@ struct kv_adopt {
 
 /* 0, or the caller's error: why this memory may not be adopted, and what to do. */
 int kv_adopt_judge(struct kv_adopt *a);
-/* Whether it is registered with CUDA in this process. */
-bool kv_adopt_cuda(const struct kv_adopt *a);
+/* An address in it that is registered with CUDA in this process; 0: there is none. */
+uintptr_t kv_adopt_cuda(const struct kv_adopt *a);
 /* True when the memory is one allocation of malloc(), and what else lies in its pages is malloc()'s own. low, high: the mappings
  * that it lies in. */
 bool kv_adopt_own_chunk(const struct kv_adopt *a, uintptr_t low, uintptr_t high);

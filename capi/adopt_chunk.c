@@ -31,28 +31,29 @@ __attribute__((no_sanitize("address", "thread"))) bool kv_adopt_own_chunk(const 
 }
 
 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE, and what cuPointerGetAttribute() returns before cuInit(). For memory that CUDA does
- * not know it returns something else but 0. It needs no context. */
+ * not know it returns another error. It needs no context. */
 enum { MEMORY_TYPE = 2, NOT_INITIALIZED = 3 };
 
-bool kv_adopt_cuda(const struct kv_adopt *a)
+uintptr_t kv_adopt_cuda(const struct kv_adopt *a)
 {
 	/* Only if the program has loaded CUDA: otherwise it cannot have registered anything. */
 	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	bool found = false;
+	uintptr_t found = 0;
 
 	if (cuda == NULL)
-		return false;
+		return 0;
 	int (*attribute)(void *, int, unsigned long long) = NULL;
 	void *symbol = dlsym(cuda, "cuPointerGetAttribute");
 	__builtin_memcpy(&attribute, &symbol, sizeof(symbol));
 	/* Each page is asked about, for any may be registered alone. A question takes a microsecond, a third of what it takes to
 	 * move the page. */
-	for (uintptr_t at = a->addr; attribute != NULL && !found && at < a->end; at = (at | (a->page - 1)) + 1) {
+	for (uintptr_t at = a->addr; attribute != NULL && found == 0 && at < a->end; at = (at | (a->page - 1)) + 1) {
 		unsigned int kind = 0;
 		int err = attribute(&kind, MEMORY_TYPE, at);
 		if (err == NOT_INITIALIZED)
 			break;
-		found = err == 0 && kind != 0;
+		if (err == 0 && kind != 0)
+			found = at;
 	}
 	dlclose(cuda);
 	return found;

@@ -160,10 +160,11 @@ int kv_adopt_judge(struct kv_adopt *a)
 			      "mem_adopt: addr %#zx to %#zx: its first or last page may hold others' data: adopt an allocation of "
 			      "malloc() (above M_MMAP_THRESHOLD) or mmap() as a whole, or memory that begins and ends with a page",
 			      (size_t)a->addr, (size_t)a->end);
-	if (kv_adopt_cuda(a))
+	uintptr_t cuda = kv_adopt_cuda(a);
+	if (cuda != 0)
 		return kv_err(KVPIPE_E_INVALID,
-			      "mem_adopt: addr %#zx: it is registered with CUDA, which would go on using the old pages: "
-			      "cuMemHostUnregister() it, adopt it, and register it again",
-			      (size_t)a->addr);
+			      "mem_adopt: addr %#zx: the page at %#zx is registered with CUDA, which would go on using the old "
+			      "page: cuMemHostUnregister() it, adopt the memory, and register it again",
+			      (size_t)a->addr, (size_t)cuda);
 	return 0;
 }

@@ -242,6 +242,7 @@ struct kvpipe_adopt_opts {
  * During the call:
  *  - Other threads may read and write the memory, and lose nothing (userfaultfd). They wait while up to 64 MiB at a
  *    time are moved, which takes tens of milliseconds.
+ *  - If the process uses CUDA, it is asked about each page, which takes about a third of a second for 1 GiB.
  *  - A system call that writes there may fail with EFAULT, unless the process may use userfaultfd without
  *    UFFD_USER_MODE_ONLY.
  *  - Where there is no userfaultfd, only KVPIPE_ADOPT_QUIESCED works.
@@ -257,7 +258,7 @@ struct kvpipe_adopt_opts {
  *    would keep the memory when it is freed, and hand it, as it is, to a later malloc().
  *
  * Errors (all of the memory stays usable):
- *  - INVALID: memory of files, shared, locked, executable, of a stack, of the brk heap, of which CUDA has registered a
+ *  - INVALID: memory of files, shared, locked, executable, of a stack, of the brk heap, in which CUDA has registered a
  *    page, or with others' data on the edge pages. The message says what to do. Other pins cannot be seen (RDMA,
  *    io_uring buffers, what CUDA registered of less than a page): take those after adopting.
  *  - BUSY: adopted already.

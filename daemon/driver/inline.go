@@ -21,21 +21,33 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 		return
 	}
 	buf := d.cfg.Payloads.Get(int(seg.plan.Bytes()))
-	at := 0
-	for i := range seg.plan.Slices() {
-		d.runs = seg.plan.Src(i, d.runs[:0])
-		for _, r := range d.runs {
-			if err := moveRun(buf[at:at+int(r.Len)], r, seg.Src, true); err != nil {
-				ev.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "source memory: " + err.Error()}
-				d.answer(ev)
-				return
-			}
-			at += int(r.Len)
-		}
+	if err := d.gather(buf[:len(buf):len(buf)], seg); err != nil {
+		d.cfg.Payloads.Put(buf)
+		ev.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "source memory: " + err.Error()}
+		d.answer(ev)
+		return
 	}
 	seg.payload = buf // until the leg is forgotten, the grant may be repeated
 	ev.Data, ev.CRC = buf, crc32.Checksum(buf, castagnoli)
 	d.answer(ev)
+}
+
+// gather fills buf with the bytes of a segment. All of it has to be filled: what buf held before may be another's.
+func (d *Driver) gather(buf []byte, seg *segment) error {
+	rest := buf
+	for i := range seg.plan.Slices() {
+		d.runs = seg.plan.Src(i, d.runs[:0])
+		for _, r := range d.runs {
+			if err := moveRun(rest[:r.Len], r, seg.Src, true); err != nil {
+				return err
+			}
+			rest = rest[r.Len:]
+		}
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("the plan's runs have %d bytes less than the plan", len(rest))
+	}
+	return nil
 }
 
 // writeInline scatters the payload of a grant into the blocks.

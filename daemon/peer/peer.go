@@ -62,7 +62,7 @@ type Config struct {
 	// once.
 	After func(f func())
 
-	Payloads   *reuse.Buffers     // where the payloads of grants are put back; nil: nowhere
+	Payloads   *reuse.Buffers     // where the payloads of grants get their buffers; nil: each is new
 	Links      transport.LinkUser // nil: no links
 	Congestion string             // congestion control of links; "": the system's
 	Rails      Rails              // nil: links go where their channel goes

@@ -191,8 +191,8 @@ func (f *fields) uints(name string, dst []uint32, limit int) []uint32 {
 	return dst
 }
 
-// stores keeps what would be garbage after each message: the strings that a peer says again and again, and the buffers
-// of payloads, which whoever has written a payload puts back. A nil *stores keeps nothing.
+// stores has what would be garbage after each message: the strings that a peer says again and again, and the stock from
+// which payloads get their buffers. The driver puts these back. A nil *stores has nothing.
 type stores struct {
 	names    map[string]string
 	payloads *reuse.Buffers

@@ -18,14 +18,14 @@ type Config struct {
 }
 
 // The watcher's times. NVML does not announce that a driver was installed, a MIG split was changed or an NVLink came
-// up, so the watcher looks now and then. It does keep errors until they are asked for. It could be waited for them, too,
-// but the Go runtime watches a thread that waits in C closely, and that costs an idle daemon more than everything else.
+// up, so the watcher looks now and then. It keeps errors until they are asked for. One could also wait for them in C, but
+// the Go runtime wakes up often to look after a thread that does, which costs an idle daemon more than all else.
 const (
 	askEvery  = time.Second      // for errors
 	lookEvery = 30 * time.Second // a few cheap questions for each GPU
 	readEvery = 10 * time.Minute // everything is read again
 	retry     = 30 * time.Second // while there are no GPUs
-	settle    = time.Second      // from an Xid to reading what it changed
+	settle    = askEvery / 2     // from an Xid to reading what it changed, when it asks next
 	readGap   = 10 * time.Second // between two such readings, when errors come in swarms
 	trouble   = 5 * time.Second  // after asking failed, if it failed shortly before, too
 	stuck     = 5 * time.Second  // after this time Close gives up on an NVML that does not return
@@ -38,7 +38,7 @@ type source interface {
 	// look says, at little cost, whether there is something new to read.
 	look() verdict
 	read() Inventory
-	// ask returns, at once, the next error that a GPU had since, or nothing.
+	// ask returns, at once, the next error that it has not returned yet, or nothing.
 	ask() (report, answer)
 	close()
 }

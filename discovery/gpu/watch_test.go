@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvpipe/kvpipe/internal/pulse"
 )
 
 // script is a source that a test steers, with a clock of its own (synctest).
@@ -121,7 +123,7 @@ func watching(t *testing.T, i Inventory, f func(*script, *Watcher, *heard)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := &script{now: i}, new(heard)
 		w := watch(s, Inventory{}, h.notify)
-		time.Sleep(askEvery / 2) // so that no test does something at the very moment of a question
+		time.Sleep(pulse.Until(askEvery) + askEvery/2) // so that no test does something at the very moment of a question
 		synctest.Wait()
 		f(s, w, h)
 		if err := w.Close(); err != nil {

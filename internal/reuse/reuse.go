@@ -16,7 +16,8 @@ const (
 	largest = 64 << 10 // bytes of one that is kept
 )
 
-// Get returns n bytes of any content. They are the caller's.
+// Get returns n bytes of any content, and hardly more memory than that: whoever counts them may have to keep them for
+// long. They are the caller's.
 func (b *Buffers) Get(n int) []byte {
 	if b == nil {
 		return make([]byte, n)
@@ -24,16 +25,19 @@ func (b *Buffers) Get(n int) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := len(b.free) - 1; i >= 0; i-- {
-		if p := b.free[i]; cap(p) >= n {
+		if p := b.free[i]; fits(n, cap(p)) {
 			b.drop(i)
 			return p[:n]
 		}
 	}
-	if len(b.free) == most {
-		b.drop(0) // all are too small; n bytes will take its place
+	if len(b.free) > 0 {
+		b.drop(0) // n bytes will take its place
 	}
 	return make([]byte, n)
 }
+
+// fits says whether a buffer of that capacity may hold n bytes.
+func fits(n, capacity int) bool { return n <= capacity && capacity <= 2*n+512 }
 
 // drop takes a buffer out of the stock. The caller holds mu.
 func (b *Buffers) drop(i int) {

@@ -265,44 +265,48 @@ def test_refused(node):
 CUDA = """
 int cuPointerGetAttribute(void *to, int what, unsigned long long at) {
 	extern unsigned long long registered;
-	extern int initialized, asked;
+	extern int initialized, asked, page;
 	asked++;
 	if (!initialized)
 		return 3;
-	if (what != 2 || at < registered || at >= registered + 4096)
+	if (what != 2 || at < registered || at >= registered + page)
 		return 1;
 	*(unsigned *)to = 1;
 	return 0;
 }
 unsigned long long registered;
-int initialized, asked;
+int initialized, asked, page;
 """
 
 WITH_CUDA = """
-import ctypes, sys
+import ctypes, mmap, sys
 import kvpipe
 node = kvpipe.connect(sys.argv[1], engine_id="cuda")
 cuda = ctypes.CDLL(sys.argv[2])
-registered, initialized, asked = (t.in_dll(cuda, n) for t, n in ((ctypes.c_ulonglong, "registered"), (ctypes.c_int, "initialized"), (ctypes.c_int, "asked")))
+registered = ctypes.c_ulonglong.in_dll(cuda, "registered")
+initialized, asked, page = (ctypes.c_int.in_dll(cuda, name) for name in ("initialized", "asked", "page"))
+page.value = mmap.PAGESIZE
 node.adopt(bytearray(1 << 27))
 print("asked before CUDA is initialized:", asked.value)
 initialized.value = 1
 memory = bytearray(1 << 27)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-for offset in (0, 4096, (1 << 26) + 3 * 4096, (1 << 27) - 4096):
+for offset in (0, page.value, (1 << 26) + 3 * page.value, (1 << 27) - page.value):
     registered.value = address + offset
     try:
         node.adopt(memory)
     except kvpipe.Invalid as error:
         print(error)
-registered.value = 0
+registered.value = asked.value = 0
 node.adopt(memory)
+first, last = address // page.value, (address + len(memory) - 1) // page.value
+print("asked about each page once:", asked.value == last - first + 1)
 node.close()
 """
 
 
 def test_memory_of_cuda(near, tmp_path):
-    """With a stand-in for the driver, which knows one page of 4 KiB, wherever that is."""
+    """With a stand-in for the driver, which knows one page, wherever that is."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     assert compiler, "the library was built without a compiler?"
     library = tmp_path / "libcuda.so.1"
@@ -312,3 +316,4 @@ def test_memory_of_cuda(near, tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(re.findall("registered with CUDA", done.stdout)) == 4, done.stdout
     assert "asked before CUDA is initialized: 1\n" in done.stdout
+    assert "asked about each page once: True\n" in done.stdout

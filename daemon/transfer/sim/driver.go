@@ -23,6 +23,7 @@ type leg struct {
 type segment struct {
 	plan     *plan.Plan
 	src, dst map[uint32]*Session
+	payload  []byte // what was read to ride inside a grant
 }
 
 func (n *Node) leg(id transfer.Leg) *leg {
@@ -116,7 +117,18 @@ func (n *Node) forget(id transfer.Leg) {
 		n.c.fail("node %s: leg %v forgotten before its fence", n.name, id)
 	}
 	if !n.c.opts.Broken.Fence {
+		for _, seg := range n.legs[id].segs {
+			reuse(seg.payload)
+		}
 		delete(n.legs, id)
+	}
+}
+
+// reuse does to a payload what its buffer's next user would. Whoever still sends or writes it sends or writes wrong
+// bytes.
+func reuse(payload []byte) {
+	for i := range payload {
+		payload[i] ^= 0xa5
 	}
 }
 
@@ -163,6 +175,7 @@ func (n *Node) readInline(e transfer.ReadInline) {
 	for i := range seg.plan.Slices() {
 		ev.Data = append(ev.Data, n.read(seg, i)...)
 	}
+	seg.payload = ev.Data
 	n.event(n.c.delay(), ev)
 }
 
@@ -172,6 +185,7 @@ func (n *Node) writeInline(e transfer.WriteInline) {
 		n.c.fail("node %s: inline write of the fenced leg %v", n.name, e.Leg)
 		return
 	}
+	defer reuse(e.Data)
 	seg, data := n.find(e.Leg, e.Seg), e.Data
 	if uint64(len(data)) != seg.plan.Bytes() {
 		if n.c.mad == nil {

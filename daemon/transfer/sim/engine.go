@@ -51,6 +51,7 @@ type Session struct {
 	invalid  bool          // its memory is away
 	orphan   bool          // its daemon was told which of its memory has to stay
 	gone     transfer.Time // when the daemon heard that it is closed or dead
+	disowned bool          // nothing outlived anybody then, for want of a lease
 	progress uint64
 	watch    uint64
 	writes   []write

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -146,6 +147,9 @@ func (w *network) send(from *Node, to string, epoch uint64, msg transfer.Msg) {
 	if forRoom(msg) {
 		c.crowded++
 	}
+	if g, ok := msg.(*transfer.MsgGrant); ok {
+		msg = clone(g) // it is encoded now; the machine's own may change
+	}
 	copies := 1
 	if !c.calm {
 		if c.rng.hit(c.faults.loss) || w.deaf[[2]string{from.name, to}] {
@@ -198,6 +202,7 @@ func clone(msg transfer.Msg) transfer.Msg {
 		return &cp
 	case *transfer.MsgGrant:
 		cp := *m
+		cp.Inline = slices.Clone(m.Inline)
 		return &cp
 	}
 	return msg

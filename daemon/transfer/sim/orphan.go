@@ -15,7 +15,7 @@ func (s *Session) end() {
 	s.readOut()
 	s.unheld()
 	ev := transfer.SessionClosed{Session: s.id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "process ended"}}
-	s.gone = c.now
+	s.gone, s.disowned = c.now, n.cfg.OrphanLease == 0
 	if !s.killed || n.sessions[s.id] != s {
 		n.step(ev)
 		return
@@ -110,6 +110,8 @@ func (r *Request) standing() bool {
 			switch {
 			case o.kind == "offer" && (o.ends[s] != nil || s.ousted || s.sleepy || !s.open && !s.killed):
 				return false
+			case o.kind == "offer" && s.disowned:
+				return false // it died later, when a reload had set that nothing outlives anybody
 			case o.kind == "offer" && s.killed && s.mem != nil && !s.wrote(o):
 				return false // it died later, and before its model was done
 			case o.kind == "take" && !s.open: // nobody was told how it ended
