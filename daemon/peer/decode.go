@@ -214,6 +214,8 @@ func decodeKey(body []byte, known *stores) (transfer.Msg, error) {
 			m.Trace = f.text("trace", maxTrace, nil)
 		case 7:
 			m.For = duration(f.uint())
+		case 8:
+			m.Instance = f.text("instance", maxID, known)
 		}
 	}
 	f.needKey(m.Key, m.Token)

@@ -194,6 +194,7 @@ func putKey(w *writer, m *transfer.MsgKey) {
 	w.bytes(5, m.Token)
 	w.text(6, m.Trace)
 	w.uint(7, uint64(m.For))
+	w.text(8, m.Instance)
 }
 
 func putCause(w *writer, num protowire.Number, c transfer.Cause) {

@@ -55,7 +55,7 @@ func samples() []transfer.Msg {
 		&transfer.MsgEnd{Xfer: 9, Incarnation: 77, Status: transfer.Failed, Cause: why},
 		&transfer.MsgEndAck{Xfer: 9},
 		&transfer.MsgAbort{Xfer: 9, Cause: why},
-		&transfer.MsgKey{ID: 5, Drop: true, Engine: "decode-0", Key: key, Token: token, Trace: "t-7", For: 2e9},
+		&transfer.MsgKey{ID: 5, Drop: true, Engine: "decode-0", Instance: "i-3", Key: key, Token: token, Trace: "t-7", For: 2e9},
 		&transfer.MsgKeyAck{ID: 5, Cause: why},
 		&transfer.MsgSeek{
 			Xfer: 9, Bind: 6, Home: 8, Base: 2, Buffer: true, Name: "prefill-0", Token: token, Match: transfer.MatchPrefix, Seq: 11, Key: key,
@@ -137,7 +137,7 @@ func drawMsg(t *rapid.T) transfer.Msg {
 		return &transfer.MsgAbort{Xfer: xfer, Cause: drawFailure(t)}
 	case 12:
 		return &transfer.MsgKey{
-			ID: u64.Draw(t, "id"), Drop: yes.Draw(t, "drop"), Engine: text(maxID).Draw(t, "engine"), Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
+			ID: u64.Draw(t, "id"), Drop: yes.Draw(t, "drop"), Engine: text(maxID).Draw(t, "engine"), Instance: text(maxID).Draw(t, "instance"), Key: key.Draw(t, "key"), Token: token.Draw(t, "token"),
 			Trace: text(maxTrace).Draw(t, "trace"), For: drawTime(t),
 		}
 	case 13:

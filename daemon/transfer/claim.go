@@ -8,10 +8,11 @@ import (
 // claim is one consumer engine's take of an offer, in parts; or a drop, which counts as a take.
 type claim struct {
 	claimName
-	parts  int
-	done   [4]uint64 // committed parts
-	live   int       // transfers under way
-	failed bool      // a part failed: if incomplete, and without live transfers, the claim no longer counts
+	parts   int
+	done    [4]uint64 // committed parts
+	live    int       // transfers under way
+	failed  bool      // a part failed: if incomplete, and without live transfers, the claim no longer counts
+	dropped bool      // a drop
 }
 
 type claimName struct {

@@ -252,11 +252,13 @@ func (t *take) awaitsHome() bool {
 }
 
 // sayConsumed tells a producer's daemon that was restarted since, and knows nothing of the transfer, that its engine's
-// offer was taken. It sends a drop, which says all that a daemon has to know when the offer comes back to it. Offers
-// that workers took in parts are left to their lease.
+// offer was taken. It sends a drop that names the engine's instance, which says all that a daemon has to know when the
+// offer comes back to it: should the instance take it again, it is still one consumer. Offers that workers took in parts
+// are left to their lease.
 func (m *Machine) sayConsumed(t *take) {
 	if t.end.Status == Done && t.in.Parts == 1 && t.get == nil { // items do not come back
-		m.send(t.peer, &MsgKey{Engine: t.by.engine.key.name, Key: t.in.Key, Token: t.in.Token, Drop: true})
+		e := t.by.engine
+		m.send(t.peer, &MsgKey{Engine: e.key.name, Instance: e.instance, Key: t.in.Key, Token: t.in.Token, Drop: true})
 	}
 }
 

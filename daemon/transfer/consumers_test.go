@@ -130,3 +130,30 @@ func TestTheNextInstanceWaitsForWhatRuns(t *testing.T) {
 	b.fails(1)
 	b.begins(2)
 }
+
+// TestWhoTookBeforeADaemonBeganCountsOnce: its node says so when this daemon is there, or before the offer is back. If
+// it takes the offer again, that takes no place from others.
+func TestWhoTookBeforeADaemonBeganCountsOnce(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		a := newAsker(t, 0)
+		b := a.site("b", 1)
+		if !early {
+			a.offers(2)
+		}
+		for range 2 {
+			b.says(&transfer.MsgKey{Drop: true, Engine: "f", Instance: "1", Key: []byte("k"), Token: anyToken})
+		}
+		if early {
+			a.offers(2)
+		}
+		if n := a.m.Snapshot().Offers[0].Consumed; n != 1 {
+			t.Errorf("early %v: %d have taken it, want 1", early, n)
+		}
+		if !b.takes(1, "f", "1", 7, 0, 1) {
+			t.Fatalf("early %v: one engine's take, done twice, ends an offer for two", early)
+		}
+		if b.takes(2, "g", "1", 7, 0, 1) {
+			t.Errorf("early %v: both engines have taken, and the offer stands", early)
+		}
+	}
+}

@@ -43,16 +43,16 @@ func (w *watchNote) same(o *watchNote) bool {
 func (w *watchNote) past() bool { return w.by != nil && (!w.by.up || w.by.epoch != w.epoch) }
 
 type dropNote struct {
-	engine string
-	token  []byte
+	engine, instance string
+	token            []byte
 }
 
 func (m *Machine) bury(o *offer, how string) {
 	e := o.engine.key
 	g := &grave{key: o.key, token: o.token, how: how, by: e.name, at: m.now}
 	for _, c := range o.claims {
-		if c.instance == dropped && !o.joined { // the offers of the other ranks are still to come
-			g.drops = append(g.drops, dropNote{c.engine, o.token})
+		if c.dropped && !o.joined { // the offers of the other ranks are still to come
+			g.drops = append(g.drops, dropNote{c.engine, c.instance, o.token})
 		}
 	}
 	m.inter(g, plotName{engine: e.name, owner: e.owner})
@@ -90,7 +90,7 @@ func (m *Machine) applyDrops(o *offer) {
 	m.unearth(g)
 	for _, d := range g.drops {
 		if sameToken(d.token, o.token) {
-			o.drop(m, d.engine)
+			o.drop(m, d.engine, d.instance)
 		}
 	}
 	m.answerWatches(g)
@@ -105,13 +105,18 @@ func (m *Machine) answerWatches(g *grave) {
 	}
 }
 
-// dropped is the instance in the claim of a drop. No client can choose it.
-const dropped = "\x00"
+// nobody is the instance in the claim of a drop that names none. No client can choose it.
+const nobody = "\x00"
 
-// drop counts a consumer that needs nothing.
-func (o *offer) drop(m *Machine, engine string) {
-	if !o.ended {
-		c := o.enter(claimName{engine: engine, instance: dropped}, 1)
-		o.commit(m, c, 0)
+// drop counts a consumer that needs nothing, or that instance of it, which has taken the offer already.
+func (o *offer) drop(m *Machine, engine, instance string) {
+	if o.ended {
+		return
 	}
+	if instance == "" {
+		instance = nobody
+	}
+	c := o.enter(claimName{engine: engine, instance: instance}, 1)
+	c.dropped = true
+	o.commit(m, c, 0)
 }

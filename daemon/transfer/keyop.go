@@ -164,7 +164,7 @@ func (m *Machine) keyVerdict(p *peer, msg *MsgKey) Cause {
 		return because(Denied, "key %s: wrong token; use the one that the offer was made with", short(msg.Key))
 	case m.cfg.Broken.Interest:
 	case o != nil && msg.Drop:
-		o.drop(m, msg.Engine)
+		o.drop(m, msg.Engine, msg.Instance)
 	case o != nil:
 		o.expireBy(m, m.now+m.clampLease(msg.For))
 	case msg.Drop:
@@ -184,9 +184,9 @@ func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) Cause {
 		return Cause{}
 	}
 	for _, d := range g.drops {
-		if d.engine == msg.Engine && sameToken(d.token, msg.Token) {
+		if d.engine == msg.Engine && d.instance == msg.Instance && sameToken(d.token, msg.Token) {
 			return Cause{}
 		}
 	}
-	return m.dropAt(g, dropNote{msg.Engine, msg.Token})
+	return m.dropAt(g, dropNote{msg.Engine, msg.Instance, msg.Token})
 }

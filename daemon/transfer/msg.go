@@ -105,11 +105,13 @@ type MsgAbort struct {
 	Cause Cause
 }
 
-// MsgKey watches or drops a key. The sender draws the ID. MsgKeyAck answers.
+// MsgKey watches or drops a key. The sender draws the ID. MsgKeyAck answers. With an Instance, a drop says that this
+// instance of the engine has taken the offer already, while another daemon was there.
 type MsgKey struct {
 	ID         uint64
 	Drop       bool
 	Engine     string
+	Instance   string
 	Key, Token []byte
 	Trace      string
 	For        Time // watch: how long the interest lasts

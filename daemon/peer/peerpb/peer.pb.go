@@ -1953,6 +1953,7 @@ type Key struct {
 	Token         []byte                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
 	Trace         string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`
 	ForNs         uint64                 `protobuf:"varint,7,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"`
+	Instance      string                 `protobuf:"bytes,8,opt,name=instance,proto3" json:"instance,omitempty"` // of the engine: it has taken the offer already, while another daemon was there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2034,6 +2035,13 @@ func (x *Key) GetForNs() uint64 {
 		return x.ForNs
 	}
 	return 0
+}
+
+func (x *Key) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
 }
 
 type KeyAck struct {
@@ -2764,7 +2772,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\"H\n" +
 	"\x05Abort\x12\x12\n" +
 	"\x04xfer\x18\x01 \x01(\x04R\x04xfer\x12+\n" +
-	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\x96\x01\n" +
+	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\xb2\x01\n" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04drop\x18\x02 \x01(\bR\x04drop\x12\x16\n" +
@@ -2772,7 +2780,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x14\n" +
 	"\x05token\x18\x05 \x01(\fR\x05token\x12\x14\n" +
 	"\x05trace\x18\x06 \x01(\tR\x05trace\x12\x15\n" +
-	"\x06for_ns\x18\a \x01(\x04R\x05forNs\"E\n" +
+	"\x06for_ns\x18\a \x01(\x04R\x05forNs\x12\x1a\n" +
+	"\binstance\x18\b \x01(\tR\binstance\"E\n" +
 	"\x06KeyAck\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x05cause\x18\x02 \x01(\v2\x15.kvpipe.peer.v1.CauseR\x05cause\"\xe2\x02\n" +
