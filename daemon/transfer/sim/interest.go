@@ -33,6 +33,30 @@ func (n *Node) question(ev transfer.Event) *transfer.MsgKey {
 	return nil
 }
 
+// foresee notes a drop at the address of the daemon that has the key: it counts as soon as the daemon knows that the
+// address is its own.
+func (n *Node) foresee(ev transfer.Event) {
+	sub, _ := ev.(transfer.Submit)
+	in, _ := sub.Op.(*transfer.DropOp)
+	s := n.sessions[sub.Session]
+	if in == nil || s == nil || in.Peer != n.name+port {
+		return
+	}
+	if q := n.c.requestOf(in.Key); q != nil && q.at(n) {
+		q.dropped[s.eng.name] = true
+	}
+}
+
+// requestOf returns the request with that key, or nil.
+func (c *Cluster) requestOf(key []byte) *Request {
+	for _, q := range c.requests {
+		if q.key == string(key) {
+			return q
+		}
+	}
+	return nil
+}
+
 // hear notes the answer to a watch or drop, the acknowledgement of a commit record, and to whom items are handed.
 func (n *Node) hear(e transfer.Effect) {
 	if c, ok := e.(*transfer.Complete); ok {
@@ -57,12 +81,11 @@ func (n *Node) hear(e transfer.Effect) {
 // ask takes the step in which the daemon is asked, and checks what it does.
 func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	c, key := n.c, string(k.Key)
-	i := slices.IndexFunc(c.requests, func(q *Request) bool { return q.key == key })
-	if i < 0 || !c.requests[i].at(n) {
+	q := c.requestOf(k.Key)
+	if q == nil || !q.at(n) {
 		n.take(ev)
 		return
 	}
-	q := c.requests[i]
 	if !c.fixed {
 		n.take(transfer.Progress{}) // changes nothing, but the machine looks at its clock
 	}

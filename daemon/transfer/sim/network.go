@@ -36,10 +36,13 @@ func ends(a, b string) [2]string {
 	return [2]string{a, b}
 }
 
+// port, behind a node's name, makes its address.
+const port = ":7650"
+
 // dial opens the channel to what a client named: a node's name, or its address name:7650.
 func (w *network) dial(from *Node, hint string) {
 	c := w.c
-	name := strings.TrimSuffix(hint, ":7650")
+	name := strings.TrimSuffix(hint, port)
 	from.later(c.delay(), func() {
 		to := c.byName[name]
 		switch {

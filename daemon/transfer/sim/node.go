@@ -85,6 +85,7 @@ func (n *Node) step(ev transfer.Event) {
 	if sub, ok := ev.(transfer.Submit); ok && n.sessions[sub.Session] != nil {
 		n.sessions[sub.Session].asked = true
 	}
+	n.foresee(ev)
 	if k := n.question(ev); k != nil {
 		n.ask(k, ev)
 		return

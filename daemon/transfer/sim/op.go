@@ -41,6 +41,7 @@ type Op struct {
 	leg       transfer.XferID // transfer of the first byte that landed
 	freed     bool
 	withdrawn bool                 // its withdrawal was submitted
+	crowded   bool                 // refused, perhaps when it was sent again, for a limit that a reload may have lowered
 	segs      [][]layout.BlockList // an offer's segments
 	instance  int                  // the engine's
 	part      int
@@ -111,6 +112,7 @@ func (s *Session) complete(e transfer.Complete) {
 	if !slices.Contains(o.concerned, s) {
 		c.fail("op %d: completion for session %d, which it does not concern", o.tag, s.id)
 	}
+	o.crowded = o.crowded || s == o.sess && e.Reason == transfer.Quota && s.node.reloaded
 	s.credits--
 	if s.credits < 0 {
 		c.fail("node %s: session %d got more completions than it has room for", s.node.name, s.id)

@@ -104,7 +104,7 @@ func (c *Cluster) checkEnded(o *Op) {
 			continue
 		}
 		switch u := o.ends[s]; {
-		case u == nil && refused:
+		case u == nil && (refused || o.crowded): // the daemon does not know whom an operation concerns that it does not begin
 		case u == nil:
 			c.fail("op %d (%s of %s): session %d of %s was never told how it ended", o.tag, o.kind, o.about(), s.id, s.eng.name)
 		case !u.released:

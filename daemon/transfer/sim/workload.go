@@ -268,7 +268,7 @@ func (q *Request) consume(e *Engine, attempt int) {
 	case q.prod.node == e.node && !e.spans() && r.hit(70):
 		p.peer = ""
 	case r.hit(10):
-		p.peer += ":7650"
+		p.peer += port
 	case r.hit(2):
 		p.peer = "nobody"
 	}
