@@ -88,6 +88,8 @@ func (s *Session) complete(e transfer.Complete) {
 		c.fail("node %s: completion with unknown tag %d", s.node.name, e.Tag)
 		return
 	}
+	lower := e.Reason == transfer.Quota && s.node.reloaded // limits may be lower now
+	o.crowded = o.crowded || s == o.sess && lower
 	if !s.open && s.drained {
 		c.fail("node %s: completion for session %d after it was drained", s.node.name, s.id)
 	}
@@ -95,7 +97,6 @@ func (s *Session) complete(e transfer.Complete) {
 		s.credits--
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
-		lower := e.Reason == transfer.Quota && s.node.reloaded // limits may be lower now
 		if e.Status == transfer.Failed && !lower && s.quiet[e.UserData] && running(o) {
 			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 		}
@@ -112,7 +113,6 @@ func (s *Session) complete(e transfer.Complete) {
 	if !slices.Contains(o.concerned, s) {
 		c.fail("op %d: completion for session %d, which it does not concern", o.tag, s.id)
 	}
-	o.crowded = o.crowded || s == o.sess && e.Reason == transfer.Quota && s.node.reloaded
 	s.credits--
 	if s.credits < 0 {
 		c.fail("node %s: session %d got more completions than it has room for", s.node.name, s.id)
