@@ -243,7 +243,8 @@ func (e *Engine) able() bool {
 
 // told: the machine ends the session.
 func (s *Session) told(cause transfer.Cause) {
-	if o := s.node.opening; o != nil && o.eng == s.eng && o.instance < s.instance {
+	// No daemon can know that an instance is older which it meets for the first time.
+	if o := s.node.opening; o != nil && o.eng == s.eng && o.instance < s.instance && s.node.met[served{o.eng, o.instance}] {
 		s.eng.c.fail("node %s: instance %d of %s, which came back, ended session %d of instance %d: %s", s.node.name, o.instance, s.eng.name, s.id, s.instance, cause.Text)
 	}
 	s.ousted, s.leaving = true, true

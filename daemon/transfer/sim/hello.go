@@ -108,6 +108,7 @@ func (s *Session) begin(ev transfer.SessionOpened) {
 	n.opening = s
 	n.step(ev)
 	n.opening = nil
+	n.met[served{s.eng, s.instance}] = true
 	if s.mem != nil {
 		s.comesWithout()
 		n.roster.HasLayout(s.id)

@@ -8,6 +8,12 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
+// served is an instance of an engine.
+type served struct {
+	eng      *Engine
+	instance int
+}
+
 // Node is a machine and what a daemon puts around it: driver, transports, channels, sessions. A crash replaces all of
 // it.
 type Node struct {
@@ -32,15 +38,16 @@ type Node struct {
 	await    transfer.Time   // scripts: how long the daemon after the next crash awaits engines, which do not come back by themselves
 	roster   *roster.Roster
 	lives    *roster.Lives[*Session]
-	draining bool       // its daemon takes no session back
-	mad      *madness   // nil: it is not
-	opening  *Session   // the session that the machine is being told of
-	away     []*Session // sessions that wait for the next daemon, in the order in which they came to theirs
+	draining bool            // its daemon takes no session back
+	mad      *madness        // nil: it is not
+	opening  *Session        // the session that the machine is being told of
+	met      map[served]bool // which instances it has had sessions of, in all its lives
+	away     []*Session      // sessions that wait for the next daemon, in the order in which they came to theirs
 }
 
 // AddNode makes a node whose daemon runs.
 func (c *Cluster) AddNode(name string) *Node {
-	n := &Node{c: c, name: name, cfg: c.cfg, orphans: c.cfg.OrphanLease}
+	n := &Node{c: c, name: name, cfg: c.cfg, orphans: c.cfg.OrphanLease, met: map[served]bool{}}
 	c.nodes = append(c.nodes, n)
 	c.byName[name] = n
 	n.start(nil)
