@@ -15,7 +15,8 @@ type network struct {
 	channels map[[2]string]*channel
 	cut      map[[2]string]bool
 	deaf     map[[2]string]bool          // from, to: messages are lost, the channel lives
-	lost     map[[2]string]transfer.Time // from, to: since when from knows of no channel to the other
+	unheard  map[[2]string]transfer.Time // from, to: since when nothing of the other reaches from, which may not know it yet
+	lost     map[[2]string]transfer.Time // from, to: the same, when from knows of no channel to the other
 	outlast  map[[2]string]transfer.Time // from, to: the last time at which from had given up waiting for the other's word about an item
 }
 
@@ -26,7 +27,7 @@ type channel struct {
 
 func newNetwork(c *Cluster) network {
 	return network{c: c, channels: map[[2]string]*channel{}, cut: map[[2]string]bool{}, deaf: map[[2]string]bool{},
-		lost: map[[2]string]transfer.Time{}, outlast: map[[2]string]transfer.Time{}}
+		unheard: map[[2]string]transfer.Time{}, lost: map[[2]string]transfer.Time{}, outlast: map[[2]string]transfer.Time{}}
 }
 
 func ends(a, b string) [2]string {
@@ -81,6 +82,7 @@ func (w *network) come(n *Node, peer string, epoch uint64, hints []string) {
 	n.views[peer] = epoch
 	long := w.outlasts(n.name, peer) == w.c.now
 	delete(w.lost, [2]string{n.name, peer})
+	delete(w.unheard, [2]string{n.name, peer})
 	n.step(transfer.PeerUp{Node: peer, Epoch: epoch, Incarnation: uint64(n.c.byName[peer].life), Hints: hints})
 	if long && !w.c.fixed {
 		w.reunite(n, n.c.byName[peer])
@@ -97,6 +99,7 @@ func (w *network) sever(pair [2]string) {
 	w.c.tracef("channel %s-%s of epoch %d broke", pair[0], pair[1], ch.epoch)
 	for i, name := range pair {
 		n, peer, epoch := w.c.byName[name], pair[1-i], ch.epoch
+		w.silence(name, peer)
 		d := w.c.rng.span(0, second)
 		if w.c.fixed {
 			d = 20 * ms
@@ -105,11 +108,19 @@ func (w *network) sever(pair [2]string) {
 	}
 }
 
+// silence notes that from now on nothing of a peer reaches a node, if anything did.
+func (w *network) silence(at, of string) {
+	way := [2]string{at, of}
+	if _, since := w.unheard[way]; !since {
+		w.unheard[way] = w.c.now
+	}
+}
+
 // leave tells a side that the channel is over, unless it knows of a newer one.
 func (w *network) leave(n *Node, peer string, epoch uint64) {
 	if n.views[peer] == epoch {
 		n.views[peer] = 0
-		w.lost[[2]string{n.name, peer}] = w.c.now
+		w.lost[[2]string{n.name, peer}] = w.unheard[[2]string{n.name, peer}]
 		n.step(transfer.PeerDown{Node: peer, Epoch: epoch, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "connection reset"}})
 	}
 }

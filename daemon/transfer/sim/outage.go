@@ -20,6 +20,7 @@ func (c *Cluster) outage() {
 	}
 	way := [2]string{end, home}
 	c.net.deaf[way] = true
+	c.net.silence(home, end)
 	c.after(r.span(0, 600*ms), func() {
 		delete(c.net.deaf, way)
 		if pair := ends(end, home); !c.calm {

@@ -37,5 +37,5 @@ def test_a_corrupted_block_changes_the_output(p, d, reference):
     params = prefill(p, ids)
     p.rpc("probe_corrupt", params["remote_block_ids"][0][2])
     answer = decode(d, ids, params)
-    assert d.computed(answer["id"])[0] == 1
+    assert set(d.computed(answer["id"])) == {1}, "D computed the prompt after all"
     unequal(tokens(answer), right)
