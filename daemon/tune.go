@@ -43,7 +43,7 @@ var (
 	eventHeap = heap{percent: 100, warm: 22 << 20, ballast: 22 << 20}
 
 	// busyHeap is for a daemon that polls, for the sake of microseconds: on a virtual machine, a page that the kernel
-	// has yet to give costs several of them. It has room for some fifteen thousand hand-overs between two collections. With
+	// has yet to give costs several of them. It has room for some ten thousand hand-overs between two collections. With
 	// the ballast, it is not given back, and does not grow by a multiple when there is more to remember for a while.
 	busyHeap = heap{percent: 100, warm: 60 << 20, ballast: 64 << 20}
 )

@@ -21,7 +21,7 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 		return
 	}
 	buf := d.cfg.Payloads.Get(int(seg.plan.Bytes()))
-	if err := d.gather(buf[:len(buf):len(buf)], seg); err != nil {
+	if err := d.moveInline(buf, seg, true); err != nil {
 		d.cfg.Payloads.Put(buf)
 		ev.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "source memory: " + err.Error()}
 		d.answer(ev)
@@ -32,13 +32,18 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 	d.answer(ev)
 }
 
-// gather fills buf with the bytes of a segment. All of it has to be filled: what buf held before may be another's.
-func (d *Driver) gather(buf []byte, seg *segment) error {
-	rest := buf
+// moveInline copies a segment from its source blocks into buf (read), or from buf into its destination blocks. All of
+// buf has to be used: what it held before may be another's.
+func (d *Driver) moveInline(buf []byte, seg *segment, read bool) error {
+	runs, resolve := seg.plan.Dst, seg.Dst
+	if read {
+		runs, resolve = seg.plan.Src, seg.Src
+	}
+	rest := buf[:len(buf):len(buf)]
 	for i := range seg.plan.Slices() {
-		d.runs = seg.plan.Src(i, d.runs[:0])
+		d.runs = runs(i, d.runs[:0])
 		for _, r := range d.runs {
-			if err := moveRun(rest[:r.Len], r, seg.Src, true); err != nil {
+			if err := moveRun(rest[:r.Len], r, resolve, read); err != nil {
 				return err
 			}
 			rest = rest[r.Len:]
@@ -68,15 +73,8 @@ func (d *Driver) scatter(e transfer.WriteInline) transfer.Cause {
 	case crc32.Checksum(e.Data, castagnoli) != e.CRC:
 		return transfer.Cause{Reason: transfer.Corrupt, Text: "checksum of the inline payload does not agree"}
 	}
-	rest := e.Data
-	for i := range seg.plan.Slices() {
-		d.runs = seg.plan.Dst(i, d.runs[:0])
-		for _, r := range d.runs {
-			if err := moveRun(rest[:r.Len], r, seg.Dst, false); err != nil {
-				return transfer.Cause{Reason: transfer.Corrupt, Text: "destination memory: " + err.Error()}
-			}
-			rest = rest[r.Len:]
-		}
+	if err := d.moveInline(e.Data, seg, false); err != nil {
+		return transfer.Cause{Reason: transfer.Corrupt, Text: "destination memory: " + err.Error()}
 	}
 	return transfer.Cause{}
 }

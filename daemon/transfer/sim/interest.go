@@ -42,15 +42,15 @@ func (n *Node) foresee(ev transfer.Event) {
 	if in == nil || s == nil || in.Peer != n.name+port {
 		return
 	}
-	if q := n.c.requestOf(in.Key); q != nil && q.at(n) {
+	if q := n.c.requestOf(string(in.Key)); q != nil && q.at(n) {
 		q.dropped[s.eng.name] = true
 	}
 }
 
 // requestOf returns the request with that key, or nil.
-func (c *Cluster) requestOf(key []byte) *Request {
+func (c *Cluster) requestOf(key string) *Request {
 	for _, q := range c.requests {
-		if q.key == string(key) {
+		if q.key == key {
 			return q
 		}
 	}
@@ -81,7 +81,7 @@ func (n *Node) hear(e transfer.Effect) {
 // ask takes the step in which the daemon is asked, and checks what it does.
 func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	c, key := n.c, string(k.Key)
-	q := c.requestOf(k.Key)
+	q := c.requestOf(key)
 	if q == nil || !q.at(n) {
 		n.take(ev)
 		return

@@ -202,10 +202,8 @@ func (s *Script) nexts(a args) {
 
 func (s *Script) request(a args) *Request {
 	key := a.named["key"]
-	for _, q := range s.c.requests {
-		if q.key == key {
-			return q
-		}
+	if q := s.c.requestOf(key); q != nil {
+		return q
 	}
 	q := s.c.newRequest(nil, a.num("consumers", 1), a.num("tokens", 8))
 	q.key = key
