@@ -74,6 +74,13 @@ static uint64_t next_region(struct fake *f)
 	return id;
 }
 
+/* Called with the lock held. A test that waited for a request may change what the next one finds. */
+static void handled(struct fake *f, const struct kvpipe_ctl *head)
+{
+	f->requests[head->type % TYPES]++;
+	pthread_cond_broadcast(&f->changed);
+}
+
 static void serve_socket(struct fake *f)
 {
 	uint8_t *body = f->body;
@@ -105,10 +112,9 @@ static void serve_socket(struct fake *f)
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	if (c != NULL)
 		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	f->requests[head.type % TYPES]++;
-	pthread_cond_broadcast(&f->changed);
 	if (f->c == NULL) {
 		hello(f, &head, body);
+		handled(f, &head);
 		unlock(f);
 		return;
 	}
@@ -117,6 +123,9 @@ static void serve_socket(struct fake *f)
 		fake_ack(f, head.seq, 0, head.type == KVPIPE_CTL_REGISTER ? next_region(f) : 0, NULL);
 	if (fd >= 0)
 		close(fd);
+	lock(f);
+	handled(f, &head);
+	unlock(f);
 }
 
 static void listen_at(struct fake *f)

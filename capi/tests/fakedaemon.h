@@ -75,7 +75,7 @@ void fake_beat(struct fake *f);
 void fake_set_cq_tail(struct fake *f, uint32_t tail);  /* lies */
 void fake_set_sq_head(struct fake *f, uint32_t head);
 
-/* Wait until that many submissions, or requests of a type, were seen since the start. Within a minute, or the test fails. */
+/* Wait until that many submissions, or requests of a type, were handled since the start. Within a minute, or the test fails. */
 void fake_await_submissions(struct fake *f, unsigned int n);
 void fake_await_requests(struct fake *f, uint16_t type, unsigned int n);
 void fake_await_sessions(struct fake *f, unsigned int n); /* that were opened */
