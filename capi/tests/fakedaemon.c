@@ -14,6 +14,13 @@ static void default_submission(struct fake *f, const struct kvpipe_sqe *e)
 	fake_end(f, e->user_data, KVPIPE_DONE, 0, 0);
 }
 
+/* Counts what was handled, so that a test which waited for it may change what the next one finds. Called with the lock held. */
+static void handled(struct fake *f, unsigned int *counter)
+{
+	(*counter)++;
+	pthread_cond_broadcast(&f->changed);
+}
+
 static void serve_submissions(struct fake *f)
 {
 	uint8_t *record = f->record;
@@ -40,14 +47,15 @@ static void serve_submissions(struct fake *f)
 		memcpy(record, records + (e.rec_off & rmask), e.rec_len);
 		kvpipe_store_release(&f->ring_d->sq_head, ++f->sq_head);
 		f->last = e;
-		f->submissions++;
-		pthread_cond_broadcast(&f->changed);
 		void (*submission)(struct fake *, const struct kvpipe_sqe *, const uint8_t *) = f->conf.submission;
 		unlock(f);
 		if (submission != NULL)
 			submission(f, &e, record);
 		else
 			default_submission(f, &e);
+		lock(f);
+		handled(f, &f->submissions);
+		unlock(f);
 	}
 }
 
@@ -72,13 +80,6 @@ static uint64_t next_region(struct fake *f)
 	uint64_t id = ++f->next_region;
 	unlock(f);
 	return id;
-}
-
-/* Called with the lock held. A test that waited for a request may change what the next one finds. */
-static void handled(struct fake *f, const struct kvpipe_ctl *head)
-{
-	f->requests[head->type % TYPES]++;
-	pthread_cond_broadcast(&f->changed);
 }
 
 static void serve_socket(struct fake *f)
@@ -114,7 +115,7 @@ static void serve_socket(struct fake *f)
 		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	if (f->c == NULL) {
 		hello(f, &head, body);
-		handled(f, &head);
+		handled(f, &f->requests[head.type % TYPES]);
 		unlock(f);
 		return;
 	}
@@ -124,7 +125,7 @@ static void serve_socket(struct fake *f)
 	if (fd >= 0)
 		close(fd);
 	lock(f);
-	handled(f, &head);
+	handled(f, &f->requests[head.type % TYPES]);
 	unlock(f);
 }
 
