@@ -57,7 +57,7 @@ func (s *Session) unheld() {
 		}
 	}
 	for _, x := range s.node.m.Snapshot().Sessions {
-		if x.Session == s.id && x.Operations <= others {
+		if x.Session == s.id && x.Operations <= others && x.Offers == 0 { // a watch may have been refused unheard
 			s.vanish()
 		}
 	}
