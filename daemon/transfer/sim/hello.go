@@ -95,6 +95,7 @@ func (s *Session) enter() {
 		s.over(err)
 		return
 	}
+	s.succeeds()
 	s.begin(ev)
 }
 
