@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
@@ -147,6 +148,16 @@ func (s *Session) succeeds() {
 	if old := e.workers[s.rank]; old != s {
 		old.heir, s.heir, e.workers[s.rank] = s, nil, s
 	}
+}
+
+// passedOver says whether operations are about a process that was started in place of this one. If no daemon has heard
+// of that process, it would take them to be about this one.
+func (s *Session) passedOver() bool {
+	if s.heir == nil || s.role != transfer.Worker || s.instance != s.eng.instance {
+		return false
+	}
+	x := s.eng.workers[s.rank]
+	return x != s && x.id == 0 && slices.ContainsFunc(s.eng.c.ops, func(o *Op) bool { return !o.freed && slices.Contains(o.concerned, x) })
 }
 
 // occupied says whether the daemon has a session of the rank.

@@ -64,6 +64,10 @@ func (s *Session) resume() {
 	if !s.open || !s.away {
 		return
 	}
+	if s.passedOver() {
+		s.kill("another is in its place")
+		return
+	}
 	if n.draining {
 		n.later(c.rng.span(50*ms, 500*ms), s.resume)
 		return

@@ -63,6 +63,8 @@ func (s *Session) come() {
 	n, c := s.node, s.eng.c
 	switch {
 	case !s.open:
+	case s.passedOver():
+		s.kill("another is in its place")
 	case !n.up || n.draining && s.eng.spans():
 		c.after(c.rng.span(20*ms, 200*ms), s.come)
 	default:
