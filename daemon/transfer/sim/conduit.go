@@ -36,8 +36,10 @@ type thing struct {
 	got       int // how often it was received
 	gotBy     *Node
 	gotLife   int
-	gotFor    *Op  // the bind of the end that received it
-	elsewhere bool // since then it was handed to an end on another node
+	gotAt     transfer.Time
+	gotOver   uint64 // epoch of the channel to its home then
+	gotFor    *Op    // the bind of the end that received it
+	elsewhere bool   // since then it was handed to an end on another node
 	replaced  bool
 	withdrawn bool
 }

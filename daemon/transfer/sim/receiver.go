@@ -240,6 +240,7 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 	}
 	t.got++
 	t.gotBy, t.gotLife, t.gotFor, t.elsewhere = n, n.life, bind, false
+	t.gotAt, t.gotOver = c.now, n.views[e.home.eng.node.name]
 	if t.tokens > 0 {
 		o.req = &Request{c: c, id: int(t.id), key: e.name}
 		all := o.lists
@@ -253,9 +254,13 @@ func (e *receiver) got(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.C
 // despite says whether an item may come once more after an outage. While the node that received it was away for long,
 // another end may get it. Once that node is back it says what it received, for an end that is still open. But if
 // another end was handed the item meanwhile and does not receive it, the item goes back, and the first end may get it
-// again.
+// again. For an end that is closed, its node says so for three Lingers in all, which several short outages can use up.
 func (e *receiver) despite(bind *Op, t *thing) bool {
-	until := e.c.net.outlasts(e.home.eng.node.name, t.gotBy.name)
+	home := e.home.eng.node.name
+	if !running(t.gotFor) && e.c.now-t.gotAt > 3*e.c.cfg.Linger && t.gotBy.views[home] != t.gotOver {
+		return true
+	}
+	until := e.c.net.outlasts(home, t.gotBy.name)
 	return until > 0 && (t.gotFor != bind || t.elsewhere) && (!running(t.gotFor) || e.c.now-until < 8*second)
 }
 
