@@ -53,7 +53,7 @@ func (h *homecoming) delay(m *Machine, s *session, sub *Submit) bool {
 		if x == nil {
 			return false // it runs, or is over
 		}
-		if in, take := x.sub.Op.(*TakeOp); !take || !in.Restarted { // but of a take that failed with the daemon before, the ranks have to hear
+		if !overWithDaemon(x.sub.Op) {
 			x.withdraw(m)
 			m.answer(s, sub)
 			return true
@@ -215,11 +215,11 @@ func (x *delayedSubmit) resume(m *Machine) {
 // endBy returns the time by which an operation that comes now has to end; 0: when what it acts on ends. There is no
 // limit for a take that failed with the daemon before this one: its ranks have to hear of it whenever they are back.
 func (m *Machine) endBy(op Op) Time {
+	if overWithDaemon(op) {
+		return 0
+	}
 	switch in := op.(type) {
 	case *TakeOp:
-		if in.Restarted {
-			return 0
-		}
 		return m.now + m.clampTimeout(in.Timeout)
 	case *WatchOp:
 		return m.now + m.keyWait(in.Timeout)

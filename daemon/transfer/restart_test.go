@@ -211,7 +211,8 @@ func TestARankOffersItsOwnAgain(t *testing.T) {
 	r.runs(r.step(transfer.Submit{Session: 10, UserData: 1, Op: offer}))
 }
 
-// TestRanksHearOfATakeThatEndedWithTheDaemon: whoever of them is there, when others have left or do not come back.
+// TestRanksHearOfATakeThatEndedWithTheDaemon: whoever of them is there, when others have left or do not come back, and
+// when this daemon begins nothing more.
 func TestRanksHearOfATakeThatEndedWithTheDaemon(t *testing.T) {
 	notice := func() *transfer.TakeOp {
 		take := schedTake(1)
@@ -235,4 +236,9 @@ func TestRanksHearOfATakeThatEndedWithTheDaemon(t *testing.T) {
 	r.runs(r.submit(notice()))
 	r.now += 10 * transfer.Second
 	told("a rank does not come back", r.step(transfer.Tick{}))
+
+	r = comeBack(t, resumed, 0)
+	r.runs(r.rank(resumed, 0))
+	r.step(transfer.Drain{})
+	told("the daemon drains", r.submit(notice()))
 }

@@ -150,6 +150,13 @@ func (m *Machine) endSession(s *session, cause Cause) {
 	m.abandon(s, cause)
 }
 
+// overWithDaemon says whether an operation ended with the daemon before this one. It begins nothing: only its ranks have
+// to hear of it still.
+func overWithDaemon(in Op) bool {
+	take, ok := in.(*TakeOp)
+	return ok && take.Restarted
+}
+
 // usable says whether the session may begin an operation.
 func (m *Machine) usable(s *session, in Op) (Cause, bool) {
 	_, put := in.(*PutOp)
@@ -158,7 +165,7 @@ func (m *Machine) usable(s *session, in Op) (Cause, bool) {
 		return *s.ended, false
 	case m.stopping && put:
 		return because(Restarted, "the daemon of node %q is about to end, and so are its pipes and lookup buffers; open them again", m.cfg.Node), false
-	case m.draining:
+	case m.draining && !overWithDaemon(in):
 		return because(Unavailable, "the daemon of node %q is draining; submit again after its restart", m.cfg.Node), false
 	}
 	counts := quotaOps
