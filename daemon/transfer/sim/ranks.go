@@ -139,13 +139,17 @@ func (e *Engine) forgotten(n *Node, instance string) {
 }
 
 // succeeds notes that the session has its rank's place. Two processes may want it, and have it in turns: one that
-// stood still, and the one that was started for it.
+// stood still, and the one that was started for it. If that one comes too late for any daemon to have heard of it, it
+// is ended, so that it does not come when its engine has ended, and begins anew.
 func (s *Session) succeeds() {
 	e := s.eng
 	if s.role != transfer.Worker || s.instance != e.instance {
 		return
 	}
 	if old := e.workers[s.rank]; old != s {
+		if old.absent() {
+			old.kill("another has its place")
+		}
 		old.heir, s.heir, e.workers[s.rank] = s, nil, s
 	}
 }
