@@ -115,16 +115,14 @@ static void serve_socket(struct fake *f)
 		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	if (f->c == NULL) {
 		hello(f, &head, body);
-		handled(f, &f->requests[head.type % TYPES]);
+	} else {
 		unlock(f);
-		return;
+		if (f->conf.request == NULL || !f->conf.request(f, &head, body, fd))
+			fake_ack(f, head.seq, 0, head.type == KVPIPE_CTL_REGISTER ? next_region(f) : 0, NULL);
+		if (fd >= 0)
+			close(fd);
+		lock(f);
 	}
-	unlock(f);
-	if (f->conf.request == NULL || !f->conf.request(f, &head, body, fd))
-		fake_ack(f, head.seq, 0, head.type == KVPIPE_CTL_REGISTER ? next_region(f) : 0, NULL);
-	if (fd >= 0)
-		close(fd);
-	lock(f);
 	handled(f, &f->requests[head.type % TYPES]);
 	unlock(f);
 }

@@ -95,13 +95,13 @@ func (s *Session) enter() {
 		s.over(err)
 		return
 	}
-	s.succeeds()
 	s.begin(ev)
 }
 
-// begin tells the machine of a session and of its layout.
+// begin tells the machine of a session, which now has its rank's place, and of its layout.
 func (s *Session) begin(ev transfer.SessionOpened) {
 	n := s.node
+	s.succeeds()
 	s.asked, s.tries = false, 0
 	if s.role == transfer.Worker && !ev.Resumed {
 		s.outdates()

@@ -113,7 +113,7 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 		}
 	case !right || !was || !yes:
 	case k.Drop && is && !counted && k.Instance == "": // an instance that is named may have taken it already
-		c.fail("node %s: a drop of key %s by instance %q of %s did nothing: %+v", n.name, key, k.Instance, k.Engine, after)
+		c.fail("node %s: a drop of key %s by %s did nothing: %+v", n.name, key, k.Engine, after)
 	case k.Drop:
 		q.dropped[k.Engine] = true
 	case !is || after.Lease < n.longest(k.For) && after.State != "orphaned":

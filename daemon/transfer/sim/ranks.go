@@ -161,7 +161,7 @@ func (s *Session) passedOver() bool {
 		return false
 	}
 	x := s.eng.workers[s.rank]
-	return x != s && x.id == 0 && slices.ContainsFunc(s.eng.c.ops, func(o *Op) bool { return !o.freed && slices.Contains(o.concerned, x) })
+	return x.id == 0 && slices.ContainsFunc(s.eng.c.ops, func(o *Op) bool { return !o.freed && slices.Contains(o.concerned, x) })
 }
 
 // occupied says whether the daemon has a session of the rank.

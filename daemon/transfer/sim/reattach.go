@@ -93,7 +93,6 @@ func (s *Session) resume() {
 		s.over(err)
 		return
 	}
-	s.succeeds()
 	c.resumed++
 	s.away, s.drained = false, false
 	n.sessions[s.id] = s
