@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Set
 
 from . import _values
 from ._ear import Ear
@@ -28,17 +28,33 @@ _SELDOM = 2.0  # seconds between two looks, in the end
 Call = Callable[[int, int], int]  # (handle, ns) -> the library's code
 
 
-def deadline(timeout: Optional[float]) -> int:
-    """When a call's time is over, by time.monotonic_ns()."""
+class Deadline(NamedTuple):
+    """When a call's time is over."""
+
+    #: by time.monotonic_ns()
+    at: int
+    #: the time that the caller gave, in ns
+    given: int
+
+    @property
+    def left(self) -> int:
+        """ns; negative once it is over."""
+        return self.at - time.monotonic_ns()
+
+    def later(self, ns: int) -> "Deadline":
+        return self._replace(at=self.at + ns)
+
+
+def deadline(timeout: Optional[float]) -> Deadline:
     ns = _values.wait("timeout", TIMEOUT if timeout is None else timeout)
     if ns >= 1 << 62:
         raise Invalid(f"timeout is {_values.show(timeout)}: nothing waits for ever; give a finite number of seconds")
-    return time.monotonic_ns() + ns
+    return Deadline(time.monotonic_ns() + ns, ns)
 
 
-def _whole(error: Error, ns: int) -> Error:
+def _whole(error: Error, until: Deadline) -> Error:
     """The library's text names the time of one slice: puts the time of the whole call in its place."""
-    ms = round(max(ns, 0) / 1e6)
+    ms = round(until.given / 1e6)
     error.args = (_WITHIN.sub(f"within {ms} ms:" if ms < 1000 else f"within {ms / 1e3:.6g} s:", str(error), count=1),)
     return error
 
@@ -107,25 +123,24 @@ class End:
             raise error
         return error
 
-    def _wait(self, call: Call, until: int) -> None:
+    def _wait(self, call: Call, until: Deadline) -> None:
         """Calls in slices until it succeeds; Timeout when the time is over."""
-        began = time.monotonic_ns()
         while True:
-            left = max(until - time.monotonic_ns(), 0)
+            left = max(until.left, 0)
             error = self._try(call, min(left, SLICE_NS))
             if error is None:
                 return
             if left <= SLICE_NS:
-                raise _whole(error, until - began)
+                raise _whole(error, until)
 
-    async def _wait_async(self, call: Call, until: int) -> None:
+    async def _wait_async(self, call: Call, until: Deadline) -> None:
         """The same on an event loop that has add_reader()."""
         loop = asyncio.get_running_loop()
         listener = self._listeners.get(loop)
         if listener is None:
             listener = self._listeners[loop] = _Listener(self, loop)
         listener.users += 1
-        began, pause = time.monotonic_ns(), SLICE_NS / 1e9
+        pause = SLICE_NS / 1e9
         try:
             while True:
                 heard = listener.listen()  # before the try, so that what comes later is heard
@@ -133,9 +148,9 @@ class End:
                     error = self._try(call, 0)
                     if error is None:
                         return
-                    left = (until - time.monotonic_ns()) / 1e9
+                    left = until.left / 1e9
                     if left <= 0:
-                        raise _whole(error, until - began)
+                        raise _whole(error, until)
                     if _FULL in str(error):  # the try itself held up the loop: the next ones come ever more seldom
                         listener.deaf.add(heard)
                         left, pause = min(left, pause), min(2 * pause, _SELDOM)

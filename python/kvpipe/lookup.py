@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import time
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple
 
 from . import _abi, _end, _values, received, tensors
@@ -139,7 +138,7 @@ class LookupBuffer(End):
         """
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as (look, message):
-            self._wait(look, until + _GRACE_NS)
+            self._wait(look, until.later(_GRACE_NS))
             return self._outcome(message, chosen)
 
     async def drop_select_async(self, tokens: Any = None, roi: Any = None, timeout: Optional[float] = None,
@@ -151,25 +150,25 @@ class LookupBuffer(End):
         """
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._select(tokens, roi, match, until) as (look, message):
-            await self._wait_async(look, until + _GRACE_NS)
+            await self._wait_async(look, until.later(_GRACE_NS))
             return self._outcome(message, chosen)
 
     def get(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
         """Waits for a key and returns its tensor, or None if it holds None. The buffer keeps it."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._get(key, until) as (look, message):
-            self._wait(look, until + _GRACE_NS)
+            self._wait(look, until.later(_GRACE_NS))
             return self._outcome(message, chosen)[0]
 
     async def get_async(self, key: Key, timeout: Optional[float] = None, framework: str = "auto") -> Any:
         """get() for asyncio. The event loop stands still while the end makes its memory, as in Pipe.recv_tensor_async()."""
         chosen, until = received.choose(framework), _end.deadline(timeout)
         with self._get(key, until) as (look, message):
-            await self._wait_async(look, until + _GRACE_NS)
+            await self._wait_async(look, until.later(_GRACE_NS))
             return self._outcome(message, chosen)[0]
 
     @contextlib.contextmanager
-    def _select(self, tokens: Any, roi: Any, match: str, until: int) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
+    def _select(self, tokens: Any, roi: Any, match: str, until: _end.Deadline) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
         how = _abi.MATCHES[_values.one_of("drop_select: match", match, _abi.MATCHES)]
         (t, held), (r, also) = (tensors.describe_or_none("drop_select: tokens", tokens),
                                 tensors.describe_or_none("drop_select: roi", roi))
@@ -178,7 +177,7 @@ class LookupBuffer(End):
             yield asked
 
     @contextlib.contextmanager
-    def _get(self, key: Key, until: int) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
+    def _get(self, key: Key, until: _end.Deadline) -> Iterator[Tuple[Call, ctypes.c_void_p]]:
         name = _values.key(key)
         with self._asking(lambda h, query: self._lib.lookup_get(h, name, len(name), _left(until), query)) as asked:
             yield asked
@@ -222,6 +221,6 @@ class LookupBuffer(End):
             raise
 
 
-def _left(until: int) -> int:
+def _left(until: _end.Deadline) -> int:
     """The query's own timeout in ns; never 0, which would be the library's default."""
-    return max(until - time.monotonic_ns(), 1_000_000)
+    return max(until.left, 1_000_000)

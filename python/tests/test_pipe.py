@@ -13,7 +13,7 @@ import kvpipe
 import numpy
 import pytest
 from engines import PATIENCE, why_late
-from kvpipe import RawTensor
+from kvpipe import RawTensor, _end
 
 
 @pytest.fixture
@@ -96,6 +96,16 @@ def test_timeouts_say_the_whole_time(local, name):
         rx.recv_tensor()
         with pytest.raises(kvpipe.Timeout, match="nothing came within 1.5 s: nothing was sent"):
             rx.recv_tensor(timeout=1.5)
+
+
+def test_timeouts_say_the_time_given(local, name, monkeypatch):
+    """Though most of it had passed before the first try."""
+    deadline = _end.deadline
+    monkeypatch.setattr(_end, "deadline", lambda timeout: deadline(timeout).later(-390_000_000))
+    with local.pipe(name, "recv") as rx:
+        for call in (lambda: rx.recv_tensor(timeout=0.4), lambda: asyncio.run(rx.recv_tensor_async(timeout=0.4))):
+            with pytest.raises(kvpipe.Timeout, match="nothing came within 400 ms: "):
+                call()
 
 
 def test_500_rounds_in_both_directions(two):
