@@ -202,8 +202,8 @@ func (m *Manager) Close() {
 	for _, c := range m.all() {
 		all.Go(func() { c.close(why, true) })
 	}
+	all.Wait() // first, or a reader that the cancellation stops closes its channel without a goodbye
 	m.cancel()
-	all.Wait()
 	m.wg.Wait()
 }
 

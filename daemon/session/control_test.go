@@ -176,6 +176,8 @@ func TestUnregister(t *testing.T) {
 	if n.Pinned() != 8192 {
 		t.Fatalf("%d bytes are registered", n.Pinned())
 	}
+	// But nothing may begin in it any more: nobody would fence that before the region is unmapped.
+	says(t, c.SetLayout([]layout.View{view(region)}, nil, 0), transfer.Invalid, "is being unregistered: name memory that stays")
 	noErr(t, c.Unregister(region, 0))
 	if n.Pinned() != 0 {
 		t.Errorf("%d bytes are registered after it was unregistered", n.Pinned())

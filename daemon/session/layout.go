@@ -31,6 +31,9 @@ func (s *session) takeLayout(body []byte) error {
 	if err != nil {
 		return err
 	}
+	if id, ok := s.beingUnregistered(got.views); ok {
+		return invalid("layout: region %#x is being unregistered: name memory that stays", uint64(id))
+	}
 	l, err := layout.New(got.views, got.fields, s.mem.Size)
 	switch {
 	case err != nil:
@@ -47,6 +50,19 @@ func (s *session) takeLayout(body []byte) error {
 	s.srv.cfg.Events(transfer.LayoutSet{Session: s.id, Layout: l})
 	s.log.Debug("layout set", "views", len(l.Views()), "fingerprint", len(l.Fingerprint()))
 	return nil
+}
+
+// beingUnregistered finds a region of the views that is being unregistered. It is mapped still, but the machine was asked to let go
+// of it, and has done so at once if no layout named it: what a layout lets into it now, nobody would fence.
+func (s *session) beingUnregistered(views []layout.View) (id layout.RegionID, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range views {
+		if r := s.removals[v.Region]; r != nil && !r.stays {
+			return v.Region, true
+		}
+	}
+	return 0, false
 }
 
 // add decodes one piece.
