@@ -27,7 +27,7 @@ struct attempt {
 /* Decides from the daemon's refusal whether it is of use to try again. */
 static enum kv_came judge(struct attempt *a, uint32_t reason, const char *text)
 {
-	a->reason = reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
+	a->reason = reason != KVPIPE_OK && reason <= KVPIPE_E_CLOSED ? (enum kvpipe_reason)reason : KVPIPE_E_INVALID;
 	switch (reason) {
 	case KVPIPE_E_UNAVAILABLE: /* it is about to go */
 	case KVPIPE_E_BUSY:        /* what was before us has not ended yet */

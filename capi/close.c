@@ -32,10 +32,11 @@ static void free_memory(kvpipe_t *kv)
 			kv_op_destroy(op);
 		}
 	}
-	while (kv->ctl.pending != NULL) { /* orphans: nobody waits any more */
+	while (kv->ctl.pending != NULL) {
 		struct kv_pending *p = kv->ctl.pending;
 		kv->ctl.pending = p->next;
-		free(p);
+		if (p->orphan) /* in a forked child, others lie on the stacks of the parent's threads */
+			free(p);
 	}
 	free(kv->sq.ends);
 	free(kv->slots);

@@ -335,7 +335,9 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
  */
 int64_t kv_get_patience(int64_t deadline);
 /* Asks again, with room, for what needs it, as far as there is room (making the pool if there is none); then submits what is
- * queued. Needs pump. */
+ * queued. KV_LATER: the daemon took nothing for a second, as kvpipe_last_error() says; what is left waits for
+ * the next call. Needs pump. */
+#define KV_LATER 1
 int kv_get_pump(struct kv_end *e, int64_t patience);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */
 uint32_t kv_get_share(struct kv_end *e); /* blocks that GETs may have ahead now; the end has an arena; needs lock */
@@ -343,6 +345,7 @@ void kv_get_unqueue(struct kv_end *e, struct kv_get *g); /* g is QUEUED; needs l
 /* The ends of GETs (got.c). All need lock. */
 void kv_get_fail(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *text);
 void kv_get_decline(struct kv_end *e, uint64_t item); /* kv_get_pump() gives it back */
+void kv_get_enqueue(struct kv_end *e, struct kv_get *g); /* g is SHORT: kv_get_pump() asks again for its item */
 void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d);
 int kv_get_end(struct kv_end *e, struct kv_get *g, const char *what, kvpipe_msg_t **out); /* collects a LANDED or FAILED one */
 void kv_get_forget(struct kv_end *e, struct kv_get *g, uint64_t *cancel); /* its owner goes away; *cancel: the operation to cancel */

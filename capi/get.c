@@ -31,6 +31,7 @@ static uint64_t give_room(struct kv_end *e, struct kv_eop *op, bool front)
 	return room < KV_ITEM_MAX ? room : e->hint;
 }
 
+/* KV_LATER: the daemon takes nothing. */
 static int submit(struct kv_end *e, struct kv_eop *op, const struct kv_ask *a, uint64_t room, int64_t deadline)
 {
 	struct kvpipe_rec_get rec = {
@@ -54,19 +55,19 @@ static int submit(struct kv_end *e, struct kv_eop *op, const struct kv_ask *a, u
 		.bytes = room,
 	};
 
-	return kv_end_submit(e, op, &r, kv_now() + KV_SEC, NULL);
+	int err = kv_end_submit(e, op, &r, kv_now() + KV_SEC, NULL);
+	return err == -KVPIPE_E_TIMEOUT ? KV_LATER : err;
 }
 
-/* Submits a GET for g. Called and returns with lock. On failure g has failed as well, unless its owner has gone meanwhile. */
-static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool front)
+/* Submits a GET for *get. Called and returns with lock. On failure *get has no operation; NULL: its owner has gone meanwhile. */
+static int ask(struct kv_end *e, struct kv_get **get, const struct kv_ask *a, bool front)
 {
 	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_GET);
+	struct kv_get *g = *get;
 	int64_t deadline = g->deadline;
 
-	if (op == NULL) {
-		kv_get_fail(e, g, KVPIPE_E_QUOTA, "out of memory");
+	if (op == NULL)
 		return kv_err(KVPIPE_E_QUOTA, "out of memory");
-	}
 	uint64_t room = give_room(e, op, front);
 	op->get = g;
 	g->state = KV_GET_ASKED;
@@ -75,8 +76,7 @@ static int ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 	int err = submit(e, op, a, room, deadline);
 	pthread_mutex_lock(&e->kv->lock);
 	if (err != 0) {
-		if (op->get != NULL)
-			kv_get_fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
+		*get = op->get;
 		kv_eop_free(e, op);
 	}
 	return err;
@@ -116,18 +116,32 @@ void kv_get_unqueue(struct kv_end *e, struct kv_get *g)
 }
 
 /* Submits the first query that is queued. Called and returns with lock. */
-static void ask_queued(struct kv_end *e)
+static int ask_queued(struct kv_end *e)
 {
 	struct kv_get *g = e->queued;
 	struct kv_ask *a = g->kept;
 
 	g->kept = NULL;
 	kv_get_unqueue(e, g);
-	if (kv_now() >= g->deadline)
+	if (kv_now() >= g->deadline) {
 		kv_get_fail(e, g, KVPIPE_E_TIMEOUT, "its time passed while as many queries as the daemon takes were under way: free some that wait in vain");
-	else
-		(void)ask(e, g, a, false); /* an error is that query's alone */
+		free(a);
+		return 0;
+	}
+	int err = ask(e, &g, a, false);
+	if (err == KV_LATER && g != NULL) { /* it stays the first */
+		g->kept = a;
+		g->state = KV_GET_QUEUED;
+		g->next = e->queued;
+		e->queued = g;
+		if (g->next == NULL)
+			e->queued_last = g;
+		return err;
+	}
+	if (err != 0 && g != NULL) /* that query's alone */
+		kv_get_fail(e, g, (enum kvpipe_reason)-err, kvpipe_last_error());
 	free(a);
+	return err == KV_LATER ? err : 0;
 }
 
 /* Whether the daemon takes no more for now. GETs that need room count, as each will need an operation again. */
@@ -148,9 +162,10 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 		err = queue(e, g, a);
 	} else if (err == 0 && full(e)) {
 		err = kv_err(KVPIPE_E_QUOTA, "\"%s\" has %u operations outstanding: that is the limit", e->name, e->nops);
-	} else if (err == 0 && (err = ask(e, g, a, front)) != 0) {
-		e->ended--;
-		g->state = KV_GET_NONE;
+	} else if (err == 0 && (err = ask(e, &g, a, front)) != 0) {
+		if (g != NULL)
+			g->state = KV_GET_NONE;
+		err = err == KV_LATER ? -KVPIPE_E_TIMEOUT : err;
 	}
 	pthread_mutex_unlock(&e->kv->lock);
 	return err;
@@ -159,16 +174,17 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 /* Gives an item back. Called and returns with lock. */
 static int give_back(struct kv_end *e)
 {
-	struct kv_ask a = { .match = KVPIPE_MATCH_DECLINE, .seq = e->declines[--e->ndeclines] };
 	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_GET);
-	int err = 0;
 
-	if (op != NULL) {
-		pthread_mutex_unlock(&e->kv->lock);
-		err = submit(e, op, &a, 0, 0);
-		pthread_mutex_lock(&e->kv->lock);
-		if (err != 0)
-			kv_eop_free(e, op);
+	if (op == NULL)
+		return kv_err(KVPIPE_E_QUOTA, "out of memory");
+	struct kv_ask a = { .match = KVPIPE_MATCH_DECLINE, .seq = e->declines[--e->ndeclines] };
+	pthread_mutex_unlock(&e->kv->lock);
+	int err = submit(e, op, &a, 0, 0);
+	pthread_mutex_lock(&e->kv->lock);
+	if (err != 0) {
+		kv_eop_free(e, op);
+		kv_get_decline(e, a.seq);
 	}
 	return err;
 }
@@ -210,10 +226,14 @@ static int ask_again(struct kv_end *e)
 	int err = submit(e, op, &a, room, deadline);
 	pthread_mutex_lock(&e->kv->lock);
 	if (err != 0) {
-		if (op->get != NULL)
-			kv_get_fail(e, op->get, (enum kvpipe_reason)-err, kvpipe_last_error());
-		else /* its owner has gone meanwhile */
+		if (op->get == NULL) { /* its owner has gone meanwhile */
 			kv_get_decline(e, a.seq);
+		} else if (err == KV_LATER) {
+			g->again = false;
+			kv_get_enqueue(e, g);
+		} else {
+			kv_get_fail(e, g, (enum kvpipe_reason)-err, kvpipe_last_error());
+		}
 		if (op->unwanted && err == -KVPIPE_E_CANCELLED)
 			err = 0; /* nobody's error */
 		kv_eop_free(e, op);
@@ -252,7 +272,7 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 		if (e->ndeclines > 0) {
 			err = give_back(e);
 		} else if (!has_room(e)) {
-			ask_queued(e);
+			err = ask_queued(e);
 		} else if (e->pool == NULL) {
 			uint64_t capacity = g->capacity > g->bytes ? g->capacity : g->bytes;
 			pthread_mutex_unlock(&e->kv->lock);

@@ -45,7 +45,7 @@ void kv_get_decline(struct kv_end *e, uint64_t item)
 	more[e->ndeclines++] = item;
 }
 
-static void enqueue(struct kv_end *e, struct kv_get *g)
+void kv_get_enqueue(struct kv_end *e, struct kv_get *g)
 {
 	struct kv_get **at = &e->shorts;
 
@@ -124,7 +124,7 @@ void kv_get_done(struct kv_end *e, struct kv_eop *op, const struct kv_done *d)
 		e->hint = g->bytes > e->hint ? g->bytes : e->hint;
 		if (!e->lookup) /* a pipe's next item is wanted, however short the caller's time was */
 			g->deadline = kv_now() + KV_AHEAD_NS;
-		enqueue(e, g);
+		kv_get_enqueue(e, g);
 	} else if (d->status == KVPIPE_DONE) {
 		landed(e, g, op, d);
 	} else if (e->lookup && g->again && d->reason == KVPIPE_E_NOT_FOUND) {

@@ -49,11 +49,41 @@ static int check_private(const char *dir, const char *path)
 	return 0;
 }
 
+/* Writes path as one from "/" without "", "." and "..", as its words are: a link on the way is not followed. False: it is too long. */
+static bool plain(const char *path, char *to, size_t size)
+{
+	size_t len = 0;
+
+	if (path[0] != '/') {
+		if (getcwd(to, size) == NULL)
+			return false;
+		len = strlen(to) == 1 ? 0 : strlen(to);
+	}
+	while (*path != '\0') {
+		size_t n = strcspn(path, "/");
+		if (n == 2 && path[0] == '.' && path[1] == '.') {
+			while (len > 0 && to[--len] != '/')
+				;
+		} else if (n > 0 && (n != 1 || path[0] != '.')) {
+			if (len + 1 + n >= size)
+				return false;
+			to[len++] = '/';
+			memcpy(to + len, path, n);
+			len += n;
+		}
+		path += path[n] == '/' ? n + 1 : n;
+	}
+	to[len] = '\0';
+	return true;
+}
+
+/* Whether the path leads into it, however it is spelled. */
 static bool in_tmp_dir(const char *path, char *dir, size_t size)
 {
 	size_t len = tmp_dir(dir, size);
+	char spelled[4096 + sizeof(((struct sockaddr_un *)0)->sun_path)];
 
-	return strncmp(path, dir, len) == 0 && path[len] == '/';
+	return plain(path, spelled, sizeof(spelled)) && strncmp(spelled, dir, len) == 0 && spelled[len] == '/';
 }
 
 int kv_check_place(const char *path)

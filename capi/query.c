@@ -149,6 +149,8 @@ static int wait_query(kvpipe_query_t *q, int64_t deadline, kvpipe_msg_t **out)
 			pthread_mutex_lock(&e->pump);
 			err = kv_get_pump(e, patience);
 			pthread_mutex_unlock(&e->pump);
+			if (err == KV_LATER)
+				err = kv_now() < deadline ? 0 : -KVPIPE_E_TIMEOUT;
 		}
 	} while (err == 0 && again);
 	return err;

@@ -110,6 +110,8 @@ static int pump(struct kvpipe_pipe *p, int64_t deadline)
 		err = kv_get_ask(e, g, &a, true, p->started ? kv_now() + KV_AHEAD_NS : deadline);
 	if (err == 0 && shorts)
 		err = kv_get_pump(e, patience);
+	if (err == KV_LATER)
+		err = -KVPIPE_E_TIMEOUT;
 	if (err == 0 && more)
 		err = ask(p, deadline);
 	pthread_mutex_unlock(&e->pump);

@@ -164,10 +164,12 @@ bool kv_wait_until(kvpipe_t *kv, struct kv_waiter *w, int64_t deadline)
 	bool done;
 	enlist(kv, w);
 	while (!(done = fulfilled(kv, w)) && deadline > kv_now()) {
-		if (kv->sleeper == NULL && !kv->swapping)
+		if (kv->sleeper == NULL && !kv->swapping) {
 			sleep_on_ring(kv, w, deadline);
-		else
+		} else {
+			kv_settle(kv); /* what was collected for others came with a bell that the sleeper does not hear any more */
 			pthread_cond_timedwait(&w->cond, &kv->lock, &ts);
+		}
 	}
 	delist(kv, w);
 	return done;

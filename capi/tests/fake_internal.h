@@ -22,7 +22,7 @@ struct fake {
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t changed;
-	bool stop, paused, hang_up, client_gone, dead, dull, fence_long;
+	bool stop, paused, hang_up, client_gone, dead, dull, fence_long, hushed;
 	int conn, sq_event, cq_event;
 	struct kvpipe_hello hello;
 	struct kvpipe_welcome welcome;

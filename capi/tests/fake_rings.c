@@ -120,6 +120,8 @@ void fake_close_session(struct fake *f)
 /* Needs lock. */
 static void wake_client(struct fake *f)
 {
+	if (f->hushed)
+		return;
 	kvpipe_full_barrier();
 	uint32_t asleep = kvpipe_load_acquire(&f->ring_c->cq_waiting);
 	/* Rings as rarely as is allowed: a client that needs more gets stuck. */
@@ -237,6 +239,13 @@ void fake_set_progress_wait(struct fake *f, uint64_t value)
 {
 	lock(f);
 	kvpipe_store_release(&f->ring_d->progress_wait, value);
+	unlock(f);
+}
+
+void fake_hush(struct fake *f, bool hushed)
+{
+	lock(f);
+	f->hushed = hushed;
 	unlock(f);
 }
 

@@ -277,6 +277,15 @@ void fake_refuse(struct fake *f, uint32_t reason, const char *text)
 	unlock(f);
 }
 
+void fake_refuse_for_nothing(struct fake *f)
+{
+	lock(f);
+	f->conf.farewell = true;
+	f->conf.refuse = KVPIPE_OK;
+	f->conf.refusal = "";
+	unlock(f);
+}
+
 void fake_dull(struct fake *f, bool dull)
 {
 	lock(f);

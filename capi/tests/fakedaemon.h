@@ -64,6 +64,7 @@ void fake_die(struct fake *f);                /* hangs up and is not there until
 void fake_return(struct fake *f);
 void fake_fence_long(struct fake *f);         /* a client that goes away has a daemon that fences until fake_hang_up() */
 void fake_refuse(struct fake *f, uint32_t reason, const char *text);  /* the next HELLOs; 0: no longer */
+void fake_refuse_for_nothing(struct fake *f);                         /* by a BYE that names no reason */
 void fake_dull(struct fake *f, bool dull);    /* the next sessions have a completion from the start, and a bell that nobody can watch: a file */
 void fake_resize(struct fake *f, const struct fake_conf *sizes);        /* of all rings of the next sessions; 0: the default */
 void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */
@@ -72,6 +73,7 @@ void fake_set_submission(struct fake *f, void (*submission)(struct fake *f, cons
 void fake_layer(struct fake *f, uint32_t slot, uint64_t user_data, uint32_t ready);
 void fake_set_progress_wait(struct fake *f, uint64_t value);
 void fake_beat(struct fake *f);
+void fake_hush(struct fake *f, bool hushed);          /* completions come and no bell yet: a look finds them first */
 void fake_set_cq_tail(struct fake *f, uint32_t tail);  /* lies */
 void fake_set_sq_head(struct fake *f, uint32_t head);
 

@@ -248,8 +248,45 @@ static void shared_lock(void)
 	CHECK(pthread_join(thread, NULL) == 0);
 }
 
+static bool keeps_waiting(struct fake *daemon, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	(void)daemon;
+	(void)body;
+	(void)fd;
+	return head->type == KVPIPE_CTL_REGISTER;
+}
+
+static void *registers(void *unused)
+{
+	void *at;
+	kvpipe_region_t id;
+
+	(void)unused;
+	CHECK(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &at, &id) != 0);
+	return NULL;
+}
+
+static void closes(void) { kvpipe_close(kv); }
+
+/* The child closes the handle while a thread of the parent, which it does not have, waits for an answer. */
+static void parents_thread(void)
+{
+	struct fake_conf conf = { .request = keeps_waiting };
+	pthread_t thread;
+
+	f = fake_start(&conf);
+	kv = fake_connect(f);
+	CHECK(pthread_create(&thread, NULL, registers, NULL) == 0);
+	fake_await_requests(f, KVPIPE_CTL_REGISTER, 1);
+	CHECK_INT(in_a_child(closes), 0);
+	fake_hang_up(f);
+	CHECK(pthread_join(thread, NULL) == 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(parents_handle), TEST(childs_end), TEST(childs_session), TEST(shared_lock) };
+	static const struct test tests[] = { TEST(parents_handle), TEST(childs_end), TEST(childs_session), TEST(shared_lock), TEST(parents_thread) };
 	return RUN(tests);
 }

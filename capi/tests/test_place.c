@@ -304,11 +304,42 @@ static void replaced(void)
 	CHECK_HAS(why, "with mode 0755, must be uid");
 }
 
+/* Its name is spelled in many ways. */
+static void planted_by_another_name(void)
+{
+	char path[200];
+	const char *last;
+
+	make_tmp(geteuid(), 0777);
+	last = strrchr(tmp, '/') + 1;
+#define DENIED(...) \
+	do { \
+		snprintf(path, sizeof(path), __VA_ARGS__); \
+		CHECK_FAILS(kv_check_place(path), KVPIPE_E_DENIED, "with mode 0777, must be uid"); \
+	} while (0)
+	DENIED("%s/kvpiped.sock", tmp_dir);
+	DENIED("/%s//kvpiped.sock", tmp_dir);
+	DENIED("%s/./kvpipe-%u/kvpiped.sock", tmp, (unsigned int)geteuid());
+	DENIED("%s/../%s/kvpipe-%u/a/kvpiped.sock", tmp, last, (unsigned int)geteuid());
+	DENIED("/../..%s/kvpipe-%u/b/../kvpiped.sock", tmp, (unsigned int)geteuid());
+	CHECK(chdir(tmp) == 0);
+	DENIED("kvpipe-%u/kvpiped.sock", (unsigned int)geteuid());
+	CHECK(chdir("/") == 0);
+	DENIED("%s/kvpiped.sock", tmp_dir + 1);
+	/* Its neighbours are not it. */
+	snprintf(path, sizeof(path), "%s/../kvpiped.sock", tmp_dir);
+	CHECK_INT(kv_check_place(path), 0);
+	snprintf(path, sizeof(path), "%s0/kvpiped.sock", tmp_dir);
+	CHECK_INT(kv_check_place(path), 0);
+	CHECK_INT(kv_check_place(tmp_dir), 0);
+	drop_tmp();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(dev_default), TEST(denied), TEST(planted), TEST(long_dev_default), TEST(barred), TEST(planted_listener),
-		TEST(planted_and_named), TEST(replaced),
+		TEST(planted_and_named), TEST(planted_by_another_name), TEST(replaced),
 	};
 	return RUN(tests);
 }

@@ -168,11 +168,22 @@ static void refused(void)
 		kvpipe_close(kv);
 		fake_stop(f);
 	}
-	/* It is asked again while it says that it may do so. */
+	/* A daemon that refuses for no reason has no end of it: the session is over, and says so. */
 	struct fake *f = first_daemon();
 	kvpipe_t *kv = fake_connect(f);
-	kvpipe_region_t region;
+	struct kvpipe_completion c;
 	void *addr;
+	kvpipe_region_t region;
+	fake_die(f);
+	fake_refuse_for_nothing(f);
+	fake_return(f);
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), KVPIPE_E_INVALID, "close the session and connect again");
+	CHECK_FAILS(kvpipe_poll(kv, &c, 1), KVPIPE_E_INVALID, "close the session and connect again");
+	kvpipe_close(kv);
+	fake_stop(f);
+	/* It is asked again while it says that it may do so. */
+	f = first_daemon();
+	kv = fake_connect(f);
 	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
 	take_key(kv, "t", 0);
 	await_seen(1);

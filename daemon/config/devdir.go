@@ -27,7 +27,11 @@ func DevDir() string {
 
 func tmpDir() string { return filepath.Join(Tmp, fmt.Sprintf("kvpipe-%d", os.Geteuid())) }
 
-func inTmpDir(path string) bool { return strings.HasPrefix(path, tmpDir()+"/") }
+// inTmpDir says whether the path leads into it, however it is spelled.
+func inTmpDir(path string) bool {
+	plain, err := filepath.Abs(path)
+	return err == nil && strings.HasPrefix(plain, tmpDir()+"/")
+}
 
 // CheckPlace returns why nobody is to be spoken to at this socket, whoever named it: it lies below /tmp/kvpipe-UID,
 // which anybody could have made, and which is not this user's alone. capi/path.c has the same rule.

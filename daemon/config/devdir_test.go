@@ -42,7 +42,9 @@ func ownTmp(t *testing.T) (dir string) {
 // TestADirectoryThatAnybodyCouldHaveMade: the rule of capi/path.c as well, to the mode. It is about the path, whoever named it and how deep it lies.
 func TestADirectoryThatAnybodyCouldHaveMade(t *testing.T) {
 	dir := ownTmp(t)
-	below := []string{filepath.Join(dir, "admin.sock"), filepath.Join(dir, "a/b/admin.sock")}
+	t.Chdir(Tmp)
+	last := filepath.Base(dir)
+	below := []string{filepath.Join(dir, "admin.sock"), filepath.Join(dir, "a/b/admin.sock"), "/" + dir + "//admin.sock", Tmp + "/./" + last + "/admin.sock", last + "/admin.sock"}
 	for mode, good := range map[os.FileMode]bool{0o700: true, 0o755: false, 0o500: false, 0o700 | os.ModeSetgid: false} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
@@ -52,7 +54,7 @@ func TestADirectoryThatAnybodyCouldHaveMade(t *testing.T) {
 				t.Errorf("mode %v: %s: %v", mode, path, err)
 			}
 		}
-		for _, path := range []string{dir + "0/admin.sock", filepath.Join(Tmp, "kvpipe/admin.sock"), "admin.sock"} {
+		for _, path := range []string{dir + "0/admin.sock", filepath.Join(Tmp, "kvpipe/admin.sock"), "admin.sock", dir + "/../admin.sock"} {
 			if err := CheckPlace(path); err != nil {
 				t.Errorf("not below, mode %v: %v", mode, err)
 			}

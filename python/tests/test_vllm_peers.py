@@ -95,6 +95,8 @@ def test_nobody_is_asked_in_a_directory_of_tmp_that_others_may_have_made(monkeyp
             folder.chmod(0o755)
             with pytest.raises(PermissionError, match="is not this user's alone"):
                 connect([str(place)])
+            with pytest.raises(PermissionError, match="is not this user's alone"):
+                connect([str(place).replace("/kvpipe/", "/./kvpipe//")])
             folder.chmod(0o700)
             connect([str(place)]).close()
 

@@ -36,9 +36,14 @@ def places(session_socket: str) -> List[str]:
     return [_SYSTEM, os.path.join(dev, "admin.sock")]
 
 
+def _below(path: str) -> bool:
+    """Whether the path leads into it, however it is spelled."""
+    return os.path.abspath(path).startswith(_in_tmp() + "/")
+
+
 def _anybodys(path: str) -> bool:
     """Whether it lies below the folder in /tmp, and that is not ours alone. Anybody may make such a folder, and answer there."""
-    if not path.startswith(_in_tmp() + "/"):
+    if not _below(path):
         return False
     try:
         seen = os.lstat(_in_tmp())
@@ -49,7 +54,7 @@ def _anybodys(path: str) -> bool:
 
 def _somebody_elses(path: str, sock: socket.socket) -> bool:
     """Whether another user listens below that folder, whatever the folder looked like a moment ago."""
-    if not path.startswith(_in_tmp() + "/"):
+    if not _below(path):
         return False
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(uid != os.geteuid())

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lookup buffers whose daemon takes nothing for a while: nothing is forgotten, and a look stays short. The daemons are fake. */
+#include "endpoint.h"
+#include "fakedaemon.h"
+#include "pipes.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#define LONG_NS (600 * KV_SEC)
+
+static struct fake *parent, *f; /* of the session, and of the end that selects */
+static kvpipe_t *kv;
+static kvpipe_lookup_t *sel;
+static kvpipe_query_t *q[4096];
+static uint64_t gets[4096];
+static _Atomic uint32_t ngets, ndeclines;
+
+static void keep(struct fake *daemon, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	struct kvpipe_rec_get rec;
+
+	if (e->op == KVPIPE_OPCODE_CANCEL)
+		fake_end(daemon, e->user_data, KVPIPE_DONE, 0, 0);
+	if (e->op != KVPIPE_OPCODE_GET)
+		return;
+	memcpy(&rec, record, sizeof(rec));
+	if (rec.match == KVPIPE_MATCH_DECLINE) {
+		fake_end(daemon, e->user_data, KVPIPE_DONE, 0, 0);
+		ndeclines++;
+	} else {
+		gets[ngets] = e->user_data;
+		ngets++;
+	}
+}
+
+static void start(uint32_t sq)
+{
+	struct fake_conf conf = { .records = 1 << 20, .sq = sq, .submission = keep };
+
+	ngets = ndeclines = 0;
+	parent = fake_start(NULL);
+	f = fake_start(&conf);
+	kv = fake_connect(parent);
+	snprintf(kv->path, sizeof(kv->path), "%s", fake_path(f));
+	sel = open_lookup(kv, 0);
+}
+
+static void stop(uint32_t queries)
+{
+	for (uint32_t i = 0; i < queries; i++)
+		kvpipe_query_free(q[i]);
+	kvpipe_lookup_close(sel);
+	kvpipe_close(kv);
+	fake_stop(f);
+	fake_stop(parent);
+}
+
+/* Asks for any entry, from query `first` on to before `end`. */
+static void ask(uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++)
+		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, LONG_NS, &q[i]), 0);
+}
+
+static void await(_Atomic uint32_t *count, uint32_t n)
+{
+	while (*count < n)
+		sched_yield();
+}
+
+/* An entry was found, and is kept for the query until it has room. */
+static void is_short(uint32_t query, uint64_t item)
+{
+	struct kvpipe_got got = { .item = item, .bytes = 100, .capacity = 1000 };
+	struct kvpipe_cqe c = { .user_data = gets[query], .status = KVPIPE_DONE, .flags = KVPIPE_C_SHORT };
+
+	fake_post_result(f, c, &got, sizeof(got), NULL, 0);
+}
+
+/* The daemon reads no more, and its queue has room for no more. */
+static void stands_still(uint32_t first, uint32_t end)
+{
+	fake_pause(f, true);
+	ask(first, end);
+}
+
+/* An entry that nobody wants any more is given back as soon as the daemon takes something. */
+static void given_back_later(void)
+{
+	kvpipe_msg_t *m;
+
+	start(4);
+	ask(0, 1);
+	await(&ngets, 1);
+	is_short(0, 7);
+	CHECK_INT(kvpipe_query_done(q[0]), 0);
+	stands_still(1, 5);
+	kvpipe_query_free(q[0]);
+	CHECK_FAILS(kvpipe_query_wait(q[1], 0, &m), KVPIPE_E_TIMEOUT, "does not take submissions");
+	fake_pause(f, false);
+	await(&ngets, 5);
+	while (ndeclines == 0)
+		CHECK_FAILS(kvpipe_query_wait(q[1], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	q[0] = NULL;
+	stop(5);
+}
+
+/* A query that has an entry waiting for it asks for that again, and does not fail, as its time is not over. */
+static void asked_again_later(void)
+{
+	kvpipe_msg_t *m;
+
+	start(4);
+	ask(0, 2);
+	await(&ngets, 2);
+	is_short(0, 7);
+	while (ngets < 3) /* makes the arena, and asks again for item 7 */
+		CHECK_FAILS(kvpipe_query_wait(q[0], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	stands_still(2, 6);
+	is_short(1, 8);
+	CHECK_FAILS(kvpipe_query_wait(q[1], 10 * KV_MS, &m), KVPIPE_E_TIMEOUT, "does not take submissions");
+	fake_pause(f, false);
+	while (ngets < 8) /* four that were in the queue, and the one for item 8 */
+		CHECK_FAILS(kvpipe_query_wait(q[1], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	CHECK_INT(ndeclines, 0);
+	stop(6);
+}
+
+/* Of the queries that wait for their turn none fails meanwhile, and none is waited for in vain after the first. */
+static void turns_later(void)
+{
+	enum { TAKEN = 1360, ENTRIES = 1024, MORE = 5, ALL = TAKEN + ENTRIES + MORE };
+	kvpipe_msg_t *m;
+
+	start(ENTRIES);
+	ask(0, ALL);
+	await(&ngets, TAKEN);
+	fake_pause(f, true);
+	for (uint32_t i = 0; i < TAKEN; i++)
+		fake_end(f, gets[i], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+	int64_t began = kv_now();
+	CHECK_FAILS(kvpipe_query_wait(q[ALL - 1], 0, &m), KVPIPE_E_TIMEOUT, "does not take submissions");
+	CHECK(kv_now() - began < MORE * KV_SEC); /* a second each, and it were as much */
+	fake_pause(f, false);
+	while (ngets < ALL)
+		CHECK_FAILS(kvpipe_query_wait(q[ALL - 1], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	stop(ALL);
+}
+
+static void *waits(void *arg)
+{
+	kvpipe_msg_t *m;
+
+	CHECK_INT(kvpipe_query_wait(arg, WAIT, &m), -KVPIPE_E_NOT_FOUND);
+	return NULL;
+}
+
+static bool waiting(uint32_t n)
+{
+	kvpipe_t *own = ((struct kv_end *)(void *)sel)->kv;
+
+	pthread_mutex_lock(&own->lock);
+	for (const struct kv_waiter *w = own->waiters; w != NULL; w = w->next)
+		n--;
+	bool all = n == 0 && own->sleeper != NULL;
+	pthread_mutex_unlock(&own->lock);
+	return all;
+}
+
+/* A thread that begins to wait beside another finds what the event loop waits for: the loop hears of it, though the one that sleeps does not. */
+static void found_by_another(void)
+{
+	pthread_t threads[2];
+	kvpipe_msg_t *m;
+
+	start(0);
+	ask(0, 3);
+	await(&ngets, 3);
+	struct pollfd p = { .fd = kvpipe_lookup_fd(sel), .events = POLLIN };
+	CHECK(pthread_create(&threads[0], NULL, waits, q[0]) == 0);
+	while (!waiting(1))
+		sched_yield();
+	CHECK_FAILS(kvpipe_query_wait(q[2], 0, &m), KVPIPE_E_TIMEOUT, "still running");
+	fake_hush(f, true); /* its bell comes when the other thread has looked */
+	fake_end(f, gets[2], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+	CHECK(pthread_create(&threads[1], NULL, waits, q[1]) == 0);
+	while (!waiting(2))
+		sched_yield();
+	CHECK_INT(poll(&p, 1, (int)(WAIT / KV_MS)), 1);
+	CHECK_INT(kvpipe_query_wait(q[2], 0, &m), -KVPIPE_E_NOT_FOUND);
+	fake_hush(f, false);
+	for (int i = 0; i < 2; i++)
+		fake_end(f, gets[i], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	stop(3);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(given_back_later), TEST(asked_again_later), TEST(turns_later), TEST(found_by_another) };
+	return RUN(tests);
+}
