@@ -39,6 +39,7 @@ type Node struct {
 	roster   *roster.Roster
 	lives    *roster.Lives[*Session]
 	draining bool            // its daemon takes no session back
+	stopping bool            // and leaves what is submitted to the next one
 	mad      *madness        // nil: it is not
 	opening  *Session        // the session that the machine is being told of
 	met      map[served]bool // which instances it has had sessions of, in all its lives
@@ -63,7 +64,7 @@ func (n *Node) start(left *roster.File) {
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
-	n.up, n.draining = true, false
+	n.up, n.draining, n.stopping = true, false, false
 	n.roster, n.lives = roster.New(), roster.NewLives[*Session]()
 	if left != nil {
 		n.roster.Recall(left)
@@ -202,7 +203,10 @@ func (n *Node) session(id transfer.SessionID) *Session {
 
 // stop ends the daemon in good order: it begins nothing more, does not answer what it leaves to the next one, and
 // goes soon.
-func (n *Node) stop() { n.drain(transfer.Drain{Stop: true}, n.c.bound()) }
+func (n *Node) stop() {
+	n.stopping = true
+	n.drain(transfer.Drain{Stop: true}, n.c.bound())
+}
 
 // drain tells the daemon to drain. It goes within that time.
 func (n *Node) drain(how transfer.Drain, within transfer.Time) {

@@ -27,6 +27,7 @@ type Op struct {
 	wrong     string               // what is wrong with it, so that it must fail; "": nothing
 	given     bool                 // the machine has it
 	kept      bool                 // it was submitted when there was no daemon
+	passedOn  bool                 // the daemon left it to the next one, which does not know it yet
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
 	more      []*transfer.ExtendOp // offers: extensions that were accepted

@@ -110,6 +110,7 @@ func (s *Session) resume() {
 func (o *Op) again() {
 	s, n := o.sess, o.sess.node
 	step := func(user uint64, in transfer.Op) {
+		o.passedOn = false
 		n.step(transfer.Submit{Session: s.id, UserData: user, Tag: o.tag, Op: in})
 	}
 	if o.notice {

@@ -39,6 +39,7 @@ func (o *Op) read(before bool) {
 			o.limit = 0 // its target may have to wait for other ranks
 		}
 	}
+	o.passedOn = s.node.stopping
 	s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(o.in)})
 	o.checkEarly()
 	if o.accepted() > held {
