@@ -107,7 +107,7 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	h.ended = true
 	p := h.place
 	for _, e := range p.ends {
-		if e.met {
+		if e.met && e.verdict == nil { // else it has met an earlier home
 			e.verdict = &verdict
 		}
 	}

@@ -51,3 +51,30 @@ func TestNobodyQueuesInAHomeThatEnds(t *testing.T) {
 	}
 	e.pass(200 * transfer.Second) // all deadlines
 }
+
+// TestAnEndHearsOfItsOwnSender: how the sender ended that it had met, whatever becomes of the next ones of that name.
+func TestAnEndHearsOfItsOwnSender(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		over   transfer.Event // the first sender, whose receiver has everything
+		reason transfer.Reason
+		says   string
+		ends   func(e *ends, tx uint64) // the next one
+	}{
+		{"gone, then closed", transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.Closed, Text: "died"}}, transfer.PeerGone, "its sender is gone",
+			func(e *ends, tx uint64) { e.isDone(e.submit(3, &transfer.SealOp{Target: tx})) }},
+		{"closed, then gone", transfer.Submit{Session: 1, UserData: 100, Op: &transfer.SealOp{Target: 1}}, transfer.Closed, "was closed by its sender",
+			func(e *ends, _ uint64) { e.step(transfer.SessionClosed{Session: 3, Died: true}) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := newEnds(t, nil)
+			tx, rx := e.open(1, send), e.open(2, recv)
+			e.put(1, tx, 0, 300, "")
+			e.isDone(e.get(2, rx, 0, 0, 1000))
+			e.step(tc.over)
+			next := e.open(3, send)
+			tc.ends(e, next)
+			e.is(e.get(2, rx, 1, 0, 1000), transfer.Failed, tc.reason, tc.says)
+		})
+	}
+}
