@@ -224,25 +224,31 @@ func (t *take) finish(m *Machine, status Status, cause Cause) {
 	t.forget(m)
 }
 
-// sayEnd repeats MsgEnd; a commit record is also said on later channels. more: those of other items follow. It stops
-// after a number of times, not after a time, because this node may have stood still.
+// sayEnd says MsgEnd; a commit record is also said on later channels. more: those of other items follow.
 func (t *take) sayEnd(m *Machine, more bool) {
+	if t.peer != nil && t.peer.life != t.life {
+		m.sayConsumed(t)
+	}
+	m.sendMore(t.peer, t.end, more)
+	if t.peer != nil && t.resend.pos == 0 {
+		m.arm(&t.resend, t, wakeResend, m.now+m.cfg.Resend)
+	}
+}
+
+// repeatEnd says MsgEnd again. It stops after a number of times, not after a time, because this node may have stood
+// still. What is said over a new channel is said between these times, and does not count: however often channels come
+// and go, the end is known until its time is over.
+func (t *take) repeatEnd(m *Machine) {
+	if !t.awaitsHome() {
+		t.endFor -= m.cfg.Resend
+	}
 	if t.endFor < 0 {
 		t.end = nil
 		m.forgo(t.in.Peer, &t.word)
 		t.forget(m)
 		return
 	}
-	if !t.awaitsHome() {
-		t.endFor -= m.cfg.Resend
-	}
-	if t.peer != nil && t.peer.life != t.life {
-		m.sayConsumed(t)
-	}
-	m.sendMore(t.peer, t.end, more)
-	if t.peer != nil {
-		m.arm(&t.resend, t, wakeResend, m.now+m.cfg.Resend)
-	}
+	t.sayEnd(m, false)
 }
 
 // awaitsHome says whether this is a get of an open end whose home cannot be told now. The home may be away for any

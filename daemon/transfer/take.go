@@ -50,7 +50,7 @@ type take struct {
 	name                       takeName
 	end                        *MsgEnd // said until acknowledged
 	word                       lastWord
-	endFor                     Time // how long it is still repeated; each time takes off a Resend
+	endFor                     Time // how long it is still repeated; each repetition takes off a Resend
 }
 
 type phase uint8
@@ -239,7 +239,7 @@ func (t *take) fire(m *Machine, which wake) {
 	case which == wakeSettle:
 		t.stalled(m)
 	case which == wakeResend && t.phase == phaseOver:
-		t.sayEnd(m, false)
+		t.repeatEnd(m)
 	case which == wakeResend && t.phase == phaseSeeking:
 		t.seek(m)
 	case which == wakeResend:
