@@ -147,12 +147,40 @@ func (p *conduit) finish() {
 		p.close(b)
 	}
 	p.ends[0].open()
-	p.c.after(150*second, func() {
-		if w := p.ends[0].eng.workers; running(h.bind) && !(len(w) > 0 && w[0].lazy) { // a client that collects late may take longer
-			p.fail("%s was sealed, and items are left in it", p.name)
-		}
-		p.stop() // if the bind is over, its sender died, and the items with it
+	p.c.after(150*second, func() { p.finished(!p.crowdedOut()) })
+}
+
+// finished looks whether everything was received. Unless that is the last time, it is looked at once more later.
+func (p *conduit) finished(last bool) {
+	switch {
+	case !running(p.home.bind): // its sender died, and the items with it
+	case p.ends[0].late(): // may take longer
+	case !last:
+		p.c.after(60*second, func() { p.finished(true) })
+		return
+	default:
+		p.fail("%s was sealed, and items are left in it", p.name)
+	}
+	p.stop()
+}
+
+// crowdedOut says whether others have all the places that the end's node has for its ends at the home's node, and one
+// of them collects late. It has its place until it is closed; it is closed when its own time is over.
+func (p *conduit) crowdedOut() bool {
+	home, at := p.home.eng.node, p.ends[0].eng.node
+	full := slices.ContainsFunc(home.m.PeerUses(), func(u transfer.PeerUse) bool {
+		return u.Node == at.name && home.cfg.MaxEnds > 0 && u.Ends >= home.cfg.MaxEnds
 	})
+	return full && slices.ContainsFunc(p.c.pipes, func(q *conduit) bool {
+		e := q.ends[0]
+		return q != p && q.home.eng.node == home && e.eng.node == at && running(e.bind) && e.late()
+	})
+}
+
+// late says whether the end's client collects completions late.
+func (e *receiver) late() bool {
+	w := e.eng.workers
+	return len(w) > 0 && w[0].lazy
 }
 
 func (p *conduit) close(b *Op) {
