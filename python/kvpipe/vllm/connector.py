@@ -132,6 +132,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
             raise ValueError("kvpipe: layerwise is not supported in MultiConnector where KV is loaded: the other connectors would store "
                              "what was computed behind a load that fails; leave it out")
         self._worker.memory.register(kv_caches)
+        self._worker.place.form = self._worker.memory.form
 
     @passed_on
     def unregister_kv_caches(self) -> None:

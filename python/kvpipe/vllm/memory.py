@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Dict, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from .. import AdoptedRegion, Error, Node, Region
 from . import layout, packing
@@ -20,6 +20,8 @@ class Memory:
         self._regions: List[Union[Region, AdoptedRegion]] = []
         #: layer's name -> (its number in the model, how many of this rank's layers come before it)
         self.layers: Dict[str, Tuple[int, int]] = {}
+        #: how they are packed (packing.found()); None: not known before register()
+        self.form: Optional[str] = None
 
     @contextlib.contextmanager
     def allocating(self) -> Iterator[None]:
@@ -51,7 +53,7 @@ class Memory:
                 layers.append(self._layer(name, number, spec, own))
         numbers = sorted({layer.number for layer in layers})
         self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
-        form = packing.found(self._config, specs)
+        self.form = form = packing.found(self._config, specs)
         views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place, form == layout.COLUMNS)
         common, sizes = [spec for layer, spec in zip(layers, specs) if layer.number < own], [layer.block_size for layer in layers]
         self._node.set_layout(views, layout.fingerprint(self._config, common, sizes, form, self._settings.model))

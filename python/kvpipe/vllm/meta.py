@@ -119,7 +119,9 @@ class Lost:
 @dataclasses.dataclass
 class Place:
     """Where a worker is, which it tells the scheduler once, before the first step. alone: kvpipe is its only connector. Others, in
-    MultiConnector, store what a step has computed before it is known that it computed on what did not come."""
+    MultiConnector, store what a step has computed before it is known that it computed on what did not come. form: packing.found() of its
+    layers; None: not found out yet."""
 
     node: str
     alone: bool = True
+    form: Optional[str] = None

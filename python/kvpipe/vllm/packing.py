@@ -3,7 +3,7 @@ by vLLM's own code, and looked for where they are expected."""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 from . import layout
 from .compat import attention_format, attention_writes, logger, specs_of, transfer_groups
@@ -12,13 +12,18 @@ from .requests import Blocks
 
 def found(config: Any, specs: Sequence[Any]) -> str:
     """How an engine's layers are packed: "" if a token's bytes lie as the tensor says, layout.COLUMNS, or a name for what only moves in
-    whole blocks. If some layers must, all do. Needs no KV memory: schedulers and workers get the same answer."""
-    if config.device_config.device_type != "cpu":
+    whole blocks. If some layers must, all do. For workers alone: where the layers of a group differ, vLLM shows its scheduler but one."""
+    if not _packs(config):
         return ""
     each = {(spec.dtype, spec.block_size, spec.head_size, getattr(spec, "head_size_v", None)): spec for spec in specs}
     if _in_reach(config, len(specs)) and all(in_columns(config, spec) for spec in each.values()):
         return layout.COLUMNS
     return "+".join(sorted({attention_format(config, spec) for spec in each.values()}))
+
+
+def _packs(config: Any) -> bool:
+    """Whether its attention may lay out tokens in ways that tensors do not tell."""
+    return bool(config.device_config.device_type == "cpu")
 
 
 def _in_reach(config: Any, layers: int) -> bool:
@@ -54,11 +59,19 @@ def drafts(config: Any) -> int:
 
 
 def blocks(config: Any, cache: Any) -> Blocks:
-    """How block tables of this engine are cut into lists."""
+    """How block tables of this engine are cut into lists: where blocks may be packed, whole, until workers have said that all are not."""
     groups = transfer_groups(cache)
     sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
     specs = [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()]
-    form = found(config, specs)
-    if layout.in_whole_blocks(form):
-        logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", form)
-    return Blocks(groups, sizes, max(sizes) if layout.in_whole_blocks(form) else 1, specs, drafts(config))
+    return Blocks(groups, sizes, max(sizes) if _packs(config) else 1, specs, drafts(config))
+
+
+def heard(blocks: Blocks, forms: Sequence[Optional[str]]) -> None:
+    """forms: found() of each rank; None: it is not known."""
+    if blocks.unit == 1:
+        return
+    if all(form is not None and not layout.in_whole_blocks(form) for form in forms):
+        blocks.unit = 1
+    else:
+        said = sorted({form or "unknown" for form in forms})
+        logger.info("kvpipe: KV moves in whole blocks (%s), the last one too: both sides need the same --block-size", ", ".join(said))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, List, Set, Tuple
+from typing import Any, Collection, Dict, List, Optional, Set, Tuple
 
 from .compat import logger, nodes_of
 from .meta import Load, Place
@@ -25,8 +25,9 @@ class Ranks:
         self.unknown = self.alone = False
         self.refused = ""
 
-    def placed(self, places: Dict[Tuple[int, int], Any]) -> None:
-        """places: by (pp, tp); also what the workers of other connectors tell."""
+    def placed(self, places: Dict[Tuple[int, int], Any]) -> List[Optional[str]]:
+        """places: by (pp, tp); also what the workers of other connectors tell. Returns how each rank packs its blocks; None: it is not
+        known."""
         ours = {rank: place for rank, place in places.items() if isinstance(place, Place)}
         apart = sorted(tp + pp * self._tp for (pp, tp), place in ours.items() if place.node != self._here)
         first = 0 if len(apart) == self.world else 1  # part 0 is of the ranks that are here, if there are any
@@ -37,6 +38,7 @@ class Ranks:
             self.refused = "its ranks are on several nodes"
             logger.warning("kvpipe: %d of %d ranks are on other nodes than the scheduler's, %s: this engine loads, but offers "
                            "nothing", len(apart), self.world, self._here)
+        return [place.form for place in ours.values()] + [None] * (self.world - len(ours))
 
     def hit(self, bad: Set[int], failed: Collection[str]) -> List[str]:
         """Requests of which a part failed. bad: blocks that are not what they should be; failed: requests that are named as failed."""

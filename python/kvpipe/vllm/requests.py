@@ -13,15 +13,16 @@ from .compat import content_of, skipped
 class Blocks:
     """Cuts block tables into lists, one for each group that is handed over.
 
-    unit: tokens are handed over in multiples of it: 1, or a block if attention packs its tokens so that none can be named.
+    unit: tokens are handed over in multiples of it: 1, or a block if attention packs its tokens so that none can be named. It is never
+    below that of what the workers describe: the end of a list would be between tokens that lie elsewhere.
     specs: of the layers. drafts: tokens of speculative decoding for which vLLM keeps room beside a request that begins."""
 
     def __init__(self, groups: Sequence[int], sizes: Sequence[int], unit: int, specs: Sequence[Any] = (), drafts: int = 0) -> None:
-        self._groups, self._sizes, self._unit, self._specs, self._drafts = tuple(groups), tuple(sizes), unit, tuple(specs), drafts
+        self._groups, self._sizes, self.unit, self._specs, self._drafts = tuple(groups), tuple(sizes), unit, tuple(specs), drafts
 
     def end(self, tokens: int) -> int:
         """Where a list of so many tokens ends: with the last of its units."""
-        return -(-tokens // self._unit) * self._unit
+        return -(-tokens // self.unit) * self.unit
 
     def filled(self, tokens: int) -> int:
         """How many of so many tokens lie in full blocks."""

@@ -58,7 +58,7 @@ class Scheduler:
 
     def places(self, places: Dict[Tuple[int, int], Any]) -> None:
         """What the workers have told, by (pp, tp)."""
-        self._ranks.placed(places)
+        packing.heard(self._blocks, self._ranks.placed(places))
         self._at_once.possible = self._at_once.possible and self._ranks.alone and not self._ranks.apart
         self.offers.refused = self._ranks.refused
         if self._ranks.unknown:

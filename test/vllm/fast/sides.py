@@ -15,16 +15,16 @@ BLOCK = 1 << 16  # bytes
 TOKEN = b"0123456789abcdef"
 
 
-def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, role="kv_both", v2=False,
+def scheduler(node, tp=1, policy="recompute", flight=1, specs=(), nodes=1, caching=True, role="kv_both", v2=False, device="other", kv=None,
               **settings):
-    """One of an engine whose attention has tokens where they are in blocks."""
+    """One of an engine. device: on "other" ones attention has tokens where they are in blocks. kv: its KV cache, if specs do not say all."""
     config = types.SimpleNamespace(
-        device_config=types.SimpleNamespace(device_type="other"),
+        device_config=types.SimpleNamespace(device_type=device),
         kv_transfer_config=types.SimpleNamespace(engine_id="e", kv_role=role, kv_load_failure_policy=policy),
         parallel_config=types.SimpleNamespace(tensor_parallel_size=tp, pipeline_parallel_size=1, nnodes_within_dp=nodes),
         scheduler_config=types.SimpleNamespace(async_scheduling=flight > 1),
         cache_config=types.SimpleNamespace(enable_prefix_caching=caching), use_v2_model_runner=v2)
-    return Scheduler(node, config, cache(*specs, block=BLOCK), Settings(**{"kv_recompute_threshold": 1, "log_peers": False, **settings}))
+    return Scheduler(node, config, kv or cache(*specs, block=BLOCK), Settings(**{"kv_recompute_threshold": 1, "log_peers": False, **settings}))
 
 
 def placed(side, *nodes):

@@ -1,11 +1,17 @@
 """What this vLLM's attention on a CPU does with tokens, found out by having it write some."""
 
 import types
+from unittest import mock
 
 import pytest
 import torch
+from sides import begun, request, scheduler
+from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, UniformTypeKVCacheSpecs
 
 from kvpipe.vllm import compat, layout, packing
+from kvpipe.vllm.connector import KVPipeConnector
+from kvpipe.vllm.meta import Place
 
 
 def config(cache_dtype="auto", mla=False, device="cpu", layers=2, heads=2):
@@ -91,3 +97,45 @@ def test_layers_that_differ_all_count():
 def test_the_layers_are_the_models():
     """Not those of a rank, which may be a stage of a pipeline."""
     assert layout.fingerprint(config(layers=63), [spec()] * 16, [32], layout.COLUMNS)["layers"] == 63
+
+
+def drafting(own, draft):
+    """A worker's KV cache, whose only group has layers with heads of two sizes."""
+    each = {name: FullAttentionSpec(block_size=32, num_kv_heads=2, head_size=size, dtype=torch.bfloat16)
+            for name, size in [("model.layers.0.attn", own), ("model.layers.1.attn", own), ("draft_model.layers.0.attn", draft)]}
+    return KVCacheConfig(num_blocks=8, kv_cache_tensors=[], kv_cache_groups=[
+        KVCacheGroupSpec(list(each), UniformTypeKVCacheSpecs.from_specs(each))])
+
+
+@pytest.mark.parametrize("own, draft, tokens", [(80, 48, 55), (64, 128, 64), (128, 80, 64), (80, 128, 64)])
+def test_a_scheduler_names_no_tokens_where_a_worker_cannot(node, monkeypatch, own, draft, tokens):
+    """vLLM shows it one layer of a group. Where there is AMX, heads of a multiple of 32 are in tiles, and others in columns."""
+    monkeypatch.setattr(packing, "in_columns", lambda config, spec: spec.head_size % 32 != 0)
+    worker = drafting(own, draft)
+    side = scheduler(node, device="cpu", kv=generate_scheduler_kv_cache_config([worker]))
+    side.places({(0, 0): Place("n", form=packing.found(config(), list(compat.specs_of(worker.kv_cache_groups[0]).values())))})
+    begun(side, request(55))
+    assert [take["tokens"] for take in node.taken] == [(0, tokens)]
+
+
+@pytest.mark.parametrize("places, unit", [
+    ([Place("n", form=layout.COLUMNS), Place("n", form=layout.COLUMNS)], 1),
+    ([Place("n", form=layout.COLUMNS), Place("n", form="cpu-amx")], 16),
+    ([Place("n", form=layout.COLUMNS), Place("n")], 16),
+    ([Place("n", form=layout.COLUMNS), object()], 16),  # of another connector, in MultiConnector
+    ([], 16),
+])
+def test_blocks_move_whole_unless_all_ranks_say_that_tokens_can_be_named(node, places, unit):
+    side = scheduler(node, tp=2, device="cpu")
+    side.places({(0, tp): place for tp, place in enumerate(places)})
+    begun(side, request(33))
+    assert [take["tokens"] for take in node.taken] == [(0, -(-33 // unit) * unit)]
+
+
+def test_workers_say_what_they_have_found():
+    one = KVPipeConnector.__new__(KVPipeConnector)
+    one._layerwise, one._worker = False, mock.Mock(place=Place("n"))
+    one._worker.memory.register = lambda _: setattr(one._worker.memory, "form", "cpu-amx")
+    assert one.get_handshake_metadata().form is None
+    one.register_kv_caches({})
+    assert one.get_handshake_metadata().form == "cpu-amx"
