@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
-from .. import Error, Node, Offer
+from .. import Busy, Error, Node, Offer
 from . import requests
 from .compat import logger
-from .guard import ask
 from .meta import start_of
 from .operations import Operations
 from .params import Settings, Source
@@ -67,7 +66,10 @@ class LayeredOffers:
         if slots <= offer.tokens or growing.withdrawn:
             return
         try:
-            offer.extend(self._blocks.lists(tables, offer.tokens, slots), slots, start_of(number), layered=True, timeout=0)
+            self._operations.submissions.make(
+                offer.extend, self._blocks.lists(tables, offer.tokens, slots), slots, start_of(number), layered=True, timeout=0)
+        except Busy:  # which has been said
+            pass
         except Error as error:
             logger.warning("kvpipe: request %s is not offered further: %s", growing.request.request_id, error)
 
@@ -83,8 +85,8 @@ class LayeredOffers:
             return 0, False
         complete = good and growing.offer.tokens >= request.num_prompt_tokens and not growing.withdrawn
         if growing.tag in self._operations.running:
-            if complete:
-                ask(growing.offer.seal)
-            else:
+            submissions = self._operations.submissions
+            complete = complete and (submissions.ask(growing.offer.seal) or not submissions.stopped)
+            if not complete:
                 self._operations.stop(growing.tag)
         return growing.tag if growing.offer.tokens else 0, complete

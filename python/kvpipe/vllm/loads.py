@@ -10,6 +10,7 @@ from .compat import logger
 from .guard import ask, released
 from .meta import Load
 from .stats import Counts, reason
+from .submissions import Submissions
 
 #: a failed run that goes this far says "all of the take"
 _ALL = 0xFFFFFFFF
@@ -37,6 +38,7 @@ class Loads:
     def __init__(self, node: Node, rank: int, met: Callable[[str, float], None]) -> None:
         self._node, self._rank, self._met = node, rank, met
         self.counts = Counts()
+        self._submissions = Submissions()
         self._takes: Dict[int, _Begun] = {}  # tag -> those that no step waits for, until they are over
         self._awaited: Dict[int, _Begun] = {}
         self._lost: Set[int] = set()  # tags of awaited ones that failed
@@ -49,7 +51,7 @@ class Loads:
             if self._rank not in load.parts:
                 continue
             try:
-                take = load.take(self._node, load.parts[self._rank])
+                take = self._submissions.make(load.take, self._node, load.parts[self._rank])
             except Error as error:
                 logger.warning("kvpipe: request %s: %s", load.request, error)
                 if load.awaited:
@@ -69,7 +71,7 @@ class Loads:
     def cancel(self, tag: int) -> None:
         """Asks for its end, which comes as a completion: until then its bytes may land."""
         if tag in self._takes:
-            ask(self._takes[tag].take.cancel)
+            self._submissions.ask(self._takes[tag].take.cancel)
 
     def over(self, tag: int) -> None:
         begun = self._takes.pop(tag, None)

@@ -6,16 +6,18 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
-from .. import Completion, Error, Node, Offer, Status, Take
+from .. import Busy, Completion, Error, Node, Offer, Status, Take
 from . import bell
 from .compat import logger
-from .guard import SAID, ask
+from .guard import SAID
 from .keyed import Keyed
 from .meta import Load
 from .params import Source
 from .running import Running
 from .silence import Silence
 from .stats import Counts
+from .stopping import Stopping
+from .submissions import Submissions
 from .whole import Whole
 
 #: a daemon that is away for longer than this does not keep takes waiting; one that is restarted is back by then
@@ -31,7 +33,8 @@ class Operations:
         self._counts, self._met, self._lease = counts, met, lease
         self._watches: Dict[int, Tuple[str, float, Callable[[Completion], None]]] = {}  # tag -> node, when it began, who hears
         self.wanted = Keyed()  # request -> the key of what it may load, loads or has loaded, until it needs nothing of it
-        self._stopping: Set[int] = set()  # running ones that were asked to end
+        self.submissions = Submissions()
+        self._stopping = Stopping(self.running, self.submissions)
         self.silence = Silence(node.name)
         self.whole = Whole(counts, met)
         self.last = 0  # of the tags given out
@@ -47,7 +50,7 @@ class Operations:
     @property
     def usable(self) -> bool:
         """Whether anything can be handed over now."""
-        return not self._given_up and self.node.connected
+        return not self._given_up and self.node.connected and not self.submissions.stopped
 
     def end(self, why: object) -> None:
         """Nothing new is begun from now on; what runs ends by itself."""
@@ -60,7 +63,9 @@ class Operations:
         if self._over:
             return None
         try:
-            return call(*args, **options)
+            return self.submissions.make(call, *args, **options)
+        except Busy:  # which has been said
+            return None
         except Error as error:
             logger.warning("kvpipe: %s", error)
             return None
@@ -93,10 +98,8 @@ class Operations:
         self._ended.append((tag, False))
 
     def stop(self, tag: int) -> None:
-        """Asks one to end, once, without waiting: its completion still comes."""
-        operation = self.running[tag].operation
-        if tag not in self._stopping and ask(operation.cancel if isinstance(operation, Take) else operation.withdraw):
-            self._stopping.add(tag)
+        """Asks one to end, once, without waiting: its completion still comes. A daemon that stands still is asked once it goes on."""
+        self._stopping.stop(tag)
 
     def wait_over(self, tags: Set[int]) -> None:
         """Ends these, and waits, however long it takes, until nothing of them touches memory any more."""
@@ -133,6 +136,7 @@ class Operations:
                     raise
                 except Exception:  # those behind it are heard all the same: they do not come again
                     logger.exception("kvpipe: the end of operation %d", c.tag)
+            self._stopping.again()
             if self.running:
                 self._look_out()
         except Error as error:  # the session is over: nothing of it touches memory any more
@@ -160,7 +164,7 @@ class Operations:
                 end = running.operation.completion
                 self._ended.append((c.tag, end is not None and end.status == Status.DONE))
                 del self.running[c.tag]
-                self._stopping.discard(c.tag)
+                self._stopping.over(c.tag)
 
     def _over_with(self, c: Completion, running: Running) -> None:
         seconds = time.monotonic() - running.began

@@ -39,6 +39,6 @@ def node():
 def clock(monkeypatch):
     """[now], for the scheduler's side: it passes when the test says so."""
     now = [100.0]
-    for module in ("offers", "operations", "silence", "waiting"):
+    for module in ("offers", "operations", "silence", "submissions", "waiting"):
         monkeypatch.setattr(f"kvpipe.vllm.{module}.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     return now
