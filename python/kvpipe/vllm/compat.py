@@ -84,10 +84,15 @@ def register(name: str, module: str) -> None:
         factory.register_connector(name, module, name)
 
 
+def groups() -> Tuple[Any, Any]:
+    """This worker's group of tensor parallelism, and that of pipeline parallelism."""
+    state = "vllm.distributed.parallel_state"
+    return _get(state, "get_tp_group")(), _get(state, "get_pp_group")()
+
+
 def rank() -> Tuple[int, int]:
     """(tp, pp) of this worker."""
-    state = "vllm.distributed.parallel_state"
-    tp, pp = _get(state, "get_tp_group")(), _get(state, "get_pp_group")()
+    tp, pp = groups()
     return int(tp.rank_in_group), int(pp.rank_in_group)
 
 

@@ -12,7 +12,7 @@ from .layout import Heads
 from .meta import QUIET, Lost, Step
 from .params import Settings
 from .scheduler import Scheduler
-from .session import open_session
+from .session import instance, open_session
 from .stats import Counts, Metrics
 from .unsuited import unsuited
 from .worker import Worker
@@ -44,7 +44,7 @@ class KVPipeConnector(compat.Base, compat.SupportsHMA):  # type: ignore[misc]
         parallel = vllm_config.parallel_config
         world = int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
         rank = (0, 0) if scheduling else compat.rank()  # a scheduler has none
-        self._node = open_session(settings, str(transfer.engine_id), getattr(vllm_config, "instance_id", None) or None,
+        self._node = open_session(settings, str(transfer.engine_id), instance(vllm_config, not scheduling),
                                   role="scheduler" if scheduling else "worker", rank=rank, world=world,
                                   cq_entries=8192 if scheduling else 4096)  # a scheduler asks after each request that waits
         if scheduling:

@@ -8,11 +8,20 @@ from typing import Any, Optional
 
 from .. import Busy, Error, Node, Unavailable, connect
 from .._library import library
-from .compat import logger
+from .compat import groups, logger, nodes_of
 from .guard import passed_on
 from .params import Settings
 
 _AGAIN = 0.25
+
+
+def instance(config: Any, worker: bool) -> Optional[str]:
+    """Names this start of the engine, in all of its processes; None: vLLM does not. Where its ranks are on several nodes, vLLM makes up
+    a name on each: all workers then have rank 0's, which is on the scheduler's node. All must call this, as they wait for each other."""
+    name: Optional[str] = getattr(config, "instance_id", None) or None
+    for group in groups() if worker and nodes_of(config) > 1 else ():
+        name = group.broadcast_object(name, src=0)
+    return name
 
 
 @passed_on
